@@ -1,0 +1,77 @@
+"""What code generation hands on: the source of one kernel, how to launch it, and what it does to memory."""
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from fusion_ir.graph import Graph
+from fusion_ir.records import Device, TargetKind
+
+
+@dataclass(frozen=True)
+class Launch:
+    """cuda: grid, block and dynamic shared memory. cpu: `tasks`, the number of pieces the kernel's outer loops are cut into."""
+
+    grid: tuple[int, int, int] = (1, 1, 1)
+    block: tuple[int, int, int] = (1, 1, 1)
+    shared_bytes: int = 0
+    tasks: int = 1
+
+
+@dataclass(frozen=True)
+class Access:
+    """How a kernel touches one tensor: elements per access, and along what.
+
+    tensor: "in0", "out1", ... kind: "vector" (consecutive elements), "splat" (one for all lanes), "strided", "tile" (a
+    short run repeated), "repeat" (each element several times), "lanes" (an address per lane). `bytes` per access on cuda.
+    """
+
+    tensor: str
+    kind: Literal["vector", "splat", "strided", "tile", "repeat", "lanes"]
+    width: int
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One kernel: a function definition in C++ or CUDA over the vocabulary of codegen/include, without the include itself.
+
+    Parameters are the segment's inputs in order, then its outputs in order.
+    cpu: `extern "C" void ENTRY(void* const* args, long task, long tasks)`.
+    cuda: `extern "C" __global__ void ENTRY(const T0* in0, ..., U0* out0, ...)`.
+    """
+
+    entry: str
+    source: str
+    target: TargetKind
+    family: str
+    schedule: str
+    launch: Launch
+    accesses: tuple[Access, ...] = ()
+
+
+@dataclass(frozen=True)
+class Reject:
+    """Why a family does not take a segment or a schedule, for a person to read."""
+
+    reason: str
+
+
+class EmitError(Exception):
+    """The family accepted the segment, but this schedule of it cannot be lowered; says why."""
+
+
+class Family(Protocol):
+    """A kernel family: a row of `codegen.families.FAMILIES`. A segment is a Graph: inputs are what it reads, outputs what it writes."""
+
+    name: str
+
+    def accepts(self, segment: Graph, device: Device) -> Reject | None:
+        """None if some schedule can compute the segment. Cheap: looks at ops and shapes only."""
+        ...
+
+    def space(self, segment: Graph, device: Device) -> tuple[str, ...]:
+        """Schedules worth trying, as text that `emit` reads; the first is the default."""
+        ...
+
+    def emit(self, segment: Graph, schedule: str, device: Device) -> Kernel:
+        """The kernel. Raises EmitError."""
+        ...

@@ -1,0 +1,49 @@
+"""The ops of the language: one table, `OPS`, and `make`, the only way to a node."""
+
+from collections.abc import Mapping, Sequence
+
+from fusion_ir.extent import Shape, shape_of
+from fusion_ir.graph import InputSpec
+from fusion_ir.node import Attr, Node, intern
+from fusion_ir.ops.contract import CONTRACTS
+from fusion_ir.ops.indexing import INDEXING
+from fusion_ir.ops.pointwise import POINTWISE
+from fusion_ir.ops.random import RANDOM
+from fusion_ir.ops.reductions import REDUCTIONS
+from fusion_ir.ops.row import AttrKind, Op, OpKind, RuleError
+from fusion_ir.ops.views import VIEWS
+
+__all__ = ["OPS", "Op", "OpKind", "RuleError", "make", "make_input"]
+
+OPS: dict[str, Op] = {row.name: row for row in (*POINTWISE, *VIEWS, *REDUCTIONS, *INDEXING, *CONTRACTS, *RANDOM)}
+
+
+def make(op: str, args: Sequence[Node], attrs: Mapping[str, Attr] | None = None) -> Node:
+    """The node `op(args; attrs)`, checked by the op's rules. Raises RuleError, KeyError for an unknown op."""
+    row = OPS[op]
+    attrs = dict(attrs or {})
+    least, most = row.arity if isinstance(row.arity, tuple) else (row.arity, row.arity)
+    if not least <= len(args) <= most:
+        expected = str(least) if least == most else f"{least} to {most}"
+        raise RuleError(f"{op} takes {expected} operands, got {len(args)}")
+    if attrs.keys() != row.attrs.keys():
+        raise RuleError(f"{op} takes attributes {sorted(row.attrs)}, got {sorted(attrs)}")
+    for name, kind in row.attrs.items():
+        if not _is_kind(attrs[name], kind):
+            raise RuleError(f"{op}: attribute {name} must be {kind}, got {attrs[name]!r}")
+    return intern(op, tuple(args), attrs, row.shape(args, attrs), row.dtype(args, attrs))
+
+
+def make_input(position: int, spec: InputSpec) -> Node:
+    """The node of input `position`."""
+    attrs: dict[str, Attr] = {
+        "position": position,
+        "strides": spec.strides,
+        "alignment_bytes": spec.alignment_bytes,
+        "constant": spec.constant,
+    }
+    return intern("input", (), attrs, spec.shape, spec.dtype)
+
+
+def _is_kind(value: Attr, kind: AttrKind) -> bool:
+    raise NotImplementedError  # OPS helper writes this

@@ -1,0 +1,53 @@
+"""The device a plan was made for: what makes its code correct there, and what makes its times true there."""
+
+import hashlib
+from typing import Literal
+
+from fusion_ir.records.base import Record
+
+TargetKind = Literal["cpu", "cuda"]
+
+
+class Ceilings(Record):
+    """What this device was measured to reach, once, by our own kernels.
+
+    `copy_gbps`, `read_gbps`: best bandwidth over all levels of memory that hold at most the given bytes, as
+    (bytes, GB/s) pairs from small to large; the last pair is DRAM (bytes = 0 there: no limit). Bytes read and written
+    both count. `launch_us`: an empty kernel, back to back. `fma_gflops`: f32, all cores, at the highest clock.
+    """
+
+    copy_gbps: tuple[tuple[int, float], ...]
+    read_gbps: tuple[tuple[int, float], ...]
+    launch_us: float
+    fma_gflops: float
+
+    def gbps(self, bytes_: int, *, reads_only: bool = False) -> float:
+        """Best bandwidth of the smallest level that can hold `bytes_`."""
+        table = self.read_gbps if reads_only else self.copy_gbps
+        return next(rate for limit, rate in table if limit == 0 or bytes_ <= limit)
+
+
+class Device(Record):
+    """One device. `arch` and `features` decide correctness; the rest explains times.
+
+    arch: "x86-64" | "aarch64" for cpu, "sm_90a" ... for cuda. features: sorted CPU flags that the compiler may use, or
+    (). vector_bytes: widest register (cpu) or access (cuda). units: threads used (cpu) or multiprocessors (cuda).
+    """
+
+    target: TargetKind
+    name: str
+    arch: str
+    features: tuple[str, ...] = ()
+    units: int
+    vector_bytes: int
+    cache_bytes: int
+    memory_bytes: int
+    toolchain: str
+    driver: str = ""
+    ceilings: Ceilings | None = None
+
+    @property
+    def class_key(self) -> str:
+        """Names the class of devices on which this one's code is correct: first part of a request key."""
+        text = "|".join((self.target, self.name, self.arch, ",".join(self.features), str(self.units)))
+        return f"{self.target}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"

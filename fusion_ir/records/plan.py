@@ -1,0 +1,116 @@
+"""A plan: self-contained instructions for computing one graph on one class of devices."""
+
+import hashlib
+from typing import Literal
+
+from pydantic import Field
+
+from fusion_ir.records.base import Record
+from fusion_ir.records.device import Device
+
+WIRE_VERSION = 1
+
+# Where a step finds a tensor: input i, output i, or temporary buffer i.
+Place = Literal["in", "out", "tmp"]
+
+
+class TensorSpec(Record):
+    """Shape, dtype and strides (elements) of an input or output, with the alignment in bytes that the plan relies on."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    strides: tuple[int, ...]
+    alignment_bytes: int
+    constant: str | None = None
+
+
+class Ref(Record):
+    """One tensor argument of a step."""
+
+    place: Place
+    index: int = Field(ge=0)
+
+    def __str__(self) -> str:
+        return f"{self.place}{self.index}"
+
+
+class Buffer(Record):
+    """A temporary of the plan. Buffers of tensors whose lifetimes do not meet are shared by the planner."""
+
+    bytes: int = Field(ge=0)
+    alignment_bytes: int = 64
+
+
+class Step(Record):
+    """One launch. `args`: tensors read, then tensors written, in the kernel's parameter order; reads come first.
+
+    cpu: entry is `void entry(void* const* args, long task, long tasks)`, called for task = 0 ... tasks-1 in any order.
+    cuda: `entry<<<grid, block, shared_bytes>>>(args...)`.
+    """
+
+    family: str
+    schedule: str
+    binary: str  # sha256
+    entry: str
+    reads: tuple[Ref, ...]
+    writes: tuple[Ref, ...]
+    grid: tuple[int, int, int] = (1, 1, 1)
+    block: tuple[int, int, int] = (1, 1, 1)
+    shared_bytes: int = 0
+    tasks: int = 1
+    time_us: float | None
+    bound_us: float
+    bytes: int  # distinct bytes read and written
+    operations: float
+    nodes: tuple[int, ...]  # positions in the graph's canonical text
+    segment_key: str
+    source: str = ""  # sha256 of the generated source
+
+
+class Reason(Record):
+    """Why something is as it is: why two neighbours are apart, why a family refused a segment, which cap was hit."""
+
+    kind: Literal["not_fused", "rejected", "measured_worse", "cap", "note"]
+    nodes: tuple[int, ...] = ()
+    text: str
+
+
+class Search(Record):
+    """What the search spent and saw."""
+
+    seconds: float
+    candidates: int
+    measured: int
+    failed: int = 0
+    complete: bool  # the best cover was proved against every untried segment's bound
+    seed: int = 0
+
+
+class Plan(Record):
+    """See the module. `plan_key` is the sha256 of the body; names of tensors never enter."""
+
+    wire_version: int = WIRE_VERSION
+    graph_key: str
+    device: Device
+    numerics: Literal["exact", "reassociate", "approximate"] = "reassociate"
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    buffers: tuple[Buffer, ...]
+    steps: tuple[Step, ...]
+    # Outputs that are no step's write: out[i] is input j, or output j again, as it is.
+    aliases: tuple[tuple[int, Ref], ...] = ()
+    time_us: float | None
+    spread: float | None  # half the interquartile range over the median
+    unfused_us: float | None
+    lower_bound_us: float
+    search_gap: float | None
+    copy_us: float | None  # compulsory bytes at the measured copy bandwidth
+    max_rel_error: float | None
+    rewrites: tuple[str, ...] = ()
+    reasons: tuple[Reason, ...] = ()
+    search: Search
+    version: str  # of Fuseplan
+
+    @property
+    def plan_key(self) -> str:
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()

@@ -1,0 +1,150 @@
+"""Settings: one table, read in one place. A flag wins over FUSEPLAN_<NAME>, that over the TOML file, that over the default."""
+
+import os
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal
+
+Origin = Literal["flag", "environment", "file", "default"]
+ENVIRONMENT_PREFIX = "FUSEPLAN_"
+
+
+class SettingsError(Exception):
+    """A setting has a value that cannot be used; the message names the setting, where it came from, and what is expected."""
+
+
+def _xdg(env: Mapping[str, str], variable: str, fallback: str) -> Path:
+    """The folder `$variable/fuseplan`, or the XDG fallback below the home directory."""
+    base = env.get(variable, "")
+    root = Path(base) if base.startswith("/") else Path(env.get("HOME") or Path.home()) / fallback
+    return root / "fuseplan"
+
+
+def _default_db(env: Mapping[str, str]) -> str:
+    return f"sqlite:///{_xdg(env, 'XDG_DATA_HOME', '.local/share') / 'fuseplan.db'}"
+
+
+def _default_cache(env: Mapping[str, str]) -> str:
+    return str(_xdg(env, "XDG_CACHE_HOME", ".cache"))
+
+
+def config_path(env: Mapping[str, str]) -> Path:
+    """The TOML file that `load` reads: $FUSEPLAN_CONFIG, else $XDG_CONFIG_HOME/fuseplan/config.toml."""
+    named = env.get(f"{ENVIRONMENT_PREFIX}CONFIG")
+    return Path(named) if named else _xdg(env, "XDG_CONFIG_HOME", ".config") / "config.toml"
+
+
+def _row(
+    default: object, help_: str, low: float | None = None, high: float | None = None, choices: tuple[str, ...] = ()
+) -> Any:  # a dataclass field: every type of setting
+    """A row of the table. `default` may be a function of the environment; `low` and `high` are both allowed values."""
+    return field(default=default, metadata={"help": help_, "low": low, "high": high, "choices": choices})
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The table: name, type, default, help. Made by `load`."""
+
+    host: str = _row("127.0.0.1", "Address to listen on. Only loopback addresses are taken.")
+    port: int = _row(8080, "TCP port to listen on; 0 takes a free one.", 0, 65535)
+    db: str = _row(_default_db, "Database URL: sqlite:///PATH or a PostgreSQL URL.")
+    cache: str = _row(_default_cache, "Folder for compiled objects and device facts. May be deleted at any time.")
+    target: str = _row("cpu", "Target to plan for where a request names none: cpu, cuda or cuda:N.")
+    default_seconds: float = _row(30.0, "Seconds of search where a request names none.", 0.1, 86400.0)
+    max_seconds: float = _row(3600.0, "Most seconds of search that a request may ask for.", 0.1, 86400.0)
+    max_wait_seconds: float = _row(60.0, "Most seconds that `Prefer: wait=N` holds a request open.", 0.0, 3600.0)
+    max_body_bytes: int = _row(16_000_000, "Largest request body in bytes; more is answered 413 at once.", 1024, 2**31)
+    max_queue: int = _row(1000, "Most operations waiting to run; more are answered 429.", 1, 1_000_000)
+    workers: int = _row(1, "Worker processes. Each times kernels, so more than one per device disturbs the times.", 0, 64)
+    lease_seconds: float = _row(30.0, "A worker silent for this long loses its operation to another.", 2.0, 3600.0)
+    memo_entries: int = _row(4096, "Request bodies whose keys the API process remembers, by their sha256.", 0, 10_000_000)
+    layout_seconds: float = _row(10.0, "Time limit for laying out the graph on a plan's page.", 0.1, 300.0)
+    log_level: str = _row("info", "Least severe messages to log.", choices=("debug", "info", "warning", "error"))
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting as it is in force: for `fuseplan config show`, `--help` and the documentation."""
+
+    name: str
+    type: type
+    value: Any
+    origin: Origin
+    help: str
+
+    @property
+    def flag(self) -> str:
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def variable(self) -> str:
+        return ENVIRONMENT_PREFIX + self.name.upper()
+
+
+def load(flags: Mapping[str, Any] | None = None, env: Mapping[str, str] | None = None) -> Settings:
+    """The settings in force. `flags`: values from the command line by name, None where not given. Raises SettingsError."""
+    return Settings(**{s.name: s.value for s in describe(flags, env)})
+
+
+def describe(flags: Mapping[str, Any] | None = None, env: Mapping[str, str] | None = None) -> list[Setting]:
+    """Every row of the table with its value and where that comes from. Raises SettingsError."""
+    env = os.environ if env is None else env
+    given = {k: v for k, v in (flags or {}).items() if v is not None}
+    path = config_path(env)
+    file = _read_file(path, required=f"{ENVIRONMENT_PREFIX}CONFIG" in env)
+    known = {f.name for f in fields(Settings)}
+    for origin, names in (("flag", given), (str(path), file)):
+        for name in names:
+            if name not in known:
+                raise SettingsError(f"{origin}: there is no setting {name!r}; there are {', '.join(sorted(known))}")
+    settings: list[Setting] = []
+    for row in fields(Settings):
+        kind = row.type if isinstance(row.type, type) else {"str": str, "int": int, "float": float}[str(row.type)]
+        variable = ENVIRONMENT_PREFIX + row.name.upper()
+        if row.name in given:
+            value, origin, where = given[row.name], "flag", "--" + row.name.replace("_", "-")
+        elif variable in env:
+            value, origin, where = env[variable], "environment", variable
+        elif row.name in file:
+            value, origin, where = file[row.name], "file", f"{path}: {row.name}"
+        else:
+            value, origin, where = row.default, "default", row.name
+            assert value is not MISSING
+            if isinstance(value, Callable):
+                value = value(env)
+        checked = _check(value, kind, row.metadata, where, is_text=origin == "environment")
+        settings.append(Setting(row.name, kind, checked, origin, row.metadata["help"]))
+    return settings
+
+
+def _read_file(path: Path, required: bool) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        if required:
+            raise SettingsError(f"{path}: the settings file does not exist") from None
+        return {}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise SettingsError(f"{path}: {error}") from error
+
+
+def _check(value: Any, kind: type, row: Mapping[str, Any], where: str, is_text: bool) -> Any:
+    """`value` as a `kind` within its range. Raises SettingsError."""
+    expected = {str: "text", int: "a whole number", float: "a number"}[kind]
+    if is_text and kind is not str:
+        try:
+            value = kind(value)
+        except ValueError:
+            raise SettingsError(f"{where}: expected {expected}, got {value!r}") from None
+    if kind is float and type(value) is int:
+        value = float(value)
+    if type(value) is not kind:
+        raise SettingsError(f"{where}: expected {expected}, got {value!r}")
+    low, high = row["low"], row["high"]
+    if low is not None and not low <= value <= high:  # NaN fails too
+        raise SettingsError(f"{where}: expected {expected} from {low:g} to {high:g}, got {value!r}")
+    if row["choices"] and value not in row["choices"]:
+        raise SettingsError(f"{where}: expected one of {', '.join(row['choices'])}, got {value!r}")
+    return value
