@@ -1,0 +1,186 @@
+"""Family `naive`: every op on every target, one element of an output per thread, so that every graph has a plan.
+
+Each element pulls its value through the segment's cone; reductions are loops around what varies inside them. Nothing is
+shared between elements, so a segment may hold one costly op at most.
+"""
+
+from dataclasses import dataclass
+
+from codegen.families.wrap import kernel_function
+from codegen.kernel import Access, EmitError, Kernel, Launch, Reject
+from codegen.lowering.index import Axes, Axis, flatten, var
+from codegen.lowering.pull import Puller
+from codegen.lowering.value import REDUCES, TooManyValues, Value, Values
+from codegen.schedule import Schedule, parse_schedule
+from codegen.text import CTYPE, Text, literal, spell
+from fusion_ir.dtype import accumulate_dtype
+from fusion_ir.graph import Graph, OutputSpec
+from fusion_ir.ops import OPS, OpKind
+from fusion_ir.records import Device
+
+COSTLY = {OpKind.REDUCTION, OpKind.SCAN, OpKind.CONTRACT}
+MAX_NODES = 150
+MAX_VALUES = 3000
+
+
+@dataclass(frozen=True)
+class NaiveSchedule(Schedule):
+    """threads: of a block (cuda); not used on the CPU."""
+
+    FAMILY = "naive"
+    threads: int
+
+
+class Naive:
+    """See the module."""
+
+    name = "naive"
+
+    def accepts(self, segment: Graph, device: Device) -> Reject | None:
+        nodes = [n for n in segment.nodes if n.op in OPS]
+        costly = [n.op for n in nodes if OPS[n.op].kind in COSTLY]
+        if len(costly) > 1:
+            return Reject(f"{costly[0]} and {costly[1]} in one element's cone would be computed over and over")
+        if any(n.op == "cumsum" for n in nodes) and not all(o.node.op == "cumsum" for o in segment.outputs):
+            return Reject("cumsum is computed only as the last op")
+        if len(nodes) > MAX_NODES:
+            return Reject(f"{len(nodes)} nodes are too many to compute for every element")
+        return None
+
+    def space(self, segment: Graph, device: Device) -> tuple[str, ...]:
+        return (str(NaiveSchedule(1 if device.target == "cpu" else 256)),)
+
+    def emit(self, segment: Graph, schedule: str, device: Device) -> Kernel:
+        s = parse_schedule(schedule, NaiveSchedule)
+        printer = _Printer(segment)
+        try:
+            counts = [printer.output(i, o) for i, o in enumerate(segment.outputs) if o.node.elements]
+        except TooManyValues as error:
+            raise EmitError(str(error)) from error
+        prologue = [] if device.target == "cpu" else [f"constexpr int TX = 1, TY = {s.threads};"]
+        body = "\n".join(printer.lines)
+        entry, source = kernel_function(segment, body, device.target, prologue=prologue, threads=s.threads)
+        grid = min(max((-(-n // s.threads) for n in counts), default=1), (1 << 31) - 1)
+        launch = Launch(grid=(grid, 1, 1), block=(1, s.threads, 1), tasks=device.units)
+        if device.target == "cpu":
+            launch = Launch(tasks=device.units)
+        names = [f"in{i}" for i in range(len(segment.inputs))] + [f"out{i}" for i in range(len(segment.outputs))]
+        accesses = tuple(Access(name, "lanes", 1) for name in names)
+        return Kernel(entry, source, device.target, self.name, str(s), launch, accesses)
+
+
+class _Printer(Text):
+    def __init__(self, segment: Graph) -> None:
+        super().__init__()
+        self.segment = segment
+        self.axes = Axes()
+        self.scopes: list[set[Value]] = []
+
+    def output(self, i: int, spec: OutputSpec) -> int:
+        """Prints one output; the number of its iterations."""
+        axes = [self.axes.new(size) for size in spec.node.sizes]
+        scan = spec.node.attr("axis", int) if spec.node.op == "cumsum" else None
+        grid = [a for d, a in enumerate(axes) if d != scan and a.extent > 1]
+        count = 1
+        for a in grid:
+            count *= a.extent
+        puller = Puller(self.segment, Values(MAX_VALUES), self.axes, refine=False)
+        index = tuple(map(var, axes))
+        offset = flatten(index, spec.strides)
+        self.value_names = {}
+        with self.braces(f"GRID_ROWS(e{i}, {count})"):
+            self.digits(f"e{i}", grid)
+            self.scopes.append(set())
+            if scan is None:
+                v = puller.pull(spec.node, index)
+                self.define(v)
+                self.line(f"store<1, 1>(out{i} + {self.expr(offset)}, {self.operand(v)});")
+            else:
+                x = puller.arg(spec.node.args[0], index, accumulate_dtype(spec.node.args[0].dtype))
+                self.line(f"Vec<{CTYPE[x.dtype.name]}, 1> total;")
+                with self.braces(f"LOOP({self.axis(axes[scan])}, {spec.node.sizes[scan]})"):
+                    self.scopes.append(set())
+                    self.define(x)
+                    step = spell("add", ["total", self.operand(x)], x.dtype)
+                    self.line(f"total = {self.axis(axes[scan])} ? {step} : {self.operand(x)};")
+                    rounded = "total" if x.dtype == spec.node.dtype else spell("cast", ["total"], spec.node.dtype)
+                    self.line(f"store<1, 1>(out{i} + {self.expr(offset)}, {rounded});")
+                    self.scopes.pop()
+            self.scopes.pop()
+        return count
+
+    def operand(self, v: Value) -> str:
+        return f"splat<1>({literal(v.scalar)})" if v.op == "const" else self.name(v)
+
+    def define(self, v: Value) -> None:
+        """Prints `v` in the current scope unless an enclosing one has it, operands first."""
+        for u in self._within_scope(v):
+            if u.op == "const" or any(u in scope for scope in self.scopes):
+                continue
+            self.scopes[-1].add(u)
+            if u.op in REDUCES:
+                self.reduce(u)
+            else:
+                self.line(f"const auto {self.name(u)} = {self.rhs(u)};")
+
+    @staticmethod
+    def _within_scope(v: Value) -> list[Value]:
+        """What must be defined before and with `v` outside the loops of the reductions in its cone, operands first."""
+        found: dict[Value, None] = {}
+        stack: list[tuple[Value, frozenset[Axis]]] = [(v, frozenset())]
+        seen: set[tuple[Value, frozenset[Axis]]] = set()
+        while stack:
+            u, bound = stack.pop()
+            if (u, bound) in seen:
+                continue
+            seen.add((u, bound))
+            if not u.deps & bound:
+                found[u] = None
+            inner = bound | frozenset(a for a in u.attr if isinstance(a, Axis)) if u.op in REDUCES else bound
+            stack.extend((a, inner) for a in u.args)
+        return sorted(found, key=lambda u: u.uid)
+
+    def reduce(self, v: Value) -> None:
+        """A loop around the values that vary inside it, starting from the first of them."""
+        combine, *axes = v.attr
+        name, ctype = self.name(v), CTYPE[v.dtype.name]
+        operand = v.args[0]
+        bound = [a for a in axes if isinstance(a, Axis)]
+        if v.op == "argreduce":
+            self.line(f"Vec<{ctype}, 1> {name} = splat<1>({ctype}(0));")
+            self.line(f"Vec<{CTYPE[operand.dtype.name]}, 1> best_{name};")
+        else:
+            self.line(f"Vec<{ctype}, 1> {name};")
+        self.line(f"bool first_{name} = true;")
+        depth = self.indent
+        for a in bound:
+            self.line(f"LOOP({self.axis(a)}, {a.extent}) {{")
+            self.indent += 1
+        self.scopes.append(set())
+        for arg in v.args:
+            self.define(arg)
+        args = [self.operand(a) for a in v.args]
+        if v.op == "argreduce":
+            better = f"arg_better<{'true' if combine == 'argmax' else 'false'}>({args[0]}, best_{name})"
+            at = self.expr(flatten([var(a) for a in bound], [1] * len(bound)))
+            self.line(f"if (first_{name} || {better}) {{ best_{name} = {args[0]}; {name} = splat<1>((int64_t)({at})); }}")
+        else:
+            step = spell(str(combine), [*args, name] if combine == "fma" else [name, *args], v.dtype)
+            start = spell("mul", args, v.dtype) if combine == "fma" else args[0]
+            self.line(f"{name} = first_{name} ? {start} : {step};")
+        self.line(f"first_{name} = false;")
+        self.scopes.pop()
+        while self.indent > depth:
+            self.indent -= 1
+            self.line("}")
+
+    def rhs(self, v: Value) -> str:
+        if v.op == "load":
+            return f"load<1, 1>(in{v.tensor} + {self.expr(v.offset)})"
+        if v.op == "index":
+            return f"splat<1>((int64_t)({self.expr(v.offset)}))"
+        if v.op == "uniform":
+            seed, offset = (f"get({self.operand(a)}, 0)" for a in v.args)
+            return f"uniform_<1>({seed}, {offset}, {v.attr[0]}, splat<1>((int64_t)({self.expr(v.offset)})))"
+        return spell(v.op, [self.operand(a) for a in v.args], v.dtype)
+

@@ -1,0 +1,35 @@
+"""Kernel bodies -> kernel functions, for each target, with content-derived names."""
+
+import hashlib
+from collections.abc import Sequence
+
+from codegen.text import parameters
+from fusion_ir.graph import Graph
+from fusion_ir.records import TargetKind
+
+INDEX_LIMIT = 1 << 31  # cuda kernels index with 32 bits below
+
+
+def kernel_function(
+    graph: Graph, body: str, target: TargetKind, *, prologue: Sequence[str] = (), threads: int = 1, streams: bool = False
+) -> tuple[str, str]:
+    """(entry, source). The entry's name is derived from the source, so equal kernels have equal names."""
+    params = parameters(graph)
+    if target == "cpu":
+        head = "extern \"C\" void {entry}(void* const* args, long task, long tasks) {{"
+        lines = [f"  {t} RESTRICT {name} = ({t})args[{i}];" for i, (t, name) in enumerate(params)]
+        lines += [f"  {line}" for line in prologue]
+    else:
+        listed = ", ".join(f"{t} RESTRICT {name}" for t, name in params)
+        head = f"extern \"C\" __global__ void __launch_bounds__({threads}) {{entry}}({listed}) {{{{"
+        lines = [f"  {line}" for line in (*_wide_index(graph), *prologue)]
+    tail = ["  stream_fence();"] if streams else []
+    text = "\n".join([*lines, body, *tail, "}"])
+    entry = "k_" + hashlib.sha256(f"{target}{head}{text}".encode()).hexdigest()[:16]
+    return entry, f"{head.format(entry=entry)}\n{text}\n"
+
+
+def _wide_index(graph: Graph) -> list[str]:
+    """Tensors of 2^31 elements and more are indexed with 64 bits."""
+    spans = [spec.span for spec in graph.inputs] + [o.span for o in graph.outputs]
+    return ["using idx_t = long long;"] if max(spans, default=0) >= INDEX_LIMIT else []

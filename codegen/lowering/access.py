@@ -1,0 +1,55 @@
+"""Widths: how many elements one access to a tensor may move, from strides, offsets and alignment.
+
+One analysis for every family. The width is the largest power of two that divides the vector width, the constant offset,
+every stride other than the lane's own, and the alignment of the base in elements (`reference`: the rules of nvFuser's
+vectorisation, applied per tensor).
+"""
+
+from dataclasses import dataclass
+from math import gcd
+from typing import Literal
+
+from codegen.lowering.index import Affine, Axis, Opaque
+
+Kind = Literal["vector", "splat", "strided", "tile", "repeat", "lanes"]
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """How an offset runs along a lane axis. width: elements per access; step: the stride, or the length of tile or repeat."""
+
+    kind: Kind
+    width: int
+    step: int = 1
+
+
+def pattern(e: Affine, lane: Axis | None, vector: int, alignment: int) -> Pattern:
+    """The access pattern of offset `e` over vectors of `vector` lanes. alignment: of the base, in elements, a power of two."""
+    if lane is None or lane not in e.axes:
+        return Pattern("splat", 1)
+    others = [e.c, *(k for t, k in e.terms if t is not lane)]
+    if lane not in e.opaque_axes:
+        stride = e.coef(lane)
+        return Pattern("vector", _width(vector, alignment, others)) if stride == 1 else Pattern("strided", 1, stride)
+    digits = [(t, k) for t, k in e.terms if isinstance(t, Opaque) and lane in t.of.axes]
+    if len(digits) == 1 and e.coef(lane) == 0 and digits[0][1] == 1:
+        term = digits[0][0]
+        return _digit_pattern(term, lane, vector, alignment, [e.c, *(k for t, k in e.terms if t is not term)])
+    return Pattern("lanes", 1)
+
+
+def _digit_pattern(term: Opaque, lane: Axis, vector: int, alignment: int, others: list[int]) -> Pattern:
+    inner = term.of
+    period = term.divisor if term.divisor > 1 else term.extent
+    nested = inner.coef(lane) == 1 and all(x % period == 0 for x in (inner.c, *(k for t, k in inner.terms if t is not lane)))
+    if term.is_clamp or not nested or lane in inner.opaque_axes or vector % period:
+        return Pattern("lanes", 1)
+    if term.divisor == 1:
+        return Pattern("tile", _width(period, alignment, others), period)
+    if (term.extent * period) % vector:
+        return Pattern("lanes", 1)
+    return Pattern("repeat", _width(vector // period, alignment, others), period)
+
+
+def _width(most: int, alignment: int, others: list[int]) -> int:
+    return gcd(most, alignment, *others)

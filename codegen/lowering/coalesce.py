@@ -1,0 +1,52 @@
+"""Coalescing: adjacent digits become one axis wherever every access steps through them as through one.
+
+    x[4 * i0 + i1], i1 < 4   ->   x[i2], i2 = 4 * i0 + i1          (coef(hi) = extent(lo) * coef(lo) everywhere)
+    where one access differs, a lane run still merges them:  a[i2 % 4], repeated every 4 lanes
+"""
+
+from collections.abc import Sequence
+
+from codegen.lowering.index import Affine, Axes, Axis, digit, var
+from codegen.lowering.write import Write, expressions, rewritten
+
+
+def coalesce(writes: Sequence[Write], axes: Axes) -> list[Write]:
+    """Merges pairs of axes until no pair steps as one in every expression."""
+    merged = list(writes)
+    while True:
+        pair = _pair(merged)
+        if pair is None:
+            return merged
+        hi, lo = pair
+        run = axes.new(hi.extent * lo.extent)
+        mapping = {hi: Affine(), lo: var(run)}
+        merged = rewritten(merged, lambda e, m=mapping: e.subst(m), lambda own, h=hi, l=lo, r=run: _replace(own, h, l, r))
+
+
+def _pair(writes: Sequence[Write]) -> tuple[Axis, Axis] | None:
+    used = expressions(writes)
+    for w in writes:
+        for hi, k in w.offset.terms:
+            for lo, q in w.offset.terms:
+                if not (isinstance(hi, Axis) and isinstance(lo, Axis) and k == q * lo.extent):
+                    continue
+                together = all((hi in o.axes) == (lo in o.axes) for o in writes)
+                if together and all(e.coef(hi) == lo.extent * e.coef(lo) for e in used):
+                    return hi, lo
+    return None
+
+
+def _replace(own: tuple[Axis, ...], hi: Axis, lo: Axis, run: Axis) -> tuple[Axis, ...]:
+    return tuple(run if a is hi else a for a in own if a is not lo) if hi in own else own
+
+
+def merge_run(writes: Sequence[Write], hi: Axis, lo: Axis, axes: Axes) -> tuple[list[Write], Axis]:
+    """Merges hi and lo into one axis although some accesses do not step through them as one: those get digits of the run."""
+    run = axes.new(hi.extent * lo.extent)
+    high, low = digit(var(run), lo.extent, hi.extent), digit(var(run), 1, lo.extent)
+
+    def change(e: Affine) -> Affine:
+        whole = e.coef(hi) == lo.extent * e.coef(lo) and not {hi, lo} & e.opaque_axes
+        return e.subst({hi: Affine(), lo: var(run)} if whole else {hi: high, lo: low})
+
+    return rewritten(writes, change, lambda own: _replace(own, hi, lo, run)), run

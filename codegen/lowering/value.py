@@ -1,0 +1,156 @@
+"""Values: what a kernel computes once its views are gone. Equal values are one object within a lowering."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from codegen.lowering.index import Affine, Axis
+from fusion_ir.dtype import DType, i64
+from fusion_ir.scalar import Scalar
+
+# Casts that keep every value of the source type.
+WIDENS = {
+    "f32": {"f64"},
+    "f16": {"f32", "f64"},
+    "bf16": {"f32", "f64"},
+    "f8e4m3": {"f16", "bf16", "f32", "f64"},
+    "f8e5m2": {"f16", "f32", "f64"},
+    "i8": {"i16", "i32", "i64", "f16", "bf16", "f32", "f64"},
+    "u8": {"i16", "i32", "i64", "f16", "bf16", "f32", "f64"},
+    "i16": {"i32", "i64", "f32", "f64"},
+    "i32": {"i64", "f64"},
+    "bool": {"i8", "u8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64", "f8e4m3", "f8e5m2"},
+}
+
+
+REDUCES = ("reduce", "argreduce")
+
+
+@dataclass(frozen=True, eq=False)
+class Value:
+    """`op(args; attr): dtype`, one element for each point of the axes in `deps`.
+
+    op: "load" (attr: input number, offset), "const" (attr: Scalar), "index" (attr: Affine; i64), "fma", "uniform" (attr:
+    stream, linear index; args: seed, offset), "reduce" and "argreduce" (attr: combining op, axes it runs over), "cast", or a
+    pointwise op of `OPS`. `uid` is the order of creation: operands
+    come before users.
+    """
+
+    op: str
+    args: "tuple[Value, ...]"
+    attr: tuple[object, ...]
+    dtype: DType
+    deps: frozenset[Axis]
+    uid: int
+
+    def __repr__(self) -> str:
+        return f"v{self.uid}={self.op}"
+
+    @property
+    def tensor(self) -> int:
+        """Number of the input that a load reads."""
+        assert self.op == "load" and isinstance(self.attr[0], int)
+        return self.attr[0]
+
+    @property
+    def offset(self) -> Affine:
+        """Element offset of a load; the expression of an index; the linear index of a uniform."""
+        assert self.op in ("load", "index", "uniform") and isinstance(self.attr[-1], Affine)
+        return self.attr[-1]
+
+    @property
+    def scalar(self) -> Scalar:
+        """The value of a const."""
+        assert self.op == "const" and isinstance(self.attr[0], Scalar)
+        return self.attr[0]
+
+    @property
+    def is_cheap(self) -> bool:
+        """Computed again where it is used rather than kept: loads, constants, indices, exact casts and signs of them."""
+        if self.op in ("load", "const", "index"):
+            return True
+        return (self.op == "neg" or is_exact_cast(self)) and self.args[0].is_cheap
+
+
+def is_exact_cast(v: Value) -> bool:
+    """True for a cast that keeps every value."""
+    return v.op == "cast" and v.dtype.name in WIDENS.get(v.args[0].dtype.name, ())
+
+
+def is_representable(v: Value, dtype: DType) -> bool:
+    """True if the value is always one of `dtype`, so that rounding to it changes nothing (NaN payloads aside)."""
+    if v.dtype == dtype or dtype.name in WIDENS.get(v.dtype.name, ()):
+        return True
+    if is_exact_cast(v) or (v.op in ("neg", "abs") and v.dtype.is_float and dtype.is_float):
+        return is_representable(v.args[0], dtype)
+    return False
+
+
+@dataclass
+class Values:
+    """Makes values; equal ones once. `limit` bounds their number."""
+
+    limit: int = 1 << 30
+    _known: dict[tuple[object, ...], Value] = field(default_factory=dict)
+
+    def make(self, op: str, args: Sequence[Value], attr: tuple[object, ...], dtype: DType, own: Iterable[Axis] = ()) -> Value:
+        """`own`: axes that the attribute itself varies with. A reduction does not vary with the axes in its attribute."""
+        key = (op, *(a.uid for a in args), "|", *attr, dtype)
+        value = self._known.get(key)
+        if value is None:
+            if len(self._known) >= self.limit:
+                raise TooManyValues(f"more than {self.limit} values in one kernel")
+            deps = frozenset(own).union(*(a.deps for a in args)) - (frozenset(attr) if op in REDUCES else frozenset())
+            value = self._known[key] = Value(op, tuple(args), attr, dtype, deps, len(self._known))
+        return value
+
+    def const(self, scalar: Scalar) -> Value:
+        return self.make("const", (), (scalar,), scalar.dtype)
+
+    def load(self, tensor: int, offset: Affine, dtype: DType) -> Value:
+        return self.make("load", self._indices(offset), (tensor, offset), dtype, offset.axes)
+
+    def index(self, e: Affine) -> Value:
+        if not e.terms:
+            return self.const(Scalar.of(e.c, i64))
+        return self.make("index", self._indices(e), (e,), i64, e.axes)
+
+    @staticmethod
+    def _indices(e: Affine) -> tuple[Value, ...]:
+        return tuple(v for v in e.fetched if isinstance(v, Value))
+
+    def cast(self, x: Value, dtype: DType) -> Value:
+        """Exact round trips vanish: a bf16 value, its negation or magnitude survives f32 -> bf16 -> f32 unchanged."""
+        if x.dtype == dtype:
+            return x
+        if x.op == "cast" and x.args[0].dtype == dtype and is_representable(x.args[0], x.dtype):
+            return x.args[0]
+        return self.make("cast", (x,), (), dtype)
+
+
+class TooManyValues(Exception):
+    """The cone of a segment is too large for one kernel."""
+
+
+def cone(roots: Iterable[Value]) -> list[Value]:
+    """Every value below `roots`, operands first."""
+    found: dict[Value, None] = {}
+    stack = list(roots)
+    while stack:
+        v = stack.pop()
+        if v not in found:
+            found[v] = None
+            stack.extend(v.args)
+    return sorted(found, key=lambda v: v.uid)
+
+
+def rewrite_offsets(values: Values, roots: Sequence[Value], change: Callable[[Affine], Affine]) -> list[Value]:
+    """The roots over new index expressions, made in `values`."""
+    made: dict[Value, Value] = {}
+    for v in cone(roots):
+        args = [made[a] for a in v.args]
+        if v.op in ("load", "index", "uniform"):
+            e = change(v.offset)
+            made[v] = values.make(v.op, args, (*v.attr[:-1], e), v.dtype, e.axes)
+        else:
+            made[v] = values.make(v.op, args, v.attr, v.dtype)
+    return [made[r] for r in roots]

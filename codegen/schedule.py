@@ -1,0 +1,29 @@
+"""Schedules: frozen dataclasses of integers and words, with a text form that round-trips: `pointwise{lanes=32,store=stream}`."""
+
+import re
+from dataclasses import dataclass, fields
+from typing import TypeVar
+
+S = TypeVar("S", bound="Schedule")
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Base of every family's schedules. Fields are int or str; `FAMILY` names the family in the text."""
+
+    FAMILY = ""
+
+    def __str__(self) -> str:
+        return f"{self.FAMILY}{{{','.join(f'{f.name}={getattr(self, f.name)}' for f in fields(self))}}}"
+
+
+def parse_schedule(text: str, kind: type[S]) -> S:
+    """Inverse of `str`. Raises ValueError naming what was expected."""
+    match = re.fullmatch(r"(\w+)\{([^{}]*)\}", text)
+    if not match or match[1] != kind.FAMILY:
+        raise ValueError(f"expected a schedule {kind.FAMILY}{{...}}, got {text!r}")
+    given = dict(item.split("=", 1) for item in match[2].split(",") if "=" in item)
+    expected = {f.name: f.type for f in fields(kind)}
+    if given.keys() != expected.keys():
+        raise ValueError(f"{kind.FAMILY} takes {', '.join(expected)}; got {text!r}")
+    return kind(**{name: int(value) if expected[name] in (int, "int") else value for name, value in given.items()})
