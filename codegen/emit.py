@@ -93,26 +93,23 @@ class _Printer(Text):
             self.scalars(key, block, kept, depth)
             return
         lane, width = key.lane, self.program.widths[key.lane]
-        name, extent = self.axis(lane), str(lane.extent)
-        if lane in self.program.tails:
-            outer, whole = self.program.tails[lane]
-            extent = f"{name}_n"
-            self.line(f"const idx_t {name}_n = least_index({lane.extent}, {whole} - {lane.extent} * {self.axis(outer)});")
-        vectors = f"VECTORS({width}, {lane.extent})"
         for v in kept:
-            self.line(f"Vec<{CTYPE[v.dtype.name]}, {width}> k{self.name(v)}{_dims(key)}[{vectors}];")
-        self.loops(key.dims, lambda: self.lane_loops(key, block, kept, extent, vectors, depth))
+            self.line(f"Vec<{CTYPE[v.dtype.name]}, {width}> k{self.name(v)}{_dims(key)}[VECTORS({width}, {lane.extent})];")
+        self.loops(key.dims, lambda: self.lane_loops(key, lane, block, kept, depth))
 
-    def lane_loops(self, key: Key, block: Block, kept: list[Value], extent: str, vectors: str, depth: int) -> None:
-        assert key.lane is not None
-        width, masked = self.program.widths[key.lane], key.lane in self.program.tails
-        arguments = f"({self.axis(key.lane)}, {width}, {extent}, {vectors})"
-        if masked or key.lane.extent >= width:
+    def lane_loops(self, key: Key, lane: Axis, block: Block, kept: list[Value], depth: int) -> None:
+        name, width, last = self.axis(lane), self.program.widths[lane], self.program.last_tile(lane)
+        extent = f"{name}_n" if last else str(lane.extent)
+        if last:
+            whole = f"{last[1]} - {lane.extent} * {self.axis(last[0])}"
+            self.line(f"const idx_t {extent} = least_index({lane.extent}, {whole});")
+        arguments = f"({name}, {width}, {extent}, VECTORS({width}, {lane.extent}))"
+        if lane.extent >= width:
             with self.braces(f"LANES{arguments}"):
                 self.statements(key, block, kept, depth, count=None)
-        if masked and self.program.tails[key.lane][1] % width or not masked and key.lane.extent % width:
+        if (last[1] if last else lane.extent) % width:
             with self.braces(f"TAIL{arguments}"):
-                self.statements(key, block, kept, depth, count=f"{extent} - {self.axis(key.lane)}")
+                self.statements(key, block, kept, depth, count=f"{extent} - {name}")
 
     def scalars(self, key: Key, block: Block, kept: list[Value], depth: int) -> None:
         arrays = [v for v in kept if key.dims]

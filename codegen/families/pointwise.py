@@ -101,18 +101,19 @@ def lower(segment: Graph, width: int, least_tile: int, tile: int, *, least_tasks
         unify(pulled)
         writes = coalesce(writes_of(pulled), pulled.axes)
         writes = widen_short_lanes(writes, choose_lanes(writes), width, pulled.axes)
-        tails: dict[Axis, tuple[Axis, int]] = {}
+        tiles: dict[Axis, tuple[Axis, int]] = {}
         widths: dict[Axis, int] = {}
         for lane in choose_lanes(writes):
             vector = min(width, 1 << (lane.extent - 1).bit_length())
             size = _tile(writes, lane, least_tile, tile, least_tasks) // vector * vector
             if size < lane.extent:
-                writes, lane, tail = tile_lane(writes, lane, size, pulled.axes)
-                tails |= tail
+                writes, outer, inner = tile_lane(writes, lane, size, pulled.axes)
+                tiles[inner] = (outer, lane.extent)
+                lane = inner
             widths[lane] = vector
     except TooManyValues as error:
         raise EmitError(str(error)) from error
-    return place(writes, widths, tails, keep_bytes=keep_bytes)
+    return place(writes, widths, tiles, keep_bytes=keep_bytes)
 
 
 def _tile(writes: list[Write], lane: Axis, least: int, most: int, least_tasks: int) -> int:

@@ -21,14 +21,14 @@ from codegen.lowering.write import Write
 def place(
     writes: Sequence[Write],
     widths: dict[Axis, int],
-    tails: dict[Axis, tuple[Axis, int]],
+    tiles: dict[Axis, tuple[Axis, int]],
     *,
     keep_bytes: int,
 ) -> Program:
     """The loop program of `writes`. keep_bytes: cap of one kept array."""
     order = _order(writes, set(widths))
-    nests = [_nest(w, order) for w in writes]
-    program = Program(widths, tails, order, {}, {})
+    nests = [_nest(w, order, {outer for outer, _ in tiles.values()}) for w in writes]
+    program = Program(widths, tiles, order, {}, {})
     placer = _Placer(program, _paths(writes, nests), keep_bytes)
     for write, nest in zip(writes, nests, strict=True):
         placer.write(write, nest)
@@ -48,9 +48,9 @@ def _order(writes: Sequence[Write], lanes: set[Axis]) -> list[Axis]:
     return sorted(weight, key=lambda a: (-weight[a], first[a], a.uid))
 
 
-def _nest(write: Write, order: list[Axis]) -> tuple[Axis, ...]:
-    """The serial loops around a write: the axes its value varies with, or, where there is none, all of the write's own."""
-    varies = tuple(a for a in order if a in write.value.deps)
+def _nest(write: Write, order: list[Axis], over_tiles: set[Axis]) -> tuple[Axis, ...]:
+    """The serial loops around a write: axes that its value varies with, and tiles; where there is none, all of its own."""
+    varies = tuple(a for a in order if a in write.value.deps or (a in over_tiles and a in write.axes))
     return varies or tuple(a for a in order if a in write.axes)
 
 

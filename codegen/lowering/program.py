@@ -31,13 +31,13 @@ class Block:
 class Program:
     """One kernel before printing.
 
-    widths: lane axis -> vector width in elements. tails: lane axis of a tile -> (the tile's axis, whole extent), where the
-    extent is no multiple of the tile. order: serial axes, outermost first. kept: values read in other blocks than their own,
-    with the block that keeps them, as scalars or arrays over dims and lane vectors.
+    widths: lane axis -> vector width in elements. tiles: lane axis of a tile -> (axis over the tiles, whole extent). order:
+    serial axes, outermost first. kept: values read in other blocks than their own, with the block that keeps them, as
+    scalars or arrays over dims and lane vectors.
     """
 
     widths: dict[Axis, int]
-    tails: dict[Axis, tuple[Axis, int]]
+    tiles: dict[Axis, tuple[Axis, int]]
     order: list[Axis]
     blocks: dict[Key, Block]
     kept: dict[Value, Key]
@@ -45,6 +45,11 @@ class Program:
     def vectors(self, lane: Axis) -> int:
         """Vectors along a lane axis, the masked one included."""
         return -(-lane.extent // self.widths[lane])
+
+    def last_tile(self, lane: Axis) -> tuple[Axis, int] | None:
+        """(axis over the tiles, whole extent) if the last tile along `lane` is not a whole one."""
+        tile = self.tiles.get(lane)
+        return tile if tile and tile[1] % lane.extent else None
 
     def prefixes(self) -> set[tuple[Axis, ...]]:
         """Every loop nest that has code inside, outermost axis first."""
@@ -70,8 +75,8 @@ class Program:
         for key in self.at(path):
             head = [f"for {a} < {a.extent}" for a in key.dims]
             if key.lane:
-                total = self.tails.get(key.lane)
-                limit = f" up to {total[1]} in all" if total else ""
+                last = self.last_tile(key.lane)
+                limit = f" up to {last[1]} in all" if last else ""
                 head.append(f"lanes {key.lane} < {key.lane.extent} by {self.widths[key.lane]}{limit}")
             lines.append(f"{indent}{', '.join(head) or 'once'}:")
             block = self.blocks[key]

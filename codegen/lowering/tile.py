@@ -6,12 +6,10 @@ from codegen.lowering.index import Axes, Axis, var
 from codegen.lowering.write import Write, rewritten
 
 
-def tile_lane(
-    writes: Sequence[Write], lane: Axis, tile: int, axes: Axes
-) -> tuple[list[Write], Axis, dict[Axis, tuple[Axis, int]]]:
-    """lane -> tile * outer + inner. Returns the writes, the inner axis, and the tail where the extent is no multiple.
+def tile_lane(writes: Sequence[Write], lane: Axis, tile: int, axes: Axes) -> tuple[list[Write], Axis, Axis]:
+    """lane -> tile * outer + inner. Returns the writes, outer and inner.
 
-    The last tile then reaches beyond the extent: emitters stop its lanes at (outer, extent).
+    Where the extent is no multiple of the tile the last one reaches beyond it: emitters stop its lanes at the extent.
     """
     outer, inner = axes.new(-(-lane.extent // tile)), axes.new(tile)
     e = var(outer) * tile + var(inner)
@@ -19,5 +17,4 @@ def tile_lane(
     def own(of: tuple[Axis, ...]) -> tuple[Axis, ...]:
         return tuple(x for a in of for x in ((outer, inner) if a is lane else (a,)))
 
-    tiled = rewritten(writes, lambda x: x.subst({lane: e}), own)
-    return tiled, inner, ({inner: (outer, lane.extent)} if lane.extent % tile else {})
+    return rewritten(writes, lambda x: x.subst({lane: e}), own), outer, inner
