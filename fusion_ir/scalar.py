@@ -36,7 +36,8 @@ class Scalar:
         array = self.array()
         if self.dtype.kind == "bool":
             return bool(array)
-        return int(array) if self.dtype.is_integer else float(array.astype(np.float64))
+        with np.errstate(invalid="ignore"):  # signalling NaNs
+            return int(array) if self.dtype.is_integer else float(array.astype(np.float64))
 
     def array(self) -> np.ndarray:
         """The value as an array of rank 0."""

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from fusion_ir.extent import Shape, shape_of
+from fusion_ir.dtype import DType
+from fusion_ir.extent import Extent
 from fusion_ir.graph import InputSpec
 from fusion_ir.node import Attr, Node, intern
 from fusion_ir.ops.contract import CONTRACTS
@@ -12,8 +13,9 @@ from fusion_ir.ops.random import RANDOM
 from fusion_ir.ops.reductions import REDUCTIONS
 from fusion_ir.ops.row import AttrKind, Op, OpKind, RuleError
 from fusion_ir.ops.views import VIEWS
+from fusion_ir.scalar import Scalar
 
-__all__ = ["OPS", "Op", "OpKind", "RuleError", "make", "make_input"]
+__all__ = ["OPS", "Op", "OpKind", "RuleError", "kind_of", "make", "make_input"]
 
 OPS: dict[str, Op] = {row.name: row for row in (*POINTWISE, *VIEWS, *REDUCTIONS, *INDEXING, *CONTRACTS, *RANDOM)}
 
@@ -31,7 +33,16 @@ def make(op: str, args: Sequence[Node], attrs: Mapping[str, Attr] | None = None)
     for name, kind in row.attrs.items():
         if not _is_kind(attrs[name], kind):
             raise RuleError(f"{op}: attribute {name} must be {kind}, got {attrs[name]!r}")
-    return intern(op, tuple(args), attrs, row.shape(args, attrs), row.dtype(args, attrs))
+    try:
+        shape, dtype = row.shape(args, attrs), row.dtype(args, attrs)
+    except RuleError as error:
+        raise RuleError(f"{op}: {error}") from None
+    return intern(op, tuple(args), attrs, shape, dtype)
+
+
+def kind_of(node: Node) -> OpKind:
+    """What shape of computation a node is; inputs, which have no row, included."""
+    return OpKind.INPUT if node.op == "input" else OPS[node.op].kind
 
 
 def make_input(position: int, spec: InputSpec) -> Node:
@@ -46,4 +57,27 @@ def make_input(position: int, spec: InputSpec) -> Node:
 
 
 def _is_kind(value: Attr, kind: AttrKind) -> bool:
-    raise NotImplementedError  # OPS helper writes this
+    """Whether an attribute's value has the kind that its row names. Axes are non-negative, distinct and sorted."""
+
+    def all_of(kind_: type) -> bool:
+        return isinstance(value, tuple) and all(type(v) is kind_ for v in value)
+
+    match kind:
+        case "int":
+            return type(value) is int
+        case "bool":
+            return type(value) is bool
+        case "str":
+            return isinstance(value, str)
+        case "dtype":
+            return isinstance(value, DType)
+        case "scalar":
+            return isinstance(value, Scalar)
+        case "shape":
+            return all_of(Extent)
+        case "ints":
+            return all_of(int)
+        case "axis":
+            return type(value) is int and value >= 0
+        case "axes":
+            return all_of(int) and all(int(v) >= 0 for v in value) and list(value) == sorted(set(value))  # type: ignore

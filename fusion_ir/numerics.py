@@ -1,0 +1,76 @@
+"""Conversions between element types on NumPy arrays, bit for bit as the language defines `cast`.
+
+f64 reaches f16, bf16 and f8 by way of f32, integers reach them by way of f32 too. Float to integer truncates,
+saturates and sends NaN to 0; integer to integer wraps; anything to bool is `!= 0`, NaN included. ml_dtypes rounds to
+nearest even, keeps denormals, and overflows to NaN in f8e4m3 and to infinity in f8e5m2.
+"""
+
+import numpy as np
+
+from fusion_ir.dtype import DTYPES, DType, accumulate_dtype, compute_dtype
+
+OF_NUMPY: dict[np.dtype, DType] = {row.numpy: row for row in DTYPES.values()}
+
+# Stored bits of the significand, and the exponent of the smallest normal number.
+FLOAT_FORMATS: dict[str, tuple[int, int]] = {
+    "f64": (52, -1022),
+    "f32": (23, -126),
+    "f16": (10, -14),
+    "bf16": (7, -126),
+    "f8e4m3": (3, -6),
+    "f8e5m2": (2, -14),
+}
+
+
+def dtype_of(array: np.ndarray) -> DType:
+    """The element type of an array. Raises KeyError where the language has none."""
+    return OF_NUMPY[array.dtype]
+
+
+def widen(array: np.ndarray) -> np.ndarray:
+    """`array` in its compute dtype: f32 for f16, bf16 and f8; itself otherwise. Exact."""
+    return array.astype(compute_dtype(dtype_of(array)).numpy, copy=False)
+
+
+def accumulate(array: np.ndarray) -> np.ndarray:
+    """`array` in the type in which sums over it run: f32 or f64; i64 for integers and bool. Exact."""
+    return array.astype(accumulate_dtype(dtype_of(array)).numpy, copy=False)
+
+
+def round_to(array: np.ndarray, dtype: DType) -> np.ndarray:
+    """`cast{dtype}` of an array of any element type. Returns `array` itself where nothing changes."""
+    source = dtype_of(array)
+    if source == dtype:
+        return array
+    with np.errstate(all="ignore"):
+        wide = widen(array)
+        if dtype.kind == "bool":
+            return np.not_equal(wide, 0)
+        if dtype.is_integer:
+            return _to_integer(wide, dtype) if source.is_float else wide.astype(dtype.numpy)
+        if dtype.name == "f64":
+            return wide.astype(np.float64)
+        return wide.astype(np.float32, copy=False).astype(dtype.numpy, copy=False)
+
+
+def _to_integer(x: np.ndarray, dtype: DType) -> np.ndarray:
+    """Truncates and saturates; NaN gives 0.
+
+    The bounds are powers of two or small, so they are exact in any float type.
+    """
+    info = np.iinfo(dtype.numpy)
+    above = x >= x.dtype.type(float(info.max + 1))
+    below = x <= x.dtype.type(float(info.min))
+    inside = np.where(above | below | np.isnan(x), x.dtype.type(0), x).astype(dtype.numpy)
+    return np.where(above, dtype.numpy.type(info.max), np.where(below, dtype.numpy.type(info.min), inside))
+
+
+def ulp(array: np.ndarray) -> np.ndarray:
+    """The distance between neighbours of the array's float dtype at each magnitude; 0 for infinities and NaN."""
+    bits, least = FLOAT_FORMATS[dtype_of(array).name]
+    wide = widen(array)
+    finite = np.isfinite(wide)
+    _, exponent = np.frexp(np.where(finite, wide, wide.dtype.type(0)))
+    exponent = np.where(wide == 0, least, np.maximum(exponent - 1, least))
+    distance = np.ldexp(wide.dtype.type(1), exponent - bits)
+    return np.where(finite, distance, wide.dtype.type(0))
