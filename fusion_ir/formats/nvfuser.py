@@ -1,0 +1,183 @@
+"""nvFuser's Python definitions, in their older spelling (T0, S1, broadcast_in_dim) and their newer (tv0, c1, broadcast, expand).
+
+    def nvfuser_fusion_id0(fd : FusionDefinition) -> None :
+        T0 = fd.define_tensor(shape=[1024, 64], contiguity=[True, True], dtype=DataType.BFloat16, stride_order=[1, 0])
+        T1 = fd.ops.cast(T0, dtype=DataType.Float)
+        S2 = fd.define_scalar(2.0, dtype=DataType.Double)
+        T3 = fd.ops.mul(T1, S2)
+        fd.add_output(T3)
+
+The text is data: `python_text` parses it against a white list, and nothing is executed. Tensors keep the names that they
+have in the text. A symbolic extent (-1) is known only to the sender, who states it beside the text in `sizes`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import cast
+
+from fusion_ir.dtype import DType
+from fusion_ir.errors import FormatError, excerpt
+from fusion_ir.formats.nvfuser_ops import NVFUSER_OPS
+from fusion_ir.formats.nvfuser_tensors import Given, define_tensor, memory_order, strides_of
+from fusion_ir.formats.nvfuser_values import Tensor, Value, bind, convert, describe, integers, resolve
+from fusion_ir.formats.python_text import Call, Name, read_calls
+from fusion_ir.formats.signature import Parameter, parameters
+from fusion_ir.graph import Graph, InputSpec, OutputSpec
+from fusion_ir.layout import check_donation, normal_strides
+from fusion_ir.limits import LIMITS, check_body, check_count, check_name, check_sizes
+from fusion_ir.named import NamedGraph, unique_name
+from fusion_ir.node import Node
+from fusion_ir.ops import make_input
+from fusion_ir.scalar import Scalar
+
+
+def read_nvfuser(
+    text: str, sizes: Mapping[str, Sequence[int]] | None = None, strides: Mapping[str, Sequence[int]] | None = None
+) -> NamedGraph:
+    """The graph of an nvFuser Python definition.
+
+    `sizes` gives extents, and `strides` the strides in elements, of input tensors by name, for those whose text leaves
+    them open: extents of -1, axes with contiguity False. Raises FormatError with line and column.
+    """
+    check_body(text)
+    calls = read_calls(text)
+    check_count("", "statements", len(calls), LIMITS.nodes + LIMITS.inputs + LIMITS.outputs)
+    definition = _Definition(sizes or {}, strides or {})
+    for call in calls:
+        definition.statement(call)
+    return definition.finish()
+
+
+@dataclass
+class _Definition:
+    """A definition as far as it has been read."""
+
+    sizes: Given
+    strides: Given
+    values: dict[str, Value] = field(default_factory=dict)
+    inputs: dict[str, InputSpec] = field(default_factory=dict)
+    outputs: dict[str, OutputSpec] = field(default_factory=dict)
+
+    def statement(self, call: Call) -> None:
+        """Reads one call and binds its results to the names it is assigned to."""
+        match call.path:
+            case "define_tensor":
+                results: Sequence[Value] = [self.define_tensor(call)]
+            case "define_scalar":
+                results = [self.define_scalar(call)]
+            case "define_vector":
+                results = [self.define_vector(call)]
+            case "add_output":
+                self.add_output(call)
+                results = []
+            case path if path.startswith("ops."):
+                results = self.operation(call, path.removeprefix("ops."))
+            case path:
+                known = ("define_tensor", "define_scalar", "define_vector", "add_output")
+                raise FormatError(call.place, _unknown(f"unknown call fd.{excerpt(path)}", path, known))
+        if len(results) != len(call.targets):
+            counts = f"{len(results)} results, assigned to {len(call.targets)} names"
+            raise FormatError(call.place, f"fd.{call.path} has {counts}")
+        for name, value in zip(call.targets, results, strict=True):
+            check_name(call.place, name)
+            self.values[name] = value
+
+    def operation(self, call: Call, op: str) -> list[Value]:
+        function = NVFUSER_OPS.get(op)
+        if function is None:
+            raise FormatError(call.place, _unknown(f"unknown op {excerpt(op)}", op, NVFUSER_OPS))
+        values = {p.name: convert(self.values, argument, p) for p, argument in bind(call, parameters(function))}
+        try:
+            result = function(**values)
+        except (ValueError, OverflowError) as error:
+            reason = str(error)
+            raise FormatError(call.place, reason if reason.startswith(op) else f"{op}: {reason}") from None
+        results = cast("tuple[Node | int | list[int], ...]", result if isinstance(result, tuple) else (result,))
+        found: list[Value] = []
+        for item in results:
+            if not isinstance(item, Node):
+                found.append(item if isinstance(item, int) else [*item])
+                continue
+            check_sizes(call.place, item.sizes)
+            order = cast("tuple[int, ...]", values["stride_order"]) if op == "stride_order" else None
+            found.append(Tensor(item, order))
+        return found
+
+    def define_tensor(self, call: Call) -> Value:
+        name = call.targets[0] if len(call.targets) == 1 else ""
+        check_name(call.place, name)
+        check_count(call.place, "inputs", len(self.inputs) + 1, LIMITS.inputs)
+        if name in self.inputs:
+            raise FormatError(call.place, f"two inputs are named {excerpt(name)}")
+        spec = define_tensor(call, name, self.values, self.sizes, self.strides)
+        self.inputs[name] = spec
+        return Tensor(make_input(len(self.inputs) - 1, spec))
+
+    def define_scalar(self, call: Call) -> Value:
+        """A Python number, rounded to the dtype given."""
+        expected = (Parameter("value", "number", False, True), Parameter("dtype", "dtype", False, True))
+        values = {p.name: convert(self.values, argument, p) for p, argument in bind(call, expected)}
+        value, dtype = values.get("value"), values.get("dtype")
+        if not isinstance(value, bool | int | float):
+            raise FormatError(call.place, "the scalar has no value: scalars that change from call to call are not read")
+        if not isinstance(dtype, DType):
+            return value
+        try:
+            return Scalar.of(value, dtype).value
+        except (ValueError, OverflowError):
+            raise FormatError(call.place, f"{excerpt(value)} is not a value of {dtype}") from None
+
+    def define_vector(self, call: Call) -> Value:
+        expected = (Parameter("value", "ints", True, False), Parameter("dtype", "dtype", False, True))
+        (_, argument), *_ = bind(call, expected)
+        return list(integers(self.values, argument, "value"))
+
+    def add_output(self, call: Call) -> None:
+        """An output; with `alias_input` one that is written over an input."""
+        expected = (
+            Parameter("output", "tensor", True, False),
+            Parameter("alias_input", "tensor", False, True),
+            Parameter("stride_order", "ints", False, True),
+        )
+        given = {p.name: a for p, a in bind(call, expected) if resolve(self.values, a) is not None}
+        argument = given.get("output", call.args[0] if call.args else call.keywords.get("output"))
+        tensor = None if argument is None else resolve(self.values, argument)
+        if argument is None or not isinstance(tensor, Tensor):
+            raise FormatError(call.place, f"expected a tensor to put out, got {describe(tensor)}")
+        check_count(call.place, "outputs", len(self.outputs) + 1, LIMITS.outputs)
+        order = tensor.stride_order
+        if "stride_order" in given:
+            order = integers(self.values, given["stride_order"], "stride_order")
+        extents = tensor.node.sizes
+        axes = None if order is None else memory_order(call.place, order, len(extents))
+        strides = strides_of(call.place, "the output", extents, [True] * len(extents), axes)
+        donates = None
+        if "alias_input" in given:
+            target = resolve(self.values, given["alias_input"])
+            if not isinstance(target, Tensor) or target.node.op != "input":
+                place = given["alias_input"].place
+                raise FormatError(place, f"argument alias_input: expected an input, got {describe(target)}")
+            donates = target.node.attr("position", int)
+        output = OutputSpec(tensor.node, normal_strides(extents, strides), donates)
+        check_donation(call.place, output, list(self.inputs.values()), list(self.outputs.values()))
+        name = argument.value.name if isinstance(argument.value, Name) else "out"
+        self.outputs[unique_name(name, self.outputs)] = output
+
+    def finish(self) -> NamedGraph:
+        for what, given in (("sizes", self.sizes), ("strides", self.strides)):
+            for name in given:
+                if name not in self.inputs:
+                    raise FormatError(
+                        what, f"{excerpt(name)} is no input of the definition, which has {[*self.inputs]}"
+                    )
+        if not self.outputs:
+            raise FormatError("", "the definition has no outputs: fd.add_output is never called")
+        graph = Graph(tuple(self.inputs.values()), tuple(self.outputs.values()))
+        check_count("", "nodes", len(graph.nodes), LIMITS.nodes)
+        return NamedGraph(graph, tuple(self.inputs), tuple(self.outputs))
+
+
+def _unknown(what: str, name: str, known: Iterable[str]) -> str:
+    near = get_close_matches(name, list(known), 1)
+    return f"{what}; the nearest that is known is {near[0]}" if near else what
