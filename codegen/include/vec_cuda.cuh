@@ -1,0 +1,159 @@
+// Vec<T, W> on CUDA: W registers a thread, global accesses of up to 16 bytes. README.md says how the files stack.
+//
+// Compile with --fmad=false and without --use_fast_math: then +, -, *, / on scalars are the IEEE operations of vec_cpu.h.
+// With FP_EMULATE a host compiler takes this file, and cuda_on_host.h plays one thread of the device.
+#pragma once
+#ifdef FP_EMULATE
+#include "cuda_on_host.h"
+#else
+typedef signed char int8_t;
+typedef short int16_t;
+typedef int int32_t;
+typedef long long int64_t;
+typedef unsigned char uint8_t;
+typedef unsigned short uint16_t;
+typedef unsigned uint32_t;
+typedef unsigned long long uint64_t;
+#define VDEV __device__ __forceinline__
+#define VCOLD __device__ __noinline__  // a path that is seldom taken; arguments and result by value, to stay in registers
+#define VCOLD_LANES VDEV               // the lanes of a register that take such a path
+#define VTABLE static __device__ const
+#define VEC_UNROLL _Pragma("unroll")
+#endif
+#define VEC_CUDA 1
+#define RESTRICT __restrict__
+#ifdef FP_INDEX64
+typedef long long idx_t;
+#else
+typedef int idx_t;
+#endif
+#include "vec_elements.h"
+
+// What a lane of T holds: narrow floats their bits, a boolean a bool.
+template <class T> struct LaneOf { using type = T; };
+template <> struct LaneOf<f16> { using type = uint16_t; };
+template <> struct LaneOf<bf16> { using type = uint16_t; };
+template <> struct LaneOf<f8e4m3> { using type = uint8_t; };
+template <> struct LaneOf<f8e5m2> { using type = uint8_t; };
+template <> struct LaneOf<boolean> { using type = bool; };
+template <class T> using Lane = typename LaneOf<T>::type;
+template <class T, int W> struct Vec { Lane<T> v[W]; };
+
+// ---- registers, which are scalars here: the names that the shared files use
+template <class R> using Element = R;
+template <class R> constexpr int LANES = 1;
+template <class S, class R> using Like = S;
+template <class R> using IntLike = Int<sizeof(R)>;
+template <class R> using UintLike = Uint<sizeof(R)>;
+template <class R> using WrapLike = Uint<sizeof(R) == 8 ? 8 : 4>;
+
+namespace core {
+template <class To, class R> VDEV To as(R x) {
+  static_assert(sizeof(To) == sizeof(R), "the bits of one type as another of the same size");
+  if constexpr (SAME<To, R>) return x;
+  else {
+    To y;
+    memcpy(&y, &x, sizeof y);
+    return y;
+  }
+}
+template <class S, class R> VDEV S convert(R x) { return (S)x; }
+template <class R> VDEV R lane(const R& x, int) { return x; }
+template <class R> VDEV void set_lane(R& x, int, R y) { x = y; }
+template <class R> VDEV R fill(R x) { return x; }
+template <class S> VDEV bool mask_like(bool m) { return m; }
+VDEV bool boolean_lanes(bool m) { return m; }
+VDEV int32_t truth(bool x) { return x; }
+VDEV bool any(bool m) { return m; }
+VDEV float fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+VDEV double fma(double a, double b, double c) { return __fma_rn(a, b, c); }
+VDEV float sqrt(float a) { return __fsqrt_rn(a); }
+VDEV double sqrt(double a) { return __dsqrt_rn(a); }
+}  // namespace core
+#include "vec_int.h"
+#include "vec_float.h"
+#include "vec_narrow.h"
+#include "vec_narrow_cuda.cuh"
+#include "vec_cast.h"
+
+// ---- halves and lanes; l is a constant after unrolling, or the lanes lie in memory
+template <class T, int W> VDEV Vec<T, W / 2> low(const Vec<T, W>& x) {
+  Vec<T, W / 2> r;
+  VEC_UNROLL for (int i = 0; i < W / 2; i++) r.v[i] = x.v[i];
+  return r;
+}
+template <class T, int W> VDEV Vec<T, W / 2> high(const Vec<T, W>& x) {
+  Vec<T, W / 2> r;
+  VEC_UNROLL for (int i = 0; i < W / 2; i++) r.v[i] = x.v[W / 2 + i];
+  return r;
+}
+template <class T, int H> VDEV Vec<T, 2 * H> join(const Vec<T, H>& a, const Vec<T, H>& b) {
+  Vec<T, 2 * H> r;
+  VEC_UNROLL for (int i = 0; i < H; i++) { r.v[i] = a.v[i]; r.v[H + i] = b.v[i]; }
+  return r;
+}
+template <class T> VDEV T bits(uint64_t u) {
+  T x;
+  memcpy(&x, &u, sizeof x);
+  return x;
+}
+template <class T> VDEV Lane<T> to_lane(T x) {
+  if constexpr (SAME<T, boolean>) return x.u != 0;
+  else return core::as<Lane<T>>(x);
+}
+template <class T> VDEV T from_lane(Lane<T> x) {
+  if constexpr (SAME<T, boolean>) return boolean{(uint8_t)x};
+  else return core::as<T>(x);
+}
+template <class T, int W> VDEV T get(const Vec<T, W>& x, int l) { return from_lane<T>(x.v[l]); }
+template <class T, int W> VDEV void set(Vec<T, W>& x, int l, T y) { x.v[l] = to_lane(y); }
+template <int W, class T> VDEV Vec<T, W> splat(T x) {
+  Vec<T, W> r;
+  VEC_UNROLL for (int i = 0; i < W; i++) r.v[i] = to_lane(x);
+  return r;
+}
+template <int W, class T> VDEV Vec<T, W> splat(const Vec<T, 1>& x) { return splat<W>(from_lane<T>(x.v[0])); }
+template <int W> VDEV Vec<int64_t, W> count() {  // 0, 1, 2, ...
+  Vec<int64_t, W> r;
+  VEC_UNROLL for (int i = 0; i < W; i++) r.v[i] = i;
+  return r;
+}
+
+// ---- an operation on registers applied to Vecs
+#define VEC_MAP1(name, op) template <class T, int W> VDEV Vec<T, W> name(const Vec<T, W>& a) { \
+  Vec<T, W> r; VEC_UNROLL for (int i = 0; i < W; i++) r.v[i] = op(a.v[i]); return r; }
+#define VEC_MAP2(name, op) template <class T, int W> VDEV Vec<T, W> name(const Vec<T, W>& a, const Vec<T, W>& b) { \
+  Vec<T, W> r; VEC_UNROLL for (int i = 0; i < W; i++) r.v[i] = op(a.v[i], b.v[i]); return r; }
+#define VEC_MAP3(name, op) template <class T, int W> VDEV Vec<T, W> name(const Vec<T, W>& a, const Vec<T, W>& b, const Vec<T, W>& c) { \
+  Vec<T, W> r; VEC_UNROLL for (int i = 0; i < W; i++) r.v[i] = op(a.v[i], b.v[i], c.v[i]); return r; }
+#define VEC_MATH1 VEC_MAP1
+#define VEC_MATH2 VEC_MAP2
+#define VEC_TEST1(name, op) template <class T, int W> VDEV Vec<boolean, W> name(const Vec<T, W>& a) { \
+  Vec<boolean, W> r; VEC_UNROLL for (int i = 0; i < W; i++) r.v[i] = op(a.v[i]); return r; }
+#define VEC_TEST2(name, op) template <class T, int W> VDEV Vec<boolean, W> name(const Vec<T, W>& a, const Vec<T, W>& b) { \
+  Vec<boolean, W> r; VEC_UNROLL for (int i = 0; i < W; i++) r.v[i] = op(a.v[i], b.v[i]); return r; }
+template <class T, int W> VDEV Vec<T, W> where_(const Vec<boolean, W>& c, const Vec<T, W>& a, const Vec<T, W>& b) {
+  Vec<T, W> r;
+  VEC_UNROLL for (int i = 0; i < W; i++) r.v[i] = c.v[i] ? a.v[i] : b.v[i];
+  return r;
+}
+template <class U, class F, class T, int W> VDEV Vec<U, W> apply(F f, const Vec<T, W>& x) {
+  Vec<U, W> r;
+  VEC_UNROLL for (int i = 0; i < W; i++) r.v[i] = f(x.v[i]);
+  return r;
+}
+template <class U, class T, int W> VDEV Vec<U, W> cast(const Vec<T, W>& x) {
+  if constexpr (SAME<T, U>) return x;
+  else if constexpr (core::PAIRED<U> && W > 1 && !SAME<T, boolean>) {
+    Vec<U, W> r;
+    VEC_UNROLL for (int i = 0; i < W; i += 2) {
+      const uint32_t u = core::round_pair<U>(core::convert_lanes<float, T>(x.v[i]), core::convert_lanes<float, T>(x.v[i + 1]));
+      r.v[i] = (uint16_t)u;
+      r.v[i + 1] = (uint16_t)(u >> 16);
+    }
+    return r;
+  } else return apply<U>([](auto r) { return core::convert_lanes<U, T>(r); }, x);
+}
+#include "vec_memory_cuda.cuh"
+VDEV void stream_fence() {}
+#include "vec_math.h"

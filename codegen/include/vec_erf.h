@@ -1,0 +1,26 @@
+// erf and erfc.
+#pragma once
+namespace core {
+VEC_POLY(erf_tail, ERF)
+VEC_POLY(erfc_shape, ERFC)
+
+// erfc of a >= 0: e^(-a^2) q((a - 4) / (a + 4)) / (1 + 2 a), the square with what its rounding left.
+template <class R> VDEV R erfc_right(R x) {
+  const R a = within(x, 0, F32<R> ? 11 : 28);
+  const R h = a * a, l = fma(a, a, -h), e = exp(-h);
+  const R q = erfc_shape((a - num<R>(4)) / (a + num<R>(4))) / fma(a, all<R>(2), all<R>(1));
+  return e * fma(q, -l, q);
+}
+template <class R> VDEV R erfc(R x) {
+  const R r = erfc_right(float_abs(x));
+  return x < num<R>(0) ? num<R>(2) - r : r;
+}
+template <class R> VDEV R erf(R x) {
+  const R a = float_abs(x), b = within(a, 0, F32<R> ? 4 : 6), s = a * a;
+  const R near = fma(erf_tail(s), a, a);
+  R far;
+  if constexpr (F32<R>) far = num<R>(1) - exp(-(b * poly(b, ERF_FAR_F32)));
+  else far = num<R>(1) - erfc_right(b);
+  return with_sign(a < num<R>(1) ? near : far, sign_of(x));
+}
+}  // namespace core

@@ -1,0 +1,75 @@
+// Instructions of x86-64 that vector extensions have no spelling for, by the compilers' builtins: immintrin.h would cost
+// 0.2 s a file. Where a builtin is missing (other names, other machine) the portable way below gives the same bits.
+#pragma once
+#ifndef __has_builtin
+#define __has_builtin(x) 0
+#endif
+namespace core {
+template <class S, int L, class R> constexpr bool IS = SAME<Element<R>, S>&& LANES<R> == L;
+
+// a * b + c, rounded once.
+template <class R> VDEV R fma(R a, R b, R c) {
+  if constexpr (SAME<R, float>) return __builtin_fmaf(a, b, c);
+  else if constexpr (SAME<R, double>) return __builtin_fma(a, b, c);
+#if __has_builtin(__builtin_elementwise_fma)
+  else return __builtin_elementwise_fma(a, b, c);
+#else
+#if defined(VEC_AVX512) && __has_builtin(__builtin_ia32_vfmaddps512_mask)
+  else if constexpr (IS<float, 16, R>) return __builtin_ia32_vfmaddps512_mask(a, b, c, (unsigned short)-1, 4);
+  else if constexpr (IS<double, 8, R>) return __builtin_ia32_vfmaddpd512_mask(a, b, c, (unsigned char)-1, 4);
+#endif
+#if defined(__FMA__) && __has_builtin(__builtin_ia32_vfmaddps256)
+  else if constexpr (IS<float, 8, R>) return __builtin_ia32_vfmaddps256(a, b, c);
+  else if constexpr (IS<double, 4, R>) return __builtin_ia32_vfmaddpd256(a, b, c);
+  else if constexpr (IS<float, 4, R>) return __builtin_ia32_vfmaddps(a, b, c);
+  else if constexpr (IS<double, 2, R>) return __builtin_ia32_vfmaddpd(a, b, c);
+#endif
+  else return each_lane([](auto x, auto y, auto z) { return fma(x, y, z); }, a, b, c);
+#endif
+}
+template <class R> VDEV R sqrt(R a) {
+  if constexpr (SAME<R, float>) return __builtin_sqrtf(a);
+  else if constexpr (SAME<R, double>) return __builtin_sqrt(a);
+#if __has_builtin(__builtin_elementwise_sqrt)
+  else return __builtin_elementwise_sqrt(a);
+#else
+#if defined(VEC_AVX512) && __has_builtin(__builtin_ia32_sqrtps512_mask)
+  else if constexpr (IS<float, 16, R>) return __builtin_ia32_sqrtps512_mask(a, a, (unsigned short)-1, 4);
+  else if constexpr (IS<double, 8, R>) return __builtin_ia32_sqrtpd512_mask(a, a, (unsigned char)-1, 4);
+#endif
+#if defined(__AVX__) && __has_builtin(__builtin_ia32_sqrtps256)
+  else if constexpr (IS<float, 8, R>) return __builtin_ia32_sqrtps256(a);
+  else if constexpr (IS<double, 4, R>) return __builtin_ia32_sqrtpd256(a);
+#endif
+#if defined(__SSE2__) && __has_builtin(__builtin_ia32_sqrtps)
+  else if constexpr (IS<float, 4, R>) return __builtin_ia32_sqrtps(a);
+  else if constexpr (IS<double, 2, R>) return __builtin_ia32_sqrtpd(a);
+#endif
+  else return each_lane([](auto x) { return sqrt(x); }, a);
+#endif
+}
+// Whether a lane of a mask is set.
+template <class M> VDEV bool any(M m) {
+  if constexpr (SCALAR<M>) return m;
+#if defined(VEC_AVX512) && __has_builtin(__builtin_ia32_cvtd2mask512)
+  else if constexpr (IS<int32_t, 16, M>) return __builtin_ia32_cvtd2mask512(m);
+  else if constexpr (IS<int64_t, 8, M>) return __builtin_ia32_cvtq2mask512((Reg<long long, 8>)m);
+#endif
+#if defined(__AVX__) && __has_builtin(__builtin_ia32_movmskps256)
+  else if constexpr (sizeof(M) == 32) return __builtin_ia32_movmskps256(as<Reg<float, 8>>(m));
+#endif
+#if defined(__SSE2__) && __has_builtin(__builtin_ia32_movmskps)
+  else if constexpr (sizeof(M) == 16) return __builtin_ia32_movmskps(as<Reg<float, 4>>(m));
+#endif
+  else {
+    bool r = false;
+    for (int l = 0; l < LANES<M>; l++) r |= m[l] != 0;
+    return r;
+  }
+}
+}  // namespace core
+VDEV void stream_fence() {
+#ifdef __SSE2__
+  __builtin_ia32_sfence();
+#endif
+}

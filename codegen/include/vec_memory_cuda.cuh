@@ -1,0 +1,79 @@
+// Loads and stores on CUDA. One access moves min(16, A * sizeof(T)) bytes, A being how many elements are aligned together.
+#pragma once
+template <int B> struct AccessOf { using type = uint8_t; };
+template <> struct AccessOf<2> { using type = uint16_t; };
+template <> struct AccessOf<4> { using type = uint32_t; };
+template <> struct AccessOf<8> { using type = uint2; };
+template <> struct AccessOf<16> { using type = uint4; };
+template <class T, int W, int A> struct Accesses {
+  static constexpr int BYTES = W * (int)sizeof(T), TOGETHER = (A < W ? A : W) * (int)sizeof(T), EACH = TOGETHER < 16 ? TOGETHER : 16;
+  static constexpr int N = BYTES / EACH;
+  using type = typename AccessOf<EACH>::type;
+};
+template <int W, int A, class T> VDEV Vec<T, W> load(const T* p) {
+  using X = Accesses<T, W, A>;
+  static_assert(sizeof(Vec<T, W>) == X::BYTES, "lanes lie side by side");
+  typename X::type t[X::N];
+  VEC_UNROLL for (int i = 0; i < X::N; i++) t[i] = ((const typename X::type*)p)[i];
+  Vec<T, W> r;
+  memcpy(&r, t, sizeof r);
+  return r;
+}
+template <int W, int A, class T> VDEV void store(T* p, const Vec<T, W>& x) {
+  using X = Accesses<T, W, A>;
+  typename X::type t[X::N];
+  memcpy(t, &x, sizeof x);
+  VEC_UNROLL for (int i = 0; i < X::N; i++) ((typename X::type*)p)[i] = t[i];
+}
+// Evicted first: not read again soon.
+template <int W, int A, class T> VDEV void store_stream(T* p, const Vec<T, W>& x) {
+  using X = Accesses<T, W, A>;
+  typename X::type t[X::N];
+  memcpy(t, &x, sizeof x);
+  VEC_UNROLL for (int i = 0; i < X::N; i++) __stcs((typename X::type*)p + i, t[i]);
+}
+// The first n lanes only; n may be anything.
+template <int W, int A, class T> VDEV Vec<T, W> load_masked(const T* p, long n) {
+  if (n >= W) return load<W, A>(p);
+  Vec<T, W> r;
+  VEC_UNROLL for (int l = 0; l < W; l++) r.v[l] = l < n ? to_lane(p[l]) : Lane<T>{};
+  return r;
+}
+template <int W, int A, class T> VDEV void store_masked(T* p, const Vec<T, W>& x, long n) {
+  if (n >= W) return store<W, A>(p, x);
+  VEC_UNROLL for (int l = 0; l < W; l++) if (l < n) p[l] = get(x, l);
+}
+// Lane l < n is f(l).
+template <int W, class F> VDEV auto load_lanes(F f, long n) {
+  using T = decltype(f(0));
+  Vec<T, W> r;
+  VEC_UNROLL for (int l = 0; l < W; l++) r.v[l] = l < n ? to_lane(f(l)) : Lane<T>{};
+  return r;
+}
+template <int W, class F, class T> VDEV void store_lanes(const Vec<T, W>& x, F f, long n) {
+  VEC_UNROLL for (int l = 0; l < W; l++) if (l < n) f(l, get(x, l));
+}
+template <int W, class T> VDEV Vec<T, W> load_strided(const T* p, long stride, long n = W) {
+  return load_lanes<W>([=](int l) { return p[l * stride]; }, n);
+}
+template <int W, class T> VDEV void store_strided(T* p, long stride, const Vec<T, W>& x, long n = W) {
+  store_lanes<W>(x, [=](int l, T y) { p[l * stride] = y; }, n);
+}
+// P consecutive elements, repeated.
+template <int W, int P, class T> VDEV Vec<T, W> load_tile(const T* p) {
+  Vec<T, W> r;
+  VEC_UNROLL for (int l = 0; l < P; l++) {
+    const auto y = to_lane(p[l]);
+    VEC_UNROLL for (int k = l; k < W; k += P) r.v[k] = y;
+  }
+  return r;
+}
+// W / R consecutive elements, each R times in a row.
+template <int W, int R, class T> VDEV Vec<T, W> load_repeat(const T* p) {
+  Vec<T, W> r;
+  VEC_UNROLL for (int l = 0; l < W / R; l++) {
+    const auto y = to_lane(p[l]);
+    VEC_UNROLL for (int k = 0; k < R; k++) r.v[l * R + k] = y;
+  }
+  return r;
+}
