@@ -163,7 +163,7 @@ class _Printer(Text):
         if v.op == "index":
             return self.index(v.offset, lane, width, count)
         if v.op == "uniform":
-            seed, offset = (f"get({self.operand(a, key, 1)}, 0)" for a in v.args)
+            seed, offset = (f"get({self.operand(a, key, 1)}, 0)" for a in v.args[:2])
             return f"uniform_<{width}>({seed}, {offset}, {v.attr[0]}, {self.index(v.offset, lane, width, count)})"
         return spell(v.op, [self.operand(a, key, width) for a in v.args], v.dtype)
 

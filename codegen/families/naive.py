@@ -180,7 +180,7 @@ class _Printer(Text):
         if v.op == "index":
             return f"splat<1>((int64_t)({self.expr(v.offset)}))"
         if v.op == "uniform":
-            seed, offset = (f"get({self.operand(a)}, 0)" for a in v.args)
+            seed, offset = (f"get({self.operand(a)}, 0)" for a in v.args[:2])
             return f"uniform_<1>({seed}, {offset}, {v.attr[0]}, splat<1>((int64_t)({self.expr(v.offset)})))"
         return spell(v.op, [self.operand(a) for a in v.args], v.dtype)
 

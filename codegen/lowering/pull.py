@@ -187,7 +187,7 @@ def _iota(p: Puller, node: Node, index: Index) -> Value:
 def _uniform(p: Puller, node: Node, index: Index) -> Value:
     seed, offset = (p.pull(a, ()) for a in node.args)
     linear = flatten(index, dense_strides(node.sizes))
-    return p.values.make("uniform", (seed, offset), (node.attr("stream", int), linear), node.dtype, linear.axes)
+    return p.values.uniform(seed, offset, node.attr("stream", int), linear, node.dtype)
 
 
 def _contract(p: Puller, node: Node, index: Index) -> Value:

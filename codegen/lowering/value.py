@@ -114,6 +114,9 @@ class Values:
             return self.const(Scalar.of(e.c, i64))
         return self.make("index", self._indices(e), (e,), i64, e.axes)
 
+    def uniform(self, seed: Value, offset: Value, stream: int, linear: Affine, dtype: DType) -> Value:
+        return self.make("uniform", (seed, offset, *self._indices(linear)), (stream, linear), dtype, linear.axes)
+
     @staticmethod
     def _indices(e: Affine) -> tuple[Value, ...]:
         return tuple(v for v in e.fetched if isinstance(v, Value))

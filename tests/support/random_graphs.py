@@ -55,6 +55,13 @@ class Maker:
     def chance(self, percent: int) -> bool:
         return self.choose.below(100) < percent
 
+    def operand(self, fitting: Callable[[Node], bool] = lambda n: True) -> Node | None:
+        """A node to build on, mostly one of the latest, so that graphs grow deep."""
+        nodes = [n for n in self.nodes if fitting(n)]
+        if not nodes:
+            return None
+        return self.pick(nodes[-3:] if self.chance(70) else nodes)
+
     # ---- inputs
     def input(self, sizes: Sequence[int], dtype: DType) -> Node:
         strides = list(dense_strides(sizes))
@@ -124,7 +131,7 @@ class Maker:
 
     def pointwise(self) -> Node:
         op = self.pick(EXACT if self.exact else POINTWISE)
-        x = self.pick(self.nodes)
+        x = (self.operand() or self.nodes[0])
         arity = op.arity if isinstance(op.arity, int) else op.arity[0]
         if op.name == "where":
             dtype = self.pick(DTYPE_CHOICES)
@@ -137,10 +144,10 @@ class Maker:
         raise RuleError(op.name)
 
     def convert(self) -> Node:
-        return self.cast(self.pick(self.nodes), self.pick(DTYPE_CHOICES))
+        return self.cast((self.operand() or self.nodes[0]), self.pick(DTYPE_CHOICES))
 
     def view(self) -> Node:
-        x = self.pick(self.nodes)
+        x = (self.operand() or self.nodes[0])
         which = self.choose.below(9)
         if which == 0:
             return make("reshape", (x,), {"shape": shape_of(self.factorised(x.elements))})
@@ -204,7 +211,7 @@ class Maker:
         return make("contract", (a, b), {"a_axes": a_axes, "b_axes": b_axes, "reduced": 1, "acc": acc, "out_dtype": out})
 
     def reduction(self) -> Node:
-        x = self.pick([n for n in self.nodes if n.rank] or [self.of_shape((5, 3), f32)])
+        x = self.operand(lambda n: n.rank > 0) or self.of_shape((5, 3), f32)
         op = self.pick([o for o in OPS.values() if o.kind is OpKind.REDUCTION])
         if op.name in ("any", "all"):
             x = self.cast(x, bool_)
@@ -216,11 +223,11 @@ class Maker:
         return make(op.name, (x,), attrs | ({"correction": self.choose.below(2)} if op.name == "var" else {}))
 
     def scan(self) -> Node:
-        x = self.pick([n for n in self.nodes if n.rank] or [self.of_shape((5, 3), f32)])
+        x = self.operand(lambda n: n.rank > 0) or self.of_shape((5, 3), f32)
         return make("cumsum", (x,), {"axis": self.choose.below(x.rank)})
 
     def gather(self) -> Node:
-        x = self.pick([n for n in self.nodes if n.rank and n.elements] or [self.of_shape((5, 3), f32)])
+        x = self.operand(lambda n: n.rank > 0 and n.elements > 0) or self.of_shape((5, 3), f32)
         axis = self.choose.below(x.rank)
         if self.chance(40):
             return make("index_select", (x, self.index((self.pick((1, 3, 8)),))), {"axis": axis})

@@ -1,0 +1,1 @@
+"""Programs that `codegen.slot` runs in child processes: `python -m codegen.child.NAME`. Nobody else imports them."""

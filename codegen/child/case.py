@@ -1,0 +1,69 @@
+"""A graph to check candidates on: inputs, what must come out, and the comparison. Knows no device."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any
+
+import numpy as np
+
+from fusion_ir.graph import Graph
+from fusion_ir.ops import OpKind, kind_of
+from fusion_ir.sample import sample_inputs
+from fusion_ir.tolerance import Reference, compare, reference
+
+# Ops whose sums may run in any order: checked once more with small integers, where every order is exact.
+SUMMING = (OpKind.REDUCTION, OpKind.SCAN, OpKind.CONTRACT)
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One set of inputs and what must come out of it."""
+
+    inputs: list[Array]
+    reference: Reference
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A graph with its trials: random data, and small integers too where the graph sums."""
+
+    graph: Graph
+    trials: tuple[Trial, ...]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all inputs and outputs."""
+        return sum(s.span * s.dtype.bytes for s in self.graph.inputs) + sum(o.span * o.node.dtype.bytes for o in self.graph.outputs)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Outcome of a check: what is wrong ("": nothing), and the largest relative error seen."""
+
+    problem: str
+    max_rel_error: float | None
+
+
+def make_case(graph: Graph, seed: int) -> Case:
+    """Samples inputs and interprets the graph."""
+    kinds = [False, True] if any(kind_of(n) in SUMMING for n in graph.nodes) else [False]
+    inputs = [sample_inputs(graph, seed, integers=integers) for integers in kinds]
+    return Case(graph, tuple(Trial(arrays, reference(graph, arrays)) for arrays in inputs))
+
+
+def judge(case: Case, trial: int, got: Sequence[Array]) -> Verdict:
+    """Compares outputs (arrays of the outputs' shapes, any strides) with the reference."""
+    for i, (array, output) in enumerate(zip(got, case.graph.outputs, strict=True)):
+        if output.node.dtype.kind == "bool" and array.size and int(array.view(np.uint8).max()) > 1:
+            return Verdict(f"out{i} holds a byte that is neither 0 nor 1: not written, or no bool", None)
+    outcome = compare(list(got), case.trials[trial].reference)
+    error = outcome.max_rel_error if outcome.max_rel_error is not None and isfinite(outcome.max_rel_error) else None
+    return Verdict("" if outcome.ok else outcome.detail or "wrong result", error)
+
+
+def strided(raw: np.ndarray[Any, np.dtype[np.uint8]], dtype: np.dtype[Any], sizes: Sequence[int], strides: Sequence[int]) -> Array:
+    """The tensor that lies in `raw`: strides in elements. Writable if `raw` is."""
+    flat = raw.view(f"u{dtype.itemsize}")  # as_strided does not know the f8 types: it sees their bits
+    return np.lib.stride_tricks.as_strided(flat, tuple(sizes), tuple(s * dtype.itemsize for s in strides)).view(dtype)

@@ -1,0 +1,210 @@
+"""Child process that runs kernels on the CPU: checks and times candidates, runs plans."""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from codegen.child.case import Array, Case, Verdict, judge, make_case
+from codegen.child.cpu_memory import POISON, CheckMemory, Layout, TimingMemory, temporaries
+from codegen.child.serve import Channel, limit_cpu, serve
+from codegen.launch_cpu import Launch, Memory, Pool, load_entry, program
+from codegen.measure import median, race
+from fusion_ir.dtype import DTYPES
+from fusion_ir.records import Status
+from fusion_ir.text import parse_graph
+
+WARM_SAMPLES = 5
+MOST_CASES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A kernel or a plan: steps over the table inputs, outputs, temporaries. aliases: output i is entry j of the table."""
+
+    steps: tuple[Launch, ...]
+    buffers: tuple[int, ...]
+    aliases: tuple[tuple[int, int], ...]
+
+
+class Prepared:
+    """A case with the memory that its candidates share."""
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        self._checks: dict[tuple[int, bool], CheckMemory] = {}
+        self._timing: TimingMemory | None = None
+
+    @property
+    def runs(self) -> list[tuple[int, bool]]:
+        """(trial, guard page behind rather than before) of the runs that check a candidate: both placements always."""
+        return [(0, True), (len(self.case.trials) - 1, False)]
+
+    def check_memory(self, run: tuple[int, bool]) -> CheckMemory:
+        """Made at the first call."""
+        if run not in self._checks:
+            self._checks[run] = CheckMemory(self.case, *run)
+        return self._checks[run]
+
+    def timing_memory(self, cache_bytes: int) -> TimingMemory:
+        """Made at the first call."""
+        if self._timing is None:
+            self._timing = TimingMemory(self.case, cache_bytes)
+        return self._timing
+
+
+_cases: OrderedDict[tuple[str, int], Prepared] = OrderedDict()
+
+
+def bench(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
+    """Checks and times `programs` on samples of `graph`. Sends {"checked": i, "status", "detail", "max_rel_error"} for each; the
+    result holds a timing for each that passed: samples_us, note, warm_us. `passed`: those that an earlier child checked."""
+    limit_cpu(message["cpu_seconds"])
+    prepared = _prepare(message["graph"], message["seed"])
+    pool = _pool(message["pool"], tuple(message["cpus"]))
+    inputs, outputs = len(prepared.case.graph.inputs), len(prepared.case.graph.outputs)
+    candidates: dict[int, Candidate] = {}
+    for i, text in enumerate(message["programs"]):
+        try:
+            candidates[i] = _candidate(text, inputs, outputs)
+        except OSError as e:
+            channel.send({"checked": i, "status": Status.compile_failed.value, "detail": str(e), "max_rel_error": None})
+            continue
+        if i in message["passed"]:
+            continue
+        verdict = _check(prepared, candidates[i], pool, channel, i, message)
+        if verdict.problem:
+            del candidates[i]
+        status = Status.wrong_result if verdict.problem else Status.ok
+        channel.send({"checked": i, "status": status.value, "detail": verdict.problem, "max_rel_error": verdict.max_rel_error})
+    return {"timings": _time(prepared, candidates, pool, channel, message) if candidates else {}}
+
+
+def run(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
+    """Runs `program` once on tensors in files (dense, row-major). Writes the outputs to files of the same form."""
+    limit_cpu(message["cpu_seconds"])
+    pool = _pool(message["pool"], tuple(message["cpus"]))
+    tensors = [*message["inputs"], *message["outputs"]]
+    candidate = _candidate(message["program"], len(message["inputs"]), len(message["outputs"]))
+    table = [_layout(t) for t in tensors]
+    memory = [Memory(t.bytes) for t in table] + temporaries(candidate.buffers, POISON[0])
+    for tensor, layout, place in zip(message["inputs"], table, memory):
+        if layout.span:
+            layout.view(place.bytes)[...] = np.fromfile(tensor["file"], layout.dtype.numpy).reshape(layout.sizes)
+    addresses = np.array([[place.address for place in memory]], np.uint64)
+    channel.beat(0, message["kernel_seconds"])
+    pool.run(program(candidate.steps, addresses))
+    channel.beat(-1, message["seconds"])
+    values = [layout.view(place.bytes) for layout, place in zip(table, memory)]
+    for i, j in candidate.aliases:
+        values[len(message["inputs"]) + i] = values[j]
+    for tensor, value in zip(message["outputs"], values[len(message["inputs"]) :], strict=True):
+        np.ascontiguousarray(value).tofile(tensor["file"])
+    return {}
+
+
+def _check(prepared: Prepared, candidate: Candidate, pool: Pool, channel: Channel, index: int, message: dict[str, Any]) -> Verdict:
+    errors = [0.0]
+    for which in prepared.runs:
+        channel.beat(index, message["seconds"])
+        memory = prepared.check_memory(which)
+        memory.poison_outputs()
+        buffers = temporaries(candidate.buffers, memory.poison)
+        addresses = np.array([[*memory.addresses, *(b.address for b in buffers)]], np.uint64)
+        runnable = program(candidate.steps, addresses)
+        channel.beat(index, message["kernel_seconds"])
+        pool.run(runnable)
+        channel.beat(index, message["seconds"])
+        verdict = judge(prepared.case, which[0], _results(memory, candidate))
+        problem = verdict.problem or memory.trespass()
+        if problem:
+            return Verdict(problem, verdict.max_rel_error)
+        if verdict.max_rel_error is not None:
+            errors.append(verdict.max_rel_error)
+    return Verdict("", max(errors))
+
+
+def _results(memory: CheckMemory, candidate: Candidate) -> list[Array]:
+    count = len(memory.inputs)
+    values = [memory.input(i) for i in range(count)] + [memory.result(i) for i in range(len(memory.outputs))]
+    for i, j in candidate.aliases:
+        values[count + i] = values[j]
+    return values[count:]
+
+
+def _time(
+    prepared: Prepared, candidates: dict[int, Candidate], pool: Pool, channel: Channel, message: dict[str, Any]
+) -> dict[str, Any]:
+    channel.beat(-1, message["seconds"])
+    memory = prepared.timing_memory(message["cache_bytes"])
+    most = max(len(c.buffers) for c in candidates.values())
+    sizes = [max((c.buffers[k] for c in candidates.values() if k < len(c.buffers)), default=0) for k in range(most)]
+    held = temporaries(sizes, 0)  # shared by all candidates, as the runner of a plan keeps its buffers between calls
+    buffers = np.array([b.address for b in held], np.uint64)
+    tensors = np.hstack([memory.addresses, np.broadcast_to(buffers, (memory.sets, len(buffers)))])
+    runnable = {i: program(c.steps, tensors) for i, c in candidates.items()}
+    order = list(candidates)
+    position = 0
+
+    def sample(i: int, samples: int) -> Sequence[float]:
+        nonlocal position
+        channel.beat(order[i], message["kernel_seconds"] * (samples + 1))
+        position += samples
+        return pool.time_us(runnable[order[i]], samples, position - samples)
+
+    timings = race(len(order), sample, seconds=message["timing_seconds"], seed=message["seed"])
+    result: dict[str, Any] = {}
+    for i, timing in zip(order, timings, strict=True):
+        warm = None
+        if not timing.note and memory.sets > 1:
+            channel.beat(i, message["kernel_seconds"] * (WARM_SAMPLES + 2))
+            one = program(candidates[i].steps, tensors[:1])
+            warm = median(pool.time_us(one, WARM_SAMPLES + 1)[1:])
+        result[str(i)] = {"samples_us": timing.samples_us, "note": timing.note, "warm_us": warm, "sets": memory.sets}
+    return result
+
+
+def _prepare(text: str, seed: int) -> Prepared:
+    key = text, seed
+    if key not in _cases:
+        while len(_cases) >= MOST_CASES:
+            _cases.popitem(last=False)
+        _cases[key] = Prepared(make_case(parse_graph(text).graph, seed))
+    _cases.move_to_end(key)
+    return _cases[key]
+
+
+@lru_cache(maxsize=1)
+def _pool(library: str, cpus: tuple[int, ...]) -> Pool:
+    return Pool(Path(library), cpus)
+
+
+@lru_cache(maxsize=4096)
+def _entry(binary: str, entry: str) -> int:
+    return load_entry(binary, entry)
+
+
+def _candidate(text: dict[str, Any], inputs: int, outputs: int) -> Candidate:
+    """Reads one program of a message: {"steps": [{"binary", "entry", "tasks", "args"}], "buffers": [bytes], "aliases"}. OSError if a
+    binary cannot be loaded."""
+    first = {"in": 0, "out": inputs, "tmp": inputs + outputs}
+    steps = [
+        Launch(_entry(step["binary"], step["entry"]), tuple(first[place] + index for place, index in step["args"]), step["tasks"])
+        for step in text["steps"]
+    ]
+    aliases = [(i, first[place] + index) for i, (place, index) in text["aliases"]]
+    return Candidate(tuple(steps), tuple(text["buffers"]), tuple(aliases))
+
+
+def _layout(tensor: dict[str, Any]) -> Layout:
+    sizes, strides = tuple(tensor["shape"]), tuple(tensor["strides"])
+    span = 0 if 0 in sizes else 1 + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True))
+    return Layout(DTYPES[tensor["dtype"]], sizes, strides, span, 64)
+
+
+if __name__ == "__main__":
+    serve({"bench": bench, "run": run})

@@ -1,0 +1,90 @@
+"""Child process that measures what the CPU can reach, by our own kernels (runtime/ceilings.cpp) on all threads."""
+
+import ctypes
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from codegen.child.serve import Channel, serve
+from codegen.launch_cpu import Launch, Memory, Pool, Program, entry_address, program
+
+KERNEL_US = 150.0  # about this long runs the part of a cache's measurement that is timed at once
+ROUNDS = 6
+DRAM_SAMPLES = 3
+CACHE_SAMPLES = 8
+PARTS = (0.4, 0.8)  # of a level: smaller leaves room for what else is there, larger keeps out of the level below
+
+
+def ceilings(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
+    """Measures copy and read bandwidth (GB/s, bytes read and written) for each of `levels` (bytes of all caches of a level
+    together) and for DRAM, f32 multiply-adds (GFLOP/s, two per fma), and one empty step (us)."""
+    pool = Pool(Path(message["pool"]), message["cpus"])
+    library = ctypes.CDLL(message["library"])
+    dram_bytes = message["dram_bytes"]
+    source, target = Memory(dram_bytes), Memory(dram_bytes)
+    source.bytes[:] = 1
+    sizes = np.zeros(2, np.int64)
+    table = np.array([[source.address, target.address, sizes.ctypes.data]], np.uint64)
+
+    def kernel(name: str) -> Program:
+        return program([Launch(entry_address(library, name), (0, 1, 2), pool.threads)], table)
+
+    def best_gbps(runs: Program, bytes_: int, moved: int, samples: int, limit: int) -> float:
+        """Best rate at `bytes_` bytes per tensor; `moved`: bytes per byte of the tensor. Repeats inside the kernel within caches."""
+        sizes[:] = bytes_, 1
+        repeats = max(1, int(KERNEL_US / max(0.05, min(pool.time_us(runs, 3))))) if limit else 1
+        sizes[1] = repeats
+        return bytes_ * moved * repeats / min(pool.time_us(runs, samples)) / 1e3
+
+    def copy_gbps(limit: int) -> float:
+        if not limit:
+            names = ("ceiling_copy", "ceiling_copy_streaming")
+            return max(best_gbps(kernel(name), dram_bytes, 2, DRAM_SAMPLES, 0) for name in names)
+        return max(best_gbps(kernel("ceiling_copy"), int(limit * part) // 2, 2, CACHE_SAMPLES, limit) for part in PARTS)
+
+    def read_gbps(limit: int) -> float:
+        if not limit:
+            return best_gbps(kernel("ceiling_read"), dram_bytes, 1, DRAM_SAMPLES, 0)
+        return max(best_gbps(kernel("ceiling_read"), min(dram_bytes, int(limit * p)), 1, CACHE_SAMPLES, limit) for p in PARTS)
+
+    best: dict[tuple[str, int], float] = {}
+    levels = [*message["levels"], 0]
+    fma = launch = 0.0
+    for _ in range(ROUNDS):  # spread over time: what else runs on the machine must not pass for its limit
+        channel.beat(-1, message["seconds"])
+        for limit in levels:
+            best["copy", limit] = max(best.get(("copy", limit), 0.0), copy_gbps(limit))
+            best["read", limit] = max(best.get(("read", limit), 0.0), read_gbps(limit))
+        fma = max(fma, _fma(pool, kernel("ceiling_fma"), sizes, library.ceiling_width()))
+        launch = min(launch or 1e9, _launch(pool))
+    return {
+        "copy_gbps": _falling([(limit, best["copy", limit]) for limit in levels]),
+        "read_gbps": _falling([(limit, best["read", limit]) for limit in levels]),
+        "fma_gflops": fma,
+        "launch_us": launch,
+    }
+
+
+def _falling(rates: list[tuple[int, float]]) -> list[tuple[int, float]]:
+    """No level is slower than a larger one: noise may make it look so, and a bound must not be too high."""
+    return [(limit, max(rate for _, rate in rates[i:])) for i, (limit, _) in enumerate(rates)]
+
+
+def _fma(pool: Pool, runs: Program, sizes: np.ndarray[Any, Any], width: int) -> float:
+    repeats = 100000
+    sizes[:] = 64, repeats
+    operations = 2.0 * repeats * 12 * (width // 4) * pool.threads
+    return operations / min(pool.time_us(runs, 5)) / 1e3
+
+
+def _launch(pool: Pool) -> float:
+    """An empty step behind another: barrier and hand-over."""
+    steps = 1000
+    table = np.zeros((1, 1), np.uint64)
+    empty = program([Launch(pool.nothing, (), pool.threads)] * steps, table)
+    return min(pool.time_us(empty, 3)) / steps
+
+
+if __name__ == "__main__":
+    serve({"ceilings": ceilings})

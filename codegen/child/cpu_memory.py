@@ -1,0 +1,127 @@
+"""Memory of the tensors of one graph on the CPU: guarded for checks, in rotating sets for timing."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from codegen.child.case import Array, Case, strided
+from codegen.launch_cpu import HUGE_PAGE, Bytes, Guarded, Memory
+from fusion_ir.dtype import DType
+from fusion_ir.graph import Graph
+
+OUTPUT_ALIGNMENT = 64
+MOST_SETS = 8192
+POISON = (0xFF, 0x5A)  # 0xFF..: a NaN in every float type, -1, no bool; the other, for results that happen to be that
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """One tensor: element type, extents, strides in elements, elements spanned, alignment in bytes."""
+
+    dtype: DType
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    span: int
+    alignment: int
+
+    @property
+    def bytes(self) -> int:
+        return self.span * self.dtype.bytes
+
+    def view(self, raw: Bytes) -> Array:
+        """The tensor in `raw`, which has `bytes` bytes."""
+        return strided(raw, self.dtype.numpy, self.sizes, self.strides)
+
+    @property
+    def has_gaps(self) -> bool:
+        """Some bytes of the span belong to no element."""
+        return int(np.prod(self.sizes, dtype=np.int64)) != self.span
+
+
+def layouts(graph: Graph) -> tuple[list[Layout], list[Layout]]:
+    """Of the inputs, of the outputs."""
+    inputs = [Layout(s.dtype, s.sizes, s.strides, s.span, min(4096, max(s.alignment_bytes, s.dtype.bytes))) for s in graph.inputs]
+    outputs = [Layout(o.node.dtype, o.node.sizes, o.strides, o.span, OUTPUT_ALIGNMENT) for o in graph.outputs]
+    return inputs, outputs
+
+
+class CheckMemory:
+    """Inputs, read-only, and outputs of one trial between guard pages, at their ends or at their beginnings."""
+
+    def __init__(self, case: Case, trial: int, at_end: bool) -> None:
+        self.inputs, self.outputs = layouts(case.graph)
+        self.poison = POISON[0 if at_end else 1]
+        self.at_end = at_end
+        self.guards = [Guarded(x.bytes, x.alignment, at_end) for x in (*self.inputs, *self.outputs)]
+        for layout, guard, array in zip(self.inputs, self.guards, case.trials[trial].inputs):
+            if layout.span:
+                layout.view(guard.bytes)[...] = array
+            guard.freeze()
+
+    @property
+    def addresses(self) -> list[int]:
+        return [guard.address for guard in self.guards]
+
+    def poison_outputs(self) -> None:
+        """Overwrites all outputs."""
+        for guard in self.guards[len(self.inputs) :]:
+            guard.bytes[:] = self.poison
+
+    def result(self, i: int) -> Array:
+        """Output i as it lies there."""
+        return self.outputs[i].view(self.guards[len(self.inputs) + i].bytes)
+
+    def input(self, i: int) -> Array:
+        """Input i as it lies there."""
+        return self.inputs[i].view(self.guards[i].bytes)
+
+    def trespass(self) -> str:
+        """What was written outside of the outputs' elements, "" if nothing. Destroys the outputs."""
+        for i, (layout, guard) in enumerate(zip(self.outputs, self.guards[len(self.inputs) :], strict=True)):
+            if not guard.intact:
+                return f"wrote before or behind out{i}"
+            if layout.has_gaps and layout.span:
+                layout.view(guard.bytes).view(np.dtype((np.void, layout.dtype.bytes)))[...] = bytes([self.poison]) * layout.dtype.bytes
+                if not (guard.bytes == self.poison).all():
+                    return f"wrote into the gaps between the elements of out{i}"
+        return ""
+
+
+class TimingMemory:
+    """Several sets of inputs and outputs, together larger than twice the last-level cache, so that each run finds its tensors
+    in memory. `addresses`: uint64[sets, inputs + outputs]."""
+
+    def __init__(self, case: Case, cache_bytes: int) -> None:
+        tensors = [x for part in layouts(case.graph) for x in part]
+        offsets: list[int] = []
+        size = 0
+        for tensor in tensors:
+            step = HUGE_PAGE if tensor.bytes >= 2 * HUGE_PAGE else 4096 if tensor.bytes >= 4096 else 64
+            size = -(-size // step) * step
+            offsets.append(size)
+            size += tensor.bytes
+        stride = max(64, -(-size // 64) * 64)
+        if size >= 4096:
+            stride = -(-stride // 4096) * 4096
+        if size >= 2 * HUGE_PAGE:
+            stride = -(-stride // HUGE_PAGE) * HUGE_PAGE
+        used = max(1, sum(t.bytes for t in tensors))
+        self.sets = 1 if used >= 2 * cache_bytes else min(MOST_SETS, -(-2 * cache_bytes // used) + 1)
+        self._memory = Memory(stride * self.sets)
+        raw = self._memory.bytes.reshape(self.sets, stride)
+        for tensor, offset, array in zip(tensors, offsets, case.trials[0].inputs):
+            if tensor.span:
+                tensor.view(raw[0, offset : offset + tensor.bytes])[...] = array
+        raw[1:] = raw[0]
+        starts = self._memory.address + np.arange(self.sets, dtype=np.uint64) * np.uint64(stride)
+        self.addresses: np.ndarray[Any, np.dtype[np.uint64]] = starts[:, None] + np.array(offsets, np.uint64)[None, :]
+
+
+def temporaries(sizes: Sequence[int], poison: int) -> list[Memory]:
+    """Buffers of a plan."""
+    made = [Memory(size) for size in sizes]
+    for memory in made:
+        memory.bytes[:] = poison
+    return made

@@ -1,0 +1,209 @@
+"""Child process that runs kernels on a CUDA device: checks and times candidates, runs plans. Needs CuPy and a device; not exercised
+in CI, which has no GPU."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from codegen.child.case import Case, Verdict, judge, make_case
+from codegen.child.cpu_memory import POISON, Layout
+from codegen.child.cuda_ceilings import ceilings
+from codegen.child.cuda_memory import DeviceTensors, check_tensors, cupy, timing_sets
+from codegen.child.serve import Channel, JobFailure, serve
+from codegen.measure import median, race
+from fusion_ir.dtype import DTYPES
+from fusion_ir.records import Device, Status
+from fusion_ir.text import parse_graph
+
+WARM_SAMPLES = 5
+STATIC_SHARED_BYTES = 48 << 10
+# Architectures whose own features (wgmma, TMA, tcgen05) need the suffix.
+SUFFIXED = {90: "a", 100: "a", 103: "a"}
+
+
+def detect(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
+    """The device `number` as a record, or the problem with it."""
+    try:
+        cp = cupy()
+        count = cp.cuda.runtime.getDeviceCount()
+        if message["number"] >= count:
+            return {"problem": f"cuda:{message['number']} is not there, the driver shows {count} devices"}
+        facts = cp.cuda.runtime.getDeviceProperties(message["number"])
+        driver, nvrtc = cp.cuda.runtime.driverGetVersion(), cp.cuda.nvrtc.getVersion()
+    except Exception as e:  # a broken driver or installation fails in many ways, all of them "no device"
+        return {"problem": f"{type(e).__name__}: {e}"[:300]}
+    number = facts["major"] * 10 + facts["minor"]
+    device = Device(
+        target="cuda",
+        name=facts["name"].decode(),
+        arch=f"sm_{number}{SUFFIXED.get(number, '')}",
+        units=facts["multiProcessorCount"],
+        vector_bytes=16,
+        cache_bytes=facts["l2CacheSize"],
+        memory_bytes=facts["totalGlobalMem"],
+        toolchain=f"NVRTC {nvrtc[0]}.{nvrtc[1]}",
+        driver=f"CUDA {driver // 1000}.{driver % 1000 // 10}",
+    )
+    return {"device": device.model_dump(mode="json")}
+
+
+def bench(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
+    """As `bench` in cpu_bench.py."""
+    with _device(message):
+        case = _case(message["graph"], message["seed"])
+        inputs, outputs = len(case.graph.inputs), len(case.graph.outputs)
+        candidates: dict[int, Candidate] = {}
+        for i, text in enumerate(message["programs"]):
+            candidate = Candidate(text, inputs, outputs)
+            candidates[i] = candidate
+            if i in message["passed"]:
+                continue
+            verdict = _check(case, candidate, channel, i, message)
+            if verdict.problem:
+                del candidates[i]
+            status = Status.wrong_result if verdict.problem else Status.ok
+            channel.send({"checked": i, "status": status.value, "detail": verdict.problem, "max_rel_error": verdict.max_rel_error})
+        return {"timings": _time(case, candidates, channel, message) if candidates else {}}
+
+
+def run(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
+    """As `run` in cpu_bench.py."""
+    with _device(message):
+        table = [_layout(t) for t in (*message["inputs"], *message["outputs"])]
+        inputs = len(message["inputs"])
+        candidate = Candidate(message["program"], inputs, len(message["outputs"]))
+        tensors = DeviceTensors(table, candidate.buffers)
+        for i, tensor in enumerate(message["inputs"]):
+            tensors.write(i, np.fromfile(tensor["file"], table[i].dtype.numpy).reshape(table[i].sizes))
+        channel.beat(0, message["kernel_seconds"])
+        candidate.launch(tensors.addresses)
+        cupy().cuda.Device().synchronize()
+        channel.beat(-1, message["seconds"])
+        for i, tensor in enumerate(message["outputs"]):
+            place = candidate.aliases.get(i, inputs + i)
+            np.ascontiguousarray(tensors.read(place)).tofile(tensor["file"])
+    return {}
+
+
+class Candidate:
+    """A kernel or a plan, its functions loaded: steps over the table inputs, outputs, temporaries."""
+
+    def __init__(self, text: dict[str, Any], inputs: int, outputs: int) -> None:
+        first = {"in": 0, "out": inputs, "tmp": inputs + outputs}
+        self.buffers: tuple[int, ...] = tuple(text["buffers"])
+        self.aliases = {i: first[place] + index for i, (place, index) in text["aliases"]}
+        self._steps: list[tuple[Any, dict[str, Any], list[int]]] = []
+        for step in text["steps"]:
+            function = _module(step["binary"]).get_function(step["entry"])
+            if step["shared_bytes"] > STATIC_SHARED_BYTES:
+                function.max_dynamic_shared_size_bytes = step["shared_bytes"]
+            self._steps.append((function, step, [first[place] + index for place, index in step["args"]]))
+
+    def launch(self, addresses: Sequence[int]) -> None:
+        """Queues all steps on the current stream."""
+        for function, step, places in self._steps:
+            args = tuple(np.uint64(addresses[p]) for p in places)
+            function(tuple(step["grid"]), tuple(step["block"]), args, shared_mem=step["shared_bytes"])
+
+    def captured(self, addresses: Sequence[int], stream: Any) -> Any:
+        """The steps as a CUDA graph."""
+        with stream:
+            stream.begin_capture()
+            self.launch(addresses)
+            return stream.end_capture()
+
+
+def _check(case: Case, candidate: Candidate, channel: Channel, index: int, message: dict[str, Any]) -> Verdict:
+    inputs = len(case.graph.inputs)
+    errors = [0.0]
+    for trial, poison in ((0, POISON[0]), (len(case.trials) - 1, POISON[1])):
+        channel.beat(index, message["seconds"])
+        tensors = check_tensors(case, trial, candidate.buffers, poison)
+        channel.beat(index, message["kernel_seconds"])
+        candidate.launch(tensors.addresses)
+        cupy().cuda.Device().synchronize()
+        channel.beat(index, message["seconds"])
+        places = [candidate.aliases.get(i, inputs + i) for i in range(len(case.graph.outputs))]
+        verdict = judge(case, trial, [tensors.read(p) for p in places])
+        problem = verdict.problem or tensors.trespass()
+        if problem:
+            return Verdict(problem, verdict.max_rel_error)
+        if verdict.max_rel_error is not None:
+            errors.append(verdict.max_rel_error)
+    return Verdict("", max(errors))
+
+
+def _time(case: Case, candidates: dict[int, Candidate], channel: Channel, message: dict[str, Any]) -> dict[str, Any]:
+    channel.beat(-1, message["seconds"])
+    cp = cupy()
+    sets = timing_sets(case, message["cache_bytes"])
+    most = max(len(c.buffers) for c in candidates.values())
+    sizes = [max((c.buffers[k] for c in candidates.values() if k < len(c.buffers)), default=0) for k in range(most)]
+    temporary = DeviceTensors([], sizes)
+    stream = cp.cuda.Stream(non_blocking=True)
+    start, end = cp.cuda.Event(), cp.cuda.Event()
+    graphs = {i: [c.captured([*s.addresses, *temporary.addresses], stream) for s in sets] for i, c in candidates.items()}
+    order = list(candidates)
+    position = 0
+
+    def launch_us(graph: Any) -> float:
+        start.record(stream)
+        graph.launch(stream)
+        end.record(stream)
+        end.synchronize()
+        return float(cp.cuda.get_elapsed_time(start, end)) * 1e3
+
+    def sample(i: int, samples: int) -> list[float]:
+        nonlocal position
+        channel.beat(order[i], message["kernel_seconds"] * (samples + 1))
+        position += samples
+        return [launch_us(graphs[order[i]][(position - k) % len(sets)]) for k in range(samples)]
+
+    result: dict[str, Any] = {}
+    timings = race(len(order), sample, seconds=message["timing_seconds"], seed=message["seed"])
+    for i, timing in zip(order, timings, strict=True):
+        warm = None
+        if not timing.note and len(sets) > 1:
+            channel.beat(i, message["kernel_seconds"] * (WARM_SAMPLES + 2))
+            warm = median([launch_us(graphs[i][0]) for _ in range(WARM_SAMPLES + 1)][1:])
+        result[str(i)] = {"samples_us": timing.samples_us, "note": timing.note, "warm_us": warm, "sets": len(sets)}
+    return result
+
+
+@contextmanager
+def _device(message: dict[str, Any]) -> Iterator[None]:
+    """Works on device `number`, after a probe. A fault of a kernel leaves the device's context unusable: the job fails, the parent
+    ends this process and starts another."""
+    cp = cupy()
+    try:
+        with cp.cuda.Device(message["number"]):
+            if int(cp.arange(4).sum()) != 6:
+                raise RuntimeError("the device computes wrong sums: out of service")
+            yield
+    except cp.cuda.memory.OutOfMemoryError as e:
+        raise JobFailure(Status.out_of_memory, str(e)) from e
+    except (cp.cuda.runtime.CUDARuntimeError, cp.cuda.driver.CUDADriverError) as e:
+        raise JobFailure(Status.crashed, str(e)) from e
+
+
+@lru_cache(maxsize=512)
+def _module(file: str) -> Any:
+    return cupy().RawModule(path=file)
+
+
+@lru_cache(maxsize=2)
+def _case(text: str, seed: int) -> Case:
+    return make_case(parse_graph(text).graph, seed)
+
+
+def _layout(tensor: dict[str, Any]) -> Layout:
+    sizes, strides = tuple(tensor["shape"]), tuple(tensor["strides"])
+    span = 0 if 0 in sizes else 1 + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True))
+    return Layout(DTYPES[tensor["dtype"]], sizes, strides, span, 256)
+
+
+if __name__ == "__main__":
+    serve({"detect": detect, "ceilings": ceilings, "bench": bench, "run": run})

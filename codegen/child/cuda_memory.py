@@ -1,0 +1,85 @@
+"""Memory of the tensors of one graph on a CUDA device, with regions around each tensor that nobody may write."""
+
+import importlib
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from codegen.child.case import Array, Case
+from codegen.child.cpu_memory import MOST_SETS, POISON, Layout, layouts
+
+GUARD_BYTES = 1 << 16
+CANARY = 0xC5
+ALIGNMENT = 256
+
+
+@lru_cache(maxsize=1)
+def cupy() -> Any:
+    """The package CuPy. Raises ImportError."""
+    return importlib.import_module("cupy")
+
+
+class DeviceTensors:
+    """Tensors one behind the other in one allocation, with guard regions of a known pattern between them."""
+
+    def __init__(self, table: Sequence[Layout], extra: Sequence[int] = ()) -> None:
+        self.table = list(table)
+        sizes = [t.bytes for t in table] + list(extra)
+        self.offsets: list[int] = []
+        end = GUARD_BYTES
+        for size in sizes:
+            self.offsets.append(end)
+            end += -(-size // ALIGNMENT) * ALIGNMENT + GUARD_BYTES
+        self.sizes = sizes
+        self.memory = cupy().full(end, CANARY, dtype=np.uint8)
+
+    @property
+    def addresses(self) -> list[int]:
+        return [int(self.memory.data.ptr) + offset for offset in self.offsets]
+
+    def write(self, i: int, array: Array) -> None:
+        """Copies a tensor to the device, with its strides."""
+        layout = self.table[i]
+        raw = np.zeros(layout.bytes, np.uint8)
+        if layout.span:
+            layout.view(raw)[...] = array
+        self._slice(i).set(raw)
+
+    def read(self, i: int) -> Array:
+        """Copies a tensor to the host; a view with its strides."""
+        return self.table[i].view(np.ascontiguousarray(cupy().asnumpy(self._slice(i))))
+
+    def fill(self, i: int, byte: int) -> None:
+        """Overwrites a tensor or temporary."""
+        self._slice(i).fill(byte)
+
+    def trespass(self) -> str:
+        """Where a guard region was written, "" if nowhere."""
+        start = 0
+        for i, (offset, size) in enumerate(zip(self.offsets, self.sizes, strict=True)):
+            if not bool((self.memory[start:offset] == CANARY).all()):
+                return f"wrote before tensor {i}"
+            start = offset + size
+        return "" if bool((self.memory[start:] == CANARY).all()) else f"wrote behind tensor {len(self.sizes) - 1}"
+
+    def _slice(self, i: int) -> Any:
+        return self.memory[self.offsets[i] : self.offsets[i] + self.sizes[i]]
+
+
+def check_tensors(case: Case, trial: int, buffers: Sequence[int], poison: int) -> DeviceTensors:
+    """Inputs of one trial, poisoned outputs and temporaries."""
+    inputs, outputs = layouts(case.graph)
+    tensors = DeviceTensors([*inputs, *outputs], buffers)
+    for i, array in enumerate(case.trials[trial].inputs):
+        tensors.write(i, array)
+    for i in range(len(inputs), len(tensors.sizes)):
+        tensors.fill(i, poison)
+    return tensors
+
+
+def timing_sets(case: Case, cache_bytes: int) -> list[DeviceTensors]:
+    """Sets of tensors that together are larger than twice the L2 cache, at most 64."""
+    sets = 1 if case.bytes >= 2 * cache_bytes else min(64, MOST_SETS, -(-2 * cache_bytes // max(1, case.bytes)) + 1)
+    return [check_tensors(case, 0, (), POISON[0]) for _ in range(sets)]

@@ -1,0 +1,108 @@
+"""The child's end of a slot: limits first, then one job after the other."""
+
+import ctypes
+import errno
+import json
+import mmap
+import os
+import resource
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from codegen.slot import LENGTH, PROGRESS
+from fusion_ir.records import Status
+
+PR_SET_PDEATHSIG = 1
+
+
+class JobFailure(Exception):
+    """A job that ended badly in a way that says something about the kernel or the compiler."""
+
+    def __init__(self, status: Status, detail: str) -> None:
+        super().__init__(detail)
+        self.status, self.detail = status, detail
+
+
+class Channel:
+    """The way back to the parent."""
+
+    def __init__(self, answer: int, page: mmap.mmap) -> None:
+        self._answer, self._page, self._beats = answer, page, 0
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Sends one message. It wakes the parent: not while something is timed."""
+        data = json.dumps(message).encode()
+        view = memoryview(LENGTH.pack(len(data)) + data)
+        while view:
+            view = view[os.write(self._answer, view) :]
+
+    def beat(self, index: int, seconds: float) -> None:
+        """Notes that program `index` (-1: none) is at work and may take `seconds`. Costs no system call."""
+        self._beats += 1
+        PROGRESS.pack_into(self._page, 0, self._beats, index, seconds)
+
+
+Job = Callable[[dict[str, Any], Channel], dict[str, Any]]
+
+
+def serve(jobs: Mapping[str, Job]) -> None:
+    """Applies the limits in argv[1], then answers requests until the parent closes the pipe."""
+    start = json.loads(sys.argv[1])
+    _limit(start)
+    with open(start["progress"], "r+b") as file:
+        page = mmap.mmap(file.fileno(), PROGRESS.size)
+    channel = Channel(start["answer"], page)
+    threading.Thread(target=_die_with_parent, args=(start["lifeline"],), daemon=True).start()
+    channel.send({"ready": True})
+    with os.fdopen(start["request"], "rb") as requests:
+        while header := requests.read(LENGTH.size):
+            message = json.loads(requests.read(LENGTH.unpack(header)[0]))
+            channel.beat(-1, message["seconds"])
+            channel.send(_answer(jobs, message, channel))
+
+
+def _answer(jobs: Mapping[str, Job], message: dict[str, Any], channel: Channel) -> dict[str, Any]:
+    try:
+        return {"result": jobs[message["job"]](message, channel)}
+    except JobFailure as e:
+        return {"failure": e.status.value, "detail": e.detail}
+    except MemoryError as e:
+        return {"failure": Status.out_of_memory.value, "detail": str(e) or "ran out of memory"}
+    except OSError as e:
+        if e.errno != errno.ENOMEM:
+            return {"error": traceback.format_exc()}
+        return {"failure": Status.out_of_memory.value, "detail": "the system gives no more memory"}
+    except Exception:
+        return {"error": traceback.format_exc()}
+
+
+def _limit(start: Mapping[str, Any]) -> None:
+    if start["parent"] is not None:
+        libc = ctypes.CDLL(None)
+        if hasattr(libc, "prctl"):
+            libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != start["parent"]:
+            os._exit(1)  # the parent died before we asked
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for limit, what in ((start["memory_bytes"], resource.RLIMIT_AS), (start["file_bytes"], resource.RLIMIT_FSIZE)):
+        if limit is not None:
+            _, hard = resource.getrlimit(what)
+            soft = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+            resource.setrlimit(what, (soft, soft))
+
+
+def limit_cpu(seconds: float) -> None:
+    """Lets this process (and each that it starts) use `seconds` of CPU time from now on, on top of what it used."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    soft = int(used.ru_utime + used.ru_stime + seconds) + 1
+    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    resource.setrlimit(resource.RLIMIT_CPU, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard))
+
+
+def _die_with_parent(lifeline: int) -> None:
+    os.read(lifeline, 1)  # nothing is ever written: returns when the other end is closed, by close() or by death
+    os.killpg(0, signal.SIGKILL)

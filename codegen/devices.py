@@ -1,0 +1,71 @@
+"""Finding the device of a target, with what it can reach."""
+
+from codegen.ceilings import cpu_ceilings, cuda_ceilings
+from codegen.machine import cache_levels, cpu_name, memory_bytes, usable_cpus
+from codegen.object_cache import ObjectCache
+from codegen.slot import ChildLimits, Slot, SlotError, SlotFailure
+from codegen.toolchain.cpu import find_compiler, host_arch, host_features
+from fusion_ir.records import Device
+
+
+class DeviceError(Exception):
+    """There is no such device here. The message says what is missing and what to install."""
+
+
+def detect(target: str, cache: ObjectCache, *, ceilings: bool = True) -> Device:
+    """The device of `target`: "cpu", "cuda" or "cuda:N". Its ceilings come from the cache or are measured now (about a second).
+
+    Raises DeviceError, CompilerMissing (cpu), ValueError for a target that is none.
+    """
+    kind, _, number = target.partition(":")
+    if target == "cpu":
+        return _cpu(cache, ceilings)
+    if kind == "cuda" and (target == "cuda" or number.isdigit()):
+        return _cuda(int(number or 0), cache, ceilings)
+    raise ValueError(f'unknown target {target!r}: expected "cpu", "cuda" or "cuda:N"')
+
+
+def vector_bytes(arch: str, features: tuple[str, ...]) -> int:
+    """Widest vector register of a CPU."""
+    if arch == "x86-64":
+        return 64 if "avx512f" in features else 32 if "avx" in features else 16
+    return 16
+
+
+def _cpu(cache: ObjectCache, measured: bool) -> Device:
+    compiler = find_compiler()
+    cpus = usable_cpus()
+    levels = cache_levels(cpus)
+    device = Device(
+        target="cpu",
+        name=cpu_name(),
+        arch=host_arch(),
+        features=host_features(),
+        units=len(cpus),
+        vector_bytes=vector_bytes(host_arch(), host_features()),
+        cache_bytes=levels[-1] if levels else 0,
+        memory_bytes=memory_bytes(),
+        toolchain=compiler.version,
+    )
+    if not measured:
+        return device
+    try:
+        return device.model_copy(update={"ceilings": cpu_ceilings(device, compiler, cache)})
+    except (SlotError, SlotFailure) as e:
+        raise DeviceError(f"the ceilings of this CPU cannot be measured: {e}") from e
+
+
+def _cuda(number: int, cache: ObjectCache, measured: bool) -> Device:
+    with Slot("codegen.child.cuda_bench", ChildLimits()) as slot:
+        try:
+            answer = slot.call({"job": "detect", "number": number}, seconds=60.0)
+        except (SlotError, SlotFailure) as e:
+            raise DeviceError(f"no CUDA device: {e}") from e
+        if "problem" in answer:
+            raise DeviceError(
+                f"no CUDA device: {answer['problem']}; it takes an NVIDIA driver, and CuPy: "
+                "pip install 'fuseplan[cuda13]' (driver 580 or later) or 'fuseplan[cuda12]'"
+            )
+        answer.pop("output")
+        device = Device.model_validate(answer["device"])
+        return device.model_copy(update={"ceilings": cuda_ceilings(device, number, slot, cache)}) if measured else device

@@ -1,0 +1,110 @@
+"""Kernels to binaries: many per file, files in parallel, nothing compiled twice."""
+
+import json
+import os
+import queue
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+
+from codegen.kernel import Kernel
+from codegen.limits import Limits
+from codegen.object_cache import ObjectCache
+from codegen.slot import Slot
+from codegen.toolchain.compiler import Binary, Compiler, Failure, Report
+
+Result = Binary | Failure
+
+
+class Builder:
+    """Compiles for one device through the object cache, in at most `jobs` children at a time."""
+
+    def __init__(self, compiler: Compiler, cache: ObjectCache, limits: Limits, jobs: int | None = None) -> None:
+        self.compiler, self.cache, self.limits = compiler, cache, limits
+        self.jobs = jobs or len(os.sched_getaffinity(0))
+        self._idle: queue.SimpleQueue[Slot] = queue.SimpleQueue()
+        self._slots = [compiler.slot() for _ in range(self.jobs)]
+        for slot in self._slots:
+            self._idle.put(slot)
+
+    def compile(self, kernels: Sequence[Kernel], *, alone: bool = False) -> list[Result]:
+        """A binary or a failure for each kernel, in order. alone: each in a file of its own, so that whoever gets the binary
+        gets nothing else; otherwise up to `limits.kernels_per_file` share one. Raises SlotError, CacheError."""
+        done: dict[str, Result] = {}
+        missing: dict[str, Kernel] = {}
+        keys = [self._key(k, alone) for k in kernels]
+        for key, kernel in zip(keys, kernels, strict=True):
+            if key not in done and key not in missing:
+                found = self._recall(key, kernel)
+                if found:
+                    done[key] = found
+                else:
+                    missing[key] = kernel
+        batches = self._batches(missing, 1 if alone else self.limits.kernels_per_file)
+        done.update(self._compile_all(batches))
+        again = [[key] for batch in batches if len(batch) > 1 for key in batch if isinstance(done[key], Failure)]
+        done.update(self._compile_all([{key: missing[key] for key in batch} for batch in again]))
+        return [done[key] for key in keys]
+
+    def close(self) -> None:
+        """Ends the children."""
+        for slot in self._slots:
+            slot.close()
+
+    def _batches(self, missing: dict[str, Kernel], most: int) -> list[dict[str, Kernel]]:
+        """Files of about equal numbers of kernels, one per child at least; equal entries never meet in one file."""
+        size = max(1, min(most, -(-len(missing) // self.jobs)))
+        batches: list[dict[str, Kernel]] = []
+        for key, kernel in missing.items():
+            for batch in batches:
+                if len(batch) < size and all(k.entry != kernel.entry for k in batch.values()):
+                    batch[key] = kernel
+                    break
+            else:
+                batches.append({key: kernel})
+        return batches
+
+    def _compile_all(self, batches: Sequence[dict[str, Kernel]]) -> dict[str, Result]:
+        if not batches:
+            return {}
+        with ThreadPoolExecutor(min(self.jobs, len(batches))) as threads:
+            results = threads.map(self._compile_one, batches)
+            return {key: result for part in results for key, result in part.items()}
+
+    def _compile_one(self, batch: dict[str, Kernel]) -> dict[str, Result]:
+        kernels = list(batch.values())
+        slot = self._idle.get()
+        start = time.monotonic()
+        try:
+            unit = self.compiler.unit(kernels)
+            built = self.compiler.compile(slot, unit, [k.entry for k in kernels], self.limits.compile_seconds)
+        finally:
+            self._idle.put(slot)
+        seconds = (time.monotonic() - start) / len(kernels)
+        if isinstance(built, Failure):
+            return {key: Failure(built.status, built.detail, seconds) for key in batch}
+        data, reports = built
+        sha = self.cache.put(data)
+        results: dict[str, Result] = {}
+        for key, kernel in batch.items():
+            report = reports.get(kernel.entry)
+            self.cache.remember(key, json.dumps({"binary": sha, "report": asdict(report) if report else None}))
+            results[key] = Binary(sha, kernel.entry, self._source(kernel), seconds, report)
+        return results
+
+    def _key(self, kernel: Kernel, alone: bool) -> str:
+        return "\n".join(("binary", "alone" if alone else "shared", self.compiler.identity(), kernel.entry, kernel.source))
+
+    def _recall(self, key: str, kernel: Kernel) -> Binary | None:
+        text = self.cache.recall(key)
+        if text is None:
+            return None
+        known = json.loads(text)
+        if self.cache.path(known["binary"]) is None:
+            return None
+        report = Report(**known["report"]) if known["report"] else None
+        return Binary(known["binary"], kernel.entry, self._source(kernel), 0.0, report)
+
+    def _source(self, kernel: Kernel) -> str:
+        return self.cache.put(self.compiler.unit([kernel]).encode())

@@ -1,0 +1,170 @@
+"""The system's C++ compiler: which one there is, with which flags, and how it is run."""
+
+import os
+import platform
+import shlex
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from codegen.kernel import Kernel
+from codegen.limits import Limits
+from codegen.slot import ChildLimits, Slot, SlotFailure
+from codegen.toolchain.compiler import (
+    INCLUDE,
+    CompilerMissing,
+    Failure,
+    Report,
+    compile_status,
+    header_digest,
+    in_namespaces,
+    last_lines,
+)
+from fusion_ir.records import Device, Status
+
+FLAGS = (
+    "-std=c++17 -O3 -ffp-contract=off -fno-math-errno -fno-trapping-math -fPIC -shared -w -Wl,-s -Wl,-z,defs -Wl,--as-needed".split()
+)
+PRELUDE = "loops_cpu.h"  # once per file; includes vec_cpu.h
+MISSING = "no C++ compiler found; on Debian or Ubuntu: apt-get install g++; anywhere: pip install ziglang"
+
+# CPU flags, by the names in /proc/cpuinfo, that a compiler may make use of by itself; and how it spells them.
+X86_FEATURES = {
+    **{name: name for name in ("avx", "avx2", "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512ifma", "avx512vbmi", "avx512vl")},
+    **{name: name for name in ("bmi2", "f16c", "fma", "gfni", "movbe", "popcnt", "ssse3")},
+    "abm": "lzcnt",
+    "avx512_bf16": "avx512bf16",
+    "avx512_bitalg": "avx512bitalg",
+    "avx512_fp16": "avx512fp16",
+    "avx512_vbmi2": "avx512vbmi2",
+    "avx512_vnni": "avx512vnni",
+    "avx512_vpopcntdq": "avx512vpopcntdq",
+    "avx_vnni": "avxvnni",
+    "bmi1": "bmi",
+    "pni": "sse3",
+    "sse4_1": "sse4.1",
+    "sse4_2": "sse4.2",
+}
+ARM_FEATURES = {"asimddp": "dotprod", "asimdhp": "fp16", "bf16": "bf16", "i8mm": "i8mm", "sve": "sve", "sve2": "sve2"}
+
+
+@dataclass(frozen=True, slots=True)
+class CpuCompiler:
+    """`command` compiles C++ for `device`; `version` is the first line of what it says of itself. Environment of its children: as
+    in slot.py, with a folder for zig's own cache."""
+
+    command: tuple[str, ...]
+    version: str
+    device: Device | None
+    limits: Limits = Limits()
+    include: Path = INCLUDE
+
+    def identity(self) -> str:
+        """See Compiler."""
+        return "\n".join((self.version, " ".join(FLAGS), " ".join(self.machine_flags()), self._features(), header_digest(self.include)))
+
+    def unit(self, kernels: Sequence[Kernel]) -> str:
+        """See Compiler."""
+        return f'#include "{PRELUDE}"\n' + in_namespaces(kernels)
+
+    def slot(self) -> Slot:
+        """See Compiler."""
+        return command_slot(self.limits)
+
+    def compile(self, slot: Slot, source: str, entries: Sequence[str], seconds: float) -> tuple[bytes, dict[str, Report]] | Failure:
+        """See Compiler."""
+        return self.build(slot, source, [*FLAGS, f"-I{self.include}"], seconds)
+
+    def build(self, slot: Slot, source: str, flags: Sequence[str], seconds: float) -> tuple[bytes, dict[str, Report]] | Failure:
+        """Compiles one file in a folder of its own. Raises SlotError."""
+        with TemporaryDirectory(prefix="fuseplan-") as folder:
+            Path(folder, "unit.cpp").write_text(source)
+            argv = [*self.command, "unit.cpp", "-o", "unit.so", *self.machine_flags(), *flags]
+            try:
+                answer = slot.call({"job": "run", "argv": argv, "cwd": folder}, seconds=seconds)
+            except SlotFailure as e:
+                return Failure(compile_status(e.status), e.detail)
+            if answer["returncode"] or answer["problem"]:
+                return Failure(*_diagnosis(answer["returncode"], answer["problem"] or answer["output"].replace(f"{self.include}/", "")))
+            try:
+                return Path(folder, "unit.so").read_bytes(), {}
+            except FileNotFoundError:
+                return Failure(Status.compile_failed, "the compiler wrote nothing")
+
+    def machine_flags(self) -> tuple[str, ...]:
+        """Flags that let the compiler use what the device has: all of it on the device itself, else the features it lists."""
+        host = host_arch(), host_features()
+        if self.device is None or (self.device.arch, self.device.features) == host:
+            return ("-mcpu=native",) if host[0] == "aarch64" else ("-march=native",)
+        if self.device.arch == "aarch64":
+            features = [ARM_FEATURES[f] for f in self.device.features if f in ARM_FEATURES]
+            return ("+".join(("-march=armv8-a", *features)),)
+        return ("-march=x86-64", *(f"-m{X86_FEATURES[f]}" for f in self.device.features if f in X86_FEATURES))
+
+    def _features(self) -> str:
+        device = self.device
+        return " ".join((device.arch, *device.features) if device else (host_arch(), *host_features()))
+
+
+def command_slot(limits: Limits) -> Slot:
+    """A child that runs commands, with a compiler's limits."""
+    bounds = ChildLimits(limits.compile_memory_bytes, limits.binary_bytes, limits.output_bytes)
+    zig_cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fuseplan" / "zig"
+    return Slot("codegen.child.cpu_compiler", bounds, {"ZIG_GLOBAL_CACHE_DIR": str(zig_cache)}, dies_with_parent=False)
+
+
+def find_compiler(device: Device | None = None, limits: Limits = Limits(), include: Path = INCLUDE) -> CpuCompiler:
+    """The first that works of $CXX, g++, clang++ and the ziglang wheel. `include`: where headers are. Raises CompilerMissing."""
+    command, version = _find(os.environ.get("CXX", ""), os.environ.get("PATH", ""))
+    return CpuCompiler(command, version, device, limits, include)
+
+
+@lru_cache(maxsize=8)
+def _find(cxx: str, path: str) -> tuple[tuple[str, ...], str]:
+    choices = [tuple(shlex.split(cxx))] if cxx else []
+    choices += [(found,) for found in (shutil.which(name, path=path) for name in ("g++", "clang++")) if found]
+    if find_spec("ziglang"):
+        choices.append((sys.executable, "-m", "ziglang", "c++"))
+    problems: list[str] = []
+    with command_slot(Limits()) as slot:
+        for command in choices:
+            try:
+                answer = slot.call({"job": "run", "argv": [*command, "--version"], "cwd": "/"}, seconds=30.0)
+            except SlotFailure as e:
+                problems.append(f"{' '.join(command)}: {e.detail}")
+                continue
+            if answer["returncode"] == 0 and answer["output"].strip():
+                return command, str(answer["output"]).splitlines()[0].strip()
+            problems.append(f"{' '.join(command)}: {answer['problem'] or answer['output'][:200]}")
+    raise CompilerMissing("; ".join((MISSING, *problems)))
+
+
+def host_arch() -> str:
+    """Architecture of this machine, as in Device.arch."""
+    return {"amd64": "x86-64", "x86_64": "x86-64", "arm64": "aarch64"}.get(platform.machine().lower(), platform.machine())
+
+
+@lru_cache(maxsize=1)
+def host_features() -> tuple[str, ...]:
+    """The CPU flags of this machine that compilers know how to use, sorted."""
+    known = ARM_FEATURES if host_arch() == "aarch64" else X86_FEATURES
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return ()
+    flags = next((line.partition(":")[2].split() for line in lines if line.startswith(("flags", "Features"))), [])
+    return tuple(sorted(f for f in flags if f in known))
+
+
+def _diagnosis(code: int, text: str) -> tuple[Status, str]:
+    """A compiler that hit its limits says so in its own ways."""
+    if "CPU time limit exceeded" in text or code == -24:
+        return Status.compile_timeout, "the compiler used up its CPU time"
+    if any(sign in text for sign in ("out of memory", "virtual memory exhausted", "cannot allocate", "bad_alloc")):
+        return Status.out_of_memory, last_lines(text)
+    return Status.compile_failed, last_lines(text) or f"the compiler ended with {code}"

@@ -1,0 +1,93 @@
+"""NVRTC, in a child: CUDA source to cubins for any architecture, with or without a GPU."""
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from codegen.kernel import Kernel
+from codegen.limits import Limits
+from codegen.slot import ChildLimits, Slot, SlotError, SlotFailure
+from codegen.toolchain.compiler import (
+    INCLUDE,
+    CompilerMissing,
+    Failure,
+    Report,
+    compile_status,
+    header_digest,
+    in_namespaces,
+    last_lines,
+)
+from fusion_ir.records import Device, Status
+
+PRELUDE = "loops_cuda.cuh"  # once per file; includes vec_cuda.cuh
+FLAGS = ("-std=c++17", "--fmad=false", "--ptxas-options=-v", "-default-device")
+ENTRY = re.compile(r"Compiling entry function '(\w+)'")
+USED = re.compile(r"Used (\d+) registers")
+SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
+SHARED = re.compile(r"(\d+) bytes smem")
+
+
+class CudaCompiler:
+    """Compiles for one architecture. Raises CompilerMissing when made where NVRTC is not installed."""
+
+    def __init__(self, device: Device, limits: Limits = Limits(), include: Path = INCLUDE) -> None:
+        self.device, self.limits, self.include = device, limits, include
+        self.version = nvrtc_version()
+
+    def identity(self) -> str:
+        """See Compiler."""
+        return "\n".join((self.version, " ".join(FLAGS), self.device.arch, header_digest(self.include)))
+
+    def unit(self, kernels: Sequence[Kernel]) -> str:
+        """See Compiler."""
+        return f'#include "{PRELUDE}"\n' + in_namespaces(kernels)
+
+    def slot(self) -> Slot:
+        """See Compiler."""
+        return _slot(self.limits)
+
+    def compile(self, slot: Slot, source: str, entries: Sequence[str], seconds: float) -> tuple[bytes, dict[str, Report]] | Failure:
+        """See Compiler."""
+        with TemporaryDirectory(prefix="fuseplan-") as folder:
+            output = Path(folder, "unit.cubin")
+            flags = [f"--gpu-architecture={self.device.arch}", *FLAGS, f"-I{self.include}"]
+            try:
+                answer = slot.call({"job": "compile", "source": source, "flags": flags, "file": str(output)}, seconds=seconds)
+            except SlotFailure as e:
+                return Failure(compile_status(e.status), e.detail)
+            log = str(answer["log"]).replace(f"{self.include}/", "")
+            if not answer["ok"]:
+                return Failure(Status.compile_failed, last_lines(log))
+            return output.read_bytes(), parse_report(log)
+
+
+def parse_report(log: str) -> dict[str, Report]:
+    """Registers, spills and shared memory of each entry, from what `ptxas -v` prints."""
+    reports: dict[str, Report] = {}
+    for part in re.split(r"(?=Compiling entry function)", log):
+        entry, used = ENTRY.search(part), USED.search(part)
+        if entry and used:
+            spills, shared = SPILLS.search(part), SHARED.search(part)
+            spilled = int(spills[1]) + int(spills[2]) if spills else 0
+            reports[entry[1]] = Report(int(used[1]), spilled, int(shared[1]) if shared else 0)
+    return reports
+
+
+@lru_cache(maxsize=1)
+def nvrtc_version() -> str:
+    """Version of NVRTC, as "NVRTC 13.0". Raises CompilerMissing."""
+    with _slot(Limits()) as slot:
+        try:
+            answer = slot.call({"job": "version"}, seconds=60.0)
+        except (SlotError, SlotFailure) as e:
+            raise CompilerMissing(f"NVRTC does not work: {e}") from e
+    if answer["problem"]:
+        raise CompilerMissing(f"no CUDA compiler ({answer['problem']}): pip install 'fuseplan[cuda13]' or 'fuseplan[cuda12]'")
+    return str(answer["version"])
+
+
+def _slot(limits: Limits) -> Slot:
+    bounds = ChildLimits(limits.compile_memory_bytes, limits.binary_bytes, limits.output_bytes)
+    return Slot("codegen.child.cuda_compiler", bounds)

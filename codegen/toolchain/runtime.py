@@ -1,0 +1,29 @@
+"""Our own C++ beside the kernels (codegen/runtime): built once per machine, through the object cache."""
+
+import hashlib
+from pathlib import Path
+
+from codegen.object_cache import ObjectCache
+from codegen.slot import Slot
+from codegen.toolchain.compiler import RUNTIME, CompilerMissing, Failure
+from codegen.toolchain.cpu import CpuCompiler
+
+FLAGS = "-std=c++17 -O3 -ffp-contract=fast -fPIC -shared -w -Wl,-z,defs -Wl,--as-needed -pthread".split()
+
+
+def runtime_library(name: str, compiler: CpuCompiler, slot: Slot, cache: ObjectCache) -> Path:
+    """The shared library built from codegen/runtime/NAME.cpp. Raises CompilerMissing where that fails."""
+    source = (RUNTIME / f"{name}.cpp").read_text()
+    parts = ("runtime", name, hashlib.sha256(source.encode()).hexdigest(), compiler.identity(), *FLAGS)
+    key = "\n".join(parts)
+    known = cache.recall(key)
+    found = cache.path(known) if known else None
+    if found is None:
+        built = compiler.build(slot, source, FLAGS, compiler.limits.compile_seconds)
+        if isinstance(built, Failure):
+            raise CompilerMissing(f"{' '.join(compiler.command)} cannot build {name}.cpp: {built.detail}")
+        sha = cache.put(built[0])
+        cache.remember(key, sha)
+        found = cache.path(sha)
+    assert found is not None
+    return found

@@ -1,0 +1,281 @@
+"""The workbench: compiles kernels, checks them, times them against each other, and runs plans, all in children with limits."""
+
+import tempfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from codegen.kernel import Kernel
+from codegen.limits import Limits, allowance_seconds
+from codegen.machine import usable_cpus
+from codegen.object_cache import ObjectCache
+from codegen.slot import ChildLimits, Slot, SlotError, SlotFailure
+from codegen.toolchain.builder import Builder
+from codegen.toolchain.compiler import Binary, Compiler, Failure
+from codegen.toolchain.cpu import CpuCompiler, find_compiler
+from codegen.toolchain.cuda import CudaCompiler
+from codegen.toolchain.runtime import runtime_library
+from fusion_ir.dtype import DTYPES
+from fusion_ir.graph import Graph
+from fusion_ir.records import Device, Measurement, Plan, Status, TensorSpec
+from fusion_ir.text import print_graph
+
+Array = np.ndarray[Any, Any]
+COMPILERS: Mapping[str, Callable[[Device, Limits], Compiler]] = {"cpu": find_compiler, "cuda": CudaCompiler}
+BENCHES = {"cpu": "codegen.child.cpu_bench", "cuda": "codegen.child.cuda_bench"}
+
+
+class MissingBinary(LookupError):
+    """A plan's binary is not in the object cache."""
+
+
+class RunError(RuntimeError):
+    """A plan that ended badly: crash, hang or out of memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanTiming:
+    """How a whole plan did. Samples in microseconds, whole runs in the order taken; those of plans timed together belong
+    together by position."""
+
+    samples_us: tuple[float, ...]
+    max_rel_error: float | None
+    status: Status
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    status: Status
+    detail: str = ""
+    samples_us: tuple[float, ...] = ()
+    max_rel_error: float | None = None
+
+
+class Workbench:
+    """One device, one timing child, a few compile children. A context manager; safe to call from several threads, which then take turns.
+
+    Raises CompilerMissing when made, SlotError where children cannot work at all (for cuda: no device). What kernels do wrong is
+    never raised: it is a status. `compiler`: another than the one found for the device.
+    """
+
+    def __init__(self, device: Device, cache: ObjectCache, limits: Limits = Limits(), *, compiler: Compiler | None = None) -> None:
+        self.device, self.cache, self.limits = device, cache, limits
+        self._compiler: Compiler = compiler or COMPILERS[device.target](device, limits)
+        self._builder = Builder(self._compiler, cache, limits)
+        memory = limits.memory_bytes or device.memory_bytes * 3 // 4
+        # CUDA reserves address space beyond all bounds: its memory is limited through CuPy's pool instead.
+        bounds = ChildLimits(memory if device.target == "cpu" else None, None, limits.output_bytes)
+        self._timer = Slot(BENCHES[device.target], bounds)
+        self._lock = threading.Lock()
+        self._setup: dict[str, Any] | None = None
+
+    def __enter__(self) -> "Workbench":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends all children."""
+        self._timer.close()
+        self._builder.close()
+
+    def compile(self, kernels: Sequence[Kernel], *, alone: bool = False) -> list[Binary | Measurement]:
+        """A binary for each kernel, or the row that says why there is none (with an empty segment key). alone: one file per kernel,
+        for a plan that carries nothing but its own kernels."""
+        with self._lock:
+            results = self._builder.compile(kernels, alone=alone)
+        return [
+            self._row("", kernel, _Outcome(r.status, r.detail), r.seconds) if isinstance(r, Failure) else r
+            for kernel, r in zip(kernels, results, strict=True)
+        ]
+
+    def measure(self, segment: Graph, segment_key: str, kernels: Sequence[Kernel], *, seed: int = 0) -> list[Measurement]:
+        """Compiles, checks and times kernels that compute `segment`; a row for each, in order.
+
+        Each is run twice on poisoned outputs between guard pages and compared with the interpreter, the second time with small
+        integers where the segment sums. Those that pass race (see measure.py) on rotating inputs that are not in cache.
+        """
+        with self._lock:
+            built = self._builder.compile(kernels)
+            outcomes = {i: _Outcome(b.status, b.detail) for i, b in enumerate(built) if isinstance(b, Failure)}
+            programs: dict[int, dict[str, Any]] = {}
+            for i, (kernel, binary) in enumerate(zip(kernels, built, strict=True)):
+                if isinstance(binary, Binary):
+                    programs[i] = self._kernel_program(kernel, binary, segment)
+            outcomes.update(self._bench(segment, programs, self.limits.timing_seconds, seed))
+        return [
+            self._row(segment_key, kernel, outcomes[i], b.seconds, b.sha256 if isinstance(b, Binary) else "")
+            for i, (kernel, b) in enumerate(zip(kernels, built, strict=True))
+        ]
+
+    def measure_plans(self, graph: Graph, plans: Sequence[Plan], *, seed: int = 0, seconds: float) -> list[PlanTiming]:
+        """Checks whole plans of `graph` and times them on the same inputs for about `seconds`. Raises MissingBinary."""
+        with self._lock:
+            programs = {i: self._plan_program(plan) for i, plan in enumerate(plans)}
+            outcomes = self._bench(graph, programs, seconds, seed)
+        return [PlanTiming(o.samples_us, o.max_rel_error, o.status, o.detail) for o in (outcomes[i] for i in range(len(plans)))]
+
+    def run(self, plan: Plan, inputs: Sequence[Array]) -> list[Array]:
+        """Runs a plan. Inputs of the plan's shapes and dtypes, any strides; outputs dense, row-major. Raises ValueError for inputs
+        that do not fit, MissingBinary, RunError."""
+        _check_inputs(plan, inputs)
+        with self._lock, tempfile.TemporaryDirectory(prefix="fuseplan-") as folder:
+            for i, array in enumerate(inputs):
+                np.ascontiguousarray(array).tofile(f"{folder}/in{i}")
+            operations = sum(step.operations for step in plan.steps)
+            bytes_ = sum(step.bytes for step in plan.steps)
+            request = {
+                "job": "run",
+                "program": self._plan_program(plan),
+                "inputs": [_tensor(spec, f"{folder}/in{i}") for i, spec in enumerate(plan.inputs)],
+                "outputs": [_tensor(spec, f"{folder}/out{i}") for i, spec in enumerate(plan.outputs)],
+                "kernel_seconds": allowance_seconds(self.limits.kernel_seconds, bytes_, operations),
+                **self._common(),
+            }
+            try:
+                self._timer.call(request, seconds=60.0 + bytes_ / 1e8, total_seconds=self.limits.job_seconds)
+            except SlotFailure as e:
+                raise RunError(str(e)) from e
+            return [_read(spec, Path(folder, f"out{i}")) for i, spec in enumerate(plan.outputs)]
+
+    def _bench(self, graph: Graph, programs: Mapping[int, dict[str, Any]], seconds: float, seed: int) -> dict[int, _Outcome]:
+        """Runs the timing child until every program has an outcome: one that kills it is left out, and the rest go on."""
+        outcomes: dict[int, _Outcome] = {}
+        passed: dict[int, float | None] = {}
+        prepare, kernel = self._allowances(graph)
+        while pending := [i for i in programs if i not in outcomes]:
+
+            def checked(event: dict[str, Any], pending: list[int] = pending) -> None:
+                i = pending[event["checked"]]
+                if event["status"] == Status.ok.value:
+                    passed[i] = event["max_rel_error"]
+                else:
+                    outcomes[i] = _Outcome(Status(event["status"]), event["detail"], (), event["max_rel_error"])
+
+            request = {
+                "job": "bench",
+                "graph": print_graph(graph),
+                "seed": seed,
+                "programs": [programs[i] for i in pending],
+                "passed": [k for k, i in enumerate(pending) if i in passed],
+                "timing_seconds": seconds,
+                "kernel_seconds": kernel,
+                "cache_bytes": self.device.cache_bytes,
+                **self._common(),
+            }
+            try:
+                answer = self._timer.call(request, seconds=prepare, total_seconds=self.limits.job_seconds, on_event=checked)
+            except SlotFailure as e:
+                culprits = [pending[e.index]] if 0 <= e.index < len(pending) else [i for i in pending if i not in outcomes]
+                outcomes.update({i: _Outcome(e.status, e.detail) for i in culprits})
+                continue
+            for k, timing in answer["timings"].items():
+                i = pending[int(k)]
+                outcomes[i] = _Outcome(Status.ok, _note(timing), tuple(timing["samples_us"]), passed[i])
+        return outcomes
+
+    def _allowances(self, graph: Graph) -> tuple[float, float]:
+        """Seconds for sampling, interpreting and comparing; seconds for one run of a kernel."""
+        elements = sum(n.elements for n in graph.nodes)
+        work = float(elements)
+        for n in graph.nodes:
+            if n.op == "contract":
+                roots = dict(n.attrs)["a_axes"]
+                reduced = n.attr("reduced", int)
+                depth = 1
+                if isinstance(roots, tuple) and reduced:
+                    depth = int(np.prod([n.args[0].sizes[a] for a in n.ints("a_axes")[-reduced:]], dtype=np.int64))
+                work += 2.0 * n.elements * depth
+        kernel = allowance_seconds(self.limits.kernel_seconds, sum(n.bytes for n in graph.nodes), work)
+        return 60.0 + 1e-6 * elements + work / 1e8, kernel
+
+    def _common(self) -> dict[str, Any]:
+        """What every job of the timing child needs."""
+        if self._setup is None:
+            if isinstance(self._compiler, CpuCompiler):
+                cpus = usable_cpus()[: self.device.units]
+                with self._compiler.slot() as slot:
+                    library = runtime_library("pool", self._compiler, slot, self.cache)
+                self._setup = {"pool": str(library), "cpus": cpus, "cpu_seconds": self.limits.job_seconds * len(cpus)}
+            else:
+                self._setup = {"number": self.number}
+        return self._setup
+
+    def _kernel_program(self, kernel: Kernel, binary: Binary, segment: Graph) -> dict[str, Any]:
+        args = [("in", i) for i in range(len(segment.inputs))] + [("out", i) for i in range(len(segment.outputs))]
+        step = {
+            "binary": self._path(binary.sha256),
+            "entry": kernel.entry,
+            "tasks": kernel.launch.tasks,
+            "grid": kernel.launch.grid,
+            "block": kernel.launch.block,
+            "shared_bytes": kernel.launch.shared_bytes,
+            "args": args,
+        }
+        return {"steps": [step], "buffers": [], "aliases": []}
+
+    def _plan_program(self, plan: Plan) -> dict[str, Any]:
+        steps = [
+            {
+                "binary": self._path(step.binary),
+                "entry": step.entry,
+                "tasks": step.tasks,
+                "grid": step.grid,
+                "block": step.block,
+                "shared_bytes": step.shared_bytes,
+                "args": [(ref.place, ref.index) for ref in (*step.reads, *step.writes)],
+            }
+            for step in plan.steps
+        ]
+        aliases = [(i, (ref.place, ref.index)) for i, ref in plan.aliases]
+        return {"steps": steps, "buffers": [b.bytes for b in plan.buffers], "aliases": aliases}
+
+    def _path(self, sha: str) -> str:
+        path = self.cache.path(sha)
+        if path is None:
+            raise MissingBinary(f"binary {sha} is not in the object cache {self.cache.folder}")
+        return str(path.resolve())
+
+    def _row(self, segment_key: str, kernel: Kernel, outcome: _Outcome, seconds: float, binary: str = "") -> Measurement:
+        return Measurement(
+            segment_key=segment_key,
+            device_key=self.device.class_key,
+            family=kernel.family,
+            schedule=kernel.schedule,
+            status=outcome.status,
+            samples_us=outcome.samples_us,
+            max_rel_error=outcome.max_rel_error,
+            detail=outcome.detail,
+            compile_seconds=seconds,
+            binary=binary,
+        )
+
+
+def _note(timing: Mapping[str, Any]) -> str:
+    """What a row says about how its samples were taken."""
+    cold = f"cold, {timing['sets']} input sets in turn" if timing["sets"] > 1 else "cold, larger than the caches"
+    warm = f"; warm {timing['warm_us']:.4g} us" if timing["warm_us"] is not None else ""
+    return "; ".join(part for part in (timing["note"], cold + warm) if part)
+
+
+def _check_inputs(plan: Plan, inputs: Sequence[Array]) -> None:
+    if len(inputs) != len(plan.inputs):
+        raise ValueError(f"expected {len(plan.inputs)} inputs, got {len(inputs)}")
+    for i, (array, spec) in enumerate(zip(inputs, plan.inputs, strict=True)):
+        if array.dtype != DTYPES[spec.dtype].numpy or tuple(array.shape) != spec.shape:
+            raise ValueError(f"input {i}: expected {spec.dtype}{list(spec.shape)}, got {array.dtype}{list(array.shape)}")
+
+
+def _tensor(spec: TensorSpec, file: str) -> dict[str, Any]:
+    return {"file": file, "dtype": spec.dtype, "shape": spec.shape, "strides": spec.strides}
+
+
+def _read(spec: TensorSpec, file: Path) -> Array:
+    return np.fromfile(file, DTYPES[spec.dtype].numpy).reshape(spec.shape)

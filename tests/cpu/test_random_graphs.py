@@ -1,0 +1,27 @@
+"""Random graphs on the CPU: 200 in every run (FUSEPLAN_RANDOM_GRAPHS sets how many; `make soak`: 2,000)."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from codegen.devices import detect
+from codegen.limits import Limits
+from codegen.object_cache import ObjectCache
+from codegen.workbench import Workbench
+from tests.support.sweep import sweep
+
+GRAPHS = int(os.environ.get("FUSEPLAN_RANDOM_GRAPHS", "200"))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_random_graphs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cache = ObjectCache(tmp_path)
+    device = detect("cpu", cache, ceilings=False)
+    with Workbench(device, cache, Limits(timing_seconds=0.0)) as bench:
+        result = sweep(range(GRAPHS // 2), bench, device)
+    with capsys.disabled():
+        print(f"\n{result}")
+    assert not result.wrong, "\n".join(result.wrong[:20])
+    assert result.graphs >= GRAPHS // 2 * 2

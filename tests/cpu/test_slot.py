@@ -1,0 +1,178 @@
+"""Children: what they may do, and that nothing they do hurts the parent or outlives it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from codegen.limits import GIB
+from codegen.slot import ChildLimits, Slot, SlotError, SlotFailure
+from fusion_ir.records import Status
+
+ROOT = Path(__file__).resolve().parents[2]
+LIMITS = ChildLimits(memory_bytes=GIB, file_bytes=1 << 20, output_bytes=1 << 16)
+
+
+@pytest.fixture
+def slot() -> Iterator[Slot]:
+    with Slot("codegen.child.cpu_compiler", LIMITS, dies_with_parent=False) as made:
+        yield made
+
+
+def python(code: str, **more: Any) -> dict[str, Any]:
+    """A job that runs `code`."""
+    return {"job": "run", "argv": [sys.executable, "-c", code], "cwd": "/", **more}
+
+
+def gone(pid: int) -> bool:
+    """No such process, or a zombie that nobody has reaped yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def within(seconds: float, condition: Callable[[], bool]) -> bool:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return condition()
+
+
+def test_answers_with_what_was_printed(slot: Slot) -> None:
+    for text in ("one", "two"):
+        answer = slot.call(python(f"import sys; print('{text}'); print('err', file=sys.stderr); sys.exit(3)"), seconds=20)
+        assert answer["returncode"] == 3
+        assert sorted(answer["output"].split()) == sorted([text, "err"])
+
+
+def test_one_child_serves_many_jobs(slot: Slot) -> None:
+    slot.call(python("pass"), seconds=20)
+    first = slot.pid
+    slot.call(python("pass"), seconds=20)
+    assert slot.pid == first
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [
+        pytest.param("while True: pass", Status.timed_out, id="spins"),
+        pytest.param("import time; time.sleep(60)", Status.timed_out, id="sleeps"),
+        pytest.param("while True: print('x' * 1000)", Status.crashed, id="prints without end"),
+        pytest.param("import os; os.kill(os.getppid(), 11)", Status.crashed, id="kills the child"),
+        pytest.param("import os; os.kill(os.getppid(), 9)", Status.out_of_memory, id="as the system does for memory"),
+    ],
+)
+def test_failures_have_a_status_and_the_next_job_is_right(slot: Slot, code: str, status: Status) -> None:
+    with pytest.raises(SlotFailure) as caught:
+        slot.call(python(code), seconds=1.0)
+    assert caught.value.status is status
+    start = time.monotonic()
+    assert slot.call(python("print(6 * 7)"), seconds=20)["output"].strip() == "42"
+    assert time.monotonic() - start < 5
+
+
+def test_a_killed_job_takes_its_own_children_along(slot: Slot, tmp_path: Path) -> None:
+    code = "import subprocess, sys; subprocess.run([sys.executable, '-c', "
+    code += f"'import os, time; open(\"{tmp_path}/pid\", \"w\").write(str(os.getpid())); time.sleep(60)'])"
+    with pytest.raises(SlotFailure):
+        slot.call(python(code), seconds=1.5)
+    assert within(5, lambda: gone(int((tmp_path / "pid").read_text())))
+
+
+def test_memory_and_files_are_limited(slot: Slot, tmp_path: Path) -> None:
+    answer = slot.call(python(f"x = bytearray({2 * GIB})"), seconds=20)
+    assert answer["returncode"] == 1
+    assert "MemoryError" in answer["output"]
+    answer = slot.call(python(f"open('{tmp_path}/big', 'wb').write(bytes({2 << 20}))"), seconds=20)
+    assert answer["returncode"] != 0
+    assert (tmp_path / "big").stat().st_size <= 1 << 20
+
+
+def test_no_core_files(slot: Slot) -> None:
+    answer = slot.call(python("import resource; print(resource.getrlimit(resource.RLIMIT_CORE)[0])"), seconds=20)
+    assert answer["output"].strip() == "0"
+
+
+def test_children_see_no_secrets(slot: Slot, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FUSEPLAN_API_KEY", "canary-1")
+    monkeypatch.setenv("DATABASE_PASSWORD", "canary-2")
+    answer = slot.call(python("import os; print(dict(os.environ))"), seconds=20)
+    assert "PATH" in answer["output"]
+    assert "canary" not in answer["output"]
+
+
+def test_a_wrong_job_is_an_error_and_leaves_the_child_alive(slot: Slot) -> None:
+    slot.call(python("pass"), seconds=20)
+    child = slot.pid
+    with pytest.raises(SlotError, match="KeyError"):
+        slot.call({"job": "no such job"}, seconds=20)
+    slot.call(python("pass"), seconds=20)
+    assert slot.pid == child
+
+
+def test_a_module_that_does_not_start_is_an_error() -> None:
+    with Slot("codegen.child.no_such_module", LIMITS) as slot, pytest.raises(SlotError, match="no_such_module"):
+        slot.call({"job": "run"}, seconds=5)
+
+
+def test_a_large_request_arrives_whole(slot: Slot) -> None:
+    answer = slot.call(python("print('fine')", padding="x" * (3 << 20)), seconds=20)
+    assert answer["output"].strip() == "fine"
+
+
+def test_close_ends_the_child(slot: Slot) -> None:
+    slot.call(python("pass"), seconds=20)
+    child = slot.pid
+    assert child is not None
+    slot.close()
+    assert gone(child)
+
+
+@pytest.mark.parametrize("dies_with_parent", [True, False])
+def test_a_killed_parent_leaves_nobody_behind(dies_with_parent: bool, tmp_path: Path) -> None:
+    grandchild = f"import os, time; open('{tmp_path}/grandchild', 'w').write(str(os.getpid())); time.sleep(60)"
+    script = f"""
+import sys, threading, time
+from codegen.slot import ChildLimits, Slot
+slot = Slot("codegen.child.cpu_compiler", ChildLimits(), dies_with_parent={dies_with_parent})
+slot.restart()
+print(slot.pid, flush=True)
+if not {dies_with_parent}:
+    slot.call({{"job": "run", "argv": [sys.executable, "-c", {grandchild!r}], "cwd": "/"}}, seconds=60)
+time.sleep(60)
+"""
+    parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    pids = [child]
+    if not dies_with_parent:
+        note = tmp_path / "grandchild"
+        assert within(20, lambda: note.exists() and note.read_text() != "")
+        pids.append(int(note.read_text()))
+    assert not any(gone(pid) for pid in pids)
+    os.kill(parent.pid, signal.SIGKILL)
+    parent.wait()
+    parent.stdout.close()
+    assert within(5, lambda: all(gone(pid) for pid in pids))
+
+
+def test_a_child_started_by_a_thread_outlives_the_thread() -> None:
+    import threading
+
+    with Slot("codegen.child.cpu_compiler", LIMITS, dies_with_parent=True) as slot:
+        thread = threading.Thread(target=slot.restart)
+        thread.start()
+        thread.join()
+        child = slot.pid
+        time.sleep(0.3)
+        assert slot.call(python("print(1)"), seconds=20)["output"].strip() == "1"
+        assert slot.pid == child

@@ -1,0 +1,199 @@
+"""The C++ compiler: found, run within limits, many kernels per file, nothing compiled twice."""
+
+import ctypes
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from codegen.devices import detect
+from codegen.limits import Limits
+from codegen.object_cache import ObjectCache
+from codegen.toolchain import cpu
+from codegen.toolchain.builder import Builder
+from codegen.toolchain.compiler import Binary, CompilerMissing, Failure
+from codegen.toolchain.cpu import CpuCompiler, find_compiler, host_features
+from fusion_ir.records import Status
+from tests.support.kernels import bare_headers, sum_kernel
+
+MakeBuilder = Callable[..., Builder]
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> ObjectCache:
+    return ObjectCache(tmp_path / "cache")
+
+
+@pytest.fixture
+def compiler(tmp_path: Path) -> CpuCompiler:
+    return find_compiler(include=bare_headers(tmp_path / "include"))
+
+
+@pytest.fixture
+def builder(cache: ObjectCache, compiler: CpuCompiler) -> Iterator[MakeBuilder]:
+    made: list[Builder] = []
+
+    def make(use: CpuCompiler = compiler, limits: Limits = Limits(), jobs: int = 2) -> Builder:
+        made.append(Builder(use, cache, limits, jobs))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def script(folder: Path, body: str) -> CpuCompiler:
+    """A compiler that does what `body` says (sh), in place of compiling."""
+    file = folder / "c++"
+    file.write_text(f"#!/bin/sh\n{body}\n")
+    file.chmod(0o755)
+    return CpuCompiler((str(file),), "fake 1.0", None, Limits(), bare_headers(folder / "include"))
+
+
+def test_kernels_share_files_and_come_back_from_the_cache(builder: MakeBuilder, cache: ObjectCache) -> None:
+    kernels = [sum_kernel(8, f"k{i}") for i in range(6)]
+    first = builder(jobs=2).compile(kernels)
+    assert all(isinstance(b, Binary) for b in first)
+    assert [b.entry for b in first if isinstance(b, Binary)] == [k.entry for k in kernels]
+    assert len({b.sha256 for b in first if isinstance(b, Binary)}) == 2
+    again = builder(CpuCompiler(("/no/such/compiler",), *_rest(builder()))).compile(kernels)
+    for old, new in zip(first, again, strict=True):
+        assert isinstance(old, Binary)
+        assert isinstance(new, Binary)
+        assert (new.sha256, new.source, new.seconds) == (old.sha256, old.source, 0.0)
+        path = cache.path(old.sha256)
+        assert path is not None
+        assert getattr(ctypes.CDLL(str(path)), old.entry)
+        source = cache.get(old.source)
+        assert source is not None
+        assert old.entry in source.decode()
+
+
+def _rest(builder: Builder) -> tuple[str, None, Limits, Path]:
+    """What else the compiler of a builder is made of."""
+    assert isinstance(builder.compiler, CpuCompiler)
+    return builder.compiler.version, None, builder.compiler.limits, builder.compiler.include
+
+
+def test_alone_means_a_file_each(builder: MakeBuilder) -> None:
+    built = builder().compile([sum_kernel(8, f"k{i}") for i in range(3)], alone=True)
+    assert len({b.sha256 for b in built if isinstance(b, Binary)}) == 3
+
+
+def test_a_bad_kernel_does_not_spoil_the_others(builder: MakeBuilder) -> None:
+    kernels = [sum_kernel(8, f"k{i}", "no C++ at all;" if i == 1 else "") for i in range(4)]
+    built = builder(jobs=1).compile(kernels)
+    assert [isinstance(b, Binary) for b in built] == [True, False, True, True]
+    failure = built[1]
+    assert isinstance(failure, Failure)
+    assert failure.status is Status.compile_failed
+    assert "k1:" in failure.detail
+
+
+def test_undefined_functions_fail_in_the_compiler_not_in_the_run(builder: MakeBuilder) -> None:
+    (failure,) = builder().compile([sum_kernel(8, "k", "nowhere();", before="void nowhere();")])
+    assert isinstance(failure, Failure)
+    assert "nowhere" in failure.detail
+
+
+def test_equal_helpers_and_equal_entries_do_not_meet(builder: MakeBuilder) -> None:
+    helper = "static int helper() { return %d; }"
+    kernels = [sum_kernel(8, f"k{i}", "out[0] = helper();", before=helper % i) for i in range(3)]
+    kernels.append(sum_kernel(8, "k0", "out[0] = 7;"))
+    built = builder(jobs=1).compile(kernels)
+    assert all(isinstance(b, Binary) for b in built)
+    assert isinstance(built[0], Binary)
+    assert isinstance(built[3], Binary)
+    assert built[0].sha256 != built[3].sha256
+
+
+def test_the_key_holds_source_flags_headers_and_compiler(builder: MakeBuilder, compiler: CpuCompiler, tmp_path: Path) -> None:
+    other = bare_headers(tmp_path / "other")
+    (other / "loops_cpu.h").write_text("// changed\n")
+    device = detect("cpu", ObjectCache(tmp_path / "cache"), ceilings=False)
+    identities = {
+        CpuCompiler(compiler.command, version, d, Limits(), include).identity()
+        for version in (compiler.version, "g++ 99")
+        for d in (device, device.model_copy(update={"features": ()}))
+        for include in (compiler.include, other)
+    }
+    assert len(identities) == 8
+
+
+def test_binaries_need_no_openmp(builder: MakeBuilder, cache: ObjectCache) -> None:
+    (built,) = builder().compile([sum_kernel(8, "k")])
+    assert isinstance(built, Binary)
+    data = cache.get(built.sha256)
+    assert data is not None
+    assert b"libgomp" not in data
+    assert b"libstdc++" not in data
+
+
+def test_code_for_another_cpu_uses_only_its_features(compiler: CpuCompiler, tmp_path: Path) -> None:
+    device = detect("cpu", ObjectCache(tmp_path / "cache"), ceilings=False)
+    here = CpuCompiler(compiler.command, compiler.version, device, Limits(), compiler.include)
+    assert "native" in here.machine_flags()[0]
+    if device.arch == "x86-64":
+        modest = device.model_copy(update={"features": ("avx", "sse4_1")})
+        there = CpuCompiler(compiler.command, compiler.version, modest, Limits(), compiler.include)
+        assert there.machine_flags() == ("-march=x86-64", "-mavx", "-msse4.1")
+        built = Builder(there, ObjectCache(tmp_path / "cache"), Limits(), 1)
+        (result,) = built.compile([sum_kernel(8, "k")])
+        built.close()
+        assert isinstance(result, Binary)
+
+
+def test_host_features_are_sorted_and_known_to_compilers() -> None:
+    assert list(host_features()) == sorted(host_features())
+    assert set(host_features()) <= {*cpu.X86_FEATURES, *cpu.ARM_FEATURES}
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        pytest.param("sleep 60", Status.compile_timeout, id="hangs"),
+        pytest.param("sleep 60 & sleep 60", Status.compile_timeout, id="hangs with children"),
+        pytest.param("while :; do echo error; done", Status.compile_failed, id="prints without end"),
+        pytest.param("kill -9 $$", Status.compile_failed, id="dies"),
+        pytest.param("exit 0", Status.compile_failed, id="writes nothing"),
+        pytest.param("echo 'virtual memory exhausted: Cannot allocate memory'; exit 1", Status.out_of_memory, id="runs out of memory"),
+        pytest.param("head -c 3000000 /dev/zero > unit.so", Status.compile_failed, id="writes without end"),
+    ],
+)
+def test_compilers_that_misbehave(builder: MakeBuilder, tmp_path: Path, body: str, status: Status) -> None:
+    compiler = script(tmp_path, body)
+    limits = Limits(compile_seconds=1.0, binary_bytes=1 << 20)
+    bounded = CpuCompiler(compiler.command, compiler.version, None, limits, compiler.include)
+    start = time.monotonic()
+    (failure,) = builder(bounded, limits, 1).compile([sum_kernel(8, "k")])
+    assert isinstance(failure, Failure)
+    assert failure.status is status
+    assert time.monotonic() - start < 10
+
+
+def test_a_compile_bomb_is_stopped(builder: MakeBuilder) -> None:
+    bomb = "template<int N> struct B { static const long v = B<N-1>::v + B<N-2>::v * N; char x[B<N-1>::v % 7 + 1]; };"
+    deep = "constexpr long f(int n) { return n < 2 ? n : f(n - 1) + f(n - 2); } constexpr long big = f(60);"
+    limits = Limits(compile_seconds=2.0, compile_memory_bytes=1 << 30)
+    (failure,) = builder(limits=limits, jobs=1).compile([sum_kernel(8, "k", before=f"{bomb}\n{deep}\nstatic char c[B<800>::v % 3 + 1];")])
+    assert isinstance(failure, Failure)
+
+
+def test_without_a_compiler_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("CXX", "")
+    monkeypatch.setattr(cpu, "find_spec", lambda name: None)
+    cpu._find.cache_clear()
+    with pytest.raises(CompilerMissing, match=r"apt-get install g\+\+.*pip install ziglang"):
+        find_compiler()
+    cpu._find.cache_clear()
+
+
+def test_cxx_is_preferred_and_a_broken_one_passed_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    compiler = script(tmp_path, "echo fancy 12.3")
+    monkeypatch.setenv("CXX", f"{compiler.command[0]} -fancy")
+    assert find_compiler().command == (compiler.command[0], "-fancy")
+    assert find_compiler().version == "fancy 12.3"
+    monkeypatch.setenv("CXX", str(tmp_path / "none"))
+    assert find_compiler().command != (str(tmp_path / "none"),)

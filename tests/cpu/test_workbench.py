@@ -1,0 +1,279 @@
+"""The workbench: right kernels are timed, wrong ones found out, broken ones survived; plans run and are compared."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from codegen.devices import detect
+from codegen.kernel import Kernel, Launch
+from codegen.limits import Limits
+from codegen.object_cache import ObjectCache
+from codegen.toolchain.compiler import Binary
+from codegen.toolchain.cpu import find_compiler
+from codegen.workbench import MissingBinary, RunError, Workbench
+from fusion_ir.dtype import bf16, bool_, f32, i64
+from fusion_ir.extent import shape_of
+from fusion_ir.graph import Graph, OutputSpec
+from fusion_ir.ops import make, make_input
+from fusion_ir.records import Buffer, Measurement, Plan, Ref, Search, Status, Step, TensorSpec
+from tests.support.kernels import SUM, bare_headers, dense, graph_of, sum_graph, sum_kernel
+
+N = 1001  # 4004 bytes: neither a multiple of 64, nor of a page
+LIMITS = Limits(kernel_seconds=1.0, memory_bytes=3 << 30, timing_seconds=0.05, output_bytes=1 << 16)
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workbench]:
+    folder = tmp_path_factory.mktemp("bench")
+    cache = ObjectCache(folder / "cache")
+    device = detect("cpu", cache, ceilings=False)
+    with Workbench(device, cache, LIMITS, compiler=find_compiler(device, LIMITS, bare_headers(folder / "include"))) as made:
+        yield made
+
+
+def only(bench: Workbench, body: str, before: str = "", name: str = "k") -> Measurement:
+    (row,) = bench.measure(sum_graph(N), "segment", [sum_kernel(N, name, body, before=before)])
+    return row
+
+
+def test_a_right_kernel_is_timed(bench: Workbench) -> None:
+    row = only(bench, SUM)
+    assert row.status is Status.ok, row.detail
+    assert len(row.samples_us) >= 3
+    assert all(t > 0 for t in row.samples_us)
+    assert row.max_rel_error == 0.0
+    assert row.binary
+    assert row.compile_seconds > 0
+    assert row.segment_key == "segment"
+    assert row.device_key == bench.device.class_key
+    assert "cold" in row.detail
+    assert "warm" in row.detail
+    assert only(bench, SUM).compile_seconds == 0.0
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        pytest.param("for (long i = low; i < high; i++) out[i] = a[i] - b[i];", Status.wrong_result, id="wrong"),
+        pytest.param(SUM + "if (task == 1) out[n - 1] = 0;", Status.wrong_result, id="one element wrong"),
+        pytest.param("for (long i = low; i < high - 1; i++) out[i] = a[i] + b[i];", Status.wrong_result, id="not all written"),
+        pytest.param("", Status.wrong_result, id="nothing written"),
+        pytest.param(SUM + "if (task == 0) ((volatile float*)out)[n] = 0;", Status.wrong_result, id="writes just behind"),
+        pytest.param(SUM + "if (task == 0) ((volatile float*)out)[n + 16] = 0;", Status.crashed, id="writes behind"),
+        pytest.param(SUM + "if (task == 0) ((volatile float*)out)[-1] = 0;", Status.wrong_result, id="writes before"),
+        pytest.param(SUM + "if (task == 0) (void)((volatile float*)a)[n + 3];", Status.crashed, id="reads behind"),
+        pytest.param(SUM + "if (task == 0) (void)((volatile float*)b)[-1];", Status.crashed, id="reads before"),
+        pytest.param(SUM + "if (task == 0) ((volatile float*)a)[0] = 1;", Status.crashed, id="writes an input"),
+        pytest.param("*(volatile int*)8 = 1;", Status.crashed, id="segmentation fault"),
+        pytest.param("abort();", Status.crashed, id="abort"),
+        pytest.param("volatile int zero = 0, x = 7 % zero;", Status.crashed, id="division by zero"),
+        pytest.param("for (volatile int x = 0;;) x = x;", Status.timed_out, id="spins"),
+        pytest.param("if (task == 1) for (volatile int x = 0;;) x = x;", Status.timed_out, id="spins in another thread"),
+        pytest.param("for (;;) ((volatile char*)operator new(1 << 26))[0] = 1;", Status.out_of_memory, id="allocates without end"),
+        pytest.param('for (;;) puts("x");', Status.crashed, id="prints without end"),
+        pytest.param("exit(0);", Status.crashed, id="exits"),
+        pytest.param("not C++", Status.compile_failed, id="no C++"),
+    ],
+)
+def test_bad_kernels_have_a_status_and_the_next_is_right(bench: Workbench, body: str, status: Status) -> None:
+    before = 'extern "C" int puts(const char*); extern "C" void exit(int); extern "C" void abort();'
+    row = only(bench, body, before)
+    assert row.status is status, row.detail
+    assert row.samples_us == ()
+    assert row.detail
+    start = time.monotonic()
+    assert only(bench, SUM).status is Status.ok
+    assert time.monotonic() - start < 5
+
+
+def test_bad_kernels_between_good_ones(bench: Workbench) -> None:
+    bodies = [SUM, "*(volatile int*)8 = 1;", SUM + " ", "for (volatile int x = 0;;) x = x;", "", "no", SUM + "  "]
+    rows = bench.measure(sum_graph(N), "s", [sum_kernel(N, f"m{i}", body) for i, body in enumerate(bodies)])
+    expected = [Status.ok, Status.crashed, Status.ok, Status.timed_out, Status.wrong_result, Status.compile_failed, Status.ok]
+    assert [r.status for r in rows] == expected
+    assert [r.schedule for r in rows] == [f"m{i}" for i in range(len(bodies))]
+    assert [bool(r.samples_us) for r in rows] == [s is Status.ok for s in expected]
+
+
+def test_a_kernel_that_is_right_only_over_the_first_poison(bench: Workbench) -> None:
+    """An output that happens to be the poison: all ones are -1 as an integer."""
+    spec = dense(64, dtype=i64)
+    graph = graph_of((spec,), make("bitwise_or", [make_input(0, spec), make("bitwise_not", [make_input(0, spec)])]))
+    lazy = Kernel("lazy", 'extern "C" void lazy(void* const*, long, long) {}', "cpu", "hand", "lazy", Launch())
+    (row,) = bench.measure(graph, "s", [lazy])
+    assert row.status is Status.wrong_result
+
+
+def test_bool_outputs_that_are_not_written_are_found(bench: Workbench) -> None:
+    spec = dense(64, dtype=bool_)
+    graph = graph_of((spec,), make("logical_not", [make_input(0, spec)]))
+    lazy = Kernel("lazy_bool", 'extern "C" void lazy_bool(void* const*, long, long) {}', "cpu", "hand", "lazy", Launch())
+    (row,) = bench.measure(graph, "s", [lazy])
+    assert row.status is Status.wrong_result
+    assert "neither 0 nor 1" in row.detail
+
+
+def test_sums_are_checked_with_integers_too(bench: Workbench) -> None:
+    """A kernel that keeps its sum in bf16 precision loses integers, whatever tolerance random data gets."""
+    spec = dense(4, 4096)
+    graph = graph_of((spec,), make("sum", [make_input(0, spec)], {"axes": (1,)}))
+    body = """const float* x = (const float*)args[0] + task * 4096; double s = 0; for (int i = 0; i < 4096; i++) s += x[i];
+    ((float*)args[1])[task] = (float)s"""
+    kernels = [
+        Kernel(name, f'extern "C" void {name}(void* const* args, long task, long) {{ {body}{more}; }}', "cpu", "hand", name, Launch(tasks=4))
+        for name, more in (("right", ""), ("off_by_little", " * (1.0f + 6e-7f)"))
+    ]
+    rows = bench.measure(graph, "s", kernels)
+    assert [r.status for r in rows] == [Status.ok, Status.wrong_result], [r.detail for r in rows]
+
+
+def test_strided_and_empty_tensors(bench: Workbench) -> None:
+    """Inputs and outputs with room between rows; what lies there must stay."""
+    spec = dense(3, 5, dtype=bf16, strides=(8, 1), alignment=2)
+    node = make("neg", [make_input(0, spec)])
+    graph = Graph((spec,), (OutputSpec(node, (7, 1)),))
+    loop = "for (int i = 0; i < 3; i++) for (int j = 0; j < {}; j++) to[i * 7 + j] = from[i * 8 + j] ^ 0x8000;"
+    kernels = [
+        Kernel(
+            name,
+            f"""extern "C" void {name}(void* const* args, long, long) {{
+            const unsigned short* from = (const unsigned short*)args[0]; unsigned short* to = (unsigned short*)args[1];
+            {loop.format(width)} }}""",
+            "cpu",
+            "hand",
+            name,
+            Launch(),
+        )
+        for name, width in (("fits", 5), ("into_gaps", 6))
+    ]
+    fits, into_gaps = bench.measure(graph, "s", kernels)
+    assert fits.status is Status.ok, fits.detail
+    assert into_gaps.status is not Status.ok
+    nothing = dense(0, 4)
+    empty = graph_of((nothing,), make("neg", [make_input(0, nothing)]))
+    idle = Kernel("idle", 'extern "C" void idle(void* const*, long, long) {}', "cpu", "hand", "idle", Launch())
+    (row,) = bench.measure(empty, "s", [idle])
+    assert row.status is Status.ok, row.detail
+
+
+def _plan(graph: Graph, binary: Binary, steps: list[tuple[tuple[Ref, ...], tuple[Ref, ...]]], buffers: int, outputs: int) -> Plan:
+    spec = TensorSpec(shape=(N,), dtype="f32", strides=(1,), alignment_bytes=16)
+    made = tuple(
+        Step(
+            family="hand",
+            schedule="",
+            binary=binary.sha256,
+            entry=binary.entry,
+            reads=reads,
+            writes=writes,
+            tasks=2,
+            time_us=None,
+            bound_us=0.0,
+            bytes=12 * N,
+            operations=N,
+            nodes=(),
+            segment_key="",
+        )
+        for reads, writes in steps
+    )
+    return Plan(
+        graph_key="",
+        device=_device,
+        inputs=(spec,) * len(graph.inputs),
+        outputs=(spec,) * outputs,
+        buffers=(Buffer(bytes=4 * N),) * buffers,
+        steps=made,
+        aliases=((1, Ref(place="in", index=0)), (2, Ref(place="out", index=0))),
+        time_us=None,
+        spread=None,
+        unfused_us=None,
+        lower_bound_us=0.0,
+        search_gap=None,
+        copy_us=None,
+        max_rel_error=None,
+        search=Search(seconds=0, candidates=0, measured=0, complete=False),
+        version="0",
+    )
+
+
+def _ref(text: str) -> Ref:
+    return Ref(place=text[:-1], index=int(text[-1]))  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def plans(bench: Workbench) -> tuple[Graph, dict[str, Plan]]:
+    """(in0 + in1) + in1, in0 and the first output again; computed by two steps, with one step missing, and by one that spins."""
+    global _device
+    _device = bench.device
+    specs = (dense(N), dense(N))
+    a, b = make_input(0, specs[0]), make_input(1, specs[1])
+    total = make("add", [make("add", [a, b]), b])
+    graph = graph_of(specs, total, a, total)
+    add, spin = bench.compile([sum_kernel(N, "plan_add"), sum_kernel(N, "plan_spin", "for (volatile int x = 0;;) x = x;")], alone=True)
+    assert isinstance(add, Binary)
+    assert isinstance(spin, Binary)
+    first = ((_ref("in0"), _ref("in1")), (_ref("tmp0"),))
+    second = ((_ref("tmp0"), _ref("in1")), (_ref("out0"),))
+    return graph, {
+        "right": _plan(graph, add, [first, second], 1, 3),
+        "wrong": _plan(graph, add, [second], 1, 3),
+        "spins": _plan(graph, spin, [second], 1, 3),
+    }
+
+
+def test_plans_are_checked_and_timed_together(bench: Workbench, plans: tuple[Graph, dict[str, Plan]]) -> None:
+    graph, table = plans
+    timings = bench.measure_plans(graph, [table["wrong"], table["right"], table["spins"], table["right"]], seconds=0.05)
+    assert [t.status for t in timings] == [Status.wrong_result, Status.ok, Status.timed_out, Status.ok]
+    assert timings[1].samples_us
+    assert timings[1].max_rel_error == 0.0
+
+
+def test_plans_run_on_arrays_of_any_strides(bench: Workbench, plans: tuple[Graph, dict[str, Plan]]) -> None:
+    _, table = plans
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal(N).astype(np.float32)
+    b = rng.standard_normal(2 * N).astype(np.float32)[::-2]
+    out = bench.run(table["right"], [a, b])
+    assert len(out) == 3
+    np.testing.assert_array_equal(out[0], a + b + b)
+    np.testing.assert_array_equal(out[1], a)
+    np.testing.assert_array_equal(out[2], out[0])
+
+
+def test_run_says_what_does_not_fit(bench: Workbench, plans: tuple[Graph, dict[str, Plan]]) -> None:
+    _, table = plans
+    a = np.zeros(N, np.float32)
+    with pytest.raises(ValueError, match="expected 2 inputs, got 1"):
+        bench.run(table["right"], [a])
+    with pytest.raises(ValueError, match=r"input 1: expected f32\[1001\], got float32\[1000\]"):
+        bench.run(table["right"], [a, a[1:]])
+    with pytest.raises(ValueError, match=r"input 0: expected f32\[1001\], got bfloat16\[1001\]"):
+        bench.run(table["right"], [a.astype(ml_dtypes.bfloat16), a])
+    with pytest.raises(RunError, match="timed_out"):
+        bench.run(table["spins"], [a, a])
+    lost = table["right"].steps[0].model_copy(update={"binary": "0" * 64})
+    with pytest.raises(MissingBinary):
+        bench.run(table["right"].model_copy(update={"steps": (lost,)}), [a, a])
+
+
+def test_compile_gives_rows_for_what_fails(bench: Workbench) -> None:
+    good, bad = bench.compile([sum_kernel(N, "good"), sum_kernel(N, "bad", "no")])
+    assert isinstance(good, Binary)
+    assert isinstance(bad, Measurement)
+    assert bad.status is Status.compile_failed
+    assert bench.cache.get(good.source)
+
+
+def test_results_do_not_depend_on_where_the_cache_lies(bench: Workbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A relative cache folder: children have another working directory."""
+    monkeypatch.chdir(tmp_path)
+    cache = ObjectCache(Path("cache"))
+    compiler = find_compiler(bench.device, LIMITS, bare_headers(tmp_path / "include"))
+    with Workbench(bench.device, cache, LIMITS, compiler=compiler) as other:
+        (row,) = other.measure(sum_graph(8), "s", [sum_kernel(8, "k")])
+    assert row.status is Status.ok, row.detail

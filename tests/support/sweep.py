@@ -1,0 +1,132 @@
+"""Random graphs through the real path: cut at random places, emitted, compiled many to a file, run as whole plans in the
+timing child between guard pages, compared with the interpreter (bit for bit where every op is exact)."""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from codegen.families import FAMILIES
+from codegen.kernel import EmitError, Kernel
+from codegen.toolchain.compiler import Binary
+from codegen.workbench import Workbench
+from fusion_ir.graph import Graph
+from fusion_ir.records import Device, Plan, Search, Status
+from scheduler.assemble import Choice, assemble
+from scheduler.atoms import Atoms, cut
+from scheduler.cover import execution_order
+from scheduler.prepare import Prepared, prepare
+from scheduler.segment import Segment, extract
+from scheduler.traffic import traffic_of
+from tests.support.random_graphs import Seeded, any_graph, pointwise_graph
+
+NO_SEARCH = Search(seconds=0, candidates=0, measured=0, complete=False)
+
+
+@dataclass
+class Result:
+    """What a sweep saw. wrong: a line per plan that did not match or did not run."""
+
+    graphs: int = 0
+    plans: int = 0
+    kernels: int = 0
+    wrong: list[str] = field(default_factory=list)
+    ops: Counter[str] = field(default_factory=Counter)
+    families: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+
+    def __str__(self) -> str:
+        ops = ", ".join(f"{name} {n}" for name, n in sorted(self.ops.items()))
+        families = ", ".join(f"{name} {n}" for name, n in sorted(self.families.items()))
+        return (
+            f"{self.graphs} graphs, {self.plans} plans, {self.kernels} kernels ({families}); wrong: {len(self.wrong)}\n"
+            f"{len(self.ops)} ops: {ops}"
+        )
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """One graph cut in one way, with a kernel per segment."""
+
+    seed: int
+    how: str
+    prepared: Prepared
+    segments: tuple[Segment, ...]
+    kernels: tuple[Kernel, ...]
+
+
+def sweep(seeds: Iterable[int], bench: Workbench, device: Device) -> Result:
+    """Two graphs per seed: one of exact pointwise and view ops, cut at random; one of every kind of op."""
+    result = Result()
+    attempts: list[_Attempt] = []
+    for seed in seeds:
+        for graph, ways in ((pointwise_graph(Seeded(seed)), ("fused", "cut", "cut again")), (any_graph(Seeded(seed)), ("fused", "apart"))):
+            result.graphs += 1
+            result.ops.update({n.op for n in graph.nodes} - {"input"})
+            attempts += [a for how in ways if (a := _attempt(graph, seed, how, device, result)) is not None]
+    kernels = [k for a in attempts for k in a.kernels]
+    result.kernels, result.plans = len({k.entry for k in kernels}), len(attempts)
+    result.families.update(k.family for k in kernels)
+    binaries = iter(bench.compile(kernels))
+    plans: dict[tuple[int, Graph], list[tuple[_Attempt, Plan]]] = {}
+    for attempt in attempts:
+        built = [next(binaries) for _ in attempt.kernels]
+        failed = [b.detail for b in built if not isinstance(b, Binary)]
+        if failed:
+            result.wrong.append(f"seed {attempt.seed} {attempt.how}: does not compile: {failed[0][:400]}")
+            continue
+        choices = [
+            Choice(s, traffic_of(s.graph), k, b, None)
+            for s, k, b in zip(attempt.segments, attempt.kernels, built, strict=True)
+            if isinstance(b, Binary)
+        ]
+        plan = assemble(attempt.prepared, device, choices, NO_SEARCH)
+        plans.setdefault((attempt.seed, attempt.prepared.given), []).append((attempt, plan))
+    for (seed, graph), made in plans.items():
+        for (attempt, _), timing in zip(made, bench.measure_plans(graph, [p for _, p in made], seed=seed, seconds=0.0), strict=True):
+            if timing.status is not Status.ok:
+                which = [f"{k.family} {k.schedule}" for k in attempt.kernels]
+                result.wrong.append(f"seed {seed} {attempt.how} {which}: {timing.status.value}: {timing.detail[:400]}")
+    return result
+
+
+def _attempt(graph: Graph, seed: int, how: str, device: Device, result: Result) -> _Attempt | None:
+    rng = random.Random(f"{seed} {how}")
+    prepared = prepare(graph)
+
+    def kernel(segment: Segment) -> Kernel | None:
+        families = [f for f in FAMILIES.values() if f.accepts(segment.canonical.graph, device) is None]
+        rng.shuffle(families)
+        for family in families:
+            try:
+                return family.emit(segment.canonical.graph, rng.choice(family.space(segment.canonical.graph, device)), device)
+            except EmitError as error:
+                result.refused[str(error)] += 1
+        return None
+
+    def computable(atoms: Atoms, atom: int) -> bool:
+        return kernel(extract(atoms, 1 << atom)) is not None
+
+    atoms = cut(prepared.graph, computable)
+    groups = _groups(atoms, {"fused": 0.95, "apart": 0.0}.get(how, 0.6), rng, lambda mask: kernel(extract(atoms, mask)) is not None)
+    segments = tuple(extract(atoms, mask) for mask in groups)
+    kernels = tuple(k for s in segments if (k := kernel(s)) is not None)
+    assert len(kernels) == len(segments), f"seed {seed}: a segment without a kernel"
+    return _Attempt(seed, how, prepared, segments, kernels)
+
+
+def _groups(atoms: Atoms, join: float, rng: random.Random, accepted: Callable[[int], bool]) -> tuple[int, ...]:
+    """A random partition into convex accepted sets, in execution order: each atom joins a group with chance `join`."""
+    groups: list[int] = []
+    for a in range(len(atoms)):
+        bit = 1 << a
+        for i in rng.sample(range(len(groups)), len(groups)) if rng.random() < join else ():
+            merged = [*groups[:i], groups[i] | bit, *groups[i + 1 :]]
+            if execution_order(atoms.preds, merged) is not None and accepted(groups[i] | bit):
+                groups = merged
+                break
+        else:
+            groups.append(bit)
+    order = execution_order(atoms.preds, groups)
+    assert order is not None
+    return order

@@ -1,0 +1,123 @@
+"""The timing protocol on invented clocks: who stops where, and when a difference counts."""
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from codegen.measure import LEAST_SAMPLES, MOST_SAMPLES, beats, median, median_interval, race, ratio_interval, spread
+
+
+class Machine:
+    """Candidates with known times and noise; a clock that moves with them."""
+
+    def __init__(self, times_us: list[float], noise: float = 0.01, seed: int = 1) -> None:
+        self.times_us, self.noise, self.rng = times_us, noise, random.Random(seed)
+        self.now = 0.0
+        self.calls: list[tuple[int, int]] = []
+
+    def sample(self, i: int, samples: int) -> list[float]:
+        self.calls.append((i, samples))
+        taken = [self.times_us[i] * (1 + self.noise * self.rng.random()) for _ in range(samples)]
+        self.now += sum(taken) * 1e-6
+        return taken
+
+    def clock(self) -> float:
+        return self.now
+
+
+def test_slow_candidates_stop_early() -> None:
+    machine = Machine([1000.0, 5000.0, 1500.0, 1005.0])
+    timings = race(4, machine.sample, seconds=10.0, clock=machine.clock)
+    assert "stopped" in timings[1].note
+    assert len(timings[1].samples_us) == 1
+    assert "screened out" in timings[2].note
+    assert timings[0].note == timings[3].note == ""
+    assert min(len(timings[i].samples_us) for i in (0, 3)) >= LEAST_SAMPLES
+
+
+def test_a_first_run_that_finds_cold_code_is_forgiven() -> None:
+    machine = Machine([1000.0, 900.0])
+    cold = {1}
+
+    def sample(i: int, samples: int) -> list[float]:
+        taken = machine.sample(i, samples)
+        if i in cold:
+            cold.discard(i)
+            return [50_000.0, *taken[1:]]
+        return taken
+
+    assert [t.note for t in race(2, sample, seconds=1.0, clock=machine.clock)] != ["", ""]
+    timings = race(2, sample, seconds=1.0, clock=machine.clock)
+    assert median(timings[1].samples_us) < median(timings[0].samples_us)
+    assert timings[1].note == ""
+
+
+def test_finalists_are_sampled_in_rounds_of_random_order() -> None:
+    machine = Machine([1000.0, 1001.0, 1002.0])
+    timings = race(3, machine.sample, seconds=10.0, clock=machine.clock)
+    assert len({len(t.samples_us) for t in timings}) == 1
+    rounds = [i for i, n in machine.calls if n == 1][3:]
+    orders = {tuple(rounds[k : k + 3]) for k in range(0, len(rounds) - 2, 3)}
+    assert len(orders) > 2
+    assert all(sorted(order) == [0, 1, 2] for order in orders)
+
+
+def test_the_seed_fixes_the_order() -> None:
+    runs = []
+    for seed in (3, 3, 4):
+        machine = Machine([1000.0, 1001.0, 1002.0])
+        race(3, machine.sample, seconds=10.0, seed=seed, clock=machine.clock)
+        runs.append(machine.calls)
+    assert runs[0] == runs[1]
+    assert runs[0] != runs[2]
+
+
+def test_noise_is_sampled_until_time_is_up_and_at_least_three_rounds() -> None:
+    machine = Machine([1000.0, 1000.0], noise=1.0)
+    timings = race(2, machine.sample, seconds=0.2, clock=machine.clock)
+    assert 3 <= len(timings[0].samples_us) < MOST_SAMPLES
+    slow = Machine([5e6])
+    assert len(race(1, slow.sample, seconds=0.1, clock=slow.clock)[0].samples_us) == 3
+
+
+def test_clearly_slower_finalists_leave() -> None:
+    machine = Machine([1000.0, 1200.0], noise=0.4)
+    timings = race(2, machine.sample, seconds=10.0, clock=machine.clock)
+    assert "left the finals" in timings[1].note
+    assert len(timings[1].samples_us) < len(timings[0].samples_us)
+
+
+def test_nothing_to_race() -> None:
+    assert race(0, Machine([]).sample, seconds=1.0) == []
+
+
+def test_median_and_spread() -> None:
+    assert median([3.0, 1.0, 2.0]) == 2.0
+    assert median([4.0, 1.0, 2.0, 3.0]) == 2.5
+    assert spread([1.0]) == 0.0
+    assert spread([1.0, 2.0, 3.0, 4.0, 5.0]) == pytest.approx((4 - 2) / 2 / 3)
+
+
+def test_the_interval_of_the_median_covers_it() -> None:
+    rng = random.Random(5)
+    draw: Callable[[], float] = lambda: rng.lognormvariate(0.0, 0.5)  # noqa: E731
+    hits = 0
+    for _ in range(400):
+        low, high = median_interval([draw() for _ in range(31)])
+        hits += low <= 1.0 <= high
+    assert hits >= 370
+
+
+@pytest.mark.parametrize(("gain", "wins"), [(0.9, True), (0.97, True), (0.995, False), (1.0, False), (1.1, False)])
+def test_only_a_clear_gain_beats_the_incumbent(gain: float, wins: bool) -> None:
+    rng = random.Random(7)
+    drift = [1 + 0.3 * rng.random() for _ in range(40)]
+    incumbent = [100 * d * (1 + 0.01 * rng.random()) for d in drift]
+    challenger = [100 * gain * d * (1 + 0.01 * rng.random()) for d in drift]
+    assert beats(challenger, incumbent) is wins
+
+
+def test_ratios_of_different_lengths_use_medians() -> None:
+    ratio, low, high = ratio_interval([1.0, 1.0, 1.0], [2.0] * 5)
+    assert (ratio, low, high) == (0.5, 0.5, 0.5)
