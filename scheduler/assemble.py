@@ -1,0 +1,127 @@
+"""A cover with its kernels -> a plan: steps, buffers, and where everything is found."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from math import fsum
+
+from codegen.kernel import Kernel
+from codegen.toolchain.compiler import Binary
+from fusion_ir.key import graph_key
+from fusion_ir.node import Node
+from fusion_ir.records import Buffer, Device, Plan, Ref, Search, Step, TensorSpec
+from scheduler.bound import copy_us, lower_bound_us
+from scheduler.buffers import Lifetime, share_buffers
+from scheduler.prepare import Prepared
+from scheduler.segment import OUTPUT_ALIGNMENT_BYTES, Segment
+from scheduler.traffic import Traffic, traffic_of
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A segment of the cover with the kernel chosen for it. binary: None where nothing was compiled. time_us: None:
+    predicted."""
+
+    segment: Segment
+    traffic: Traffic
+    kernel: Kernel
+    binary: Binary | None
+    time_us: float | None
+
+
+def assemble(prepared: Prepared, device: Device, choices: Sequence[Choice], search: Search) -> Plan:
+    """The plan that runs `choices` in order. Its time is the sum of its steps', None if one of them is a prediction;
+    times of the whole, gap and reasons are for the caller to fill in."""
+    given = prepared.given
+    refs, buffers = _places(prepared, choices)
+    times = [c.time_us for c in choices]
+    whole = traffic_of(prepared.graph)
+    return Plan(
+        graph_key=graph_key(given),
+        device=device,
+        inputs=tuple(
+            TensorSpec(
+                shape=spec.sizes,
+                dtype=spec.dtype.name,
+                strides=spec.strides,
+                alignment_bytes=spec.alignment_bytes,
+                constant=spec.constant,
+            )
+            for spec in given.inputs
+        ),
+        outputs=tuple(
+            TensorSpec(
+                shape=o.node.sizes, dtype=o.node.dtype.name, strides=o.strides, alignment_bytes=OUTPUT_ALIGNMENT_BYTES
+            )
+            for o in given.outputs
+        ),
+        buffers=buffers,
+        steps=tuple(_step(prepared, device, choice, refs) for choice in choices),
+        aliases=prepared.aliases,
+        time_us=fsum(t for t in times if t is not None) if None not in times else None,
+        spread=None,
+        unfused_us=None,
+        lower_bound_us=lower_bound_us(whole, device) if choices else 0.0,
+        search_gap=None,
+        copy_us=copy_us(whole, device),
+        max_rel_error=None,
+        rewrites=prepared.rewrites,
+        search=search,
+        version=_version(),
+    )
+
+
+def _step(prepared: Prepared, device: Device, choice: Choice, refs: dict[Node, Ref]) -> Step:
+    kernel, segment = choice.kernel, choice.segment
+    reads, writes = segment.arguments
+    return Step(
+        family=kernel.family,
+        schedule=kernel.schedule,
+        binary=choice.binary.sha256 if choice.binary else "",
+        entry=choice.binary.entry if choice.binary else kernel.entry,
+        source=choice.binary.source if choice.binary else "",
+        reads=tuple(refs[n] for n in reads),
+        writes=tuple(refs[n] for n in writes),
+        grid=kernel.launch.grid,
+        block=kernel.launch.block,
+        shared_bytes=kernel.launch.shared_bytes,
+        tasks=kernel.launch.tasks,
+        time_us=choice.time_us,
+        bound_us=lower_bound_us(choice.traffic, device),
+        bytes=choice.traffic.bytes,
+        operations=choice.traffic.operations,
+        nodes=positions(prepared, segment),
+        segment_key=segment.key,
+    )
+
+
+def positions(prepared: Prepared, segment: Segment) -> tuple[int, ...]:
+    """Positions, in the graph given, of the nodes that the segment computes."""
+    return tuple(sorted({p for n in segment.cone for p in prepared.origin.get(n, ())}))
+
+
+def _places(prepared: Prepared, choices: Sequence[Choice]) -> tuple[dict[Node, Ref], tuple[Buffer, ...]]:
+    """Where each tensor that a step reads or writes is found."""
+    graph = prepared.graph
+    refs = {o.node: Ref(place="out", index=slot) for o, slot in zip(graph.outputs, prepared.slots, strict=True)}
+    first: dict[Node, int] = {}
+    last: dict[Node, int] = {}
+    for i, choice in enumerate(choices):
+        for node in choice.segment.reads:
+            if node.op == "input":
+                refs[node] = Ref(place="in", index=node.attr("position", int))
+            last[node] = i
+        for node in choice.segment.writes:
+            first[node] = last[node] = i
+    stored = [n for n in first if n not in refs]
+    buffer_of, bytes_ = share_buffers([Lifetime(first[n], last[n], n.bytes) for n in stored])
+    refs |= {n: Ref(place="tmp", index=b) for n, b in zip(stored, buffer_of, strict=True)}
+    return refs, tuple(Buffer(bytes=b) for b in bytes_)
+
+
+def _version() -> str:
+    """Of the installed distribution; "0" in a source tree that was never installed."""
+    try:
+        return version("fuseplan")
+    except PackageNotFoundError:
+        return "0"

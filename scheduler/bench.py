@@ -1,0 +1,95 @@
+"""What the search asks of its surroundings: a bench that compiles and times, and a memory of what was measured
+before."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from codegen.kernel import Kernel
+from codegen.toolchain.compiler import Binary
+from fusion_ir.graph import Graph
+from fusion_ir.records import Measurement, Plan, Status
+
+
+class Failed(Protocol):
+    """A kernel that did not become a binary."""
+
+    @property
+    def status(self) -> Status: ...
+
+    @property
+    def detail(self) -> str: ...
+
+
+class PlanResult(Protocol):
+    """A whole plan, timed end to end: microseconds per run, empty unless `status` is ok."""
+
+    @property
+    def samples_us(self) -> tuple[float, ...]: ...
+
+    @property
+    def max_rel_error(self) -> float | None: ...
+
+    @property
+    def status(self) -> Status: ...
+
+    @property
+    def detail(self) -> str: ...
+
+
+class Bench(Protocol):
+    """Compiles kernels, checks them against the interpreter and times them: `codegen.workbench.Workbench`."""
+
+    def measure(
+        self, segment: Graph, segment_key: str, kernels: Sequence[Kernel], *, seed: int = 0
+    ) -> Sequence[Measurement]:
+        """One row per kernel, in order. `segment`: in canonical form, whose boundary the kernels' parameters follow."""
+        ...
+
+    def measure_plans(
+        self, graph: Graph, plans: Sequence[Plan], *, seed: int = 0, seconds: float
+    ) -> Sequence[PlanResult]:
+        """Whole plans in interleaved rounds; sample i of one belongs with sample i of another."""
+        ...
+
+    def compile(self, kernels: Sequence[Kernel], *, alone: bool = False) -> Sequence[Binary | Failed]:
+        """Binaries, by way of the object cache. alone: one file per kernel, so that a plan carries nothing else."""
+        ...
+
+
+class Costs(Protocol):
+    """Measurements, by segment: they outlive the search and serve every graph that holds the segment."""
+
+    def known(self, segment_key: str) -> Sequence[Measurement]:
+        """What was measured on this device."""
+        ...
+
+    def record(self, measurements: Sequence[Measurement]) -> None:
+        """Called once for each batch measured."""
+        ...
+
+
+@dataclass(frozen=True)
+class Budget:
+    """`seconds` of wall clock for a search; 0: nothing is timed and the plan is a prediction. `seed`: of test data and
+    rounds."""
+
+    seconds: float
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Event:
+    """How a search is getting on. phase: "candidates", "segments", "plans" or "done". measured: kernels so far.
+    best_us: sum of the segments' times of the best plan measured whole."""
+
+    phase: str
+    measured: int
+    best_us: float | None
+    seconds: float
+
+
+class Progress(Protocol):
+    """Told now and then. May raise KeyboardInterrupt, which ends the search with the best so far."""
+
+    def __call__(self, event: Event) -> None: ...

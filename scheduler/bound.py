@@ -1,0 +1,29 @@
+"""Lower bounds: times that no kernel on the device can beat, from its ceilings alone and no candidate's measurement."""
+
+from fusion_ir.records import Device
+from scheduler.traffic import Traffic
+
+
+def lower_bound_us(traffic: Traffic, device: Device) -> float:
+    """Microseconds below which no launch, and no sequence of launches, with this traffic ends.
+
+    The largest of: one launch; the arithmetic at the peak of fused multiply-adds; the distinct bytes at the best
+    bandwidth, of copies or of reads, whichever is higher, of the smallest level of memory that holds them (a tensor may
+    still be in cache). 0 where the device's ceilings are unknown. Ceilings are measured: with their noise, this is a
+    statistical claim.
+    """
+    ceilings = device.ceilings
+    if ceilings is None:
+        return 0.0
+    gbps = max(ceilings.gbps(traffic.bytes), ceilings.gbps(traffic.bytes, reads_only=True))
+    arithmetic_us = traffic.vector_operations / (ceilings.fma_gflops * 1e3)
+    return max(ceilings.launch_us, arithmetic_us, traffic.bytes / (gbps * 1e3))
+
+
+def copy_us(traffic: Traffic, device: Device) -> float | None:
+    """Microseconds that the bytes take at the bandwidth of a copy in main memory: what a perfect fused kernel comes
+    near."""
+    if device.ceilings is None:
+        return None
+    _, gbps = device.ceilings.copy_gbps[-1]
+    return traffic.bytes / (gbps * 1e3)

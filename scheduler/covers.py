@@ -1,0 +1,46 @@
+"""Covers of one graph by what its candidates cost at the moment."""
+
+import math
+from collections.abc import Callable, Collection
+
+from scheduler.atoms import Atoms
+from scheduler.candidates import Candidate, Candidates
+from scheduler.cover import Cover, CoverProblem
+from scheduler.ledger import Ledger
+from scheduler.watch import Watch
+
+Proposal = tuple[Candidate, ...]  # segments in execution order
+
+
+class Covers:
+    """`cover_s`: seconds that one run of the partition programme may take."""
+
+    def __init__(self, atoms: Atoms, found: Candidates, ledger: Ledger, watch: Watch, cover_s: float) -> None:
+        self.found = found
+        self.ledger = ledger
+        self.watch = watch
+        self.cover_s = cover_s
+        self.problem = CoverProblem(atoms.preds, clock=watch.clock)
+        self.exact = True  # whether all answers so far were
+
+    def cheapest(self, unknown: Callable[[Candidate], float], without: Collection[Candidate] = ()) -> Proposal:
+        """The cheapest cover where an unmeasured candidate costs `unknown(candidate)`; () if there is none (or nothing
+        to do)."""
+        cover = self._solve(unknown, without)
+        return tuple(self.found.accepted[s] for s in cover.segments) if cover else ()
+
+    def cheapest_us(self, unknown: Callable[[Candidate], float]) -> float | None:
+        """What that cover costs, None if there is none."""
+        cover = self._solve(unknown, ())
+        return cover and cover.cost_us
+
+    def measured(self, without: Collection[Candidate] = ()) -> Proposal:
+        """The cheapest cover by measured segments alone."""
+        return self.cheapest(lambda _: math.inf, without)
+
+    def _solve(self, unknown: Callable[[Candidate], float], without: Collection[Candidate]) -> Cover | None:
+        costs = {m: self.ledger.cost_us(c, unknown) for m, c in self.found.accepted.items() if c not in without}
+        cover = self.problem.solve(costs, self.watch.clock() + self.cover_s)
+        if cover is not None and not cover.exact:
+            self.exact = False
+        return cover

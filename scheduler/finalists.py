@@ -1,0 +1,200 @@
+"""The end of a search: the best few covers as whole plans, timed against each other, since costs do not quite add."""
+
+from collections.abc import Sequence
+
+from codegen.kernel import EmitError, Kernel
+from codegen.measure import beats, median, spread
+from codegen.toolchain.compiler import Binary
+from fusion_ir.records import Plan, Reason, Search, Status
+from scheduler.assemble import Choice, assemble
+from scheduler.atoms import Atoms
+from scheduler.bench import Bench, PlanResult
+from scheduler.candidates import Candidate, Candidates
+from scheduler.covers import Covers, Proposal
+from scheduler.ledger import Ledger
+from scheduler.prepare import Prepared
+from scheduler.reasons import explain
+from scheduler.watch import Watch
+
+LEAST_PLANS_S = 0.5  # for timing whole plans, even where the budget is spent
+MAX_REASONS = 100
+
+
+class NoPlan(Exception):
+    """No kernel that computes a part of the graph compiled and passed its check; the message says what failed, and
+    how."""
+
+
+class Finalists:
+    """Proposals -> plans -> times -> the winner. `count`: plans to time besides the unfused one."""
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        atoms: Atoms,
+        found: Candidates,
+        ledger: Ledger,
+        covers: Covers,
+        unfused: Proposal,
+        watch: Watch,
+        bench: Bench | None,
+        count: int,
+    ) -> None:
+        self.prepared, self.atoms, self.found, self.ledger = prepared, atoms, found, ledger
+        self.covers, self.unfused, self.watch, self.bench, self.count = covers, unfused, watch, bench, count
+        self.notes: list[Reason] = list(found.reasons)
+        self.timed: list[tuple[Proposal, Plan]] = []
+        self.unfused_us: float | None = None
+
+    def plans(self, several: bool) -> list[tuple[Proposal, Plan]]:
+        """Proposals with compiled kernels, the cheapest first; only that one unless `several`. Kernels that do not compile
+        are struck out and the proposals made anew. Raises NoPlan."""
+        while True:
+            proposals = self._proposals() if several else [self._best()]
+            kernels = self._kernels(proposals)
+            if kernels is None:
+                continue
+            binaries = self._binaries(kernels)
+            if binaries is not None:
+                return [(p, self._plan(p, kernels, binaries)) for p in proposals]
+
+    def _best(self) -> Proposal:
+        """The best cover by measurements; without enough of them, by predictions. Raises NoPlan."""
+        best = self.covers.measured() or self.covers.cheapest(self.ledger.predicted_us)
+        if not best and len(self.atoms):
+            raise NoPlan(self._why_none())
+        return best
+
+    def _proposals(self) -> list[Proposal]:
+        """The best cover, what is best by measurements without one of its segments, and the unfused graph."""
+        best = self._best()
+        dearest = sorted(best, key=lambda c: -self._us(c))[: self.count + 1]
+        others = {p for c in dearest if (p := self.covers.measured(without=(c,)))}
+        ranked = sorted(others, key=lambda p: (sum(map(self._us, p)), len(p), [c.segment.members for c in p]))
+        proposals = [best, *ranked[: self.count - 1]]
+        usable = all(self.ledger.choice(c) is not None for c in self.unfused)
+        if self.unfused and usable and not any(map(self._is_unfused, proposals)):
+            proposals.append(self.unfused)
+        return proposals
+
+    def _is_unfused(self, proposal: Proposal) -> bool:
+        """Whether the proposal runs the same kernels as the unfused graph."""
+        keys = [sorted(c.segment.key for c in p) for p in (proposal, self.unfused)]
+        return bool(proposal) and keys[0] == keys[1]
+
+    def _us(self, candidate: Candidate) -> float:
+        return self.ledger.cost_us(candidate, self.ledger.predicted_us)
+
+    def _why_none(self) -> str:
+        """What failed for the first atom that nothing computes."""
+        for a, node in enumerate(self.atoms.nodes):
+            single = self.found.accepted.get(1 << a)
+            if single is None:
+                return f"no family accepts {node}"
+            if self.ledger.choice(single) is None:
+                failed = [f"{m.family} {m.schedule}: {m.status.value} {m.detail}" for m in self.ledger.failures(single)]
+                return f"no kernel for {node} can be used: {'; '.join(failed)}"
+        return "the accepted segments make no cover"
+
+    def _kernels(self, proposals: Sequence[Proposal]) -> dict[Candidate, Kernel] | None:
+        """A kernel for each candidate; None where one had to be struck out."""
+        kernels: dict[Candidate, Kernel] = {}
+        for candidate in (c for p in proposals for c in p):
+            variant = self.ledger.choice(candidate)
+            if variant is None:
+                return None
+            try:
+                kernels[candidate] = self.ledger.kernel(candidate, variant)
+            except EmitError as e:
+                self.ledger.reject(candidate, variant, Status.rejected, str(e))
+                return None
+        return kernels
+
+    def _binaries(self, kernels: dict[Candidate, Kernel]) -> dict[str, Binary] | None:
+        """By entry; None where one did not compile and was struck out. Without a bench, none."""
+        if self.bench is None:
+            return {}
+        by_entry = {k.entry: (c, k) for c, k in kernels.items()}
+        results = self.bench.compile([k for _, k in by_entry.values()], alone=True)
+        binaries: dict[str, Binary] = {}
+        for (candidate, kernel), result in zip(by_entry.values(), results, strict=True):
+            if isinstance(result, Binary):
+                binaries[kernel.entry] = result
+            else:
+                self.ledger.reject(candidate, (kernel.family, kernel.schedule), result.status, result.detail)
+        return binaries if len(binaries) == len(by_entry) else None
+
+    def _plan(self, proposal: Proposal, kernels: dict[Candidate, Kernel], binaries: dict[str, Binary]) -> Plan:
+        choices = [
+            Choice(c.segment, self.ledger.traffic(c), k, binaries.get(k.entry), self.ledger.time_us(c))
+            for c in proposal
+            for k in [kernels[c]]
+        ]
+        return assemble(self.prepared, self.ledger.device, choices, self._search(complete=False))
+
+    def _search(self, complete: bool) -> Search:
+        return Search(
+            seconds=self.watch.seconds,
+            candidates=len(self.found.accepted),
+            measured=self.ledger.measured,
+            failed=self.ledger.failed,
+            complete=complete,
+            seed=self.ledger.seed,
+        )
+
+    def time(self, plans: list[tuple[Proposal, Plan]]) -> list[tuple[Proposal, Plan]]:
+        """Plans that passed end to end, the winner first: the one with fewest steps unless another is clearly faster.
+
+        Raises NoPlan where none passed.
+        """
+        if self.bench is None or not any(p.steps for _, p in plans):
+            return plans
+        seconds = max(self.watch.end - self.watch.clock(), LEAST_PLANS_S)
+        results = self.bench.measure_plans(
+            self.prepared.given, [plan for _, plan in plans], seed=self.ledger.seed, seconds=seconds
+        )
+        passed: list[tuple[Proposal, Plan, PlanResult]] = []
+        for (proposal, plan), result in zip(plans, results, strict=True):
+            if result.status is not Status.ok or not result.samples_us:
+                kernels = ", ".join(f"{s.family} {s.schedule}" for s in plan.steps)
+                self.notes.append(Reason(kind="note", text=f"plan {kernels}: {result.status.value}: {result.detail}"))
+                continue
+            if self._is_unfused(proposal):
+                self.unfused_us = median(result.samples_us)
+            times = {"time_us": median(result.samples_us), "spread": spread(result.samples_us)}
+            passed.append((proposal, plan.model_copy(update=times | {"max_rel_error": result.max_rel_error}), result))
+        if not passed:
+            raise NoPlan("; ".join(n.text for n in self.notes if n.kind == "note"))
+        winner = min(passed, key=lambda entry: len(entry[1].steps))
+        for challenger in passed:
+            if beats(challenger[2].samples_us, winner[2].samples_us, seed=self.ledger.seed):
+                winner = challenger
+        self.timed = [(p, plan) for p, plan, _ in sorted(passed, key=lambda entry: entry is not winner)]
+        return self.timed
+
+    def decide(self, plans: list[tuple[Proposal, Plan]], complete: bool) -> Plan:
+        """The first of the plans, with bound, gap, reasons and what the search saw."""
+        proposal, plan = plans[0]
+        least_us = self.covers.cheapest_us(self.ledger.bound_us)
+        gap = None
+        if plan.time_us is not None and least_us is not None:
+            least_us = max(least_us, plan.lower_bound_us)
+            gap = max(plan.time_us / least_us, 1.0) if least_us else None
+        if not self.covers.exact:
+            text = "covers by beam search: the partition programme ran out of steps or time"
+            self.notes.append(Reason(kind="cap", text=text))
+        if self.bench is not None and plan.time_us is not None and plan.spread is None:
+            self.notes.append(Reason(kind="note", text="not timed end to end: the time is the sum of the steps'"))
+        reasons = self.notes
+        if proposal is not self.unfused:
+            reasons = [*reasons, *explain(self.prepared, self.atoms, proposal, self.found, self.ledger)]
+        if len(reasons) > MAX_REASONS:
+            left_out = Reason(kind="note", text=f"{len(reasons) - MAX_REASONS} more reasons left out")
+            reasons = [*reasons[:MAX_REASONS], left_out]
+        update = {
+            "unfused_us": self.unfused_us,
+            "search_gap": gap,
+            "reasons": tuple(reasons),
+            "search": self._search(complete),
+        }
+        return plan.model_copy(update=update)

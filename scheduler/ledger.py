@@ -1,0 +1,195 @@
+"""What is known of every candidate: what to try on it, what was measured, and what it costs until then."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from codegen.kernel import EmitError, Family, Kernel, Reject
+from fusion_ir.records import Device, Measurement, Status
+from scheduler.atoms import Atoms
+from scheduler.bench import Bench, Costs
+from scheduler.bound import lower_bound_us
+from scheduler.candidates import Candidate
+from scheduler.predict import predicted_us
+from scheduler.segment import Segment, extract
+from scheduler.traffic import Traffic, traffic_of
+
+Variant = tuple[str, str]  # family, schedule
+
+
+@dataclass
+class Entry:
+    """Everything tried or still to try on the segments of one key."""
+
+    tried: dict[Variant, Measurement]
+    pending: list[Variant]
+    kernels: dict[Variant, Kernel] = field(default_factory=dict[Variant, Kernel])
+
+    def best(self) -> Measurement | None:
+        """The fastest that passed its check; of equals the first tried."""
+        passed = [m for m in self.tried.values() if m.status is Status.ok and m.time_us is not None]
+        return min(passed, key=lambda m: m.time_us or 0.0, default=None)
+
+
+class Ledger:
+    """Costs of candidates by segment key, and the only place that measures them. `bench` None: nothing can be
+    measured."""
+
+    def __init__(
+        self, device: Device, families: Mapping[str, Family], costs: Costs, bench: Bench | None, seed: int
+    ) -> None:
+        self.device = device
+        self.families = families
+        self.costs = costs
+        self.bench = bench
+        self.seed = seed
+        self.measured = 0
+        self.failed = 0
+        self._entries: dict[str, Entry] = {}
+        self._opened: dict[Candidate, Entry] = {}
+        self._traffic: dict[Candidate, Traffic] = {}
+        self._computable: dict[str, bool] = {}
+
+    def ask(self, atoms: Atoms, members: int) -> Candidate | Reject:
+        """The candidate that computes these atoms, or what every family says against it."""
+        segment = extract(atoms, members)
+        answers = {name: family.accepts(segment.graph, self.device) for name, family in self.families.items()}
+        accepting = tuple(name for name, reject in answers.items() if reject is None)
+        if accepting:
+            return Candidate(segment, accepting)
+        return Reject("; ".join(f"{name}: {reject.reason}" for name, reject in answers.items() if reject is not None))
+
+    def computable(self, atoms: Atoms, atom: int) -> bool:
+        """Whether some family not only accepts the atom with what is free below it, but lowers its default schedule
+        too."""
+        candidate = self.ask(atoms, 1 << atom)
+        if isinstance(candidate, Reject):
+            return False
+        key = candidate.segment.key
+        if key not in self._computable:
+            self._computable[key] = any(self._emits(candidate.segment, self.families[f]) for f in candidate.families)
+        return self._computable[key]
+
+    def _emits(self, segment: Segment, family: Family) -> bool:
+        graph = segment.canonical.graph
+        try:
+            return bool(space := family.space(graph, self.device)) and bool(family.emit(graph, space[0], self.device))
+        except EmitError:
+            return False
+
+    def traffic(self, candidate: Candidate) -> Traffic:
+        if candidate not in self._traffic:
+            self._traffic[candidate] = traffic_of(candidate.segment.graph)
+        return self._traffic[candidate]
+
+    def bound_us(self, candidate: Candidate) -> float:
+        return lower_bound_us(self.traffic(candidate), self.device)
+
+    def predicted_us(self, candidate: Candidate) -> float:
+        traffic = self.traffic(candidate)
+        return min(predicted_us(traffic, f, self.device) for f in candidate.families)
+
+    def cost_us(self, candidate: Candidate, unknown: Callable[[Candidate], float]) -> float:
+        """Best time measured; infinite where all that could be tried failed; else `unknown(candidate)`."""
+        entry = self._opened.get(candidate)
+        if entry is None:
+            return unknown(candidate)
+        best = entry.best()
+        if best is not None:
+            return best.time_us or 0.0
+        return unknown(candidate) if entry.pending else float("inf")
+
+    def time_us(self, candidate: Candidate) -> float | None:
+        """Best time measured, None if there is none."""
+        best = self.open(candidate).best()
+        return best and best.time_us
+
+    def open(self, candidate: Candidate) -> Entry:
+        """What is known of the candidate; the first call for its key looks up what earlier searches measured."""
+        entry = self._opened.get(candidate)
+        if entry is None:
+            key = candidate.segment.key
+            if key not in self._entries:
+                self._entries[key] = self._entry(candidate)
+            entry = self._opened[candidate] = self._entries[key]
+        return entry
+
+    def is_open(self, candidate: Candidate) -> bool:
+        return candidate in self._opened
+
+    def _entry(self, candidate: Candidate) -> Entry:
+        """Pending: each family's default, fastest prediction first, then the rest of their spaces."""
+        graph, traffic = candidate.segment.canonical.graph, self.traffic(candidate)
+        families = sorted(candidate.families, key=lambda f: predicted_us(traffic, f, self.device))
+        spaces = {f: self.families[f].space(graph, self.device) for f in families}
+        defaults = [(f, space[0]) for f, space in spaces.items() if space]
+        rest = [(f, schedule) for f, space in spaces.items() for schedule in space[1:]]
+        tried = {
+            (m.family, m.schedule): m
+            for m in self.costs.known(candidate.segment.key)
+            if m.device_key == self.device.class_key and m.family in self.families
+        }
+        return Entry(tried, [v for v in (*defaults, *rest) if v not in tried])
+
+    def measure(self, candidate: Candidate, count: int) -> None:
+        """Tries the next `count` pending variants."""
+        entry = self.open(candidate)
+        batch, entry.pending[:] = entry.pending[:count], entry.pending[count:]
+        kernels: list[Kernel] = []
+        for variant in batch:
+            try:
+                kernels.append(self.kernel(candidate, variant))
+            except EmitError as e:
+                self.reject(candidate, variant, Status.rejected, str(e))
+        if not kernels or self.bench is None:
+            return
+        segment = candidate.segment
+        try:
+            rows = self.bench.measure(segment.canonical.graph, segment.key, kernels, seed=self.seed)
+        except BaseException:
+            entry.pending[:0] = [(k.family, k.schedule) for k in kernels]
+            raise
+        self._note(entry, rows)
+
+    def kernel(self, candidate: Candidate, variant: Variant) -> Kernel:
+        """The kernel of a variant. Raises EmitError."""
+        entry = self.open(candidate)
+        if variant not in entry.kernels:
+            family, schedule = variant
+            graph = candidate.segment.canonical.graph
+            entry.kernels[variant] = self.families[family].emit(graph, schedule, self.device)
+        return entry.kernels[variant]
+
+    def reject(self, candidate: Candidate, variant: Variant, status: Status, detail: str) -> None:
+        """Notes that a variant cannot be used."""
+        family, schedule = variant
+        row = Measurement(
+            segment_key=candidate.segment.key,
+            device_key=self.device.class_key,
+            family=family,
+            schedule=schedule,
+            status=status,
+            detail=detail,
+        )
+        self._note(self.open(candidate), [row])
+
+    def choice(self, candidate: Candidate) -> Variant | None:
+        """The variant to use: the best measured, else the next to be tried; None if all failed."""
+        entry = self.open(candidate)
+        best = entry.best()
+        if best is not None:
+            return best.family, best.schedule
+        return entry.pending[0] if entry.pending else None
+
+    def failures(self, candidate: Candidate) -> list[Measurement]:
+        """What was tried on the candidate and did not pass."""
+        return [m for m in self.open(candidate).tried.values() if m.status is not Status.ok]
+
+    def _note(self, entry: Entry, rows: Sequence[Measurement]) -> None:
+        self.costs.record(rows)
+        for m in rows:
+            variant = (m.family, m.schedule)
+            entry.tried[variant] = m
+            if variant in entry.pending:
+                entry.pending.remove(variant)
+            self.measured += m.status is Status.ok
+            self.failed += m.status is not Status.ok

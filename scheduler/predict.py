@@ -1,0 +1,40 @@
+"""Predicted times, to decide what is measured first. A prediction never ends a search and never wins over a
+measurement."""
+
+from dataclasses import dataclass
+
+from fusion_ir.records import Ceilings, Device
+from scheduler.traffic import Traffic
+
+
+@dataclass(frozen=True)
+class Efficiency:
+    """Shares of the device's ceilings that a family usually reaches, and what a launch of it costs besides."""
+
+    bandwidth: float
+    arithmetic: float
+    overhead_us: float
+
+
+# By family; a family without a row is taken for `USUAL`.
+EFFICIENCY: dict[str, Efficiency] = {
+    "pointwise": Efficiency(bandwidth=0.75, arithmetic=0.25, overhead_us=1.0),
+    "naive": Efficiency(bandwidth=0.05, arithmetic=0.02, overhead_us=2.0),
+}
+USUAL = Efficiency(bandwidth=0.5, arithmetic=0.25, overhead_us=1.0)
+
+# For a device whose ceilings were not measured: only ratios matter here.
+ASSUMED: dict[str, Ceilings] = {
+    "cpu": Ceilings(copy_gbps=((0, 50.0),), read_gbps=((0, 50.0),), launch_us=5.0, fma_gflops=200.0),
+    "cuda": Ceilings(copy_gbps=((0, 1500.0),), read_gbps=((0, 1500.0),), launch_us=4.0, fma_gflops=30_000.0),
+}
+
+
+def predicted_us(traffic: Traffic, family: str, device: Device) -> float:
+    """Roofline: a launch, and the longer of moving the bytes and doing the arithmetic at what the family usually
+    reaches."""
+    ceilings = device.ceilings or ASSUMED[device.target]
+    usual = EFFICIENCY.get(family, USUAL)
+    memory_us = traffic.bytes / (ceilings.gbps(traffic.bytes) * usual.bandwidth * 1e3)
+    arithmetic_us = traffic.operations / (ceilings.fma_gflops * usual.arithmetic * 1e3)
+    return ceilings.launch_us + usual.overhead_us + max(memory_us, arithmetic_us)

@@ -1,0 +1,181 @@
+"""What computing a graph costs at the least: distinct bytes that must be read and written, and arithmetic.
+
+Two passes. Forward: how many different values a node's elements can have (a broadcast adds none). Backward: how many of
+its elements anything needs (a slice needs few). Both are counted so that a mistake makes the cost lower: these numbers
+bound.
+"""
+
+from dataclasses import dataclass
+from math import prod
+
+from fusion_ir.graph import Graph, InputSpec
+from fusion_ir.node import Node
+from fusion_ir.ops import OPS, OpKind
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """read_bytes, written_bytes: distinct ones. operations: arithmetic of the distinct elements needed, as `OPS` counts
+    it, two per product of a contraction. vector_operations: those that no narrower or special unit could take over."""
+
+    read_bytes: int
+    written_bytes: int
+    operations: float
+    vector_operations: float
+
+    @property
+    def bytes(self) -> int:
+        return self.read_bytes + self.written_bytes
+
+
+def traffic_of(graph: Graph) -> Traffic:
+    """The traffic of one launch that computes the graph, or of any number of launches that do."""
+    different = _different(graph)
+    needed = _needed(graph)
+    read_bytes = 0
+    work: dict[tuple[object, ...], tuple[float, float]] = {}
+    numbers: dict[object, int] = {}
+    roots: dict[Node, int] = {}  # nodes that are views of the same tensors share a number
+    for node in graph.nodes:
+        count = max(different[node] - (node.elements - needed[node]), min(needed[node], 1))
+        if node.op == "input":
+            read_bytes += count * node.dtype.bytes
+            roots[node] = numbers.setdefault(node, len(numbers))
+            continue
+        row = OPS[node.op]
+        # Nodes that compute the same of the same tensors, seen through views, may be computed once: count the larger.
+        below = tuple(roots[a] for a in node.args)
+        if row.kind is OpKind.VIEW:
+            made_of = tuple(sorted(set(below)))
+            roots[node] = made_of[0] if len(made_of) == 1 else numbers.setdefault(made_of, len(numbers))
+        else:
+            roots[node] = numbers.setdefault(node, len(numbers))
+        if row.kind is OpKind.VIEW or node.op == "cast":
+            continue
+        operations = _operations(node, count, different, needed)
+        narrow = node.dtype.name not in ("f32", "f64") and row.kind is OpKind.CONTRACT
+        bounded = 0.0 if narrow or not node.dtype.is_float else operations
+        if row.kind is OpKind.CONTRACT and any(a.dtype.bytes < 4 for a in node.args):
+            bounded = 0.0  # matrix units
+        signature = (node.op, node.dtype, below)
+        known = work.get(signature, (0.0, 0.0))
+        work[signature] = (max(known[0], operations), max(known[1], bounded))
+    written_bytes = sum(o.node.bytes for o in graph.outputs)
+    return Traffic(
+        read_bytes, written_bytes, float(sum(o for o, _ in work.values())), float(sum(b for _, b in work.values()))
+    )
+
+
+def _operations(node: Node, count: int, different: dict[Node, int], needed: dict[Node, int]) -> float:
+    """Arithmetic behind `count` elements of a node."""
+    row = OPS[node.op]
+    if row.kind is OpKind.CONTRACT:
+        if needed[node] < node.elements or any(different[a] < a.elements for a in node.args):
+            return 2.0 * max(count, *(different[a] - (a.elements - needed[a]) for a in node.args))
+        a_axes, reduced = node.ints("a_axes"), node.attr("reduced", int)
+        depth = prod(node.args[0].sizes[p] for p in a_axes[len(a_axes) - reduced :])
+        return 2.0 * depth * node.elements
+    if row.kind is OpKind.REDUCTION:
+        operand = node.args[0]
+        return max(different[operand] - (operand.elements - needed[operand]) - count, 0)
+    if row.kind is OpKind.GATHER:
+        return 0.0
+    return row.cost * count
+
+
+def _different(graph: Graph) -> dict[Node, int]:
+    """Upper limit of how few different values a node's elements are: never more than there really may be at the
+    least."""
+    different: dict[Node, int] = {}
+    for node in graph.nodes:
+        args = [different[a] for a in node.args]
+        n = node.elements
+        if node.op == "input":
+            n = _addresses(graph.inputs[node.attr("position", int)])
+        else:
+            match OPS[node.op].kind:
+                case OpKind.VIEW:
+                    n = _different_in_view(node, args)
+                case OpKind.POINTWISE:
+                    n = max(args, default=1)
+                case OpKind.REDUCTION:
+                    # Distinct operand elements make up at least so many distinct rows.
+                    n = -(-args[0] * n // node.args[0].elements) if node.args[0].elements else min(n, 1)
+                case OpKind.GATHER:
+                    n = 1
+                case OpKind.CONTRACT:
+                    whole = all(d == a.elements for d, a in zip(args, node.args, strict=True))
+                    n = n if whole else 1
+                case OpKind.SCAN:
+                    n = args[0]
+                case OpKind.RANDOM | OpKind.INPUT:
+                    pass
+        different[node] = min(n, node.elements)
+    return different
+
+
+def _different_in_view(node: Node, args: list[int]) -> int:
+    match node.op:
+        case "full":
+            return 1
+        case "iota":
+            return 1
+        case "slice":
+            return max(args[0] - (node.args[0].elements - node.elements), 1)
+        case "pad":
+            removed = node.args[0].elements - _kept_by_pad(node)
+            return max(args[0] - removed, 1)
+        case _:
+            return max(args, default=1)
+
+
+def _kept_by_pad(node: Node) -> int:
+    """Elements of a pad's operand that are in the result: all but those that negative widths crop."""
+    low, high = node.ints("low"), node.ints("high")
+    return prod(max(n + min(a, 0) + min(b, 0), 0) for n, a, b in zip(node.args[0].sizes, low, high, strict=True))
+
+
+def _addresses(spec: InputSpec) -> int:
+    """Elements of an input at addresses of their own: axes of stride 0 repeat."""
+    return prod(n for n, s in zip(spec.sizes, spec.strides, strict=True) if s or n == 0)
+
+
+def _needed(graph: Graph) -> dict[Node, int]:
+    """Elements of each node that some output depends on: at least so many."""
+    needed = dict.fromkeys(graph.nodes, 0)
+    for output in graph.outputs:
+        needed[output.node] = output.node.elements
+    for node in reversed(graph.nodes):
+        for place, arg in enumerate(node.args):
+            needed[arg] = max(needed[arg], min(_needed_by(node, place, needed[node]), arg.elements))
+    return needed
+
+
+def _needed_by(node: Node, place: int, n: int) -> int:
+    """Elements of operand `place` that n elements of the node need."""
+    if not n:
+        return 0
+    arg = node.args[place]
+    match OPS[node.op].kind:
+        case OpKind.POINTWISE:
+            return n
+        case OpKind.VIEW:
+            match node.op:
+                case "broadcast_in_dim" | "expand":
+                    return -(-n * arg.elements // node.elements)
+                case "pad":
+                    return max(n - (node.elements - _kept_by_pad(node)), 0)
+                case "cat":
+                    return max(n - (node.elements - arg.elements), 0)
+                case _:
+                    return n
+        case OpKind.REDUCTION:
+            return n * (arg.elements // node.elements)
+        case OpKind.SCAN:
+            return n
+        case OpKind.CONTRACT:
+            return arg.elements if n == node.elements else 0
+        case OpKind.GATHER:
+            return 0 if place == 0 else min(n, arg.elements) if arg.elements == node.elements else 1
+        case OpKind.RANDOM | OpKind.INPUT:
+            return 0

@@ -1,0 +1,122 @@
+"""The search: graph in, plan out."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from codegen.families import FAMILIES
+from codegen.kernel import Family, Reject
+from fusion_ir.graph import Graph
+from fusion_ir.records import Device, Plan, Reason
+from scheduler.atoms import cut
+from scheduler.bench import Bench, Budget, Costs, Progress
+from scheduler.candidates import CandidateSettings, find_candidates
+from scheduler.covers import Covers, Proposal
+from scheduler.finalists import Finalists
+from scheduler.ledger import Ledger
+from scheduler.prepare import prepare
+from scheduler.watch import Watch
+
+__all__ = ["TuneSettings", "tune"]
+
+
+@dataclass(frozen=True)
+class TuneSettings:
+    """cover_s: seconds of one run of the partition programme. batch: schedules of one segment measured together.
+    finalists: whole plans timed end to end, besides the unfused one. plans_share, plans_s: part of the budget kept for
+    that, and the most of it."""
+
+    candidates: CandidateSettings = field(default_factory=CandidateSettings)
+    cover_s: float = 2.0
+    batch: int = 8
+    finalists: int = 3
+    plans_share: float = 0.2
+    plans_s: float = 5.0
+
+
+def tune(
+    graph: Graph,
+    device: Device,
+    budget: Budget,
+    costs: Costs,
+    bench: Bench | None,
+    progress: Progress | None = None,
+    *,
+    families: Mapping[str, Family] = FAMILIES,
+    settings: TuneSettings = TuneSettings(),
+    clock: Callable[[], float] = time.monotonic,
+) -> Plan:
+    """The best plan found within the budget.
+
+    Measures the coarsest cover, so that there is a plan. Then solves for the cheapest cover by what is known and
+    predicted, measures what it lacks, and again; when that one is measured, the same with lower bounds for predictions,
+    until no untried segment could be part of a cheaper cover. The best few covers, and the unfused graph, are timed whole.
+
+    KeyboardInterrupt ends the search with the best so far. `bench` None or a budget of 0 seconds: nothing is timed, and
+    the plan (`time_us` None) follows the predictions. Raises NoPlan.
+    """
+    timed = bench is not None and budget.seconds > 0
+    watch = Watch(budget.seconds, min(settings.plans_share * budget.seconds, settings.plans_s), progress, clock)
+    prepared = prepare(graph)
+    ledger = Ledger(device, families, costs, bench if timed else None, budget.seed)
+    atoms = cut(prepared.graph, ledger.computable)
+    found = find_candidates(atoms, lambda members: ledger.ask(atoms, members), settings.candidates)
+    unfused = unfused_segments(prepared.graph, ledger)
+    covers = Covers(atoms, found, ledger, watch, settings.cover_s)
+    finalists = Finalists(prepared, atoms, found, ledger, covers, unfused, watch, bench, settings.finalists)
+    proved = False
+    try:
+        watch.tell("candidates", 0)
+        if timed:
+            _measure(tuple(found.accepted[s] for s in found.regions[0]), ledger, watch)
+        while timed and not proved and not watch.is_over():
+            refined = _refine(covers.measured(), ledger, watch, settings.batch)
+            learned = _measure(covers.cheapest(ledger.predicted_us), ledger, watch)
+            proved = not (refined or learned or _measure(covers.cheapest(ledger.bound_us), ledger, watch))
+        plans = finalists.plans(several=timed)
+        if timed:
+            watch.tell("plans", ledger.measured)
+            plans = finalists.time(plans)
+        watch.tell("done", ledger.measured)
+    except KeyboardInterrupt:
+        plans = finalists.timed or finalists.plans(several=False)
+        finalists.notes.append(Reason(kind="cap", text="the search was interrupted"))
+    return finalists.decide(plans, proved and covers.exact)
+
+
+def unfused_segments(graph: Graph, ledger: Ledger) -> Proposal:
+    """The graph as a framework without fusion runs it: a kernel for every computation, concatenation and padding; other
+    views and widening casts are part of whatever reads them. () where some family refuses a part."""
+    copies = frozenset(n for n in graph.nodes if n.op in ("cat", "pad"))
+    atoms = cut(graph, ledger.computable, copies)
+    answers = [ledger.ask(atoms, 1 << a) for a in range(len(atoms))]
+    segments = [a for a in answers if not isinstance(a, Reject)]
+    return tuple(segments) if len(segments) == len(answers) else ()
+
+
+def _measure(cover: Proposal, ledger: Ledger, watch: Watch) -> bool:
+    """Gets every segment of the cover a first measured time. Whether anything was learned, or time ran out first."""
+    learned = False
+    for candidate in cover:
+        learned = learned or not ledger.is_open(candidate)
+        entry = ledger.open(candidate)
+        while entry.best() is None and entry.pending:
+            if watch.is_over():
+                return True
+            ledger.measure(candidate, 1)
+            learned = True
+            watch.tell("segments", ledger.measured)
+    return learned
+
+
+def _refine(cover: Proposal, ledger: Ledger, watch: Watch, batch: int) -> bool:
+    """Tries more schedules on the segment of the cover that takes longest, of those that have any left. Whether there
+    was one."""
+    if cover:
+        watch.best_us = sum(ledger.time_us(c) or 0.0 for c in cover)
+    waiting = [c for c in cover if ledger.open(c).pending]
+    if not waiting:
+        return False
+    ledger.measure(max(waiting, key=lambda c: ledger.time_us(c) or 0.0), batch)
+    watch.tell("segments", ledger.measured)
+    return True

@@ -1,0 +1,217 @@
+"""A device without a device: families that emit nothing real, a bench whose times are a function of the kernel, a clock."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from codegen.kernel import EmitError, Kernel, Launch, Reject
+from codegen.toolchain.compiler import Binary
+from fusion_ir.graph import Graph
+from fusion_ir.interpreter import interpret
+from fusion_ir.key import graph_key
+from fusion_ir.ops import OPS, OpKind
+from fusion_ir.records import Ceilings, Device, Measurement, Plan, Status
+from scheduler.bound import lower_bound_us
+from scheduler.traffic import traffic_of
+
+CEILINGS = Ceilings(copy_gbps=((0, 50.0),), read_gbps=((0, 60.0),), launch_us=2.0, fma_gflops=100.0)
+DEVICE = Device(
+    target="cpu", name="fake", arch="x86-64", units=2, vector_bytes=32, cache_bytes=1 << 20, memory_bytes=1 << 34,
+    toolchain="none", ceilings=CEILINGS,
+)  # fmt: skip
+
+
+class Clock:
+    """Seconds that pass only when somebody works."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass
+class FakeFamily:
+    """Accepts segments of its kinds of op with at most `most` of them that are no views. Refuses to emit what `cannot` names."""
+
+    name: str = "fused"
+    most: int = 100
+    kinds: frozenset[OpKind] = frozenset({OpKind.POINTWISE, OpKind.CONTRACT, OpKind.RANDOM})
+    schedules: tuple[str, ...] = ("default", "wide", "narrow")
+    cannot: frozenset[str] = frozenset()
+
+    def accepts(self, segment: Graph, device: Device) -> Reject | None:
+        work = [n for n in segment.nodes if n.op != "input" and OPS[n.op].kind is not OpKind.VIEW]
+        if len(work) > self.most:
+            return Reject(f"{len(work)} computations, at most {self.most}")
+        strange = next((n.op for n in work if OPS[n.op].kind not in self.kinds), None)
+        return Reject(f"{strange} is not for this family") if strange else None
+
+    def space(self, segment: Graph, device: Device) -> tuple[str, ...]:
+        return tuple(f"{self.name}{{{s}}}" for s in self.schedules)
+
+    def emit(self, segment: Graph, schedule: str, device: Device) -> Kernel:
+        unable = next((n.op for n in segment.nodes if n.op in self.cannot), None)
+        if unable and len([n for n in segment.nodes if n.op != "input"]) > 1:
+            raise EmitError(f"cannot lower {unable}")
+        text = f"{graph_key(segment)} {schedule}"
+        entry = "k_" + hashlib.sha256(text.encode()).hexdigest()[:16]
+        return Kernel(entry, text, "cpu", self.name, schedule, Launch(tasks=3))
+
+
+class FakeNaive(FakeFamily):
+    """Accepts every single node."""
+
+    def accepts(self, segment: Graph, device: Device) -> Reject | None:
+        count = sum(n.op != "input" for n in segment.nodes)
+        return None if count == 1 else Reject(f"{count} nodes; one at a time")
+
+
+def families(**kwargs: object) -> dict[str, FakeFamily]:
+    """A fusing family and one for single nodes."""
+    return {f.name: f for f in (FakeFamily(**kwargs), FakeNaive("one", schedules=("only",)))}  # type: ignore[arg-type]
+
+
+@dataclass
+class Timing:
+    """What `measure_plans` gives."""
+
+    samples_us: tuple[float, ...]
+    max_rel_error: float | None = 0.0
+    status: Status = Status.ok
+    detail: str = ""
+
+
+@dataclass
+class FakeBench:
+    """Times are the segment's bound times a factor between 1 and `slowest`, by a hash of kernel and `seed`; a whole plan takes
+    the sum. fails: entries (or words in a schedule) whose kernels crash. uncompilable: the same for `compile`.
+    interrupt_at: kernels measured until KeyboardInterrupt."""
+
+    clock: Clock = field(default_factory=Clock)
+    seed: int = 0
+    slowest: float = 3.0
+    seconds_each: float = 1.0
+    fails: frozenset[str] = frozenset()
+    uncompilable: frozenset[str] = frozenset()
+    interrupt_at: int | None = None
+    times: dict[str, float] = field(default_factory=dict)
+    segments: dict[str, Graph] = field(default_factory=dict)
+    calls: list[str] = field(default_factory=list)
+
+    def time_us(self, segment: Graph, kernel: Kernel) -> float:
+        return lower_bound_us(traffic_of(segment), DEVICE) * self.factor(kernel.entry)
+
+    def factor(self, entry: str) -> float:
+        return 1 + (self.slowest - 1) * hashlib.sha256(f"{self.seed} {entry}".encode()).digest()[0] / 255
+
+    def measure(
+        self, segment: Graph, segment_key: str, kernels: Sequence[Kernel], *, seed: int = 0
+    ) -> list[Measurement]:
+        assert graph_key(segment) == segment_key, "segments are measured in canonical form"
+        self.segments[segment_key] = segment
+        rows: list[Measurement] = []
+        for kernel in kernels:
+            if self.interrupt_at is not None and len(self.calls) >= self.interrupt_at:
+                raise KeyboardInterrupt
+            self.calls.append(kernel.entry)
+            self.clock.now += self.seconds_each
+            self.times[kernel.entry] = self.time_us(segment, kernel)
+            ok = not any(word in kernel.schedule or word == kernel.entry for word in self.fails)
+            rows.append(
+                Measurement(
+                    segment_key=segment_key,
+                    device_key=DEVICE.class_key,
+                    family=kernel.family,
+                    schedule=kernel.schedule,
+                    status=Status.ok if ok else Status.crashed,
+                    samples_us=(self.times[kernel.entry],) * 3 if ok else (),
+                    detail="" if ok else "signal 11",
+                )
+            )
+        return rows
+
+    def compile(self, kernels: Sequence[Kernel], *, alone: bool = False) -> list[Binary | Timing]:
+        assert len({k.entry for k in kernels}) == len(kernels)
+        return [
+            Timing((), status=Status.compile_failed, detail="no")
+            if any(word in k.schedule for word in self.uncompilable)
+            else Binary(hashlib.sha256(k.entry.encode()).hexdigest(), k.entry, hashlib.sha256(k.source.encode()).hexdigest())
+            for k in kernels
+        ]
+
+    def measure_plans(self, graph: Graph, plans: Sequence[Plan], *, seed: int = 0, seconds: float) -> list[Timing]:
+        self.clock.now += seconds
+        times = [sum(s.bound_us * self.factor(s.entry) for s in plan.steps) for plan in plans]
+        return [Timing((time,) * 20) for time in times]
+
+
+class Memory:
+    """Costs in a dictionary."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, list[Measurement]] = {}
+
+    def known(self, segment_key: str) -> list[Measurement]:
+        return self.rows.get(segment_key, [])
+
+    def record(self, measurements: Sequence[Measurement]) -> None:
+        for m in measurements:
+            self.rows.setdefault(m.segment_key, []).append(m)
+
+
+def run_plan(plan: Plan, segments: dict[str, Graph], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Outputs of a plan whose kernels are interpreted: `segments` by key. Buffers hold bytes, and reuse overwrites them."""
+    buffers = [np.zeros(b.bytes, np.uint8) for b in plan.buffers]
+    outputs: list[np.ndarray | None] = [None] * len(plan.outputs)
+    for step in plan.steps:
+        segment = segments[step.segment_key]
+        reads: list[np.ndarray] = []
+        for spec, ref in zip(segment.inputs, step.reads, strict=True):
+            if ref.place == "in":
+                reads.append(inputs[ref.index])
+            elif ref.place == "out":
+                value = outputs[ref.index]
+                assert value is not None, f"{ref} is read before it is written"
+                reads.append(value)
+            else:
+                size = int(np.prod(spec.sizes)) * spec.dtype.bytes
+                reads.append(buffers[ref.index][:size].view(spec.dtype.numpy).reshape(spec.sizes).copy())
+        for output, ref, value in zip(segment.outputs, step.writes, interpret(segment, reads), strict=True):
+            assert ref.place != "in"
+            if ref.place == "out":
+                assert outputs[ref.index] is None, f"{ref} is written twice"
+                assert plan.outputs[ref.index].shape == output.node.sizes
+                outputs[ref.index] = value
+            else:
+                data = np.frombuffer(np.ascontiguousarray(value).tobytes(), np.uint8)
+                buffers[ref.index][: len(data)] = data
+    for slot, ref in plan.aliases:
+        assert outputs[slot] is None
+        outputs[slot] = inputs[ref.index] if ref.place == "in" else outputs[ref.index]
+    assert all(o is not None for o in outputs)
+    return [o for o in outputs if o is not None]
+
+
+def random_inputs(graph: Graph, seed: int) -> list[np.ndarray]:
+    """Dense arrays for every input; any value will do."""
+    rng = np.random.default_rng(seed)
+    return [
+        rng.integers(0, 2 if spec.dtype.kind == "bool" else 7, spec.sizes).astype(spec.dtype.numpy)
+        if not spec.dtype.is_float
+        else rng.standard_normal(spec.sizes).astype(spec.dtype.numpy)
+        for spec in graph.inputs
+    ]
+
+
+def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether two arrays of one dtype and shape are equal bit for bit, NaN payloads aside."""
+    if a.dtype != b.dtype or a.shape != b.shape:
+        return False
+    x, y = np.ascontiguousarray(a), np.ascontiguousarray(b)
+    unsigned = f"u{a.dtype.itemsize}"
+    with np.errstate(invalid="ignore"):
+        return bool(np.all((x.view(unsigned) == y.view(unsigned)) | ((x != x) & (y != y))))

@@ -1,0 +1,148 @@
+"""Candidates: convex, accepted, whole where that is possible, siblings among them; and quick."""
+
+from pathlib import Path
+
+import rustworkx as rx
+
+from codegen.kernel import Reject
+from fusion_ir.dtype import f32
+from fusion_ir.extent import dense_strides, shape_of
+from fusion_ir.formats import read
+from fusion_ir.graph import Graph, InputSpec, OutputSpec
+from fusion_ir.node import Node
+from fusion_ir.ops import make, make_input
+from scheduler.atoms import Atoms, atoms_of
+from scheduler.candidates import Candidate, Candidates, CandidateSettings, find_candidates
+from scheduler.cover import bits, execution_order
+from scheduler.ledger import Ledger
+from scheduler.prepare import prepare
+from tests.support.random_graphs import Seeded, any_graph
+from tests.unit.scheduler.fakes import DEVICE, Memory, families
+
+ROPE = Path(__file__).parents[3] / "examples" / "mistral_rope_forward.nvfuser.py"
+
+
+def search(
+    graph: Graph, settings: CandidateSettings = CandidateSettings(), **kwargs: object
+) -> tuple[Atoms, Candidates]:
+    ledger = Ledger(DEVICE, families(**kwargs), Memory(), None, 0)
+    atoms = atoms_of(prepare(graph).graph)
+    return atoms, find_candidates(atoms, lambda members: ledger.ask(atoms, members), settings)
+
+
+def is_convex(atoms: Atoms, members: int) -> bool:
+    """By definition: no node outside lies on a path between two inside."""
+    graph = rx.PyDiGraph()
+    graph.add_nodes_from(range(len(atoms)))
+    graph.add_edges_from_no_data([(p, a) for a in range(len(atoms)) for p in bits(atoms.preds[a])])
+    inside = set(bits(members))
+    for outside in set(range(len(atoms))) - inside:
+        if rx.ancestors(graph, outside) & inside and rx.descendants(graph, outside) & inside:
+            return False
+    return True
+
+
+def chain(x: Node, *ops: str) -> list[Node]:
+    nodes: list[Node] = []
+    for op in ops:
+        x = make(op, [x])
+        nodes.append(x)
+    return nodes
+
+
+SPEC = InputSpec(shape_of((4, 8)), f32, (8, 1))
+X = make_input(0, SPEC)
+Y = make_input(1, SPEC)
+
+
+def graph_of(*outputs: Node) -> Graph:
+    return Graph((SPEC, SPEC), tuple(OutputSpec(o, dense_strides(o.sizes)) for o in outputs))
+
+
+def test_random_graphs_have_convex_candidates_that_hold_a_cover() -> None:
+    for seed in range(60):
+        atoms, found = search(any_graph(Seeded(seed), steps=12), most=4)
+        for members, candidate in found.accepted.items():
+            assert is_convex(atoms, members), seed
+            assert candidate.segment.members == members
+        for a in range(len(atoms)):
+            if 1 << a not in found.accepted:
+                assert isinstance(Ledger(DEVICE, families(most=4), Memory(), None, 0).ask(atoms, 1 << a), Reject)
+        for partition in found.regions:
+            assert sum(partition) == atoms.all
+            assert execution_order(atoms.preds, partition) is not None
+
+
+def test_growing_finds_every_connected_set() -> None:
+    ends = [chain(X, "neg", "exp", "abs")[-1], chain(Y, "sin", "cos")[-1]]
+    atoms, found = search(graph_of(make("add", ends)))
+    expected = 0
+    for members in range(1, 1 << len(atoms)):
+        graph = rx.PyGraph()
+        index = {a: graph.add_node(a) for a in bits(members)}
+        graph.add_edges_from_no_data([(index[p], index[a]) for a in index for p in bits(atoms.preds[a]) if p in index])
+        if rx.is_connected(graph) and is_convex(atoms, members):
+            expected += 1
+            assert members in found.accepted
+    assert expected > 15
+
+
+def test_disconnected_siblings_are_candidates() -> None:
+    one, other = chain(X, "neg", "exp"), chain(Y, "sin", "cos")
+    atoms, found = search(graph_of(one[-1], other[-1]))
+    assert atoms.all in found.accepted
+    assert found.regions[0] == (atoms.all,)
+    # With room for half of it, siblings are still found among the smaller ones.
+    atoms, found = search(graph_of(make("neg", [X]), make("exp", [X]), make("abs", [X])), most=2)
+    assert {m for m in found.accepted if m.bit_count() == 2} == {0b011, 0b101, 0b110}
+
+
+def test_refused_neighbours_keep_the_families_words() -> None:
+    y = make("sum", [make("exp", [X])], {"axes": (1,)})
+    atoms, found = search(graph_of(y))
+    assert list(found.refused) == [0b11]
+    assert found.refused[0b11] == "fused: sum is not for this family; one: 2 nodes; one at a time"
+    assert len(atoms) == 2
+
+
+def test_caps_are_told() -> None:
+    nodes = chain(X, *("neg", "exp") * 10)
+    _, found = search(graph_of(nodes[-1]), CandidateSettings(max_atoms=5, max_grown=20), most=6)
+    assert [r.kind for r in found.reasons] == ["cap"]
+    assert "20 connected segments" in found.reasons[0].text
+    _, found = search(graph_of(nodes[-1]), CandidateSettings(max_atoms=5))
+    assert any("at most 5 atoms" in r.text for r in found.reasons)
+    assert (1 << 20) - 1 in found.accepted, "regions are not capped"
+
+
+def test_regions_close_no_cycles() -> None:
+    """Two regions that read each other's atoms must not both be merged."""
+    a, b = make("neg", [X]), make("neg", [Y])
+    graph = graph_of(make("add", [a, b]), make("mul", [a, b]))
+    atoms, found = search(graph, most=2)
+    for partition in found.regions:
+        assert execution_order(atoms.preds, partition) is not None
+
+
+def test_asked_once_for_each_set() -> None:
+    graph = graph_of(chain(X, "neg", "exp", "abs", "sin")[-1])
+    atoms = atoms_of(graph)
+    ledger = Ledger(DEVICE, families(most=2), Memory(), None, 0)
+    asked: list[int] = []
+
+    def ask(members: int) -> Candidate | Reject:
+        asked.append(members)
+        return ledger.ask(atoms, members)
+
+    find_candidates(atoms, ask)
+    assert len(asked) == len(set(asked))
+
+
+def test_mistral_rope_is_one_candidate() -> None:
+    graph = read(ROPE.read_text()).graph
+    atoms, found = search(graph)
+    assert len(atoms) == 22
+    assert len(found.accepted) < 4000
+    assert atoms.all in found.accepted
+    v_path = next(a for a in range(len(atoms)) if atoms.preds[a] == 0 and atoms.nodes[a].op == "reshape")
+    assert any(m >> v_path & 1 and m.bit_count() > 1 for m in found.accepted), "its V path shares nothing with the rest"

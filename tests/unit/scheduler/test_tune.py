@@ -1,0 +1,278 @@
+"""The search on a bench whose times are known beforehand."""
+
+import math
+from itertools import pairwise
+
+import pytest
+
+from fusion_ir.dtype import f32
+from fusion_ir.extent import dense_strides, shape_of
+from fusion_ir.graph import Graph, InputSpec, OutputSpec
+from fusion_ir.interpreter import interpret
+from fusion_ir.node import Node
+from fusion_ir.ops import OpKind, make, make_input
+from fusion_ir.records import Plan, Ref
+from scheduler.atoms import cut
+from scheduler.bench import Budget, Event
+from scheduler.candidates import Candidate, CandidateSettings
+from scheduler.cover import execution_order
+from scheduler.finalists import NoPlan
+from scheduler.ledger import Ledger
+from scheduler.prepare import prepare
+from scheduler.tune import TuneSettings, tune
+from tests.support.random_graphs import Seeded, any_graph
+from tests.unit.scheduler.fakes import DEVICE, Clock, FakeBench, Memory, families, random_inputs, run_plan, same_bits
+from tests.unit.scheduler.test_cover import partitions
+
+ALL = frozenset(OpKind) - {OpKind.REDUCTION}
+SPEC = InputSpec(shape_of((512, 1024)), f32, (1024, 1))
+X, Y = make_input(0, SPEC), make_input(1, SPEC)
+
+
+def graph_of(*outputs: Node) -> Graph:
+    return Graph((SPEC, SPEC), tuple(OutputSpec(o, dense_strides(o.sizes)) for o in outputs))
+
+
+def diamond() -> Graph:
+    """Seven computations, two outputs, a reduction in the middle that the fusing family refuses."""
+    a = make("exp", [make("neg", [X])])
+    row = make("max", [a], {"axes": (1,)})
+    wide = make("broadcast_in_dim", [row], {"shape": shape_of((512, 1024)), "dims": (0,)})
+    b = make("sub", [a, wide])
+    return graph_of(make("mul", [make("abs", [b]), Y]), make("sin", [Y]))
+
+
+def search(
+    graph: Graph,
+    bench: FakeBench | None = None,
+    seconds: float = 10_000.0,
+    costs: Memory | None = None,
+    progress: object = None,
+    **kwargs: object,
+) -> tuple[Plan, FakeBench]:
+    bench = bench or FakeBench()
+    settings = TuneSettings(candidates=CandidateSettings(max_atoms=30))
+    plan = tune(
+        graph, DEVICE, Budget(seconds, seed=3), costs or Memory(), bench, progress,  # type: ignore[arg-type]
+        families=families(kinds=ALL, **kwargs), settings=settings, clock=bench.clock,
+    )  # fmt: skip
+    return plan, bench
+
+
+def best_possible(graph: Graph, bench: FakeBench, first: bool = False, **kwargs: object) -> float:
+    """Cheapest acyclic partition with the best (or the first) schedule of every segment, by brute force."""
+    ledger = Ledger(DEVICE, families(kinds=ALL, **kwargs), Memory(), None, 0)
+    atoms = cut(prepare(graph).graph, ledger.computable)
+    best: dict[int, float] = {}
+
+    def cost(members: int) -> float:
+        if members not in best:
+            answer = ledger.ask(atoms, members) if atoms.is_convex(members) else None
+            best[members] = math.inf
+            if isinstance(answer, Candidate):
+                entry = ledger.open(answer)
+                segment = answer.segment.canonical.graph
+                best[members] = min(bench.time_us(segment, ledger.kernel(answer, v)) for v in entry.pending[: 1 if first else None])
+        return best[members]
+
+    found = math.inf
+    for blocks in partitions(len(atoms)):
+        total = sum(cost(b) for b in blocks)
+        if total < found and execution_order(atoms.preds, blocks) is not None:
+            found = total
+    return found
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_complete_search_finds_the_cheapest_cover(seed: int) -> None:
+    bench = FakeBench(seed=seed, slowest=1.5 + seed / 4)
+    plan, _ = search(diamond(), bench, most=4)
+    assert plan.search.complete
+    assert plan.time_us is not None
+    assert plan.time_us >= best_possible(diamond(), bench, most=4) - 1e-9
+    # Every segment's first schedule is proved against; others are tried where the best cover so far has them.
+    assert plan.time_us <= best_possible(diamond(), bench, first=True, most=4) * 1.011
+    assert plan.search_gap is not None
+    assert plan.search_gap >= 1.0
+
+
+def test_complete_search_with_one_schedule_is_exact() -> None:
+    for seed in range(25):
+        bench = FakeBench(seed=seed, slowest=4.0)
+        plan, _ = search(diamond(), bench, most=3, schedules=("only",))
+        assert plan.search.complete
+        # Whole plans within 1% of each other count as equal, then the simpler one stays.
+        best = best_possible(diamond(), bench, most=3, schedules=("only",))
+        assert best - 1e-9 <= plan.time_us <= best * 1.011, seed
+        assert plan.search_gap <= 1.011
+
+
+def test_plans_compute_their_graphs() -> None:
+    several = shared = 0
+    for seed in range(80):
+        graph = any_graph(Seeded(seed), steps=14)
+        bench = FakeBench(seed=seed)
+        plan, _ = search(graph, bench, seconds=30.0, most=3)
+        inputs = random_inputs(graph, seed)
+        segments = bench.segments | unmeasured_segments(graph, most=3)
+        for got, expected in zip(run_plan(plan, segments, inputs), interpret(graph, inputs), strict=True):
+            assert same_bits(got, expected), seed
+        several += len(plan.steps) > 2
+        temporaries = {ref for step in plan.steps for ref in step.writes if ref.place == "tmp"}
+        written = sum(ref.place == "tmp" for step in plan.steps for ref in step.writes)
+        shared += len(temporaries) < written
+        assert {p for s in plan.steps for p in s.nodes} <= set(range(len(graph.nodes)))
+    assert several > 20
+    assert shared > 3, "some plan must reuse a buffer"
+
+
+def unmeasured_segments(graph: Graph, **kwargs: object) -> dict[str, Graph]:
+    """Single atoms by key: plans may hold some that were never timed."""
+    ledger = Ledger(DEVICE, families(kinds=ALL, **kwargs), Memory(), None, 0)
+    atoms = cut(prepare(graph).graph, ledger.computable)
+    answers = [ledger.ask(atoms, 1 << a) for a in range(len(atoms))]
+    return {a.segment.key: a.segment.canonical.graph for a in answers if isinstance(a, Candidate)}
+
+
+def test_more_budget_is_never_worse() -> None:
+    for seed in range(6):
+        times: list[float] = []
+        for seconds in (5, 10, 20, 40, 80, 160, 320, 640):
+            plan, _ = search(diamond(), FakeBench(seed=seed), seconds=float(seconds), most=3)
+            assert plan.time_us is not None
+            times.append(plan.time_us)
+        assert all(later <= earlier * 1.01 for earlier, later in pairwise(times)), times
+        assert times[-1] < times[0]
+
+
+def test_same_measurements_give_the_same_plan() -> None:
+    plans = [search(diamond(), FakeBench(seed=7), seconds=60.0, most=3)[0] for _ in range(2)]
+    assert plans[0] == plans[1]
+
+
+def test_known_costs_are_not_measured_again() -> None:
+    memory = Memory()
+    first, bench = search(diamond(), costs=memory, most=3)
+    assert first.search.measured == len(bench.calls)
+    again = FakeBench(times=bench.times)
+    second, _ = search(diamond(), again, costs=memory, most=3)
+    assert again.calls == []
+    assert second.steps == first.steps
+    assert second.search.measured == 0
+    assert second.search.complete
+
+
+@pytest.mark.parametrize("at", [1, 3, 10])
+def test_interruption_gives_the_best_so_far(at: int) -> None:
+    plan, bench = search(diamond(), FakeBench(interrupt_at=at), most=3)
+    assert len(bench.calls) == at
+    assert not plan.search.complete
+    assert any("interrupted" in r.text for r in plan.reasons)
+    assert {s.segment_key for s in plan.steps}
+    measured = all(s.time_us is not None for s in plan.steps)
+    assert (plan.time_us is not None) == measured
+    assert measured == (at >= 4), "the first cover has four segments"
+
+
+def test_interruption_by_progress() -> None:
+    events: list[Event] = []
+
+    def progress(event: Event) -> None:
+        events.append(event)
+        if event.measured == 6:
+            raise KeyboardInterrupt
+
+    plan, _ = search(diamond(), progress=progress, most=3)
+    assert plan.time_us is not None
+    assert [e.phase for e in events[:2]] == ["candidates", "segments"]
+
+
+def test_progress_tells_every_phase() -> None:
+    events: list[Event] = []
+    search(diamond(), progress=events.append, most=3)
+    assert list(dict.fromkeys(e.phase for e in events)) == ["candidates", "segments", "plans", "done"]
+    assert all(a.seconds <= b.seconds and a.measured <= b.measured for a, b in pairwise(events))
+    best = [e.best_us for e in events if e.best_us is not None]
+    assert best == sorted(best, reverse=True)
+
+
+def test_failing_kernels_lose() -> None:
+    plan, bench = search(diamond(), FakeBench(fails=frozenset({"default", "only"})), most=3)
+    assert plan.time_us is not None
+    assert all(s.schedule in ("fused{wide}", "fused{narrow}", "one{wide}") or s.family == "one" for s in plan.steps)
+    assert plan.search.failed > 0
+
+
+def test_no_kernel_at_all_is_an_error_that_says_why() -> None:
+    with pytest.raises(NoPlan, match=r"no kernel for .* can be used: .*crashed signal 11"):
+        search(diamond(), FakeBench(fails=frozenset({"fused", "one"})))
+
+
+def test_what_does_not_compile_is_replaced() -> None:
+    plan, _ = search(diamond(), FakeBench(uncompilable=frozenset({"default"})), most=3)
+    assert not any("default" in s.schedule for s in plan.steps)
+
+
+def test_without_a_bench_the_plan_is_a_prediction() -> None:
+    plan = tune(diamond(), DEVICE, Budget(30.0), Memory(), None, families=families(kinds=ALL))
+    assert plan.time_us is None
+    assert plan.search_gap is None
+    assert [s.binary for s in plan.steps] == [""] * len(plan.steps)
+    assert plan.search.measured == 0
+    assert plan.lower_bound_us > 0
+
+
+def test_without_time_kernels_are_compiled_and_not_timed() -> None:
+    plan, bench = search(diamond(), seconds=0.0)
+    assert bench.calls == []
+    assert plan.time_us is None
+    assert all(s.binary and s.source for s in plan.steps)
+
+
+def test_aliases_alone_need_no_kernel() -> None:
+    plan, _ = search(graph_of(X, Y))
+    assert plan.steps == ()
+    assert plan.aliases == ((0, Ref(place="in", index=0)), (1, Ref(place="in", index=1)))
+    assert plan.time_us == 0.0
+
+
+def test_fused_and_unfused() -> None:
+    """One kernel where fusing wins; the unfused graph takes a kernel per computation and per concatenation."""
+    part = make("cat", [make("neg", [X]), make("exp", [Y])], {"axis": 0})
+    graph = graph_of(make("abs", [part]))
+    plan, _ = search(graph, FakeBench(slowest=1.0))
+    assert len(plan.steps) == 1
+    bytes_ = 512 * 1024 * 4
+    fused, each = 4 * bytes_ / 60e3, 2 * bytes_ / 60e3
+    assert plan.time_us == pytest.approx(fused)
+    assert plan.unfused_us == pytest.approx(2 * each + 2 * (4 * bytes_ / 60e3))
+    assert plan.lower_bound_us == pytest.approx(fused)
+    assert plan.search_gap == 1.0
+    assert plan.search.complete
+
+
+def test_reasons_name_neighbours_in_different_kernels() -> None:
+    plan, _ = search(diamond(), most=3)
+    kinds = {r.kind for r in plan.reasons}
+    assert "rejected" in kinds
+    rejected = next(r for r in plan.reasons if r.kind == "rejected" and "max" in r.text)
+    assert {diamond().nodes[p].op for p in rejected.nodes} >= {"max"}
+
+
+def test_reasons_give_both_times_where_fusing_was_slower() -> None:
+    graph = graph_of(make("exp", [make("neg", [X])]))
+    for seed in range(40):
+        plan, bench = search(graph, FakeBench(seed=seed, slowest=12.0), schedules=("only",))
+        if len(plan.steps) == 2:
+            reason = next(r for r in plan.reasons if r.kind == "measured_worse")
+            together = max(bench.times.values())
+            assert f"together {together:.1f} us" in reason.text
+            assert all(f"{s.time_us:.1f}" in reason.text for s in plan.steps)
+            return
+    raise AssertionError("no seed made fusing slower")
+
+
+def test_clock_is_the_only_source_of_time() -> None:
+    clock = Clock()
+    plan, _ = search(diamond(), FakeBench(clock=clock), seconds=50.0, most=3)
+    assert plan.search.seconds == pytest.approx(clock.now)
