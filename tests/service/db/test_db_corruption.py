@@ -1,0 +1,174 @@
+"""Damaged rows: a miss and a line in the log, never a wrong answer and never an error."""
+
+import random
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+import structlog
+from sqlalchemy import text
+
+from tests.service.db.samples import Samples, sha
+from tuning_db import DatabaseError, Store
+from tuning_db.engine import Database
+
+
+def _run(url: str, statement: str, **values: object) -> None:
+    database = Database(url)
+    with database.write() as connection:
+        assert connection.execute(text(statement), values).rowcount > 0
+    database.close()
+
+
+def _flipped(content: bytes, at: int) -> bytes:
+    return content[:at] + bytes([content[at] ^ 0x10]) + content[at + 1 :]
+
+
+def test_flipped_plan_body(store: Store, url: str, samples: Samples) -> None:
+    key = samples.put(store)
+    body = store.plan(key)
+    assert body is not None
+    for at in (0, len(body) // 2, len(body) - 1):
+        _run(url, "UPDATE plans SET body = :body", body=_flipped(body, at))
+        with structlog.testing.capture_logs() as logs:
+            assert store.resolve(samples.request()) is None
+            assert store.plan(key) is None
+        assert [(line["table"], line["key"]) for line in logs] == [("plans", key)] * 2
+    assert samples.put(store) == key, "storing it again mends it"
+    assert store.plan(key) == body
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "plan_key = :other",  # another plan, whole and valid, but not the answer
+        "state = 'measured'",
+        "state = 'best', checksum = checksum",
+        "conditions = '{}'",
+        "checksum = ''",
+    ],
+)
+def test_changed_pointer(store: Store, url: str, samples: Samples, change: str) -> None:
+    samples.put(store)
+    store.mark(samples.request(), "predicted")
+    values = {"other": samples.put(store, 1)} if ":other" in change else {}
+    assert store.resolve(samples.request()) is not None
+    _run(url, f"UPDATE requests SET {change} WHERE key = :key", key=samples.request().digest, **values)
+    with structlog.testing.capture_logs() as logs:
+        assert store.resolve(samples.request()) is None
+    assert logs[0]["table"] == "requests"
+
+
+def test_flipped_binary(store: Store, url: str, samples: Samples) -> None:
+    samples.put(store)
+    key = sha(samples.binary())
+    database = Database(url)
+    (stored,) = database.rows(text("SELECT content FROM binaries").columns())  # pyright: ignore
+    database.close()
+    content = bytes(stored[0])
+    for at in range(0, len(content), 7):
+        _run(url, "UPDATE binaries SET content = :content", content=_flipped(content, at))
+        assert store.binary(key) in (None, samples.binary())  # bits of zlib's header that mean nothing may differ
+    _run(url, "UPDATE binaries SET content = :content", content=content[: len(content) // 2])
+    assert store.binary(key) is None
+    _run(url, "UPDATE binaries SET content = :content", content=content)
+    for size in (0, 1, -1, 2**62):
+        _run(url, "UPDATE binaries SET size = :size", size=size)
+        assert store.binary(key) in (None, samples.binary())
+    samples.put(store)
+    assert store.binary(key) == samples.binary()
+
+
+@pytest.mark.parametrize(
+    ("change", "read"),
+    [
+        ("UPDATE sources SET text = text || ' '", lambda s, store: store.source(sha(s.source()))),
+        ("UPDATE graphs SET text = replace(text, 'exp', 'log')", lambda s, store: store.graph(s.graph_key())),
+        ("UPDATE graphs SET names = replace(names, 'x', 'z')", lambda s, store: store.graph(s.graph_key())),
+        ("UPDATE graphs SET nodes = nodes + 1", lambda s, store: store.graph(s.graph_key())),
+        ("UPDATE plans SET time_us = 0.5", lambda s, store: store.summary(s.plan().plan_key)),
+        ("UPDATE plans SET families = ' naive '", lambda s, store: store.plans().items or None),
+        ("UPDATE devices SET record = replace(record, 'avx2', 'avx9')", lambda s, store: store.devices() or None),
+        (
+            "UPDATE measurements SET samples_us = '[0.001]'",
+            lambda s, store: store.measurements(sha("segment"), s.device.class_key) or None,
+        ),
+        (
+            "UPDATE measurements SET status = 'ok', schedule = 'pointwise{vec=16}'",
+            lambda s, store: store.measurements(sha("segment"), s.device.class_key) or None,
+        ),
+    ],
+)
+def test_other_damaged_rows(
+    store: Store, url: str, samples: Samples, change: str, read: Callable[[Samples, Store], object]
+) -> None:
+    samples.put(store)
+    store.record([samples.measurement("pointwise{vec=8}", 1.0)])
+    assert read(samples, store) is not None
+    _run(url, change)
+    with structlog.testing.capture_logs() as logs:
+        assert read(samples, store) is None
+    assert logs
+    assert store.resolve(samples.request()) is not None
+
+
+def test_values_of_the_wrong_type(sqlite_url: str, samples: Samples) -> None:
+    """SQLite puts anything into any column; `bytes(2**33)` would be eight gigabytes of zeros."""
+    for value in (2**33, 1.5, None, "text"):
+        with Store(sqlite_url) as store:
+            key = samples.put(store)
+            with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as raw:
+                raw.execute("PRAGMA ignore_check_constraints=ON")
+                raw.execute("PRAGMA writable_schema=ON")
+                raw.execute("UPDATE sqlite_schema SET sql = replace(sql, ' NOT NULL', '')")
+                raw.commit()
+            with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as raw:
+                raw.execute("UPDATE plans SET body = ?", (value,))
+                raw.execute("UPDATE binaries SET content = ?", (value,))
+                raw.execute("UPDATE sources SET text = ?", (value,))
+                raw.execute("UPDATE graphs SET names = ?", (value,))
+                raw.commit()
+            assert store.resolve(samples.request()) is None
+            assert store.plan(key) is None
+            assert store.binary(sha(samples.binary())) is None
+            assert store.source(sha(samples.source())) is None
+            assert store.graph(samples.graph_key()) is None
+
+
+def test_random_damage_to_the_file_never_gives_a_wrong_answer(tmp_path: Path, samples: Samples) -> None:
+    path = tmp_path / "whole.db"
+    with Store(f"sqlite:///{path}") as store:
+        keys = [samples.put(store, n) for n in range(4)]
+        store.record([samples.measurement(f"schedule {n}", float(n + 1)) for n in range(20)])
+    whole = path.read_bytes()
+    generator = random.Random(5)
+    answers = {"right": 0, "missing": 0, "refused": 0}
+    for turn in range(100):
+        damaged = bytearray(whole)
+        for _ in range(generator.choice((1, 20, 200))):
+            damaged[generator.randrange(len(damaged))] ^= 1 << generator.randrange(8)
+        copy = tmp_path / f"damaged{turn}.db"
+        copy.write_bytes(damaged)
+        try:
+            with Store(f"sqlite:///{copy}") as store:
+                for n, key in enumerate(keys):
+                    found = store.resolve(samples.request(n))
+                    assert found is None or (found.plan_key == key and found.plan() == samples.plan(n))
+                    answers["missing" if found is None else "right"] += 1
+                    assert store.binary(sha(samples.binary(n))) in (None, samples.binary(n))
+                    assert store.source(sha(samples.source(n))) in (None, samples.source(n))
+                    graph = store.graph(samples.graph_key(n))
+                    assert graph is None or (graph.text, graph.names) == (samples.graph(n), samples.names)
+                measured = {f"schedule {n}": float(n + 1) for n in range(20)}
+                for row in store.measurements(sha("segment"), samples.device.class_key):
+                    assert row == samples.measurement(row.schedule, measured[row.schedule])
+                for line in store.plans().items:
+                    assert line.time_us == samples.plan(keys.index(line.plan_key)).time_us
+        except DatabaseError:
+            answers["refused"] += 1
+        with suppress(FileNotFoundError):
+            copy.unlink()
+    assert answers["right"] > 20
+    assert answers["missing"] + answers["refused"] > 5

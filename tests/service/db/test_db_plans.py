@@ -1,0 +1,307 @@
+"""Plans: what is stored comes back, a change in any part of a key is a miss, and lists page without gaps."""
+
+import threading
+from dataclasses import replace
+
+import pytest
+
+from fusion_ir.records import WIRE_VERSION
+from tests.service.db.samples import Samples, sha
+from tuning_db import Conditions, Names, PlanFilter, Store
+from tuning_db.pages import Position
+
+
+def test_a_stored_plan_comes_back(store: Store, samples: Samples) -> None:
+    plan = samples.plan()
+    assert store.resolve(samples.request()) is None
+    key = samples.put(store)
+    found = store.resolve(samples.request())
+    assert found is not None
+    assert (found.plan_key, found.state, found.body) == (key, "measured", plan.model_dump_json().encode())
+    assert key == plan.plan_key == sha(found.body)
+    assert found.plan() == plan
+    assert store.plan(key) == found.body
+    assert store.binary(sha(samples.binary())) == samples.binary()
+    assert store.source(sha(samples.source())) == samples.source()
+    graph = store.graph(samples.graph_key())
+    assert graph is not None
+    assert (graph.text, graph.names, graph.nodes, graph.ops) == (samples.graph(), samples.names, 2, ("exp",))
+
+
+def test_what_is_not_there_is_none(store: Store, samples: Samples) -> None:
+    nothing = sha("nothing")
+    assert (store.plan(nothing), store.binary(nothing), store.source(nothing), store.graph(nothing)) == (None,) * 4
+    assert store.summary(nothing) is None
+    assert not store.evict(nothing)
+    assert not store.mark(samples.request(), "failed")
+    assert store.plans().items == []
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"graph_key": sha("other")},
+        {"device_key": "cpu-0000000000000000"},
+        {"numerics": "exact"},
+        {"tenant": "other"},
+        {"generator": "2"},
+        {"wire_version": WIRE_VERSION + 1},
+    ],
+    ids=lambda changed: next(iter(changed)),
+)
+def test_every_part_of_a_request_key_counts(store: Store, samples: Samples, changed: dict[str, object]) -> None:
+    samples.put(store)
+    assert store.resolve(samples.request()) is not None
+    assert store.resolve(samples.request(**changed)) is None
+
+
+def test_every_correctness_part_of_a_device_is_in_its_class(samples: Samples) -> None:
+    changes: list[dict[str, object]] = [{"arch": "aarch64"}, {"features": ("avx2",)}, {"target": "cuda"}, {"units": 3}]
+    keys = {samples.device.model_copy(update=change).class_key for change in changes}
+    assert len(keys | {samples.device.class_key}) == len(changes) + 1
+    same = samples.device.model_copy(update={"driver": "2", "toolchain": "g++ 13"})
+    assert same.class_key == samples.device.class_key
+
+
+@pytest.mark.parametrize("changed", ["driver", "toolchain", "version"])
+def test_a_changed_performance_part_makes_a_measured_plan_stale(store: Store, samples: Samples, changed: str) -> None:
+    key = samples.put(store)
+    then = Conditions.of_plan(samples.plan())
+    now = replace(then, **{changed: "other"})
+
+    def state(conditions: Conditions | None) -> str:
+        found = store.resolve(samples.request(), conditions)
+        assert found is not None
+        assert found.plan_key == key
+        return found.state
+
+    assert (state(None), state(then), state(now)) == ("measured", "measured", "stale")
+    store.flush_hits()
+    assert state(then) == "stale", "the reader that noticed wrote it down"
+    summary = store.summary(key)
+    assert summary is not None
+    assert summary.state == "stale"
+    assert store.mark(samples.request(), "measured", now)
+    assert (state(now), state(then)) == ("measured", "stale")
+
+
+def test_a_plan_that_failed_its_verification_is_a_miss(store: Store, samples: Samples) -> None:
+    samples.put(store)
+    assert store.mark(samples.request(), "failed")
+    assert store.resolve(samples.request()) is None
+    samples.put(store)
+    assert store.resolve(samples.request()) is not None
+    with pytest.raises(ValueError, match="must be one of measured"):
+        store.mark(samples.request(), "best")  # pyright: ignore[reportArgumentType]
+
+
+def test_a_better_plan_replaces_the_answer_and_keeps_the_old_body(store: Store, samples: Samples) -> None:
+    old = samples.put(store, family="naive")
+    store.resolve(samples.request())
+    new = samples.put(store)
+    found = store.resolve(samples.request())
+    assert found is not None
+    assert found.plan_key == new != old
+    assert store.plan(old) is not None
+    store.flush_hits()
+    assert [(p.plan_key, p.hits) for p in store.plans().items] == [(new, 2)]
+    everything = {p.plan_key: p.state for p in store.plans(PlanFilter(superseded=True)).items}
+    assert everything == {new: "measured", old: None}
+
+
+def test_a_plan_for_another_request_is_refused(store: Store, samples: Samples) -> None:
+    plan, binaries = samples.plan(), {sha(samples.binary()): samples.binary()}
+    with pytest.raises(ValueError, match="put_graph comes first"):
+        store.store_plan(samples.request(), plan, "measured", binaries, {})
+    store.put_graph(samples.graph_key(), samples.graph(), samples.names)
+    for changed, message in (
+        ({"graph_key": sha("other")}, "graph .* was asked for"),
+        ({"device_key": "cpu-0"}, "device cpu-0 was asked for"),
+        ({"wire_version": WIRE_VERSION + 1}, "wire version"),
+        ({"numerics": "exact"}, "reassociate are looser than exact"),
+        ({"numerics": "sloppy"}, "looser than sloppy"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            store.store_plan(samples.request(**changed), plan, "measured", binaries, {})
+    with pytest.raises(ValueError, match="neither given nor stored"):
+        store.store_plan(samples.request(), plan, "measured", {}, {})
+    with pytest.raises(ValueError, match="content hashes to"):
+        store.store_plan(samples.request(), plan, "measured", {sha(samples.binary()): b"other"}, {})
+    with pytest.raises(ValueError, match="state must be one of"):
+        store.store_plan(samples.request(), plan, "fast", binaries, {})  # pyright: ignore[reportArgumentType]
+    assert store.plans(PlanFilter(superseded=True)).items == []
+    assert store.binary(sha(samples.binary())) is None, "a refused plan leaves nothing behind"
+    assert store.store_plan(samples.request(numerics="approximate"), plan, "predicted", binaries, {}) == plan.plan_key
+
+
+def test_graph_text_must_hash_to_its_key_and_names_may_change(store: Store, samples: Samples) -> None:
+    with pytest.raises(ValueError, match="hashes to"):
+        store.put_graph(samples.graph_key(1), samples.graph(0), samples.names)
+    strange = Names(("a'; DROP TABLE graphs; --", "\0\ud800\n"), ("ß\U0001f600",))
+    for names in (samples.names, strange, strange):
+        store.put_graph(samples.graph_key(), samples.graph(), names)
+        graph = store.graph(samples.graph_key())
+        assert graph is not None
+        assert graph.names == names
+
+
+def test_eviction_takes_what_only_this_plan_needs(store: Store, samples: Samples) -> None:
+    first, second = samples.put(store, 0, binary=7), samples.put(store, 1, binary=7)
+    alone = samples.put(store, 2)
+    assert store.evict(first)
+    assert store.plan(first) is None
+    assert store.resolve(samples.request(0)) is None
+    assert store.resolve(samples.request(1)) is not None
+    assert store.binary(sha(samples.binary(7))) == samples.binary(7), "the second plan needs it"
+    assert store.source(sha(samples.source(7))) == samples.source(7)
+    assert store.evict(second)
+    assert store.binary(sha(samples.binary(7))) is None
+    assert store.source(sha(samples.source(7))) is None
+    assert store.binary(sha(samples.binary(2))) is not None
+    assert not store.evict(first)
+    assert [p.plan_key for p in store.plans().items] == [alone]
+
+
+def test_hits_are_counted_in_memory_and_added_up(store: Store, url: str, samples: Samples) -> None:
+    key = samples.put(store)
+
+    def hits() -> tuple[int, bool]:
+        summary = store.summary(key)
+        assert summary is not None
+        return summary.hits, summary.last_hit is not None
+
+    for _ in range(3):
+        store.resolve(samples.request())
+    store.resolve(samples.request(1))
+    store.flush_hits()
+    assert hits() == (3, True)
+    with Store(url) as other:
+        for _ in range(4):
+            other.resolve(samples.request())
+    assert hits() == (7, True), "closing a store writes its counts"
+
+
+def test_the_thread_writes_hits_by_itself(sqlite_url: str, samples: Samples, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tuning_db.hits.FLUSH_SECONDS", 0.01)
+    with Store(sqlite_url) as store:
+        key = samples.put(store)
+        store.resolve(samples.request())
+        waited = threading.Event()
+        for _ in range(1000):
+            summary = store.summary(key)
+            if summary is not None and summary.hits:
+                return
+            waited.wait(0.01)
+    raise AssertionError("the count was not written within ten seconds")
+
+
+def test_a_list_shows_what_the_plan_says(store: Store, samples: Samples) -> None:
+    key, plan = samples.put(store), samples.plan()
+    (line,) = store.plans().items
+    assert line == store.summary(key)
+    for name in ("time_us", "spread", "unfused_us", "lower_bound_us", "copy_us", "search_gap", "graph_key", "numerics"):
+        assert getattr(line, name) == getattr(plan, name)
+    assert (line.plan_key, line.steps, line.families, line.dtypes) == (key, 1, ("pointwise",), ("f32",))
+    assert (line.device, line.target, line.state, line.hits) == ("Test CPU", "cpu", "measured", 0)
+    assert line.speed_up == 2.0
+
+
+def test_filters(store: Store, samples: Samples) -> None:
+    exp, tanh = samples.put(store, 0), samples.put(store, 1, op="tanh", family="naive")
+
+    def shown(**chosen: str) -> set[str]:
+        return {p.plan_key for p in store.plans(PlanFilter(**chosen)).items}
+
+    assert shown() == {exp, tanh}
+    assert shown(op="exp") == {exp}
+    assert shown(op="tan") == shown(op="%") == shown(op="_") == shown(op="x p") == set()
+    assert shown(family="naive") == {tanh}
+    assert shown(family="naive", op="exp") == set()
+    assert shown(device="cpu") == shown(device="Test CPU") == shown(device=samples.device.class_key) == {exp, tanh}
+    assert shown(device="cuda") == set()
+    assert shown(tenant="") == {exp, tanh}
+    assert shown(tenant="someone") == set()
+
+
+def test_paging_shows_every_plan_once_while_plans_arrive(store: Store, samples: Samples) -> None:
+    keys = [samples.put(store, n) for n in range(7)]
+    seen: list[str] = []
+    token: str | None = None
+    for n in range(4):
+        page = store.plans(page_token=token, limit=2)
+        seen += [p.plan_key for p in page.items]
+        token = page.next_page_token
+        samples.put(store, 100 + n)
+    assert token is None
+    assert seen == keys[::-1]
+
+
+def test_pages_part_plans_of_the_same_moment(
+    sqlite_url: str, samples: Samples, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tuning_db.plans.time.time", lambda: 1000.0)
+    with Store(sqlite_url) as store:
+        keys = {samples.put(store, n) for n in range(5)}
+        seen: list[str] = []
+        token: str | None = None
+        while True:
+            page = store.plans(page_token=token, limit=2)
+            seen += [p.plan_key for p in page.items]
+            token = page.next_page_token
+            if token is None:
+                break
+    assert len(seen) == 5
+    assert set(seen) == keys
+
+
+def test_bad_page_tokens_are_refused(store: Store, samples: Samples) -> None:
+    for n in range(3):
+        samples.put(store, n)
+    token = store.plans(limit=1).next_page_token
+    assert token is not None
+    with pytest.raises(ValueError, match="other filters"):
+        store.plans(PlanFilter(op="exp"), page_token=token)
+    forged = [Position(float("nan"), "ab").token(PlanFilter()), Position(1.0, "'; --").token(PlanFilter())]
+    for bad in (
+        "",
+        "!",
+        "é",
+        "\ud800",
+        token[:-3],
+        token + "AAAA",
+        "WzEsMl0",
+        "bnVsbA",
+        "W1tbW1tb",
+        "A" * 1000,
+        *forged,
+    ):
+        with pytest.raises(ValueError, match="page token"):
+            store.plans(page_token=bad)
+    for limit in (0, -1, 1001):
+        with pytest.raises(ValueError, match="limit must be"):
+            store.plans(limit=limit)
+
+
+def test_many_threads_share_a_store(store: Store, samples: Samples) -> None:
+    plans = [samples.put(store, n) for n in range(4)]
+    wrong: list[object] = []
+
+    def reader(n: int) -> None:
+        try:
+            for turn in range(25):
+                found = store.resolve(samples.request((n + turn) % 4))
+                if found is None or found.plan_key != plans[(n + turn) % 4]:
+                    wrong.append(found)
+                store.record([samples.measurement(f"thread {n} turn {turn}", 1.0)])
+        except Exception as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=reader, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    store.flush_hits()
+    assert sum(p.hits for p in store.plans().items) == 8 * 25
+    assert len(store.measurements(sha("segment"), samples.device.class_key)) == 8 * 25

@@ -1,0 +1,133 @@
+"""Any sequence of queue operations, against a model of what a queue is."""
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
+
+from tuning_db import MAX_ATTEMPTS, Store
+
+SECONDS = 10.0
+
+
+@dataclass
+class Job:
+    """What the queue must know about a job."""
+
+    order: int
+    priority: int
+    key: str | None
+    state: str = "queued"
+    attempt: int = 0
+    cancel: bool = False
+    holder: tuple[str, int] | None = None
+    until: float = 0.0
+    leases: int = 0
+
+    @property
+    def is_open(self) -> bool:
+        return self.state in ("queued", "running")
+
+
+class QueueMachine(RuleBasedStateMachine):
+    """`held` are leases that workers believe to have, whether they still do or not."""
+
+    jobs = Bundle("jobs")
+    held = Bundle("held")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        self.now = 0.0
+        self.store = Store(f"sqlite:///{Path(self.folder.name) / 'queue.db'}", clock=lambda: self.now)
+        self.model: dict[str, Job] = {}
+
+    def teardown(self) -> None:
+        self.store.close()
+        self.folder.cleanup()
+
+    @rule(target=jobs, key=st.sampled_from([None, "a", "b"]), priority=st.integers(-1, 1))
+    def submit(self, key: str | None, priority: int) -> str:
+        self.now += 1e-3  # so that age has an order
+        job = self.store.submit("tune", "{}", key, priority=priority)
+        equal = [i for i, m in self.model.items() if key is not None and m.key == key and m.is_open and not m.cancel]
+        if equal:
+            assert [job.id] == equal
+            self.model[job.id].priority = max(self.model[job.id].priority, priority)
+        else:
+            assert job.id not in self.model
+            self.model[job.id] = Job(len(self.model), priority, key)
+        return job.id
+
+    @rule(target=held, owner=st.sampled_from(["w1", "w2"]))
+    def lease(self, owner: str) -> object:
+        for model in self.model.values():
+            if model.state == "running" and model.until < self.now:
+                model.holder = None
+                lost = "failed" if model.attempt >= MAX_ATTEMPTS else "queued"
+                model.state = "cancelled" if model.cancel else lost
+        waiting = [i for i, m in self.model.items() if m.state == "queued"]
+        got = self.store.lease(owner, SECONDS)
+        if not waiting:
+            assert got is None
+            return multiple()
+        assert got is not None
+        assert got.id == min(waiting, key=lambda i: (-self.model[i].priority, self.model[i].order))
+        model = self.model[got.id]
+        model.state, model.attempt, model.leases = "running", model.attempt + 1, model.leases + 1
+        model.holder, model.until = (owner, model.leases), self.now + SECONDS
+        assert (got.owner, got.token, got.attempt) == (owner, model.leases, model.attempt)
+        return got.id, owner, got.token
+
+    @rule(lease=held)
+    def renew(self, lease: tuple[str, str, int]) -> None:
+        model = self.model[lease[0]]
+        renewed = self.store.renew(*lease, SECONDS)
+        assert (renewed is not None) == (model.holder == lease[1:])
+        if renewed is not None:
+            assert renewed.cancel_requested == model.cancel
+            model.until = self.now + SECONDS
+
+    @rule(lease=held, result=st.sampled_from(["done", "failed", "cancelled"]))
+    def finish(self, lease: tuple[str, str, int], result: str) -> None:
+        model = self.model[lease[0]]
+        outcome = {"done": {"result": "r"}, "failed": {"error": "e"}, "cancelled": {"cancelled": True}}[result]
+        finished = self.store.finish(*lease, **outcome)  # type: ignore[arg-type]
+        assert finished == (model.holder == lease[1:])
+        if finished:
+            model.state, model.holder = result, None
+
+    @rule(lease=consumes(held))
+    def release(self, lease: tuple[str, str, int]) -> None:
+        model = self.model[lease[0]]
+        released = self.store.release(*lease)
+        assert released == (model.holder == lease[1:])
+        if released:
+            model.state, model.holder, model.attempt = "queued", None, model.attempt - 1
+
+    @rule(job=jobs)
+    def cancel(self, job: str) -> None:
+        model = self.model[job]
+        if model.is_open:
+            model.cancel = True
+        if model.state == "queued":
+            model.state = "cancelled"
+        cancelled = self.store.cancel(job)
+        assert cancelled is not None
+        assert (cancelled.state, cancelled.cancel_requested) == (model.state, model.cancel)
+
+    @rule(seconds=st.sampled_from([1.0, SECONDS / 2, SECONDS + 1]))
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+
+    @invariant()
+    def nothing_is_lost(self) -> None:
+        stored = {job.id: job.state for job in self.store.operations()}
+        assert stored == {i: m.state for i, m in self.model.items()}
+
+
+TestQueue = QueueMachine.TestCase
+TestQueue.settings = settings(max_examples=30, stateful_step_count=30, deadline=None, derandomize=True)

@@ -1,0 +1,201 @@
+"""Opening databases: new, old, newer, foreign, unwritable, and by several processes at once."""
+
+import sqlite3
+import subprocess
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import text
+
+from tests.service.db.samples import Samples, sha
+from tuning_db import DatabaseError, Store, schema
+from tuning_db.engine import Database
+from tuning_db.models import Base
+
+
+def _path(url: str) -> Path:
+    return Path(url.removeprefix("sqlite:///"))
+
+
+def _old(url: str, samples: Samples) -> None:
+    """A database at the first revision, with a row in it."""
+    database = Database(url)
+    schema.prepare(database, upgrade=False, target=schema.revisions()[0])
+    row = {"key": sha("old"), "text": "old", "device": samples.device.class_key}
+    with database.write() as connection:
+        connection.execute(text("INSERT INTO sources (sha256, text) VALUES (:key, :text)"), row)
+    database.close()
+
+
+def test_migrations_build_what_the_models_say(store: Store, url: str) -> None:
+    database = Database(url)
+    with database.write() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, Base.metadata) == []
+        tables = set(Base.metadata.tables)
+    database.close()
+    assert tables >= {"graphs", "devices", "requests", "plans", "binaries", "sources", "measurements", "operations"}
+    assert store.revision() == schema.revisions()[-1]
+    assert store.upgrade() == schema.revisions()[-1]
+    store.ping()
+
+
+def test_reopening_keeps_everything(url: str, samples: Samples) -> None:
+    with Store(url) as store:
+        key = samples.put(store)
+    with Store(url) as store:
+        assert store.plan(key) is not None
+
+
+def test_sqlite_is_set_up_for_many_processes(sqlite_url: str) -> None:
+    with Store(sqlite_url):
+        database = Database(sqlite_url)
+        with database.write() as connection:
+            answers = [
+                connection.exec_driver_sql(f"PRAGMA {name}").scalar()
+                for name in ("journal_mode", "synchronous", "foreign_keys", "busy_timeout")
+            ]
+        database.close()
+    assert answers == ["wal", 1, 1, 30_000]
+
+
+def test_folders_are_made(tmp_path: Path) -> None:
+    with Store(f"sqlite:///{tmp_path / 'a' / 'b%20c' / 'plans.db'}") as store:
+        assert Path(store.place).exists()
+
+
+def test_a_newer_schema_is_refused(store: Store, url: str) -> None:
+    database = Database(url)
+    with database.write() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999_future'"))
+    database.close()
+    for upgrade in (False, True):
+        with pytest.raises(DatabaseError, match=r"9999_future.*knows up to 0002.*install that version") as caught:
+            Store(url, upgrade=upgrade)
+        assert store.place in str(caught.value)
+
+
+def test_an_older_sqlite_file_is_upgraded_after_a_copy(sqlite_url: str, samples: Samples) -> None:
+    assert schema.revision_of(sqlite_url) is None
+    _old(sqlite_url, samples)
+    assert schema.revision_of(sqlite_url) == "0001"
+    with Store(sqlite_url) as store:
+        assert store.revision() == schema.revisions()[-1]
+        assert store.source(sha("old")) == "old"
+        store.submit("tune", "{}")
+    (copy,) = _path(sqlite_url).parent.glob("*.backup")
+    assert copy.name.startswith("fuseplan.db.0001.")
+    with closing(sqlite3.connect(copy)) as backup:
+        assert backup.execute("SELECT version_num FROM alembic_version").fetchall() == [("0001",)]
+        assert backup.execute("SELECT text FROM sources").fetchall() == [("old",)]
+    with Store(sqlite_url):
+        pass
+    assert len(list(_path(sqlite_url).parent.glob("*.backup"))) == 1, "nothing to upgrade, nothing to copy"
+
+
+def test_an_upgrade_that_fails_leaves_the_old_tables(
+    sqlite_url: str, samples: Samples, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _old(sqlite_url, samples)
+
+    def fails(path: Path, held: str) -> Path:
+        raise DatabaseError("no space for the copy")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "_back_up", fails)
+        with pytest.raises(DatabaseError, match="no space"):
+            Store(sqlite_url)
+    with closing(sqlite3.connect(_path(sqlite_url))) as raw:
+        assert raw.execute("SELECT version_num FROM alembic_version").fetchall() == [("0001",)]
+        assert raw.execute("SELECT name FROM sqlite_schema WHERE name = 'operations'").fetchall() == []
+
+
+def test_an_older_postgresql_database_is_upgraded_only_when_told(postgres_url: str, samples: Samples) -> None:
+    _old(postgres_url, samples)
+    with pytest.raises(DatabaseError, match=r"0001.*needs 0002.*fuseplan db upgrade"):
+        Store(postgres_url)
+    with Store(postgres_url, upgrade=True) as store:
+        assert store.revision() == "0002"
+        assert store.source(sha("old")) == "old"
+    Store(postgres_url).close()
+
+
+def test_another_programs_database_is_refused(sqlite_url: str) -> None:
+    with closing(sqlite3.connect(_path(sqlite_url))) as raw:
+        raw.execute("CREATE TABLE bookmarks (id)")
+        raw.commit()
+    with pytest.raises(DatabaseError, match=r"another program.*bookmarks"):
+        Store(sqlite_url)
+
+
+def test_a_path_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "file" / "plans.db", tmp_path, Path("/proc/fuseplan/plans.db"), Path("/dev/full/x")):
+        with pytest.raises(DatabaseError) as caught:
+            Store(f"sqlite:///{path}")
+        assert f"{path} cannot be written" in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [b"hello, this is a letter\n" * 100, b"SQLite format 3\0" + b"\xff" * 5000])
+def test_a_file_that_is_no_database(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "letter.txt"
+    path.write_bytes(content)
+    with pytest.raises(DatabaseError, match=str(path)):
+        Store(f"sqlite:///{path}")
+    assert path.read_bytes() == content
+
+
+def test_an_address_that_is_none() -> None:
+    for url, message in (
+        ("plans.db", "expected sqlite:///PATH"),
+        ("", "expected sqlite:///PATH"),
+        ("mysql://user:secret@host/db", "got mysql"),
+        ("sqlite://", "expected a file"),
+        ("sqlite:///:memory:", "expected a file"),
+        ("sqlite:///x?mode=memory", "expected a file"),
+    ):
+        with pytest.raises(DatabaseError, match=message) as caught:
+            Store(url)
+        assert "secret" not in str(caught.value)
+
+
+def test_a_server_that_is_away(tmp_path: Path) -> None:
+    with pytest.raises(DatabaseError) as caught:
+        Store(f"postgresql://me:secret@/fuseplan?host={tmp_path}")
+    assert str(tmp_path) in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_database_that_goes_away_is_an_error_not_a_miss(store: Store, url: str, samples: Samples) -> None:
+    samples.put(store)
+    database = Database(url)
+    with database.write() as connection:
+        connection.execute(text("ALTER TABLE requests RENAME TO elsewhere"))
+    database.close()
+    with pytest.raises(DatabaseError):
+        store.resolve(samples.request())
+
+
+def test_processes_that_create_one_database_at_once(url: str, worker: Callable[..., "subprocess.Popen[str]"]) -> None:
+    processes = [worker("create", url, "") for _ in range(4)]
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    for process in processes:
+        output, _ = process.communicate(timeout=60)
+        assert (process.returncode, output) == (0, "0002\n")
+
+
+def test_migrations_are_found_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with Store("sqlite:///relative.db") as store:
+        assert store.place == str(tmp_path / "relative.db")
+        assert Path(store.place).exists()

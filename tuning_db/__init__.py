@@ -1,0 +1,31 @@
+"""Plans, measurements, devices and the job queue, on SQLite or PostgreSQL. Start at `Store`."""
+
+from tuning_db.devices import StoredDevice
+from tuning_db.errors import DatabaseError, QueueFull
+from tuning_db.graphs import Names, StoredGraph
+from tuning_db.operations import MAX_ATTEMPTS, Operation, OperationState
+from tuning_db.pages import Page
+from tuning_db.plans import PlanFilter, PlanSummary
+from tuning_db.requests import Conditions, RequestKey, Resolved, State
+from tuning_db.schema import revision_of
+from tuning_db.store import Store
+
+__all__ = [
+    "MAX_ATTEMPTS",
+    "Conditions",
+    "DatabaseError",
+    "Names",
+    "Operation",
+    "OperationState",
+    "Page",
+    "PlanFilter",
+    "PlanSummary",
+    "QueueFull",
+    "RequestKey",
+    "Resolved",
+    "State",
+    "Store",
+    "StoredDevice",
+    "StoredGraph",
+    "revision_of",
+]

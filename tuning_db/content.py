@@ -1,0 +1,95 @@
+"""Binaries and sources: immutable, named by their sha256, shared by plans."""
+
+import zlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, delete, exists, select
+
+from tuning_db.checks import digest, miss
+from tuning_db.engine import Database
+from tuning_db.models import BinaryRow, PlanBinaryRow, PlanSourceRow, SourceRow
+
+_BINARY = select(BinaryRow.content, BinaryRow.size).where(BinaryRow.sha256 == bindparam("sha"))
+_SOURCE = select(SourceRow.text).where(SourceRow.sha256 == bindparam("sha"))
+_LEVEL = 6
+
+
+def binary(database: Database, sha256: str) -> bytes | None:
+    """The binary, or None where there is none that verifies."""
+    rows = database.cached("binaries", sha256, _BINARY, {"sha": sha256})
+    if not rows:
+        return None
+    compressed, size = rows[0]
+    try:
+        content = zlib.decompressobj().decompress(compressed, size) if size else b""
+    except (zlib.error, TypeError, ValueError, OverflowError, MemoryError) as error:
+        miss("binaries", sha256, str(error))
+        return None
+    if digest(content) != sha256:
+        miss("binaries", sha256, "content does not hash to its key")
+        return None
+    return content
+
+
+def source(database: Database, sha256: str) -> str | None:
+    """The text of a source, or None where there is none that verifies."""
+    for (text,) in database.cached("sources", sha256, _SOURCE, {"sha": sha256}):
+        if digest(text) == sha256:
+            return text
+        miss("sources", sha256, "text does not hash to its key")
+    return None
+
+
+def check_digests(binaries: Mapping[str, bytes], sources: Mapping[str, str]) -> None:
+    """Raises ValueError for an entry that does not hash to its key."""
+    for sha256, content in (*binaries.items(), *sources.items()):
+        if digest(content) != sha256:
+            raise ValueError(f"content hashes to {digest(content)}, not to {sha256}")
+
+
+def put_content(
+    database: Database, connection: Connection, binaries: Mapping[str, bytes], sources: Mapping[str, str]
+) -> None:
+    """Stores what a plan needs. A row that is there is written again: that mends a damaged one."""
+    rows = [{"sha256": s, "content": zlib.compress(c, _LEVEL), "size": len(c)} for s, c in sorted(binaries.items())]
+    _put(database, connection, BinaryRow, rows, ("content", "size"))
+    _put(database, connection, SourceRow, [{"sha256": s, "text": t} for s, t in sorted(sources.items())], ("text",))
+
+
+def link(
+    database: Database, connection: Connection, plan_key: str, binaries: Iterable[str], sources: Iterable[str]
+) -> None:
+    """Says that a plan needs binaries and sources, all of them stored."""
+    for table, shas in ((PlanBinaryRow, binaries), (PlanSourceRow, sources)):
+        rows = [{"plan_key": plan_key, "sha256": sha} for sha in sorted(shas)]
+        if rows:
+            connection.execute(database.insert(table).on_conflict_do_nothing(), rows)
+
+
+def stored(connection: Connection, table: type[BinaryRow] | type[SourceRow], shas: Iterable[str]) -> set[str]:
+    """Those of `shas` that `table` holds."""
+    return set(connection.execute(select(table.sha256).where(table.sha256.in_(sorted(shas)))).scalars())
+
+
+def unlink(connection: Connection, plan_key: str) -> None:
+    """Removes a plan's links, and the binaries and sources that no other plan needs."""
+    for link_table, table in ((PlanBinaryRow, BinaryRow), (PlanSourceRow, SourceRow)):
+        mine = select(link_table.sha256).where(link_table.plan_key == plan_key)
+        shas = list(connection.execute(mine).scalars())
+        connection.execute(delete(link_table).where(link_table.plan_key == plan_key))
+        needed = exists().where(link_table.sha256 == table.sha256)
+        connection.execute(delete(table).where(table.sha256.in_(shas), ~needed))
+
+
+def _put(
+    database: Database,
+    connection: Connection,
+    table: type[BinaryRow] | type[SourceRow],
+    rows: list[dict[str, Any]],
+    columns: tuple[str, ...],
+) -> None:
+    if rows:
+        insert = database.insert(table)
+        changed = {name: insert.excluded[name] for name in columns}
+        connection.execute(insert.on_conflict_do_update(index_elements=["sha256"], set_=changed), rows)

@@ -1,0 +1,177 @@
+"""The connection to a database: SQLite in WAL or PostgreSQL, read and written through one small class."""
+
+import sqlite3
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVarTuple
+
+from sqlalchemy import URL, Connection, Engine, Row, create_engine, event, func, make_url, select
+from sqlalchemy import exc as sql
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.sql.selectable import TypedReturnsRows
+
+from tuning_db.checks import digest, miss
+from tuning_db.errors import DatabaseError
+from tuning_db.models import Base
+
+BUSY_SECONDS = 30
+POOL_SIZE, POOL_OVERFLOW = 16, 64  # together more than the threads of an HTTP server's pool
+_CORRUPT_SQLITE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_TOOBIG}
+_CORRUPT_POSTGRESQL = {"XX001", "XX002"}  # data_corrupted, index_corrupted
+
+# What a database can raise. UnicodeDecodeError: Python's sqlite3, of a message that quotes damaged bytes.
+FAILURES = (sql.DBAPIError, sql.TimeoutError, sqlite3.Error, UnicodeDecodeError)
+
+Columns = TypeVarTuple("Columns")
+
+
+class Database:
+    """One database, usable from any thread. Reads are single statements; `write` is a transaction.
+
+    On SQLite a write starts with BEGIN IMMEDIATE: it waits for other writers up to BUSY_SECONDS and never has to be
+    rolled back because a reader became a writer. Every failure of the database itself is a DatabaseError.
+    """
+
+    def __init__(self, url: str) -> None:
+        """Connects later. Raises DatabaseError for an address of another kind or a path that cannot be written."""
+        parsed = _parse(url)
+        self.path = Path(parsed.database or "").absolute() if parsed.get_backend_name() == "sqlite" else None
+        if self.path is not None:
+            _check_writable(self.path)
+            engine = _sqlite_engine(parsed.set(database=str(self.path)))
+            self._reader = engine
+            self._writer = engine.execution_options(fuseplan_begin="BEGIN IMMEDIATE")
+            self.place = str(self.path)
+        else:
+            engine = _postgresql_engine(parsed)
+            self._reader = engine.execution_options(isolation_level="AUTOCOMMIT")
+            self._writer = engine
+            self.place = parsed.render_as_string(hide_password=True)
+
+    def close(self) -> None:
+        """Closes idle connections; on SQLite the last one of all processes folds the write-ahead log into the file."""
+        self._reader.dispose()
+
+    def rows(self, statement: TypedReturnsRows[*Columns]) -> Sequence[Row[*Columns]]:
+        """Every row of one SELECT."""
+        with self._explained(), self._reader.connect() as connection:
+            return connection.execute(statement).all()
+
+    def cached(
+        self, table: str, key: str, statement: TypedReturnsRows[*Columns], values: Mapping[str, Any] | None = None
+    ) -> Sequence[Row[*Columns]]:
+        """Every row of one SELECT from a table of the cache: none, and a line in the log, where they cannot be read."""
+        try:
+            with self._reader.connect() as connection:
+                return connection.execute(statement, values).all()
+        except FAILURES as error:
+            cause = _cause(error)
+            if not _is_corruption(cause):
+                raise self.explain(error) from error
+            miss(table, key, str(cause))
+            return ()
+
+    @contextmanager
+    def write(self) -> Generator[Connection]:
+        """A transaction, committed when the block ends without an exception."""
+        with self._explained(), self._writer.begin() as connection:
+            yield connection
+
+    def serialize(self, connection: Connection, what: str) -> None:
+        """Nobody else gets past this with the same `what` until the transaction ends. SQLite has one writer anyway."""
+        if self.path is None:
+            lock = int(digest(what)[:15], 16)
+            connection.execute(select(func.pg_advisory_xact_lock(lock)))
+
+    def insert(self, table: type[Base]) -> sqlite.Insert | postgresql.Insert:
+        """An INSERT that knows ON CONFLICT, in this database's dialect."""
+        return sqlite.insert(table) if self.path is not None else postgresql.insert(table)
+
+    @contextmanager
+    def _explained(self) -> Generator[None]:
+        try:
+            yield
+        except FAILURES as error:
+            raise self.explain(error) from error
+
+    def explain(self, error: Exception) -> DatabaseError:
+        """The error for a person: the place, then the driver's own words."""
+        cause = _cause(error)
+        words = " ".join(str(cause).split())
+        if "readonly database" in words or "unable to open" in words:
+            words += " (the file and its folder must both be writable)"
+        elif _is_corruption(cause):
+            words += "; restore a backup, or move the file away: plans can be made anew"
+        return DatabaseError(f"database {self.place}: {words}")
+
+
+def _parse(url: str) -> URL:
+    try:
+        parsed = make_url(url)
+    except (sql.ArgumentError, ValueError) as error:
+        expected = "expected sqlite:///PATH or postgresql://..."
+        raise DatabaseError(f"not a database address: {expected}, got {_shown(url)}") from error
+    if parsed.drivername in ("postgresql", "postgres"):
+        parsed = parsed.set(drivername="postgresql+psycopg")
+    if parsed.drivername not in ("sqlite", "sqlite+pysqlite", "postgresql+psycopg"):
+        raise DatabaseError(f"database {_shown(url)}: expected sqlite or postgresql, got {parsed.drivername}")
+    if parsed.get_backend_name() == "sqlite" and (parsed.database in (None, "", ":memory:") or parsed.query):
+        raise DatabaseError(f"database {_shown(url)}: expected a file, as in sqlite:////var/lib/fuseplan/plans.db")
+    return parsed
+
+
+def _shown(url: str) -> str:
+    """The address without what may be a password."""
+    scheme, separator, rest = url.partition("://")
+    return f"{scheme}{separator}{rest.rpartition('@')[2]}" if separator else repr(url)
+
+
+def _check_writable(path: Path) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab"):
+            pass
+    except (OSError, ValueError) as error:
+        raise DatabaseError(f"database {path} cannot be written: {error}") from error
+
+
+def _sqlite_engine(url: URL) -> Engine:
+    # isolation_level None: the driver starts no transactions of its own.
+    arguments = {"timeout": BUSY_SECONDS, "isolation_level": None}
+    engine = create_engine(url, pool_size=POOL_SIZE, max_overflow=POOL_OVERFLOW, connect_args=arguments)
+
+    def connected(connection: sqlite3.Connection, _record: object) -> None:
+        # WAL with synchronous=NORMAL: what was committed survives the death of the process by any signal; a power
+        # failure may take the last commits, never the file's consistency.
+        for pragma in ("foreign_keys=ON", "synchronous=NORMAL"):
+            connection.execute(f"PRAGMA {pragma}").close()
+
+    def begins(connection: Connection) -> None:
+        statement: str | None = connection.get_execution_options().get("fuseplan_begin")
+        if statement is not None:
+            connection.exec_driver_sql(statement)
+
+    event.listen(engine, "connect", connected)
+    event.listen(engine, "begin", begins)
+    return engine
+
+
+def _postgresql_engine(url: URL) -> Engine:
+    try:
+        return create_engine(url, pool_size=POOL_SIZE, max_overflow=POOL_OVERFLOW, pool_pre_ping=True)
+    except ImportError as error:
+        raise DatabaseError(f"PostgreSQL needs psycopg: pip install 'fuseplan[postgres]' ({error})") from error
+
+
+def _cause(error: BaseException) -> BaseException:
+    """The driver's own error."""
+    return error.orig if isinstance(error, sql.DBAPIError) and error.orig is not None else error
+
+
+def _is_corruption(cause: BaseException) -> bool:
+    """Whether the driver says that what is stored cannot be read, as opposed to being away or busy."""
+    if isinstance(cause, sqlite3.Error):
+        code: int | None = getattr(cause, "sqlite_errorcode", None)
+        return "decode to UTF-8" in str(cause) if code is None else code & 0xFF in _CORRUPT_SQLITE
+    return isinstance(cause, UnicodeDecodeError) or getattr(cause, "sqlstate", None) in _CORRUPT_POSTGRESQL

@@ -1,0 +1,13 @@
+"""What goes wrong with a database, each with a message for the person who runs the service."""
+
+
+class DatabaseError(Exception):
+    """The database cannot be used: where it is, what happened, and what to do about it."""
+
+
+class QueueFull(Exception):
+    """The queue holds as many waiting operations as it may; the request should come again later."""
+
+    def __init__(self, waiting: int) -> None:
+        super().__init__(f"{waiting} operations are waiting already")
+        self.waiting = waiting

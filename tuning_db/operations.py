@@ -1,0 +1,255 @@
+"""The durable queue: operations that workers lease, renew and finish, on SQLite and PostgreSQL alike.
+
+    queued --lease--> running --finish--> done | failed | cancelled
+      ^                  |
+      +--lease expired---+   (after MAX_ATTEMPTS leases: failed)
+
+Every lease raises `token`, and every write of a worker names id, owner and token: one that lost its lease to somebody
+else writes nothing. SQLite: BEGIN IMMEDIATE and UPDATE ... RETURNING; PostgreSQL: FOR UPDATE SKIP LOCKED.
+"""
+
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Literal, get_args
+
+from sqlalchemy import Connection, and_, case, delete, func, or_, select, update
+
+from tuning_db.checks import storable
+from tuning_db.engine import Database
+from tuning_db.errors import QueueFull
+from tuning_db.models import OperationRow
+
+MAX_ATTEMPTS = 3
+
+OperationState = Literal["queued", "running", "done", "failed", "cancelled"]
+OPERATION_STATES: tuple[OperationState, ...] = get_args(OperationState)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """A job as it stood when read. Times are seconds since 1970; `progress`, `result` and `error` the worker's text."""
+
+    id: str
+    kind: str
+    payload: str
+    dedupe_key: str | None
+    state: OperationState
+    priority: int
+    owner: str
+    token: int
+    lease_until: float
+    attempt: int
+    cancel_requested: bool
+    progress: str
+    result: str | None
+    error: str | None
+    created: float
+    started: float | None
+    finished: float | None
+
+    @property
+    def is_open(self) -> bool:
+        """Queued or running."""
+        return self.state in ("queued", "running")
+
+
+_COLUMNS = tuple(OperationRow.__table__.c[field.name] for field in fields(Operation))
+_OPEN = OperationRow.state.in_(("queued", "running"))
+
+
+class Operations:
+    """The queue. `clock` gives seconds since 1970; hosts that share a database must agree on it within a lease.
+
+    Where they do not, a job may be done twice, but only the last lease's result is written.
+    """
+
+    def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
+        self._database = database
+        self._clock = clock
+
+    def submit(
+        self, kind: str, payload: str, dedupe_key: str | None, *, priority: int = 0, limit: int | None = None
+    ) -> Operation:
+        """Adds an operation, or joins the one with the same `dedupe_key` that is queued or running.
+
+        Larger priorities come first; joining raises it. Raises QueueFull where a new operation would make more than
+        `limit` wait, and ValueError for text that not every database can hold.
+        """
+        for what, text in (("kind", kind), ("payload", payload), ("dedupe key", dedupe_key or "")):
+            if storable(text) != text:
+                raise ValueError(f"the {what} of an operation contains NUL or a lone surrogate")
+        with self._database.write() as connection:
+            self._database.serialize(connection, "fuseplan submit")
+            if dedupe_key is not None:
+                same = and_(OperationRow.dedupe_key == dedupe_key, _OPEN)
+                raised = {"priority": case((OperationRow.priority < priority, priority), else_=OperationRow.priority)}
+                join = update(OperationRow).where(same).values(raised)
+                joined = connection.execute(join.returning(*_COLUMNS)).first()
+                if joined is not None:
+                    return Operation(*joined)
+            if limit is not None:
+                waiting = connection.execute(_count("queued")).scalar_one()
+                if waiting >= limit:
+                    raise QueueFull(waiting)
+            new = Operation(
+                id=uuid.uuid4().hex,
+                kind=kind,
+                payload=payload,
+                dedupe_key=dedupe_key,
+                state="queued",
+                priority=priority,
+                owner="",
+                token=0,
+                lease_until=0.0,
+                attempt=0,
+                cancel_requested=False,
+                progress="",
+                result=None,
+                error=None,
+                created=self._clock(),
+                started=None,
+                finished=None,
+            )
+            values = {field.name: getattr(new, field.name) for field in fields(Operation)}
+            connection.execute(self._database.insert(OperationRow).values(values))
+            return new
+
+    def lease(self, owner: str, seconds: float, kinds: Sequence[str] | None = None) -> Operation | None:
+        """Takes the next operation for `seconds`: the largest priority, then the oldest. None where nothing waits.
+
+        Operations whose lease ran out come back first: to the queue, or to `failed` after MAX_ATTEMPTS leases, or to
+        `cancelled` where that was asked for.
+        """
+        now = self._clock()
+        # Idle workers ask often; this read keeps them from taking SQLite's write lock each time.
+        if not self._database.rows(select(OperationRow.id).where(or_(_waiting(kinds), _expired(now))).limit(1)):
+            return None
+        with self._database.write() as connection:
+            self._take_back_expired(connection, now)
+            queue = (OperationRow.priority.desc(), OperationRow.created, OperationRow.id)
+            following = select(OperationRow.id).where(_waiting(kinds)).order_by(*queue).limit(1)
+            leased: dict[str, Any] = {
+                "state": "running",
+                "owner": owner,
+                "token": OperationRow.token + 1,
+                "attempt": OperationRow.attempt + 1,
+                "lease_until": now + seconds,
+                "started": func.coalesce(OperationRow.started, now),
+            }
+            picked = following.with_for_update(skip_locked=True).scalar_subquery()
+            taken = update(OperationRow).where(OperationRow.id == picked).values(leased)
+            row = connection.execute(taken.returning(*_COLUMNS)).first()
+            return None if row is None else Operation(*row)
+
+    def renew(self, id: str, owner: str, token: int, seconds: float) -> Operation | None:
+        """Holds the lease for `seconds` from now. None: the lease is lost, drop the work. See `cancel_requested`."""
+        return self._write(id, owner, token, {"lease_until": self._clock() + seconds})
+
+    def progress(self, id: str, owner: str, token: int, progress: str) -> Operation | None:
+        """Replaces the progress text. None: the lease is lost, drop the work. See `cancel_requested`."""
+        return self._write(id, owner, token, {"progress": storable(progress)})
+
+    def finish(
+        self,
+        id: str,
+        owner: str,
+        token: int,
+        *,
+        result: str | None = None,
+        error: str | None = None,
+        cancelled: bool = False,
+    ) -> bool:
+        """Ends the operation as done (`result`), failed (`error`) or cancelled: exactly one of them.
+
+        False: the lease is lost, nothing was written.
+        """
+        if (result is not None) + (error is not None) + cancelled != 1:
+            raise ValueError("finish takes exactly one of result, error and cancelled")
+        values: dict[str, Any] = {"finished": self._clock(), "lease_until": 0.0}
+        if result is not None:
+            values |= {"state": "done", "result": storable(result)}
+        elif error is not None:
+            values |= {"state": "failed", "error": storable(error)}
+        else:
+            values |= {"state": "cancelled"}
+        return self._write(id, owner, token, values) is not None
+
+    def release(self, id: str, owner: str, token: int) -> bool:
+        """Gives a leased operation back at once, as a worker does that shuts down; not counted as an attempt."""
+        values = {"state": "queued", "owner": "", "lease_until": 0.0, "attempt": OperationRow.attempt - 1}
+        return self._write(id, owner, token, values) is not None
+
+    def cancel(self, id: str) -> Operation | None:
+        """Cancels a queued operation; asks the worker of a running one to stop. Ended ones stay as they are.
+
+        Later equal requests start anew instead of joining. None for an unknown id.
+        """
+        with self._database.write() as connection:
+            one = update(OperationRow).where(OperationRow.id == id)
+            queued = {"state": "cancelled", "finished": self._clock(), "cancel_requested": True, "dedupe_key": None}
+            connection.execute(one.where(OperationRow.state == "queued").values(queued))
+            running = {"cancel_requested": True, "dedupe_key": None}
+            connection.execute(one.where(OperationRow.state == "running").values(running))
+            row = connection.execute(select(*_COLUMNS).where(OperationRow.id == id)).first()
+            return None if row is None else Operation(*row)
+
+    def operation(self, id: str) -> Operation | None:
+        """The operation as it stands now."""
+        rows = self._database.rows(select(*_COLUMNS).where(OperationRow.id == id))
+        return Operation(*rows[0]) if rows else None
+
+    def operations(self, states: Sequence[OperationState] = OPERATION_STATES, limit: int = 100) -> list[Operation]:
+        """The newest operations in these states."""
+        newest = (OperationRow.created.desc(), OperationRow.id)
+        statement = select(*_COLUMNS).where(OperationRow.state.in_(states)).order_by(*newest).limit(limit)
+        return [Operation(*row) for row in self._database.rows(statement)]
+
+    def counts(self) -> dict[OperationState, int]:
+        """How many operations are in each state."""
+        counts: dict[OperationState, int] = dict.fromkeys(OPERATION_STATES, 0)
+        for state in OPERATION_STATES:
+            counts[state] = self._database.rows(_count(state))[0][0]
+        return counts
+
+    def forget(self, seconds: float) -> int:
+        """Deletes operations that ended more than `seconds` ago; returns how many."""
+        ended = and_(~_OPEN, OperationRow.finished < self._clock() - seconds)
+        with self._database.write() as connection:
+            return connection.execute(delete(OperationRow).where(ended)).rowcount
+
+    def _write(self, id: str, owner: str, token: int, values: dict[str, Any]) -> Operation | None:
+        held = (OperationRow.owner == owner, OperationRow.token == token, OperationRow.state == "running")
+        statement = update(OperationRow).where(OperationRow.id == id, *held).values(values).returning(*_COLUMNS)
+        with self._database.write() as connection:
+            row = connection.execute(statement).first()
+            return None if row is None else Operation(*row)
+
+    def _take_back_expired(self, connection: Connection, now: float) -> None:
+        expired = select(*_COLUMNS).where(_expired(now)).with_for_update(skip_locked=True)
+        for row in connection.execute(expired).all():
+            values = _after_expiry(Operation(*row), now)
+            connection.execute(update(OperationRow).where(OperationRow.id == row.id).values(values))
+
+
+def _after_expiry(lost: Operation, now: float) -> dict[str, Any]:
+    if lost.cancel_requested:
+        return {"state": "cancelled", "finished": now}
+    if lost.attempt >= MAX_ATTEMPTS:
+        error = f"given up: {lost.attempt} workers took it and were lost before they ended it, {lost.owner} last"
+        return {"state": "failed", "finished": now, "error": error}
+    return {"state": "queued", "owner": "", "lease_until": 0.0}
+
+
+def _waiting(kinds: Sequence[str] | None) -> Any:
+    waiting = OperationRow.state == "queued"
+    return waiting if kinds is None else and_(waiting, OperationRow.kind.in_(kinds))
+
+
+def _expired(now: float) -> Any:
+    return and_(OperationRow.state == "running", OperationRow.lease_until < now)
+
+
+def _count(state: OperationState) -> Any:
+    return select(func.count()).select_from(OperationRow).where(OperationRow.state == state)

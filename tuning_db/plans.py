@@ -1,0 +1,263 @@
+"""Plans: immutable bodies named by their sha256, and the lists that people browse."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, delete, exists, or_, select, tuple_
+
+from fusion_ir.records import Plan
+from tuning_db import content
+from tuning_db.checks import checksum, digest, miss
+from tuning_db.devices import put_device
+from tuning_db.engine import Database
+from tuning_db.graphs import blanks
+from tuning_db.models import BinaryRow, DeviceRow, GraphRow, PlanRow, RequestRow, SourceRow
+from tuning_db.pages import Page, Position, check_limit
+from tuning_db.requests import STATES, Conditions, RequestKey, State, row_checksum
+
+_LOOSENESS = {"exact": 0, "reassociate": 1, "approximate": 2, "relaxed": 3}
+
+
+@dataclass(frozen=True, slots=True)
+class PlanFilter:
+    """Which plans a list shows; None shows all.
+
+    device: class key, name, or target ("cpu"). op: used by the graph. family: used by a step. tenant: whose requests
+    the plan answers. superseded: also plans that answer no request any more.
+    """
+
+    device: str | None = None
+    op: str | None = None
+    family: str | None = None
+    tenant: str | None = None
+    superseded: bool = False
+
+
+ALL_PLANS = PlanFilter()
+
+
+@dataclass(frozen=True, slots=True)
+class PlanSummary:
+    """A line of a list. Times in us as in `Plan`; `created` and `last_hit` in seconds since 1970.
+
+    `state`, `hits` and `last_hit` come from the requests that the plan answers (the best state, the sum, the latest);
+    state is None where it answers none. Hits are counts as last written, up to a second old.
+    """
+
+    plan_key: str
+    graph_key: str
+    device_key: str
+    target: str
+    device: str
+    numerics: str
+    time_us: float | None
+    spread: float | None
+    unfused_us: float | None
+    lower_bound_us: float
+    copy_us: float | None
+    search_gap: float | None
+    steps: int
+    families: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    created: float
+    state: State | None
+    hits: int
+    last_hit: float | None
+
+    @property
+    def speed_up(self) -> float | None:
+        """Unfused time over the plan's time."""
+        return self.unfused_us / self.time_us if self.unfused_us and self.time_us else None
+
+
+_BODY = select(PlanRow.body).where(PlanRow.plan_key == bindparam("key"))
+_LISTED = (
+    "graph_key", "device_key", "numerics", "time_us", "spread", "unfused_us", "lower_bound_us", "copy_us", "search_gap",
+    "steps", "families", "dtypes",
+)  # fmt: skip
+_SUMMARY: Select[Any] = select(
+    PlanRow.plan_key,
+    PlanRow.created,
+    PlanRow.checksum,
+    DeviceRow.target,
+    DeviceRow.name,
+    *(PlanRow.__table__.c[name] for name in _LISTED),
+).join(DeviceRow, DeviceRow.class_key == PlanRow.device_key)
+
+
+def store_plan(
+    database: Database,
+    request: RequestKey,
+    plan: Plan,
+    state: State,
+    binaries: Mapping[str, bytes],
+    sources: Mapping[str, str],
+) -> str:
+    """Stores a plan with what it needs, makes it the answer to `request`, and returns its key.
+
+    Raises ValueError where the plan answers another request, its graph is not stored, content does not hash to its key,
+    or a step's binary is neither given nor stored.
+    """
+    _check_answers(request, plan, state)
+    content.check_digests(binaries, sources)
+    body = plan.model_dump_json().encode()
+    plan_key = digest(body)
+    now = time.time()
+    with database.write() as connection:
+        # An eviction at the same time could take a binary between the check and the link.
+        database.serialize(connection, "fuseplan plans")
+        if not connection.execute(select(exists().where(GraphRow.key == plan.graph_key))).scalar():
+            raise ValueError(f"graph {plan.graph_key} is not stored: put_graph comes first")
+        put_device(database, connection, plan.device)
+        content.put_content(database, connection, binaries, sources)
+        row = {"plan_key": plan_key, "body": body} | _listed(plan_key, plan)
+        insert = database.insert(PlanRow).values(**row, created=now)
+        connection.execute(insert.on_conflict_do_update(index_elements=["plan_key"], set_=row))
+        _link(database, connection, plan_key, plan)
+        conditions = Conditions.of_plan(plan).json()
+        answer: dict[str, Any] = {"plan_key": plan_key, "state": state, "conditions": conditions}
+        answer["checksum"] = row_checksum(request.digest, plan_key, state, conditions)
+        asked: dict[str, Any] = {
+            "key": request.digest,
+            "graph_key": request.graph_key,
+            "device_key": request.device_key,
+            "numerics": request.numerics,
+            "tenant": request.tenant,
+            "generator": request.generator,
+            "wire_version": request.wire_version,
+        }
+        pointer = database.insert(RequestRow).values(**asked, **answer, hits=0, created=now)
+        connection.execute(pointer.on_conflict_do_update(index_elements=["key"], set_=answer))
+    return plan_key
+
+
+def plan(database: Database, plan_key: str) -> bytes | None:
+    """The body of a plan, or None where there is none that verifies."""
+    for (body,) in database.cached("plans", plan_key, _BODY, {"key": plan_key}):
+        if digest(body) == plan_key:
+            return body
+        miss("plans", plan_key, "body does not hash to its key")
+    return None
+
+
+def summary(database: Database, plan_key: str) -> PlanSummary | None:
+    """The line that lists show of one plan, superseded ones included."""
+    rows = database.cached("plans", plan_key, _SUMMARY.where(PlanRow.plan_key == plan_key))
+    return next(iter(_summaries(database, rows, None)), None)
+
+
+def plans(database: Database, selected: PlanFilter, page_token: str | None, limit: int) -> Page[PlanSummary]:
+    """A page of plans, the newest first. Raises ValueError for a damaged page token or one of another filter."""
+    statement = _SUMMARY.where(*_conditions(selected)).order_by(PlanRow.created.desc(), PlanRow.plan_key.desc())
+    if page_token is not None:
+        position = Position.of_token(page_token, selected)
+        after = tuple_(bindparam(None, position.created), bindparam(None, position.key))
+        statement = statement.where(tuple_(PlanRow.created, PlanRow.plan_key) < after)
+    rows = database.cached("plans", "list", statement.limit(check_limit(limit) + 1))
+    more = len(rows) > limit
+    shown = rows[:limit]
+    token = Position(shown[-1].created, shown[-1].plan_key).token(selected) if more else None
+    return Page(_summaries(database, shown, selected.tenant), token)
+
+
+def evict(database: Database, plan_key: str) -> bool:
+    """Removes a plan, the requests it answers, and the binaries and sources that no other plan needs."""
+    with database.write() as connection:
+        database.serialize(connection, "fuseplan plans")
+        connection.execute(delete(RequestRow).where(RequestRow.plan_key == plan_key))
+        content.unlink(connection, plan_key)
+        return connection.execute(delete(PlanRow).where(PlanRow.plan_key == plan_key)).rowcount > 0
+
+
+def _check_answers(request: RequestKey, plan: Plan, state: State) -> None:
+    for what, asked, made in (
+        ("graph", request.graph_key, plan.graph_key),
+        ("device", request.device_key, plan.device.class_key),
+        ("wire version", request.wire_version, plan.wire_version),
+    ):
+        if asked != made:
+            raise ValueError(f"the plan answers another request: {what} {asked} was asked for, it is for {made}")
+    if _LOOSENESS[plan.numerics] > _LOOSENESS.get(request.numerics, -1):
+        raise ValueError(f"the plan's numerics {plan.numerics} are looser than {request.numerics}, which was asked for")
+    if state not in STATES:
+        raise ValueError(f"state must be one of {', '.join(STATES)}, not {state!r}")
+
+
+def _link(database: Database, connection: Connection, plan_key: str, plan: Plan) -> None:
+    binaries = {step.binary for step in plan.steps if step.binary}
+    missing = binaries - content.stored(connection, BinaryRow, binaries)
+    if missing:
+        raise ValueError(f"the plan needs binary {min(missing)}, which is neither given nor stored")
+    sources = content.stored(connection, SourceRow, {step.source for step in plan.steps if step.source})
+    content.link(database, connection, plan_key, binaries, sources)
+
+
+def _listed(plan_key: str, plan: Plan) -> dict[str, Any]:
+    """The columns that lists show, with their checksum."""
+    row: dict[str, Any] = {
+        "graph_key": plan.graph_key,
+        "device_key": plan.device.class_key,
+        "numerics": plan.numerics,
+        "time_us": plan.time_us,
+        "spread": plan.spread,
+        "unfused_us": plan.unfused_us,
+        "lower_bound_us": plan.lower_bound_us,
+        "copy_us": plan.copy_us,
+        "search_gap": plan.search_gap,
+        "steps": len(plan.steps),
+        "families": blanks({step.family for step in plan.steps}),
+        "dtypes": blanks({output.dtype for output in plan.outputs}),
+    }
+    return row | {"checksum": checksum(plan_key, *(row[name] for name in _LISTED))}
+
+
+def _conditions(selected: PlanFilter) -> list[ColumnElement[bool]]:
+    conditions: list[ColumnElement[bool]] = []
+    if selected.device is not None:
+        columns = (DeviceRow.class_key, DeviceRow.name, DeviceRow.target)
+        conditions.append(or_(*(column == selected.device for column in columns)))
+    if selected.op is not None:
+        uses = GraphRow.ops.contains(f" {selected.op} ", autoescape=True)
+        conditions.append(exists().where(GraphRow.key == PlanRow.graph_key, uses))
+    if selected.family is not None:
+        conditions.append(PlanRow.families.contains(f" {selected.family} ", autoescape=True))
+    answers = exists().where(RequestRow.plan_key == PlanRow.plan_key)
+    if selected.tenant is not None:
+        conditions.append(answers.where(RequestRow.tenant == selected.tenant))
+    elif not selected.superseded:
+        conditions.append(answers)
+    return conditions
+
+
+def _summaries(database: Database, rows: Sequence[Row[Any]], tenant: str | None) -> list[PlanSummary]:
+    requests = select(RequestRow.plan_key, RequestRow.state, RequestRow.hits, RequestRow.last_hit)
+    requests = requests.where(RequestRow.plan_key.in_([row.plan_key for row in rows]))
+    if tenant is not None:
+        requests = requests.where(RequestRow.tenant == tenant)
+    answered: dict[str, list[tuple[str, int, float | None]]] = {}
+    for plan_key, state, hits, last_hit in database.cached("requests", "list", requests):
+        answered.setdefault(plan_key, []).append((state, hits, last_hit))
+    shown: list[PlanSummary] = []
+    for row in rows:
+        listed: dict[str, Any] = dict(zip(_LISTED, row[-len(_LISTED) :], strict=True))
+        if checksum(row.plan_key, *listed.values()) != row.checksum:
+            miss("plans", row.plan_key, "checksum of the listed columns")
+            continue
+        of_plan = answered.get(row.plan_key, [])
+        states = {state for state, _, _ in of_plan}
+        listed |= {"families": tuple(row.families.split()), "dtypes": tuple(row.dtypes.split())}
+        shown.append(
+            PlanSummary(
+                **listed,
+                plan_key=row.plan_key,
+                target=row.target,
+                device=row.name,
+                created=row.created,
+                state=next((state for state in STATES if state in states), None),
+                hits=sum(hits for _, hits, _ in of_plan),
+                last_hit=max((at for _, _, at in of_plan if at is not None), default=None),
+            )
+        )
+    return shown

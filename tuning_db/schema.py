@@ -1,0 +1,115 @@
+"""Which revision of the tables a database holds, and how it gets to ours: Alembic, run from the package."""
+
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, inspect
+
+from tuning_db.engine import BUSY_SECONDS, FAILURES, Database
+from tuning_db.errors import DatabaseError
+
+
+def _config() -> Config:
+    config = Config()
+    config.set_main_option("script_location", "tuning_db:migrations")
+    return config
+
+
+def revisions() -> tuple[str, ...]:
+    """The revisions that this version knows, oldest first."""
+    scripts = ScriptDirectory.from_config(_config())
+    return tuple(script.revision for script in reversed(list(scripts.walk_revisions())))
+
+
+def current(database: Database) -> str | None:
+    """The revision that the database holds, None for an empty one. Changes nothing; DatabaseError: it cannot be read."""
+    with database.write() as connection:
+        return _current(connection)
+
+
+def revision_of(url: str) -> str | None:
+    """`current` of the database at an address, without the upgrade that opening a `Store` brings."""
+    database = Database(url)
+    try:
+        return current(database)
+    finally:
+        database.close()
+
+
+def prepare(database: Database, *, upgrade: bool, target: str | None = None) -> None:
+    """Brings the tables to revision `target` (the newest by default), whoever else may be doing the same.
+
+    An empty database is filled; an older SQLite file is upgraded after a copy `<file>.<revision>.<time>.backup` was
+    made beside it; an older PostgreSQL database only where `upgrade` says so, since nobody here can copy it first.
+    Raises DatabaseError for a revision that this version does not know, and for another program's database.
+    """
+    known = revisions()
+    target = target or known[-1]
+    if database.path is not None:
+        _use_wal(database, database.path)
+    with database.write() as connection:
+        database.serialize(connection, "fuseplan schema")
+        held = _current(connection)
+        if held == target:
+            return
+        if held is not None and held not in known:
+            raise DatabaseError(
+                f"database {database.place} has schema revision {held}; this version of Fuseplan knows up to "
+                f"{known[-1]}. It was written by a newer version: install that version, or name another database"
+            )
+        tables = inspect(connection).get_table_names()
+        if held is None and tables:
+            raise DatabaseError(
+                f"database {database.place} belongs to another program (it holds {', '.join(sorted(tables)[:3])}): "
+                "name another database"
+            )
+        if held is not None and known.index(held) > known.index(target):
+            raise DatabaseError(f"database {database.place} has schema revision {held}, newer than {target}")
+        if held is not None and database.path is not None:
+            _back_up(database.path, held)
+        elif held is not None and not upgrade:
+            raise DatabaseError(
+                f"database {database.place} has schema revision {held}, this version of Fuseplan needs {target}: "
+                "make a backup (pg_dump), then run `fuseplan db upgrade`"
+            )
+        config = _config()
+        config.attributes["connection"] = connection
+        command.upgrade(config, target)
+
+
+def _current(connection: Connection) -> str | None:
+    heads = MigrationContext.configure(connection).get_current_heads()
+    return "+".join(sorted(heads)) or None
+
+
+def _use_wal(database: Database, path: Path) -> None:
+    """Turns on the write-ahead log, a property of the file. SQLite does not wait for others here, so we do."""
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            with closing(sqlite3.connect(path, timeout=BUSY_SECONDS)) as connection:
+                connection.execute("PRAGMA journal_mode=WAL")
+                return
+        except FAILURES as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise database.explain(error) from error
+            time.sleep(0.02)
+
+
+def _back_up(path: Path, held: str) -> Path:
+    """A consistent copy beside the file; the caller holds the write lock, so nothing is half done in it."""
+    copy = path.with_name(f"{path.name}.{held}.{time.strftime('%Y%m%dT%H%M%S')}.backup")
+    partial = copy.with_name(copy.name + ".partial")
+    try:
+        with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(partial)) as target:
+            source.backup(target)
+        partial.replace(copy)
+    except (OSError, sqlite3.Error) as error:
+        raise DatabaseError(f"database {path} was not upgraded: {copy} cannot be written: {error}") from error
+    return copy

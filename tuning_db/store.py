@@ -1,0 +1,217 @@
+"""The one door to the database: plans, graphs, devices, measurements, and the queue."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+
+from sqlalchemy import select, true
+
+from fusion_ir.records import Device, Measurement, Plan
+from tuning_db import content, devices, graphs, measurements, plans, requests, schema
+from tuning_db.devices import StoredDevice
+from tuning_db.engine import Database
+from tuning_db.errors import DatabaseError
+from tuning_db.graphs import Names, StoredGraph
+from tuning_db.hits import HitCounter
+from tuning_db.operations import OPERATION_STATES, Operation, Operations, OperationState
+from tuning_db.pages import Page
+from tuning_db.plans import ALL_PLANS, PlanFilter, PlanSummary
+from tuning_db.requests import Conditions, RequestKey, Resolved, State
+
+
+class Store:
+    """Usable from any thread; every process opens its own. Close it, or use it as a context manager.
+
+    Every method raises DatabaseError where the database is away, busy for too long, full or not writable. Damaged rows
+    of the cache (plans, graphs, binaries, sources, measurements, devices) are logged and count as missing.
+    """
+
+    def __init__(self, url: str, *, upgrade: bool = False, clock: Callable[[], float] = time.time) -> None:
+        """Opens `sqlite:///PATH` or `postgresql://...`, creating the tables where there are none.
+
+        An older SQLite file is upgraded, after a copy; an older PostgreSQL database only with `upgrade`. Raises
+        DatabaseError for a path that cannot be written, a file that is no database, and a newer schema.
+        """
+        self._database = Database(url)
+        try:
+            schema.prepare(self._database, upgrade=upgrade)
+        except BaseException:
+            self._database.close()
+            raise
+        self._hits = HitCounter(self._database, clock)
+        self._operations = Operations(self._database, clock)
+
+    def __enter__(self) -> "Store":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Writes the hits counted so far and closes the connections."""
+        self._hits.close()
+        self._database.close()
+
+    @property
+    def place(self) -> str:
+        """The file, or the address without its password."""
+        return self._database.place
+
+    def upgrade(self) -> str:
+        """Brings the tables to the newest revision and returns it; nothing to do where they are."""
+        schema.prepare(self._database, upgrade=True)
+        return self.revision()
+
+    def revision(self) -> str:
+        """The revision of the tables."""
+        revision = schema.current(self._database)
+        if revision is None:
+            raise DatabaseError(f"database {self.place} has lost its tables")
+        return revision
+
+    def ping(self) -> None:
+        """Raises DatabaseError unless the database answers."""
+        self._database.rows(select(true()))
+
+    # Graphs
+
+    def put_graph(self, graph_key: str, text: str, names: Names) -> None:
+        """Stores canonical text and names; idempotent. Raises ValueError where the text does not hash to the key."""
+        graphs.put_graph(self._database, graph_key, text, names)
+
+    def graph(self, graph_key: str) -> StoredGraph | None:
+        return graphs.graph(self._database, graph_key)
+
+    # Plans
+
+    def resolve(self, request: RequestKey, now: Conditions | None = None) -> Resolved | None:
+        """The hot path: the plan that answers `request`, and counts a hit. None: a miss.
+
+        With `now`, a plan measured under other conditions is `stale`: usable, due for another tuning.
+        """
+        resolved = requests.resolve(self._database, request, now)
+        if resolved is not None:
+            self._hits.hit(resolved)
+        return resolved
+
+    def store_plan(
+        self,
+        request: RequestKey,
+        plan: Plan,
+        state: State,
+        binaries: Mapping[str, bytes],
+        sources: Mapping[str, str],
+    ) -> str:
+        """Makes `plan` the answer to `request`; returns its key. `binaries` and `sources` are keyed by sha256.
+
+        Raises ValueError where the plan answers another request, its graph is not stored, content does not hash to its
+        key, or a step's binary is neither given nor stored.
+        """
+        return plans.store_plan(self._database, request, plan, state, binaries, sources)
+
+    def mark(self, request: RequestKey, state: State, now: Conditions | None = None) -> bool:
+        """Changes the state of the stored answer, with `now` also what it was verified under. False: no answer."""
+        return requests.mark(self._database, request, state, now)
+
+    def plan(self, plan_key: str) -> bytes | None:
+        """The body of a plan: JSON whose sha256 is its key."""
+        return plans.plan(self._database, plan_key)
+
+    def summary(self, plan_key: str) -> PlanSummary | None:
+        """What lists show of one plan."""
+        return plans.summary(self._database, plan_key)
+
+    def plans(
+        self, selected: PlanFilter = ALL_PLANS, page_token: str | None = None, limit: int = 50
+    ) -> Page[PlanSummary]:
+        """A page of plans, newest first. Raises ValueError for a bad page token or a limit outside 1 ... 1000."""
+        return plans.plans(self._database, selected, page_token, limit)
+
+    def evict(self, plan_key: str) -> bool:
+        """Removes a plan, the requests it answers, and the binaries and sources only it needs. False: there is none."""
+        return plans.evict(self._database, plan_key)
+
+    def binary(self, sha256: str) -> bytes | None:
+        return content.binary(self._database, sha256)
+
+    def source(self, sha256: str) -> str | None:
+        return content.source(self._database, sha256)
+
+    def flush_hits(self) -> None:
+        """Writes the hits counted so far, which otherwise happens once a second."""
+        self._hits.flush()
+
+    # Devices and measurements
+
+    def put_device(self, device: Device) -> None:
+        """Stores a device as seen now."""
+        with self._database.write() as connection:
+            devices.put_device(self._database, connection, device)
+
+    def devices(self) -> list[StoredDevice]:
+        """All device classes, the last seen first."""
+        return devices.devices(self._database)
+
+    def record(self, rows: Sequence[Measurement], version: str = "") -> None:
+        """Adds a row per candidate tried, all or none."""
+        measurements.record(self._database, rows, version)
+
+    def measurements(self, segment_key: str, device_key: str, version: str | None = None) -> list[Measurement]:
+        """The last try of every candidate of a segment, failed ones included; with `version`, by that version only."""
+        return measurements.measurements(self._database, segment_key, device_key, version)
+
+    # Queue
+
+    def submit(
+        self,
+        kind: str,
+        payload: str,
+        dedupe_key: str | None = None,
+        *,
+        priority: int = 0,
+        limit: int | None = None,
+    ) -> Operation:
+        """Adds an operation or joins an equal open one. Raises QueueFull. See operations.py for all of these."""
+        return self._operations.submit(kind, payload, dedupe_key, priority=priority, limit=limit)
+
+    def lease(self, owner: str, seconds: float, kinds: Sequence[str] | None = None) -> Operation | None:
+        return self._operations.lease(owner, seconds, kinds)
+
+    def renew(self, id: str, owner: str, token: int, seconds: float) -> Operation | None:
+        return self._operations.renew(id, owner, token, seconds)
+
+    def progress(self, id: str, owner: str, token: int, progress: str) -> Operation | None:
+        return self._operations.progress(id, owner, token, progress)
+
+    def finish(
+        self,
+        id: str,
+        owner: str,
+        token: int,
+        *,
+        result: str | None = None,
+        error: str | None = None,
+        cancelled: bool = False,
+    ) -> bool:
+        return self._operations.finish(id, owner, token, result=result, error=error, cancelled=cancelled)
+
+    def release(self, id: str, owner: str, token: int) -> bool:
+        return self._operations.release(id, owner, token)
+
+    def cancel(self, id: str) -> Operation | None:
+        return self._operations.cancel(id)
+
+    def operation(self, id: str) -> Operation | None:
+        return self._operations.operation(id)
+
+    def operations(self, states: Sequence[OperationState] = OPERATION_STATES, limit: int = 100) -> list[Operation]:
+        return self._operations.operations(states, limit)
+
+    def operation_counts(self) -> dict[OperationState, int]:
+        return self._operations.counts()
+
+    def forget_operations(self, seconds: float) -> int:
+        """Deletes operations that ended more than `seconds` ago."""
+        return self._operations.forget(seconds)
