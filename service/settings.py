@@ -148,3 +148,8 @@ def _check(value: Any, kind: type, row: Mapping[str, Any], where: str, is_text: 
     if row["choices"] and value not in row["choices"]:
         raise SettingsError(f"{where}: expected one of {', '.join(row['choices'])}, got {value!r}")
     return value
+
+
+def environment(settings: Settings) -> dict[str, str]:
+    """The variables that give a child process the same settings."""
+    return {ENVIRONMENT_PREFIX + f.name.upper(): str(getattr(settings, f.name)) for f in fields(Settings)}

@@ -1,0 +1,127 @@
+"""Prints the reference pages from the tables that the program itself reads: `make docs` writes them, a test compares them."""
+
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from codegen.families import FAMILIES
+from fusion_ir.ops import OPS, OpKind
+from service import errors
+from service.app import create_app
+from service.cli.app import commands
+from service.settings import describe, load
+
+DOCS = Path(__file__).resolve().parent
+_KINDS = {
+    OpKind.POINTWISE: "Pointwise: operands of one shape",
+    OpKind.VIEW: "Views: index maps, which move no data by themselves",
+    OpKind.REDUCTION: "Reductions: drop the axes",
+    OpKind.SCAN: "Scans",
+    OpKind.GATHER: "Gathers",
+    OpKind.CONTRACT: "Contraction",
+    OpKind.RANDOM: "Random numbers",
+}
+
+
+def ops() -> str:
+    """docs/ops.md, from `fusion_ir.ops.OPS`."""
+    lines = [
+        "# Ops",
+        "",
+        "The language of fusion graphs: one row of `OPS` each (`fusion_ir/ops/`). *ulps* is the largest error against the exact value,",
+        "in units of the last place of the compute type (f32 for 16- and 8-bit floats); 0 means bit for bit.",
+    ]
+    for kind, title in _KINDS.items():
+        rows = [row for row in OPS.values() if row.kind is kind]
+        if rows:
+            lines += ["", f"## {title}", "", "| op | operands | attributes | ulps | |", "|---|---|---|---|---|"]
+        for row in rows:
+            arity = f"{row.arity[0]} or more" if isinstance(row.arity, tuple) else str(row.arity)
+            attributes = ", ".join(f"{name}: {type_}" for name, type_ in row.attrs.items())
+            lines.append(f"| `{row.name}` | {arity} | {attributes} | {row.ulps:g} | {_cell(row.doc)} |")
+    return "\n".join(lines) + "\n"
+
+
+def families() -> str:
+    """docs/families.md, from `codegen.families.FAMILIES`."""
+    lines = ["# Kernel families", "", "In the order in which ties are decided.", ""]
+    for name, family in FAMILIES.items():
+        lines += [f"## `{name}`", "", *(line.strip() for line in (type(family).__doc__ or "").strip().splitlines()), ""]
+    return "\n".join(lines)
+
+
+def settings() -> str:
+    """docs/settings.md, from `service.settings.Settings`."""
+    lines = [
+        "# Settings",
+        "",
+        "A flag wins over a variable `FUSEPLAN_NAME`, that over `config.toml`, that over the default. `fuseplan config show` prints what is in",
+        "force and why. The file is `$FUSEPLAN_CONFIG`, else `fuseplan/config.toml` in the XDG folder for configuration.",
+        "",
+        "| setting | default | meaning |",
+        "|---|---|---|",
+    ]
+    for row in describe(env={"HOME": "~"}):
+        lines.append(f"| `{row.name}` | `{row.value}` | {_cell(row.help)} |")
+    return "\n".join(lines) + "\n"
+
+
+def http() -> str:
+    """docs/http.md, from the application's OpenAPI document."""
+    with tempfile.TemporaryDirectory() as folder:
+        env = {"HOME": folder}
+        document = create_app(load({"db": f"sqlite:///{folder}/docs.db", "cache": folder}, env)).openapi()
+    lines = [
+        "# HTTP API",
+        "",
+        "The whole contract is at `/openapi.json` of a running server. Errors are problem documents: [errors.md](errors.md).",
+        "",
+        "| endpoint | |",
+        "|---|---|",
+    ]
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            text = operation.get("description") or operation.get("summary") or ""
+            lines.append(f"| `{method.upper()} {path}` | {_cell(text)} |")
+    return "\n".join(lines) + "\n"
+
+
+def command_line() -> str:
+    """docs/command_line.md, from the commands' own help."""
+    lines = [
+        "# Command line",
+        "",
+        "`fuseplan COMMAND --help` lists the options. Results go to stdout, everything else to stderr, progress only to a terminal;",
+        "`--json` prints one JSON document. Exit codes: 0 ok, 1 failed, 2 bad input.",
+        "",
+        "| command | |",
+        "|---|---|",
+    ]
+    lines += [f"| `fuseplan {name}` | {_cell(help_)} |" for name, help_ in commands().items()]
+    return "\n".join(lines) + "\n"
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "command_line.md": command_line,
+    "errors.md": errors.markdown,
+    "families.md": families,
+    "http.md": http,
+    "ops.md": ops,
+    "settings.md": settings,
+}
+
+
+def main() -> int:
+    """Writes every page beside this file."""
+    for name, page in PAGES.items():
+        (DOCS / name).write_text(page())
+    return 0
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

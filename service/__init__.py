@@ -1,0 +1,1 @@
+"""The planning service: HTTP API, workers, dashboard and command line."""

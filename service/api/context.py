@@ -1,0 +1,113 @@
+"""What the endpoints share: settings, database, devices, metrics, the memo of request bodies."""
+
+import asyncio
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from fastapi import Request
+
+from codegen.devices import DeviceError
+from fusion_ir.records import Device
+from service.errors import ApiError
+from service.metrics import Metrics
+from service.settings import Settings
+from tuning_db import Conditions, RequestKey, Store
+
+
+RETRY_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """What reading a request body gave: its key, the device's present conditions and, as JSON, the names of its tensors."""
+
+    request: RequestKey
+    conditions: Conditions
+    names: bytes
+
+
+class Memo:
+    """Least recently used map from the sha256 of a whole request body to what reading it gave.
+
+    Exact: equal bytes read equally, as long as the target's device is the same; devices are fixed for a server's life.
+    """
+
+    def __init__(self, entries: int) -> None:
+        self._entries = entries
+        self._rows: OrderedDict[bytes, Remembered] = OrderedDict()
+
+    def get(self, digest: bytes) -> Remembered | None:
+        row = self._rows.get(digest)
+        if row is not None:
+            self._rows.move_to_end(digest)
+        return row
+
+    def put(self, digest: bytes, row: Remembered) -> None:
+        if self._entries:
+            self._rows[digest] = row
+            self._rows.move_to_end(digest)
+            while len(self._rows) > self._entries:
+                self._rows.popitem(last=False)
+
+
+class Devices:
+    """The devices of this machine by target, each detected once."""
+
+    def __init__(self, detect: Callable[[str], Device]) -> None:
+        self._detect = detect
+        self._lock = threading.Lock()
+        self._known: dict[str, Device] = {}
+        self._failed: dict[str, tuple[float, str]] = {}  # when, and why
+
+    def detect(self, target: str) -> Device:
+        """Blocks while compilers and drivers are asked. A failure is remembered for RETRY_SECONDS. Raises DeviceError."""
+        with self._lock:
+            if target in self._known:
+                return self._known[target]
+            at, why = self._failed.get(target, (-RETRY_SECONDS, ""))
+            if time.monotonic() - at < RETRY_SECONDS:
+                raise DeviceError(why)
+            try:
+                self._known[target] = self._detect(target)
+            except DeviceError as error:
+                self._failed[target] = (time.monotonic(), str(error))
+                raise
+            return self._known[target]
+
+    async def get(self, target: str) -> Device:
+        """The device; waits without blocking others. Raises ApiError `no-device`."""
+        device = self._known.get(target)
+        if device is None:
+            try:
+                device = await asyncio.to_thread(self.detect, target)
+            except DeviceError as error:
+                raise ApiError("no-device", str(error), "/target") from error
+        return device
+
+    def state(self, target: str) -> str:
+        """"ok", "starting", or why there is no such device."""
+        if target in self._known:
+            return "ok"
+        return self._failed[target][1] if target in self._failed else "starting"
+
+
+@dataclass
+class Context:
+    """One per application, in `app.state.context`."""
+
+    settings: Settings
+    store: Store
+    devices: Devices
+    memo: Memo
+    version: str
+    metrics: Metrics = field(default_factory=Metrics)
+
+
+def context(request: Request) -> Context:
+    """The application's context."""
+    found = request.app.state.context
+    assert isinstance(found, Context)
+    return found

@@ -1,0 +1,118 @@
+"""Bodies of requests and answers. Answers on the hot path are spliced from stored bytes; their models document them."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from fusion_ir.records import Device, Plan
+from service.errors import Problem
+
+KEY = r"^[0-9a-f]{64}$"
+TARGET = r"^(cpu|cuda(:[0-9]{1,2})?)$"
+
+Key = Annotated[str, StringConstraints(pattern=KEY)]
+State = Literal["measured", "predicted", "stale", "failed"]
+
+
+class Body(BaseModel):
+    """Base of request bodies: strict types, no unknown members, finite numbers."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class ResolveRequest(Body):
+    """What to plan, for what. Exactly one of `graph`, `source` and `graph_key` names the graph."""
+
+    graph: dict[str, Any] | None = Field(None, description="The graph in the JSON wire format.")
+    source: str | None = Field(None, description="The graph as text, in `format`.")
+    format: Literal["json", "text", "nvfuser"] | None = Field(None, description="Of `source`; recognised where absent.")
+    graph_key: Key | None = Field(None, description="The key of a graph that was sent before.")
+    target: Annotated[str, StringConstraints(pattern=TARGET)] | None = Field(None, description="cpu, cuda or cuda:N.")
+    seconds: float | None = Field(None, ge=0.1, le=86400, description="Seconds of search on a miss.")
+    numerics: Literal["exact", "reassociate", "approximate"] = "reassociate"
+
+
+class Names(BaseModel):
+    """The sender's names of in0, in1, ... and out0, out1, ..."""
+
+    inputs: list[str]
+    outputs: list[str]
+
+
+class Resolution(BaseModel):
+    """A plan for the request. `plan` is the stored body: its bytes hash to `plan_key`."""
+
+    state: State
+    cache: Literal["hit", "miss"]
+    plan_key: Key
+    graph_key: Key
+    device_key: str
+    plan: Plan
+    names: Names
+
+
+class OperationModel(BaseModel):
+    """A piece of work that outlasts its request. Once `done`, exactly one of `result` and `error` is there."""
+
+    id: str
+    kind: str
+    state: Literal["queued", "running", "done", "failed", "cancelled"]
+    done: bool
+    attempt: int
+    cancel_requested: bool
+    progress: dict[str, Any] | None = None
+    created_at: str
+    result: dict[str, Any] | None = None
+    error: Problem | None = None
+
+
+class Pending(BaseModel):
+    """No plan yet: keep running your own code, ask again later."""
+
+    operation: OperationModel
+    best_plan: Key | None = None
+
+
+class PlanRow(BaseModel):
+    """One request with its current plan, without the plan's body."""
+
+    plan_key: Key
+    graph_key: Key
+    device_key: str
+    device: str
+    numerics: str
+    state: State | Literal["superseded"]
+    steps: int
+    time_us: float | None
+    unfused_us: float | None
+    lower_bound_us: float
+    hits: int
+    created_at: str
+
+
+class PlanPage(BaseModel):
+    """A page of plans, newest first. `next_page_token` is null on the last."""
+
+    plans: list[PlanRow]
+    next_page_token: str | None
+
+
+class GraphModel(BaseModel):
+    """A stored graph: canonical text, and the names of whoever sent it first."""
+
+    graph_key: Key
+    text: str
+    names: Names
+
+
+class DevicePage(BaseModel):
+    """Devices that plans were made for."""
+
+    devices: dict[str, Device]
+
+
+class Health(BaseModel):
+    """`ok`, or what is wrong."""
+
+    status: Literal["ok", "starting", "unavailable"]
+    checks: dict[str, str] = {}

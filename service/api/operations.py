@@ -1,0 +1,70 @@
+"""Operations: work that outlasts its request."""
+
+import json
+from typing import Any
+
+from fastapi import APIRouter, Request
+from pydantic import ValidationError
+from starlette.responses import Response
+
+from service.api.context import context
+from service.api.models import OperationModel
+from service.api.times import moment
+from service.errors import ApiError, Problem, problem
+from tuning_db import Operation
+
+router = APIRouter(tags=["operations"])
+
+OPERATION = {200: {"model": OperationModel}}
+RETRY_SECONDS = 1
+
+
+@router.get("/v1/operations/{operation_id}", summary="An operation", responses=OPERATION)
+def get(request: Request, operation_id: str) -> Response:
+    """How far it is; once `done`, its `result` or its `error`."""
+    return _response(context(request).store.operation(operation_id))
+
+
+@router.post("/v1/operations/{operation_id}:cancel", summary="Cancel an operation", responses=OPERATION)
+def cancel(request: Request, operation_id: str) -> Response:
+    """Ends a waiting operation; asks the worker of a running one to stop. One that has ended stays as it is."""
+    return _response(context(request).store.cancel(operation_id))
+
+
+def model(operation: Operation) -> OperationModel:
+    """As clients see it."""
+    ended = not operation.is_open
+    return OperationModel(
+        id=operation.id, kind=operation.kind, state=operation.state, done=ended, attempt=operation.attempt,
+        cancel_requested=operation.cancel_requested, progress=_object(operation.progress), created_at=moment(operation.created),
+        result=_object(operation.result) if operation.state == "done" else None,
+        error=problem_of(operation) if ended and operation.state != "done" else None,
+    )
+
+
+def problem_of(operation: Operation) -> Problem:
+    """Why an operation ended without a result: the problem its worker wrote, or the queue's own words."""
+    if operation.state == "cancelled":
+        return problem("cancelled", "The operation was cancelled.")
+    try:
+        return Problem.model_validate_json(operation.error or "")
+    except ValidationError:
+        return problem("tuning-failed", operation.error or "The worker gave no reason.")
+
+
+def _response(operation: Operation | None) -> Response:
+    if operation is None:
+        raise ApiError("not-found", "There is no operation with this id.")
+    headers = {"Cache-Control": "no-store"}
+    if operation.is_open:
+        headers["Retry-After"] = str(RETRY_SECONDS)
+    return Response(model(operation).model_dump_json(), 200, headers, "application/json")
+
+
+def _object(text: str | None) -> dict[str, Any] | None:
+    """A JSON object that a worker of ours wrote; None for anything else."""
+    try:
+        value = json.loads(text or "null")
+    except json.JSONDecodeError:
+        return None
+    return value if isinstance(value, dict) else None

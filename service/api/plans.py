@@ -1,0 +1,84 @@
+"""Stored plans: one, many, their source, their end."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from starlette.responses import Response
+
+from fusion_ir.records import Plan
+from service.api.context import context
+from service.api.immutable import check_key, immutable, matches
+from service.api.models import PlanPage, PlanRow
+from service.api.times import moment
+from service.errors import ApiError
+from tuning_db import PlanFilter
+
+router = APIRouter(tags=["plans"])
+
+Text = Annotated[str | None, Query(max_length=200, pattern=r"^[^\x00]*$")]
+
+
+@router.get("/v1/plans", summary="Stored plans", response_model=PlanPage)
+def list_(
+    request: Request, device: Text = None, op: Text = None, family: Text = None, limit: Annotated[int, Query(ge=1, le=200)] = 50,
+    page_token: Annotated[str | None, Query(max_length=1000)] = None,
+) -> PlanPage:
+    """Newest first. `device`: a class key, a name or a target; `op`: used by the graph; `family`: used by a step."""
+    store = context(request).store
+    try:
+        page = store.plans(PlanFilter(device=device, op=op, family=family), page_token, limit)
+    except ValueError as error:
+        raise ApiError("bad-request", f"{error}.", "page_token") from error
+    rows = [
+        PlanRow(
+            plan_key=p.plan_key, graph_key=p.graph_key, device_key=p.device_key, device=p.device, numerics=p.numerics,
+            state=p.state or "superseded", steps=p.steps, time_us=p.time_us, unfused_us=p.unfused_us, lower_bound_us=p.lower_bound_us,
+            hits=p.hits, created_at=moment(p.created),
+        )
+        for p in page.items
+    ]
+    return PlanPage(plans=rows, next_page_token=page.next_page_token)
+
+
+@router.get("/v1/plans/{plan_key}", summary="A plan", responses={200: {"model": Plan}, 304: {"description": "The client has it."}})
+def get(request: Request, plan_key: str) -> Response:
+    """The stored body, whose sha256 is the key. It never changes: the ETag is strong, and caches may keep it."""
+    return immutable(request, plan_key, _body(request, plan_key), "application/json")
+
+
+@router.get(
+    "/v1/plans/{plan_key}/source", summary="Source of a step",
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, 304: {"description": "The client has it."}},
+    response_class=Response,
+)
+def source(request: Request, plan_key: str, step: Annotated[int, Query(ge=0, le=1_000_000)] = 0) -> Response:
+    """The generated C++ or CUDA of the file that step number `step` was compiled from."""
+    plan = Plan.model_validate_json(_body(request, plan_key))
+    if step >= len(plan.steps):
+        raise ApiError("not-found", f"The plan has {len(plan.steps)} steps, numbered from 0.", "step")
+    text = context(request).store.source(plan.steps[step].source)
+    if text is None:
+        raise ApiError("not-found", "The source of this step is not stored.", "step")
+    return immutable(request, plan.steps[step].source, text.encode(), "text/plain; charset=utf-8")
+
+
+@router.delete("/v1/plans/{plan_key}", summary="Evict a plan", status_code=204, response_class=Response)
+def evict(request: Request, plan_key: str) -> Response:
+    """Removes the plan, what only it needs, and its place as an answer: the next request plans again.
+
+    With `If-Match`, only where that names this plan.
+    """
+    check_key(plan_key, "plan")
+    wanted = request.headers.getlist("if-match")
+    if wanted and not matches(wanted, f'"{plan_key}"'):
+        raise ApiError("precondition-failed", "If-Match names another plan.", "If-Match")
+    if not context(request).store.evict(plan_key):
+        raise ApiError("not-found", "There is no plan with this key.")
+    return Response(status_code=204)
+
+
+def _body(request: Request, plan_key: str) -> bytes:
+    body = context(request).store.plan(check_key(plan_key, "plan"))
+    if body is None:
+        raise ApiError("not-found", "There is no plan with this key.")
+    return body

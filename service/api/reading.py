@@ -1,0 +1,72 @@
+"""From the bytes of a resolve request to a graph and its key. Pure: stores nothing, asks nobody."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from pydantic import ValidationError
+
+from fusion_ir.errors import FormatError
+from fusion_ir.formats import read
+from fusion_ir.formats.json_text import decode, load_json
+from fusion_ir.formats.json_wire import from_wire
+from fusion_ir.key import graph_key
+from fusion_ir.named import NamedGraph
+from service.api.models import ResolveRequest
+from service.errors import ApiError, from_validation, pointer
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A request that was read. `named` is None where only the key of a stored graph was given."""
+
+    request: ResolveRequest
+    named: NamedGraph | None
+    graph_key: str
+
+
+def read_body(body: bytes) -> Ask:
+    """Raises ApiError `bad-json`, `bad-request` or `bad-graph`, each with the place."""
+    try:
+        value = load_json(decode(body))
+    except FormatError as error:
+        # A JSON pointer means a limit or a repeated key: then the syntax was right.
+        slug = "bad-graph" if error.place.startswith("/") else "bad-json"
+        place = f"/graph{error.place}" if error.place.startswith("/nodes") else error.place or "1:1"
+        raise ApiError(slug, error.reason, place) from error
+    if not isinstance(value, dict):
+        raise ApiError("bad-request", "Expected a JSON object.", "/")
+    try:
+        request = ResolveRequest.model_validate(value)
+    except ValidationError as error:
+        raise from_validation(error) from error
+    named = _graph(request, cast(Mapping[str, Any], value))
+    if named is None:
+        assert request.graph_key is not None
+        return Ask(request, None, request.graph_key)
+    return Ask(request, named, graph_key(named.graph))
+
+
+def _graph(request: ResolveRequest, value: Mapping[str, Any]) -> NamedGraph | None:
+    """The graph in the request, None for a key alone."""
+    given = [name for name in ("graph", "source", "graph_key") if getattr(request, name) is not None]
+    if len(given) != 1:
+        found = " and ".join(given) if given else "none of them"
+        raise ApiError("bad-request", f"Expected exactly one of graph, source and graph_key; found {found}.", "/")
+    if request.format is not None and request.source is None:
+        raise ApiError("bad-request", "`format` goes with `source`.", pointer(("format",)))
+    try:
+        if request.graph is not None:
+            return from_wire(value["graph"])
+        if request.source is not None:
+            return read(request.source, format=request.format)
+    except FormatError as error:
+        raise ApiError("bad-graph", error.reason, _place(error, request)) from error
+    return None
+
+
+def _place(error: FormatError, request: ResolveRequest) -> str:
+    """A pointer into the body for the wire format; a line and column, or a pointer, within `source` otherwise."""
+    if request.graph is not None:
+        return "/graph" + (error.place if error.place.startswith("/") else "")
+    return error.place or "/source"

@@ -1,0 +1,146 @@
+"""POST /v1/plans:resolve, the hot path: a graph goes in, its plan comes out, or the operation that will make it."""
+
+import asyncio
+import hashlib
+import json
+import re
+import time
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from fusion_ir.text import print_graph
+from service.api.context import Context, Remembered, context
+from service.api.models import Pending, Resolution, ResolveRequest
+from service.api.openapi import body as json_body
+from service.api.operations import model as operation_model
+from service.api.operations import problem_of
+from service.api.reading import Ask, read_body
+from service.errors import ApiError
+from service.jobs import PLAN, PlanJob
+from tuning_db import Conditions, Names, Operation, QueueFull, RequestKey, Resolved
+
+router = APIRouter(tags=["plans"])
+
+# Reading a body of this size takes about two milliseconds; larger ones are read in a thread, so that others go on.
+INLINE_BYTES = 64 * 1024
+RETRY_SECONDS = 1
+POLL_SECONDS = (0.02, 0.25)  # first and longest pause between looks at an operation
+_WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?([0-9]{1,6})\"?\s*(?=$|[,;])", re.IGNORECASE)
+
+
+@router.post(
+    "/v1/plans:resolve",
+    summary="The plan for a graph",
+    responses={200: {"model": Resolution, "description": "The plan."}, 202: {"model": Pending, "description": "Being planned."}},
+    openapi_extra=json_body(ResolveRequest),
+)
+async def resolve(request: Request) -> Response:
+    """The plan for `graph` (or `source`, or a stored `graph_key`) on `target`, from the database if it is there.
+
+    Otherwise 202 with an operation; equal requests join the same one. `Prefer: wait=N` waits up to N seconds for it.
+    A plan that is `stale` is answered as it is, and made again meanwhile.
+    """
+    ctx = context(request)
+    _check_media_type(request)
+    body = await request.body()
+    digest = hashlib.sha256(body).digest()
+    remembered = ctx.memo.get(digest)
+    ask: Ask | None = None
+    if remembered is None:
+        ask, remembered = await _read(ctx, body)
+        if ask.named is not None:
+            ctx.memo.put(digest, remembered)
+    found = ctx.store.resolve(remembered.request, remembered.conditions)
+    if found is not None:
+        ctx.metrics.resolves.labels("hit").inc()
+        if found.state == "stale":
+            await _queue(ctx, remembered, ask or (await _read(ctx, body))[0])
+        return _answer(found, "hit", remembered.names)
+    ctx.metrics.resolves.labels("miss").inc()
+    operation = await _queue(ctx, remembered, ask or (await _read(ctx, body))[0])
+    operation = await _wait(ctx, operation, min(_wait_seconds(request), ctx.settings.max_wait_seconds))
+    if operation.state == "done":
+        found = await asyncio.to_thread(ctx.store.resolve, remembered.request, remembered.conditions)
+        if found is not None:
+            return _answer(found, "miss", remembered.names)
+    if operation.state in ("failed", "cancelled"):
+        problem = problem_of(operation)
+        raise ApiError(problem.type.rpartition("/")[2], problem.detail, problem.place)
+    pending = Pending(operation=operation_model(operation), best_plan=None)
+    headers = {"Location": f"/v1/operations/{operation.id}", "Retry-After": str(RETRY_SECONDS), "Cache-Control": "no-store"}
+    return Response(pending.model_dump_json(), 202, headers, "application/json")
+
+
+async def _read(ctx: Context, body: bytes) -> tuple[Ask, Remembered]:
+    """The request with its key. Raises ApiError."""
+    inline = len(body) <= INLINE_BYTES
+    ask = read_body(body) if inline else await asyncio.to_thread(read_body, body)
+    seconds = ask.request.seconds
+    if seconds is not None and seconds > ctx.settings.max_seconds:
+        raise ApiError("bad-request", f"At most {ctx.settings.max_seconds:g} seconds (setting max_seconds).", "/seconds")
+    device = await ctx.devices.get(ask.request.target or ctx.settings.target)
+    if ask.named is not None:
+        names = Names(ask.named.input_names, ask.named.output_names)
+    else:
+        stored = await asyncio.to_thread(ctx.store.graph, ask.graph_key)
+        if stored is None:
+            raise ApiError("unknown-graph", "No graph with this key is stored.", "/graph_key")
+        names = stored.names
+    key = RequestKey(ask.graph_key, device.class_key, ask.request.numerics)
+    return ask, Remembered(key, Conditions.of_device(device, ctx.version), names.json().encode())
+
+
+async def _queue(ctx: Context, remembered: Remembered, ask: Ask) -> Operation:
+    """The operation that makes this plan: a new one, or the one that is under way. Raises ApiError."""
+
+    def work() -> Operation:
+        if ask.named is not None:
+            names = Names(ask.named.input_names, ask.named.output_names)
+            ctx.store.put_graph(ask.graph_key, print_graph(ask.named.graph), names)
+        job = PlanJob(
+            graph_key=ask.graph_key, target=ask.request.target or ctx.settings.target,
+            seconds=ask.request.seconds or ctx.settings.default_seconds, numerics=ask.request.numerics,
+        )
+        return ctx.store.submit(PLAN, job.model_dump_json(), remembered.request.digest, limit=ctx.settings.max_queue)
+
+    try:
+        return await asyncio.to_thread(work)
+    except QueueFull as error:
+        raise ApiError("too-many-operations", f"{error}.", headers={"Retry-After": "30"}) from error
+
+
+async def _wait(ctx: Context, operation: Operation, seconds: float) -> Operation:
+    """The operation once it is done, or as it is after `seconds`."""
+    deadline = time.monotonic() + seconds
+    pause, longest = POLL_SECONDS
+    while operation.is_open and time.monotonic() < deadline:
+        await asyncio.sleep(min(pause, max(0.0, deadline - time.monotonic())))
+        pause = min(longest, 1.5 * pause)
+        operation = await asyncio.to_thread(ctx.store.operation, operation.id) or operation
+    return operation
+
+
+def _answer(found: Resolved, cache: str, names: bytes) -> Response:
+    """The envelope around the stored bytes of the plan: they are not read, so they still hash to `plan_key`."""
+    head: dict[str, Any] = {
+        "state": found.state, "cache": cache, "plan_key": found.plan_key,
+        "graph_key": found.request.graph_key, "device_key": found.request.device_key,
+    }
+    start = json.dumps(head, separators=(",", ":"))[:-1].encode()
+    content = b"".join((start, b',"plan":', found.body, b',"names":', names, b"}"))
+    headers = {"Cache-Control": "no-store", "Content-Location": f"/v1/plans/{found.plan_key}"}
+    return Response(content, 200, headers, "application/json")
+
+
+def _check_media_type(request: Request) -> None:
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != "application/json":
+        raise ApiError("unsupported-media-type", "Expected Content-Type: application/json.", "Content-Type")
+
+
+def _wait_seconds(request: Request) -> float:
+    """N of `Prefer: wait=N`, 0 without; what cannot be read is no preference (RFC 7240)."""
+    match = _WAIT.search(", ".join(request.headers.getlist("prefer")))
+    return float(match[1]) if match else 0.0

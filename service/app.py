@@ -1,0 +1,111 @@
+"""The application: settings in, FastAPI out. What it is made of, in order, on one screen."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.routing import Mount
+from starlette.staticfiles import StaticFiles
+
+from codegen.devices import DeviceError, detect
+from codegen.object_cache import ObjectCache
+from codegen.toolchain.compiler import CompilerMissing
+from fusion_ir.records import Device
+from service.api import artifacts, devices, health, operations, openapi, plans, resolve
+from service.api.context import Context, Devices, Memo
+from service.api.middleware import Gate
+from service.dashboard import pages
+from service.errors import ApiError, pointer, problem_response
+from service.metrics import Metrics
+from service.settings import Settings
+from service.version import VERSION
+from tuning_db import DatabaseError, Store
+
+log = logging.getLogger("fuseplan.app")
+
+ROUTERS = (resolve.router, plans.router, artifacts.router, operations.router, devices.router, health.router, pages.router())
+
+DESCRIPTION = """Plans for fusion graphs: how to cut a graph into kernels, and the kernels.
+
+`POST /v1/plans:resolve` is the way in. Errors are problem documents (RFC 9457); their `type` resolves to a page."""
+
+
+def create_app(settings: Settings, *, detector: Callable[[str], Device] | None = None) -> FastAPI:
+    """The application, which opens the database at once. `detector` finds the device of a target (by default, by asking it).
+
+    Raises DatabaseError.
+    """
+    store = Store(settings.db)
+    found = Devices(detector or partial(_detect, settings.cache))
+    ctx = Context(settings, store, found, Memo(settings.memo_entries), VERSION, Metrics())
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        warming = asyncio.create_task(_warm(ctx))
+        yield
+        warming.cancel()
+        await asyncio.to_thread(store.close)
+
+    app = FastAPI(
+        title="Fuseplan", version=VERSION, description=DESCRIPTION, lifespan=lifespan, docs_url=None, redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.state.context = ctx
+    for router in ROUTERS:
+        app.include_router(router)
+    app.router.routes.append(Mount("/static", StaticFiles(packages=[("service.dashboard", "static")]), name="static"))
+    app.add_exception_handler(ApiError, _api_error)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(DatabaseError, _no_database)
+    app.add_middleware(Gate, max_body_bytes=settings.max_body_bytes, observe=ctx.metrics.observe)
+    openapi.install(app)
+    return app
+
+
+def _detect(cache: str, target: str) -> Device:
+    """Without its ceilings: keys and conditions need none, and workers measure them. Raises DeviceError."""
+    try:
+        return detect(target, ObjectCache(cache), ceilings=False)
+    except CompilerMissing as error:
+        raise DeviceError(str(error)) from error
+
+
+async def _warm(ctx: Context) -> None:
+    """Detects the default target's device ahead of the first request."""
+    try:
+        await asyncio.to_thread(ctx.devices.detect, ctx.settings.target)
+    except DeviceError as error:
+        log.warning("target %s: %s", ctx.settings.target, error)
+
+
+async def _api_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, ApiError)
+    return problem_response(error.slug, error.detail, error.place, error.status, error.headers)
+
+
+async def _invalid(_: Request, error: Exception) -> Response:
+    """A path or query parameter that FastAPI refused."""
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    place = tuple(first["loc"])
+    return problem_response("bad-request", first["msg"], str(place[-1]) if place[:1] == ("query",) else pointer(place))
+
+
+async def _http_error(_: Request, error: Exception) -> Response:
+    """What the router itself refuses: 404 and 405, and whatever Starlette may add."""
+    assert isinstance(error, HTTPException)
+    slug = {404: "not-found", 405: "method-not-allowed"}.get(error.status_code, "http-error")
+    detail = {404: "There is no endpoint at this address.", 405: "The Allow header lists the methods."}.get(error.status_code, error.detail)
+    return problem_response(slug, detail, None, error.status_code, error.headers)
+
+
+async def _no_database(_: Request, error: Exception) -> Response:
+    log.error("%s", error)
+    return problem_response("database-unavailable", "The database does not answer; the server's log says why.")

@@ -1,0 +1,14 @@
+"""The command line, `fuseplan`. `main` is the console script."""
+
+import sys
+
+from service.cli import shadow
+
+try:
+    shadow.check()  # before anything else of ours is imported
+except shadow.ShadowError as error:
+    sys.exit(f"fuseplan: error: {error}")
+
+from service.cli.app import main
+
+__all__ = ["main"]

@@ -1,0 +1,35 @@
+"""`fuseplan config show`: every setting, its value, and where the value comes from."""
+
+import os
+
+import typer
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from service.cli.options import Json
+from service.cli.terminal import print_json
+from service.cli.terminal import show as display
+from service.settings import config_path, describe
+
+app = typer.Typer(no_args_is_help=True, help="Settings.")
+
+
+@app.command()
+def show(json: Json = False) -> None:
+    """Every setting in force: a flag wins over FUSEPLAN_*, that over the TOML file, that over the default."""
+    settings = describe()
+    if json:
+        print_json({s.name: {"value": s.value, "origin": s.origin, "variable": s.variable} for s in settings})
+        return
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, header_style="bold")
+    for column in ("setting", "value", "from", "meaning"):
+        table.add_column(column, overflow="fold")
+    for s in settings:
+        table.add_row(s.name, str(s.value), s.origin, s.help)
+    display(table, Text(f"\nFlags are --name, variables FUSEPLAN_NAME; the file is {config_path(os.environ)}"))
+
+
+@app.callback()
+def settings_group() -> None:
+    """Settings."""

@@ -1,0 +1,138 @@
+"""`fuseplan explain`: why a plan is as it is."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from fusion_ir.named import NamedGraph
+from fusion_ir.records import Plan, Step
+from fusion_ir.text import parse_graph
+from service.cli.options import Cache, Db, Format, Json, Seconds, Target
+from service.cli.plan_view import plan_view
+from service.cli.source import read_graph
+from service.cli.stored import PREFIX, load_plan
+from service.cli.terminal import print_json, show
+from service.cli.tune import search_seconds, tune_here
+from service.dashboard.formatting import duration, percent, ratio
+from service.settings import load
+from tuning_db import Store
+
+Subject = Annotated[
+    str, typer.Argument(metavar="GRAPH|PLAN_KEY", help="A graph's file, or a plan's key or its beginning.")
+]
+
+_TITLES = {
+    "not_fused": "Why these are apart",
+    "rejected": "What the kernel families refused",
+    "measured_worse": "What was tried and was slower",
+    "cap": "Limits that the search hit",
+    "note": "Notes",
+}
+
+
+def explain(
+    subject: Subject,
+    target: Target = None,
+    seconds: Seconds = None,
+    db: Db = None,
+    cache: Cache = None,
+    format_: Format = None,
+    json: Json = False,
+) -> None:
+    """Show what each kernel of a plan computes, why the graph was cut so, and how far it is from the bound."""
+    settings = load({"target": target, "db": db, "cache": cache})
+    with Store(settings.db) as store:
+        if PREFIX.match(subject) and not Path(subject).exists():
+            _, plan = load_plan(store, subject)
+            summary = store.summary(plan.plan_key)
+            state = (summary.state if summary is not None else None) or "superseded"
+            stored = store.graph(plan.graph_key)
+            ops = node_ops(parse_graph(stored.text)) if stored is not None else {}
+        else:
+            named = read_graph(subject, format_)
+            answer = tune_here(named, store, settings, search_seconds(settings, seconds))
+            plan, state, ops = answer.plan, answer.state, node_ops(named)
+    if json:
+        print_json(_as_json(plan, state, ops))
+        return
+    show(plan_view(plan, state), *_why(plan, ops))
+
+
+def _why(plan: Plan, ops: Mapping[int, str]) -> Iterator[RenderableType]:
+    """What each kernel does, then the reasons by kind."""
+    for number, step in enumerate(plan.steps):
+        yield Padding(_step(number, step, ops), (1, 0, 0, 1))
+    for kind, title in _TITLES.items():
+        reasons = [r for r in plan.reasons if r.kind == kind]
+        if reasons:
+            yield Padding(Text(title, style="bold"), (1, 0, 0, 1))
+            yield from (Padding(Text(r.text + _where(r.nodes, ops)), (0, 0, 0, 3)) for r in reasons)
+    if plan.rewrites:
+        yield Padding(Text.assemble(("Rewrites used: ", "bold"), ", ".join(plan.rewrites)), (1, 0, 0, 1))
+
+
+def node_ops(named: NamedGraph) -> dict[int, str]:
+    """Op of each node, by its position in the canonical text."""
+    return {number: node.op for number, node in enumerate(named.graph.nodes)}
+
+
+def _step(number: int, step: Step, ops: Mapping[int, str]) -> Table:
+    """What one kernel does, in a few words."""
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column()
+    table.add_row(f"kernel {number}", Text(step.schedule, style="cyan"))
+    table.add_row("computes", _histogram(step.nodes, ops))
+    table.add_row("reads", ", ".join(str(r) for r in step.reads) or "nothing")
+    table.add_row("writes", ", ".join(str(w) for w in step.writes))
+    bound = f"{duration(step.bound_us)} for its bytes and operations"
+    if step.time_us is not None:
+        bound += f"; it takes {duration(step.time_us)}, so it runs at {percent(ratio(step.bound_us, step.time_us))}"
+    table.add_row("bound", bound)
+    return table
+
+
+def _histogram(nodes: Sequence[int], ops: Mapping[int, str]) -> str:
+    counted = Counter(ops[n] for n in nodes if ops.get(n, "input") != "input")
+    named = ", ".join(f"{count} {op}" for op, count in counted.most_common())
+    return named or f"{len(nodes)} nodes"
+
+
+def _where(nodes: Sequence[int], ops: Mapping[int, str]) -> str:
+    shown = ", ".join(f"%{n} {ops[n]}" if n in ops else f"%{n}" for n in nodes[:6])
+    more = f" and {len(nodes) - 6} more" if len(nodes) > 6 else ""
+    return f"  ({shown}{more})" if nodes else ""
+
+
+def _as_json(plan: Plan, state: str, ops: Mapping[int, str]) -> dict[str, Any]:
+    return {
+        "plan_key": plan.plan_key,
+        "graph_key": plan.graph_key,
+        "state": state,
+        "time_us": plan.time_us,
+        "lower_bound_us": plan.lower_bound_us,
+        "copy_us": plan.copy_us,
+        "search_gap": plan.search_gap,
+        "complete": plan.search.complete,
+        "steps": [
+            {
+                "family": s.family,
+                "schedule": s.schedule,
+                "time_us": s.time_us,
+                "bound_us": s.bound_us,
+                "nodes": [{"node": n, "op": ops.get(n)} for n in s.nodes],
+                "reads": [str(r) for r in s.reads],
+                "writes": [str(w) for w in s.writes],
+            }
+            for s in plan.steps
+        ],
+        "reasons": [r.model_dump(mode="json") for r in plan.reasons],
+        "rewrites": list(plan.rewrites),
+    }

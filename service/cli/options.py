@@ -1,0 +1,35 @@
+"""Options that several commands share, each declared once."""
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from service.api.models import TARGET
+
+
+def _target(value: str | None) -> str | None:
+    if value is not None and not re.fullmatch(TARGET, value):
+        raise typer.BadParameter(f"expected cpu, cuda or cuda:N, got {value!r}", param_hint="--target")
+    return value
+
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+Db = Annotated[str | None, typer.Option(metavar="URL", help="Database: sqlite:///PATH or a PostgreSQL URL.")]
+Cache = Annotated[str | None, typer.Option(metavar="FOLDER", help="Folder for compiled objects and device facts.")]
+Target = Annotated[str | None, typer.Option(metavar="TARGET", help="cpu, cuda or cuda:N.", callback=_target)]
+Seconds = Annotated[float | None, typer.Option(metavar="S", help="Seconds of search where there is no plan yet.")]
+Server = Annotated[str | None, typer.Option(metavar="URL", help="Ask this running server instead of planning here.")]
+Format = Annotated[
+    str | None, typer.Option("--format", metavar="NAME", help="Format of GRAPH, where its look is not enough.")
+]
+Graph = Annotated[
+    str,
+    typer.Argument(
+        metavar="GRAPH", help="File with an nvFuser definition, JSON or Fuseplan text; - is standard input."
+    ),
+]
+PlanKey = Annotated[str, typer.Argument(metavar="PLAN_KEY", help="A plan's key, or the beginning of one.")]
+Inputs = Annotated[Path, typer.Option("--inputs", metavar="FILE", help="safetensors file with the inputs.")]
+Outputs = Annotated[Path, typer.Option("--outputs", metavar="FILE", help="safetensors file to write.")]

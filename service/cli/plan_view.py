@@ -1,0 +1,164 @@
+"""A plan as a person reads it at a terminal, and as `--json` prints it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from fusion_ir.records import Plan, Ref, Step
+from service.dashboard.formatting import NONE, count, duration, percent, ratio, significant, size, times
+
+KEY_DIGITS = 12  # of a plan key, as people see it; any unique beginning is understood
+_BAR = 36
+_PLACES = ("in", "tmp", "out")
+
+
+def as_json(plan: Plan, target: str, state: str, cache: str) -> dict[str, Any]:
+    """The fields of `fuseplan tune --json`."""
+    return {
+        "plan_key": plan.plan_key,
+        "graph_key": plan.graph_key,
+        "device": plan.device.class_key,
+        "target": target,
+        "state": state,
+        "cache": cache,
+        "time_us": plan.time_us,
+        "unfused_us": plan.unfused_us,
+        "lower_bound_us": plan.lower_bound_us,
+        "search_gap": plan.search_gap,
+        "max_rel_error": plan.max_rel_error,
+        "steps": [
+            {
+                "family": step.family,
+                "schedule": step.schedule,
+                "time_us": step.time_us,
+                "bytes": step.bytes,
+                "nodes": list(step.nodes),
+                "reads": [str(r) for r in step.reads],
+                "writes": [str(w) for w in step.writes],
+            }
+            for step in plan.steps
+        ],
+        "rewrites": list(plan.rewrites),
+        "reasons": [reason.model_dump(mode="json") for reason in plan.reasons],
+        "search": {
+            "seconds": plan.search.seconds,
+            "candidates": plan.search.candidates,
+            "measured": plan.search.measured,
+        },
+    }
+
+
+def plan_view(plan: Plan, state: str) -> RenderableType:
+    """Kernels, then the whole plan's time beside what it is to be compared with, then what the search saw."""
+    parts: list[RenderableType] = [Padding(_heading(plan, state), (0, 0, 1, 1)), steps_table(plan.steps)]
+    if not plan.steps:
+        parts.append(Padding(Text("no kernel: every output is an input as it is", style="dim"), (0, 0, 0, 1)))
+    parts += [Text(), Padding(times_table(plan), (0, 0, 0, 1)), Text(), Padding(_footer(plan), (0, 0, 0, 1))]
+    return Group(*parts)
+
+
+def steps_table(steps: Sequence[Step]) -> Table:
+    """One row per kernel, with its bandwidth and how near it comes to its lower bound."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=True, show_edge=False, header_style="bold", expand=False)
+    table.add_column("#", justify="right", no_wrap=True)
+    table.add_column("kernel and schedule", overflow="fold")
+    table.add_column("reads → writes", overflow="fold")
+    for name in ("ops", "time", "bytes", "GB/s", "of bound"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for number, step in enumerate(steps):
+        table.add_row(
+            str(number),
+            _schedule(step),
+            f"{_refs(step.reads)} → {_refs(step.writes)}",
+            str(len(step.nodes)),
+            duration(step.time_us),
+            size(step.bytes),
+            significant(step.bytes / step.time_us / 1e3) if step.time_us else NONE,
+            percent(ratio(step.bound_us, step.time_us)),
+        )
+    return table
+
+
+def times_table(plan: Plan) -> Table:
+    """This plan, one kernel per op, the copy floor and the lower bound, with bars to scale."""
+    rows = [
+        ("this plan", plan.time_us, "bold green", _spread(plan)),
+        (
+            "one kernel per op",
+            plan.unfused_us,
+            "",
+            f"{times(ratio(plan.unfused_us, plan.time_us))} as long" if plan.time_us else "",
+        ),
+        ("copying its bytes", plan.copy_us, "", "inputs and outputs at copy bandwidth"),
+        ("lower bound", plan.lower_bound_us, "", "no kernel here can be faster"),
+    ]
+    longest = max((time for _, time, _, _ in rows if time), default=0.0)
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(style="dim")
+    for name, time, style, note in rows:
+        cells = max(round(_BAR * time / longest), 1) if time and longest else 0
+        bar = Text("━" * cells, style=style or "blue")
+        shown = Text(duration(time), style=style)
+        table.add_row(Text(name, style=style), shown, bar, note if time is not None else "not timed")
+    return table
+
+
+def _heading(plan: Plan, state: str) -> Text:
+    colour = {"measured": "green", "predicted": "yellow", "stale": "yellow"}.get(state, "red")
+    return Text.assemble(
+        ("Plan ", "bold"),
+        (plan.plan_key[:KEY_DIGITS], "bold"),
+        f"  {count(len(plan.steps), 'kernel')}  ",
+        (state, colour),
+        (f"  on {plan.device.name} ({plan.device.target}, {plan.device.units} {_units(plan)})", "dim"),
+    )
+
+
+def _footer(plan: Plan) -> Text:
+    search = plan.search
+    seen = f"{count(search.candidates, 'segment')}, {count(search.measured, 'kernel')} timed"
+    words = [f"searched {search.seconds:.1f} s: {seen}"]
+    if search.failed:
+        words[0] += f", {search.failed} failed"
+    if plan.search_gap is not None:
+        least = f"at most {times(plan.search_gap)} the best possible cover's time"
+        words.append("no untried cover can be better" if search.complete else least)
+    if plan.max_rel_error is not None:
+        words.append(f"largest relative error {plan.max_rel_error:.2g}")
+    return Text("; ".join(words), style="dim")
+
+
+def _schedule(step: Step) -> Text:
+    """The family, and below it the schedule's parameters."""
+    parameters = step.schedule.removeprefix(step.family).strip("{}")
+    return Text.assemble((step.family, "cyan"), (f"\n{parameters}" if parameters else "", "dim"))
+
+
+def _units(plan: Plan) -> str:
+    return "threads" if plan.device.target == "cpu" else "multiprocessors"
+
+
+def _spread(plan: Plan) -> str:
+    return "" if plan.spread is None else f"± {plan.spread:.1%}"
+
+
+def _refs(refs: Sequence[Ref]) -> str:
+    """in2, in0, in1, tmp0 -> in0…2 tmp0."""
+    texts: list[str] = []
+    run: list[Ref] = []
+    for ref in (*sorted(refs, key=lambda r: (_PLACES.index(r.place), r.index)), None):
+        if run and (ref is None or ref.place != run[-1].place or ref.index != run[-1].index + 1):
+            last = f"…{run[-1].index}" if len(run) > 1 else ""
+            texts.append(f"{run[0]}{last}")
+            run = []
+        if ref is not None:
+            run.append(ref)
+    return " ".join(texts)

@@ -1,0 +1,108 @@
+"""Plans from a running server: the few requests that the command line and the demo make."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+from pydantic import ValidationError
+
+from service.api.models import Key, OperationModel, Resolution
+from service.cli.errors import CommandError, bad_input, failed
+from service.errors import Problem
+
+POLL_SECONDS = 0.25
+Report = Callable[[Mapping[str, Any] | None], None]  # gets the operation's progress, as the server words it
+
+
+class Remote:
+    """One server. Every method raises CommandError where the server cannot be reached or refuses."""
+
+    def __init__(self, url: str, timeout_seconds: float = 90.0) -> None:
+        if not url.startswith(("http://", "https://")):
+            raise bad_input(f"--server: expected http://HOST:PORT, got {url!r}")
+        self.url = url.rstrip("/")
+        try:
+            self._client = httpx.Client(base_url=self.url, timeout=timeout_seconds, trust_env=False)
+        except (httpx.InvalidURL, ValueError) as error:
+            raise bad_input(f"--server: {error}") from error
+
+    def __enter__(self) -> "Remote":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._client.close()
+
+    def resolve(
+        self, body: Mapping[str, Any], report: Report = lambda progress: None, wait_seconds: float = 0.0
+    ) -> Resolution:
+        """The plan for `body` (see ResolveRequest), waited for as long as the search takes."""
+        prefer = {"Prefer": f"wait={wait_seconds:g}"} if wait_seconds else {}
+        response = self._send("POST", "/v1/plans:resolve", json=dict(body), headers=prefer)
+        if response.status_code == httpx.codes.OK:
+            return _resolution(response)
+        address = response.headers["Location"]
+        while True:
+            operation = self.operation(address)
+            report(operation.progress)
+            if operation.done:
+                break
+            time.sleep(POLL_SECONDS)
+        if operation.error is not None:
+            raise _refused(operation.error)
+        response = self._send("POST", "/v1/plans:resolve", json=dict(body))
+        if response.status_code != httpx.codes.OK:
+            raise failed(f"{self.url}: the operation {operation.id} ended, but its plan is not there")
+        return _resolution(response).model_copy(update={"cache": "miss"})
+
+    def operation(self, address: str) -> OperationModel:
+        """The state of a piece of work."""
+        return OperationModel.model_validate_json(self._send("GET", address).content)
+
+    def ready(self) -> bool:
+        """Whether the server and its parts answer; never raises for one that is not up yet."""
+        try:
+            return self._client.get("/readyz", timeout=5.0).status_code == httpx.codes.OK
+        except httpx.HTTPError:
+            return False
+
+    def post_raw(self, path: str, content: bytes) -> tuple[httpx.Response, float]:
+        """A prepared JSON body, and the milliseconds until its answer was read: for timing the hot path."""
+        started = time.perf_counter()
+        response = self._send("POST", path, content=content, headers={"Content-Type": "application/json"})
+        return response, (time.perf_counter() - started) * 1e3
+
+    def page(self, plan_key: Key) -> str:
+        """The address of the plan's page."""
+        return f"{self.url}/plans/{plan_key}"
+
+    def _send(self, method: str, path: str, **request: Any) -> httpx.Response:
+        with self._reached():
+            response = self._client.request(method, path, **request)
+        if response.is_success:
+            return response
+        try:
+            problem = Problem.model_validate_json(response.content)
+        except ValidationError:
+            raise failed(
+                f"{self.url}{path} answered {response.status_code} and no problem document; is it Fuseplan?"
+            ) from None
+        raise _refused(problem)
+
+    @contextmanager
+    def _reached(self) -> Iterator[None]:
+        try:
+            yield
+        except httpx.HTTPError as error:
+            raise failed(f"{self.url}: {error or type(error).__name__}") from error
+
+
+def _resolution(response: httpx.Response) -> Resolution:
+    return Resolution.model_validate_json(response.content)
+
+
+def _refused(problem: Problem) -> CommandError:
+    place = f"{problem.place}: " if problem.place else ""
+    make = bad_input if 400 <= problem.status < 500 else failed
+    return make(f"{place}{problem.detail}")

@@ -1,0 +1,45 @@
+"""`fuseplan serve`: the HTTP service with its workers."""
+
+from typing import Annotated
+
+import typer
+
+from service.cli.options import Cache, Db, Target
+from service.cli.terminal import err
+from service.server import serve as run_server
+from service.settings import load
+
+Host = Annotated[str | None, typer.Option(help="Loopback address to listen on.")]
+Port = Annotated[int | None, typer.Option(min=0, max=65535, help="TCP port; 0 takes a free one.")]
+Workers = Annotated[int | None, typer.Option(min=0, max=64, help="Worker processes.")]
+LogLevel = Annotated[str | None, typer.Option(metavar="LEVEL", help="debug, info, warning or error.")]
+
+
+def serve(
+    host: Host = None,
+    port: Port = None,
+    db: Db = None,
+    cache: Cache = None,
+    target: Target = None,
+    workers: Workers = None,
+    log_level: LogLevel = None,
+) -> None:
+    """Run the service on 127.0.0.1:8080: HTTP API, dashboard, and workers in processes of their own."""
+    flags = {
+        "host": host,
+        "port": port,
+        "db": db,
+        "cache": cache,
+        "target": target,
+        "workers": workers,
+        "log_level": log_level,
+    }
+    settings = load(flags)
+
+    def announce(address: str) -> None:
+        err().print(
+            f"Fuseplan is at {address}  (API: {address}/openapi.json; database: {settings.db}). Ctrl-C stops it.",
+            markup=False,
+        )
+
+    run_server(settings, announce)

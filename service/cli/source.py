@@ -1,0 +1,36 @@
+"""GRAPH arguments: a file, or - for standard input, in any format that `fusion_ir.formats` reads."""
+
+import sys
+from pathlib import Path
+
+from fusion_ir.errors import FormatError
+from fusion_ir.formats import read
+from fusion_ir.limits import LIMITS
+from fusion_ir.named import NamedGraph
+from service.cli.errors import bad_input, in_file
+
+HELP = "A graph: nvFuser Python definition, JSON or Fuseplan text. - reads standard input."
+
+
+def read_graph(argument: str, format_: str | None = None) -> NamedGraph:
+    """The graph in the file, read as `format_` or as what it looks like. Raises CommandError naming file and place."""
+    name = "standard input" if argument == "-" else argument
+    body = read_bytes(argument, LIMITS.body_bytes)
+    if len(body) > LIMITS.body_bytes:
+        raise bad_input(f"{name}: has more than {LIMITS.body_bytes:,} bytes, the limit for one graph")
+    try:
+        return read(body, format_, None if argument == "-" else argument)
+    except FormatError as error:
+        raise in_file(name, error) from error
+
+
+def read_bytes(argument: str, limit: int) -> bytes:
+    """The file's bytes, at most one more than `limit`, so that a file over it can be told from one at it."""
+    try:
+        if argument == "-":
+            return sys.stdin.buffer.read(limit + 1)
+        with Path(argument).open("rb") as file:
+            return file.read(limit + 1)
+    except (OSError, ValueError) as error:  # ValueError: a null byte in the name
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise bad_input(f"{argument}: {reason}") from error

@@ -1,0 +1,102 @@
+"""Where output goes: results to stdout, everything else to stderr; progress only where a person watches."""
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from scheduler.bench import Event
+from service.dashboard.formatting import duration
+
+PLAIN_WIDTH = 110  # where stdout is no terminal: tables keep their columns
+
+
+def out() -> Console:
+    """Console on today's stdout (tests replace it)."""
+    return Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH, highlight=False, soft_wrap=False)
+
+
+def err() -> Console:
+    """Console on stderr."""
+    return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def show(*renderables: RenderableType) -> None:
+    """Prints to stdout; where that is no terminal, without the blanks that fill tables up to their width."""
+    console = out()
+    if console.is_terminal:
+        console.print(*renderables, sep="\n")
+        return
+    with console.capture() as capture:
+        console.print(*renderables, sep="\n")
+    sys.stdout.write("\n".join(line.rstrip() for line in capture.get().split("\n")))
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on stdout, laid out for reading: what fits a line stands on one."""
+    sys.stdout.write(_json(value, "") + "\n")
+
+
+def _json(value: Any, indent: str) -> str:
+    line = json.dumps(value, allow_nan=False)
+    if len(indent) + len(line) <= PLAIN_WIDTH or not isinstance(value, dict | list) or not value:
+        return line
+    inner = indent + "  "
+    if isinstance(value, dict):
+        items = [f"{inner}{json.dumps(str(k))}: {_json(v, inner)}" for k, v in value.items()]
+        return "{\n" + ",\n".join(items) + f"\n{indent}}}"
+    return "[\n" + ",\n".join(inner + _json(v, inner) for v in value) + f"\n{indent}]"
+
+
+def say(text: str) -> None:
+    """A line for a person on stderr."""
+    err().print(text, markup=False)
+
+
+_PHASES = {
+    "candidates": "finding segments",
+    "segments": "timing kernels",
+    "plans": "timing whole plans",
+    "done": "storing",
+}
+
+
+class SearchProgress:
+    """Shows how a search goes. Off a terminal it does nothing."""
+
+    def __init__(self, bar: Progress | None, seconds: float) -> None:
+        self._bar = bar
+        self._task = bar.add_task("starting", total=seconds) if bar is not None else None
+
+    def on_search(self, event: Event) -> None:
+        """For `scheduler.tune`."""
+        self.show(asdict(event))
+
+    def show(self, state: Mapping[str, Any] | None) -> None:
+        """`state`: the fields of an `Event`, as far as they are there; a server passes them on as JSON."""
+        if self._bar is None or self._task is None or not state:
+            return
+        words = [_PHASES.get(str(state.get("phase")), "searching")]
+        if state.get("measured") is not None:
+            words.append(f"{state['measured']} timed")
+        if state.get("best_us") is not None:
+            words.append(f"best {duration(float(state['best_us']))}")
+        self._bar.update(self._task, description=", ".join(words))
+        if state.get("seconds") is not None:
+            self._bar.update(self._task, completed=float(state["seconds"]))
+
+
+@contextmanager
+def search_progress(seconds: float) -> Iterator[SearchProgress]:
+    """A bar on stderr for a search that may take `seconds`; nothing where stderr is no terminal."""
+    if not sys.stderr.isatty():
+        yield SearchProgress(None, seconds)
+        return
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=24), TimeElapsedColumn())
+    with Progress(*columns, console=err(), transient=True) as bar:
+        yield SearchProgress(bar, seconds)

@@ -1,0 +1,88 @@
+"""Numbers as people read them: three significant digits and a unit."""
+
+from datetime import UTC, datetime
+
+NONE = "–"
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """1234.5 -> "1,234", 12.345 -> "12.3", 0.01234 -> "0.0123"; never in exponent form."""
+    if value == 0:
+        return "0"
+    magnitude = abs(value)
+    before = len(str(int(magnitude))) if magnitude >= 1 else 0
+    if before >= digits:
+        return f"{value:,.0f}"
+    if before:
+        return f"{value:.{digits - before}f}"
+    decimals = digits
+    while decimals < 12 and magnitude * 10 ** (decimals - digits + 1) < 1:
+        decimals += 1
+    return f"{value:.{decimals}f}".rstrip("0").rstrip(".")
+
+
+def duration(us: float | None) -> str:
+    """Microseconds: "870 ns", "12.3 µs", "2.81 ms", "1.20 s"."""
+    if us is None:
+        return NONE
+    for limit, scale, unit in ((0.9995, 1e-3, "ns"), (999.5, 1, "µs"), (999_500, 1e3, "ms")):
+        if us < limit:
+            return f"{significant(us / scale)} {unit}"
+    return f"{significant(us / 1e6)} s"
+
+
+def size(bytes_: float | None) -> str:
+    """Bytes in powers of 1024: "512 B", "1.5 KiB", "84.0 MiB"."""
+    if bytes_ is None:
+        return NONE
+    value, units = float(bytes_), ("B", "KiB", "MiB", "GiB", "TiB")
+    for unit in units[:-1]:
+        if value < 1000:
+            return f"{int(value)} B" if unit == "B" else f"{significant(value)} {unit}"
+        value /= 1024
+    return f"{significant(value)} {units[-1]}"
+
+
+def rate(bytes_: float, us: float | None) -> str:
+    """Bytes in microseconds as "87.1 GB/s" (powers of 1000)."""
+    return NONE if not us else f"{significant(bytes_ / us / 1e3)} GB/s"
+
+
+def times(ratio: float | None) -> str:
+    """A speed-up: "8.05×"."""
+    return NONE if ratio is None else f"{significant(ratio)}×"
+
+
+def percent(share: float | None) -> str:
+    """A share of 1: "78 %"; small shares keep a digit."""
+    if share is None:
+        return NONE
+    value = 100 * share
+    return f"{value:.1f} %" if value < 9.95 else f"{value:.0f} %"
+
+
+def ratio(over: float | None, under: float | None) -> float | None:
+    """`over / under`, None where either is missing or `under` is 0."""
+    return over / under if over is not None and under else None
+
+
+def age(then: float, now: float) -> str:
+    """Between two times in seconds: "just now", "5 min ago", "3 h ago", "12 days ago"."""
+    seconds = max(0.0, now - then)
+    if seconds < 60:
+        return "just now"
+    if seconds < 3600:
+        return f"{int(seconds // 60)} min ago"
+    if seconds < 86400:
+        return f"{int(seconds // 3600)} h ago"
+    return f"{count(int(seconds // 86400), 'day')} ago"
+
+
+def moment(seconds: float) -> str:
+    """Seconds since 1970 as "2026-11-20T06:00:00+00:00"."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
+def count(number: int, noun: str) -> str:
+    """"1 step", "3 steps"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,30 @@
+"""The pages' router, or, where the extra `dashboard` is not installed, a page that says so."""
+
+from fastapi import APIRouter
+from starlette.responses import PlainTextResponse, Response
+
+try:
+    from service.dashboard import routes
+except ModuleNotFoundError as error:
+    if error.name != "jinja2":
+        raise
+    routes = None
+
+
+def router() -> APIRouter:
+    """The dashboard's endpoints."""
+    return routes.router if routes is not None else _missing()
+
+
+def _missing() -> APIRouter:
+    missing = APIRouter(include_in_schema=False)
+
+    @missing.get("/")
+    @missing.get("/plans/{key}")
+    @missing.get("/errors")
+    @missing.get("/errors/{slug}")
+    def page(key: str = "", slug: str = "") -> Response:
+        """Every page, as far as it goes without its templates."""
+        return PlainTextResponse("The pages need Jinja2: pip install 'fuseplan[dashboard]'\n", 501)
+
+    return missing

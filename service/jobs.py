@@ -1,0 +1,28 @@
+"""What stands in the queue: kinds of operations and their payloads, written by the API and read by workers."""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+PLAN = "plan"
+
+
+class PlanJob(BaseModel):
+    """Payload of a `plan` operation: plan a stored graph for a target of this machine."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    graph_key: str
+    target: str
+    seconds: float
+    numerics: Literal["exact", "reassociate", "approximate"]
+
+
+class PlanResult(BaseModel):
+    """Result of a `plan` operation."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    plan_key: str
+    cache: Literal["hit", "miss"]
+    state: str

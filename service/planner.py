@@ -1,0 +1,85 @@
+"""Plans one graph on this machine: device, search, storage. Used by the worker and by `fuseplan tune` without a server."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from codegen.devices import detect
+from codegen.object_cache import ObjectCache
+from codegen.workbench import Workbench
+from fusion_ir.key import graph_key
+from fusion_ir.named import NamedGraph
+from fusion_ir.records import Measurement, Plan
+from fusion_ir.text import print_graph
+from scheduler.bench import Budget, Progress
+from scheduler.tune import tune
+from service.version import VERSION
+from tuning_db import Conditions, Names, RequestKey, Store
+
+PlanState = Literal["measured", "predicted", "stale", "failed"]
+
+
+class PlanningError(Exception):
+    """No plan could be made or kept; the message says why."""
+
+
+@dataclass(frozen=True)
+class PlanAnswer:
+    """A plan, whether it was there already, and the state of the request's row."""
+
+    plan: Plan
+    plan_key: str
+    cache: Literal["hit", "miss"]
+    state: PlanState
+
+
+@dataclass(frozen=True)
+class StoredCosts:
+    """`scheduler.Costs` over the database: what was ever measured on this class of devices."""
+
+    store: Store
+    device_key: str
+
+    def known(self, segment_key: str) -> Sequence[Measurement]:
+        return self.store.measurements(segment_key, self.device_key)
+
+    def record(self, measurements: Sequence[Measurement]) -> None:
+        self.store.record(measurements)
+
+
+def plan_graph(
+    named: NamedGraph, target: str, budget: Budget, store: Store, cache: ObjectCache, progress: Progress | None = None,
+    *, numerics: Literal["exact", "reassociate", "approximate"] = "reassociate", tenant: str = "",
+) -> PlanAnswer:
+    """The stored plan for the graph on `target`, else (or where it is stale) a new one, stored with binaries and sources.
+
+    Raises DeviceError, DatabaseError, PlanningError, and whatever `progress` raises to stop the search.
+    """
+    device = detect(target, cache)
+    request = RequestKey(graph_key(named.graph), device.class_key, numerics, tenant)
+    found = store.resolve(request, Conditions.of_device(device, VERSION))
+    if found is not None and found.state in ("measured", "predicted"):
+        return PlanAnswer(Plan.model_validate_json(found.body), found.plan_key, "hit", found.state)
+    store.put_device(device)
+    store.put_graph(request.graph_key, print_graph(named.graph), Names(named.input_names, named.output_names))
+    with Workbench(device, cache) as bench:
+        plan = tune(named.graph, device, budget, StoredCosts(store, device.class_key), bench, progress)
+    state: PlanState = "predicted" if plan.time_us is None else "measured"
+    binaries, sources = artifacts(plan, cache)
+    plan_key = store.store_plan(request, plan, state, binaries, sources)
+    return PlanAnswer(plan, plan_key, "miss", state)
+
+
+def artifacts(plan: Plan, cache: ObjectCache) -> tuple[Mapping[str, bytes], Mapping[str, str]]:
+    """Binaries and sources that the plan's steps name, by sha256. Raises PlanningError if the cache lost a binary."""
+    binaries: dict[str, bytes] = {}
+    sources: dict[str, str] = {}
+    for step in plan.steps:
+        binary = cache.get(step.binary)
+        if binary is None:
+            raise PlanningError(f"binary {step.binary} of a {step.family} step is not in the cache any more")
+        binaries[step.binary] = binary
+        source = cache.get(step.source) if step.source else None
+        if source is not None:
+            sources[step.source] = source.decode("utf-8", "replace")
+    return binaries, sources

@@ -1,0 +1,158 @@
+"""`serve`: the HTTP server in this process, the workers in processes of their own, both stopped together."""
+
+import ipaddress
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+import uvicorn
+
+from service import logs
+from service.app import create_app
+from service.settings import Settings, environment
+
+log = logging.getLogger("fuseplan.server")
+
+# A worker that ends by itself is started again, the later the more often it did; one that lived long starts afresh.
+RESTART_SECONDS = (0.5, 2.0, 5.0, 15.0, 60.0)
+LONG_LIFE_SECONDS = 300.0
+STOP_SECONDS = 10.0
+
+
+class ServeError(Exception):
+    """The server cannot start; the message says why and what to do."""
+
+
+def serve(settings: Settings, announce: Callable[[str], None] = print) -> None:
+    """Runs until SIGINT or SIGTERM. Calls `announce` with the address once requests are answered.
+
+    Raises ServeError (address not loopback, or taken), DatabaseError.
+    """
+    logs.configure(settings.log_level)
+    with _socket(settings) as listener:
+        host, port = listener.getsockname()[:2]
+        address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        app = create_app(settings)
+        config = uvicorn.Config(
+            app, loop="auto", http="auto", lifespan="on", log_config=None, access_log=False, server_header=False,
+            timeout_graceful_shutdown=5, timeout_keep_alive=30,
+        )
+        with _terminating(), Supervisor(settings):
+            _Server(config, lambda: announce(address)).run(sockets=[listener])
+
+
+class _Server(uvicorn.Server):
+    """Says when it has started."""
+
+    def __init__(self, config: uvicorn.Config, started: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._announce = started
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._announce()
+
+
+def is_loopback(host: str) -> bool:
+    """Whether `host` is an address of this machine only: localhost, 127.0.0.0/8 or ::1."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _socket(settings: Settings) -> socket.socket:
+    """The listening socket. Raises ServeError."""
+    if not is_loopback(settings.host):
+        raise ServeError(
+            f"refusing to listen on {settings.host}: there is no authentication, so only loopback addresses are taken "
+            "(127.0.0.1, ::1, localhost); to reach the service from elsewhere, forward the port, as with ssh -L"
+        )
+    host = "127.0.0.1" if settings.host == "localhost" else settings.host
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, settings.port))
+    except OSError as error:
+        listener.close()
+        raise ServeError(f"cannot listen on {host}:{settings.port}: {error.strerror}; choose another --port, 0 takes a free one") from error
+    return listener
+
+
+@contextmanager
+def _terminating() -> Iterator[None]:
+    """Within the block SIGTERM ends the process by SystemExit, so that workers are stopped on the way out.
+
+    uvicorn handles the signal first, and raises it again when it is done.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def exit_(_number: int, _frame: FrameType | None) -> None:
+        raise SystemExit(0)
+
+    before = signal.signal(signal.SIGTERM, exit_)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+class Supervisor:
+    """Keeps `settings.workers` worker processes running between `__enter__` and `__exit__`."""
+
+    def __init__(self, settings: Settings, command: tuple[str, ...] = (sys.executable, "-m", "service.worker")) -> None:
+        self._command = (*command, "--parent", str(os.getpid()))
+        self._environment = {**os.environ, **environment(settings)}
+        self._stopping = threading.Event()
+        self._threads = [threading.Thread(target=self._keep, args=(i,), name=f"worker-{i}") for i in range(settings.workers)]
+
+    def __enter__(self) -> "Supervisor":
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _keep(self, index: int) -> None:
+        """One worker after another, until the end."""
+        failures = 0
+        while not self._stopping.is_set():
+            started = time.monotonic()
+            # A session of its own: an interrupt typed at the terminal reaches the server, which then stops the worker.
+            child = subprocess.Popen(self._command, env=self._environment, stdin=subprocess.DEVNULL, start_new_session=True)
+            while child.poll() is None and not self._stopping.wait(0.2):
+                continue
+            if child.returncode is None:
+                _stop(child)
+                return
+            failures = 0 if time.monotonic() - started > LONG_LIFE_SECONDS else failures + 1
+            delay = RESTART_SECONDS[min(failures, len(RESTART_SECONDS)) - 1] if failures else 0.0
+            log.warning("worker %d ended with code %d; starting another in %g s", index, child.returncode, delay)
+            self._stopping.wait(delay)
+
+
+def _stop(child: "subprocess.Popen[bytes]") -> None:
+    """SIGTERM, then after STOP_SECONDS SIGKILL to all of its session."""
+    child.terminate()
+    try:
+        child.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        log.warning("worker %d did not stop within %g s; killing it", child.pid, STOP_SECONDS)
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()

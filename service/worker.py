@@ -1,0 +1,190 @@
+"""A worker: takes operations from the queue and does them, in a process of its own (`python -m service.worker`).
+
+While one runs, a thread renews its lease. A worker that loses its lease, or whose operation is cancelled, drops the work at
+the search's next step; SIGTERM ends it at once and gives the operation back.
+"""
+
+import argparse
+import json
+import logging
+import os
+import secrets
+import signal
+import socket
+import sys
+import threading
+import time
+from dataclasses import asdict
+from types import FrameType
+
+from pydantic import ValidationError
+
+from codegen.devices import DeviceError
+from codegen.object_cache import ObjectCache
+from codegen.toolchain.compiler import CompilerMissing
+from fusion_ir.named import NamedGraph
+from fusion_ir.text import parse_graph
+from scheduler.bench import Budget, Event
+from scheduler.finalists import NoPlan
+from service import logs, planner
+from service.errors import problem
+from service.jobs import PLAN, PlanJob, PlanResult
+from service.planner import PlanningError
+from service.settings import Settings, load
+from tuning_db import DatabaseError, Operation, Store
+
+log = logging.getLogger("fuseplan.worker")
+
+IDLE_SECONDS = (0.05, 0.5)  # first and longest pause between looks at an empty queue
+PROGRESS_SECONDS = 0.3
+OUTAGE_SECONDS = 5.0  # pause after the database did not answer
+
+
+class Dropped(Exception):
+    """The operation is not to be finished: cancelled, or the lease is lost."""
+
+
+class Lease:
+    """An operation held by this worker: renewed from a thread, checked and reported on by `progress`."""
+
+    def __init__(self, store: Store, operation: Operation, owner: str, seconds: float) -> None:
+        self._store, self._operation, self._owner, self._seconds = store, operation, owner, seconds
+        self._over = threading.Event()
+        self._reported = 0.0
+        self.lost = self.cancelled = False
+        self._thread = threading.Thread(target=self._renew, name="lease", daemon=True)
+
+    def __enter__(self) -> "Lease":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def progress(self, event: Event) -> None:
+        """Writes how far the search is, at most every PROGRESS_SECONDS. Raises Dropped."""
+        self.check()
+        if time.monotonic() - self._reported >= PROGRESS_SECONDS:
+            self._reported = time.monotonic()
+            text = json.dumps(asdict(event))
+            self._note(self._store.progress(self._operation.id, self._owner, self._operation.token, text))
+            self.check()
+
+    def check(self) -> None:
+        """Raises Dropped where the work is not wanted any more."""
+        if self.lost or self.cancelled:
+            raise Dropped
+
+    def _renew(self) -> None:
+        while not self._over.wait(self._seconds / 3):
+            try:
+                held = self._store.renew(self._operation.id, self._owner, self._operation.token, self._seconds)
+            except DatabaseError as error:  # the next attempt may still be in time
+                log.warning("the lease of %s was not renewed: %s", self._operation.id, error)
+                continue
+            self._note(held)
+
+    def _note(self, held: Operation | None) -> None:
+        if held is None:
+            self.lost = True
+        elif held.cancel_requested:
+            self.cancelled = True
+
+
+class Worker:
+    """Takes one operation after another. `parent`: the process without which this one ends, None for none."""
+
+    def __init__(self, settings: Settings, store: Store, parent: int | None = None) -> None:
+        self._settings, self._store, self._parent = settings, store, parent
+        self._owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+
+    def run(self) -> None:
+        """Until the parent is gone, or an exception (SystemExit on SIGTERM) ends it."""
+        pause, longest = IDLE_SECONDS
+        while self._parent is None or os.getppid() == self._parent:
+            try:
+                busy = self.step()
+            except DatabaseError as error:
+                log.error("%s", error)
+                time.sleep(OUTAGE_SECONDS)
+                continue
+            pause = IDLE_SECONDS[0] if busy else min(longest, 1.5 * pause)
+            if not busy:
+                time.sleep(pause)
+
+    def step(self) -> bool:
+        """Does the next operation; False where there is none."""
+        operation = self._store.lease(self._owner, self._settings.lease_seconds, (PLAN,))
+        if operation is None:
+            return False
+        log.info("operation %s, attempt %d", operation.id, operation.attempt)
+        held = (operation.id, self._owner, operation.token)
+        try:
+            with Lease(self._store, operation, self._owner, self._settings.lease_seconds) as lease:
+                result = self._plan(operation, lease)
+        except Dropped:
+            if lease.cancelled:
+                self._store.finish(*held, cancelled=True)
+            log.info("operation %s was %s", operation.id, "cancelled" if lease.cancelled else "taken by another worker")
+        except (SystemExit, KeyboardInterrupt):
+            self._store.release(*held)
+            raise
+        except DatabaseError:
+            raise  # the lease runs out by itself
+        except Exception as error:
+            self._store.finish(*held, error=_explain(operation, error))
+        else:
+            self._store.finish(*held, result=result.model_dump_json())
+        return True
+
+    def _plan(self, operation: Operation, lease: Lease) -> PlanResult:
+        job = PlanJob.model_validate_json(operation.payload)
+        stored = self._store.graph(job.graph_key)
+        if stored is None:
+            raise PlanningError("the graph is not stored any more")
+        named = NamedGraph(parse_graph(stored.text).graph, stored.names.inputs, stored.names.outputs)
+        answer = planner.plan_graph(
+            named, job.target, Budget(job.seconds), self._store, ObjectCache(self._settings.cache), lease.progress, numerics=job.numerics
+        )
+        lease.check()
+        return PlanResult(plan_key=answer.plan_key, cache=answer.cache, state=answer.state)
+
+
+def _explain(operation: Operation, error: Exception) -> str:
+    """The problem document that the operation ends with."""
+    if isinstance(error, DeviceError | CompilerMissing):
+        document = problem("no-device", str(error))
+    elif isinstance(error, PlanningError | NoPlan):
+        document = problem("tuning-failed", str(error))
+    else:
+        incident = secrets.token_hex(6)
+        payload = "unreadable payload" if isinstance(error, ValidationError) else operation.payload
+        log.error("incident %s, operation %s (%s)", incident, operation.id, payload, exc_info=error)
+        document = problem("tuning-failed", f"The search failed with a fault of its own; the log has incident {incident}.")
+    return document.model_dump_json()
+
+
+def _terminate(_number: int, _frame: FrameType | None) -> None:
+    raise SystemExit(0)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs a worker with the settings of the environment. Returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m service.worker", description="Takes operations from the queue and does them.")
+    parser.add_argument("--parent", type=int, help="process id without which this worker ends")
+    parent = parser.parse_args(arguments).parent
+    signal.signal(signal.SIGTERM, _terminate)
+    settings = load()
+    logs.configure(settings.log_level)
+    try:
+        with Store(settings.db) as store:
+            Worker(settings, store, parent).run()
+    except DatabaseError as error:
+        log.error("%s", error)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

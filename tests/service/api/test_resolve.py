@@ -1,0 +1,166 @@
+"""POST /v1/plans:resolve: hit, miss, waiting, joining; what the answer holds, byte for byte."""
+
+import hashlib
+import json
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from service.jobs import PLAN, PlanJob
+from tests.support.service_app import Running, running, wire
+from tests.support.stored_plans import DEVICE, chain, plan_of, store_plan
+from tuning_db import Names, RequestKey, Store
+
+from fusion_ir.key import graph_key
+from fusion_ir.text import print_graph
+
+KEY = graph_key(chain())
+
+
+def test_a_hit_holds_the_stored_bytes_and_the_names_of_the_request(service: Running) -> None:
+    plan_key = store_plan(service.store, chain())
+    response = service.client.post("/v1/plans:resolve", json={"graph": wire(names=('odd "name"\n<b>', "out"))})
+    assert response.status_code == 200
+    answer = response.json()
+    assert list(answer) == ["state", "cache", "plan_key", "graph_key", "device_key", "plan", "names"]
+    assert (answer["state"], answer["cache"], answer["plan_key"]) == ("measured", "hit", plan_key)
+    assert (answer["graph_key"], answer["device_key"]) == (KEY, DEVICE.class_key)
+    assert answer["names"] == {"inputs": ['odd "name"\n<b>'], "outputs": ["out"]}
+    body = service.store.plan(plan_key)
+    assert body is not None
+    assert body in response.content
+    assert hashlib.sha256(body).hexdigest() == plan_key
+    assert response.headers["content-location"] == f"/v1/plans/{plan_key}"
+    assert "no-store" in response.headers["cache-control"]
+
+
+def test_renamed_graphs_hit_and_each_gets_its_own_names(service: Running) -> None:
+    store_plan(service.store, chain())
+    for names in (("a", "b"), ("c", "d"), ("a", "b")):
+        answer = service.client.post("/v1/plans:resolve", json={"graph": wire(names=names)}).json()
+        assert (answer["cache"], answer["names"]) == ("hit", {"inputs": [names[0]], "outputs": [names[1]]})
+
+
+def test_another_shape_op_or_numerics_misses(service: Running) -> None:
+    store_plan(service.store, chain())
+    for body in ({"graph": wire(9)}, {"graph": wire(ops=("exp", "abs"))}, {"graph": wire(), "numerics": "exact"}):
+        assert service.client.post("/v1/plans:resolve", json=body).status_code == 202
+
+
+def test_text_and_key_name_the_same_graph(service: Running) -> None:
+    plan_key = store_plan(service.store, chain(), Names(("p",), ("q",)))
+    text = print_graph(chain())
+    for body in ({"source": text, "format": "text"}, {"source": text}, {"graph_key": KEY}):
+        answer = service.client.post("/v1/plans:resolve", json=body).json()
+        assert answer["plan_key"] == plan_key
+    assert answer["names"] == {"inputs": ["p"], "outputs": ["q"]}
+
+
+def test_a_miss_stores_the_graph_and_queues_one_operation_for_equal_requests(service: Running) -> None:
+    first = service.client.post("/v1/plans:resolve", json={"graph": wire(), "seconds": 2.5})
+    second = service.client.post("/v1/plans:resolve", json={"graph": wire(names=("other", "name"))})
+    assert (first.status_code, second.status_code) == (202, 202)
+    operation = first.json()["operation"]
+    assert first.json()["best_plan"] is None
+    assert second.json()["operation"]["id"] == operation["id"]
+    assert first.headers["location"] == f"/v1/operations/{operation['id']}"
+    assert int(first.headers["retry-after"]) >= 1
+    queued = service.store.operation(operation["id"])
+    assert queued is not None
+    assert queued.kind == PLAN
+    assert PlanJob.model_validate_json(queued.payload) == PlanJob(graph_key=KEY, target="cpu", seconds=2.5, numerics="reassociate")
+    stored = service.store.graph(KEY)
+    assert stored is not None
+    assert stored.text == print_graph(chain())
+    shown = service.client.get(first.headers["location"]).json()
+    assert (shown["state"], shown["done"], shown["result"], shown["error"]) == ("queued", False, None, None)
+
+
+def test_a_body_that_was_read_before_still_misses_after_eviction(service: Running) -> None:
+    plan_key = store_plan(service.store, chain())
+    body = json.dumps({"graph": wire()}).encode()
+    headers = {"Content-Type": "application/json"}
+    for _ in range(2):  # the second time by the memo
+        assert service.client.post("/v1/plans:resolve", content=body, headers=headers).json()["plan_key"] == plan_key
+    assert service.client.delete(f"/v1/plans/{plan_key}").status_code == 204
+    assert service.client.post("/v1/plans:resolve", content=body, headers=headers).status_code == 202
+
+
+def work(store: Store, end: str) -> None:
+    """A worker for one operation."""
+    for _ in range(500):
+        operation = store.lease("test", 30)
+        if operation is not None:
+            break
+        time.sleep(0.01)
+    else:
+        raise AssertionError("nothing was queued")
+    if end == "done":
+        plan_key = store_plan(store, chain())
+        store.finish(operation.id, "test", operation.token, result=json.dumps({"plan_key": plan_key}))
+    elif end == "failed":
+        store.finish(operation.id, "test", operation.token, error="no kernel passed its check")
+    else:
+        store.cancel(operation.id)
+        store.finish(operation.id, "test", operation.token, cancelled=True)
+
+
+@pytest.mark.parametrize(("end", "status", "type_"), [("failed", 500, "/errors/tuning-failed"), ("cancelled", 409, "/errors/cancelled")])
+def test_waiting_for_an_operation_that_ends_badly_says_so(service: Running, end: str, status: int, type_: str) -> None:
+    worker = threading.Thread(target=work, args=(service.store, end))
+    worker.start()
+    response = service.client.post("/v1/plans:resolve", json={"graph": wire()}, headers={"Prefer": "wait=20"})
+    worker.join()
+    assert (response.status_code, response.json()["type"]) == (status, type_)
+
+
+def test_waiting_gives_the_plan_as_a_miss(service: Running) -> None:
+    worker = threading.Thread(target=work, args=(service.store, "done"))
+    worker.start()
+    response = service.client.post("/v1/plans:resolve", json={"graph": wire()}, headers={"Prefer": "respond-async, wait=20"})
+    worker.join()
+    assert (response.status_code, response.json()["cache"], response.json()["state"]) == (200, "miss", "measured")
+    assert response.json()["plan"]["time_us"] == plan_of(chain()).time_us
+
+
+def test_waiting_ends_at_the_servers_limit(tmp_path: Path) -> None:
+    with running(tmp_path, max_wait_seconds=0.05) as service:
+        response = service.client.post("/v1/plans:resolve", json={"graph": wire()}, headers={"Prefer": "wait=600"})
+        assert response.status_code == 202
+
+
+def test_a_full_queue_is_429(tmp_path: Path) -> None:
+    with running(tmp_path, max_queue=1) as service:
+        assert service.client.post("/v1/plans:resolve", json={"graph": wire()}).status_code == 202
+        assert service.client.post("/v1/plans:resolve", json={"graph": wire()}).status_code == 202  # joins
+        response = service.client.post("/v1/plans:resolve", json={"graph": wire(9)})
+        assert (response.status_code, response.json()["type"]) == (429, "/errors/too-many-operations")
+        assert "retry-after" in response.headers
+
+
+def test_a_target_that_is_not_there_stores_nothing(service: Running) -> None:
+    response = service.client.post("/v1/plans:resolve", json={"graph": wire(), "target": "cuda:1"})
+    assert (response.status_code, response.json()["type"], response.json()["place"]) == (422, "/errors/no-device", "/target")
+    assert "install" in response.json()["detail"]
+    assert service.store.graph(KEY) is None
+    assert service.store.operations() == []
+
+
+def test_an_unknown_graph_key_is_404(service: Running) -> None:
+    response = service.client.post("/v1/plans:resolve", json={"graph_key": "0" * 64})
+    assert (response.status_code, response.json()["type"]) == (404, "/errors/unknown-graph")
+
+
+def test_a_plan_of_another_version_is_served_as_stale_and_made_again(service: Running) -> None:
+    plan_key = store_plan(service.store, chain(), version="before")
+    answer = service.client.post("/v1/plans:resolve", json={"graph": wire()}).json()
+    assert (answer["state"], answer["cache"], answer["plan_key"]) == ("stale", "hit", plan_key)
+    assert [o.state for o in service.store.operations()] == ["queued"]
+
+
+def test_the_key_of_a_hit_is_the_requests(service: Running) -> None:
+    store_plan(service.store, chain())
+    assert service.store.resolve(RequestKey(KEY, DEVICE.class_key)) is not None
+    assert service.store.resolve(RequestKey(KEY, DEVICE.class_key, "exact")) is None

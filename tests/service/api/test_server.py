@@ -1,0 +1,111 @@
+"""The server as a process: address, refusals, big bodies over a real socket, an end without leftovers."""
+
+import http.client
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from service.server import ServeError, is_loopback, serve
+from service.settings import Settings, environment, load
+
+ROOT = Path(__file__).parents[3]
+CODE = "from service.server import serve; from service.settings import load; serve(load(), lambda a: print(a, flush=True))"
+
+
+@contextmanager
+def server(folder: Path, **settings: object) -> "Iterator[tuple[subprocess.Popen[str], int]]":
+    given = {"db": f"sqlite:///{folder / 'fuseplan.db'}", "cache": str(folder / "cache"), "port": 0, **settings}
+    env = {**os.environ, **environment(load(given, env={"HOME": str(folder)})), "PYTHONPATH": str(ROOT)}
+    with (folder / "log").open("w") as log, subprocess.Popen(
+        [sys.executable, "-c", CODE], env=env, text=True, stdout=subprocess.PIPE, stderr=log, cwd=folder
+    ) as process:
+        try:
+            assert process.stdout is not None
+            address = process.stdout.readline()
+            match = re.fullmatch(r"http://127\.0\.0\.1:(\d+)\n", address)
+            assert match, (address, (folder / "log").read_text())
+            yield process, int(match[1])
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+
+
+def children(process: int) -> list[int]:
+    return [int(c) for task in Path(f"/proc/{process}/task").iterdir() for c in (task / "children").read_text().split()]
+
+
+def test_it_starts_a_worker_and_both_end_on_sigterm(tmp_path: Path) -> None:
+    with server(tmp_path) as (process, port):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+        connection.request("GET", "/livez")
+        assert connection.getresponse().read() == b'{"status":"ok","checks":{}}'
+        connection.close()
+        workers = children(process.pid)
+        assert len(workers) == 1
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+        for _ in range(100):
+            if not Path(f"/proc/{workers[0]}").exists():
+                break
+            time.sleep(0.1)
+        else:
+            raise AssertionError("the worker is still there")
+
+
+def test_a_body_of_60_mb_is_answered_413_however_it_is_sent(tmp_path: Path) -> None:
+    megabyte = b" " * 1_000_000
+
+    def pieces() -> Iterator[bytes]:
+        for _ in range(60):
+            yield megabyte
+
+    with server(tmp_path, workers=0) as (process, port):
+        for body, headers in ((megabyte * 60, {}), (pieces(), {"Transfer-Encoding": "chunked"})):
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+            sent = {"Content-Type": "application/json", **headers}
+            connection.request("POST", "/v1/plans:resolve", body, sent, encode_chunked=bool(headers))
+            response = connection.getresponse()
+            assert (response.status, response.getheader("Content-Type")) == (413, "application/problem+json")
+            assert b"body-too-large" in response.read()
+            connection.close()
+        # 413 comes at once: before the body, from what its head declares.
+        with socket.create_connection(("127.0.0.1", port), timeout=20) as raw:
+            head = "POST /v1/plans:resolve HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 60000000\r\n\r\n"
+            raw.sendall(head.encode())
+            assert raw.recv(100).startswith(b"HTTP/1.1 413 ")
+        peak = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process.pid}/status").read_text())
+        assert peak
+        assert int(peak[1]) < 400_000
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.1", "example.com", "", "127.0.0.1.example.com"])
+def test_other_addresses_than_loopback_are_refused(tmp_path: Path, host: str) -> None:
+    assert not is_loopback(host)
+    with pytest.raises(ServeError, match="loopback"):
+        serve(settings(tmp_path, host=host))
+
+
+def test_loopback_addresses() -> None:
+    assert all(map(is_loopback, ("127.0.0.1", "127.1.2.3", "::1", "localhost")))
+
+
+def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(ServeError, match=f"cannot listen on 127.0.0.1:{port}"):
+            serve(settings(tmp_path, port=port))
+
+
+def settings(folder: Path, **given: object) -> Settings:
+    return load({"db": f"sqlite:///{folder / 'fuseplan.db'}", "cache": str(folder / "cache"), **given}, env={"HOME": str(folder)})

@@ -1,0 +1,242 @@
+"""Workers: done, failed, cancelled, lost, ended; and the supervisor that keeps them running."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from codegen.devices import DeviceError
+from fusion_ir.key import graph_key
+from fusion_ir.named import NamedGraph
+from fusion_ir.text import print_graph
+from scheduler.bench import Event
+from service import planner, server, worker
+from service.api.operations import problem_of
+from service.errors import Problem
+from service.jobs import PLAN, PlanJob
+from service.planner import PlanAnswer, PlanningError
+from service.settings import Settings, environment, load
+from tests.support.stored_plans import chain, plan_of, store_plan
+from tuning_db import Names, Operation, Store
+
+ROOT = Path(__file__).parents[3]
+KEY = graph_key(chain())
+EVENT = Event("segments", 3, 12.5, 1.0)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    given = {"db": f"sqlite:///{tmp_path / 'fuseplan.db'}", "cache": str(tmp_path / "cache"), "lease_seconds": 2.0}
+    return load(given, env={"HOME": str(tmp_path)})
+
+
+@pytest.fixture
+def store(settings: Settings) -> Iterator[Store]:
+    with Store(settings.db) as opened:
+        yield opened
+
+
+def submit(store: Store) -> Operation:
+    store.put_graph(KEY, print_graph(chain()), Names(("x",), ("y",)))
+    job = PlanJob(graph_key=KEY, target="cpu", seconds=1.5, numerics="exact")
+    return store.submit(PLAN, job.model_dump_json(), "same")
+
+
+def planning(monkeypatch: pytest.MonkeyPatch, plan_graph: Callable[..., Any]) -> None:
+    monkeypatch.setattr(planner, "plan_graph", plan_graph)
+
+
+def ended(store: Store, operation: Operation) -> Operation:
+    found = store.operation(operation.id)
+    assert found is not None
+    return found
+
+
+def test_an_operation_is_planned_and_its_result_says_which(
+    settings: Settings, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def plan_graph(named: NamedGraph, target: str, budget: Any, store: Store, cache: Any, progress: Any, *, numerics: str) -> PlanAnswer:
+        assert (print_graph(named.graph), named.input_names, named.output_names) == (print_graph(chain()), ("x",), ("y",))
+        assert (target, budget.seconds, numerics) == ("cpu", 1.5, "exact")
+        progress(EVENT)
+        running = store.operation(operation.id)
+        assert running is not None
+        assert json.loads(running.progress) == {"phase": "segments", "measured": 3, "best_us": 12.5, "seconds": 1.0}
+        return PlanAnswer(plan_of(chain()), store_plan(store, chain()), "miss", "measured")
+
+    planning(monkeypatch, plan_graph)
+    operation = submit(store)
+    taker = worker.Worker(settings, store)
+    assert taker.step()
+    done = ended(store, operation)
+    assert done.state == "done"
+    assert json.loads(done.result or "") == {"plan_key": store_plan(store, chain()), "cache": "miss", "state": "measured"}
+    assert not taker.step()
+
+
+@pytest.mark.parametrize(
+    ("error", "type_", "words"),
+    [
+        (DeviceError("no CUDA device: install a driver"), "/errors/no-device", "install a driver"),
+        (PlanningError("a binary is gone"), "/errors/tuning-failed", "a binary is gone"),
+        (RuntimeError("secret words"), "/errors/tuning-failed", "incident"),
+    ],
+)
+def test_a_failure_is_a_problem(
+    settings: Settings, store: Store, monkeypatch: pytest.MonkeyPatch, error: Exception, type_: str, words: str
+) -> None:
+    def plan_graph(*_: Any, **__: Any) -> PlanAnswer:
+        raise error
+
+    planning(monkeypatch, plan_graph)
+    operation = submit(store)
+    assert worker.Worker(settings, store).step()
+    problem = problem_of(ended(store, operation))
+    assert problem.type == type_
+    assert words in problem.detail
+    assert "secret" not in problem.detail
+
+
+def test_a_graph_that_is_gone_fails(settings: Settings, store: Store) -> None:
+    operation = store.submit(PLAN, PlanJob(graph_key=KEY, target="cpu", seconds=1, numerics="exact").model_dump_json())
+    assert worker.Worker(settings, store).step()
+    assert problem_of(ended(store, operation)).detail == "the graph is not stored any more"
+
+
+def test_cancelling_stops_the_search_at_its_next_step(settings: Settings, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = 0
+
+    def plan_graph(*arguments: Any, **_: Any) -> PlanAnswer:
+        nonlocal steps
+        store.cancel(operation.id)
+        for _ in range(100):
+            steps += 1
+            arguments[5](EVENT)
+            time.sleep(0.05)
+        raise AssertionError("was not stopped")
+
+    planning(monkeypatch, plan_graph)
+    operation = submit(store)
+    assert worker.Worker(settings, store).step()
+    assert ended(store, operation).state == "cancelled"
+    assert steps < 20
+
+
+def test_a_worker_that_lost_its_lease_writes_nothing(settings: Settings, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [time.time()]
+    other = Store(settings.db, clock=lambda: clock[0])
+
+    def plan_graph(*arguments: Any, **_: Any) -> PlanAnswer:
+        clock[0] += 3600  # as seen by the other, the lease ran out
+        taken = other.lease("other", 3600)
+        assert taken is not None
+        assert taken.id == operation.id
+        for _ in range(100):
+            arguments[5](EVENT)
+            time.sleep(0.05)
+        raise AssertionError("was not stopped")
+
+    planning(monkeypatch, plan_graph)
+    operation = submit(store)
+    assert worker.Worker(settings, store).step()
+    now = ended(store, operation)
+    assert (now.state, now.owner, now.attempt) == ("running", "other", 2)
+    other.close()
+
+
+def test_the_lease_is_renewed_while_the_search_says_nothing(
+    settings: Settings, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def plan_graph(*_: Any, **__: Any) -> PlanAnswer:
+        before = ended(store, operation).lease_until
+        for _ in range(100):
+            if ended(store, operation).lease_until > before:
+                return PlanAnswer(plan_of(chain()), store_plan(store, chain()), "miss", "measured")
+            time.sleep(0.05)
+        raise AssertionError("was not renewed")
+
+    planning(monkeypatch, plan_graph)
+    operation = submit(store)
+    assert worker.Worker(settings, store).step()
+    assert ended(store, operation).state == "done"
+
+
+def test_an_interrupted_worker_gives_its_operation_back(settings: Settings, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def plan_graph(*_: Any, **__: Any) -> PlanAnswer:
+        raise SystemExit(0)
+
+    planning(monkeypatch, plan_graph)
+    operation = submit(store)
+    with pytest.raises(SystemExit):
+        worker.Worker(settings, store).step()
+    now = ended(store, operation)
+    assert (now.state, now.attempt, now.owner) == ("queued", 0, "")
+
+
+def start(settings: Settings, *arguments: str) -> "subprocess.Popen[str]":
+    env = {**os.environ, **environment(settings), "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(
+        [sys.executable, "-m", "service.worker", *arguments], env=env, text=True, stderr=subprocess.PIPE, cwd=settings.cache
+    )
+
+
+def test_a_real_worker_ends_on_sigterm_and_without_its_parent(settings: Settings, store: Store) -> None:
+    Path(settings.cache).mkdir()
+    operation = store.submit(PLAN, "{}")
+    with start(settings) as process:
+        for _ in range(600):
+            if not ended(store, operation).is_open:
+                break
+            time.sleep(0.05)
+        assert ended(store, operation).state == "failed"
+        assert Problem.model_validate_json(ended(store, operation).error or "").type == "/errors/tuning-failed"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+    with start(settings, "--parent", "1" if os.getpid() != 1 else "2") as orphan:
+        assert orphan.wait(20) == 0
+
+
+def test_a_worker_without_a_database_says_so(settings: Settings, tmp_path: Path) -> None:
+    Path(settings.cache).mkdir()
+    (tmp_path / "file").write_text("")
+    broken = load({"db": f"sqlite:///{tmp_path / 'file' / 'x.db'}", "cache": settings.cache}, env={"HOME": str(tmp_path)})
+    with start(broken) as process:
+        _, said = process.communicate(timeout=20)
+    assert process.returncode == 1
+    assert "cannot be written" in said
+
+
+def test_the_supervisor_starts_a_new_worker_slower_each_time(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "RESTART_SECONDS", (0.01, 0.02, 3600.0))
+    log = tmp_path / "starts"
+    command = (sys.executable, "-c", f"open({str(log)!r}, 'a').write('x'); raise SystemExit(3)")
+    with server.Supervisor(settings, command):
+        for _ in range(600):
+            if log.exists() and len(log.read_text()) >= 3:
+                break
+            time.sleep(0.02)
+        time.sleep(1.0)
+        assert log.read_text() == "xxx"  # the third failure waits an hour
+
+
+def test_the_supervisor_kills_what_does_not_end(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "STOP_SECONDS", 0.3)
+    log = tmp_path / "pid"
+    code = f"import os, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); open({str(log)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
+    with server.Supervisor(settings, (sys.executable, "-c", code)):
+        for _ in range(600):
+            if log.exists() and log.read_text():
+                break
+            time.sleep(0.02)
+        process = int(log.read_text())
+    with pytest.raises(ProcessLookupError):
+        os.kill(process, 0)

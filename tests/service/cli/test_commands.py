@@ -1,0 +1,160 @@
+"""What the commands print, to a person and as JSON. The search is replaced by a plan that was never searched for."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from service.cli.app import commands
+from service.settings import Settings
+from tests.service.cli.conftest import GRAPH, Cli
+from tests.support.stored_plans import chain, plan_of, store_plan
+from tuning_db import Store
+
+TUNE_FIELDS = (
+    "plan_key graph_key device target state cache time_us unfused_us lower_bound_us search_gap max_rel_error steps "
+    "rewrites reasons search"
+).split()
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> str:
+    """The key of a plan in the command line's database."""
+    with Store(f"sqlite:///{tmp_path / 'plans.db'}") as store:
+        return store_plan(store, chain())
+
+
+def test_tune_as_json(cli: Cli, graph_file: Path, planned: list[tuple[str, float]]) -> None:
+    first, second = (json.loads(cli("tune", graph_file, "--seconds", "3", "--json").out) for _ in range(2))
+    assert list(first) == TUNE_FIELDS
+    assert list(first["steps"][0]) == "family schedule time_us bytes nodes reads writes".split()
+    assert list(first["search"]) == "seconds candidates measured".split()
+    assert first["steps"][0]["reads"] == ["in0"]
+    assert first["steps"][0]["writes"] == ["out0"]
+    assert (first["cache"], second["cache"]) == ("miss", "hit")
+    assert planned == [("cpu", 3.0), ("cpu", 3.0)]
+    assert first["target"] == "cpu"
+
+
+def test_tune_for_a_person(cli: Cli, graph_file: Path, planned: list[object], tmp_path: Path) -> None:
+    ended = cli("tune", graph_file)
+    for words in (
+        "pointwise\n     lanes=8",
+        "in0 → out0",
+        "12.5 µs",
+        "100 µs",
+        "80 %",
+        "measured",
+        "~/plans.db",
+        "fuseplan explain",
+    ):
+        assert words in ended.out, words
+    assert ended.err == "", "progress is for terminals"
+    assert "\x1b" not in ended.out
+
+
+def test_seconds_of_0_ask_for_a_prediction(cli: Cli, graph_file: Path, planned: list[tuple[str, float]]) -> None:
+    assert cli("tune", graph_file, "--seconds", "0").code == 0
+    assert planned == [("cpu", 0.0)]
+
+
+def test_a_graph_from_standard_input(
+    cli: Cli, planned: list[object], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "typed"
+    path.write_text(GRAPH)
+    with path.open() as file:
+        monkeypatch.setattr("sys.stdin", file)
+        assert cli("tune", "-").code == 0
+    with path.open() as file:
+        monkeypatch.setattr("sys.stdin", file)
+        assert cli("convert", "-", "--to", "text").out == GRAPH
+
+
+def test_convert_there_and_back(cli: Cli, graph_file: Path, tmp_path: Path) -> None:
+    wire = tmp_path / "graph.json"
+    wire.write_text(cli("convert", graph_file, "--to", "json").out)
+    assert cli("convert", wire, "--to", "text").out == GRAPH
+
+
+def test_explain_a_stored_plan_by_the_beginning_of_its_key(cli: Cli, stored: str) -> None:
+    ended = cli("explain", stored[:8])
+    assert ended.code == 0
+    assert "1 exp, 1 neg" in ended.out
+    nodes = json.loads(cli("explain", stored[:8], "--json").out)["steps"][0]["nodes"]
+    assert nodes == [{"node": 1, "op": "exp"}, {"node": 2, "op": "neg"}]
+
+
+def test_explain_a_graph(cli: Cli, graph_file: Path, planned: list[object]) -> None:
+    assert "1 exp, 1 neg" in cli("explain", graph_file).out
+
+
+def test_plans_list_show_and_evict(cli: Cli, stored: str) -> None:
+    assert stored[:12] in cli("plans", "list").out
+    rows = json.loads(cli("plans", "list", "--json").out)["plans"]
+    assert [row["plan_key"] for row in rows] == [stored]
+    assert json.loads(cli("plans", "list", "--family", "matmul", "--json").out) == {"plans": []}
+    assert stored in cli("plans", "show", stored[:6]).out
+    assert json.loads(cli("plans", "show", stored, "--json").out)["graph_key"] == rows[0]["graph_key"]
+    assert json.loads(cli("plans", "evict", stored[:6], "--json").out) == {"evicted": stored}
+    assert json.loads(cli("plans", "list", "--json").out) == {"plans": []}
+
+
+def test_a_beginning_that_two_plans_share(cli: Cli, tmp_path: Path) -> None:
+    seen: dict[str, str] = {}
+    for version in map(str, range(5000)):  # two of a few hundred keys share four digits
+        beginning = plan_of(chain(), version=version).plan_key[:4]
+        if beginning in seen:
+            break
+        seen[beginning] = version
+    with Store(f"sqlite:///{tmp_path / 'plans.db'}") as store:
+        keys = [store_plan(store, chain(), version=v) for v in (seen[beginning], version)]
+    ended = cli("plans", "show", beginning)
+    assert ended.code == 2
+    assert "2 plans begin with it" in ended.err
+    assert [cli("plans", "show", key).code for key in keys] == [0, 0]
+
+
+def test_config_show_lists_every_setting_with_its_origin(cli: Cli, tmp_path: Path) -> None:
+    shown = json.loads(cli("config", "show", "--json").out)
+    assert list(shown) == list(Settings.__dataclass_fields__)
+    assert shown["db"]["origin"] == "environment"
+    assert shown["port"] == {"value": 8080, "origin": "default", "variable": "FUSEPLAN_PORT"}
+    assert "max_body_bytes" in cli("config", "show").out
+
+
+def test_db_current_and_upgrade(cli: Cli) -> None:
+    current = json.loads(cli("db", "current", "--json").out)
+    assert json.loads(cli("db", "upgrade", "--json").out) == current
+    assert current["revision"] in cli("db", "current").out
+
+
+def test_doctor_examines_every_part(cli: Cli, tmp_path: Path) -> None:
+    ended = cli("doctor", "--json")
+    parts = {f["what"]: f for f in json.loads(ended.out)["findings"]}
+    assert list(parts) == ["Fuseplan", "C++ compiler", "NVRTC", "GPU", "database", "object cache", "dashboard"]
+    assert parts["database"]["level"] == "ok"
+    assert str(tmp_path / "plans.db") in parts["database"]["detail"]
+    assert ended.code == int(any(f["level"] == "broken" for f in parts.values()))
+
+
+def test_doctor_fails_where_something_is_broken(cli: Cli, graph_file: Path) -> None:
+    ended = cli("doctor", "--db", f"sqlite:///{graph_file}/x.db")
+    assert ended.code == 1
+    assert "broken" in ended.out
+
+
+def test_version_and_help(cli: Cli) -> None:
+    assert cli("--version").out.startswith("fuseplan ")
+    overview = cli("--help").out
+    for name in commands():
+        assert name.split()[0] in overview
+        ended = cli(*name.split(), "--help")
+        assert ended.code == 0
+        assert "Usage" in ended.out
+
+
+def test_progress_never_reaches_a_pipe(cli: Cli, graph_file: Path, planned: list[object]) -> None:
+    ended = cli("tune", graph_file, "--json")
+    json.loads(ended.out)
+    assert ended.err == ""
