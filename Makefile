@@ -1,0 +1,82 @@
+# Every target sets up what it needs, so that `make demo` or `make test` alone works in a fresh clone.
+#   PYTHON=python3.12   interpreter for a new environment          VENV=folder   where that environment lives
+#   ARGS="..."          passed on to the program of the target, e.g. make test ARGS="tests/unit -x"
+
+PYTHON ?= python3
+VENV ?= .venv
+ARGS ?=
+
+BIN := $(VENV)/bin
+PIP := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip
+PINS := pyproject.toml constraints.txt
+# GPU work is opt-in: `make demo EXTRAS=dashboard,cuda13` plans for the GPU, too.
+EXTRAS ?= dashboard
+
+.DEFAULT_GOAL := help
+.PHONY: help demo serve test soak check format docs bench-cpu wheel clean compiler
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.demo compiler ## Plan Mistral RoPE through the HTTP service and show what comes back, twice
+	@$(BIN)/python -m service.demo $(ARGS)
+
+serve: $(VENV)/.demo compiler ## Run the service on 127.0.0.1:8080
+	@$(BIN)/fuseplan serve $(ARGS)
+
+test: $(VENV)/.test compiler ## Run every test that needs no GPU
+	@$(BIN)/python -m pytest $(ARGS)
+
+soak: $(VENV)/.test compiler ## Run the random-graph tests on 2,000 graphs
+	@FUSEPLAN_RANDOM_GRAPHS=2000 $(BIN)/python -m pytest -m soak --timeout=7200 $(ARGS)
+
+check: $(VENV)/.test ## Style, types and import directions
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/pyright --pythonpath $(BIN)/python
+	@$(BIN)/lint-imports --no-logo
+
+format: $(VENV)/.test ## Rewrite the sources in the project's format
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+docs: $(VENV)/.test ## Print the reference pages in docs/ anew
+	@$(BIN)/python docs/generate.py
+
+bench-cpu: $(VENV)/.bench compiler ## Mistral RoPE against PyTorch, in one process; writes benchmarks/results/
+	@$(BIN)/python -m benchmarks.cpu $(ARGS)
+
+wheel: $(VENV)/.test ## Build dist/fuseplan-*.whl
+	@PIP_CONSTRAINT=constraints.txt $(BIN)/python -m build --wheel $(ARGS)
+
+clean: ## Remove the environment and everything that was built
+	rm -rf $(VENV) dist build .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || \
+	  { echo "Fuseplan needs Python 3.11 to 3.13; $(PYTHON) is $$($(PYTHON) --version 2>&1). Name another: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+	  { echo "Python's venv module is missing. On Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV)
+
+# One stamp per set of extras: a target installs no more than it needs, and again only when a pin changes.
+$(VENV)/.demo: $(PINS) | $(BIN)/python
+	@echo "Installing Fuseplan into $(VENV) (once; about a minute) ..."
+	@$(PIP) install -q -e '.[$(EXTRAS)]'
+	@touch $@
+
+$(VENV)/.test: $(PINS) | $(BIN)/python
+	@echo "Installing Fuseplan with its test tools into $(VENV) (once; a few minutes) ..."
+	@$(PIP) install -q -e '.[dashboard,cuda13,dev]'
+	@touch $@
+
+$(VENV)/.bench: $(PINS) | $(BIN)/python
+	@echo "Installing Fuseplan and PyTorch into $(VENV) (once; a few minutes) ..."
+	@$(PIP) install -q -e '.[dashboard,bench]'
+	@touch $@
+
+compiler:
+	@test -n "$$CXX" || command -v g++ >/dev/null || command -v clang++ >/dev/null || \
+	  $(BIN)/python -c 'import ziglang' 2>/dev/null || \
+	  { echo "A C++ compiler is missing. On Debian and Ubuntu: apt install g++; or without root: $(BIN)/pip install ziglang" >&2; exit 1; }

@@ -1,0 +1,189 @@
+"""The repository itself: what is public is documented, what is listed exists, nothing in it belongs to one machine."""
+
+import ast
+import importlib.util
+import re
+import subprocess
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("fusion_ir", "codegen", "scheduler", "tuning_db", "service")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def tracked() -> list[Path]:
+    """The files of the repository: those that git tracks or would."""
+    command = ["git", "-C", str(ROOT), "ls-files", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, capture_output=True, text=True, check=False)
+    if listed.returncode:  # an unpacked archive
+        return [p for p in ROOT.rglob("*") if p.is_file() and not any(part.startswith(".venv") for part in p.parts)]
+    return [ROOT / line for line in listed.stdout.splitlines() if (ROOT / line).is_file()]
+
+
+def texts() -> list[tuple[Path, str]]:
+    found: list[tuple[Path, str]] = []
+    for path in tracked():
+        try:
+            found.append((path.relative_to(ROOT), path.read_text("utf-8")))
+        except UnicodeDecodeError:
+            continue
+    return found
+
+
+def sources() -> list[Path]:
+    return sorted(
+        p.relative_to(ROOT) for p in tracked() if p.suffix == ".py" and p.relative_to(ROOT).parts[0] in PACKAGES
+    )
+
+
+def test_no_file_names_a_package_index_or_a_machine() -> None:
+    # Put together here, so that this file does not name them itself.
+    hosts = [
+        ".".join(parts)
+        for parts in (("pypi", "org"), ("pythonhosted", "org"), ("download", "pytorch", "org"), ("anaconda", "org"))
+    ]
+    folders = [
+        "/" + "/".join(parts)
+        for parts in (("work", "main"), ("work", "shared"), ("root", ""), ("opt", "pypi"), ("home", "user"))
+    ]
+    faults = [f"{path}: {word}" for path, text in texts() for word in (*hosts, *folders) if word in text]
+    assert not faults
+
+
+def test_no_text_is_left_unfinished() -> None:
+    words = re.compile(r"\b(" + "|".join(("TO" + "DO", "FIX" + "ME", "X" * 3)) + r")\b|raise " + "NotImplementedError")
+    faults = [
+        f"{path}:{n}"
+        for path, text in texts()
+        if path.suffix in {".py", ".h", ".cuh", ".cpp", ".js"}
+        for n, line in enumerate(text.split("\n"), 1)
+        if words.search(line)
+    ]
+    assert not faults
+
+
+@pytest.mark.parametrize("path", sources(), ids=str)
+def test_every_module_says_what_it_is(path: Path) -> None:
+    tree = ast.parse((ROOT / path).read_text())
+    assert not tree.body or ast.get_docstring(tree), f"{path} has no docstring"
+
+
+@pytest.mark.parametrize("path", sources(), ids=str)
+def test_no_import_between_our_packages_inside_a_function(path: Path) -> None:
+    tree = ast.parse((ROOT / path).read_text())
+    for function in (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)):
+        for node in ast.walk(function):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names]
+                ours = [n for n in names if n.split(".")[0] in PACKAGES]
+                assert not ours, f"{path}:{node.lineno} imports {ours[0]} inside {function.name}"
+
+
+def test_architecture_lists_every_package_and_file_and_no_other() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    for package in PACKAGES:
+        assert f"`{package}/`" in text, f"ARCHITECTURE.md does not describe {package}/"
+    listed = set(re.findall(r"^\| `([^`]+\.(?:py|cpp|h|cuh|json))` \|", text, re.MULTILINE))
+    ours = [p.relative_to(ROOT) for p in tracked() if p.relative_to(ROOT).parts[0] in PACKAGES]
+    existing = {
+        str(p)
+        for p in ours
+        if p.suffix in {".py", ".cpp", ".h", ".cuh", ".json"} and p.name != "__init__.py" and "versions" not in p.parts
+    }
+    assert sorted(existing - listed) == [], "files without a line in ARCHITECTURE.md"
+    assert sorted(listed - existing) == [], "lines in ARCHITECTURE.md about files that are not there"
+
+
+def pages() -> dict[str, Callable[[], str]]:
+    """The generator of the reference pages: a script, not a package."""
+    spec = importlib.util.spec_from_file_location("docs_generate", ROOT / "docs" / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.PAGES
+
+
+@pytest.mark.parametrize("name", ["command_line.md", "errors.md", "families.md", "http.md", "ops.md", "settings.md"])
+def test_reference_page_says_what_the_program_does(name: str) -> None:
+    assert (ROOT / "docs" / name).read_text() == pages()[name](), "run `make docs`"
+
+
+def test_every_reference_page_is_compared_and_linked() -> None:
+    assert sorted(pages()) == sorted(p.name for p in (ROOT / "docs").glob("*.md") if p.name in pages())
+    readme = (ROOT / "README.md").read_text()
+    assert [name for name in pages() if f"docs/{name}" not in readme] == []
+
+
+def test_nothing_public_is_without_a_description() -> None:
+    from codegen.families import FAMILIES
+    from fusion_ir.ops import OPS
+    from service.cli.app import commands
+    from service.settings import describe
+
+    assert [name for name, row in OPS.items() if not row.doc.strip()] == []
+    assert [name for name, family in FAMILIES.items() if not (type(family).__doc__ or "").strip()] == []
+    assert [name for name, help_ in commands().items() if not help_] == []
+    assert [s.name for s in describe(env={"HOME": "/"}) if not s.help] == []
+
+
+def test_every_make_target_is_listed_by_help() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    phony = re.search(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)
+    assert phony
+    undocumented = [
+        name
+        for name in phony[1].split()
+        if name != "compiler" and not re.search(rf"^{name}:.*## ", makefile, re.MULTILINE)
+    ]
+    assert undocumented == []
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def requirements() -> dict[str, list[str]]:
+    """Normal names of the distributions that the project and each extra ask for."""
+    project = PROJECT["project"]
+    groups = {"": project["dependencies"], **project["optional-dependencies"]}
+    return {group: [normal(re.split(r"[\[<>=! ]", item)[0]) for item in items] for group, items in groups.items()}
+
+
+def test_every_requirement_has_an_exact_pin() -> None:
+    lines = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if line and not line.startswith("#")]
+    assert all(re.fullmatch(r"[A-Za-z0-9_.-]+==[0-9][A-Za-z0-9.]*", line) for line in lines)
+    pinned = [normal(line.split("==")[0]) for line in lines]
+    assert len(pinned) == len(set(pinned))
+    assert [name for names in requirements().values() for name in names if name not in pinned] == []
+
+
+# Import names that differ from their distribution's.
+DISTRIBUTION = {"cupy": "cupy-cuda13x", "nvidia": "nvidia-cuda-nvrtc"}
+# Imported where they are needed, with an error that names the extra.
+OPTIONAL = {"cupy", "nvidia", "jinja2", "pygraphviz", "psycopg", "ziglang"}
+
+
+def test_every_import_is_a_declared_dependency() -> None:
+    import sys
+
+    declared = set(requirements()[""])
+    faults: list[str] = []
+    for path in sources():
+        for node in ast.walk(ast.parse((ROOT / path).read_text())):
+            names = (
+                [node.module]
+                if isinstance(node, ast.ImportFrom) and not node.level
+                else [a.name for a in node.names]
+                if isinstance(node, ast.Import)
+                else []
+            )
+            for name in (n.split(".")[0] for n in names if n):
+                known = name in sys.stdlib_module_names or name in PACKAGES or name in OPTIONAL
+                if not known and normal(DISTRIBUTION.get(name, name)) not in declared:
+                    faults.append(f"{path}:{node.lineno}: {name}")
+    assert not faults
