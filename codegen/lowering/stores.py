@@ -8,7 +8,7 @@ from codegen.lowering.pull import Index, Puller
 from codegen.lowering.value import Value, Values
 from fusion_ir.graph import Graph
 
-MAX_PIECES = 24  # pieces of all outputs together; beyond, masks and opaque digits take over
+MAX_PIECES = 24  # pieces that outputs are cut into, beyond one each; with more, masks and opaque digits take over
 MAX_VALUES = 6000
 
 
@@ -54,7 +54,7 @@ def pull_outputs(graph: Graph) -> Pulled:
     for refine in (True, False):
         axes = Axes()
         pulled = Pulled(graph, axes, list(_whole_outputs(graph, axes)), refine)
-        while len(pulled.stores) <= MAX_PIECES:
+        while len(pulled.stores) <= MAX_PIECES + len(graph.outputs):
             try:
                 pulled.pull()
                 return pulled

@@ -1,0 +1,104 @@
+"""The CUDA print of random graphs, built for the host and run thread after thread, gives the bits of the C++ print.
+
+No kernel of these families has a barrier, so any order of threads is a schedule that a device could take.
+"""
+
+import ctypes
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from codegen.families import FAMILIES
+from codegen.kernel import Kernel
+from codegen.toolchain.compiler import INCLUDE
+from fusion_ir.graph import Graph
+from fusion_ir.sample import sample_inputs
+from tests.support.devices import CPU_DEVICE, CUDA_DEVICE
+from tests.support.random_graphs import Seeded, any_graph, pointwise_graph
+
+FLAGS = ("-std=c++17", "-O1", "-march=native", "-ffp-contract=off", "-fno-math-errno", "-fPIC", "-shared", "-w", f"-I{INCLUDE}")
+HOST = """#define FP_EMULATE
+#define __launch_bounds__(n)
+#include "loops_cuda.cuh"
+"""
+
+
+@dataclass(frozen=True)
+class Case:
+    graph: Graph
+    cpu: Kernel
+    cuda: tuple[Kernel, ...]
+
+
+def cases(seeds: range) -> list[Case]:
+    found: list[Case] = []
+    for seed in seeds:
+        for graph in (pointwise_graph(Seeded(seed), exact=False), any_graph(Seeded(seed))):
+            for family in FAMILIES.values():
+                if family.accepts(graph, CPU_DEVICE) is None:
+                    space = family.space(graph, CUDA_DEVICE)
+                    cuda = tuple(family.emit(graph, s, CUDA_DEVICE) for s in dict.fromkeys((space[0], space[seed % len(space)])))
+                    found.append(Case(graph, family.emit(graph, family.space(graph, CPU_DEVICE)[0], CPU_DEVICE), cuda))
+    return found
+
+
+def launcher(kernel: Kernel, graph: Graph) -> str:
+    """A C function that runs every thread of every block of one launch."""
+    count = len(graph.inputs) + len(graph.outputs)
+    params = ", ".join(f"(decltype(param<{i}>({kernel.entry})))a[{i}]" for i in range(count))
+    (bx, by, bz), (gx, _, _) = kernel.launch.block, kernel.launch.grid
+    return f"""extern "C" void run_{kernel.entry}(void** a) {{
+  blockDim = {{{bx}, {by}, {bz}}}; gridDim = {{{gx}, 1, 1}};
+  for (blockIdx.x = 0; blockIdx.x < {gx}u; blockIdx.x++)
+    for (threadIdx.y = 0; threadIdx.y < {by}u; threadIdx.y++)
+      for (threadIdx.x = 0; threadIdx.x < {bx}u; threadIdx.x++) {kernel.entry}({params});
+}}
+"""
+
+
+PARAM = """#include <tuple>
+template <int I, class... A> std::tuple_element_t<I, std::tuple<A...>> param(void (*)(A...));
+"""
+
+
+def build(path: Path, text: str) -> ctypes.CDLL:
+    path.with_suffix(".cpp").write_text(text)
+    subprocess.run(["g++", *FLAGS, "-o", str(path), str(path.with_suffix(".cpp"))], check=True, timeout=280)
+    return ctypes.CDLL(str(path))
+
+
+def outputs(graph: Graph) -> list[np.ndarray]:
+    """Poisoned, 64-byte aligned."""
+    found: list[np.ndarray] = []
+    for o in graph.outputs:
+        raw = np.full(o.span * o.node.dtype.bytes + 64, 0xA5, np.uint8)
+        start = -raw.ctypes.data % 64
+        found.append(raw[start : start + o.span * o.node.dtype.bytes])
+    return found
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_cuda_print_gives_the_bits_of_the_cpp_print(part: int, tmp_path: Path) -> None:
+    made = cases(range(500 + 15 * part, 515 + 15 * part))
+    cpu_kernels = {c.cpu.entry: c.cpu.source for c in made}
+    cuda_kernels = {k.entry: k.source + launcher(k, c.graph) for c in made for k in c.cuda}
+    cpu = build(tmp_path / "cpu.so", '#include "loops_cpu.h"\n' + "\n".join(cpu_kernels.values()))
+    cuda = build(tmp_path / "cuda.so", HOST + PARAM + "\n".join(cuda_kernels.values()))
+    for case in made:
+        inputs = sample_inputs(case.graph, seed=part)
+        expected = outputs(case.graph)
+        pointers = [a.ctypes.data for a in inputs]
+        arguments = ctypes.c_void_p * (len(inputs) + len(expected))
+        cpu[case.cpu.entry](arguments(*pointers, *(o.ctypes.data for o in expected)), ctypes.c_long(0), ctypes.c_long(1))
+        for kernel in case.cuda:
+            got = outputs(case.graph)
+            cuda[f"run_{kernel.entry}"](arguments(*pointers, *(o.ctypes.data for o in got)))
+            for i, (g, e, spec) in enumerate(zip(got, expected, case.graph.outputs, strict=True)):
+                differ = g.view(f"u{spec.node.dtype.bytes}") != e.view(f"u{spec.node.dtype.bytes}")
+                if spec.node.dtype.is_float:  # NaN payloads aside
+                    differ &= ~(np.isnan(g.view(spec.node.dtype.numpy)) & np.isnan(e.view(spec.node.dtype.numpy)))
+                where = np.flatnonzero(differ)
+                assert where.size == 0, f"{kernel.family} {kernel.schedule} out{i}: {where.size} elements, first {where[0]}"
