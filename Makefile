@@ -41,7 +41,7 @@ format: $(VENV)/.test ## Rewrite the sources in the project's format
 	@$(BIN)/ruff format .
 
 docs: $(VENV)/.test ## Print the reference pages in docs/ anew
-	@$(BIN)/python docs/generate.py
+	@$(BIN)/python -m docs.generate
 
 bench-cpu: $(VENV)/.bench compiler ## Mistral RoPE against PyTorch, in one process; writes benchmarks/results/
 	@$(BIN)/python -m benchmarks.cpu $(ARGS)

@@ -1,0 +1,1 @@
+"""Segment + schedule -> kernel -> binary -> launch -> time, for each target."""

@@ -14,9 +14,9 @@ DRAM_BYTES = 128 << 20
 def cpu_ceilings(device: Device, compiler: CpuCompiler, cache: ObjectCache) -> Ceilings:
     """The ceilings of this machine, about a second the first time. Raises SlotError, SlotFailure, CompilerMissing."""
     key = "\n".join(("ceilings", PROTOCOL, device.class_key, device.toolchain))
-    known = cache.recall(key)
+    known = _recall(cache, key)
     if known is not None:
-        return Ceilings.model_validate_json(known)
+        return known
     levels = cache_levels(usable_cpus())
     last = levels[-1] if levels else 0
     with compiler.slot() as builds, Slot("codegen.child.cpu_ceilings", ChildLimits()) as slot:
@@ -38,11 +38,19 @@ def cpu_ceilings(device: Device, compiler: CpuCompiler, cache: ObjectCache) -> C
 def cuda_ceilings(device: Device, number: int, slot: Slot, cache: ObjectCache) -> Ceilings:
     """The ceilings of a CUDA device; `slot` runs child/cuda_bench.py. Raises SlotError, SlotFailure."""
     key = "\n".join(("ceilings", PROTOCOL, device.class_key, device.toolchain, device.driver))
-    known = cache.recall(key)
+    known = _recall(cache, key)
     if known is not None:
-        return Ceilings.model_validate_json(known)
+        return known
     answer = slot.call({"job": "ceilings", "number": number, "cache_bytes": device.cache_bytes}, seconds=120.0)
     answer.pop("output")
     ceilings = Ceilings.model_validate(answer)
     cache.remember(key, ceilings.model_dump_json())
     return ceilings
+
+
+def _recall(cache: ObjectCache, key: str) -> Ceilings | None:
+    text = cache.recall(key)
+    try:
+        return Ceilings.model_validate_json(text) if text is not None else None
+    except ValueError:
+        return None  # noted by another version

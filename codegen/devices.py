@@ -13,7 +13,8 @@ class DeviceError(Exception):
 
 
 def detect(target: str, cache: ObjectCache, *, ceilings: bool = True) -> Device:
-    """The device of `target`: "cpu", "cuda" or "cuda:N". Its ceilings come from the cache or are measured now (about a second).
+    """The device of `target`: "cpu", "cuda" or "cuda:N". Its ceilings come from the cache or are measured now (about
+    a second).
 
     Raises DeviceError, CompilerMissing (cpu), ValueError for a target that is none.
     """
@@ -23,6 +24,14 @@ def detect(target: str, cache: ObjectCache, *, ceilings: bool = True) -> Device:
     if kind == "cuda" and (target == "cuda" or number.isdigit()):
         return _cuda(int(number or 0), cache, ceilings)
     raise ValueError(f'unknown target {target!r}: expected "cpu", "cuda" or "cuda:N"')
+
+
+def no_cuda(problem: str) -> DeviceError:
+    """The error for a GPU that is not there, with what it takes."""
+    return DeviceError(
+        f"no CUDA device: {problem}; it takes an NVIDIA driver, and CuPy: "
+        "pip install 'fuseplan[cuda13]' (driver 580 or later) or 'fuseplan[cuda12]'"
+    )
 
 
 def vector_bytes(arch: str, features: tuple[str, ...]) -> int:
@@ -62,10 +71,9 @@ def _cuda(number: int, cache: ObjectCache, measured: bool) -> Device:
         except (SlotError, SlotFailure) as e:
             raise DeviceError(f"no CUDA device: {e}") from e
         if "problem" in answer:
-            raise DeviceError(
-                f"no CUDA device: {answer['problem']}; it takes an NVIDIA driver, and CuPy: "
-                "pip install 'fuseplan[cuda13]' (driver 580 or later) or 'fuseplan[cuda12]'"
-            )
+            raise no_cuda(answer["problem"])
         answer.pop("output")
         device = Device.model_validate(answer["device"])
-        return device.model_copy(update={"ceilings": cuda_ceilings(device, number, slot, cache)}) if measured else device
+        return (
+            device.model_copy(update={"ceilings": cuda_ceilings(device, number, slot, cache)}) if measured else device
+        )

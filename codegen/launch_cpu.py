@@ -1,4 +1,5 @@
-"""Running compiled kernels on the CPU: the thread pool, programs of steps, and memory for tensors. For child processes only."""
+"""Running compiled kernels on the CPU: the thread pool, programs of steps, and memory for tensors. For child
+processes only."""
 
 import ctypes
 import mmap
@@ -57,7 +58,8 @@ def program(launches: Sequence[Launch], tensors: np.ndarray) -> Program:
 
 
 class Pool:
-    """The thread pool of runtime/pool.cpp. One per process: `threads` threads, pinned to `cpus` where that is possible."""
+    """The thread pool of runtime/pool.cpp. One per process: `threads` threads, pinned to `cpus` where that is
+    possible."""
 
     def __init__(self, library: Path, cpus: Sequence[int]) -> None:
         self._library = ctypes.CDLL(str(library))
@@ -65,9 +67,11 @@ class Pool:
         self._library.fp_run.restype = None
         self._library.fp_time.argtypes = [ctypes.c_void_p, *[ctypes.c_int] * 4, ctypes.c_void_p]
         self._library.fp_time.restype = None
-        self._library.fp_start.restype = self._library.fp_stop.restype = None
+        self._library.fp_stop.restype = None
         self.threads = len(cpus)
-        self._library.fp_start(self.threads, (ctypes.c_int * len(cpus))(*cpus))
+        error = self._library.fp_start(self.threads, (ctypes.c_int * len(cpus))(*cpus))
+        if error:
+            raise OSError(error, f"cannot start {self.threads} threads")
 
     def run(self, program: Program, which: int = 0) -> None:
         """Runs copy `which` once. Other Python threads run meanwhile."""
@@ -79,7 +83,7 @@ class Pool:
         self._library.fp_time(
             program.steps.ctypes.data, program.count, program.sets, first % program.sets, samples, out.ctypes.data
         )
-        return out.tolist()
+        return np.round(out, 3).tolist()  # the clock ticks in nanoseconds
 
     @property
     def nothing(self) -> int:
@@ -126,7 +130,8 @@ class Guarded:
     """Memory of one tensor between two pages that nobody may touch.
 
     at_end: the tensor ends as close to the page behind it as its alignment allows, else it starts right behind the page
-    before it. What lies between tensor and pages holds a pattern that `intact` looks for. Touching the pages kills the process.
+    before it. What lies between tensor and pages holds a pattern that `intact` looks for. Touching the pages kills
+    the process.
     """
 
     CANARY = 0xC5
@@ -151,6 +156,11 @@ class Guarded:
     def freeze(self) -> None:
         """Makes writing to the tensor kill the process."""
         protect(self._body, PROT_READ)
+
+    def reset(self, byte: int) -> None:
+        """Fills the tensor with `byte`, and what is around it with its pattern again."""
+        self._body[:] = self.CANARY
+        self.bytes[:] = byte
 
     @property
     def intact(self) -> bool:

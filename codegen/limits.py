@@ -27,6 +27,10 @@ class Limits:
     job_seconds: float = 1800.0
 
 
+DEFAULT_LIMITS = Limits()
+
+
 def allowance_seconds(base: float, bytes_: float, operations: float) -> float:
-    """How long an honest kernel may take: scalar code on one slow core, 0.5 GB/s and 0.2 G operations per second, after `base`."""
+    """How long an honest kernel may take: scalar code on one slow core, 0.5 GB/s and 0.2 G operations per second,
+    after `base`."""
     return base + bytes_ / 0.5e9 + operations / 0.2e9

@@ -9,7 +9,8 @@ ROOT = Path("/")
 
 
 def usable_cpus(root: Path = ROOT) -> tuple[int, ...]:
-    """CPUs to run threads on: those of our affinity mask, no more than the cgroup's quota pays for, one per core first."""
+    """CPUs to run threads on: those of our affinity mask, no more than the cgroup's quota pays for, one per core
+    first."""
     allowed = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
     seen: set[str] = set()
     first: list[int] = []

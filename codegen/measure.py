@@ -1,4 +1,5 @@
-"""The protocol of timing candidates against each other, and its statistics. Knows no device: it gets a function that takes samples.
+"""The protocol of timing candidates against each other, and its statistics. Knows no device: it gets a function that
+takes samples.
 
 Screening: one run, stopped there beyond 3x the best; a few samples each, what is beyond 1.3x the best goes no further.
 Finalists: rounds in random order, one visit each, until the median of everybody is known to 0.5% or time is up. What is
@@ -16,7 +17,7 @@ SCREEN_RATIO = 1.3
 LEAVE_RATIO = 1.05
 SCREEN_SAMPLES = 4
 LEAST_SAMPLES = 20
-MOST_SAMPLES = 400
+MOST_SAMPLES = 100
 LEAST_ROUNDS = 3
 PRECISION = 0.005
 CLEAR_GAIN = 0.01
@@ -26,21 +27,26 @@ Sampler = Callable[[int, int], Sequence[float]]  # (candidate, samples) -> micro
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Samples of one candidate in microseconds, in the order taken, and how far it came: "" for a finalist. Finalists' samples
+    """Samples of one candidate in microseconds, in the order taken, and how far it came: "" for a finalist.
+    Finalists' samples
     were taken in rounds: sample i of one belongs with sample i of another."""
 
     samples_us: tuple[float, ...]
     note: str = ""
 
 
-def race(count: int, sample: Sampler, *, seconds: float, seed: int = 0, clock: Callable[[], float] = time.monotonic) -> list[Timing]:
+def race(
+    count: int, sample: Sampler, *, seconds: float, seed: int = 0, clock: Callable[[], float] = time.monotonic
+) -> list[Timing]:
     """Times candidates 0 ... count-1. `seconds`: for the finalists' rounds; at least `LEAST_ROUNDS` are run."""
     order = random.Random(seed)
     screened, finalists = _screen(count, sample)
     if not finalists:
         return screened
     best = min(median(screened[i].samples_us) for i in finalists)
-    visit = max(1, min(5, int(300.0 / max(best, 1e-3))))  # short runs: several per visit, since the first ones find cold code
+    visit = max(
+        1, min(5, int(300.0 / max(best, 1e-3)))
+    )  # short runs: several per visit, since the first ones find cold code
     running = list(finalists)
     samples: dict[int, list[float]] = {i: [] for i in finalists}
     end = clock() + seconds
@@ -79,22 +85,26 @@ def spread(samples: Sequence[float]) -> float:
     return (ordered[(3 * n) // 4 if n > 1 else 0] - ordered[n // 4]) / 2 / median(ordered)
 
 
-def ratio_interval(challenger: Sequence[float], incumbent: Sequence[float], *, seed: int = 0) -> tuple[float, float, float]:
-    """Median of challenger / incumbent with its 95% bootstrap interval: (ratio, low, high). Samples of one race are compared in
-    pairs; sets of different length by their medians."""
+def ratio_interval(
+    challenger: Sequence[float], incumbent: Sequence[float], *, seed: int = 0
+) -> tuple[float, float, float]:
+    """Median of challenger / incumbent with its 95% bootstrap interval: (ratio, low, high). Samples of one race are
+    compared in pairs; sets of different length by their medians."""
     draw = random.Random(seed)
     if len(challenger) == len(incumbent):
         ratios = [a / b for a, b in zip(challenger, incumbent, strict=True)]
         values = sorted(median(draw.choices(ratios, k=len(ratios))) for _ in range(400))
         return median(ratios), values[9], values[390]
     values = sorted(
-        median(draw.choices(challenger, k=len(challenger))) / median(draw.choices(incumbent, k=len(incumbent))) for _ in range(400)
+        median(draw.choices(challenger, k=len(challenger))) / median(draw.choices(incumbent, k=len(incumbent)))
+        for _ in range(400)
     )
     return median(challenger) / median(incumbent), values[9], values[390]
 
 
 def beats(challenger: Sequence[float], incumbent: Sequence[float], *, seed: int = 0) -> bool:
-    """Whether the challenger is faster by more than 1%, and clearly so: else the incumbent stays, so that plans do not flip on noise."""
+    """Whether the challenger is faster by more than 1%, and clearly so: else the incumbent stays, so that plans do
+    not flip on noise."""
     ratio, _, high = ratio_interval(challenger, incumbent, seed=seed)
     return ratio < 1 - CLEAR_GAIN and high < 1.0
 
@@ -110,8 +120,8 @@ def _screen(count: int, sample: Sampler) -> tuple[list[Timing], list[int]]:
             timings.append(Timing(first, f"stopped, {first[0] / best:.1f}x the best"))
             continue
         timings.append(Timing(tuple(sample(i, SCREEN_SAMPLES))))
-        best = min(best, median(timings[-1].samples_us))
-    ratios = [median(t.samples_us) / best for t in timings]
+        best = min(best, *timings[-1].samples_us)
+    ratios = [min(t.samples_us) / best for t in timings]  # the least of few: what disturbs only ever adds
     finalists = [i for i, r in enumerate(ratios) if r <= SCREEN_RATIO]
     notes = [t.note or f"screened out, {r:.2f}x the best" for t, r in zip(timings, ratios, strict=True)]
     return [t if i in finalists else Timing(t.samples_us, notes[i]) for i, t in enumerate(timings)], finalists

@@ -13,8 +13,9 @@ class CacheError(OSError):
 class ObjectCache:
     """A folder of immutable objects, named by the sha256 of their bytes, and of memos from keys to short texts.
 
-    Safe for several processes: files appear by atomic renames. An object whose bytes do not match its name is a miss, so a
-    damaged cache costs time and never gives a wrong answer. Raises CacheError where the folder cannot be written.
+    Safe for several processes: files appear by atomic renames. An object whose bytes do not match its name is a miss,
+    so a damaged cache costs time and never gives a wrong answer. Raises CacheError where the folder cannot be
+    written.
     """
 
     def __init__(self, folder: Path | str) -> None:
@@ -50,9 +51,8 @@ class ObjectCache:
     def path(self, sha: str) -> Path | None:
         """A file that holds the object, for the dynamic linker; None if it is not there or damaged."""
         file = self._object(sha)
-        if sha not in self._verified or not file.exists():
-            if self.get(sha) is None:
-                return None
+        if (sha not in self._verified or not file.exists()) and self.get(sha) is None:
+            return None
         os.utime(file)
         return file
 

@@ -1,8 +1,8 @@
 """Child processes with limits: the only file that starts any.
 
 A slot is one child, in a process group of its own, that answers one job at a time. Whatever a compiler or a kernel does
-there (crash, hang, allocate or print without end) becomes a `SlotFailure`; the child is killed with its group, and the next
-job gets a fresh one. Children live no longer than their parent.
+there (crash, hang, allocate or print without end) becomes a `SlotFailure`; the child is killed with its group, and
+the next job gets a fresh one. Children live no longer than their parent.
 """
 
 import json
@@ -25,14 +25,23 @@ from typing import Any
 
 from fusion_ir.records import Status
 
-# The progress page, which the child writes and the parent only looks at now and then: count of writes, program at work (-1:
-# none), seconds it may take. Messages would wake the parent and disturb what is timed.
+# The progress page, which the child writes and the parent only looks at now and then: count of writes, program at
+# work (-1: none), seconds it may take. Messages would wake the parent and disturb what is timed.
 PROGRESS = struct.Struct("<qqd")
 LENGTH = struct.Struct(">I")
 MAX_MESSAGE_BYTES = 256 << 20
 
 # What a child sees of the environment: no secrets.
-ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_PATH", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
+ENVIRONMENT = (
+    "PATH",
+    "LANG",
+    "LC_ALL",
+    "TMPDIR",
+    "LD_LIBRARY_PATH",
+    "CUDA_PATH",
+    "CUDA_VISIBLE_DEVICES",
+    "NVIDIA_VISIBLE_DEVICES",
+)
 
 
 class SlotFailure(Exception):
@@ -57,14 +66,19 @@ class ChildLimits:
 
 
 class Slot:
-    """One child running `python -m module`. A job is `{"job": name, ...}`; see `codegen/child/serve.py` for the other end.
+    """One child running `python -m module`. A job is `{"job": name, ...}`; see `codegen/child/serve.py` for the other
+    end.
 
     dies_with_parent: the kernel kills the child the moment its parent dies. Not for children with children of their own
     (compilers), which they must live to kill; all children notice the death of the parent by a pipe, too.
     """
 
     def __init__(
-        self, module: str, limits: ChildLimits, environment: Mapping[str, str] | None = None, dies_with_parent: bool = True
+        self,
+        module: str,
+        limits: ChildLimits,
+        environment: Mapping[str, str] | None = None,
+        dies_with_parent: bool = True,
     ) -> None:
         self.module, self.limits, self.environment = module, limits, dict(environment or {})
         self.dies_with_parent = dies_with_parent
@@ -79,8 +93,9 @@ class Slot:
         total_seconds: float | None = None,
         on_event: Callable[[dict[str, Any]], None] = lambda event: None,
     ) -> dict[str, Any]:
-        """The answer to one job. `seconds`: until the child announces something else on its progress page; `total_seconds`: for
-        all of it. The answer has "output", what was printed meanwhile. Raises SlotFailure, SlotError."""
+        """The answer to one job. `seconds`: until the child announces something else on its progress page;
+        `total_seconds`: for all of it. The answer has "output", what was printed meanwhile. Raises SlotFailure,
+        SlotError."""
         with self._lock:
             if self._child is None or not self._child.alive:
                 self.restart()
@@ -95,7 +110,9 @@ class Slot:
     def restart(self) -> None:
         """Kills the child if there is one, and starts another. Raises SlotError."""
         self._kill()
-        self._child = _spawner().submit(_Child, self.module, self.limits, self.environment, self.dies_with_parent).result()
+        self._child = (
+            _spawner().submit(_Child, self.module, self.limits, self.environment, self.dies_with_parent).result()
+        )
         try:
             self._child.wait_ready()
         except BaseException:
@@ -120,7 +137,9 @@ class Slot:
     def __enter__(self) -> "Slot":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
 
@@ -128,7 +147,8 @@ _spawner_of: dict[int, ThreadPoolExecutor] = {}
 
 
 def _spawner() -> ThreadPoolExecutor:
-    """The one thread that starts children: "die with the parent" means the parent's *thread* to Linux, and this one stays."""
+    """The one thread that starts children: "die with the parent" means the parent's *thread* to Linux, and this one
+    stays."""
     pid = os.getpid()
     if pid not in _spawner_of:
         _spawner_of[pid] = ThreadPoolExecutor(1, "slot-spawner")
@@ -138,7 +158,9 @@ def _spawner() -> ThreadPoolExecutor:
 class _Child:
     """One process and its pipes: requests to it, answers from it, what it prints, and a lifeline that ends with us."""
 
-    def __init__(self, module: str, limits: ChildLimits, environment: Mapping[str, str], dies_with_parent: bool) -> None:
+    def __init__(
+        self, module: str, limits: ChildLimits, environment: Mapping[str, str], dies_with_parent: bool
+    ) -> None:
         self.output_bytes = limits.output_bytes
         self.folder = tempfile.TemporaryDirectory(prefix="fuseplan-", ignore_cleanup_errors=True)
         page = Path(self.folder.name) / ".progress"
@@ -167,7 +189,13 @@ class _Child:
             stderr=printed_write,
             pass_fds=(request_read, answer_write, lifeline_read),
             cwd=self.folder.name,
-            env={**inherited, "HOME": self.folder.name, "PYTHONPATH": packages, "PYTHONDONTWRITEBYTECODE": "1", **environment},
+            env={
+                **inherited,
+                "HOME": self.folder.name,
+                "PYTHONPATH": packages,
+                "PYTHONDONTWRITEBYTECODE": "1",
+                **environment,
+            },
             start_new_session=True,
         )
         for descriptor in (request_read, answer_write, printed_write, lifeline_read):
@@ -245,7 +273,8 @@ class _Child:
                 view = view[os.write(self.request, view) :]
 
     def _receive(self, end: float) -> dict[str, Any]:
-        """The next message. Raises SlotFailure when the child dies, prints too much, or runs beyond its deadline or `end`."""
+        """The next message. Raises SlotFailure when the child dies, prints too much, or runs beyond its deadline or
+        `end`."""
         while True:
             message = self._message()
             if message is not None:
@@ -253,7 +282,9 @@ class _Child:
             if self.eof:
                 raise self._death()
             if len(self.output) > self.output_bytes:
-                raise SlotFailure(Status.crashed, f"printed more than {self.output_bytes} bytes: {self.text()[:200]!r}", self._index())
+                raise SlotFailure(
+                    Status.crashed, f"printed more than {self.output_bytes} bytes: {self.text()[:200]!r}", self._index()
+                )
             wait = min(self._deadline, end, time.monotonic() + 0.25) - time.monotonic()
             for key, _ in self.selector.select(max(0.0, wait)):
                 self._read(key.fd)
@@ -262,7 +293,11 @@ class _Child:
             if count != self._beat:
                 self._beat, self._deadline = count, now + allowed
             elif now >= min(self._deadline, end) and not self.received:
-                raise SlotFailure(Status.timed_out, f"still running after {'all of its time' if now >= end else f'{allowed:.3g} s'}", index)
+                raise SlotFailure(
+                    Status.timed_out,
+                    f"still running after {'all of its time' if now >= end else f'{allowed:.3g} s'}",
+                    index,
+                )
 
     def _read(self, descriptor: int) -> None:
         try:

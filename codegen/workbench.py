@@ -1,4 +1,5 @@
-"""The workbench: compiles kernels, checks them, times them against each other, and runs plans, all in children with limits."""
+"""The workbench: compiles kernels, checks them, times them against each other, and runs plans, all in children with
+limits."""
 
 import tempfile
 import threading
@@ -10,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from codegen.devices import no_cuda
 from codegen.kernel import Kernel
-from codegen.limits import Limits, allowance_seconds
+from codegen.limits import DEFAULT_LIMITS, Limits, allowance_seconds
 from codegen.machine import usable_cpus
 from codegen.object_cache import ObjectCache
-from codegen.slot import ChildLimits, Slot, SlotError, SlotFailure
+from codegen.slot import ChildLimits, Slot, SlotFailure
 from codegen.toolchain.builder import Builder
 from codegen.toolchain.compiler import Binary, Compiler, Failure
 from codegen.toolchain.cpu import CpuCompiler, find_compiler
@@ -40,8 +42,8 @@ class RunError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class PlanTiming:
-    """How a whole plan did. Samples in microseconds, whole runs in the order taken; those of plans timed together belong
-    together by position."""
+    """How a whole plan did. Samples in microseconds, whole runs in the order taken; those of plans timed together
+    belong together by position."""
 
     samples_us: tuple[float, ...]
     max_rel_error: float | None
@@ -58,13 +60,17 @@ class _Outcome:
 
 
 class Workbench:
-    """One device, one timing child, a few compile children. A context manager; safe to call from several threads, which then take turns.
+    """One device, one timing child, a few compile children. A context manager; safe to call from several threads,
+    which then take turns.
 
-    Raises CompilerMissing when made, SlotError where children cannot work at all (for cuda: no device). What kernels do wrong is
-    never raised: it is a status. `compiler`: another than the one found for the device.
+    Raises CompilerMissing when made, DeviceError when it should run something for a GPU that is not there, SlotError
+    where children cannot work at all. What kernels do wrong is never raised: it is a status. `compiler`: another than
+    the one found for the device.
     """
 
-    def __init__(self, device: Device, cache: ObjectCache, limits: Limits = Limits(), *, compiler: Compiler | None = None) -> None:
+    def __init__(
+        self, device: Device, cache: ObjectCache, limits: Limits = DEFAULT_LIMITS, *, compiler: Compiler | None = None
+    ) -> None:
         self.device, self.cache, self.limits = device, cache, limits
         self._compiler: Compiler = compiler or COMPILERS[device.target](device, limits)
         self._builder = Builder(self._compiler, cache, limits)
@@ -78,7 +84,9 @@ class Workbench:
     def __enter__(self) -> "Workbench":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def close(self) -> None:
@@ -87,8 +95,8 @@ class Workbench:
         self._builder.close()
 
     def compile(self, kernels: Sequence[Kernel], *, alone: bool = False) -> list[Binary | Measurement]:
-        """A binary for each kernel, or the row that says why there is none (with an empty segment key). alone: one file per kernel,
-        for a plan that carries nothing but its own kernels."""
+        """A binary for each kernel, or the row that says why there is none (with an empty segment key). alone: one
+        file per kernel, for a plan that carries nothing but its own kernels."""
         with self._lock:
             results = self._builder.compile(kernels, alone=alone)
         return [
@@ -96,11 +104,14 @@ class Workbench:
             for kernel, r in zip(kernels, results, strict=True)
         ]
 
-    def measure(self, segment: Graph, segment_key: str, kernels: Sequence[Kernel], *, seed: int = 0) -> list[Measurement]:
+    def measure(
+        self, segment: Graph, segment_key: str, kernels: Sequence[Kernel], *, seed: int = 0
+    ) -> list[Measurement]:
         """Compiles, checks and times kernels that compute `segment`; a row for each, in order.
 
-        Each is run twice on poisoned outputs between guard pages and compared with the interpreter, the second time with small
-        integers where the segment sums. Those that pass race (see measure.py) on rotating inputs that are not in cache.
+        Each is run twice on poisoned outputs between guard pages and compared with the interpreter, the second time
+        with small integers where the segment sums. Those that pass race (see measure.py) on rotating inputs that are
+        not in cache.
         """
         with self._lock:
             built = self._builder.compile(kernels)
@@ -120,11 +131,14 @@ class Workbench:
         with self._lock:
             programs = {i: self._plan_program(plan) for i, plan in enumerate(plans)}
             outcomes = self._bench(graph, programs, seconds, seed)
-        return [PlanTiming(o.samples_us, o.max_rel_error, o.status, o.detail) for o in (outcomes[i] for i in range(len(plans)))]
+        return [
+            PlanTiming(o.samples_us, o.max_rel_error, o.status, o.detail)
+            for o in (outcomes[i] for i in range(len(plans)))
+        ]
 
     def run(self, plan: Plan, inputs: Sequence[Array]) -> list[Array]:
-        """Runs a plan. Inputs of the plan's shapes and dtypes, any strides; outputs dense, row-major. Raises ValueError for inputs
-        that do not fit, MissingBinary, RunError."""
+        """Runs a plan. Inputs of the plan's shapes and dtypes, any strides; outputs dense, row-major. Raises
+        ValueError for inputs that do not fit, MissingBinary, RunError."""
         _check_inputs(plan, inputs)
         with self._lock, tempfile.TemporaryDirectory(prefix="fuseplan-") as folder:
             for i, array in enumerate(inputs):
@@ -145,15 +159,18 @@ class Workbench:
                 raise RunError(str(e)) from e
             return [_read(spec, Path(folder, f"out{i}")) for i, spec in enumerate(plan.outputs)]
 
-    def _bench(self, graph: Graph, programs: Mapping[int, dict[str, Any]], seconds: float, seed: int) -> dict[int, _Outcome]:
-        """Runs the timing child until every program has an outcome: one that kills it is left out, and the rest go on."""
+    def _bench(
+        self, graph: Graph, programs: Mapping[int, dict[str, Any]], seconds: float, seed: int
+    ) -> dict[int, _Outcome]:
+        """Runs the timing child until every program has an outcome: one that kills it is left out, and the rest go
+        on."""
         outcomes: dict[int, _Outcome] = {}
         passed: dict[int, float | None] = {}
         prepare, kernel = self._allowances(graph)
         while pending := [i for i in programs if i not in outcomes]:
 
             def checked(event: dict[str, Any], pending: list[int] = pending) -> None:
-                i = pending[event["checked"]]
+                i = pending[int(event["checked"])]
                 if event["status"] == Status.ok.value:
                     passed[i] = event["max_rel_error"]
                 else:
@@ -171,9 +188,13 @@ class Workbench:
                 **self._common(),
             }
             try:
-                answer = self._timer.call(request, seconds=prepare, total_seconds=self.limits.job_seconds, on_event=checked)
+                answer = self._timer.call(
+                    request, seconds=prepare, total_seconds=self.limits.job_seconds, on_event=checked
+                )
             except SlotFailure as e:
-                culprits = [pending[e.index]] if 0 <= e.index < len(pending) else [i for i in pending if i not in outcomes]
+                culprits = (
+                    [pending[e.index]] if 0 <= e.index < len(pending) else [i for i in pending if i not in outcomes]
+                )
                 outcomes.update({i: _Outcome(e.status, e.detail) for i in culprits})
                 continue
             for k, timing in answer["timings"].items():
@@ -205,7 +226,12 @@ class Workbench:
                     library = runtime_library("pool", self._compiler, slot, self.cache)
                 self._setup = {"pool": str(library), "cpus": cpus, "cpu_seconds": self.limits.job_seconds * len(cpus)}
             else:
-                self._setup = {"number": self.number}
+                answer = self._timer.call(
+                    {"job": "find", "name": self.device.name, "arch": self.device.arch}, seconds=60.0
+                )
+                if "problem" in answer:
+                    raise no_cuda(answer["problem"])
+                self._setup = {"number": answer["number"]}
         return self._setup
 
     def _kernel_program(self, kernel: Kernel, binary: Binary, segment: Graph) -> dict[str, Any]:
@@ -243,7 +269,9 @@ class Workbench:
             raise MissingBinary(f"binary {sha} is not in the object cache {self.cache.folder}")
         return str(path.resolve())
 
-    def _row(self, segment_key: str, kernel: Kernel, outcome: _Outcome, seconds: float, binary: str = "") -> Measurement:
+    def _row(
+        self, segment_key: str, kernel: Kernel, outcome: _Outcome, seconds: float, binary: str = ""
+    ) -> Measurement:
         return Measurement(
             segment_key=segment_key,
             device_key=self.device.class_key,
@@ -270,7 +298,9 @@ def _check_inputs(plan: Plan, inputs: Sequence[Array]) -> None:
         raise ValueError(f"expected {len(plan.inputs)} inputs, got {len(inputs)}")
     for i, (array, spec) in enumerate(zip(inputs, plan.inputs, strict=True)):
         if array.dtype != DTYPES[spec.dtype].numpy or tuple(array.shape) != spec.shape:
-            raise ValueError(f"input {i}: expected {spec.dtype}{list(spec.shape)}, got {array.dtype}{list(array.shape)}")
+            raise ValueError(
+                f"input {i}: expected {spec.dtype}{list(spec.shape)}, got {array.dtype}{list(array.shape)}"
+            )
 
 
 def _tensor(spec: TensorSpec, file: str) -> dict[str, Any]:

@@ -1,18 +1,23 @@
 """Prints the reference pages from the tables that the program itself reads: `make docs` writes them, a test compares them."""
 
+import ast
+import re
 import sys
-import tempfile
 from collections.abc import Callable
+from itertools import takewhile
 from pathlib import Path
 
 from codegen.families import FAMILIES
 from fusion_ir.ops import OPS, OpKind
 from service import errors
-from service.app import create_app
 from service.cli.app import commands
-from service.settings import describe, load
+from service.settings import describe
 
 DOCS = Path(__file__).resolve().parent
+ROOT = DOCS.parent
+PACKAGES = ("fusion_ir", "codegen", "scheduler", "tuning_db", "service")
+_FILES = "## Every file"
+_COMMENTED = {".h", ".cuh", ".cpp", ".css", ".js"}
 _KINDS = {
     OpKind.POINTWISE: "Pointwise: operands of one shape",
     OpKind.VIEW: "Views: index maps, which move no data by themselves",
@@ -47,7 +52,8 @@ def families() -> str:
     """docs/families.md, from `codegen.families.FAMILIES`."""
     lines = ["# Kernel families", "", "In the order in which ties are decided.", ""]
     for name, family in FAMILIES.items():
-        lines += [f"## `{name}`", "", *(line.strip() for line in (type(family).__doc__ or "").strip().splitlines()), ""]
+        text = sys.modules[type(family).__module__].__doc__ or ""
+        lines += [f"## `{name}`", "", *(line.strip() for line in text.strip().splitlines()), ""]
     return "\n".join(lines)
 
 
@@ -67,26 +73,6 @@ def settings() -> str:
     return "\n".join(lines) + "\n"
 
 
-def http() -> str:
-    """docs/http.md, from the application's OpenAPI document."""
-    with tempfile.TemporaryDirectory() as folder:
-        env = {"HOME": folder}
-        document = create_app(load({"db": f"sqlite:///{folder}/docs.db", "cache": folder}, env)).openapi()
-    lines = [
-        "# HTTP API",
-        "",
-        "The whole contract is at `/openapi.json` of a running server. Errors are problem documents: [errors.md](errors.md).",
-        "",
-        "| endpoint | |",
-        "|---|---|",
-    ]
-    for path, methods in document["paths"].items():
-        for method, operation in methods.items():
-            text = operation.get("description") or operation.get("summary") or ""
-            lines.append(f"| `{method.upper()} {path}` | {_cell(text)} |")
-    return "\n".join(lines) + "\n"
-
-
 def command_line() -> str:
     """docs/command_line.md, from the commands' own help."""
     lines = [
@@ -102,11 +88,39 @@ def command_line() -> str:
     return "\n".join(lines) + "\n"
 
 
+def architecture() -> str:
+    """ARCHITECTURE.md: its written part as it stands, then a line per file, from the files' own first sentences."""
+    written = (ROOT / "ARCHITECTURE.md").read_text().partition(_FILES)[0]
+    lines = [_FILES, "", "The tables below are printed from the files' own first sentences by `make docs`."]
+    for package in PACKAGES:
+        lines += ["", f"### `{package}/`", "", "| file | |", "|---|---|"]
+        for path in sorted((ROOT / package).rglob("*")):
+            sentence = first_sentence(path)
+            if sentence:
+                lines.append(f"| `{path.relative_to(ROOT)}` | {_cell(sentence)} |")
+    return written + "\n".join(lines) + "\n"
+
+
+def first_sentence(path: Path) -> str:
+    """Of a module's docstring, or of the comment that a C++, CSS or JavaScript file starts with; "" for other files."""
+    if path.suffix == ".py":
+        text = ast.get_docstring(ast.parse(path.read_text())) or ""
+    elif path.suffix in _COMMENTED:
+        lines = path.read_text().splitlines()
+        comment = list(takewhile(lambda line: line.startswith(("//", "/*")), lines))
+        text = " ".join(line.strip("/* ") for line in comment)
+    else:
+        return ""
+    paragraph = " ".join(text.partition("\n\n")[0].split())
+    found = re.match(r".*?[.](?= [A-Z]|$)", paragraph)
+    return found.group() if found else paragraph
+
+
 PAGES: dict[str, Callable[[], str]] = {
+    "../ARCHITECTURE.md": architecture,
     "command_line.md": command_line,
     "errors.md": errors.markdown,
     "families.md": families,
-    "http.md": http,
     "ops.md": ops,
     "settings.md": settings,
 }

@@ -1,9 +1,9 @@
 """Keys: what makes two graphs, or two segments, the same.
 
-`graph_key` hashes the canonical text: blind to names and to the order in which nodes were written, sensitive to all else.
-A segment's boundary has no order of its own, so `canonical_segment` gives it one before it is hashed. Equal keys mean
-equal canonical texts; two isomorphic segments with different keys are possible where symmetric parts are told apart only
-by the order in which they were given, and cost a measurement, never a wrong answer.
+`graph_key` hashes the canonical text: blind to names and to the order in which nodes were written, sensitive to all
+else. A segment's boundary has no order of its own, so `canonical_segment` gives it one before it is hashed. Equal keys
+mean equal canonical texts; two isomorphic segments with different keys are possible where symmetric parts are told
+apart only by the order in which they were given, and cost a measurement, never a wrong answer.
 """
 
 import hashlib
@@ -42,9 +42,9 @@ def segment_key(segment: Graph) -> str:
 def canonical_segment(segment: Graph) -> CanonicalSegment:
     """The segment with its boundary in canonical order, so that kernels and measurements can be shared.
 
-    Outputs are ordered by a structural hash of their cones, inputs by first use from the outputs. Layouts are brought to
-    what a kernel can tell apart: alignment up to 32 bytes, strides of axes of extent 1 dense; constants become ordinary
-    inputs, since no kernel depends on their version.
+    Outputs are ordered by a structural hash of their cones, inputs by first use from the outputs. Layouts are brought
+    to what a kernel can tell apart: alignment up to 32 bytes, strides of axes of extent 1 dense; constants become
+    ordinary inputs, since no kernel depends on their version.
 
         in0: f32[8] align 64, in1: f32[4] align 16      in0: f32[4] align 16, in1: f32[8] align 32
         out0: exp(in0), out1: neg(in1)              ->  out0: neg(in0), out1: exp(in1)
@@ -116,7 +116,7 @@ def _merkle(segment: Graph, inputs: Mapping[int, str]) -> dict[Node, str]:
 
 
 def _uses(segment: Graph, hashes: Mapping[Node, str]) -> dict[int, str]:
-    """A hash per used input of everything above it: of each user its own hash, what is above it, and the operand's place."""
+    """A hash per used input of what is above it: for each user its own hash, its uses, and the operand's place."""
     above: dict[Node, list[str]] = {node: [] for node in segment.nodes}
     for output in segment.outputs:
         above[output.node].append(f"output {normal_strides(output.node.sizes, output.strides)}")

@@ -12,8 +12,9 @@ from fusion_ir.limits import LIMITS
 def check_strides(place: str, sizes: Sequence[int], strides: Sequence[int], *, written: bool) -> None:
     """Strides in elements. Raises FormatError for a wrong count, negative strides, and axes that overlap.
 
-    A tensor that is only read may repeat itself along an axis (stride 0); one that is `written` may not. Axes must nest:
-    each stride at least the span of all axes of smaller stride, which every layout of a framework's tensor fulfils.
+    A tensor that is only read may repeat itself along an axis (stride 0); one that is `written` may not. Axes must
+    nest: each stride at least the span of all axes of smaller stride, which every layout of a framework's tensor
+    fulfils.
     """
     if len(strides) != len(sizes):
         raise FormatError(place, f"expected {len(sizes)} strides, got {len(strides)}")
@@ -36,7 +37,7 @@ def check_strides(place: str, sizes: Sequence[int], strides: Sequence[int], *, w
 
 
 def normal_strides(sizes: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
-    """Strides with the same addresses, written one way: axes of extent 1, whose stride is never used, get the dense one."""
+    """Strides with the same addresses, written one way: axes of extent 1, whose stride means nothing, are dense."""
     dense = dense_strides(sizes)
     if 0 in sizes:
         return dense

@@ -8,7 +8,7 @@ from fusion_ir.graph import Graph
 
 @dataclass(frozen=True, slots=True)
 class NamedGraph:
-    """Names in the order of the graph's inputs and outputs. Names of inputs differ from each other; so do names of outputs."""
+    """Names in the order of the graph's inputs and outputs. No two inputs have one name, and no two outputs."""
 
     graph: Graph
     input_names: tuple[str, ...]

@@ -4,17 +4,23 @@ to.
 A `Perturbation` is an override of the interpreter. At each inexact node it adds, per element, plus or minus `SAFETY`
 times the error that a correct kernel may make there, before the value is rounded to the node's dtype:
 
-* a pointwise op errs by `ulps` of its row, and half an ulp for the reference's own rounding;
+* a pointwise op errs by `ulps` of its row, and half an ulp for the reference's own rounding, but not where it is 0:
+  kernels hit sin(0), log(1) and the like exactly;
 * a sum of n terms in another order by u sqrt(n - 1) sum |x|, where u is half an ulp of one in the accumulate dtype:
   rounding errors of the partial sums are independent, and each is at most u times the sum of magnitudes (Higham,
   "Accuracy and stability of numerical algorithms", chapter 4); products, means, variances and contractions
   accordingly.
 
 A sum of whole numbers whose magnitudes add up to less than 1/u is exact in any order, and is not perturbed; nor is
-such a product. Signs come from a seed, and `direction` -1 gives the mirror image: a rounding or a comparison that some
-error could tip is tipped by one of the two.
+such a product.
+
+`patterns` says which signs to try. Random signs per element, and their mirror image: a rounding or a comparison that
+some error could tip is tipped by one of the two. Then signs per node, all elements alike: all plus, and so that any
+two nodes differ in one of the patterns (the binary digits of their numbers): errors of two nodes that cancel in one
+pattern add up in another. These also show what a bias does to a sum.
 """
 
+from dataclasses import dataclass
 from math import prod, sqrt
 
 import numpy as np
@@ -36,16 +42,35 @@ INEXACT = 2
 _FLOAT_SUMS = ("sum", "prod", "mean", "var", "cumsum")
 
 
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """Signs of the errors: random per element from `seed`, times `direction`; or per node, by a digit of its number.
+
+    digit: None for random signs; -1 for all plus; else minus where that binary digit of the inexact node's number is 1.
+    """
+
+    seed: int = 0
+    direction: int = 1
+    digit: int | None = None
+
+
+def patterns(inexact_nodes: int, runs: int) -> list[Pattern]:
+    """At most `runs` patterns for a graph with so many inexact nodes, the most telling first."""
+    mirrored = [Pattern(0, 1), Pattern(0, -1)]
+    digits = [-1, *range((inexact_nodes - 1).bit_length())] if inexact_nodes > 1 else []
+    return [*mirrored, *(Pattern(digit=d) for d in digits)][:runs]
+
+
 class Perturbation:
     """An override for `fusion_ir.interpreter.evaluate`; use each instance once.
 
-    `exactness` tells of every node seen.
+    Afterwards `exactness` tells of every node, and `inexact` counts the nodes that were perturbed.
     """
 
-    def __init__(self, seed: int, direction: int) -> None:
+    def __init__(self, pattern: Pattern) -> None:
         self.exactness: dict[Node, int] = {}
-        self._seed = seed
-        self._direction = direction
+        self.inexact = 0
+        self._pattern = pattern
 
     def __call__(self, node: Node, operands: tuple[np.ndarray, ...]) -> np.ndarray | None:
         row = OPS[node.op]
@@ -65,7 +90,8 @@ class Perturbation:
         wide = pointwise(node, operands, compute_dtype(node.dtype))
         allowed = (OPS[node.op].ulps + 0.5) * _ulp_of_one(wide.dtype)
         once = wide[tuple(slice(1) if s == 0 else slice(None) for s in wide.strides)]
-        return np.broadcast_to(self._rounded(node, once, allowed * np.abs(once)), node.sizes)
+        size = np.maximum(np.abs(once), np.finfo(wide.dtype).smallest_normal)  # below, an ulp stays as large
+        return np.broadcast_to(self._rounded(node, once, np.where(once == 0, 0, allowed * size)), node.sizes)
 
     def _sum(self, node: Node, x: np.ndarray) -> tuple[int, np.ndarray | None]:
         wide = accumulate(x)
@@ -106,11 +132,19 @@ class Perturbation:
         return INEXACT, self._rounded(node, base, u * sqrt(_products(node)) * total)
 
     def _rounded(self, node: Node, value: np.ndarray, error: np.ndarray) -> np.ndarray:
-        """value +- SAFETY error, rounded to the node's dtype."""
-        rng = np.random.default_rng([self._seed, len(self.exactness)])
-        signs = rng.integers(0, 2, value.shape, np.int8) * np.int8(2) - np.int8(1)
-        scale = value.dtype.type(SAFETY * self._direction)
-        return round_to(np.asarray(value + error.astype(value.dtype, copy=False) * (scale * signs)), node.dtype)
+        """value +- SAFETY error, rounded to the node's dtype; infinities stay."""
+        moved = value + error.astype(value.dtype, copy=False) * self._signs(value)
+        return round_to(np.asarray(np.where(np.isfinite(value), moved, value)), node.dtype)
+
+    def _signs(self, value: np.ndarray) -> np.ndarray:
+        """SAFETY times the signs of the errors, to broadcast against `value`."""
+        number, pattern = self.inexact, self._pattern
+        self.inexact += 1
+        if pattern.digit is None:
+            drawn = np.random.default_rng([pattern.seed, len(self.exactness)]).integers(0, 2, value.shape, np.int8)
+            return (drawn * np.int8(2) - np.int8(1)) * value.dtype.type(SAFETY * pattern.direction)
+        minus = pattern.digit >= 0 and number >> pattern.digit & 1
+        return np.asarray(value.dtype.type(-SAFETY if minus else SAFETY))
 
 
 def _products(node: Node) -> int:

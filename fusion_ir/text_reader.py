@@ -2,10 +2,9 @@
 
 import json
 import re
-from difflib import get_close_matches
 
 from fusion_ir.dtype import DTYPES, DType
-from fusion_ir.errors import FormatError, excerpt
+from fusion_ir.errors import FormatError, excerpt, nearest
 from fusion_ir.extent import dense_strides, shape_of
 from fusion_ir.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.layout import check_alignment, check_donation, check_strides
@@ -223,8 +222,7 @@ class _Reader:
     def call(self, cursor: _Cursor, place: str, op: str) -> Node:
         """`op(%0, %1) {axis=3}`."""
         if op not in OPS:
-            near = get_close_matches(op, OPS, 1)
-            raise FormatError(place, f"unknown op {excerpt(op)}" + (f"; did you mean {near[0]}?" if near else ""))
+            raise FormatError(place, f"unknown op {excerpt(op)}{nearest(op, OPS)}")
         args: list[Node] = []
         cursor.expect("(")
         while not cursor.skip(")"):

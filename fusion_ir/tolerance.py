@@ -1,13 +1,12 @@
 """What a kernel's outputs are compared with, and how closely.
 
-Outputs that only exact ops lead to must agree bit for bit (NaN payloads aside). Elsewhere the graph is evaluated twice
-more with errors of the largest allowed size put in at every inexact node (`fusion_ir.perturb`), and an element may be
-off by as much as either run was. That alone would be too strict where errors of two sources happened to cancel in both
-runs, so the tolerance of an element is the largest of
+Outputs that only exact ops lead to must agree bit for bit (NaN payloads aside). Elsewhere the graph is evaluated again
+with errors of the largest allowed size put in at every inexact node (`fusion_ir.perturb`), and an element may be off by
+as much as in the worst of these runs. The tolerance of an element is the largest of
 
-* its own deviation in the perturbed runs (which already holds the factor `SAFETY`);
-* the upper quartile of the deviations among the elements around it, and the lower quartile of that over the tensor;
-* one ulp of the output's dtype at the element's magnitude, since rounding may have hidden the perturbation.
+* its own deviation in the perturbed runs, which already holds the factor `SAFETY`;
+* the lower quartile of the deviations around it, as errors may by chance have cancelled in every run;
+* one ulp of the output's dtype at the element's magnitude, as rounding may have hidden the perturbation.
 
 Integers and bools behind inexact nodes (`exp(x) > 1`, argmax of sums) may differ where a perturbed run differed, by as
 much; and as many elements again, for errors that add up differently, by no more than the largest such difference.
@@ -19,9 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from fusion_ir.graph import Graph
-from fusion_ir.interpreter import dense, evaluate
+from fusion_ir.interpreter import blocks, dense, evaluate
 from fusion_ir.numerics import dtype_of, ulp, widen
-from fusion_ir.perturb import BY_VALUE, EXACT, Perturbation
+from fusion_ir.perturb import BY_VALUE, EXACT, Perturbation, patterns
 
 _NEIGHBOURS = 64
 
@@ -48,40 +47,58 @@ class Comparison:
     detail: str
 
 
-def reference(graph: Graph, inputs: Sequence[np.ndarray], runs: int = 2) -> Reference:
-    """The interpreter's outputs with tolerances from `runs` perturbed evaluations, in mirrored pairs.
+def reference(graph: Graph, inputs: Sequence[np.ndarray], runs: int = 5) -> Reference:
+    """The interpreter's outputs, with tolerances from at most `runs` perturbed evaluations (2 or more). Raises
+    InputError.
 
-    Raises InputError.
+    Graphs without inexact nodes take one, with one inexact node two.
     """
     base = evaluate(graph, inputs)
-    deviations: list[np.ndarray | None] = [None] * len(base)
-    exactness: list[int] = [EXACT] * len(base)
-    for run in range(runs):
-        perturbation = Perturbation(run // 2, 1 - 2 * (run % 2))
-        values = evaluate(graph, inputs, perturbation)
-        exactness = [perturbation.exactness.get(o.node, EXACT) for o in graph.outputs]
-        if max(exactness, default=EXACT) <= BY_VALUE:
-            break
-        for i, (value, expected) in enumerate(zip(values, base, strict=True)):
-            if exactness[i] > BY_VALUE:
-                deviation, before = _deviation(value, expected), deviations[i]
-                deviations[i] = deviation if before is None else np.maximum(deviation, before)
+    first = Perturbation(patterns(1, runs)[0])
+    run_values = evaluate(graph, inputs, first)
+    levels = [first.exactness.get(o.node, EXACT) for o in graph.outputs]
+    loose = [i for i, level in enumerate(levels) if level > BY_VALUE]
+    once = {i: _once(base[i], run_values[i]) for i in loose}
+    deviations = {i: np.zeros(base[i][once[i]].shape, _error_dtype(base[i])) for i in loose}
+    for run, pattern in enumerate(patterns(first.inexact, runs) if loose else []):
+        if run:
+            run_values = evaluate(graph, inputs, Perturbation(pattern))
+        for i in loose:
+            _deviate(deviations[i], run_values[i][once[i]], base[i][once[i]])
     atol: list[np.ndarray | None] = []
-    for expected, level, deviation in zip(base, exactness, deviations, strict=True):
-        if level == EXACT:
-            atol.append(None)
-        elif deviation is None:
-            atol.append(np.broadcast_to(np.float32(0), expected.shape))
+    for i, (expected, level) in enumerate(zip(base, levels, strict=True)):
+        if level > BY_VALUE:
+            _loosen(deviations[i], expected[once[i]])
+            atol.append(np.broadcast_to(deviations[i], expected.shape))
         else:
-            atol.append(_tolerance(expected, deviation))
+            atol.append(None if level == EXACT else np.broadcast_to(np.float32(0), expected.shape))
     return Reference([dense(v) for v in base], atol)
 
 
-def _deviation(value: np.ndarray, expected: np.ndarray) -> np.ndarray:
-    """|value - expected|; 0 where both are NaN or the same infinity, infinite where only one is. Repeats as they do."""
-    repeats = [p == q == 0 for p, q in zip(value.strides, expected.strides, strict=True)]
-    once = tuple(slice(1) if r else slice(None) for r in repeats)
-    return np.broadcast_to(_difference(value[once], expected[once]), expected.shape)
+def _once(expected: np.ndarray, value: np.ndarray) -> tuple[slice, ...]:
+    """What is left of both without the axes on which they repeat."""
+    repeats = [p == q == 0 for p, q in zip(expected.strides, value.strides, strict=True)]
+    return tuple(slice(1) if r else slice(None) for r in repeats)
+
+
+def _error_dtype(x: np.ndarray) -> np.dtype:
+    """In which differences are held: f32, but f64 for f64 and for integers."""
+    return widen(x[..., :0]).dtype if dtype_of(x).is_float and x.ndim else np.dtype(np.float64)
+
+
+def _deviate(deviation: np.ndarray, value: np.ndarray, expected: np.ndarray) -> None:
+    """Raises `deviation` to |value - expected| where that is more."""
+    for block in blocks(deviation.shape):
+        np.maximum(deviation[block], _difference(value[block], expected[block]), out=deviation[block])
+
+
+def _loosen(deviation: np.ndarray, expected: np.ndarray) -> None:
+    """Makes tolerances of deviations, see the module; those of integers stay."""
+    if not dtype_of(expected).is_float:
+        return
+    for block in blocks(deviation.shape):
+        own = deviation[block]
+        np.maximum(np.maximum(own, _around(own)), ulp(expected[block]), out=own)
 
 
 def _difference(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -101,29 +118,15 @@ def _difference(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return difference
 
 
-def _tolerance(expected: np.ndarray, deviation: np.ndarray) -> np.ndarray:
-    """See the module; integers keep the deviation."""
-    if not dtype_of(expected).is_float:
-        return deviation
-    once = tuple(
-        slice(1) if p == q == 0 else slice(None) for p, q in zip(expected.strides, deviation.strides, strict=True)
-    )
-    own = deviation[once]
-    atol = np.maximum(np.maximum(own, _typical(own)), ulp(expected[once]))
-    return np.broadcast_to(atol, expected.shape)
-
-
-def _typical(deviation: np.ndarray) -> np.ndarray:
-    """Per element the upper quartile of the `_NEIGHBOURS` around it; at least the lower quartile of all these."""
+def _around(deviation: np.ndarray) -> np.ndarray:
+    """Per element the lower quartile of the `_NEIGHBOURS` in its stretch of memory."""
     if not deviation.size:
         return deviation
     flat = deviation.reshape(-1)
-    short = -flat.size % _NEIGHBOURS
-    padded = np.pad(np.where(np.isfinite(flat), flat, flat.dtype.type(0)), (0, short), mode="wrap")
-    groups = padded.reshape(-1, _NEIGHBOURS)
-    upper = np.partition(groups, 3 * _NEIGHBOURS // 4, axis=1)[:, 3 * _NEIGHBOURS // 4]
-    floor = np.maximum(upper, np.partition(upper, upper.size // 4)[upper.size // 4])
-    return np.repeat(floor, _NEIGHBOURS)[: flat.size].reshape(deviation.shape)
+    padded = np.pad(np.where(np.isfinite(flat), flat, flat.dtype.type(0)), (0, -flat.size % _NEIGHBOURS), mode="wrap")
+    quarter = _NEIGHBOURS // 4
+    lower = np.partition(padded.reshape(-1, _NEIGHBOURS), quarter, axis=1)[:, quarter]
+    return np.repeat(lower, _NEIGHBOURS)[: flat.size].reshape(deviation.shape)
 
 
 def compare(got: Sequence[np.ndarray], expected: Reference) -> Comparison:

@@ -9,6 +9,8 @@ from scheduler.cover import Cover, CoverProblem
 from scheduler.ledger import Ledger
 from scheduler.watch import Watch
 
+FAR = 2.0  # times the best prediction
+
 Proposal = tuple[Candidate, ...]  # segments in execution order
 
 
@@ -33,6 +35,16 @@ class Covers:
         """What that cover costs, None if there is none."""
         cover = self._solve(unknown, ())
         return cover and cover.cost_us
+
+    def coarsest(self) -> Proposal:
+        """The partition of fewest segments found by merging, unless it is predicted to be far from the best."""
+        usable = [r for r in self.found.regions if all(s in self.found.accepted for s in r)]
+        best_us = self.cheapest_us(self.ledger.predicted_us)
+        for partition in usable:
+            segments = tuple(self.found.accepted[s] for s in partition)
+            if best_us is not None and sum(map(self.ledger.predicted_us, segments)) <= FAR * best_us:
+                return segments
+        return ()
 
     def measured(self, without: Collection[Candidate] = ()) -> Proposal:
         """The cheapest cover by measured segments alone."""

@@ -18,6 +18,7 @@ from scheduler.watch import Watch
 
 LEAST_PLANS_S = 0.5  # for timing whole plans, even where the budget is spent
 MAX_REASONS = 100
+DOUBT = 2.0  # a prediction has to be that much better than a measurement to be chosen in the end
 
 
 class NoPlan(Exception):
@@ -47,8 +48,8 @@ class Finalists:
         self.unfused_us: float | None = None
 
     def plans(self, several: bool) -> list[tuple[Proposal, Plan]]:
-        """Proposals with compiled kernels, the cheapest first; only that one unless `several`. Kernels that do not compile
-        are struck out and the proposals made anew. Raises NoPlan."""
+        """Proposals with compiled kernels, the cheapest first; only that one unless `several`. Kernels that do not
+        compile are struck out and the proposals made anew. Raises NoPlan."""
         while True:
             proposals = self._proposals() if several else [self._best()]
             kernels = self._kernels(proposals)
@@ -60,7 +61,7 @@ class Finalists:
 
     def _best(self) -> Proposal:
         """The best cover by measurements; without enough of them, by predictions. Raises NoPlan."""
-        best = self.covers.measured() or self.covers.cheapest(self.ledger.predicted_us)
+        best = self.covers.measured() or self.covers.cheapest(lambda c: DOUBT * self.ledger.predicted_us(c))
         if not best and len(self.atoms):
             raise NoPlan(self._why_none())
         return best

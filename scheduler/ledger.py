@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from codegen.kernel import EmitError, Family, Kernel, Reject
+from codegen.measure import median
 from fusion_ir.records import Device, Measurement, Status
 from scheduler.atoms import Atoms
 from scheduler.bench import Bench, Costs
@@ -48,6 +49,7 @@ class Ledger:
         self._opened: dict[Candidate, Entry] = {}
         self._traffic: dict[Candidate, Traffic] = {}
         self._computable: dict[str, bool] = {}
+        self._ratios: dict[str, list[float]] = {}  # by family: measured over predicted
 
     def ask(self, atoms: Atoms, members: int) -> Candidate | Reject:
         """The candidate that computes these atoms, or what every family says against it."""
@@ -85,8 +87,13 @@ class Ledger:
         return lower_bound_us(self.traffic(candidate), self.device)
 
     def predicted_us(self, candidate: Candidate) -> float:
+        """The best family's prediction, corrected by how far its predictions were off so far (median ratio)."""
         traffic = self.traffic(candidate)
-        return min(predicted_us(traffic, f, self.device) for f in candidate.families)
+        return min(predicted_us(traffic, f, self.device) * self._scale(f) for f in candidate.families)
+
+    def _scale(self, family: str) -> float:
+        ratios = self._ratios.get(family)
+        return median(ratios) if ratios else 1.0
 
     def cost_us(self, candidate: Candidate, unknown: Callable[[Candidate], float]) -> float:
         """Best time measured; infinite where all that could be tried failed; else `unknown(candidate)`."""
@@ -128,7 +135,15 @@ class Ledger:
             for m in self.costs.known(candidate.segment.key)
             if m.device_key == self.device.class_key and m.family in self.families
         }
+        self._learn(candidate, tuple(tried.values()))
         return Entry(tried, [v for v in (*defaults, *rest) if v not in tried])
+
+    def _learn(self, candidate: Candidate, rows: Sequence[Measurement]) -> None:
+        """Notes how far off the predictions of families were."""
+        for m in rows:
+            if m.status is Status.ok and m.time_us is not None:
+                expected = predicted_us(self.traffic(candidate), m.family, self.device)
+                self._ratios.setdefault(m.family, []).append(m.time_us / expected)
 
     def measure(self, candidate: Candidate, count: int) -> None:
         """Tries the next `count` pending variants."""
@@ -148,6 +163,7 @@ class Ledger:
         except BaseException:
             entry.pending[:0] = [(k.family, k.schedule) for k in kernels]
             raise
+        self._learn(candidate, rows)
         self._note(entry, rows)
 
     def kernel(self, candidate: Candidate, variant: Variant) -> Kernel:

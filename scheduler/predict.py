@@ -9,17 +9,19 @@ from scheduler.traffic import Traffic
 
 @dataclass(frozen=True)
 class Efficiency:
-    """Shares of the device's ceilings that a family usually reaches, and what a launch of it costs besides."""
+    """Shares of the device's ceilings that a family usually reaches, and what a launch of it costs besides. pulls: each
+    element of an output computes all that it needs, nothing is shared."""
 
     bandwidth: float
     arithmetic: float
     overhead_us: float
+    pulls: bool = False
 
 
 # By family; a family without a row is taken for `USUAL`.
 EFFICIENCY: dict[str, Efficiency] = {
     "pointwise": Efficiency(bandwidth=0.75, arithmetic=0.25, overhead_us=1.0),
-    "naive": Efficiency(bandwidth=0.05, arithmetic=0.02, overhead_us=2.0),
+    "naive": Efficiency(bandwidth=0.05, arithmetic=0.004, overhead_us=2.0, pulls=True),
 }
 USUAL = Efficiency(bandwidth=0.5, arithmetic=0.25, overhead_us=1.0)
 
@@ -36,5 +38,6 @@ def predicted_us(traffic: Traffic, family: str, device: Device) -> float:
     ceilings = device.ceilings or ASSUMED[device.target]
     usual = EFFICIENCY.get(family, USUAL)
     memory_us = traffic.bytes / (ceilings.gbps(traffic.bytes) * usual.bandwidth * 1e3)
-    arithmetic_us = traffic.operations / (ceilings.fma_gflops * usual.arithmetic * 1e3)
+    operations = traffic.pulled_operations if usual.pulls else traffic.operations
+    arithmetic_us = operations / (ceilings.fma_gflops * usual.arithmetic * 1e3)
     return ceilings.launch_us + usual.overhead_us + max(memory_us, arithmetic_us)

@@ -35,17 +35,23 @@ def _apart(
     together = found.accepted.get(members) or ledger.ask(atoms, members)
     if isinstance(together, Reject):
         return Reason(kind="rejected", nodes=nodes, text=together.reason)
-    first, second = ledger.cost_us(one, ledger.predicted_us), ledger.cost_us(other, ledger.predicted_us)
-    apart = f"apart {first:.1f} + {second:.1f} us"
+    apart = f"apart {_time_text(one, ledger)} + {_time_text(other, ledger)}"
     time_us = ledger.time_us(together)
     if time_us is not None:
-        return Reason(kind="measured_worse", nodes=nodes, text=f"together {time_us:.1f} us, {apart}")
+        compared = ledger.time_us(one) is not None and ledger.time_us(other) is not None
+        kind = "measured_worse" if compared else "not_fused"
+        return Reason(kind=kind, nodes=nodes, text=f"together {time_us:.1f} us, {apart}")
     failures = ledger.failures(together)
     if failures:
         text = f"together: {failures[0].family} {failures[0].schedule} {failures[0].status.value}: {failures[0].detail}"
         return Reason(kind="not_fused", nodes=nodes, text=text)
     expected = f"predicted {ledger.predicted_us(together):.1f} us, at the least {ledger.bound_us(together):.1f} us"
     return Reason(kind="not_fused", nodes=nodes, text=f"together not measured ({expected}), {apart}")
+
+
+def _time_text(candidate: Candidate, ledger: Ledger) -> str:
+    time_us = ledger.time_us(candidate)
+    return f"{ledger.predicted_us(candidate):.1f} us (predicted)" if time_us is None else f"{time_us:.1f} us"
 
 
 def _edge(atoms: Atoms, one: Candidate, other: Candidate) -> Iterator[int]:

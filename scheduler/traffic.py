@@ -16,12 +16,14 @@ from fusion_ir.ops import OPS, OpKind
 @dataclass(frozen=True)
 class Traffic:
     """read_bytes, written_bytes: distinct ones. operations: arithmetic of the distinct elements needed, as `OPS` counts
-    it, two per product of a contraction. vector_operations: those that no narrower or special unit could take over."""
+    it, two per product of a contraction. vector_operations: those that no narrower or special unit could take over.
+    pulled_operations: arithmetic and loads where every element of every output computes all that it needs by itself."""
 
     read_bytes: int
     written_bytes: int
     operations: float
     vector_operations: float
+    pulled_operations: float = 0.0
 
     @property
     def bytes(self) -> int:
@@ -61,9 +63,8 @@ def traffic_of(graph: Graph) -> Traffic:
         known = work.get(signature, (0.0, 0.0))
         work[signature] = (max(known[0], operations), max(known[1], bounded))
     written_bytes = sum(o.node.bytes for o in graph.outputs)
-    return Traffic(
-        read_bytes, written_bytes, float(sum(o for o, _ in work.values())), float(sum(b for _, b in work.values()))
-    )
+    operations, bounded = (float(sum(pair[i] for pair in work.values())) for i in range(2))
+    return Traffic(read_bytes, written_bytes, operations, bounded, _pulled(graph))
 
 
 def _operations(node: Node, count: int, different: dict[Node, int], needed: dict[Node, int]) -> float:
@@ -72,15 +73,42 @@ def _operations(node: Node, count: int, different: dict[Node, int], needed: dict
     if row.kind is OpKind.CONTRACT:
         if needed[node] < node.elements or any(different[a] < a.elements for a in node.args):
             return 2.0 * max(count, *(different[a] - (a.elements - needed[a]) for a in node.args))
-        a_axes, reduced = node.ints("a_axes"), node.attr("reduced", int)
-        depth = prod(node.args[0].sizes[p] for p in a_axes[len(a_axes) - reduced :])
-        return 2.0 * depth * node.elements
+        return 2.0 * _depth(node) * node.elements
     if row.kind is OpKind.REDUCTION:
         operand = node.args[0]
         return max(different[operand] - (operand.elements - needed[operand]) - count, 0)
     if row.kind is OpKind.GATHER:
         return 0.0
     return row.cost * count
+
+
+def _pulled(graph: Graph) -> float:
+    """Operations without any sharing: how often each node is computed is the sum over its readers."""
+    times = dict.fromkeys(graph.nodes, 0.0)
+    for output in graph.outputs:
+        times[output.node] += output.node.elements
+    total = 0.0
+    for node in reversed(graph.nodes):
+        here, each = times[node], 1.0
+        if node.op == "input":
+            total += here
+            continue
+        row = OPS[node.op]
+        if row.kind is OpKind.REDUCTION:
+            each = node.args[0].elements / max(node.elements, 1)
+        elif row.kind is OpKind.CONTRACT:
+            each = _depth(node)
+        total += 0.0 if row.kind is OpKind.VIEW else here * each * (2 if row.kind is OpKind.CONTRACT else row.cost)
+        for arg in node.args:
+            share = arg.elements / max(node.elements, 1) if node.op == "cat" else 1.0
+            times[arg] += here * each * share
+    return total
+
+
+def _depth(node: Node) -> int:
+    """Products of each element of a contraction."""
+    a_axes, reduced = node.ints("a_axes"), node.attr("reduced", int)
+    return prod(node.args[0].sizes[p] for p in a_axes[len(a_axes) - reduced :])
 
 
 def _different(graph: Graph) -> dict[Node, int]:

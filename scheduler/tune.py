@@ -48,9 +48,10 @@ def tune(
 ) -> Plan:
     """The best plan found within the budget.
 
-    Measures the coarsest cover, so that there is a plan. Then solves for the cheapest cover by what is known and
-    predicted, measures what it lacks, and again; when that one is measured, the same with lower bounds for predictions,
-    until no untried segment could be part of a cheaper cover. The best few covers, and the unfused graph, are timed whole.
+    Measures the best cover by predictions and a coarse one, so that there is a plan. Then solves for the cheapest cover
+    by what is known and predicted, measures what it lacks, and again; when that one is measured, the same with lower
+    bounds for predictions, until no untried segment could be part of a cheaper cover. The best few covers, and the
+    unfused graph, are timed whole.
 
     KeyboardInterrupt ends the search with the best so far. `bench` None or a budget of 0 seconds: nothing is timed, and
     the plan (`time_us` None) follows the predictions. Raises NoPlan.
@@ -68,7 +69,8 @@ def tune(
     try:
         watch.tell("candidates", 0)
         if timed:
-            _measure(tuple(found.accepted[s] for s in found.regions[0]), ledger, watch)
+            _measure(covers.cheapest(ledger.predicted_us), ledger, watch)
+            _measure(covers.coarsest(), ledger, watch)
         while timed and not proved and not watch.is_over():
             refined = _refine(covers.measured(), ledger, watch, settings.batch)
             learned = _measure(covers.cheapest(ledger.predicted_us), ledger, watch)

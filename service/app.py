@@ -17,7 +17,7 @@ from codegen.devices import DeviceError, detect
 from codegen.object_cache import ObjectCache
 from codegen.toolchain.compiler import CompilerMissing
 from fusion_ir.records import Device
-from service.api import artifacts, devices, health, operations, openapi, plans, resolve
+from service.api import artifacts, devices, health, openapi, operations, plans, resolve
 from service.api.context import Context, Devices, Memo
 from service.api.middleware import Gate
 from service.dashboard import pages
@@ -29,7 +29,15 @@ from tuning_db import DatabaseError, Store
 
 log = logging.getLogger("fuseplan.app")
 
-ROUTERS = (resolve.router, plans.router, artifacts.router, operations.router, devices.router, health.router, pages.router())
+ROUTERS = (
+    resolve.router,
+    plans.router,
+    artifacts.router,
+    operations.router,
+    devices.router,
+    health.router,
+    pages.router(),
+)
 
 DESCRIPTION = """Plans for fusion graphs: how to cut a graph into kernels, and the kernels.
 
@@ -37,7 +45,7 @@ DESCRIPTION = """Plans for fusion graphs: how to cut a graph into kernels, and t
 
 
 def create_app(settings: Settings, *, detector: Callable[[str], Device] | None = None) -> FastAPI:
-    """The application, which opens the database at once. `detector` finds the device of a target (by default, by asking it).
+    """The application, which opens the database at once. `detector` finds the device of a target (default: asks it).
 
     Raises DatabaseError.
     """
@@ -53,7 +61,12 @@ def create_app(settings: Settings, *, detector: Callable[[str], Device] | None =
         await asyncio.to_thread(store.close)
 
     app = FastAPI(
-        title="Fuseplan", version=VERSION, description=DESCRIPTION, lifespan=lifespan, docs_url=None, redoc_url=None,
+        title="Fuseplan",
+        version=VERSION,
+        description=DESCRIPTION,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
         redirect_slashes=False,
     )
     app.state.context = ctx
@@ -102,7 +115,9 @@ async def _http_error(_: Request, error: Exception) -> Response:
     """What the router itself refuses: 404 and 405, and whatever Starlette may add."""
     assert isinstance(error, HTTPException)
     slug = {404: "not-found", 405: "method-not-allowed"}.get(error.status_code, "http-error")
-    detail = {404: "There is no endpoint at this address.", 405: "The Allow header lists the methods."}.get(error.status_code, error.detail)
+    detail = {404: "There is no endpoint at this address.", 405: "The Allow header lists the methods."}.get(
+        error.status_code, error.detail
+    )
     return problem_response(slug, detail, None, error.status_code, error.headers)
 
 

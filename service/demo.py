@@ -30,7 +30,7 @@ from service.cli.errors import CommandError, failed
 from service.cli.plan_view import plan_view
 from service.cli.remote import Remote
 from service.cli.source import read_graph
-from service.cli.terminal import err, out, search_progress
+from service.cli.terminal import err, out, search_progress, show
 from service.dashboard.formatting import size
 
 EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "mistral_rope_forward.nvfuser.py"
@@ -80,7 +80,7 @@ def _show(console: Console, folder: Path, options: argparse.Namespace) -> Plan:
             f"First answer, a {first.cache}: read, searched, generated, checked, timed and stored "
             f"in {time.perf_counter() - started:.1f} s\n"
         )
-        console.print(plan_view(first.plan, first.state))
+        show(plan_view(first.plan, first.state))
         console.print("\n" + _repeated(server.remote, body))
         console.print(Text.assemble("The plan's page: ", (server.remote.page(first.plan_key), "bold")))
         _keep(console, options.keep)
@@ -91,15 +91,16 @@ def _repeated(remote: Remote, body: Mapping[str, Any]) -> str:
     """Asks again, and again: what a framework sees on every later start."""
     content = json.dumps(body).encode()
     milliseconds: list[float] = []
+    received = 0
     for _ in range(REPEATS):
         response, took_ms = remote.post_raw("/v1/plans:resolve", content)
         if response.json().get("cache") != "hit":
             raise failed("the second answer did not come from the cache")
         milliseconds.append(took_ms)
-    sent, got = size(len(content)), size(len(response.content))
+        received = len(response.content)
     return (
         f"Second answer, a hit: [bold]{milliseconds[0]:.1f} ms[/] over HTTP; median of {REPEATS}: "
-        f"{median(milliseconds):.1f} ms ({sent} sent, {got} received)"
+        f"{median(milliseconds):.1f} ms ({size(len(content))} sent, {size(received)} received)"
     )
 
 

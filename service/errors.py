@@ -15,7 +15,7 @@ PLACE_CHARACTERS = 200
 
 @dataclass(frozen=True)
 class ProblemType:
-    """A row of `PROBLEM_TYPES`. `slug` is stable: clients may compare it. `meaning` and `remedy` are shown on its page."""
+    """A row of `PROBLEM_TYPES`. `slug` is stable: clients may compare it. Its page shows `meaning` and `remedy`."""
 
     slug: str
     status: int
@@ -32,53 +32,137 @@ class ProblemType:
 PROBLEM_TYPES: dict[str, ProblemType] = {
     row.slug: row
     for row in (
-        ProblemType("bad-json", 400, "The body is not JSON",
-                    "The body could not be read as JSON in UTF-8: it is cut off, has a syntax error, a number that is NaN or not finite, "
-                    "or an escape that is no Unicode character.",
-                    "Look at `place`, the line and column where reading stopped."),
-        ProblemType("bad-request", 422, "The request does not have the expected form",
-                    "The body is JSON, or the query is well formed, but a member is missing, unknown, of the wrong type or out of range.",
-                    "Look at `place`: a JSON pointer into the body, or the name of the parameter or header."),
-        ProblemType("bad-graph", 422, "The graph cannot be accepted",
-                    "The graph was read and found wrong: an unknown op, a wrong number of operands, shapes or dtypes that do not go together, "
-                    "a cycle, a missing or repeated name, or strides that are negative or overlap.",
-                    "Look at `place`: a JSON pointer for the wire format, line and column for text."),
-        ProblemType("graph-too-large", 422, "The graph is over a limit",
-                    "The graph has more nodes, a higher rank, or larger tensors than this server accepts.",
-                    "Cut the graph into parts; `place` and `detail` name the limit."),
-        ProblemType("unsupported-media-type", 415, "The body has a media type that is not read here",
-                    "Bodies are read as `application/json` only.", "Send `Content-Type: application/json`."),
-        ProblemType("body-too-large", 413, "The body is too large",
-                    "The body has more bytes than the server's limit; it was not read to its end.",
-                    "Send less, or raise the setting `max_body_bytes`."),
-        ProblemType("no-device", 422, "The device is not available",
-                    "The target names a device that this server does not have, or that cannot be used as it is.",
-                    "`detail` says what is missing and what to install; `GET /v1/devices` lists what there is."),
-        ProblemType("not-found", 404, "There is nothing here",
-                    "No endpoint, plan, graph, binary, step or operation has this address.",
-                    "Keys are 64 lower-case hexadecimal digits. An evicted plan is gone: resolve its graph again."),
-        ProblemType("unknown-graph", 404, "No graph with this key is stored",
-                    "A request named a graph by its key, but the graph itself was never sent.", "Send the graph itself."),
-        ProblemType("method-not-allowed", 405, "The method does not apply here",
-                    "The address exists, but not with this method.", "The `Allow` header lists the methods."),
-        ProblemType("precondition-failed", 412, "The precondition does not hold",
-                    "`If-Match` names a version that is not the stored one.", "Read it again and repeat the request with its ETag."),
-        ProblemType("wrong-host", 421, "The request names another host",
-                    "The `Host` header is not a loopback name. This keeps pages on other sites from reaching a local server by renaming it.",
-                    "Use http://127.0.0.1 or http://localhost."),
-        ProblemType("cross-site", 403, "The request comes from another site",
-                    "A browser sent this request from a page of another origin.", "Call the API from outside a page, or from the server's own pages."),
-        ProblemType("too-many-operations", 429, "The queue is full",
-                    "As many operations wait as the server allows.", "Wait for the seconds in `Retry-After`, then ask again."),
-        ProblemType("tuning-failed", 500, "No plan could be made",
-                    "The search ended without a plan that gives correct results.", "`detail` says why; the operation keeps the record."),
-        ProblemType("cancelled", 409, "The operation was cancelled",
-                    "Someone cancelled the operation that this request was waiting for.", "Ask again to start a new one."),
-        ProblemType("database-unavailable", 503, "The database does not answer",
-                    "The server cannot reach its database, or may not write to it.", "Look at /readyz and at the server's log."),
-        ProblemType("http-error", 400, "The request cannot be served", "The request breaks a rule of HTTP.", "`detail` says which."),
-        ProblemType("internal", 500, "Something failed inside the server",
-                    "A fault of the server. Nothing about the request was kept.", "The server's log has the details, under the incident in `detail`."),
+        ProblemType(
+            "bad-json",
+            400,
+            "The body is not JSON",
+            "The body could not be read as JSON in UTF-8: it is cut off, has a syntax error, a key twice in an object, "
+            "or an integer of thousands of digits.",
+            "Look at `place`, the line and column where reading stopped.",
+        ),
+        ProblemType(
+            "bad-request",
+            422,
+            "The request does not have the expected form",
+            "The body is JSON, or the query is well formed, but a member is missing, unknown, of the wrong type, "
+            "out of range, NaN or infinite.",
+            "Look at `place`: a JSON pointer into the body, or the name of the parameter or header.",
+        ),
+        ProblemType(
+            "bad-graph",
+            422,
+            "The graph cannot be accepted",
+            "The graph was read and found wrong: an unknown op, a wrong number of operands, shapes or dtypes that do "
+            "not go together, too many nodes, a rank or tensors beyond the limits, "
+            "a cycle, a missing or repeated name, or strides that are negative or overlap.",
+            "Look at `place`: a JSON pointer for the wire format, line and column for text.",
+        ),
+        ProblemType(
+            "unsupported-media-type",
+            415,
+            "The body has a media type that is not read here",
+            "Bodies are read as `application/json` only.",
+            "Send `Content-Type: application/json`.",
+        ),
+        ProblemType(
+            "body-too-large",
+            413,
+            "The body is too large",
+            "The body has more bytes than the server's limit; it was not read to its end.",
+            "Send less, or raise the setting `max_body_bytes`.",
+        ),
+        ProblemType(
+            "no-device",
+            422,
+            "The device is not available",
+            "The target names a device that this server does not have, or that cannot be used as it is.",
+            "`detail` says what is missing and what to install; `GET /v1/devices` lists what there is.",
+        ),
+        ProblemType(
+            "not-found",
+            404,
+            "There is nothing here",
+            "No endpoint, plan, graph, binary, step or operation has this address.",
+            "Keys are 64 lower-case hexadecimal digits. An evicted plan is gone: resolve its graph again.",
+        ),
+        ProblemType(
+            "unknown-graph",
+            404,
+            "No graph with this key is stored",
+            "A request named a graph by its key, but the graph itself was never sent.",
+            "Send the graph itself.",
+        ),
+        ProblemType(
+            "method-not-allowed",
+            405,
+            "The method does not apply here",
+            "The address exists, but not with this method.",
+            "The `Allow` header lists the methods.",
+        ),
+        ProblemType(
+            "precondition-failed",
+            412,
+            "The precondition does not hold",
+            "`If-Match` names a version that is not the stored one.",
+            "Read it again and repeat the request with its ETag.",
+        ),
+        ProblemType(
+            "wrong-host",
+            421,
+            "The request names another host",
+            "The `Host` header is not a loopback name. This keeps pages on other sites from reaching a local server "
+            "by giving it a name of theirs.",
+            "Use http://127.0.0.1 or http://localhost.",
+        ),
+        ProblemType(
+            "cross-site",
+            403,
+            "The request comes from another site",
+            "A browser sent this request from a page of another origin.",
+            "Call the API from outside a page, or from the server's own pages.",
+        ),
+        ProblemType(
+            "too-many-operations",
+            429,
+            "The queue is full",
+            "As many operations wait as the server allows.",
+            "Wait for the seconds in `Retry-After`, then ask again.",
+        ),
+        ProblemType(
+            "tuning-failed",
+            500,
+            "No plan could be made",
+            "The search ended without a plan that gives correct results.",
+            "`detail` says why; the operation keeps the record.",
+        ),
+        ProblemType(
+            "cancelled",
+            409,
+            "The operation was cancelled",
+            "Someone cancelled the operation that this request was waiting for.",
+            "Ask again to start a new one.",
+        ),
+        ProblemType(
+            "database-unavailable",
+            503,
+            "The database does not answer",
+            "The server cannot reach its database, or may not write to it.",
+            "Look at /readyz and at the server's log.",
+        ),
+        ProblemType(
+            "http-error",
+            400,
+            "The request cannot be served",
+            "The request breaks a rule of HTTP.",
+            "`detail` says which.",
+        ),
+        ProblemType(
+            "internal",
+            500,
+            "Something failed inside the server",
+            "A fault of the server. Nothing about the request was kept.",
+            "The server's log has the details, under the incident in `detail`.",
+        ),
     )
 }
 
@@ -99,7 +183,13 @@ class ApiError(Exception):
     """Raised anywhere in an endpoint; becomes a problem document. `slug` is a row of PROBLEM_TYPES."""
 
     def __init__(
-        self, slug: str, detail: str, place: str | None = None, *, status: int | None = None, headers: Mapping[str, str] | None = None
+        self,
+        slug: str,
+        detail: str,
+        place: str | None = None,
+        *,
+        status: int | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(detail)
         self.slug, self.detail, self.place, self.headers = slug, detail, place, dict(headers or {})
@@ -110,13 +200,20 @@ def problem(slug: str, detail: str, place: str | None = None, status: int | None
     """The document. Text is cut to a length and freed of control characters: it may hold words of the client's."""
     row = PROBLEM_TYPES[slug]
     return Problem(
-        type=row.uri, title=row.title, status=row.status if status is None else status,
-        detail=_printable(detail, DETAIL_CHARACTERS), place=None if place is None else _printable(place, PLACE_CHARACTERS),
+        type=row.uri,
+        title=row.title,
+        status=row.status if status is None else status,
+        detail=_printable(detail, DETAIL_CHARACTERS),
+        place=None if place is None else _printable(place, PLACE_CHARACTERS),
     )
 
 
 def problem_response(
-    slug: str, detail: str, place: str | None = None, status: int | None = None, headers: Mapping[str, str] | None = None
+    slug: str,
+    detail: str,
+    place: str | None = None,
+    status: int | None = None,
+    headers: Mapping[str, str] | None = None,
 ) -> Response:
     """The document as a response; never cached."""
     document = problem(slug, detail, place, status)
@@ -157,11 +254,21 @@ def markdown() -> str:
     lines = [
         "# Errors",
         "",
-        "Every error of the HTTP API is a problem document (RFC 9457), `application/problem+json`, with the members `type`, `title`, `status`,",
-        "`detail` and, where there is one, `place`. `type` is stable; it is also the address of a page on the server that sent it.",
+        "Every error of the HTTP API is a problem document (RFC 9457), `application/problem+json`, with the members",
+        "`type`, `title`, `status`, `detail` and, where there is one, `place`. `type` is stable; it is also the",
+        "address of a page on the server that sent it.",
         "This page is printed from the table in `service/errors.py`.",
         "",
     ]
     for row in PROBLEM_TYPES.values():
-        lines += [f"## {row.slug}", "", f"`{row.uri}`, status {row.status}: {row.title}.", "", row.meaning, "", row.remedy, ""]
+        lines += [
+            f"## {row.slug}",
+            "",
+            f"`{row.uri}`, status {row.status}: {row.title}.",
+            "",
+            row.meaning,
+            "",
+            row.remedy,
+            "",
+        ]
     return "\n".join(lines)

@@ -15,5 +15,6 @@ def configure(level: str) -> None:
     for name in QUIET:
         logging.getLogger(name).setLevel(max(number, logging.WARNING))
     structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger(number), logger_factory=structlog.PrintLoggerFactory(sys.stderr)
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )

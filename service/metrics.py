@@ -15,10 +15,15 @@ class Metrics:
         labels = ("route", "method", "status")
         self.requests = Counter("fuseplan_http_requests", "Requests answered.", labels, registry=self.registry)
         self.seconds = Histogram(
-            "fuseplan_http_request_seconds", "Seconds from the request's head to the answer's end.", ("route",),
-            buckets=_BUCKETS, registry=self.registry,
+            "fuseplan_http_request_seconds",
+            "Seconds from the request's head to the answer's end.",
+            ("route",),
+            buckets=_BUCKETS,
+            registry=self.registry,
         )
-        self.resolves = Counter("fuseplan_resolves", "Resolves by outcome: hit, miss.", ("outcome",), registry=self.registry)
+        self.resolves = Counter(
+            "fuseplan_resolves", "Resolves by outcome: hit, miss.", ("outcome",), registry=self.registry
+        )
         self.operations = Gauge("fuseplan_operations", "Operations by state.", ("state",), registry=self.registry)
 
     def observe(self, route: str, method: str, status: int, seconds: float) -> None:

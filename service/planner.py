@@ -1,4 +1,4 @@
-"""Plans one graph on this machine: device, search, storage. Used by the worker and by `fuseplan tune` without a server."""
+"""Plans one graph on this machine: device, search, storage. Used by workers and by `fuseplan tune` alone."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -48,10 +48,17 @@ class StoredCosts:
 
 
 def plan_graph(
-    named: NamedGraph, target: str, budget: Budget, store: Store, cache: ObjectCache, progress: Progress | None = None,
-    *, numerics: Literal["exact", "reassociate", "approximate"] = "reassociate", tenant: str = "",
+    named: NamedGraph,
+    target: str,
+    budget: Budget,
+    store: Store,
+    cache: ObjectCache,
+    progress: Progress | None = None,
+    *,
+    numerics: Literal["exact", "reassociate", "approximate"] = "reassociate",
+    tenant: str = "",
 ) -> PlanAnswer:
-    """The stored plan for the graph on `target`, else (or where it is stale) a new one, stored with binaries and sources.
+    """The stored plan for the graph on `target`; where there is none, or it is stale, a new one, stored whole.
 
     Raises DeviceError, DatabaseError, PlanningError, and whatever `progress` raises to stop the search.
     """

@@ -42,8 +42,15 @@ def serve(settings: Settings, announce: Callable[[str], None] = print) -> None:
         address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
         app = create_app(settings)
         config = uvicorn.Config(
-            app, loop="auto", http="auto", lifespan="on", log_config=None, access_log=False, server_header=False,
-            timeout_graceful_shutdown=5, timeout_keep_alive=30,
+            app,
+            loop="auto",
+            http="auto",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=5,
+            timeout_keep_alive=30,
         )
         with _terminating(), Supervisor(settings):
             _Server(config, lambda: announce(address)).run(sockets=[listener])
@@ -86,7 +93,9 @@ def _socket(settings: Settings) -> socket.socket:
         listener.bind((host, settings.port))
     except OSError as error:
         listener.close()
-        raise ServeError(f"cannot listen on {host}:{settings.port}: {error.strerror}; choose another --port, 0 takes a free one") from error
+        raise ServeError(
+            f"cannot listen on {host}:{settings.port}: {error.strerror}; choose another --port, 0 takes a free one"
+        ) from error
     return listener
 
 
@@ -117,7 +126,9 @@ class Supervisor:
         self._command = (*command, "--parent", str(os.getpid()))
         self._environment = {**os.environ, **environment(settings)}
         self._stopping = threading.Event()
-        self._threads = [threading.Thread(target=self._keep, args=(i,), name=f"worker-{i}") for i in range(settings.workers)]
+        self._threads = [
+            threading.Thread(target=self._keep, args=(i,), name=f"worker-{i}") for i in range(settings.workers)
+        ]
 
     def __enter__(self) -> "Supervisor":
         for thread in self._threads:
@@ -135,7 +146,9 @@ class Supervisor:
         while not self._stopping.is_set():
             started = time.monotonic()
             # A session of its own: an interrupt typed at the terminal reaches the server, which then stops the worker.
-            child = subprocess.Popen(self._command, env=self._environment, stdin=subprocess.DEVNULL, start_new_session=True)
+            child = subprocess.Popen(
+                self._command, env=self._environment, stdin=subprocess.DEVNULL, start_new_session=True
+            )
             while child.poll() is None and not self._stopping.wait(0.2):
                 continue
             if child.returncode is None:

@@ -1,4 +1,4 @@
-"""Settings: one table, read in one place. A flag wins over FUSEPLAN_<NAME>, that over the TOML file, that over the default."""
+"""Settings: one table, read in one place. Flags win over FUSEPLAN_<NAME>, that over the TOML file, over defaults."""
 
 import os
 import tomllib
@@ -12,7 +12,7 @@ ENVIRONMENT_PREFIX = "FUSEPLAN_"
 
 
 class SettingsError(Exception):
-    """A setting has a value that cannot be used; the message names the setting, where it came from, and what is expected."""
+    """A setting has a value that cannot be used; the message names it, where it came from, and what is expected."""
 
 
 def _xdg(env: Mapping[str, str], variable: str, fallback: str) -> Path:
@@ -57,9 +57,13 @@ class Settings:
     max_wait_seconds: float = _row(60.0, "Most seconds that `Prefer: wait=N` holds a request open.", 0.0, 3600.0)
     max_body_bytes: int = _row(16_000_000, "Largest request body in bytes; more is answered 413 at once.", 1024, 2**31)
     max_queue: int = _row(1000, "Most operations waiting to run; more are answered 429.", 1, 1_000_000)
-    workers: int = _row(1, "Worker processes. Each times kernels, so more than one per device disturbs the times.", 0, 64)
+    workers: int = _row(
+        1, "Worker processes. Each times kernels, so more than one per device disturbs the times.", 0, 64
+    )
     lease_seconds: float = _row(30.0, "A worker silent for this long loses its operation to another.", 2.0, 3600.0)
-    memo_entries: int = _row(4096, "Request bodies whose keys the API process remembers, by their sha256.", 0, 10_000_000)
+    memo_entries: int = _row(
+        4096, "Request bodies whose keys the API process remembers, by their sha256.", 0, 10_000_000
+    )
     layout_seconds: float = _row(10.0, "Time limit for laying out the graph on a plan's page.", 0.1, 300.0)
     log_level: str = _row("info", "Least severe messages to log.", choices=("debug", "info", "warning", "error"))
 
@@ -84,7 +88,7 @@ class Setting:
 
 
 def load(flags: Mapping[str, Any] | None = None, env: Mapping[str, str] | None = None) -> Settings:
-    """The settings in force. `flags`: values from the command line by name, None where not given. Raises SettingsError."""
+    """The settings in force. `flags`: values from the command line by name, None where absent. Raises SettingsError."""
     return Settings(**{s.name: s.value for s in describe(flags, env)})
 
 

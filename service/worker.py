@@ -1,7 +1,7 @@
 """A worker: takes operations from the queue and does them, in a process of its own (`python -m service.worker`).
 
-While one runs, a thread renews its lease. A worker that loses its lease, or whose operation is cancelled, drops the work at
-the search's next step; SIGTERM ends it at once and gives the operation back.
+While one runs, a thread renews its lease. A worker that loses its lease, or whose operation is cancelled, drops the
+work at the search's next step; SIGTERM ends it at once and gives the operation back.
 """
 
 import argparse
@@ -120,8 +120,9 @@ class Worker:
             return False
         log.info("operation %s, attempt %d", operation.id, operation.attempt)
         held = (operation.id, self._owner, operation.token)
+        lease = Lease(self._store, operation, self._owner, self._settings.lease_seconds)
         try:
-            with Lease(self._store, operation, self._owner, self._settings.lease_seconds) as lease:
+            with lease:
                 result = self._plan(operation, lease)
         except Dropped:
             if lease.cancelled:
@@ -145,7 +146,13 @@ class Worker:
             raise PlanningError("the graph is not stored any more")
         named = NamedGraph(parse_graph(stored.text).graph, stored.names.inputs, stored.names.outputs)
         answer = planner.plan_graph(
-            named, job.target, Budget(job.seconds), self._store, ObjectCache(self._settings.cache), lease.progress, numerics=job.numerics
+            named,
+            job.target,
+            Budget(job.seconds),
+            self._store,
+            ObjectCache(self._settings.cache),
+            lease.progress,
+            numerics=job.numerics,
         )
         lease.check()
         return PlanResult(plan_key=answer.plan_key, cache=answer.cache, state=answer.state)
@@ -161,7 +168,9 @@ def _explain(operation: Operation, error: Exception) -> str:
         incident = secrets.token_hex(6)
         payload = "unreadable payload" if isinstance(error, ValidationError) else operation.payload
         log.error("incident %s, operation %s (%s)", incident, operation.id, payload, exc_info=error)
-        document = problem("tuning-failed", f"The search failed with a fault of its own; the log has incident {incident}.")
+        document = problem(
+            "tuning-failed", f"The search failed with a fault of its own; the log has incident {incident}."
+        )
     return document.model_dump_json()
 
 
@@ -171,7 +180,9 @@ def _terminate(_number: int, _frame: FrameType | None) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs a worker with the settings of the environment. Returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m service.worker", description="Takes operations from the queue and does them.")
+    parser = argparse.ArgumentParser(
+        prog="python -m service.worker", description="Takes operations from the queue and does them."
+    )
     parser.add_argument("--parent", type=int, help="process id without which this worker ends")
     parent = parser.parse_args(arguments).parent
     signal.signal(signal.SIGTERM, _terminate)

@@ -28,7 +28,7 @@ def revisions() -> tuple[str, ...]:
 
 
 def current(database: Database) -> str | None:
-    """The revision that the database holds, None for an empty one. Changes nothing; DatabaseError: it cannot be read."""
+    """The revision that the database holds, None for an empty one. DatabaseError where it cannot be read."""
     with database.write() as connection:
         return _current(connection)
 

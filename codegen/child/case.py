@@ -35,7 +35,9 @@ class Case:
     @property
     def bytes(self) -> int:
         """Bytes of all inputs and outputs."""
-        return sum(s.span * s.dtype.bytes for s in self.graph.inputs) + sum(o.span * o.node.dtype.bytes for o in self.graph.outputs)
+        return sum(s.span * s.dtype.bytes for s in self.graph.inputs) + sum(
+            o.span * o.node.dtype.bytes for o in self.graph.outputs
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +61,13 @@ def judge(case: Case, trial: int, got: Sequence[Array]) -> Verdict:
         if output.node.dtype.kind == "bool" and array.size and int(array.view(np.uint8).max()) > 1:
             return Verdict(f"out{i} holds a byte that is neither 0 nor 1: not written, or no bool", None)
     outcome = compare(list(got), case.trials[trial].reference)
-    error = outcome.max_rel_error if outcome.max_rel_error is not None and isfinite(outcome.max_rel_error) else None
+    error = outcome.max_rel_error if isfinite(outcome.max_rel_error) else None
     return Verdict("" if outcome.ok else outcome.detail or "wrong result", error)
 
 
-def strided(raw: np.ndarray[Any, np.dtype[np.uint8]], dtype: np.dtype[Any], sizes: Sequence[int], strides: Sequence[int]) -> Array:
+def strided(
+    raw: np.ndarray[Any, np.dtype[np.uint8]], dtype: np.dtype[Any], sizes: Sequence[int], strides: Sequence[int]
+) -> Array:
     """The tensor that lies in `raw`: strides in elements. Writable if `raw` is."""
     flat = raw.view(f"u{dtype.itemsize}")  # as_strided does not know the f8 types: it sees their bits
     return np.lib.stride_tricks.as_strided(flat, tuple(sizes), tuple(s * dtype.itemsize for s in strides)).view(dtype)

@@ -24,7 +24,8 @@ MOST_CASES = 3
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A kernel or a plan: steps over the table inputs, outputs, temporaries. aliases: output i is entry j of the table."""
+    """A kernel or a plan: steps over the table inputs, outputs, temporaries. aliases: output i is entry j of the
+    table."""
 
     steps: tuple[Launch, ...]
     buffers: tuple[int, ...]
@@ -61,8 +62,10 @@ _cases: OrderedDict[tuple[str, int], Prepared] = OrderedDict()
 
 
 def bench(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
-    """Checks and times `programs` on samples of `graph`. Sends {"checked": i, "status", "detail", "max_rel_error"} for each; the
-    result holds a timing for each that passed: samples_us, note, warm_us. `passed`: those that an earlier child checked."""
+    """Checks and times `programs` on samples of `graph`. Sends {"checked": i, "status", "detail", "max_rel_error"}
+    for each; the
+    result holds a timing for each that passed: samples_us, note, warm_us. `passed`: those that an earlier child
+    checked."""
     limit_cpu(message["cpu_seconds"])
     prepared = _prepare(message["graph"], message["seed"])
     pool = _pool(message["pool"], tuple(message["cpus"]))
@@ -80,7 +83,9 @@ def bench(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
         if verdict.problem:
             del candidates[i]
         status = Status.wrong_result if verdict.problem else Status.ok
-        channel.send({"checked": i, "status": status.value, "detail": verdict.problem, "max_rel_error": verdict.max_rel_error})
+        channel.send(
+            {"checked": i, "status": status.value, "detail": verdict.problem, "max_rel_error": verdict.max_rel_error}
+        )
     return {"timings": _time(prepared, candidates, pool, channel, message) if candidates else {}}
 
 
@@ -92,14 +97,14 @@ def run(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
     candidate = _candidate(message["program"], len(message["inputs"]), len(message["outputs"]))
     table = [_layout(t) for t in tensors]
     memory = [Memory(t.bytes) for t in table] + temporaries(candidate.buffers, POISON[0])
-    for tensor, layout, place in zip(message["inputs"], table, memory):
+    for tensor, layout, place in zip(message["inputs"], table, memory, strict=False):
         if layout.span:
             layout.view(place.bytes)[...] = np.fromfile(tensor["file"], layout.dtype.numpy).reshape(layout.sizes)
     addresses = np.array([[place.address for place in memory]], np.uint64)
     channel.beat(0, message["kernel_seconds"])
     pool.run(program(candidate.steps, addresses))
     channel.beat(-1, message["seconds"])
-    values = [layout.view(place.bytes) for layout, place in zip(table, memory)]
+    values = [layout.view(place.bytes) for layout, place in zip(table, memory, strict=False)]
     for i, j in candidate.aliases:
         values[len(message["inputs"]) + i] = values[j]
     for tensor, value in zip(message["outputs"], values[len(message["inputs"]) :], strict=True):
@@ -107,7 +112,9 @@ def run(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
     return {}
 
 
-def _check(prepared: Prepared, candidate: Candidate, pool: Pool, channel: Channel, index: int, message: dict[str, Any]) -> Verdict:
+def _check(
+    prepared: Prepared, candidate: Candidate, pool: Pool, channel: Channel, index: int, message: dict[str, Any]
+) -> Verdict:
     errors = [0.0]
     for which in prepared.runs:
         channel.beat(index, message["seconds"])
@@ -189,11 +196,15 @@ def _entry(binary: str, entry: str) -> int:
 
 
 def _candidate(text: dict[str, Any], inputs: int, outputs: int) -> Candidate:
-    """Reads one program of a message: {"steps": [{"binary", "entry", "tasks", "args"}], "buffers": [bytes], "aliases"}. OSError if a
-    binary cannot be loaded."""
+    """Reads one program of a message: {"steps": [{"binary", "entry", "tasks", "args"}], "buffers": [bytes],
+    "aliases"}. OSError if a binary cannot be loaded."""
     first = {"in": 0, "out": inputs, "tmp": inputs + outputs}
     steps = [
-        Launch(_entry(step["binary"], step["entry"]), tuple(first[place] + index for place, index in step["args"]), step["tasks"])
+        Launch(
+            _entry(step["binary"], step["entry"]),
+            tuple(first[place] + index for place, index in step["args"]),
+            step["tasks"],
+        )
         for step in text["steps"]
     ]
     aliases = [(i, first[place] + index) for i, (place, index) in text["aliases"]]

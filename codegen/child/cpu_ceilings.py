@@ -17,8 +17,8 @@ PARTS = (0.4, 0.8)  # of a level: smaller leaves room for what else is there, la
 
 
 def ceilings(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
-    """Measures copy and read bandwidth (GB/s, bytes read and written) for each of `levels` (bytes of all caches of a level
-    together) and for DRAM, f32 multiply-adds (GFLOP/s, two per fma), and one empty step (us)."""
+    """Measures copy and read bandwidth (GB/s, bytes read and written) for each of `levels` (bytes of all caches of a
+    level together) and for DRAM, f32 multiply-adds (GFLOP/s, two per fma), and one empty step (us)."""
     pool = Pool(Path(message["pool"]), message["cpus"])
     library = ctypes.CDLL(message["library"])
     dram_bytes = message["dram_bytes"]
@@ -31,7 +31,8 @@ def ceilings(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
         return program([Launch(entry_address(library, name), (0, 1, 2), pool.threads)], table)
 
     def best_gbps(runs: Program, bytes_: int, moved: int, samples: int, limit: int) -> float:
-        """Best rate at `bytes_` bytes per tensor; `moved`: bytes per byte of the tensor. Repeats inside the kernel within caches."""
+        """Best rate at `bytes_` bytes per tensor; `moved`: bytes per byte of the tensor. Repeats inside the kernel
+        within caches."""
         sizes[:] = bytes_, 1
         repeats = max(1, int(KERNEL_US / max(0.05, min(pool.time_us(runs, 3))))) if limit else 1
         sizes[1] = repeats
@@ -46,7 +47,9 @@ def ceilings(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
     def read_gbps(limit: int) -> float:
         if not limit:
             return best_gbps(kernel("ceiling_read"), dram_bytes, 1, DRAM_SAMPLES, 0)
-        return max(best_gbps(kernel("ceiling_read"), min(dram_bytes, int(limit * p)), 1, CACHE_SAMPLES, limit) for p in PARTS)
+        return max(
+            best_gbps(kernel("ceiling_read"), min(dram_bytes, int(limit * p)), 1, CACHE_SAMPLES, limit) for p in PARTS
+        )
 
     best: dict[tuple[str, int], float] = {}
     levels = [*message["levels"], 0]

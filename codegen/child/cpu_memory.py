@@ -42,7 +42,10 @@ class Layout:
 
 def layouts(graph: Graph) -> tuple[list[Layout], list[Layout]]:
     """Of the inputs, of the outputs."""
-    inputs = [Layout(s.dtype, s.sizes, s.strides, s.span, min(4096, max(s.alignment_bytes, s.dtype.bytes))) for s in graph.inputs]
+    inputs = [
+        Layout(s.dtype, s.sizes, s.strides, s.span, min(4096, max(s.alignment_bytes, s.dtype.bytes)))
+        for s in graph.inputs
+    ]
     outputs = [Layout(o.node.dtype, o.node.sizes, o.strides, o.span, OUTPUT_ALIGNMENT) for o in graph.outputs]
     return inputs, outputs
 
@@ -55,7 +58,7 @@ class CheckMemory:
         self.poison = POISON[0 if at_end else 1]
         self.at_end = at_end
         self.guards = [Guarded(x.bytes, x.alignment, at_end) for x in (*self.inputs, *self.outputs)]
-        for layout, guard, array in zip(self.inputs, self.guards, case.trials[trial].inputs):
+        for layout, guard, array in zip(self.inputs, self.guards, case.trials[trial].inputs, strict=False):
             if layout.span:
                 layout.view(guard.bytes)[...] = array
             guard.freeze()
@@ -65,9 +68,9 @@ class CheckMemory:
         return [guard.address for guard in self.guards]
 
     def poison_outputs(self) -> None:
-        """Overwrites all outputs."""
+        """Overwrites all outputs, and mends what an earlier kernel did around them."""
         for guard in self.guards[len(self.inputs) :]:
-            guard.bytes[:] = self.poison
+            guard.reset(self.poison)
 
     def result(self, i: int) -> Array:
         """Output i as it lies there."""
@@ -83,15 +86,17 @@ class CheckMemory:
             if not guard.intact:
                 return f"wrote before or behind out{i}"
             if layout.has_gaps and layout.span:
-                layout.view(guard.bytes).view(np.dtype((np.void, layout.dtype.bytes)))[...] = bytes([self.poison]) * layout.dtype.bytes
+                layout.view(guard.bytes).view(np.dtype((np.void, layout.dtype.bytes)))[...] = (
+                    bytes([self.poison]) * layout.dtype.bytes
+                )
                 if not (guard.bytes == self.poison).all():
                     return f"wrote into the gaps between the elements of out{i}"
         return ""
 
 
 class TimingMemory:
-    """Several sets of inputs and outputs, together larger than twice the last-level cache, so that each run finds its tensors
-    in memory. `addresses`: uint64[sets, inputs + outputs]."""
+    """Several sets of inputs and outputs, together larger than twice the last-level cache, so that each run finds its
+    tensors in memory. `addresses`: uint64[sets, inputs + outputs]."""
 
     def __init__(self, case: Case, cache_bytes: int) -> None:
         tensors = [x for part in layouts(case.graph) for x in part]
@@ -111,7 +116,7 @@ class TimingMemory:
         self.sets = 1 if used >= 2 * cache_bytes else min(MOST_SETS, -(-2 * cache_bytes // used) + 1)
         self._memory = Memory(stride * self.sets)
         raw = self._memory.bytes.reshape(self.sets, stride)
-        for tensor, offset, array in zip(tensors, offsets, case.trials[0].inputs):
+        for tensor, offset, array in zip(tensors, offsets, case.trials[0].inputs, strict=False):
             if tensor.span:
                 tensor.view(raw[0, offset : offset + tensor.bytes])[...] = array
         raw[1:] = raw[0]

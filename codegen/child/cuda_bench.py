@@ -1,7 +1,7 @@
-"""Child process that runs kernels on a CUDA device: checks and times candidates, runs plans. Needs CuPy and a device; not exercised
-in CI, which has no GPU."""
+"""Child process that runs kernels on a CUDA device: checks and times candidates, runs plans. Needs CuPy and a device;
+not exercised in CI, which has no GPU."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
@@ -19,6 +19,7 @@ from fusion_ir.records import Device, Status
 from fusion_ir.text import parse_graph
 
 WARM_SAMPLES = 5
+MEMORY_SHARE = 0.75  # of the device's memory
 STATIC_SHARED_BYTES = 48 << 10
 # Architectures whose own features (wgmma, TMA, tcgen05) need the suffix.
 SUFFIXED = {90: "a", 100: "a", 103: "a"}
@@ -50,6 +51,16 @@ def detect(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
     return {"device": device.model_dump(mode="json")}
 
 
+def find(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
+    """The number of the first device with this `name` and `arch`, or the problem with it."""
+    number = 0
+    while "problem" not in (found := detect({"number": number}, channel)):
+        if (found["device"]["name"], found["device"]["arch"]) == (message["name"], message["arch"]):
+            return {"number": number}
+        number += 1
+    return found if number == 0 else {"problem": f"none of {number} devices is a {message['name']} ({message['arch']})"}
+
+
 def bench(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
     """As `bench` in cpu_bench.py."""
     with _device(message):
@@ -65,7 +76,14 @@ def bench(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
             if verdict.problem:
                 del candidates[i]
             status = Status.wrong_result if verdict.problem else Status.ok
-            channel.send({"checked": i, "status": status.value, "detail": verdict.problem, "max_rel_error": verdict.max_rel_error})
+            channel.send(
+                {
+                    "checked": i,
+                    "status": status.value,
+                    "detail": verdict.problem,
+                    "max_rel_error": verdict.max_rel_error,
+                }
+            )
         return {"timings": _time(case, candidates, channel, message) if candidates else {}}
 
 
@@ -145,7 +163,9 @@ def _time(case: Case, candidates: dict[int, Candidate], channel: Channel, messag
     temporary = DeviceTensors([], sizes)
     stream = cp.cuda.Stream(non_blocking=True)
     start, end = cp.cuda.Event(), cp.cuda.Event()
-    graphs = {i: [c.captured([*s.addresses, *temporary.addresses], stream) for s in sets] for i, c in candidates.items()}
+    graphs = {
+        i: [c.captured([*s.addresses, *temporary.addresses], stream) for s in sets] for i, c in candidates.items()
+    }
     order = list(candidates)
     position = 0
 
@@ -174,12 +194,13 @@ def _time(case: Case, candidates: dict[int, Candidate], channel: Channel, messag
 
 
 @contextmanager
-def _device(message: dict[str, Any]) -> Iterator[None]:
-    """Works on device `number`, after a probe. A fault of a kernel leaves the device's context unusable: the job fails, the parent
-    ends this process and starts another."""
+def _device(message: dict[str, Any]) -> Generator[None]:
+    """Works on device `number`, after a probe. A fault of a kernel leaves the device's context unusable: the job
+    fails, the parent ends this process and starts another."""
     cp = cupy()
     try:
         with cp.cuda.Device(message["number"]):
+            cp.get_default_memory_pool().set_limit(fraction=MEMORY_SHARE)
             if int(cp.arange(4).sum()) != 6:
                 raise RuntimeError("the device computes wrong sums: out of service")
             yield
@@ -206,4 +227,4 @@ def _layout(tensor: dict[str, Any]) -> Layout:
 
 
 if __name__ == "__main__":
-    serve({"detect": detect, "ceilings": ceilings, "bench": bench, "run": run})
+    serve({"detect": detect, "find": find, "ceilings": ceilings, "bench": bench, "run": run})

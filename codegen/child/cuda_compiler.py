@@ -47,7 +47,9 @@ def _cuda_headers() -> tuple[str, ...]:
     found = [folder for package in packages for folder in sorted(Path(package).glob("*/include"))]
     if "CUDA_PATH" in os.environ:
         found.append(Path(os.environ["CUDA_PATH"], "include"))
-    return tuple(str(folder) for folder in found if (folder / "cuda_runtime.h").exists() or (folder / "cuda_fp16.h").exists())
+    return tuple(
+        str(folder) for folder in found if (folder / "cuda_runtime.h").exists() or (folder / "cuda_fp16.h").exists()
+    )
 
 
 if __name__ == "__main__":

@@ -46,15 +46,15 @@ template <class R> VDEV R atan2(R y, R x) {
   R a = float_abs(y), b = float_abs(x);
   const auto both_large = (a == inf) & (b == inf), origin = (a == zero) & (b == zero);
   a = both_large ? one : a;
-  b = both_large | origin ? one : b;
+  b = (both_large | origin) ? one : b;
   // Sums must not overflow: halves of large numbers, where what becomes denormal is nothing beside the other one.
   const auto large = num<R>(F32<R> ? 0x1p100 : 0x1p1000), down = num<R>(F32<R> ? 0x1p-30 : 0x1p-30);
   const auto shrink = (a > large) | (b > large);
-  a = shrink & (a < inf) ? a * down : a;
-  b = shrink & (b < inf) ? b * down : b;
+  a = (shrink & (a < inf)) ? a * down : a;
+  b = (shrink & (b < inf)) ? b * down : b;
   R r = a == inf ? half_pi_hi<R>() + half_pi_mid<R>() : b == inf ? zero : arc_angle(a, b);
   const R left = num<R>(2) * half_pi_hi<R>() - (r - num<R>(2) * half_pi_mid<R>());
   r = sign_of(x) != 0 ? left : r;
-  return (x != x) | (y != y) ? not_a_number<R>() : with_sign(r, sign_of(y));
+  return ((x != x) | (y != y)) ? not_a_number<R>() : with_sign(r, sign_of(y));
 }
 }  // namespace core

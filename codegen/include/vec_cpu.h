@@ -49,6 +49,7 @@ template <class T, int W> struct Vec : Storage<T, W, WIDE<W, T>> {};
 // ---- registers. R is a vector or, of one lane, a scalar; the functions of namespace core work on either.
 template <class R> struct Plain { using type = R; };
 template <class R> struct Plain<R&> { using type = R; };
+template <class R> struct Plain<R&&> { using type = R; };
 template <class R> struct Plain<const R&> { using type = R; };
 template <class S> constexpr bool SCALAR = SAME<S, bool>;
 #define SCALARS(S) template <> constexpr bool SCALAR<S> = true;

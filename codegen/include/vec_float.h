@@ -64,7 +64,7 @@ template <class R> VDEV R fmod(R x, R y) {
 }
 template <class R> VDEV R remainder(R x, R y) {
   const R r = fmod(x, y);
-  return (r != num<R>(0)) & (sign_of(r) != sign_of(y)) ? r + y : r;
+  return ((r != num<R>(0)) & (sign_of(r) != sign_of(y))) ? r + y : r;
 }
 
 template <class R> VDEV R negate(R x) {
@@ -100,14 +100,14 @@ template <class R> VDEV R sign(R x) {
 template <class R> VDEV R maximum(R a, R b) {
   if constexpr (FLOAT<R>) {
     using U = UintLike<R>;
-    const R r = (a > b) | (a != a) ? a : b;
+    const R r = ((a > b) | (a != a)) ? a : b;
     return a == b ? as<R>((U)(as<U>(a) & as<U>(b))) : r;
   } else return a > b ? a : b;
 }
 template <class R> VDEV R minimum(R a, R b) {
   if constexpr (FLOAT<R>) {
     using U = UintLike<R>;
-    const R r = (a < b) | (a != a) ? a : b;
+    const R r = ((a < b) | (a != a)) ? a : b;
     return a == b ? as<R>((U)(as<U>(a) | as<U>(b))) : r;
   } else return a < b ? a : b;
 }

@@ -7,11 +7,16 @@
 namespace core {
 template <class S, int L, class R> constexpr bool IS = SAME<Element<R>, S>&& LANES<R> == L;
 
-// a * b + c, rounded once.
+// a * b + c, rounded once. Without an instruction each lane is a call, which is not worth inlining.
+template <class R> __attribute__((noinline)) R fma_lanes(const R& a, const R& b, const R& c) {
+  R r;
+  for (int l = 0; l < LANES<R>; l++) r[l] = sizeof(Element<R>) == 8 ? __builtin_fma(a[l], b[l], c[l]) : __builtin_fmaf(a[l], b[l], c[l]);
+  return r;
+}
 template <class R> VDEV R fma(R a, R b, R c) {
   if constexpr (SAME<R, float>) return __builtin_fmaf(a, b, c);
   else if constexpr (SAME<R, double>) return __builtin_fma(a, b, c);
-#if __has_builtin(__builtin_elementwise_fma)
+#if __has_builtin(__builtin_elementwise_fma) && (defined(__FMA__) || defined(__ARM_FEATURE_FMA))
   else return __builtin_elementwise_fma(a, b, c);
 #else
 #if defined(VEC_AVX512) && __has_builtin(__builtin_ia32_vfmaddps512_mask)
@@ -24,7 +29,7 @@ template <class R> VDEV R fma(R a, R b, R c) {
   else if constexpr (IS<float, 4, R>) return __builtin_ia32_vfmaddps(a, b, c);
   else if constexpr (IS<double, 2, R>) return __builtin_ia32_vfmaddpd(a, b, c);
 #endif
-  else return each_lane([](auto x, auto y, auto z) { return fma(x, y, z); }, a, b, c);
+  else return fma_lanes(a, b, c);
 #endif
 }
 template <class R> VDEV R sqrt(R a) {

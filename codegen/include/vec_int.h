@@ -8,7 +8,7 @@ template <class R> VDEV R wrap_mul(R a, R b) { using U = WrapLike<R>; return (R)
 template <class R> VDEV R safe_divisor(R a, R b) {
   using S = Element<R>;
   if constexpr (UNSIGNED<S>) return b == (S)0 ? fill<R>((S)1) : b;
-  else return (b == (S)0) | ((a == LEAST<S>)&(b == (S)-1)) ? fill<R>((S)1) : b;
+  else return ((b == (S)0) | ((a == LEAST<S>) & (b == (S)-1))) ? fill<R>((S)1) : b;
 }
 template <class R> VDEV R quotient(R a, R b) { return b == (Element<R>)0 ? R{} : (R)(a / safe_divisor(a, b)); }
 template <class R> VDEV R rest(R a, R b) { return b == (Element<R>)0 ? a : (R)(a % safe_divisor(a, b)); }
@@ -18,14 +18,14 @@ template <class R> VDEV R floor_quotient(R a, R b) {
   if constexpr (UNSIGNED<S>) return b == (S)0 ? R{} : q;
   else {
     const R r = (R)(a % s), down = wrap_sub(q, fill<R>((S)1));
-    return b == (S)0 ? R{} : (r != (S)0) & ((R)(r ^ s) < (S)0) ? down : q;
+    return b == (S)0 ? R{} : ((r != (S)0) & ((R)(r ^ s) < (S)0)) ? down : q;
   }
 }
 template <class R> VDEV R floor_rest(R a, R b) {
   using S = Element<R>;
   const R r = (R)(a % safe_divisor(a, b));
   if constexpr (UNSIGNED<S>) return b == (S)0 ? a : r;
-  else return b == (S)0 ? a : (r != (S)0) & ((R)(r ^ b) < (S)0) ? wrap_add(r, b) : r;
+  else return b == (S)0 ? a : ((r != (S)0) & ((R)(r ^ b) < (S)0)) ? wrap_add(r, b) : r;
 }
 // A shift count beyond the width, negative ones included, compares as large.
 template <class R> VDEV R shift_left(R a, R b) {

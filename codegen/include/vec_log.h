@@ -33,7 +33,7 @@ template <class R> VDEV R log_special(R x, R y) {
   const R nan = not_a_number<R>();
   y = x < infinity<R>() ? y : x;
   y = x == num<R>(0) ? -infinity<R>() : y;
-  return (x < num<R>(0)) | (x != x) ? nan : y;
+  return ((x < num<R>(0)) | (x != x)) ? nan : y;
 }
 // ln(u + c) + up ln 2, |c| below an ulp of u.
 template <class R> VDEV R log_sum(R u, R c, R up) {
@@ -88,7 +88,7 @@ template <class R> VDEV R asinh(R x) {
 template <class R> VDEV R acosh(R x) {
   const R t = x - num<R>(1);
   const R y = log1p_or_log2x(t + sqrt(fma(t, t, t + t)), x);
-  return (x < num<R>(1)) | (x != x) ? not_a_number<R>() : y;
+  return ((x < num<R>(1)) | (x != x)) ? not_a_number<R>() : y;
 }
 template <class R> VDEV R atanh(R x) {
   const R a = float_abs(x), one = all<R>(1), y = (a + a) / (one - a);
@@ -96,7 +96,7 @@ template <class R> VDEV R atanh(R x) {
   const R u = two_sum(one, y, c);
   R r = num<R>(0.5) * log_sum(u, c, R{});
   r = a == one ? infinity<R>() : r;
-  r = (a > one) | (a != a) ? not_a_number<R>() : with_sign(r, sign_of(x));
+  r = ((a > one) | (a != a)) ? not_a_number<R>() : with_sign(r, sign_of(x));
   return is_tiny(x) ? x : r;
 }
 }  // namespace core

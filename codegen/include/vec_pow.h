@@ -42,13 +42,13 @@ template <class R> VDEV R pow(R x, R y) {
   const R p = b * log.hi;
   R r = exp2_pair(settle(p, fma(b, log.hi, -p) + b * log.lo));
   const auto grows = (a > one) == (y > zero);
-  r = (a == zero) | (a == inf) | (float_abs(y) == inf) ? (grows ? inf : zero) : r;
+  r = ((a == zero) | (a == inf) | (float_abs(y) == inf)) ? (grows ? inf : zero) : r;
   const R h = num<R>(0.5) * y;
   const auto whole = floor(y) == y, odd = whole & (floor(h) != h);
   const auto minus = sign_of(x) != 0;
-  r = minus & odd ? -r : r;
+  r = (minus & odd) ? -r : r;
   const auto bad = minus & (whole == 0) & (a != zero) & (a != inf);
-  r = bad | (x != x) | (y != y) ? not_a_number<R>() : r;
-  return (x == one) | (y == zero) | ((x == -one) & (float_abs(y) == inf)) ? one : r;
+  r = (bad | (x != x) | (y != y)) ? not_a_number<R>() : r;
+  return ((x == one) | (y == zero) | ((x == -one) & (float_abs(y) == inf))) ? one : r;
 }
 }  // namespace core

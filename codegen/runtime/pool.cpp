@@ -1,7 +1,8 @@
 // Threads that run the steps of a plan on the CPU, and the clock around them. One pool per process, driven by one thread.
 //
 // A step is one kernel over `tasks` tasks; steps of a program run one after the other with a barrier between them, without
-// going back to the caller. The calling thread is thread 0. Waiting threads spin for some microseconds, then sleep.
+// going back to the caller. The calling thread is thread 0. Waiting threads spin for some microseconds, then sleep. No C++
+// library is needed, so that none has to be installed or linked.
 
 #include <linux/futex.h>
 #include <pthread.h>
@@ -10,10 +11,6 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <atomic>
-#include <thread>
-#include <vector>
 
 typedef void (*Entry)(void* const* args, long task, long tasks);
 
@@ -25,53 +22,67 @@ struct Step {
 
 namespace {
 
+const int MOST_THREADS = 1024;
+
+template <class T>
+T load(const T* p) { return __atomic_load_n(p, __ATOMIC_SEQ_CST); }
+template <class T>
+void store(T* p, T v) { __atomic_store_n(p, v, __ATOMIC_SEQ_CST); }
+template <class T>
+T fetch_add(T* p, T v) { return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST); }
+
 // A counter that threads wait on.
 struct Signal {
-  std::atomic<uint32_t> value{0};
-  std::atomic<uint32_t> sleepers{0};
+  uint32_t value = 0;
+  uint32_t sleepers = 0;
 
   void raise() {
-    value.fetch_add(1);
-    if (sleepers.load()) syscall(SYS_futex, &value, FUTEX_WAKE_PRIVATE, 1 << 30, nullptr, nullptr, 0);
+    fetch_add(&value, 1u);
+    if (load(&sleepers)) syscall(SYS_futex, &value, FUTEX_WAKE_PRIVATE, 1 << 30, nullptr, nullptr, 0);
   }
   void wait_beyond(uint32_t seen) {
     for (int i = 0; i < 4000; ++i) {
-      if (value.load(std::memory_order_acquire) != seen) return;
+      if (load(&value) != seen) return;
 #if defined(__x86_64__)
       __builtin_ia32_pause();
 #else
       __asm__ __volatile__("yield");
 #endif
     }
-    sleepers.fetch_add(1);
-    while (value.load() == seen) syscall(SYS_futex, &value, FUTEX_WAIT_PRIVATE, seen, nullptr, nullptr, 0);
-    sleepers.fetch_sub(1);
+    fetch_add(&sleepers, 1u);
+    while (load(&value) == seen) syscall(SYS_futex, &value, FUTEX_WAIT_PRIVATE, seen, nullptr, nullptr, 0);
+    fetch_add(&sleepers, -1u);
   }
 };
 
+struct Worker {
+  pthread_t handle;
+  int thread, cpu;
+};
+
 struct Pool {
-  int threads = 1;
-  std::vector<std::thread> workers;
-  alignas(64) Signal started;  // a program is there to run
+  int threads;
+  Worker workers[MOST_THREADS];
+  alignas(64) Signal started;   // a program is there to run
   alignas(64) Signal finished;  // every thread is through with a step
-  alignas(64) std::atomic<int> arrived{0};
-  alignas(64) std::atomic<int64_t> next{0};  // first task of the step that nobody has taken
-  const Step* steps = nullptr;
-  int count = 0;
-  bool stop = false;
+  alignas(64) int arrived;
+  alignas(64) int64_t next;  // first task of the step that nobody has taken
+  const Step* steps;
+  int count;
+  bool stop;
 
   void work(const Step& step, int thread) {
     if (step.tasks == threads) {
       step.entry(step.args, thread, step.tasks);
       return;
     }
-    for (int64_t task; (task = next.fetch_add(1)) < step.tasks;) step.entry(step.args, task, step.tasks);
+    for (int64_t task; (task = fetch_add(&next, (int64_t)1)) < step.tasks;) step.entry(step.args, task, step.tasks);
   }
   void barrier() {
-    uint32_t seen = finished.value.load();
-    if (arrived.fetch_add(1) + 1 == threads) {
-      arrived.store(0);
-      next.store(0);
+    uint32_t seen = load(&finished.value);
+    if (fetch_add(&arrived, 1) + 1 == threads) {
+      store(&arrived, 0);
+      store(&next, (int64_t)0);
       finished.raise();
     } else {
       finished.wait_beyond(seen);
@@ -91,7 +102,7 @@ struct Pool {
   }
 };
 
-Pool* pool = nullptr;
+Pool pool;
 
 void pin(int cpu) {
   if (cpu < 0) return;
@@ -101,12 +112,13 @@ void pin(int cpu) {
   pthread_setaffinity_np(pthread_self(), sizeof set, &set);  // where it is refused, threads stay unpinned
 }
 
-void worker(Pool* p, int thread, int cpu) {
-  pin(cpu);
+void* worker(void* argument) {
+  const Worker* self = (const Worker*)argument;
+  pin(self->cpu);
   for (uint32_t seen = 0;; ++seen) {
-    p->started.wait_beyond(seen);
-    if (p->stop) return;
-    p->part(p->steps, p->count, thread);
+    pool.started.wait_beyond(seen);
+    if (pool.stop) return nullptr;
+    pool.part(pool.steps, pool.count, self->thread);
   }
 }
 
@@ -122,34 +134,39 @@ void nothing(void* const*, long, long) {}
 
 extern "C" {
 
-// Starts the pool; the caller becomes thread 0. cpus[i]: where thread i is pinned, or -1.
-void fp_start(int threads, const int* cpus) {
-  pool = new Pool;
-  pool->threads = threads;
+// Starts the pool; the caller becomes thread 0. cpus[i]: where thread i is pinned, or -1. 0, or an error number.
+int fp_start(int threads, const int* cpus) {
+  if (threads < 1 || threads > MOST_THREADS) return 22;
+  pool.threads = threads;
+  pool.stop = false;
+  pool.started.value = 0;
   pin(cpus[0]);
-  for (int i = 1; i < threads; ++i) pool->workers.emplace_back(worker, pool, i, cpus[i]);
+  for (int i = 1; i < threads; ++i) {
+    pool.workers[i].thread = i;
+    pool.workers[i].cpu = cpus[i];
+    if (int error = pthread_create(&pool.workers[i].handle, nullptr, worker, &pool.workers[i])) return error;
+  }
+  return 0;
 }
 
 void fp_stop() {
-  pool->stop = true;
-  pool->started.raise();
-  for (auto& thread : pool->workers) thread.join();
-  delete pool;
-  pool = nullptr;
+  pool.stop = true;
+  pool.started.raise();
+  for (int i = 1; i < pool.threads; ++i) pthread_join(pool.workers[i].handle, nullptr);
 }
 
 // Runs `count` steps.
-void fp_run(const Step* steps, int count) { pool->run(steps, count); }
+void fp_run(const Step* steps, int count) { pool.run(steps, count); }
 
 // Times `samples` single runs. `programs` holds `sets` programs of `count` steps each, the same on different memory; sample
 // i runs program (first + i) % sets. Threads are awake when the clock starts.
 void fp_time(const Step* programs, int count, int sets, int first, int samples, double* out_us) {
-  Step wake = {nothing, nullptr, pool->threads};
+  Step wake = {nothing, nullptr, pool.threads};
   for (int i = 0; i < samples; ++i) {
     const Step* program = programs + (int64_t)((first + i) % sets) * count;
-    pool->run(&wake, 1);
+    pool.run(&wake, 1);
     double start = now_us();
-    pool->run(program, count);
+    pool.run(program, count);
     out_us[i] = now_us() - start;
   }
 }

@@ -29,8 +29,9 @@ class Builder:
             self._idle.put(slot)
 
     def compile(self, kernels: Sequence[Kernel], *, alone: bool = False) -> list[Result]:
-        """A binary or a failure for each kernel, in order. alone: each in a file of its own, so that whoever gets the binary
-        gets nothing else; otherwise up to `limits.kernels_per_file` share one. Raises SlotError, CacheError."""
+        """A binary or a failure for each kernel, in order. alone: each in a file of its own, so that whoever gets the
+        binary gets nothing else; otherwise up to `limits.kernels_per_file` share one. Raises SlotError,
+        CacheError."""
         done: dict[str, Result] = {}
         missing: dict[str, Kernel] = {}
         keys = [self._key(k, alone) for k in kernels]
@@ -94,7 +95,9 @@ class Builder:
         return results
 
     def _key(self, kernel: Kernel, alone: bool) -> str:
-        return "\n".join(("binary", "alone" if alone else "shared", self.compiler.identity(), kernel.entry, kernel.source))
+        return "\n".join(
+            ("binary", "alone" if alone else "shared", self.compiler.identity(), kernel.entry, kernel.source)
+        )
 
     def _recall(self, key: str, kernel: Kernel) -> Binary | None:
         text = self.cache.recall(key)

@@ -21,7 +21,8 @@ class CompilerMissing(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What the assembler says about one CUDA kernel: registers per thread, bytes of spill stores and loads, static shared memory."""
+    """What the assembler says about one CUDA kernel: registers per thread, bytes of spill stores and loads, static
+    shared memory."""
 
     registers: int
     spill_bytes: int
@@ -30,8 +31,8 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """A compiled kernel: the file that holds it (sha256 in the object cache), its entry, and its source, which compiles alone
-    (sha256 too). `seconds`: time to compile, 0 when it was in the cache."""
+    """A compiled kernel: the file that holds it (sha256 in the object cache), its entry, and its source, which
+    compiles alone (sha256 too). `seconds`: time to compile, 0 when it was in the cache."""
 
     sha256: str
     entry: str
@@ -64,7 +65,9 @@ class Compiler(Protocol):
         """A child that compiles."""
         ...
 
-    def compile(self, slot: Slot, source: str, entries: Sequence[str], seconds: float) -> "tuple[bytes, dict[str, Report]] | Failure":
+    def compile(
+        self, slot: Slot, source: str, entries: Sequence[str], seconds: float
+    ) -> "tuple[bytes, dict[str, Report]] | Failure":
         """The binary of one file. Raises SlotError."""
         ...
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from codegen.kernel import Kernel
-from codegen.limits import Limits
+from codegen.limits import DEFAULT_LIMITS, Limits
 from codegen.slot import ChildLimits, Slot, SlotFailure
 from codegen.toolchain.compiler import (
     INCLUDE,
@@ -28,14 +28,29 @@ from codegen.toolchain.compiler import (
 from fusion_ir.records import Device, Status
 
 FLAGS = (
-    "-std=c++17 -O3 -ffp-contract=off -fno-math-errno -fno-trapping-math -fPIC -shared -w -Wl,-s -Wl,-z,defs -Wl,--as-needed".split()
+    *("-std=c++17", "-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-shared", "-w"),
+    *("-Wl,-s", "-Wl,-z,defs", "-Wl,--as-needed"),
 )
 PRELUDE = "loops_cpu.h"  # once per file; includes vec_cpu.h
+ZIG_FLAGS = ("-nostdlib++",)  # our sources need no C++ library; zig would build its own first, which takes a minute
 MISSING = "no C++ compiler found; on Debian or Ubuntu: apt-get install g++; anywhere: pip install ziglang"
 
 # CPU flags, by the names in /proc/cpuinfo, that a compiler may make use of by itself; and how it spells them.
 X86_FEATURES = {
-    **{name: name for name in ("avx", "avx2", "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512ifma", "avx512vbmi", "avx512vl")},
+    **{
+        name: name
+        for name in (
+            "avx",
+            "avx2",
+            "avx512bw",
+            "avx512cd",
+            "avx512dq",
+            "avx512f",
+            "avx512ifma",
+            "avx512vbmi",
+            "avx512vl",
+        )
+    },
     **{name: name for name in ("bmi2", "f16c", "fma", "gfni", "movbe", "popcnt", "ssse3")},
     "abm": "lzcnt",
     "avx512_bf16": "avx512bf16",
@@ -55,18 +70,26 @@ ARM_FEATURES = {"asimddp": "dotprod", "asimdhp": "fp16", "bf16": "bf16", "i8mm":
 
 @dataclass(frozen=True, slots=True)
 class CpuCompiler:
-    """`command` compiles C++ for `device`; `version` is the first line of what it says of itself. Environment of its children: as
-    in slot.py, with a folder for zig's own cache."""
+    """`command` compiles C++ for `device`; `version` is the first line of what it says of itself. Environment of its
+    children: as in slot.py, with a folder for zig's own cache."""
 
     command: tuple[str, ...]
     version: str
     device: Device | None
-    limits: Limits = Limits()
+    limits: Limits = DEFAULT_LIMITS
     include: Path = INCLUDE
 
     def identity(self) -> str:
         """See Compiler."""
-        return "\n".join((self.version, " ".join(FLAGS), " ".join(self.machine_flags()), self._features(), header_digest(self.include)))
+        return "\n".join(
+            (
+                self.version,
+                " ".join(FLAGS),
+                " ".join(self.machine_flags()),
+                self._features(),
+                header_digest(self.include),
+            )
+        )
 
     def unit(self, kernels: Sequence[Kernel]) -> str:
         """See Compiler."""
@@ -76,11 +99,15 @@ class CpuCompiler:
         """See Compiler."""
         return command_slot(self.limits)
 
-    def compile(self, slot: Slot, source: str, entries: Sequence[str], seconds: float) -> tuple[bytes, dict[str, Report]] | Failure:
+    def compile(
+        self, slot: Slot, source: str, entries: Sequence[str], seconds: float
+    ) -> tuple[bytes, dict[str, Report]] | Failure:
         """See Compiler."""
         return self.build(slot, source, [*FLAGS, f"-I{self.include}"], seconds)
 
-    def build(self, slot: Slot, source: str, flags: Sequence[str], seconds: float) -> tuple[bytes, dict[str, Report]] | Failure:
+    def build(
+        self, slot: Slot, source: str, flags: Sequence[str], seconds: float
+    ) -> tuple[bytes, dict[str, Report]] | Failure:
         """Compiles one file in a folder of its own. Raises SlotError."""
         with TemporaryDirectory(prefix="fuseplan-") as folder:
             Path(folder, "unit.cpp").write_text(source)
@@ -90,14 +117,19 @@ class CpuCompiler:
             except SlotFailure as e:
                 return Failure(compile_status(e.status), e.detail)
             if answer["returncode"] or answer["problem"]:
-                return Failure(*_diagnosis(answer["returncode"], answer["problem"] or answer["output"].replace(f"{self.include}/", "")))
+                return Failure(
+                    *_diagnosis(
+                        answer["returncode"], answer["problem"] or answer["output"].replace(f"{self.include}/", "")
+                    )
+                )
             try:
                 return Path(folder, "unit.so").read_bytes(), {}
             except FileNotFoundError:
                 return Failure(Status.compile_failed, "the compiler wrote nothing")
 
     def machine_flags(self) -> tuple[str, ...]:
-        """Flags that let the compiler use what the device has: all of it on the device itself, else the features it lists."""
+        """Flags that let the compiler use what the device has: all of it on the device itself, else the features it
+        lists."""
         host = host_arch(), host_features()
         if self.device is None or (self.device.arch, self.device.features) == host:
             return ("-mcpu=native",) if host[0] == "aarch64" else ("-march=native",)
@@ -118,8 +150,11 @@ def command_slot(limits: Limits) -> Slot:
     return Slot("codegen.child.cpu_compiler", bounds, {"ZIG_GLOBAL_CACHE_DIR": str(zig_cache)}, dies_with_parent=False)
 
 
-def find_compiler(device: Device | None = None, limits: Limits = Limits(), include: Path = INCLUDE) -> CpuCompiler:
-    """The first that works of $CXX, g++, clang++ and the ziglang wheel. `include`: where headers are. Raises CompilerMissing."""
+def find_compiler(
+    device: Device | None = None, limits: Limits = DEFAULT_LIMITS, include: Path = INCLUDE
+) -> CpuCompiler:
+    """The first that works of $CXX, g++, clang++ and the ziglang wheel. `include`: where headers are. Raises
+    CompilerMissing."""
     command, version = _find(os.environ.get("CXX", ""), os.environ.get("PATH", ""))
     return CpuCompiler(command, version, device, limits, include)
 
@@ -129,9 +164,9 @@ def _find(cxx: str, path: str) -> tuple[tuple[str, ...], str]:
     choices = [tuple(shlex.split(cxx))] if cxx else []
     choices += [(found,) for found in (shutil.which(name, path=path) for name in ("g++", "clang++")) if found]
     if find_spec("ziglang"):
-        choices.append((sys.executable, "-m", "ziglang", "c++"))
+        choices.append((sys.executable, "-m", "ziglang", "c++", *ZIG_FLAGS))
     problems: list[str] = []
-    with command_slot(Limits()) as slot:
+    with command_slot(DEFAULT_LIMITS) as slot:
         for command in choices:
             try:
                 answer = slot.call({"job": "run", "argv": [*command, "--version"], "cwd": "/"}, seconds=30.0)
@@ -146,7 +181,9 @@ def _find(cxx: str, path: str) -> tuple[tuple[str, ...], str]:
 
 def host_arch() -> str:
     """Architecture of this machine, as in Device.arch."""
-    return {"amd64": "x86-64", "x86_64": "x86-64", "arm64": "aarch64"}.get(platform.machine().lower(), platform.machine())
+    return {"amd64": "x86-64", "x86_64": "x86-64", "arm64": "aarch64"}.get(
+        platform.machine().lower(), platform.machine()
+    )
 
 
 @lru_cache(maxsize=1)
@@ -157,8 +194,8 @@ def host_features() -> tuple[str, ...]:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         return ()
-    flags = next((line.partition(":")[2].split() for line in lines if line.startswith(("flags", "Features"))), [])
-    return tuple(sorted(f for f in flags if f in known))
+    flags = next((line.partition(":")[2] for line in lines if line.startswith(("flags", "Features"))), "")
+    return tuple(sorted(f for f in flags.split() if f in known))
 
 
 def _diagnosis(code: int, text: str) -> tuple[Status, str]:

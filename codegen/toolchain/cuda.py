@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from codegen.kernel import Kernel
-from codegen.limits import Limits
+from codegen.limits import DEFAULT_LIMITS, Limits
 from codegen.slot import ChildLimits, Slot, SlotError, SlotFailure
 from codegen.toolchain.compiler import (
     INCLUDE,
@@ -32,7 +32,7 @@ SHARED = re.compile(r"(\d+) bytes smem")
 class CudaCompiler:
     """Compiles for one architecture. Raises CompilerMissing when made where NVRTC is not installed."""
 
-    def __init__(self, device: Device, limits: Limits = Limits(), include: Path = INCLUDE) -> None:
+    def __init__(self, device: Device, limits: Limits = DEFAULT_LIMITS, include: Path = INCLUDE) -> None:
         self.device, self.limits, self.include = device, limits, include
         self.version = nvrtc_version()
 
@@ -48,13 +48,17 @@ class CudaCompiler:
         """See Compiler."""
         return _slot(self.limits)
 
-    def compile(self, slot: Slot, source: str, entries: Sequence[str], seconds: float) -> tuple[bytes, dict[str, Report]] | Failure:
+    def compile(
+        self, slot: Slot, source: str, entries: Sequence[str], seconds: float
+    ) -> tuple[bytes, dict[str, Report]] | Failure:
         """See Compiler."""
         with TemporaryDirectory(prefix="fuseplan-") as folder:
             output = Path(folder, "unit.cubin")
             flags = [f"--gpu-architecture={self.device.arch}", *FLAGS, f"-I{self.include}"]
             try:
-                answer = slot.call({"job": "compile", "source": source, "flags": flags, "file": str(output)}, seconds=seconds)
+                answer = slot.call(
+                    {"job": "compile", "source": source, "flags": flags, "file": str(output)}, seconds=seconds
+                )
             except SlotFailure as e:
                 return Failure(compile_status(e.status), e.detail)
             log = str(answer["log"]).replace(f"{self.include}/", "")
@@ -78,13 +82,15 @@ def parse_report(log: str) -> dict[str, Report]:
 @lru_cache(maxsize=1)
 def nvrtc_version() -> str:
     """Version of NVRTC, as "NVRTC 13.0". Raises CompilerMissing."""
-    with _slot(Limits()) as slot:
+    with _slot(DEFAULT_LIMITS) as slot:
         try:
             answer = slot.call({"job": "version"}, seconds=60.0)
         except (SlotError, SlotFailure) as e:
             raise CompilerMissing(f"NVRTC does not work: {e}") from e
     if answer["problem"]:
-        raise CompilerMissing(f"no CUDA compiler ({answer['problem']}): pip install 'fuseplan[cuda13]' or 'fuseplan[cuda12]'")
+        raise CompilerMissing(
+            f"no CUDA compiler ({answer['problem']}): pip install 'fuseplan[cuda13]' or 'fuseplan[cuda12]'"
+        )
     return str(answer["version"])
 
 

@@ -38,7 +38,7 @@ def _without_sizes(read_: Callable[[str], NamedGraph]) -> Callable[[str, Sizes |
 
 
 # nvFuser prints "def nvfuser_fusion_id0(fd : FusionDefinition) -> None :", people paste imports and comments before it.
-_DEFINITION = re.compile(r"^\s*(?:@|def\s+\w+\s*\()", re.MULTILINE)
+_DEFINITION = re.compile(r"^\s*def\s+\w+\s*\(", re.MULTILINE)
 
 READERS: tuple[Reader, ...] = (
     Reader(
@@ -70,8 +70,8 @@ def read(
 ) -> NamedGraph:
     """The graph in `text`.
 
-    The format is the one named, else what the text looks like, else what the suffix of `filename` says. `sizes` gives the
-    extents of inputs that the text leaves symbolic. Raises FormatError, also for an unknown or unrecognised format.
+    The format is the one named, else what the text looks like, else what the suffix of `filename` says. `sizes` gives
+    the extents of inputs that the text leaves symbolic. Raises FormatError, also for an unknown or unrecognised format.
     """
     check_body(text)
     decoded = decode(text) if isinstance(text, bytes) else text

@@ -7,10 +7,6 @@ from fusion_ir.errors import FormatError, excerpt, line_and_column
 from fusion_ir.limits import LIMITS, check_body
 
 
-class _RepeatedKey(Exception):
-    """An object has a key twice."""
-
-
 class _Repeating(dict[str, object]):
     """An object with a key twice, kept to be found again."""
 
@@ -28,19 +24,17 @@ def decode(body: bytes) -> str:
 
 
 def load_json(text: str) -> object:
-    """The value. Raises FormatError for syntax errors, repeated keys, and more than `LIMITS.nodes` objects with an "op".
+    """The value. Raises FormatError for syntax errors, repeated keys, and more objects with an "op" than nodes allowed.
 
     Numbers and strings are left to the models; NaN and Infinity, which Python reads, are refused there by value.
     """
     check_body(text)
-    nodes = 0
-    objects = 0
+    nodes = objects = repeating = 0
 
     def pairs_hook(pairs: list[tuple[str, object]]) -> dict[str, object]:
-        nonlocal nodes, objects
+        nonlocal nodes, objects, repeating
         result = dict(pairs)
-        if len(result) != len(pairs):
-            raise _RepeatedKey
+        repeating += len(result) != len(pairs)
         objects += 1
         if "op" in result:
             nodes += 1
@@ -51,9 +45,7 @@ def load_json(text: str) -> object:
         return result
 
     try:
-        return cast(object, json.loads(text, object_pairs_hook=pairs_hook))
-    except _RepeatedKey:
-        raise _repeated_key(text) from None
+        value = cast(object, json.loads(text, object_pairs_hook=pairs_hook))
     except json.JSONDecodeError as error:
         end = " (the text ends here)" if error.pos >= len(text.rstrip()) else ""
         raise FormatError(f"{error.lineno}:{error.colno}", f"not JSON: {error.msg}{end}") from None
@@ -63,6 +55,9 @@ def load_json(text: str) -> object:
         raise
     except ValueError:  # Python's own limit on the digits of an integer
         raise FormatError("1:1", "not read: an integer has thousands of digits") from None
+    if repeating:
+        raise _repeated_key(text)
+    return value
 
 
 def pointer(path: "tuple[str | int, ...]") -> str:

@@ -1,22 +1,21 @@
-"""The wire format: a graph as JSON, the one that clients send. Its JSON Schema is published in schema/graph.schema.json.
+"""The wire format: a graph as JSON, as clients send it. schema/graph.schema.json is its JSON Schema.
 
     {"format": "fuseplan.graph", "version": 1,
      "inputs": [{"name": "x", "shape": [64, 32], "dtype": "bf16"}],
      "nodes": [{"name": "y", "op": "softmax", "args": ["x"], "attrs": {"axis": -1}}],
      "outputs": [{"node": "y"}]}
 
-Nodes come in any order and refer to each other by name. The models are closed and strict: no unknown field, no "1" or true
-for 1. What an op takes is `wire_ops`' concern, not theirs.
+Nodes come in any order and refer to each other by name. The models are closed and strict: no unknown field, no "1" or
+true for 1. What an op takes is `wire_ops`' concern, not theirs.
 """
 
 from collections.abc import Sequence
-from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fusion_ir.dtype import DTYPES, DType
-from fusion_ir.errors import FormatError, excerpt
+from fusion_ir.errors import FormatError, excerpt, nearest
 from fusion_ir.extent import Extent, dense_strides, shape_of
 from fusion_ir.formats.json_text import decode, load_json, pointer
 from fusion_ir.formats.wire_ops import build_node
@@ -42,7 +41,7 @@ class _Model(BaseModel):
 
 
 class WireInput(_Model):
-    """A tensor that the graph reads. `constant` names the version of a weight, whose value may be folded ahead of time."""
+    """A tensor that the graph reads. `constant`: the version of a weight, whose value may be folded ahead of time."""
 
     name: Name
     shape: Ints = Field(description="extents, 0 or more")
@@ -183,7 +182,7 @@ class _Reader:
         self.specs.append(spec)
 
     def order(self) -> list[int]:
-        """Nodes by index, operands before users; the order written where that will do. Raises FormatError for a cycle."""
+        """Indices of nodes, operands before users, else in the order written. Raises FormatError for a cycle."""
         nodes = self.wire.nodes
         order: list[int] = []
         state = bytearray(len(nodes))  # 0 not seen, 1 waiting for operands, 2 done
@@ -221,9 +220,7 @@ class _Reader:
         return found
 
     def missing(self, name: str) -> str:
-        near = get_close_matches(name, [*self.positions, *self.writers], 1) if len(self.writers) < 2000 else []
-        hint = f"; did you mean {excerpt(near[0])}?" if near else ""
-        return f"no input or node is named {excerpt(name)}{hint}"
+        return f"no input or node is named {excerpt(name)}{nearest(name, [*self.positions, *self.writers])}"
 
     def cycle(self, indices: Sequence[int]) -> FormatError:
         names = [excerpt(self.wire.nodes[i].name) for i in indices]

@@ -1,4 +1,4 @@
-"""nvFuser's Python definitions, in their older spelling (T0, S1, broadcast_in_dim) and their newer (tv0, c1, broadcast, expand).
+"""nvFuser's Python definitions: older spelling (T0, S1, broadcast_in_dim) and newer (tv0, c1, broadcast, expand).
 
     def nvfuser_fusion_id0(fd : FusionDefinition) -> None :
         T0 = fd.define_tensor(shape=[1024, 64], contiguity=[True, True], dtype=DataType.BFloat16, stride_order=[1, 0])
@@ -7,17 +7,15 @@
         T3 = fd.ops.mul(T1, S2)
         fd.add_output(T3)
 
-The text is data: `python_text` parses it against a white list, and nothing is executed. Tensors keep the names that they
-have in the text. A symbolic extent (-1) is known only to the sender, who states it beside the text in `sizes`.
+The text is data: `python_text` parses it against a white list, and nothing is executed. Tensors keep the names that
+they have in the text. A symbolic extent (-1) is known only to the sender, who states it beside the text in `sizes`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from difflib import get_close_matches
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 from fusion_ir.dtype import DType
-from fusion_ir.errors import FormatError, excerpt
+from fusion_ir.errors import FormatError, excerpt, nearest
 from fusion_ir.formats.nvfuser_ops import NVFUSER_OPS
 from fusion_ir.formats.nvfuser_tensors import Given, define_tensor, memory_order, strides_of
 from fusion_ir.formats.nvfuser_values import Tensor, Value, bind, convert, describe, integers, resolve
@@ -49,15 +47,15 @@ def read_nvfuser(
     return definition.finish()
 
 
-@dataclass
 class _Definition:
     """A definition as far as it has been read."""
 
-    sizes: Given
-    strides: Given
-    values: dict[str, Value] = field(default_factory=dict)
-    inputs: dict[str, InputSpec] = field(default_factory=dict)
-    outputs: dict[str, OutputSpec] = field(default_factory=dict)
+    def __init__(self, sizes: Given, strides: Given) -> None:
+        self.sizes = sizes
+        self.strides = strides
+        self.values: dict[str, Value] = {}
+        self.inputs: dict[str, InputSpec] = {}
+        self.outputs: dict[str, OutputSpec] = {}
 
     def statement(self, call: Call) -> None:
         """Reads one call and binds its results to the names it is assigned to."""
@@ -75,7 +73,7 @@ class _Definition:
                 results = self.operation(call, path.removeprefix("ops."))
             case path:
                 known = ("define_tensor", "define_scalar", "define_vector", "add_output")
-                raise FormatError(call.place, _unknown(f"unknown call fd.{excerpt(path)}", path, known))
+                raise FormatError(call.place, f"unknown call fd.{excerpt(path)}{nearest(path, known)}")
         if len(results) != len(call.targets):
             counts = f"{len(results)} results, assigned to {len(call.targets)} names"
             raise FormatError(call.place, f"fd.{call.path} has {counts}")
@@ -86,7 +84,7 @@ class _Definition:
     def operation(self, call: Call, op: str) -> list[Value]:
         function = NVFUSER_OPS.get(op)
         if function is None:
-            raise FormatError(call.place, _unknown(f"unknown op {excerpt(op)}", op, NVFUSER_OPS))
+            raise FormatError(call.place, f"unknown op {excerpt(op)}{nearest(op, NVFUSER_OPS)}")
         values = {p.name: convert(self.values, argument, p) for p, argument in bind(call, parameters(function))}
         try:
             result = function(**values)
@@ -176,8 +174,3 @@ class _Definition:
         graph = Graph(tuple(self.inputs.values()), tuple(self.outputs.values()))
         check_count("", "nodes", len(graph.nodes), LIMITS.nodes)
         return NamedGraph(graph, tuple(self.inputs), tuple(self.outputs))
-
-
-def _unknown(what: str, name: str, known: Iterable[str]) -> str:
-    near = get_close_matches(name, list(known), 1)
-    return f"{what}; the nearest that is known is {near[0]}" if near else what

@@ -1,9 +1,9 @@
 """nvFuser's ops over ours: a table from the name after `fd.ops.` to a function over nodes.
 
-The functions' annotations say what the text must give (see `signature`); names of parameters are those of nvFuser's Python
-definitions. `fusion_ir.build` does promotion and broadcasting, which here only numbers need. Ops that are missing have no
-counterpart in the language: argsort, topk, scatter, cumprod, cummax, cummin, erfinv, erfcinv, lgamma, gcd, nextafter, complex
-numbers, and random numbers, whose bits nvFuser does not define.
+The functions' annotations say what the text must give (see `signature`); names of parameters are those of nvFuser's
+Python definitions. `fusion_ir.build` does promotion and broadcasting, which here only numbers need. Ops that are
+missing have no counterpart in the language: argsort, topk, scatter, cumprod, cummax, cummin, erfinv, erfcinv, lgamma,
+gcd, nextafter, complex numbers, and random numbers, whose bits nvFuser does not define.
 """
 
 from collections.abc import Callable, Sequence
@@ -49,7 +49,8 @@ def _broadcast_in_dim(x: Node, shape: Sequence[int], broadcast_dims: Sequence[in
 
 
 def _expand(x: Node, shape: Sequence[int]) -> Node:
-    return build.expand(x, shape)
+    """Spelled as a broadcast_in_dim, so that both spellings of a definition have one key."""
+    return build.broadcast_to(x, build.expand(x, shape).shape)
 
 
 def _squeeze(x: Node, dims: Sequence[int], squeeze_expanded: bool = False) -> Node:

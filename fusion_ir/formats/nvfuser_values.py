@@ -1,4 +1,4 @@
-"""What names and arguments of an nvFuser definition stand for, and how a call's arguments meet a function's parameters."""
+"""What names in an nvFuser definition stand for, and how a call's arguments meet the parameters of a function."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ Values = Mapping[str, Value]
 
 
 def bind(call: Call, expected: Sequence[Parameter]) -> list[tuple[Parameter, Argument]]:
-    """Arguments with their parameters, positional ones first. Raises FormatError for one too many, too few or unknown."""
+    """Arguments with their parameters, positional ones first. Raises FormatError for unknown or missing ones."""
     what = f"fd.{call.path}"
     if len(call.args) > len(expected):
         raise FormatError(

@@ -1,8 +1,8 @@
 """Reads Python text as data: calls on one object, in order, with literal arguments. Nothing is ever executed.
 
 The text is parsed by `ast` and then held against a white list: one function without decorators or defaults, in it
-assignments of calls `fd.NAME(...)` and `fd.ops.NAME(...)`, whose arguments are numbers, truth values, None, names assigned
-before, `DataType.NAME`, lists of these, and `float("inf")`. Everything else is refused with line and column.
+assignments of calls `fd.NAME(...)` and `fd.ops.NAME(...)`, whose arguments are numbers, truth values, None, names
+assigned before, `DataType.NAME`, lists of these, and `float("inf")`. Everything else is refused with line and column.
 """
 
 import ast

@@ -1,7 +1,7 @@
-"""The signature of a function that builds nodes, as a reader needs it: which parameters, of which kind, which may be left out.
+"""The parameters of a function that builds nodes, as a reader needs them: of which kind, and which may be left out.
 
-A reader's table maps an op's name to such a function; its annotations say what the text must give. So the parameters of an
-op are written once, where they are used.
+A reader's table maps an op's name to such a function; its annotations say what the text must give. So the parameters of
+an op are written once, where they are used.
 """
 
 import inspect
@@ -16,10 +16,23 @@ from fusion_ir.extent import Extent
 from fusion_ir.node import Node
 from fusion_ir.scalar import Scalar
 
-# operand: a tensor or a number; axes: one integer or several; sizes: extents, of which an op may let -1 stand for the rest.
+# operand: a tensor or a number. axes: one integer or several. sizes: extents, of which an op may let one be -1.
 Kind = Literal[
-    "tensor", "operand", "tensors", "ints", "axes", "sizes", "bools", "int", "number", "float", "bool", "str", "dtype", "scalar"
-]  # fmt: skip
+    "tensor",
+    "operand",
+    "tensors",
+    "ints",
+    "axes",
+    "sizes",
+    "bools",
+    "int",
+    "number",
+    "float",
+    "bool",
+    "str",
+    "dtype",
+    "scalar",
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,20 +1,19 @@
 """The ops of the wire format: those of the language, strictly, and every function of `fusion_ir.build`, loosely.
 
-A node whose attributes are exactly those of its row in `OPS` is made as it stands, if the op's rules accept it. Otherwise,
-and for composites, the function of the same name is called: its tensors are the node's `args`, in order, the rest are its
-`attrs`. An operand that may be a number can be given as one, among the attributes:
+A node whose attributes are exactly those of its row in `OPS` is made as it stands, if the op's rules accept it.
+Otherwise, and for composites, the function of the same name is called: its tensors are the node's `args`, in order, the
+rest are its `attrs`. An operand that may be a number can be given as one, among the attributes:
 
     {"name": "y", "op": "mul", "args": ["x"], "attrs": {"y": 0.5}}
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
 from typing import cast
 
 from fusion_ir import build
 from fusion_ir.dtype import DTYPES, DType
-from fusion_ir.errors import FormatError, excerpt
+from fusion_ir.errors import FormatError, excerpt, nearest
 from fusion_ir.extent import shape_of
 from fusion_ir.formats.json_text import excerpt_key
 from fusion_ir.formats.signature import Parameter, parameters
@@ -75,9 +74,7 @@ def build_node(place: str, op: str, args: Sequence[Node], attrs: Mapping[str, ob
     row = OPS.get(op)
     function = WIRE_OPS.get(op)
     if row is None and function is None:
-        near = get_close_matches(op, [*OPS, *WIRE_OPS], 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise FormatError(f"{place}/op", f"unknown op {excerpt(op)}{hint}")
+        raise FormatError(f"{place}/op", f"unknown op {excerpt(op)}{nearest(op, {*OPS, *WIRE_OPS})}")
     if row is not None and attrs.keys() == row.attrs.keys():
         try:
             strict = {

@@ -12,7 +12,9 @@ router = APIRouter(tags=["artifacts"])
 
 
 @router.get(
-    "/v1/binaries/{sha256}", summary="A compiled kernel", response_class=Response,
+    "/v1/binaries/{sha256}",
+    summary="A compiled kernel",
+    response_class=Response,
     responses={
         200: {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}},
         304: {"description": "The client has it."},

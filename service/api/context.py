@@ -16,13 +16,12 @@ from service.metrics import Metrics
 from service.settings import Settings
 from tuning_db import Conditions, RequestKey, Store
 
-
 RETRY_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
 class Remembered:
-    """What reading a request body gave: its key, the device's present conditions and, as JSON, the names of its tensors."""
+    """What reading a body gave: its key, the device's present conditions and, as JSON, the names of its tensors."""
 
     request: RequestKey
     conditions: Conditions
@@ -63,7 +62,7 @@ class Devices:
         self._failed: dict[str, tuple[float, str]] = {}  # when, and why
 
     def detect(self, target: str) -> Device:
-        """Blocks while compilers and drivers are asked. A failure is remembered for RETRY_SECONDS. Raises DeviceError."""
+        """Blocks while compilers and drivers are asked. Remembers a failure for RETRY_SECONDS. Raises DeviceError."""
         with self._lock:
             if target in self._known:
                 return self._known[target]
@@ -88,7 +87,7 @@ class Devices:
         return device
 
     def state(self, target: str) -> str:
-        """"ok", "starting", or why there is no such device."""
+        """ "ok", "starting", or why there is no such device."""
         if target in self._known:
             return "ok"
         return self._failed[target][1] if target in self._failed else "starting"

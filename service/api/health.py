@@ -34,7 +34,9 @@ def readyz(request: Request) -> Response:
 
 
 @router.get(
-    "/metrics", summary="Prometheus metrics", response_class=Response,
+    "/metrics",
+    summary="Prometheus metrics",
+    response_class=Response,
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
 def metrics(request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""What every request passes: host check, body limit, security headers, metrics, and a problem document for any fault."""
+"""What every request passes: host check, body limit, security headers, metrics, a problem document for any fault."""
 
 import asyncio
 import logging
@@ -15,7 +15,9 @@ log = logging.getLogger("fuseplan.http")
 
 LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "[::1]"})
 SECURITY_HEADERS = {
-    "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'",
+    "Content-Security-Policy": (
+        "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'"
+    ),
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -78,7 +80,9 @@ class Gate:
             log.exception("incident %s: %s %s", incident, scope["method"], scope["path"])
             if status:
                 raise
-            response = problem_response("internal", f"The request failed inside the server; its log has incident {incident}.")
+            response = problem_response(
+                "internal", f"The request failed inside the server; its log has incident {incident}."
+            )
             await response(scope, receive, dressed)
         finally:
             route = scope.get("route")

@@ -1,4 +1,4 @@
-"""The OpenAPI document: FastAPI's, with our error shape in place of its own, and bodies that we read ourselves described."""
+"""The OpenAPI document: FastAPI's, with our error shape for its own, and the bodies that we read ourselves."""
 
 from typing import Any
 

@@ -15,7 +15,7 @@ from tuning_db import Operation
 
 router = APIRouter(tags=["operations"])
 
-OPERATION = {200: {"model": OperationModel}}
+OPERATION: dict[int | str, dict[str, Any]] = {200: {"model": OperationModel}}
 RETRY_SECONDS = 1
 
 
@@ -35,8 +35,14 @@ def model(operation: Operation) -> OperationModel:
     """As clients see it."""
     ended = not operation.is_open
     return OperationModel(
-        id=operation.id, kind=operation.kind, state=operation.state, done=ended, attempt=operation.attempt,
-        cancel_requested=operation.cancel_requested, progress=_object(operation.progress), created_at=moment(operation.created),
+        id=operation.id,
+        kind=operation.kind,
+        state=operation.state,
+        done=ended,
+        attempt=operation.attempt,
+        cancel_requested=operation.cancel_requested,
+        progress=_object(operation.progress),
+        created_at=moment(operation.created),
         result=_object(operation.result) if operation.state == "done" else None,
         error=problem_of(operation) if ended and operation.state != "done" else None,
     )

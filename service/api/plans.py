@@ -20,7 +20,11 @@ Text = Annotated[str | None, Query(max_length=200, pattern=r"^[^\x00]*$")]
 
 @router.get("/v1/plans", summary="Stored plans", response_model=PlanPage)
 def list_(
-    request: Request, device: Text = None, op: Text = None, family: Text = None, limit: Annotated[int, Query(ge=1, le=200)] = 50,
+    request: Request,
+    device: Text = None,
+    op: Text = None,
+    family: Text = None,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
     page_token: Annotated[str | None, Query(max_length=1000)] = None,
 ) -> PlanPage:
     """Newest first. `device`: a class key, a name or a target; `op`: used by the graph; `family`: used by a step."""
@@ -31,24 +35,41 @@ def list_(
         raise ApiError("bad-request", f"{error}.", "page_token") from error
     rows = [
         PlanRow(
-            plan_key=p.plan_key, graph_key=p.graph_key, device_key=p.device_key, device=p.device, numerics=p.numerics,
-            state=p.state or "superseded", steps=p.steps, time_us=p.time_us, unfused_us=p.unfused_us, lower_bound_us=p.lower_bound_us,
-            hits=p.hits, created_at=moment(p.created),
+            plan_key=p.plan_key,
+            graph_key=p.graph_key,
+            device_key=p.device_key,
+            device=p.device,
+            numerics=p.numerics,
+            state=p.state or "superseded",
+            steps=p.steps,
+            time_us=p.time_us,
+            unfused_us=p.unfused_us,
+            lower_bound_us=p.lower_bound_us,
+            hits=p.hits,
+            created_at=moment(p.created),
         )
         for p in page.items
     ]
     return PlanPage(plans=rows, next_page_token=page.next_page_token)
 
 
-@router.get("/v1/plans/{plan_key}", summary="A plan", responses={200: {"model": Plan}, 304: {"description": "The client has it."}})
+@router.get(
+    "/v1/plans/{plan_key}",
+    summary="A plan",
+    responses={200: {"model": Plan}, 304: {"description": "The client has it."}},
+)
 def get(request: Request, plan_key: str) -> Response:
     """The stored body, whose sha256 is the key. It never changes: the ETag is strong, and caches may keep it."""
     return immutable(request, plan_key, _body(request, plan_key), "application/json")
 
 
 @router.get(
-    "/v1/plans/{plan_key}/source", summary="Source of a step",
-    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, 304: {"description": "The client has it."}},
+    "/v1/plans/{plan_key}/source",
+    summary="Source of a step",
+    responses={
+        200: {"content": {"text/plain": {"schema": {"type": "string"}}}},
+        304: {"description": "The client has it."},
+    },
     response_class=Response,
 )
 def source(request: Request, plan_key: str, step: Annotated[int, Query(ge=0, le=1_000_000)] = 0) -> Response:

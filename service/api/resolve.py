@@ -33,7 +33,10 @@ _WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?([0-9]{1,6})\"?\s*(?=$|[,;])", re
 @router.post(
     "/v1/plans:resolve",
     summary="The plan for a graph",
-    responses={200: {"model": Resolution, "description": "The plan."}, 202: {"model": Pending, "description": "Being planned."}},
+    responses={
+        200: {"model": Resolution, "description": "The plan."},
+        202: {"model": Pending, "description": "Being planned."},
+    },
     openapi_extra=json_body(ResolveRequest),
 )
 async def resolve(request: Request) -> Response:
@@ -69,7 +72,11 @@ async def resolve(request: Request) -> Response:
         problem = problem_of(operation)
         raise ApiError(problem.type.rpartition("/")[2], problem.detail, problem.place)
     pending = Pending(operation=operation_model(operation), best_plan=None)
-    headers = {"Location": f"/v1/operations/{operation.id}", "Retry-After": str(RETRY_SECONDS), "Cache-Control": "no-store"}
+    headers = {
+        "Location": f"/v1/operations/{operation.id}",
+        "Retry-After": str(RETRY_SECONDS),
+        "Cache-Control": "no-store",
+    }
     return Response(pending.model_dump_json(), 202, headers, "application/json")
 
 
@@ -79,7 +86,9 @@ async def _read(ctx: Context, body: bytes) -> tuple[Ask, Remembered]:
     ask = read_body(body) if inline else await asyncio.to_thread(read_body, body)
     seconds = ask.request.seconds
     if seconds is not None and seconds > ctx.settings.max_seconds:
-        raise ApiError("bad-request", f"At most {ctx.settings.max_seconds:g} seconds (setting max_seconds).", "/seconds")
+        raise ApiError(
+            "bad-request", f"At most {ctx.settings.max_seconds:g} seconds (setting max_seconds).", "/seconds"
+        )
     device = await ctx.devices.get(ask.request.target or ctx.settings.target)
     if ask.named is not None:
         names = Names(ask.named.input_names, ask.named.output_names)
@@ -100,8 +109,10 @@ async def _queue(ctx: Context, remembered: Remembered, ask: Ask) -> Operation:
             names = Names(ask.named.input_names, ask.named.output_names)
             ctx.store.put_graph(ask.graph_key, print_graph(ask.named.graph), names)
         job = PlanJob(
-            graph_key=ask.graph_key, target=ask.request.target or ctx.settings.target,
-            seconds=ask.request.seconds or ctx.settings.default_seconds, numerics=ask.request.numerics,
+            graph_key=ask.graph_key,
+            target=ask.request.target or ctx.settings.target,
+            seconds=ask.request.seconds or ctx.settings.default_seconds,
+            numerics=ask.request.numerics,
         )
         return ctx.store.submit(PLAN, job.model_dump_json(), remembered.request.digest, limit=ctx.settings.max_queue)
 
@@ -125,8 +136,11 @@ async def _wait(ctx: Context, operation: Operation, seconds: float) -> Operation
 def _answer(found: Resolved, cache: str, names: bytes) -> Response:
     """The envelope around the stored bytes of the plan: they are not read, so they still hash to `plan_key`."""
     head: dict[str, Any] = {
-        "state": found.state, "cache": cache, "plan_key": found.plan_key,
-        "graph_key": found.request.graph_key, "device_key": found.request.device_key,
+        "state": found.state,
+        "cache": cache,
+        "plan_key": found.plan_key,
+        "graph_key": found.request.graph_key,
+        "device_key": found.request.device_key,
     }
     start = json.dumps(head, separators=(",", ":"))[:-1].encode()
     content = b"".join((start, b',"plan":', found.body, b',"names":', names, b"}"))

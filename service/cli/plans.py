@@ -3,6 +3,7 @@
 import json as json_module
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated
 
@@ -74,7 +75,7 @@ def evict(plan: PlanKey, db: Db = None, json: Json = False) -> None:
         say(f"evicted {key}")
 
 
-def _table(rows: "list[PlanSummary] | tuple[PlanSummary, ...]") -> Table:
+def _table(rows: Sequence[PlanSummary]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, header_style="bold")
     for column in ("plan", "device", "state"):
         table.add_column(column, no_wrap=True)

@@ -107,8 +107,7 @@ def _execute(plan: Plan, arrays: list[np.ndarray], settings: Settings, objects: 
         raise bad_input(
             f"the plan is for {plan.device.name} ({plan.device.class_key}); here is {device.name} ({device.class_key})"
         )
-    number = int(settings.target.partition(":")[2] or 0)
-    with Workbench(device, objects, number=number) as bench:
+    with Workbench(device, objects) as bench:
         return bench.run(plan, arrays)
 
 

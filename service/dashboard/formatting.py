@@ -84,5 +84,5 @@ def moment(seconds: float) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """"1 step", "3 steps"."""
+    """ "1 step", "3 steps"."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

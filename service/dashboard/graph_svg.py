@@ -33,7 +33,7 @@ class _Box:
 
 
 def graph_svg(graph: Graph, plan: Plan, input_names: Sequence[str], output_names: Sequence[str], seconds: float) -> str:
-    """An <svg> element as HTML, every word in it escaped. `plan.steps[i].nodes` are positions in `graph.nodes`. Raises LayoutError."""
+    """An <svg> element as HTML, every word in it escaped. Steps name nodes by position. Raises LayoutError."""
     steps_of: dict[int, list[int]] = defaultdict(list)
     for i, step in enumerate(plan.steps):
         for position in step.nodes:
@@ -49,12 +49,16 @@ def graph_svg(graph: Graph, plan: Plan, input_names: Sequence[str], output_names
     return _draw(boxes, edges, placed)
 
 
-def _box(node: Node, position: int, steps: tuple[int, ...], numbers: dict[Node, int], input_names: Sequence[str]) -> _Box:
+def _box(
+    node: Node, position: int, steps: tuple[int, ...], numbers: dict[Node, int], input_names: Sequence[str]
+) -> _Box:
     type_ = f"{node.dtype}[{', '.join(map(str, node.sizes))}]"
     if node.op == "input":
         index = node.attr("position", int)
         name = input_names[index] if index < len(input_names) else ""
-        return _Box("input", f"in{index} {_short(name)}".strip(), type_, f"in{index} {name}: {type_}", (), f"node-{position}")
+        return _Box(
+            "input", f"in{index} {_short(name)}".strip(), type_, f"in{index} {name}: {type_}", (), f"node-{position}"
+        )
     operands = ", ".join(f"%{numbers[a]}" for a in node.args)
     attrs = ", ".join(f"{k}={v!r}" for k, v in node.attrs)
     hint = f"%{position} = {node.op}({operands}){' {' + attrs + '}' if attrs else ''}: {type_}"
@@ -71,9 +75,10 @@ def _short(name: str, limit: int = 24) -> str:
 def _draw(boxes: Sequence[_Box], edges: Sequence[tuple[int, int]], placed: Layout) -> str:
     width, height = placed.width + 2 * MARGIN, placed.height + 2 * MARGIN
     parts = [
-        f'<svg class="graph" viewBox="{-MARGIN:g} {-MARGIN:g} {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}" '
-        f'role="img" aria-label="The graph: {len(boxes)} boxes; each node has the colour of the step that computes it.">'
-        '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="6" markerHeight="6" orient="auto-start-reverse">'
+        f'<svg class="graph" viewBox="{-MARGIN:g} {-MARGIN:g} {width:.0f} {height:.0f}" '
+        f'width="{width:.0f}" height="{height:.0f}" role="img" '
+        f'aria-label="The graph: {len(boxes)} boxes; each node has the colour of the step that computes it.">'
+        '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="6" markerHeight="6" orient="auto">'
         '<path class="tip" d="M0 .8 7.5 4 0 7.2z"/></marker></defs><g class="edges">'
     ]
     for path, (_, head) in zip(placed.paths, edges, strict=True):
@@ -101,8 +106,8 @@ def _draw_box(box: _Box, left: float, top: float) -> str:
     badge = ""
     if len(box.steps) > 1:  # computed in several segments: recomputation shows as a row of dots
         badge = "".join(
-            f'<circle class="dot{_colour((s,))}" cx="{middle - 5 * (len(box.steps) - 1) + 10 * i:.1f}" cy="{HEIGHT:.0f}" r="3.5"/>'
-            for i, s in enumerate(box.steps)
+            f'<circle class="dot{_colour((s,))}" cx="{middle + 10 * i:.1f}" cy="{HEIGHT:.0f}" r="3.5"/>'
+            for i, s in enumerate(box.steps, start=-(len(box.steps) // 2))
         )
     return (
         f'<g id="{box.anchor}" class="node {box.kind}{_colour(box.steps)}" data-steps="{steps}" '

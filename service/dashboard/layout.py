@@ -19,7 +19,7 @@ class LayoutError(Exception):
 
 @dataclass(frozen=True)
 class Layout:
-    """In points, y downward. `centers` in the order of the boxes; `paths` (SVG path data, arrow's tip last) of the edges."""
+    """In points, y downward. `centers` in the order of the boxes, `paths` (SVG path data, tip last) of the edges."""
 
     width: float
     height: float
@@ -34,7 +34,12 @@ def layout(boxes: Sequence[tuple[float, float]], edges: Sequence[tuple[int, int]
     """
     if len(boxes) > MAX_NODES:
         raise LayoutError(f"The graph has {len(boxes):,} nodes; pictures are drawn up to {MAX_NODES:,}.")
-    lines = ["digraph {", "graph [ranksep=0.32, nodesep=0.18]", 'node [shape=box, fixedsize=true, label=""]', "edge [arrowhead=none]"]
+    lines = [
+        "digraph {",
+        "graph [ranksep=0.32, nodesep=0.18]",
+        'node [shape=box, fixedsize=true, label=""]',
+        "edge [arrowhead=none]",
+    ]
     for i, (width, height) in enumerate(boxes):
         lines.append(f"n{i} [width={width / POINTS_PER_INCH:.3f}, height={height / POINTS_PER_INCH:.3f}]")
     lines += [f"n{a} -> n{b}" for a, b in edges]
@@ -42,7 +47,10 @@ def layout(boxes: Sequence[tuple[float, float]], edges: Sequence[tuple[int, int]
     try:
         child = subprocess.run(
             [sys.executable, "-m", "service.dashboard.layout_child"],
-            input="\n".join(lines).encode(), capture_output=True, timeout=seconds, check=False,
+            input="\n".join(lines).encode(),
+            capture_output=True,
+            timeout=seconds,
+            check=False,
         )
     except subprocess.TimeoutExpired:
         raise LayoutError(f"Laying out the graph took more than {seconds:g} s (setting layout_seconds).") from None

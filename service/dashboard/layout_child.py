@@ -13,7 +13,7 @@ MISSING = 3
 def main() -> int:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     try:
-        import pygraphviz
+        import pygraphviz  # noqa: PLC0415  whose absence is told by an exit code
     except ImportError as error:
         print(error, file=sys.stderr)
         return MISSING
@@ -23,6 +23,8 @@ def main() -> int:
     except (OSError, ValueError) as error:
         print(error, file=sys.stderr)
         return MISSING if "not found" in str(error) else 1
+    if not isinstance(drawn, bytes):
+        return 1
     sys.stdout.buffer.write(drawn)
     return 0
 

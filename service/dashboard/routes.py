@@ -32,8 +32,11 @@ QUEUE_ROWS = 8
 PICTURES = 128  # kept in memory, some tens of kB each
 
 _templates = Environment(
-    loader=FileSystemLoader(Path(__file__).with_name("templates")), autoescape=True, undefined=StrictUndefined,
-    trim_blocks=True, lstrip_blocks=True,
+    loader=FileSystemLoader(Path(__file__).with_name("templates")),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
 )
 _pictures: "OrderedDict[str, str]" = OrderedDict()
 _drawing = threading.Lock()  # one layout at a time: they are expensive, and the machine is measuring
@@ -50,16 +53,32 @@ def plans(request: Request, page_token: Annotated[str | None, Query(max_length=1
     graphs = {key: store.graph(key) for key in {p.graph_key for p in page.items}}
     rows = [
         views.list_row(
-            plan_key=p.plan_key, graph_key=p.graph_key, inputs=_inputs(graphs[p.graph_key]), outputs=_outputs(graphs[p.graph_key]),
-            state=p.state or "superseded", device=p.device, numerics=p.numerics, steps=p.steps, time_us=p.time_us,
-            unfused_us=p.unfused_us, lower_bound_us=p.lower_bound_us, hits=p.hits, created=p.created, now=now,
+            plan_key=p.plan_key,
+            graph_key=p.graph_key,
+            inputs=_inputs(graphs[p.graph_key]),
+            outputs=_outputs(graphs[p.graph_key]),
+            state=p.state or "superseded",
+            device=p.device,
+            numerics=p.numerics,
+            steps=p.steps,
+            time_us=p.time_us,
+            unfused_us=p.unfused_us,
+            lower_bound_us=p.lower_bound_us,
+            hits=p.hits,
+            created=p.created,
+            now=now,
         )
         for p in page.items
     ]
     open_ = store.operations(("running", "queued"), QUEUE_ROWS)
     return _page(
-        "list.html", "plans", rows=rows, operations=[views.queue_row(_graph_of(o), model(o), o.created, now) for o in open_],
-        first=page_token is None, next_page_token=page.next_page_token, origin=str(request.base_url).rstrip("/"),
+        "list.html",
+        "plans",
+        rows=rows,
+        operations=[views.queue_row(_graph_of(o), model(o), o.created, now) for o in open_],
+        first=page_token is None,
+        next_page_token=page.next_page_token,
+        origin=str(request.base_url).rstrip("/"),
     )
 
 
@@ -73,21 +92,38 @@ def plan(request: Request, plan_key: str) -> Response:
     except ApiError:
         body = None
     if body is None:
-        return _page("missing.html", "plans", status=404, detail="No plan with this key is stored. It may have been evicted: resolve its graph again.")
+        return _page(
+            "missing.html",
+            "plans",
+            status=404,
+            detail="No plan with this key is stored. It may have been evicted: resolve its graph again.",
+        )
     record = Plan.model_validate_json(body)
     stored = store.graph(record.graph_key)
     graph = _parse(stored)
     summary = store.summary(plan_key)
     view = views.plan_view(
-        record, graph, (summary.state if summary else None) or "superseded", summary.hits if summary else 0,
-        _inputs(stored), _outputs(stored), _sources(store, record),
+        record,
+        graph,
+        (summary.state if summary else None) or "superseded",
+        summary.hits if summary else 0,
+        _inputs(stored),
+        _outputs(stored),
+        _sources(store, record),
     )
     picture, missing = _picture(record, graph, stored, ctx.settings.layout_seconds)
     return _page(
-        "plan.html", "plans", view=view, signature=views.signature(_inputs(stored), _outputs(stored), 90) if stored else record.graph_key[:10],
-        created=formatting.moment(summary.created) if summary else "", age=formatting.age(summary.created, time.time()) if summary else "",
-        unfused=formatting.duration(record.unfused_us), bound=formatting.duration(record.lower_bound_us), picture=picture,
-        picture_missing=missing, graph_text=stored.text.splitlines()[: views.MAX_TEXT_LINES] if stored else [],
+        "plan.html",
+        "plans",
+        view=view,
+        signature=views.signature(_inputs(stored), _outputs(stored), 90) if stored else record.graph_key[:10],
+        created=formatting.moment(summary.created) if summary else "",
+        age=formatting.age(summary.created, time.time()) if summary else "",
+        unfused=formatting.duration(record.unfused_us),
+        bound=formatting.duration(record.lower_bound_us),
+        picture=picture,
+        picture_missing=missing,
+        graph_text=stored.text.splitlines()[: views.MAX_TEXT_LINES] if stored else [],
         seconds=formatting.duration(1e6 * record.search.seconds),
     )
 
@@ -155,3 +191,9 @@ def _picture(record: Plan, graph: Graph | None, stored: StoredGraph | None, seco
 def _graph_of(operation: Operation) -> str:
     """The key of the graph that an operation plans, "" for another kind."""
     return PlanJob.model_validate_json(operation.payload).graph_key if operation.kind == PLAN else ""
+
+
+def forget_pictures() -> None:
+    """Empties the memory of drawn graphs."""
+    with _drawing:
+        _pictures.clear()

@@ -129,15 +129,40 @@ class ListRow:
 
 
 def list_row(
-    *, plan_key: str, graph_key: str, inputs: Sequence[str], outputs: Sequence[str], state: str, device: str, numerics: str, steps: int,
-    time_us: float | None, unfused_us: float | None, lower_bound_us: float, hits: int, created: float, now: float,
+    *,
+    plan_key: str,
+    graph_key: str,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    state: str,
+    device: str,
+    numerics: str,
+    steps: int,
+    time_us: float | None,
+    unfused_us: float | None,
+    lower_bound_us: float,
+    hits: int,
+    created: float,
+    now: float,
 ) -> ListRow:
     """A row from the columns of the database; times in seconds since 1970."""
     share = formatting.ratio(lower_bound_us, time_us)
     return ListRow(
-        plan_key, graph_key[:10], signature(inputs, outputs), state, STATES.get(state, ""), device, numerics, steps,
-        formatting.duration(time_us), formatting.times(formatting.ratio(unfused_us, time_us)), formatting.percent(share),
-        _percent(share), hits, formatting.age(created, now), formatting.moment(created),
+        plan_key,
+        graph_key[:10],
+        signature(inputs, outputs),
+        state,
+        STATES.get(state, ""),
+        device,
+        numerics,
+        steps,
+        formatting.duration(time_us),
+        formatting.times(formatting.ratio(unfused_us, time_us)),
+        formatting.percent(share),
+        _percent(share),
+        hits,
+        formatting.age(created, now),
+        formatting.moment(created),
     )
 
 
@@ -151,7 +176,7 @@ class QueueRow:
 
 
 def queue_row(graph_key: str, operation: OperationModel, created: float, now: float) -> QueueRow:
-    """"segments, 37 kernels measured, best so far 2.87 ms, 6 s"."""
+    """ "segments, 37 kernels measured, best so far 2.87 ms, 6 s"."""
     running = operation.state == "running"
     progress = operation.progress or {} if running else {}
     parts = [str(progress["phase"])] if progress.get("phase") else []
@@ -165,34 +190,46 @@ def queue_row(graph_key: str, operation: OperationModel, created: float, now: fl
 
 
 def signature(inputs: Sequence[str], outputs: Sequence[str], limit: int = 60) -> str:
-    """"q, k, v → out": the names of a graph on one line, control characters as spaces."""
+    """ "q, k, v → out": the names of a graph on one line, control characters as spaces."""
     text = f"{', '.join(inputs)} → {', '.join(outputs)}"
     line = "".join(c if c.isprintable() else " " for c in text[: limit + 1])
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
 def plan_view(
-    plan: Plan, graph: Graph | None, state: str, hits: int, input_names: Sequence[str], output_names: Sequence[str],
+    plan: Plan,
+    graph: Graph | None,
+    state: str,
+    hits: int,
+    input_names: Sequence[str],
+    output_names: Sequence[str],
     sources: Mapping[str, str],
 ) -> PlanView:
     """The page of a plan. `sources`: by the sha256 that steps name; `graph` None where it is no longer stored."""
     share = formatting.ratio(plan.lower_bound_us, plan.time_us)
     dram = plan.device.ceilings.copy_gbps[-1][1] if plan.device.ceilings and plan.device.ceilings.copy_gbps else None
     return PlanView(
-        plan=plan, state=state, state_help=STATES.get(state, ""), hits=hits,
+        plan=plan,
+        state=state,
+        state_help=STATES.get(state, ""),
+        hits=hits,
         time=formatting.duration(plan.time_us),
         spread=formatting.NONE if plan.spread is None else f"± {formatting.percent(plan.spread)}",
         speedup=formatting.times(formatting.ratio(plan.unfused_us, plan.time_us)),
-        share=formatting.percent(share), share_width=_percent(share),
+        share=formatting.percent(share),
+        share_width=_percent(share),
         gap=formatting.percent(plan.search_gap),
-        error=formatting.NONE if plan.max_rel_error is None else ("0" if plan.max_rel_error == 0 else f"{plan.max_rel_error:.1e}"),
+        error=formatting.NONE
+        if plan.max_rel_error is None
+        else ("0" if plan.max_rel_error == 0 else f"{plan.max_rel_error:.1e}"),
         bars=_bars(plan),
         steps=[_step(i, s, graph, sources) for i, s in enumerate(plan.steps)],
         inputs=[_tensor(f"in{i}", t, _at(input_names, i)) for i, t in enumerate(plan.inputs)],
         outputs=[_tensor(f"out{i}", t, _at(output_names, i)) for i, t in enumerate(plan.outputs)],
         reasons=[
             ReasonGroup(title, kind in ("not_fused", "cap"), [r for r in plan.reasons if r.kind == kind])
-            for kind, title in REASON_TITLES.items() if any(r.kind == kind for r in plan.reasons)
+            for kind, title in REASON_TITLES.items()
+            if any(r.kind == kind for r in plan.reasons)
         ],
         temporaries=formatting.size(sum(b.bytes for b in plan.buffers)) if plan.buffers else "none",
         copy_rate=formatting.NONE if dram is None else f"{formatting.significant(dram)} GB/s",
@@ -209,7 +246,10 @@ def _bars(plan: Plan) -> list[Bar]:
     )
     known = [(label, kind, us, help_) for label, kind, us, help_ in rows if us is not None]
     longest = max((us for _, _, us, _ in known), default=0.0) or 1.0
-    return [Bar(label, kind, formatting.duration(us), max(0.4, 100 * us / longest), help_) for label, kind, us, help_ in known]
+    return [
+        Bar(label, kind, formatting.duration(us), max(0.4, 100 * us / longest), help_)
+        for label, kind, us, help_ in known
+    ]
 
 
 def _step(index: int, step: Step, graph: Graph | None, sources: Mapping[str, str]) -> StepRow:
@@ -220,16 +260,29 @@ def _step(index: int, step: Step, graph: Graph | None, sources: Mapping[str, str
     is_grid = step.grid != (1, 1, 1) or step.block != (1, 1, 1)
     launch = f"grid {_by(step.grid)}, block {_by(step.block)}" if is_grid else formatting.count(step.tasks, "task")
     return StepRow(
-        index=index, colour=index % COLOURS, family=step.family, schedule=step.schedule, time=formatting.duration(step.time_us),
-        bound=formatting.duration(step.bound_us), share=formatting.percent(share), share_width=_percent(share),
-        bytes=formatting.size(step.bytes), rate=formatting.rate(step.bytes, step.time_us), nodes=len(step.nodes),
-        ops=_ops(step, graph), reads=", ".join(map(str, step.reads)), writes=", ".join(map(str, step.writes)), launch=launch,
-        lines=lines, cut=total - len(lines), missing=text is None,
+        index=index,
+        colour=index % COLOURS,
+        family=step.family,
+        schedule=step.schedule,
+        time=formatting.duration(step.time_us),
+        bound=formatting.duration(step.bound_us),
+        share=formatting.percent(share),
+        share_width=_percent(share),
+        bytes=formatting.size(step.bytes),
+        rate=formatting.rate(step.bytes, step.time_us),
+        nodes=len(step.nodes),
+        ops=_ops(step, graph),
+        reads=", ".join(map(str, step.reads)),
+        writes=", ".join(map(str, step.writes)),
+        launch=launch,
+        lines=lines,
+        cut=total - len(lines),
+        missing=text is None,
     )
 
 
 def _ops(step: Step, graph: Graph | None) -> str:
-    """"mul ×4, add ×2, cat": the ops of a step, most frequent first."""
+    """ "mul ×4, add ×2, cat": the ops of a step, most frequent first."""
     if graph is None:
         return ""
     nodes = graph.nodes
@@ -247,7 +300,13 @@ def _tensor(place: str, spec: TensorSpec, name: str) -> TensorRow:
     layout = "dense" if is_dense else f"strides {_by(spec.strides, ', ')}"
     item = DTYPES[spec.dtype].bytes if spec.dtype in DTYPES else 0
     return TensorRow(
-        place, name, spec.dtype, f"[{_by(spec.shape, ', ')}]", layout, formatting.size(elements * item), spec.alignment_bytes,
+        place,
+        name,
+        spec.dtype,
+        f"[{_by(spec.shape, ', ')}]",
+        layout,
+        formatting.size(elements * item),
+        spec.alignment_bytes,
         spec.constant or "",
     )
 

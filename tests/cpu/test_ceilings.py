@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from codegen import ceilings
 from codegen.devices import detect
 from codegen.object_cache import ObjectCache
 
@@ -24,10 +23,3 @@ def test_ceilings_are_measured_and_remembered(tmp_path: Path) -> None:
     assert found.gbps(1 << 40) == found.copy_gbps[-1][1]
     assert detect("cpu", ObjectCache(tmp_path)).ceilings == found
     assert detect("cpu", cache, ceilings=False).ceilings is None
-
-
-def test_another_protocol_measures_anew(tmp_path: Path, monkeypatch) -> None:
-    cache = ObjectCache(tmp_path)
-    first = detect("cpu", cache).ceilings
-    monkeypatch.setattr(ceilings, "PROTOCOL", "other")
-    assert detect("cpu", cache).ceilings != first

@@ -76,10 +76,20 @@ def test_caches_are_summed_over_the_cpus_that_do_not_share_them(tmp_path: Path) 
     files: dict[str, str] = {}
     for cpu in (0, 1):
         for index, (level, kind, size, shared) in enumerate(
-            [(1, "Data", "48K", str(cpu)), (1, "Instruction", "32K", str(cpu)), (2, "Unified", "1M", str(cpu)), (3, "Unified", "32M", "0-1")]
+            [
+                (1, "Data", "48K", str(cpu)),
+                (1, "Instruction", "32K", str(cpu)),
+                (2, "Unified", "1M", str(cpu)),
+                (3, "Unified", "32M", "0-1"),
+            ]
         ):
             folder = f"sys/devices/system/cpu/cpu{cpu}/cache/index{index}"
-            files |= {f"{folder}/level": str(level), f"{folder}/type": kind, f"{folder}/size": size, f"{folder}/shared_cpu_list": shared}
+            files |= {
+                f"{folder}/level": str(level),
+                f"{folder}/type": kind,
+                f"{folder}/size": size,
+                f"{folder}/shared_cpu_list": shared,
+            }
     root = _write(tmp_path, {**files, "proc/cpuinfo": "processor : 0\nmodel name\t: Some CPU\n"})
     assert cache_levels((0, 1), root) == (96 << 10, 2 << 20, 32 << 20)
     assert cache_levels((0,), root) == (48 << 10, 1 << 20, 32 << 20)

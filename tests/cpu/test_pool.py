@@ -51,7 +51,9 @@ def library(cache: ObjectCache, compiler: CpuCompiler) -> Path:
 @pytest.fixture(scope="module")
 def entries(cache: ObjectCache, compiler: CpuCompiler) -> dict[str, int]:
     builder = Builder(compiler, cache, Limits(), 1)
-    kernels = [Kernel(name, source, "cpu", "t", "t", KernelLaunch()) for name, source in (("count", COUNT), ("chain", CHAIN))]
+    kernels = [
+        Kernel(name, source, "cpu", "t", "t", KernelLaunch()) for name, source in (("count", COUNT), ("chain", CHAIN))
+    ]
     found: dict[str, int] = {}
     for kernel, binary in zip(kernels, builder.compile(kernels), strict=True):
         assert isinstance(binary, Binary), binary

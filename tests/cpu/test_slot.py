@@ -49,7 +49,9 @@ def within(seconds: float, condition: Callable[[], bool]) -> bool:
 
 def test_answers_with_what_was_printed(slot: Slot) -> None:
     for text in ("one", "two"):
-        answer = slot.call(python(f"import sys; print('{text}'); print('err', file=sys.stderr); sys.exit(3)"), seconds=20)
+        answer = slot.call(
+            python(f"import sys; print('{text}'); print('err', file=sys.stderr); sys.exit(3)"), seconds=20
+        )
         assert answer["returncode"] == 3
         assert sorted(answer["output"].split()) == sorted([text, "err"])
 
@@ -82,7 +84,7 @@ def test_failures_have_a_status_and_the_next_job_is_right(slot: Slot, code: str,
 
 def test_a_killed_job_takes_its_own_children_along(slot: Slot, tmp_path: Path) -> None:
     code = "import subprocess, sys; subprocess.run([sys.executable, '-c', "
-    code += f"'import os, time; open(\"{tmp_path}/pid\", \"w\").write(str(os.getpid())); time.sleep(60)'])"
+    code += f'\'import os, time; open("{tmp_path}/pid", "w").write(str(os.getpid())); time.sleep(60)\'])'
     with pytest.raises(SlotFailure):
         slot.call(python(code), seconds=1.5)
     assert within(5, lambda: gone(int((tmp_path / "pid").read_text())))

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from codegen.devices import detect
-from codegen.limits import Limits
+from codegen.limits import DEFAULT_LIMITS, Limits
 from codegen.object_cache import ObjectCache
 from codegen.toolchain import cpu
 from codegen.toolchain.builder import Builder
 from codegen.toolchain.compiler import Binary, CompilerMissing, Failure
 from codegen.toolchain.cpu import CpuCompiler, find_compiler, host_features
+from codegen.toolchain.runtime import runtime_library
 from fusion_ir.records import Status
 from tests.support.kernels import bare_headers, sum_kernel
 
@@ -34,7 +35,7 @@ def compiler(tmp_path: Path) -> CpuCompiler:
 def builder(cache: ObjectCache, compiler: CpuCompiler) -> Iterator[MakeBuilder]:
     made: list[Builder] = []
 
-    def make(use: CpuCompiler = compiler, limits: Limits = Limits(), jobs: int = 2) -> Builder:
+    def make(use: CpuCompiler = compiler, limits: Limits = DEFAULT_LIMITS, jobs: int = 2) -> Builder:
         made.append(Builder(use, cache, limits, jobs))
         return made[-1]
 
@@ -108,7 +109,9 @@ def test_equal_helpers_and_equal_entries_do_not_meet(builder: MakeBuilder) -> No
     assert built[0].sha256 != built[3].sha256
 
 
-def test_the_key_holds_source_flags_headers_and_compiler(builder: MakeBuilder, compiler: CpuCompiler, tmp_path: Path) -> None:
+def test_the_key_holds_source_flags_headers_and_compiler(
+    builder: MakeBuilder, compiler: CpuCompiler, tmp_path: Path
+) -> None:
     other = bare_headers(tmp_path / "other")
     (other / "loops_cpu.h").write_text("// changed\n")
     device = detect("cpu", ObjectCache(tmp_path / "cache"), ceilings=False)
@@ -157,7 +160,11 @@ def test_host_features_are_sorted_and_known_to_compilers() -> None:
         pytest.param("while :; do echo error; done", Status.compile_failed, id="prints without end"),
         pytest.param("kill -9 $$", Status.compile_failed, id="dies"),
         pytest.param("exit 0", Status.compile_failed, id="writes nothing"),
-        pytest.param("echo 'virtual memory exhausted: Cannot allocate memory'; exit 1", Status.out_of_memory, id="runs out of memory"),
+        pytest.param(
+            "echo 'virtual memory exhausted: Cannot allocate memory'; exit 1",
+            Status.out_of_memory,
+            id="runs out of memory",
+        ),
         pytest.param("head -c 3000000 /dev/zero > unit.so", Status.compile_failed, id="writes without end"),
     ],
 )
@@ -176,7 +183,9 @@ def test_a_compile_bomb_is_stopped(builder: MakeBuilder) -> None:
     bomb = "template<int N> struct B { static const long v = B<N-1>::v + B<N-2>::v * N; char x[B<N-1>::v % 7 + 1]; };"
     deep = "constexpr long f(int n) { return n < 2 ? n : f(n - 1) + f(n - 2); } constexpr long big = f(60);"
     limits = Limits(compile_seconds=2.0, compile_memory_bytes=1 << 30)
-    (failure,) = builder(limits=limits, jobs=1).compile([sum_kernel(8, "k", before=f"{bomb}\n{deep}\nstatic char c[B<800>::v % 3 + 1];")])
+    (failure,) = builder(limits=limits, jobs=1).compile(
+        [sum_kernel(8, "k", before=f"{bomb}\n{deep}\nstatic char c[B<800>::v % 3 + 1];")]
+    )
     assert isinstance(failure, Failure)
 
 
@@ -197,3 +206,20 @@ def test_cxx_is_preferred_and_a_broken_one_passed_over(monkeypatch: pytest.Monke
     assert find_compiler().version == "fancy 12.3"
     monkeypatch.setenv("CXX", str(tmp_path / "none"))
     assert find_compiler().command != (str(tmp_path / "none"),)
+
+
+def test_the_ziglang_wheel_is_a_compiler_too(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, builder: MakeBuilder, cache: ObjectCache
+) -> None:
+    pytest.importorskip("ziglang")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("CXX", "")
+    compiler = find_compiler(include=bare_headers(tmp_path / "include"))
+    assert "ziglang" in compiler.command
+    with compiler.slot() as slot:
+        for name in ("pool", "ceilings"):
+            assert ctypes.CDLL(str(runtime_library(name, compiler, slot, cache)))
+    good, bad = builder(compiler).compile([sum_kernel(8, "k"), sum_kernel(8, "bad", "nothing;")])
+    assert isinstance(good, Binary)
+    assert isinstance(bad, Failure)
+    assert bad.status is Status.compile_failed

@@ -15,8 +15,7 @@ from codegen.object_cache import ObjectCache
 from codegen.toolchain.compiler import Binary
 from codegen.toolchain.cpu import find_compiler
 from codegen.workbench import MissingBinary, RunError, Workbench
-from fusion_ir.dtype import bf16, bool_, f32, i64
-from fusion_ir.extent import shape_of
+from fusion_ir.dtype import bf16, bool_, i64
 from fusion_ir.graph import Graph, OutputSpec
 from fusion_ir.ops import make, make_input
 from fusion_ir.records import Buffer, Measurement, Plan, Ref, Search, Status, Step, TensorSpec
@@ -31,7 +30,9 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workbench]:
     folder = tmp_path_factory.mktemp("bench")
     cache = ObjectCache(folder / "cache")
     device = detect("cpu", cache, ceilings=False)
-    with Workbench(device, cache, LIMITS, compiler=find_compiler(device, LIMITS, bare_headers(folder / "include"))) as made:
+    with Workbench(
+        device, cache, LIMITS, compiler=find_compiler(device, LIMITS, bare_headers(folder / "include"))
+    ) as made:
         yield made
 
 
@@ -60,9 +61,13 @@ def test_a_right_kernel_is_timed(bench: Workbench) -> None:
     [
         pytest.param("for (long i = low; i < high; i++) out[i] = a[i] - b[i];", Status.wrong_result, id="wrong"),
         pytest.param(SUM + "if (task == 1) out[n - 1] = 0;", Status.wrong_result, id="one element wrong"),
-        pytest.param("for (long i = low; i < high - 1; i++) out[i] = a[i] + b[i];", Status.wrong_result, id="not all written"),
+        pytest.param(
+            "for (long i = low; i < high - 1; i++) out[i] = a[i] + b[i];", Status.wrong_result, id="not all written"
+        ),
         pytest.param("", Status.wrong_result, id="nothing written"),
-        pytest.param(SUM + "if (task == 0) ((volatile float*)out)[n] = 0;", Status.wrong_result, id="writes just behind"),
+        pytest.param(
+            SUM + "if (task == 0) ((volatile float*)out)[n] = 0;", Status.wrong_result, id="writes just behind"
+        ),
         pytest.param(SUM + "if (task == 0) ((volatile float*)out)[n + 16] = 0;", Status.crashed, id="writes behind"),
         pytest.param(SUM + "if (task == 0) ((volatile float*)out)[-1] = 0;", Status.wrong_result, id="writes before"),
         pytest.param(SUM + "if (task == 0) (void)((volatile float*)a)[n + 3];", Status.crashed, id="reads behind"),
@@ -72,8 +77,12 @@ def test_a_right_kernel_is_timed(bench: Workbench) -> None:
         pytest.param("abort();", Status.crashed, id="abort"),
         pytest.param("volatile int zero = 0, x = 7 % zero;", Status.crashed, id="division by zero"),
         pytest.param("for (volatile int x = 0;;) x = x;", Status.timed_out, id="spins"),
-        pytest.param("if (task == 1) for (volatile int x = 0;;) x = x;", Status.timed_out, id="spins in another thread"),
-        pytest.param("for (;;) ((volatile char*)operator new(1 << 26))[0] = 1;", Status.out_of_memory, id="allocates without end"),
+        pytest.param(
+            "if (task == 1) for (volatile int x = 0;;) x = x;", Status.timed_out, id="spins in another thread"
+        ),
+        pytest.param(
+            "for (;;) ((volatile char*)operator new(1 << 26))[0] = 1;", Status.out_of_memory, id="allocates without end"
+        ),
         pytest.param('for (;;) puts("x");', Status.crashed, id="prints without end"),
         pytest.param("exit(0);", Status.crashed, id="exits"),
         pytest.param("not C++", Status.compile_failed, id="no C++"),
@@ -93,7 +102,15 @@ def test_bad_kernels_have_a_status_and_the_next_is_right(bench: Workbench, body:
 def test_bad_kernels_between_good_ones(bench: Workbench) -> None:
     bodies = [SUM, "*(volatile int*)8 = 1;", SUM + " ", "for (volatile int x = 0;;) x = x;", "", "no", SUM + "  "]
     rows = bench.measure(sum_graph(N), "s", [sum_kernel(N, f"m{i}", body) for i, body in enumerate(bodies)])
-    expected = [Status.ok, Status.crashed, Status.ok, Status.timed_out, Status.wrong_result, Status.compile_failed, Status.ok]
+    expected = [
+        Status.ok,
+        Status.crashed,
+        Status.ok,
+        Status.timed_out,
+        Status.wrong_result,
+        Status.compile_failed,
+        Status.ok,
+    ]
     assert [r.status for r in rows] == expected
     assert [r.schedule for r in rows] == [f"m{i}" for i in range(len(bodies))]
     assert [bool(r.samples_us) for r in rows] == [s is Status.ok for s in expected]
@@ -111,7 +128,9 @@ def test_a_kernel_that_is_right_only_over_the_first_poison(bench: Workbench) -> 
 def test_bool_outputs_that_are_not_written_are_found(bench: Workbench) -> None:
     spec = dense(64, dtype=bool_)
     graph = graph_of((spec,), make("logical_not", [make_input(0, spec)]))
-    lazy = Kernel("lazy_bool", 'extern "C" void lazy_bool(void* const*, long, long) {}', "cpu", "hand", "lazy", Launch())
+    lazy = Kernel(
+        "lazy_bool", 'extern "C" void lazy_bool(void* const*, long, long) {}', "cpu", "hand", "lazy", Launch()
+    )
     (row,) = bench.measure(graph, "s", [lazy])
     assert row.status is Status.wrong_result
     assert "neither 0 nor 1" in row.detail
@@ -121,10 +140,17 @@ def test_sums_are_checked_with_integers_too(bench: Workbench) -> None:
     """A kernel that keeps its sum in bf16 precision loses integers, whatever tolerance random data gets."""
     spec = dense(4, 4096)
     graph = graph_of((spec,), make("sum", [make_input(0, spec)], {"axes": (1,)}))
-    body = """const float* x = (const float*)args[0] + task * 4096; double s = 0; for (int i = 0; i < 4096; i++) s += x[i];
-    ((float*)args[1])[task] = (float)s"""
+    body = """const float* x = (const float*)args[0] + task * 4096; double s = 0; for (int i = 0; i < 4096; i++) s +=
+    x[i]; ((float*)args[1])[task] = (float)s"""
     kernels = [
-        Kernel(name, f'extern "C" void {name}(void* const* args, long task, long) {{ {body}{more}; }}', "cpu", "hand", name, Launch(tasks=4))
+        Kernel(
+            name,
+            f'extern "C" void {name}(void* const* args, long task, long) {{ {body}{more}; }}',
+            "cpu",
+            "hand",
+            name,
+            Launch(tasks=4),
+        )
         for name, more in (("right", ""), ("off_by_little", " * (1.0f + 6e-7f)"))
     ]
     rows = bench.measure(graph, "s", kernels)
@@ -160,7 +186,9 @@ def test_strided_and_empty_tensors(bench: Workbench) -> None:
     assert row.status is Status.ok, row.detail
 
 
-def _plan(graph: Graph, binary: Binary, steps: list[tuple[tuple[Ref, ...], tuple[Ref, ...]]], buffers: int, outputs: int) -> Plan:
+def _plan(
+    graph: Graph, binary: Binary, steps: list[tuple[tuple[Ref, ...], tuple[Ref, ...]]], buffers: int, outputs: int
+) -> Plan:
     spec = TensorSpec(shape=(N,), dtype="f32", strides=(1,), alignment_bytes=16)
     made = tuple(
         Step(
@@ -206,14 +234,17 @@ def _ref(text: str) -> Ref:
 
 @pytest.fixture(scope="module")
 def plans(bench: Workbench) -> tuple[Graph, dict[str, Plan]]:
-    """(in0 + in1) + in1, in0 and the first output again; computed by two steps, with one step missing, and by one that spins."""
+    """(in0 + in1) + in1, in0 and the first output again; computed by two steps, with one step missing, and by one
+    that spins."""
     global _device
     _device = bench.device
     specs = (dense(N), dense(N))
     a, b = make_input(0, specs[0]), make_input(1, specs[1])
     total = make("add", [make("add", [a, b]), b])
     graph = graph_of(specs, total, a, total)
-    add, spin = bench.compile([sum_kernel(N, "plan_add"), sum_kernel(N, "plan_spin", "for (volatile int x = 0;;) x = x;")], alone=True)
+    add, spin = bench.compile(
+        [sum_kernel(N, "plan_add"), sum_kernel(N, "plan_spin", "for (volatile int x = 0;;) x = x;")], alone=True
+    )
     assert isinstance(add, Binary)
     assert isinstance(spin, Binary)
     first = ((_ref("in0"), _ref("in1")), (_ref("tmp0"),))
@@ -269,7 +300,9 @@ def test_compile_gives_rows_for_what_fails(bench: Workbench) -> None:
     assert bench.cache.get(good.source)
 
 
-def test_results_do_not_depend_on_where_the_cache_lies(bench: Workbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_do_not_depend_on_where_the_cache_lies(
+    bench: Workbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A relative cache folder: children have another working directory."""
     monkeypatch.chdir(tmp_path)
     cache = ObjectCache(Path("cache"))

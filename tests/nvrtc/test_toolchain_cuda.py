@@ -6,9 +6,8 @@ import pytest
 
 from codegen.devices import DeviceError, detect
 from codegen.kernel import Kernel, Launch
-from codegen.limits import Limits
+from codegen.limits import DEFAULT_LIMITS, Limits
 from codegen.object_cache import ObjectCache
-from codegen.slot import SlotError
 from codegen.toolchain.builder import Builder, Result
 from codegen.toolchain.compiler import Binary, Failure
 from codegen.toolchain.cuda import CudaCompiler, parse_report
@@ -30,11 +29,20 @@ SUM = kernel("sum", "long long i = blockIdx.x * blockDim.x + threadIdx.x; out0[i
 def device(arch: str) -> Device:
     """A GPU that need not be there."""
     return Device(
-        target="cuda", name="GPU", arch=arch, units=132, vector_bytes=16, cache_bytes=50 << 20, memory_bytes=80 << 30, toolchain="NVRTC"
+        target="cuda",
+        name="GPU",
+        arch=arch,
+        units=132,
+        vector_bytes=16,
+        cache_bytes=50 << 20,
+        memory_bytes=80 << 30,
+        toolchain="NVRTC",
     )
 
 
-def build(folder: Path, arch: str, *kernels: Kernel, limits: Limits = Limits()) -> tuple[ObjectCache, list[Result]]:
+def build(
+    folder: Path, arch: str, *kernels: Kernel, limits: Limits = DEFAULT_LIMITS
+) -> tuple[ObjectCache, list[Result]]:
     cache = ObjectCache(folder / "cache")
     builder = Builder(CudaCompiler(device(arch), limits, bare_headers(folder / "include")), cache, limits, 1)
     try:
@@ -45,7 +53,9 @@ def build(folder: Path, arch: str, *kernels: Kernel, limits: Limits = Limits()) 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_every_architecture(arch: str, tmp_path: Path) -> None:
-    shared = kernel("tile", "__shared__ float s[64]; s[threadIdx.x] = in0[threadIdx.x]; __syncthreads(); out0[0] = s[in1[0] > 0];")
+    shared = kernel(
+        "tile", "__shared__ float s[64]; s[threadIdx.x] = in0[threadIdx.x]; __syncthreads(); out0[0] = s[in1[0] > 0];"
+    )
     cache, built = build(tmp_path, arch, SUM, shared)
     for binary in built:
         assert isinstance(binary, Binary), binary
@@ -75,7 +85,10 @@ def test_a_bad_kernel_does_not_spoil_the_other(tmp_path: Path) -> None:
 def test_multiply_and_add_are_not_fused(tmp_path: Path) -> None:
     """--fmad=false: a fused multiply-add shows in the cubin of the explicit one only."""
     cache, built = build(
-        tmp_path, "sm_80", kernel("apart", "out0[0] = in0[0] * in1[0] + in0[1];"), kernel("fused", "out0[0] = fmaf(in0[0], in1[0], in0[1]);")
+        tmp_path,
+        "sm_80",
+        kernel("apart", "out0[0] = in0[0] * in1[0] + in0[1];"),
+        kernel("fused", "out0[0] = fmaf(in0[0], in1[0], in0[1]);"),
     )
     sizes = [cache.get(b.sha256) for b in built if isinstance(b, Binary)]
     assert len(sizes) == 2
@@ -86,7 +99,10 @@ def test_multiply_and_add_are_not_fused(tmp_path: Path) -> None:
 def test_a_compile_bomb_is_stopped(tmp_path: Path) -> None:
     bomb = "constexpr long f(int n) { return n < 2 ? n : f(n - 1) + f(n - 2); } static_assert(f(80) > 0);"
     source = Kernel("bomb", f"{bomb}\n{SUM.source.replace('sum', 'bomb')}", "cuda", "hand", "bomb", Launch())
-    unrolled = kernel("unrolled", "float s = 0;\n#pragma unroll\nfor (int i = 0; i < 100000; i++) s = s * in0[i] + in1[i % 7];\nout0[0] = s;")
+    unrolled = kernel(
+        "unrolled",
+        "float s = 0;\n#pragma unroll\nfor (int i = 0; i < 16384; i++) s = s * in0[i] + in1[i % 7];\nout0[0] = s;",
+    )
     _, built = build(tmp_path, "sm_80", source, unrolled, limits=Limits(compile_seconds=1.5, kernels_per_file=1))
     assert all(isinstance(b, Failure) for b in built)
     assert isinstance(built[1], Failure)
@@ -106,7 +122,7 @@ def test_without_a_gpu_compiling_works_and_measuring_says_why_not(tmp_path: Path
     with Workbench(device("sm_90a"), cache, compiler=compiler) as bench:
         (binary,) = bench.compile([SUM])
         assert isinstance(binary, Binary)
-        with pytest.raises((DeviceError, SlotError)):
+        with pytest.raises(DeviceError, match="no CUDA device"):
             bench.measure(sum_graph(32), "s", [SUM])
 
 

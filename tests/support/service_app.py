@@ -52,7 +52,13 @@ def wire(size: int = 8, ops: tuple[str, ...] = ("exp", "neg"), names: tuple[str,
         nodes.append({"name": f"t{i}", "op": op, "args": [last]})
         last = f"t{i}"
     inputs = [{"name": names[0], "shape": [size], "dtype": "f32"}]
-    return {"format": "fuseplan.graph", "version": 1, "inputs": inputs, "nodes": nodes, "outputs": [{"node": last, "name": names[1]}]}
+    return {
+        "format": "fuseplan.graph",
+        "version": 1,
+        "inputs": inputs,
+        "nodes": nodes,
+        "outputs": [{"node": last, "name": names[1]}],
+    }
 
 
 def stored(store: Store) -> tuple[int, int]:

@@ -12,7 +12,9 @@ from pathlib import Path
 from service.settings import environment, load
 
 ROOT = Path(__file__).parents[2]
-CODE = "from service.server import serve; from service.settings import load; serve(load(), lambda a: print(a, flush=True))"
+CODE = (
+    "from service.server import serve; from service.settings import load; serve(load(), lambda a: print(a, flush=True))"
+)
 
 
 @contextmanager
@@ -20,9 +22,12 @@ def server(folder: Path, **settings: object) -> "Iterator[tuple[subprocess.Popen
     """The process and its port; it gets SIGTERM at the end of the block, whose log is in folder/log."""
     given = {"db": f"sqlite:///{folder / 'fuseplan.db'}", "cache": str(folder / "cache"), "port": 0, **settings}
     env = {**os.environ, **environment(load(given, env={"HOME": str(folder)})), "PYTHONPATH": str(ROOT)}
-    with (folder / "log").open("w") as log, subprocess.Popen(
-        [sys.executable, "-c", CODE], env=env, text=True, stdout=subprocess.PIPE, stderr=log, cwd=folder
-    ) as process:
+    with (
+        (folder / "log").open("w") as log,
+        subprocess.Popen(
+            [sys.executable, "-c", CODE], env=env, text=True, stdout=subprocess.PIPE, stderr=log, cwd=folder
+        ) as process,
+    ):
         try:
             assert process.stdout is not None
             address = process.stdout.readline()

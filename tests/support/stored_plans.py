@@ -62,10 +62,13 @@ def plan_of(graph: Graph, source: str = "void k() {}\n", version: str = "0", rea
         graph_key=graph_key(graph),
         device=DEVICE,
         inputs=tuple(
-            TensorSpec(shape=s.sizes, dtype=s.dtype.name, strides=s.strides, alignment_bytes=s.alignment_bytes) for s in graph.inputs
+            TensorSpec(shape=s.sizes, dtype=s.dtype.name, strides=s.strides, alignment_bytes=s.alignment_bytes)
+            for s in graph.inputs
         ),
         outputs=tuple(
-            TensorSpec(shape=o.node.sizes, dtype=o.node.dtype.name, strides=dense_strides(o.node.sizes), alignment_bytes=16)
+            TensorSpec(
+                shape=o.node.sizes, dtype=o.node.dtype.name, strides=dense_strides(o.node.sizes), alignment_bytes=16
+            )
             for o in graph.outputs
         ),
         buffers=(),
@@ -84,11 +87,20 @@ def plan_of(graph: Graph, source: str = "void k() {}\n", version: str = "0", rea
 
 
 def store_plan(
-    store: Store, graph: Graph, names: Names | None = None, source: str = "void k() {}\n", version: str = "0", reasons: Sequence[Reason] = ()
+    store: Store,
+    graph: Graph,
+    names: Names | None = None,
+    source: str = "void k() {}\n",
+    version: str = "0",
+    reasons: Sequence[Reason] = (),
 ) -> str:
     """Stores the graph and `plan_of` it as measured; the plan's key."""
-    names = names or Names(tuple(f"x{i}" for i in range(len(graph.inputs))), tuple(f"y{i}" for i in range(len(graph.outputs))))
+    names = names or Names(
+        tuple(f"x{i}" for i in range(len(graph.inputs))), tuple(f"y{i}" for i in range(len(graph.outputs)))
+    )
     key = graph_key(graph)
     store.put_graph(key, print_graph(graph), names)
     plan = plan_of(graph, source, version, reasons)
-    return store.store_plan(RequestKey(key, DEVICE.class_key), plan, "measured", {sha(BINARY): BINARY}, {sha(source): source})
+    return store.store_plan(
+        RequestKey(key, DEVICE.class_key), plan, "measured", {sha(BINARY): BINARY}, {sha(source): source}
+    )

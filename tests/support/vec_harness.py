@@ -12,10 +12,11 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 
 from fusion_ir.dtype import DTYPES, DType
@@ -32,11 +33,12 @@ PADDING = 64  # elements: the widest vector
 
 @dataclass(frozen=True)
 class Spelling:
-    """One way to compile the headers: a compiler, its architecture flags, and which header."""
+    """One way to compile the headers: a compiler, its architecture flags, which header, and lanes of a register of f32."""
 
     name: str
     compiler: tuple[str, ...]
     flags: tuple[str, ...]
+    width: int
     header: str = "vec_cpu.h"
 
     def available(self) -> bool:
@@ -44,15 +46,15 @@ class Spelling:
 
 
 ZIG = (sys.executable, "-m", "ziglang", "c++")
-NATIVE = Spelling("g++ native", ("g++",), ("-march=native",))
+NATIVE = Spelling("g++ native", ("g++",), ("-march=native",), 16)
 SPELLINGS = (
     NATIVE,
-    Spelling("g++ AVX2", ("g++",), ("-march=x86-64-v3",)),
-    Spelling("g++ SSE2", ("g++",), ("-march=x86-64",)),
-    Spelling("clang native", ZIG, ("-march=native",)),
-    Spelling("clang AVX2", ZIG, ("-march=x86_64_v3",)),
-    Spelling("clang SSE2", ZIG, ("-march=x86_64",)),
-    Spelling("CUDA on the host", ("g++",), ("-march=native", "-DFP_EMULATE"), "vec_cuda.cuh"),
+    Spelling("g++ AVX2", ("g++",), ("-march=x86-64-v3",), 8),
+    Spelling("g++ SSE2", ("g++",), ("-march=x86-64",), 4),
+    Spelling("clang native", ZIG, ("-march=native",), 16),
+    Spelling("clang AVX2", ZIG, ("-march=x86_64_v3",), 8),
+    Spelling("clang SSE2", ZIG, ("-march=x86_64",), 4),
+    Spelling("CUDA on the host", ("g++",), ("-march=native", "-DFP_EMULATE"), 2, "vec_cuda.cuh"),
 )
 
 
@@ -122,10 +124,14 @@ def build_functions(functions: Iterable[Function], spelling: Spelling = NATIVE) 
 
 
 def build_everywhere(functions: Sequence[Function]) -> dict[str, Library]:
-    """The same functions in every spelling whose compiler is there, by its name."""
+    """The same functions in every spelling whose compiler is there, at its width, by its name."""
+
+    def one(spelling: Spelling) -> Library:
+        return build_functions((replace(f, width=spelling.width) for f in functions), spelling)
+
     spellings = [s for s in SPELLINGS if s.available()]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return dict(zip((s.name for s in spellings), pool.map(lambda s: build_functions(functions, s), spellings), strict=True))
+        return dict(zip((s.name for s in spellings), pool.map(one, spellings), strict=True))
 
 
 # ---- operands
@@ -140,7 +146,7 @@ def specials(dtype: DType) -> np.ndarray:
         values = [0, 1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100, info.max, info.max - 1, info.max // 2 + 1]
         values += [v for v in (-1, -2, -3, -8, -100, info.min, info.min + 1, info.min // 2) if v >= info.min]
         return np.array([v for v in values if v <= info.max], dtype.numpy)
-    info = np.finfo(dtype.numpy)
+    info = ml_dtypes.finfo(dtype.numpy)
     edges = [float(info.max), float(info.tiny), float(info.tiny) * 0.75, float(info.smallest_subnormal), float("inf")]
     whole = [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 0.1, 0.7, 1.1, 10.3, 127.5, 128.0, 255.5, 256.0, 1e5]
     powers = [2.0**p + d for p in (15, 22, 23, 24, 30, 31, 32, 51, 52, 53, 62, 63, 64, 100) for d in (-0.5, 0.0)]

@@ -101,7 +101,7 @@ GRAPHS: list[tuple[str, dict[str, Any], str]] = [
     ("a missing attribute", with_nodes(node(op="reshape")), "/graph/nodes/0"),
     ("an unknown attribute", with_nodes(node(attrs={"speed": 1})), "/graph/nodes/0"),
     ("shapes that do not go together", with_nodes(
-        {"name": "c", "op": "full", "attrs": {"shape": [7], "value": 1.0, "dtype": "f32"}}, node(op="add", args=("x", "c"))
+        node("c", "full", (), attrs={"shape": [7], "value": 1.0, "dtype": "f32"}), node(op="add", args=("x", "c"))
     ), "/graph/nodes/"),
     ("a dtype that the op does not take", with_nodes(node(op="bitwise_not")), "/graph/nodes/0"),
     ("a cycle", with_nodes(node("t0", "exp", ("t1",)), node("t1", "exp", ("t0",))), "/graph/nodes/"),

@@ -47,7 +47,10 @@ def test_every_error_has_one_shape(service: Running, method: str, path: str, sta
     document = Problem.model_validate(response.json(), strict=True)
     row = PROBLEM_TYPES[document.type.removeprefix("/errors/")]
     assert (document.title, document.status) == (row.title, status)
-    assert list(response.json()) in (["type", "title", "status", "detail"], ["type", "title", "status", "detail", "place"])
+    assert list(response.json()) in (
+        ["type", "title", "status", "detail"],
+        ["type", "title", "status", "detail", "place"],
+    )
     if status == 405:
         assert response.headers["allow"]
 
@@ -120,7 +123,14 @@ def test_the_body_limit_counts_declared_and_streamed_bytes(tmp_path: Path) -> No
 def test_only_loopback_names_reach_the_application(service: Running) -> None:
     for host in ("localhost", "127.0.0.1:8080", "[::1]:8080", "LOCALHOST:1"):
         assert service.client.get("/livez", headers={"Host": host}).status_code == 200
-    for host in ("example.com", "example.com:8080", "127.0.0.1.example.com", "localhost.example.com:80", "", "[::1].example.com"):
+    for host in (
+        "example.com",
+        "example.com:8080",
+        "127.0.0.1.example.com",
+        "localhost.example.com:80",
+        "",
+        "[::1].example.com",
+    ):
         response = service.client.get("/livez", headers={"Host": host})
         assert (response.status_code, response.json()["type"]) == (421, "/errors/wrong-host")
 
@@ -181,14 +191,21 @@ def test_pages_of_plans_hold_each_once_newest_first(service: Running) -> None:
         if token is None:
             break
     assert seen == keys[::-1]
-    assert [r["plan_key"] for r in service.client.get("/v1/plans", params={"family": "pointwise", "op": "exp"}).json()["plans"]] == keys[::-1]
+    assert [
+        r["plan_key"]
+        for r in service.client.get("/v1/plans", params={"family": "pointwise", "op": "exp"}).json()["plans"]
+    ] == keys[::-1]
     assert service.client.get("/v1/plans", params={"device": "cuda"}).json() == {"plans": [], "next_page_token": None}
 
 
 def test_an_operation_can_be_cancelled_once_and_stays_so(service: Running) -> None:
     location = service.client.post("/v1/plans:resolve", json={"graph": wire()}).headers["location"]
     cancelled = service.client.post(f"{location}:cancel").json()
-    assert (cancelled["state"], cancelled["done"], cancelled["error"]["type"]) == ("cancelled", True, "/errors/cancelled")
+    assert (cancelled["state"], cancelled["done"], cancelled["error"]["type"]) == (
+        "cancelled",
+        True,
+        "/errors/cancelled",
+    )
     assert service.client.post(f"{location}:cancel").json() == cancelled
     assert service.client.get(location).json() == cancelled
 
@@ -211,7 +228,9 @@ def test_openapi_names_our_problem_for_every_operation(service: Running) -> None
     operations = [o for path in document["paths"].values() for o in path.values()]
     assert len(operations) >= 12
     for operation in operations:
-        assert operation["responses"]["default"]["content"][MEDIA_TYPE]["schema"] == {"$ref": "#/components/schemas/Problem"}
+        assert operation["responses"]["default"]["content"][MEDIA_TYPE]["schema"] == {
+            "$ref": "#/components/schemas/Problem"
+        }
         assert "422" not in operation["responses"]
     assert "HTTPValidationError" not in document["components"]["schemas"]
     api = (DOCS / "api.md").read_text()
@@ -235,5 +254,3 @@ def test_a_device_that_is_missing_shows_in_readiness(tmp_path: Path) -> None:
         response = service.client.get("/readyz")
         assert (response.status_code, response.json()["status"]) == (503, "unavailable")
         assert "driver" in response.json()["checks"]["device"]
-
-

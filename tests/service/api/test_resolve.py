@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from fusion_ir.key import graph_key
+from fusion_ir.text import print_graph
 from service.jobs import PLAN, PlanJob
 from tests.support.service_app import Running, running, wire
 from tests.support.stored_plans import DEVICE, chain, plan_of, store_plan
 from tuning_db import Names, RequestKey, Store
-
-from fusion_ir.key import graph_key
-from fusion_ir.text import print_graph
 
 KEY = graph_key(chain())
 
@@ -70,7 +69,9 @@ def test_a_miss_stores_the_graph_and_queues_one_operation_for_equal_requests(ser
     queued = service.store.operation(operation["id"])
     assert queued is not None
     assert queued.kind == PLAN
-    assert PlanJob.model_validate_json(queued.payload) == PlanJob(graph_key=KEY, target="cpu", seconds=2.5, numerics="reassociate")
+    assert PlanJob.model_validate_json(queued.payload) == PlanJob(
+        graph_key=KEY, target="cpu", seconds=2.5, numerics="reassociate"
+    )
     stored = service.store.graph(KEY)
     assert stored is not None
     assert stored.text == print_graph(chain())
@@ -107,7 +108,9 @@ def work(store: Store, end: str) -> None:
         store.finish(operation.id, "test", operation.token, cancelled=True)
 
 
-@pytest.mark.parametrize(("end", "status", "type_"), [("failed", 500, "/errors/tuning-failed"), ("cancelled", 409, "/errors/cancelled")])
+@pytest.mark.parametrize(
+    ("end", "status", "type_"), [("failed", 500, "/errors/tuning-failed"), ("cancelled", 409, "/errors/cancelled")]
+)
 def test_waiting_for_an_operation_that_ends_badly_says_so(service: Running, end: str, status: int, type_: str) -> None:
     worker = threading.Thread(target=work, args=(service.store, end))
     worker.start()
@@ -119,7 +122,9 @@ def test_waiting_for_an_operation_that_ends_badly_says_so(service: Running, end:
 def test_waiting_gives_the_plan_as_a_miss(service: Running) -> None:
     worker = threading.Thread(target=work, args=(service.store, "done"))
     worker.start()
-    response = service.client.post("/v1/plans:resolve", json={"graph": wire()}, headers={"Prefer": "respond-async, wait=20"})
+    response = service.client.post(
+        "/v1/plans:resolve", json={"graph": wire()}, headers={"Prefer": "respond-async, wait=20"}
+    )
     worker.join()
     assert (response.status_code, response.json()["cache"], response.json()["state"]) == (200, "miss", "measured")
     assert response.json()["plan"]["time_us"] == plan_of(chain()).time_us
@@ -142,7 +147,11 @@ def test_a_full_queue_is_429(tmp_path: Path) -> None:
 
 def test_a_target_that_is_not_there_stores_nothing(service: Running) -> None:
     response = service.client.post("/v1/plans:resolve", json={"graph": wire(), "target": "cuda:1"})
-    assert (response.status_code, response.json()["type"], response.json()["place"]) == (422, "/errors/no-device", "/target")
+    assert (response.status_code, response.json()["type"], response.json()["place"]) == (
+        422,
+        "/errors/no-device",
+        "/target",
+    )
     assert "install" in response.json()["detail"]
     assert service.store.graph(KEY) is None
     assert service.store.operations() == []

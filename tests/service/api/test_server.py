@@ -1,46 +1,32 @@
 """The server as a process: address, refusals, big bodies over a real socket, an end without leftovers."""
 
 import http.client
-import os
 import re
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from service.server import ServeError, is_loopback, serve
-from service.settings import Settings, environment, load
-
-ROOT = Path(__file__).parents[3]
-CODE = "from service.server import serve; from service.settings import load; serve(load(), lambda a: print(a, flush=True))"
+from service.settings import Settings, load
+from tests.support.service_process import server
 
 
-@contextmanager
-def server(folder: Path, **settings: object) -> "Iterator[tuple[subprocess.Popen[str], int]]":
-    given = {"db": f"sqlite:///{folder / 'fuseplan.db'}", "cache": str(folder / "cache"), "port": 0, **settings}
-    env = {**os.environ, **environment(load(given, env={"HOME": str(folder)})), "PYTHONPATH": str(ROOT)}
-    with (folder / "log").open("w") as log, subprocess.Popen(
-        [sys.executable, "-c", CODE], env=env, text=True, stdout=subprocess.PIPE, stderr=log, cwd=folder
-    ) as process:
-        try:
-            assert process.stdout is not None
-            address = process.stdout.readline()
-            match = re.fullmatch(r"http://127\.0\.0\.1:(\d+)\n", address)
-            assert match, (address, (folder / "log").read_text())
-            yield process, int(match[1])
-        finally:
-            if process.poll() is None:
-                process.send_signal(signal.SIGTERM)
+def workers_of(process: int) -> list[int]:
+    """Worker processes among the children of `process`, which for a moment also has compilers among them."""
+    tasks = Path(f"/proc/{process}/task").iterdir()
+    found = [int(child) for task in tasks for child in (task / "children").read_text().split()]
+    return [child for child in found if b"service.worker" in command(child)]
 
 
-def children(process: int) -> list[int]:
-    return [int(c) for task in Path(f"/proc/{process}/task").iterdir() for c in (task / "children").read_text().split()]
+def command(process: int) -> bytes:
+    try:
+        return Path(f"/proc/{process}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
 
 
 def test_it_starts_a_worker_and_both_end_on_sigterm(tmp_path: Path) -> None:
@@ -49,7 +35,7 @@ def test_it_starts_a_worker_and_both_end_on_sigterm(tmp_path: Path) -> None:
         connection.request("GET", "/livez")
         assert connection.getresponse().read() == b'{"status":"ok","checks":{}}'
         connection.close()
-        workers = children(process.pid)
+        workers = workers_of(process.pid)
         assert len(workers) == 1
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
@@ -79,8 +65,8 @@ def test_a_body_of_60_mb_is_answered_413_however_it_is_sent(tmp_path: Path) -> N
             connection.close()
         # 413 comes at once: before the body, from what its head declares.
         with socket.create_connection(("127.0.0.1", port), timeout=20) as raw:
-            head = "POST /v1/plans:resolve HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 60000000\r\n\r\n"
-            raw.sendall(head.encode())
+            head = ("POST /v1/plans:resolve HTTP/1.1", "Host: localhost", "Content-Length: 60000000", "", "")
+            raw.sendall("\r\n".join(head).encode())
             assert raw.recv(100).startswith(b"HTTP/1.1 413 ")
         peak = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process.pid}/status").read_text())
         assert peak
@@ -108,4 +94,7 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
 
 
 def settings(folder: Path, **given: object) -> Settings:
-    return load({"db": f"sqlite:///{folder / 'fuseplan.db'}", "cache": str(folder / "cache"), **given}, env={"HOME": str(folder)})
+    return load(
+        {"db": f"sqlite:///{folder / 'fuseplan.db'}", "cache": str(folder / "cache"), **given},
+        env={"HOME": str(folder)},
+    )

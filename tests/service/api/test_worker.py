@@ -62,8 +62,14 @@ def ended(store: Store, operation: Operation) -> Operation:
 def test_an_operation_is_planned_and_its_result_says_which(
     settings: Settings, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def plan_graph(named: NamedGraph, target: str, budget: Any, store: Store, cache: Any, progress: Any, *, numerics: str) -> PlanAnswer:
-        assert (print_graph(named.graph), named.input_names, named.output_names) == (print_graph(chain()), ("x",), ("y",))
+    def plan_graph(
+        named: NamedGraph, target: str, budget: Any, store: Store, cache: Any, progress: Any, *, numerics: str
+    ) -> PlanAnswer:
+        assert (print_graph(named.graph), named.input_names, named.output_names) == (
+            print_graph(chain()),
+            ("x",),
+            ("y",),
+        )
         assert (target, budget.seconds, numerics) == ("cpu", 1.5, "exact")
         progress(EVENT)
         running = store.operation(operation.id)
@@ -77,7 +83,11 @@ def test_an_operation_is_planned_and_its_result_says_which(
     assert taker.step()
     done = ended(store, operation)
     assert done.state == "done"
-    assert json.loads(done.result or "") == {"plan_key": store_plan(store, chain()), "cache": "miss", "state": "measured"}
+    assert json.loads(done.result or "") == {
+        "plan_key": store_plan(store, chain()),
+        "cache": "miss",
+        "state": "measured",
+    }
     assert not taker.step()
 
 
@@ -110,7 +120,9 @@ def test_a_graph_that_is_gone_fails(settings: Settings, store: Store) -> None:
     assert problem_of(ended(store, operation)).detail == "the graph is not stored any more"
 
 
-def test_cancelling_stops_the_search_at_its_next_step(settings: Settings, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cancelling_stops_the_search_at_its_next_step(
+    settings: Settings, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     steps = 0
 
     def plan_graph(*arguments: Any, **_: Any) -> PlanAnswer:
@@ -129,7 +141,9 @@ def test_cancelling_stops_the_search_at_its_next_step(settings: Settings, store:
     assert steps < 20
 
 
-def test_a_worker_that_lost_its_lease_writes_nothing(settings: Settings, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_lost_its_lease_writes_nothing(
+    settings: Settings, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     clock = [time.time()]
     other = Store(settings.db, clock=lambda: clock[0])
 
@@ -168,7 +182,9 @@ def test_the_lease_is_renewed_while_the_search_says_nothing(
     assert ended(store, operation).state == "done"
 
 
-def test_an_interrupted_worker_gives_its_operation_back(settings: Settings, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_worker_gives_its_operation_back(
+    settings: Settings, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def plan_graph(*_: Any, **__: Any) -> PlanAnswer:
         raise SystemExit(0)
 
@@ -183,7 +199,11 @@ def test_an_interrupted_worker_gives_its_operation_back(settings: Settings, stor
 def start(settings: Settings, *arguments: str) -> "subprocess.Popen[str]":
     env = {**os.environ, **environment(settings), "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(
-        [sys.executable, "-m", "service.worker", *arguments], env=env, text=True, stderr=subprocess.PIPE, cwd=settings.cache
+        [sys.executable, "-m", "service.worker", *arguments],
+        env=env,
+        text=True,
+        stderr=subprocess.PIPE,
+        cwd=settings.cache,
     )
 
 
@@ -206,7 +226,9 @@ def test_a_real_worker_ends_on_sigterm_and_without_its_parent(settings: Settings
 def test_a_worker_without_a_database_says_so(settings: Settings, tmp_path: Path) -> None:
     Path(settings.cache).mkdir()
     (tmp_path / "file").write_text("")
-    broken = load({"db": f"sqlite:///{tmp_path / 'file' / 'x.db'}", "cache": settings.cache}, env={"HOME": str(tmp_path)})
+    broken = load(
+        {"db": f"sqlite:///{tmp_path / 'file' / 'x.db'}", "cache": settings.cache}, env={"HOME": str(tmp_path)}
+    )
     with start(broken) as process:
         _, said = process.communicate(timeout=20)
     assert process.returncode == 1
@@ -228,10 +250,15 @@ def test_the_supervisor_starts_a_new_worker_slower_each_time(
         assert log.read_text() == "xxx"  # the third failure waits an hour
 
 
-def test_the_supervisor_kills_what_does_not_end(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_supervisor_kills_what_does_not_end(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(server, "STOP_SECONDS", 0.3)
     log = tmp_path / "pid"
-    code = f"import os, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); open({str(log)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
+    code = (
+        "import os, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+        f"open({str(log)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
+    )
     with server.Supervisor(settings, (sys.executable, "-c", code)):
         for _ in range(600):
             if log.exists() and log.read_text():

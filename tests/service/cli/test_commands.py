@@ -39,7 +39,8 @@ def test_tune_as_json(cli: Cli, graph_file: Path, planned: list[tuple[str, float
 def test_tune_for_a_person(cli: Cli, graph_file: Path, planned: list[object], tmp_path: Path) -> None:
     ended = cli("tune", graph_file)
     for words in (
-        "pointwise\n     lanes=8",
+        "pointwise",
+        "lanes=8",
         "in0 → out0",
         "12.5 µs",
         "100 µs",

@@ -4,10 +4,12 @@ import threading
 from dataclasses import replace
 
 import pytest
+from sqlalchemy import text
 
 from fusion_ir.records import WIRE_VERSION
 from tests.service.db.samples import Samples, sha
 from tuning_db import Conditions, Names, PlanFilter, Store
+from tuning_db.engine import Database
 from tuning_db.pages import Position
 
 
@@ -179,6 +181,20 @@ def test_hits_are_counted_in_memory_and_added_up(store: Store, url: str, samples
         for _ in range(4):
             other.resolve(samples.request())
     assert hits() == (7, True), "closing a store writes its counts"
+
+
+def test_hits_that_could_not_be_written_are_kept(store: Store, url: str, samples: Samples) -> None:
+    key = samples.put(store)
+    store.resolve(samples.request())
+    database = Database(url)
+    for old, new in (("requests", "elsewhere"), ("elsewhere", "requests")):
+        with database.write() as connection:
+            connection.execute(text(f"ALTER TABLE {old} RENAME TO {new}"))
+        store.flush_hits()
+    database.close()
+    summary = store.summary(key)
+    assert summary is not None
+    assert summary.hits == 1
 
 
 def test_the_thread_writes_hits_by_itself(sqlite_url: str, samples: Samples, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,7 +51,7 @@ def test_rope_names_and_layouts() -> None:
 
 
 def test_newer_spelling_gives_the_same_graph() -> None:
-    """tv0 for T0, nvfuser_fusion, an import before it, vectors, broadcast and expand for broadcast_in_dim, defaults left out."""
+    """tv0 for T0, nvfuser_fusion, imports before it, vectors, broadcast and expand, defaults left out."""
     lines: list[str] = ["import torch", "from nvfuser_direct import FusionDefinition, DataType", ""]
     for number, line in enumerate(ROPE.splitlines()):
         line = re.sub(r"\bT(\d+)\b", r"tv\1", line.replace("nvfuser_fusion_id0", "nvfuser_fusion"))
@@ -67,13 +67,7 @@ def test_newer_spelling_gives_the_same_graph() -> None:
         lines.append(line)
     text = "\n".join(lines)
     assert "tv5" in text
-    newer, older = read_nvfuser(text).graph, read_nvfuser(ROPE).graph
-    assert newer.inputs == older.inputs
-    assert [o.node.op for o in newer.outputs] == [o.node.op for o in older.outputs]
-    expands = [n for n in newer.nodes if n.op == "expand"]
-    assert [n.op for n in newer.nodes if n not in expands] == [
-        n.op for n in older.nodes if n.sizes != (1, 8, 4, 4096, 128) or n.args[0].args[0].op == "permute"
-    ]
+    assert graph_key(read_nvfuser(text).graph) == graph_key(read_nvfuser(ROPE).graph)
 
 
 # Layouts
@@ -89,17 +83,23 @@ def test_newer_spelling_gives_the_same_graph() -> None:
         ("shape=[4, 8], contiguity=[None, True], dtype=DataType.Float", (0, 1)),
         ("shape=[4, 8], contiguity=[True, None], dtype=DataType.Float", (1, 0)),
         ("shape=[4, 1, 8], contiguity=[True, None, True], dtype=DataType.Float", (8, 8, 1)),
-        ("shape=[2, 3, 1, 4], contiguity=[True, True, None, True], dtype=DataType.Float, stride_order=[3, 0, 1, 2]", (12, 1, 4, 3)),
+        (
+            "shape=[2, 3, 1, 4], contiguity=[True, True, None, True], dtype=DataType.Float, stride_order=[3, 0, 1, 2]",
+            (12, 1, 4, 3),
+        ),
         ("shape=[1, 8], contiguity=[False, True], dtype=DataType.Float", (8, 1)),
         ("shape=[], contiguity=[], dtype=DataType.Float", ()),
         ("shape=[0, 8], contiguity=[True, True], dtype=DataType.Float", (8, 1)),
         ("sizes=[4, 8], strides=[16, 2], dtype=DataType.Float, is_cpu=False", (16, 2)),
         ("shape=[4, 8], dtype=DataType.Float", (8, 1)),
         # the example of nvFuser's own note on stride order and contiguity, made dense
-        ("shape=[2, 3, 1, 5, 4], contiguity=[True, None, True, True, None], dtype=DataType.Float, stride_order=[4, 2, 3, 0, 1]",
-         (12, 4, 20, 0, 1)),
+        (
+            "shape=[2, 3, 1, 5, 4], contiguity=[True, None, True, True, None], dtype=DataType.Float, "
+            "stride_order=[4, 2, 3, 0, 1]",
+            (12, 4, 20, 0, 1),
+        ),
     ],
-)  # fmt: skip
+)
 def test_strides(arguments: str, strides: tuple[int, ...]) -> None:
     assert tensor_spec(arguments).strides == strides
 
@@ -114,21 +114,45 @@ def test_what_the_text_leaves_open_is_given_beside_it() -> None:
 @pytest.mark.parametrize(
     ("arguments", "given", "message"),
     [
-        ("shape=[-1, 8], contiguity=[True, True], dtype=DataType.Float", {}, r"2:33: axis 0 of T0 has a symbolic extent \(-1\)"),
-        ("shape=[-1, 8], dtype=DataType.Float", {"sizes": {"T0": [4, 9]}}, "2:33: axis 1 of T0 has extent 8, but 9 is given"),
+        (
+            "shape=[-1, 8], contiguity=[True, True], dtype=DataType.Float",
+            {},
+            r"2:33: axis 0 of T0 has a symbolic extent \(-1\)",
+        ),
+        (
+            "shape=[-1, 8], dtype=DataType.Float",
+            {"sizes": {"T0": [4, 9]}},
+            "2:33: axis 1 of T0 has extent 8, but 9 is given",
+        ),
         ("shape=[-1, 8], dtype=DataType.Float", {"sizes": {"T0": [4]}}, "2:33: T0 has rank 2, but 1 sizes are given"),
         ("shape=[4, 8], dtype=DataType.Float", {"sizes": {"T9": [4]}}, "sizes: 'T9' is no input of the definition"),
         ("shape=[-2, 8], dtype=DataType.Float", {}, "2:33: axis 0 has extent -2"),
         ("shape=[4, 8], contiguity=[False, True], dtype=DataType.Float", {}, "2:52: axis 0 of T0 is not contiguous"),
         ("shape=[4, 8], contiguity=[True, False], dtype=DataType.Float", {}, "2:52: axis 1 of T0 is not contiguous"),
-        ("shape=[4, 8], contiguity=[True], dtype=DataType.Float", {}, "2:52: argument contiguity: expected a list of 2 times"),
-        ("shape=[4, 8], contiguity=[True, 1], dtype=DataType.Float", {}, "2:52: argument contiguity: expected a list of 2"),
-        ("shape=[4, 8], stride_order=[1, 1], dtype=DataType.Float", {}, r"2:54: stride_order \[1, 1\] is no permutation"),
+        (
+            "shape=[4, 8], contiguity=[True], dtype=DataType.Float",
+            {},
+            "2:52: argument contiguity: expected a list of 2 times",
+        ),
+        (
+            "shape=[4, 8], contiguity=[True, 1], dtype=DataType.Float",
+            {},
+            "2:52: argument contiguity: expected a list of 2",
+        ),
+        (
+            "shape=[4, 8], stride_order=[1, 1], dtype=DataType.Float",
+            {},
+            r"2:54: stride_order \[1, 1\] is no permutation",
+        ),
         ("shape=[4, 8], strides=[4, 1], dtype=DataType.Float", {}, "2:49: strides overlap"),
         ("shape=[4, 8], strides=[-8, 1], dtype=DataType.Float", {}, "2:49: axis 0 has negative stride"),
         ("shape=[4, 8]", {}, "2:10: fd.define_tensor: argument dtype: expected a DataType, got none"),
         ("shape=[4, 8], dtype=DataType.Null", {}, "2:10: fd.define_tensor: argument dtype: expected a DataType"),
-        ("shape=[4, 8], dtype=DataType.ComplexFloat", {}, "2:47: unknown 'DataType.ComplexFloat', expected one of DataType.Double"),
+        (
+            "shape=[4, 8], dtype=DataType.ComplexFloat",
+            {},
+            "2:47: unknown 'DataType.ComplexFloat', expected one of DataType.Double",
+        ),
         ("shape=[4, 8], dtype=torch.float", {}, "2:47: unknown 'torch.float'"),
         ("dtype=DataType.Float", {}, "2:10: fd.define_tensor: argument shape is missing"),
         ("shape=4, dtype=DataType.Float", {}, "2:33: argument shape: expected a list of integers, got 4"),
@@ -139,7 +163,7 @@ def test_what_the_text_leaves_open_is_given_beside_it() -> None:
         (f"shape=[{2**62}, 8], dtype=DataType.Float", {}, "2:33: shape .* at most 1099511627776"),
         (f"shape=[{2**63}, 8], dtype=DataType.Float", {}, "2:34: the integer does not fit 64 bits"),
     ],
-)  # fmt: skip
+)
 def test_layouts_refused(arguments: str, given: dict[str, dict[str, list[int]]], message: str) -> None:
     with pytest.raises(FormatError, match=f"^{message}"):
         tensor_spec(arguments, **given)
@@ -160,7 +184,10 @@ _t, _x = make_input(0, SPEC), make_input(1, SPEC)
         ("T1 = fd.ops.broadcast(T0, is_broadcast_dim=[False, True, False])", build.unsqueeze(_t, 1)),
         ("T1 = fd.ops.expand(T0, shape=[4, -1])", _t),
         ("T1 = fd.ops.broadcast_in_dim(T0, shape=[2, 4, 8], broadcast_dims=[1, 2])", build.broadcast_to(_t, [2, 4, 8])),
-        ("T1 = fd.ops.slice(T0, start_indices=[1, 0], end_indices=[4, 8], strides=[2, 1])", build.slice_(_t, [1, 0], [4, 8], [2, 1])),
+        (
+            "T1 = fd.ops.slice(T0, start_indices=[1, 0], end_indices=[4, 8], strides=[2, 1])",
+            build.slice_(_t, [1, 0], [4, 8], [2, 1]),
+        ),
         ("T1 = fd.ops.slice(T0, start_indices=[0, 4], end_indices=[4, 8])", build.slice_(_t, [0, 4], [4, 8])),
         ("T1 = fd.ops.pad(T0, [1, 2], 0.0)", build.pad(_t, [0, 1], [0, 2])),
         ("T1 = fd.ops.pad(T0, [1, 2, 3, 4], 5)", build.pad(_t, [3, 1], [4, 2], 5)),
@@ -185,7 +212,7 @@ _t, _x = make_input(0, SPEC), make_input(1, SPEC)
         ("T1 = fd.ops.threshold(T0, 0.5, 0)", build.threshold(_t, 0.5, 0)),
         ("T1 = fd.ops.addcmul(T0, X, X, 2)", build.addcmul(_t, _x, _x, 2)),
     ],
-)  # fmt: skip
+)
 def test_ops(line: str, expected: Node) -> None:
     assert result(line) is expected
 
@@ -193,11 +220,20 @@ def test_ops(line: str, expected: Node) -> None:
 def test_scalars_and_vectors() -> None:
     scalar = "S = fd.define_scalar(1e-05, dtype=DataType.Double)"
     assert result(scalar, "T1 = fd.ops.add(T0, S)") is build.add(_t, 1e-5)
-    assert result('S = fd.define_scalar(float("-inf"), dtype=DataType.Double)', "T1 = fd.ops.add(T0, S)") is build.add(_t, float("-inf"))
-    assert result("V = fd.define_vector([2, 16], dtype=DataType.Int)", "T1 = fd.ops.reshape(T0, new_shape=V)").sizes == (2, 16)
+    assert result('S = fd.define_scalar(float("-inf"), dtype=DataType.Double)', "T1 = fd.ops.add(T0, S)") is build.add(
+        _t, float("-inf")
+    )
+    assert result(
+        "V = fd.define_vector([2, 16], dtype=DataType.Int)", "T1 = fd.ops.reshape(T0, new_shape=V)"
+    ).sizes == (2, 16)
     sizes = ("S = fd.define_scalar(16)", "T1 = fd.ops.reshape(T0, new_shape=[2, S])")
     assert result(*sizes).sizes == (2, 16)
-    shape = ("V = fd.ops.shape(T0)", "A = fd.ops.at(V, index=1)", "B = fd.ops.size(T0, dim=0)", "T1 = fd.ops.reshape(T0, new_shape=[A, B])")
+    shape = (
+        "V = fd.ops.shape(T0)",
+        "A = fd.ops.at(V, index=1)",
+        "B = fd.ops.size(T0, dim=0)",
+        "T1 = fd.ops.reshape(T0, new_shape=[A, B])",
+    )
     assert result(*shape).sizes == (8, 4)
 
 
@@ -240,17 +276,26 @@ def test_every_op_has_a_signature_that_text_can_give() -> None:
 # What is refused
 
 BAD: dict[str, tuple[str, str]] = {
-    "unknown op": ("T1 = fd.ops.sigmiod(T0)", "4:10: unknown op 'sigmiod'; the nearest that is known is sigmoid"),
+    "unknown op": ("T1 = fd.ops.sigmiod(T0)", "4:10: unknown op 'sigmiod'; did you mean 'sigmoid'"),
     "op without counterpart": ("T1 = fd.ops.argsort(T0, dim=0)", "4:10: unknown op 'argsort'"),
-    "unknown call": ("T1 = fd.define_tensors(T0)", "4:10: unknown call fd.'define_tensors'; the nearest .* define_tensor"),
+    "unknown call": (
+        "T1 = fd.define_tensors(T0)",
+        "4:10: unknown call fd.'define_tensors'; did you mean 'define_tensor'",
+    ),
     "not defined": ("T1 = fd.ops.add(T0, T7)", "4:25: 'T7' is not defined before this line"),
     "defined later": ("T1 = fd.ops.add(T0, T1)", "4:25: 'T1' is not defined before this line"),
     "too few": ("T1 = fd.ops.add(T0)", "4:10: fd.ops.add: argument y is missing"),
     "too many": ("T1 = fd.ops.add(T0, X, X)", "4:28: fd.ops.add takes 2 arguments, got 3"),
     "unknown argument": ("T1 = fd.ops.sum(T0, axes=[1])", "4:30: fd.ops.sum has no argument 'axes', expected"),
-    "argument twice": ("T1 = fd.ops.cast(T0, DataType.Float, dtype=DataType.Float)", "4:48: fd.ops.cast: argument dtype is given twice"),
+    "argument twice": (
+        "T1 = fd.ops.cast(T0, DataType.Float, dtype=DataType.Float)",
+        "4:48: fd.ops.cast: argument dtype is given twice",
+    ),
     "number for a tensor": ("T1 = fd.ops.permute(2, dims=[0])", "4:25: argument x: expected a tensor, got 2"),
-    "tensor for integers": ("T1 = fd.ops.permute(T0, dims=X)", r"4:34: argument dims: expected a list of integers, got a tensor f32\[4, 8\]"),
+    "tensor for integers": (
+        "T1 = fd.ops.permute(T0, dims=X)",
+        r"4:34: argument dims: expected a list of integers, got a tensor f32\[4, 8\]",
+    ),
     "shapes": ("T1 = fd.ops.matmul(T0, X)", r"4:10: matmul: \[4, 8\] @ \[4, 8\] sums over 8 and 4"),
     "permutation": ("T1 = fd.ops.permute(T0, dims=[0, 0])", "4:10: permute: dims"),
     "results": ("T1, T2 = fd.ops.add(T0, X)", "4:14: fd.ops.add has 1 results, assigned to 2 names"),
@@ -258,12 +303,18 @@ BAD: dict[str, tuple[str, str]] = {
     "symbolic scalar": ("S = fd.define_scalar(None, dtype=DataType.Double)", "4:9: the scalar has no value"),
     "scalar out of range": ("S = fd.define_scalar(1.5, dtype=DataType.Int)", "4:9: 1.5 is not a value of i64"),
     "output of a number": ("fd.add_output(3)", "4:5: expected a tensor to put out, got 3"),
-    "alias of no input": ("T1 = fd.ops.neg(T0)\n    fd.add_output(T1, alias_input=T1)", "5:35: argument alias_input: expected an input"),
+    "alias of no input": (
+        "T1 = fd.ops.neg(T0)\n    fd.add_output(T1, alias_input=T1)",
+        "5:35: argument alias_input: expected an input",
+    ),
     "alias of another shape": (
         "T1 = fd.ops.sum(T0, dims=[0])\n    fd.add_output(T1, alias_input=T0)",
         "5:5: an output takes over a buffer like its own",
     ),
-    "__import__": ("T1 = __import__('os').system('true')", "4:10: a call is not allowed here|4:10: .*, expected a call of fd.NAME"),
+    "__import__": (
+        "T1 = __import__('os').system('true')",
+        "4:10: a call is not allowed here|4:10: .*, expected a call of fd.NAME",
+    ),
     "__import__ as argument": ("T1 = fd.ops.neg(__import__('os'))", "4:21: a call of '__import__' is not allowed here"),
     "__class__": ("T1 = fd.__class__.__bases__()", "4:10: Attribute is not allowed here, expected a call of fd.NAME"),
     "dunder op": ("T1 = fd.ops.__init__(T0)", "4:10: unknown op '__init__'"),
@@ -291,9 +342,12 @@ BAD: dict[str, tuple[str, str]] = {
     "nested lists": ("T1 = fd.ops.cat([[[[T0]]]])", "4:23: .* is not allowed here"),
     "syntax": ("T1 = fd.ops.neg(T0", r"4:20: not Python: '\(' was never closed"),
     "null byte": ("T1 = \x00", "not Python|1:1: not Python"),
-    "beyond 2^40": (f"T1 = fd.ops.broadcast_in_dim(T0, shape=[{2**38}, 4, 8], broadcast_dims=[1, 2])", "4:10: shape .* at most"),
+    "beyond 2^40": (
+        f"T1 = fd.ops.broadcast_in_dim(T0, shape=[{2**38}, 4, 8], broadcast_dims=[1, 2])",
+        "4:10: shape .* at most",
+    ),
     "long name": (f"{'T' * 257} = fd.ops.neg(T0)", "4:.*: a name has 1 to 256 characters"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", BAD)
@@ -346,5 +400,5 @@ def test_nothing_is_executed(tmp_path: Path) -> None:
 
 
 def test_body_limit() -> None:
-    with pytest.raises(FormatError, match="^the body has"):
+    with pytest.raises(FormatError, match=r"^the body has"):
         read_nvfuser(" " * (LIMITS.body_bytes + 1))

@@ -1,4 +1,4 @@
-"""Keys: blind to names, to the order of writing and, for segments, to the order of the boundary; sensitive to all else."""
+"""Keys: blind to names, the order of writing and, for segments, the order of the boundary; sensitive to all else."""
 
 import random
 import re
@@ -52,7 +52,7 @@ def test_renamed_and_reordered_graphs_agree(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_change_of_a_token_changes_the_key(seed: int) -> None:
-    """Each number, dtype and op of the text is changed in turn: if a different graph comes out, so does a different key."""
+    """Each number, dtype and op of the text is changed in turn: a different graph has a different key."""
     graph, rng = random_graph(seed), random.Random(seed)
     text, key = print_graph(graph), graph_key(graph)
     changed = 0
@@ -96,9 +96,18 @@ VARIANTS: dict[str, Graph] = {
     "one operand twice": _graph(function=lambda x, y: make("sub", [y, y])),
     "constant 0.0": _graph(function=lambda x, y: _times(x, 0.0)),
     "constant -0.0": _graph(function=lambda x, y: _times(x, -0.0)),
-    "shape": _graph(InputSpec(shape_of((8, 8)), f32, (8, 1)), lambda x, y: make("slice", [x], {"start": (0, 0), "stop": (4, 8), "step": (1, 1)})),
-    "start": _graph(InputSpec(shape_of((8, 8)), f32, (8, 1)), lambda x, y: make("slice", [x], {"start": (1, 0), "stop": (5, 8), "step": (1, 1)})),
-    "step": _graph(InputSpec(shape_of((8, 8)), f32, (8, 1)), lambda x, y: make("slice", [x], {"start": (0, 0), "stop": (8, 8), "step": (2, 1)})),
+    "shape": _graph(
+        InputSpec(shape_of((8, 8)), f32, (8, 1)),
+        lambda x, y: make("slice", [x], {"start": (0, 0), "stop": (4, 8), "step": (1, 1)}),
+    ),
+    "start": _graph(
+        InputSpec(shape_of((8, 8)), f32, (8, 1)),
+        lambda x, y: make("slice", [x], {"start": (1, 0), "stop": (5, 8), "step": (1, 1)}),
+    ),
+    "step": _graph(
+        InputSpec(shape_of((8, 8)), f32, (8, 1)),
+        lambda x, y: make("slice", [x], {"start": (0, 0), "stop": (8, 8), "step": (2, 1)}),
+    ),
     "dtype": _graph(InputSpec(shape_of((4, 8)), bf16, (8, 1)), lambda x, y: make("cast", [x], {"dtype": f32})),
     "input dtype": _graph(InputSpec(shape_of((4, 8)), f16, (8, 1)), lambda x, y: make("cast", [x], {"dtype": f32})),
     "input strides": _graph(replace(SPEC, strides=(16, 1))),
@@ -109,7 +118,7 @@ VARIANTS: dict[str, Graph] = {
     "output strides": _graph(strides=(1, 4)),
     "donates": _graph(donates=0),
     "donates the other": _graph(donates=1),
-}  # fmt: skip
+}
 
 
 def test_every_listed_change_changes_the_key() -> None:
@@ -168,7 +177,7 @@ def test_canonical_segment_computes_the_same(seed: int) -> None:
 
 
 def test_segments_that_differ_have_different_keys() -> None:
-    """Layouts, and which reads are one tensor, are part of the key; constants, and alignment above 32 bytes, are not."""
+    """Layouts, and which reads are one tensor, are in the key; constants, and alignment above 32 bytes, are not."""
     alike = {"plain", "constant", "constant's version"}
     keys = {name: segment_key(graph) for name, graph in VARIANTS.items()}
     assert len({keys[name] for name in alike}) == 1

@@ -75,7 +75,8 @@ def test_every_pointwise_row_evaluates_on_its_domain(row) -> None:
         arrays = on_domain(row.name, dtype, 64)
         got = evaluate_one(lambda *x, a=attrs: make(row.name, x, a), *arrays)
         assert got.shape == (64,)
-        if dtype.is_float:
+        divides_by_zero = row.name in ("fmod", "remainder", "floordiv") and bool((arrays[-1] == 0).any())
+        if dtype.is_float and not divides_by_zero:
             assert not np.isnan(got.astype(np.float64)).any(), f"{row.name} gives NaN on its domain in {dtype}"
 
 
@@ -97,7 +98,7 @@ def test_which_rows_take_what() -> None:
     expected = dict.fromkeys("neg abs sign relu square add sub mul div floordiv fmod remainder".split(), numbers)
     expected |= dict.fromkeys("maximum minimum clamp lt le gt ge".split(), numbers)
     expected |= dict.fromkeys("eq ne where cast".split(), every)
-    expected |= dict.fromkeys("logical_and logical_or logical_xor logical_not".split(), {"bool"})
+    expected |= dict.fromkeys("logical_and logical_or logical_xor logical_not".split(), every - numbers)
     expected |= dict.fromkeys("bitwise_and bitwise_or bitwise_xor bitwise_not".split(), ints | {"bool"})
     expected |= dict.fromkeys("shift_left shift_right shift_right_logical".split(), ints)
     for row in POINTWISE:
@@ -110,8 +111,9 @@ MATH = {
     "exp": math.exp, "exp2": math.exp2, "expm1": math.expm1, "log": math.log, "log2": math.log2, "log10": math.log10,
     "log1p": math.log1p, "rsqrt": lambda v: 1 / math.sqrt(v), "sin": math.sin, "cos": math.cos, "tan": math.tan,
     "asin": math.asin, "acos": math.acos, "atan": math.atan, "atan2": math.atan2, "sinh": math.sinh, "cosh": math.cosh,
-    "tanh": math.tanh, "asinh": math.asinh, "acosh": math.acosh, "atanh": math.atanh, "erf": math.erf, "erfc": math.erfc,
-    "sigmoid": lambda v: 1 / (1 + math.exp(-v)), "pow": math.pow, "sqrt": math.sqrt, "reciprocal": lambda v: 1 / v,
+    "tanh": math.tanh, "asinh": math.asinh, "acosh": math.acosh, "atanh": math.atanh, "erf": math.erf,
+    "erfc": math.erfc, "sigmoid": lambda v: 1 / (1 + math.exp(-v)),
+    "pow": math.pow, "sqrt": math.sqrt, "reciprocal": lambda v: 1 / v,
     "floor": math.floor, "ceil": math.ceil, "trunc": math.trunc, "round": round, "fmod": math.fmod,
 }  # fmt: skip
 
@@ -126,7 +128,9 @@ def test_float_rows_against_the_math_module(op: str, dtype: DType) -> None:
     """Within one ulp of the compute dtype before rounding to the dtype; f32 and narrower nearly always to the bit."""
     arrays = on_domain(op, dtype, 500)
     got = evaluate_one(lambda *x: make(op, x), *arrays)
-    expected = np.array([MATH[op](*v) for v in zip(*(a.astype(np.float64).tolist() for a in arrays), strict=True)])
+    expected = np.array(
+        [MATH[op](*v) for v in zip(*(a.astype(np.float64).tolist() for a in arrays), strict=True)], np.float64
+    )
     if dtype == f64:
         assert (np.abs(got - expected) <= 4 * ulp(expected)).all()
         return
@@ -145,8 +149,9 @@ def test_exact_rows_on_special_floats() -> None:
         ("round", (-0.4,), -0.0), ("ceil", (-0.5,), -0.0), ("trunc", (-0.5,), -0.0), ("floor", (-0.5,), -1.0),
         ("remainder", (-1.0, 3.0), 2.0), ("remainder", (1.0, -3.0), -2.0), ("remainder", (5.0, 3.0), 2.0),
         ("remainder", (-1.0, inf), inf), ("remainder", (1.0, inf), 1.0), ("fmod", (-5.0, 3.0), -2.0),
-        ("fmod", (1.0, 0.0), nan), ("fmod", (inf, 1.0), nan), ("floordiv", (-7.0, 2.0), -4.0), ("div", (1.0, -0.0), -inf),
-        ("reciprocal", (-0.0,), -inf), ("sqrt", (-0.0,), -0.0), ("sqrt", (-1.0,), nan), ("square", (-3.0,), 9.0),
+        ("fmod", (1.0, 0.0), nan), ("fmod", (inf, 1.0), nan), ("floordiv", (-7.0, 2.0), -4.0),
+        ("div", (1.0, -0.0), -inf), ("reciprocal", (-0.0,), -inf), ("sqrt", (-0.0,), -0.0), ("sqrt", (-1.0,), nan),
+        ("square", (-3.0,), 9.0),
         ("clamp", (5.0, 1.0, 3.0), 3.0), ("clamp", (2.0, 3.0, 1.0), 1.0), ("clamp", (nan, 0.0, 1.0), nan),
         ("lerp", (1.0, 3.0, 0.25), 1.5), ("lerp", (1.0, 3.0, 1.0), 3.0), ("neg", (0.0,), -0.0), ("abs", (-0.0,), 0.0),
     ]  # fmt: skip
@@ -447,10 +452,8 @@ def test_integer_contractions_wrap() -> None:
     assert evaluate_one(lambda x, y: contract(x, y, (0, -1, 1), (-1, 1, 0), 1, i32, i32), a, b).item() == 3 * 2**14
     assert evaluate_one(lambda x, y: contract(x, y, (0, -1, 1), (-1, 1, 0), 1, i32, i8), a, b).item() == 0
     a, b = np.full((1, 2), 2**62, np.int64), np.full((2, 1), 3, np.int64)
-    assert (
-        evaluate_one(lambda x, y: contract(x, y, (0, -1, 1), (-1, 1, 0), 1, i64, i64), a, b).item()
-        == 6 * 2**62 - 2**65 + 2**64
-    )
+    wide = evaluate_one(lambda x, y: contract(x, y, (0, -1, 1), (-1, 1, 0), 1, i64, i64), a, b)
+    assert wide.item() == wrapped(6 * 2**62, i64)
 
 
 def test_kind_of_inputs() -> None:

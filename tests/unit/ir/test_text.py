@@ -106,7 +106,7 @@ def test_too_many_nodes() -> None:
         ("strides [2]", "strides [2, 1]", "3:21: expected 1 strides, got 2"),
         ("%1 = in1", "%0 = in1", "5:1: %0 is defined twice"),
         ("= in1", "= in2", "5:6: input in2 is not declared; there are 2"),
-        ("mul(", "mull(", "7:6: unknown op 'mull'; did you mean mul?"),
+        ("mul(", "mull(", "7:6: unknown op 'mull'; did you mean 'mul'"),
         ("mul(%0, %2)", "mul(%0)", "7:6: mul takes 2 operands, got 1"),
         ("mul(%0, %2)", "mul(%0, %1)", "7:6: mul: operands must have equal shapes"),
         ("mul(%0, %2)", "mul(%0, %9)", "7:14: '%9' is not defined before this line"),

@@ -1,4 +1,5 @@
-"""A device without a device: families that emit nothing real, a bench whose times are a function of the kernel, a clock."""
+"""A device without a device: families that emit nothing real, a bench whose times are a function of the kernel, a
+clock."""
 
 import hashlib
 from collections.abc import Sequence
@@ -35,7 +36,8 @@ class Clock:
 
 @dataclass
 class FakeFamily:
-    """Accepts segments of its kinds of op with at most `most` of them that are no views. Refuses to emit what `cannot` names."""
+    """Accepts segments of its kinds of op with at most `most` of them that are no views. Refuses to emit what `cannot`
+    names."""
 
     name: str = "fused"
     most: int = 100
@@ -87,9 +89,9 @@ class Timing:
 
 @dataclass
 class FakeBench:
-    """Times are the segment's bound times a factor between 1 and `slowest`, by a hash of kernel and `seed`; a whole plan takes
-    the sum. fails: entries (or words in a schedule) whose kernels crash. uncompilable: the same for `compile`.
-    interrupt_at: kernels measured until KeyboardInterrupt."""
+    """Times are the segment's bound times a factor between 1 and `slowest`, by a hash of kernel and `seed`; a whole
+    plan takes the sum. fails: entries (or words in a schedule) whose kernels crash. uncompilable: the same for
+    `compile`. interrupt_at: kernels measured until KeyboardInterrupt."""
 
     clock: Clock = field(default_factory=Clock)
     seed: int = 0
@@ -139,7 +141,9 @@ class FakeBench:
         return [
             Timing((), status=Status.compile_failed, detail="no")
             if any(word in k.schedule for word in self.uncompilable)
-            else Binary(hashlib.sha256(k.entry.encode()).hexdigest(), k.entry, hashlib.sha256(k.source.encode()).hexdigest())
+            else Binary(
+                hashlib.sha256(k.entry.encode()).hexdigest(), k.entry, hashlib.sha256(k.source.encode()).hexdigest()
+            )
             for k in kernels
         ]
 
@@ -164,7 +168,8 @@ class Memory:
 
 
 def run_plan(plan: Plan, segments: dict[str, Graph], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Outputs of a plan whose kernels are interpreted: `segments` by key. Buffers hold bytes, and reuse overwrites them."""
+    """Outputs of a plan whose kernels are interpreted: `segments` by key. Buffers hold bytes, and reuse overwrites
+    them."""
     buffers = [np.zeros(b.bytes, np.uint8) for b in plan.buffers]
     outputs: list[np.ndarray | None] = [None] * len(plan.outputs)
     for step in plan.steps:

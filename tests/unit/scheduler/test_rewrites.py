@@ -9,10 +9,10 @@ from fusion_ir.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.interpreter import interpret
 from fusion_ir.node import Node
 from fusion_ir.ops import make, make_input
-from tests.unit.scheduler.fakes import random_inputs, same_bits
 from scheduler.casts import is_exact
 from scheduler.rewrites import RULES, simplify
 from tests.support.random_graphs import Seeded, any_graph
+from tests.unit.scheduler.fakes import random_inputs, same_bits
 
 X = make_input(0, InputSpec(shape_of((4, 6)), bf16, (6, 1)))
 

@@ -165,7 +165,9 @@ def test_outputs_that_need_no_work_are_aliases() -> None:
     y = node("neg", X)
     graph = Graph(
         (SPEC,),
-        tuple(OutputSpec(n, s) for n, s in [(X, (8, 1)), (y, (8, 1)), (y, (8, 1)), (y, (1, 4)), (y, (1, 4)), (X, (1, 4))]),
+        tuple(
+            OutputSpec(n, s) for n, s in [(X, (8, 1)), (y, (8, 1)), (y, (8, 1)), (y, (1, 4)), (y, (1, 4)), (X, (1, 4))]
+        ),
     )
     prepared = prepare(graph)
     assert {(slot, str(ref)) for slot, ref in prepared.aliases} == {(0, "in0"), (2, "out1"), (4, "out3")}

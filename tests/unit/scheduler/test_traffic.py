@@ -32,7 +32,9 @@ X = make_input(0, dense(64, 128))
 
 def test_pointwise_reads_and_writes_once() -> None:
     y = node("add", node("exp", X), X)
-    assert traffic_of(graph_of(y, specs=(dense(64, 128),))) == Traffic(64 * 128 * 4, 64 * 128 * 4, 9.0 * 8192, 9.0 * 8192)
+    assert traffic_of(graph_of(y, specs=(dense(64, 128),))) == Traffic(
+        64 * 128 * 4, 64 * 128 * 4, 9.0 * 8192, 9.0 * 8192, 11.0 * 8192
+    )
 
 
 def test_only_the_slice_counts() -> None:
@@ -66,7 +68,9 @@ def test_contractions() -> None:
     narrow = [dense(8, 16, dtype=bf16), dense(16, 32, dtype=bf16)]
     c, d = (make_input(i, s) for i, s in enumerate(narrow))
     cost = traffic_of(graph_of(node("contract", c, d, **attrs), specs=tuple(narrow)))
-    assert (cost.operations, cost.vector_operations) == (2.0 * 8 * 32 * 16, 0.0), "matrix units may be faster than the bound"
+    assert (cost.operations, cost.vector_operations) == (2.0 * 8 * 32 * 16, 0.0), (
+        "matrix units may be faster than the bound"
+    )
 
 
 def test_gathers_count_the_index_only() -> None:
@@ -102,3 +106,14 @@ def test_bound_is_the_largest_of_its_parts() -> None:
     assert lower_bound_us(Traffic(10, 10, 1e9, 1e8), DEVICE) == pytest.approx(1000.0)
     assert copy_us(Traffic(25_000_000, 25_000_000, 0, 0), DEVICE) == pytest.approx(1000.0)
     assert lower_bound_us(Traffic(10, 10, 0, 0), DEVICE.model_copy(update={"ceilings": None})) == 0.0
+
+
+def test_pulled_work_is_done_again_for_every_reader() -> None:
+    """exp(x) - max over the row of exp(x): each of the 128 elements of a row computes the row's 128 exponentials
+    again."""
+    e = node("exp", X)
+    wide = node("broadcast_in_dim", node("max", e, axes=(1,)), shape=shape_of((64, 128)), dims=(0,))
+    cost = traffic_of(graph_of(node("sub", e, wide), specs=(dense(64, 128),)))
+    elements = 64 * 128
+    assert cost.operations == (8 + 1 + 1) * elements - 64
+    assert cost.pulled_operations == elements * (1 + 8 + 1 + 128 * (8 + 1 + 1))

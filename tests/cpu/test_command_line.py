@@ -1,0 +1,113 @@
+"""The command line with a real compiler: search, cached answer, running a graph and a plan on tensors from files."""
+
+import json
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from codegen.workbench import Workbench
+from fusion_ir.records import Plan
+from service.cli import main
+from service.cli.tensors import read_tensors, write_tensors
+
+GRAPH = """fuseplan.graph 1
+in0 x: bf16[33, 20] align 16
+in1 "row scale": bf16[33, 20] strides [1, 0] align 16
+%0 = in0: bf16[33, 20]
+%1 = in1: bf16[33, 20]
+%2 = mul(%0, %1): bf16[33, 20]
+%3 = permute(%2) {dims=[1, 0]}: bf16[20, 33]
+%4 = neg(%2): bf16[33, 20]
+out0 t: %3
+out1 n: %4
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("FUSEPLAN_DB", f"sqlite:///{tmp_path / 'plans.db'}")
+    monkeypatch.setenv("FUSEPLAN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "graph.txt").write_text(GRAPH)
+    return tmp_path
+
+
+def fuseplan(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict:  # type: ignore[type-arg]
+    """Runs a command with --json; it must succeed."""
+    capsys.readouterr()
+    code = main([*map(str, arguments), "--json"])
+    printed = capsys.readouterr()
+    assert code == 0, printed.err
+    return json.loads(printed.out)
+
+
+def tensors() -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((33, 20)).astype(ml_dtypes.bfloat16)
+    scale = np.broadcast_to(rng.standard_normal((33, 1)).astype(ml_dtypes.bfloat16), (33, 20))
+    return {"x": x, "row scale": scale}
+
+
+def test_search_then_hit_then_run(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    graph = home / "graph.txt"
+    first = fuseplan(capsys, "tune", graph, "--seconds", 2)
+    assert (first["cache"], first["state"]) == ("miss", "measured")
+    assert first["time_us"] > 0
+    assert first["lower_bound_us"] > 0
+    second = fuseplan(capsys, "tune", graph, "--seconds", 2)
+    assert second["cache"] == "hit"
+    assert second["plan_key"] == first["plan_key"]
+
+    given = tensors()
+    write_tensors(home / "in.safetensors", given)
+    out = home / "out.safetensors"
+    ran = fuseplan(capsys, "run", graph, "--inputs", home / "in.safetensors", "--outputs", out, "--check")
+    assert ran["check"]["ok"]
+    product = (given["x"].astype(np.float32) * given["row scale"].astype(np.float32)).astype(ml_dtypes.bfloat16)
+    got = read_tensors(out)
+    assert sorted(got) == ["out0", "out1"]
+    assert got["out0"].tobytes() == np.ascontiguousarray(product.T).tobytes()
+    assert got["out1"].tobytes() == (-product).tobytes()
+
+    # By its key, with an empty object cache: binaries come from the database.
+    write_tensors(home / "plan.safetensors", {"in0": given["x"], "in1": given["row scale"]})
+    again = home / "again.safetensors"
+    elsewhere = ("--cache", home / "other cache")
+    fuseplan(
+        capsys,
+        "run",
+        first["plan_key"][:10],
+        "--inputs",
+        home / "plan.safetensors",
+        "--outputs",
+        again,
+        "--check",
+        *elsewhere,
+    )
+    assert again.read_bytes() == out.read_bytes()
+
+
+def test_a_prediction_needs_no_time(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    predicted = fuseplan(capsys, "tune", home / "graph.txt", "--seconds", 0)
+    assert predicted["state"] == "predicted"
+    assert predicted["time_us"] is None
+
+
+def test_check_notices_one_wrong_element(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_tensors(home / "in.safetensors", tensors())
+    run = Workbench.run
+
+    def wrong(bench: Workbench, plan: Plan, inputs: list[np.ndarray]) -> list[np.ndarray]:
+        results = run(bench, plan, inputs)
+        results[1][32, 19] *= 2
+        return results
+
+    monkeypatch.setattr(Workbench, "run", wrong)
+    files = ("--inputs", str(home / "in.safetensors"), "--outputs", str(home / "out.safetensors"))
+    assert main(["run", str(home / "graph.txt"), "--seconds", "1", *files]) == 0
+    assert main(["run", str(home / "graph.txt"), "--seconds", "1", *files, "--check"]) == 1
+    assert "out1[32, 19]" in capsys.readouterr().err

@@ -1,0 +1,291 @@
+"""Tolerances: exact graphs to the bit, others wide enough for a correct kernel and no wider than finds a wrong one."""
+
+from collections.abc import Callable
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from fusion_ir import build
+from fusion_ir.dtype import bf16, f16, f32, i64
+from fusion_ir.graph import Graph
+from fusion_ir.interpreter import evaluate, interpret
+from fusion_ir.node import Node
+from fusion_ir.numerics import accumulate, round_to
+from fusion_ir.ops import OPS, OpKind, make
+from fusion_ir.sample import sample_inputs
+from fusion_ir.tolerance import Reference, compare, reference
+from tests.support.tensors import graph_of, spec
+
+
+def prepared(sizes, read: Callable[..., object], dtype=f32, seed: int = 0) -> tuple[Graph, list[np.ndarray], Reference]:
+    graph = graph_of([spec(s, dtype) for s in sizes], read)
+    inputs = sample_inputs(graph, seed)
+    return graph, inputs, reference(graph, inputs)
+
+
+def other_kernel(seed: int) -> Callable[[Node, tuple[np.ndarray, ...]], np.ndarray | None]:
+    """An override that computes as another correct kernel might.
+
+    Sums run in a shuffled order with one total; pointwise functions are up to the stated ulps off, in even kernels all
+    to one side within a node.
+    """
+    rng = np.random.default_rng(seed)
+
+    def override(node: Node, operands: tuple[np.ndarray, ...]) -> np.ndarray | None:
+        row = OPS[node.op]
+        with np.errstate(all="ignore"):
+            if row.kind is OpKind.POINTWISE and row.ulps:
+                wide = row.reference(node, *(accumulate(np.asarray(x)) for x in operands))
+                off = np.asarray(rng.uniform(-row.ulps, row.ulps, wide.shape if seed % 2 else ()), np.float32)
+                regular = np.isfinite(wide) & (wide != 0)
+                moved = np.where(regular, wide + off * np.spacing(np.abs(wide)), wide)
+                return round_to(np.asarray(moved), node.dtype)
+            if node.op in ("sum", "mean") and node.dtype.is_float:
+                axes = node.ints("axes")
+                kept = [a for a in range(operands[0].ndim) if a not in axes]
+                rows = accumulate(operands[0]).transpose((*kept, *axes)).reshape(*node.sizes, -1)
+                total = np.cumsum(rows[..., rng.permutation(rows.shape[-1])], axis=-1, dtype=rows.dtype)[..., -1]
+                return round_to(
+                    np.asarray(total / np.float32(rows.shape[-1]) if node.op == "mean" else total), node.dtype
+                )
+        return None
+
+    return override
+
+
+# What is exact
+
+
+def test_exact_graphs_are_compared_bit_for_bit() -> None:
+    graph, inputs, expected = prepared([(4, 8), (4, 8)], lambda x, y: build.maximum(build.mul(x, y), build.sqrt(y)))
+    assert expected.atol == [None]
+    (good,) = interpret(graph, inputs)
+    assert compare([good], expected).ok
+    bad = good.copy()
+    bad[2, 3] = np.nextafter(bad[2, 3], np.float32(9))
+    result = compare([bad], expected)
+    assert not result.ok
+    assert result.detail.startswith("out0[2, 3] is ")
+    assert result.detail.endswith("1 of 32 elements are wrong")
+    assert 0 < result.max_rel_error < 1e-6
+
+
+def test_signs_of_zero_count_in_exact_graphs_and_nan_payloads_do_not() -> None:
+    expected = Reference([np.array([0.0, np.nan], np.float32)], [None])
+    other_nan = np.array([0, 0xFFC12345], np.uint32).view(np.float32)
+    assert compare([other_nan], expected).ok
+    assert not compare([np.array([-0.0, np.nan], np.float32)], expected).ok
+    assert not compare([np.array([0.0, 1.0], np.float32)], expected).ok
+    narrow = Reference([np.array([np.nan], ml_dtypes.bfloat16)], [None])
+    assert compare([np.array([0xFFFF], np.uint16).view(ml_dtypes.bfloat16)], narrow).ok
+
+
+def test_small_contractions_are_exact_and_large_ones_are_not() -> None:
+    _, _, small = prepared([(5, 16), (16, 5)], build.matmul)
+    _, _, large = prepared([(5, 17), (17, 5)], build.matmul)
+    assert small.atol == [None]
+    assert large.atol[0] is not None
+    assert large.atol[0].min() > 0
+
+
+def test_sums_of_whole_numbers_are_exact_in_value() -> None:
+    graph = graph_of([spec((6, 500), f32), spec((500, 7), f32)], lambda x, y: [build.sum_(x, 1), build.matmul(x, y)])
+    inputs = sample_inputs(graph, 0, integers=True)
+    expected = reference(graph, inputs)
+    for atol in expected.atol:
+        assert atol is not None
+        assert (atol == 0).all()
+    got = interpret(graph, inputs)
+    assert compare(got, expected).ok
+    got[1][0, 0] = np.nextafter(got[1][0, 0], np.float32(1e9))
+    assert not compare(got, expected).ok
+
+
+def test_sums_too_large_to_be_exact_are_not_taken_for_exact() -> None:
+    graph = graph_of([spec((100,), f32)], build.sum_)
+    expected = reference(graph, [np.full(100, 2.0**20 + 1, np.float32)])
+    assert expected.atol[0] is not None
+    assert expected.atol[0].item() > 0
+
+
+def test_gathers_and_integers_are_exact() -> None:
+    graph = graph_of([spec((9,), i64), spec((4,), i64)], lambda x, i: [build.sum_(x), build.index_select(x, 0, i)])
+    assert reference(graph, sample_inputs(graph, 0)).atol == [None, None]
+
+
+# What is not
+
+GRAPHS: dict[str, tuple[list[tuple[int, ...]], Callable[..., object]]] = {
+    "exp": ([(33, 65)], build.exp),
+    "difference of near values": ([(33, 65)], lambda x: build.sub(build.exp(x), build.exp(build.mul(x, 1.001)))),
+    "sum": ([(16, 3000)], lambda x: build.sum_(x, 1)),
+    "sum of positive": ([(4, 40_000)], lambda x: build.sum_(build.abs_(x), 1)),
+    "softmax": ([(33, 65)], build.softmax),
+    "log_softmax": ([(33, 65)], build.log_softmax),
+    "layer_norm": ([(17, 300), (300,), (300,)], lambda x, w, b: build.layer_norm(x, -1, w, b)),
+    "gelu": ([(33, 65)], build.gelu),
+    "sum of sums": ([(20, 30, 40)], lambda x: build.sum_(build.square(build.sum_(x, 2)), 1)),
+    "mean then broadcast": ([(33, 65)], lambda x: build.sub(x, build.mean(x, 1, keepdims=True))),
+    "one value everywhere": ([(1,)], lambda x: build.expand(build.sub(build.sin(x), build.sin(build.neg(x))), (500,))),
+    "rows of one value": ([(40, 1)], lambda x: build.exp(build.expand(build.sin(x), (40, 64)))),
+    "comparison": ([(33, 65)], lambda x: build.gt(build.exp(x), 1.0)),
+    "rounded to integers": ([(33, 65)], lambda x: build.cast(build.mul(build.exp(x), 100.0), i64)),
+    "argmax of sums": ([(33, 65, 20)], lambda x: build.argmax(build.sum_(x, 2), 1)),
+}
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.parametrize("dtype", [f32, bf16, f16], ids=str)
+def test_another_correct_kernel_passes(name: str, dtype) -> None:
+    sizes, read = GRAPHS[name]
+    for seed in range(3):
+        graph, inputs, expected = prepared(sizes, read, dtype, seed)
+        for kernel in range(4):
+            got = [np.ascontiguousarray(v) for v in evaluate(graph, inputs, other_kernel(kernel))]
+            result = compare(got, expected)
+            assert result.ok, result.detail
+
+
+@pytest.mark.parametrize("name", ["exp", "softmax", "layer_norm", "gelu", "sum", "mean then broadcast"])
+@pytest.mark.parametrize("dtype", [f32, bf16], ids=str)
+def test_wrong_kernels_fail(name: str, dtype) -> None:
+    """One element off by a few percent; the last column from its neighbour; the last element left out of a sum."""
+    sizes, read = GRAPHS[name]
+    graph, inputs, expected = prepared(sizes, read, dtype)
+    (good,) = interpret(graph, inputs)
+    largest = np.unravel_index(int(np.abs(good.astype(np.float64)).argmax()), good.shape)
+    off = good.copy()
+    off[largest] = off[largest] * dtype.numpy.type(1.05)
+    assert not compare([off], expected).ok
+    moved = good.copy()
+    moved[..., -1] = moved[..., -2]
+    assert not compare([moved], expected).ok
+    cut = [x.copy() for x in inputs]
+    cut[0][..., -1] = 0
+    assert not compare(interpret(graph, cut), expected).ok
+
+
+def test_tolerance_of_one_function_is_a_few_ulps() -> None:
+    _, _, expected = prepared([(1000,)], build.exp)
+    (atol,) = expected.atol
+    assert atol is not None
+    ulps = atol / np.spacing(np.abs(expected.outputs[0]))
+    assert np.median(ulps) < 40
+    assert ulps.min() >= 1
+
+
+def test_a_narrow_output_gets_one_ulp_and_hardly_more() -> None:
+    """The perturbation hides in the rounding to bf16, except near a boundary."""
+    _, _, expected = prepared([(4000,)], lambda x: build.cast(build.exp(x), bf16))
+    (atol,) = expected.atol
+    assert atol is not None
+    exponent = np.floor(np.log2(np.abs(expected.outputs[0].astype(np.float64))))
+    assert (atol == np.exp2(exponent - 7)).all()
+
+
+def test_a_tipped_rounding_inside_is_seen() -> None:
+    """A value halfway between two bf16 may round either way, and what is computed from it follows."""
+    halfway = np.float32(np.log(1 + 2.0**-8))
+
+    def read(x: Node) -> Node:
+        return build.mul(build.sub(build.cast(build.cast(build.exp(x), bf16), f32), 1.0), 1.0)
+
+    graph = graph_of([spec((64,), f32)], read)
+    x = np.full(64, 0.5, np.float32)
+    x[5] = halfway
+    (atol,) = reference(graph, [x]).atol
+    assert atol is not None
+    assert atol[5] == 2.0**-7
+    assert (np.delete(atol, 5) < 1e-6).all()
+
+
+def test_one_flipped_selection_does_not_loosen_the_rest() -> None:
+    def read(x: Node) -> Node:
+        return build.where(build.gt(build.exp(x), 1.0), build.add(build.exp(x), 1000.0), build.exp(x))
+
+    graph = graph_of([spec((4096,), f32)], read)
+    x = np.linspace(-4, -1, 4096).astype(np.float32)
+    x[77] = 1e-8
+    (atol,) = reference(graph, [x]).atol
+    assert atol is not None
+    assert atol[77] > 999
+    assert np.delete(atol, 77).max() < 1e-5
+
+
+# Infinities, integers, several outputs
+
+
+def test_infinities_are_exact_unless_errors_reach_them() -> None:
+    graph = graph_of([spec((4,), f32)], build.exp)
+    expected = reference(graph, [np.array([1, 200, 88.722839, np.nan], np.float32)])
+    inf = np.inf
+    good = expected.outputs[0]
+    assert compare([good], expected).ok
+    for wrong in ([inf, inf, good[2], np.nan], [good[0], 3e38, good[2], np.nan], [good[0], inf, good[2], 0]):
+        result = compare([np.array(wrong, np.float32)], expected)
+        assert not result.ok
+        assert result.max_rel_error == inf
+    assert compare([np.array([good[0], inf, inf, np.nan], np.float32)], expected).ok  # 88.7228 is at the edge
+
+
+def test_integers_behind_inexact_nodes() -> None:
+    graph = graph_of([spec((1000,), f32)], lambda x: build.cast(build.exp(x), i64))
+    x = np.linspace(0.1, 4, 1000).astype(np.float32)
+    x[:2] = np.log([3.0, 5.0])
+    expected = reference(graph, [x])
+    (atol,) = expected.atol
+    assert atol is not None
+    assert (atol[:2] == 1).all()
+    assert (atol[2:] == 0).sum() > 990
+    good = expected.outputs[0]
+    tipped = good.copy()
+    tipped[0] += 1 if good[0] == 2 else -1
+    assert compare([tipped], expected).ok
+    far = good.copy()
+    far[0] += 5
+    assert not compare([far], expected).ok
+    many = good.copy()
+    many[100:200] += 1
+    assert not compare([many], expected).ok
+
+
+def test_comparison_of_outputs_that_do_not_fit() -> None:
+    expected = Reference([np.zeros((2, 3), np.float32)], [None])
+    assert "expected 1" in compare([], expected).detail
+    assert "out0 is float32[3, 2]" in compare([np.zeros((3, 2), np.float32)], expected).detail
+    assert "out0 is float64[2, 3]" in compare([np.zeros((2, 3))], expected).detail
+
+
+def test_comparison_takes_strided_outputs_and_names_each_bad_one() -> None:
+    graph, inputs, expected = prepared([(6, 7)], lambda x: [build.exp(x), build.neg(x), build.sum_(x, 0)])
+    got = interpret(graph, inputs)
+    got[0] = np.asfortranarray(got[0])
+    assert compare(got, expected).ok
+    got[0][1, 2] += 1
+    got[1][3, 4] = 0
+    detail = compare(got, expected).detail
+    assert "out0[1, 2]" in detail
+    assert "out1[3, 4]" in detail
+    assert "out2" not in detail
+
+
+def test_rank_0_and_empty_outputs() -> None:
+    graph, inputs, expected = prepared([(0, 3), ()], lambda x, y: [build.exp(x), build.exp(y), build.sum_(x)])
+    assert compare(interpret(graph, inputs), expected).ok
+
+
+def test_relative_error_is_over_the_largest_magnitude() -> None:
+    expected = Reference([np.array([1e-3, 10.0], np.float32)], [np.array([1.0, 1.0], np.float32)])
+    result = compare([np.array([2e-3, 10.0], np.float32)], expected)
+    assert result.ok
+    assert result.max_rel_error == pytest.approx(1e-4, rel=1e-3)
+
+
+def test_references_do_not_depend_on_anything_but_graph_and_inputs() -> None:
+    graph, inputs, first = prepared([(30, 40)], build.softmax)
+    second = reference(graph, inputs)
+    assert first.atol[0] is not None
+    assert second.atol[0] is not None
+    assert (first.atol[0] == second.atol[0]).all()
+    assert make("neg", [graph.outputs[0].node]).dtype == f32
