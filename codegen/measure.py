@@ -1,7 +1,8 @@
 """The protocol of timing candidates against each other, and its statistics. Knows no device: it gets a function that
 takes samples.
 
-Screening: one run, stopped there beyond 3x the best; a few samples each, what is beyond 1.3x the best goes no further.
+Screening: a run, up to three beyond 3x the best, and no more if that stays; a few samples each, what is beyond 1.3x
+the best goes no further.
 Finalists: rounds in random order, one visit each, until the median of everybody is known to 0.5% or time is up. What is
 clearly slower leaves on the way.
 """
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from math import sqrt
 
 STOP_RATIO = 3.0
+HOPELESS_RATIO = 10.0
 SCREEN_RATIO = 1.3
 LEAVE_RATIO = 1.05
 SCREEN_SAMPLES = 4
@@ -113,11 +115,12 @@ def _screen(count: int, sample: Sampler) -> tuple[list[Timing], list[int]]:
     timings: list[Timing] = []
     best = float("inf")
     for i in range(count):
-        first = tuple(sample(i, 1))  # finds cold code and pages
-        if first[0] > STOP_RATIO * best:
-            first = tuple(sample(i, 1))
-        if first[0] > STOP_RATIO * best:
-            timings.append(Timing(first, f"stopped, {first[0] / best:.1f}x the best"))
+        first = min(sample(i, 1))  # finds cold code and pages: a second and third chance, unless it is hopeless
+        chances = 2 if first <= HOPELESS_RATIO * best else 1
+        while first > STOP_RATIO * best and chances:
+            first, chances = min(first, *sample(i, 1)), chances - 1
+        if first > STOP_RATIO * best:
+            timings.append(Timing((first,), f"stopped, {first / best:.1f}x the best"))
             continue
         timings.append(Timing(tuple(sample(i, SCREEN_SAMPLES))))
         best = min(best, *timings[-1].samples_us)

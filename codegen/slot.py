@@ -29,6 +29,8 @@ from fusion_ir.records import Status
 # work (-1: none), seconds it may take. Messages would wake the parent and disturb what is timed.
 PROGRESS = struct.Struct("<qqd")
 LENGTH = struct.Struct(">I")
+# What a process says that dies for want of memory. The last: two threads at once; nothing else in a kernel throws.
+OUT_OF_MEMORY = ("bad_alloc", "memoryerror", "out of memory", "terminate called recursively")
 MAX_MESSAGE_BYTES = 256 << 20
 
 # What a child sees of the environment: no secrets.
@@ -162,11 +164,9 @@ class _Child:
         self, module: str, limits: ChildLimits, environment: Mapping[str, str], dies_with_parent: bool
     ) -> None:
         self.output_bytes = limits.output_bytes
-        self.folder = tempfile.TemporaryDirectory(prefix="fuseplan-", ignore_cleanup_errors=True)
-        page = Path(self.folder.name) / ".progress"
-        page.write_bytes(PROGRESS.pack(0, -1, 0.0))
-        with page.open("r+b") as file:
-            self.page = mmap.mmap(file.fileno(), PROGRESS.size)
+        progress = os.memfd_create("progress")
+        os.write(progress, PROGRESS.pack(0, -1, 0.0))
+        self.page = mmap.mmap(progress, PROGRESS.size)
         request_read, self.request = os.pipe()
         self.answer, answer_write = os.pipe()
         self.printed, printed_write = os.pipe()
@@ -178,7 +178,7 @@ class _Child:
             "parent": os.getpid() if dies_with_parent else None,
             "memory_bytes": limits.memory_bytes,
             "file_bytes": limits.file_bytes,
-            "progress": str(page),
+            "progress": progress,
         }
         inherited = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
         packages = str(Path(__file__).resolve().parent.parent)
@@ -187,18 +187,19 @@ class _Child:
             stdin=subprocess.DEVNULL,
             stdout=printed_write,
             stderr=printed_write,
-            pass_fds=(request_read, answer_write, lifeline_read),
-            cwd=self.folder.name,
+            pass_fds=(request_read, answer_write, lifeline_read, progress),
+            cwd="/",
             env={
                 **inherited,
-                "HOME": self.folder.name,
+                "HOME": tempfile.gettempdir(),
+                "CUPY_CACHE_IN_MEMORY": "1",
                 "PYTHONPATH": packages,
                 "PYTHONDONTWRITEBYTECODE": "1",
                 **environment,
             },
             start_new_session=True,
         )
-        for descriptor in (request_read, answer_write, printed_write, lifeline_read):
+        for descriptor in (request_read, answer_write, printed_write, lifeline_read, progress):
             os.close(descriptor)
         self.selector = selectors.DefaultSelector()
         for descriptor in (self.answer, self.printed):
@@ -254,7 +255,6 @@ class _Child:
         for descriptor in (self.request, self.answer, self.printed, self.lifeline):
             os.close(descriptor)
         self.page.close()
-        self.folder.cleanup()
 
     def text(self) -> str:
         """What the child printed in this job."""
@@ -350,7 +350,7 @@ class _Child:
         self._drain()
         text = self.text()
         tail = f": {text.strip()[-400:]}" if text.strip() else ""
-        if "bad_alloc" in text or "MemoryError" in text or "out of memory" in text.lower():
+        if any(sign in text.lower() for sign in OUT_OF_MEMORY):
             return SlotFailure(Status.out_of_memory, f"ran out of memory{tail}", self._index())
         if code == -signal.SIGKILL:
             return SlotFailure(Status.out_of_memory, "killed by the system, most likely for memory", self._index())

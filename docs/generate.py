@@ -1,4 +1,4 @@
-"""Prints the reference pages from the tables that the program itself reads: `make docs` writes them, a test compares them."""
+"""Prints the reference pages from the tables that the program reads: `make docs` writes them, a test compares them."""
 
 import ast
 import re
@@ -34,8 +34,9 @@ def ops() -> str:
     lines = [
         "# Ops",
         "",
-        "The language of fusion graphs: one row of `OPS` each (`fusion_ir/ops/`). *ulps* is the largest error against the exact value,",
-        "in units of the last place of the compute type (f32 for 16- and 8-bit floats); 0 means bit for bit.",
+        "The language of fusion graphs: one row of `OPS` each (`fusion_ir/ops/`). *ulps* is the largest error against",
+        "the exact value, in units of the last place of the compute type (f32 for 16- and 8-bit floats); 0 means bit",
+        "for bit.",
     ]
     for kind, title in _KINDS.items():
         rows = [row for row in OPS.values() if row.kind is kind]
@@ -62,8 +63,9 @@ def settings() -> str:
     lines = [
         "# Settings",
         "",
-        "A flag wins over a variable `FUSEPLAN_NAME`, that over `config.toml`, that over the default. `fuseplan config show` prints what is in",
-        "force and why. The file is `$FUSEPLAN_CONFIG`, else `fuseplan/config.toml` in the XDG folder for configuration.",
+        "A flag wins over a variable `FUSEPLAN_NAME`, that over `config.toml`, that over the default.",
+        "`fuseplan config show` prints what is in force and why. The file is `$FUSEPLAN_CONFIG`, else",
+        "`fuseplan/config.toml` in the XDG folder for configuration.",
         "",
         "| setting | default | meaning |",
         "|---|---|---|",
@@ -78,8 +80,8 @@ def command_line() -> str:
     lines = [
         "# Command line",
         "",
-        "`fuseplan COMMAND --help` lists the options. Results go to stdout, everything else to stderr, progress only to a terminal;",
-        "`--json` prints one JSON document. Exit codes: 0 ok, 1 failed, 2 bad input.",
+        "`fuseplan COMMAND --help` lists the options. Results go to stdout, everything else to stderr, progress only",
+        "to a terminal; `--json` prints one JSON document. Exit codes: 0 ok, 1 failed, 2 bad input.",
         "",
         "| command | |",
         "|---|---|",

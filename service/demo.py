@@ -6,7 +6,6 @@ it again.
 """
 
 import argparse
-import json
 import shlex
 import socket
 import subprocess
@@ -28,7 +27,7 @@ from fusion_ir.named import NamedGraph
 from fusion_ir.records import Plan
 from service.cli.errors import CommandError, failed
 from service.cli.plan_view import plan_view
-from service.cli.remote import Remote
+from service.cli.remote import Remote, encode
 from service.cli.source import read_graph
 from service.cli.terminal import err, out, search_progress, show
 from service.dashboard.formatting import size
@@ -89,11 +88,11 @@ def _show(console: Console, folder: Path, options: argparse.Namespace) -> Plan:
 
 def _repeated(remote: Remote, body: Mapping[str, Any]) -> str:
     """Asks again, and again: what a framework sees on every later start."""
-    content = json.dumps(body).encode()
+    content = encode(body)
     milliseconds: list[float] = []
     received = 0
     for _ in range(REPEATS):
-        response, took_ms = remote.post_raw("/v1/plans:resolve", content)
+        response, took_ms = remote.resolve_raw(content)
         if response.json().get("cache") != "hit":
             raise failed("the second answer did not come from the cache")
         milliseconds.append(took_ms)

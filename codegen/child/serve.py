@@ -53,9 +53,7 @@ def serve(jobs: Mapping[str, Job]) -> None:
     """Applies the limits in argv[1], then answers requests until the parent closes the pipe."""
     start = json.loads(sys.argv[1])
     _limit(start)
-    with open(start["progress"], "r+b") as file:
-        page = mmap.mmap(file.fileno(), PROGRESS.size)
-    channel = Channel(start["answer"], page)
+    channel = Channel(start["answer"], mmap.mmap(start["progress"], PROGRESS.size))
     threading.Thread(target=_die_with_parent, args=(start["lifeline"],), daemon=True).start()
     channel.send({"ready": True})
     with os.fdopen(start["request"], "rb") as requests:

@@ -74,10 +74,15 @@ template <class To, class R> VDEV To as(R x) {
   memcpy(&y, &x, sizeof y);
   return y;
 }
-// Each lane converted as C converts.
+// Each lane converted as C converts. Between integers by doubling and halving: g++ takes other ratios apart into scalars.
 template <class S, class R> VDEV Like<S, R> convert(R x) {
+  using E = Element<R>;
   if constexpr (SCALAR<R>) return (S)x;
-  else if constexpr (SAME<S, Element<R>>) return x;
+  else if constexpr (SAME<S, E>) return x;
+  else if constexpr ((S)0.5 != 0 || (E)0.5 != 0) return __builtin_convertvector(x, Like<S, R>);
+  else if constexpr (sizeof(S) == sizeof(E)) return (Like<S, R>)x;
+  else if constexpr (sizeof(S) > 2 * sizeof(E)) return convert<S>(convert<If<UNSIGNED<E>, Uint<2 * sizeof(E)>, Int<2 * sizeof(E)>>>(x));
+  else if constexpr (sizeof(E) > 2 * sizeof(S)) return convert<S>(convert<Int<sizeof(E) / 2>>(x));
   else return __builtin_convertvector(x, Like<S, R>);
 }
 template <class R> VDEV Element<R> lane(const R& x, int l) {
@@ -100,15 +105,48 @@ template <class F, class R, class... A> VDEV R each_lane(F f, R x, A... a) {
     return r;
   }
 }
+// Registers cut and joined. Before g++ 12 there is no shuffle that changes the number of lanes: by way of memory.
+#if __has_builtin(__builtin_shufflevector)
+template <int... I> struct Indices {};
+#if defined(__clang__)
+template <class, int... I> struct Sequence { using type = Indices<I...>; };
+template <int N> using FirstIndices = typename __make_integer_seq<Sequence, int, N>::type;
+#else
+template <int N> using FirstIndices = Indices<__integer_pack(N)...>;
+#endif
+template <int FIRST, class R, int... I> VDEV auto part(R x, Indices<I...>) { return __builtin_shufflevector(x, x, (FIRST + I)...); }
+template <int FIRST, int L, class R> VDEV Reg<Element<R>, L> part(R x) { return part<FIRST>(x, FirstIndices<L>{}); }
+template <class R, int... I> VDEV auto joined(R a, R b, Indices<I...>) { return __builtin_shufflevector(a, b, I...); }
+template <class R> VDEV Reg<Element<R>, 2 * LANES<R>> joined(R a, R b) { return joined(a, b, FirstIndices<2 * LANES<R>>{}); }
+template <int TIMES, class R, int... I> VDEV auto repeated(R x, Indices<I...>) { return __builtin_shufflevector(x, x, (I / TIMES)...); }
+template <class R, int... I> VDEV auto every_second(R x, Indices<I...>) { return __builtin_shufflevector(x, x, (2 * I)...); }
+#define VEC_SHUFFLES 1
+#else
+template <int FIRST, int L, class R> VDEV Reg<Element<R>, L> part(R x) {
+  Reg<Element<R>, L> r;
+  memcpy(&r, (const char*)&x + FIRST * sizeof(Element<R>), sizeof r);
+  return r;
+}
+template <class R> VDEV Reg<Element<R>, 2 * LANES<R>> joined(R a, R b) {
+  Reg<Element<R>, 2 * LANES<R>> r;
+  memcpy(&r, &a, sizeof a);
+  memcpy((char*)&r + sizeof a, &b, sizeof b);
+  return r;
+}
+#endif
 // A mask is what a comparison of registers gives: bool, or lanes of 0 and -1. The same mask for registers of lanes of S:
 template <class S, class M> VDEV auto mask_like(M m) {
   if constexpr (SCALAR<M>) return m;
+#ifdef VEC_SHUFFLES  // each half of a lane is the mask as well
+  else if constexpr (sizeof(S) == 2 * sizeof(Element<M>)) return (Like<Int<sizeof(S)>, M>)repeated<2>(m, FirstIndices<2 * LANES<M>>{});
+  else if constexpr (2 * sizeof(S) == sizeof(Element<M>)) return every_second((Reg<Int<sizeof(S)>, 2 * LANES<M>>)m, FirstIndices<LANES<M>>{});
+#endif
   else return convert<Int<sizeof(S)>>(m);
 }
 // The lanes of a boolean register: from a mask, to a mask for lanes of S, to 0 and 1.
 template <class M> VDEV auto boolean_lanes(M m) {
   if constexpr (SCALAR<M>) return -(int32_t)(m != 0);
-  else return convert<int32_t>(m);
+  else return mask_like<int32_t>(m);
 }
 template <class R> VDEV R truth(R x) { return x & 1; }
 template <class T, class R> VDEV R operand(R x) {
@@ -123,22 +161,21 @@ template <class T, class R> VDEV R operand(R x) {
 #include "vec_narrow_cpu.h"
 #include "vec_cast.h"
 
-template <class T, int W> VDEV Vec<T, 2 * W> join(const Vec<T, W>& a, const Vec<T, W>& b);
 // ---- halves
 template <class T, int W> VDEV Vec<T, W / 2> low(const Vec<T, W>& x) {
   if constexpr (WIDE<W, T>) return x.lo;
   else if constexpr (W == 2) return {x.v[0]};
-  else { Vec<T, W / 2> r; memcpy(&r.v, &x.v, sizeof r.v); return r; }
+  else return {core::part<0, W / 2>(x.v)};
 }
 template <class T, int W> VDEV Vec<T, W / 2> high(const Vec<T, W>& x) {
   if constexpr (WIDE<W, T>) return x.hi;
   else if constexpr (W == 2) return {x.v[1]};
-  else { Vec<T, W / 2> r; memcpy(&r.v, (const char*)&x.v + sizeof r.v, sizeof r.v); return r; }
+  else return {core::part<W / 2, W / 2>(x.v)};
 }
 template <class T, int H> VDEV Vec<T, 2 * H> join(const Vec<T, H>& a, const Vec<T, H>& b) {
   if constexpr (WIDE<2 * H, T>) return {a, b};
   else if constexpr (H == 1) return {Reg<Lane<T>, 2>{a.v, b.v}};
-  else { Vec<T, 2 * H> r; memcpy(&r.v, &a.v, sizeof a.v); memcpy((char*)&r.v + sizeof a.v, &b.v, sizeof b.v); return r; }
+  else return {core::joined(a.v, b.v)};
 }
 
 // ---- lanes

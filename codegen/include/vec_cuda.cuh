@@ -41,6 +41,7 @@ template <class T, int W> struct Vec { Lane<T> v[W]; };
 
 // ---- registers, which are scalars here: the names that the shared files use
 template <class R> using Element = R;
+template <class R> constexpr bool SCALAR = true;
 template <class R> constexpr int LANES = 1;
 template <class S, class R> using Like = S;
 template <class R> using IntLike = Int<sizeof(R)>;

@@ -48,18 +48,18 @@ template <class S> VCOLD S fmod_far(S x, S y) {
   const U u = mx >> M ? (U)(mx & (((U)1 << M) - 1)) | (U)e << M : (U)mx;
   return as<S>((U)(u | sign_of(x)));
 }
-// Where the quotient is under 2^mantissa, a - q b by fma is exact, for the rounded q or its neighbour.
+template <class R> VCOLD_LANES R fmod_lanes(R x, R y, R r, R quotient, Element<R> limit) {
+  for (int l = 0; l < LANES<R>; l++) if (!(lane(quotient, l) < limit)) set_lane(r, l, fmod_far(lane(x, l), lane(y, l)));
+  return r;
+}
+// Where the quotient is small, a - q b by fma is exact for the rounded quotient q or its neighbour.
 template <class R> VDEV R fmod(R x, R y) {
+  const auto limit = num<R>(sizeof(Element<R>) == 8 ? 2251799813685248.0 : 4194304.0);
   const R a = float_abs(x), b = float_abs(y), q = a / b;
-  const R t = floor(q);
-  R r = fma(-t, b, a);
+  R r = fma(-floor(q), b, a);
   r = r < num<R>(0) ? r + b : r;
-  r = with_sign(float_abs(r), sign_of(x));
-  r = a < b ? x : r;
-  const auto far = (q < num<R>(sizeof(Element<R>) == 8 ? 2251799813685248.0 : 4194304.0)) == 0;
-  if (__builtin_expect(any(far), 0)) {
-    for (int l = 0; l < LANES<R>; l++) if (lane(far, l)) set_lane(r, l, fmod_far(lane(x, l), lane(y, l)));
-  }
+  r = a < b ? x : with_sign(float_abs(r), sign_of(x));
+  if (__builtin_expect(any((q < limit) == 0), 0)) return fmod_lanes(x, y, r, q, limit);
   return r;
 }
 template <class R> VDEV R remainder(R x, R y) {

@@ -15,14 +15,16 @@ template <int W, int A, class T> VDEV void store(T* p, const Vec<T, W>& x) {
     memcpy(p, &b, W);
   } else memcpy(p, &x.v, sizeof x.v);
 }
+template <class T, int W> VDEV auto as_words(const Vec<T, W>& x) {
+  if constexpr (WIDE<W, T>) return core::joined(as_words(x.lo), as_words(x.hi));
+  else return (Reg<int64_t, W * (int)sizeof(T) / 8>)x.v;
+}
 // Past the caches where the address is that of whole registers.
 template <class T, int W> VDEV void stream_registers(T* p, const Vec<T, W>& x) {
   constexpr int B = W * (int)sizeof(T);
   if constexpr (B > REGISTER_BYTES) { stream_registers(p, low(x)); stream_registers(p + W / 2, high(x)); }
   else if constexpr (B == REGISTER_BYTES && !SAME<T, boolean>) {
-    Reg<int64_t, B / 8> r;
-    if constexpr (WIDE<W, T>) store<W, 1>((T*)&r, x);
-    else r = (Reg<int64_t, B / 8>)x.v;
+    const auto r = as_words(x);
 #if __has_builtin(__builtin_nontemporal_store)
     __builtin_nontemporal_store(r, (Reg<int64_t, B / 8>*)p);
 #elif defined(VEC_AVX512)
@@ -43,29 +45,65 @@ template <int W, int A, class T> VDEV void store_stream(T* p, const Vec<T, W>& x
   store<W, A>(p, x);
 }
 
-// The first n lanes only; n may be anything.
+// The first n lanes only; n may be anything, and nothing beyond them is touched. With AVX-512 by masked moves.
+namespace core {
+#if defined(VEC_AVX512) && __has_builtin(__builtin_ia32_loaddquqi128_mask) && __has_builtin(__builtin_ia32_storedquqi128_mask)
+#ifdef __clang__
+#define VEC_POINTER(E, L) Reg<E, L>  // what the builtins for 1 and 2 bytes point to
+#else
+#define VEC_POINTER(E, L) E
+#endif
+#define VEC_MASKED_MOVES(MOVE) \
+  MOVE(char, 16, qi128, VEC_POINTER(char, 16)) MOVE(short, 8, hi128, VEC_POINTER(short, 8)) MOVE(short, 16, hi256, VEC_POINTER(short, 16)) \
+  MOVE(int, 4, si128, int) MOVE(int, 8, si256, int) MOVE(int, 16, si512, int) \
+  MOVE(long long, 2, di128, long long) MOVE(long long, 4, di256, long long) MOVE(long long, 8, di512, long long)
+VDEV unsigned first_lanes(long n) { return n <= 0 ? 0 : n >= 16 ? 0xffff : (1u << n) - 1; }
+#else
+#define VEC_MASKED_MOVES(MOVE)
+#endif
+template <class R> VDEV R load_first(const Element<R>* p, long n) {
+#define MOVE(E, L, suffix, P) \
+  if constexpr (LANES<R> == L && sizeof(Element<R>) == sizeof(E)) \
+    return (R)__builtin_ia32_loaddqu##suffix##_mask((const P*)p, Reg<E, L>{}, first_lanes(n)); else
+  VEC_MASKED_MOVES(MOVE)
+#undef MOVE
+  {
+    R r{};
+    for (int l = 0; l < LANES<R>; l++) if (l < n) set_lane(r, l, p[l]);
+    return r;
+  }
+}
+template <class R> VDEV void store_first(Element<R>* p, R x, long n) {
+#define MOVE(E, L, suffix, P) \
+  if constexpr (LANES<R> == L && sizeof(Element<R>) == sizeof(E)) \
+    __builtin_ia32_storedqu##suffix##_mask((P*)p, (Reg<E, L>)x, first_lanes(n)); else
+  VEC_MASKED_MOVES(MOVE)
+#undef MOVE
+  for (int l = 0; l < LANES<R>; l++) if (l < n) p[l] = lane(x, l);
+}
+}  // namespace core
 template <int W, int A, class T> VDEV Vec<T, W> load_masked(const T* p, long n) {
-  if (n >= W) return load<W, A>(p);
-  Vec<T, W> r = splat<W>(bits<T>(0));
-  for (int l = 0; l < W; l++) if (l < n) set(r, l, p[l]);
-  return r;
+  if constexpr (WIDE<W, T>) return {load_masked<W / 2, 1>(p, n), load_masked<W / 2, 1>(p + W / 2, n - W / 2)};
+  else if constexpr (SAME<T, boolean>) {
+    return {core::boolean_lanes(core::convert<int32_t>(core::load_first<Reg<uint8_t, W>>((const uint8_t*)p, n)) != 0)};
+  } else return {core::load_first<Reg<Lane<T>, W>>((const Lane<T>*)p, n)};
 }
 template <int W, int A, class T> VDEV void store_masked(T* p, const Vec<T, W>& x, long n) {
-  if (n >= W) return store<W, A>(p, x);
-  for (int l = 0; l < W; l++) if (l < n) p[l] = get(x, l);
+  if constexpr (WIDE<W, T>) { store_masked<W / 2, 1>(p, x.lo, n); store_masked<W / 2, 1>(p + W / 2, x.hi, n - W / 2); }
+  else if constexpr (SAME<T, boolean>) core::store_first((uint8_t*)p, core::convert<uint8_t>(x.v & 1), n);
+  else core::store_first((Lane<T>*)p, x.v, n);
 }
 
-// Lane l < n is f(l).
-template <int W, class F> VDEV auto load_lanes(F f, long n) {
+// Lane l < n is f(l): joined from scalars, since a vector read back from scalar stores would wait for them.
+template <int W, class F> VDEV auto load_lanes(F f, long n, int first) {
   using T = decltype(f(0));
-  T t[W];
-  for (int l = 0; l < W; l++) t[l] = l < n ? f(l) : bits<T>(0);
-  return load<W, 1>(t);
+  if constexpr (W == 1) return Vec<T, 1>{to_lane(first < n ? f(first) : bits<T>(0))};
+  else return join(load_lanes<W / 2>(f, n, first), load_lanes<W / 2>(f, n, first + W / 2));
 }
-template <int W, class F, class T> VDEV void store_lanes(const Vec<T, W>& x, F f, long n) {
-  T t[W];
-  store<W, 1>(t, x);
-  for (int l = 0; l < W; l++) if (l < n) f(l, t[l]);
+template <int W, class F> VDEV auto load_lanes(F f, long n) { return load_lanes<W>(f, n, 0); }
+template <int W, class F, class T> VDEV void store_lanes(const Vec<T, W>& x, F f, long n, int first = 0) {
+  if constexpr (W > 1) { store_lanes<W / 2>(low(x), f, n, first); store_lanes<W / 2>(high(x), f, n, first + W / 2); }
+  else if (first < n) f(first, get(x, 0));
 }
 template <int W, class T> VDEV Vec<T, W> load_strided(const T* p, long stride, long n = W) {
   return load_lanes<W>([=](int l) { return p[l * stride]; }, n);
@@ -83,6 +121,8 @@ template <int W, int P, class T> VDEV Vec<T, W> load_tile(const T* p) {
 template <int W, int R, class T> VDEV Vec<T, W> load_repeat(const T* p) {
   if constexpr (R == 1) return load<W, 1>(p);
   else if constexpr (R == W) return splat<W>(*p);
-  else if constexpr (WIDE<W, T>) return {load_repeat<W / 2, R>(p), load_repeat<W / 2, R>(p + W / 2 / R)};
-  else return load_lanes<W>([=](int l) { return p[l / R]; }, W);
+#ifdef VEC_SHUFFLES
+  else if constexpr (!WIDE<W, T>) return {core::repeated<R>(load<W / R, 1>(p).v, core::FirstIndices<W>{})};
+#endif
+  else return join(load_repeat<W / 2, R>(p), load_repeat<W / 2, R>(p + W / 2 / R));
 }

@@ -5,21 +5,17 @@ namespace core {
 #if defined(VEC_AVX512) && defined(__AVX512BF16__) && __has_builtin(__builtin_ia32_fpclassps512_mask) && \
     (__has_builtin(__builtin_ia32_cvtneps2bf16_512) || __has_builtin(__builtin_ia32_cvtneps2bf16_v16sf))
 #define VEC_BF16 1
-template <class R> VCOLD void round_bf16_denormals(const R& x, Like<uint16_t, R>& r) { r = round_bf16_portable(x); }
+template <class R> VCOLD Like<uint16_t, R> round_bf16_denormals(R x) { return round_bf16_portable(x); }
 #endif
 template <class R> VDEV Like<uint16_t, R> round_bf16(R x) {
 #ifdef VEC_BF16
   if constexpr (IS<float, 16, R>) {
-    Like<uint16_t, R> r;
-    if (__builtin_expect(__builtin_ia32_fpclassps512_mask(x, 0x20, (unsigned short)-1), 0)) round_bf16_denormals(x, r);
-    else {
+    if (__builtin_expect(__builtin_ia32_fpclassps512_mask(x, 0x20, (unsigned short)-1), 0)) return round_bf16_denormals(x);
 #if __has_builtin(__builtin_ia32_cvtneps2bf16_512)
-      r = (Like<uint16_t, R>)__builtin_ia32_cvtneps2bf16_512(x);
+    return (Like<uint16_t, R>)__builtin_ia32_cvtneps2bf16_512(x);
 #else
-      r = (Like<uint16_t, R>)__builtin_ia32_cvtneps2bf16_v16sf(x);
+    return (Like<uint16_t, R>)__builtin_ia32_cvtneps2bf16_v16sf(x);
 #endif
-    }
-    return r;
   } else
 #endif
     return round_bf16_portable(x);

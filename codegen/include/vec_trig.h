@@ -51,7 +51,8 @@ VCOLD Quarters trig_reduce_far(double x) {
   const bool minus = sign_of(x) != 0;
   return {minus != up ? -y : y, minus ? -q : q};
 }
-template <class R> VCOLD_LANES void trig_reduce_lanes(const R& x, R& r, IntLike<R>& q, Element<R> limit) {
+template <class R> struct Reduced { R r; IntLike<R> q; };
+template <class R> VCOLD_LANES Reduced<R> trig_reduce_lanes(R x, R r, IntLike<R> q, Element<R> limit) {
   for (int l = 0; l < LANES<R>; l++) {
     const auto y = lane(x, l);
     if (float_abs(y) <= limit) continue;
@@ -59,33 +60,33 @@ template <class R> VCOLD_LANES void trig_reduce_lanes(const R& x, R& r, IntLike<
     set_lane(r, l, (Element<R>)far.r);
     set_lane(q, l, (Element<IntLike<R>>)far.q);
   }
+  return {r, q};
 }
 // x = r + q pi/2 with |r| <= pi/4, q modulo 4: pi/2 taken away in three parts by fma (Cody and Waite), the first exactly.
-template <class R> VDEV R trig_reduce(R x, IntLike<R>& q) {
+template <class R> VDEV Reduced<R> trig_reduce(R x) {
   const auto limit = num<R>(F32<R> ? 105615.0 : 134217728.0);
   const R t = fma(x, two_over_pi<R>(), fill<R>(ROUNDER<R>)), j = t - ROUNDER<R>;
-  q = as<IntLike<R>>(t);
-  R r = fma(j, -half_pi_lo<R>(), fma(j, -half_pi_mid<R>(), fma(j, -half_pi_hi<R>(), x)));
+  const R r = fma(j, -half_pi_lo<R>(), fma(j, -half_pi_mid<R>(), fma(j, -half_pi_hi<R>(), x)));
   const auto far = (float_abs(x) <= limit) == 0;
-  if (__builtin_expect(any(far), 0)) trig_reduce_lanes(x, r, q, limit);
-  return r;
+  if (__builtin_expect(any(far), 0)) return trig_reduce_lanes(x, r, as<IntLike<R>>(t), limit);
+  return {r, as<IntLike<R>>(t)};
 }
 template <class R> VDEV R sin_of_small(R r, R s) { return fma(sin_tail(s), r * s, r); }
 template <class R> VDEV R cos_of_small(R s) { return fma(fma(cos_tail(s), s, all<R>(-0.5)), s, all<R>(1)); }
 template <class R> VDEV R sin_quarters(R x, int turn) {
   using I = IntLike<R>;
-  I q;
-  const R r = trig_reduce(x, q), s = r * r, c = cos_of_small(s), d = sin_of_small(r, s);
-  q = q + turn;
+  const Reduced<R> x0 = trig_reduce(x);
+  const R r = x0.r, s = r * r, c = cos_of_small(s), d = sin_of_small(r, s);
+  const I q = x0.q + turn;
   const R y = (q & 1) != 0 ? c : d;
   return as<R>(as<I>(y) ^ ((q & 2) << (BITS<Element<R>> - 2)));
 }
 template <class R> VDEV R sin(R x) { return sin_quarters(x, 0); }
 template <class R> VDEV R cos(R x) { return sin_quarters(x, 1); }
 template <class R> VDEV R tan(R x) {
-  IntLike<R> q;
-  const R r = trig_reduce(x, q), s = r * r, c = cos_of_small(s), d = sin_of_small(r, s);
-  const auto odd = (q & 1) != 0;
+  const Reduced<R> x0 = trig_reduce(x);
+  const R r = x0.r, s = r * r, c = cos_of_small(s), d = sin_of_small(r, s);
+  const auto odd = (x0.q & 1) != 0;
   return (odd ? -c : d) / (odd ? d : c);
 }
 }  // namespace core

@@ -1,5 +1,6 @@
 """Plans from a running server: the few requests that the command line and the demo make."""
 
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,7 +14,14 @@ from service.cli.errors import CommandError, bad_input, failed
 from service.errors import Problem
 
 POLL_SECONDS = 0.25
+RESOLVE = "/v1/plans:resolve"
+JSON = {"Content-Type": "application/json"}
 Report = Callable[[Mapping[str, Any] | None], None]  # gets the operation's progress, as the server words it
+
+
+def encode(body: Mapping[str, Any]) -> bytes:
+    """The body of a request. Equal bodies give equal bytes, which the server remembers having read."""
+    return json.dumps(body, separators=(",", ":"), allow_nan=False).encode()
 
 
 class Remote:
@@ -39,7 +47,8 @@ class Remote:
     ) -> Resolution:
         """The plan for `body` (see ResolveRequest), waited for as long as the search takes."""
         prefer = {"Prefer": f"wait={wait_seconds:g}"} if wait_seconds else {}
-        response = self._send("POST", "/v1/plans:resolve", json=dict(body), headers=prefer)
+        content = encode(body)
+        response = self._send("POST", RESOLVE, content=content, headers={**JSON, **prefer})
         if response.status_code == httpx.codes.OK:
             return _resolution(response)
         address = response.headers["Location"]
@@ -51,7 +60,7 @@ class Remote:
             time.sleep(POLL_SECONDS)
         if operation.error is not None:
             raise _refused(operation.error)
-        response = self._send("POST", "/v1/plans:resolve", json=dict(body))
+        response = self._send("POST", RESOLVE, content=content, headers=JSON)
         if response.status_code != httpx.codes.OK:
             raise failed(f"{self.url}: the operation {operation.id} ended, but its plan is not there")
         return _resolution(response).model_copy(update={"cache": "miss"})
@@ -67,10 +76,10 @@ class Remote:
         except httpx.HTTPError:
             return False
 
-    def post_raw(self, path: str, content: bytes) -> tuple[httpx.Response, float]:
-        """A prepared JSON body, and the milliseconds until its answer was read: for timing the hot path."""
+    def resolve_raw(self, content: bytes) -> tuple[httpx.Response, float]:
+        """One request with a prepared body, and the milliseconds until its answer was read."""
         started = time.perf_counter()
-        response = self._send("POST", path, content=content, headers={"Content-Type": "application/json"})
+        response = self._send("POST", RESOLVE, content=content, headers=JSON)
         return response, (time.perf_counter() - started) * 1e3
 
     def page(self, plan_key: Key) -> str:

@@ -217,9 +217,6 @@ def test_the_ziglang_wheel_is_a_compiler_too(
     compiler = find_compiler(include=bare_headers(tmp_path / "include"))
     assert "ziglang" in compiler.command
     with compiler.slot() as slot:
-        for name in ("pool", "ceilings"):
-            assert ctypes.CDLL(str(runtime_library(name, compiler, slot, cache)))
-    good, bad = builder(compiler).compile([sum_kernel(8, "k"), sum_kernel(8, "bad", "nothing;")])
-    assert isinstance(good, Binary)
-    assert isinstance(bad, Failure)
-    assert bad.status is Status.compile_failed
+        assert ctypes.CDLL(str(runtime_library("pool", compiler, slot, cache)))
+    (built,) = builder(compiler, jobs=1).compile([sum_kernel(8, "k")])
+    assert isinstance(built, Binary)

@@ -1,0 +1,57 @@
+"""The demo, and the command line asking a running server: real processes, a real compiler, loopback only."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from service.cli import main
+from tests.support.service_process import ROOT, server
+
+EXAMPLE = ROOT / "examples" / "momentum_step.json"
+
+
+def test_the_demo_shows_plan_hit_and_page(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "service.demo", "--graph", str(EXAMPLE), "--seconds", "2"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=180, cwd=ROOT, check=False)
+    assert ended.returncode == 0, ended.stderr
+    for words in (
+        "First answer, a miss",
+        "measured",
+        "this plan",
+        "one kernel per op",
+        "copying its bytes",
+        "lower bound",
+    ):
+        assert words in ended.stdout, words
+    assert re.search(r"Second answer, a hit: [0-9.]+ ms over HTTP", ended.stdout)
+    assert len(set(re.findall(r"/plans/([0-9a-f]{64})", ended.stdout))) == 1
+    assert re.search(r"^  \S*fuseplan serve --db sqlite:///\S+ --cache \S+$", ended.stdout, re.MULTILINE)
+    assert ended.stderr == ""
+
+
+def test_the_demo_names_what_it_cannot_read(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "service.demo", "--graph", str(tmp_path / "none.json")]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=ROOT, check=False)
+    assert ended.returncode == 2
+    assert "none.json: No such file or directory" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_tune_on_a_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with server(tmp_path) as (_, port):
+        address = f"http://127.0.0.1:{port}"
+        answers: list[dict[str, object]] = []
+        for _ in range(2):
+            capsys.readouterr()
+            assert main(["tune", str(EXAMPLE), "--server", address, "--seconds", "2", "--json"]) == 0
+            answers.append(json.loads(capsys.readouterr().out))
+        assert [a["cache"] for a in answers] == ["miss", "hit"]
+        assert answers[0]["plan_key"] == answers[1]["plan_key"]
+        assert main(["tune", str(EXAMPLE), "--server", address]) == 0
+        assert f"{address}/plans/{answers[0]['plan_key']}" in capsys.readouterr().out.replace("\n", "")
+        assert main(["tune", str(EXAMPLE), "--server", address, "--target", "cuda:9"]) == 2
+        assert "CUDA" in capsys.readouterr().err
