@@ -57,7 +57,12 @@ class _Printer(Text):
     # ---- the tree of loops
     def nest(self, path: tuple[Axis, ...], depth: int) -> None:
         for key in self.program.at(path):
-            if not path and self.program.blocks[key].writes and key not in self.program.kept.values() and (key.lane or key.dims):
+            if (
+                not path
+                and self.program.blocks[key].writes
+                and key not in self.program.kept.values()
+                and (key.lane or key.dims)
+            ):
                 with self.braces(f"{'ONCE' if self.style.target == 'cpu' else 'ONCE FIRST_ROW'}"):
                     self.block(key, depth=2)
             else:
@@ -94,7 +99,9 @@ class _Printer(Text):
             return
         lane, width = key.lane, self.program.widths[key.lane]
         for v in kept:
-            self.line(f"Vec<{CTYPE[v.dtype.name]}, {width}> k{self.name(v)}{_dims(key)}[VECTORS({width}, {lane.extent})];")
+            self.line(
+                f"Vec<{CTYPE[v.dtype.name]}, {width}> k{self.name(v)}{_dims(key)}[VECTORS({width}, {lane.extent})];"
+            )
         self.loops(key.dims, lambda: self.lane_loops(key, lane, block, kept, depth))
 
     def lane_loops(self, key: Key, lane: Axis, block: Block, kept: list[Value], depth: int) -> None:
@@ -193,7 +200,11 @@ class _Printer(Text):
         if p.kind == "splat":
             return f"load<1, 1>({at})"
         if p.kind == "vector":
-            return f"load<{width}, {p.width}>({at})" if count is None else f"load_masked<{width}, {p.width}>({at}, {count})"
+            return (
+                f"load<{width}, {p.width}>({at})"
+                if count is None
+                else f"load_masked<{width}, {p.width}>({at}, {count})"
+            )
         if p.kind == "strided":
             return f"load_strided<{width}>({at}, {p.step}, {count or width})"
         if p.kind == "tile":

@@ -87,7 +87,10 @@ class Text:
                 return f"clamp_index({inner}, {t.extent})"
             return f"({inner}) / {t.divisor} % {t.extent}" if t.divisor > 1 else f"({inner}) % {t.extent}"
 
-        parts = [atom(t) if k == 1 else f"{k} * ({atom(t)})" if isinstance(t, Opaque) else f"{k} * {atom(t)}" for t, k in e.terms]
+        parts = [
+            atom(t) if k == 1 else f"{k} * ({atom(t)})" if isinstance(t, Opaque) else f"{k} * {atom(t)}"
+            for t, k in e.terms
+        ]
         return " + ".join(parts + ([str(e.c)] if e.c or not parts else []))
 
     def element(self, v: Value, lane_plus: tuple[Axis, str] | None) -> str:

@@ -29,7 +29,9 @@ class InputSpec:
     @property
     def is_dense(self) -> bool:
         """Row-major without gaps; strides of axes of extent 1 do not count."""
-        return all(n == 1 or s == d for n, s, d in zip(self.sizes, self.strides, dense_strides(self.sizes), strict=True))
+        return all(
+            n == 1 or s == d for n, s, d in zip(self.sizes, self.strides, dense_strides(self.sizes), strict=True)
+        )
 
     @property
     def span(self) -> int:

@@ -163,7 +163,9 @@ class _Printer(Text):
         if v.op == "argreduce":
             better = f"arg_better<{'true' if combine == 'argmax' else 'false'}>({args[0]}, best_{name})"
             at = self.expr(flatten([var(a) for a in bound], [1] * len(bound)))
-            self.line(f"if (first_{name} || {better}) {{ best_{name} = {args[0]}; {name} = splat<1>((int64_t)({at})); }}")
+            self.line(
+                f"if (first_{name} || {better}) {{ best_{name} = {args[0]}; {name} = splat<1>((int64_t)({at})); }}"
+            )
         else:
             step = spell(str(combine), [*args, name] if combine == "fma" else [name, *args], v.dtype)
             start = spell("mul", args, v.dtype) if combine == "fma" else args[0]
@@ -183,4 +185,3 @@ class _Printer(Text):
             seed, offset = (f"get({self.operand(a)}, 0)" for a in v.args[:2])
             return f"uniform_<1>({seed}, {offset}, {v.attr[0]}, splat<1>((int64_t)({self.expr(v.offset)})))"
         return spell(v.op, [self.operand(a) for a in v.args], v.dtype)
-

@@ -11,17 +11,23 @@ INDEX_LIMIT = 1 << 31  # cuda kernels index with 32 bits below
 
 
 def kernel_function(
-    graph: Graph, body: str, target: TargetKind, *, prologue: Sequence[str] = (), threads: int = 1, streams: bool = False
+    graph: Graph,
+    body: str,
+    target: TargetKind,
+    *,
+    prologue: Sequence[str] = (),
+    threads: int = 1,
+    streams: bool = False,
 ) -> tuple[str, str]:
     """(entry, source). The entry's name is derived from the source, so equal kernels have equal names."""
     params = parameters(graph)
     if target == "cpu":
-        head = "extern \"C\" void {entry}(void* const* args, long task, long tasks) {{"
+        head = 'extern "C" void {entry}(void* const* args, long task, long tasks) {{'
         lines = [f"  {t} RESTRICT {name} = ({t})args[{i}];" for i, (t, name) in enumerate(params)]
         lines += [f"  {line}" for line in prologue]
     else:
         listed = ", ".join(f"{t} RESTRICT {name}" for t, name in params)
-        head = f"extern \"C\" __global__ void __launch_bounds__({threads}) {{entry}}({listed}) {{{{"
+        head = f'extern "C" __global__ void __launch_bounds__({threads}) {{entry}}({listed}) {{{{'
         lines = [f"  {line}" for line in (*_wide_index(graph), *prologue)]
     tail = ["  stream_fence();"] if streams else []
     text = "\n".join([*lines, body, *tail, "}"])

@@ -41,7 +41,9 @@ def pattern(e: Affine, lane: Axis | None, vector: int, alignment: int) -> Patter
 def _digit_pattern(term: Opaque, lane: Axis, vector: int, alignment: int, others: list[int]) -> Pattern:
     inner = term.of
     period = term.divisor if term.divisor > 1 else term.extent
-    nested = inner.coef(lane) == 1 and all(x % period == 0 for x in (inner.c, *(k for t, k in inner.terms if t is not lane)))
+    nested = inner.coef(lane) == 1 and all(
+        x % period == 0 for x in (inner.c, *(k for t, k in inner.terms if t is not lane))
+    )
     if term.is_clamp or not nested or lane in inner.opaque_axes or vector % period:
         return Pattern("lanes", 1)
     if term.divisor == 1:

@@ -1,7 +1,7 @@
 """Coalescing: adjacent digits become one axis wherever every access steps through them as through one.
 
-    x[4 * i0 + i1], i1 < 4   ->   x[i2], i2 = 4 * i0 + i1          (coef(hi) = extent(lo) * coef(lo) everywhere)
-    where one access differs, a lane run still merges them:  a[i2 % 4], repeated every 4 lanes
+x[4 * i0 + i1], i1 < 4   ->   x[i2], i2 = 4 * i0 + i1          (coef(hi) = extent(lo) * coef(lo) everywhere)
+where one access differs, a lane run still merges them:  a[i2 % 4], repeated every 4 lanes
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,9 @@ def coalesce(writes: Sequence[Write], axes: Axes) -> list[Write]:
         hi, lo = pair
         run = axes.new(hi.extent * lo.extent)
         mapping = {hi: Affine(), lo: var(run)}
-        merged = rewritten(merged, lambda e, m=mapping: e.subst(m), lambda own, h=hi, l=lo, r=run: _replace(own, h, l, r))
+        merged = rewritten(
+            merged, lambda e, m=mapping: e.subst(m), lambda own, h=hi, l=lo, r=run: _replace(own, h, l, r)
+        )
 
 
 def _pair(writes: Sequence[Write]) -> tuple[Axis, Axis] | None:

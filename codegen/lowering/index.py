@@ -1,11 +1,11 @@
 """Index expressions: affine sums over loop axes, and their digits.
 
-    Axis      one loop variable with an extent; a digit of a mixed radix or a piece of a cut axis is an axis too
-    Affine    c + sum(coef * term), coef > 0; what a view op rewrites
-    Digit     (e // divisor) % extent, and Clamp: min(max(e, 0), extent - 1); opaque terms, used only where radices do not
-              nest or pieces would be too many: no access over them is contiguous
-    Fetched   a value read from memory, used as an index (gathers)
-    Split/Cut raised by a view that cannot be expressed over the present axes; `pull` refines the axis and starts again
+Axis      one loop variable with an extent; a digit of a mixed radix or a piece of a cut axis is an axis too
+Affine    c + sum(coef * term), coef > 0; what a view op rewrites
+Digit     (e // divisor) % extent, and Clamp: min(max(e, 0), extent - 1); opaque terms, used only where radices do not
+          nest or pieces would be too many: no access over them is contiguous
+Fetched   a value read from memory, used as an index (gathers)
+Split/Cut raised by a view that cannot be expressed over the present axes; `pull` refines the axis and starts again
 """
 
 from collections.abc import Iterable, Mapping

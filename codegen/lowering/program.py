@@ -58,7 +58,9 @@ class Program:
     def at(self, path: tuple[Axis, ...]) -> list[Key]:
         """Keys directly inside `path`: scalars first, then by number of own loops; later ones may read earlier ones."""
         keys = [k for k in self.blocks if k.path == path]
-        return sorted(keys, key=lambda k: (k.lane is not None, len(k.dims), [a.uid for a in (*k.dims, *filter(None, [k.lane]))]))
+        return sorted(
+            keys, key=lambda k: (k.lane is not None, len(k.dims), [a.uid for a in (*k.dims, *filter(None, [k.lane]))])
+        )
 
     def children(self, path: tuple[Axis, ...]) -> list[Axis]:
         """Axes of the loops directly inside `path`."""

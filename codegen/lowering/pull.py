@@ -89,7 +89,9 @@ def _permute(p: Puller, node: Node, index: Index) -> Value:
 
 def _broadcast_in_dim(p: Puller, node: Node, index: Index) -> Value:
     (x,) = node.args
-    return p.pull(x, tuple(Affine() if size == 1 else index[d] for size, d in zip(x.sizes, node.ints("dims"), strict=True)))
+    return p.pull(
+        x, tuple(Affine() if size == 1 else index[d] for size, d in zip(x.sizes, node.ints("dims"), strict=True))
+    )
 
 
 def _expand(p: Puller, node: Node, index: Index) -> Value:

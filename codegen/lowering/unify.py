@@ -59,7 +59,9 @@ def unify(pulled: Pulled) -> None:
         for seen in puller.visits.values():
             indices = list(seen)
             # Each index against the first with its structure and its predecessor: a chain reaches all of them.
-            for x, y in dict.fromkeys([*((indices[0], y) for y in indices[1:]), *zip(indices, indices[1:], strict=False)]):
+            for x, y in dict.fromkeys(
+                [*((indices[0], y) for y in indices[1:]), *zip(indices, indices[1:], strict=False)]
+            ):
                 pairs = _match_all(x, y, up_to_constant)
                 if pairs is not None and not any(classes.clash(a, b) for a, b in pairs):
                     classes.merge(pairs)

@@ -92,7 +92,9 @@ class Values:
     limit: int = 1 << 30
     _known: dict[tuple[object, ...], Value] = field(default_factory=dict)
 
-    def make(self, op: str, args: Sequence[Value], attr: tuple[object, ...], dtype: DType, own: Iterable[Axis] = ()) -> Value:
+    def make(
+        self, op: str, args: Sequence[Value], attr: tuple[object, ...], dtype: DType, own: Iterable[Axis] = ()
+    ) -> Value:
         """`own`: axes that the attribute itself varies with. A reduction does not vary with the axes in its attribute."""
         key = (op, *(a.uid for a in args), "|", *attr, dtype)
         value = self._known.get(key)

@@ -22,9 +22,7 @@ class Write:
 def writes_of(pulled: Pulled) -> list[Write]:
     """The stores with their values."""
     roots, _, _ = pulled.pull()
-    return [
-        Write(s.out, pulled.offset(s), v, s.axes, v.dtype.bytes) for s, v in zip(pulled.stores, roots, strict=True)
-    ]
+    return [Write(s.out, pulled.offset(s), v, s.axes, v.dtype.bytes) for s, v in zip(pulled.stores, roots, strict=True)]
 
 
 def expressions(writes: Sequence[Write]) -> list[Affine]:
@@ -41,6 +39,4 @@ def rewritten(
 ) -> list[Write]:
     """The writes over new expressions and axes."""
     roots = rewrite_offsets(Values(MAX_VALUES), [w.value for w in writes], change)
-    return [
-        Write(w.out, change(w.offset), v, axes_of(w.axes), w.itemsize) for w, v in zip(writes, roots, strict=True)
-    ]
+    return [Write(w.out, change(w.offset), v, axes_of(w.axes), w.itemsize) for w, v in zip(writes, roots, strict=True)]

@@ -19,7 +19,17 @@ from fusion_ir.sample import sample_inputs
 from tests.support.devices import CPU_DEVICE, CUDA_DEVICE
 from tests.support.random_graphs import Seeded, any_graph, pointwise_graph
 
-FLAGS = ("-std=c++17", "-O1", "-march=native", "-ffp-contract=off", "-fno-math-errno", "-fPIC", "-shared", "-w", f"-I{INCLUDE}")
+FLAGS = (
+    "-std=c++17",
+    "-O1",
+    "-march=native",
+    "-ffp-contract=off",
+    "-fno-math-errno",
+    "-fPIC",
+    "-shared",
+    "-w",
+    f"-I{INCLUDE}",
+)
 HOST = """#define FP_EMULATE
 #define __launch_bounds__(n)
 #include "loops_cuda.cuh"
@@ -40,7 +50,9 @@ def cases(seeds: range) -> list[Case]:
             for family in FAMILIES.values():
                 if family.accepts(graph, CPU_DEVICE) is None:
                     space = family.space(graph, CUDA_DEVICE)
-                    cuda = tuple(family.emit(graph, s, CUDA_DEVICE) for s in dict.fromkeys((space[0], space[seed % len(space)])))
+                    cuda = tuple(
+                        family.emit(graph, s, CUDA_DEVICE) for s in dict.fromkeys((space[0], space[seed % len(space)]))
+                    )
                     found.append(Case(graph, family.emit(graph, family.space(graph, CPU_DEVICE)[0], CPU_DEVICE), cuda))
     return found
 
@@ -92,7 +104,9 @@ def test_cuda_print_gives_the_bits_of_the_cpp_print(part: int, tmp_path: Path) -
         expected = outputs(case.graph)
         pointers = [a.ctypes.data for a in inputs]
         arguments = ctypes.c_void_p * (len(inputs) + len(expected))
-        cpu[case.cpu.entry](arguments(*pointers, *(o.ctypes.data for o in expected)), ctypes.c_long(0), ctypes.c_long(1))
+        cpu[case.cpu.entry](
+            arguments(*pointers, *(o.ctypes.data for o in expected)), ctypes.c_long(0), ctypes.c_long(1)
+        )
         for kernel in case.cuda:
             got = outputs(case.graph)
             cuda[f"run_{kernel.entry}"](arguments(*pointers, *(o.ctypes.data for o in got)))
@@ -101,4 +115,6 @@ def test_cuda_print_gives_the_bits_of_the_cpp_print(part: int, tmp_path: Path) -
                 if spec.node.dtype.is_float:  # NaN payloads aside
                     differ &= ~(np.isnan(g.view(spec.node.dtype.numpy)) & np.isnan(e.view(spec.node.dtype.numpy)))
                 where = np.flatnonzero(differ)
-                assert where.size == 0, f"{kernel.family} {kernel.schedule} out{i}: {where.size} elements, first {where[0]}"
+                assert where.size == 0, (
+                    f"{kernel.family} {kernel.schedule} out{i}: {where.size} elements, first {where[0]}"
+                )

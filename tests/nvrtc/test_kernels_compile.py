@@ -63,8 +63,14 @@ def test_every_kernel_compiles(arch: str, tmp_path: Path) -> None:
         built = builder.compile(made)
     finally:
         builder.close()
-    failed = [f"{k.family} {k.schedule}: {b.detail}" for k, b in zip(made, built, strict=True) if not isinstance(b, Binary)]
+    failed = [
+        f"{k.family} {k.schedule}: {b.detail}" for k, b in zip(made, built, strict=True) if not isinstance(b, Binary)
+    ]
     assert not failed, failed[0]
     assert {k.family for k in made} == set(FAMILIES)
-    spilled = [k.schedule for k, b in zip(made, built, strict=True) if isinstance(b, Binary) and b.report and b.report.spill_bytes]
+    spilled = [
+        k.schedule
+        for k, b in zip(made, built, strict=True)
+        if isinstance(b, Binary) and b.report and b.report.spill_bytes
+    ]
     assert not spilled

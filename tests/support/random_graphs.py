@@ -34,7 +34,23 @@ class Seeded:
 
 
 EXTENTS = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 17, 31, 32, 33, 48, 64, 65)
-DTYPE_CHOICES = (f32, f32, f32, bf16, bf16, f16, f64, i32, i64, i8, u8, bool_, DTYPES["i16"], DTYPES["f8e4m3"], DTYPES["f8e5m2"])
+DTYPE_CHOICES = (
+    f32,
+    f32,
+    f32,
+    bf16,
+    bf16,
+    f16,
+    f64,
+    i32,
+    i64,
+    i8,
+    u8,
+    bool_,
+    DTYPES["i16"],
+    DTYPES["f8e4m3"],
+    DTYPES["f8e5m2"],
+)
 POINTWISE = tuple(op for op in OPS.values() if op.kind is OpKind.POINTWISE and op.name != "cast")
 EXACT = tuple(op for op in POINTWISE if op.ulps == 0)
 
@@ -131,7 +147,7 @@ class Maker:
 
     def pointwise(self) -> Node:
         op = self.pick(EXACT if self.exact else POINTWISE)
-        x = (self.operand() or self.nodes[0])
+        x = self.operand() or self.nodes[0]
         arity = op.arity if isinstance(op.arity, int) else op.arity[0]
         if op.name == "where":
             dtype = self.pick(DTYPE_CHOICES)
@@ -147,7 +163,7 @@ class Maker:
         return self.cast((self.operand() or self.nodes[0]), self.pick(DTYPE_CHOICES))
 
     def view(self) -> Node:
-        x = (self.operand() or self.nodes[0])
+        x = self.operand() or self.nodes[0]
         which = self.choose.below(9)
         if which == 0:
             return make("reshape", (x,), {"shape": shape_of(self.factorised(x.elements))})
@@ -168,7 +184,11 @@ class Maker:
         if which == 4 and x.rank:
             axis = self.choose.below(x.rank)
             others = [n for n in self.nodes if n.rank == x.rank and n.dtype == x.dtype]
-            fitting = [n for n in others if all(i == axis or a == b for i, (a, b) in enumerate(zip(n.sizes, x.sizes, strict=True)))]
+            fitting = [
+                n
+                for n in others
+                if all(i == axis or a == b for i, (a, b) in enumerate(zip(n.sizes, x.sizes, strict=True)))
+            ]
             return make("cat", tuple(self.pick(fitting) for _ in range(2 + self.choose.below(2))), {"axis": axis})
         if which == 5:
             at = self.choose.below(x.rank + 1)
@@ -208,7 +228,9 @@ class Maker:
         b_axes = (1, -1, 0, 2) if b.sizes == (n, batch, k) else (0, -1, 2, 1)
         acc = f64 if dtype == f64 else f32 if dtype.is_float else i64
         out = dtype if dtype.is_float else i64
-        return make("contract", (a, b), {"a_axes": a_axes, "b_axes": b_axes, "reduced": 1, "acc": acc, "out_dtype": out})
+        return make(
+            "contract", (a, b), {"a_axes": a_axes, "b_axes": b_axes, "reduced": 1, "acc": acc, "out_dtype": out}
+        )
 
     def reduction(self) -> Node:
         x = self.operand(lambda n: n.rank > 0) or self.of_shape((5, 3), f32)
@@ -241,7 +263,9 @@ class Maker:
         return node
 
     def random_numbers(self) -> Node:
-        seed, offset = (make("full", (), {"shape": (), "value": Scalar.of(self.choose.below(1000), i64)}) for _ in range(2))
+        seed, offset = (
+            make("full", (), {"shape": (), "value": Scalar.of(self.choose.below(1000), i64)}) for _ in range(2)
+        )
         return make("uniform", (seed, offset), {"shape": shape_of(self.sizes()), "stream": self.choose.below(3)})
 
     def graph(self, outputs: int) -> Graph:
@@ -267,7 +291,9 @@ def any_graph(choose: Chooser, *, steps: int = 8) -> Graph:
     """A graph of every kind of op."""
     m = Maker(choose, exact=False, max_elements=1500)
     m.nodes.append(m.input(m.sizes(1 + choose.below(3)), m.pick(DTYPE_CHOICES)))
-    kinds = [m.pointwise] * 6 + [m.view] * 5 + [m.convert] * 2 + [m.reduction] * 4 + [m.gather, m.scan, m.random_numbers]
+    kinds = (
+        [m.pointwise] * 6 + [m.view] * 5 + [m.convert] * 2 + [m.reduction] * 4 + [m.gather, m.scan, m.random_numbers]
+    )
     kinds += [m.contraction, lambda: m.contraction(17, 40)]
     for _ in range(2 + choose.below(steps)):
         m.step(kinds)

@@ -60,7 +60,10 @@ def sweep(seeds: Iterable[int], bench: Workbench, device: Device) -> Result:
     result = Result()
     attempts: list[_Attempt] = []
     for seed in seeds:
-        for graph, ways in ((pointwise_graph(Seeded(seed)), ("fused", "cut", "cut again")), (any_graph(Seeded(seed)), ("fused", "apart"))):
+        for graph, ways in (
+            (pointwise_graph(Seeded(seed)), ("fused", "cut", "cut again")),
+            (any_graph(Seeded(seed)), ("fused", "apart")),
+        ):
             result.graphs += 1
             result.ops.update({n.op for n in graph.nodes} - {"input"})
             attempts += [a for how in ways if (a := _attempt(graph, seed, how, device, result)) is not None]
@@ -83,7 +86,9 @@ def sweep(seeds: Iterable[int], bench: Workbench, device: Device) -> Result:
         plan = assemble(attempt.prepared, device, choices, NO_SEARCH)
         plans.setdefault((attempt.seed, attempt.prepared.given), []).append((attempt, plan))
     for (seed, graph), made in plans.items():
-        for (attempt, _), timing in zip(made, bench.measure_plans(graph, [p for _, p in made], seed=seed, seconds=0.0), strict=True):
+        for (attempt, _), timing in zip(
+            made, bench.measure_plans(graph, [p for _, p in made], seed=seed, seconds=0.0), strict=True
+        ):
             if timing.status is not Status.ok:
                 which = [f"{k.family} {k.schedule}" for k in attempt.kernels]
                 result.wrong.append(f"seed {seed} {attempt.how} {which}: {timing.status.value}: {timing.detail[:400]}")
@@ -99,7 +104,9 @@ def _attempt(graph: Graph, seed: int, how: str, device: Device, result: Result) 
         rng.shuffle(families)
         for family in families:
             try:
-                return family.emit(segment.canonical.graph, rng.choice(family.space(segment.canonical.graph, device)), device)
+                return family.emit(
+                    segment.canonical.graph, rng.choice(family.space(segment.canonical.graph, device)), device
+                )
             except EmitError as error:
                 result.refused[str(error)] += 1
         return None
@@ -108,7 +115,9 @@ def _attempt(graph: Graph, seed: int, how: str, device: Device, result: Result) 
         return kernel(extract(atoms, 1 << atom)) is not None
 
     atoms = cut(prepared.graph, computable)
-    groups = _groups(atoms, {"fused": 0.95, "apart": 0.0}.get(how, 0.6), rng, lambda mask: kernel(extract(atoms, mask)) is not None)
+    groups = _groups(
+        atoms, {"fused": 0.95, "apart": 0.0}.get(how, 0.6), rng, lambda mask: kernel(extract(atoms, mask)) is not None
+    )
     segments = tuple(extract(atoms, mask) for mask in groups)
     kernels = tuple(k for s in segments if (k := kernel(s)) is not None)
     assert len(kernels) == len(segments), f"seed {seed}: a segment without a kernel"

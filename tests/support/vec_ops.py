@@ -52,3 +52,21 @@ def operands_for(op: Op, types: tuple[DType, ...], seed: int, count: int = 3000)
         np.concatenate([s, random_bits(t, count, rng), domain(t, *op.domain, count, rng)])
         for s, t in zip(special, types, strict=True)
     ]
+
+
+def math_operands(op: Op, dtype: DType, seed: int, count: int) -> list[np.ndarray]:
+    """Operands for a function that is not exact: `operands_for`, all magnitudes, the whole range of exponentials, and
+    neighbourhoods of 0, 1 and multiples of pi/2."""
+    rng = np.random.default_rng(seed)
+    parts = [operands_for(op, (dtype,) * op.arity, seed, count)]  # type: ignore[operator]
+    info = np.finfo(dtype.numpy)
+    for _ in range(2):
+        signs = [rng.choice([-1.0, 1.0], count) for _ in parts[0]]
+        parts.append([s * np.exp2(rng.uniform(info.minexp - info.nmant, info.maxexp, count)) for s in signs])
+        parts.append([s * np.exp2(rng.uniform(-info.nmant - 2, 10, count)) for s in signs])
+        parts.append([1 + s * np.exp2(rng.uniform(-info.nmant, -1, count)) for s in signs])
+        parts.append([rng.uniform(-1.1, 1.1, count) * info.maxexp for _ in signs])
+        parts.append([rng.integers(-(2**20), 2**20, count) * np.pi / 2 for _ in signs])
+        parts.append([rng.uniform(-4, 4, count) for _ in signs])
+    with np.errstate(all="ignore"):
+        return [np.concatenate(column).astype(dtype.numpy) for column in zip(*parts, strict=True)]

@@ -34,7 +34,9 @@ def test_vector_width_is_what_addresses_allow(seed: int) -> None:
     axes = Axes()
     lane = axes.new(rng.choice([8, 16, 32]))
     others = [axes.new(rng.choice([2, 3, 4])) for _ in range(rng.randrange(3))]
-    e = Affine.of(rng.choice([0, 0, 1, 2, 4, 6, 8]), [(lane, 1), *((a, rng.choice([1, 2, 3, 4, 6, 8, 24, 64])) for a in others)])
+    e = Affine.of(
+        rng.choice([0, 0, 1, 2, 4, 6, 8]), [(lane, 1), *((a, rng.choice([1, 2, 3, 4, 6, 8, 24, 64])) for a in others)]
+    )
     vector, alignment = rng.choice([1, 2, 4, 8]), rng.choice([1, 2, 4, 8, 16])
     found = pattern(e, lane, vector, alignment)
     assert found.kind == "vector"

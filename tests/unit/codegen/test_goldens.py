@@ -84,5 +84,8 @@ def test_naive_reduction(golden: Callable[[str, str], None]) -> None:
 
 
 def test_lowering_is_deterministic() -> None:
-    sources = {FAMILIES["pointwise"].emit(graph_named("mistral_rope"), s, CPU_DEVICE).source for s in ["pointwise{lanes=32,store=stream,tile=4096}"] * 3}
+    sources = {
+        FAMILIES["pointwise"].emit(graph_named("mistral_rope"), s, CPU_DEVICE).source
+        for s in ["pointwise{lanes=32,store=stream,tile=4096}"] * 3
+    }
     assert len(sources) == 1
