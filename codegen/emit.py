@@ -1,4 +1,4 @@
-"""Loop program -> text of its body: C++ over `Vec<T, W>` that both headers (loops_cpu.h, loops_cuda.cuh) give a meaning."""
+"""Loop program -> text of its body: C++ over `Vec<T, W>`, which loops_cpu.h and loops_cuda.cuh both give a meaning."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class Style:
 
 @dataclass(frozen=True)
 class Body:
-    """The printed body. roots: for each outermost loop its iterations and whether threads along y share them too (cuda)."""
+    """The printed body. roots: each outermost loop's iterations, and whether threads along y share them too (cuda)."""
 
     text: str
     roots: tuple[tuple[int, bool], ...]

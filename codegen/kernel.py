@@ -9,7 +9,7 @@ from fusion_ir.records import Device, TargetKind
 
 @dataclass(frozen=True)
 class Launch:
-    """cuda: grid, block and dynamic shared memory. cpu: `tasks`, the number of pieces the kernel's outer loops are cut into."""
+    """cuda: grid, block and dynamic shared memory. cpu: `tasks`, the number of pieces that outer loops are cut into."""
 
     grid: tuple[int, int, int] = (1, 1, 1)
     block: tuple[int, int, int] = (1, 1, 1)
@@ -22,7 +22,8 @@ class Access:
     """How a kernel touches one tensor: elements per access, and along what.
 
     tensor: "in0", "out1", ... kind: "vector" (consecutive elements), "splat" (one for all lanes), "strided", "tile" (a
-    short run repeated), "repeat" (each element several times), "lanes" (an address per lane). `bytes` per access on cuda.
+    short run repeated), "repeat" (each element several times), "lanes" (an address per lane). `bytes` per access on
+    cuda.
     """
 
     tensor: str
@@ -32,7 +33,7 @@ class Access:
 
 @dataclass(frozen=True)
 class Kernel:
-    """One kernel: a function definition in C++ or CUDA over the vocabulary of codegen/include, without the include itself.
+    """One kernel: a function in C++ or CUDA over the vocabulary of codegen/include, without the include itself.
 
     Parameters are the segment's inputs in order, then its outputs in order.
     cpu: `extern "C" void ENTRY(void* const* args, long task, long tasks)`.
@@ -60,7 +61,10 @@ class EmitError(Exception):
 
 
 class Family(Protocol):
-    """A kernel family: a row of `codegen.families.FAMILIES`. A segment is a Graph: inputs are what it reads, outputs what it writes."""
+    """A kernel family: a row of `codegen.families.FAMILIES`.
+
+    A segment is a Graph: inputs are what it reads, outputs what it writes.
+    """
 
     name: str
 

@@ -1,6 +1,6 @@
 """What every printer of kernels shares: names, index expressions, spelling of ops and constants."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from math import prod
 
@@ -60,7 +60,7 @@ class Text:
         self.lines.append("  " * self.indent + text)
 
     @contextmanager
-    def braces(self, head: str) -> Iterator[None]:
+    def braces(self, head: str) -> Generator[None]:
         self.line(f"{head} {{".lstrip())
         self.indent += 1
         yield

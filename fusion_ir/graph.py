@@ -43,7 +43,7 @@ class InputSpec:
 
 @dataclass(frozen=True, slots=True)
 class OutputSpec:
-    """One output: the node, the strides wanted (elements; dense by default), and the input whose buffer it may take over."""
+    """One output: the node, the strides wanted (elements; dense by default), the input whose buffer it may take over."""
 
     node: Node
     strides: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""Constants by their bits: -0.0 and 0.0 differ, NaNs are equal to themselves, and a kernel gets exactly what was sent."""
+"""Constants by their bits: -0.0 and 0.0 differ, NaNs equal themselves, and a kernel gets exactly what was sent."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ class Scalar:
 
     @staticmethod
     def of(value: float | int | bool, dtype: DType) -> "Scalar":
-        """Rounds a Python number to `dtype` (f16, bf16 and f8 by way of f32). Integers out of range raise ValueError."""
+        """Rounds a Python number to `dtype` (f16, bf16, f8 by way of f32). Integers out of range raise ValueError."""
         if dtype.kind == "bool":
             array = np.array(bool(value))
         elif dtype.is_integer:

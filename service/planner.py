@@ -35,16 +35,16 @@ class PlanAnswer:
 
 @dataclass(frozen=True)
 class StoredCosts:
-    """`scheduler.Costs` over the database: what was ever measured on this class of devices."""
+    """`scheduler.Costs` over the database: what this version's kernels were ever measured at on this class of devices."""
 
     store: Store
     device_key: str
 
     def known(self, segment_key: str) -> Sequence[Measurement]:
-        return self.store.measurements(segment_key, self.device_key)
+        return self.store.measurements(segment_key, self.device_key, version=VERSION)
 
     def record(self, measurements: Sequence[Measurement]) -> None:
-        self.store.record(measurements)
+        self.store.record(measurements, version=VERSION)
 
 
 def plan_graph(

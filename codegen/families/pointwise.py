@@ -1,7 +1,7 @@
 """Family `pointwise`: everything whose elements are independent, as one loop nest.
 
-Pointwise and view ops, random numbers and small contractions (unrolled), any number of outputs of any shapes; outputs that
-share nothing are siblings in one launch.
+Pointwise and view ops, random numbers and small contractions (unrolled), any number of outputs of any shapes; outputs
+that share nothing are siblings in one launch.
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,10 @@ KINDS = {OpKind.INPUT, OpKind.POINTWISE, OpKind.VIEW, OpKind.RANDOM, OpKind.CONT
 
 @dataclass(frozen=True)
 class CpuSchedule(Schedule):
-    """lanes: elements of a vector, of any dtype. store: `plain`, or `stream` past the caches. tile: longest run of lanes."""
+    """How the loops are cut and written.
+
+    lanes: elements of a vector, of any dtype. store: `plain`, or `stream` past the caches. tile: longest run of lanes.
+    """
 
     FAMILY = "pointwise"
     lanes: int
@@ -44,7 +47,10 @@ class CpuSchedule(Schedule):
 
 @dataclass(frozen=True)
 class CudaSchedule(Schedule):
-    """vec: elements of a vector. x, y: threads of a block along lanes and along rows. per: vectors of a thread along lanes."""
+    """How the loops are shared among threads.
+
+    vec: elements of a vector. x, y: threads of a block along lanes and along rows. per: vectors of a thread along lanes.
+    """
 
     FAMILY = "pointwise"
     vec: int
@@ -93,8 +99,8 @@ class Pointwise:
 def lower(segment: Graph, width: int, least_tile: int, tile: int, *, least_tasks: int, keep_bytes: int) -> Program:
     """Segment -> loop program: the steps of `codegen.lowering` in order.
 
-    width: vector width in elements. tile: longest run of lanes; it is shortened, down to least_tile, where the loops outside
-    would have fewer than least_tasks iterations. keep_bytes: cap of one kept array.
+    width: vector width in elements. tile: longest run of lanes; it is shortened, down to least_tile, where the loops
+    outside would have fewer than least_tasks iterations. keep_bytes: cap of one kept array.
     """
     try:
         pulled = pull_outputs(segment)

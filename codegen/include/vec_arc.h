@@ -48,7 +48,7 @@ template <class R> VDEV R atan2(R y, R x) {
   a = both_large ? one : a;
   b = (both_large | origin) ? one : b;
   // Sums must not overflow: halves of large numbers, where what becomes denormal is nothing beside the other one.
-  const auto large = num<R>(F32<R> ? 0x1p100 : 0x1p1000), down = num<R>(F32<R> ? 0x1p-30 : 0x1p-30);
+  const auto large = num<R>(F32<R> ? 0x1p100 : 0x1p1000), down = num<R>(0x1p-30);
   const auto shrink = (a > large) | (b > large);
   a = (shrink & (a < inf)) ? a * down : a;
   b = (shrink & (b < inf)) ? b * down : b;

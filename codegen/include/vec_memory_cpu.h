@@ -15,16 +15,16 @@ template <int W, int A, class T> VDEV void store(T* p, const Vec<T, W>& x) {
     memcpy(p, &b, W);
   } else memcpy(p, &x.v, sizeof x.v);
 }
-template <class T, int W> VDEV auto as_words(const Vec<T, W>& x) {
-  if constexpr (WIDE<W, T>) return core::joined(as_words(x.lo), as_words(x.hi));
-  else return (Reg<int64_t, W * (int)sizeof(T) / 8>)x.v;
+template <class T, int W> VDEV auto as_bytes(const Vec<T, W>& x) {
+  if constexpr (WIDE<W, T>) return core::joined(as_bytes(x.lo), as_bytes(x.hi));
+  else return (Reg<uint8_t, W * (int)sizeof(T)>)x.v;
 }
 // Past the caches where the address is that of whole registers.
 template <class T, int W> VDEV void stream_registers(T* p, const Vec<T, W>& x) {
   constexpr int B = W * (int)sizeof(T);
   if constexpr (B > REGISTER_BYTES) { stream_registers(p, low(x)); stream_registers(p + W / 2, high(x)); }
   else if constexpr (B == REGISTER_BYTES && !SAME<T, boolean>) {
-    const auto r = as_words(x);
+    const auto r = (Reg<int64_t, B / 8>)as_bytes(x);
 #if __has_builtin(__builtin_nontemporal_store)
     __builtin_nontemporal_store(r, (Reg<int64_t, B / 8>*)p);
 #elif defined(VEC_AVX512)
@@ -48,23 +48,22 @@ template <int W, int A, class T> VDEV void store_stream(T* p, const Vec<T, W>& x
 // The first n lanes only; n may be anything, and nothing beyond them is touched. With AVX-512 by masked moves.
 namespace core {
 #if defined(VEC_AVX512) && __has_builtin(__builtin_ia32_loaddquqi128_mask) && __has_builtin(__builtin_ia32_storedquqi128_mask)
-#ifdef __clang__
-#define VEC_POINTER(E, L) Reg<E, L>  // what the builtins for 1 and 2 bytes point to
-#else
-#define VEC_POINTER(E, L) E
-#endif
 #define VEC_MASKED_MOVES(MOVE) \
-  MOVE(char, 16, qi128, VEC_POINTER(char, 16)) MOVE(short, 8, hi128, VEC_POINTER(short, 8)) MOVE(short, 16, hi256, VEC_POINTER(short, 16)) \
-  MOVE(int, 4, si128, int) MOVE(int, 8, si256, int) MOVE(int, 16, si512, int) \
-  MOVE(long long, 2, di128, long long) MOVE(long long, 4, di256, long long) MOVE(long long, 8, di512, long long)
+  MOVE(char, 16, qi128) MOVE(short, 8, hi128) MOVE(short, 16, hi256) MOVE(int, 4, si128) MOVE(int, 8, si256) MOVE(int, 16, si512) \
+  MOVE(long long, 2, di128) MOVE(long long, 4, di256) MOVE(long long, 8, di512)
+// Compilers differ in what these builtins point to: elements or vectors.
+struct Address {
+  const void* p;
+  template <class P> VDEV operator P*() const { return (P*)p; }
+};
 VDEV unsigned first_lanes(long n) { return n <= 0 ? 0 : n >= 16 ? 0xffff : (1u << n) - 1; }
 #else
 #define VEC_MASKED_MOVES(MOVE)
 #endif
 template <class R> VDEV R load_first(const Element<R>* p, long n) {
-#define MOVE(E, L, suffix, P) \
+#define MOVE(E, L, suffix) \
   if constexpr (LANES<R> == L && sizeof(Element<R>) == sizeof(E)) \
-    return (R)__builtin_ia32_loaddqu##suffix##_mask((const P*)p, Reg<E, L>{}, first_lanes(n)); else
+    return (R)__builtin_ia32_loaddqu##suffix##_mask(Address{p}, Reg<E, L>{}, first_lanes(n)); else
   VEC_MASKED_MOVES(MOVE)
 #undef MOVE
   {
@@ -74,9 +73,9 @@ template <class R> VDEV R load_first(const Element<R>* p, long n) {
   }
 }
 template <class R> VDEV void store_first(Element<R>* p, R x, long n) {
-#define MOVE(E, L, suffix, P) \
+#define MOVE(E, L, suffix) \
   if constexpr (LANES<R> == L && sizeof(Element<R>) == sizeof(E)) \
-    __builtin_ia32_storedqu##suffix##_mask((P*)p, (Reg<E, L>)x, first_lanes(n)); else
+    __builtin_ia32_storedqu##suffix##_mask(Address{p}, (Reg<E, L>)x, first_lanes(n)); else
   VEC_MASKED_MOVES(MOVE)
 #undef MOVE
   for (int l = 0; l < LANES<R>; l++) if (l < n) p[l] = lane(x, l);

@@ -44,7 +44,8 @@ template <class R> VDEV R pow(R x, R y) {
   const auto grows = (a > one) == (y > zero);
   r = ((a == zero) | (a == inf) | (float_abs(y) == inf)) ? (grows ? inf : zero) : r;
   const R h = num<R>(0.5) * y;
-  const auto whole = floor(y) == y, odd = whole & (floor(h) != h);
+  const auto whole = floor(y) == y;
+  const auto odd = whole & (floor(h) != h);
   const auto minus = sign_of(x) != 0;
   r = (minus & odd) ? -r : r;
   const auto bad = minus & (whole == 0) & (a != zero) & (a != inf);

@@ -71,7 +71,8 @@ template <class R> VDEV Reduced<R> trig_reduce(R x) {
   if (__builtin_expect(any(far), 0)) return trig_reduce_lanes(x, r, as<IntLike<R>>(t), limit);
   return {r, as<IntLike<R>>(t)};
 }
-template <class R> VDEV R sin_of_small(R r, R s) { return fma(sin_tail(s), r * s, r); }
+// The sign again, since -0 + 0 is 0.
+template <class R> VDEV R sin_of_small(R r, R s) { return with_sign(fma(sin_tail(s), r * s, r), sign_of(r)); }
 template <class R> VDEV R cos_of_small(R s) { return fma(fma(cos_tail(s), s, all<R>(-0.5)), s, all<R>(1)); }
 template <class R> VDEV R sin_quarters(R x, int turn) {
   using I = IntLike<R>;

@@ -16,7 +16,10 @@ Kind = Literal["vector", "splat", "strided", "tile", "repeat", "lanes"]
 
 @dataclass(frozen=True)
 class Pattern:
-    """How an offset runs along a lane axis. width: elements per access; step: the stride, or the length of tile or repeat."""
+    """How an offset runs along a lane axis.
+
+    width: elements per access. step: the stride, or the length of tile or repeat.
+    """
 
     kind: Kind
     width: int
@@ -24,7 +27,10 @@ class Pattern:
 
 
 def pattern(e: Affine, lane: Axis | None, vector: int, alignment: int) -> Pattern:
-    """The access pattern of offset `e` over vectors of `vector` lanes. alignment: of the base, in elements, a power of two."""
+    """The access pattern of offset `e` over vectors of `vector` lanes.
+
+    alignment: of the base, in elements, a power of two.
+    """
     if lane is None or lane not in e.axes:
         return Pattern("splat", 1)
     others = [e.c, *(k for t, k in e.terms if t is not lane)]

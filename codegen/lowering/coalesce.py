@@ -43,7 +43,7 @@ def _replace(own: tuple[Axis, ...], hi: Axis, lo: Axis, run: Axis) -> tuple[Axis
 
 
 def merge_run(writes: Sequence[Write], hi: Axis, lo: Axis, axes: Axes) -> tuple[list[Write], Axis]:
-    """Merges hi and lo into one axis although some accesses do not step through them as one: those get digits of the run."""
+    """Merges hi and lo into one axis although some accesses do not step through them as one: they get its digits."""
     run = axes.new(hi.extent * lo.extent)
     high, low = digit(var(run), lo.extent, hi.extent), digit(var(run), 1, lo.extent)
 

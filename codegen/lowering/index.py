@@ -175,7 +175,7 @@ def var(axis: Axis) -> Affine:
 
 def digit(e: Affine, divisor: int, extent: int) -> Affine:
     """(e // divisor) % extent as an opaque term; plain where the range of `e` allows."""
-    if 0 <= e.low and e.high < divisor * extent and divisor == 1:
+    if e.low >= 0 and e.high < divisor * extent and divisor == 1:
         return e
     if e.low // divisor == e.high // divisor:
         return Affine(e.low // divisor % extent)
@@ -184,7 +184,7 @@ def digit(e: Affine, divisor: int, extent: int) -> Affine:
 
 def clamp(e: Affine, extent: int) -> Affine:
     """min(max(e, 0), extent - 1); plain where the range of `e` allows."""
-    if 0 <= e.low and e.high < extent:
+    if e.low >= 0 and e.high < extent:
         return e
     if e.high <= 0 or extent == 1:
         return Affine(0)
@@ -231,8 +231,8 @@ SMALL = 8  # an axis this short may be cut into single values
 def div_mod(e: Affine, n: int, *, refine: bool) -> tuple[Affine, Affine]:
     """(e // n, e % n).
 
-    Where a term straddles a multiple of n: raises Split or Cut if `refine`, else (and where radices do not nest) the two
-    come back as opaque digits.
+    Where a term straddles a multiple of n: raises Split or Cut if `refine`, else (and where radices do not nest) the
+    two come back as opaque digits.
     """
     quotient = Affine.of(e.c // n, ((t, k // n) for t, k in e.terms))
     rest = Affine.of(e.c % n, ((t, k % n) for t, k in e.terms))

@@ -28,9 +28,9 @@ def choose_lanes(writes: Sequence[Write]) -> list[Axis]:
     ranked = sorted(score, key=lambda a: (-score[a], a.uid))
     unscored = [a for w in writes for a in reversed(w.axes) if a not in score]
     for a in dict.fromkeys([*ranked, *unscored]):
-        if not any(a in deps and b in deps for b in lanes for deps in varies):
-            if a in score or not any(set(w.axes) & set(lanes) for w in writes if a in w.axes):
-                lanes.append(a)
+        apart = not any(a in deps and b in deps for b in lanes for deps in varies)
+        if apart and (a in score or not any(set(w.axes) & set(lanes) for w in writes if a in w.axes)):
+            lanes.append(a)
     return lanes
 
 
@@ -58,7 +58,8 @@ def widen_short_lanes(writes: Sequence[Write], lanes: Sequence[Axis], width: int
 def _outer(writes: Sequence[Write], lane: Axis) -> Axis | None:
     """The axis just outside `lane` in every one of the writes."""
     for term, k in writes[0].offset.terms if writes else ():
-        if isinstance(term, Axis) and k == lane.extent and writes[0].offset.coef(lane) == 1:
-            if all(w.offset.coef(term) == k and w.offset.coef(lane) == 1 for w in writes):
-                return term
+        if not isinstance(term, Axis) or k != lane.extent:
+            continue
+        if all(w.offset.coef(term) == k and w.offset.coef(lane) == 1 for w in writes):
+            return term
     return None

@@ -1,9 +1,10 @@
 """Placement: every value gets a place in one tree of serial loops.
 
-A write's nest is the serial axes that its value varies with, in one global order. A value's path is the longest prefix of
-that nest made only of axes it varies with (over several writes: the shortest). Its other serial axes become dimensions of a
-kept array, filled in loops of its own at that path; what varies along lanes is computed for all lanes there. Cheap values
-(loads, exact casts of loads) are computed again where they are used, and so is what would exceed the cap.
+A write's nest is the serial axes that its value varies with, in one global order. A value's path is the longest prefix
+of that nest made only of axes it varies with (over several writes: the shortest). Its other serial axes become
+dimensions of a kept array, filled in loops of its own at that path; what varies along lanes is computed for all lanes
+there. Cheap values (loads, exact casts of loads) are computed again where they are used, and so is what would exceed
+the cap.
 
     out[t, h, d] = x[t, h, d] * cos(f[t, d])  ->  loop t: { lanes d: keep c = cos(f); loop h: lanes d: out = x * c }
 """
@@ -49,7 +50,7 @@ def _order(writes: Sequence[Write], lanes: set[Axis]) -> list[Axis]:
 
 
 def _nest(write: Write, order: list[Axis], over_tiles: set[Axis]) -> tuple[Axis, ...]:
-    """The serial loops around a write: axes that its value varies with, and tiles; where there is none, all of its own."""
+    """The serial loops around a write: axes that its value varies with, and tiles; if there is none, all of its own."""
     varies = tuple(a for a in order if a in write.value.deps or (a in over_tiles and a in write.axes))
     return varies or tuple(a for a in order if a in write.axes)
 
@@ -98,7 +99,7 @@ class _Placer:
             if v.op == "const":
                 continue
             key = self.home(v)
-            if v.is_cheap and at.lane or self.kept_bytes(v, key) > self.keep_bytes:
+            if (v.is_cheap and at.lane) or self.kept_bytes(v, key) > self.keep_bytes:
                 key = at
             block = self.program.blocks.setdefault(key, Block())
             if key != at and (key.lane or key.dims):

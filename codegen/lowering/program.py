@@ -20,8 +20,9 @@ class Key:
 class Block:
     """What is computed and written at one key; values in order of creation."""
 
-    values: dict[Value, None] = field(default_factory=dict)
-    writes: list[tuple[Write, tuple[Axis, ...]]] = field(default_factory=list)  # with the axes that repeat the write
+    values: dict[Value, None] = field(default_factory=dict[Value, None])
+    # With the axes that repeat the write.
+    writes: list[tuple[Write, tuple[Axis, ...]]] = field(default_factory=list[tuple[Write, tuple[Axis, ...]]])
 
     def ordered(self) -> list[Value]:
         return sorted(self.values, key=lambda v: v.uid)
@@ -31,9 +32,9 @@ class Block:
 class Program:
     """One kernel before printing.
 
-    widths: lane axis -> vector width in elements. tiles: lane axis of a tile -> (axis over the tiles, whole extent). order:
-    serial axes, outermost first. kept: values read in other blocks than their own, with the block that keeps them, as
-    scalars or arrays over dims and lane vectors.
+    widths: lane axis -> vector width in elements. tiles: lane axis of a tile -> (axis over the tiles, whole extent).
+    order: serial axes, outermost first. kept: values read in other blocks than their own, with the block that keeps
+    them, as scalars or arrays over dims and lane vectors.
     """
 
     widths: dict[Axis, int]

@@ -1,7 +1,8 @@
 """Pulling: the value of a node at an index, views rewritten into the index on the way.
 
-A store pulls its value through the cone of its output. Where a view straddles a radix or a bound, `Split` or `Cut` tells
-the caller (`stores.py`) to refine an axis; once refinement is off (too many pieces), opaque digits and masks take over.
+A store pulls its value through the cone of its output. Where a view straddles a radix or a bound, `Split` or `Cut`
+tells the caller (`stores.py`) to refine an axis; once refinement is off (too many pieces), opaque digits and masks take
+over.
 """
 
 from collections.abc import Callable
@@ -29,8 +30,8 @@ class Puller:
     values: Values
     axes: Axes
     refine: bool = True
-    memo: dict[tuple[Node, Index], Value] = field(default_factory=dict)
-    visits: dict[Node, dict[Index, None]] = field(default_factory=dict)
+    memo: dict[tuple[Node, Index], Value] = field(default_factory=dict[tuple[Node, Index], Value])
+    visits: dict[Node, dict[Index, None]] = field(default_factory=dict[Node, dict[Index, None]])
 
     def pull(self, node: Node, index: Index) -> Value:
         """The value of `node` at `index` (one expression per axis), in the node's dtype."""

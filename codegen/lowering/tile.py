@@ -1,4 +1,4 @@
-"""Tiling the lanes: a long lane axis becomes tiles, so that there is an outer loop to spread and kept arrays stay small."""
+"""Tiling the lanes: a long lane axis becomes tiles, so that an outer loop can be spread and kept arrays stay small."""
 
 from collections.abc import Sequence
 

@@ -1,13 +1,13 @@
 """Unification: stores that read the same values iterate together.
 
 Axes start out private to a store. Two indices of one node with equal structure (coefficients and extents, dimension by
-dimension) equate their axes: first exactly, then up to constants (neighbours share cache lines), then by position between
-outputs of equal shape. Axes of one store never merge, so every merge is a renaming and always correct.
+dimension) equate their axes: first exactly, then up to constants (neighbours share cache lines), then by position
+between outputs of equal shape. Axes of one store never merge, so every merge is a renaming and always correct.
 
     out0[i0, i1] = x[i0, i1] + 1;  out1[i2, i3] = x[i2, i3 + 64]   ->   both over (i0, i1)
 """
 
-from itertools import combinations
+from itertools import combinations, pairwise
 
 from codegen.lowering.index import Affine, Axis, var
 from codegen.lowering.stores import Pulled
@@ -59,9 +59,7 @@ def unify(pulled: Pulled) -> None:
         for seen in puller.visits.values():
             indices = list(seen)
             # Each index against the first with its structure and its predecessor: a chain reaches all of them.
-            for x, y in dict.fromkeys(
-                [*((indices[0], y) for y in indices[1:]), *zip(indices, indices[1:], strict=False)]
-            ):
+            for x, y in dict.fromkeys([*((indices[0], y) for y in indices[1:]), *pairwise(indices)]):
                 pairs = _match_all(x, y, up_to_constant)
                 if pairs is not None and not any(classes.clash(a, b) for a, b in pairs):
                     classes.merge(pairs)

@@ -29,10 +29,9 @@ REDUCES = ("reduce", "argreduce")
 class Value:
     """`op(args; attr): dtype`, one element for each point of the axes in `deps`.
 
-    op: "load" (attr: input number, offset), "const" (attr: Scalar), "index" (attr: Affine; i64), "fma", "uniform" (attr:
-    stream, linear index; args: seed, offset), "reduce" and "argreduce" (attr: combining op, axes it runs over), "cast", or a
-    pointwise op of `OPS`. `uid` is the order of creation: operands
-    come before users.
+    op: "load" (attr: input number, offset), "const" (attr: Scalar), "index" (attr: Affine; i64), "fma", "uniform"
+    (attr: stream, linear index; args: seed, offset), "reduce" and "argreduce" (attr: combining op, axes it runs over),
+    "cast", or a pointwise op of `OPS`. `uid` is the order of creation: operands come before users.
     """
 
     op: str
@@ -65,7 +64,7 @@ class Value:
 
     @property
     def is_cheap(self) -> bool:
-        """Computed again where it is used rather than kept: loads, constants, indices, exact casts and signs of them."""
+        """Computed again where it is used, not kept: loads, constants, indices, exact casts and signs of them."""
         if self.op in ("load", "const", "index"):
             return True
         return (self.op == "neg" or is_exact_cast(self)) and self.args[0].is_cheap
@@ -90,12 +89,12 @@ class Values:
     """Makes values; equal ones once. `limit` bounds their number."""
 
     limit: int = 1 << 30
-    _known: dict[tuple[object, ...], Value] = field(default_factory=dict)
+    _known: dict[tuple[object, ...], Value] = field(default_factory=dict[tuple[object, ...], Value])
 
     def make(
         self, op: str, args: Sequence[Value], attr: tuple[object, ...], dtype: DType, own: Iterable[Axis] = ()
     ) -> Value:
-        """`own`: axes that the attribute itself varies with. A reduction does not vary with the axes in its attribute."""
+        """`own`: axes that the attribute itself varies with. A reduction does not vary with the axes in its own."""
         key = (op, *(a.uid for a in args), "|", *attr, dtype)
         value = self._known.get(key)
         if value is None:

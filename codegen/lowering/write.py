@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from codegen.lowering.index import Affine, Axis
+from codegen.lowering.index import Affine, Axis, Opaque
 from codegen.lowering.stores import MAX_VALUES, Pulled
 from codegen.lowering.value import Value, Values, cone, rewrite_offsets
 
@@ -30,7 +30,7 @@ def expressions(writes: Sequence[Write]) -> list[Affine]:
     found = [w.offset for w in writes]
     found += [v.offset for v in cone(w.value for w in writes) if v.op in ("load", "index", "uniform")]
     for e in found:
-        found += [t.of for t, _ in e.terms if not isinstance(t, Axis)]
+        found += [t.of for t, _ in e.terms if isinstance(t, Opaque)]
     return list(dict.fromkeys(found))
 
 

@@ -2,8 +2,8 @@
 
     python codegen/tools/vec_coefficients.py > codegen/include/vec_coefficients.h
 
-Each polynomial is the best one in the largest weighted error (Remez' exchange on a grid), with its coefficients rounded to
-the type from the lowest power up, the rest fitted again after each rounding. Needs mpmath.
+Each polynomial is the best one in the largest weighted error (Remez' exchange on a grid), with its coefficients rounded
+to the type from the lowest power up, the rest fitted again after each rounding. Needs mpmath.
 """
 
 import struct
@@ -135,19 +135,24 @@ QUARTER_PI_2 = 0.6170
 FITS: tuple[Fit, ...] = (
     Fit("EXP", "(e^r - 1 - r) / r^2, |r| <= ln2 / 2", lambda r: (mp.expm1(r) - r) / r**2, lambda r: r**2 / mp.exp(r),
         -HALF_LN2, HALF_LN2, (4, 10)),
-    Fit("LOG", "(ln(1 + f) - f + f^2 / 2) / f^3, |f| <= 1/3", _log_tail, lambda f: f**3 / mp.log1p(f), -0.33334, 0.33334, (8, 0)),
-    Fit("ATANH", "(atanh(s) / s - 1) / s^2 of s^2, for logarithms of [2/3, 4/3]", _atanh_tail, lambda z: z, 0.0, 0.0401, (3, 7)),
+    Fit("LOG", "(ln(1 + f) - f + f^2 / 2) / f^3, |f| <= 1/3", _log_tail, lambda f: f**3 / mp.log1p(f),
+        -0.33334, 0.33334, (8, 0)),
+    Fit("ATANH", "(atanh(s) / s - 1) / s^2 of s^2, for logarithms of [2/3, 4/3]", _atanh_tail, lambda z: z,
+        0.0, 0.0401, (3, 7)),
     Fit("SIN", "(sin r - r) / r^3 of r^2", _odd_tail(mp.sin), _odd_error(mp.sin), 0.0, QUARTER_PI_2, (2, 5)),
     Fit("COS", "(cos r - 1 + r^2 / 2) / r^4 of r^2", lambda s: (mp.cos(mp.sqrt(s)) - 1 + s / 2) / s**2,
         lambda s: s**2 / mp.cos(mp.sqrt(s)), 0.0, QUARTER_PI_2, (2, 5)),
     Fit("ASIN", "(asin r - r) / r^3 of r^2, r <= 1/2", _odd_tail(mp.asin), _odd_error(mp.asin), 0.0, 0.25, (4, 12)),
-    Fit("ATAN", "(atan r - r) / r^3 of r^2, r <= tan(pi / 8)", _odd_tail(mp.atan), _odd_error(mp.atan), 0.0, 0.17158, (4, 10)),
+    Fit("ATAN", "(atan r - r) / r^3 of r^2, r <= tan(pi / 8)", _odd_tail(mp.atan), _odd_error(mp.atan),
+        0.0, 0.17158, (4, 10)),
     Fit("ERF", "erf(x) / x - 1 of x^2, x <= 1", lambda s: mp.erf(mp.sqrt(s)) / mp.sqrt(s) - 1,
         lambda s: mp.sqrt(s) / mp.erf(mp.sqrt(s)), 0.0, 1.0, (7, 14)),
-    Fit("POW", "((atanh(s) / s - 1) / s^2 - 1/3) / s^2 of s^2, for pow", _pow_tail, lambda z: z**2, 0.0, 0.0401, (2, 7)),
-    Fit("ERFC", "e^(x^2) erfc(x) (1 + 2 x) of (x - 4) / (x + 4), x <= 28", _erfc_of, lambda t: 1 / _erfc_of(t), -1.0, 0.75,
-        (11, 23)),
-    Fit("ERF_FAR", "-ln(1 - erf x) / x, 0.95 <= x <= 4", lambda x: -mp.log(mp.erfc(x)) / x, lambda x: x * mp.erfc(x), 0.95, 4.0, (7, 0)),
+    Fit("POW", "((atanh(s) / s - 1) / s^2 - 1/3) / s^2 of s^2, for pow", _pow_tail, lambda z: z**2,
+        0.0, 0.0401, (2, 7)),
+    Fit("ERFC", "e^(x^2) erfc(x) (1 + 2 x) of (x - 4) / (x + 4), x <= 28", _erfc_of, lambda t: 1 / _erfc_of(t),
+        -1.0, 0.75, (11, 23)),
+    Fit("ERF_FAR", "-ln(1 - erf x) / x, 0.95 <= x <= 4", lambda x: -mp.log(mp.erfc(x)) / x,
+        lambda x: x * mp.erfc(x), 0.95, 4.0, (7, 0)),
 )  # fmt: skip
 
 
@@ -178,7 +183,9 @@ SPLITS: tuple[tuple[str, Callable[[], mpf], int, tuple[int, int]], ...] = (
 
 def main() -> None:
     """Write the header to standard output, the errors into its comments."""
-    print("// Printed by codegen/tools/vec_coefficients.py. Highest power first; after each, the largest relative error.")
+    print(
+        "// Printed by codegen/tools/vec_coefficients.py. Highest power first; after each, the largest relative error."
+    )
     print("#pragma once")
     for row in FITS:
         print(f"// {row.name}: {row.doc}")

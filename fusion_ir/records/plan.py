@@ -15,7 +15,7 @@ Place = Literal["in", "out", "tmp"]
 
 
 class TensorSpec(Record):
-    """Shape, dtype and strides (elements) of an input or output, with the alignment in bytes that the plan relies on."""
+    """Shape, dtype and strides (elements) of an input or output, and the alignment in bytes that the plan relies on."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -103,7 +103,7 @@ class Plan(Record):
     spread: float | None  # half the interquartile range over the median
     unfused_us: float | None
     lower_bound_us: float
-    search_gap: float | None
+    search_gap: float | None  # time_us over the best cover's, if all that is untried ran at its bound; 1 or more
     copy_us: float | None  # compulsory bytes at the measured copy bandwidth
     max_rel_error: float | None
     rewrites: tuple[str, ...] = ()

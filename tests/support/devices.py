@@ -7,6 +7,6 @@ CPU_DEVICE = Device(
     toolchain="g++",
 )  # fmt: skip
 CUDA_DEVICE = Device(
-    target="cuda", name="test gpu", arch="sm_90a", units=132, vector_bytes=16, cache_bytes=50 << 20, memory_bytes=80 << 30,
-    toolchain="nvrtc",
+    target="cuda", name="test gpu", arch="sm_90a", units=132, vector_bytes=16, cache_bytes=50 << 20,
+    memory_bytes=80 << 30, toolchain="nvrtc",
 )  # fmt: skip

@@ -1,6 +1,7 @@
 """Random fusion graphs: odd sizes, strides, views of views, axes of extent 1 and 0, every kind of op.
 
-Choices come from a `Chooser`, so that one generator serves seeds (many kernels compiled together) and hypothesis (shrinking).
+Choices come from a `Chooser`, so that one generator serves seeds (many kernels compiled together) and hypothesis
+(shrinking).
 """
 
 import random
@@ -282,7 +283,7 @@ def pointwise_graph(choose: Chooser, *, exact: bool = True, steps: int = 9) -> G
     m = Maker(choose, exact)
     m.nodes.append(m.input(m.sizes(1 + choose.below(4)), m.pick(DTYPE_CHOICES)))
     kinds = [m.pointwise] * 8 + [m.view] * 9 + [m.convert] * 2 + [m.contraction, m.random_numbers]
-    for _ in range(2 + choose.below(steps)):
+    for _ in range(4 + choose.below(steps)):
         m.step(kinds)
     return m.graph(1 + choose.below(3))
 
@@ -295,6 +296,6 @@ def any_graph(choose: Chooser, *, steps: int = 8) -> Graph:
         [m.pointwise] * 6 + [m.view] * 5 + [m.convert] * 2 + [m.reduction] * 4 + [m.gather, m.scan, m.random_numbers]
     )
     kinds += [m.contraction, lambda: m.contraction(17, 40)]
-    for _ in range(2 + choose.below(steps)):
+    for _ in range(4 + choose.below(steps)):
         m.step(kinds)
     return m.graph(1 + choose.below(2))

@@ -1,5 +1,7 @@
-"""Random graphs through the real path: cut at random places, emitted, compiled many to a file, run as whole plans in the
-timing child between guard pages, compared with the interpreter (bit for bit where every op is exact)."""
+"""Random graphs through the real path, compared with the interpreter (bit for bit where every op is exact).
+
+Cut at random places, emitted, compiled many to a file, run as whole plans in the timing child between guard pages.
+"""
 
 import random
 from collections import Counter

@@ -22,6 +22,11 @@ def differing(got: np.ndarray, expected: np.ndarray) -> np.ndarray:
     return np.flatnonzero(different)
 
 
+def _power(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """C's pow. The extended function of some C libraries is wrong for infinite x and large y."""
+    return np.where(np.isinf(x), np.power(x.astype(np.float64), y.astype(np.float64)), np.power(x, y))
+
+
 def _each(function: Callable[[float], float]) -> Callable[[np.ndarray], np.ndarray]:
     return lambda x: np.array([function(v) for v in x.astype(np.float64).tolist()], Extended)
 
@@ -31,7 +36,7 @@ _EXTENDED: dict[str, Callable[..., np.ndarray]] = {
     "rsqrt": lambda x: 1 / np.sqrt(x),
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
     "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
-    "atan2": np.arctan2, "pow": np.power, "erf": _each(math.erf), "erfc": _each(math.erfc),
+    "atan2": np.arctan2, "pow": _power, "erf": _each(math.erf), "erfc": _each(math.erfc),
 }  # fmt: skip
 
 

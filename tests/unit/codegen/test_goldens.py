@@ -17,7 +17,8 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 def tensor(name: str, shape: list[int], dtype: str = "Float") -> str:
     order = list(range(len(shape)))[::-1]
     contiguity = [None if n == 1 else True for n in shape]
-    return f"{name} = fd.define_tensor(shape={shape}, contiguity={contiguity}, dtype=DataType.{dtype}, stride_order={order})"
+    layout = f"contiguity={contiguity}, dtype=DataType.{dtype}, stride_order={order}"
+    return f"{name} = fd.define_tensor(shape={shape}, {layout})"
 
 
 GRAPHS = {

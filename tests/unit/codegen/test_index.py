@@ -56,13 +56,15 @@ def test_refinement_ends_and_keeps_every_point(seed: int) -> None:
             div_mod(piece, n, refine=True)
             done.append(piece)
         except Split as s:
-            outer, inner = fresh.new(s.axis.extent // s.inner), fresh.new(s.inner)
-            assert s.axis.extent % s.inner == 0
-            pieces.append(piece.subst({s.axis: var(outer) * s.inner + var(inner)}))
+            axis, radix = s.axis, s.inner
+            outer, inner = fresh.new(axis.extent // radix), fresh.new(radix)
+            assert axis.extent % radix == 0
+            pieces.append(piece.subst({axis: var(outer) * radix + var(inner)}))
         except Cut as c:
-            assert 0 < c.at < c.axis.extent
-            first, second = fresh.new(c.at), fresh.new(c.axis.extent - c.at)
-            pieces += [piece.subst({c.axis: var(first)}), piece.subst({c.axis: var(second) + c.at})]
+            axis, bound = c.axis, c.at
+            assert 0 < bound < axis.extent
+            first, second = fresh.new(bound), fresh.new(axis.extent - bound)
+            pieces += [piece.subst({axis: var(first)}), piece.subst({axis: var(second) + bound})]
     axes = [a for a in axes if a.extent > 1 and e.coef(a)]
     whole = sorted(value(e, at) for at in points(axes))
     assert sorted(value(p, at) for p in done for at in points(list(p.axes))) == whole

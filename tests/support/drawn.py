@@ -1,0 +1,23 @@
+"""Choices of `random_graphs` drawn by hypothesis, so that a failing graph shrinks."""
+
+from hypothesis import strategies as st
+
+from fusion_ir.graph import Graph
+from tests.support.random_graphs import any_graph, pointwise_graph
+
+
+class Drawn:
+    """A Chooser over hypothesis data."""
+
+    def __init__(self, data: st.DataObject) -> None:
+        self._data = data
+
+    def below(self, n: int) -> int:
+        return self._data.draw(st.integers(0, n - 1))
+
+
+@st.composite
+def graphs(draw: st.DrawFn, *, pointwise: bool = False) -> Graph:
+    """Random graphs of every kind of op, or of those that family `pointwise` takes."""
+    chooser = Drawn(draw(st.data()))
+    return pointwise_graph(chooser, steps=12) if pointwise else any_graph(chooser, steps=12)
