@@ -43,7 +43,10 @@ class InputSpec:
 
 @dataclass(frozen=True, slots=True)
 class OutputSpec:
-    """One output: the node, the strides wanted (elements; dense by default), the input whose buffer it may take over."""
+    """One output: the node, the strides wanted, and the input whose buffer it may take over.
+
+    strides: in elements; dense by default.
+    """
 
     node: Node
     strides: tuple[int, ...]

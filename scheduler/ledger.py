@@ -8,9 +8,8 @@ from codegen.measure import median
 from fusion_ir.records import Device, Measurement, Status
 from scheduler.atoms import Atoms
 from scheduler.bench import Bench, Costs
-from scheduler.bound import lower_bound_us
 from scheduler.candidates import Candidate
-from scheduler.predict import predicted_us
+from scheduler.predict import family_bound_us, predicted_us
 from scheduler.segment import Segment, extract
 from scheduler.traffic import Traffic, traffic_of
 
@@ -84,7 +83,8 @@ class Ledger:
         return self._traffic[candidate]
 
     def bound_us(self, candidate: Candidate) -> float:
-        return lower_bound_us(self.traffic(candidate), self.device)
+        """What no kernel of the accepting families can beat."""
+        return min(family_bound_us(self.traffic(candidate), f, self.device) for f in candidate.families)
 
     def predicted_us(self, candidate: Candidate) -> float:
         """The best family's prediction, corrected by how far its predictions were off so far (median ratio)."""

@@ -4,6 +4,7 @@ measurement."""
 from dataclasses import dataclass
 
 from fusion_ir.records import Ceilings, Device
+from scheduler.bound import lower_bound_us
 from scheduler.traffic import Traffic
 
 
@@ -30,6 +31,14 @@ ASSUMED: dict[str, Ceilings] = {
     "cpu": Ceilings(copy_gbps=((0, 50.0),), read_gbps=((0, 50.0),), launch_us=5.0, fma_gflops=200.0),
     "cuda": Ceilings(copy_gbps=((0, 1500.0),), read_gbps=((0, 1500.0),), launch_us=4.0, fma_gflops=30_000.0),
 }
+
+
+def family_bound_us(traffic: Traffic, family: str, device: Device) -> float:
+    """The lower bound of the segment; for a family that shares nothing also all that it computes at the device's peak."""
+    least_us = lower_bound_us(traffic, device)
+    if EFFICIENCY.get(family, USUAL).pulls and device.ceilings is not None:
+        least_us = max(least_us, traffic.pulled_operations / (device.ceilings.fma_gflops * 1e3))
+    return least_us
 
 
 def predicted_us(traffic: Traffic, family: str, device: Device) -> float:

@@ -30,7 +30,7 @@ from service.cli.plan_view import plan_view
 from service.cli.remote import Remote, encode
 from service.cli.source import read_graph
 from service.cli.terminal import err, out, search_progress, show
-from service.dashboard.formatting import size
+from service.formatting import size
 
 EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "mistral_rope_forward.nvfuser.py"
 START_SECONDS = 60.0

@@ -35,7 +35,7 @@ class PlanAnswer:
 
 @dataclass(frozen=True)
 class StoredCosts:
-    """`scheduler.Costs` over the database: what this version's kernels were ever measured at on this class of devices."""
+    """`scheduler.Costs` over the database: what this version's kernels were measured at on this class of devices."""
 
     store: Store
     device_key: str

@@ -1,6 +1,7 @@
 """Settings: one table, read in one place. Flags win over FUSEPLAN_<NAME>, that over the TOML file, over defaults."""
 
 import os
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
@@ -9,6 +10,7 @@ from typing import Any, Literal
 
 Origin = Literal["flag", "environment", "file", "default"]
 ENVIRONMENT_PREFIX = "FUSEPLAN_"
+TARGET = r"^(cpu|cuda(:[0-9]{1,2})?)$"
 
 
 class SettingsError(Exception):
@@ -37,10 +39,19 @@ def config_path(env: Mapping[str, str]) -> Path:
 
 
 def _row(
-    default: object, help_: str, low: float | None = None, high: float | None = None, choices: tuple[str, ...] = ()
+    default: object,
+    help_: str,
+    low: float | None = None,
+    high: float | None = None,
+    *,
+    choices: tuple[str, ...] = (),
+    form: tuple[str, str] | None = None,
 ) -> Any:  # a dataclass field: every type of setting
-    """A row of the table. `default` may be a function of the environment; `low` and `high` are both allowed values."""
-    return field(default=default, metadata={"help": help_, "low": low, "high": high, "choices": choices})
+    """A row of the table. `default` may be a function of the environment; `low` and `high` are both allowed values.
+
+    form: a regular expression that the whole text matches, and the same in words.
+    """
+    return field(default=default, metadata={"help": help_, "low": low, "high": high, "choices": choices, "form": form})
 
 
 @dataclass(frozen=True)
@@ -51,7 +62,11 @@ class Settings:
     port: int = _row(8080, "TCP port to listen on; 0 takes a free one.", 0, 65535)
     db: str = _row(_default_db, "Database URL: sqlite:///PATH or a PostgreSQL URL.")
     cache: str = _row(_default_cache, "Folder for compiled objects and device facts. May be deleted at any time.")
-    target: str = _row("cpu", "Target to plan for where a request names none: cpu, cuda or cuda:N.")
+    target: str = _row(
+        "cpu",
+        "Target to plan for where a request names none: cpu, cuda or cuda:N.",
+        form=(TARGET, "cpu, cuda or cuda:N"),
+    )
     default_seconds: float = _row(30.0, "Seconds of search where a request names none.", 0.1, 86400.0)
     max_seconds: float = _row(3600.0, "Most seconds of search that a request may ask for.", 0.1, 86400.0)
     max_wait_seconds: float = _row(60.0, "Most seconds that `Prefer: wait=N` holds a request open.", 0.0, 3600.0)
@@ -151,6 +166,8 @@ def _check(value: Any, kind: type, row: Mapping[str, Any], where: str, is_text: 
         raise SettingsError(f"{where}: expected {expected} from {low:g} to {high:g}, got {value!r}")
     if row["choices"] and value not in row["choices"]:
         raise SettingsError(f"{where}: expected one of {', '.join(row['choices'])}, got {value!r}")
+    if row["form"] and not re.fullmatch(row["form"][0], value):
+        raise SettingsError(f"{where}: expected {row['form'][1]}, got {value!r}")
     return value
 
 

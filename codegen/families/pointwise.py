@@ -49,7 +49,8 @@ class CpuSchedule(Schedule):
 class CudaSchedule(Schedule):
     """How the loops are shared among threads.
 
-    vec: elements of a vector. x, y: threads of a block along lanes and along rows. per: vectors of a thread along lanes.
+    vec: elements of a vector. x, y: threads of a block along lanes and along rows. per: vectors of a thread along
+    lanes.
     """
 
     FAMILY = "pointwise"

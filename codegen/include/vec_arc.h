@@ -47,11 +47,13 @@ template <class R> VDEV R atan2(R y, R x) {
   const auto both_large = (a == inf) & (b == inf), origin = (a == zero) & (b == zero);
   a = both_large ? one : a;
   b = (both_large | origin) ? one : b;
-  // Sums must not overflow: halves of large numbers, where what becomes denormal is nothing beside the other one.
-  const auto large = num<R>(F32<R> ? 0x1p100 : 0x1p1000), down = num<R>(0x1p-30);
-  const auto shrink = (a > large) | (b > large);
-  a = (shrink & (a < inf)) ? a * down : a;
-  b = (shrink & (b < inf)) ? b * down : b;
+  // Sums must not overflow, and comparisons not meet denormals: where both are small or one is large, both are scaled;
+  // what becomes denormal by that is nothing beside the other one.
+  const auto most = num<R>(F32<R> ? 0x1p100 : 0x1p1000), least = num<R>(F32<R> ? 0x1p-90 : 0x1p-900);
+  const R up = ((a < least) & (b < least)) ? all<R>(0x1p64) : one;
+  const R factor = ((a > most) | (b > most)) ? all<R>(0x1p-30) : up;
+  a = a < inf ? a * factor : a;
+  b = b < inf ? b * factor : b;
   R r = a == inf ? half_pi_hi<R>() + half_pi_mid<R>() : b == inf ? zero : arc_angle(a, b);
   const R left = num<R>(2) * half_pi_hi<R>() - (r - num<R>(2) * half_pi_mid<R>());
   r = sign_of(x) != 0 ? left : r;

@@ -106,7 +106,7 @@ template <class F, class R, class... A> VDEV R each_lane(F f, R x, A... a) {
   }
 }
 // Registers cut and joined. Before g++ 12 there is no shuffle that changes the number of lanes: by way of memory.
-#if __has_builtin(__builtin_shufflevector)
+#if __has_builtin(__builtin_shufflevector) && !defined(VEC_NO_SHUFFLES)
 template <int... I> struct Indices {};
 #if defined(__clang__)
 template <class, int... I> struct Sequence { using type = Indices<I...>; };

@@ -20,8 +20,8 @@ template <class R> VDEV Pair<R> log2_pair(R x) {
   const R s_hi = f / d, s_lo = fma(-s_hi, d_lo, fma(-s_hi, d, f)) / d;
   const Pair<R> s = settle(s_hi, s_lo), z = times(s, s);
   const Pair<R> third = settle(third_hi<R>(), fma(z.hi, pow_tail(z.hi), third_lo<R>()));
-  const Pair<R> tail = times(s, times(z, third)), half = settle(s.hi, s.lo + tail.hi);
-  const Pair<R> ln = settle(half.hi, half.lo + tail.lo);
+  const Pair<R> tail = times(s, times(z, third)), half = settle(s.hi, tail.hi);
+  const Pair<R> ln = settle(half.hi, half.lo + (s.lo + tail.lo));
   const R two = all<R>(2);
   const Pair<R> log = times(Pair<R>{two * ln.hi, two * ln.lo}, Pair<R>{log2_e<R>(), log2_e_lo<R>()});
   const Pair<R> sum = settle(e, log.hi);

@@ -41,8 +41,8 @@ class Op:
                    interpreter rounds what they return to the node's dtype; other ops get the operands as they are.
     cpp:           pointwise only: the value over `Vec<T, W>` with {0}, {1}, ... for the operands, in the vocabulary of
                    codegen/include/vec_*.h; T is the compute dtype of the operands.
-    ulps:          largest error in units of the last place of the *compute* dtype against the exact value; 0: bit for
-                   bit.
+    ulps:          largest error in units of the last place of the *compute* dtype against the exact value;
+                   0: bit for bit.
     cost:          arithmetic per element, in f32 additions.
     domain:        interval from which tests draw operands.
     """

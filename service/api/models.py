@@ -6,9 +6,9 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from fusion_ir.records import Device, Plan
 from service.errors import Problem
+from service.settings import TARGET
 
 KEY = r"^[0-9a-f]{64}$"
-TARGET = r"^(cpu|cuda(:[0-9]{1,2})?)$"
 
 Key = Annotated[str, StringConstraints(pattern=KEY)]
 State = Literal["measured", "predicted", "stale", "failed"]

@@ -10,7 +10,7 @@ from codegen.object_cache import ObjectCache
 from fusion_ir.records import Device
 from service.cli.options import Cache, Json, Target
 from service.cli.terminal import err, print_json, show
-from service.dashboard.formatting import duration, significant, size
+from service.formatting import duration, significant, size
 from service.settings import load
 
 

@@ -19,7 +19,7 @@ from codegen.toolchain.cpu import find_compiler
 from service.cli.errors import FAILED
 from service.cli.options import Cache, Db, Json
 from service.cli.terminal import print_json, show
-from service.dashboard.formatting import size
+from service.formatting import size
 from service.settings import Settings, load
 from service.version import VERSION
 from tuning_db import DatabaseError, Store

@@ -20,7 +20,7 @@ from service.cli.source import read_graph
 from service.cli.stored import PREFIX, load_plan
 from service.cli.terminal import print_json, show
 from service.cli.tune import search_seconds, tune_here
-from service.dashboard.formatting import duration, percent, ratio
+from service.formatting import duration, percent, ratio
 from service.settings import load
 from tuning_db import Store
 

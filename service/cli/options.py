@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from service.api.models import TARGET
+from service.settings import TARGET
 
 
 def _target(value: str | None) -> str | None:

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fusion_ir.records import Plan, Ref, Step
-from service.dashboard.formatting import NONE, count, duration, percent, ratio, significant, size, times
+from service.formatting import NONE, count, duration, percent, ratio, significant, size, times
 
 KEY_DIGITS = 12  # of a plan key, as people see it; any unique beginning is understood
 _BAR = 36

@@ -17,7 +17,7 @@ from service.cli.plan_view import KEY_DIGITS, plan_view
 from service.cli.stored import find_key, load_plan
 from service.cli.terminal import print_json, say
 from service.cli.terminal import show as display
-from service.dashboard.formatting import age, duration, percent, ratio, times
+from service.formatting import age, duration, percent, ratio, times
 from service.settings import load
 from tuning_db import PlanFilter, PlanSummary, Store
 

@@ -11,7 +11,7 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from scheduler.bench import Event
-from service.dashboard.formatting import duration
+from service.formatting import duration
 
 PLAIN_WIDTH = 110  # where stdout is no terminal: tables keep their columns
 

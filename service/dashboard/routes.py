@@ -14,10 +14,11 @@ from fusion_ir.errors import FormatError
 from fusion_ir.graph import Graph
 from fusion_ir.records import Plan
 from fusion_ir.text import parse_graph
+from service import formatting
 from service.api.context import context
 from service.api.immutable import check_key
 from service.api.operations import model
-from service.dashboard import formatting, views
+from service.dashboard import views
 from service.dashboard.graph_svg import graph_svg
 from service.dashboard.layout import LayoutError
 from service.errors import PROBLEM_TYPES, ApiError

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from fusion_ir.dtype import DTYPES
 from fusion_ir.graph import Graph
 from fusion_ir.records import Plan, Reason, Step, TensorSpec
+from service import formatting
 from service.api.models import OperationModel
-from service.dashboard import formatting, source
+from service.dashboard import source
 from service.dashboard.graph_svg import COLOURS
 
 STATES = {
@@ -218,7 +219,7 @@ def plan_view(
         speedup=formatting.times(formatting.ratio(plan.unfused_us, plan.time_us)),
         share=formatting.percent(share),
         share_width=_percent(share),
-        gap=formatting.percent(plan.search_gap),
+        gap=formatting.times(plan.search_gap),
         error=formatting.NONE
         if plan.max_rel_error is None
         else ("0" if plan.max_rel_error == 0 else f"{plan.max_rel_error:.1e}"),

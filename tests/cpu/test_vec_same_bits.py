@@ -1,13 +1,29 @@
 """Every spelling of the headers gives the same bits: compilers, instruction sets, and CUDA's header on the host."""
 
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from fusion_ir.dtype import DTYPES
 from fusion_ir.ops import Op
 from tests.support.vec_compare import differing
-from tests.support.vec_harness import CTYPE, NATIVE, SPELLINGS, Function, Library, build_everywhere, random_bits, specials
-from tests.support.vec_ops import EXACT, INEXACT, functions, operands_for
+from tests.support.vec_harness import (
+    CTYPE,
+    FLAGS,
+    INCLUDE,
+    NATIVE,
+    SPELLINGS,
+    ZIG,
+    Function,
+    Library,
+    build_everywhere,
+    random_bits,
+    specials,
+)
+from tests.support.vec_ops import EXACT, INEXACT, functions, math_operands, operands_for
 
 WIDTH = 16
 OPS_FUNCTIONS: dict[str, tuple[Op, Function]] = {f.name: (op, f) for op, f in functions((*EXACT, *INEXACT), WIDTH)}
@@ -32,7 +48,10 @@ def compare(function: Function, arrays: list[np.ndarray], libraries: dict[str, L
 @pytest.mark.parametrize("name", OPS_FUNCTIONS)
 def test_op(name: str, libraries: dict[str, Library]) -> None:
     op, function = OPS_FUNCTIONS[name]
-    compare(function, operands_for(op, function.operands, seed=len(name), count=20000), libraries)
+    arrays = operands_for(op, function.operands, seed=len(name), count=10000)
+    if op.ulps:
+        arrays = math_operands(op, function.operands[0], seed=len(name), count=5000)
+    compare(function, arrays, libraries)
 
 
 @pytest.mark.parametrize("function", CASTS, ids=lambda f: f.name)
@@ -44,3 +63,14 @@ def test_cast(function: Function, libraries: dict[str, Library]) -> None:
 
 def test_cuda_on_the_host_is_among_them(libraries: dict[str, Library]) -> None:
     assert {"g++ native", "CUDA on the host"} <= libraries.keys() <= {s.name for s in SPELLINGS}
+
+
+@pytest.mark.skipif(not SPELLINGS[3].available(), reason="no clang")
+def test_compiles_for_aarch64(tmp_path: Path) -> None:
+    file = tmp_path / "functions.cc"
+    functions_64 = [replace(f, width=4) for f in (*(f for _, f in OPS_FUNCTIONS.values()), *CASTS)]
+    file.write_text('#include "vec_cpu.h"\n' + "".join(f.source() for f in functions_64))
+    flags = [f for f in FLAGS if f != "-shared"]
+    command = [*ZIG, "-target", "aarch64-linux-gnu", *flags, f"-I{INCLUDE}", "-c", str(file), "-o", str(tmp_path / "functions.o")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[:4000]

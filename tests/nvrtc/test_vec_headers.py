@@ -57,7 +57,7 @@ def compile_cuda(source: str, arch: str, options: Sequence[str] = ()) -> tuple[s
         nvrtc.compileProgram(program, flags)
     except nvrtc.NVRTCError:
         pytest.fail(nvrtc.getProgramLog(program)[:4000])
-    return (nvrtc.getPTX(program) if arch.startswith("compute") else ""), nvrtc.getProgramLog(program)
+    return (nvrtc.getPTX(program).decode() if arch.startswith("compute") else ""), nvrtc.getProgramLog(program)
 
 
 def assert_registers_only(log: str) -> None:
@@ -92,6 +92,6 @@ def test_multiplication_and_addition_stay_apart() -> None:
 
 
 def test_index_type_is_chosen_by_macro() -> None:
-    check = 'static_assert(sizeof(idx_t) == BYTES, "width of an index"); __global__ void empty() {}'
-    compile_cuda(check, "compute_80", ["-DBYTES=4"])
-    compile_cuda(check, "compute_80", ["-DBYTES=8", "-DFP_INDEX64"])
+    check = 'static_assert(sizeof(idx_t) == EXPECTED_SIZE, "width of an index"); __global__ void empty() {}'
+    compile_cuda(check, "compute_80", ["-DEXPECTED_SIZE=4"])
+    compile_cuda(check, "compute_80", ["-DEXPECTED_SIZE=8", "-DFP_INDEX64"])

@@ -77,7 +77,7 @@ def plan_of(graph: Graph, source: str = "void k() {}\n", version: str = "0", rea
         spread=0.01,
         unfused_us=100.0,
         lower_bound_us=10.0,
-        search_gap=0.02,
+        search_gap=1.04,
         copy_us=11.0,
         max_rel_error=0.0,
         reasons=tuple(reasons),

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 
 import ml_dtypes
@@ -31,6 +32,9 @@ CTYPE = {
 PADDING = 64  # elements: the widest vector
 
 
+ZIG = (sys.executable, "-m", "ziglang", "c++")
+
+
 @dataclass(frozen=True)
 class Spelling:
     """One way to compile the headers: a compiler, its architecture flags, which header, and lanes of a register of f32."""
@@ -42,10 +46,9 @@ class Spelling:
     header: str = "vec_cpu.h"
 
     def available(self) -> bool:
-        return shutil.which(self.compiler[0]) is not None
+        return find_spec("ziglang") is not None if self.compiler == ZIG else shutil.which(self.compiler[0]) is not None
 
 
-ZIG = (sys.executable, "-m", "ziglang", "c++")
 NATIVE = Spelling("g++ native", ("g++",), ("-march=native",), 16)
 SPELLINGS = (
     NATIVE,

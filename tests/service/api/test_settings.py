@@ -50,6 +50,11 @@ def test_folders_follow_xdg(tmp_path: Path) -> None:
         ({}, {"FUSEPLAN_PORT": "abc"}, "", "FUSEPLAN_PORT: expected a whole number, got 'abc'"),
         ({}, {"FUSEPLAN_MAX_SECONDS": "nan"}, "", "FUSEPLAN_MAX_SECONDS: expected a number from"),
         ({}, {"FUSEPLAN_LOG_LEVEL": "loud"}, "", "FUSEPLAN_LOG_LEVEL: expected one of debug"),
+        ({}, {"FUSEPLAN_TARGET": "gpu"}, "", "FUSEPLAN_TARGET: expected cpu, cuda or cuda:N, got 'gpu'"),
+        ({}, {"FUSEPLAN_TARGET": ""}, "", "FUSEPLAN_TARGET: expected cpu, cuda or cuda:N, got ''"),
+        ({}, {"FUSEPLAN_TARGET": "cpu\n"}, "", "FUSEPLAN_TARGET: expected cpu, cuda or cuda:N"),
+        ({"target": "cuda:x"}, {}, "", "--target: expected cpu, cuda or cuda:N, got 'cuda:x'"),
+        ({}, {}, "target = 'cpu:1'", "config.toml: target: expected cpu, cuda or cuda:N, got 'cpu:1'"),
         ({}, {}, "port = '1'", "config.toml: port: expected a whole number, got '1'"),
         ({}, {}, "prot = 1", "config.toml: there is no setting 'prot'"),
         ({}, {}, "port = ", "config.toml: "),
@@ -65,6 +70,11 @@ def test_wrong_values_name_the_setting_and_its_source(
     with pytest.raises(SettingsError) as caught:
         load(flags, env(tmp_path, **variables))
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("target", ["cpu", "cuda", "cuda:0", "cuda:15"])
+def test_targets_that_are_taken(tmp_path: Path, target: str) -> None:
+    assert load({}, env(tmp_path, FUSEPLAN_TARGET=target)).target == target
 
 
 def test_a_child_process_gets_the_same_settings(tmp_path: Path) -> None:

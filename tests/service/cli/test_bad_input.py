@@ -69,6 +69,15 @@ def test_target(cli: Cli, graph_file: Path, target: str) -> None:
     ends_with_message(cli, "tune", graph_file, "--target", target, place="--target")
 
 
+@pytest.mark.parametrize("command", [("tune", "{graph}"), ("explain", "{graph}"), ("devices",), ("serve",)])
+def test_a_target_in_the_environment(
+    cli: Cli, graph_file: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("FUSEPLAN_TARGET", "gpu")
+    words = [w.format(graph=graph_file) for w in command]
+    ends_with_message(cli, *words, place="FUSEPLAN_TARGET: expected cpu, cuda or cuda:N, got 'gpu'")
+
+
 def test_unknown_options_and_commands(cli: Cli, graph_file: Path) -> None:
     ends_with_message(cli, "tune", graph_file, "--colour", "blue", place="--colour")
     ends_with_message(cli, "tone", graph_file, place="tone")

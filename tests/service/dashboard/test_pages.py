@@ -149,6 +149,11 @@ def test_a_plans_page_holds_its_numbers_steps_source_reasons_and_picture(service
     assert f"/v1/plans/{plan_key}/source?step=0" in shown.links
 
 
+def test_the_gap_of_the_search_is_a_ratio_of_times(service: Running) -> None:
+    shown = page(service, f"/plans/{store_plan(service.store, chain())}")
+    assert "1.04× the time of the best cover" in shown.text
+
+
 def test_nodes_have_the_colour_of_their_step(service: Running) -> None:
     html = service.client.get(f"/plans/{store_plan(service.store, chain())}").text
     assert re.search(r'<g id="node-1" class="node compute seg-0" data-steps="0"', html)

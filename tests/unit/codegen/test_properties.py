@@ -52,7 +52,7 @@ def test_a_segment_key_does_not_see_the_order_of_its_boundary(graph: Graph) -> N
 @given(graphs(pointwise=True))
 @RANDOM
 def test_every_element_is_written_once(graph: Graph) -> None:
-    """Whatever the width and the tiles: the writes of a loop program cover every element of every output exactly once."""
+    """Whatever the width and the tiles: a loop program's writes cover every element of every output exactly once."""
     for width, tile in ((1, 1 << 20), (8, 64), (32, 4096)):
         program = lower(graph, width, tile, tile, least_tasks=4, keep_bytes=4096)
         counts = [np.zeros(o.span, int) for o in graph.outputs]

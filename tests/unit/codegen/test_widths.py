@@ -77,7 +77,7 @@ def test_slice_by_four() -> None:
 
 @pytest.mark.parametrize(("low", "high", "written"), [(2, 2, 2), (0, 2, 4), (4, 4, 4), (1, 3, 1)])
 def test_pad(low: int, high: int, written: int) -> None:
-    """The padding becomes pieces of its own: the middle reads from element 0 on, 4 wide, and is written at offset `low`.
+    """The padding becomes pieces of its own: the middle reads from element 0 on, 4 wide, and is written at `low`.
 
     nvFuser iterates over the padded output and so narrows the input to 2 where low is 2.
     """

@@ -49,7 +49,7 @@ def rate(bytes_: float, us: float | None) -> str:
 
 
 def times(ratio: float | None) -> str:
-    """A speed-up: "8.05×"."""
+    """A ratio of two times, such as a speed-up: "8.05×"."""
     return NONE if ratio is None else f"{significant(ratio)}×"
 
 
