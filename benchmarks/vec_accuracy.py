@@ -71,13 +71,18 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=100_000, help="random operands of each kind")
     parser.add_argument("--ops", nargs="*", help="only these")
     options = parser.parse_args()
-    chosen = [op for op in (*INEXACT, *EXACT) if (op.name in options.ops if options.ops else op.ulps or op.name in TIMED_EXACT)]
+    chosen = [
+        op
+        for op in (*INEXACT, *EXACT)
+        if (op.name in options.ops if options.ops else op.ulps or op.name in TIMED_EXACT)
+    ]
     pairs = [(op, f) for op, f in functions(tuple(chosen), 32) if f.operands[-1] in FLOATS]
     library = build_functions(f for _, f in pairs)
     print(f"{'op':<12}{'type':<6}{'ulps':>8}{'stated':>8}{'ns':>8}  at")
     for op, function in pairs:
         row = measure(op, function, library, options.count)
-        print(f"{row.name:<12}{row.dtype!r:<6}{row.ulps:>8.3f}{row.stated:>8g}{row.ns:>8.2f}  {', '.join(f'{v:.9g}' for v in row.where)}")
+        where = ", ".join(f"{v:.9g}" for v in row.where)
+        print(f"{row.name:<12}{row.dtype!r:<6}{row.ulps:>8.3f}{row.stated:>8g}{row.ns:>8.2f}  {where}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Schedules: frozen dataclasses of integers and words whose text reads back: `pointwise{lanes=32,store=plain,tile=512}`."""
+"""Schedules: dataclasses of integers and words whose text reads back: `pointwise{lanes=32,store=plain,tile=512}`."""
 
 import re
 from dataclasses import dataclass, fields

@@ -1,5 +1,4 @@
-"""The workbench: compiles kernels, checks them, times them against each other, and runs plans, all in children with
-limits."""
+"""The workbench: compiles and checks kernels, times them against each other, runs plans; all in child processes."""
 
 import tempfile
 import threading

@@ -1,5 +1,4 @@
-"""Perturbed evaluation: what a graph's outputs may look like when every inexact step errs by as much as it is allowed
-to.
+"""Perturbed evaluation: a graph's possible outputs when every inexact step errs by as much as it is allowed to.
 
 A `Perturbation` is an override of the interpreter. At each inexact node it adds, per element, plus or minus `SAFETY`
 times the error that a correct kernel may make there, before the value is rounded to the node's dtype:

@@ -1,5 +1,4 @@
-"""What the search asks of its surroundings: a bench that compiles and times, and a memory of what was measured
-before."""
+"""What the search asks of its surroundings: a bench that compiles and times, and a memory of earlier measurements."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -34,7 +34,7 @@ ASSUMED: dict[str, Ceilings] = {
 
 
 def family_bound_us(traffic: Traffic, family: str, device: Device) -> float:
-    """The lower bound of the segment; for a family that shares nothing also all that it computes at the device's peak."""
+    """The segment's lower bound; for a family that shares nothing also all that it computes at the device's peak."""
     least_us = lower_bound_us(traffic, device)
     if EFFICIENCY.get(family, USUAL).pulls and device.ceilings is not None:
         least_us = max(least_us, traffic.pulled_operations / (device.ceilings.fma_gflops * 1e3))

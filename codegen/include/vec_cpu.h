@@ -81,8 +81,9 @@ template <class S, class R> VDEV Like<S, R> convert(R x) {
   else if constexpr (SAME<S, E>) return x;
   else if constexpr ((S)0.5 != 0 || (E)0.5 != 0) return __builtin_convertvector(x, Like<S, R>);
   else if constexpr (sizeof(S) == sizeof(E)) return (Like<S, R>)x;
-  else if constexpr (sizeof(S) > 2 * sizeof(E)) return convert<S>(convert<If<UNSIGNED<E>, Uint<2 * sizeof(E)>, Int<2 * sizeof(E)>>>(x));
-  else if constexpr (sizeof(E) > 2 * sizeof(S)) return convert<S>(convert<Int<sizeof(E) / 2>>(x));
+  else if constexpr (sizeof(S) > 2 * sizeof(E)) {
+    return convert<S>(convert<If<UNSIGNED<E>, Uint<2 * sizeof(E)>, Int<2 * sizeof(E)>>>(x));
+  } else if constexpr (sizeof(E) > 2 * sizeof(S)) return convert<S>(convert<Int<sizeof(E) / 2>>(x));
   else return __builtin_convertvector(x, Like<S, R>);
 }
 template <class R> VDEV Element<R> lane(const R& x, int l) {
@@ -114,7 +115,8 @@ template <int N> using FirstIndices = typename __make_integer_seq<Sequence, int,
 #else
 template <int N> using FirstIndices = Indices<__integer_pack(N)...>;
 #endif
-template <int FIRST, class R, int... I> VDEV auto part(R x, Indices<I...>) { return __builtin_shufflevector(x, x, (FIRST + I)...); }
+template <int FIRST, class R, int... I>
+VDEV auto part(R x, Indices<I...>) { return __builtin_shufflevector(x, x, (FIRST + I)...); }
 template <int FIRST, int L, class R> VDEV Reg<Element<R>, L> part(R x) { return part<FIRST>(x, FirstIndices<L>{}); }
 template <class R, int... I> VDEV auto joined(R a, R b, Indices<I...>) { return __builtin_shufflevector(a, b, I...); }
 template <class R> VDEV Reg<Element<R>, 2 * LANES<R>> joined(R a, R b) { return joined(a, b, FirstIndices<2 * LANES<R>>{}); }
@@ -134,12 +136,26 @@ template <class R> VDEV Reg<Element<R>, 2 * LANES<R>> joined(R a, R b) {
   return r;
 }
 #endif
+// At least 16 bytes, by repeating the lanes; and back.
+template <class R> VDEV auto widened(R x) {
+  if constexpr (SCALAR<R>) return fill<Reg<R, 16 / sizeof(R)>>(x);
+  else if constexpr (sizeof(R) < 16) return joined(x, x);
+  else return x;
+}
+template <class R, class X> VDEV R narrowed(X x) {
+  if constexpr (SCALAR<R>) return x[0];
+  else if constexpr (sizeof(R) < sizeof(X)) return part<0, LANES<R>>(x);
+  else return x;
+}
 // A mask is what a comparison of registers gives: bool, or lanes of 0 and -1. The same mask for registers of lanes of S:
 template <class S, class M> VDEV auto mask_like(M m) {
   if constexpr (SCALAR<M>) return m;
 #ifdef VEC_SHUFFLES  // each half of a lane is the mask as well
-  else if constexpr (sizeof(S) == 2 * sizeof(Element<M>)) return (Like<Int<sizeof(S)>, M>)repeated<2>(m, FirstIndices<2 * LANES<M>>{});
-  else if constexpr (2 * sizeof(S) == sizeof(Element<M>)) return every_second((Reg<Int<sizeof(S)>, 2 * LANES<M>>)m, FirstIndices<LANES<M>>{});
+  else if constexpr (sizeof(S) == 2 * sizeof(Element<M>)) {
+    return (Like<Int<sizeof(S)>, M>)repeated<2>(m, FirstIndices<2 * LANES<M>>{});
+  } else if constexpr (2 * sizeof(S) == sizeof(Element<M>)) {
+    return every_second((Reg<Int<sizeof(S)>, 2 * LANES<M>>)m, FirstIndices<LANES<M>>{});
+  }
 #endif
   else return convert<Int<sizeof(S)>>(m);
 }
@@ -207,22 +223,23 @@ template <int W, class T> VDEV Vec<T, W> splat(const Vec<T, 1>& x) { return spla
   if constexpr (WIDE<W, T>) return join(name(low(a)), name(high(a))); else return {op(a.v)}; }
 #define VEC_MAP2(name, op) template <class T, int W> VDEV Vec<T, W> name(const Vec<T, W>& a, const Vec<T, W>& b) { \
   if constexpr (WIDE<W, T>) return join(name(low(a), low(b)), name(high(a), high(b))); else return {op(a.v, b.v)}; }
-#define VEC_MAP3(name, op) template <class T, int W> VDEV Vec<T, W> name(const Vec<T, W>& a, const Vec<T, W>& b, const Vec<T, W>& c) { \
-  if constexpr (WIDE<W, T>) return join(name(low(a), low(b), low(c)), name(high(a), high(b), high(c))); else return {op(a.v, b.v, c.v)}; }
-// Operations with choices in them: a scalar goes through a vector of 16 bytes, where no choice is a branch.
+#define VEC_MAP3(name, op) template <class T, int W> \
+VDEV Vec<T, W> name(const Vec<T, W>& a, const Vec<T, W>& b, const Vec<T, W>& c) { \
+  if constexpr (WIDE<W, T>) return join(name(low(a), low(b), low(c)), name(high(a), high(b), high(c))); \
+  else return {op(a.v, b.v, c.v)}; }
+// Operations with choices in them: fewer lanes go through a register of 16 bytes, where no choice is a branch.
 #define VEC_MATH1(name, op) template <class T, int W> VDEV Vec<T, W> name(const Vec<T, W>& a) { \
   if constexpr (WIDE<W, T>) return join(name(low(a)), name(high(a))); \
-  else if constexpr (W == 1) return {op(core::fill<Reg<T, 16 / sizeof(T)>>(a.v))[0]}; \
-  else return {op(a.v)}; }
+  else return {core::narrowed<Reg<T, W>>(op(core::widened(a.v)))}; }
 #define VEC_MATH2(name, op) template <class T, int W> VDEV Vec<T, W> name(const Vec<T, W>& a, const Vec<T, W>& b) { \
   if constexpr (WIDE<W, T>) return join(name(low(a), low(b)), name(high(a), high(b))); \
-  else if constexpr (W == 1) return {op(core::fill<Reg<T, 16 / sizeof(T)>>(a.v), core::fill<Reg<T, 16 / sizeof(T)>>(b.v))[0]}; \
-  else return {op(a.v, b.v)}; }
+  else return {core::narrowed<Reg<T, W>>(op(core::widened(a.v), core::widened(b.v)))}; }
 // The operation gives a mask.
 #define VEC_TEST1(name, op) template <class T, int W> VDEV Vec<boolean, W> name(const Vec<T, W>& a) { \
   if constexpr (WIDE<W, T>) return join(name(low(a)), name(high(a))); else return {core::boolean_lanes(op(a.v))}; }
 #define VEC_TEST2(name, op) template <class T, int W> VDEV Vec<boolean, W> name(const Vec<T, W>& a, const Vec<T, W>& b) { \
-  if constexpr (WIDE<W, T>) return join(name(low(a), low(b)), name(high(a), high(b))); else return {core::boolean_lanes(op(core::operand<T>(a.v), core::operand<T>(b.v)))}; }
+  if constexpr (WIDE<W, T>) return join(name(low(a), low(b)), name(high(a), high(b))); \
+  else return {core::boolean_lanes(op(core::operand<T>(a.v), core::operand<T>(b.v)))}; }
 template <class T, int W> VDEV Vec<T, W> where_(const Vec<boolean, W>& c, const Vec<T, W>& a, const Vec<T, W>& b) {
   if constexpr (WIDE<W, T>) return join(where_(low(c), low(a), low(b)), where_(high(c), high(a), high(b)));
   else return {core::mask_like<Lane<T>>(c.v) ? a.v : b.v};

@@ -125,7 +125,8 @@ template <int W> VDEV Vec<int64_t, W> count() {  // 0, 1, 2, ...
   Vec<T, W> r; VEC_UNROLL for (int i = 0; i < W; i++) r.v[i] = op(a.v[i]); return r; }
 #define VEC_MAP2(name, op) template <class T, int W> VDEV Vec<T, W> name(const Vec<T, W>& a, const Vec<T, W>& b) { \
   Vec<T, W> r; VEC_UNROLL for (int i = 0; i < W; i++) r.v[i] = op(a.v[i], b.v[i]); return r; }
-#define VEC_MAP3(name, op) template <class T, int W> VDEV Vec<T, W> name(const Vec<T, W>& a, const Vec<T, W>& b, const Vec<T, W>& c) { \
+#define VEC_MAP3(name, op) template <class T, int W> \
+VDEV Vec<T, W> name(const Vec<T, W>& a, const Vec<T, W>& b, const Vec<T, W>& c) { \
   Vec<T, W> r; VEC_UNROLL for (int i = 0; i < W; i++) r.v[i] = op(a.v[i], b.v[i], c.v[i]); return r; }
 #define VEC_MATH1 VEC_MAP1
 #define VEC_MATH2 VEC_MAP2

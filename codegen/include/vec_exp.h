@@ -19,10 +19,15 @@ VEC_CONSTANT(log2_e, LOG2_E_HI)
 
 // x + magic - magic is the nearest integer, and the low bits of x + magic are that integer.
 template <class R> constexpr Element<R> ROUNDER = (Element<R>)(F32<R> ? 12582912.0 : 6755399441055744.0);
-template <class R> VDEV IntLike<R> rounder_int(R sum) { return as<IntLike<R>>(sum) - as<Element<IntLike<R>>>(ROUNDER<R>); }
+template <class R> VDEV IntLike<R> rounder_int(R sum) {  // unsigned: the bits of a NaN must not overflow
+  return as<IntLike<R>>(as<UintLike<R>>(sum) - as<Element<UintLike<R>>>(ROUNDER<R>));
+}
 
 // 2^n, n within the normal exponents.
-template <class R> VDEV R power_of_2(IntLike<R> n) { return as<R>((n + BIAS<Element<R>>) << MANTISSA<Element<R>>); }
+template <class R> VDEV R power_of_2(IntLike<R> n) {
+  using U = UintLike<R>;
+  return as<R>((as<U>(n) + (Element<U>)BIAS<Element<R>>) << MANTISSA<Element<R>>);
+}
 // p 2^n for any n within twice that, in two steps, so that a denormal result is rounded once.
 template <class R> VDEV R scale(R p, IntLike<R> n) {
   const IntLike<R> h = n >> 1;

@@ -7,7 +7,9 @@ template <class R> VDEV constexpr Element<R> num(double x) { return (Element<R>)
 template <class R> constexpr Uint<sizeof(Element<R>)> SIGN = (Uint<sizeof(Element<R>)>)1 << (BITS<Element<R>> - 1);
 template <class R> constexpr Uint<sizeof(Element<R>)> INFINITY_BITS =
     (Uint<sizeof(Element<R>)>)(2 * BIAS<Element<R>> + 1) << MANTISSA<Element<R>>;
-template <class R> VDEV R not_a_number() { return fill<R>(as<Element<R>>((Uint<sizeof(Element<R>)>)(INFINITY_BITS<R> | INFINITY_BITS<R> >> 1))); }
+template <class R> VDEV R not_a_number() {
+  return fill<R>(as<Element<R>>((Uint<sizeof(Element<R>)>)(INFINITY_BITS<R> | INFINITY_BITS<R> >> 1)));
+}
 template <class R> VDEV R infinity() { return fill<R>(as<Element<R>>(INFINITY_BITS<R>)); }
 
 template <class R> VDEV UintLike<R> sign_of(R x) { return as<UintLike<R>>(x) & SIGN<R>; }

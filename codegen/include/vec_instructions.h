@@ -8,28 +8,31 @@ namespace core {
 template <class S, int L, class R> constexpr bool IS = SAME<Element<R>, S>&& LANES<R> == L;
 
 // a * b + c, rounded once. Without an instruction each lane is a call, which is not worth inlining.
+VDEV float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+VDEV double fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
 template <class R> __attribute__((noinline)) R fma_lanes(const R& a, const R& b, const R& c) {
   R r;
-  for (int l = 0; l < LANES<R>; l++) r[l] = sizeof(Element<R>) == 8 ? __builtin_fma(a[l], b[l], c[l]) : __builtin_fmaf(a[l], b[l], c[l]);
+  for (int l = 0; l < LANES<R>; l++) r[l] = fma(a[l], b[l], c[l]);
   return r;
 }
 template <class R> VDEV R fma(R a, R b, R c) {
-  if constexpr (SAME<R, float>) return __builtin_fmaf(a, b, c);
-  else if constexpr (SAME<R, double>) return __builtin_fma(a, b, c);
 #if __has_builtin(__builtin_elementwise_fma) && (defined(__FMA__) || defined(__ARM_FEATURE_FMA))
-  else return __builtin_elementwise_fma(a, b, c);
+  return __builtin_elementwise_fma(a, b, c);
 #else
 #if defined(VEC_AVX512) && __has_builtin(__builtin_ia32_vfmaddps512_mask)
-  else if constexpr (IS<float, 16, R>) return __builtin_ia32_vfmaddps512_mask(a, b, c, (unsigned short)-1, 4);
+  if constexpr (IS<float, 16, R>) return __builtin_ia32_vfmaddps512_mask(a, b, c, (unsigned short)-1, 4);
   else if constexpr (IS<double, 8, R>) return __builtin_ia32_vfmaddpd512_mask(a, b, c, (unsigned char)-1, 4);
+  else  // and what the next block has for fewer lanes
 #endif
 #if defined(__FMA__) && __has_builtin(__builtin_ia32_vfmaddps256)
-  else if constexpr (IS<float, 8, R>) return __builtin_ia32_vfmaddps256(a, b, c);
+  if constexpr (IS<float, 8, R>) return __builtin_ia32_vfmaddps256(a, b, c);
   else if constexpr (IS<double, 4, R>) return __builtin_ia32_vfmaddpd256(a, b, c);
   else if constexpr (IS<float, 4, R>) return __builtin_ia32_vfmaddps(a, b, c);
   else if constexpr (IS<double, 2, R>) return __builtin_ia32_vfmaddpd(a, b, c);
+  else return each_lane([](auto x, auto y, auto z) { return fma(x, y, z); }, a, b, c);
+#else
+  return fma_lanes(a, b, c);
 #endif
-  else return fma_lanes(a, b, c);
 #endif
 }
 template <class R> VDEV R sqrt(R a) {

@@ -7,8 +7,9 @@ template <class R> VDEV R wrap_sub(R a, R b) { using U = WrapLike<R>; return (R)
 template <class R> constexpr bool NARROW_LANES = !SCALAR<R> && sizeof(Element<R>) <= 2;
 template <class R> VDEV R wrap_mul(R a, R b) {
   using U = WrapLike<R>;
-  if constexpr (!SCALAR<R> && sizeof(Element<R>) == 1) return convert<Element<R>>(wrap_mul(convert<int16_t>(a), convert<int16_t>(b)));
-  else return (R)((U)a * (U)b);
+  if constexpr (!SCALAR<R> && sizeof(Element<R>) == 1) {
+    return convert<Element<R>>(wrap_mul(convert<int16_t>(a), convert<int16_t>(b)));
+  } else return (R)((U)a * (U)b);
 }
 // a / b for b that does not trap. Vectors have no such instruction: floats of more bits than a have the exact quotient on
 // the right side of every integer.

@@ -11,14 +11,16 @@ VEC_CONSTANT(log10_e_lo, LOG10_E_LO)
 // u = 2^e (1 + f) with 2/3 <= 1 + f < 4/3, for positive u, denormals included.
 template <class R> VDEV R log_reduce(R u, R& e) {
   using I = IntLike<R>;
+  using U = UintLike<R>;
   using S = Element<R>;
   constexpr int M = MANTISSA<S>;
-  constexpr auto least = (Element<I>)1 << M, two_thirds = (Element<I>)(F32<R> ? 0x3f2aaaab : 0x3fe5555555555555);
+  constexpr auto least = (Element<I>)1 << M;
+  constexpr auto two_thirds = (Element<U>)(F32<R> ? 0x3f2aaaab : 0x3fe5555555555555);
   const auto denormal = as<I>(u) < least;
-  const I i = as<I>(denormal ? u * as<S>((Element<I>)(BIAS<S> + M + 1) << M) : u) - two_thirds;
-  const I n = i >> M;
+  const U i = as<U>(denormal ? u * as<S>((Element<I>)(BIAS<S> + M + 1) << M) : u) - two_thirds;
+  const I n = as<I>(i) >> M;
   e = convert<S>(denormal ? n - (Element<I>)(M + 1) : n);
-  return as<R>(i - (n << M) + two_thirds) - num<R>(1);
+  return as<R>(i - (as<U>(n) << M) + two_thirds) - num<R>(1);
 }
 // ln(1 + f) = f + tail
 template <class R> VDEV R log_tail(R f) {

@@ -1,7 +1,7 @@
-// Loads and stores on a CPU. A tells how many elements are known to be aligned together; unaligned moves cost the same here.
+// Loads and stores on a CPU. A, how many elements are aligned together, is for CUDA: unaligned moves cost the same here.
 #pragma once
 template <int W, int A, class T> VDEV Vec<T, W> load(const T* p) {
-  if constexpr (WIDE<W, T>) return {load<W / 2, (A < W / 2 ? A : W / 2)>(p), load<W / 2, (A < W / 2 ? A : W / 2)>(p + W / 2)};
+  if constexpr (WIDE<W, T>) return {load<W / 2, 1>(p), load<W / 2, 1>(p + W / 2)};
   else if constexpr (SAME<T, boolean>) {
     Reg<uint8_t, W> b;
     memcpy(&b, p, W);
@@ -9,7 +9,7 @@ template <int W, int A, class T> VDEV Vec<T, W> load(const T* p) {
   } else { Vec<T, W> r; memcpy(&r.v, p, sizeof r.v); return r; }
 }
 template <int W, int A, class T> VDEV void store(T* p, const Vec<T, W>& x) {
-  if constexpr (WIDE<W, T>) { store<W / 2, (A < W / 2 ? A : W / 2)>(p, x.lo); store<W / 2, (A < W / 2 ? A : W / 2)>(p + W / 2, x.hi); }
+  if constexpr (WIDE<W, T>) { store<W / 2, 1>(p, x.lo); store<W / 2, 1>(p + W / 2, x.hi); }
   else if constexpr (SAME<T, boolean>) {
     const auto b = core::convert<uint8_t>(x.v & 1);
     memcpy(p, &b, W);

@@ -6,8 +6,8 @@ template <> struct AccessOf<4> { using type = uint32_t; };
 template <> struct AccessOf<8> { using type = uint2; };
 template <> struct AccessOf<16> { using type = uint4; };
 template <class T, int W, int A> struct Accesses {
-  static constexpr int BYTES = W * (int)sizeof(T), TOGETHER = (A < W ? A : W) * (int)sizeof(T), EACH = TOGETHER < 16 ? TOGETHER : 16;
-  static constexpr int N = BYTES / EACH;
+  static constexpr int BYTES = W * (int)sizeof(T), TOGETHER = (A < W ? A : W) * (int)sizeof(T);
+  static constexpr int EACH = TOGETHER < 16 ? TOGETHER : 16, N = BYTES / EACH;
   using type = typename AccessOf<EACH>::type;
 };
 template <int W, int A, class T> VDEV Vec<T, W> load(const T* p) {

@@ -23,8 +23,9 @@ template <class R> VDEV Like<uint16_t, R> round_bf16(R x) {
 // 4: the rounding mode in force, to nearest even.
 template <class R> VDEV Like<uint16_t, R> round_f16(R x) {
 #if defined(VEC_AVX512) && __has_builtin(__builtin_ia32_vcvtps2ph512_mask)
-  if constexpr (IS<float, 16, R>) return (Like<uint16_t, R>)__builtin_ia32_vcvtps2ph512_mask(x, 4, Reg<int16_t, 16>{}, (unsigned short)-1);
-  else
+  if constexpr (IS<float, 16, R>) {
+    return (Like<uint16_t, R>)__builtin_ia32_vcvtps2ph512_mask(x, 4, Reg<int16_t, 16>{}, (unsigned short)-1);
+  } else
 #endif
 #if defined(__F16C__) && __has_builtin(__builtin_ia32_vcvtps2ph256)
   if constexpr (IS<float, 8, R>) return (Like<uint16_t, R>)__builtin_ia32_vcvtps2ph256(x, 4);
@@ -34,8 +35,9 @@ template <class R> VDEV Like<uint16_t, R> round_f16(R x) {
 }
 template <class H> VDEV Like<float, H> read_f16(H h) {
 #if defined(VEC_AVX512) && __has_builtin(__builtin_ia32_vcvtph2ps512_mask)
-  if constexpr (LANES<H> == 16) return __builtin_ia32_vcvtph2ps512_mask((Reg<int16_t, 16>)h, Reg<float, 16>{}, (unsigned short)-1, 4);
-  else
+  if constexpr (LANES<H> == 16) {
+    return __builtin_ia32_vcvtph2ps512_mask((Reg<int16_t, 16>)h, Reg<float, 16>{}, (unsigned short)-1, 4);
+  } else
 #endif
 #if defined(__F16C__) && __has_builtin(__builtin_ia32_vcvtph2ps256)
   if constexpr (LANES<H> == 8) return __builtin_ia32_vcvtph2ps256((Reg<int16_t, 8>)h);

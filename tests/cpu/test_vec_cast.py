@@ -11,7 +11,10 @@ from tests.support.vec_harness import CTYPE, Function, Library, build_functions,
 TYPES = tuple(DTYPES.values())
 WIDTHS = (1, 8, 32)
 CASTS = [
-    Function(f"cast_{a}_{b}_{w}", f"cast<{CTYPE[b.name]}>({{0}})", (a,), b, w) for a in TYPES for b in TYPES for w in WIDTHS
+    Function(f"cast_{a}_{b}_{w}", f"cast<{CTYPE[b.name]}>({{0}})", (a,), b, w)
+    for a in TYPES
+    for b in TYPES
+    for w in WIDTHS
 ]
 
 
@@ -25,7 +28,9 @@ def halfway(dtype: DType, source: DType) -> np.ndarray:
     values = np.unique(every_value(dtype).astype(np.float64))
     values = values[np.isfinite(values)]
     middle = ((values[:-1] + values[1:]) / 2).astype(source.numpy)
-    return np.concatenate([np.nextafter(middle, source.numpy.type(-np.inf)), middle, np.nextafter(middle, source.numpy.type(np.inf))])
+    return np.concatenate(
+        [np.nextafter(middle, source.numpy.type(-np.inf)), middle, np.nextafter(middle, source.numpy.type(np.inf))]
+    )
 
 
 def values_of(source: DType, result: DType) -> np.ndarray:

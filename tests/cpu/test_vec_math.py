@@ -9,7 +9,7 @@ from tests.support.vec_compare import Extended, exact, ulps_off
 from tests.support.vec_harness import FLOATS, Function, Library, build_functions
 from tests.support.vec_ops import INEXACT, functions, math_operands
 
-FUNCTIONS: dict[str, tuple[Op, Function]] = {f.name: (op, f) for w in (1, 16) for op, f in functions(INEXACT, w)}
+FUNCTIONS: dict[str, tuple[Op, Function]] = {f.name: (op, f) for w in (1, 2, 16) for op, f in functions(INEXACT, w)}
 REFERENCE_ULPS = {("erf", "f64"): 1.0, ("erfc", "f64"): 1.0}  # where the reference itself is not exact
 
 
@@ -32,7 +32,9 @@ def test_within_its_ulps(name: str, library: Library) -> None:
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=repr)
-@pytest.mark.parametrize("name", ["sin", "tan", "asin", "atan", "sinh", "tanh", "asinh", "atanh", "expm1", "log1p", "erf"])
+@pytest.mark.parametrize(
+    "name", ["sin", "tan", "asin", "atan", "sinh", "tanh", "asinh", "atanh", "expm1", "log1p", "erf"]
+)
 def test_odd_functions_keep_the_sign_of_zero_and_tiny_numbers(name: str, dtype: DType, library: Library) -> None:
     tiny = np.array([0.0, -0.0, np.finfo(dtype.numpy).smallest_subnormal, -np.finfo(dtype.numpy).tiny], dtype.numpy)
     got = library.run(FUNCTIONS[f"{name}_{dtype}_16"][1], tiny)
@@ -51,7 +53,9 @@ def test_reduction_of_huge_angles(dtype: DType, library: Library) -> None:
 
 
 def test_powers_follow_c(library: Library) -> None:
-    special = np.array([0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 2.0, -2.0, 3.0, -3.0, np.inf, -np.inf, np.nan, 2.0**60, -(2.0**60)])
+    special = np.array(
+        [0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 2.0, -2.0, 3.0, -3.0, np.inf, -np.inf, np.nan, 2.0**60, -(2.0**60)]
+    )
     x, y = (a.ravel() for a in np.meshgrid(special, special))
     for name, c in (("pow", np.power), ("atan2", np.arctan2)):
         with np.errstate(all="ignore"):

@@ -18,8 +18,11 @@ PAGE = mmap.PAGESIZE
 
 
 def source() -> str:
-    """Per type and width every kind of load, then every kind of store; T(p, q, stride, n) moves one vector from p to q."""
-    lines = ["#define EXPORT(name, T, ...) extern \"C\" void name(const T* p, T* q, long s, long n) { (void)s; (void)n; __VA_ARGS__ }"]
+    """Per type and width every kind of load and of store; a function (p, q, stride, n) moves one vector from p to q."""
+    lines = [
+        "#define EXPORT(name, T, ...) \\",
+        'extern "C" void name(const T* p, T* q, long s, long n) { (void)s; (void)n; __VA_ARGS__ }',
+    ]
     for t in TYPES:
         c = CTYPE[t.name]
         for w in WIDTHS:
@@ -60,7 +63,7 @@ def call(library: Library, name: str, p: int, q: int, stride: int = 1, n: int = 
 
 
 CASES = [pytest.param(t, w, id=f"{t}-{w}") for t in TYPES for w in WIDTHS]
-Case = pytest.mark.parametrize("t, w", CASES)
+Case = pytest.mark.parametrize(("t", "w"), CASES)
 
 
 def moved(library: Library, name: str, data: np.ndarray, w: int, stride: int = 1, n: int = 0) -> np.ndarray:

@@ -28,7 +28,9 @@ from tests.support.vec_ops import EXACT, INEXACT, functions, math_operands, oper
 WIDTH = 16
 OPS_FUNCTIONS: dict[str, tuple[Op, Function]] = {f.name: (op, f) for op, f in functions((*EXACT, *INEXACT), WIDTH)}
 CASTS = [
-    Function(f"cast_{a}_{b}", f"cast<{CTYPE[b.name]}>({{0}})", (a,), b, WIDTH) for a in DTYPES.values() for b in DTYPES.values()
+    Function(f"cast_{a}_{b}", f"cast<{CTYPE[b.name]}>({{0}})", (a,), b, WIDTH)
+    for a in DTYPES.values()
+    for b in DTYPES.values()
 ]
 
 
@@ -71,6 +73,16 @@ def test_compiles_for_aarch64(tmp_path: Path) -> None:
     functions_64 = [replace(f, width=4) for f in (*(f for _, f in OPS_FUNCTIONS.values()), *CASTS)]
     file.write_text('#include "vec_cpu.h"\n' + "".join(f.source() for f in functions_64))
     flags = [f for f in FLAGS if f != "-shared"]
-    command = [*ZIG, "-target", "aarch64-linux-gnu", *flags, f"-I{INCLUDE}", "-c", str(file), "-o", str(tmp_path / "functions.o")]
+    command = [
+        *ZIG,
+        "-target",
+        "aarch64-linux-gnu",
+        *flags,
+        f"-I{INCLUDE}",
+        "-c",
+        str(file),
+        "-o",
+        str(tmp_path / "functions.o"),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[:4000]

@@ -1,4 +1,4 @@
-"""CUDA's header compiles for every architecture without an include folder, keeps values in registers, moves 16 bytes."""
+"""CUDA's header compiles for every architecture with no other include, keeps values in registers, moves 16 bytes."""
 
 import re
 from collections.abc import Sequence
@@ -12,7 +12,11 @@ from tests.support.vec_ops import EXACT, INEXACT, functions
 nvrtc = pytest.importorskip("cupy.cuda", reason="needs cupy and NVRTC").nvrtc
 WIDTH = 4
 ARCHS = ("75", "80", "86", "89", "90a", "100a", "120")
-CASTS = [Function(f"cast_{a}_{b}", f"cast<{CTYPE[b.name]}>({{0}})", (a,), b, WIDTH) for a in DTYPES.values() for b in DTYPES.values()]
+CASTS = [
+    Function(f"cast_{a}_{b}", f"cast<{CTYPE[b.name]}>({{0}})", (a,), b, WIDTH)
+    for a in DTYPES.values()
+    for b in DTYPES.values()
+]
 EVERYTHING = [*(f for _, f in functions((*EXACT, *INEXACT), WIDTH)), *CASTS]
 
 # bf16 as RoPE has it, masked tails, all kinds of loads and stores, random numbers.
@@ -45,7 +49,8 @@ def kernel(f: Function) -> str:
     value = f.expression.format(*(f"x{i}" for i in range(len(f.operands))))
     return (
         f'extern "C" __global__ void {f.name}({", ".join(inputs)}, {CTYPE[f.result.name]}* RESTRICT q) {{ '
-        f"const idx_t i = (idx_t)(blockIdx.x * blockDim.x + threadIdx.x) * {w}; {loads} store<{w}, {w}>(q + i, {value}); }}\n"
+        f"const idx_t i = (idx_t)(blockIdx.x * blockDim.x + threadIdx.x) * {w}; {loads} "
+        f"store<{w}, {w}>(q + i, {value}); }}\n"
     )
 
 
@@ -77,7 +82,8 @@ def test_every_function_compiles_without_spills(arch: str) -> None:
 
 def test_accesses_are_as_wide_as_alignment_allows() -> None:
     moves = "".join(
-        kernel(Function(f"move_{t}_{w}", "{0}", (DTYPES[t],), DTYPES[t], w)) for t, w in (("f32", 8), ("bf16", 8), ("bf16", 2), ("u8", 16))
+        kernel(Function(f"move_{t}_{w}", "{0}", (DTYPES[t],), DTYPES[t], w))
+        for t, w in (("f32", 8), ("bf16", 8), ("bf16", 2), ("u8", 16))
     )
     ptx, _ = compile_cuda(moves, "compute_80")
     by_kernel = {part.split("(")[0].strip(): part for part in ptx.split(".visible .entry ")[1:]}
@@ -87,7 +93,9 @@ def test_accesses_are_as_wide_as_alignment_allows() -> None:
 
 
 def test_multiplication_and_addition_stay_apart() -> None:
-    ptx, _ = compile_cuda(kernel(Function("lerp", "lerp_({0}, {1}, {2})", (DTYPES["f32"],) * 3, DTYPES["f32"], 1)), "compute_80")
+    ptx, _ = compile_cuda(
+        kernel(Function("lerp", "lerp_({0}, {1}, {2})", (DTYPES["f32"],) * 3, DTYPES["f32"], 1)), "compute_80"
+    )
     assert "fma" not in ptx and "mul" in ptx
 
 

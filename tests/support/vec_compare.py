@@ -35,8 +35,9 @@ def _each(function: Callable[[float], float]) -> Callable[[np.ndarray], np.ndarr
 _EXTENDED: dict[str, Callable[..., np.ndarray]] = {
     "rsqrt": lambda x: 1 / np.sqrt(x),
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
-    "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
-    "atan2": np.arctan2, "pow": _power, "erf": _each(math.erf), "erfc": _each(math.erfc),
+    "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "atan2": np.arctan2,
+    "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
+    "pow": _power, "erf": _each(math.erf), "erfc": _each(math.erfc),
 }  # fmt: skip
 
 

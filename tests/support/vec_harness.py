@@ -1,6 +1,6 @@
-"""Compiles functions over the vocabulary of codegen/include and runs them on arrays, in every spelling the headers have.
+"""Compiles functions over the vocabulary of codegen/include and runs them on arrays, in every spelling of the headers.
 
-A function takes arrays of one length and gives one array: `extern "C" void NAME(const void* const* in, void* out, long n)`.
+A function makes one array of arrays of equal length: `extern "C" void NAME(const void* const* in, void* out, long n)`.
 """
 
 import ctypes
@@ -37,7 +37,7 @@ ZIG = (sys.executable, "-m", "ziglang", "c++")
 
 @dataclass(frozen=True)
 class Spelling:
-    """One way to compile the headers: a compiler, its architecture flags, which header, and lanes of a register of f32."""
+    """One way to compile the headers: compiler, architecture, which header. width: lanes of f32 in a register."""
 
     name: str
     compiler: tuple[str, ...]
@@ -73,12 +73,14 @@ class Function:
 
     def source(self) -> str:
         loads = (
-            f"const auto x{i} = load<{self.width}, 1>((const {CTYPE[t.name]}*)in[{i}] + i);" for i, t in enumerate(self.operands)
+            f"const auto x{i} = load<{self.width}, 1>((const {CTYPE[t.name]}*)in[{i}] + i);"
+            for i, t in enumerate(self.operands)
         )
         value = self.expression.format(*(f"x{i}" for i in range(len(self.operands))))
         return (
-            f'extern "C" void {self.name}(const void* const* in, void* out, long n) {{ for (long i = 0; i < n; i += {self.width}) {{ '
-            f"{' '.join(loads)} store<{self.width}, 1>(({CTYPE[self.result.name]}*)out + i, {value}); }} }}\n"
+            f'extern "C" void {self.name}(const void* const* in, void* out, long n) {{ '
+            f"for (long i = 0; i < n; i += {self.width}) {{ {' '.join(loads)} "
+            f"store<{self.width}, 1>(({CTYPE[self.result.name]}*)out + i, {value}); }} }}\n"
         )
 
 
@@ -146,7 +148,29 @@ def specials(dtype: DType) -> np.ndarray:
         return np.array([False, True])
     if dtype.is_integer:
         info = np.iinfo(dtype.numpy)
-        values = [0, 1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100, info.max, info.max - 1, info.max // 2 + 1]
+        values = [
+            0,
+            1,
+            2,
+            3,
+            5,
+            7,
+            8,
+            9,
+            15,
+            16,
+            17,
+            31,
+            32,
+            33,
+            63,
+            64,
+            65,
+            100,
+            info.max,
+            info.max - 1,
+            info.max // 2 + 1,
+        ]
         values += [v for v in (-1, -2, -3, -8, -100, info.min, info.min + 1, info.min // 2) if v >= info.min]
         return np.array([v for v in values if v <= info.max], dtype.numpy)
     info = ml_dtypes.finfo(dtype.numpy)
