@@ -30,7 +30,7 @@ from tuning_db import Store
 ALLOCATION = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "17179869184", "MALLOC_TOP_PAD_": "1073741824"}
 EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "mistral_rope_forward.nvfuser.py"
 SEQUENCE, HEAD, KV_GROUP = 4096, 128, 4
-# PyTorch's idle threads spin for some milliseconds; until they sleep they would disturb whoever comes next.
+# PyTorch's idle threads spin for some milliseconds; until they sleep they hold a core that whoever comes next needs.
 PAUSE_SECONDS = 0.01
 OURS, COMPILED, EAGER, REUSED = "Fuseplan", "torch.compile", "PyTorch eager", "Fuseplan, outputs reused"
 
@@ -80,7 +80,10 @@ def rope_inputs(seed: int) -> Tensors:
 
 
 def race(calls: dict[str, Callable[[], object]], rounds: int, seed: int, warm_up: int = 3) -> tuple[Contestant, ...]:
-    """Times every call once per round, in an order that is random anew in each round."""
+    """Times every call once per round, in an order that is random anew in each round.
+
+    Each turn is a pause, a call that wakes the side's threads and is not timed, and one that is.
+    """
     order = random.Random(seed)
     names = list(calls)
     samples: dict[str, list[float]] = {name: [] for name in names}
@@ -88,6 +91,7 @@ def race(calls: dict[str, Callable[[], object]], rounds: int, seed: int, warm_up
         order.shuffle(names)
         for name in names:
             time.sleep(PAUSE_SECONDS)
+            calls[name]()
             started = time.perf_counter()
             calls[name]()
             took = time.perf_counter() - started
@@ -166,7 +170,8 @@ def _report(plan: Plan, sides: Sides, contestants: tuple[Contestant, ...], optio
         limits_ms=limits,
         facts={**machine(), **versions(), "plan": schedules, "plan key": plan.plan_key},
         notes=(
-            f"One process, {options.threads} threads each, {options.rounds} interleaved rounds in random order.",
+            f"One process, {options.threads} threads each, {options.rounds} interleaved rounds in random order. "
+            f"In each turn a pause of {PAUSE_SECONDS * 1e3:.0f} ms, one call to wake the threads, one that is timed.",
             "All sides allocate fresh outputs from PyTorch's allocator in every call, under "
             + " ".join(f"{k}={v}" for k, v in ALLOCATION.items())
             + "; "
