@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
+import torch  # pyright: ignore[reportMissingImports]  # only make bench-cpu installs it
 
 from benchmarks.peers import SPELLINGS, Tensors
 from benchmarks.plan_runner import PlanRunner, versions
