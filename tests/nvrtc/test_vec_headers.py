@@ -57,7 +57,7 @@ def kernel(f: Function) -> str:
 def compile_cuda(source: str, arch: str, options: Sequence[str] = ()) -> tuple[str, str]:
     """PTX (empty for a real architecture) and the log of the assembler."""
     program = nvrtc.createProgram('#include "vec_cuda.cuh"\n' + source, "kernels.cu", [], [])
-    flags = [f"--gpu-architecture={arch}", "-std=c++17", "--fmad=false", f"-I{INCLUDE}", *options]
+    flags = [f"--gpu-architecture={arch}", "-std=c++17", "--fmad=false", "-default-device", f"-I{INCLUDE}", *options]
     try:
         nvrtc.compileProgram(program, flags)
     except nvrtc.NVRTCError:

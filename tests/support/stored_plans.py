@@ -10,6 +10,7 @@ from fusion_ir.key import graph_key
 from fusion_ir.ops import make, make_input
 from fusion_ir.records import Ceilings, Device, Plan, Reason, Ref, Search, Step, TensorSpec
 from fusion_ir.text import print_graph
+from service.version import VERSION
 from tuning_db import Names, RequestKey, Store
 
 DEVICE = Device(
@@ -40,7 +41,7 @@ def chain(size: int = 8, ops: Sequence[str] = ("exp", "neg")) -> Graph:
     return Graph((spec,), (OutputSpec(node, (1,)),))
 
 
-def plan_of(graph: Graph, source: str = "void k() {}\n", version: str = "0", reasons: Sequence[Reason] = ()) -> Plan:
+def plan_of(graph: Graph, source: str = "void k() {}\n", version: str = VERSION, reasons: Sequence[Reason] = ()) -> Plan:
     """One step that computes all nodes."""
     nodes = tuple(i for i, n in enumerate(graph.nodes) if n.op != "input")
     step = Step(
@@ -91,7 +92,7 @@ def store_plan(
     graph: Graph,
     names: Names | None = None,
     source: str = "void k() {}\n",
-    version: str = "0",
+    version: str = VERSION,
     reasons: Sequence[Reason] = (),
 ) -> str:
     """Stores the graph and `plan_of` it as measured; the plan's key."""
