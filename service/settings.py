@@ -79,7 +79,7 @@ class Settings:
     memo_entries: int = _row(
         4096, "Request bodies whose keys the API process remembers, by their sha256.", 0, 10_000_000
     )
-    layout_seconds: float = _row(10.0, "Time limit for laying out the graph on a plan's page.", 0.1, 300.0)
+    layout_seconds: float = _row(10.0, "Time limit for laying out the graph on a plan's page.", 0.01, 300.0)
     log_level: str = _row("info", "Least severe messages to log.", choices=("debug", "info", "warning", "error"))
 
 
