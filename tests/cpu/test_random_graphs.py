@@ -1,6 +1,7 @@
 """Random graphs on the CPU: 200 in every run (FUSEPLAN_RANDOM_GRAPHS sets how many; `make soak`: 2,000)."""
 
 import os
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from codegen.object_cache import ObjectCache
 from codegen.workbench import Workbench
 from tests.support.sweep import sweep
 
+SOAK = 2000  # from so many on, what was seen is kept
+REPORT = Path(__file__).parents[2] / "benchmarks" / "results" / "random_graphs.md"
 GRAPHS = int(os.environ.get("FUSEPLAN_RANDOM_GRAPHS", "200"))
 
 
@@ -23,5 +26,9 @@ def test_random_graphs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
         result = sweep(range(GRAPHS // 2), bench, device)
     with capsys.disabled():
         print(f"\n{result}")
+    if GRAPHS >= SOAK:
+        REPORT.write_text(
+            f"# {GRAPHS} random graphs on the CPU\n\n{date.today()}, {device.name}, {device.toolchain}\n\n{result}\n"
+        )
     assert not result.wrong, "\n".join(result.wrong[:20])
     assert result.graphs >= GRAPHS // 2 * 2

@@ -41,7 +41,9 @@ def chain(size: int = 8, ops: Sequence[str] = ("exp", "neg")) -> Graph:
     return Graph((spec,), (OutputSpec(node, (1,)),))
 
 
-def plan_of(graph: Graph, source: str = "void k() {}\n", version: str = VERSION, reasons: Sequence[Reason] = ()) -> Plan:
+def plan_of(
+    graph: Graph, source: str = "void k() {}\n", version: str = VERSION, reasons: Sequence[Reason] = ()
+) -> Plan:
     """One step that computes all nodes."""
     nodes = tuple(i for i, n in enumerate(graph.nodes) if n.op != "input")
     step = Step(
