@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from codegen.families.wrap import kernel_function
 from codegen.kernel import Access, EmitError, Kernel, Launch, Reject
 from codegen.lowering.index import Axes, Axis, flatten, var
-from codegen.lowering.pull import Puller
+from codegen.lowering.pull import puller
 from codegen.lowering.value import REDUCES, TooManyValues, Value, Values
 from codegen.schedule import Schedule, parse_schedule
 from codegen.text import CTYPE, Text, literal, spell
@@ -84,7 +84,7 @@ class _Printer(Text):
         count = 1
         for a in grid:
             count *= a.extent
-        puller = Puller(self.segment, Values(MAX_VALUES), self.axes, refine=False)
+        pulling = puller(self.segment, Values(MAX_VALUES), self.axes, refine=False)
         index = tuple(map(var, axes))
         offset = flatten(index, spec.strides)
         self.value_names = {}
@@ -92,11 +92,11 @@ class _Printer(Text):
             self.digits(f"e{i}", grid)
             self.scopes.append(set())
             if scan is None:
-                v = puller.pull(spec.node, index)
+                v = pulling.pull(spec.node, index)
                 self.define(v)
                 self.line(f"store<1, 1>(out{i} + {self.expr(offset)}, {self.operand(v)});")
             else:
-                x = puller.arg(spec.node.args[0], index, accumulate_dtype(spec.node.args[0].dtype))
+                x = pulling.arg(spec.node.args[0], index, accumulate_dtype(spec.node.args[0].dtype))
                 self.line(f"Vec<{CTYPE[x.dtype.name]}, 1> total;")
                 with self.braces(f"LOOP({self.axis(axes[scan])}, {spec.node.sizes[scan]})"):
                     self.scopes.append(set())

@@ -15,8 +15,8 @@ from codegen.lowering.index import Axis
 from codegen.lowering.lanes import choose_lanes, widen_short_lanes
 from codegen.lowering.place import place
 from codegen.lowering.program import Program
-from codegen.lowering.pull import UNROLLED_PRODUCTS, reduced_extents
 from codegen.lowering.stores import pull_outputs
+from codegen.lowering.sums import reduced_extents
 from codegen.lowering.tile import tile_lane
 from codegen.lowering.unify import unify
 from codegen.lowering.value import TooManyValues
@@ -25,6 +25,7 @@ from codegen.schedule import Schedule, parse_schedule
 from fusion_ir.graph import Graph
 from fusion_ir.node import Node
 from fusion_ir.ops import OPS, OpKind
+from fusion_ir.ops.contract import ORDERED_PRODUCTS
 from fusion_ir.records import Device
 
 MAX_DEPTH = 200  # nodes from an input to an output
@@ -72,8 +73,8 @@ class Pointwise:
             kind = OPS[node.op].kind if node.op in OPS else OpKind.INPUT
             if kind not in KINDS:
                 return Reject(f"{node.op} is no pointwise op")
-            if kind is OpKind.CONTRACT and (k := prod(reduced_extents(node))) > UNROLLED_PRODUCTS:
-                return Reject(f"a contraction over {k} products is too long to unroll (at most {UNROLLED_PRODUCTS})")
+            if kind is OpKind.CONTRACT and (k := prod(reduced_extents(node))) > ORDERED_PRODUCTS:
+                return Reject(f"a contraction over {k} products is too long to unroll (at most {ORDERED_PRODUCTS})")
         if max(depth.values(), default=0) > MAX_DEPTH or len(depth) > MAX_NODES:
             return Reject(f"{len(depth)} nodes, {max(depth.values())} deep, are too many for one kernel")
         return None

@@ -1,1 +1,5 @@
-"""Segment -> loop program: pull values through views, unify axes, choose lanes, place values in one tree of loops."""
+"""Segment -> loop program: pull values through views, unify axes, coalesce digits, choose lanes, tile, place.
+
+In this order: `index`, `value`, `puller` with the rules of `pull` (`views`, `sums`, `gathers`), `stores`, `unify`,
+`write`, `coalesce`, `lanes`, `tile`, `place` -> `program`; `access` says how wide each tensor may be read or written.
+"""

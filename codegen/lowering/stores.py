@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from codegen.lowering.index import Affine, Axes, Axis, Cut, Refine, Split, flatten, var
-from codegen.lowering.pull import Index, Puller
+from codegen.lowering.pull import puller
+from codegen.lowering.puller import Index, Puller
 from codegen.lowering.value import Value, Values
 from fusion_ir.graph import Graph
 
@@ -40,9 +41,9 @@ class Pulled:
     def pull(self) -> tuple[list[Value], Puller, Values]:
         """Pulls every store afresh. Raises Split or Cut where an axis must be refined."""
         values = Values(MAX_VALUES)
-        puller = Puller(self.graph, values, self.axes, self.refine)
-        roots = [puller.pull(self.graph.outputs[s.out].node, s.index) for s in self.stores]
-        return roots, puller, values
+        pulling = puller(self.graph, values, self.axes, refine=self.refine)
+        roots = [pulling.pull(self.graph.outputs[s.out].node, s.index) for s in self.stores]
+        return roots, pulling, values
 
     def offset(self, store: Store) -> Affine:
         """Element offset of a store in its output."""

@@ -1,0 +1,142 @@
+"""Rules of view ops: an index is rewritten on the way to the operand, and nothing is left of the view."""
+
+from itertools import accumulate
+
+from codegen.lowering.index import Affine, clamp, cut_at, div_mod, flatten, region
+from codegen.lowering.puller import Index, Puller
+from codegen.lowering.value import Value
+from fusion_ir.dtype import DTYPES, compute_dtype, i64
+from fusion_ir.extent import dense_strides
+from fusion_ir.node import Node
+from fusion_ir.scalar import Scalar
+
+
+def reshape(p: Puller, node: Node, index: Index) -> Value:
+    flat = flatten(index, dense_strides(node.sizes))
+    source = node.args[0]
+    while source.op == "reshape":
+        source = source.args[0]
+    if source.op == "input":
+        spec = p.graph.inputs[source.attr("position", int)]
+        if spec.is_dense:  # the digits would be multiplied together again
+            return p.values.load(source.attr("position", int), flat, source.dtype)
+    digits: list[Affine] = []
+    for size in reversed(source.sizes[1:]):
+        flat, rest = div_mod(flat, size, refine=p.refine)
+        digits.append(rest)
+    if source.sizes:
+        digits.append(flat)
+    return p.pull(source, tuple(reversed(digits)))
+
+
+def permute(p: Puller, node: Node, index: Index) -> Value:
+    dims = node.ints("dims")
+    source: list[Affine] = [Affine()] * len(dims)
+    for position, dim in enumerate(dims):
+        source[dim] = index[position]
+    return p.pull(node.args[0], tuple(source))
+
+
+def broadcast_in_dim(p: Puller, node: Node, index: Index) -> Value:
+    (x,) = node.args
+    return p.pull(
+        x, tuple(Affine() if size == 1 else index[d] for size, d in zip(x.sizes, node.ints("dims"), strict=True))
+    )
+
+
+def expand(p: Puller, node: Node, index: Index) -> Value:
+    (x,) = node.args
+    return p.pull(x, tuple(Affine() if size == 1 else e for size, e in zip(x.sizes, index, strict=True)))
+
+
+def squeeze(p: Puller, node: Node, index: Index) -> Value:
+    (x,) = node.args
+    rest = iter(index)
+    return p.pull(x, tuple(Affine() if d in node.ints("axes") else next(rest) for d in range(x.rank)))
+
+
+def slice_(p: Puller, node: Node, index: Index) -> Value:
+    moved = zip(index, node.ints("start"), node.ints("step"), strict=True)
+    return p.pull(node.args[0], tuple(e * step + start for e, start, step in moved))
+
+
+def cat(p: Puller, node: Node, index: Index) -> Value:
+    axis = node.attr("axis", int)
+    bounds = (0, *accumulate(a.sizes[axis] for a in node.args))
+    e = index[axis]
+
+    def piece(i: int, at: Affine) -> Value:
+        return p.pull(node.args[i], (*index[:axis], at, *index[axis + 1 :]))
+
+    i = region(e, bounds)
+    if i is not None:
+        return piece(i, e + -bounds[i])
+    _cut(p, e, bounds)
+    parts = [i for i, a in enumerate(node.args) if a.sizes[axis]]
+    value = piece(parts[-1], clamp(e + -bounds[parts[-1]], node.args[parts[-1]].sizes[axis]))
+    for i in reversed(parts[:-1]):
+        inside = _less(p, e, bounds[i + 1])
+        here = piece(i, clamp(e + -bounds[i], node.args[i].sizes[axis]))
+        value = _where(p, inside, here, value)
+    return value
+
+
+def pad(p: Puller, node: Node, index: Index) -> Value:
+    (x,) = node.args
+    low = node.ints("low")
+    fill = p.values.const(node.attr("value", Scalar))
+    source: list[Affine] = []
+    inside: list[Value] = []
+    for e, before, size in zip(index, low, x.sizes, strict=True):
+        at = e + -before
+        if at.high < 0 or at.low >= size:
+            return fill
+        if at.low < 0 or at.high >= size:
+            _cut(p, at, (0, size))
+            if at.low < 0:
+                inside.append(p.values.make("logical_not", (_less(p, at, 0),), (), DTYPES["bool"]))
+            if at.high >= size:
+                inside.append(_less(p, at, size))
+            at = clamp(at, size)
+        source.append(at)
+    value = p.pull(x, tuple(source))
+    for condition in inside:
+        value = _where(p, condition, value, fill)
+    return value
+
+
+def _cut(p: Puller, e: Affine, bounds: tuple[int, ...]) -> None:
+    cut = cut_at(e, bounds) if p.refine else None
+    if cut is not None:
+        raise cut
+
+
+def _less(p: Puller, e: Affine, bound: int) -> Value:
+    limit = p.values.const(Scalar.of(bound, i64))
+    return p.values.make("lt", (p.values.index(e), limit), (), DTYPES["bool"])
+
+
+def _where(p: Puller, condition: Value, a: Value, b: Value) -> Value:
+    """Selects in the compute dtype: exact for every dtype."""
+    compute = compute_dtype(a.dtype)
+    chosen = p.values.make("where", (condition, p.values.cast(a, compute), p.values.cast(b, compute)), (), compute)
+    return p.values.cast(chosen, a.dtype)
+
+
+def full(p: Puller, node: Node, index: Index) -> Value:
+    return p.values.const(node.attr("value", Scalar))
+
+
+def iota(p: Puller, node: Node, index: Index) -> Value:
+    """start + step * index, in the compute dtype (integers wrap; floats round twice)."""
+    compute = compute_dtype(node.dtype)
+    start, step = (p.values.cast(p.values.const(node.attr(name, Scalar)), compute) for name in ("start", "step"))
+    position = p.values.cast(p.values.index(index[node.attr("axis", int)]), compute)
+    value = p.values.make("add", (start, p.values.make("mul", (step, position), (), compute)), (), compute)
+    return p.values.cast(value, node.dtype)
+
+
+def uniform(p: Puller, node: Node, index: Index) -> Value:
+    seed, offset = (p.pull(a, ()) for a in node.args)
+    linear = flatten(index, dense_strides(node.sizes))
+    return p.values.uniform(seed, offset, node.attr("stream", int), linear, node.dtype)
