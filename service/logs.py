@@ -16,5 +16,10 @@ def configure(level: str) -> None:
         logging.getLogger(name).setLevel(max(number, logging.WARNING))
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=_print_logger,
     )
+
+
+def _print_logger(*_: object) -> structlog.PrintLogger:
+    """Writes to stderr as it is when something is logged: whoever configured may have had another."""
+    return structlog.PrintLogger(sys.stderr)
