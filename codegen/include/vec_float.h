@@ -130,5 +130,6 @@ template <class R> VDEV auto isfinite(R x) { return magnitude_of(x) < INFINITY_B
 template <class R> VDEV auto isinf(R x) { return magnitude_of(x) == INFINITY_BITS<R>; }
 template <class R> VDEV auto isposinf(R x) { return as<UintLike<R>>(x) == INFINITY_BITS<R>; }
 template <class R> VDEV auto isneginf(R x) { return as<UintLike<R>>(x) == (INFINITY_BITS<R> | SIGN<R>); }
-template <class R> VDEV auto signbit(R x) { return as<IntLike<R>>(x) < 0; }
+// Not of NaN, whose sign depends on the machine that made it.
+template <class R> VDEV auto signbit(R x) { return (as<IntLike<R>>(x) < 0) & (x == x); }
 }  // namespace core

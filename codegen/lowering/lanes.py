@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from codegen.lowering.coalesce import merge_run
 from codegen.lowering.index import Affine, Axes, Axis, volume
 from codegen.lowering.value import cone
-from codegen.lowering.write import Write
+from codegen.lowering.write import Write, expressions
 
 
 def choose_lanes(writes: Sequence[Write]) -> list[Axis]:
@@ -42,7 +42,8 @@ def lane_of(write: Write, lanes: Sequence[Axis]) -> Axis | None:
 def widen_short_lanes(writes: Sequence[Write], lanes: Sequence[Axis], width: int, axes: Axes) -> list[Write]:
     """A lane axis shorter than the width takes in the axis around it, if every write steps through the two as one.
 
-    Accesses that do not are repeated ("tile") or repeat each element ("repeat"): extents are powers of two for that.
+    Accesses that do not must repeat what they read ("tile") or each element of it ("repeat"), for which extents are
+    powers of two; an address per lane would cost more than wider vectors gain.
     """
     merged = list(writes)
     for lane in lanes:
@@ -51,8 +52,18 @@ def widen_short_lanes(writes: Sequence[Write], lanes: Sequence[Axis], width: int
             outer = _outer(own, lane)
             if outer is None or any(outer in w.axes for w in merged if lane not in w.axes):
                 break
+            if not all(_stays_regular(e, outer, lane) for e in expressions(merged)):
+                break
             merged, lane = merge_run(merged, outer, lane, axes)
     return merged
+
+
+def _stays_regular(e: Affine, outer: Axis, lane: Axis) -> bool:
+    """Whether `e` steps through the two as one, or varies with one of them alone and that along consecutive elements."""
+    if {outer, lane} & e.opaque_axes:
+        return False
+    steps = e.coef(outer), e.coef(lane)
+    return steps in ((0, 1), (1, 0)) or steps[0] == lane.extent * steps[1]
 
 
 def _outer(writes: Sequence[Write], lane: Axis) -> Axis | None:

@@ -87,6 +87,11 @@ def _inexact(
 # Definitions that NumPy does not have in one word
 
 
+def _signbit(x: np.ndarray) -> np.ndarray:
+    """The sign of a NaN depends on the machine that made it, so it has none here."""
+    return np.signbit(x) & ~np.isnan(x)
+
+
 def _is_float(x: np.ndarray) -> bool:
     return x.dtype.kind == "f"
 
@@ -233,7 +238,7 @@ POINTWISE: tuple[Op, ...] = (
     _exact("isnan", "NaN", 1, to_bool(floats), np.isnan),
     _exact("isneginf", "-inf", 1, to_bool(floats), np.isneginf),
     _exact("isposinf", "+inf", 1, to_bool(floats), np.isposinf),
-    _exact("signbit", "sign bit set: also -0.0 and NaN with it", 1, to_bool(floats), np.signbit),
+    _exact("signbit", "sign bit set: also of -0.0; never of NaN", 1, to_bool(floats), _signbit),
     # exact, arithmetic
     _exact("add", "a + b", 2, numbers, np.add, commutative=True),
     _exact("sub", "a - b", 2, numbers, np.subtract),

@@ -166,7 +166,7 @@ def test_tests_of_floats() -> None:
     x = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, -np.nan, 1.0, -1.0], np.float32)
     expected = {
         "isfinite": [1, 1, 0, 0, 0, 0, 1, 1], "isinf": [0, 0, 1, 1, 0, 0, 0, 0], "isnan": [0, 0, 0, 0, 1, 1, 0, 0],
-        "isneginf": [0, 0, 0, 1, 0, 0, 0, 0], "isposinf": [0, 0, 1, 0, 0, 0, 0, 0], "signbit": [0, 1, 0, 1, 0, 1, 0, 1],
+        "isneginf": [0, 0, 0, 1, 0, 0, 0, 0], "isposinf": [0, 0, 1, 0, 0, 0, 0, 0], "signbit": [0, 1, 0, 1, 0, 0, 0, 1],
     }  # fmt: skip
     for op, bits in expected.items():
         assert evaluate_one(lambda a, o=op: make(o, [a]), x).tolist() == [bool(b) for b in bits], op
