@@ -6,7 +6,6 @@ the next job gets a fresh one. Children live no longer than their parent.
 """
 
 import json
-import mmap
 import os
 import selectors
 import signal
@@ -23,11 +22,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from codegen.progress import NOBODY, Progress
 from fusion_ir.records import Status
 
 # The progress page, which the child writes and the parent only looks at now and then: count of writes, program at
 # work (-1: none), seconds it may take. Messages would wake the parent and disturb what is timed.
-PROGRESS = struct.Struct("<qqd")
 LENGTH = struct.Struct(">I")
 # What a process says that dies for want of memory. The last: two threads at once; nothing else in a kernel throws.
 OUT_OF_MEMORY = ("bad_alloc", "memoryerror", "out of memory", "terminate called recursively")
@@ -165,8 +164,9 @@ class _Child:
     ) -> None:
         self.output_bytes = limits.output_bytes
         progress = os.memfd_create("progress")
-        os.write(progress, PROGRESS.pack(0, -1, 0.0))
-        self.page = mmap.mmap(progress, PROGRESS.size)
+        os.ftruncate(progress, Progress.SIZE)
+        self.progress = Progress(progress)
+        self.progress.note(NOBODY, 0.0)
         request_read, self.request = os.pipe()
         self.answer, answer_write = os.pipe()
         self.printed, printed_write = os.pipe()
@@ -208,7 +208,7 @@ class _Child:
         self.received = bytearray()
         self.output = bytearray()
         self.eof = False
-        self._beat, self._deadline = 0, 0.0
+        self._beat, self._deadline = self.progress.read()[0], 0.0
 
     @property
     def alive(self) -> bool:
@@ -239,7 +239,7 @@ class _Child:
                 self._drain()
                 return {**answer["result"], "output": self.text()}
             if "failure" in answer:
-                raise SlotFailure(Status(answer["failure"]), answer["detail"], PROGRESS.unpack_from(self.page)[1])
+                raise SlotFailure(Status(answer["failure"]), answer["detail"], self.progress.read()[1])
             if "error" in answer:
                 raise SlotError(answer["error"])
             on_event(answer)
@@ -254,7 +254,7 @@ class _Child:
         self.selector.close()
         for descriptor in (self.request, self.answer, self.printed, self.lifeline):
             os.close(descriptor)
-        self.page.close()
+        self.progress.close()
 
     def text(self) -> str:
         """What the child printed in this job."""
@@ -289,7 +289,7 @@ class _Child:
             for key, _ in self.selector.select(max(0.0, wait)):
                 self._read(key.fd)
             now = time.monotonic()
-            count, index, allowed = PROGRESS.unpack_from(self.page)
+            count, index, allowed = self.progress.read()
             if count != self._beat:
                 self._beat, self._deadline = count, now + allowed
             elif now >= min(self._deadline, end) and not self.received:
@@ -328,7 +328,7 @@ class _Child:
             raise SlotFailure(Status.crashed, "sent a message that is not JSON", self._index()) from None
 
     def _index(self) -> int:
-        return PROGRESS.unpack_from(self.page)[1]
+        return self.progress.read()[1]
 
     def _drain(self) -> None:
         """Reads what the child printed before it answered."""

@@ -3,7 +3,6 @@
 import ctypes
 import errno
 import json
-import mmap
 import os
 import resource
 import signal
@@ -13,7 +12,8 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from codegen.slot import LENGTH, PROGRESS
+from codegen.progress import Progress
+from codegen.slot import LENGTH
 from fusion_ir.records import Status
 
 PR_SET_PDEATHSIG = 1
@@ -30,8 +30,8 @@ class JobFailure(Exception):
 class Channel:
     """The way back to the parent."""
 
-    def __init__(self, answer: int, page: mmap.mmap) -> None:
-        self._answer, self._page, self._beats = answer, page, 0
+    def __init__(self, answer: int, progress: Progress) -> None:
+        self._answer, self._progress = answer, progress
 
     def send(self, message: Mapping[str, Any]) -> None:
         """Sends one message. It wakes the parent: not while something is timed."""
@@ -42,8 +42,7 @@ class Channel:
 
     def beat(self, index: int, seconds: float) -> None:
         """Notes that program `index` (-1: none) is at work and may take `seconds`. Costs no system call."""
-        self._beats += 1
-        PROGRESS.pack_into(self._page, 0, self._beats, index, seconds)
+        self._progress.note(index, seconds)
 
 
 Job = Callable[[dict[str, Any], Channel], dict[str, Any]]
@@ -53,7 +52,7 @@ def serve(jobs: Mapping[str, Job]) -> None:
     """Applies the limits in argv[1], then answers requests until the parent closes the pipe."""
     start = json.loads(sys.argv[1])
     _limit(start)
-    channel = Channel(start["answer"], mmap.mmap(start["progress"], PROGRESS.size))
+    channel = Channel(start["answer"], Progress(start["progress"]))
     threading.Thread(target=_die_with_parent, args=(start["lifeline"],), daemon=True).start()
     channel.send({"ready": True})
     with os.fdopen(start["request"], "rb") as requests:

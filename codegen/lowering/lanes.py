@@ -59,7 +59,7 @@ def widen_short_lanes(writes: Sequence[Write], lanes: Sequence[Axis], width: int
 
 
 def _stays_regular(e: Affine, outer: Axis, lane: Axis) -> bool:
-    """Whether `e` steps through the two as one, or varies with one of them alone and that along consecutive elements."""
+    """Whether `e` steps through the two as one, or varies with one of them alone, along consecutive elements."""
     if {outer, lane} & e.opaque_axes:
         return False
     steps = e.coef(outer), e.coef(lane)
