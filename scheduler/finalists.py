@@ -186,6 +186,9 @@ class Finalists:
             self.notes.append(Reason(kind="cap", text=text))
         if self.bench is not None and plan.time_us is not None and plan.spread is None:
             self.notes.append(Reason(kind="note", text="not timed end to end: the time is the sum of the steps'"))
+        if plan.time_us is not None and plan.time_us < plan.lower_bound_us:
+            text = "faster than its bound: the device's ceilings were measured while its memory was slower than now"
+            self.notes.append(Reason(kind="note", text=text))
         reasons = self.notes
         if proposal is not self.unfused:
             reasons = [*reasons, *explain(self.prepared, self.atoms, proposal, self.found, self.ledger)]
