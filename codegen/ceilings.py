@@ -1,4 +1,4 @@
-"""The ceilings of a device: measured once by our own kernels, kept in the object cache."""
+"""The ceilings of a device: measured by our own kernels, kept in the object cache, raised when they prove too low."""
 
 from codegen.machine import cache_levels, usable_cpus
 from codegen.object_cache import ObjectCache
@@ -11,11 +11,14 @@ PROTOCOL = "1"  # changes with runtime/ceilings.cpp and child/*_ceilings.py
 DRAM_BYTES = 128 << 20
 
 
-def cpu_ceilings(device: Device, compiler: CpuCompiler, cache: ObjectCache) -> Ceilings:
-    """The ceilings of this machine, about a second the first time. Raises SlotError, SlotFailure, CompilerMissing."""
+def cpu_ceilings(device: Device, compiler: CpuCompiler, cache: ObjectCache, *, again: bool = False) -> Ceilings:
+    """The ceilings of this machine, about a second the first time.
+
+    again: measure now, and keep the best of both. Raises SlotError, SlotFailure, CompilerMissing.
+    """
     key = "\n".join(("ceilings", PROTOCOL, device.class_key, device.toolchain))
     known = _recall(cache, key)
-    if known is not None:
+    if known is not None and not again:
         return known
     levels = cache_levels(usable_cpus())
     last = levels[-1] if levels else 0
@@ -30,9 +33,25 @@ def cpu_ceilings(device: Device, compiler: CpuCompiler, cache: ObjectCache) -> C
         }
         answer = slot.call(request, seconds=60.0)
     answer.pop("output")
-    ceilings = Ceilings.model_validate(answer)
+    ceilings = best(Ceilings.model_validate(answer), known)
     cache.remember(key, ceilings.model_dump_json())
     return ceilings
+
+
+def best(one: Ceilings, other: Ceilings | None) -> Ceilings:
+    """What was ever reached: memory of a shared machine is faster at some moments than at others."""
+    if other is None or [n for n, _ in one.copy_gbps] != [n for n, _ in other.copy_gbps]:
+        return one
+
+    def highest(a: tuple[tuple[int, float], ...], b: tuple[tuple[int, float], ...]) -> tuple[tuple[int, float], ...]:
+        return tuple((limit, max(x, y)) for (limit, x), (_, y) in zip(a, b, strict=True))
+
+    return Ceilings(
+        copy_gbps=highest(one.copy_gbps, other.copy_gbps),
+        read_gbps=highest(one.read_gbps, other.read_gbps),
+        launch_us=min(one.launch_us, other.launch_us),
+        fma_gflops=max(one.fma_gflops, other.fma_gflops),
+    )
 
 
 def cuda_ceilings(device: Device, number: int, slot: Slot, cache: ObjectCache) -> Ceilings:

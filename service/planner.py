@@ -4,17 +4,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from codegen.devices import detect
+from codegen.devices import detect, with_raised_ceilings
 from codegen.object_cache import ObjectCache
 from codegen.workbench import Workbench
 from fusion_ir.key import graph_key
 from fusion_ir.named import NamedGraph
-from fusion_ir.records import Measurement, Plan
+from fusion_ir.records import Measurement, Plan, Search
 from fusion_ir.text import print_graph
 from scheduler.bench import Budget, Progress
 from scheduler.tune import tune
 from service.version import VERSION
 from tuning_db import Conditions, Names, RequestKey, Store
+
+AGAIN_SECONDS = 8.0  # of a search whose measurements are mostly known
 
 PlanState = Literal["measured", "predicted", "stale", "failed"]
 
@@ -70,11 +72,30 @@ def plan_graph(
     store.put_device(device)
     store.put_graph(request.graph_key, print_graph(named.graph), Names(named.input_names, named.output_names))
     with Workbench(device, cache) as bench:
-        plan = tune(named.graph, device, budget, StoredCosts(store, device.class_key), bench, progress)
+        costs = StoredCosts(store, device.class_key)
+        plan = tune(named.graph, device, budget, costs, bench, progress)
+        if _beats_its_bound(plan):  # the ceilings were measured at a slower moment: once more, on what is known by now
+            device = with_raised_ceilings(device, cache)
+            store.put_device(device)
+            rest = Budget(min(budget.seconds, AGAIN_SECONDS), budget.seed)
+            again = tune(named.graph, device, rest, costs, bench, progress)
+            plan = again.model_copy(update={"search": _together(plan.search, again.search)})
     state: PlanState = "predicted" if plan.time_us is None else "measured"
     binaries, sources = artifacts(plan, cache)
     plan_key = store.store_plan(request, plan, state, binaries, sources)
     return PlanAnswer(plan, plan_key, "miss", state)
+
+
+def _beats_its_bound(plan: Plan) -> bool:
+    """By more than noise."""
+    pairs = [(plan.time_us, plan.lower_bound_us), *((step.time_us, step.bound_us) for step in plan.steps)]
+    return any(time_us is not None and time_us < 0.97 * bound_us for time_us, bound_us in pairs)
+
+
+def _together(first: Search, second: Search) -> Search:
+    """What two searches of one graph spent, and what the second knew."""
+    spent = {name: getattr(first, name) + getattr(second, name) for name in ("seconds", "measured", "failed")}
+    return second.model_copy(update=spent)
 
 
 def artifacts(plan: Plan, cache: ObjectCache) -> tuple[Mapping[str, bytes], Mapping[str, str]]:

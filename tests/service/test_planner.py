@@ -1,0 +1,31 @@
+"""Planning one graph: a bound that a kernel beat is taken again."""
+
+from pathlib import Path
+
+import pytest
+
+from codegen.devices import detect
+from codegen.object_cache import ObjectCache
+from fusion_ir.formats import read
+from fusion_ir.records import Ceilings, Device
+from scheduler.bench import Budget
+from service import planner
+from tuning_db import Store
+
+CRAWLING = Ceilings(copy_gbps=((0, 0.001),), read_gbps=((0, 0.001),), launch_us=0.01, fma_gflops=1000.0)
+EXAMPLE = Path(__file__).parents[2] / "examples" / "momentum_step.json"
+
+
+def test_a_plan_that_beats_its_bound_gets_raised_ceilings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ceilings from a moment in which memory crawled give a bound of seconds: the plan must not keep it."""
+    cache = ObjectCache(tmp_path / "cache")
+
+    def crawling(target: str, cache: ObjectCache) -> Device:
+        return detect(target, cache, ceilings=False).model_copy(update={"ceilings": CRAWLING})
+
+    monkeypatch.setattr(planner, "detect", crawling)
+    named = read(EXAMPLE.read_text(), filename=EXAMPLE.name)
+    with Store(f"sqlite:///{tmp_path / 'plans.db'}") as store:
+        answer = planner.plan_graph(named, "cpu", Budget(2.0), store, cache)
+    assert answer.plan.device.ceilings != CRAWLING
+    assert answer.plan.lower_bound_us < 1e6
