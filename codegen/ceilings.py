@@ -1,5 +1,7 @@
 """The ceilings of a device: measured by our own kernels, kept in the object cache, raised when they prove too low."""
 
+from collections.abc import Sequence
+
 from codegen.machine import cache_levels, usable_cpus
 from codegen.object_cache import ObjectCache
 from codegen.slot import ChildLimits, Slot
@@ -11,10 +13,18 @@ PROTOCOL = "1"  # changes with runtime/ceilings.cpp and child/*_ceilings.py
 DRAM_BYTES = 128 << 20
 
 
-def cpu_ceilings(device: Device, compiler: CpuCompiler, cache: ObjectCache, *, again: bool = False) -> Ceilings:
+def cpu_ceilings(
+    device: Device,
+    compiler: CpuCompiler,
+    cache: ObjectCache,
+    *,
+    again: bool = False,
+    reached: Sequence[tuple[int, float]] = (),
+) -> Ceilings:
     """The ceilings of this machine, about a second the first time.
 
-    again: measure now, and keep the best of both. Raises SlotError, SlotFailure, CompilerMissing.
+    again: measure now, and keep the best of both. reached: (bytes, GB/s) that kernels were seen to move: what was
+    reached once can be reached. Raises SlotError, SlotFailure, CompilerMissing.
     """
     key = "\n".join(("ceilings", PROTOCOL, device.class_key, device.toolchain))
     known = _recall(cache, key)
@@ -33,7 +43,7 @@ def cpu_ceilings(device: Device, compiler: CpuCompiler, cache: ObjectCache, *, a
         }
         answer = slot.call(request, seconds=60.0)
     answer.pop("output")
-    ceilings = best(Ceilings.model_validate(answer), known)
+    ceilings = at_least(best(Ceilings.model_validate(answer), known), reached)
     cache.remember(key, ceilings.model_dump_json())
     return ceilings
 
@@ -52,6 +62,15 @@ def best(one: Ceilings, other: Ceilings | None) -> Ceilings:
         launch_us=min(one.launch_us, other.launch_us),
         fma_gflops=max(one.fma_gflops, other.fma_gflops),
     )
+
+
+def at_least(ceilings: Ceilings, reached: Sequence[tuple[int, float]]) -> Ceilings:
+    """Copy bandwidths no lower than these (bytes, GB/s) show for the smallest level that holds so much."""
+    copies = list(ceilings.copy_gbps)
+    for bytes_, gbps in reached:
+        i = next(i for i, (limit, _) in enumerate(copies) if limit == 0 or bytes_ <= limit)
+        copies[i] = copies[i][0], max(copies[i][1], gbps)
+    return ceilings.model_copy(update={"copy_gbps": tuple(copies)})
 
 
 def cuda_ceilings(device: Device, number: int, slot: Slot, cache: ObjectCache) -> Ceilings:

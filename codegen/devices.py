@@ -1,5 +1,7 @@
 """Finding the device of a target, with what it can reach."""
 
+from collections.abc import Sequence
+
 from codegen.ceilings import cpu_ceilings, cuda_ceilings
 from codegen.machine import cache_levels, cpu_name, memory_bytes, usable_cpus
 from codegen.object_cache import ObjectCache
@@ -34,13 +36,15 @@ def no_cuda(problem: str) -> DeviceError:
     )
 
 
-def with_raised_ceilings(device: Device, cache: ObjectCache) -> Device:
-    """The device with its ceilings measured again, the best of both kept: for when a kernel beat a bound. Only for the
-    CPU; a CUDA device comes back as it is. Raises DeviceError."""
+def with_raised_ceilings(device: Device, cache: ObjectCache, reached: Sequence[tuple[int, float]]) -> Device:
+    """The device with its ceilings measured again, the best kept of both and of what kernels reached, as (bytes, GB/s):
+    for when a kernel beat a bound. Only for the CPU; a CUDA device comes back as it is. Raises DeviceError."""
     if device.target != "cpu":
         return device
     try:
-        return device.model_copy(update={"ceilings": cpu_ceilings(device, find_compiler(), cache, again=True)})
+        return device.model_copy(
+            update={"ceilings": cpu_ceilings(device, find_compiler(), cache, again=True, reached=reached)}
+        )
     except (SlotError, SlotFailure) as e:
         raise DeviceError(f"the ceilings of this CPU cannot be measured: {e}") from e
 

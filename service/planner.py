@@ -75,7 +75,8 @@ def plan_graph(
         costs = StoredCosts(store, device.class_key)
         plan = tune(named.graph, device, budget, costs, bench, progress)
         if _beats_its_bound(plan):  # the ceilings were measured at a slower moment: once more, on what is known by now
-            device = with_raised_ceilings(device, cache)
+            reached = [(s.bytes, s.bytes / s.time_us / 1e3) for s in plan.steps if s.time_us]
+            device = with_raised_ceilings(device, cache, reached)
             store.put_device(device)
             rest = Budget(min(budget.seconds, AGAIN_SECONDS), budget.seed)
             again = tune(named.graph, device, rest, costs, bench, progress)

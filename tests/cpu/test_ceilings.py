@@ -42,8 +42,9 @@ def test_the_best_of_two_measurements_is_kept() -> None:
 def test_raised_ceilings_are_remembered(tmp_path: Path) -> None:
     cache = ObjectCache(tmp_path)
     first = detect("cpu", cache)
-    raised = with_raised_ceilings(first, cache)
+    raised = with_raised_ceilings(first, cache, [(1 << 30, 5e5)])
     assert first.ceilings is not None
     assert raised.ceilings is not None
     assert raised.ceilings == best(raised.ceilings, first.ceilings)
+    assert raised.ceilings.copy_gbps[-1] == (0, 5e5), "what a kernel reached once can be reached"
     assert detect("cpu", cache).ceilings == raised.ceilings
