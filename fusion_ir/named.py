@@ -8,11 +8,15 @@ from fusion_ir.graph import Graph
 
 @dataclass(frozen=True, slots=True)
 class NamedGraph:
-    """Names in the order of the graph's inputs and outputs. No two inputs have one name, and no two outputs."""
+    """Names in the order of the graph's inputs and outputs. No two inputs have one name, and no two outputs.
+
+    `notes` says, in sentences for the sender, what a reader took for granted that the text did not say.
+    """
 
     graph: Graph
     input_names: tuple[str, ...]
     output_names: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for what, names, count in (

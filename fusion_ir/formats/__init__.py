@@ -1,44 +1,44 @@
 """Readers of graphs, in one table. Each is a pure function from text to `NamedGraph` and raises only FormatError."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from fusion_ir.errors import FormatError, excerpt
-from fusion_ir.formats.json_text import decode
+from fusion_ir.formats.json_text import decode, excerpt_key
 from fusion_ir.formats.json_wire import read_json
+from fusion_ir.formats.kernel_math import read_kernel_math
+from fusion_ir.formats.migraphx import read_migraphx
+from fusion_ir.formats.migraphx_text import is_dump
 from fusion_ir.formats.nvfuser import read_nvfuser
+from fusion_ir.formats.side_file import NOTHING, SideFile
 from fusion_ir.limits import check_body
 from fusion_ir.named import NamedGraph
 from fusion_ir.text import HEADER, parse_graph
 
-__all__ = ["READERS", "Reader", "Sizes", "read"]
-
-Sizes = Mapping[str, Sequence[int]]
+__all__ = ["READERS", "Reader", "SideFile", "read"]
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """One format. `sniff` looks at the text without its leading space; `read` gets sizes of inputs by name, or None."""
+    """One format. `sniff` looks at the text without its leading space.
+
+    `beside` names the members of a side file that the format takes; `read` gets no others.
+    """
 
     name: str
     doc: str
     suffixes: tuple[str, ...]
     sniff: Callable[[str], bool]
-    read: Callable[[str, Sizes | None], NamedGraph]
-
-
-def _without_sizes(read_: Callable[[str], NamedGraph]) -> Callable[[str, Sizes | None], NamedGraph]:
-    def reader(text: str, sizes: Sizes | None) -> NamedGraph:
-        if sizes:
-            raise FormatError("sizes", "this format states all sizes itself")
-        return read_(text)
-
-    return reader
+    read: Callable[[str, SideFile], NamedGraph]
+    beside: tuple[str, ...] = ()
 
 
 # nvFuser prints "def nvfuser_fusion_id0(fd : FusionDefinition) -> None :", people paste imports and comments before it.
 _DEFINITION = re.compile(r"^\s*def\s+\w+\s*\(", re.MULTILINE)
+
+# A dump may stand in a log, which begins as it likes: so this is looked for before brackets and definitions.
+_KERNEL_MATH = re.compile(r"^[ \t]*%kernel(_math)?[ \t]*\{|^Inputs:[ \t]*\r?\n[ \t]+T\d+_", re.MULTILINE)
 
 READERS: tuple[Reader, ...] = (
     Reader(
@@ -46,36 +46,65 @@ READERS: tuple[Reader, ...] = (
         "Fuseplan's own text, which `fuseplan convert` prints",
         (".fuseplan",),
         lambda text: text.startswith(HEADER.split()[0]),
-        _without_sizes(parse_graph),
+        lambda text, _: parse_graph(text),
+    ),
+    Reader(
+        "kernel_math",
+        "nvFuser's %kernel_math dump, as people paste it into issues",
+        (".kernel_math.txt", ".kernel_math"),
+        lambda text: _KERNEL_MATH.search(text[:65536]) is not None,
+        read_kernel_math,
+        beside=("extents", "values", "inputs", "outputs"),
     ),
     Reader(
         "json",
         "Fuseplan's wire format, which clients send",
         (".json",),
         lambda text: text.startswith(("{", "[")),
-        _without_sizes(read_json),
+        lambda text, _: read_json(text),
     ),
     Reader(
         "nvfuser",
         "nvFuser's Python definition, older and newer spelling",
         (".nvfuser.py", ".py"),
         lambda text: _DEFINITION.search(text[:65536]) is not None,
-        lambda text, sizes: read_nvfuser(text, sizes),
+        lambda text, beside: read_nvfuser(text, beside.shapes, beside.strides),
+        beside=("inputs",),
+    ),
+    Reader(
+        "migraphx",
+        "MIGraphX's program dump, whole or an excerpt",
+        (".migraphx.txt", ".migraphx"),
+        is_dump,
+        read_migraphx,
+        beside=("inputs", "outputs"),
     ),
 )
 
 
 def read(
-    text: str | bytes, format: str | None = None, filename: str | None = None, sizes: Sizes | None = None
+    text: str | bytes, format: str | None = None, filename: str | None = None, beside: SideFile = NOTHING
 ) -> NamedGraph:
     """The graph in `text`.
 
-    The format is the one named, else what the text looks like, else what the suffix of `filename` says. `sizes` gives
-    the extents of inputs that the text leaves symbolic. Raises FormatError, also for an unknown or unrecognised format.
+    The format is the one named, else what the text looks like, else what the suffix of `filename` says. `beside` says
+    what the text leaves open. Raises FormatError, also for an unknown or unrecognised format, and with the place
+    "shapes/..." for what is wrong in `beside`.
     """
     check_body(text)
     decoded = decode(text) if isinstance(text, bytes) else text
-    return _reader(decoded, format, filename).read(decoded, sizes)
+    reader = _reader(decoded, format, filename)
+    for member in beside.members:
+        if member not in reader.beside:
+            takes = f"only {', '.join(reader.beside)}" if reader.beside else "nothing, as it states all sizes itself"
+            raise FormatError(f"shapes/{member}", f"format {reader.name} takes {takes} beside it")
+    named = reader.read(decoded, beside)
+    known = {n: spec.dtype for n, spec in zip(named.input_names, named.graph.inputs, strict=True)}
+    for name, dtype in beside.dtypes.items():
+        if known.get(name) != dtype:
+            found = f"the text says {known[name]}" if name in known else f"the inputs are {[*known]}"
+            raise FormatError(f"shapes/inputs/{excerpt_key(name)}/dtype", f"{dtype} is given, but {found}")
+    return named
 
 
 def _reader(text: str, format: str | None, filename: str | None) -> Reader:

@@ -90,7 +90,7 @@ def from_wire(value: object) -> NamedGraph:
     try:
         wire = WireGraph.model_validate(value)
     except ValidationError as error:
-        raise _first_error(error) from None
+        raise first_error(error) from None
     return _Reader(wire).read()
 
 
@@ -261,7 +261,7 @@ class _Reader:
         return output
 
 
-def _first_error(error: ValidationError) -> FormatError:
+def first_error(error: ValidationError) -> FormatError:
     """The first complaint of pydantic: where, what was expected, what was found."""
     first = error.errors(include_url=False)[0]
     found = first["input"]

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
+from fusion_ir.formats.side_file import SideModel
 from fusion_ir.records import Device, Plan
 from service.errors import Problem
 from service.settings import TARGET
@@ -25,7 +26,10 @@ class ResolveRequest(Body):
 
     graph: dict[str, Any] | None = Field(None, description="The graph in the JSON wire format.")
     source: str | None = Field(None, description="The graph as text, in `format`.")
-    format: Literal["json", "text", "nvfuser"] | None = Field(None, description="Of `source`; recognised where absent.")
+    format: Literal["json", "text", "nvfuser", "kernel_math", "migraphx"] | None = Field(
+        None, description="Of `source`; recognised where absent."
+    )
+    shapes: SideModel | None = Field(None, description="What `source` leaves open.")
     graph_key: Key | None = Field(None, description="The key of a graph that was sent before.")
     target: Annotated[str, StringConstraints(pattern=TARGET)] | None = Field(None, description="cpu, cuda or cuda:N.")
     seconds: float | None = Field(None, ge=0.1, le=86400, description="Seconds of search on a miss.")

@@ -5,6 +5,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from fusion_ir.formats.side_file import SideInput, SideModel
 from service.errors import MEDIA_TYPE, Problem
 
 _REFERENCE = "#/components/schemas/{model}"
@@ -34,6 +35,9 @@ def _document(app: FastAPI) -> dict[str, Any]:
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
     schemas["Problem"] = Problem.model_json_schema(ref_template=_REFERENCE)
+    for model in (SideModel, SideInput):
+        schemas[model.__name__] = model.model_json_schema(ref_template=_REFERENCE)
+        schemas[model.__name__].pop("$defs", None)
     problem = {
         "description": "Any error: a problem document (RFC 9457).",
         "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},

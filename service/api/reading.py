@@ -10,6 +10,7 @@ from fusion_ir.errors import FormatError
 from fusion_ir.formats import read
 from fusion_ir.formats.json_text import decode, load_json
 from fusion_ir.formats.json_wire import from_wire
+from fusion_ir.formats.side_file import NOTHING, SHAPES, SideFile, side_file
 from fusion_ir.key import graph_key
 from fusion_ir.named import NamedGraph
 from service.api.models import ResolveRequest
@@ -53,20 +54,33 @@ def _graph(request: ResolveRequest, value: Mapping[str, Any]) -> NamedGraph | No
     if len(given) != 1:
         found = " and ".join(given) if given else "none of them"
         raise ApiError("bad-request", f"Expected exactly one of graph, source and graph_key; found {found}.", "/")
-    if request.format is not None and request.source is None:
-        raise ApiError("bad-request", "`format` goes with `source`.", pointer(("format",)))
+    for member in ("format", "shapes"):
+        if getattr(request, member) is not None and request.source is None:
+            raise ApiError("bad-request", f"`{member}` goes with `source`.", pointer((member,)))
     try:
         if request.graph is not None:
             return from_wire(value["graph"])
         if request.source is not None:
-            return read(request.source, format=request.format)
+            return read(request.source, format=request.format, beside=_beside(request))
     except FormatError as error:
         raise ApiError("bad-graph", error.reason, _place(error, request)) from error
     return None
 
 
+def _beside(request: ResolveRequest) -> SideFile:
+    """What the request says beside `source`. Raises FormatError with a place below "shapes"."""
+    if request.shapes is None:
+        return NOTHING
+    try:
+        return side_file(request.shapes)
+    except FormatError as error:
+        raise FormatError(SHAPES + error.place, error.reason) from error
+
+
 def _place(error: FormatError, request: ResolveRequest) -> str:
-    """A pointer into the body for the wire format; a line and column, or a pointer, within `source` otherwise."""
+    """A pointer into the body for the wire format and the shapes; a place within `source` otherwise."""
     if request.graph is not None:
         return "/graph" + (error.place if error.place.startswith("/") else "")
+    if error.place.startswith(f"{SHAPES}/"):
+        return f"/{error.place}"
     return error.place or "/source"

@@ -7,7 +7,7 @@ import typer
 
 from fusion_ir.formats.json_wire import to_wire
 from fusion_ir.text import print_graph
-from service.cli.options import Format, Graph
+from service.cli.options import Format, Graph, Shapes
 from service.cli.source import read_graph
 from service.cli.terminal import print_json
 
@@ -16,9 +16,10 @@ def convert(
     graph: Graph,
     to: Annotated[Literal["json", "text"], typer.Option("--to", help="json: the wire format; text: Fuseplan's own.")],
     format_: Format = None,
+    shapes: Shapes = None,
 ) -> None:
     """Read a graph in any format and print it in another; checks it on the way."""
-    named = read_graph(graph, format_)
+    named = read_graph(graph, format_, shapes)
     if to == "json":
         print_json(to_wire(named))
     else:

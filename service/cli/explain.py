@@ -14,7 +14,7 @@ from rich.text import Text
 from fusion_ir.named import NamedGraph
 from fusion_ir.records import Plan, Step
 from fusion_ir.text import parse_graph
-from service.cli.options import Cache, Db, Format, Json, Seconds, Target
+from service.cli.options import Cache, Db, Format, Json, Seconds, Shapes, Target
 from service.cli.plan_view import plan_view
 from service.cli.source import read_graph
 from service.cli.stored import PREFIX, load_plan
@@ -44,6 +44,7 @@ def explain(
     db: Db = None,
     cache: Cache = None,
     format_: Format = None,
+    shapes: Shapes = None,
     json: Json = False,
 ) -> None:
     """Show what each kernel of a plan computes, why the graph was cut so, and how far it is from the bound."""
@@ -56,7 +57,7 @@ def explain(
             stored = store.graph(plan.graph_key)
             ops = node_ops(parse_graph(stored.text)) if stored is not None else {}
         else:
-            named = read_graph(subject, format_)
+            named = read_graph(subject, format_, shapes)
             answer = tune_here(named, store, settings, search_seconds(settings, seconds))
             plan, state, ops = answer.plan, answer.state, node_ops(named)
     if json:

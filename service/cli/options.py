@@ -24,10 +24,14 @@ Server = Annotated[str | None, typer.Option(metavar="URL", help="Ask this runnin
 Format = Annotated[
     str | None, typer.Option("--format", metavar="NAME", help="Format of GRAPH, where its look is not enough.")
 ]
+Shapes = Annotated[
+    str | None,
+    typer.Option("--shapes", metavar="FILE", help="JSON file with sizes and strides that GRAPH leaves open."),
+]
 Graph = Annotated[
     str,
     typer.Argument(
-        metavar="GRAPH", help="File with an nvFuser definition, JSON or Fuseplan text; - is standard input."
+        metavar="GRAPH", help="File with an nvFuser definition or dump, JSON or Fuseplan text; - is standard input."
     ),
 ]
 PlanKey = Annotated[str, typer.Argument(metavar="PLAN_KEY", help="A plan's key, or the beginning of one.")]

@@ -11,12 +11,13 @@ import typer
 from codegen.devices import detect
 from codegen.object_cache import ObjectCache
 from codegen.workbench import Workbench
+from fusion_ir.comparison import Comparison, compare
 from fusion_ir.named import NamedGraph
 from fusion_ir.records import Plan
 from fusion_ir.text import parse_graph
-from fusion_ir.tolerance import Comparison, compare, reference
+from fusion_ir.tolerance import reference
 from service.cli.errors import CommandError, bad_input, failed
-from service.cli.options import Cache, Db, Format, Inputs, Json, Outputs, Seconds, Target
+from service.cli.options import Cache, Db, Format, Inputs, Json, Outputs, Seconds, Shapes, Target
 from service.cli.source import read_graph
 from service.cli.stored import PREFIX, load_plan
 from service.cli.tensors import read_tensors, select, write_tensors
@@ -51,6 +52,7 @@ def run(
     db: Db = None,
     cache: Cache = None,
     format_: Format = None,
+    shapes: Shapes = None,
     json: Json = False,
 ) -> None:
     """Run a graph, or a stored plan, on tensors from a safetensors file.
@@ -65,7 +67,7 @@ def run(
         if PREFIX.match(subject) and not Path(subject).exists():
             job = _stored(store, subject)
         else:
-            named = read_graph(subject, format_)
+            named = read_graph(subject, format_, shapes)
             select(tensors, named.input_names, named.graph.inputs, inputs)  # before the search, not after it
             job = Job(tune_here(named, store, settings, budget).plan, named)
         arrays = select(tensors, job.named.input_names, job.named.graph.inputs, inputs)

@@ -5,23 +5,39 @@ from pathlib import Path
 
 from fusion_ir.errors import FormatError
 from fusion_ir.formats import read
+from fusion_ir.formats.side_file import NOTHING, SHAPES, SideFile, read_side_file
 from fusion_ir.limits import LIMITS
 from fusion_ir.named import NamedGraph
 from service.cli.errors import bad_input, in_file
+from service.cli.terminal import say
 
-HELP = "A graph: nvFuser Python definition, JSON or Fuseplan text. - reads standard input."
 
+def read_graph(argument: str, format_: str | None = None, shapes: str | None = None) -> NamedGraph:
+    """The graph in the file, read as `format_` or as what it looks like; `shapes` is the side file's name.
 
-def read_graph(argument: str, format_: str | None = None) -> NamedGraph:
-    """The graph in the file, read as `format_` or as what it looks like. Raises CommandError naming file and place."""
+    What the reader took for granted is said on stderr. Raises CommandError naming file and place.
+    """
     name = "standard input" if argument == "-" else argument
     body = read_bytes(argument, LIMITS.body_bytes)
     if len(body) > LIMITS.body_bytes:
         raise bad_input(f"{name}: has more than {LIMITS.body_bytes:,} bytes, the limit for one graph")
+    beside = NOTHING if shapes is None else _side_file(shapes)
     try:
-        return read(body, format_, None if argument == "-" else argument)
+        named = read(body, format_, None if argument == "-" else argument, beside)
     except FormatError as error:
+        if shapes is not None and error.place.startswith(f"{SHAPES}/"):
+            raise in_file(shapes, FormatError(error.place.removeprefix(SHAPES), error.reason)) from error
         raise in_file(name, error) from error
+    for assumption in named.notes:
+        say(f"note: {assumption}")
+    return named
+
+
+def _side_file(argument: str) -> SideFile:
+    try:
+        return read_side_file(read_bytes(argument, LIMITS.body_bytes))
+    except FormatError as error:
+        raise in_file(argument, error) from error
 
 
 def read_bytes(argument: str, limit: int) -> bytes:

@@ -15,7 +15,7 @@ from fusion_ir.named import NamedGraph
 from fusion_ir.records import Plan
 from scheduler.bench import Budget
 from service.cli.errors import bad_input
-from service.cli.options import Cache, Db, Format, Graph, Json, Seconds, Server, Target
+from service.cli.options import Cache, Db, Format, Graph, Json, Seconds, Server, Shapes, Target
 from service.cli.plan_view import KEY_DIGITS, as_json, plan_view
 from service.cli.remote import Remote
 from service.cli.source import read_graph
@@ -45,12 +45,13 @@ def tune(
     cache: Cache = None,
     server: Server = None,
     format_: Format = None,
+    shapes: Shapes = None,
     json: Json = False,
 ) -> None:
     """Find the plan of a graph: from the database if it is there, else by a search."""
     settings = load({"target": target, "db": db, "cache": cache})
     budget = search_seconds(settings, seconds)
-    named = read_graph(graph, format_)
+    named = read_graph(graph, format_, shapes)
     if server is not None:
         answer = tune_remotely(named, server, target, budget)
     else:

@@ -84,6 +84,9 @@ BODIES: list[tuple[str, Any, str, str]] = [
     ("a short key", {"graph_key": "abc"}, "bad-request", "/graph_key"),
     ("an upper-case key", {"graph_key": "A" * 64}, "bad-request", "/graph_key"),
     ("a format alone", {"graph": wire(), "format": "json"}, "bad-request", "/format"),
+    ("shapes alone", {"graph": wire(), "shapes": {}}, "bad-request", "/shapes"),
+    ("shapes of a kind", {"source": "x", "shapes": {"extents": {"i0": -1}}}, "bad-request", "/shapes/extents/i0"),
+    ("an unknown member of shapes", {"source": "x", "shapes": {"sizes": {}}}, "bad-request", "/shapes/sizes"),
     ("an unknown format", {"source": "x", "format": "pickle"}, "bad-request", "/format"),
     ("a graph that is a list", {"graph": []}, "bad-request", "/graph"),
 ]
@@ -146,6 +149,7 @@ SOURCES = [
     ("text", "fuseplan.graph 1\n%0 = exec(): f32[1]\nout0: %0\n"),
     ("text", ""),
     ("json", "{"),
+    ("kernel_math", "Inputs:\n  T0_g_float[iS0{4}"),
     (None, "\x00" * 50),
     (None, "nothing that anyone knows"),
 ]

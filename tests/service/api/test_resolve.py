@@ -57,6 +57,27 @@ def test_text_and_key_name_the_same_graph(service: Running) -> None:
     assert answer["names"] == {"inputs": ["p"], "outputs": ["q"]}
 
 
+def test_shapes_beside_a_source(service: Running) -> None:
+    """A dump with a symbolic extent is the chain itself, once the request says how long it is."""
+    plan_key = store_plan(service.store, chain())
+    axes = (f"[iS{i}{{i0}}]" for i in range(3))
+    x, e, y = (f"T{i}_{memory}_float{a}" for i, memory, a in zip(range(3), "glg", axes, strict=True))
+    body = f"%kernel_math {{\n{e}\n   = expf({x});\n{y}\n   = -{e};\n}}\n"
+    source = f"Inputs:\n  {x}\nOutputs:\n  {y}\n{body}"
+    for shapes in ({"extents": {"i0": 8}}, {"inputs": {"T0": {"shape": [8], "dtype": "f32"}}}):
+        answer = service.client.post("/v1/plans:resolve", json={"source": source, "shapes": shapes}).json()
+        assert answer["plan_key"] == plan_key
+    assert answer["names"] == {"inputs": ["T0"], "outputs": ["T2"]}
+    for shapes, place in (
+        ({}, "2:18"),
+        ({"extents": {"i0": 8, "i1": 8}}, "/shapes/extents/i1"),
+        ({"extents": {"i0": 8}, "outputs": ["T2", "T2"]}, "/shapes/outputs"),
+    ):
+        refused = service.client.post("/v1/plans:resolve", json={"source": source, "shapes": shapes})
+        assert (refused.status_code, refused.json()["type"]) == (422, "/errors/bad-graph")
+        assert refused.json()["place"] == place
+
+
 def test_a_miss_stores_the_graph_and_queues_one_operation_for_equal_requests(service: Running) -> None:
     first = service.client.post("/v1/plans:resolve", json={"graph": wire(), "seconds": 2.5})
     second = service.client.post("/v1/plans:resolve", json={"graph": wire(names=("other", "name"))})

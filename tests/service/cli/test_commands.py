@@ -78,6 +78,30 @@ def test_convert_there_and_back(cli: Cli, graph_file: Path, tmp_path: Path) -> N
     assert cli("convert", wire, "--to", "text").out == GRAPH
 
 
+def test_what_a_dump_leaves_open_is_stated_beside_it(cli: Cli, tmp_path: Path) -> None:
+    """And what is taken for granted is said on stderr."""
+    dump = tmp_path / "dump.txt"
+    statement = "%kernel_math {\nT1_g_float[iS2{i0}, iS3{8}]\n   = expf(T0_g_float[iS0{i0}, iS1{8}]);\n}\n"
+    dump.write_text(
+        f"Inputs:\n  T0_g_float[iS0{{i0}}, iS1{{8}}]\nOutputs:\n  T1_g_float[iS2{{i0}}, iS3{{8}}]\n{statement}"
+    )
+    shapes = tmp_path / "shapes.json"
+    refused = cli("convert", dump, "--to", "text")
+    assert refused.code == 2 and f"{dump}:2:18: i0 is symbolic" in refused.err
+    shapes.write_text('{"extents": {"i0": 4}}')
+    ended = cli("convert", dump, "--to", "text", "--shapes", shapes)
+    assert "T0: f32[4, 8] align" in ended.out
+    assert ended.err == "note: the dump does not say how inputs lie in memory: T0 taken as dense\n"
+    shapes.write_text('{"extents": {"i0": 4}, "inputs": {"T0": {"strides": [16, 1]}}}')
+    ended = cli("convert", dump, "--to", "text", "--shapes", shapes)
+    assert "T0: f32[4, 8] strides [16, 1] align" in ended.out
+    assert ended.err == ""
+    for text, place in (('{"extents"', ":1:"), ('{"extents": {"i9": 4, "i0": 4}}', ": /extents/i9: is not used")):
+        shapes.write_text(text)
+        refused = cli("convert", dump, "--to", "text", "--shapes", shapes)
+        assert refused.code == 2 and f"{shapes}{place}" in refused.err
+
+
 def test_explain_a_stored_plan_by_the_beginning_of_its_key(cli: Cli, stored: str) -> None:
     ended = cli("explain", stored[:8])
     assert ended.code == 0

@@ -16,6 +16,10 @@ from fusion_ir.text import print_graph
 from fusion_ir.verify import verify
 from tests.support.small_graphs import random_graph
 from tests.unit.formats.test_json import wire
+from tests.unit.formats.test_kernel_math import SMALL
+from tests.unit.formats.test_kernel_math_ops import LEFT, RIGHT, X, cat, dump
+from tests.unit.formats.test_migraphx import BODY, EXCERPT
+from tests.unit.formats.test_migraphx_refused import CALL
 from tests.unit.formats.test_nvfuser import definition
 
 NVFUSER = [
@@ -35,11 +39,21 @@ NVFUSER = [
         "T1 = fd.ops.broadcast_in_dim(T0, shape=[2, 4, 8], broadcast_dims=[1, 2])", "T6 = fd.ops.matmul(T1, T1)"
     ),
 ]
+B = "T2_g_bool[iS4{4}, iS5{8}]"
+KERNEL_MATH = [
+    dump("T2_g_float[iS20{4}, rS21{8}]", f"reduction( {X}, op = add, initial value = double(0), allreduce = false )"),
+    dump("T2_g_float[iS21{8}, iS20{4}]", f"Set.Permute( {X}, cache_op=Streaming )", scalars="i7 = ( 3 + 4 ) * 2;\n"),
+    dump("T2_g_float[iS20{2}, iS21{4}]", f"slice( {X}, {{ {{0, 4, 2}} {{4, 8, 1}} }} )"),
+    dump("T3_g_float[iS20{4}, iS21{8}]", f"where({B}\n  , {X}\n  , double(0.5));", X, B),
+    cat(LEFT, RIGHT),
+]
 GRAPHS = [NamedGraph.unnamed(random_graph(seed)) for seed in range(25)]
 TEXTS: dict[str, list[str]] = {
     "text": [print_graph(g) for g in GRAPHS],
     "json": [json.dumps(wire()), *(json.dumps(to_wire(g)) for g in GRAPHS)],
     "nvfuser": NVFUSER,
+    "kernel_math": [SMALL, *KERNEL_MATH],
+    "migraphx": [EXCERPT, CALL + BODY],
 }
 PIECES = [
     '"',
