@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from codegen.libraries import load_library
+
 HUGE_PAGE = 2 << 20
 STEP = np.dtype([("entry", np.uint64), ("args", np.uint64), ("tasks", np.int64)])
 PROT_NONE, PROT_READ, PROT_WRITE = 0, 1, 2
@@ -95,8 +97,11 @@ class Pool:
         self._library.fp_stop()
 
 
-def load_entry(binary: Path | str, entry: str) -> int:
-    """Address of a kernel. The file stays loaded. Raises OSError where it cannot be, or has no such entry."""
+def load_entry(binary: Path | str, entry: str, libraries: Sequence[str] = ()) -> int:
+    """Address of a kernel, after the libraries that it needs. All stay loaded. Raises OSError where one cannot be, or
+    the binary has no such entry."""
+    for name in libraries:
+        load_library(name)
     library = ctypes.CDLL(str(binary))
     try:
         return entry_address(library, entry)
@@ -110,19 +115,21 @@ def entry_address(library: ctypes.CDLL, name: str) -> int:
 
 
 class Memory:
-    """Private anonymous pages, from a 2 MiB boundary on, huge where the system grants it, every page touched."""
+    """Private anonymous pages, huge where the system grants it. aligned: from a 2 MiB boundary on, every page
+    touched."""
 
-    def __init__(self, size: int, huge: bool = True) -> None:
-        margin = HUGE_PAGE if huge else 0
+    def __init__(self, size: int, huge: bool = True, aligned: bool = True) -> None:
+        margin = HUGE_PAGE if aligned else 0
         length = max(size, 1) + margin
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
         self._map = mmap.mmap(-1, -(-length // mmap.PAGESIZE) * mmap.PAGESIZE, flags=flags)
         if huge and hasattr(mmap, "MADV_HUGEPAGE"):
             self._map.madvise(mmap.MADV_HUGEPAGE)
         whole: Bytes = np.frombuffer(self._map, np.uint8)
-        start = -int(whole.ctypes.data) % HUGE_PAGE if huge else 0
-        self.bytes: Bytes = whole[start : start + size] if huge else whole
-        self.bytes[:: mmap.PAGESIZE] = 0
+        start = -int(whole.ctypes.data) % HUGE_PAGE if aligned else 0
+        self.bytes: Bytes = whole[start : start + size] if aligned else whole
+        if aligned:
+            self.bytes[:: mmap.PAGESIZE] = 0
         self.address = int(whole.ctypes.data) + start  # an empty slice would not know
 
 
@@ -141,17 +148,22 @@ class Guarded:
         body = -(-max(size, 1) // page) * page
         if at_end and alignment > page:
             raise ValueError(f"alignment {alignment} is beyond a page")
-        self._memory = Memory(body + 2 * page, huge=False)
+        self._memory = Memory(body + 2 * page, huge=body >= 2 * HUGE_PAGE, aligned=False)
         whole = self._memory.bytes
-        whole[page : page + body] = self.CANARY
-        start = page + (body - size) // alignment * alignment if at_end else page
+        start = page + (self.slack(size, alignment) if at_end else 0)
         self.before: Bytes = whole[page:start]
         self.bytes: Bytes = whole[start : start + size]
         self.behind: Bytes = whole[start + size : page + body]
         self.address = self._memory.address + start
         self._body = whole[page : page + body]
+        self._mend()
         protect(whole[:page], PROT_NONE)
         protect(whole[page + body :], PROT_NONE)
+
+    @staticmethod
+    def slack(size: int, alignment: int) -> int:
+        """Bytes between the first page and a tensor that lies at the end; 0: it lies there either way."""
+        return -size % mmap.PAGESIZE // alignment * alignment if size else mmap.PAGESIZE // alignment * alignment
 
     def freeze(self) -> None:
         """Makes writing to the tensor kill the process."""
@@ -159,8 +171,12 @@ class Guarded:
 
     def reset(self, byte: int) -> None:
         """Fills the tensor with `byte`, and what is around it with its pattern again."""
-        self._body[:] = self.CANARY
+        self._mend()
         self.bytes[:] = byte
+
+    def _mend(self) -> None:
+        self.before[:] = self.CANARY
+        self.behind[:] = self.CANARY
 
     @property
     def intact(self) -> bool:

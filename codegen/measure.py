@@ -2,9 +2,11 @@
 takes samples.
 
 Screening: a run, up to three beyond 3x the best, and no more if that stays; a few samples each, what is beyond 1.3x
-the best goes no further.
-Finalists: rounds in random order, one visit each, until the median of everybody is known to 0.5% or time is up. What is
-clearly slower leaves on the way.
+the best goes no further. The best may be an incumbent that is not in the race. Candidates come in the order of the runs
+that they had before (their checks), and one that was beyond 3x the best in all of those has one chance, beyond 10x
+none: those runs are its samples then.
+Finalists: rounds in random order, one visit each, until the median of everybody is known to 0.5% (2% of one alone) or
+time is up. What is clearly slower leaves on the way.
 """
 
 import random
@@ -22,6 +24,8 @@ LEAST_SAMPLES = 20
 MOST_SAMPLES = 100
 LEAST_ROUNDS = 3
 PRECISION = 0.005
+PRECISION_ALONE = 0.02
+LEAST_HOPELESS_US = 1000.0  # a run before the race that was longer than this says something
 CLEAR_GAIN = 0.01
 
 Sampler = Callable[[int, int], Sequence[float]]  # (candidate, samples) -> microseconds, one per run
@@ -38,11 +42,19 @@ class Timing:
 
 
 def race(
-    count: int, sample: Sampler, *, seconds: float, seed: int = 0, clock: Callable[[], float] = time.monotonic
+    count: int,
+    sample: Sampler,
+    *,
+    seconds: float,
+    seed: int = 0,
+    clock: Callable[[], float] = time.monotonic,
+    before_us: Sequence[Sequence[float]] = (),
+    incumbent_us: float | None = None,
 ) -> list[Timing]:
-    """Times candidates 0 ... count-1. `seconds`: for the finalists' rounds; at least `LEAST_ROUNDS` are run."""
+    """Times candidates 0 ... count-1. `seconds`: for the finalists' rounds; at least `LEAST_ROUNDS` are run. before_us:
+    runs of each candidate under conditions that may only be worse. incumbent_us: a time to beat from elsewhere."""
     order = random.Random(seed)
-    screened, finalists = _screen(count, sample)
+    screened, finalists = _screen(count, sample, before_us or [()] * count, incumbent_us or float("inf"))
     if not finalists:
         return screened
     best = min(median(screened[i].samples_us) for i in finalists)
@@ -53,7 +65,10 @@ def race(
     samples: dict[int, list[float]] = {i: [] for i in finalists}
     end = clock() + seconds
     rounds = 0
-    while running and (rounds < LEAST_ROUNDS or (clock() < end and not all(_settled(samples[i]) for i in running))):
+    precision = PRECISION if len(finalists) > 1 else PRECISION_ALONE
+    while running and (
+        rounds < LEAST_ROUNDS or (clock() < end and not all(_settled(samples[i], precision) for i in running))
+    ):
         order.shuffle(running)
         for i in running:
             samples[i] += sample(i, visit)
@@ -111,30 +126,36 @@ def beats(challenger: Sequence[float], incumbent: Sequence[float], *, seed: int 
     return ratio < 1 - CLEAR_GAIN and high < 1.0
 
 
-def _screen(count: int, sample: Sampler) -> tuple[list[Timing], list[int]]:
-    timings: list[Timing] = []
-    best = float("inf")
-    for i in range(count):
+def _screen(
+    count: int, sample: Sampler, before_us: Sequence[Sequence[float]], incumbent_us: float
+) -> tuple[list[Timing], list[int]]:
+    timings: dict[int, Timing] = {}
+    best = incumbent_us
+    for i in sorted(range(count), key=lambda i: min(before_us[i], default=0.0)):
+        seen = min(before_us[i], default=0.0)
+        if seen > max(HOPELESS_RATIO * best, LEAST_HOPELESS_US):
+            timings[i] = Timing(tuple(before_us[i]), f"stopped after its checks, {seen / best:.1f}x the best")
+            continue
         first = min(sample(i, 1))  # finds cold code and pages: a second and third chance, unless it is hopeless
-        chances = 2 if first <= HOPELESS_RATIO * best else 1
+        chances = 0 if seen > STOP_RATIO * best else 2 if first <= HOPELESS_RATIO * best else 1
         while first > STOP_RATIO * best and chances:
             first, chances = min(first, *sample(i, 1)), chances - 1
         if first > STOP_RATIO * best:
-            timings.append(Timing((first,), f"stopped, {first / best:.1f}x the best"))
+            timings[i] = Timing((first,), f"stopped, {first / best:.1f}x the best")
             continue
-        timings.append(Timing(tuple(sample(i, SCREEN_SAMPLES))))
-        best = min(best, *timings[-1].samples_us)
-    ratios = [min(t.samples_us) / best for t in timings]  # the least of few: what disturbs only ever adds
+        timings[i] = Timing(tuple(sample(i, SCREEN_SAMPLES)))
+        best = min(best, *timings[i].samples_us)
+    ratios = [min(timings[i].samples_us) / best for i in range(count)]  # the least of few: what disturbs only ever adds
     finalists = [i for i, r in enumerate(ratios) if r <= SCREEN_RATIO]
-    notes = [t.note or f"screened out, {r:.2f}x the best" for t, r in zip(timings, ratios, strict=True)]
-    return [t if i in finalists else Timing(t.samples_us, notes[i]) for i, t in enumerate(timings)], finalists
+    notes = [timings[i].note or f"screened out, {r:.2f}x the best" for i, r in enumerate(ratios)]
+    return [timings[i] if i in finalists else Timing(timings[i].samples_us, notes[i]) for i in range(count)], finalists
 
 
-def _settled(samples: Sequence[float]) -> bool:
+def _settled(samples: Sequence[float], precision: float) -> bool:
     if len(samples) >= MOST_SAMPLES:
         return True
     low, high = median_interval(samples)
-    return len(samples) >= LEAST_SAMPLES and (high - low) / 2 <= PRECISION * median(samples)
+    return len(samples) >= LEAST_SAMPLES and (high - low) / 2 <= precision * median(samples)
 
 
 def _still_close(running: list[int], samples: dict[int, list[float]]) -> list[int]:

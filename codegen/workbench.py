@@ -104,13 +104,20 @@ class Workbench:
         ]
 
     def measure(
-        self, segment: Graph, segment_key: str, kernels: Sequence[Kernel], *, seed: int = 0
+        self,
+        segment: Graph,
+        segment_key: str,
+        kernels: Sequence[Kernel],
+        *,
+        seed: int = 0,
+        incumbent_us: float | None = None,
     ) -> list[Measurement]:
         """Compiles, checks and times kernels that compute `segment`; a row for each, in order.
 
         Each is run twice on poisoned outputs between guard pages and compared with the interpreter, the second time
         with small integers where the segment sums. Those that pass race (see measure.py) on rotating inputs that are
-        not in cache.
+        not in cache; what is clearly slower than `incumbent_us`, the best known of the segment, is not timed to the
+        end.
         """
         with self._lock:
             built = self._builder.compile(kernels)
@@ -119,7 +126,7 @@ class Workbench:
             for i, (kernel, binary) in enumerate(zip(kernels, built, strict=True)):
                 if isinstance(binary, Binary):
                     programs[i] = self._kernel_program(kernel, binary, segment)
-            outcomes.update(self._bench(segment, programs, self.limits.timing_seconds, seed))
+            outcomes.update(self._bench(segment, programs, self.limits.timing_seconds, seed, incumbent_us, True))
         return [
             self._row(segment_key, kernel, outcomes[i], b.seconds, b.sha256 if isinstance(b, Binary) else "")
             for i, (kernel, b) in enumerate(zip(kernels, built, strict=True))
@@ -159,7 +166,13 @@ class Workbench:
             return [_read(spec, Path(folder, f"out{i}")) for i, spec in enumerate(plan.outputs)]
 
     def _bench(
-        self, graph: Graph, programs: Mapping[int, dict[str, Any]], seconds: float, seed: int
+        self,
+        graph: Graph,
+        programs: Mapping[int, dict[str, Any]],
+        seconds: float,
+        seed: int,
+        incumbent_us: float | None = None,
+        screen: bool = False,
     ) -> dict[int, _Outcome]:
         """Runs the timing child until every program has an outcome: one that kills it is left out, and the rest go
         on."""
@@ -182,6 +195,8 @@ class Workbench:
                 "programs": [programs[i] for i in pending],
                 "passed": [k for k, i in enumerate(pending) if i in passed],
                 "timing_seconds": seconds,
+                "incumbent_us": incumbent_us,
+                "screen": screen,
                 "kernel_seconds": kernel,
                 "cache_bytes": self.device.cache_bytes,
                 **self._common(),
@@ -238,6 +253,7 @@ class Workbench:
         step = {
             "binary": self._path(binary.sha256),
             "entry": kernel.entry,
+            "libraries": kernel.libraries,
             "tasks": kernel.launch.tasks,
             "grid": kernel.launch.grid,
             "block": kernel.launch.block,
@@ -251,6 +267,7 @@ class Workbench:
             {
                 "binary": self._path(step.binary),
                 "entry": step.entry,
+                "libraries": step.libraries,
                 "tasks": step.tasks,
                 "grid": step.grid,
                 "block": step.block,

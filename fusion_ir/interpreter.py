@@ -1,25 +1,22 @@
 """The meaning of a graph: evaluates it on NumPy arrays, rounding every value to its node's dtype.
 
-Views are NumPy views, values go when their last reader is done, and a pointwise op whose operands all repeat along an
-axis is computed once along it. So full-size graphs (tens of millions of elements) take seconds.
+Views are NumPy views, values go when their last reader is done, a pointwise op whose operands all repeat along an axis
+is computed once along it, and large graphs are computed in pieces that stay in cache. So full-size graphs (tens of
+millions of elements) take tenths of a second.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from math import prod
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from fusion_ir.dtype import DType
+from fusion_ir.cutting import cut
+from fusion_ir.evaluation import Evaluation, Layout
 from fusion_ir.graph import Graph
 from fusion_ir.node import Node
-from fusion_ir.numerics import round_to, widen
-from fusion_ir.ops import OPS, OpKind
+from fusion_ir.node_value import evaluate_node
 
 # Replaces the value of a node, given its operands; None leaves it to the interpreter.
 Override = Callable[[Node, tuple[np.ndarray, ...]], "np.ndarray | None"]
-
-# Elements of a pointwise op that are computed at a time: operands and temporaries stay in the second-level cache.
-_BLOCK_ELEMENTS = 1 << 15
 
 
 class InputError(ValueError):
@@ -31,7 +28,8 @@ def interpret(graph: Graph, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
 
     Strides of `inputs` are as they please: only shapes and dtypes must match. Outputs share no memory with inputs.
     """
-    values = evaluate(graph, inputs)
+    check_inputs(graph, inputs)
+    values = Evaluation(Layout(cut(graph)), inputs).outputs()
     passed_on = [o.node.op == "input" for o in graph.outputs]
     return [np.array(v, order="C") if given else dense(v) for v, given in zip(values, passed_on, strict=True)]
 
@@ -45,7 +43,7 @@ def dense(value: np.ndarray) -> np.ndarray:
 def evaluate(graph: Graph, inputs: Sequence[np.ndarray], override: Override | None = None) -> list[np.ndarray]:
     """The outputs as the interpreter holds them: any strides (0 where they repeat), possibly views of `inputs`.
 
-    `override` may replace values as they are made (`fusion_ir.tolerance` perturbs them). Raises InputError.
+    Every node is computed whole. `override` may replace values as they are made. Raises InputError.
     """
     check_inputs(graph, inputs)
     readers = {node: len(users) for node, users in graph.users.items()}
@@ -75,43 +73,3 @@ def check_inputs(graph: Graph, inputs: Sequence[np.ndarray]) -> None:
             raise InputError(
                 f"input {position} is {spec.dtype}{list(spec.sizes)}, got {array.dtype}{list(array.shape)}"
             )
-
-
-def evaluate_node(node: Node, operands: Sequence[np.ndarray]) -> np.ndarray:
-    """The value of one node, which is no input, in its dtype and shape; strides may be 0 where it repeats."""
-    row = OPS[node.op]
-    if row.kind is OpKind.POINTWISE:
-        return pointwise(node, operands, node.dtype)
-    with np.errstate(all="ignore"):
-        return row.reference(node, *operands)
-
-
-def pointwise(node: Node, operands: Sequence[np.ndarray], dtype: DType) -> np.ndarray:
-    """The value of a pointwise node rounded to `dtype`, computed once along axes on which all operands repeat."""
-    repeats = [all(x.strides[axis] == 0 for x in operands) and n > 1 for axis, n in enumerate(node.sizes)]
-    once = tuple(slice(1) if r else slice(None) for r in repeats)
-    small = [x[once] for x in operands]
-    # Memory order of the largest operand, so that permuted tensors are read and written along their rows.
-    leader = max(small, key=lambda x: x.size - sum(x.shape[a] for a in range(x.ndim) if x.strides[a] == 0))
-    order = sorted(range(leader.ndim), key=lambda a: -abs(leader.strides[a]) if leader.shape[a] > 1 else 0)
-    moved = [x.transpose(order) for x in small]
-    result = np.empty(moved[0].shape, dtype.numpy)
-    reference = OPS[node.op].reference
-    with np.errstate(all="ignore"):
-        for block in blocks(result.shape):
-            value = reference(node, *(widen(x[block]) for x in moved))
-            result[block] = round_to(np.asarray(value), dtype)
-    back = result.transpose(np.argsort(order))
-    return np.broadcast_to(back, node.sizes) if any(repeats) else back
-
-
-def blocks(shape: Sequence[int]) -> Iterator[tuple[slice | int, ...]]:
-    """Indices that cut a tensor into pieces of at most about `_BLOCK_ELEMENTS`, each contiguous if the tensor is."""
-    axis = next((a for a in range(len(shape)) if prod(shape[a + 1 :]) <= _BLOCK_ELEMENTS), None)
-    if axis is None or prod(shape) <= _BLOCK_ELEMENTS:
-        yield (...,)  # type: ignore[misc]
-        return
-    step = max(1, _BLOCK_ELEMENTS // max(prod(shape[axis + 1 :]), 1))
-    for outer in np.ndindex(*shape[:axis]):
-        for start in range(0, shape[axis], step):
-            yield (*outer, slice(start, start + step))

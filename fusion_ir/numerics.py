@@ -69,8 +69,9 @@ def ulp(array: np.ndarray) -> np.ndarray:
     """The distance between neighbours of the array's float dtype at each magnitude; 0 for infinities and NaN."""
     bits, least = FLOAT_FORMATS[dtype_of(array).name]
     wide = widen(array)
-    finite = np.isfinite(wide)
-    _, exponent = np.frexp(np.where(finite, wide, wide.dtype.type(0)))
-    exponent = np.where(wide == 0, least, np.maximum(exponent - 1, least))
-    distance = np.ldexp(wide.dtype.type(1), exponent - bits)
-    return np.where(finite, distance, wide.dtype.type(0))
+    words = np.dtype(f"u{wide.dtype.itemsize}")
+    infinity = np.full(1, np.inf, wide.dtype).view(words)[0]
+    power: np.ndarray = wide.view(words) & infinity  # the exponent field alone: the power of two below each magnitude
+    least_normal = wide.dtype.type(2.0**least)
+    distance: np.ndarray = np.maximum(power.view(wide.dtype), least_normal) * wide.dtype.type(2.0**-bits)
+    return np.where(power != infinity, distance, wide.dtype.type(0))

@@ -1,6 +1,6 @@
 """Perturbed evaluation: a graph's possible outputs when every inexact step errs by as much as it is allowed to.
 
-A `Perturbation` is an override of the interpreter. At each inexact node it adds, per element, plus or minus `SAFETY`
+`Perturbation` is a step of `fusion_ir.evaluation`. At each inexact node it adds, per element, plus or minus `SAFETY`
 times the error that a correct kernel may make there, before the value is rounded to the node's dtype:
 
 * a pointwise op errs by `ulps` of its row, and half an ulp for the reference's own rounding, but not where it is 0:
@@ -17,20 +17,23 @@ such a product.
 `patterns` says which signs to try. Random signs per element, and their mirror image: a rounding or a comparison that
 some error could tip is tipped by one of the two. Then signs per node, all elements alike: all plus, and so that any
 two nodes differ in one of the patterns (the binary digits of their numbers): errors of two nodes that cancel in one
-pattern add up in another. These also show what a bias does to a sum.
+pattern add up in another. Each of these has its mirror image, too: an ulp more and an ulp less are rounded apart. They
+also show what a bias does to a sum.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod, sqrt
 
 import numpy as np
 
 from fusion_ir.dtype import accumulate_dtype, compute_dtype
-from fusion_ir.interpreter import evaluate_node, pointwise
+from fusion_ir.graph import Graph
 from fusion_ir.node import Node
+from fusion_ir.node_value import evaluate_node, pointwise
 from fusion_ir.numerics import accumulate, round_to
 from fusion_ir.ops import OPS, OpKind
-from fusion_ir.ops.contract import ORDERED_PRODUCTS, contract_arrays
+from fusion_ir.ops.contract import contract_arrays, products, sums_in_any_order
 from fusion_ir.ops.reductions import rows
 
 SAFETY = 4.0
@@ -40,118 +43,189 @@ BY_VALUE = 1  # equal, but a zero may have either sign: sums may start from +0 o
 INEXACT = 2
 
 _FLOAT_SUMS = ("sum", "prod", "mean", "var", "cumsum")
+_SIGNS = np.random.default_rng(0).integers(0, 2, (1 << 18) + 29).astype(np.float32) * 2 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """Signs of the errors: random per element from `seed`, times `direction`; or per node, by a digit of its number.
+    """Signs of the errors, times `direction`: random per element, or per node, by a digit of its number.
 
     digit: None for random signs; -1 for all plus; else minus where that binary digit of the inexact node's number is 1.
     """
 
-    seed: int = 0
     direction: int = 1
     digit: int | None = None
 
 
 def patterns(inexact_nodes: int, runs: int) -> list[Pattern]:
     """At most `runs` patterns for a graph with so many inexact nodes, the most telling first."""
-    mirrored = [Pattern(0, 1), Pattern(0, -1)]
     digits = [-1, *range((inexact_nodes - 1).bit_length())] if inexact_nodes > 1 else []
-    return [*mirrored, *(Pattern(digit=d) for d in digits)][:runs]
+    return [Pattern(direction, digit) for digit in (None, *digits) for direction in (1, -1)][:runs]
+
+
+class Exactness:
+    """A step that computes what the language says, and notes on these data which nodes are exact."""
+
+    def __init__(self) -> None:
+        self._own: dict[Node, int] = {}  # what the node itself adds, the worst of its pieces
+        self._levels: dict[Node, int] = {}  # so far
+
+    def __call__(self, node: Node, as_large: Node, operands: tuple[np.ndarray, ...], piece: int) -> np.ndarray:
+        inherited = max((self._levels.get(a, EXACT) for a in node.args), default=EXACT)
+        own = self._own.get(node, EXACT)
+        if own < INEXACT:
+            with np.errstate(all="ignore"):
+                own = max(own, _own_exactness(node, operands, inherited))
+            self._own[node] = own
+        self._levels[node] = max(self._levels.get(node, EXACT), own, inherited)
+        return evaluate_node(as_large, operands)
+
+    def levels(self, graph: Graph) -> dict[Node, int]:
+        """Of every node, after the evaluation: its own level or the worst of its operands'."""
+        levels: dict[Node, int] = {}
+        for node in graph.nodes:
+            levels[node] = max([self._own.get(node, EXACT), *(levels[a] for a in node.args)])
+        return levels
+
+    def numbers(self, graph: Graph) -> dict[Node, int]:
+        """The nodes that err on their own, numbered."""
+        inexact = [node for node in graph.nodes if self._own.get(node, EXACT) == INEXACT]
+        return {node: number for number, node in enumerate(inexact)}
+
+
+def _own_exactness(node: Node, operands: tuple[np.ndarray, ...], inherited: int) -> int:
+    row = OPS[node.op]
+    if row.kind is OpKind.POINTWISE:
+        return INEXACT if row.ulps else EXACT
+    if node.op in _FLOAT_SUMS and node.dtype.is_float:
+        if prod(operands[0].shape[a] for a in _axes(node)) <= 1:
+            return BY_VALUE
+        return BY_VALUE if inherited < INEXACT and _is_exact_sum(node, accumulate(operands[0])) else INEXACT
+    if row.kind is OpKind.CONTRACT and sums_in_any_order(node):
+        a, b = map(accumulate, operands)
+        return BY_VALUE if inherited < INEXACT and _is_exact_contract(node, a, b) else INEXACT
+    return EXACT
 
 
 class Perturbation:
-    """An override for `fusion_ir.interpreter.evaluate`; use each instance once.
+    """A step that errs by `pattern` at each of the nodes in `numbers`."""
 
-    Afterwards `exactness` tells of every node, and `inexact` counts the nodes that were perturbed.
-    """
+    def __init__(self, pattern: Pattern, numbers: Mapping[Node, int]) -> None:
+        self._pattern, self._numbers = pattern, numbers
 
-    def __init__(self, pattern: Pattern) -> None:
-        self.exactness: dict[Node, int] = {}
-        self.inexact = 0
-        self._pattern = pattern
-
-    def __call__(self, node: Node, operands: tuple[np.ndarray, ...]) -> np.ndarray | None:
-        row = OPS[node.op]
-        inherited = max((self.exactness.get(a, EXACT) for a in node.args), default=EXACT)
-        own, value = EXACT, None
+    def __call__(self, node: Node, as_large: Node, operands: tuple[np.ndarray, ...], piece: int) -> np.ndarray:
+        number = self._numbers.get(node)
+        if number is None:
+            return evaluate_node(as_large, operands)
+        signs = _Signs(self._pattern, number, piece)
         with np.errstate(all="ignore"):
-            if row.kind is OpKind.POINTWISE and row.ulps:
-                own, value = INEXACT, self._pointwise(node, operands)
-            elif node.op in _FLOAT_SUMS and node.dtype.is_float:
-                own, value = self._sum(node, operands[0])
-            elif row.kind is OpKind.CONTRACT and node.dtype.is_float and _products(node) > ORDERED_PRODUCTS:
-                own, value = self._contract(node, *operands)
-        self.exactness[node] = max(inherited, own)
-        return value
-
-    def _pointwise(self, node: Node, operands: tuple[np.ndarray, ...]) -> np.ndarray:
-        wide = pointwise(node, operands, compute_dtype(node.dtype))
-        allowed = (OPS[node.op].ulps + 0.5) * _ulp_of_one(wide.dtype)
-        once = wide[tuple(slice(1) if s == 0 else slice(None) for s in wide.strides)]
-        size = np.maximum(np.abs(once), np.finfo(wide.dtype).smallest_normal)  # below, an ulp stays as large
-        return np.broadcast_to(self._rounded(node, once, np.where(once == 0, 0, allowed * size)), node.sizes)
-
-    def _sum(self, node: Node, x: np.ndarray) -> tuple[int, np.ndarray | None]:
-        wide = accumulate(x)
-        u = _ulp_of_one(wide.dtype) / 2
-        axes = (node.attr("axis", int),) if node.op == "cumsum" else node.ints("axes")
-        count = prod(x.shape[a] for a in axes)
-        if count <= 1:
-            return BY_VALUE, None
-        size = np.abs(wide)
-        growth = u * max(sqrt(count - 1), (count - 1) / 8 if _repeats(wide) else 0.0)
-        total = size.cumsum(axis=axes[0]) if node.op == "cumsum" else rows(size, axes).sum(axis=-1)
-        largest = rows(np.maximum(size, 1), axes).prod(axis=-1) if node.op == "prod" else total
-        if node.op in ("sum", "cumsum", "prod") and _all_whole(wide) and bool((largest < 1 / u).all()):
-            return BY_VALUE, None
-        # The same node in its accumulate dtype: the value before it is rounded.
-        base = evaluate_node(Node(node.op, node.args, node.attrs, node.shape, accumulate_dtype(node.dtype)), [x])
-        match node.op:
-            case "prod":
-                error = growth * np.abs(base)
-            case "mean":
-                error = growth * total / count + u * np.abs(base)
-            case "var":  # Welford and two passes: Chan, Golub and LeVeque, "Algorithms for computing the variance"
-                mean_error = growth * total / count
-                error = (growth + u) * np.abs(base) + mean_error * np.sqrt(np.abs(base)) + np.square(mean_error)
-            case _:
-                error = growth * total
-        return INEXACT, self._rounded(node, base, error)
-
-    def _contract(self, node: Node, a: np.ndarray, b: np.ndarray) -> tuple[int, np.ndarray | None]:
-        wide_a, wide_b = accumulate(a), accumulate(b)
-        u = _ulp_of_one(wide_a.dtype) / 2
-        total = contract_arrays(node, np.abs(wide_a), np.abs(wide_b))
-        if _all_whole(wide_a) and _all_whole(wide_b) and bool((total < 1 / u).all()):
-            return BY_VALUE, None
-        base = contract_arrays(node, a, b)
-        n = _products(node)
-        growth = u * max(sqrt(n), n / 8 if _repeats(wide_a) and _repeats(wide_b) else 0.0)
-        return INEXACT, self._rounded(node, base, growth * total)
-
-    def _rounded(self, node: Node, value: np.ndarray, error: np.ndarray) -> np.ndarray:
-        """value +- SAFETY error, rounded to the node's dtype; infinities stay."""
-        moved = value + error.astype(value.dtype, copy=False) * self._signs(value)
-        return round_to(np.asarray(np.where(np.isfinite(value), moved, value)), node.dtype)
-
-    def _signs(self, value: np.ndarray) -> np.ndarray:
-        """SAFETY times the signs of the errors, to broadcast against `value`."""
-        number, pattern = self.inexact, self._pattern
-        self.inexact += 1
-        if pattern.digit is None:
-            drawn = np.random.default_rng([pattern.seed, len(self.exactness)]).integers(0, 2, value.shape, np.int8)
-            return (drawn * np.int8(2) - np.int8(1)) * value.dtype.type(SAFETY * pattern.direction)
-        minus = pattern.digit >= 0 and number >> pattern.digit & 1
-        return np.asarray(value.dtype.type(-SAFETY if minus else SAFETY))
+            match OPS[node.op].kind:
+                case OpKind.POINTWISE:
+                    return _pointwise(as_large, operands, signs)
+                case OpKind.CONTRACT:
+                    return _contract(as_large, operands[0], operands[1], signs)
+                case _:
+                    return _sum(as_large, operands[0], signs)
 
 
-def _products(node: Node) -> int:
-    """Products per element of a contraction."""
-    reduced = node.attr("reduced", int)
-    a = node.args[0]
-    return prod(a.sizes[i] for i in node.ints("a_axes")[len(node.ints("a_axes")) - reduced :])
+@dataclass(frozen=True, slots=True)
+class _Signs:
+    """SAFETY times the signs of the errors of one node in one piece."""
+
+    pattern: Pattern
+    number: int
+    piece: int
+
+    def like(self, value: np.ndarray) -> np.ndarray:
+        """To broadcast against `value`."""
+        if self.pattern.digit is not None:
+            minus = self.pattern.digit >= 0 and self.number >> self.pattern.digit & 1
+            return np.asarray(value.dtype.type(SAFETY * self.pattern.direction * (-1 if minus else 1)))
+        start = (self.number * 104_729 + (self.piece + 1) * 15_485_863) % _SIGNS.size
+        drawn = _SIGNS[start : start + value.size]
+        if drawn.size < value.size:
+            drawn = np.resize(np.roll(_SIGNS, -start), value.size)
+        return drawn.reshape(value.shape) * value.dtype.type(SAFETY * self.pattern.direction)
+
+
+def _pointwise(node: Node, operands: tuple[np.ndarray, ...], signs: _Signs) -> np.ndarray:
+    wide = pointwise(node, operands, compute_dtype(node.dtype))
+    allowed = wide.dtype.type((OPS[node.op].ulps + 0.5) * _ulp_of_one(wide.dtype))
+    once = wide[tuple(slice(1) if s == 0 else slice(None) for s in wide.strides)]
+    error = np.asarray(np.abs(once))
+    zero = error == 0
+    np.maximum(error, np.finfo(wide.dtype).smallest_normal, out=error)  # below, an ulp stays as large
+    error *= allowed
+    error[zero] = 0
+    return np.broadcast_to(_rounded(node, once, error, signs), node.sizes)
+
+
+def _sum(node: Node, x: np.ndarray, signs: _Signs) -> np.ndarray:
+    wide, axes = accumulate(x), _axes(node)
+    if _is_exact_sum(node, wide):
+        return evaluate_node(node, (x,))
+    count = prod(x.shape[a] for a in axes)
+    u = _ulp_of_one(wide.dtype) / 2
+    growth = u * max(sqrt(count - 1), (count - 1) / 8 if _repeats(wide) else 0.0)
+    # The same node in its accumulate dtype: the value before it is rounded.
+    base = evaluate_node(Node(node.op, node.args, node.attrs, node.shape, accumulate_dtype(node.dtype)), (x,))
+    match node.op:
+        case "prod":
+            error = growth * np.abs(base)
+        case "mean":
+            error = growth * _magnitudes(node, wide) / count + u * np.abs(base)
+        case "var":  # Welford and two passes: Chan, Golub and LeVeque, "Algorithms for computing the variance"
+            mean_error = growth * _magnitudes(node, wide) / count
+            error = (growth + u) * np.abs(base) + mean_error * np.sqrt(np.abs(base)) + np.square(mean_error)
+        case _:
+            error = growth * _magnitudes(node, wide)
+    return _rounded(node, base, error, signs)
+
+
+def _contract(node: Node, a: np.ndarray, b: np.ndarray, signs: _Signs) -> np.ndarray:
+    wide_a, wide_b = accumulate(a), accumulate(b)
+    if _is_exact_contract(node, wide_a, wide_b):
+        return evaluate_node(node, (a, b))
+    n = products(node)
+    growth = max(sqrt(n), n / 8 if _repeats(wide_a) and _repeats(wide_b) else 0.0) * _ulp_of_one(wide_a.dtype) / 2
+    total = contract_arrays(node, np.abs(wide_a), np.abs(wide_b))
+    return _rounded(node, contract_arrays(node, a, b), growth * total, signs)
+
+
+def _rounded(node: Node, value: np.ndarray, error: np.ndarray, signs: _Signs) -> np.ndarray:
+    """value +- SAFETY error, rounded to the node's dtype; infinities stay."""
+    moved = np.asarray(error.astype(value.dtype, copy=False) * signs.like(value))
+    moved += value
+    np.copyto(moved, value, where=~np.isfinite(value))
+    return round_to(moved, node.dtype)
+
+
+def _axes(node: Node) -> tuple[int, ...]:
+    """Axes that a sum runs over."""
+    return (node.attr("axis", int),) if node.op == "cumsum" else node.ints("axes")
+
+
+def _magnitudes(node: Node, wide: np.ndarray) -> np.ndarray:
+    """Sums of magnitudes, as the node sums."""
+    size = np.abs(wide)
+    return size.cumsum(axis=_axes(node)[0]) if node.op == "cumsum" else rows(size, _axes(node)).sum(axis=-1)
+
+
+def _is_exact_sum(node: Node, wide: np.ndarray) -> bool:
+    """Whether the sum (or product) of these numbers has the same value in every order, at every step."""
+    if node.op not in ("sum", "cumsum", "prod") or not _all_whole(wide):
+        return False
+    if node.op == "prod":
+        largest = rows(np.maximum(np.abs(wide), 1), _axes(node)).prod(axis=-1)
+    else:
+        largest = _magnitudes(node, wide)
+    return bool((largest < 2 / _ulp_of_one(wide.dtype)).all())
+
+
+def _is_exact_contract(node: Node, a: np.ndarray, b: np.ndarray) -> bool:
+    if not _all_whole(a) or not _all_whole(b):
+        return False
+    return bool((contract_arrays(node, np.abs(a), np.abs(b)) < 2 / _ulp_of_one(a.dtype)).all())
 
 
 def _ulp_of_one(dtype: np.dtype) -> float:
@@ -165,4 +239,5 @@ def _repeats(x: np.ndarray) -> bool:
 
 
 def _all_whole(x: np.ndarray) -> bool:
-    return bool((x == np.rint(x)).all())
+    few = x.flat[:64]  # most data are found out at once
+    return bool((few == np.rint(few)).all()) and bool((x == np.rint(x)).all())

@@ -14,6 +14,7 @@ from fusion_ir.ops import OPS, OpKind, kind_of
 DEFAULT_DOMAIN = (-4.0, 4.0)
 _OUT_OF_RANGE = 1 / 64  # share of a gather's indices that are drawn beyond its axis, where clamping shows
 _ALIGNMENT_BYTES = 64
+_TILE = 1 << 17  # elements
 _GAP_BYTE = 0xFF  # between the elements of a strided tensor: NaN in every float dtype, -1 in every integer
 
 
@@ -62,7 +63,27 @@ def _wants(graph: Graph, source: Node) -> Iterator[Want]:
 def _values(
     rng: np.random.Generator, sizes: tuple[int, ...], dtype: DType, wants: tuple[Want, ...], integers: bool
 ) -> np.ndarray:
-    """Dense random values of a dtype."""
+    """Dense random values of a dtype.
+
+    Large tensors are laid out of tiles, each cut from the same random stretch at a random place: as quick as copying,
+    and no distance between two elements, which a wrong index might be off by, leads to an equal value twice in a row.
+    """
+    count = math.prod(sizes)
+    if count <= 2 * _TILE:
+        return _drawn(rng, sizes, dtype, wants, integers)
+    stretch = _drawn(rng, (2 * _TILE,), dtype, wants, integers)
+    places = rng.integers(0, _TILE, -(-count // _TILE))
+    result = np.empty(count, dtype.numpy)
+    for first, place in zip(range(0, count, _TILE), places.tolist(), strict=True):
+        tile = result[first : first + _TILE]
+        tile[:] = stretch[place : place + tile.size]
+    return result.reshape(sizes)
+
+
+def _drawn(
+    rng: np.random.Generator, sizes: tuple[int, ...], dtype: DType, wants: tuple[Want, ...], integers: bool
+) -> np.ndarray:
+    """Independent random values."""
     if dtype.kind == "bool":
         return rng.random(sizes, np.float32) < 0.5
     extents = [w for w in wants if isinstance(w, int)]
@@ -110,7 +131,9 @@ def _whole(domain: Interval, dtype: DType, small: bool) -> tuple[int, int]:
 def _placed(spec: InputSpec, values: np.ndarray) -> np.ndarray:
     """`values` in memory with the spec's strides; axes of stride 0 repeat the one value that `values` has there."""
     bytes_ = spec.span * spec.dtype.bytes
-    raw = np.full(bytes_ + _ALIGNMENT_BYTES, 0 if spec.dtype.kind == "bool" else _GAP_BYTE, np.uint8)
+    raw = np.empty(bytes_ + _ALIGNMENT_BYTES, np.uint8)
+    if values.size != spec.span:
+        raw[:] = 0 if spec.dtype.kind == "bool" else _GAP_BYTE
     start = -raw.ctypes.data % _ALIGNMENT_BYTES
     # as_strided does not know the f8 types: it sees their bits.
     flat = raw[start : start + bytes_].view(f"u{spec.dtype.bytes}")

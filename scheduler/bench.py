@@ -40,9 +40,16 @@ class Bench(Protocol):
     """Compiles kernels, checks them against the interpreter and times them: `codegen.workbench.Workbench`."""
 
     def measure(
-        self, segment: Graph, segment_key: str, kernels: Sequence[Kernel], *, seed: int = 0
+        self,
+        segment: Graph,
+        segment_key: str,
+        kernels: Sequence[Kernel],
+        *,
+        seed: int = 0,
+        incumbent_us: float | None = None,
     ) -> Sequence[Measurement]:
-        """One row per kernel, in order. `segment`: in canonical form, whose boundary the kernels' parameters follow."""
+        """One row per kernel, in order. `segment`: in canonical form, whose boundary the kernels' parameters follow.
+        incumbent_us: the best time known of it."""
         ...
 
     def measure_plans(

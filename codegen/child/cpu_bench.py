@@ -1,5 +1,6 @@
 """Child process that runs kernels on the CPU: checks and times candidates, runs plans."""
 
+import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ import numpy as np
 from codegen.child.case import Array, Case, Verdict, judge, make_case
 from codegen.child.cpu_memory import POISON, CheckMemory, Layout, TimingMemory, temporaries
 from codegen.child.serve import Channel, limit_cpu, serve
-from codegen.launch_cpu import Launch, Memory, Pool, load_entry, program
+from codegen.launch_cpu import Guarded, Launch, Memory, Pool, load_entry, program
 from codegen.measure import median, race
 from fusion_ir.dtype import DTYPES
 from fusion_ir.records import Status
@@ -37,7 +38,9 @@ class Prepared:
 
     def __init__(self, case: Case) -> None:
         self.case = case
+        self.buffers: list[Memory] = []  # for the temporaries of plans
         self._checks: dict[tuple[int, bool], CheckMemory] = {}
+        self._guards: dict[tuple[int, int, bool], Guarded] = {}
         self._timing: TimingMemory | None = None
 
     @property
@@ -48,7 +51,7 @@ class Prepared:
     def check_memory(self, run: tuple[int, bool]) -> CheckMemory:
         """Made at the first call."""
         if run not in self._checks:
-            self._checks[run] = CheckMemory(self.case, *run)
+            self._checks[run] = CheckMemory(self.case, *run, self._guards)
         return self._checks[run]
 
     def timing_memory(self, cache_bytes: int) -> TimingMemory:
@@ -65,12 +68,13 @@ def bench(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
     """Checks and times `programs` on samples of `graph`. Sends {"checked": i, "status", "detail", "max_rel_error"}
     for each; the
     result holds a timing for each that passed: samples_us, note, warm_us. `passed`: those that an earlier child
-    checked."""
+    checked. `screen`: their checks count as first runs of the race. `incumbent_us`: what there is to beat, or None."""
     limit_cpu(message["cpu_seconds"])
     prepared = _prepare(message["graph"], message["seed"])
     pool = _pool(message["pool"], tuple(message["cpus"]))
     inputs, outputs = len(prepared.case.graph.inputs), len(prepared.case.graph.outputs)
     candidates: dict[int, Candidate] = {}
+    before_us: dict[int, list[float]] = {}
     for i, text in enumerate(message["programs"]):
         try:
             candidates[i] = _candidate(text, inputs, outputs)
@@ -79,14 +83,15 @@ def bench(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
             continue
         if i in message["passed"]:
             continue
-        verdict = _check(prepared, candidates[i], pool, channel, i, message)
+        verdict, before_us[i] = _check(prepared, candidates[i], pool, channel, i, message)
         if verdict.problem:
             del candidates[i]
         status = Status.wrong_result if verdict.problem else Status.ok
         channel.send(
             {"checked": i, "status": status.value, "detail": verdict.problem, "max_rel_error": verdict.max_rel_error}
         )
-    return {"timings": _time(prepared, candidates, pool, channel, message) if candidates else {}}
+    runs = before_us if message["screen"] else {}
+    return {"timings": _time(prepared, candidates, runs, pool, channel, message) if candidates else {}}
 
 
 def run(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
@@ -114,25 +119,28 @@ def run(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
 
 def _check(
     prepared: Prepared, candidate: Candidate, pool: Pool, channel: Channel, index: int, message: dict[str, Any]
-) -> Verdict:
-    errors = [0.0]
+) -> tuple[Verdict, list[float]]:
+    """The verdict, and how long each run took, in microseconds."""
+    errors, runs_us = [0.0], list[float]()
     for which in prepared.runs:
         channel.beat(index, message["seconds"])
         memory = prepared.check_memory(which)
         memory.poison_outputs()
-        buffers = temporaries(candidate.buffers, memory.poison)
+        buffers = temporaries(candidate.buffers, memory.poison, prepared.buffers)
         addresses = np.array([[*memory.addresses, *(b.address for b in buffers)]], np.uint64)
         runnable = program(candidate.steps, addresses)
         channel.beat(index, message["kernel_seconds"])
+        start = time.perf_counter()
         pool.run(runnable)
+        runs_us.append(1e6 * (time.perf_counter() - start))
         channel.beat(index, message["seconds"])
         verdict = judge(prepared.case, which[0], _results(memory, candidate))
         problem = verdict.problem or memory.trespass()
         if problem:
-            return Verdict(problem, verdict.max_rel_error)
+            return Verdict(problem, verdict.max_rel_error), runs_us
         if verdict.max_rel_error is not None:
             errors.append(verdict.max_rel_error)
-    return Verdict("", max(errors))
+    return Verdict("", max(errors)), runs_us
 
 
 def _results(memory: CheckMemory, candidate: Candidate) -> list[Array]:
@@ -144,13 +152,20 @@ def _results(memory: CheckMemory, candidate: Candidate) -> list[Array]:
 
 
 def _time(
-    prepared: Prepared, candidates: dict[int, Candidate], pool: Pool, channel: Channel, message: dict[str, Any]
+    prepared: Prepared,
+    candidates: dict[int, Candidate],
+    before_us: dict[int, list[float]],
+    pool: Pool,
+    channel: Channel,
+    message: dict[str, Any],
 ) -> dict[str, Any]:
     channel.beat(-1, message["seconds"])
     memory = prepared.timing_memory(message["cache_bytes"])
     most = max(len(c.buffers) for c in candidates.values())
     sizes = [max((c.buffers[k] for c in candidates.values() if k < len(c.buffers)), default=0) for k in range(most)]
-    held = temporaries(sizes, 0)  # shared by all candidates, as the runner of a plan keeps its buffers between calls
+    held = temporaries(
+        sizes, 0, prepared.buffers
+    )  # shared by all candidates, as the runner of a plan keeps its buffers between calls
     buffers = np.array([b.address for b in held], np.uint64)
     tensors = np.hstack([memory.addresses, np.broadcast_to(buffers, (memory.sets, len(buffers)))])
     runnable = {i: program(c.steps, tensors) for i, c in candidates.items()}
@@ -163,7 +178,14 @@ def _time(
         position += samples
         return pool.time_us(runnable[order[i]], samples, position - samples)
 
-    timings = race(len(order), sample, seconds=message["timing_seconds"], seed=message["seed"])
+    timings = race(
+        len(order),
+        sample,
+        seconds=message["timing_seconds"],
+        seed=message["seed"],
+        before_us=[before_us.get(i, []) for i in order],
+        incumbent_us=message["incumbent_us"],
+    )
     result: dict[str, Any] = {}
     for i, timing in zip(order, timings, strict=True):
         warm = None
@@ -191,17 +213,17 @@ def _pool(library: str, cpus: tuple[int, ...]) -> Pool:
 
 
 @lru_cache(maxsize=4096)
-def _entry(binary: str, entry: str) -> int:
-    return load_entry(binary, entry)
+def _entry(binary: str, entry: str, libraries: tuple[str, ...]) -> int:
+    return load_entry(binary, entry, libraries)
 
 
 def _candidate(text: dict[str, Any], inputs: int, outputs: int) -> Candidate:
-    """Reads one program of a message: {"steps": [{"binary", "entry", "tasks", "args"}], "buffers": [bytes],
-    "aliases"}. OSError if a binary cannot be loaded."""
+    """Reads one program of a message: {"steps": [{"binary", "entry", "libraries", "tasks", "args"}], "buffers":
+    [bytes], "aliases"}. OSError if a binary cannot be loaded."""
     first = {"in": 0, "out": inputs, "tmp": inputs + outputs}
     steps = [
         Launch(
-            _entry(step["binary"], step["entry"]),
+            _entry(step["binary"], step["entry"], tuple(step["libraries"])),
             tuple(first[place] + index for place, index in step["args"]),
             step["tasks"],
         )

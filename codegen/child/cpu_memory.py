@@ -51,17 +51,26 @@ def layouts(graph: Graph) -> tuple[list[Layout], list[Layout]]:
 
 
 class CheckMemory:
-    """Inputs, read-only, and outputs of one trial between guard pages, at their ends or at their beginnings."""
+    """Inputs, read-only, and outputs of one trial between guard pages, at their ends or at their beginnings.
 
-    def __init__(self, case: Case, trial: int, at_end: bool) -> None:
+    shared: memory by tensor and place, for all such of one case. A tensor of whole pages lies at both ends at once, and
+    outputs are overwritten before each run, whatever the trial.
+    """
+
+    def __init__(self, case: Case, trial: int, at_end: bool, shared: dict[tuple[int, int, bool], Guarded]) -> None:
         self.inputs, self.outputs = layouts(case.graph)
         self.poison = POISON[0 if at_end else 1]
-        self.at_end = at_end
-        self.guards = [Guarded(x.bytes, x.alignment, at_end) for x in (*self.inputs, *self.outputs)]
-        for layout, guard, array in zip(self.inputs, self.guards, case.trials[trial].inputs, strict=False):
-            if layout.span:
-                layout.view(guard.bytes)[...] = array
-            guard.freeze()
+        self.guards: list[Guarded] = []
+        for i, layout in enumerate((*self.inputs, *self.outputs)):
+            moves = at_end and Guarded.slack(layout.bytes, layout.alignment) > 0
+            key = (trial if i < len(self.inputs) else -1, i, moves)
+            if key not in shared:
+                shared[key] = Guarded(layout.bytes, layout.alignment, at_end)
+                if i < len(self.inputs):
+                    if layout.span:
+                        layout.view(shared[key].bytes)[...] = case.trials[trial].inputs[i]
+                    shared[key].freeze()
+            self.guards.append(shared[key])
 
     @property
     def addresses(self) -> list[int]:
@@ -124,9 +133,13 @@ class TimingMemory:
         self.addresses: np.ndarray[Any, np.dtype[np.uint64]] = starts[:, None] + np.array(offsets, np.uint64)[None, :]
 
 
-def temporaries(sizes: Sequence[int], poison: int) -> list[Memory]:
-    """Buffers of a plan."""
-    made = [Memory(size) for size in sizes]
-    for memory in made:
-        memory.bytes[:] = poison
-    return made
+def temporaries(sizes: Sequence[int], poison: int, held: list[Memory] | None = None) -> list[Memory]:
+    """Buffers of a plan, at least this large. held: buffers to use again, and to add to."""
+    made = held if held is not None else []
+    for i, size in enumerate(sizes):
+        if i == len(made):
+            made.append(Memory(size))
+        elif made[i].bytes.size < size:
+            made[i] = Memory(size)
+        made[i].bytes[:size] = poison
+    return made[: len(sizes)]

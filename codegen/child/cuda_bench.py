@@ -183,7 +183,13 @@ def _time(case: Case, candidates: dict[int, Candidate], channel: Channel, messag
         return [launch_us(graphs[order[i]][(position - k) % len(sets)]) for k in range(samples)]
 
     result: dict[str, Any] = {}
-    timings = race(len(order), sample, seconds=message["timing_seconds"], seed=message["seed"])
+    timings = race(
+        len(order),
+        sample,
+        seconds=message["timing_seconds"],
+        seed=message["seed"],
+        incumbent_us=message["incumbent_us"],
+    )
     for i, timing in zip(order, timings, strict=True):
         warm = None
         if not timing.note and len(sets) > 1:

@@ -70,6 +70,17 @@ def _check_operand(name: str, axes: tuple[int, ...], operand: Node) -> None:
             raise RuleError(f"{name}: operand axis {position} is not mentioned")
 
 
+def products(node: Node) -> int:
+    """Products per element of a contraction."""
+    a_axes, reduced = node.ints("a_axes"), node.attr("reduced", int)
+    return prod(node.args[0].sizes[i] for i in a_axes[len(a_axes) - reduced :])
+
+
+def sums_in_any_order(node: Node) -> bool:
+    """Whether a contraction's sums are not the same bits in every order."""
+    return node.dtype.is_float and products(node) > ORDERED_PRODUCTS
+
+
 def contract_arrays(node: Node, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """The contraction of arrays of any dtype, in the accumulator's dtype, unrounded, as [output axes]."""
     a_axes, b_axes, reduced = node.ints("a_axes"), node.ints("b_axes"), node.attr("reduced", int)

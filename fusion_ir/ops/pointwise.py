@@ -7,9 +7,11 @@ within `ulps` of the exact value.
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
+from fusion_ir.erf import erf_f32
 from fusion_ir.node import Node
 from fusion_ir.ops.row import Op, OpKind
 from fusion_ir.ops.rules import (
@@ -201,6 +203,11 @@ def _each(function: Callable[[float], float]) -> Function:
     return over
 
 
+def _erf(node: Node, x: np.ndarray) -> np.ndarray:
+    """For f32 by our own, which is ten times as fast as one call per element."""
+    return erf_f32(x.astype(np.float64)).astype(np.float32) if x.dtype == np.float32 else _each(math.erf)(x)
+
+
 def _cast(node: Node, x: np.ndarray) -> np.ndarray:
     """The interpreter's rounding to the node's dtype is the cast."""
     return x
@@ -295,7 +302,7 @@ POINTWISE: tuple[Op, ...] = (
     _inexact("asinh", "inverse of sinh", 1, np.arcsinh, ulps=2, cost=16),
     _inexact("acosh", "inverse of cosh", 1, np.arccosh, ulps=3, cost=16, domain=(1.0, 64.0)),
     _inexact("atanh", "inverse of tanh", 1, np.arctanh, ulps=3, cost=16, domain=(-0.9375, 0.9375)),
-    _inexact("erf", "error function", 1, _each(math.erf), ulps=2, cost=14),
+    replace(_inexact("erf", "error function", 1, _each(math.erf), ulps=2, cost=14), reference=_erf),
     _inexact("erfc", "1 - erf x", 1, _each(math.erfc), ulps=7, cost=20),
     _inexact("sigmoid", "1 / (1 + e^-x)", 1, _sigmoid, ulps=3, cost=12),
     _inexact("pow", "a^b as in C", 2, np.power, ulps=2, cost=24, domain=(0.125, 4.0)),

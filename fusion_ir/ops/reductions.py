@@ -49,28 +49,33 @@ def _scanned(args: Args, attrs: Attrs) -> Shape:
 
 
 def rows(x: np.ndarray, axes: Sequence[int]) -> np.ndarray:
-    """`x` with the reduced axes merged into one, the last: NumPy then sums by pairs, whatever the layout was."""
+    """`x` with the reduced axes merged into one, the last."""
     kept = [a for a in range(x.ndim) if a not in axes]
     moved = x.transpose((*kept, *axes))
     return moved.reshape(*moved.shape[: len(kept)], prod(x.shape[a] for a in axes))
 
 
+def _lines(x: np.ndarray, axes: Sequence[int]) -> np.ndarray:
+    """`rows` in the accumulate dtype, each contiguous: NumPy then sums by pairs, the same bits in any layout of `x`."""
+    return np.ascontiguousarray(rows(accumulate(x), axes))
+
+
 def _sum(node: Node, x: np.ndarray) -> np.ndarray:
-    return round_to(np.asarray(rows(accumulate(x), node.ints("axes")).sum(axis=-1)), node.dtype)
+    return round_to(np.asarray(_lines(x, node.ints("axes")).sum(axis=-1)), node.dtype)
 
 
 def _prod(node: Node, x: np.ndarray) -> np.ndarray:
-    return round_to(np.asarray(rows(accumulate(x), node.ints("axes")).prod(axis=-1)), node.dtype)
+    return round_to(np.asarray(_lines(x, node.ints("axes")).prod(axis=-1)), node.dtype)
 
 
 def _mean(node: Node, x: np.ndarray) -> np.ndarray:
-    wide = rows(accumulate(x), node.ints("axes"))
+    wide = _lines(x, node.ints("axes"))
     return round_to(np.asarray(wide.sum(axis=-1) / wide.dtype.type(wide.shape[-1])), node.dtype)
 
 
 def _var(node: Node, x: np.ndarray) -> np.ndarray:
     """Two passes. The divisor is max(n - correction, 0)."""
-    wide = rows(accumulate(x), node.ints("axes"))
+    wide = _lines(x, node.ints("axes"))
     count = wide.dtype.type(wide.shape[-1])
     centred = wide - np.asarray(wide.sum(axis=-1) / count)[..., None]
     divisor = wide.dtype.type(max(wide.shape[-1] - node.attr("correction", int), 0))

@@ -44,8 +44,10 @@ class Buffer(Record):
 class Step(Record):
     """One launch. `args`: tensors read, then tensors written, in the kernel's parameter order; reads come first.
 
-    cpu: entry is `void entry(void* const* args, long task, long tasks)`, called for task = 0 ... tasks-1 in any order.
+    cpu: entry is `void entry(void* const* args, long task, long tasks)`, called for task = 0 ... tasks-1 in any order,
+    by threads with stacks of 4 MiB or more.
     cuda: `entry<<<grid, block, shared_bytes>>>(args...)`.
+    libraries: shared libraries, by their names in this project, that must be loaded before the binary.
     """
 
     family: str
@@ -58,6 +60,7 @@ class Step(Record):
     block: tuple[int, int, int] = (1, 1, 1)
     shared_bytes: int = 0
     tasks: int = 1
+    libraries: tuple[str, ...] = ()
     time_us: float | None
     bound_us: float
     bytes: int  # distinct bytes read and written

@@ -15,7 +15,7 @@ from codegen.object_cache import ObjectCache
 from codegen.toolchain.compiler import Binary
 from codegen.toolchain.cpu import find_compiler
 from codegen.workbench import MissingBinary, RunError, Workbench
-from fusion_ir.dtype import bf16, bool_, i64
+from fusion_ir.dtype import bf16, bool_, f32, i64
 from fusion_ir.graph import Graph, OutputSpec
 from fusion_ir.ops import make, make_input
 from fusion_ir.records import Buffer, Measurement, Plan, Ref, Search, Status, Step, TensorSpec
@@ -134,6 +134,48 @@ def test_bool_outputs_that_are_not_written_are_found(bench: Workbench) -> None:
     (row,) = bench.measure(graph, "s", [lazy])
     assert row.status is Status.wrong_result
     assert "neither 0 nor 1" in row.detail
+
+
+def test_what_is_far_slower_than_the_incumbent_is_not_timed_again(bench: Workbench) -> None:
+    """Its two checks are its samples. The result is right, so it could still be used."""
+    slow = "for (volatile int x = 0; x < 20000000; x = x + 1) ;" + SUM
+    (row,) = bench.measure(sum_graph(N), "segment", [sum_kernel(N, "slow", slow)], incumbent_us=1.0)
+    assert row.status is Status.ok, row.detail
+    assert len(row.samples_us) == 2
+    assert "stopped after its checks" in row.detail
+
+
+def test_a_reduction_with_a_narrow_accumulator_and_one_that_drops_an_element(bench: Workbench) -> None:
+    """A row sum over bf16 of two outputs: in f32; in bf16; in f32 without the last element of one row."""
+    spec = dense(64, 1024, dtype=bf16)
+    x = make("cast", [make_input(0, spec)], {"dtype": f32})
+    graph = graph_of((spec,), make("sum", [x], {"axes": (1,)}))
+    before = """static float of(unsigned u) { float f; __builtin_memcpy(&f, &u, 4); return f; }
+    static float wide(unsigned short b) { return of((unsigned)b << 16); }
+    static float narrow(float f) {
+      unsigned u; __builtin_memcpy(&u, &f, 4); return of((u + 0x7fff + ((u >> 16) & 1)) & 0xffff0000); }"""
+    bodies = {
+        "in_f32": "s += wide(x[i]);",
+        "in_bf16": "s = narrow(s + wide(x[i]));",
+        "one_dropped": "if (row != 63 || i != 1023) s += wide(x[i]);",
+    }
+    kernels = [
+        Kernel(
+            name,
+            f"""{before} extern "C" void {name}(void* const* args, long task, long tasks) {{
+            for (long row = task; row < 64; row += tasks) {{
+              const unsigned short* x = (const unsigned short*)args[0] + row * 1024; float s = 0;
+              for (int i = 0; i < 1024; i++) {{ {body} }}
+              ((float*)args[1])[row] = s; }} }}""",
+            "cpu",
+            "hand",
+            name,
+            Launch(tasks=2),
+        )
+        for name, body in bodies.items()
+    ]
+    rows = bench.measure(graph, "s", kernels)
+    assert [r.status for r in rows] == [Status.ok, Status.wrong_result, Status.wrong_result], [r.detail for r in rows]
 
 
 def test_sums_are_checked_with_integers_too(bench: Workbench) -> None:

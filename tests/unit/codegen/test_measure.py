@@ -121,3 +121,38 @@ def test_only_a_clear_gain_beats_the_incumbent(gain: float, wins: bool) -> None:
 def test_ratios_of_different_lengths_use_medians() -> None:
     ratio, low, high = ratio_interval([1.0, 1.0, 1.0], [2.0] * 5)
     assert (ratio, low, high) == (0.5, 0.5, 0.5)
+
+
+def test_what_is_slower_than_the_incumbent_is_not_timed_to_the_end() -> None:
+    machine = Machine([5000.0, 1500.0])
+    timings = race(2, machine.sample, seconds=10.0, clock=machine.clock, incumbent_us=1000.0)
+    assert "stopped, 5" in timings[0].note
+    assert "screened out, 1.5" in timings[1].note
+    assert sum(n for _, n in machine.calls) < 10
+    assert all(t.samples_us for t in timings)
+
+
+def test_checks_count_as_first_runs() -> None:
+    """The slowest comes last, and what was hopeless in both checks is not run again."""
+    machine = Machine([50_000.0, 1000.0, 6000.0, 1005.0])
+    before = [[52_000.0, 51_000.0], [3000.0, 2000.0], [9000.0, 7000.0], [3000.0, 2500.0]]
+    timings = race(4, machine.sample, seconds=10.0, clock=machine.clock, before_us=before)
+    assert timings[0].samples_us == (52_000.0, 51_000.0)
+    assert "stopped after its checks, 5" in timings[0].note
+    assert "stopped" in timings[2].note
+    assert [machine.calls.count((i, 1)) for i in (0, 2)] == [0, 1]
+    assert timings[1].note == timings[3].note == ""
+
+
+def test_short_runs_before_the_race_say_nothing() -> None:
+    machine = Machine([10.0, 10.01])
+    timings = race(2, machine.sample, seconds=1.0, clock=machine.clock, before_us=[[20.0], [400.0]])
+    assert [t.note for t in timings] == ["", ""]
+
+
+def test_one_alone_is_known_well_enough_sooner() -> None:
+    def samples(count: int) -> int:
+        machine = Machine([1000.0] * count, noise=0.05)
+        return len(race(count, machine.sample, seconds=10.0, clock=machine.clock)[0].samples_us)
+
+    assert samples(1) < samples(2)

@@ -96,3 +96,16 @@ def test_whole_numbers() -> None:
     positive = one(spec((500,), f32), build.sqrt, integers=True)
     assert positive.min() >= 0
     assert len(np.unique(positive)) > 2
+
+
+@pytest.mark.parametrize("dtype", [f32, bf16, i64], ids=str)
+def test_large_tensors_repeat_at_no_distance(dtype) -> None:
+    """They are laid out of tiles: a kernel that is off by some number of elements must not meet the same values."""
+    x = one(spec((3, 500_001), dtype)).reshape(-1)
+    share = np.mean(x[: x.size // 2] == x[1 : x.size // 2 + 1])  # equal by chance
+    for distance in (2, 1 << 10, 1 << 16, 1 << 17, 1 << 18, 1 << 19, 500_001, 3 * (1 << 17)):
+        assert np.mean(x[distance:] == x[:-distance]) < share + 0.2
+    wide = x.astype(np.float64)
+    if dtype.is_float:
+        assert abs(wide.mean()) < 0.01
+        assert abs(wide.std() - 1) < 0.01

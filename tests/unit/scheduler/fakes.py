@@ -111,7 +111,13 @@ class FakeBench:
         return 1 + (self.slowest - 1) * hashlib.sha256(f"{self.seed} {entry}".encode()).digest()[0] / 255
 
     def measure(
-        self, segment: Graph, segment_key: str, kernels: Sequence[Kernel], *, seed: int = 0
+        self,
+        segment: Graph,
+        segment_key: str,
+        kernels: Sequence[Kernel],
+        *,
+        seed: int = 0,
+        incumbent_us: float | None = None,
     ) -> list[Measurement]:
         assert graph_key(segment) == segment_key, "segments are measured in canonical form"
         self.segments[segment_key] = segment

@@ -1,0 +1,138 @@
+"""Evaluating a graph piece by piece, as `fusion_ir.cutting` lays it out: what is made in between stays in cache."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from fusion_ir.cutting import Cutting, along, shaped
+from fusion_ir.node import Node
+from fusion_ir.node_value import evaluate_node
+
+WHOLE = -1  # the "piece" that whole nodes are computed in
+
+# (node, the node as large as the piece, its operands, number of the piece) -> value of that piece.
+Step = Callable[[Node, Node, tuple[np.ndarray, ...], int], np.ndarray]
+
+
+def plain(node: Node, as_large: Node, operands: tuple[np.ndarray, ...], piece: int) -> np.ndarray:
+    """The step that computes what the language says."""
+    return evaluate_node(as_large, operands)
+
+
+class Layout:
+    """What an evaluation does at each time, and who reads what.
+
+    readers: of values that are held whole: whole nodes, times at which pieces read it, and outputs. local_readers: of
+    values in pieces, per time: nodes in pieces of that time, and one for the piece itself.
+    """
+
+    def __init__(self, cutting: Cutting) -> None:
+        axes, times = cutting.axes, cutting.times
+        self.cutting = cutting
+        self._as_large: dict[tuple[Node, int], Node] = {}
+        last = max(times.values(), default=0) + 1
+        nodes = [n for n in cutting.graph.nodes if n.op != "input"]
+        self.whole = [[n for n in nodes if n not in axes and times[n] == t] for t in range(last)]
+        self.pieces = [[n for n in nodes if n in axes and times[n] == t] for t in range(last)]
+        self.readers: Counter[Node] = Counter(o.node for o in cutting.graph.outputs)
+        self.readers.update(arg for part in self.whole for n in part for arg in dict.fromkeys(n.args))
+        self.read_by_pieces: list[list[Node]] = []
+        self.local_readers: list[Counter[Node]] = []
+        for time, part in enumerate(self.pieces):
+            inside: Counter[Node] = Counter(part)
+            outside: dict[Node, None] = {}
+            for n in part:
+                for arg in dict.fromkeys(n.args):
+                    inside[arg] += 1
+                    if arg not in axes or times[arg] < time:
+                        outside[arg] = None
+            self.local_readers.append(inside)
+            self.read_by_pieces.append(list(outside))
+            self.readers.update(list(outside))
+        self.kept = {n for n in axes if n in self.readers}
+
+    def as_large(self, node: Node, extent: int) -> Node:
+        """`node` with `extent` on the axis that is cut."""
+        key = node, extent
+        if key not in self._as_large:
+            self._as_large[key] = shaped(node, self.cutting.axes[node], extent)
+        return self._as_large[key]
+
+
+class Evaluation:
+    """One pass over a graph. Its clock (`Cutting.times`) moves forward only, and what nobody reads later is dropped.
+
+    `inputs` must fit the graph.
+    """
+
+    def __init__(self, layout: Layout, inputs: Sequence[np.ndarray], step: Step = plain) -> None:
+        self.cutting = layout.cutting
+        self.time = -1
+        self._layout = layout
+        self._step = step
+        self._readers = self._layout.readers.copy()
+        self._values = {n: inputs[n.attr("position", int)] for n in self.cutting.graph.nodes if n.op == "input"}
+
+    def outputs(self) -> list[np.ndarray]:
+        """All outputs, of any strides, possibly views of inputs. Ends the pass."""
+        self.advance(len(self._layout.whole))
+        return [self._values[o.node] for o in self.cutting.graph.outputs]
+
+    def advance(self, time: int) -> None:
+        """Computes all that comes before the pieces of `time`. The clock stands at `time` then."""
+        while self.time < time:
+            if self.time >= 0:
+                self._all_pieces()
+            self.time += 1
+            if self.time < len(self._layout.whole):
+                self._all_whole()
+
+    def piece(self, number: int) -> dict[Node, np.ndarray]:
+        """One piece at the present time: the values that whole nodes, later pieces or whoever evaluates read."""
+        low, high = self.cutting.bounds[number]
+        readers = self._layout.local_readers[self.time].copy()
+        local: dict[Node, np.ndarray] = {}
+        kept: dict[Node, np.ndarray] = {}
+        for node in self._layout.pieces[self.time]:
+            operands = tuple(
+                local[arg] if arg in local else self._operand(arg, source, low, high)
+                for arg, source in zip(node.args, self.cutting.sources[node], strict=True)
+            )
+            value = self._step(node, self._layout.as_large(node, high - low), operands, number)
+            local[node] = value
+            if node in self._layout.kept:
+                kept[node] = value
+            for arg in dict.fromkeys((*node.args, node)):
+                readers[arg] -= 1
+                if readers[arg] <= 0:
+                    local.pop(arg, None)
+        return kept
+
+    def _operand(self, arg: Node, source: int | None, low: int, high: int) -> np.ndarray:
+        value = self._values[arg]
+        return value if source is None else value[along(source, low, high)]
+
+    def _all_pieces(self) -> None:
+        """Puts the pieces of the present time together, and ends it."""
+        kept = [n for n in self._layout.pieces[self.time] if n in self._layout.kept]
+        for node in kept:
+            self._values[node] = np.empty(node.sizes, node.dtype.numpy)
+        for number, (low, high) in enumerate(self.cutting.bounds):
+            for node, value in self.piece(number).items():
+                self._values[node][self.cutting.index(node, low, high)] = value
+        for arg in self._layout.read_by_pieces[self.time]:
+            self._release(arg)
+
+    def _all_whole(self) -> None:
+        for node in self._layout.whole[self.time]:
+            operands = tuple(self._values[a] for a in node.args)
+            self._values[node] = self._step(node, node, operands, WHOLE)
+            for arg in dict.fromkeys(node.args):
+                self._release(arg)
+
+    def _release(self, node: Node) -> None:
+        """One reader of a whole value is done with it."""
+        self._readers[node] -= 1
+        if not self._readers[node]:
+            del self._values[node]
