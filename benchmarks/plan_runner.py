@@ -10,7 +10,7 @@ from codegen.launch_cpu import Launch, Memory, Pool, load_entry, program
 from codegen.object_cache import ObjectCache
 from codegen.toolchain.cpu import find_compiler
 from codegen.toolchain.runtime import runtime_library
-from fusion_ir.records import Plan, Ref
+from fusion_ir.records import Plan, Ref, TensorSpec
 
 TORCH_DTYPE = {
     "f64": torch.float64,
@@ -27,28 +27,23 @@ TORCH_DTYPE = {
 
 
 class PlanRunner:
-    """Runs one plan for the CPU. Temporaries are allocated once."""
+    """Runs one plan for the CPU on a pool that it shares with others. Temporaries are allocated once."""
 
-    def __init__(self, plan: Plan, cache: ObjectCache, threads: int) -> None:
-        """Raises ValueError for a plan with outputs that alias others."""
+    def __init__(self, plan: Plan, cache: ObjectCache, pool: Pool) -> None:
+        """Raises ValueError for a plan with outputs that alias others, and for one whose binaries are gone."""
         if plan.aliases:
             raise ValueError(f"out{plan.aliases[0][0]} is an alias; this runner computes every output")
         self.plan = plan
+        self._pool = pool
         self._buffers = [Memory(b.bytes) for b in plan.buffers]
-        launches = [
+        self._launches = [
             Launch(
-                load_entry(_file(cache, s.binary), s.entry),
+                load_entry(_file(cache, s.binary), s.entry, s.libraries),
                 tuple(self._position(r) for r in (*s.reads, *s.writes)),
                 s.tasks,
             )
             for s in plan.steps
         ]
-        self._launches = launches
-        compiler = find_compiler()
-        with compiler.slot() as slot:
-            library = runtime_library("pool", compiler, slot, cache)
-        # Unpinned, as PyTorch's threads are: neither side takes a core from the other.
-        self._pool = Pool(library, (-1,) * threads)
 
     def __call__(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Fresh outputs from PyTorch's allocator, computed from `inputs`."""
@@ -62,10 +57,11 @@ class PlanRunner:
             ("in", "out"), (inputs, outputs), (self.plan.inputs, self.plan.outputs), strict=True
         ):
             for i, (t, s) in enumerate(zip(tensor, spec, strict=True)):
-                if tuple(t.shape) != s.shape or t.dtype != TORCH_DTYPE[s.dtype] or t.data_ptr() % s.alignment_bytes:
+                if not _fits(t, s):
                     raise ValueError(
-                        f"{ref}{i}: expected {s.dtype}{list(s.shape)} aligned to {s.alignment_bytes} bytes, "
-                        f"got {t.dtype}{list(t.shape)} at {t.data_ptr():#x}"
+                        f"{ref}{i}: expected {s.dtype}{list(s.shape)} with strides {list(s.strides)} aligned to "
+                        f"{s.alignment_bytes} bytes, got {t.dtype}{list(t.shape)} with strides {list(t.stride())} at "
+                        f"{t.data_ptr():#x}"
                     )
         addresses = [t.data_ptr() for t in (*inputs, *outputs)] + [b.address for b in self._buffers]
         self._pool.run(program(self._launches, np.array([addresses], np.uint64)))
@@ -74,13 +70,28 @@ class PlanRunner:
         """Uninitialised outputs of the plan's shapes and strides."""
         return tuple(torch.empty_strided(s.shape, s.strides, dtype=TORCH_DTYPE[s.dtype]) for s in self.plan.outputs)
 
-    def close(self) -> None:
-        """Ends the pool's threads."""
-        self._pool.close()
-
     def _position(self, ref: Ref) -> int:
         inputs, outputs = len(self.plan.inputs), len(self.plan.outputs)
         return {"in": 0, "out": inputs, "tmp": inputs + outputs}[ref.place] + ref.index
+
+
+def _fits(tensor: torch.Tensor, spec: TensorSpec) -> bool:
+    """Strides of axes of extent 1 do not count."""
+    strides = zip(spec.shape, tensor.stride(), spec.strides, strict=True)
+    return (
+        tuple(tensor.shape) == spec.shape
+        and tensor.dtype == TORCH_DTYPE[spec.dtype]
+        and all(n == 1 or a == b for n, a, b in strides)
+        and tensor.data_ptr() % spec.alignment_bytes == 0
+    )
+
+
+def unpinned_pool(threads: int, cache: ObjectCache) -> Pool:
+    """The process's one pool. Unpinned, as PyTorch's threads are: neither side takes a core from the other."""
+    compiler = find_compiler()
+    with compiler.slot() as slot:
+        library = runtime_library("pool", compiler, slot, cache)
+    return Pool(library, (-1,) * threads)
 
 
 def _file(cache: ObjectCache, sha: str) -> Path:

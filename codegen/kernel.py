@@ -38,6 +38,7 @@ class Kernel:
     Parameters are the segment's inputs in order, then its outputs in order.
     cpu: `extern "C" void ENTRY(void* const* args, long task, long tasks)`.
     cuda: `extern "C" __global__ void ENTRY(const T0* in0, ..., U0* out0, ...)`.
+    libraries: of `codegen.libraries`, that its binary is linked with and that must be loaded before it.
     """
 
     entry: str
@@ -47,6 +48,7 @@ class Kernel:
     schedule: str
     launch: Launch
     accesses: tuple[Access, ...] = ()
+    libraries: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

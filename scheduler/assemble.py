@@ -86,6 +86,7 @@ def _step(prepared: Prepared, device: Device, choice: Choice, refs: dict[Node, R
         block=kernel.launch.block,
         shared_bytes=kernel.launch.shared_bytes,
         tasks=kernel.launch.tasks,
+        libraries=kernel.libraries,
         time_us=choice.time_us,
         bound_us=lower_bound_us(choice.traffic, device),
         bytes=choice.traffic.bytes,

@@ -23,6 +23,7 @@ struct Step {
 namespace {
 
 const int MOST_THREADS = 1024;
+const size_t STACK_BYTES = 8 << 20;  // kernels keep up to 2 MiB there; the default may be no more than that
 
 template <class T>
 T load(const T* p) { return __atomic_load_n(p, __ATOMIC_SEQ_CST); }
@@ -141,12 +142,16 @@ int fp_start(int threads, const int* cpus) {
   pool.stop = false;
   pool.started.value = 0;
   pin(cpus[0]);
-  for (int i = 1; i < threads; ++i) {
+  pthread_attr_t attributes;
+  if (int error = pthread_attr_init(&attributes)) return error;
+  int error = pthread_attr_setstacksize(&attributes, STACK_BYTES);
+  for (int i = 1; i < threads && !error; ++i) {
     pool.workers[i].thread = i;
     pool.workers[i].cpu = cpus[i];
-    if (int error = pthread_create(&pool.workers[i].handle, nullptr, worker, &pool.workers[i])) return error;
+    error = pthread_create(&pool.workers[i].handle, &attributes, worker, &pool.workers[i]);
   }
-  return 0;
+  pthread_attr_destroy(&attributes);
+  return error;
 }
 
 void fp_stop() {

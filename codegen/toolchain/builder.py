@@ -54,12 +54,15 @@ class Builder:
             slot.close()
 
     def _batches(self, missing: dict[str, Kernel], most: int) -> list[dict[str, Kernel]]:
-        """Files of about equal numbers of kernels, one per child at least; equal entries never meet in one file."""
+        """Files of about equal numbers of kernels, one per child at least; equal entries never meet in one file, nor do
+        kernels that need different libraries."""
         size = max(1, min(most, -(-len(missing) // self.jobs)))
         batches: list[dict[str, Kernel]] = []
         for key, kernel in missing.items():
             for batch in batches:
-                if len(batch) < size and all(k.entry != kernel.entry for k in batch.values()):
+                if len(batch) < size and all(
+                    k.entry != kernel.entry and k.libraries == kernel.libraries for k in batch.values()
+                ):
                     batch[key] = kernel
                     break
             else:
@@ -79,7 +82,9 @@ class Builder:
         start = time.monotonic()
         try:
             unit = self.compiler.unit(kernels)
-            built = self.compiler.compile(slot, unit, [k.entry for k in kernels], self.limits.compile_seconds)
+            built = self.compiler.compile(
+                slot, unit, [k.entry for k in kernels], self.limits.compile_seconds, kernels[0].libraries
+            )
         finally:
             self._idle.put(slot)
         seconds = (time.monotonic() - start) / len(kernels)

@@ -66,9 +66,9 @@ class Compiler(Protocol):
         ...
 
     def compile(
-        self, slot: Slot, source: str, entries: Sequence[str], seconds: float
+        self, slot: Slot, source: str, entries: Sequence[str], seconds: float, libraries: Sequence[str] = ()
     ) -> "tuple[bytes, dict[str, Report]] | Failure":
-        """The binary of one file. Raises SlotError."""
+        """The binary of one file, linked with `libraries` (see codegen.libraries). Raises SlotError."""
         ...
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from codegen.kernel import Kernel
+from codegen.libraries import LibraryMissing, library_file
 from codegen.limits import DEFAULT_LIMITS, Limits
 from codegen.slot import ChildLimits, Slot, SlotFailure
 from codegen.toolchain.compiler import (
@@ -100,10 +101,14 @@ class CpuCompiler:
         return command_slot(self.limits)
 
     def compile(
-        self, slot: Slot, source: str, entries: Sequence[str], seconds: float
+        self, slot: Slot, source: str, entries: Sequence[str], seconds: float, libraries: Sequence[str] = ()
     ) -> tuple[bytes, dict[str, Report]] | Failure:
         """See Compiler."""
-        return self.build(slot, source, [*FLAGS, f"-I{self.include}"], seconds)
+        try:
+            linked = [str(library_file(name)) for name in libraries]
+        except LibraryMissing as e:
+            return Failure(Status.compile_failed, str(e))
+        return self.build(slot, source, [*FLAGS, f"-I{self.include}", *linked], seconds)
 
     def build(
         self, slot: Slot, source: str, flags: Sequence[str], seconds: float

@@ -49,7 +49,7 @@ class CudaCompiler:
         return _slot(self.limits)
 
     def compile(
-        self, slot: Slot, source: str, entries: Sequence[str], seconds: float
+        self, slot: Slot, source: str, entries: Sequence[str], seconds: float, libraries: Sequence[str] = ()
     ) -> tuple[bytes, dict[str, Report]] | Failure:
         """See Compiler."""
         with TemporaryDirectory(prefix="fuseplan-") as folder:

@@ -1,0 +1,97 @@
+"""Family `aten`: one contraction of floats by the BLAS library, as a framework without fusion would run it.
+
+Operands and the product are reached through any views that keep a unit stride: transposed, sliced, permuted,
+broadcast, batched. Our own threads share the work; the library runs on the thread that calls it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from codegen.families.wrap import kernel_function
+from codegen.gemm.call import Call, choose_call, extent
+from codegen.gemm.dims import contraction, long_contract, stored_product
+from codegen.gemm.tasks import Cut, count_tasks, task_lines
+from codegen.kernel import EmitError, Kernel, Launch, Reject
+from codegen.schedule import Schedule, parse_schedule
+from fusion_ir.graph import Graph
+from fusion_ir.records import Device
+
+LIBRARY = "openblas"
+LEAST_PIECE = 16  # rows or columns of a task: fewer leave the library's kernels idle
+
+
+@dataclass(frozen=True)
+class AtenSchedule(Schedule):
+    """rows, columns: pieces that each product of two matrices is cut into; every piece is a task."""
+
+    FAMILY = "aten"
+    library: str
+    rows: int
+    columns: int
+
+
+class Aten:
+    """See the module."""
+
+    name = "aten"
+
+    def accepts(self, segment: Graph, device: Device) -> Reject | None:
+        call = _call(segment, device)
+        return call if isinstance(call, Reject) else None
+
+    def space(self, segment: Graph, device: Device) -> tuple[str, ...]:
+        call = _call(segment, device)
+        assert isinstance(call, Call)
+        found = {s: None for tasks in (1, 2, 4) for s in _cuttings(call, tasks * device.units)}
+        return tuple(map(str, found or {AtenSchedule(LIBRARY, 1, 1): None}))
+
+    def emit(self, segment: Graph, schedule: str, device: Device) -> Kernel:
+        s = parse_schedule(schedule, AtenSchedule)
+        call = _call(segment, device)
+        if isinstance(call, Reject):
+            raise EmitError(call.reason)
+        cuts = _cuts(call, s)
+        lines = task_lines(call, cuts, "out0", from_start=False)
+        entry, source = kernel_function(segment, "\n".join(f"  {line}" for line in lines), "cpu")
+        launch = Launch(tasks=count_tasks(cuts))
+        return Kernel(entry, source, "cpu", self.name, str(s), launch, libraries=(s.library,))
+
+
+def _call(segment: Graph, device: Device) -> Call | Reject:
+    if device.target != "cpu":
+        return Reject(f"calls a library of the CPU, not of {device.target}")
+    node = long_contract(segment)
+    if isinstance(node, Reject):
+        return node
+    result = stored_product(segment, node)
+    if isinstance(result, Reject):
+        return result
+    found = contraction(segment, node, result)
+    return found if isinstance(found, Reject) else choose_call(found)
+
+
+def _batches(call: Call) -> int:
+    """Products of two matrices that are apart in the result."""
+    count = 1
+    for d in call.loops:
+        count *= 1 if d.summed else d.extent
+    return count
+
+
+def _cuttings(call: Call, tasks: int) -> Iterator[AtenSchedule]:
+    """Ways to get at least so many tasks from pieces that are not too small, the squarest pieces first."""
+    pieces = -(-tasks // _batches(call))
+    m, n = extent(call.m), extent(call.n)
+    pairs = [(p, pieces // p) for p in range(1, pieces + 1) if pieces % p == 0]
+    for rows, columns in sorted(pairs, key=lambda pair: (abs(m // pair[0] - n // pair[1]), pair)):
+        if (rows == 1 or m >= LEAST_PIECE * rows) and (columns == 1 or n >= LEAST_PIECE * columns):
+            yield AtenSchedule(LIBRARY, rows, columns)
+
+
+def _cuts(call: Call, s: AtenSchedule) -> list[Cut]:
+    cuts = [Cut(d, d.extent) for d in call.loops if not d.summed]
+    for dim, pieces in ((call.m, s.rows), (call.n, s.columns)):
+        if pieces > extent(dim) or pieces < 1:
+            raise EmitError(f"{extent(dim)} rows or columns cannot be cut into {pieces} pieces")
+        cuts += [Cut(dim, pieces)] if dim and pieces > 1 else []
+    return cuts

@@ -1,0 +1,246 @@
+"""Family `matmul`: a contraction with everything that is computed of its result, panel by panel.
+
+Each task has the library multiply a few rows into a buffer of its own that stays in cache, then runs the rest of the
+segment over these rows: any pointwise ops and views, any number of operands and outputs.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
+
+from codegen.emit import Body, Style, emit_body
+from codegen.families.pointwise import MAX_NODES, alignments, lower
+from codegen.families.wrap import kernel_function
+from codegen.gemm.call import choose_call
+from codegen.gemm.dims import Contraction, Digit, contraction, long_contract, with_scratch
+from codegen.gemm.tasks import Cut, count_tasks, offset_text, task_lines
+from codegen.kernel import EmitError, Kernel, Launch, Reject
+from codegen.lowering.program import Program
+from codegen.lowering.stores import pull_outputs
+from codegen.lowering.value import Value, cone
+from codegen.schedule import Schedule, parse_schedule
+from codegen.text import CTYPE
+from fusion_ir.extent import dense_strides
+from fusion_ir.graph import Graph, OutputSpec
+from fusion_ir.node import Node
+from fusion_ir.ops import OPS, OpKind, make
+from fusion_ir.records import Device
+
+LIBRARY = "openblas"
+KINDS = {OpKind.INPUT, OpKind.POINTWISE, OpKind.VIEW, OpKind.RANDOM, OpKind.CONTRACT}
+SCRATCH_BYTES = 1 << 21  # of a panel: it lies on the stack of the thread, which has 8 MiB as a rule
+ALIGN = 16  # elements: rows of a panel start at multiples of it
+MOST_TASKS_PER_UNIT = 8
+WHOLE_ROWS = 1 << 30  # lanes of a tile: rows are never cut
+KEEP_BYTES = 64 << 10  # cap of one array that the loops behind the product keep
+
+
+@dataclass(frozen=True)
+class MatmulSchedule(Schedule):
+    """rows: of a panel, at most. axes: of the product in scratch memory, in their `own` order or in that of the first
+    `output`. lanes: elements of a vector behind the product. store: `plain`, or `stream` past the caches."""
+
+    FAMILY = "matmul"
+    library: str
+    rows: int
+    axes: str
+    lanes: int
+    store: str
+
+
+class Matmul:
+    """See the module."""
+
+    name = "matmul"
+
+    def accepts(self, segment: Graph, device: Device) -> Reject | None:
+        if device.target != "cpu":
+            return Reject(f"calls a library of the CPU, not of {device.target}")
+        node = long_contract(segment)
+        if isinstance(node, Reject):
+            return node
+        if len(segment.nodes) > MAX_NODES:
+            return Reject(f"{len(segment.nodes)} nodes are too many for one kernel (at most {MAX_NODES})")
+        if sum(n > 1 for n in node.sizes) < 2:
+            return Reject("the product is a vector: its rows have one element")
+        reached = {node}
+        for n in segment.nodes:
+            if (OPS[n.op].kind if n.op in OPS else OpKind.INPUT) not in KINDS:
+                return Reject(f"{n.op} is no pointwise op")
+            if any(a in reached for a in n.args):
+                reached.add(n)
+        if reached == {node} and node.dtype == node.args[0].dtype:
+            return Reject("computes nothing of the product: a library call alone does it")
+        if any(o.node not in reached for o in segment.outputs):
+            return Reject("an output does not depend on the product")
+        digits = _digits(node, _padded(node.sizes, range(len(node.sizes))))
+        found = contraction(segment, node, digits)
+        call = found if isinstance(found, Reject) else choose_call(found)
+        return call if isinstance(call, Reject) else None
+
+    def space(self, segment: Graph, device: Device) -> tuple[str, ...]:
+        native = max(device.vector_bytes // 4, 4)
+        layouts = tuple(_layouts(segment, _product(segment)))
+        lowered = [
+            axes for axes in layouts if self._lowers(segment, MatmulSchedule(LIBRARY, 1, axes, 1, "plain"), device)
+        ]
+        return tuple(
+            str(MatmulSchedule(LIBRARY, rows, axes, lanes, store))
+            for axes in lowered or layouts
+            for lanes in (native, 2 * native)
+            for rows in (256, 128, 512)
+            for store in ("plain", "stream")
+        )
+
+    def _lowers(self, segment: Graph, schedule: MatmulSchedule, device: Device) -> bool:
+        try:
+            return bool(self.emit(segment, str(schedule), device))
+        except EmitError:
+            return False
+
+    def emit(self, segment: Graph, schedule: str, device: Device) -> Kernel:
+        s = parse_schedule(schedule, MatmulSchedule)
+        node = _product(segment)
+        layouts = _layouts(segment, node)
+        if s.axes not in layouts:
+            raise EmitError(f"axes={s.axes}, expected one of {', '.join(layouts)}")
+        return _emit(segment, node, layouts[s.axes], s, device)
+
+
+@dataclass(frozen=True)
+class _Panels:
+    """How the rows of a result in scratch memory are shared: `cuts` of its outermost axes, those that the loop around
+    the rest of the kernel runs over; elements of the scratch memory that a panel takes."""
+
+    cuts: list[Cut]
+    elements: int
+
+
+def _emit(segment: Graph, node: Node, strides: tuple[int, ...], s: MatmulSchedule, device: Device) -> Kernel:
+    behind = _rows_first(with_scratch(segment, node, strides))
+    program = lower(behind, s.lanes, WHOLE_ROWS, WHOLE_ROWS, least_tasks=1, keep_bytes=KEEP_BYTES)
+    scratch = len(segment.inputs)
+    row = _row_elements(program, scratch)
+    found = contraction(segment, node, _digits(node, strides), apart=row)
+    call = found if isinstance(found, Reject) else choose_call(found)
+    if isinstance(call, Reject):
+        raise EmitError(call.reason)
+    stream = s.store == "stream"
+    body = emit_body(program, Style("cpu", alignments(behind), stream=stream))
+    panels = _panels(call.of, body, row, s, device)
+    ctype = CTYPE[call.of.dtype.name]
+    prologue = [
+        f"alignas(64) {ctype} scratch[{panels.elements}];",
+        *task_lines(call, panels.cuts, "scratch", from_start=True),
+        # As if the whole result were there: the loops below touch this task's rows only.
+        f"const {ctype}* RESTRICT in{scratch} = before(scratch, {offset_text(panels.cuts)});",
+    ]
+    entry, source = kernel_function(segment, body.text, "cpu", prologue=prologue, streams=stream)
+    launch = Launch(tasks=count_tasks(panels.cuts))
+    accesses = tuple(a for a in body.accesses if a.tensor != f"in{scratch}")
+    return Kernel(entry, source, "cpu", "matmul", str(s), launch, accesses, (s.library,))
+
+
+def _row_elements(program: Program, scratch: int) -> int:
+    """Elements of scratch memory that one iteration of the program's outermost loop reads. Raises EmitError unless
+    there is one such loop, and each of its iterations has consecutive rows for itself."""
+    roots = {key.path[0].axis for key in program.blocks if key.path}
+    loads = [v for v in _values(program) if v.op == "load" and v.tensor == scratch]
+    if len(roots) != 1 or not loads:
+        raise EmitError(f"what is behind the product runs in {len(roots)} loops, expected one over its rows")
+    (root,) = roots
+    rows = {v.offset.coef(root) for v in loads if root not in v.offset.opaque_axes and not v.offset.fetched}
+    if len(rows) != 1 or 0 in rows or any(root in v.offset.opaque_axes for v in loads):
+        raise EmitError("what is behind the product does not run over its rows")
+    (row,) = rows
+    if any(v.offset.low < 0 or v.offset.high - row * (root.extent - 1) >= row for v in loads):
+        raise EmitError("what is behind the product reads several of its rows at once")
+    return row
+
+
+def _values(program: Program) -> list[Value]:
+    written = (w.value for block in program.blocks.values() for w, _ in block.writes)
+    return cone([*written, *(v for block in program.blocks.values() for v in block.values)])
+
+
+def _panels(of: Contraction, body: Body, row: int, s: MatmulSchedule, device: Device) -> _Panels:
+    outer = sorted((d for d in of.outer if d.c >= row), key=lambda d: -d.c)
+    nested = all(high.c == low.c * low.extent for high, low in pairwise(outer))
+    ((iterations, _),) = body.roots
+    if not outer or not nested or outer[-1].c != row or prod(d.extent for d in outer) != iterations:
+        raise EmitError(f"the loop behind the product runs {iterations} times, over no whole axes of the product")
+    *whole, last = outer
+    batches = prod(d.extent for d in whole)
+    rows = min(s.rows, SCRATCH_BYTES // (row * of.dtype.bytes))
+    if not rows:
+        raise EmitError(f"a row of {row} elements does not fit into {SCRATCH_BYTES} bytes of scratch memory")
+    pieces = -(-last.extent // rows)
+    if batches * pieces < MOST_TASKS_PER_UNIT * device.units:  # as many for every thread
+        pieces = next(p for p in range(pieces, pieces + device.units) if batches * p % device.units == 0)
+    cut = Cut(last, min(pieces, last.extent))
+    return _Panels([*(Cut(d, d.extent) for d in whole), cut], cut.longest * row)
+
+
+def _product(segment: Graph) -> Node:
+    node = long_contract(segment)
+    if isinstance(node, Reject):
+        raise EmitError(node.reason)
+    return node
+
+
+def _rows_first(behind: Graph) -> Graph:
+    """The same outputs in the same memory, with their axes in the order in which the product in scratch memory has
+    them: loops then run over its rows outside.
+
+        out0: relu(permute(%scratch, [1, 0])) strides [8, 1]  ->  out0: permute(that, [1, 0]) strides [1, 8]
+    """
+    outputs: list[OutputSpec] = []
+    for i, o in enumerate(behind.outputs):
+        steps = _steps(behind, i)
+        dims = sorted(range(o.node.rank), key=lambda d: -steps[d])
+        turned = make("permute", [o.node], {"dims": tuple(dims)})
+        outputs.append(OutputSpec(turned, tuple(o.strides[d] for d in dims)))
+    return Graph(behind.inputs, tuple(outputs))
+
+
+def _steps(behind: Graph, output: int) -> list[int]:
+    """For each axis of an output, how far a step along it (the outermost of its digits) goes in the scratch memory."""
+    o = behind.outputs[output]
+    pulled = pull_outputs(Graph(behind.inputs, (o,)))
+    roots, _, _ = pulled.pull()
+    loads = [v.offset for v in cone(roots) if v.op == "load" and v.tensor == len(behind.inputs) - 1]
+    return [
+        max((e.coef(a) for e in loads for store in pulled.stores for a in store.index[d].axes), default=0)
+        for d in range(o.node.rank)
+    ]
+
+
+def _layouts(segment: Graph, node: Node) -> dict[str, tuple[int, ...]]:
+    """Strides of the product in scratch memory that are worth trying, by what a schedule calls them."""
+    own = tuple(range(len(node.sizes)))
+    found = {"own": _padded(node.sizes, own)}
+    dense = dense_strides(node.sizes)
+    order: dict[int, None] = {}
+    for step in _steps(with_scratch(segment, node, dense), 0):
+        order.update({d: None for d in own if step and dense[d] <= step < dense[d] * node.sizes[d]})
+    if len(order) == len(own) and tuple(order) != own:
+        found["output"] = _padded(node.sizes, tuple(order))
+    return found
+
+
+def _padded(sizes: Sequence[int], order: Sequence[int]) -> tuple[int, ...]:
+    """Strides of a tensor with its axes in this order, outermost first, with room behind each run of the last one: runs
+    are aligned, never joined with each other, and seldom a power of two apart."""
+    strides, step = [1] * len(sizes), 1
+    for i, d in enumerate(reversed(order)):
+        strides[d] = step
+        step *= sizes[d]
+        if i == 0:
+            step = -(-step // ALIGN) * ALIGN + ALIGN
+    return tuple(strides)
+
+
+def _digits(node: Node, strides: Sequence[int]) -> list[Digit]:
+    weights = dense_strides(node.sizes)
+    return [Digit(w, n, s) for w, n, s in zip(weights, node.sizes, strides, strict=True) if n > 1]

@@ -1,0 +1,93 @@
+"""One library call of a contraction: the three axes that it covers, and the loops that are left around it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+
+from codegen.gemm.dims import Contraction, Dim
+from codegen.kernel import Reject
+
+LEAST_PRODUCTS = 4096  # of one call: below, calling costs more than computing
+LEAST_DEPTH = 8  # products that a call sums: results of shallower ones would be read and written over and over
+MOST_EXTENT = (1 << 31) - 1  # the library counts in 32 bits
+
+
+@dataclass(frozen=True)
+class Call:
+    """C[m, n] (rows of stride `ldc`) = A[m, k] B[k, n], for every point of `loops`, summed over those that are summed.
+
+    of: the contraction, its operands in the order in which the call takes them. m, n: None for an extent of 1.
+    a_turned, b_turned: the operand lies in memory with its axes the other way round. lda, ldb, ldc: in elements.
+    """
+
+    of: Contraction
+    m: Dim | None
+    n: Dim | None
+    k: Dim
+    a_turned: bool
+    b_turned: bool
+    lda: int
+    ldb: int
+    ldc: int
+
+    @property
+    def loops(self) -> tuple[Dim, ...]:
+        """Every axis that the call does not cover, those of the result first."""
+        left = [d for d in self.of.dims if d not in (self.m, self.n, self.k)]
+        return tuple(sorted(left, key=lambda d: (d.summed, -d.c, -d.a, -d.b)))
+
+    @property
+    def products(self) -> int:
+        """Multiplications of one call."""
+        return extent(self.m) * extent(self.n) * self.k.extent
+
+
+def extent(dim: Dim | None) -> int:
+    """1 for None."""
+    return dim.extent if dim else 1
+
+
+def choose_call(contraction: Contraction) -> Call | Reject:
+    """The call that covers most; of equals the one that leaves the operands in their order."""
+    calls = [call for given in (contraction, contraction.swapped()) for call in _calls(given)]
+    best = max(calls, key=lambda call: call.products, default=None)
+    if best is None or best.products < LEAST_PRODUCTS:
+        strides = ", ".join(f"{d.extent}{' summed' if d.summed else ''}: {d.a} {d.b} {d.c}" for d in contraction.dims)
+        return Reject(
+            f"no library call covers {LEAST_PRODUCTS} products, {LEAST_DEPTH} deep, or more "
+            f"(axes with their strides in a, b, product: {strides})"
+        )
+    return best
+
+
+def _calls(c: Contraction) -> Iterator[Call]:
+    rows = [None, *(d for d in c.dims if not d.summed and not d.b)]
+    columns = [None, *(d for d in c.dims if not d.summed and not d.a)]
+    depths = [d for d in c.dims if d.summed and d.extent >= LEAST_DEPTH]
+    for m, n, k in product(rows, columns, depths):
+        if (m is not None and m is n) or (n is not None and n.c != 1):
+            continue
+        ldc = _leading(m.c if m else 0, extent(n), m)
+        a = _operand(m.a if m else None, k.a, extent(m), k.extent)
+        b = _operand(k.b, n.b if n else None, k.extent, extent(n))
+        if ldc and a and b:
+            yield Call(c, m, n, k, a[0], b[0], a[1], b[1], ldc)
+
+
+def _operand(down: int | None, along: int | None, rows: int, columns: int) -> tuple[bool, int] | None:
+    """(turned, leading dimension) of rows x columns elements with these strides; None if the library cannot read it so.
+
+    A stride of None: that axis has one element.
+    """
+    if along in (1, None) and (down is None or columns <= down <= MOST_EXTENT):
+        return False, columns if down is None else down
+    if down in (1, None) and (along is None or rows <= along <= MOST_EXTENT):
+        return True, rows if along is None else along
+    return None
+
+
+def _leading(stride: int, columns: int, m: Dim | None) -> int | None:
+    """The leading dimension of the result; None if rows would overlap or are too far apart."""
+    if m is None:
+        return columns
+    return stride if columns <= stride <= MOST_EXTENT else None

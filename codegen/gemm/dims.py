@@ -1,0 +1,211 @@
+"""The axes of a contraction, each with a stride in every tensor: views seen through, axes that step as one merged.
+
+contract(x[8, 32, 64], w[64, 48]) : f32[8, 32, 48]    ->   256: (64, 0, 48)   48: (0, 1, 1)   sum 64: (1, 48, 0)
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise, permutations
+from math import prod
+
+from codegen.kernel import Reject
+from codegen.lowering.index import Affine, Axis
+from codegen.lowering.stores import pull_outputs
+from fusion_ir.dtype import DType
+from fusion_ir.extent import dense_strides
+from fusion_ir.graph import Graph, InputSpec, OutputSpec
+from fusion_ir.node import Node, intern
+from fusion_ir.ops import OPS, OpKind, make, make_input
+from fusion_ir.ops.contract import ORDERED_PRODUCTS
+
+SCRATCH_ALIGNMENT_BYTES = 64
+
+
+@dataclass(frozen=True)
+class Dim:
+    """An axis: its extent, and its stride (elements) in a, in b and in the result; 0 where it moves nothing there."""
+
+    extent: int
+    a: int
+    b: int
+    c: int
+    summed: bool
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """An operand in memory: number of the graph's input, and where in it the operand starts, in elements."""
+
+    tensor: int
+    offset: int
+
+
+@dataclass(frozen=True)
+class Contraction:
+    """result[...] = sum a[...] * b[...] over `dims`, all tensors of one `dtype`. The result starts at element 0."""
+
+    dtype: DType
+    a: Matrix
+    b: Matrix
+    dims: tuple[Dim, ...]
+
+    @property
+    def outer(self) -> tuple[Dim, ...]:
+        """The axes of the result."""
+        return tuple(d for d in self.dims if not d.summed)
+
+    def swapped(self) -> "Contraction":
+        """The same product with the operands in the other order: the transposed problem of the same result."""
+        dims = tuple(Dim(d.extent, d.b, d.a, d.c, d.summed) for d in self.dims)
+        return Contraction(self.dtype, self.b, self.a, dims)
+
+
+@dataclass(frozen=True)
+class Digit:
+    """Part of a mixed-radix number: index // weight % extent moves `stride` elements in one tensor."""
+
+    weight: int
+    extent: int
+    stride: int
+
+
+def long_contract(graph: Graph) -> Node | Reject:
+    """The one contraction of a graph, if it is over enough products of floats for a library; no other sums."""
+    costly = (OpKind.CONTRACT, OpKind.REDUCTION, OpKind.SCAN, OpKind.GATHER)
+    found = [n for n in graph.nodes if n.op in OPS and OPS[n.op].kind in costly]
+    if len(found) != 1 or found[0].op != "contract":
+        return Reject(f"holds {', '.join(n.op for n in found) or 'no contraction'}; takes one contraction alone")
+    (node,) = found
+    operand, products = node.args[0].dtype, prod(summed_sizes(node))
+    if operand.name not in ("f32", "f64"):
+        return Reject(f"the library multiplies f32 and f64, not {operand}")
+    if products <= ORDERED_PRODUCTS:
+        return Reject(f"a contraction over {products} products is summed in order (more than {ORDERED_PRODUCTS}: any)")
+    return node if node.elements else Reject("the product is empty")
+
+
+def summed_sizes(node: Node) -> list[int]:
+    """Extents of the reduced axes of a contraction."""
+    a_axes, reduced = node.ints("a_axes"), node.attr("reduced", int)
+    return [node.args[0].sizes[position] for position in a_axes[len(a_axes) - reduced :]]
+
+
+def with_scratch(graph: Graph, node: Node, strides: Sequence[int]) -> Graph:
+    """The graph with the contraction read from one more input, behind the others, in the accumulator's dtype."""
+    acc = node.attr("acc", DType)
+    spec = InputSpec(node.shape, acc, tuple(strides), SCRATCH_ALIGNMENT_BYTES)
+    scratch = make_input(len(graph.inputs), spec)
+    new: dict[Node, Node] = {node: scratch if acc == node.dtype else make("cast", [scratch], {"dtype": node.dtype})}
+    for n in graph.nodes:
+        if n not in new:
+            args = tuple([new[a] for a in n.args])
+            new[n] = n if args == n.args else intern(n.op, args, dict(n.attrs), n.shape, n.dtype)
+    outputs = tuple(OutputSpec(new[o.node], o.strides, o.donates) for o in graph.outputs)
+    return Graph((*graph.inputs, spec), outputs)
+
+
+def stored_product(graph: Graph, node: Node) -> list[Digit] | Reject:
+    """Where the graph's only output has each element of the contraction, as digits of its row-major number."""
+    if len(graph.outputs) != 1 or graph.outputs[0].node.elements != node.elements:
+        return Reject("writes other tensors than the product alone")
+    (output,) = graph.outputs
+    if output.node.dtype != node.args[0].dtype:
+        return Reject(f"the library's product of {node.args[0].dtype} has that dtype, not {output.node.dtype}")
+    behind = with_scratch(graph, node, dense_strides(node.sizes))
+    seen = _seen_through(behind, behind.outputs[0].node)
+    if isinstance(seen, Reject):
+        return Reject(f"the output is no view of the product: {seen.reason}")
+    _, offset, index = seen
+    return [
+        Digit(offset.coef(axis), axis.extent, sum(e.coef(axis) * s for e, s in zip(index, output.strides, strict=True)))
+        for axis in offset.axes
+    ]
+
+
+def contraction(graph: Graph, node: Node, result: Iterable[Digit], apart: int = 0) -> Contraction | Reject:
+    """The contraction with its operands traced to memory.
+
+    result: digits of the product's row-major number. apart: axes of at least this stride in the result are not merged
+    with others.
+    """
+    sizes = [*node.sizes, *summed_sizes(node)]
+    products = prod(summed_sizes(node))
+    weights = dense_strides(sizes)
+    tensors = [[Digit(d.weight * products, d.extent, d.stride) for d in result]]
+    matrices: dict[str, Matrix] = {}
+    for name, operand, axes in zip("ab", node.args, (node.ints("a_axes"), node.ints("b_axes")), strict=True):
+        seen = _seen_through(graph, operand)
+        if isinstance(seen, Reject):
+            return Reject(f"operand {name} {seen.reason}")
+        tensor, offset, index = seen
+        root_of = {position: root for root, position in enumerate(axes) if position >= 0}
+        matrices[name] = Matrix(tensor, offset.c)
+        tensors.append(
+            [
+                Digit(weights[root_of[position]] * weight, axis.extent, offset.coef(axis))
+                for position, e in enumerate(index)
+                for axis, weight in _plain(e)
+            ]
+        )
+    c, a, b = tensors
+    marks = sorted({1, prod(sizes), *weights, *(w for digits in tensors for d in digits for w in _ends(d))})
+    if any(high % low for low, high in pairwise(marks)):
+        return Reject("the axes of the operands and of the product do not nest")
+    dims = [
+        Dim(high // low, _stride(a, low), _stride(b, low), _stride(c, low), low < products)
+        for low, high in pairwise(marks)
+    ]
+    return Contraction(node.args[0].dtype, matrices["a"], matrices["b"], merged(dims, apart))
+
+
+def merged(dims: Sequence[Dim], apart: int = 0) -> tuple[Dim, ...]:
+    """Two axes become one wherever every tensor steps through them as through one; see `contraction` for `apart`."""
+    found = list(dims)
+    while pair := next(((p, q) for p, q in permutations(found, 2) if _steps_as_one(p, q, apart)), None):
+        high, low = pair
+        found[found.index(low)] = Dim(high.extent * low.extent, low.a, low.b, low.c, low.summed)
+        found.remove(high)
+    return tuple(found)
+
+
+def _steps_as_one(high: Dim, low: Dim, apart: int) -> bool:
+    if not high.summed and low.c < apart <= high.c:
+        return False
+    strides = zip((high.a, high.b, high.c), (low.a, low.b, low.c), strict=True)
+    return high.summed == low.summed and all(h == low.extent * s for h, s in strides)
+
+
+def _ends(digit: Digit) -> tuple[int, int]:
+    return digit.weight, digit.weight * digit.extent
+
+
+def _stride(digits: Sequence[Digit], weight: int) -> int:
+    """Elements that a step of `weight` moves; 0 if no digit holds it."""
+    return next((d.stride * (weight // d.weight) for d in digits if d.weight <= weight < d.weight * d.extent), 0)
+
+
+def _plain(e: Affine) -> list[tuple[Axis, int]]:
+    return [(axis, k) for axis, k in e.terms if isinstance(axis, Axis)]
+
+
+def _seen_through(graph: Graph, node: Node) -> tuple[int, Affine, tuple[Affine, ...]] | Reject:
+    """(input, element offset, the node's index over the axes of the offset) of a node that is a view of one input."""
+    if any(n.op != "input" and OPS[n.op].kind is not OpKind.VIEW for n in _cone(node)):
+        return Reject("is computed, not stored")
+    pulled = pull_outputs(Graph(graph.inputs, (OutputSpec(node, dense_strides(node.sizes)),)))
+    values, _, _ = pulled.pull()
+    if len(values) != 1 or values[0].op != "load":
+        return Reject("is put together from pieces" if len(values) != 1 else "is not in memory")
+    offset, index = values[0].offset, pulled.stores[0].index
+    if offset.opaque_axes or any(e.opaque_axes or e.c for e in index):
+        return Reject("is no regular view: its axes do not nest")
+    return values[0].tensor, offset, index
+
+
+def _cone(node: Node) -> set[Node]:
+    found, stack = {node}, [node]
+    while stack:
+        new = [a for a in stack.pop().args if a not in found]
+        found.update(new)
+        stack += new
+    return found

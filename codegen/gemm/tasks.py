@@ -1,0 +1,86 @@
+"""Library calls cut into tasks, as text: each task has a range of some axes, and loops over the rest."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from codegen.gemm.call import Call
+from codegen.gemm.dims import Dim
+
+
+@dataclass(frozen=True)
+class Cut:
+    """An axis in `pieces` about equal ranges, [extent * i / pieces, extent * (i + 1) / pieces), one for a task."""
+
+    dim: Dim
+    pieces: int
+
+    @property
+    def longest(self) -> int:
+        """Extent of the largest piece."""
+        return -(-self.dim.extent // self.pieces)
+
+
+def count_tasks(cuts: Sequence[Cut]) -> int:
+    """Tasks of a kernel with these cuts."""
+    return prod(cut.pieces for cut in cuts)
+
+
+def task_lines(call: Call, cuts: Sequence[Cut], result: str, *, from_start: bool) -> list[str]:
+    """Statements of a kernel's body that compute one task's part of the product.
+
+    cuts: the first one's pieces vary slowest with `task`. result: the pointer to write to. from_start: what a task
+    writes starts there; otherwise at the place that it has in the whole.
+    """
+    lines = ["long task_rest = task;"] if cuts else []
+    names: dict[Dim, str] = {}
+    for i, cut in reversed(list(enumerate(cuts))):
+        n, p = cut.dim.extent, cut.pieces
+        names[cut.dim] = f"c{i}"
+        lines += [
+            f"const long piece{i} = task_rest % {p};",
+            f"task_rest /= {p};",
+            f"const idx_t c{i} = (idx_t)({n}l * piece{i} / {p}), c{i}_n = (idx_t)({n}l * (piece{i} + 1) / {p}) - c{i};",
+        ]
+    left, right = call.of.a, call.of.b
+    starts = [
+        _at(f"in{left.tensor}", left.offset, [(names[cut.dim], cut.dim.a) for cut in cuts]),
+        _at(f"in{right.tensor}", right.offset, [(names[cut.dim], cut.dim.b) for cut in cuts]),
+        _at(result, 0, [] if from_start else [(names[cut.dim], cut.dim.c) for cut in cuts]),
+    ]
+    loops = [(f"x{j}", d) for j, d in enumerate(call.loops)]
+    for depth, (name, d) in enumerate(loops):
+        lines.append(f"{'  ' * depth}LOOP({name}, {_extent(d, names)})")
+    strides = [[(name, s) for name, d in loops for s in [_of(d)[t]] if s] for t in range(3)]
+    a, b, c = (_at(start, 0, terms) for start, terms in zip(starts, strides, strict=True))
+    flags = f"{_bool(call.a_turned)}, {_bool(call.b_turned)}"
+    extents = ", ".join(_extent(d, names) for d in (call.m, call.n, call.k))
+    adds = " || ".join(name for name, d in loops if d.summed) or "false"
+    lines.append(
+        f"{'  ' * len(loops)}gemm({flags}, {extents}, {a}, {call.lda}, {b}, {call.ldb}, {c}, {call.ldc}, {adds});"
+    )
+    return lines
+
+
+def offset_text(cuts: Sequence[Cut]) -> str:
+    """Where in the whole result a task's part starts, by the names of `task_lines`."""
+    return " + ".join(f"{cut.dim.c} * c{i}" for i, cut in enumerate(cuts)) or "0"
+
+
+def _of(d: Dim) -> tuple[int, int, int]:
+    return d.a, d.b, d.c
+
+
+def _extent(d: Dim | None, names: dict[Dim, str]) -> str:
+    if d is None:
+        return "1"
+    return f"{names[d]}_n" if d in names else str(d.extent)
+
+
+def _at(pointer: str, offset: int, terms: Sequence[tuple[str, int]]) -> str:
+    parts = [pointer, *([str(offset)] if offset else []), *(f"{s} * {name}" for name, s in terms if s)]
+    return " + ".join(parts)
+
+
+def _bool(value: bool) -> str:
+    return "true" if value else "false"

@@ -1,0 +1,72 @@
+"""Shared libraries that kernels call: where they are found, and how a process loads them before it loads kernels."""
+
+import ctypes
+import os
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Library:
+    """install: what to install where `find` gives None. find: the library's file. prefix: of the variables that it
+    reads while it is loaded; it sees `environment` instead, the same in every process."""
+
+    install: str
+    find: Callable[[], Path | None]
+    prefix: str
+    environment: Mapping[str, str]
+
+
+def _openblas() -> Path | None:
+    """Beside the wheel's module, which is not imported: that would load the library before its environment is set."""
+    wheel = find_spec("scipy_openblas32")
+    file = Path(wheel.origin).with_name("lib") / "libscipy_openblas.so" if wheel and wheel.origin else None
+    return file if file and file.exists() else None
+
+
+LIBRARIES: Mapping[str, Library] = {
+    # Without threads of its own: tasks call it at the same time, each for its part.
+    "openblas": Library("pip install scipy-openblas32", _openblas, "OPENBLAS_", {"OPENBLAS_NUM_THREADS": "1"}),
+}
+
+
+class LibraryMissing(OSError):
+    """A library that a kernel calls is not installed, or there is none of this name. Says what to install."""
+
+
+def library_file(name: str) -> Path:
+    """The file of a library of the table, to link with. Raises LibraryMissing."""
+    if name not in LIBRARIES:
+        raise LibraryMissing(f"no library {name!r}; there are {', '.join(LIBRARIES)}")
+    file = LIBRARIES[name].find()
+    if file is None:
+        raise LibraryMissing(f"the library {name} is not installed: {LIBRARIES[name].install}")
+    return file
+
+
+@lru_cache(maxsize=8)
+def load_library(name: str) -> ctypes.CDLL:
+    """Loads a library of the table into this process, for good. What is linked with it finds it from then on. Raises
+    LibraryMissing, OSError."""
+    file = library_file(name)
+    with _environment(LIBRARIES[name].prefix, LIBRARIES[name].environment):
+        return ctypes.CDLL(str(file))
+
+
+@contextmanager
+def _environment(prefix: str, wanted: Mapping[str, str]) -> Generator[None]:
+    """The variables that start with `prefix` are these and no others."""
+    before = {key: value for key, value in os.environ.items() if key.startswith(prefix)}
+    for key in before:
+        del os.environ[key]
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for key in wanted:
+            del os.environ[key]
+        os.environ.update(before)

@@ -1,0 +1,140 @@
+"""Family `aten` on the CPU: every layout of a product by the library, cut in every way, checked like any kernel."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import permutations, product
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from codegen import libraries
+from codegen.devices import detect
+from codegen.families import FAMILIES
+from codegen.kernel import EmitError, Kernel
+from codegen.libraries import LibraryMissing, load_library
+from codegen.limits import Limits
+from codegen.object_cache import ObjectCache
+from codegen.toolchain.compiler import Failure
+from codegen.toolchain.cpu import find_compiler
+from codegen.workbench import Workbench
+from fusion_ir import build
+from fusion_ir.dtype import f64
+from fusion_ir.graph import Graph, OutputSpec
+from fusion_ir.records import Status
+from tests.support.candidates import check_all, kernels_of, only_row, run_kernel
+from tests.support.devices import CUDA_DEVICE
+from tests.support.products import dense_graph, einsum_graph, spec
+
+ATEN = FAMILIES["aten"]
+SIZES = {"z": 3, "m": 37, "k": 41, "n": 53}
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workbench]:
+    cache = ObjectCache(tmp_path_factory.mktemp("aten"))
+    with Workbench(detect("cpu", cache, ceilings=False), cache, Limits(timing_seconds=0.0)) as made:
+        yield made
+
+
+def test_every_layout(bench: Workbench) -> None:
+    cases: list[tuple[str, Graph, list[Kernel]]] = []
+    for batch in ("", "z"):
+        orders = [list(map("".join, permutations(batch + pair))) for pair in ("mk", "kn", "mn")]
+        for a, b, out in product(*orders):
+            graph = einsum_graph(a, b, out, SIZES)
+            if ATEN.accepts(graph, bench.device) is None:
+                cases.append((f"{a},{b}->{out}", graph, kernels_of(graph, "aten", bench, most=2)))
+    assert len(cases) == 8 + 4**3
+    wrong = check_all(cases, bench)
+    assert not wrong, "\n".join(wrong)
+
+
+def shapes() -> Iterator[tuple[str, Graph]]:
+    yield "a column", dense_graph([(700, 1000), (1000, 1)], build.matmul)
+    yield "a row", dense_graph([(1, 1000), (1000, 700)], build.matmul)
+    yield "two columns", dense_graph([(700, 1001), (1001, 2)], build.matmul)
+    yield "deep", dense_graph([(17, 20001), (20001, 19)], build.matmul)
+    yield "f64", dense_graph([(37, 141), (141, 53)], build.matmul, f64)
+    yield "one operand twice", dense_graph([(77, 65)], lambda x: build.matmul(x, build.permute(x, [1, 0])))
+    yield "attention scores", einsum_graph("thd", "shd", "hts", {"t": 45, "s": 51, "h": 4, "d": 64})
+    yield "attention values", einsum_graph("hts", "shd", "thd", {"t": 45, "s": 51, "h": 4, "d": 64})
+    yield "sum over two axes", einsum_graph("htd", "hdn", "tn", {"t": 45, "h": 4, "d": 64, "n": 96})
+    yield (
+        "three batch axes",
+        einsum_graph("xyzmk", "zyxkn", "yxmzn", {"x": 2, "y": 3, "z": 2, "m": 17, "k": 33, "n": 18}),
+    )
+    graph = dense_graph([spec((61, 70), (1, 67)), spec((70, 33), (40, 1))], build.matmul)
+    yield "gaps", Graph(graph.inputs, (OutputSpec(graph.outputs[0].node, (1, 64)),))
+
+
+def test_shapes_and_every_cutting(bench: Workbench) -> None:
+    cases = [(name, graph, kernels_of(graph, "aten", bench)) for name, graph in shapes()]
+    assert max(len(kernels) for _, _, kernels in cases) >= 4
+    wrong = check_all(cases, bench)
+    assert not wrong, "\n".join(wrong)
+
+
+def test_pieces_that_do_not_divide(bench: Workbench) -> None:
+    graph = dense_graph([(37, 41), (41, 53)], build.matmul)
+    schedules = [f"aten{{library=openblas,rows={r},columns={c}}}" for r, c in ((37, 1), (1, 53), (5, 7), (36, 52))]
+    kernels = [ATEN.emit(graph, s, bench.device) for s in schedules]
+    assert [k.launch.tasks for k in kernels] == [37, 53, 35, 36 * 52]
+    assert not check_all([("pieces", graph, kernels)], bench)
+    for rows, columns in ((38, 1), (1, 54), (0, 1)):
+        with pytest.raises(EmitError, match="cannot be cut into"):
+            ATEN.emit(graph, f"aten{{library=openblas,rows={rows},columns={columns}}}", bench.device)
+
+
+def test_infinities_and_nans_spread_like_in_the_sum(bench: Workbench) -> None:
+    graph = dense_graph([(40, 64), (64, 48)], build.matmul)
+    x, w = np.ones((40, 64), np.float32), np.ones((64, 48), np.float32)
+    x[3, 5], x[4, 6], w[7, 9] = np.nan, np.inf, -np.inf
+    x[5, 7] = 0  # times -inf
+    (got,) = run_kernel(graph, kernels_of(graph, "aten", bench)[0], [x, w], bench)
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(got, x @ w)
+    assert np.isnan(got[5, 9])
+    assert np.isnan(got[3]).all()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "instead"),
+    [
+        (r"in0, 41,", "in0, 42,"),  # a wrong leading dimension of an operand
+        (r"in1, 53,", "in1, 52,"),
+        (r"out0, 53,", "out0, 54,"),  # of the result
+        (r"gemm\(false", "gemm(true"),
+        (r", 41, in0", ", 40, in0"),  # one product short
+        (r"false\);", "true);"),  # adds to what is there
+    ],
+)
+def test_a_wrong_call_is_found_out(bench: Workbench, pattern: str, instead: str) -> None:
+    graph = dense_graph([(37, 41), (41, 53)], build.matmul)
+    kernel = ATEN.emit(graph, "aten{library=openblas,rows=1,columns=1}", bench.device)
+    assert only_row(graph, kernel, bench).status is Status.ok
+    source, count = re.subn(pattern, instead, kernel.source)
+    assert count == 1, kernel.source
+    row = only_row(graph, replace(kernel, source=source), bench)
+    assert row.status in (Status.wrong_result, Status.crashed), row
+
+
+def test_a_gpu_has_no_library_of_the_cpu() -> None:
+    reject = ATEN.accepts(dense_graph([(37, 41), (41, 53)], build.matmul), CUDA_DEVICE)
+    assert reject is not None
+    assert "library of the CPU" in reject.reason
+
+
+def test_a_missing_library_fails_the_kernel_in_words(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with pytest.raises(LibraryMissing, match="no library 'nothing'; there are openblas"):
+        load_library("nothing")
+    absent = replace(libraries.LIBRARIES["openblas"], find=lambda: None)
+    monkeypatch.setattr(libraries, "LIBRARIES", {"absent": absent})
+    compiler = find_compiler(bench.device)
+    with compiler.slot() as slot:
+        failure = compiler.compile(slot, "", [], 10.0, ["absent"])
+    assert isinstance(failure, Failure)
+    assert failure.detail == "the library absent is not installed: pip install scipy-openblas32"

@@ -1,0 +1,238 @@
+"""Family `matmul` on the CPU: products with epilogues of every kind, panel by panel, checked like any kernel."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import permutations, product
+
+import numpy as np
+import pytest
+
+from codegen.devices import detect
+from codegen.families import FAMILIES
+from codegen.kernel import EmitError, Kernel
+from codegen.limits import Limits
+from codegen.object_cache import ObjectCache
+from codegen.workbench import Workbench
+from fusion_ir import build
+from fusion_ir.dtype import bf16, f64
+from fusion_ir.graph import Graph, OutputSpec
+from fusion_ir.node import Node
+from fusion_ir.ops import make
+from fusion_ir.records import Status
+from tests.support.candidates import check_all, kernels_of, only_row, run_kernel
+from tests.support.devices import CUDA_DEVICE
+from tests.support.products import dense_graph, spec
+
+MATMUL = FAMILIES["matmul"]
+M, K, N = 83, 41, 53
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workbench]:
+    cache = ObjectCache(tmp_path_factory.mktemp("matmul"))
+    with Workbench(detect("cpu", cache, ceilings=False), cache, Limits(timing_seconds=0.0)) as made:
+        yield made
+
+
+def mlp(x: Node, w: Node, bias: Node, residual: Node) -> Node:
+    return build.add(build.gelu(build.add(build.matmul(x, w), bias)), residual)
+
+
+def heads(x: Node, count: int) -> Node:
+    rows, columns = x.sizes
+    return build.permute(build.reshape(x, [rows, count, columns // count]), [1, 0, 2])
+
+
+def piece(x: Node, start: int, stop: int) -> Node:
+    return make("slice", [x], {"start": (0, start), "stop": (x.sizes[0], stop), "step": (1, 1)})
+
+
+def epilogues() -> Iterator[tuple[str, Graph]]:
+    xw = [(M, K), (K, N)]
+    yield "relu", dense_graph(xw, lambda x, w: build.relu(build.matmul(x, w)))
+    yield "bias along columns", dense_graph([*xw, (N,)], lambda x, w, b: build.add(build.matmul(x, w), b))
+    yield "bias along rows", dense_graph([*xw, (M, 1)], lambda x, w, b: build.add(build.matmul(x, w), b))
+    yield "mlp", dense_graph([*xw, (N,), (M, N)], mlp)
+    yield (
+        "turned residual",
+        dense_graph([*xw, (N, M)], lambda x, w, r: build.add(build.matmul(x, w), build.permute(r, [1, 0]))),
+    )
+    yield (
+        "turned result",
+        dense_graph([*xw, (N, M)], lambda x, w, r: build.add(build.permute(build.matmul(x, w), [1, 0]), r)),
+    )
+    yield "to 16 bits", dense_graph(xw, lambda x, w: build.cast(build.exp(build.matmul(x, w)), bf16))
+    yield "rounded by the product itself", dense_graph(xw, lambda x, w: build.matmul(x, w, bf16))
+    yield "the product too", dense_graph(xw, lambda x, w: (y := build.matmul(x, w), build.tanh(y)))
+    yield (
+        "three results",
+        dense_graph(
+            [*xw, (N,)],
+            lambda x, w, b: (
+                y := build.add(build.matmul(x, w), b),
+                build.gt(y, 0.0),
+                build.cast(build.permute(y, [1, 0]), bf16),
+            ),
+        ),
+    )
+    yield (
+        "columns apart",
+        dense_graph(
+            [(M, K), (K, 3 * 48), (3 * 48,)],
+            lambda x, w, b: tuple(
+                heads(piece(build.add(build.matmul(x, w), b), 48 * i, 48 * (i + 1)), 3) for i in range(3)
+            ),
+        ),
+    )
+    yield (
+        "halves multiplied",
+        dense_graph(
+            [(M, K), (K, 2 * N)],
+            lambda x, w: (y := build.matmul(x, w), build.mul(build.silu(piece(y, 0, N)), piece(y, N, 2 * N)))[1],
+        ),
+    )
+    yield "batch", dense_graph([(4, M, K), (4, K, N), (4, M, N)], lambda x, w, r: build.add(build.matmul(x, w), r))
+    yield (
+        "scaled and masked scores",
+        dense_graph(
+            [(4, M, K), (4, N, K), (M, N)],
+            lambda q, k, mask: build.add(build.mul(build.matmul(q, build.permute(k, [0, 2, 1])), 0.125), mask),
+        ),
+    )
+    yield (
+        "heads merged",
+        dense_graph(
+            [(4, M, K), (4, K, 16), (M, 64)],
+            lambda p, v, r: build.add(build.reshape(build.permute(build.matmul(p, v), [1, 0, 2]), [M, 64]), r),
+        ),
+    )
+    yield (
+        "rows of a larger tensor",
+        dense_graph([(7, 13, K), (K, N), (N,)], lambda x, w, b: build.relu(build.add(build.matmul(x, w), b))),
+    )
+    yield "f64", dense_graph([*xw, (N,), (M, N)], mlp, f64)
+    yield "wide rows", dense_graph([(20, 33), (33, 9001)], lambda x, w: build.relu(build.matmul(x, w)))
+    yield (
+        "dropout",
+        dense_graph(
+            xw,
+            lambda x, w: (
+                y := build.matmul(x, w),
+                build.where(build.gt(y, 0.1), build.div(y, 0.9), 0.0),
+            )[1],
+        ),
+    )
+    strided = dense_graph(
+        [spec((M, K), (K + 3, 1)), spec((K, N), (1, K + 5)), (N,)],
+        lambda x, w, b: build.relu(build.add(build.matmul(x, w), b)),
+    )
+    yield "gaps", Graph(strided.inputs, (OutputSpec(strided.outputs[0].node, (N + 3, 1)),))
+
+
+def test_epilogues(bench: Workbench) -> None:
+    cases = [(name, graph, kernels_of(graph, "matmul", bench, most=3)) for name, graph in epilogues()]
+    wrong = check_all(cases, bench)
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_layout_with_an_epilogue(bench: Workbench) -> None:
+    cases: list[tuple[str, Graph, list[Kernel]]] = []
+    extents = {"m": M, "k": K, "n": N}
+    for a, b, out, added in product(*(map("".join, permutations(p)) for p in ("mk", "kn", "mn", "mn"))):
+        labels = [[ord(x) for x in text] for text in (a, b, out)]
+        order = [added.index(x) for x in out]
+
+        def compute(x: Node, w: Node, r: Node, labels: list[list[int]] = labels, order: list[int] = order) -> Node:
+            return build.tanh(build.add(build.einsum(x, w, *labels), build.permute(r, order)))
+
+        graph = dense_graph([[extents[x] for x in text] for text in (a, b, added)], compute)
+        cases.append((f"{a},{b}->{out} + {added}", graph, kernels_of(graph, "matmul", bench, most=1)))
+    assert len(cases) == 16
+    wrong = check_all(cases, bench)
+    assert not wrong, "\n".join(wrong)
+
+
+def test_panels_of_all_heights(bench: Workbench) -> None:
+    graph = dense_graph([(M, K), (K, N), (N,), (M, N)], mlp)
+    kernels = [
+        MATMUL.emit(graph, f"matmul{{library=openblas,rows={rows},axes=own,lanes={lanes},store={store}}}", bench.device)
+        for rows, lanes, store in ((1, 16, "plain"), (7, 32, "stream"), (40, 8, "plain"), (1000, 64, "stream"))
+    ]
+    assert kernels[0].launch.tasks == M
+    assert kernels[1].launch.tasks >= M // 7
+    assert not check_all([("heights", graph, kernels)], bench)
+
+
+def test_each_thread_gets_as_many_panels(bench: Workbench) -> None:
+    device = bench.device.model_copy(update={"units": 3})
+    graph = dense_graph([(4, M, K), (4, K, N)], lambda x, w: build.relu(build.matmul(x, w)))
+    kernel = MATMUL.emit(graph, "matmul{library=openblas,rows=1000,axes=own,lanes=16,store=plain}", device)
+    assert kernel.launch.tasks == 12
+
+
+def test_infinities_and_nans_spread_like_in_the_sum(bench: Workbench) -> None:
+    graph = dense_graph([(M, K), (K, N)], lambda x, w: build.neg(build.matmul(x, w)))
+    x, w = np.ones((M, K), np.float32), np.ones((K, N), np.float32)
+    x[3, 5], x[4, 6], w[7, 9], x[5, 7] = np.nan, np.inf, -np.inf, 0
+    (got,) = run_kernel(graph, kernels_of(graph, "matmul", bench)[0], [x, w], bench)
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(got, -(x @ w))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "instead"),
+    [
+        (r"scratch, \d+, false", "scratch, 70, false"),  # a wrong leading dimension
+        (r"before\(scratch, \d+ \* c0\)", "before(scratch, 0)"),  # rows of another panel
+        (r"c0_n, 53,", "c0_n - 1, 53,"),  # a row short
+        (r"in0 \+ 41 \* c0", "in0"),  # the first panel's rows in each
+    ],
+)
+def test_a_wrong_panel_is_found_out(bench: Workbench, pattern: str, instead: str) -> None:
+    graph = dense_graph([(M, K), (K, N), (N,)], lambda x, w, b: build.add(build.matmul(x, w), b))
+    kernel = MATMUL.emit(graph, "matmul{library=openblas,rows=20,axes=own,lanes=16,store=plain}", bench.device)
+    assert only_row(graph, kernel, bench).status is Status.ok
+    source, count = re.subn(pattern, instead, kernel.source)
+    assert count == 1, kernel.source
+    row = only_row(graph, replace(kernel, source=source), bench)
+    assert row.status in (Status.wrong_result, Status.crashed), row
+
+
+@pytest.mark.parametrize(
+    ("graph", "reason"),
+    [
+        (dense_graph([(M, K), (K, N)], build.matmul), "computes nothing of the product"),
+        (
+            dense_graph([(M, K), (K, N)], lambda x, w: build.relu(build.matmul(build.exp(x), w))),
+            "operand a is computed, not stored",
+        ),
+        (
+            dense_graph([(M, K), (K, N)], lambda x, w: (build.relu(build.matmul(x, w)), build.exp(x))),
+            "an output does not depend on the product",
+        ),
+        (
+            dense_graph([(M, K), (K, N)], lambda x, w: build.sum_(build.matmul(x, w), [1])),
+            "takes one contraction alone",
+        ),
+        (dense_graph([(M, K), (K, N)], lambda x, w: build.relu(build.matmul(x, w)), bf16), "not bf16"),
+        (dense_graph([(700, 100), (100, 1)], lambda x, w: build.exp(build.matmul(x, w))), "its rows have one element"),
+    ],
+)
+def test_refusals(graph: Graph, reason: str, bench: Workbench) -> None:
+    reject = MATMUL.accepts(graph, bench.device)
+    assert reject is not None
+    assert reason in reject.reason
+    reject = MATMUL.accepts(graph, CUDA_DEVICE)
+    assert reject is not None
+    assert "library of the CPU" in reject.reason
+
+
+def test_what_cannot_run_over_rows_says_so(bench: Workbench) -> None:
+    flat = dense_graph([(M, K), (K, N)], lambda x, w: build.relu(build.reshape(build.matmul(x, w), [M * N // 83, 83])))
+    with pytest.raises(EmitError, match="rows"):
+        MATMUL.emit(flat, MATMUL.space(flat, bench.device)[0], bench.device)
+    rows = dense_graph(
+        [(M, K), (K, N)], lambda x, w: build.relu(build.permute(build.reshape(build.matmul(x, w), [M * N]), [0]))
+    )
+    kernels_of(rows, "matmul", bench)

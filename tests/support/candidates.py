@@ -1,0 +1,62 @@
+"""Every kernel that a family makes of a graph, through the same check that a search puts it through."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from codegen.families import FAMILIES
+from codegen.kernel import Kernel
+from codegen.toolchain.compiler import Binary
+from codegen.workbench import Workbench
+from fusion_ir.graph import Graph
+from fusion_ir.records import Measurement, Search, Status
+from scheduler.assemble import Choice, assemble
+from scheduler.atoms import atoms_of
+from scheduler.prepare import prepare
+from scheduler.segment import extract
+from scheduler.traffic import traffic_of
+
+NO_SEARCH = Search(seconds=0, candidates=0, measured=0, complete=False)
+
+
+def kernels_of(graph: Graph, family: str, bench: Workbench, *, most: int = 100) -> list[Kernel]:
+    """Kernels of the family's schedules, each once. Fails if it refuses the graph."""
+    reject = FAMILIES[family].accepts(graph, bench.device)
+    assert reject is None, reject
+    found = {
+        k.entry: k
+        for s in FAMILIES[family].space(graph, bench.device)[:most]
+        for k in [FAMILIES[family].emit(graph, s, bench.device)]
+    }
+    return list(found.values())
+
+
+def check_all(cases: Sequence[tuple[str, Graph, list[Kernel]]], bench: Workbench) -> list[str]:
+    """A line for each kernel that does not do what its graph says. Compiled together, checked one graph at a time."""
+    bench.compile([k for _, _, kernels in cases for k in kernels])
+    wrong: list[str] = []
+    for name, graph, kernels in cases:
+        for row in bench.measure(graph, name, kernels):
+            if row.status is not Status.ok:
+                wrong.append(f"{name} {row.schedule}: {row.status.value}: {row.detail[:300]}")
+    return wrong
+
+
+def only_row(graph: Graph, kernel: Kernel, bench: Workbench) -> Measurement:
+    """The row of one kernel."""
+    (row,) = bench.measure(graph, "one", [kernel])
+    return row
+
+
+def run_kernel(graph: Graph, kernel: Kernel, inputs: Sequence[np.ndarray], bench: Workbench) -> list[np.ndarray]:
+    """Outputs of a kernel made for the whole graph, run as a plan of one step. The graph's boundary must be in
+    canonical order."""
+    prepared = prepare(graph)
+    atoms = atoms_of(prepared.graph)
+    segment = extract(atoms, atoms.all)
+    (binary,) = bench.compile([kernel])
+    assert isinstance(binary, Binary), binary
+    plan = assemble(
+        prepared, bench.device, [Choice(segment, traffic_of(segment.graph), kernel, binary, None)], NO_SEARCH
+    )
+    return bench.run(plan, inputs)
