@@ -27,7 +27,7 @@ serve: $(VENV)/.demo compiler ## Run the service on 127.0.0.1:8080
 test: $(VENV)/.test compiler ## Run every test that needs no GPU
 	@$(BIN)/python -m pytest $(ARGS)
 
-soak: $(VENV)/.test compiler ## Run the random-graph tests on 2,000 graphs
+soak: $(VENV)/.test compiler ## Run the random-graph tests on 2,000 graphs, and plan the whole corpus small
 	@FUSEPLAN_RANDOM_GRAPHS=2000 $(BIN)/python -m pytest -m soak --timeout=7200 $(ARGS)
 
 check: $(VENV)/.test ## Style, types and import directions
@@ -43,7 +43,7 @@ format: $(VENV)/.test ## Rewrite the sources in the project's format
 docs: $(VENV)/.test ## Print the reference pages in docs/ anew
 	@$(BIN)/python -m docs.generate
 
-bench-cpu: $(VENV)/.bench compiler ## Mistral RoPE against PyTorch, in one process; writes benchmarks/results/
+bench-cpu: $(VENV)/.bench compiler ## The corpus against PyTorch, in one process; writes benchmarks/results/
 	@$(BIN)/python -m benchmarks.cpu $(ARGS)
 
 wheel: $(VENV)/.test ## Build dist/fuseplan-*.whl
@@ -68,7 +68,7 @@ $(VENV)/.demo: $(PINS) | $(BIN)/python
 
 $(VENV)/.test: $(PINS) | $(BIN)/python
 	@echo "Installing Fuseplan with its test tools into $(VENV) (once; a few minutes) ..."
-	@$(PIP) install -q -e '.[dashboard,cuda13,dev]'
+	@$(PIP) install -q -e '.[bench,dashboard,cuda13,dev]'
 	@touch $@
 
 $(VENV)/.bench: $(PINS) | $(BIN)/python

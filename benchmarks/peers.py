@@ -1,59 +1,53 @@
-"""The workloads as their users write them in PyTorch, for comparison with the plans of the same graphs."""
+"""PyTorch's sides of a comparison: a case's function in eager mode and compiled, each in its fastest spelling."""
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
-import torch  # pyright: ignore[reportMissingImports]  # only make bench-cpu installs it
+import torch  # pyright: ignore[reportMissingImports]  # only make bench-cpu and make test install it
 
-HEADS, KV_HEADS, HEAD_SIZE = 32, 8, 128
+from benchmarks.corpus.case import Case, Peer
 
 Tensors = tuple[torch.Tensor, ...]
+Call = Callable[[], object]
 
 
-def mistral_rope_module(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, inv_freq: torch.Tensor, positions: torch.Tensor
-) -> Tensors:
-    """Rotary embedding of Mistral 7B with the key/value heads repeated, as the Transformers module spells it.
+@dataclass(frozen=True)
+class Side:
+    """One way in which PyTorch computes a case. problem: why there is none, else "". prepare_seconds: of compiling and
+    of the first call."""
 
-    q: bf16[1, S, 4096], k, v: bf16[1, S, 1024], inv_freq: bf16[64], positions: i64[1, S]. Returns cos, sin
-    (bf16[1, 1, S, 128]) and q, k, v as bf16[1, 32, S, 128]. Multiplies and adds are bf16 operations, each rounded in
-    eager mode; a compiler may keep them in f32.
-    """
-    q, k, v, cos, sin = _prepare(q, k, v, inv_freq, positions)
-    q = q * cos + _rotate_half(q) * sin
-    k = k * cos + _rotate_half(k) * sin
-    return cos, sin, q, _repeat(k), _repeat(v)
+    spelling: str
+    call: Call | None
+    prepare_seconds: float = 0.0
+    problem: str = ""
 
 
-def mistral_rope_graph(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, inv_freq: torch.Tensor, positions: torch.Tensor
-) -> Tensors:
-    """The same with exactly the casts of examples/mistral_rope_forward.nvfuser.py: f32 arithmetic, rounded once."""
-    q, k, v, cos, sin = _prepare(q, k, v, inv_freq, positions)
-    q = (q.float() * cos.float() + _rotate_half(q).float() * sin.float()).to(torch.bfloat16)
-    k = (k.float() * cos.float() + _rotate_half(k).float() * sin.float()).to(torch.bfloat16)
-    return cos, sin, q, _repeat(k), _repeat(v)
+def eager(case: Case, tensors: Tensors) -> list[Side]:
+    """Every spelling as it stands."""
+    return [_side(name, case.peer(function=function), tensors) for name, function in _spellings(case)]
 
 
-SPELLINGS: dict[str, Callable[..., Tensors]] = {"bf16": mistral_rope_module, "f32": mistral_rope_graph}
+def compiled(case: Case, tensors: Tensors) -> list[Side]:
+    """Every spelling through torch.compile in its default mode, for these shapes alone."""
+    torch.compiler.reset()  # what earlier cases compiled would count against the limit of recompilations
+    return [
+        _side(name, torch.compile(case.peer(function=function), fullgraph=True, dynamic=False), tensors)
+        for name, function in _spellings(case)
+    ]
 
 
-def _prepare(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, inv_freq: torch.Tensor, positions: torch.Tensor
-) -> Tensors:
-    q = q.view(1, -1, HEADS, HEAD_SIZE).transpose(1, 2)
-    k = k.view(1, -1, KV_HEADS, HEAD_SIZE).transpose(1, 2)
-    v = v.view(1, -1, KV_HEADS, HEAD_SIZE).transpose(1, 2)
-    angles = (inv_freq[None, :, None].float() @ positions[:, None, :].float()).transpose(1, 2)
-    angles = torch.cat((angles, angles), -1)
-    return q, k, v, angles.cos().to(torch.bfloat16).unsqueeze(1), angles.sin().to(torch.bfloat16).unsqueeze(1)
+def _spellings(case: Case) -> Sequence[tuple[str, Peer]]:
+    return [("" if i == 0 else f"spelling {i + 1}", function) for i, function in enumerate((case.torch, *case.also))]
 
 
-def _rotate_half(x: torch.Tensor) -> torch.Tensor:
-    low, high = x[..., : HEAD_SIZE // 2], x[..., HEAD_SIZE // 2 :]
-    return torch.cat((-high, low), -1)
-
-
-def _repeat(x: torch.Tensor) -> torch.Tensor:
-    """bf16[1, 8, S, 128] -> bf16[1, 32, S, 128], each head four times."""
-    count = HEADS // KV_HEADS
-    return x[:, :, None].expand(-1, -1, count, -1, -1).reshape(1, HEADS, -1, HEAD_SIZE)
+def _side(name: str, function: Callable[..., Any], tensors: Tensors) -> Side:
+    started = time.perf_counter()
+    try:
+        function(*tensors)
+    except Exception as error:  # whatever a compiler raises: the other side can still be measured
+        lines = str(error).strip().splitlines()
+        return Side(name, None, time.perf_counter() - started, f"{type(error).__name__}: {lines[0] if lines else ''}")
+    return Side(name, partial(function, *tensors), time.perf_counter() - started)

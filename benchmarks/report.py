@@ -1,113 +1,106 @@
-"""What a comparison found: medians, paired ratios with intervals, and where they were taken; as JSON and as a page."""
+"""What a run over the corpus found, as JSON with every sample and as a page."""
 
 import json
 import os
 import platform
 import subprocess
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
-import numpy as np
+from benchmarks.contest import COMPILED, COPY, EAGER, PLAN, Outcome
+from benchmarks.summary import Summary, summarise
+from codegen.machine import cpu_name
 
 RESULTS = Path(__file__).parent / "results"
-_RESAMPLES = 5000
-
-
-@dataclass(frozen=True)
-class Contestant:
-    """One side: times of single calls in ms, one per round, the rounds being common to all sides."""
-
-    name: str
-    samples_ms: tuple[float, ...]
-
-    @property
-    def median_ms(self) -> float:
-        return float(np.median(self.samples_ms))
-
-    @property
-    def best_ms(self) -> float:
-        return min(self.samples_ms)
-
-
-@dataclass(frozen=True)
-class Ratio:
-    """Median over rounds of one side's time over the other's in the same round, with its 95 % bootstrap interval."""
-
-    of: str
-    over: str
-    median: float
-    low: float
-    high: float
-
-
-def paired_ratio(of: Contestant, over: Contestant, seed: int = 0) -> Ratio:
-    """How many times longer `of` takes than `over`."""
-    ratios = np.array(of.samples_ms) / np.array(over.samples_ms)
-    resampled = np.random.default_rng(seed).choice(ratios, (_RESAMPLES, ratios.size))
-    low, high = np.percentile(np.median(resampled, axis=1), (2.5, 97.5))
-    return Ratio(of.name, over.name, float(np.median(ratios)), float(low), float(high))
+_TITLE = "The corpus on the CPU: Fuseplan beside PyTorch"
 
 
 @dataclass(frozen=True)
 class Report:
-    """One comparison. `facts`: versions and device. `notes`: what a reader must know to judge the numbers."""
+    """`facts`: versions and device. `notes`: what a reader must know to judge the numbers. `outcomes`: a row each."""
 
-    name: str
-    title: str
-    contestants: tuple[Contestant, ...]
-    ratios: tuple[Ratio, ...]
-    limits_ms: dict[str, float]
     facts: dict[str, str]
     notes: tuple[str, ...]
-    extra: dict[str, Any] = field(default_factory=dict)
+    outcomes: tuple[Outcome, ...] = ()
     date: str = field(default_factory=lambda: datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"))
 
     def markdown(self) -> str:
         """The page."""
-        lines = [
-            f"# {self.title}",
-            "",
-            f"{self.date}, {self.facts['device']}",
-            "",
-            "| | median ms | best ms |",
-            "|---|---:|---:|",
-        ]
-        lines += [f"| {c.name} | {c.median_ms:.2f} | {c.best_ms:.2f} |" for c in self.contestants]
-        lines += [f"| {name} | {ms:.2f} | |" for name, ms in self.limits_ms.items()]
-        lines += ["", "| paired ratio | median | 95 % interval |", "|---|---:|---:|"]
-        lines += [f"| {r.of} / {r.over} | **{r.median:.2f}** | {r.low:.2f} to {r.high:.2f} |" for r in self.ratios]
-        lines += ["", *(f"- {note}" for note in self.notes), ""]
+        lines = [f"# {_TITLE}", "", f"{self.date}, {self.facts['device']}", "", *_summary(summarise(self.outcomes)), ""]
+        for kind, title in (("memory", "Bound by memory"), ("matmul", "Bound by matrix products")):
+            rows = [o for o in self.outcomes if o.kind == kind and not o.problem]
+            if rows:
+                lines += [f"## {title}", "", *_table(rows), ""]
+        failed = [o for o in self.outcomes if o.problem]
+        if failed:
+            lines += ["## Failed", "", *(f"- {o.name} {o.dtype}: {o.problem}" for o in failed), ""]
+        lines += ["## How", "", *(f"- {note}" for note in self.notes), ""]
         lines += [f"- {name}: {value}" for name, value in self.facts.items()]
         return "\n".join(lines) + "\n"
 
-    def write(self, folder: Path = RESULTS) -> tuple[Path, Path]:
-        """Writes NAME.json (with every sample) and NAME.md."""
-        folder.mkdir(parents=True, exist_ok=True)
-        data, page = folder / f"{self.name}.json", folder / f"{self.name}.md"
-        data.write_text(json.dumps(asdict(self), indent=1) + "\n")
+    def write(self, stem: Path) -> tuple[Path, Path]:
+        """Writes STEM.json and STEM.md."""
+        stem.parent.mkdir(parents=True, exist_ok=True)
+        data, page = stem.with_suffix(".json"), stem.with_suffix(".md")
+        content = {"title": _TITLE, **asdict(self), "summary": asdict(summarise(self.outcomes))}
+        data.write_text(json.dumps(content, indent=1) + "\n")
         page.write_text(self.markdown())
         return data, page
+
+
+def line(outcome: Outcome) -> str:
+    """An outcome in one line of plain text, for progress."""
+    head = f"{outcome.name} {outcome.dtype}:"
+    if outcome.problem:
+        return f"{head} failed: {outcome.problem}"
+    times = ", ".join(f"{name} {t.median_us / 1e3:.2f} ms" for name, t in outcome.times.items())
+    return f"{head} {times}; {outcome.speedup.median:.2f}x, {outcome.over_floor.median:.2f} of the floor"
+
+
+def _summary(s: Summary) -> list[str]:
+    lines = ["| | |", "|---|---|"]
+    for title, group in s.groups.items():
+        if group.count:
+            lines.append(
+                f"| {title}: better of eager and compiled over the plan, geometric mean of {group.count} | "
+                f"**{group.geometric_mean:.2f}** |"
+            )
+            lines.append(f"| {title}: the slowest | {group.slowest} {group.slowest_ratio:.2f} |")
+    if s.groups["memory-bound"].count:
+        lines.append(
+            f"| memory-bound: within {s.floor_limit}x of copying the bytes | {s.near_floor} of {s.floors_known} |"
+        )
+    lines.append(f"| cases that failed | {s.failed} |")
+    lines += ["", f"Below {s.speed_limit}x of PyTorch: {', '.join(s.slower) or 'none'}."]
+    return [*lines, "", f"Beyond {s.floor_limit}x of the floor, memory-bound: {', '.join(s.far_from_floor) or 'none'}."]
+
+
+def _table(rows: Sequence[Outcome]) -> list[str]:
+    lines = [
+        "| case | dtype | plan us | eager us | compile us | better / plan | 95 % | plan / floor | plan / bound "
+        "| kernels |",
+        "|---|---|---:|---:|---:|---:|---|---:|---:|---|",
+    ]
+    for o in rows:
+        times = [f"{o.times[s].median_us:.0f}" if s in o.times else "failed" for s in (PLAN, EAGER, COMPILED)]
+        best, floor = o.speedup, o.ratios[COPY].median
+        kernels = f"{len(o.kernels)}: {', '.join(o.families)}"
+        cells = [o.name, o.dtype, *times, f"**{best.median:.2f}**", f"{best.low:.2f} to {best.high:.2f}"]
+        lines.append(f"| {' | '.join([*cells, f'{floor:.2f}', f'{o.over_bound:.2f}', kernels])} |")
+    return lines
 
 
 def machine() -> dict[str, str]:
     """The CPU, its usable cores, the system and the compiler."""
     return {
-        "device": f"{_cpu_name()}, {len(os.sched_getaffinity(0))} cores",
+        "device": f"{cpu_name()}, {len(os.sched_getaffinity(0))} cores",
         "system": f"{platform.system()} {platform.machine()}, {' '.join(platform.libc_ver())}",
         "python": platform.python_version(),
         "compiler": _first_line(["c++", "--version"]),
         "commit": _first_line(["git", "describe", "--always", "--dirty"]),
     }
-
-
-def _cpu_name() -> str:
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        key, _, value = line.partition(":")
-        if key.strip() in ("model name", "CPU implementer"):
-            return value.strip()
-    return platform.processor() or platform.machine()
 
 
 def _first_line(command: list[str]) -> str:

@@ -1,0 +1,36 @@
+"""What bounds a case, decided from its graph before anything is timed: contraction arithmetic over bytes."""
+
+from math import prod
+
+from benchmarks.corpus.case import Case, Kind
+from fusion_ir.graph import Graph
+
+# f32 operations per byte at which arithmetic takes as long as the bytes: 525 GFLOP/s of multiply-adds over 54 GB/s of
+# copies, the ceilings of the machine whose results are in benchmarks/results/ (2 cores, AVX-512, 2026-11).
+BALANCE = 9.7
+
+
+def bytes_of(graph: Graph) -> int:
+    """Bytes of all inputs and outputs, each once: what computing the graph moves at the least, where it reads all of
+    its inputs."""
+    read = sum(prod(n for n, s in zip(i.sizes, i.strides, strict=True) if s) * i.dtype.bytes for i in graph.inputs)
+    return read + sum(o.node.bytes for o in graph.outputs)
+
+
+def intensity(graph: Graph) -> float:
+    """Operations of contractions, two per product, over the bytes of inputs and outputs.
+
+    Other arithmetic does not count: a case with costly functions in it stays among the memory-bound ones, where more is
+    asked of a plan.
+    """
+    operations = 0.0
+    for node in graph.nodes:
+        if node.op == "contract":
+            reduced = node.ints("a_axes")[len(node.ints("a_axes")) - node.attr("reduced", int) :]
+            operations += 2.0 * node.elements * prod(node.args[0].sizes[a] for a in reduced)
+    return operations / bytes_of(graph)
+
+
+def kind_of(case: Case) -> Kind:
+    """What bounds the case at the benchmark's sizes, in f32."""
+    return "memory" if intensity(case.instance("f32").graph) < BALANCE else "matmul"
