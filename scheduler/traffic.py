@@ -6,6 +6,7 @@ bound.
 """
 
 from dataclasses import dataclass
+from itertools import combinations
 from math import prod
 
 from fusion_ir.graph import Graph, InputSpec
@@ -171,12 +172,71 @@ def _addresses(spec: InputSpec) -> int:
 def _needed(graph: Graph) -> dict[Node, int]:
     """Elements of each node that some output depends on: at least so many."""
     needed = dict.fromkeys(graph.nodes, 0)
+    # Axes such that every combination of their positions is needed: what a gather or a broadcast lets through.
+    whole: dict[Node, Axes] = dict.fromkeys(graph.nodes, frozenset[int]())
+    slices: dict[Node, list[Node]] = {}
     for output in graph.outputs:
         needed[output.node] = output.node.elements
+        whole[output.node] = frozenset(range(output.node.rank))
     for node in reversed(graph.nodes):
+        if node in slices:
+            needed[node] = max(needed[node], _apart([s for s in slices[node] if needed[s] == s.elements]))
+        if needed[node]:
+            needed[node] = max(needed[node], _volume(node, whole[node]))
+        if node.op == "slice":
+            slices.setdefault(node.args[0], []).append(node)
         for place, arg in enumerate(node.args):
             needed[arg] = max(needed[arg], min(_needed_by(node, place, needed[node]), arg.elements))
+            if needed[node]:
+                whole[arg] = max(whole[arg], _whole_by(node, place, whole[node]), key=lambda a, of=arg: _volume(of, a))
+                needed[arg] = max(needed[arg], _volume(arg, whole[arg]) if whole[arg] else 0)
     return needed
+
+
+Axes = frozenset[int]
+
+
+def _volume(node: Node, axes: Axes) -> int:
+    return prod(node.sizes[d] for d in axes)
+
+
+def _apart(slices: list[Node]) -> int:
+    """Elements that slices of one node have together: all, where no two have any in common."""
+    boxes = [list(zip(s.ints("start"), s.ints("stop"), strict=True)) for s in slices]
+    for one, other in combinations(boxes, 2):
+        if all(a < d and c < b for (a, b), (c, d) in zip(one, other, strict=True)):
+            return max(s.elements for s in slices)
+    return sum(s.elements for s in slices)
+
+
+def _whole_by(node: Node, place: int, axes: Axes) -> Axes:
+    """Axes of operand `place` that are needed whole where those of the node are."""
+    arg = node.args[place]
+    if len(axes) == node.rank and _needed_by(node, place, node.elements) >= arg.elements:
+        return frozenset(range(arg.rank))
+    match OPS[node.op].kind:
+        case OpKind.POINTWISE | OpKind.SCAN:
+            return axes
+        case OpKind.REDUCTION:
+            reduced = node.ints("axes") if "axes" in OPS[node.op].attrs else (node.attr("axis", int),)
+            kept = [d for d in range(arg.rank) if d not in reduced]
+            return frozenset(reduced) | {d for i, d in enumerate(kept) if i in axes}
+        case OpKind.GATHER if place == 0:
+            return axes - {node.attr("axis", int)} if node.rank == arg.rank else frozenset()
+        case _:
+            pass
+    match node.op:
+        case "broadcast_in_dim":
+            return frozenset(i for i, d in enumerate(node.ints("dims")) if d in axes or arg.sizes[i] == 1)
+        case "expand":
+            return frozenset(d for d in range(arg.rank) if d in axes or arg.sizes[d] == 1)
+        case "permute":
+            return frozenset(d for i, d in enumerate(node.ints("dims")) if i in axes)
+        case "squeeze":
+            kept = [d for d in range(arg.rank) if d not in node.ints("axes")]
+            return frozenset(node.ints("axes")) | {d for i, d in enumerate(kept) if i in axes}
+        case _:
+            return frozenset()
 
 
 def _needed_by(node: Node, place: int, n: int) -> int:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from fusion_ir import build
 from fusion_ir.dtype import bf16, f32, i32, i64
 from fusion_ir.extent import dense_strides, shape_of
 from fusion_ir.graph import Graph, InputSpec, OutputSpec
@@ -73,10 +74,26 @@ def test_contractions() -> None:
     )
 
 
-def test_gathers_count_the_index_only() -> None:
+def test_gathers_count_the_index_and_one_row() -> None:
     index = make_input(1, dense(5, dtype=i64))
     cost = traffic_of(graph_of(node("index_select", X, index, axis=0), specs=(dense(64, 128), dense(5, dtype=i64))))
-    assert cost.read_bytes <= 8 * 5 + 4
+    assert 8 * 5 <= cost.read_bytes <= 8 * 5 + 4 * 128, "all indices may be the same"
+
+
+def test_what_a_gather_of_labels_leaves_out_is_needed_by_the_sum() -> None:
+    spec, labels = dense(64, 100), dense(64, 1, dtype=i64)
+    x = make_input(0, spec)
+    loss = build.sub(build.log(build.sum_(build.exp(x), 1, keepdims=True)), build.gather(x, 1, make_input(1, labels)))
+    assert traffic_of(graph_of(loss, specs=(spec, labels))).read_bytes == 4 * 6400 + 8 * 64
+
+
+def test_slices_that_share_nothing_are_needed_together() -> None:
+    spec = dense(8, 96)
+    x = make_input(0, spec)
+    parts = [build.slice_(x, (0, at), (8, at + 32)) for at in (0, 32, 64)]
+    assert traffic_of(graph_of(build.add(*parts[:2]), specs=(spec,))).read_bytes == 4 * 8 * 64
+    overlapping = build.add(parts[0], build.slice_(x, (0, 16), (8, 48)))
+    assert traffic_of(graph_of(overlapping, specs=(spec,))).read_bytes == 4 * 8 * 32, "32 of 48 columns are certain"
 
 
 @pytest.mark.parametrize("seed", range(150))
