@@ -159,7 +159,10 @@ class Ledger:
             return
         segment = candidate.segment
         try:
-            rows = self.bench.measure(segment.canonical.graph, segment.key, kernels, seed=self.seed)
+            best = entry.best()
+            rows = self.bench.measure(
+                segment.canonical.graph, segment.key, kernels, seed=self.seed, incumbent_us=best and best.time_us
+            )
         except BaseException:
             entry.pending[:0] = [(k.family, k.schedule) for k in kernels]
             raise

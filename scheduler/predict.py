@@ -22,6 +22,13 @@ class Efficiency:
 # By family; a family without a row is taken for `USUAL`.
 EFFICIENCY: dict[str, Efficiency] = {
     "pointwise": Efficiency(bandwidth=0.75, arithmetic=0.25, overhead_us=1.0),
+    "transpose": Efficiency(bandwidth=0.5, arithmetic=0.25, overhead_us=1.0),
+    "reduction": Efficiency(bandwidth=0.75, arithmetic=0.25, overhead_us=1.0),
+    "normalization": Efficiency(bandwidth=0.65, arithmetic=0.25, overhead_us=1.0),
+    "scan": Efficiency(bandwidth=0.5, arithmetic=0.1, overhead_us=1.0),
+    "gemv": Efficiency(bandwidth=0.7, arithmetic=0.3, overhead_us=1.0),
+    "matmul": Efficiency(bandwidth=0.6, arithmetic=0.7, overhead_us=3.0),
+    "aten": Efficiency(bandwidth=0.6, arithmetic=0.75, overhead_us=2.0),
     "naive": Efficiency(bandwidth=0.05, arithmetic=0.004, overhead_us=2.0, pulls=True),
 }
 USUAL = Efficiency(bandwidth=0.5, arithmetic=0.25, overhead_us=1.0)

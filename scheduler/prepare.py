@@ -8,7 +8,8 @@ from fusion_ir.layout import normal_strides
 from fusion_ir.node import Node
 from fusion_ir.ops import make
 from fusion_ir.records import Ref
-from scheduler.rewrites import simplify
+from scheduler.rewrites import RULES, simplify
+from scheduler.rewrites.split import splitting
 
 
 @dataclass(frozen=True)
@@ -29,15 +30,15 @@ class Prepared:
     rewrites: tuple[str, ...]
 
 
-def prepare(graph: Graph) -> Prepared:
-    """Simplifies, and resolves outputs that need no work.
+def prepare(graph: Graph, tasks: int = 0) -> Prepared:
+    """Simplifies, splits reductions among `tasks` (0: none is), and resolves outputs that need no work.
 
     An output that repeats an input or another output in the same layout is an alias; in another layout it becomes a
     copy, written as a reshape to the same shape:
 
         out0: %5, out1: %5, out2: %5 strides [1, 8]  ->  out0: %5, out2: reshape(%5) strides [1, 8]; out1 = out0
     """
-    simplified = simplify(graph)
+    simplified = simplify(graph, (*RULES, splitting(tasks)) if tasks else RULES)
     origin: dict[Node, list[int]] = {}
     for position, node in enumerate(graph.nodes):
         origin.setdefault(simplified.image[node], []).append(position)

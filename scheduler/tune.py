@@ -19,6 +19,8 @@ from scheduler.watch import Watch
 
 __all__ = ["TuneSettings", "tune"]
 
+TASKS_PER_UNIT = 8  # parts that a reduction is split into, by unit of the device
+
 
 @dataclass(frozen=True)
 class TuneSettings:
@@ -58,7 +60,7 @@ def tune(
     """
     timed = bench is not None and budget.seconds > 0
     watch = Watch(budget.seconds, min(settings.plans_share * budget.seconds, settings.plans_s), progress, clock)
-    prepared = prepare(graph)
+    prepared = prepare(graph, tasks=TASKS_PER_UNIT * device.units if device.target == "cpu" else 0)
     ledger = Ledger(device, families, costs, bench if timed else None, budget.seed)
     atoms = cut(prepared.graph, ledger.computable)
     found = find_candidates(atoms, lambda members: ledger.ask(atoms, members), settings.candidates)

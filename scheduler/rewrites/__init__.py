@@ -1,28 +1,18 @@
 """Rewrites: equal tensors, produced otherwise. One table, `RULES`; each row is a declaration with its mathematics.
 
-The rules here make a graph smaller and lose nothing, so `simplify` applies them wherever they match. Rules that trade
-one cost for another are alternatives for the search to weigh and never go into this table.
+The rules here make a graph smaller and lose nothing, so `simplify` applies them wherever they match; `split` has one
+more, which opens choices to the search and closes none. Rules that trade one cost for another are alternatives for the
+search to weigh and never go into this table.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from fusion_ir.graph import Graph
 from fusion_ir.node import Node, intern
 from fusion_ir.ops import make
 from scheduler.casts import is_exact
-
-
-@dataclass(frozen=True)
-class Rule:
-    """`apply` gives an equal node (same shape, dtype and, for `exact`, bits but for NaN payloads), None where it does
-    not match."""
-
-    name: str
-    equation: str
-    numerics: Literal["exact", "reassociate", "approximate"]
-    apply: Callable[[Node], Node | None]
+from scheduler.rewrites.rule import Rule
 
 
 @dataclass(frozen=True)
