@@ -1,16 +1,20 @@
 """Loop program -> text of its body: C++ over `Vec<T, W>`, which loops_cpu.h and loops_cuda.cuh both give a meaning."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from math import prod
 
 from codegen.kernel import Access
 from codegen.lowering.access import Pattern, pattern
+from codegen.lowering.across import BLOCK
 from codegen.lowering.index import Affine, Axis
-from codegen.lowering.program import Block, Key, Program
+from codegen.lowering.program import Block, Kept, Key, Path, Program
+from codegen.lowering.sums import identity
 from codegen.lowering.value import Value
 from codegen.lowering.write import Write
-from codegen.text import CTYPE, Text, literal, spell
+from codegen.text import CTYPE, literal, spell
+from codegen.text_tiles import TileText
 from fusion_ir.records import TargetKind
 
 UNROLLED = 8  # longest loop over dimensions of a kept array that is unrolled
@@ -20,13 +24,15 @@ UNROLLED = 8  # longest loop over dimensions of a kept array that is unrolled
 class Style:
     """What a schedule decides about the text. stream: stores past the caches. grid_least: iterations the outermost loop
     should have (cpu: outer loops are joined until it does; cuda: all that can be joined are). threads_x: threads along
-    lanes (cuda). alignments: of each input and output pointer, in bytes."""
+    lanes (cuda). ahead: while a row or a tile is gone over, the next one is brought from memory (cpu). alignments: of
+    each input and output pointer, in bytes."""
 
     target: TargetKind
     alignments: Mapping[str, int]
     stream: bool = False
     grid_least: int = 1
     threads_x: int = 1
+    ahead: bool = False
     access_bytes: int = 64
 
 
@@ -47,115 +53,341 @@ def emit_body(program: Program, style: Style) -> Body:
     return Body("\n".join(printer.lines), tuple(printer.roots), accesses)
 
 
-class _Printer(Text):
+class _Printer(TileText):
     def __init__(self, program: Program, style: Style) -> None:
-        super().__init__()
-        self.program, self.style = program, style
+        super().__init__(program)
+        self.style = style
         self.roots: list[tuple[int, bool]] = []
         self.accesses: set[Access] = set()
+        self.here = Key(())  # the block being printed
+        self.carries: dict[tuple[Value, Key], str] = {}
+        self.limited: set[tuple[Path, Axis]] = set()  # where the end of a last tile has its name already
+        self.point: dict[Axis, int] = {}  # of unrolled axes, in the statement being printed
+
+    # ---- unrolled axes
+    def points(self, axes: Iterable[Axis], key: Key | None = None) -> Iterator[None]:
+        """Steps through the points of those of `axes` that are unrolled, which block `key` has no loops over."""
+        own = sorted(self.program.unrolled.intersection(axes) - set(key.dims if key else ()), key=lambda a: a.uid)
+        for point in product(*(range(a.extent) for a in own)):
+            self.point = dict(zip(own, point, strict=True))
+            yield
+        self.point = {}
+
+    def axis(self, a: Axis) -> str:
+        return str(self.point[a]) if a in self.point else super().axis(a)
+
+    def name(self, v: Value) -> str:
+        return super().name(v) + "".join(f"_{i}" for a, i in self.point.items() if a in v.deps)
+
+    def array(self, v: Value) -> str:
+        """The name of a kept value: one for all points."""
+        return f"k{super().name(v)}"
 
     # ---- the tree of loops
-    def nest(self, path: tuple[Axis, ...], depth: int) -> None:
-        for key in self.program.at(path):
-            if (
-                not path
-                and self.program.blocks[key].writes
-                and key not in self.program.kept.values()
-                and (key.lane or key.dims)
-            ):
-                with self.braces(f"{'ONCE' if self.style.target == 'cpu' else 'ONCE FIRST_ROW'}"):
-                    self.block(key, depth=2)
-            else:
-                self.block(key, depth)
-        for child in self.program.children(path):
-            if not path:
-                self.root(child)
-            else:
-                with self.braces(f"{'ROWS' if depth == 1 else 'LOOP'}({self.axis(child)}, {child.extent})"):
-                    self.nest((*path, child), depth + 1)
+    def nest(self, path: Path, depth: int) -> None:
+        self.begin_tiles(path)
+        if self.style.ahead:
+            self.fetch_tiles(path)
+        for v, kept in self.program.kept.items():
+            if kept.scope == path and kept.key.path != path:
+                self.declare(v, kept)
+        for phase in self.program.phases(path):
+            sums = [v for v in self.program.reduced_at(path, phase) if not self.program.reductions[v].is_local]
+            for v in sums:
+                self.begin(v)
+            for key in self.program.at(path, phase):
+                for v in self.program.filled_by(key):
+                    self.declare(v, self.program.kept[v])
+                self.block_at(key, depth)
+            for child in self.program.children(path, phase):
+                self.child((*path, child), depth)
+            for v in sums:
+                self.end_sum(v)
+        self.end_tiles(path, stream=self.style.stream)
 
-    def root(self, first: Axis) -> None:
+    def declare(self, v: Value, kept: Kept) -> None:
+        lane = kept.key.lane
+        vectors = f"[VECTORS({self.program.widths[lane]}, {lane.extent})]" if lane else ""
+        self.line(f"{self.vector(v, lane)} {self.array(v)}{_dims(kept.dims)}{vectors};")
+
+    def child(self, path: Path, depth: int) -> None:
+        if len(path) == 1 and self.program.is_shared(path):
+            self.root(path)
+            return
+        if len(path) == 1 and depth == 0 and self.program.scans(path) and self.program.is_closed(path):
+            with self.braces("ONCE"):  # one task's alone
+                self.child(path, depth=1)
+            return
+        axis = path[-1].axis
+        for v, key in self.program.scans(path):
+            if axis in v.scanned:
+                self.declare_carry(v, key)
+        with self.braces(f"{'ROWS' if depth == 1 else 'LOOP'}({self.axis(axis)}, {self.end(axis)})"):
+            self.nest(path, depth + 1)
+
+    def root(self, path: Path) -> None:
         """An outermost loop, joined with those directly inside it."""
-        chain = [first]
-        while not self.program.at(tuple(chain)) and len(self.program.children(tuple(chain))) == 1:
-            if self.style.target == "cpu" and prod(a.extent for a in chain) >= self.style.grid_least:
+        while (inner := self.only_loop(path)) and self.program.is_shared(inner):
+            if self.style.target == "cpu" and prod(loop.axis.extent for loop in path) >= self.style.grid_least:
                 break
-            chain += self.program.children(tuple(chain))
-        count = prod(a.extent for a in chain)
-        rows = self.style.target == "cuda" and not self.program.children(tuple(chain))
+            path = inner
+        axes = [loop.axis for loop in path]
+        count = prod(a.extent for a in axes)
+        rows = self.style.target == "cuda" and not any(len(p) > len(path) for p in self.inside(path))
         self.roots.append((count, rows))
-        loop = self.axis(first) if len(chain) == 1 else f"g{len(self.roots) - 1}"
+        loop = self.axis(axes[0]) if len(axes) == 1 else f"g{len(self.roots) - 1}"
         with self.braces(f"{'GRID_ROWS' if rows else 'GRID'}({loop}, {count})"):
-            if len(chain) > 1:
-                self.digits(loop, chain)
-            self.nest(tuple(chain), depth=2 if rows else 1)
+            if len(axes) > 1:
+                self.digits(loop, axes)
+            self.nest(path, depth=2 if rows else 1)
+
+    def only_loop(self, path: Path) -> Path | None:
+        """The loop directly inside `path`, if nothing else is there."""
+        phases = self.program.phases(path)
+        if (
+            len(phases) != 1
+            or self.program.at(path, phases[0])
+            or any(k.scope == path for k in self.program.kept.values())
+            or self.program.tiles_at(path)
+        ):
+            return None
+        loops = self.program.children(path, phases[0])
+        alone = len(loops) == 1 and not self.program.reduced_at(path, phases[0])
+        alone = alone and not self.program.last_tile(loops[0].axis)
+        return (*path, loops[0]) if alone else None
+
+    def inside(self, path: Path) -> list[Path]:
+        return [p for p in self.program.prefixes() if p[: len(path)] == path]
 
     # ---- blocks
+    def block_at(self, key: Key, depth: int) -> None:
+        """A block; where nothing else reads what it computes and no loop is shared around it, one task's alone."""
+        block = self.program.blocks[key]
+        read = block.updates or any(kept.key == key for kept in self.program.kept.values())
+        if not key.path and block.writes and not read and (key.lane or key.dims):
+            with self.braces("ONCE" if self.style.target == "cpu" else "ONCE FIRST_ROW"):
+                self.block(key, depth=2)
+        else:
+            self.block(key, depth)
+
     def block(self, key: Key, depth: int) -> None:
         block = self.program.blocks[key]
-        kept = [v for v in block.ordered() if self.program.kept.get(v) == key]
-        if key.lane is None:
-            self.scalars(key, block, kept, depth)
-            return
-        lane, width = key.lane, self.program.widths[key.lane]
-        for v in kept:
-            self.line(
-                f"Vec<{CTYPE[v.dtype.name]}, {width}> k{self.name(v)}{_dims(key)}[VECTORS({width}, {lane.extent})];"
-            )
-        self.loops(key.dims, lambda: self.lane_loops(key, lane, block, kept, depth))
+        for v in block.ordered():
+            if set(v.scanned) & set(key.dims):
+                self.declare_carry(v, key)
+        self.loops(
+            key.dims, lambda: self.lane_loops(key, block, depth) if key.lane else self.scalars(key, block, depth)
+        )
 
-    def lane_loops(self, key: Key, lane: Axis, block: Block, kept: list[Value], depth: int) -> None:
+    def lane_loops(self, key: Key, block: Block, depth: int) -> None:
+        assert key.lane
+        lane = key.lane
+        sums = [v for v in block.updates if self.program.reductions[v].is_local]
+        for v in sums:
+            for _ in self.points(v.deps, key):
+                self.line(f"{self.accumulator_type(v)} a{self.name(v)} = {self.identity(v)};")
+        for v in block.ordered():
+            if lane in v.scanned:
+                self.declare_carry(v, key)
         name, width, last = self.axis(lane), self.program.widths[lane], self.program.last_tile(lane)
         extent = f"{name}_n" if last else str(lane.extent)
-        if last:
-            whole = f"{last[1]} - {lane.extent} * {self.axis(last[0])}"
-            self.line(f"const idx_t {extent} = least_index({lane.extent}, {whole});")
+        if last and (key.dims or (key.path, lane) not in self.limited):
+            self.limited.add((key.path, lane))
+            self.line(f"const idx_t {extent} = {self.end(lane)};")
         arguments = f"({name}, {width}, {extent}, VECTORS({width}, {lane.extent}))"
         if lane.extent >= width:
             with self.braces(f"LANES{arguments}"):
-                self.statements(key, block, kept, depth, count=None)
+                for tensor, e, itemsize in self.fetched_ahead(key) if self.style.ahead else ():
+                    self.line(f"fetch<{width * itemsize}>({tensor} + {self.expr(e)});")
+                self.statements(key, block, depth, count=None)
         if (last[1] if last else lane.extent) % width:
             with self.braces(f"TAIL{arguments}"):
-                self.statements(key, block, kept, depth, count=f"{extent} - {name}")
+                self.statements(key, block, depth, count=f"{extent} - {name}")
+        for v in sums:
+            for _ in self.points(v.deps, key):
+                self.result(v)
 
-    def scalars(self, key: Key, block: Block, kept: list[Value], depth: int) -> None:
-        arrays = [v for v in kept if key.dims]
-        for v in arrays:
-            self.line(f"Vec<{CTYPE[v.dtype.name]}, 1> k{self.name(v)}{_dims(key)};")
-        self.loops(key.dims, lambda: self.statements(key, block, arrays, depth, count=None))
+    def fetched_ahead(self, key: Key) -> list[tuple[str, Affine, int]]:
+        """What to bring from memory beside the dearest of several passes over a row: the next row. (tensor, offset,
+        bytes of an element)"""
+        passes = [k for phase in self.program.phases(key.path) for k in self.program.at(key.path, phase)]
+        passes = [k for k in passes if k.lane is key.lane and not k.dims]
+        if not key.path or len(passes) < 2 or key is not max(passes, key=self.program.cost):
+            return []
+        row, found = key.path[-1].axis, dict[tuple[str, Affine], int]()
+        for v in (v for k in passes for v in self.program.blocks[k].ordered() if v.op == "load"):
+            if (
+                key.lane
+                and v.offset.coef(row)
+                and not v.offset.fetched
+                and pattern(v.offset, key.lane, 1, 1).kind == "vector"
+            ):
+                found[f"in{v.tensor}", v.offset + v.offset.coef(row)] = v.dtype.bytes
+        return [(tensor, e, itemsize) for (tensor, e), itemsize in found.items()]
+
+    def scalars(self, key: Key, block: Block, depth: int) -> None:
+        self.statements(key, block, depth, count=None)
 
     def loops(self, axes: Sequence[Axis], body: Callable[[], None]) -> None:
         if not axes:
             body()
             return
         loop = "UNROLL" if self.style.target == "cuda" and axes[0].extent <= UNROLLED else "LOOP"
-        with self.braces(f"{loop}({self.axis(axes[0])}, {axes[0].extent})"):
+        with self.braces(f"{loop}({self.axis(axes[0])}, {self.end(axes[0])})"):
             self.loops(axes[1:], body)
 
-    def statements(self, key: Key, block: Block, kept: list[Value], depth: int, count: str | None) -> None:
-        """Values and writes of one block. count: lanes left, for the masked last vector; None where all are there."""
+    def statements(self, key: Key, block: Block, depth: int, count: str | None) -> None:
+        """Values, updates and writes of one block. count: lanes left, for the masked last vector; None where all do."""
+        self.here = key
         for v in block.ordered():
-            keep = f" k{self.name(v)}{self.place(key, v)} = {self.name(v)};" if v in kept else ""
-            self.line(f"const auto {self.name(v)} = {self.rhs(v, key, count)};{keep}")
+            kept = self.program.kept.get(v)
+            for _ in self.points(v.deps, key):
+                keep = f" {self.element_of(v, kept)} = {self.name(v)};" if kept and kept.key == key else ""
+                value = self.scan(v, key) if v.op == "scan" else self.rhs(v, key, count)
+                self.line(f"const auto {self.name(v)} = {value};{keep}")
+        for v in block.updates:
+            for _ in self.points(v.deps.union(v.bound), key):
+                self.update(v, key, count)
         for w, repeats in block.writes:
-            guards = ["ONCE"] if not key.path and depth == 0 else []
+            shared = self.program.is_shared(key.path[:1]) if key.path else depth > 0
+            guards = [] if shared else ["ONCE"]
             if self.style.target == "cuda":
                 guards += ["FIRST_ROW"] if depth < 2 else []
                 guards += ["FIRST_LANE"] if key.lane is None else []
-            loops = [f"LOOP({self.axis(a)}, {a.extent})" for a in repeats]
+            loops = [f"LOOP({self.axis(a)}, {a.extent})" for a in repeats if (key, w) not in self.program.across]
             self.line(" ".join([*guards, *loops, self.store(w, key, count)]))
 
-    # ---- values
-    def place(self, key: Key, v: Value) -> str:
+    # ---- reductions
+    def begin(self, v: Value) -> None:
+        """Accumulators that live across loops, and their first values."""
+        reduction = self.program.reductions[v]
+        home, start = reduction.home, self.identity(v)
+        kept = self.program.kept.get(v)
+        if kept and kept.scope == home.path:
+            self.declare(v, kept)
+        if kept and not reduction.joins_lanes:
+            vectors = (
+                f" LOOP({self.axis(home.lane)}_v, VECTORS({self.width(home.lane)}, {home.lane.extent}))"
+                if home.lane
+                else ""
+            )
+            self.loops(home.dims, lambda: self.line(f"{vectors} {self.accumulator(v)} = {start};".lstrip()))
+        elif dims := self.looped(home.dims):
+            for _ in self.points(v.deps):
+                self.line(f"{self.accumulator_type(v)} a{self.name(v)}{_dims(dims)};")
+                self.loops(dims, lambda: self.line(f"{self.accumulator(v)} = {start};"))
+        else:
+            for _ in self.points(v.deps):
+                self.line(f"{self.accumulator_type(v)} a{self.name(v)} = {start};")
+
+    def end_sum(self, v: Value) -> None:
+        reduction = self.program.reductions[v]
+        if reduction.joins_lanes or v not in self.program.kept:
+            for _ in self.points(v.deps):
+                self.loops(self.looped(reduction.home.dims), lambda: self.result(v))
+
+    def looped(self, axes: Iterable[Axis]) -> list[Axis]:
+        return [a for a in axes if a not in self.program.unrolled]
+
+    def result(self, v: Value) -> None:
+        """The result of one accumulator, as a local or in its array."""
+        done, kept = self.joined(v), self.program.kept.get(v)
+        self.line(f"{self.element_of(v, kept)} = {done};" if kept else f"const auto {self.name(v)} = {done};")
+
+    def update(self, v: Value, key: Key, count: str | None) -> None:
+        at, width, args = (
+            self.accumulator(v),
+            self.width(key.lane),
+            [self.operand(a, key, self.width(key.lane)) for a in v.args],
+        )
+        combine = str(v.attr[0])
+        if v.op == "argreduce" and len(v.bound) == 1:
+            new = f"better_later<{_is_max(v)}>({at}, {args[0]}, {args[1]})"
+        elif v.op == "argreduce":
+            new = f"better<{_is_max(v)}>({at}, {self.accumulator_type(v)}{{{args[0]}, {args[1]}}})"
+        else:
+            new = spell(combine, [*args, at] if combine == "fma" else [at, *args], v.dtype)
+        self.line(f"{at} = {new if count is None or width == 1 else f'first_lanes({count}, {new}, {at})'};")
+
+    def joined(self, v: Value) -> str:
+        """The result in an accumulator: its lanes combined where they are parts of one result."""
+        at, combine = self.accumulator(v), str(v.attr[0])
+        if not self.program.reductions[v].joins_lanes:
+            return f"position({at})" if v.op == "argreduce" else at
+        if v.op == "argreduce":
+            return f"position(join_best<{_is_max(v)}>({at}))"
+        step = spell("add" if combine == "fma" else combine, ["a", "b"], v.dtype)
+        return f"join_lanes([](const auto& a, const auto& b) {{ return {step}; }}, {at})"
+
+    def accumulator(self, v: Value) -> str:
+        reduction, kept = self.program.reductions[v], self.program.kept.get(v)
+        if kept and not reduction.joins_lanes:
+            return self.element_of(v, kept)
+        return f"a{self.name(v)}" + ("" if reduction.is_local else self.indices(self.looped(reduction.home.dims)))
+
+    def accumulator_type(self, v: Value) -> str:
+        width = self.width(self.program.reductions[v].site.lane)
+        return (
+            f"Best<{CTYPE[v.args[0].dtype.name]}, {width}, {CTYPE[v.dtype.name]}>"
+            if v.op == "argreduce"
+            else f"Vec<{CTYPE[v.dtype.name]}, {width}>"
+        )
+
+    def identity(self, v: Value) -> str:
+        width = self.width(self.program.reductions[v].site.lane)
+        if v.op == "argreduce":
+            worst = identity("maximum" if v.attr[0] == "argmax" else "minimum", v.args[0].dtype)
+            return f"none_yet<{CTYPE[v.dtype.name]}, {width}>({literal(worst)})"
+        return f"splat<{width}>({literal(identity(str(v.attr[0]), v.dtype))})"
+
+    # ---- scans
+    def declare_carry(self, v: Value, key: Key) -> None:
+        """What a scan has come to: one value where it runs along lanes, else one for each of the lanes and of the loops
+        inside, which are set where the scan begins."""
+        name = self.carries[v, key] = f"c{len(self.carries)}"
+        if key.lane in v.scanned:
+            self.line(f"auto {name} = no_carry<{self.width(key.lane)}>({literal(identity(str(v.attr[0]), v.dtype))});")
+            return
+        vectors = f"[VECTORS({self.width(key.lane)}, {key.lane.extent})]" if key.lane else ""
+        self.line(f"{self.vector(v, key.lane)} {name}{_dims(self.program.carried_over(v, key))}{vectors};")
+
+    def scan(self, v: Value, key: Key) -> str:
+        (axis,), name, width = v.scanned, self.carries[v, key], self.width(key.lane)
+        operand, step = self.operand(v.args[0], key, width), spell(str(v.attr[0]), ["a", "b"], v.dtype)
+        f = f"[](const auto& a, const auto& b) {{ return {step}; }}"
+        if axis is key.lane:
+            return f"scan_lanes({f}, {name}, {operand})"
         lane = f"[{self.axis(key.lane)}_v]" if key.lane else ""
-        return "".join(f"[{self.axis(a)}]" for a in key.dims) + lane
+        carry = f"{name}{self.indices(self.program.carried_over(v, key))}{lane}"
+        return f"scan_step({f}, {carry}, {operand}, {self.axis(axis)} == 0)"
+
+    # ---- values
+    def width(self, lane: Axis | None) -> int:
+        return self.program.widths[lane] if lane else 1
+
+    def vector(self, v: Value, lane: Axis | None) -> str:
+        """The type of an element of a kept array."""
+        if v in self.program.reductions and not self.program.reductions[v].joins_lanes:
+            return self.accumulator_type(v)
+        return f"Vec<{CTYPE[v.dtype.name]}, {self.width(lane)}>"
+
+    def indices(self, dims: Sequence[Axis]) -> str:
+        return "".join(f"[{self.axis(a)}]" for a in dims)
+
+    def element_of(self, v: Value, kept: Kept) -> str:
+        lane = f"[{self.axis(kept.key.lane)}_v]" if kept.key.lane else ""
+        return f"{self.array(v)}{self.indices(kept.dims)}{lane}"
 
     def ref(self, v: Value, at: Key) -> str:
         """How block `at` spells a value: a local, or an element of a kept array."""
         kept = self.program.kept.get(v)
-        if kept and v not in self.program.blocks[at].values and (kept.lane or kept.dims):
-            return f"k{self.name(v)}{self.place(kept, v)}"
+        if kept and v not in self.program.blocks[at].values:
+            whole = v.op == "argreduce" and not self.program.reductions[v].joins_lanes
+            return f"position({self.element_of(v, kept)})" if whole else self.element_of(v, kept)
         return self.name(v)
+
+    def indexing(self, v: Value) -> str:
+        return self.ref(v, self.here)
 
     def operand(self, v: Value, at: Key, width: int) -> str:
         if v.op == "const":
@@ -166,18 +398,21 @@ class _Printer(Text):
         lane = key.lane if key.lane in v.deps else None
         width = self.program.widths[lane] if lane else 1
         if v.op == "load":
-            return self.load(v, lane, width, count)
+            return self.load(v, key, lane, width, count)
         if v.op == "index":
-            return self.index(v.offset, lane, width, count)
+            return self.index(v.offset, lane, width, count, CTYPE[v.dtype.name])
         if v.op == "uniform":
             seed, offset = (f"get({self.operand(a, key, 1)}, 0)" for a in v.args[:2])
+            p = pattern(v.offset, lane, width, width)
+            if p.kind == "vector" and p.width % 4 == 0:  # whole counters, of four elements each
+                return f"uniform_run<{width}>({seed}, {offset}, {v.attr[0]}, {self.expr(v.offset)})"
             return f"uniform_<{width}>({seed}, {offset}, {v.attr[0]}, {self.index(v.offset, lane, width, count)})"
         return spell(v.op, [self.operand(a, key, width) for a in v.args], v.dtype)
 
-    def index(self, e: Affine, lane: Axis | None, width: int, count: str | None) -> str:
+    def index(self, e: Affine, lane: Axis | None, width: int, count: str | None, ctype: str = "int64_t") -> str:
         if lane is None or pattern(e, lane, width, width).kind == "vector":
-            return f"iota_<int64_t, {width}>({self.expr(e)})"
-        return f"load_lanes<{width}>({self.each_lane(lane, f'(int64_t)({self.lane_expr(e, lane)})')}, {count or width})"
+            return f"iota_<{ctype}, {width}>({self.expr(e)})"
+        return f"load_lanes<{width}>({self.each_lane(lane, f'({ctype})({self.lane_expr(e, lane)})')}, {count or width})"
 
     def lane_expr(self, e: Affine, lane: Axis) -> str:
         return self.expr(e, (lane, "l"))
@@ -193,10 +428,21 @@ class _Printer(Text):
         self.accesses.add(Access(tensor, found.kind, min(found.width, most)))
         return found
 
-    def load(self, v: Value, lane: Axis | None, width: int, count: str | None) -> str:
+    def pointer(
+        self, access: Value | Write, key: Key, lane: Axis | None, width: int, itemsize: int
+    ) -> tuple[Pattern, str]:
+        """How a load or write of block `key` moves a vector, and its address: in the tensor, or in a tile of it."""
+        tensor = f"in{access.tensor}" if isinstance(access, Value) else f"out{access.out}"
+        tile = self.program.across.get((key, access))
+        if tile:
+            self.tensor_pattern(tensor, access.offset, tile.along, BLOCK, itemsize)
+            return Pattern("vector", 1), self.tile_element(tile)
+        found = self.tensor_pattern(tensor, access.offset, lane, width, itemsize)
+        return found, f"{tensor} + {self.expr(access.offset)}"
+
+    def load(self, v: Value, key: Key, lane: Axis | None, width: int, count: str | None) -> str:
         tensor, e = f"in{v.tensor}", v.offset
-        p = self.tensor_pattern(tensor, e, lane, width, v.dtype.bytes)
-        at = f"{tensor} + {self.expr(e)}"
+        p, at = self.pointer(v, key, lane, width, v.dtype.bytes)
         if p.kind == "splat":
             return f"load<1, 1>({at})"
         if p.kind == "vector":
@@ -216,18 +462,22 @@ class _Printer(Text):
 
     def store(self, w: Write, key: Key, count: str | None) -> str:
         width = self.program.widths[key.lane] if key.lane else 1
-        tensor, value = f"out{w.out}", self.operand(w.value, key, width)
-        p = self.tensor_pattern(tensor, w.offset, key.lane, width, w.itemsize)
-        at = f"{tensor} + {self.expr(w.offset)}"
+        value = self.operand(w.value, key, width)
+        p, at = self.pointer(w, key, key.lane, width, w.itemsize)
+        stream = self.style.stream and (key, w) not in self.program.across
         if p.kind == "splat":
             return f"store<1, 1>({at}, {value});"
         if p.kind == "vector":
             if count is not None:
                 return f"store_masked<{width}, {p.width}>({at}, {value}, {count});"
-            return f"store{'_stream' if self.style.stream else ''}<{width}, {p.width}>({at}, {value});"
+            return f"store{'_stream' if stream else ''}<{width}, {p.width}>({at}, {value});"
         assert p.kind == "strided", "outputs are indexed by plain axes"
         return f"store_strided<{width}>({at}, {p.step}, {value}, {count or width});"
 
 
-def _dims(key: Key) -> str:
-    return "".join(f"[{a.extent}]" for a in key.dims)
+def _dims(dims: Sequence[Axis]) -> str:
+    return "".join(f"[{a.extent}]" for a in dims)
+
+
+def _is_max(v: Value) -> str:
+    return "true" if v.attr[0] == "argmax" else "false"

@@ -96,7 +96,11 @@ class Text:
     def element(self, v: Value, lane_plus: tuple[Axis, str] | None) -> str:
         """A value as an index: its element, or that of the given lane."""
         lane = lane_plus[1] if lane_plus and lane_plus[0] in v.deps else "0"
-        return f"(idx_t)get({self.name(v)}, {lane})"
+        return f"(idx_t)get({self.indexing(v)}, {lane})"
+
+    def indexing(self, v: Value) -> str:
+        """How the code being printed spells a value that it uses as an index."""
+        return self.name(v)
 
     def digits(self, loop: str, axes: Sequence[Axis]) -> None:
         """The axes as digits of one loop variable over their product."""

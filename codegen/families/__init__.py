@@ -1,7 +1,17 @@
 """Kernel families, in the order in which ties are decided: one visible table."""
 
+from codegen.families.aten import Aten
+from codegen.families.gemv import Gemv
+from codegen.families.matmul import Matmul
 from codegen.families.naive import Naive
+from codegen.families.normalization import Normalization
 from codegen.families.pointwise import Pointwise
+from codegen.families.reduction import Reduction
+from codegen.families.scan import Scan
+from codegen.families.transpose import Transpose
 from codegen.kernel import Family
 
-FAMILIES: dict[str, Family] = {family.name: family for family in (Pointwise(), Naive())}
+FAMILIES: dict[str, Family] = {
+    family.name: family
+    for family in (Pointwise(), Transpose(), Reduction(), Normalization(), Scan(), Gemv(), Matmul(), Aten(), Naive())
+}

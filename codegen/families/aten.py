@@ -67,7 +67,10 @@ def _call(segment: Graph, device: Device) -> Call | Reject:
     if isinstance(result, Reject):
         return result
     found = contraction(segment, node, result)
-    return found if isinstance(found, Reject) else choose_call(found)
+    call = found if isinstance(found, Reject) else choose_call(found)
+    if isinstance(call, Call) and node.dtype != call.of.dtype and any(d.summed for d in call.loops):
+        return Reject(f"several library calls sum up one element, which is rounded to {node.dtype} after the last")
+    return call
 
 
 def _batches(call: Call) -> int:

@@ -21,6 +21,7 @@ from codegen.lowering.stores import pull_outputs
 from codegen.lowering.value import Value, cone
 from codegen.schedule import Schedule, parse_schedule
 from codegen.text import CTYPE
+from fusion_ir.dtype import DType
 from fusion_ir.extent import dense_strides
 from fusion_ir.graph import Graph, OutputSpec
 from fusion_ir.node import Node
@@ -70,7 +71,7 @@ class Matmul:
                 return Reject(f"{n.op} is no pointwise op")
             if any(a in reached for a in n.args):
                 reached.add(n)
-        if reached == {node} and node.dtype == node.args[0].dtype:
+        if reached == {node} and node.dtype == node.attr("acc", DType):
             return Reject("computes nothing of the product: a library call alone does it")
         if any(o.node not in reached for o in segment.outputs):
             return Reject("an output does not depend on the product")
@@ -118,7 +119,7 @@ class _Panels:
 
 
 def _emit(segment: Graph, node: Node, strides: tuple[int, ...], s: MatmulSchedule, device: Device) -> Kernel:
-    behind = _rows_first(with_scratch(segment, node, strides))
+    behind = _rows_first(with_scratch(segment, node, strides, node.attr("acc", DType)))
     program = lower(behind, s.lanes, WHOLE_ROWS, WHOLE_ROWS, least_tasks=1, keep_bytes=KEEP_BYTES)
     scratch = len(segment.inputs)
     row = _row_elements(program, scratch)
@@ -222,7 +223,7 @@ def _layouts(segment: Graph, node: Node) -> dict[str, tuple[int, ...]]:
     found = {"own": _padded(node.sizes, own)}
     dense = dense_strides(node.sizes)
     order: dict[int, None] = {}
-    for step in _steps(with_scratch(segment, node, dense), 0):
+    for step in _steps(with_scratch(segment, node, dense, node.dtype), 0):
         order.update({d: None for d in own if step and dense[d] <= step < dense[d] * node.sizes[d]})
     if len(order) == len(own) and tuple(order) != own:
         found["output"] = _padded(node.sizes, tuple(order))

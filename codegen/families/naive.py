@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from codegen.families.wrap import kernel_function
 from codegen.kernel import Access, EmitError, Kernel, Launch, Reject
+from codegen.lowering.bound import Bound
 from codegen.lowering.index import Axes, Axis, flatten, var
 from codegen.lowering.pull import puller
 from codegen.lowering.value import REDUCES, TooManyValues, Value, Values
@@ -84,7 +85,7 @@ class _Printer(Text):
         count = 1
         for a in grid:
             count *= a.extent
-        pulling = puller(self.segment, Values(MAX_VALUES), self.axes, refine=False)
+        pulling = puller(self.segment, Values(MAX_VALUES), Bound(self.axes), refine=False)
         index = tuple(map(var, axes))
         offset = flatten(index, spec.strides)
         self.value_names = {}
@@ -136,16 +137,15 @@ class _Printer(Text):
             seen.add((u, bound))
             if not u.deps & bound:
                 found[u] = None
-            inner = bound | frozenset(a for a in u.attr if isinstance(a, Axis)) if u.op in REDUCES else bound
+            inner = bound | frozenset(u.bound)
             stack.extend((a, inner) for a in u.args)
         return sorted(found, key=lambda u: u.uid)
 
     def reduce(self, v: Value) -> None:
         """A loop around the values that vary inside it, starting from the first of them."""
-        combine, *axes = v.attr
+        combine = v.attr[0]
         name, ctype = self.name(v), CTYPE[v.dtype.name]
         operand = v.args[0]
-        bound = [a for a in axes if isinstance(a, Axis)]
         if v.op == "argreduce":
             self.line(f"Vec<{ctype}, 1> {name} = splat<1>({ctype}(0));")
             self.line(f"Vec<{CTYPE[operand.dtype.name]}, 1> best_{name};")
@@ -153,7 +153,7 @@ class _Printer(Text):
             self.line(f"Vec<{ctype}, 1> {name};")
         self.line(f"bool first_{name} = true;")
         depth = self.indent
-        for a in bound:
+        for a in v.bound:
             self.line(f"LOOP({self.axis(a)}, {a.extent}) {{")
             self.indent += 1
         self.scopes.append(set())
@@ -162,10 +162,7 @@ class _Printer(Text):
         args = [self.operand(a) for a in v.args]
         if v.op == "argreduce":
             better = f"arg_better<{'true' if combine == 'argmax' else 'false'}>({args[0]}, best_{name})"
-            at = self.expr(flatten([var(a) for a in bound], [1] * len(bound)))
-            self.line(
-                f"if (first_{name} || {better}) {{ best_{name} = {args[0]}; {name} = splat<1>((int64_t)({at})); }}"
-            )
+            self.line(f"if (first_{name} || {better}) {{ best_{name} = {args[0]}; {name} = {args[1]}; }}")
         else:
             step = spell(str(combine), [*args, name] if combine == "fma" else [name, *args], v.dtype)
             start = spell("mul", args, v.dtype) if combine == "fma" else args[0]
@@ -180,7 +177,7 @@ class _Printer(Text):
         if v.op == "load":
             return f"load<1, 1>(in{v.tensor} + {self.expr(v.offset)})"
         if v.op == "index":
-            return f"splat<1>((int64_t)({self.expr(v.offset)}))"
+            return f"splat<1>(({CTYPE[v.dtype.name]})({self.expr(v.offset)}))"
         if v.op == "uniform":
             seed, offset = (f"get({self.operand(a)}, 0)" for a in v.args[:2])
             return f"uniform_<1>({seed}, {offset}, {v.attr[0]}, splat<1>((int64_t)({self.expr(v.offset)})))"

@@ -42,7 +42,8 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Contraction:
-    """result[...] = sum a[...] * b[...] over `dims`, all tensors of one `dtype`. The result starts at element 0."""
+    """result[...] = sum a[...] * b[...] over `dims`, summed in `dtype`, which operands may be narrower than. The result
+    starts at element 0."""
 
     dtype: DType
     a: Matrix
@@ -77,8 +78,8 @@ def long_contract(graph: Graph) -> Node | Reject:
         return Reject(f"holds {', '.join(n.op for n in found) or 'no contraction'}; takes one contraction alone")
     (node,) = found
     operand, products = node.args[0].dtype, prod(summed_sizes(node))
-    if operand.name not in ("f32", "f64"):
-        return Reject(f"the library multiplies f32 and f64, not {operand}")
+    if not operand.is_float:
+        return Reject(f"the library multiplies floats, not {operand}")
     if products <= ORDERED_PRODUCTS:
         return Reject(f"a contraction over {products} products is summed in order (more than {ORDERED_PRODUCTS}: any)")
     return node if node.elements else Reject("the product is empty")
@@ -90,9 +91,8 @@ def summed_sizes(node: Node) -> list[int]:
     return [node.args[0].sizes[position] for position in a_axes[len(a_axes) - reduced :]]
 
 
-def with_scratch(graph: Graph, node: Node, strides: Sequence[int]) -> Graph:
-    """The graph with the contraction read from one more input, behind the others, in the accumulator's dtype."""
-    acc = node.attr("acc", DType)
+def with_scratch(graph: Graph, node: Node, strides: Sequence[int], acc: DType) -> Graph:
+    """The graph with the contraction read from one more input, behind the others, of dtype `acc`."""
     spec = InputSpec(node.shape, acc, tuple(strides), SCRATCH_ALIGNMENT_BYTES)
     scratch = make_input(len(graph.inputs), spec)
     new: dict[Node, Node] = {node: scratch if acc == node.dtype else make("cast", [scratch], {"dtype": node.dtype})}
@@ -109,9 +109,7 @@ def stored_product(graph: Graph, node: Node) -> list[Digit] | Reject:
     if len(graph.outputs) != 1 or graph.outputs[0].node.elements != node.elements:
         return Reject("writes other tensors than the product alone")
     (output,) = graph.outputs
-    if output.node.dtype != node.args[0].dtype:
-        return Reject(f"the library's product of {node.args[0].dtype} has that dtype, not {output.node.dtype}")
-    behind = with_scratch(graph, node, dense_strides(node.sizes))
+    behind = with_scratch(graph, node, dense_strides(node.sizes), node.dtype)
     seen = _seen_through(behind, behind.outputs[0].node)
     if isinstance(seen, Reject):
         return Reject(f"the output is no view of the product: {seen.reason}")
@@ -155,7 +153,7 @@ def contraction(graph: Graph, node: Node, result: Iterable[Digit], apart: int = 
         Dim(high // low, _stride(a, low), _stride(b, low), _stride(c, low), low < products)
         for low, high in pairwise(marks)
     ]
-    return Contraction(node.args[0].dtype, matrices["a"], matrices["b"], merged(dims, apart))
+    return Contraction(node.attr("acc", DType), matrices["a"], matrices["b"], merged(dims, apart))
 
 
 def merged(dims: Sequence[Dim], apart: int = 0) -> tuple[Dim, ...]:

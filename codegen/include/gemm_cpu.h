@@ -24,3 +24,60 @@ static inline void gemm(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k,
     scipy_cblas_dgemm(101, a_turned ? 112 : 111, b_turned ? 112 : 111, (int)m, (int)n, (int)k, 1.0, a, (int)lda, b, (int)ldb,
                       adds ? 1.0 : 0.0, c, (int)ldc);
 }
+
+// ---- operands and results of other types than the sum's, block by block in a cache
+constexpr idx_t BLOCK_M = 256, BLOCK_N = 384, BLOCK_K = 256, BLOCK_PAD = 16;  // rows a power of two apart share cache sets
+// `rows` rows of `columns` elements, each converted.
+template <class T, class U>
+static inline void convert_rows(idx_t rows, idx_t columns, const T* from, idx_t from_stride, U* to, idx_t to_stride) {
+  for (idx_t i = 0; i < rows; i++, from += from_stride, to += to_stride) {
+    idx_t j = 0;
+    for (; j + 16 <= columns; j += 16) store<16, 1>(to + j, cast<U>(load<16, 1>(from + j)));
+    if (j < columns) store_masked<16, 1>(to + j, cast<U>(load_masked<16, 1>(from + j, columns - j)), columns - j);
+  }
+}
+// Parts of a matrix as the library reads them: where they lie, or converted into `block`.
+template <class T, idx_t ROWS, idx_t COLUMNS, bool IN_PLACE = FLOATING<T>> struct Operand {
+  const T* from;
+  idx_t from_ld, ld;  // ld: of what `part` gives
+  bool turned;
+  alignas(64) float block[ROWS > COLUMNS ? ROWS * (COLUMNS + BLOCK_PAD) : COLUMNS * (ROWS + BLOCK_PAD)];
+  Operand(const T* from, idx_t from_ld, bool turned)
+      : from(from), from_ld(from_ld), ld((turned ? ROWS : COLUMNS) + BLOCK_PAD), turned(turned) {}
+  const float* part(idx_t i, idx_t j, idx_t rows, idx_t columns) {
+    const T* const first = from + (turned ? j * from_ld + i : i * from_ld + j);
+    convert_rows(turned ? columns : rows, turned ? rows : columns, first, from_ld, block, ld);
+    return block;
+  }
+};
+template <class T, idx_t ROWS, idx_t COLUMNS> struct Operand<T, ROWS, COLUMNS, true> {
+  const T* from;
+  idx_t ld;
+  bool turned;
+  Operand(const T* from, idx_t ld, bool turned) : from(from), ld(ld), turned(turned) {}
+  const T* part(idx_t i, idx_t j, idx_t, idx_t) const { return from + (turned ? j * ld + i : i * ld + j); }
+};
+// Sums are of double where operands are, else of float; C of a narrower type is rounded from them (and `adds` is false).
+template <class A, class B, class C>
+static inline void gemm(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k, const A* a, idx_t lda, const B* b, idx_t ldb,
+                        C* c, idx_t ldc, bool adds) {
+  using Sum = If<SAME<A, double>, double, float>;
+  constexpr bool ROUNDS = !SAME<C, Sum>;
+  const idx_t depth = FLOATING<A> && FLOATING<B> ? k : BLOCK_K;
+  Operand<A, BLOCK_M, BLOCK_K> left(a, lda, a_turned);
+  Operand<B, BLOCK_K, BLOCK_N> right(b, ldb, b_turned);
+  alignas(64) Sum sums[ROUNDS ? BLOCK_M * (BLOCK_N + BLOCK_PAD) : 1];
+  for (idx_t i = 0; i < m; i += BLOCK_M) {
+    for (idx_t j = 0; j < n; j += BLOCK_N) {
+      const idx_t rows = m - i < BLOCK_M ? m - i : BLOCK_M, columns = n - j < BLOCK_N ? n - j : BLOCK_N;
+      const idx_t sums_ld = ROUNDS ? BLOCK_N + BLOCK_PAD : ldc;
+      Sum* const to = ROUNDS ? sums : (Sum*)c + i * ldc + j;
+      for (idx_t l = 0; l < k; l += depth) {
+        const idx_t deep = k - l < depth ? k - l : depth;
+        const auto *x = left.part(i, l, rows, deep), *y = right.part(l, j, deep, columns);
+        gemm(a_turned, b_turned, rows, columns, deep, x, left.ld, y, right.ld, to, sums_ld, adds || l > 0);
+      }
+      if constexpr (ROUNDS) convert_rows(rows, columns, sums, sums_ld, c + i * ldc + j, ldc);
+    }
+  }
+}

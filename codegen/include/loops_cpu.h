@@ -1,6 +1,7 @@
 // Loops of generated kernels on a CPU. A kernel is called for task = 0 ... tasks-1; the outermost loop is shared among them.
 #pragma once
 #include "vec_cpu.h"
+#include "gemm_cpu.h"
 #if defined(__clang__)
 #define FP_NO_UNROLL _Pragma("clang loop unroll(disable)")
 #define FP_UNROLL4 _Pragma("clang loop unroll_count(4)")
@@ -21,4 +22,9 @@
 VDEV idx_t clamp_index(idx_t i, idx_t extent) { return i < 0 ? 0 : i < extent ? i : extent - 1; }
 VDEV idx_t least_index(idx_t a, idx_t b) { return a < b ? a : b; }
 #define GRID_ROWS GRID
+// Brings the lines of n bytes into the second cache; any address will do.
+template <int N> VDEV void fetch(const void* p) {
+  for (int i = 0; i < N; i += 64) __builtin_prefetch((const char*)p + i, 0, 2);
+}
 #include "reduce.h"
+#include "scan_cpu.h"

@@ -70,6 +70,11 @@ VDEV float fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 VDEV double fma(double a, double b, double c) { return __fma_rn(a, b, c); }
 VDEV float sqrt(float a) { return __fsqrt_rn(a); }
 VDEV double sqrt(double a) { return __dsqrt_rn(a); }
+VDEV uint64_t low_product(uint64_t a, uint32_t m) { return (uint64_t)(uint32_t)a * m; }
+// See vec_instructions.h.
+template <class R> constexpr bool HAS_SCALE = false;
+template <class R> VDEV R scaled(R x, R n);
+template <bool MAX, class R> VDEV R extreme(R a, R b);
 }  // namespace core
 #include "vec_int.h"
 #include "vec_float.h"

@@ -30,6 +30,7 @@ template <class R> VDEV R power_of_2(IntLike<R> n) {
 }
 // p 2^n for any n within twice that, in two steps, so that a denormal result is rounded once.
 template <class R> VDEV R scale(R p, IntLike<R> n) {
+  if constexpr (HAS_SCALE<R>) return scaled(p, convert<Element<R>>(n));
   const IntLike<R> h = n >> 1;
   return p * power_of_2<R>(h) * power_of_2<R>(n - h);
 }

@@ -100,14 +100,16 @@ template <class R> VDEV R sign(R x) {
 }
 // Equal operands differ in the sign of zero at most: their bits together.
 template <class R> VDEV R maximum(R a, R b) {
-  if constexpr (FLOAT<R>) {
+  if constexpr (HAS_SCALE<R>) return ((a == a) & (b == b)) ? extreme<true>(a, b) : a + b;
+  else if constexpr (FLOAT<R>) {
     using U = UintLike<R>;
     const R r = ((a > b) | (a != a)) ? a : b;
     return a == b ? as<R>((U)(as<U>(a) & as<U>(b))) : r;
   } else return a > b ? a : b;
 }
 template <class R> VDEV R minimum(R a, R b) {
-  if constexpr (FLOAT<R>) {
+  if constexpr (HAS_SCALE<R>) return ((a == a) & (b == b)) ? extreme<false>(a, b) : a + b;
+  else if constexpr (FLOAT<R>) {
     using U = UintLike<R>;
     const R r = ((a < b) | (a != a)) ? a : b;
     return a == b ? as<R>((U)(as<U>(a) | as<U>(b))) : r;

@@ -56,6 +56,41 @@ template <class R> VDEV R sqrt(R a) {
   else return each_lane([](auto x) { return sqrt(x); }, a);
 #endif
 }
+// The product of the low 32 bits of each 64-bit lane and m. Vectors have no narrower operands to say so with, and g++ takes
+// the masked spelling for a product of 64 bits.
+template <class R> VDEV R low_product(R a, uint32_t m) {
+  if constexpr (SCALAR<R>) return (R)(uint32_t)a * m;
+#if defined(VEC_AVX512) && __has_builtin(__builtin_ia32_pmuludq512_mask)
+  else if constexpr (LANES<R> == 8) {
+    return (R)__builtin_ia32_pmuludq512_mask((Reg<int, 16>)a, (Reg<int, 16>)fill<R>((uint64_t)m), Reg<long long, 8>{}, -1);
+  }
+#endif
+#if defined(__AVX2__) && __has_builtin(__builtin_ia32_pmuludq256)
+  else if constexpr (LANES<R> == 4) return (R)__builtin_ia32_pmuludq256((Reg<int, 8>)a, (Reg<int, 8>)fill<R>((uint64_t)m));
+#endif
+#if defined(__SSE2__) && __has_builtin(__builtin_ia32_pmuludq128)
+  else if constexpr (LANES<R> == 2) return (R)__builtin_ia32_pmuludq128((Reg<int, 4>)a, (Reg<int, 4>)fill<R>((uint64_t)m));
+#endif
+  else return (a & 0xffffffffull) * (uint64_t)m;
+}
+// What one instruction of AVX-512 does, for the registers that have it; the portable spelling is at its users.
+#if defined(VEC_AVX512) && __has_builtin(__builtin_ia32_scalefps512_mask) && __has_builtin(__builtin_ia32_rangeps512_mask)
+template <class R> constexpr bool HAS_SCALE = IS<float, 16, R> || IS<double, 8, R>;
+// x 2^n for whole n, rounded once, whatever the exponents.
+template <class R> VDEV R scaled(R x, R n) {
+  if constexpr (IS<float, 16, R>) return __builtin_ia32_scalefps512_mask(x, n, x, (unsigned short)-1, 4);
+  else return __builtin_ia32_scalefpd512_mask(x, n, x, (unsigned char)-1, 4);
+}
+// The larger (MAX) or smaller of two numbers, +0 above -0; of a NaN and a number the number.
+template <bool MAX, class R> VDEV R extreme(R a, R b) {
+  if constexpr (IS<float, 16, R>) return __builtin_ia32_rangeps512_mask(a, b, MAX ? 5 : 4, a, (unsigned short)-1, 4);
+  else return __builtin_ia32_rangepd512_mask(a, b, MAX ? 5 : 4, a, (unsigned char)-1, 4);
+}
+#else
+template <class R> constexpr bool HAS_SCALE = false;
+template <class R> VDEV R scaled(R x, R n);
+template <bool MAX, class R> VDEV R extreme(R a, R b);
+#endif
 // Whether a lane of a mask is set.
 template <class M> VDEV bool any(M m) {
   if constexpr (SCALAR<M>) return m;

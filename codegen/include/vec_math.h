@@ -36,8 +36,7 @@ VEC_MATH1(asin_, core::asin) VEC_MATH1(acos_, core::acos) VEC_MATH1(atan_, core:
 VEC_MATH1(erf_, core::erf) VEC_MATH1(erfc_, core::erfc) VEC_MATH2(pow_, core::pow)
 
 // Lanes start, start + 1, ... converted to T.
-template <class T, int W> VDEV Vec<T, W> iota_(int64_t start) { return cast<T>(add_(count<W>(), splat<W>(start))); }
-// Element `linear` of a random tensor, in [0, 1).
-template <int W> VDEV Vec<float, W> uniform_(int64_t seed, int64_t offset, int64_t stream, const Vec<int64_t, W>& linear) {
-  return apply<float>([=](auto i) { return core::uniform(seed, offset, stream, i); }, linear);
+template <class T, int W> VDEV Vec<T, W> iota_(int64_t start) {
+  if constexpr (SAME<T, int32_t>) return add_(cast<T>(count<W>()), splat<W>((T)start));
+  else return cast<T>(add_(count<W>(), splat<W>(start)));
 }

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import gcd
 from typing import Literal
 
-from codegen.lowering.index import Affine, Axis, Opaque
+from codegen.lowering.index import Affine, Axis, Fetched, Opaque
 
 Kind = Literal["vector", "splat", "strided", "tile", "repeat", "lanes"]
 
@@ -38,7 +38,8 @@ def pattern(e: Affine, lane: Axis | None, vector: int, alignment: int) -> Patter
         stride = e.coef(lane)
         return Pattern("vector", _width(vector, alignment, others)) if stride == 1 else Pattern("strided", 1, stride)
     digits = [(t, k) for t, k in e.terms if isinstance(t, Opaque) and lane in t.of.axes]
-    if len(digits) == 1 and e.coef(lane) == 0 and digits[0][1] == 1:
+    fetched = any(isinstance(t, Fetched) and lane in t.value.deps for t, _ in e.terms)
+    if len(digits) == 1 and e.coef(lane) == 0 and digits[0][1] == 1 and not fetched:
         term = digits[0][0]
         return _digit_pattern(term, lane, vector, alignment, [e.c, *(k for t, k in e.terms if t is not term)])
     return Pattern("lanes", 1)

@@ -7,6 +7,7 @@ where one access differs, a lane run still merges them:  a[i2 % 4], repeated eve
 from collections.abc import Sequence
 
 from codegen.lowering.index import Affine, Axes, Axis, digit, var
+from codegen.lowering.value import cone
 from codegen.lowering.write import Write, expressions, rewritten
 
 
@@ -27,13 +28,18 @@ def coalesce(writes: Sequence[Write], axes: Axes) -> list[Write]:
 
 def _pair(writes: Sequence[Write]) -> tuple[Axis, Axis] | None:
     used = expressions(writes)
-    for w in writes:
-        for hi, k in w.offset.terms:
-            for lo, q in w.offset.terms:
+    values = cone(w.value for w in writes)
+    scans = [v.scanned for v in values if v.scanned]
+    # Who owns axes: writes those of their nests, reductions and scans those they run over.
+    owners = [w.axes for w in writes] + [v.bound for v in values if v.bound] + scans
+    for e in used:
+        for hi, k in e.terms:
+            for lo, q in e.terms:
                 if not (isinstance(hi, Axis) and isinstance(lo, Axis) and k == q * lo.extent):
                     continue
-                together = all((hi in o.axes) == (lo in o.axes) for o in writes)
-                if together and all(e.coef(hi) == lo.extent * e.coef(lo) for e in used):
+                together = all((hi in own) == (lo in own) for own in owners)
+                in_order = all(own.index(lo) == own.index(hi) + 1 for own in scans if hi in own and lo in own)
+                if together and in_order and all(e.coef(hi) == lo.extent * e.coef(lo) for e in used):
                     return hi, lo
     return None
 

@@ -3,7 +3,6 @@
 from codegen.lowering.index import Affine, Fetched
 from codegen.lowering.puller import Index, Puller
 from codegen.lowering.value import Value
-from fusion_ir.dtype import i64
 from fusion_ir.node import Node
 from fusion_ir.scalar import Scalar
 
@@ -21,8 +20,11 @@ def index_select(p: Puller, node: Node, index: Index) -> Value:
 
 
 def _fetch(p: Puller, indices: Node, index: Index, extent: int) -> Affine:
-    """An element of an index tensor as an index, clamped to [0, extent)."""
-    least, most = (p.values.const(Scalar.of(n, i64)) for n in (0, max(extent - 1, 0)))
-    value = p.values.make("minimum", (p.arg(indices, index, i64), most), (), i64)
-    value = p.values.make("maximum", (value, least), (), i64)
+    """An element of an index tensor as an index, clamped to [0, extent) in the tensor's own dtype."""
+    value, dtype = p.pull(indices, index), indices.dtype
+    if value.op == "const":
+        return Affine(min(max(int(value.scalar.value), 0), extent - 1))
+    last = min(extent - 1, (1 << 8 * dtype.bytes - 1) - 1)
+    for bound, op in ((last, "minimum"), (0, "maximum")):
+        value = p.values.make(op, (value, p.values.const(Scalar.of(bound, dtype))), (), dtype)
     return Affine.of(0, [(Fetched(value, extent), 1)])

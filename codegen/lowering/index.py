@@ -8,8 +8,8 @@ Fetched   a value read from memory, used as an index (gathers)
 Split/Cut raised by a view that cannot be expressed over the present axes; `pull` refines the axis and starts again
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
 from math import gcd, prod
@@ -48,7 +48,7 @@ class Indexing(Protocol):
 
 @dataclass(frozen=True)
 class Fetched:
-    """An i64 value as an index, in [0, extent)."""
+    """An integer value as an index, in [0, extent)."""
 
     value: Indexing
     extent: int
@@ -138,18 +138,32 @@ class Affine:
         return {a for t, _ in self.terms if not isinstance(t, Axis) for a in _axes_of(t)}
 
     def subst(self, mapping: "Mapping[Axis, Affine]") -> "Affine":
-        """Each axis replaced by its expression."""
+        """Each axis replaced by its expression. Raises TypeError where a fetched value varies with one: `refetch`."""
         if not any(a in mapping for a in self.axes):
             return self
         total = Affine(self.c)
         for term, coef in self.terms:
             if isinstance(term, Fetched):
-                raise TypeError(f"{term} is a value: rewrite it first")
-            if isinstance(term, Opaque):
+                if any(a in mapping for a in term.value.deps):
+                    raise TypeError(f"{term} is a value: rewrite it first")
+                total = total + Affine.of(0, [(term, coef)])
+            elif isinstance(term, Opaque):
                 total = total + (clamp if term.is_clamp else digit)(term.of.subst(mapping), *_shape(term)) * coef
             else:
                 total = total + mapping.get(term, var(term)) * coef
         return total
+
+    def refetch(self, change: "Callable[[Indexing], Indexing]") -> "Affine":
+        """Each fetched value replaced by another of the same range."""
+        if not self.fetched:
+            return self
+
+        def changed(term: Term) -> Term:
+            if isinstance(term, Fetched):
+                return Fetched(change(term.value), term.extent)
+            return replace(term, of=term.of.refetch(change)) if isinstance(term, Opaque) else term
+
+        return Affine.of(self.c, ((changed(t), k) for t, k in self.terms))
 
 
 def _shape(term: Opaque) -> tuple[int, ...]:

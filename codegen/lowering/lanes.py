@@ -8,8 +8,9 @@ from codegen.lowering.value import cone
 from codegen.lowering.write import Write, expressions
 
 
-def choose_lanes(writes: Sequence[Write]) -> list[Axis]:
-    """Lane axes, most contiguous bytes first; no value and no write varies with two of them."""
+def choose_lanes(writes: Sequence[Write], least: int = 1) -> list[Axis]:
+    """Lane axes, most contiguous bytes first, those shorter than `least` last; no value and no write varies with, or
+    runs over, two of them."""
     values = cone(w.value for w in writes)
     score: dict[Axis, int] = {}
 
@@ -23,9 +24,9 @@ def choose_lanes(writes: Sequence[Write]) -> list[Axis]:
             count(v.offset, v.dtype.bytes)
     for w in writes:
         count(w.offset, w.itemsize, extra=1)  # among equals the output decides
-    varies = [v.deps for v in values] + [frozenset(w.axes) for w in writes]
+    varies = [v.deps.union(v.bound) for v in values] + [frozenset(w.axes) for w in writes]
     lanes: list[Axis] = []
-    ranked = sorted(score, key=lambda a: (-score[a], a.uid))
+    ranked = sorted(score, key=lambda a: (a.extent < least, -score[a], a.uid))
     unscored = [a for w in writes for a in reversed(w.axes) if a not in score]
     for a in dict.fromkeys([*ranked, *unscored]):
         apart = not any(a in deps and b in deps for b in lanes for deps in varies)
@@ -46,11 +47,14 @@ def widen_short_lanes(writes: Sequence[Write], lanes: Sequence[Axis], width: int
     powers of two; an address per lane would cost more than wider vectors gain.
     """
     merged = list(writes)
+    bound = {a for v in cone(w.value for w in writes) for a in (*v.bound, *v.scanned)}
     for lane in lanes:
+        if lane in bound:
+            continue
         while lane.extent < width and lane.extent & (lane.extent - 1) == 0:
             own = [w for w in merged if lane in w.axes]
             outer = _outer(own, lane)
-            if outer is None or any(outer in w.axes for w in merged if lane not in w.axes):
+            if outer is None or outer in bound or any(outer in w.axes for w in merged if lane not in w.axes):
                 break
             if not all(_stays_regular(e, outer, lane) for e in expressions(merged)):
                 break

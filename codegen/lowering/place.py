@@ -1,22 +1,45 @@
 """Placement: every value gets a place in one tree of serial loops.
 
 A write's nest is the serial axes that its value varies with, in one global order. A value's path is the longest prefix
-of that nest made only of axes it varies with (over several writes: the shortest). Its other serial axes become
+of that nest made only of axes it varies with (over several users: what they share). Its other serial axes become
 dimensions of a kept array, filled in loops of its own at that path; what varies along lanes is computed for all lanes
 there. Cheap values (loads, exact casts of loads) are computed again where they are used, and so is what would exceed
 the cap.
 
     out[t, h, d] = x[t, h, d] * cos(f[t, d])  ->  loop t: { lanes d: keep c = cos(f); loop h: lanes d: out = x * c }
+
+A reduction has a path as every value does; inside are loops over the serial axes it runs over, and what it reads is
+placed there. Whoever reads its result comes a phase later at that path: reductions number the phases of a place, and a
+loop of another phase is another loop. What an earlier one computed is kept in an array that outlives it, or computed
+again.
+
+    y[i, j] = x[i, j] / sum over j of x[i, j]  ->  loop i: { lanes j: sum += x; then lanes j: y = x / sum }
+    m[c] = max over n of x[n, c]; y = x - m    ->  begin m[lanes]; loop n: lanes c: m = max(m, x); loop n': lanes c: ...
+
+Axes that stay within have no loop around a reduction: it has an accumulator for each of their points. If they are
+unrolled too, there is no loop inside either, and what does not vary with them is computed once for all.
+
+    y[m, f] = sum over k of x[m, k] * w[f, k], f unrolled  ->  loop m: { lanes k: x; y0 += x * w0; y1 += x * w1; ... }
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import replace
 from itertools import takewhile
 
 from codegen.lowering.index import Axis, volume
 from codegen.lowering.lanes import lane_of
-from codegen.lowering.program import Block, Key, Program
-from codegen.lowering.value import Value
+from codegen.lowering.program import Block, Kept, Key, Loop, Path, Program, Reduction
+from codegen.lowering.value import REDUCES, Value, cone
 from codegen.lowering.write import Write
+from fusion_ir.ops import OPS
+
+Axes = tuple[Axis, ...]
+GATHER_COST = 24.0  # arithmetic of a load with an index for each lane
+MAX_REPEATED = 1 << 15  # iterations of reductions outside every shared loop: each task goes through them for itself
+
+
+class PlaceError(Exception):
+    """This tree of loops cannot hold what the writes need; says why."""
 
 
 def place(
@@ -25,70 +48,180 @@ def place(
     tiles: dict[Axis, tuple[Axis, int]],
     *,
     keep_bytes: int,
+    dear: float = 0.0,
+    innermost: Sequence[Axis] = (),
+    within: Set[Axis] = frozenset(),
+    unrolled: Set[Axis] = frozenset(),
+    held: Set[Value] = frozenset(),
 ) -> Program:
-    """The loop program of `writes`. keep_bytes: cap of one kept array."""
-    order = _order(writes, set(widths))
-    nests = [_nest(w, order, {outer for outer, _ in tiles.values()}) for w in writes]
-    program = Program(widths, tiles, order, {}, {})
-    placer = _Placer(program, _paths(writes, nests), keep_bytes)
+    """The loop program of `writes`. keep_bytes: cap of one kept array. dear: what takes no more arithmetic than this is
+    computed again, not kept; nor are cheap values but those that are `held`. innermost: serial axes that come last, in
+    this order. within: serial axes without a loop around reductions. unrolled: those of them without any loop. Raises
+    PlaceError."""
+    values = cone(w.value for w in writes)
+    order = _order(writes, values, set(widths))
+    order = [a for a in order if a not in innermost] + [a for a in innermost if a in order]
+    tiled = {outer for outer, _ in tiles.values()} | (tiles.keys() - widths.keys())
+    loops = [a for a in order if a not in within]
+    nests = [_nest(w, loops, tiled) for w in writes]
+    paths = _paths(writes, nests, values, loops)
+    program = Program(widths, tiles, order, {}, {}, unrolled=frozenset(unrolled))
+    again = _again(values, set(widths), dear) - held
+    placer = _Placer(program, paths, _phases(values, paths), keep_bytes, again, within)
     for write, nest in zip(writes, nests, strict=True):
         placer.write(write, nest)
+    _check_repeated(program)
     return program
 
 
-def _order(writes: Sequence[Write], lanes: set[Axis]) -> list[Axis]:
-    """Serial axes: those that most written bytes vary with go outside; ties in the order of the output's dimensions."""
+def _order(writes: Sequence[Write], values: Sequence[Value], lanes: set[Axis]) -> list[Axis]:
+    """Serial axes, outermost first.
+
+    Those that no reduction and no scan runs over come first, so that results of reductions are at hand where they are
+    read, and tasks can share what is outside of scans: of these, those that most written bytes vary with; ties in the
+    order of the output's dimensions. Axes that are only reduced come last, the largest stride outside.
+    """
+    bound = {a for v in values for a in v.bound}
     weight: dict[Axis, int] = {}
     first: dict[Axis, int] = {}
     for w in writes:
         for position, a in enumerate(w.axes):
-            if a in lanes:
-                continue
             first[a] = min(position, first.get(a, position))
             weight[a] = weight.get(a, 0) + (volume(w.axes) * w.itemsize if a in w.value.deps else 0)
-    return sorted(weight, key=lambda a: (-weight[a], first[a], a.uid))
+    stride: dict[Axis, int] = {}
+    for v in values:
+        for t, k in v.offset.terms if v.op == "load" else ():
+            if isinstance(t, Axis):
+                stride[t] = max(stride.get(t, 0), k)
+    late = bound.union(*(v.scanned for v in values))
+    written = sorted(weight, key=lambda a: (a in late, -weight[a], first[a], a.uid))
+    reduced = sorted(bound - set(weight), key=lambda a: (-stride.get(a, 0), a.uid))
+    return [a for a in (*written, *reduced) if a not in lanes]
 
 
-def _nest(write: Write, order: list[Axis], over_tiles: set[Axis]) -> tuple[Axis, ...]:
+def _nest(write: Write, order: list[Axis], over_tiles: set[Axis]) -> Axes:
     """The serial loops around a write: axes that its value varies with, and tiles; if there is none, all of its own."""
     varies = tuple(a for a in order if a in write.value.deps or (a in over_tiles and a in write.axes))
     return varies or tuple(a for a in order if a in write.axes)
 
 
-def _paths(writes: Sequence[Write], nests: list[tuple[Axis, ...]]) -> dict[Value, tuple[Axis, ...]]:
-    paths: dict[Value, tuple[Axis, ...]] = {}
+def _paths(
+    writes: Sequence[Write], nests: Sequence[Axes], values: Sequence[Value], order: Sequence[Axis]
+) -> dict[Value, Axes]:
+    """Of every value the serial axes it is computed inside: the longest prefix that the nests of all users share."""
+    nests_of: dict[Value, list[Axes]] = {}
     for write, nest in zip(writes, nests, strict=True):
-        stack, seen = [write.value], set[Value]()
-        while stack:
-            v = stack.pop()
-            if v in seen:
-                continue
-            seen.add(v)
-            path = tuple(takewhile(lambda a, v=v: a in v.deps, nest))
-            if v not in paths or len(path) < len(paths[v]):
-                paths[v] = path
-            stack.extend(v.args)
+        nests_of.setdefault(write.value, []).append(nest)
+    paths: dict[Value, Axes] = {}
+    for v in reversed(values):  # users first
+        paths[v] = _shared(tuple(takewhile(lambda a, v=v: a in v.deps, nest)) for nest in nests_of[v])
+        inside = paths[v] + tuple(a for a in order if a in v.bound)
+        for arg in v.args:
+            nests_of.setdefault(arg, []).append(inside)
     return paths
 
 
+def _shared(paths: Iterable[Axes]) -> Axes:
+    """The longest common prefix."""
+    first, *others = paths
+    for other in others:
+        first = tuple(a for a, _ in takewhile(lambda pair: pair[0] is pair[1], zip(first, other, strict=False)))
+    return first
+
+
+Phases = tuple[int, ...]
+
+
+def _phases(values: Sequence[Value], paths: dict[Value, Axes]) -> dict[Value, Phases]:
+    """Of every value its phase at each prefix of its path, the empty and the whole one included."""
+    found: dict[Value, Phases] = {}
+    for v in values:
+        found[v] = phases_after(v.args, len(paths[v]), paths, found)
+    return found
+
+
+def phases_after(args: Sequence[Value], depth: int, paths: dict[Value, Axes], phases: dict[Value, Phases]) -> Phases:
+    """The earliest phases, at depths up to `depth` of one path, at which all of `args` can be read."""
+
+    def at(d: int) -> int:
+        ready = [phases[a][d] + (a.op in REDUCES and len(paths[a]) == d) for a in args if len(paths[a]) >= d]
+        return max(ready, default=0)
+
+    return tuple(map(at, range(depth + 1)))
+
+
+def _again(values: Sequence[Value], lanes: set[Axis], dear: float) -> set[Value]:
+    """Values that are computed again wherever they are read: cheap ones, but not what is gathered lane by lane; those
+    that memory, results of reductions and what is one for all lanes lead to with no more arithmetic than `dear`."""
+    cost: dict[Value, float] = {}
+    gathered: set[Value] = set()
+    for v in values:
+        if (v.op == "load" and any(lanes & i.deps for i in v.offset.fetched)) or (v.is_cheap and gathered & {*v.args}):
+            gathered.add(v)
+        own = GATHER_COST if v in gathered else OPS[v.op].cost if v.op in OPS else 1.0
+        at_hand = v.op == "const" or v.op in REDUCES or not lanes & v.deps
+        cost[v] = 0.0 if at_hand else own + sum(cost[a] for a in v.args)
+    return {
+        v
+        for v in values
+        if (v.is_cheap and v not in gathered) or (lanes & v.deps and v.op not in REDUCES and cost[v] <= dear)
+    }
+
+
+def _check_repeated(program: Program) -> None:
+    """A reduction at the root and all that leads to it runs once in each task: only little may."""
+    for v, reduction in program.reductions.items():
+        count = max(volume(u.deps.union(u.bound)) for u in cone([v]))
+        if not reduction.home.path and count > MAX_REPEATED:
+            raise PlaceError(f"a reduction over {count} elements is outside every loop that tasks could share")
+
+
 class _Placer:
-    def __init__(self, program: Program, paths: dict[Value, tuple[Axis, ...]], keep_bytes: int) -> None:
-        self.program, self.paths, self.keep_bytes = program, paths, keep_bytes
+    def __init__(
+        self,
+        program: Program,
+        paths: dict[Value, Axes],
+        phases: dict[Value, Phases],
+        keep_bytes: int,
+        again: set[Value],
+        within: Set[Axis],
+    ) -> None:
+        self.program, self.paths, self.phases, self.keep_bytes = program, paths, phases, keep_bytes
+        self.again, self.within = again, within
 
+    # ---- places
     def home(self, v: Value) -> Key:
-        """Where a value is computed once for all its users."""
-        lane = next((a for a in self.program.widths if a in v.deps), None)
-        serial = tuple(a for a in self.program.order if a in v.deps)
-        return Key(self.paths[v], lane, tuple(a for a in serial if a not in self.paths[v]))
+        """Where a value is computed once for all its users; of a reduction: where its result is."""
+        key = self.key(self.paths[v], self.phases[v])
+        return Key(key.path, key.phase, self.lane(v.deps), self.dims(v))
 
-    def write(self, w: Write, nest: tuple[Axis, ...]) -> None:
-        lane = lane_of(w, list(self.program.widths))
-        home = self.home(w.value)
-        if home.dims or len(home.path) < len(nest):  # shared with a write of a shorter nest: written from its own
-            home = Key(nest)
-        key = Key(home.path, lane)
-        repeats = tuple(a for a in w.axes if a is not lane and a not in key.path)
-        self.program.blocks.setdefault(key, Block()).writes.append((w, repeats))
+    def key(self, axes: Axes, phases: Phases) -> Key:
+        return Key(tuple(map(Loop, axes, phases)), phases[-1])
+
+    def inside(self, args: Sequence[Value], axes: Axes) -> Key:
+        """The first place inside the loops over `axes` at which all of `args` can be read."""
+        return self.key(axes, phases_after(args, len(axes), self.paths, self.phases))
+
+    def lane(self, deps: Iterable[Axis]) -> Axis | None:
+        return next((a for a in self.program.widths if a in deps), None)
+
+    def dims(self, v: Value) -> Axes:
+        return tuple(a for a in self.program.order if a in v.deps and a not in self.paths[v])
+
+    def looped(self, axes: Iterable[Axis]) -> Axes:
+        """Those that are not unrolled."""
+        return tuple(a for a in axes if a not in self.program.unrolled)
+
+    def block(self, key: Key) -> Block:
+        return self.program.blocks.setdefault(key, Block())
+
+    # ---- writes and what they need
+    def write(self, w: Write, nest: Axes) -> None:
+        place = self.inside([w.value], nest)
+        own = tuple(a for a in self.dims(w.value) if a in self.within and a in w.axes)
+        key = Key(place.path, place.phase, lane_of(w, list(self.program.widths)), own)
+        repeats = tuple(a for a in w.axes if a is not key.lane and a not in nest and a not in own)
+        self.block(key).writes.append((w, repeats))
         self.need(w.value, key)
 
     def need(self, v: Value, at: Key) -> None:
@@ -98,16 +231,70 @@ class _Placer:
             v, at = stack.pop()
             if v.op == "const":
                 continue
-            key = self.home(v)
-            if (v.is_cheap and at.lane) or self.kept_bytes(v, key) > self.keep_bytes:
+            home = self.home(v)
+            if v.op in REDUCES:
+                self.keep(v, home, at)
+                if v not in self.program.reductions:
+                    site = self.reduce(v, home)
+                    stack += ((a, site) for a in v.args)
+                continue
+            key = at if (v in self.again and at.lane) or not self.fits(v, home, at) else home
+            if replace(home, dims=self.looped(home.dims)) == at:
                 key = at
-            block = self.program.blocks.setdefault(key, Block())
-            if key != at and (key.lane or key.dims):
-                self.program.kept[v] = key
-            if v not in block.values:
-                block.values[v] = None
-                stack.extend((a, key) for a in v.args)
+            if v.op == "scan":
+                self.check_carry(v, key)
+            if key != at:
+                self.keep(v, key, at)
+            if v not in self.block(key).values:
+                self.block(key).values[v] = None
+                stack += ((a, key) for a in v.args)
 
-    def kept_bytes(self, v: Value, key: Key) -> int:
-        lanes = self.program.vectors(key.lane) * self.program.widths[key.lane] if key.lane else 1
-        return volume(key.dims) * lanes * v.dtype.bytes
+    def reduce(self, v: Value, home: Key) -> Key:
+        """Places the updates of a reduction; where."""
+        inside = tuple(a for a in self.program.order if a in v.bound and a not in self.within)
+        place = self.inside(v.args, self.paths[v] + inside)
+        lane = self.lane(v.deps.union(v.bound))  # of its operands, or one that they repeat along
+        site = Key(place.path, place.phase, lane, self.looped(home.dims))
+        self.program.reductions[v] = Reduction(home, site)
+        self.block(site).updates.append(v)
+        width = self.program.widths[lane] if lane and not home.lane and site.path != home.path else 1
+        if width * self.bytes(v, home.dims, home.lane) > self.keep_bytes:
+            raise PlaceError(f"the accumulators of {v} would take more than {self.keep_bytes} bytes")
+        return site
+
+    def check_carry(self, v: Value, key: Key) -> None:
+        """Raises PlaceError where block `key` cannot carry a scan from iteration to iteration."""
+        if key.lane and key.lane not in v.deps:
+            raise PlaceError(f"{v} is the same for all lanes of the block that would compute it again")
+        lane = None if key.lane in v.scanned else key.lane
+        if self.bytes(v, self.program.carried_over(v, key), lane) > self.keep_bytes:
+            raise PlaceError(f"what {v} carries would take more than {self.keep_bytes} bytes")
+
+    # ---- kept arrays
+    def keep(self, v: Value, key: Key, at: Key) -> None:
+        """Lets block `at` read what block `key` computes: as a local where it can, else by way of an array."""
+        scope = _common(key.path, at.path)
+        known = self.program.kept.get(v)
+        if known and len(known.scope) < len(scope):
+            scope = known.scope
+        dims = tuple(loop.axis for loop in key.path[len(scope) :]) + key.dims
+        too_large = not scope or self.bytes(v, dims, key.lane) > self.keep_bytes
+        if v.op in REDUCES and len(scope) < len(key.path) and too_large:
+            raise PlaceError(f"{v} is read in another loop over {dims} than the one that computes it")
+        if key.lane or dims:
+            self.program.kept[v] = Kept(key, scope, dims)
+
+    def fits(self, v: Value, key: Key, at: Key) -> bool:
+        """Whether `v` may be kept from `key` until `at`. Tasks share the outermost loops: nothing outlives those."""
+        scope = _common(key.path, at.path)
+        dims = tuple(loop.axis for loop in key.path[len(scope) :]) + key.dims
+        return (len(scope) > 0 or not key.path) and self.bytes(v, dims, key.lane) <= self.keep_bytes
+
+    def bytes(self, v: Value, dims: Axes, lane: Axis | None) -> int:
+        lanes = self.program.vectors(lane) * self.program.widths[lane] if lane else 1
+        return volume(dims) * lanes * v.dtype.bytes
+
+
+def _common(path: Path, other: Path) -> Path:
+    """The loops that two places have in common."""
+    return tuple(a for a, _ in takewhile(lambda pair: pair[0] == pair[1], zip(path, other, strict=False)))

@@ -1,26 +1,46 @@
-"""A loop program: values and writes placed in one tree of loops. The emitters print it; goldens print it as text."""
+"""A loop program: values, reductions and writes placed in one tree of loops, for emitters and goldens to print."""
 
 from dataclasses import dataclass, field
 
 from codegen.lowering.index import Axis
 from codegen.lowering.value import Value
 from codegen.lowering.write import Write
+from fusion_ir.ops import OPS
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A serial loop. phase: of the place it stands at: there may be several loops over one axis, one after another."""
+
+    axis: Axis
+    phase: int = 0
+
+    def __repr__(self) -> str:
+        return f"{self.axis}" + (f"'{self.phase}" if self.phase else "")
+
+
+Path = tuple[Loop, ...]
+
+UNCOUNTED = ("load", "const", "index")
 
 
 @dataclass(frozen=True)
 class Key:
-    """A place for code: inside the serial loops `path`, in own loops over `dims`, then over `lane` (None: scalars)."""
+    """A place for code: inside the loops `path`, after `phase` reductions there, in own loops over `dims`, then over
+    `lane` (None: scalars)."""
 
-    path: tuple[Axis, ...]
+    path: Path
+    phase: int = 0
     lane: Axis | None = None
     dims: tuple[Axis, ...] = ()
 
 
 @dataclass
 class Block:
-    """What is computed and written at one key; values in order of creation."""
+    """What is computed, accumulated and written at one key; values in order of creation."""
 
     values: dict[Value, None] = field(default_factory=dict[Value, None])
+    updates: list[Value] = field(default_factory=list[Value])  # reductions that take in one more element here
     # With the axes that repeat the write.
     writes: list[tuple[Write, tuple[Axis, ...]]] = field(default_factory=list[tuple[Write, tuple[Axis, ...]]])
 
@@ -28,70 +48,204 @@ class Block:
         return sorted(self.values, key=lambda v: v.uid)
 
 
+@dataclass(frozen=True)
+class Reduction:
+    """Where a reduction lives: its result at `home` (there is one for every point of home.dims and home.lane), its
+    updates at `site`, inside. Its accumulators have a lane each along the lane axis of `site`."""
+
+    home: Key
+    site: Key
+
+    @property
+    def is_local(self) -> bool:
+        """Begun and ended around one lane loop; otherwise its accumulators live across loops."""
+        return self.site.path == self.home.path and self.home.lane is None
+
+    @property
+    def joins_lanes(self) -> bool:
+        """Lanes are parts of one result, which come together at the end."""
+        return self.home.lane is None and self.site.lane is not None
+
+
+@dataclass(frozen=True)
+class Kept:
+    """An array that outlives the block `key` which fills it: declared at `scope`, over `dims` and key's lanes."""
+
+    key: Key
+    scope: Path
+    dims: tuple[Axis, ...]
+
+
+@dataclass(frozen=True)
+class Tile:
+    """An array in cache by way of which `access` reads or writes a tensor across the lanes: [along][lane] for every
+    point of `others`, with the tensor's consecutive elements along `along`. It lives at `scope`: a load fills it there
+    before anything else, a write empties it there at the end, once for every point of `repeats`."""
+
+    access: Value | Write
+    scope: Path
+    along: Axis
+    lane: Axis
+    others: tuple[Axis, ...] = ()
+    repeats: tuple[Axis, ...] = ()
+
+    def __repr__(self) -> str:
+        dims = "".join(f"[{a}]" for a in (*self.others, self.along, self.lane))
+        return f"in{self.access.tensor}{dims}" if isinstance(self.access, Value) else f"out{self.access.out}{dims}"
+
+
 @dataclass
 class Program:
     """One kernel before printing.
 
-    widths: lane axis -> vector width in elements. tiles: lane axis of a tile -> (axis over the tiles, whole extent).
-    order: serial axes, outermost first. kept: values read in other blocks than their own, with the block that keeps
-    them, as scalars or arrays over dims and lane vectors.
+    widths: lane axis -> vector width in elements. tiles: axis within a tile -> (axis over the tiles, whole extent).
+    order: serial axes, outermost first. kept: values read in other blocks than their own that are no plain locals.
+    across: of loads and writes that a block makes by way of a tile, that tile. unrolled: serial axes without a loop
+    around reductions: every statement there stands once for each of their points that it varies with.
     """
 
     widths: dict[Axis, int]
     tiles: dict[Axis, tuple[Axis, int]]
     order: list[Axis]
     blocks: dict[Key, Block]
-    kept: dict[Value, Key]
+    kept: dict[Value, Kept]
+    reductions: dict[Value, Reduction] = field(default_factory=dict[Value, Reduction])
+    across: dict[tuple[Key, Value | Write], Tile] = field(default_factory=dict[tuple[Key, Value | Write], Tile])
+    unrolled: frozenset[Axis] = frozenset()
 
     def vectors(self, lane: Axis) -> int:
         """Vectors along a lane axis, the masked one included."""
         return -(-lane.extent // self.widths[lane])
 
-    def last_tile(self, lane: Axis) -> tuple[Axis, int] | None:
-        """(axis over the tiles, whole extent) if the last tile along `lane` is not a whole one."""
-        tile = self.tiles.get(lane)
-        return tile if tile and tile[1] % lane.extent else None
+    def last_tile(self, within: Axis) -> tuple[Axis, int] | None:
+        """(axis over the tiles, whole extent) if the last tile along `within` is not a whole one."""
+        tile = self.tiles.get(within)
+        return tile if tile and tile[1] % within.extent else None
 
-    def prefixes(self) -> set[tuple[Axis, ...]]:
-        """Every loop nest that has code inside, outermost axis first."""
+    def tiles_at(self, path: Path) -> list[Tile]:
+        """The tiles that live at `path`."""
+        return [t for t in dict.fromkeys(self.across.values()) if t.scope == path]
+
+    def prefixes(self) -> set[Path]:
+        """Every loop nest that has code inside, outermost loop first."""
         return {k.path[:i] for k in self.blocks for i in range(len(k.path) + 1)}
 
-    def at(self, path: tuple[Axis, ...]) -> list[Key]:
+    def phases(self, path: Path) -> list[int]:
+        """The phases that have code at `path`, in blocks or in loops."""
+        blocks = {k.phase for k in self.blocks if k.path == path}
+        loops = {p[-1].phase for p in self.prefixes() if p and p[:-1] == path}
+        ends = {r.home.phase for r in self.reductions.values() if r.home.path == path}
+        return sorted(blocks | loops | ends)
+
+    def at(self, path: Path, phase: int) -> list[Key]:
         """Keys directly inside `path`: scalars first, then by number of own loops; later ones may read earlier ones."""
-        keys = [k for k in self.blocks if k.path == path]
+        keys = [k for k in self.blocks if k.path == path and k.phase == phase]
         return sorted(
             keys, key=lambda k: (k.lane is not None, len(k.dims), [a.uid for a in (*k.dims, *filter(None, [k.lane]))])
         )
 
-    def children(self, path: tuple[Axis, ...]) -> list[Axis]:
-        """Axes of the loops directly inside `path`."""
+    def filled_by(self, key: Key) -> list[Value]:
+        """Kept values, and results of reductions begun and ended there, whose arrays live where `key` stands."""
+        found = [v for v in self.blocks[key].values if (kept := self.kept.get(v)) and kept.key == key]
+        found += [v for v in self.blocks[key].updates if v in self.kept and self.reductions[v].is_local]
+        return sorted((v for v in found if self.kept[v].scope == key.path), key=lambda v: v.uid)
+
+    def cost(self, key: Key) -> float:
+        """Arithmetic of a block for one point, in f32 additions."""
+        return sum(OPS[v.op].cost if v.op in OPS else 1.0 for v in self.blocks[key].values if v.op not in UNCOUNTED)
+
+    def children(self, path: Path, phase: int) -> list[Loop]:
+        """The loops directly inside `path` in one phase."""
         inside = self.prefixes()
-        return [a for a in self.order if (*path, a) in inside]
+        return [loop for a in self.order if (*path, loop := Loop(a, phase)) in inside]
+
+    def reduced_at(self, path: Path, phase: int) -> list[Value]:
+        """Reductions that begin and end in this phase."""
+        found = [v for v, r in self.reductions.items() if r.home.path == path and r.home.phase == phase]
+        return sorted(found, key=lambda v: v.uid)
+
+    def is_shared(self, path: Path) -> bool:
+        """Whether the iterations of the last loop of `path` depend on nothing outside: no reduction runs through it, no
+        scan along it."""
+        summed = any(
+            r.site.path[: len(path)] == path and len(r.home.path) < len(path) for r in self.reductions.values()
+        )
+        return not summed and not any(path[-1].axis in v.scanned for v, _ in self.scans(path))
+
+    def is_closed(self, path: Path) -> bool:
+        """Whether nothing outside the last loop of `path` reads what is computed inside."""
+        places = [(r.site, r.home.path) for r in self.reductions.values()]
+        places += [(kept.key, kept.scope) for kept in self.kept.values()]
+        return not any(key.path[: len(path)] == path and len(scope) < len(path) for key, scope in places)
+
+    def scans(self, path: Path) -> list[tuple[Value, Key]]:
+        """The scans inside `path`, with their blocks."""
+        inside = [k for k in self.blocks if k.path[: len(path)] == path]
+        return [(v, k) for k in inside for v in self.blocks[k].ordered() if v.op == "scan"]
+
+    @staticmethod
+    def carried_over(v: Value, key: Key) -> tuple[Axis, ...]:
+        """The loops inside the one that a scan runs along in block `key`: it carries a value for each point of them."""
+        loops = (*(loop.axis for loop in key.path), *key.dims)
+        (axis,) = v.scanned
+        return loops[loops.index(axis) + 1 :] if axis in loops else ()
 
     def __str__(self) -> str:
         lines: list[str] = []
         self._print(lines, ())
         return "\n".join(lines) + "\n"
 
-    def _print(self, lines: list[str], path: tuple[Axis, ...]) -> None:
+    def _print(self, lines: list[str], path: Path) -> None:
         indent = "  " * len(path)
-        for key in self.at(path):
-            head = [f"for {a} < {a.extent}" for a in key.dims]
-            if key.lane:
-                last = self.last_tile(key.lane)
+        tiles = self.tiles_at(path)
+        lines += [f"{indent}fill {t}" for t in tiles if isinstance(t.access, Value)]
+        for phase in self.phases(path):
+            across = [v for v in self.reduced_at(path, phase) if not self.reductions[v].is_local]
+            for v in across:
+                lines.append(f"{indent}begin {_accumulator(v, self.reductions[v])}")
+            for key in self.at(path, phase):
+                self._print_block(lines, indent, key)
+            for loop in self.children(path, phase):
+                last = self.last_tile(loop.axis)
                 limit = f" up to {last[1]} in all" if last else ""
-                head.append(f"lanes {key.lane} < {key.lane.extent} by {self.widths[key.lane]}{limit}")
-            lines.append(f"{indent}{', '.join(head) or 'once'}:")
-            block = self.blocks[key]
-            for v in block.ordered():
-                keep = "keep " if self.kept.get(v) == key else ""
-                args = ", ".join(f"v{a.uid}" if a.op != "const" else repr(a.scalar) for a in v.args)
-                attr = ", ".join(str(x) for x in v.attr)
-                lines.append(f"{indent}  {keep}v{v.uid}: {v.dtype} = {v.op}({', '.join(filter(None, [args, attr]))})")
-            for w, repeats in block.writes:
-                over = f" for {', '.join(f'{a} < {a.extent}' for a in repeats)}" if repeats else ""
-                value = f"v{w.value.uid}" if w.value.op != "const" else repr(w.value.scalar)
-                lines.append(f"{indent}  out{w.out}[{w.offset}] = {value}{over}")
-        for a in self.children(path):
-            lines.append(f"{indent}loop {a} < {a.extent}:")
-            self._print(lines, (*path, a))
+                lines.append(f"{indent}loop {loop.axis} < {loop.axis.extent}{limit}:")
+                self._print(lines, (*path, loop))
+            for v in across:
+                lines.append(f"{indent}end v{v.uid}")
+        lines += [f"{indent}empty {t}" for t in tiles if isinstance(t.access, Write)]
+
+    def _print_block(self, lines: list[str], indent: str, key: Key) -> None:
+        head = [f"for {a} < {a.extent}" for a in key.dims]
+        if key.lane:
+            last = self.last_tile(key.lane)
+            limit = f" up to {last[1]} in all" if last else ""
+            head.append(f"lanes {key.lane} < {key.lane.extent} by {self.widths[key.lane]}{limit}")
+        lines.append(f"{indent}{', '.join(head) or 'once'}:")
+        block = self.blocks[key]
+        for v in block.ordered():
+            kept = self.kept.get(v)
+            keep = "keep " if kept and kept.key == key else ""
+            by_way = f" by way of {self.across[key, v]}" if (key, v) in self.across else ""
+            lines.append(f"{indent}  {keep}v{v.uid}: {v.dtype} = {v.op}({_arguments(v)}){by_way}")
+        for v in block.updates:
+            reduction = self.reductions[v]
+            local = f" begin and end {_accumulator(v, reduction)}" if reduction.is_local else ""
+            lines.append(f"{indent}  take v{v.uid} {v.attr[0]}({', '.join(map(_operand, v.args))}){local}")
+        for w, repeats in block.writes:
+            over = f" for {', '.join(f'{a} < {a.extent}' for a in repeats)}" if repeats else ""
+            by_way = f" by way of {self.across[key, w]}" if (key, w) in self.across else ""
+            lines.append(f"{indent}  out{w.out}[{w.offset}] = {_operand(w.value)}{over}{by_way}")
+
+
+def _accumulator(v: Value, reduction: Reduction) -> str:
+    dims = "".join(f"[{a}]" for a in reduction.home.dims)
+    lanes = f" in lanes of {reduction.site.lane}" if reduction.joins_lanes else ""
+    return f"v{v.uid}{dims}: {v.dtype}{lanes}"
+
+
+def _operand(v: Value) -> str:
+    return f"v{v.uid}" if v.op != "const" else repr(v.scalar)
+
+
+def _arguments(v: Value) -> str:
+    return ", ".join(filter(None, [*map(_operand, v.args), ", ".join(str(x) for x in v.attr)]))

@@ -1,7 +1,8 @@
 """The rule by which each op is pulled: one visible table."""
 
-from codegen.lowering import gathers, sums, views
-from codegen.lowering.index import Axes, flatten
+from codegen.lowering import gathers, scans, sums, views
+from codegen.lowering.bound import Bound
+from codegen.lowering.index import flatten
 from codegen.lowering.puller import Index, Puller, Rule
 from codegen.lowering.value import Value, Values
 from fusion_ir.dtype import compute_dtype
@@ -12,7 +13,7 @@ from fusion_ir.ops import OPS, OpKind
 
 def _input(p: Puller, node: Node, index: Index) -> Value:
     position = node.attr("position", int)
-    return p.values.load(position, flatten(index, p.graph.inputs[position].strides), node.dtype)
+    return p.load(position, flatten(index, p.graph.inputs[position].strides), node.dtype)
 
 
 def _pointwise(p: Puller, node: Node, index: Index) -> Value:
@@ -25,7 +26,6 @@ def _cast(p: Puller, node: Node, index: Index) -> Value:
     return p.values.cast(p.pull(node.args[0], index), node.dtype)
 
 
-# Everything but cumsum, which is no function of one index: family `naive` has it.
 RULES: dict[str, Rule] = {
     **{name: _pointwise for name, op in OPS.items() if op.kind is OpKind.POINTWISE},
     "input": _input,
@@ -47,12 +47,13 @@ RULES: dict[str, Rule] = {
     "var": sums.variance,
     "argmax": sums.arg,
     "argmin": sums.arg,
+    "cumsum": scans.cumsum,
     "gather": gathers.gather,
     "take_along_axis": gathers.gather,
     "index_select": gathers.index_select,
 }
 
 
-def puller(graph: Graph, values: Values, axes: Axes, *, refine: bool = True) -> Puller:
+def puller(graph: Graph, values: Values, bound: Bound, *, refine: bool = True) -> Puller:
     """A puller by these rules."""
-    return Puller(graph, values, axes, RULES, refine)
+    return Puller(graph, values, bound, RULES, refine)

@@ -1,11 +1,13 @@
 """Rules of contractions and reductions: few products are unrolled in order, everything else is a `reduce`."""
 
-from math import nan, prod
+from collections.abc import Callable
+from math import inf, nan, prod
 
-from codegen.lowering.index import Affine, Axis, var
+from codegen.lowering.bound import Piece, axes_of
+from codegen.lowering.index import Affine
 from codegen.lowering.puller import Index, Puller
 from codegen.lowering.value import Value
-from fusion_ir.dtype import DType, accumulate_dtype, i64
+from fusion_ir.dtype import DTYPES, DType, accumulate_dtype, i64
 from fusion_ir.node import Node
 from fusion_ir.ops.contract import ORDERED_PRODUCTS
 from fusion_ir.scalar import Scalar
@@ -19,6 +21,20 @@ COMBINES: dict[str, tuple[str, float]] = {
     "any": ("logical_or", 0),
     "all": ("logical_and", 1),
 }
+
+i32 = DTYPES["i32"]
+
+IDENTITIES: dict[str, float] = {"add": -0.0, "fma": -0.0, "mul": 1, "logical_or": False, "logical_and": True}
+
+
+def identity(combine: str, dtype: DType) -> Scalar:
+    """What a reduction starts from: combined with any value it gives that value, -0.0 included."""
+    if combine in IDENTITIES:
+        return Scalar.of(IDENTITIES[combine], dtype)
+    limits = (-inf, inf) if dtype.is_float else (-(1 << 8 * dtype.bytes - 1), (1 << 8 * dtype.bytes - 1) - 1)
+    if dtype.name in ("u8", "bool"):
+        limits = (0, 255 if dtype.name == "u8" else 1)
+    return Scalar.of(limits[combine == "minimum"], dtype)
 
 
 def contract(p: Puller, node: Node, index: Index) -> Value:
@@ -38,18 +54,19 @@ def contract(p: Puller, node: Node, index: Index) -> Value:
         mul = p.values.make("mul", pair, (), acc)
         return mul if total is None else p.values.make("add", (total, mul), (), acc)
 
-    total: Value | None = None
-    if prod(extents) <= ORDERED_PRODUCTS:
-        for point in _points(extents):
-            total = product(operands(tuple(map(Affine, point))), total)
-        if total is None:
-            total = p.values.const(Scalar.of(0, acc))
-    else:
-        axes = [p.axes.new(n) for n in extents]
-        pair = operands(tuple(map(var, axes)))
+    def over(piece: Piece) -> Value:
+        pair = operands(piece)
+        if not axes_of(piece):
+            return product(pair, None)
         args, op = (pair, "fma") if acc.is_float else ((product(pair, None),), "add")
-        total = p.values.make("reduce", args, (op, *axes), acc)
-    return p.values.cast(total, node.dtype)
+        return p.values.make("reduce", args, (op, *axes_of(piece)), acc)
+
+    total: Value | None = None
+    if prod(extents) > ORDERED_PRODUCTS:
+        return p.values.cast(_joined(p, "add", [over(piece) for piece in p.bound.of(node, extents)]), node.dtype)
+    for point in _points(extents):
+        total = product(operands(tuple(map(Affine, point))), total)
+    return p.values.cast(p.values.const(Scalar.of(0, acc)) if total is None else total, node.dtype)
 
 
 def reduced_extents(node: Node) -> list[int]:
@@ -75,13 +92,10 @@ def reduction(p: Puller, node: Node, index: Index) -> Value:
     """sum, prod, max, min, any, all: a `reduce` of the operand in the accumulation dtype."""
     combine, empty = COMBINES[node.op]
     (x,) = node.args
-    axes, inner = _bind(p, node, index, node.ints("axes"))
-    if any(x.sizes[d] == 0 for d in node.ints("axes")):
+    if _count(node) == 0:
         return p.values.const(Scalar.of(empty, node.dtype))
-    value = p.arg(x, inner, accumulate_dtype(x.dtype) if combine in ("add", "mul") else None)
-    if axes:
-        value = p.values.make("reduce", (value,), (combine, *axes), value.dtype)
-    return p.values.cast(value, node.dtype)
+    acc = accumulate_dtype(x.dtype) if combine in ("add", "mul") else None
+    return p.values.cast(_reduce(p, node, index, combine, lambda inner: p.arg(x, inner, acc)), node.dtype)
 
 
 def mean(p: Puller, node: Node, index: Index) -> Value:
@@ -92,29 +106,26 @@ def _mean_of(p: Puller, node: Node, index: Index) -> Value:
     """The mean over node's axes, in the accumulation dtype."""
     (x,) = node.args
     acc = accumulate_dtype(x.dtype)
-    n = prod(x.sizes[d] for d in node.ints("axes"))
-    if n == 0:
+    if _count(node) == 0:
         return p.values.const(Scalar.of(nan, acc))
-    axes, inner = _bind(p, node, index, node.ints("axes"))
-    return _over(p, _sum(p, p.arg(x, inner, acc), axes), n)
+    return _over(p, _reduce(p, node, index, "add", lambda inner: p.arg(x, inner, acc)), _count(node))
 
 
 def variance(p: Puller, node: Node, index: Index) -> Value:
     """Two passes: the mean, then the squares of the differences."""
     (x,) = node.args
     acc = accumulate_dtype(x.dtype)
-    n = prod(x.sizes[d] for d in node.ints("axes"))
-    mean = _mean_of(p, node, index)
+    n = _count(node)
     if n == 0:
         return p.values.const(Scalar.of(nan, node.dtype))
-    axes, inner = _bind(p, node, index, node.ints("axes"))
-    difference = p.values.make("sub", (p.arg(x, inner, acc), mean), (), acc)
-    squares = _sum(p, p.values.make("mul", (difference, difference), (), acc), axes)
+    mean = _mean_of(p, node, index)
+
+    def square(inner: Index) -> Value:
+        difference = p.values.make("sub", (p.arg(x, inner, acc), mean), (), acc)
+        return p.values.make("mul", (difference, difference), (), acc)
+
+    squares = _reduce(p, node, index, "add", square)
     return p.values.cast(_over(p, squares, max(n - node.attr("correction", int), 0)), node.dtype)
-
-
-def _sum(p: Puller, value: Value, axes: list[Axis]) -> Value:
-    return p.values.make("reduce", (value,), ("add", *axes), value.dtype) if axes else value
 
 
 def _over(p: Puller, total: Value, n: int) -> Value:
@@ -122,22 +133,50 @@ def _over(p: Puller, total: Value, n: int) -> Value:
 
 
 def arg(p: Puller, node: Node, index: Index) -> Value:
-    axes, inner = _bind(p, node, index, (node.attr("axis", int),))
-    if not axes:
+    """argmax, argmin: an `argreduce` of the operand beside its position along the axis, in lanes of the operand's
+    width where that holds it."""
+    (axis,) = _reduced_dims(node)
+    extent = node.args[0].sizes[axis]
+    pieces = p.bound.of(node, [extent])
+    if len(pieces) > 1:
+        raise NotOnePiece(f"{node.op} over an axis that is put together from {len(pieces)} pieces")
+    (position,) = pieces[0]
+    if not position.axes:
         return p.values.const(Scalar.of(0, i64))
-    return p.values.make("argreduce", (p.arg(node.args[0], inner),), (node.op, *axes), i64)
+    operand = p.arg(node.args[0], (*index[:axis], position, *index[axis:]))
+    dtype = i32 if operand.dtype.bytes < 8 and extent < 1 << 31 else i64
+    found = p.values.make("argreduce", (operand, p.values.index(position, dtype)), (node.op, *position.axes), dtype)
+    return p.values.cast(found, i64)
 
 
-def _bind(p: Puller, node: Node, index: Index, dims: tuple[int, ...]) -> tuple[list[Axis], Index]:
-    """New axes for the reduced dims (those of extent 1 have none), and the operand's index."""
-    rest = iter(index)
-    bound: list[Axis] = []
-    inner: list[Affine] = []
-    for d, size in enumerate(node.args[0].sizes):
-        if d in dims:
-            axis = p.axes.new(size)
-            bound += [axis] if size > 1 else []
-            inner.append(var(axis))
-        else:
-            inner.append(next(rest))
-    return bound, tuple(inner)
+class NotOnePiece(Exception):
+    """The op needs its axis whole."""
+
+
+def _reduced_dims(node: Node) -> tuple[int, ...]:
+    return node.ints("axes") if node.op not in ("argmax", "argmin") else (node.attr("axis", int),)
+
+
+def _count(node: Node) -> int:
+    return prod(node.args[0].sizes[d] for d in node.ints("axes"))
+
+
+def _reduce(p: Puller, node: Node, index: Index, combine: str, operand: Callable[[Index], Value]) -> Value:
+    """`combine` over the reduced dims of `node`: a `reduce` per piece; the value itself where all extents are 1."""
+    dims = _reduced_dims(node)
+
+    def over(piece: Piece) -> Value:
+        at, rest = dict(zip(dims, piece, strict=True)), iter(index)
+        value = operand(tuple(at[d] if d in at else next(rest) for d in range(node.args[0].rank)))
+        axes = axes_of(piece)
+        return p.values.make("reduce", (value,), (combine, *axes), value.dtype) if axes else value
+
+    pieces = p.bound.of(node, [node.args[0].sizes[d] for d in dims])
+    return _joined(p, combine, [over(piece) for piece in pieces])
+
+
+def _joined(p: Puller, combine: str, parts: list[Value]) -> Value:
+    total = parts[0]
+    for part in parts[1:]:
+        total = p.values.make(combine, (total, part), (), total.dtype)
+    return total

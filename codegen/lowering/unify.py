@@ -2,29 +2,46 @@
 
 Axes start out private to a store. Two indices of one node with equal structure (coefficients and extents, dimension by
 dimension) equate their axes: first exactly, then up to constants (neighbours share cache lines), then by position
-between outputs of equal shape. Axes of one store never merge, so every merge is a renaming and always correct.
+between outputs of equal shape. Axes of one store never merge, so every merge is a renaming and always correct. An axis
+that a reduction runs over may merge with any axis but those that its result varies with: its name is its own affair.
 
     out0[i0, i1] = x[i0, i1] + 1;  out1[i2, i3] = x[i2, i3 + 64]   ->   both over (i0, i1)
+    y[i0, i1] = x[i0, i1] / sum over i2 of x[i0, i2]               ->   sum over i1 of x[i0, i1]
+
+Where reductions meet reshapes, digits are aligned first: of two ways through one tensor each gets the other's radices.
 """
 
-from itertools import combinations, pairwise
+from collections.abc import Iterable, Iterator
+from itertools import combinations, pairwise, product
 
-from codegen.lowering.index import Affine, Axis, var
+from codegen.lowering.bound import axes_of
+from codegen.lowering.index import Affine, Axis, Refine, Split, var
+from codegen.lowering.puller import Index, Puller
 from codegen.lowering.stores import Pulled
 
 Pairs = list[tuple[Axis, Axis]]
+
+MAX_ALIGNMENTS = 64  # splits on behalf of unification
 
 
 class _Classes:
     """Union-find over axes, with the pairs that must stay apart."""
 
-    def __init__(self, pulled: Pulled) -> None:
+    def __init__(self, pulled: Pulled, puller: Puller) -> None:
         self._members: dict[Axis, set[Axis]] = {}
         self._apart: dict[Axis, set[Axis]] = {}
         for store in pulled.stores:
-            for a, b in combinations(store.axes, 2):
-                self._apart.setdefault(a, set()).add(b)
-                self._apart.setdefault(b, set()).add(a)
+            self._keep_apart(combinations(store.axes, 2))
+        for node, pieces in pulled.bound.pieces.items():
+            own = axes_of(e for piece in pieces for e in piece)
+            self._keep_apart(combinations(own, 2))
+            for index in puller.visits.get(node, ()):
+                self._keep_apart(product(own, axes_of(index)))
+
+    def _keep_apart(self, pairs: Iterable[tuple[Axis, Axis]]) -> None:
+        for a, b in pairs:
+            self._apart.setdefault(a, set()).add(b)
+            self._apart.setdefault(b, set()).add(a)
 
     def of(self, axis: Axis) -> set[Axis]:
         return self._members.get(axis) or {axis}
@@ -52,11 +69,13 @@ class _Classes:
 
 
 def unify(pulled: Pulled) -> None:
-    """Renames axes in `pulled.stores`."""
+    """Renames axes in `pulled`."""
+    if pulled.bound.pieces:
+        _align(pulled)
     _, puller, _ = pulled.pull()
-    classes = _Classes(pulled)
+    classes = _Classes(pulled, puller)
     for up_to_constant in (False, True):
-        for seen in puller.visits.values():
+        for seen in _ways(puller):
             indices = list(seen)
             # Each index against the first with its structure and its predecessor: a chain reaches all of them.
             for x, y in dict.fromkeys([*((indices[0], y) for y in indices[1:]), *pairwise(indices)]):
@@ -67,8 +86,42 @@ def unify(pulled: Pulled) -> None:
         if pulled.graph.outputs[s.out].node.sizes == pulled.graph.outputs[t.out].node.sizes:
             for x, y in zip(s.index, t.index, strict=True):
                 classes.merge(_match(x, y, up_to_constant=False) or [])
-    renaming = classes.renaming()
-    pulled.stores = [s.subst(renaming) for s in pulled.stores]
+    pulled.rename(classes.renaming())
+
+
+def _ways(puller: Puller) -> list[dict[Index, None]]:
+    """The indices at which one node is read, and the offsets at which one input is."""
+    return [*puller.visits.values(), *puller.offsets.values()]
+
+
+def _align(pulled: Pulled) -> None:
+    """Splits axes until of any two ways through a tensor neither has a digit where the other has two."""
+    for _ in range(MAX_ALIGNMENTS):
+        try:
+            _, puller, _ = pulled.pull()
+            request = next(_misaligned(puller), None)
+        except Refine as error:
+            request = error
+        if request is None:
+            return
+        pulled.refine_axis(request)
+
+
+def _misaligned(puller: Puller) -> Iterator[Split]:
+    for seen in _ways(puller):
+        first, *others = seen
+        for other in others:
+            for p, q in zip(first, other, strict=True):
+                yield from (*_straddling(p, q), *_straddling(q, p))
+
+
+def _straddling(e: Affine, other: Affine) -> Iterator[Split]:
+    """Splits of the axes of `e` at the radices of `other`."""
+    for axis, k in e.terms:
+        for _, radix in other.terms:
+            inner = radix // k
+            if isinstance(axis, Axis) and radix % k == 0 and 1 < inner < axis.extent and axis.extent % inner == 0:
+                yield Split(axis, inner)
 
 
 def _match_all(x: tuple[Affine, ...], y: tuple[Affine, ...], up_to_constant: bool) -> Pairs | None:

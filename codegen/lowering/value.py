@@ -29,9 +29,11 @@ REDUCES = ("reduce", "argreduce")
 class Value:
     """`op(args; attr): dtype`, one element for each point of the axes in `deps`.
 
-    op: "load" (attr: input number, offset), "const" (attr: Scalar), "index" (attr: Affine; i64), "fma", "uniform"
-    (attr: stream, linear index; args: seed, offset), "reduce" and "argreduce" (attr: combining op, axes it runs over),
-    "cast", or a pointwise op of `OPS`. `uid` is the order of creation: operands come before users.
+    op: "load" (attr: input number, offset), "const" (attr: Scalar), "index" (attr: Affine), "fma", "uniform"
+    (attr: stream, linear index; args: seed, offset), "reduce" (attr: combining op, axes it runs over), "argreduce" (the
+    same; args: operand, position), "scan" (attr: combining op, axes it runs along, outermost first; what comes before a
+    point along these and the point itself, combined), "cast", or a pointwise op of `OPS`. `uid` is the order of
+    creation: operands come before users.
     """
 
     op: str
@@ -55,6 +57,16 @@ class Value:
         """Element offset of a load; the expression of an index; the linear index of a uniform."""
         assert self.op in ("load", "index", "uniform") and isinstance(self.attr[-1], Affine)
         return self.attr[-1]
+
+    @property
+    def bound(self) -> tuple[Axis, ...]:
+        """The axes that a reduction runs over; none for other values."""
+        return tuple(a for a in self.attr if isinstance(a, Axis)) if self.op in REDUCES else ()
+
+    @property
+    def scanned(self) -> tuple[Axis, ...]:
+        """The axes that a scan runs along, which it varies with; none for other values."""
+        return tuple(a for a in self.attr if isinstance(a, Axis)) if self.op == "scan" else ()
 
     @property
     def scalar(self) -> Scalar:
@@ -110,10 +122,11 @@ class Values:
     def load(self, tensor: int, offset: Affine, dtype: DType) -> Value:
         return self.make("load", self._indices(offset), (tensor, offset), dtype, offset.axes)
 
-    def index(self, e: Affine) -> Value:
+    def index(self, e: Affine, dtype: DType = i64) -> Value:
+        """`dtype`: an integer type that holds all of its values."""
         if not e.terms:
-            return self.const(Scalar.of(e.c, i64))
-        return self.make("index", self._indices(e), (e,), i64, e.axes)
+            return self.const(Scalar.of(e.c, dtype))
+        return self.make("index", self._indices(e), (e,), dtype, e.axes)
 
     def uniform(self, seed: Value, offset: Value, stream: int, linear: Affine, dtype: DType) -> Value:
         return self.make("uniform", (seed, offset, *self._indices(linear)), (stream, linear), dtype, linear.axes)
@@ -129,6 +142,27 @@ class Values:
         if x.op == "cast" and x.args[0].dtype == dtype and is_representable(x.args[0], x.dtype):
             return x.args[0]
         return self.make("cast", (x,), (), dtype)
+
+
+def remade(values: Values, root: Value, made: dict[Value, Value]) -> Value:
+    """The value made anew in `values`, with what it is computed from unless `made` has it; notes all of it there."""
+    stack = [root]
+    while stack:
+        v = stack[-1]
+        missing = [a for a in v.args if a not in made]
+        if missing and v not in made:
+            stack += reversed(missing)
+            continue
+        stack.pop()
+        if v in made:
+            continue
+        args = [made[a] for a in v.args]
+        if v.op in ("load", "index", "uniform"):
+            e = v.offset.refetch(lambda x: made[x] if isinstance(x, Value) else x)
+            made[v] = values.make(v.op, args, (*v.attr[:-1], e), v.dtype, e.axes)
+        else:
+            made[v] = values.make(v.op, args, v.attr, v.dtype, () if v.bound else v.deps)
+    return made[root]
 
 
 class TooManyValues(Exception):
@@ -147,14 +181,24 @@ def cone(roots: Iterable[Value]) -> list[Value]:
     return sorted(found, key=lambda v: v.uid)
 
 
-def rewrite_offsets(values: Values, roots: Sequence[Value], change: Callable[[Affine], Affine]) -> list[Value]:
-    """The roots over new index expressions, made in `values`."""
+def rewrite_offsets(
+    values: Values,
+    roots: Sequence[Value],
+    change: Callable[[Affine], Affine],
+    axes_of: Callable[[tuple[Axis, ...]], tuple[Axis, ...]],
+) -> list[Value]:
+    """The roots over new index expressions and axes, made in `values`."""
     made: dict[Value, Value] = {}
     for v in cone(roots):
         args = [made[a] for a in v.args]
         if v.op in ("load", "index", "uniform"):
-            e = change(v.offset)
+            e = change(v.offset.refetch(lambda x: made[x] if isinstance(x, Value) else x))
             made[v] = values.make(v.op, args, (*v.attr[:-1], e), v.dtype, e.axes)
+        elif v.op in REDUCES:
+            made[v] = values.make(v.op, args, (v.attr[0], *axes_of(v.bound)), v.dtype)
+        elif v.op == "scan":
+            axes = axes_of(v.scanned)
+            made[v] = values.make(v.op, args, (v.attr[0], *axes), v.dtype, axes)
         else:
             made[v] = values.make(v.op, args, v.attr, v.dtype)
     return [made[r] for r in roots]

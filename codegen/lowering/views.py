@@ -19,7 +19,7 @@ def reshape(p: Puller, node: Node, index: Index) -> Value:
     if source.op == "input":
         spec = p.graph.inputs[source.attr("position", int)]
         if spec.is_dense:  # the digits would be multiplied together again
-            return p.values.load(source.attr("position", int), flat, source.dtype)
+            return p.load(source.attr("position", int), flat, source.dtype)
     digits: list[Affine] = []
     for size in reversed(source.sizes[1:]):
         flat, rest = div_mod(flat, size, refine=p.refine)

@@ -38,5 +38,5 @@ def rewritten(
     writes: Sequence[Write], change: Callable[[Affine], Affine], axes_of: Callable[[tuple[Axis, ...]], tuple[Axis, ...]]
 ) -> list[Write]:
     """The writes over new expressions and axes."""
-    roots = rewrite_offsets(Values(MAX_VALUES), [w.value for w in writes], change)
+    roots = rewrite_offsets(Values(MAX_VALUES), [w.value for w in writes], change, axes_of)
     return [Write(w.out, change(w.offset), v, axes_of(w.axes), w.itemsize) for w, v in zip(writes, roots, strict=True)]

@@ -34,6 +34,7 @@ FLAGS = (
 )
 PRELUDE = "loops_cpu.h"  # once per file; includes vec_cpu.h
 ZIG_FLAGS = ("-nostdlib++",)  # our sources need no C++ library; zig would build its own first, which takes a minute
+COMPILER_FAULT = "internal compiler error"
 MISSING = "no C++ compiler found; on Debian or Ubuntu: apt-get install g++; anywhere: pip install ziglang"
 
 # CPU flags, by the names in /proc/cpuinfo, that a compiler may make use of by itself; and how it spells them.
@@ -108,7 +109,12 @@ class CpuCompiler:
             linked = [str(library_file(name)) for name in libraries]
         except LibraryMissing as e:
             return Failure(Status.compile_failed, str(e))
-        return self.build(slot, source, [*FLAGS, f"-I{self.include}", *linked], seconds)
+        flags = [*FLAGS, f"-I{self.include}", *linked]
+        built = self.build(slot, source, flags, seconds)
+        # Compilers have faults in passes that -O1 leaves out. Kernels in one file with the faulty one are tried alone.
+        if isinstance(built, Failure) and COMPILER_FAULT in built.detail and len(entries) == 1:
+            return self.build(slot, source, [*flags, "-O1"], seconds)
+        return built
 
     def build(
         self, slot: Slot, source: str, flags: Sequence[str], seconds: float

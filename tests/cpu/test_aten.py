@@ -20,7 +20,7 @@ from codegen.toolchain.compiler import Failure
 from codegen.toolchain.cpu import find_compiler
 from codegen.workbench import Workbench
 from fusion_ir import build
-from fusion_ir.dtype import f64
+from fusion_ir.dtype import DTYPES, DType, bf16, f16, f32, f64
 from fusion_ir.graph import Graph, OutputSpec
 from fusion_ir.records import Status
 from tests.support.candidates import check_all, kernels_of, only_row, run_kernel
@@ -28,6 +28,14 @@ from tests.support.devices import CUDA_DEVICE
 from tests.support.products import dense_graph, einsum_graph, spec
 
 ATEN = FAMILIES["aten"]
+BLOCK_M, BLOCK_N, BLOCK_K = 256, 384, 256  # gemm_cpu.h
+FAULTS = [
+    (r"in0, 41,", "in0, 42,"),  # a wrong leading dimension of an operand
+    (r"in1, 53,", "in1, 52,"),
+    (r"out0, 53,", "out0, 54,"),  # of the result
+    (r"gemm\(false", "gemm(true"),
+    (r", 41, in0", ", 40, in0"),  # one product short
+]
 SIZES = {"z": 3, "m": 37, "k": 41, "n": 53}
 
 
@@ -76,6 +84,51 @@ def test_shapes_and_every_cutting(bench: Workbench) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_every_layout_of_narrow_operands(bench: Workbench) -> None:
+    cases: list[tuple[str, Graph, list[Kernel]]] = []
+    for dtype in (bf16, f16):
+        for a, b, out in product(*(map("".join, permutations(pair)) for pair in ("mk", "kn", "mn"))):
+            graph = einsum_graph(a, b, out, SIZES, dtype)
+            cases.append((f"{a},{b}->{out} {dtype}", graph, kernels_of(graph, "aten", bench, most=2)))
+    assert len(cases) == 2 * 8
+    wrong = check_all(cases, bench)
+    assert not wrong, "\n".join(wrong)
+
+
+def narrow() -> Iterator[tuple[str, Graph]]:
+    """More than one block of operands and of results that are converted."""
+    large = [(BLOCK_M + 3, 2 * BLOCK_K + 5), (2 * BLOCK_K + 5, BLOCK_N + 7)]
+    yield "bf16", dense_graph(large, build.matmul, bf16)
+    yield "f16 to f32", dense_graph(large, lambda x, w: build.matmul(x, w, f32), f16)
+    yield "f8", dense_graph(large, build.matmul, DTYPES["f8e4m3"])
+    yield "f32 to bf16", dense_graph(large, lambda x, w: build.matmul(x, w, bf16))
+    yield "f64 to f16", dense_graph(large, lambda x, w: build.matmul(x, w, f16), f64)
+    turned = [spec(sizes, (1, sizes[0] + 3), bf16) for sizes in large]
+    graph = dense_graph(turned, build.matmul)
+    yield "turned", Graph(graph.inputs, (OutputSpec(graph.outputs[0].node, (1, BLOCK_M + 8)),))
+    deep = {"h": 2, "d": 2 * BLOCK_K + 1, "t": 20, "n": 24}
+    yield (
+        "sum over two axes to f32",
+        dense_graph(
+            [(deep["h"], deep["t"], deep["d"]), (deep["h"], deep["d"], deep["n"])],
+            lambda x, w: build.einsum(x, w, [0, 1, 2], [0, 2, 3], [1, 3], f32),
+            bf16,
+        ),
+    )
+
+
+def test_narrow_operands_block_by_block(bench: Workbench) -> None:
+    cases = [(name, graph, kernels_of(graph, "aten", bench, most=2)) for name, graph in narrow()]
+    wrong = check_all(cases, bench)
+    assert not wrong, "\n".join(wrong)
+
+
+def test_a_rounded_sum_of_several_calls_is_refused(bench: Workbench) -> None:
+    reject = ATEN.accepts(einsum_graph("htd", "hdn", "tn", {"t": 45, "h": 4, "d": 64, "n": 96}, bf16), bench.device)
+    assert reject is not None
+    assert "rounded to bf16 after the last" in reject.reason
+
+
 def test_pieces_that_do_not_divide(bench: Workbench) -> None:
     graph = dense_graph([(37, 41), (41, 53)], build.matmul)
     schedules = [f"aten{{library=openblas,rows={r},columns={c}}}" for r, c in ((37, 1), (1, 53), (5, 7), (36, 52))]
@@ -99,19 +152,25 @@ def test_infinities_and_nans_spread_like_in_the_sum(bench: Workbench) -> None:
     assert np.isnan(got[3]).all()
 
 
+def test_narrow_operands_keep_denormals_infinities_and_nans(bench: Workbench) -> None:
+    graph = dense_graph([(40, 64), (64, 48)], lambda x, w: build.matmul(x, w, f32), f16)
+    x, w = np.ones((40, 64), np.float16), np.ones((64, 48), np.float16)
+    x[3, 5], x[4, 6], w[7, 9], x[5, 7], x[6] = np.nan, np.inf, -np.inf, 0, np.finfo(np.float16).smallest_subnormal
+    (got,) = run_kernel(graph, kernels_of(graph, "aten", bench)[0], [x, w], bench)
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(got, x.astype(np.float32) @ w.astype(np.float32))
+    assert got[6, 0] == 64 * 2.0**-24
+
+
 @pytest.mark.parametrize(
-    ("pattern", "instead"),
+    ("pattern", "instead", "dtype"),
     [
-        (r"in0, 41,", "in0, 42,"),  # a wrong leading dimension of an operand
-        (r"in1, 53,", "in1, 52,"),
-        (r"out0, 53,", "out0, 54,"),  # of the result
-        (r"gemm\(false", "gemm(true"),
-        (r", 41, in0", ", 40, in0"),  # one product short
-        (r"false\);", "true);"),  # adds to what is there
+        *((*fault, dtype) for fault in FAULTS for dtype in (f32, bf16)),
+        (r"false\);", "true);", f32),  # adds to what is there
     ],
 )
-def test_a_wrong_call_is_found_out(bench: Workbench, pattern: str, instead: str) -> None:
-    graph = dense_graph([(37, 41), (41, 53)], build.matmul)
+def test_a_wrong_call_is_found_out(bench: Workbench, pattern: str, instead: str, dtype: DType) -> None:
+    graph = dense_graph([(37, 41), (41, 53)], build.matmul, dtype)
     kernel = ATEN.emit(graph, "aten{library=openblas,rows=1,columns=1}", bench.device)
     assert only_row(graph, kernel, bench).status is Status.ok
     source, count = re.subn(pattern, instead, kernel.source)

@@ -15,14 +15,14 @@ from codegen.limits import Limits
 from codegen.object_cache import ObjectCache
 from codegen.workbench import Workbench
 from fusion_ir import build
-from fusion_ir.dtype import bf16, f64
+from fusion_ir.dtype import DTYPES, bf16, f16, f64, i32
 from fusion_ir.graph import Graph, OutputSpec
 from fusion_ir.node import Node
 from fusion_ir.ops import make
 from fusion_ir.records import Status
 from tests.support.candidates import check_all, kernels_of, only_row, run_kernel
 from tests.support.devices import CUDA_DEVICE
-from tests.support.products import dense_graph, spec
+from tests.support.products import dense_graph, einsum_graph, spec
 
 MATMUL = FAMILIES["matmul"]
 M, K, N = 83, 41, 53
@@ -153,6 +153,23 @@ def test_every_layout_with_an_epilogue(bench: Workbench) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_narrow_operands(bench: Workbench) -> None:
+    cases: list[tuple[str, Graph, list[Kernel]]] = []
+    for dtype in (bf16, f16, DTYPES["f8e5m2"]):
+        narrow = [
+            dense_graph([(M, K), (K, N), (N,), (M, N)], mlp, dtype),
+            dense_graph([(M, K), (K, N)], build.matmul, dtype),
+            dense_graph(
+                [(4, M, K), (4, N, K)], lambda q, k: build.relu(build.matmul(q, build.permute(k, [0, 2, 1]))), dtype
+            ),
+            dense_graph([(300, 270), (270, 400)], lambda x, w: build.relu(build.matmul(x, w)), dtype),
+            einsum_graph("htd", "hdn", "tn", {"t": 45, "h": 4, "d": 64, "n": 96}, dtype),
+        ]
+        cases += [(f"{dtype} {i}", graph, kernels_of(graph, "matmul", bench, most=2)) for i, graph in enumerate(narrow)]
+    wrong = check_all(cases, bench)
+    assert not wrong, "\n".join(wrong)
+
+
 def test_panels_of_all_heights(bench: Workbench) -> None:
     graph = dense_graph([(M, K), (K, N), (N,), (M, N)], mlp)
     kernels = [
@@ -215,7 +232,7 @@ def test_a_wrong_panel_is_found_out(bench: Workbench, pattern: str, instead: str
             dense_graph([(M, K), (K, N)], lambda x, w: build.sum_(build.matmul(x, w), [1])),
             "takes one contraction alone",
         ),
-        (dense_graph([(M, K), (K, N)], lambda x, w: build.relu(build.matmul(x, w)), bf16), "not bf16"),
+        (dense_graph([(M, K), (K, N)], lambda x, w: build.relu(build.matmul(x, w)), i32), "multiplies floats, not i32"),
         (dense_graph([(700, 100), (100, 1)], lambda x, w: build.exp(build.matmul(x, w))), "its rows have one element"),
     ],
 )

@@ -220,3 +220,15 @@ def test_the_ziglang_wheel_is_a_compiler_too(
         assert ctypes.CDLL(str(runtime_library("pool", compiler, slot, cache)))
     (built,) = builder(compiler, jobs=1).compile([sum_kernel(8, "k")])
     assert isinstance(built, Binary)
+
+
+def test_a_fault_of_the_compiler_itself_is_met_with_less_optimisation(tmp_path: Path, builder: MakeBuilder) -> None:
+    real = " ".join(find_compiler().command)
+    faulty = script(
+        tmp_path,
+        f"""case " $* " in *" -O1 "*|*" -O1") exec {real} "$@";; esac
+grep -q fragile unit.cpp || exec {real} "$@"
+echo "unit.cpp:1:1: internal compiler error: Segmentation fault" >&2; exit 1""",
+    )
+    kernels = [sum_kernel(8, "sound"), sum_kernel(8, "fragile", before="// fragile")]
+    assert all(isinstance(b, Binary) for b in builder(faulty, jobs=1).compile(kernels))

@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 
 from fusion_ir.graph import Graph
 from tests.support.random_graphs import any_graph, pointwise_graph
+from tests.support.random_reductions import reduction_graph
 
 
 class Drawn:
@@ -20,4 +21,10 @@ class Drawn:
 def graphs(draw: st.DrawFn, *, pointwise: bool = False) -> Graph:
     """Random graphs of every kind of op, or of those that family `pointwise` takes."""
     chooser = Drawn(draw(st.data()))
-    return pointwise_graph(chooser, steps=12) if pointwise else any_graph(chooser, steps=12)
+    return pointwise_graph(chooser, steps=12, max_elements=60) if pointwise else any_graph(chooser, steps=12)
+
+
+@st.composite
+def reductions(draw: st.DrawFn) -> Graph:
+    """Small random graphs around reductions."""
+    return reduction_graph(Drawn(draw(st.data())), steps=4, max_elements=60)

@@ -278,9 +278,9 @@ class Maker:
         return Graph(tuple(self.inputs), tuple(OutputSpec(n, dense_strides(n.sizes)) for n in chosen))
 
 
-def pointwise_graph(choose: Chooser, *, exact: bool = True, steps: int = 9) -> Graph:
+def pointwise_graph(choose: Chooser, *, exact: bool = True, steps: int = 9, max_elements: int = 6000) -> Graph:
     """A graph that family `pointwise` accepts: pointwise and view ops, random numbers, small contractions."""
-    m = Maker(choose, exact)
+    m = Maker(choose, exact, max_elements)
     m.nodes.append(m.input(m.sizes(1 + choose.below(4)), m.pick(DTYPE_CHOICES)))
     kinds = [m.pointwise] * 8 + [m.view] * 9 + [m.convert] * 2 + [m.contraction, m.random_numbers]
     for _ in range(4 + choose.below(steps)):

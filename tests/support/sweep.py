@@ -4,6 +4,7 @@ Cut at random places, emitted, compiled many to a file, run as whole plans in th
 """
 
 import random
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -13,6 +14,9 @@ from codegen.kernel import EmitError, Kernel
 from codegen.toolchain.compiler import Binary
 from codegen.workbench import Workbench
 from fusion_ir.graph import Graph
+from fusion_ir.node import Node
+from fusion_ir.ops import OpKind, kind_of
+from fusion_ir.ops.contract import products
 from fusion_ir.records import Device, Plan, Search, Status
 from scheduler.assemble import Choice, assemble
 from scheduler.atoms import Atoms, cut
@@ -21,7 +25,9 @@ from scheduler.prepare import Prepared, prepare
 from scheduler.segment import Segment, extract
 from scheduler.traffic import traffic_of
 from tests.support.random_graphs import Seeded, any_graph, pointwise_graph
+from tests.support.random_reductions import reduction_graph
 
+MAX_TERMS = 1 << 27
 NO_SEARCH = Search(seconds=0, candidates=0, measured=0, complete=False)
 
 
@@ -40,9 +46,11 @@ class Result:
     def __str__(self) -> str:
         ops = ", ".join(f"{name} {n}" for name, n in sorted(self.ops.items()))
         families = ", ".join(f"{name} {n}" for name, n in sorted(self.families.items()))
+        refused = "".join(f"\n{n} x {reason}" for reason, n in self.refused.most_common())
         return (
             f"{self.graphs} graphs, {self.plans} plans, {self.kernels} kernels ({families}); wrong: {len(self.wrong)}\n"
-            f"{len(self.ops)} ops: {ops}"
+            f"{len(self.ops)} ops: {ops}\n"
+            f"{self.refused.total()} refused after all:{refused or ' none'}"
         )
 
 
@@ -58,13 +66,14 @@ class _Attempt:
 
 
 def sweep(seeds: Iterable[int], bench: Workbench, device: Device) -> Result:
-    """Two graphs per seed: one of exact pointwise and view ops, cut at random; one of every kind of op."""
+    """Three graphs per seed: of exact pointwise and view ops, cut at random; of every kind of op; around reductions."""
     result = Result()
     attempts: list[_Attempt] = []
     for seed in seeds:
         for graph, ways in (
             (pointwise_graph(Seeded(seed)), ("fused", "cut", "cut again")),
             (any_graph(Seeded(seed)), ("fused", "apart")),
+            (reduction_graph(Seeded(seed)), ("fused", "cut", "apart")),
         ):
             result.graphs += 1
             result.ops.update({n.op for n in graph.nodes} - {"input"})
@@ -103,27 +112,52 @@ def _attempt(graph: Graph, seed: int, how: str, device: Device, result: Result) 
 
     def kernel(segment: Segment) -> Kernel | None:
         families = [f for f in FAMILIES.values() if f.accepts(segment.canonical.graph, device) is None]
+        if _terms(segment.canonical.graph) > MAX_TERMS:  # naive reduces again for each element that reads the result
+            families = [f for f in families if f.name != "naive"]
         rng.shuffle(families)
+        if rng.random() < 0.8:  # naive takes everything: mostly where nothing else does
+            families.sort(key=lambda family: family.name == "naive")
         for family in families:
             try:
                 return family.emit(
                     segment.canonical.graph, rng.choice(family.space(segment.canonical.graph, device)), device
                 )
             except EmitError as error:
-                result.refused[str(error)] += 1
+                result.refused[f"{family.name}: {re.sub(r'[0-9][0-9, i()]*', 'N ', str(error))}"] += 1
         return None
 
     def computable(atoms: Atoms, atom: int) -> bool:
         return kernel(extract(atoms, 1 << atom)) is not None
 
     atoms = cut(prepared.graph, computable)
+    made: dict[int, tuple[Segment, Kernel | None]] = {}
+
+    def kernel_of(mask: int) -> tuple[Segment, Kernel | None]:
+        if mask not in made:
+            made[mask] = (segment := extract(atoms, mask), kernel(segment))
+        return made[mask]
+
     groups = _groups(
-        atoms, {"fused": 0.95, "apart": 0.0}.get(how, 0.6), rng, lambda mask: kernel(extract(atoms, mask)) is not None
+        atoms, {"fused": 0.95, "apart": 0.0}.get(how, 0.6), rng, lambda mask: kernel_of(mask)[1] is not None
     )
-    segments = tuple(extract(atoms, mask) for mask in groups)
-    kernels = tuple(k for s in segments if (k := kernel(s)) is not None)
+    segments = tuple(kernel_of(mask)[0] for mask in groups)
+    kernels = tuple(k for mask in groups if (k := kernel_of(mask)[1]) is not None)
     assert len(kernels) == len(segments), f"seed {seed}: a segment without a kernel"
     return _Attempt(seed, how, prepared, segments, kernels)
+
+
+def _terms(graph: Graph) -> int:
+    """Terms that a kernel goes through which computes all that an output's element needs for that element alone."""
+    terms: dict[Node, int] = {}
+    for node in graph.nodes:
+        inside = max((terms[a] for a in node.args), default=1)
+        kind = kind_of(node)
+        if kind is OpKind.CONTRACT:
+            inside *= products(node)
+        elif kind in (OpKind.REDUCTION, OpKind.SCAN):
+            inside *= max(node.args[0].elements // max(node.elements, 1), 1)
+        terms[node] = inside
+    return sum(terms[o.node] * o.node.elements for o in graph.outputs)
 
 
 def _groups(atoms: Atoms, join: float, rng: random.Random, accepted: Callable[[int], bool]) -> tuple[int, ...]:

@@ -7,6 +7,8 @@ import pytest
 
 from codegen.families import FAMILIES
 from codegen.families.pointwise import lower
+from codegen.families.transpose import TransposeSchedule
+from codegen.families.transpose import lower as lower_tiles
 from fusion_ir.formats import read
 from fusion_ir.graph import Graph
 from tests.support.devices import CPU_DEVICE, CUDA_DEVICE
@@ -64,7 +66,9 @@ def test_loop_program(name: str, golden: Callable[[str, str], None]) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_cpp(name: str, golden: Callable[[str, str], None]) -> None:
-    kernel = FAMILIES["pointwise"].emit(graph_named(name), "pointwise{lanes=32,store=stream,tile=4096}", CPU_DEVICE)
+    kernel = FAMILIES["pointwise"].emit(
+        graph_named(name), "pointwise{lanes=32,store=stream,tile=4096,rows=1}", CPU_DEVICE
+    )
     golden(f"{name}.cpp", kernel.source)
 
 
@@ -72,6 +76,19 @@ def test_cpp(name: str, golden: Callable[[str, str], None]) -> None:
 def test_cuda(name: str, golden: Callable[[str, str], None]) -> None:
     kernel = FAMILIES["pointwise"].emit(graph_named(name), "pointwise{vec=4,x=16,y=16,per=1}", CUDA_DEVICE)
     golden(f"{name}.cu", f"{kernel.source}// grid {kernel.launch.grid}, block {kernel.launch.block}\n")
+
+
+def test_transpose(golden: Callable[[str, str], None]) -> None:
+    """A sum with a transposed matrix, stored in both orders: a tile that is filled and one that is emptied."""
+    lines = [
+        tensor("T0", [512, 700]), tensor("T1", [700, 512], "BFloat16"),
+        "T2 = fd.ops.cast(T1, dtype=DataType.Float)", "T3 = fd.ops.permute(T2, dims=[1, 0])",
+        "T4 = fd.ops.add(T0, T3)", "T5 = fd.ops.permute(T4, dims=[1, 0])", "fd.add_output(T4)", "fd.add_output(T5)",
+    ]  # fmt: skip
+    text = "def nvfuser_fusion_id0(fd : FusionDefinition) -> None :\n" + "".join(f"    {line}\n" for line in lines)
+    graph, schedule = read(text, format="nvfuser").graph, TransposeSchedule(32, "stream", 64, 128, "rows", 1)
+    golden("transpose.loops", str(lower_tiles(graph, schedule, least_tasks=16, keep_bytes=64 << 10)))
+    golden("transpose.cpp", FAMILIES["transpose"].emit(graph, str(schedule), CPU_DEVICE).source)
 
 
 def test_naive_reduction(golden: Callable[[str, str], None]) -> None:
@@ -87,6 +104,6 @@ def test_naive_reduction(golden: Callable[[str, str], None]) -> None:
 def test_lowering_is_deterministic() -> None:
     sources = {
         FAMILIES["pointwise"].emit(graph_named("mistral_rope"), s, CPU_DEVICE).source
-        for s in ["pointwise{lanes=32,store=stream,tile=4096}"] * 3
+        for s in ["pointwise{lanes=32,store=stream,tile=4096,rows=1}"] * 3
     }
     assert len(sources) == 1

@@ -1,21 +1,25 @@
-"""Properties of random graphs: text and keys, and every loop program interpreted point by point."""
+"""Properties of random graphs: text and keys, and every loop program run point by point against its graph."""
 
 import random
-from itertools import product
+from itertools import takewhile
 
-import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 
+from codegen.child.case import judge, make_case
 from codegen.families.pointwise import lower
-from codegen.lowering.index import Axis
-from codegen.lowering.program import Program
+from codegen.kernel import EmitError
+from codegen.lowering.program import Key, Program
 from fusion_ir.extent import dense_strides
 from fusion_ir.graph import Graph, OutputSpec
 from fusion_ir.key import graph_key, segment_key
 from fusion_ir.node import Node, intern
 from fusion_ir.text import parse_graph, print_graph
-from tests.support.drawn import graphs
-from tests.unit.codegen.test_index import value
+from scheduler.prepare import prepare
+from tests.support.drawn import graphs, reductions
+from tests.support.program_runs import run_program
+from tests.support.random_graphs import Seeded
+from tests.support.random_reductions import reduction_graph
 
 RANDOM = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -51,47 +55,65 @@ def test_a_segment_key_does_not_see_the_order_of_its_boundary(graph: Graph) -> N
 
 @given(graphs(pointwise=True))
 @RANDOM
-def test_every_element_is_written_once(graph: Graph) -> None:
-    """Whatever the width and the tiles: a loop program's writes cover every element of every output exactly once."""
-    for width, tile in ((1, 1 << 20), (8, 64), (32, 4096)):
-        program = lower(graph, width, tile, tile, least_tasks=4, keep_bytes=4096)
-        counts = [np.zeros(o.span, int) for o in graph.outputs]
-        for out, offset in _written(program):
-            counts[out][offset] += 1
-        assert all((c == 1).all() for c in counts)
+def test_a_pointwise_program_means_what_its_graph_means(graph: Graph) -> None:
+    """Whatever the width and the tiles; so every element is written once, and nothing is read before it is there."""
+    _check_programs(graph, 4096)
 
 
-@given(graphs(pointwise=True))
+@given(reductions())
 @RANDOM
-def test_values_are_defined_before_they_are_read(graph: Graph) -> None:
-    """At every place, an operand is computed there or kept by a block of an enclosing or earlier place."""
-    program = lower(graph, 8, 64, 64, least_tasks=4, keep_bytes=4096)
-    for key, block in program.blocks.items():
-        for v in block.values:
-            for a in v.args:
-                if a.op == "const" or a in block.values:
-                    continue
-                home = program.kept.get(a) or next(k for k, b in program.blocks.items() if a in b.values and not k.lane)
-                assert key.path[: len(home.path)] == home.path
-                assert set(home.dims) <= set(key.dims) | set(key.path)
-                assert home.lane in (None, key.lane)
+def test_a_program_with_reductions_means_what_its_graph_means(graph: Graph) -> None:
+    _check_programs(prepare(graph).graph, 1 << 16)
+
+
+@pytest.mark.parametrize("seed", range(48))
+def test_normalizations_mean_what_their_graphs_mean(seed: int) -> None:
+    """Seeds find other graphs than hypothesis does, which keeps to the small."""
+    _check_programs(prepare(reduction_graph(Seeded(seed), max_elements=60)).graph, 1 << 16)
+
+
+@given(reductions())
+@RANDOM
+def test_whoever_reads_a_reduction_comes_after_it(graph: Graph) -> None:
+    """Where the places of a reduction and of a reader part ways, the reader's phase is a later one."""
+    for program in _programs(prepare(graph).graph, 1 << 16):
+        for key, block in program.blocks.items():
+            read = {a for v in (*block.values, *block.updates) for a in v.args} | {w.value for w, _ in block.writes}
+            for v in read & program.reductions.keys():
+                home = program.reductions[v].home
+                shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(home.path, key.path)))  # noqa: B905
+                assert _phase(key, shared) > _phase(home, shared), (v, key)
+
+
+def _phase(key: Key, depth: int) -> int:
+    """When, among what is directly inside the first `depth` loops of its path, a place has its turn."""
+    return key.path[depth].phase if depth < len(key.path) else key.phase
+
+
+WAYS = ((1, 4, 1 << 20, 1), (8, 8, 16, 64), (16, 32, 64, 4))  # vector width, least tile, tile, least tasks
+
+
+def _programs(graph: Graph, keep_bytes: int) -> list[Program]:
+    """The programs of a graph; those that a schedule cannot have are left out."""
+    found: list[Program] = []
+    for width, least_tile, tile, least_tasks in WAYS:
+        try:
+            found.append(lower(graph, width, least_tile, tile, least_tasks=least_tasks, keep_bytes=keep_bytes))
+        except EmitError:
+            continue
+    return found
+
+
+def _check_programs(graph: Graph, keep_bytes: int) -> None:
+    programs = _programs(graph, keep_bytes)
+    if not programs:
+        return
+    case = make_case(graph, 0)
+    for program in programs:
+        for i, trial in enumerate(case.trials):
+            assert not judge(case, i, run_program(program, graph, trial.inputs)).problem
 
 
 def _with_output(graph: Graph, node: Node) -> Graph:
     spec = OutputSpec(node, dense_strides(node.sizes))
     return Graph(graph.inputs, (spec, *graph.outputs[1:]))
-
-
-def _written(program: Program) -> list[tuple[int, int]]:
-    """(output, offset) of every write, lanes beyond the end of a last tile left out."""
-    found: list[tuple[int, int]] = []
-    for key, block in program.blocks.items():
-        for w, repeats in block.writes:
-            axes: list[Axis] = [*key.path, *repeats, *([key.lane] if key.lane else [])]
-            for point in product(*(range(a.extent) for a in axes)):
-                at = dict(zip(axes, point, strict=True))
-                last = program.last_tile(key.lane) if key.lane else None
-                if key.lane and last and last[0] in at and at[last[0]] * key.lane.extent + at[key.lane] >= last[1]:
-                    continue
-                found.append((w.out, value(w.offset, at)))
-    return found

@@ -1,0 +1,201 @@
+"""Family `gemv`: products of a large matrix with few vectors, the matrix read once, with what leads to them and follows.
+
+Each element of the matrix that comes from memory is multiplied with its element of every vector while it is at hand.
+Matrices that are contiguous along the sum are read several rows at a time, with an accumulator in registers for each
+row and vector; others a tile of columns at a time, with accumulators in cache that take in several rows on each visit.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from codegen.emit import Style, emit_body
+from codegen.families.pointwise import alignments
+from codegen.families.reduction import KINDS, MATRIX, few_by_many, refused, spreads
+from codegen.families.wrap import kernel_function
+from codegen.kernel import EmitError, Kernel, Launch, Reject
+from codegen.lowering.coalesce import coalesce
+from codegen.lowering.index import Axes, Axis, var, volume
+from codegen.lowering.lanes import choose_lanes
+from codegen.lowering.place import PlaceError, place
+from codegen.lowering.program import Program
+from codegen.lowering.stores import pull_outputs
+from codegen.lowering.sums import NotOnePiece
+from codegen.lowering.tile import tile_lane
+from codegen.lowering.unify import unify
+from codegen.lowering.value import TooManyValues, Value, cone
+from codegen.lowering.write import Write, rewritten, writes_of
+from codegen.schedule import Schedule, parse_schedule
+from fusion_ir.graph import Graph
+from fusion_ir.ops import OpKind
+from fusion_ir.records import Device
+
+MOST_FEW = 16  # vectors
+LEAST_TILE = 256  # columns
+KEEP_BYTES = 1 << 20  # cap of what a task keeps of the vectors, on the stack of its thread
+
+
+@dataclass(frozen=True)
+class GemvSchedule(Schedule):
+    """rows: of the matrix, at once. few: vectors at once, at most. lanes: elements of a vector register or of several,
+    of any dtype. tile: columns of a tile, at most, where the matrix is not contiguous along the sum."""
+
+    FAMILY = "gemv"
+    rows: int
+    few: int
+    lanes: int
+    tile: int
+
+
+class Gemv:
+    """See the module."""
+
+    name = "gemv"
+
+    def accepts(self, segment: Graph, device: Device) -> Reject | None:
+        if device.target != "cpu":
+            return Reject("on cuda products with few vectors are computed by family naive only")
+        found = few_by_many(segment)
+        if found is None:
+            return Reject("holds no contraction, or other reductions as well")
+        few, many = found
+        if few > MOST_FEW or many < MATRIX:
+            return Reject(f"multiplies {few} and {many} rows and columns; takes up to {MOST_FEW} and {MATRIX} or more")
+        if spreads(segment):
+            return Reject("the product is spread over a larger tensor: family normalization")
+        return refused(segment, KINDS - {OpKind.REDUCTION}, most_thin=MOST_FEW)
+
+    def space(self, segment: Graph, device: Device) -> tuple[str, ...]:
+        native = min(max(device.vector_bytes // 4, 4), 32)
+        points = [(8, 4, native, 1024), (4, 8, native, 2048), (8, 2, native, 4096), (4, 4, 2 * native, 1024)]
+        return tuple(str(GemvSchedule(*point)) for point in points)
+
+    def emit(self, segment: Graph, schedule: str, device: Device) -> Kernel:
+        s = parse_schedule(schedule, GemvSchedule)
+        program = _lower(segment, s, device)
+        body = emit_body(program, Style("cpu", alignments(segment), grid_least=8 * device.units))
+        entry, source = kernel_function(segment, body.text, "cpu")
+        return Kernel(entry, source, "cpu", self.name, str(s), Launch(tasks=device.units), body.accesses)
+
+
+@dataclass(frozen=True)
+class _Sum:
+    """A sum of products in a loop program. vectors: the operand with few of them. few, many: axes of the result that
+    the vectors, or the matrix, alone vary with."""
+
+    value: Value
+    vectors: Value
+    few: frozenset[Axis]
+    many: frozenset[Axis]
+
+
+def _sums_of(writes: Sequence[Write]) -> list[_Sum]:
+    """One, or several where an operand is put together from pieces."""
+    return [_sum_of(v) for v in cone(w.value for w in writes) if v.op == "reduce"]
+
+
+def _sum_of(v: Value) -> _Sum:
+    x, w = v.args if len(v.args) == 2 else v.args[0].args
+    if volume(v.deps - w.deps) > volume(v.deps - x.deps):
+        x, w = w, x
+    return _Sum(v, x, v.deps - w.deps, v.deps - x.deps)
+
+
+@dataclass
+class _Loops:
+    """Writes with what becomes of their axes; the arguments of `place`."""
+
+    writes: list[Write]
+    axes: Axes
+    widths: dict[Axis, int]
+    tiles: dict[Axis, tuple[Axis, int]] = field(default_factory=dict[Axis, tuple[Axis, int]])
+    innermost: list[Axis] = field(default_factory=list[Axis])
+    within: set[Axis] = field(default_factory=set[Axis])
+    unrolled: set[Axis] = field(default_factory=set[Axis])
+
+    def unroll(self, axis: Axis, size: int) -> Axis:
+        """axis -> size * outer + inner, where size divides it; inner is unrolled. Returns outer."""
+        self.writes, outer, inner = tile_lane(self.writes, axis, size, self.axes)
+        self.unrolled.add(inner)
+        self.within.add(inner)
+        return outer
+
+    def unroll_few(self, axes: Collection[Axis], most: int) -> list[Axis]:
+        """Unrolls axes of vectors for at most so many vectors at once. Returns the axes over the parts."""
+        parts = [(a, max(most // volume(set(axes) - {a}), 1)) for a in sorted(axes, key=lambda a: a.uid)]
+        return [self.unroll(a, max(n for n in range(1, size + 1) if a.extent % n == 0)) for a, size in parts]
+
+
+def _lower(segment: Graph, s: GemvSchedule, device: Device) -> Program:
+    """Segment -> loop program, in the form that the lanes ask for. Raises EmitError."""
+    try:
+        pulled = pull_outputs(segment)
+        unify(pulled)
+        writes = coalesce(writes_of(pulled), pulled.axes)
+        widths = {lane: min(s.lanes, 1 << (lane.extent - 1).bit_length()) for lane in choose_lanes(writes)}
+        loops, sums = _Loops(writes, pulled.axes, widths), _sums_of(writes)
+        few = frozenset[Axis]().union(*(x.few for x in sums)) - widths.keys()
+        if any(set(x.value.bound) & widths.keys() for x in sums):
+            _rows_at_once(loops, sums, few, s)
+        else:
+            _columns_at_once(loops, sums, few, s, device)
+        dear = {x.vectors for x in _sums_of(loops.writes) if _is_dear(x.vectors, loops.widths)}
+        return place(
+            loops.writes,
+            loops.widths,
+            loops.tiles,
+            keep_bytes=KEEP_BYTES,
+            innermost=loops.innermost,
+            within=loops.within,
+            unrolled=loops.unrolled,
+            held=dear,
+        )
+    except (TooManyValues, NotOnePiece, PlaceError) as error:
+        raise EmitError(str(error)) from error
+
+
+def _rows_at_once(loops: _Loops, sums: Sequence[_Sum], few: Collection[Axis], s: GemvSchedule) -> None:
+    """Lanes along the sum: vectors and rows are unrolled in parts; other vectors meet the rows in cache."""
+    loops.innermost += loops.unroll_few(few, s.few)
+    rows = max((a for x in sums for a in x.many - loops.widths.keys()), key=lambda a: (a.extent, a.uid))
+    if rows.extent >= s.rows > 1:
+        loops.unroll(_whole_parts(loops, rows, s.rows), s.rows)
+
+
+def _columns_at_once(
+    loops: _Loops, sums: Sequence[_Sum], few: Collection[Axis], s: GemvSchedule, device: Device
+) -> None:
+    """Lanes along columns of the matrix, in tiles: of the sum several rows and of the vectors a part are unrolled; the
+    other vectors take their turns inside the loop over the rows."""
+    loops.within |= set(loops.unroll_few(few, s.few))
+    for lane, width in list(loops.widths.items()):
+        shared = max((volume(x.value.deps - {lane} - few) for x in sums if lane in x.value.deps), default=1)
+        wanted = max(-(-lane.extent * shared // (2 * device.units)), min(LEAST_TILE, lane.extent // 2))
+        size = max(min(s.tile, wanted) // width, 1) * width
+        if size < lane.extent:
+            loops.writes, outer, inner = tile_lane(loops.writes, lane, size, loops.axes)
+            loops.tiles[inner] = (outer, lane.extent)
+            loops.widths[inner] = loops.widths.pop(lane)
+    for depth in {x.value.bound[-1]: None for x in sums}:
+        size = next((n for n in (s.rows, 4, 2) if n <= s.rows and depth.extent % n == 0 and depth.extent > n), 1)
+        if size > 1:
+            loops.unroll(depth, size)
+
+
+def _whole_parts(loops: _Loops, axis: Axis, size: int) -> Axis:
+    """Sets the writes over the last axis.extent % size of an axis apart. Returns the axis over the rest."""
+    if axis.extent % size == 0:
+        return axis
+    first, last = loops.axes.new(axis.extent // size * size), loops.axes.new(axis.extent % size)
+    own = [w for w in loops.writes if axis in w.axes]
+    loops.writes = [w for w in loops.writes if axis not in w.axes]
+    for piece, start in ((first, 0), (last, first.extent)):
+        at = {axis: var(piece) + start}
+        loops.writes += rewritten(
+            own, lambda e, at=at: e.subst(at), lambda of, p=piece: tuple(p if a is axis else a for a in of)
+        )
+    return first
+
+
+def _is_dear(vectors: Value, widths: Mapping[Axis, int]) -> bool:
+    """Whether what the matrix is multiplied with takes more than a load of one element or of consecutive ones."""
+    return vectors.op != "load" or any(vectors.offset.coef(lane) != 1 for lane in vectors.deps & widths.keys())

@@ -1,0 +1,182 @@
+"""Family `reduction`: sums and extremes over any axes, with whatever leads to them and follows from them.
+
+Inner (along lanes, several vector accumulators), outer (a vector of accumulators per lane, rows walked in order) or
+both at once; several that read the same tensors share their pass. Products of matrices and few vectors are among them
+where other reductions are too.
+"""
+
+from collections.abc import Set
+from dataclasses import dataclass
+from math import prod
+
+from codegen.emit import Style, emit_body
+from codegen.families.pointwise import MAX_DEPTH, MAX_NODES, alignments, lower
+from codegen.families.wrap import kernel_function
+from codegen.kernel import Kernel, Launch, Reject
+from codegen.lowering.place import MAX_REPEATED
+from codegen.lowering.sums import reduced_extents
+from codegen.schedule import Schedule, parse_schedule
+from fusion_ir.graph import Graph
+from fusion_ir.node import Node
+from fusion_ir.ops import OPS, OpKind
+from fusion_ir.ops.contract import ORDERED_PRODUCTS
+from fusion_ir.records import Device
+
+KINDS = {OpKind.INPUT, OpKind.POINTWISE, OpKind.VIEW, OpKind.RANDOM, OpKind.GATHER, OpKind.CONTRACT, OpKind.REDUCTION}
+MAX_THIN = 8
+MATRIX = 64  # rows or columns of one operand alone that make a contraction the product of a matrix
+
+
+@dataclass(frozen=True)
+class ReductionSchedule(Schedule):
+    """How the loops are cut and written.
+
+    lanes: elements of a vector, of any dtype; wider ones are more accumulators. store: `plain`, or `stream` past the
+    caches. tile: longest run of lanes that are no part of a sum. keep: KiB of one array of values that are read again.
+    """
+
+    FAMILY = "reduction"
+    lanes: int
+    store: str
+    tile: int
+    keep: int
+
+
+class Reduction:
+    """See the module."""
+
+    name = "reduction"
+
+    def accepts(self, segment: Graph, device: Device) -> Reject | None:
+        reject = rejected(segment, device)
+        if reject is None and spreads(segment):
+            return Reject("results of reductions are spread over larger tensors: family normalization")
+        if reject is None and (found := few_by_many(segment)) and found[1] >= MATRIX:
+            return Reject(f"a matrix of {found[1]} rows or columns is multiplied with {found[0]}: family gemv")
+        return reject
+
+    def space(self, segment: Graph, device: Device) -> tuple[str, ...]:
+        native = max(device.vector_bytes // 4, 4)
+        written = sum(o.node.bytes for o in segment.outputs)
+        read = sum(spec.span * spec.dtype.bytes for spec in segment.inputs)
+        points = [(2 * native, 1024), (4 * native, 1024), (2 * native, 4096), (native, 1024), (4 * native, 256)]
+        stores = ("stream", "plain") if 8 * written > read else ("plain",)
+        return tuple(
+            str(ReductionSchedule(min(lanes, 64), store, tile, 64)) for lanes, tile in points for store in stores
+        )
+
+    def emit(self, segment: Graph, schedule: str, device: Device) -> Kernel:
+        s = parse_schedule(schedule, ReductionSchedule)
+        return emit_cpu(segment, device, s, s.lanes, s.store, s.tile, s.keep)
+
+
+def emit_cpu(
+    segment: Graph,
+    device: Device,
+    s: Schedule,
+    lanes: int,
+    store: str,
+    tile: int,
+    keep: int,
+    *,
+    least_tile: int | None = None,
+    dear: float = 0.0,
+    ahead: bool = False,
+) -> Kernel:
+    """The kernel of a loop program with reductions. least_tile: how short a run of lanes may become, for more tasks."""
+    least_tile = least_tile or 4 * lanes
+    least_tasks = 8 * device.units
+    program = lower(segment, lanes, least_tile, tile, least_tasks=least_tasks, keep_bytes=keep << 10, dear=dear)
+    stream = store == "stream"
+    style = Style("cpu", alignments(segment), stream=stream, grid_least=least_tasks, ahead=ahead)
+    body = emit_body(program, style)
+    entry, source = kernel_function(segment, body.text, "cpu", streams=stream)
+    return Kernel(entry, source, "cpu", s.FAMILY, str(s), Launch(tasks=device.units), body.accesses)
+
+
+def rejected(segment: Graph, device: Device) -> Reject | None:
+    """Why a segment is no loop program around reductions, if it is none."""
+    if device.target != "cpu":
+        return Reject("on cuda reductions are computed by family naive only")
+    if not any(is_reduction(n) for n in segment.nodes):
+        return Reject("nothing is reduced")
+    return refused(segment, KINDS) or unshared(segment, device)
+
+
+def unshared(segment: Graph, device: Device) -> Reject | None:
+    """Why tasks would have nothing to share, as far as ops and shapes tell: placement has the last word."""
+    largest: dict[Node, int] = {}  # elements of a tensor that a node is computed from
+    for node in segment.nodes:
+        largest[node] = max([node.elements, *(largest[a] for a in node.args)])
+        if not is_reduction(node):
+            continue
+        if node.elements < device.units and largest[node] > MAX_REPEATED:
+            return Reject(
+                f"{node.elements} results of {largest[node]} elements: fewer than tasks that could share them"
+            )
+        if node.args[0].op == node.op:
+            return Reject("the parts of a reduction come together in a kernel of their own, once all tasks are done")
+    return None
+
+
+def refused(segment: Graph, kinds: Set[OpKind], most_thin: int = MAX_THIN) -> Reject | None:
+    """Why a segment is no loop program of ops of these kinds, with few products to a contraction, if it is none.
+
+    most_thin: columns of the thinner operand of a contraction.
+    """
+    reduced: set[Node] = set()
+    depth: dict[Node, int] = {}
+    for node in segment.nodes:
+        depth[node] = 1 + max((depth[a] for a in node.args), default=0)
+        kind = OPS[node.op].kind if node.op in OPS else OpKind.INPUT
+        if is_reduction(node) or any(a in reduced for a in node.args):
+            reduced.add(node)
+        if kind is OpKind.GATHER and node.args[0] in reduced and node.elements > node.args[0].elements:
+            return Reject(f"{node.op} would reduce {node.args[0].elements} elements' rows {node.elements} times")
+        if kind not in kinds:
+            return Reject(f"{node.op} is no reduction and no pointwise op")
+        if kind is OpKind.CONTRACT and not is_small(node) and (n := free_extents(node)[0]) > most_thin:
+            return Reject(f"a contraction with {n} rows and columns at least is no reduction (at most {most_thin})")
+    if max(depth.values(), default=0) > MAX_DEPTH or len(depth) > MAX_NODES:
+        return Reject(f"{len(depth)} nodes, {max(depth.values())} deep, are too many for one kernel")
+    return None
+
+
+def is_small(node: Node) -> bool:
+    """A contraction whose products are written out."""
+    return prod(reduced_extents(node)) <= ORDERED_PRODUCTS
+
+
+def is_reduction(node: Node) -> bool:
+    if node.op == "contract":
+        return not is_small(node)
+    return node.op in OPS and OPS[node.op].kind is OpKind.REDUCTION
+
+
+def few_by_many(segment: Graph) -> tuple[int, int] | None:
+    """If a segment's only reduction is a contraction: the smaller and the larger of its M and N."""
+    sums = [n for n in segment.nodes if is_reduction(n)]
+    return free_extents(sums[0]) if len(sums) == 1 and sums[0].op == "contract" else None
+
+
+def free_extents(node: Node) -> tuple[int, int]:
+    """The smaller and the larger of a contraction's M and N: products of the extents that one operand alone has."""
+    a_axes, b_axes = node.ints("a_axes"), node.ints("b_axes")
+    extents = dict(enumerate(node.sizes))
+    m = prod(extents[i] for i in extents if b_axes[i] < 0)
+    n = prod(extents[i] for i in extents if a_axes[i] < 0)
+    return min(m, n), max(m, n)
+
+
+def spreads(segment: Graph) -> bool:
+    """Whether what a reduction gives is used for more elements than it has."""
+    fewest: dict[Node, int] = {}  # of the reductions above a node
+    for node in segment.nodes:
+        above = [fewest[a] for a in node.args if a in fewest]
+        if is_reduction(node):
+            above.append(node.elements)
+        if above:
+            fewest[node] = min(above)
+            if node.elements > fewest[node]:
+                return True
+    return False

@@ -1,0 +1,129 @@
+"""Family `transpose`: pointwise and view ops over tensors that do not all lie in memory in one order.
+
+What lies across the lanes is read or written along its own consecutive elements, tile by tile, and transposed in
+registers: `a + b.T`, NCHW -> NHWC, an output in two orders; any ops in front and behind.
+"""
+
+from dataclasses import dataclass
+from math import prod
+
+from codegen.emit import Style, emit_body
+from codegen.families.orders import lies_across
+from codegen.families.pointwise import Pointwise, alignments
+from codegen.families.wrap import kernel_function
+from codegen.kernel import EmitError, Kernel, Launch, Reject
+from codegen.lowering.across import BLOCK, MAX_TILE_BYTES, Turned, add_tiles, cut_axis, turned
+from codegen.lowering.coalesce import coalesce
+from codegen.lowering.index import Axis
+from codegen.lowering.lanes import choose_lanes
+from codegen.lowering.place import PlaceError, place
+from codegen.lowering.program import Program
+from codegen.lowering.stores import pull_outputs
+from codegen.lowering.unify import unify
+from codegen.lowering.value import TooManyValues
+from codegen.lowering.write import Write, writes_of
+from codegen.schedule import Schedule, parse_schedule
+from fusion_ir.graph import Graph
+from fusion_ir.records import Device
+
+NOTHING = "nothing is transposed: family pointwise"
+LEAST = 16  # lanes and rows of a tile; shorter axes are lanes only where nothing else can be
+
+
+@dataclass(frozen=True)
+class TransposeSchedule(Schedule):
+    """How tiles are cut and walked.
+
+    lanes: elements of a vector, of any dtype. store: `plain`, or `stream` past the caches. rows: of a tile, along what
+    is consecutive in the tensors that lie across. columns: of a tile, along the lanes. next: the tile that comes next,
+    along `columns` or `rows`. ahead: 1 where what is read across for it is brought from memory meanwhile.
+    """
+
+    FAMILY = "transpose"
+    lanes: int
+    store: str
+    rows: int
+    columns: int
+    next: str
+    ahead: int
+
+
+class Transpose:
+    """See the module."""
+
+    name = "transpose"
+
+    def accepts(self, segment: Graph, device: Device) -> Reject | None:
+        if device.target != "cpu":
+            return Reject(f"on {device.target} what lies across is read with an address per lane: family pointwise")
+        return Pointwise().accepts(segment, device) or (None if lies_across(segment) else Reject(NOTHING))
+
+    def space(self, segment: Graph, device: Device) -> tuple[str, ...]:
+        native = max(device.vector_bytes // 4, 4)
+        points = [
+            ("stream", 128, 128, "columns", 1), ("stream", 128, 128, "rows", 1), ("stream", 32, 128, "rows", 1),
+            ("stream", 128, 64, "columns", 1), ("stream", 128, 128, "columns", 0), ("stream", 32, 256, "rows", 0),
+            ("plain", 64, 64, "columns", 0),
+        ]  # fmt: skip
+        schedules = [TransposeSchedule(2 * native, *point) for point in points]
+        return tuple(map(str, schedules))
+
+    def emit(self, segment: Graph, schedule: str, device: Device) -> Kernel:
+        s = parse_schedule(schedule, TransposeSchedule)
+        program = lower(segment, s, least_tasks=8 * device.units, keep_bytes=64 << 10)
+        stream = s.store == "stream"
+        style = Style("cpu", alignments(segment), stream=stream, grid_least=8 * device.units, ahead=bool(s.ahead))
+        body = emit_body(program, style)
+        entry, source = kernel_function(segment, body.text, "cpu", streams=stream)
+        return Kernel(entry, source, "cpu", "transpose", str(s), Launch(tasks=device.units), body.accesses)
+
+
+def lower(segment: Graph, s: TransposeSchedule, *, least_tasks: int, keep_bytes: int) -> Program:
+    """Segment -> loop program: the steps of `codegen.lowering`, with tiles around what lies across the lanes.
+
+    Tiles shrink where there would be fewer than least_tasks. keep_bytes: cap of one kept array. Raises EmitError.
+    """
+    try:
+        pulled = pull_outputs(segment)
+        unify(pulled)
+        writes, axes = coalesce(writes_of(pulled), pulled.axes), pulled.axes
+        tiles: dict[Axis, tuple[Axis, int]] = {}
+        widths: dict[Axis, int] = {}
+        rows: dict[Axis, int] = {}  # of tiles, along each axis that anything goes along across the lanes
+        over: dict[str, list[Axis]] = {"rows": [], "columns": []}
+        within: list[Axis] = []
+        for lane in choose_lanes(writes, LEAST):
+            across = turned(writes, lane)
+            least, columns = _size(writes, lane, across, s, least_tasks)
+            rows |= {axis: min(least, rows.get(axis, least)) for axis in across.axes}
+            vector = min(1 << (min(s.lanes, columns).bit_length() - 1), 1 << (lane.extent - 1).bit_length())
+            writes, outer, inner = cut_axis(writes, lane, columns, vector, axes, tiles)
+            widths[inner] = vector
+            over["columns"] += [outer] if outer else []
+        for axis, most in rows.items():
+            writes, outer, inner = cut_axis(writes, axis, most, BLOCK, axes, tiles)
+            over["rows"] += [outer] if outer else []
+            within.append(inner)
+        program = place(writes, widths, tiles, keep_bytes=keep_bytes, innermost=[*over[s.next], *within])
+    except (TooManyValues, PlaceError) as error:
+        raise EmitError(str(error)) from error
+    add_tiles(program, within)
+    if not program.across:
+        raise EmitError(NOTHING)
+    return program
+
+
+def _size(writes: list[Write], lane: Axis, across: Turned, s: TransposeSchedule, least_tasks: int) -> tuple[int, int]:
+    """Rows and columns of the tiles along `lane`: fewer than the schedule says where tasks are few or tiles many."""
+    rows, columns = (s.rows if len(across.axes) < 2 else LEAST), s.columns
+
+    def tasks() -> int:
+        sizes = {lane: columns, **dict.fromkeys(across.axes, rows)}
+        return max(prod(-(-a.extent // sizes.get(a, 1)) for a in w.axes) for w in writes if lane in w.axes)
+
+    while max(rows, columns) > LEAST and (tasks() < least_tasks or across.tile_bytes(rows, columns) > MAX_TILE_BYTES):
+        if rows >= columns:
+            rows = max(rows // 2, LEAST)
+        else:
+            columns = max(columns // 2, LEAST)
+    return rows, columns

@@ -1,0 +1,194 @@
+"""Family `scan` against the interpreter: every dtype, each axis, odd sizes, prologues and epilogues, rows in tasks."""
+
+import ctypes
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from codegen.devices import detect
+from codegen.families import FAMILIES
+from codegen.kernel import EmitError
+from codegen.limits import Limits
+from codegen.object_cache import ObjectCache
+from codegen.toolchain.compiler import INCLUDE
+from codegen.toolchain.cpu import host_features
+from codegen.workbench import Workbench
+from fusion_ir import build as B
+from fusion_ir.dtype import DTYPES
+from fusion_ir.graph import Graph
+from fusion_ir.interpreter import interpret
+from fusion_ir.node import Node
+from fusion_ir.ops import make
+from fusion_ir.records import Status
+from tests.support.devices import CPU_DEVICE, CUDA_DEVICE
+from tests.support.one_kernel import run_kernel
+from tests.support.tensors import graph_of, spec
+
+SCAN = FAMILIES["scan"]
+SHORT = "scan{lanes=16,store=plain,tile=256,keep=64}"
+WIDE = "scan{lanes=64,store=stream,tile=1024,keep=64}"
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workbench]:
+    cache = ObjectCache(tmp_path_factory.mktemp("objects"))
+    with Workbench(detect("cpu", cache, ceilings=False), cache, Limits(timing_seconds=0.0)) as made:
+        yield made
+
+
+def scan(x: Node, axis: int) -> Node:
+    return make("cumsum", (x,), {"axis": axis})
+
+
+def graph(sizes: tuple[int, ...], dtype: str, build: Callable[[Node], Node | list[Node]]) -> Graph:
+    return graph_of([spec(sizes, DTYPES[dtype])], build)
+
+
+def check(bench: Workbench, g: Graph, schedules: tuple[str, ...] = (SHORT, WIDE)) -> None:
+    assert SCAN.accepts(g, bench.device) is None
+    rows = bench.measure(g, "", [SCAN.emit(g, s, bench.device) for s in schedules])
+    assert [r.status for r in rows] == [Status.ok] * len(rows), [(r.schedule, r.detail) for r in rows]
+
+
+@pytest.mark.parametrize("dtype", list(DTYPES))
+def test_every_dtype_along_lanes_and_across(bench: Workbench, dtype: str) -> None:
+    check(bench, graph((5, 67), dtype, lambda x: [scan(x, 0), scan(x, 1)]), (WIDE,))
+    check(bench, graph((5, 67), dtype, lambda x: scan(x, 1)))
+    check(bench, graph((67, 5), dtype, lambda x: scan(x, 0)))
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("sizes", [(3, 4, 5), (1, 33, 130), (40, 1, 1), (2, 129, 64), (7, 2, 300)])
+def test_each_axis(bench: Workbench, sizes: tuple[int, ...], axis: int) -> None:
+    check(bench, graph(sizes, "f32", lambda x: scan(x, axis)))
+
+
+@pytest.mark.parametrize("n", [1, 2, 15, 16, 17, 64, 65, 1000, 40_000])
+def test_one_row_is_one_task(bench: Workbench, n: int) -> None:
+    check(bench, graph((n,), "f32", lambda x: scan(x, 0)))
+
+
+CONES: dict[str, Callable[[Node], Node | list[Node]]] = {
+    "prologue_and_epilogue": lambda x: B.mul(scan(B.exp(B.mul(x, 0.1)), 1), 0.5),
+    "of_a_softmax": lambda x: scan(B.softmax(x, 1), 1),
+    "of_a_softmax_across": lambda x: scan(B.softmax(x, 0), 0),
+    "over_its_sum": lambda x: B.div(scan(B.abs_(x), 1), B.sum_(B.abs_(x), [1], keepdims=True)),
+    "normalised": lambda x: B.softmax(scan(x, 1), 1),
+    "normalised_across": lambda x: B.softmax(scan(x, 0), 0),
+    "twice": lambda x: scan(scan(x, 0), 1),
+    "twice_along": lambda x: scan(scan(x, 1), 1),
+    "two_along_one_axis": lambda x: [scan(x, 1), scan(B.mul(x, x), 1)],
+    "exclusive": lambda x: B.sub(scan(x, 1), x),
+    "of_a_cat": lambda x: scan(B.cat([x, B.neg(x)], 1), 1),
+    "of_a_pad": lambda x: scan(B.pad(x, (0, 3), (0, 2), 1), 1),
+    "first_ones": lambda x: B.neg(B.slice_(scan(x, 1), (0, 0), (37, 29))),
+    "of_a_row_for_all": lambda x: B.add(scan(B.sum_(x, [0]), 0), x),
+    "of_a_column_for_all": lambda x: B.add(B.reshape(scan(B.sum_(x, [1]), 0), (37, 1)), x),
+    "summed": lambda x: B.sum_(scan(x, 1), [1]),
+    "summed_across": lambda x: [B.sum_(scan(x, 0), [0]), scan(x, 0)],
+    "flat": lambda x: B.reshape(scan(B.reshape(x, (37 * 70,)), 0), (37, 70)),
+    "counting": lambda x: scan(B.gt(x, 0), 1),
+    "beside": lambda x: [scan(x, 0), B.exp(x)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CONES)
+def test_cones(bench: Workbench, name: str) -> None:
+    check(bench, graph((37, 70), "f32", CONES[name]))
+
+
+@pytest.mark.parametrize("name", ["normalised", "of_a_softmax", "exclusive"])
+def test_rows_longer_than_what_is_kept(bench: Workbench, name: str) -> None:
+    """The scan is computed again in the second pass."""
+    g = graph((3, 2000), "f32", CONES[name])
+    check(bench, g, ("scan{lanes=16,store=plain,tile=256,keep=4}",))
+
+
+def test_permuted_memory(bench: Workbench) -> None:
+    g = graph_of([spec((40, 50), DTYPES["f32"], strides=(1, 40))], lambda x: scan(x, 1))
+    check(bench, g)
+
+
+def test_signs_infinities_and_nan(bench: Workbench) -> None:
+    x = np.ones((4, 40), np.float32)
+    x[0, 7], x[1, 20:22], x[2, 33] = np.inf, (np.inf, -np.inf), np.nan
+    g = graph((4, 40), "f32", lambda n: scan(n, 1))
+    (expected,) = interpret(g, [x])
+    (got,) = run_kernel(bench, g, "scan", SHORT, [x])
+    np.testing.assert_array_equal(got, expected)
+
+
+def test_integers_wrap(bench: Workbench) -> None:
+    x = np.full((3, 50), np.iinfo(np.int64).max // 3, np.int64)
+    g = graph((3, 50), "i64", lambda n: scan(n, 1))
+    (got,) = run_kernel(bench, g, "scan", SHORT, [x])
+    np.testing.assert_array_equal(got, interpret(g, [x])[0])
+
+
+def test_only_later_sums_are_refused() -> None:
+    g = graph((4, 40), "f32", lambda x: B.slice_(scan(x, 1), (0, 3), (4, 40)))
+    with pytest.raises(EmitError, match="not all that comes before"):
+        SCAN.emit(g, SHORT, CPU_DEVICE)
+
+
+def test_digits_merge_in_the_order_of_the_scan_only() -> None:
+    """In memory the rows come first, in the sum the columns: reading along memory would add up something else."""
+
+    def build(x: Node) -> Node:
+        turned = B.reshape(B.permute(x, (1, 0)), (40 * 12,))
+        return B.permute(B.reshape(scan(turned, 0), (40, 12)), (1, 0))
+
+    with pytest.raises(EmitError, match="do not make up one"):
+        SCAN.emit(graph((12, 40), "f32", build), SHORT, CPU_DEVICE)
+
+
+def test_a_short_sum_over_a_scan_is_not_unrolled(bench: Workbench) -> None:
+    check(bench, graph((5, 40), "f32", lambda x: B.sum_(scan(x, 0), [0])))
+
+
+def test_cuda_says_why_not() -> None:
+    reject = SCAN.accepts(graph((4, 40), "f32", lambda x: scan(x, 1)), CUDA_DEVICE)
+    assert reject is not None and "naive" in reject.reason
+
+
+def test_what_is_scanned_is_not_shared() -> None:
+    """A loop that carries sums is inside the one that tasks share, or one task's alone."""
+    along = SCAN.emit(graph((64, 256), "f32", lambda x: scan(x, 0)), SHORT, CPU_DEVICE).source
+    assert "ONCE {" in along and "GRID(" not in along
+    strips = SCAN.emit(graph((64, 1024), "f32", lambda x: scan(x, 0)), SHORT, CPU_DEVICE).source
+    assert strips.index("GRID(") < strips.index("ROWS(")
+
+
+MACHINES = {
+    "native": ["-march=native"],
+    "sse2": [],
+    "avx2": ["-mavx2", "-mfma", "-mf16c"],
+    "no shuffles": ["-march=native", "-DVEC_NO_SHUFFLES"],
+}
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("dtype", ["i32", "f32"])
+def test_any_instructions(machine: str, dtype: str, tmp_path: Path) -> None:
+    """Registers of every size, with and without shuffles: whole numbers, so that the order of sums does not show."""
+    if machine == "avx2" and "avx2" not in host_features():
+        pytest.skip("this machine has no AVX2")
+    kernel = SCAN.emit(graph((3, 77), dtype, lambda x: scan(x, 1)), WIDE, CPU_DEVICE)
+    source, library = tmp_path / "k.cpp", tmp_path / "k.so"
+    source.write_text(f'#include "loops_cpu.h"\n{kernel.source}')
+    flags = ["-std=c++17", "-O2", "-ffp-contract=off", "-fPIC", "-shared", "-w", f"-I{INCLUDE}", *MACHINES[machine]]
+    subprocess.run(["g++", *flags, "-o", str(library), str(source)], check=True, timeout=120)
+    x = np.random.default_rng(0).integers(-9, 10, (3, 77)).astype(DTYPES[dtype].numpy)
+    got = np.empty((3, 77), np.int64 if dtype == "i32" else np.float32)
+    arguments = (ctypes.c_void_p * 2)(x.ctypes.data, got.ctypes.data)
+    ctypes.CDLL(str(library))[kernel.entry](arguments, ctypes.c_long(0), ctypes.c_long(1))
+    np.testing.assert_array_equal(got, np.cumsum(x, axis=1, dtype=got.dtype))
+
+
+@pytest.mark.parametrize("sizes", [(0,), (4, 0), (0, 4)])
+def test_nothing_to_add(sizes: tuple[int, ...]) -> None:
+    g = graph(sizes, "f32", lambda x: scan(x, len(sizes) - 1))
+    assert "store" not in SCAN.emit(g, SHORT, CPU_DEVICE).source

@@ -1,0 +1,32 @@
+"""Runs one kernel of a whole graph on given inputs, as a plan of one step."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from codegen.families import FAMILIES
+from codegen.toolchain.compiler import Binary
+from codegen.workbench import Workbench
+from fusion_ir.graph import Graph
+from fusion_ir.records import Search
+from scheduler.assemble import Choice, assemble
+from scheduler.atoms import atoms_of
+from scheduler.prepare import prepare
+from scheduler.segment import extract
+from scheduler.traffic import traffic_of
+
+NO_SEARCH = Search(seconds=0, candidates=0, measured=0, complete=False)
+
+
+def run_kernel(
+    bench: Workbench, graph: Graph, family: str, schedule: str, inputs: Sequence[np.ndarray]
+) -> list[np.ndarray]:
+    """The outputs of `graph`, computed by one kernel of a family."""
+    prepared = prepare(graph)
+    atoms = atoms_of(prepared.graph)
+    segment = extract(atoms, atoms.all)
+    kernel = FAMILIES[family].emit(segment.canonical.graph, schedule, bench.device)
+    (binary,) = bench.compile([kernel])
+    assert isinstance(binary, Binary), binary
+    choice = Choice(segment, traffic_of(segment.graph), kernel, binary, None)
+    return bench.run(assemble(prepared, bench.device, [choice], NO_SEARCH), inputs)

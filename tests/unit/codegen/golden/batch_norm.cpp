@@ -1,0 +1,58 @@
+extern "C" void k_078751a7fc65b7ba(void* const* args, long task, long tasks) {
+  const float* RESTRICT in0 = (const float*)args[0];
+  const float* RESTRICT in1 = (const float*)args[1];
+  float* RESTRICT out0 = (float*)args[2];
+  GRID(i0, 8) {
+    Vec<float, 32> av0 = splat<32>(bits<float>(0x80000000u));
+    ROWS(i1, 4) {
+      LANES(i2, 32, 42, VECTORS(32, 42)) {
+        const auto v1 = load<32, 2>(in0 + 336 * i1 + 42 * i0 + i2);
+        av0 = add_(av0, v1);
+      }
+      TAIL(i2, 32, 42, VECTORS(32, 42)) {
+        const auto v1 = load_masked<32, 2>(in0 + 336 * i1 + 42 * i0 + i2, 42 - i2);
+        av0 = first_lanes(42 - i2, add_(av0, v1), av0);
+      }
+    }
+    const auto v0 = join_lanes([](const auto& a, const auto& b) { return add_(a, b); }, av0);
+    Vec<float, 32> av2 = splat<32>(bits<float>(0x80000000u));
+    const auto v3 = div_(v0, splat<1>(bits<float>(0x43280000u)));
+    ROWS(i1, 4) {
+      LANES(i2, 32, 42, VECTORS(32, 42)) {
+        const auto v1 = load<32, 2>(in0 + 336 * i1 + 42 * i0 + i2);
+        const auto v4 = sub_(v1, splat<32>(v3));
+        const auto v5 = mul_(v4, v4);
+        av2 = add_(av2, v5);
+      }
+      TAIL(i2, 32, 42, VECTORS(32, 42)) {
+        const auto v1 = load_masked<32, 2>(in0 + 336 * i1 + 42 * i0 + i2, 42 - i2);
+        const auto v4 = sub_(v1, splat<32>(v3));
+        const auto v5 = mul_(v4, v4);
+        av2 = first_lanes(42 - i2, add_(av2, v5), av2);
+      }
+    }
+    const auto v2 = join_lanes([](const auto& a, const auto& b) { return add_(a, b); }, av2);
+    const auto v6 = div_(v2, splat<1>(bits<float>(0x43280000u)));
+    const auto v7 = add_(v6, splat<1>(bits<float>(0x3727c5acu)));
+    const auto v8 = rsqrt_(v7);
+    ROWS(i1, 4) {
+      LANES(i2, 32, 42, VECTORS(32, 42)) {
+        const auto v1 = load<32, 2>(in0 + 336 * i1 + 42 * i0 + i2);
+        const auto v4 = sub_(v1, splat<32>(v3));
+        const auto v9 = mul_(v4, splat<32>(v8));
+        const auto v10 = load<1, 1>(in1 + i0);
+        const auto v11 = mul_(v9, splat<32>(v10));
+        store_stream<32, 2>(out0 + 336 * i1 + 42 * i0 + i2, v11);
+      }
+      TAIL(i2, 32, 42, VECTORS(32, 42)) {
+        const auto v1 = load_masked<32, 2>(in0 + 336 * i1 + 42 * i0 + i2, 42 - i2);
+        const auto v4 = sub_(v1, splat<32>(v3));
+        const auto v9 = mul_(v4, splat<32>(v8));
+        const auto v10 = load<1, 1>(in1 + i0);
+        const auto v11 = mul_(v9, splat<32>(v10));
+        store_masked<32, 2>(out0 + 336 * i1 + 42 * i0 + i2, v11, 42 - i2);
+      }
+    }
+  }
+  stream_fence();
+}
