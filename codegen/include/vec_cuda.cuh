@@ -75,6 +75,7 @@ VDEV uint64_t low_product(uint64_t a, uint32_t m) { return (uint64_t)(uint32_t)a
 template <class R> constexpr bool HAS_SCALE = false;
 template <class R> VDEV R scaled(R x, R n);
 template <bool MAX, class R> VDEV R extreme(R a, R b);
+template <bool MAX, class R> VDEV R beyond(R a, R b);
 }  // namespace core
 #include "vec_int.h"
 #include "vec_float.h"

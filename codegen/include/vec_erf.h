@@ -1,7 +1,6 @@
 // erf and erfc.
 #pragma once
 namespace core {
-VEC_POLY(erf_tail, ERF)
 VEC_POLY(erfc_shape, ERFC)
 
 // erfc of a >= 0: e^(-a^2) q((a - 4) / (a + 4)) / (1 + 2 a), the square with what its rounding left.
@@ -16,11 +15,15 @@ template <class R> VDEV R erfc(R x) {
   return x < num<R>(0) ? num<R>(2) - r : r;
 }
 template <class R> VDEV R erf(R x) {
-  const R a = float_abs(x), b = within(a, 0, F32<R> ? 4 : 6), s = a * a;
-  const R near = fma(erf_tail(s), a, a);
-  R far;
-  if constexpr (F32<R>) far = num<R>(1) - exp(-(b * poly(b, ERF_FAR_F32)));
-  else far = num<R>(1) - erfc_right(b);
-  return with_sign(a < num<R>(1) ? near : far, sign_of(x));
+  if constexpr (F32<R>) {  // 1 - e^-z, z = -ln(1 - erf a): e^-z - 1 where it is small, so nothing cancels
+    const R a = within(float_abs(x), 0, 4), z = fma(a, poly(a, ERF_LOG_F32), a);
+    IntLike<R> n;
+    const R p = expm1_of_small(exp_reduce(-z, n)), q = power_of_2<R>(n);
+    return with_sign(float_abs(fma(p, q, q - num<R>(1))), sign_of(x));
+  } else {
+    const R a = float_abs(x), b = within(a, 0, 6), s = a * a;
+    const R near = fma(poly(s, ERF_F64), a, a), far = num<R>(1) - erfc_right(b);
+    return with_sign(a < num<R>(1) ? near : far, sign_of(x));
+  }
 }
 }  // namespace core

@@ -36,6 +36,7 @@ template <class R> VDEV R scale(R p, IntLike<R> n) {
 }
 template <class R> VDEV R within(R x, double low, double high) {  // a NaN passes
   const R lo = all<R>(low), hi = all<R>(high);
+  if constexpr (HAS_SCALE<R>) return beyond<false>(hi, beyond<true>(lo, x));
   const R y = x < lo ? lo : x;
   return y > hi ? hi : y;
 }

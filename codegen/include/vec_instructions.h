@@ -86,8 +86,21 @@ template <bool MAX, class R> VDEV R extreme(R a, R b) {
   if constexpr (IS<float, 16, R>) return __builtin_ia32_rangeps512_mask(a, b, MAX ? 5 : 4, a, (unsigned short)-1, 4);
   else return __builtin_ia32_rangepd512_mask(a, b, MAX ? 5 : 4, a, (unsigned char)-1, 4);
 }
+// a where it is larger (MAX) or smaller than b, else b, which may be NaN.
+template <bool MAX, class R> VDEV R beyond(R a, R b) {
+#if __has_builtin(__builtin_ia32_maxps512_mask)  // g++ does not see that this is what follows #else
+  if constexpr (IS<float, 16, R> && MAX) return __builtin_ia32_maxps512_mask(a, b, a, (unsigned short)-1, 4);
+  else if constexpr (IS<float, 16, R>) return __builtin_ia32_minps512_mask(a, b, a, (unsigned short)-1, 4);
+  else if constexpr (MAX) return __builtin_ia32_maxpd512_mask(a, b, a, (unsigned char)-1, 4);
+  else return __builtin_ia32_minpd512_mask(a, b, a, (unsigned char)-1, 4);
+#else
+  if constexpr (MAX) return a > b ? a : b;
+  else return a < b ? a : b;
+#endif
+}
 #else
 template <class R> constexpr bool HAS_SCALE = false;
+template <bool MAX, class R> VDEV R beyond(R a, R b);
 template <class R> VDEV R scaled(R x, R n);
 template <bool MAX, class R> VDEV R extreme(R a, R b);
 #endif

@@ -124,6 +124,10 @@ def _pow_tail(z: mpf) -> mpf:
     return (_atanh_tail(z) - mpf(1) / 3) / z
 
 
+def _erf_log(x: mpf) -> mpf:
+    return (-mp.log(mp.erfc(x)) / x if x else 2 / mp.sqrt(mp.pi)) - 1
+
+
 def _erfc_of(t: mpf) -> mpf:
     x = 4 * (1 + t) / (1 - t)
     return mp.exp(x * x) * mp.erfc(x) * (1 + 2 * x)
@@ -146,13 +150,13 @@ FITS: tuple[Fit, ...] = (
     Fit("ATAN", "(atan r - r) / r^3 of r^2, r <= tan(pi / 8)", _odd_tail(mp.atan), _odd_error(mp.atan),
         0.0, 0.17158, (4, 10)),
     Fit("ERF", "erf(x) / x - 1 of x^2, x <= 1", lambda s: mp.erf(mp.sqrt(s)) / mp.sqrt(s) - 1,
-        lambda s: mp.sqrt(s) / mp.erf(mp.sqrt(s)), 0.0, 1.0, (7, 14)),
+        lambda s: mp.sqrt(s) / mp.erf(mp.sqrt(s)), 0.0, 1.0, (0, 14)),
     Fit("POW", "((atanh(s) / s - 1) / s^2 - 1/3) / s^2 of s^2, for pow", _pow_tail, lambda z: z**2,
         0.0, 0.0401, (2, 7)),
     Fit("ERFC", "e^(x^2) erfc(x) (1 + 2 x) of (x - 4) / (x + 4), x <= 28", _erfc_of, lambda t: 1 / _erfc_of(t),
         -1.0, 0.75, (11, 23)),
-    Fit("ERF_FAR", "-ln(1 - erf x) / x, 0.95 <= x <= 4", lambda x: -mp.log(mp.erfc(x)) / x,
-        lambda x: x * mp.erfc(x), 0.95, 4.0, (7, 0)),
+    Fit("ERF_LOG", "-ln(1 - erf x) / x - 1, x <= 4", _erf_log, lambda x: x * mp.erfc(x) / mp.erf(x) if x else mpf(1),
+        0.0, 4.0, (8, 0)),
 )  # fmt: skip
 
 
