@@ -8,8 +8,9 @@ times the error that a correct kernel may make there, before the value is rounde
 * a sum of n terms in another order by u sqrt(n - 1) sum |x|, where u is half an ulp of one in the accumulate dtype:
   rounding errors of the partial sums are independent, and each is at most u times the sum of magnitudes (Higham,
   "Accuracy and stability of numerical algorithms", chapter 4); products, means, variances and contractions
-  accordingly. Where only a few values repeat, the partial sums of a running total round alike again and again, and
-  nothing cancels: then by u (n - 1) / 8 sum |x|, which `SAFETY` makes the worst of a running total.
+  accordingly. Where a value repeats, the partial sums of a running total round alike again and again, and nothing
+  cancels: by u r (n - 1) / 8 sum |x| more, for a share r of repeated terms, which `SAFETY` makes the worst of a
+  running total.
 
 A sum of whole numbers whose magnitudes add up to less than 1/u is exact in any order, and is not perturbed; nor is
 such a product.
@@ -166,7 +167,7 @@ def _sum(node: Node, x: np.ndarray, signs: _Signs) -> np.ndarray:
         return evaluate_node(node, (x,))
     count = prod(x.shape[a] for a in axes)
     u = _ulp_of_one(wide.dtype) / 2
-    growth = u * max(sqrt(count - 1), (count - 1) / 8 if _repeats(wide) else 0.0)
+    growth = u * (sqrt(count - 1) + (count - 1) / 8 * _repeated(wide))
     # The same node in its accumulate dtype: the value before it is rounded.
     base = evaluate_node(Node(node.op, node.args, node.attrs, node.shape, accumulate_dtype(node.dtype)), (x,))
     match node.op:
@@ -187,7 +188,8 @@ def _contract(node: Node, a: np.ndarray, b: np.ndarray, signs: _Signs) -> np.nda
     if _is_exact_contract(node, wide_a, wide_b):
         return evaluate_node(node, (a, b))
     n = products(node)
-    growth = max(sqrt(n), n / 8 if _repeats(wide_a) and _repeats(wide_b) else 0.0) * _ulp_of_one(wide_a.dtype) / 2
+    repeated = min(_repeated(wide_a), _repeated(wide_b))
+    growth = (sqrt(n) + n / 8 * repeated) * _ulp_of_one(wide_a.dtype) / 2
     total = contract_arrays(node, np.abs(wide_a), np.abs(wide_b))
     return _rounded(node, contract_arrays(node, a, b), growth * total, signs)
 
@@ -232,10 +234,16 @@ def _ulp_of_one(dtype: np.dtype) -> float:
     return float(np.finfo(dtype).eps)
 
 
-def _repeats(x: np.ndarray) -> bool:
-    """Whether the tensor seems to hold a few values only, by a sample of it."""
+def _repeated(x: np.ndarray) -> float:
+    """The share of terms that repeat: by a sample, all where there are a few values only, else the commonest one's."""
     sample = x.flat[:4096]
-    return sample.size > 256 and np.unique(sample).size <= 64
+    if sample.size <= 256:
+        return 0.0
+    values, counts = np.unique(sample, return_counts=True)
+    if values.size <= 64:
+        return 1.0
+    most = counts[values != 0].max(initial=1)
+    return float(most / sample.size) if most > 1 else 0.0
 
 
 def _all_whole(x: np.ndarray) -> bool:
