@@ -1,8 +1,7 @@
 """Loop program -> text of its body: C++ over `Vec<T, W>`, which loops_cpu.h and loops_cuda.cuh both give a meaning."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 from math import prod
 
 from codegen.kernel import Access
@@ -14,7 +13,7 @@ from codegen.lowering.sums import identity
 from codegen.lowering.value import Value
 from codegen.lowering.write import Write
 from codegen.text import CTYPE, literal, spell
-from codegen.text_tiles import TileText
+from codegen.text_points import PointText
 from fusion_ir.records import TargetKind
 
 UNROLLED = 8  # longest loop over dimensions of a kept array that is unrolled
@@ -53,7 +52,7 @@ def emit_body(program: Program, style: Style) -> Body:
     return Body("\n".join(printer.lines), tuple(printer.roots), accesses)
 
 
-class _Printer(TileText):
+class _Printer(PointText):
     def __init__(self, program: Program, style: Style) -> None:
         super().__init__(program)
         self.style = style
@@ -62,26 +61,6 @@ class _Printer(TileText):
         self.here = Key(())  # the block being printed
         self.carries: dict[tuple[Value, Key], str] = {}
         self.limited: set[tuple[Path, Axis]] = set()  # where the end of a last tile has its name already
-        self.point: dict[Axis, int] = {}  # of unrolled axes, in the statement being printed
-
-    # ---- unrolled axes
-    def points(self, axes: Iterable[Axis], key: Key | None = None) -> Iterator[None]:
-        """Steps through the points of those of `axes` that are unrolled, which block `key` has no loops over."""
-        own = sorted(self.program.unrolled.intersection(axes) - set(key.dims if key else ()), key=lambda a: a.uid)
-        for point in product(*(range(a.extent) for a in own)):
-            self.point = dict(zip(own, point, strict=True))
-            yield
-        self.point = {}
-
-    def axis(self, a: Axis) -> str:
-        return str(self.point[a]) if a in self.point else super().axis(a)
-
-    def name(self, v: Value) -> str:
-        return super().name(v) + "".join(f"_{i}" for a, i in self.point.items() if a in v.deps)
-
-    def array(self, v: Value) -> str:
-        """The name of a kept value: one for all points."""
-        return f"k{super().name(v)}"
 
     # ---- the tree of loops
     def nest(self, path: Path, depth: int) -> None:
@@ -285,9 +264,6 @@ class _Printer(TileText):
         if reduction.joins_lanes or v not in self.program.kept:
             for _ in self.points(v.deps):
                 self.loops(self.looped(reduction.home.dims), lambda: self.result(v))
-
-    def looped(self, axes: Iterable[Axis]) -> list[Axis]:
-        return [a for a in axes if a not in self.program.unrolled]
 
     def result(self, v: Value) -> None:
         """The result of one accumulator, as a local or in its array."""

@@ -1,7 +1,8 @@
 """Family `aten`: one contraction of floats by the BLAS library, as a framework without fusion would run it.
 
 Operands and the product are reached through any views that keep a unit stride: transposed, sliced, permuted,
-broadcast, batched. Our own threads share the work; the library runs on the thread that calls it.
+broadcast, batched. Our own threads share the work; the library runs on the thread that calls it. Operands narrower than
+the sum are widened, and products narrower than it rounded, block by block in the caches.
 """
 
 from collections.abc import Iterator

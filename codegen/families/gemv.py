@@ -1,16 +1,16 @@
-"""Family `gemv`: products of a large matrix with few vectors, the matrix read once, with what leads to them and follows.
+"""Family `gemv`: a large matrix multiplied with few vectors, read once, with what leads to that and follows from it.
 
 Each element of the matrix that comes from memory is multiplied with its element of every vector while it is at hand.
 Matrices that are contiguous along the sum are read several rows at a time, with an accumulator in registers for each
 row and vector; others a tile of columns at a time, with accumulators in cache that take in several rows on each visit.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from codegen.emit import Style, emit_body
 from codegen.families.pointwise import alignments
-from codegen.families.reduction import KINDS, MATRIX, few_by_many, refused, spreads
+from codegen.families.reduction import KINDS, MATRIX, few_by_many, is_reduction, refused, spreads
 from codegen.families.wrap import kernel_function
 from codegen.kernel import EmitError, Kernel, Launch, Reject
 from codegen.lowering.coalesce import coalesce
@@ -56,7 +56,8 @@ class Gemv:
             return Reject("on cuda products with few vectors are computed by family naive only")
         found = few_by_many(segment)
         if found is None:
-            return Reject("holds no contraction, or other reductions as well")
+            sums = ", ".join(n.op for n in segment.nodes if is_reduction(n))
+            return Reject(f"holds {sums or 'no long contraction'}; takes one contraction and no other reduction")
         few, many = found
         if few > MOST_FEW or many < MATRIX:
             return Reject(f"multiplies {few} and {many} rows and columns; takes up to {MOST_FEW} and {MATRIX} or more")
@@ -71,7 +72,7 @@ class Gemv:
 
     def emit(self, segment: Graph, schedule: str, device: Device) -> Kernel:
         s = parse_schedule(schedule, GemvSchedule)
-        program = _lower(segment, s, device)
+        program = lower_gemv(segment, s, device)
         body = emit_body(program, Style("cpu", alignments(segment), grid_least=8 * device.units))
         entry, source = kernel_function(segment, body.text, "cpu")
         return Kernel(entry, source, "cpu", self.name, str(s), Launch(tasks=device.units), body.accesses)
@@ -112,20 +113,24 @@ class _Loops:
     within: set[Axis] = field(default_factory=set[Axis])
     unrolled: set[Axis] = field(default_factory=set[Axis])
 
-    def unroll(self, axis: Axis, size: int) -> Axis:
-        """axis -> size * outer + inner, where size divides it; inner is unrolled. Returns outer."""
-        self.writes, outer, inner = tile_lane(self.writes, axis, size, self.axes)
-        self.unrolled.add(inner)
-        self.within.add(inner)
-        return outer
+    def unroll(self, axis: Axis, size: int) -> list[Axis]:
+        """axis -> size * outer + inner, where size divides it; inner is unrolled. Returns outer, if there is one."""
+        rest: list[Axis] = []
+        if size < axis.extent:
+            self.writes, outer, axis = tile_lane(self.writes, axis, size, self.axes)
+            rest = [outer]
+        self.unrolled.add(axis)
+        self.within.add(axis)
+        return rest
 
-    def unroll_few(self, axes: Collection[Axis], most: int) -> list[Axis]:
+    def unroll_few(self, axes: Set[Axis], most: int) -> list[Axis]:
         """Unrolls axes of vectors for at most so many vectors at once. Returns the axes over the parts."""
-        parts = [(a, max(most // volume(set(axes) - {a}), 1)) for a in sorted(axes, key=lambda a: a.uid)]
-        return [self.unroll(a, max(n for n in range(1, size + 1) if a.extent % n == 0)) for a, size in parts]
+        parts = [(a, max(most // volume(axes - {a}), 1)) for a in sorted(axes, key=lambda a: a.uid)]
+        sizes = [(a, max(n for n in range(1, size + 1) if a.extent % n == 0)) for a, size in parts]
+        return [outer for a, size in sizes for outer in self.unroll(a, size)]
 
 
-def _lower(segment: Graph, s: GemvSchedule, device: Device) -> Program:
+def lower_gemv(segment: Graph, s: GemvSchedule, device: Device) -> Program:
     """Segment -> loop program, in the form that the lanes ask for. Raises EmitError."""
     try:
         pulled = pull_outputs(segment)
@@ -153,7 +158,7 @@ def _lower(segment: Graph, s: GemvSchedule, device: Device) -> Program:
         raise EmitError(str(error)) from error
 
 
-def _rows_at_once(loops: _Loops, sums: Sequence[_Sum], few: Collection[Axis], s: GemvSchedule) -> None:
+def _rows_at_once(loops: _Loops, sums: Sequence[_Sum], few: Set[Axis], s: GemvSchedule) -> None:
     """Lanes along the sum: vectors and rows are unrolled in parts; other vectors meet the rows in cache."""
     loops.innermost += loops.unroll_few(few, s.few)
     rows = max((a for x in sums for a in x.many - loops.widths.keys()), key=lambda a: (a.extent, a.uid))
@@ -161,9 +166,7 @@ def _rows_at_once(loops: _Loops, sums: Sequence[_Sum], few: Collection[Axis], s:
         loops.unroll(_whole_parts(loops, rows, s.rows), s.rows)
 
 
-def _columns_at_once(
-    loops: _Loops, sums: Sequence[_Sum], few: Collection[Axis], s: GemvSchedule, device: Device
-) -> None:
+def _columns_at_once(loops: _Loops, sums: Sequence[_Sum], few: Set[Axis], s: GemvSchedule, device: Device) -> None:
     """Lanes along columns of the matrix, in tiles: of the sum several rows and of the vectors a part are unrolled; the
     other vectors take their turns inside the loop over the rows."""
     loops.within |= set(loops.unroll_few(few, s.few))

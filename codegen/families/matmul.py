@@ -1,7 +1,8 @@
 """Family `matmul`: a contraction with everything that is computed of its result, panel by panel.
 
 Each task has the library multiply a few rows into a buffer of its own that stays in cache, then runs the rest of the
-segment over these rows: any pointwise ops and views, any number of operands and outputs.
+segment over these rows: any pointwise ops and views, any number of operands and outputs. Operands narrower than the
+sum are widened on the way.
 """
 
 from collections.abc import Sequence

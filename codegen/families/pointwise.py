@@ -13,6 +13,7 @@ from codegen.kernel import EmitError, Kernel, Launch, Reject
 from codegen.lowering.coalesce import coalesce
 from codegen.lowering.index import Axis
 from codegen.lowering.lanes import choose_lanes, widen_short_lanes
+from codegen.lowering.narrow import narrow
 from codegen.lowering.place import PlaceError, place
 from codegen.lowering.program import Program
 from codegen.lowering.rows import shared_axis, side_by_side
@@ -128,6 +129,7 @@ def lower(
         writes = coalesce(writes_of(pulled), pulled.axes)
         writes = unroll(writes, choose_lanes(writes))
         writes = widen_short_lanes(writes, choose_lanes(writes), width, pulled.axes)
+        writes = narrow(writes, choose_lanes(writes))
         axis = shared_axis(writes) if rows > 1 else None
         if axis is not None:
             writes = side_by_side(writes, axis, rows, pulled.axes)

@@ -16,6 +16,7 @@ from codegen.lowering.across import BLOCK, MAX_TILE_BYTES, Turned, add_tiles, cu
 from codegen.lowering.coalesce import coalesce
 from codegen.lowering.index import Axis
 from codegen.lowering.lanes import choose_lanes
+from codegen.lowering.narrow import narrow
 from codegen.lowering.place import PlaceError, place
 from codegen.lowering.program import Program
 from codegen.lowering.stores import pull_outputs
@@ -87,6 +88,7 @@ def lower(segment: Graph, s: TransposeSchedule, *, least_tasks: int, keep_bytes:
         pulled = pull_outputs(segment)
         unify(pulled)
         writes, axes = coalesce(writes_of(pulled), pulled.axes), pulled.axes
+        writes = narrow(writes, choose_lanes(writes, LEAST))
         tiles: dict[Axis, tuple[Axis, int]] = {}
         widths: dict[Axis, int] = {}
         rows: dict[Axis, int] = {}  # of tiles, along each axis that anything goes along across the lanes

@@ -12,7 +12,13 @@
 #define GRID(a, n) for (idx_t a = (idx_t)((n) * task / tasks), a##_end = (idx_t)((n) * (task + 1) / tasks); a < a##_end; a++)
 #define ONCE if (task == 0)
 #define LOOP(a, n) FP_NO_UNROLL for (idx_t a = 0; a < (n); a++)
-#define ROWS LOOP
+// g++ makes two loops of two iterations over rows whatever the pragma says, and what fetches memory ahead of a loop by its
+// address has to begin anew for each: 2.9 -> 5.4 ms on rows of two tiles, 134 MB. It must not know that there are two.
+VDEV idx_t row_count(idx_t n) {
+  if (__builtin_constant_p(n) && n == 2) __asm__("" : "+r"(n));
+  return n;
+}
+#define ROWS(a, n) FP_NO_UNROLL for (idx_t a = 0, a##_rows = row_count(n); a < a##_rows; a++)
 // Full vectors along a lane axis, then what is left of it: TAIL's body is masked to the last `n - a` lanes.
 #define LANES(a, w, n, it) FP_UNROLL4 for (idx_t a = 0, a##_v = 0; a + (w) <= (n); a += (w), a##_v++)
 #define TAIL(a, w, n, it) if (const idx_t a = (n) / (w) * (w), a##_v = a / (w); a < (n))

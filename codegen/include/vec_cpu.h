@@ -66,6 +66,7 @@ template <class R> using UintLike = Like<Uint<sizeof(Element<R>)>, R>;
 // The type in which integers wrap: for a scalar at least `unsigned`, since C promotes.
 template <class R> using WrapLike = If<SCALAR<R>, Uint<sizeof(Element<R>) == 8 ? 8 : 4>, UintLike<R>>;
 
+#include "vec_widen_cpu.h"
 namespace core {
 // The bits of x as another type of the same size.
 template <class To, class R> VDEV To as(R x) {
@@ -79,6 +80,7 @@ template <class S, class R> VDEV Like<S, R> convert(R x) {
   using E = Element<R>;
   if constexpr (SCALAR<R>) return (S)x;
   else if constexpr (SAME<S, E>) return x;
+  else if constexpr (Widening<S, E, LANES<R>>::KNOWN) return Widening<S, E, LANES<R>>::of(x);
   else if constexpr ((S)0.5 != 0 || (E)0.5 != 0) return __builtin_convertvector(x, Like<S, R>);
   else if constexpr (sizeof(S) == sizeof(E)) return (Like<S, R>)x;
   else if constexpr (sizeof(S) > 2 * sizeof(E)) {

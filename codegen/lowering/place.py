@@ -38,6 +38,9 @@ GATHER_COST = 24.0  # arithmetic of a load with an index for each lane
 MAX_REPEATED = 1 << 15  # iterations of reductions outside every shared loop: each task goes through them for itself
 
 
+MAX_STACK_BYTES = 4 << 20  # of all kept arrays together: they lie on the stack of a thread
+
+
 class PlaceError(Exception):
     """This tree of loops cannot hold what the writes need; says why."""
 
@@ -71,6 +74,7 @@ def place(
     for write, nest in zip(writes, nests, strict=True):
         placer.write(write, nest)
     _check_repeated(program)
+    _check_stack(program)
     return program
 
 
@@ -174,6 +178,15 @@ def _check_repeated(program: Program) -> None:
         count = max(volume(u.deps.union(u.bound)) for u in cone([v]))
         if not reduction.home.path and count > MAX_REPEATED:
             raise PlaceError(f"a reduction over {count} elements is outside every loop that tasks could share")
+
+
+def _check_stack(program: Program) -> None:
+    total = 0
+    for v, kept in program.kept.items():
+        lanes = program.vectors(kept.key.lane) * program.widths[kept.key.lane] if kept.key.lane else 1
+        total += volume(kept.dims) * lanes * v.dtype.bytes
+    if total > MAX_STACK_BYTES:
+        raise PlaceError(f"arrays of {total} bytes in all are too large for a thread's stack")
 
 
 class _Placer:

@@ -220,8 +220,10 @@ class Program:
             last = self.last_tile(key.lane)
             limit = f" up to {last[1]} in all" if last else ""
             head.append(f"lanes {key.lane} < {key.lane.extent} by {self.widths[key.lane]}{limit}")
-        lines.append(f"{indent}{', '.join(head) or 'once'}:")
         block = self.blocks[key]
+        own = set[Axis]().union(*(v.deps.union(v.bound) for v in (*block.values, *block.updates))) - set(key.dims)
+        head += [f"unrolled {a} < {a.extent}" for a in sorted(self.unrolled & own, key=lambda a: a.uid)]
+        lines.append(f"{indent}{', '.join(head) or 'once'}:")
         for v in block.ordered():
             kept = self.kept.get(v)
             keep = "keep " if kept and kept.key == key else ""

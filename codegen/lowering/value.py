@@ -23,6 +23,10 @@ WIDENS = {
 
 
 REDUCES = ("reduce", "argreduce")
+COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+
+# Ops whose result is one of their operands from the given one on, or that with another sign, or 0.
+CHOICES = {"neg": 0, "abs": 0, "relu": 0, "maximum": 0, "minimum": 0, "clamp": 0, "where": 1}
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,9 +80,12 @@ class Value:
 
     @property
     def is_cheap(self) -> bool:
-        """Computed again where it is used, not kept: loads, constants, indices, exact casts and signs of them."""
+        """Computed again where it is used, not kept: loads, constants, indices, exact casts and signs of them, and how
+        indices compare."""
         if self.op in ("load", "const", "index"):
             return True
+        if self.op in COMPARISONS:
+            return all(a.op in ("index", "const") for a in self.args)
         return (self.op == "neg" or is_exact_cast(self)) and self.args[0].is_cheap
 
 
@@ -87,13 +94,26 @@ def is_exact_cast(v: Value) -> bool:
     return v.op == "cast" and v.dtype.name in WIDENS.get(v.args[0].dtype.name, ())
 
 
-def is_representable(v: Value, dtype: DType) -> bool:
-    """True if the value is always one of `dtype`, so that rounding to it changes nothing (NaN payloads aside)."""
+def is_representable(v: Value, dtype: DType, depth: int = 4) -> bool:
+    """True if the value is always one of `dtype`, so that rounding to it changes nothing (NaN payloads aside).
+
+    depth: ops that are seen through, of those that choose among their operands or change a sign.
+    """
     if v.dtype == dtype or dtype.name in WIDENS.get(v.dtype.name, ()):
         return True
-    if is_exact_cast(v) or (v.op in ("neg", "abs") and v.dtype.is_float and dtype.is_float):
-        return is_representable(v.args[0], dtype)
-    return False
+    if v.op == "const":
+        return is_value(v.scalar, dtype)
+    if is_exact_cast(v):
+        return is_representable(v.args[0], dtype, depth)
+    chosen = CHOICES.get(v.op) if v.dtype.is_float and dtype.is_float and depth else None
+    return chosen is not None and all(is_representable(a, dtype, depth - 1) for a in v.args[chosen:])
+
+
+def is_value(scalar: Scalar, dtype: DType) -> bool:
+    """Whether a float constant is one of another float type."""
+    if not (scalar.dtype.is_float and dtype.is_float):
+        return False
+    return Scalar.of(scalar.value, dtype).value == scalar.value
 
 
 @dataclass
@@ -136,11 +156,13 @@ class Values:
         return tuple(v for v in e.fetched if isinstance(v, Value))
 
     def cast(self, x: Value, dtype: DType) -> Value:
-        """Exact round trips vanish: a bf16 value, its negation or magnitude survives f32 -> bf16 -> f32 unchanged."""
+        """Exact round trips vanish: a bf16 value, its negation or the larger of two survives f32 -> bf16 -> f32."""
         if x.dtype == dtype:
             return x
         if x.op == "cast" and x.args[0].dtype == dtype and is_representable(x.args[0], x.dtype):
             return x.args[0]
+        if x.op == "const" and dtype.name in WIDENS.get(x.dtype.name, ()):
+            return self.const(Scalar.of(x.scalar.value, dtype))
         return self.make("cast", (x,), (), dtype)
 
 

@@ -23,7 +23,7 @@ struct Step {
 namespace {
 
 const int MOST_THREADS = 1024;
-const size_t STACK_BYTES = 8 << 20;  // kernels keep up to 2 MiB there; the default may be no more than that
+const size_t STACK_BYTES = 8 << 20;  // kernels keep up to 4 MiB there; the default may be no more than that
 
 template <class T>
 T load(const T* p) { return __atomic_load_n(p, __ATOMIC_SEQ_CST); }

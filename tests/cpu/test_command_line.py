@@ -111,3 +111,20 @@ def test_check_notices_one_wrong_element(
     assert main(["run", str(home / "graph.txt"), "--seconds", "1", *files]) == 0
     assert main(["run", str(home / "graph.txt"), "--seconds", "1", *files, "--check"]) == 1
     assert "out1[32, 19]" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs"),
+    [("mistral_rope_first_part.kernel_math.txt", "T0"), ("distilgpt2_attention_tail.migraphx.txt", "@32")],
+)
+def test_the_dumps_of_other_compilers_are_planned_and_explained(
+    home: Path, capsys: pytest.CaptureFixture[str], name: str, inputs: str
+) -> None:
+    graph = Path(__file__).parents[2] / "examples" / name
+    answer = fuseplan(capsys, "tune", graph, "--seconds", "2")
+    assert answer["state"] == "measured"
+    assert inputs in answer["input_names"]
+    assert main(["explain", str(graph)]) == 0
+    printed = capsys.readouterr().out
+    for step in answer["plan"]["steps"]:
+        assert step["family"] in printed

@@ -1,4 +1,4 @@
-"""Family `gemv` on the CPU: few vectors by a matrix in every layout, with prologues and epilogues, checked like any kernel."""
+"""Family `gemv` on the CPU: a matrix and few vectors in every layout, with what is around, checked like any kernel."""
 
 import re
 from collections.abc import Iterator
@@ -178,11 +178,11 @@ def test_a_wrong_sum_is_found_out(layout: tuple[str, str, str], pattern: str, in
     [
         (dense_graph([(N, K), (K, 17)], build.matmul), "multiplies 17 and 83 rows and columns; takes up to 16"),
         (dense_graph([(63, K), (K, 3)], build.matmul), "and 64 or more"),
-        (dense_graph([(N, K), (N, K)], build.add), "holds no contraction"),
-        (dense_graph([(N, 16), (16, 3)], build.matmul), "holds no contraction"),
+        (dense_graph([(N, K), (N, K)], build.add), "holds no long contraction"),
+        (dense_graph([(N, 16), (16, 3)], build.matmul), "holds no long contraction"),
         (
             dense_graph([(N, K), (K, 3)], lambda x, w: build.softmax(build.matmul(x, w), 1)),
-            "or other reductions as well",
+            "holds contract, max, sum; takes one contraction and no other reduction",
         ),
         (
             dense_graph([(N, K), (K, 1)], lambda x, w: build.mul(x, build.matmul(x, w))),

@@ -136,17 +136,21 @@ def test_epilogues(bench: Workbench) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def added_to(a: str, b: str, out: str, added: str) -> Graph:
+    """tanh(einsum("a,b->out") + a tensor with the axes `added`)"""
+    extents = {"m": M, "k": K, "n": N}
+    left, right, result = ([ord(x) for x in text] for text in (a, b, out))
+    order = [added.index(x) for x in out]
+    return dense_graph(
+        [[extents[x] for x in text] for text in (a, b, added)],
+        lambda x, w, r: build.tanh(build.add(build.einsum(x, w, left, right, result), build.permute(r, order))),
+    )
+
+
 def test_every_layout_with_an_epilogue(bench: Workbench) -> None:
     cases: list[tuple[str, Graph, list[Kernel]]] = []
-    extents = {"m": M, "k": K, "n": N}
     for a, b, out, added in product(*(map("".join, permutations(p)) for p in ("mk", "kn", "mn", "mn"))):
-        labels = [[ord(x) for x in text] for text in (a, b, out)]
-        order = [added.index(x) for x in out]
-
-        def compute(x: Node, w: Node, r: Node, labels: list[list[int]] = labels, order: list[int] = order) -> Node:
-            return build.tanh(build.add(build.einsum(x, w, *labels), build.permute(r, order)))
-
-        graph = dense_graph([[extents[x] for x in text] for text in (a, b, added)], compute)
+        graph = added_to(a, b, out, added)
         cases.append((f"{a},{b}->{out} + {added}", graph, kernels_of(graph, "matmul", bench, most=1)))
     assert len(cases) == 16
     wrong = check_all(cases, bench)

@@ -34,7 +34,8 @@ extern "C" __global__ void tail(const float* RESTRICT x, float* RESTRICT y, int 
   const auto b = add_(load_tile<4, 2>(x), load_repeat<4, 2>(x));
   const auto c = load_lanes<4>([=](int l) { return x[(i + l) % 7]; }, n - i);
   const auto u = uniform_<4>(n, 1, 2, iota_<int64_t, 4>(i));
-  store_masked<4, 4>(y + i, add_(add_(a, b), add_(c, u)), n - i);
+  const auto r = uniform_run<4>(n, 1, 2, i);
+  store_masked<4, 4>(y + i, add_(add_(a, b), add_(c, add_(u, r))), n - i);
   store_strided<4>(y, 5, a, n - i);
   store_lanes<4>(b, [=](int l, float v) { y[l * l] = v; }, n - i);
 }

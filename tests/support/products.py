@@ -27,7 +27,7 @@ def dense_graph(
 
 def einsum_graph(a: str, b: str, out: str, extents: Mapping[str, int], dtype: DType = f32) -> Graph:
     """einsum("ab,bc->ac") of dense inputs: an axis per letter."""
-    labels = [[ord(x) for x in text] for text in (a, b, out)]
+    left, right, result = ([ord(x) for x in text] for text in (a, b, out))
     return dense_graph(
-        [[extents[x] for x in a], [extents[x] for x in b]], lambda x, y: build.einsum(x, y, *labels), dtype
+        [[extents[x] for x in a], [extents[x] for x in b]], lambda x, y: build.einsum(x, y, left, right, result), dtype
     )

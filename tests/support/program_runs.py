@@ -210,7 +210,7 @@ class _Run:
             expect(bool(((offset >= 0) & (offset < memory.size)).all()), f"{v} reads outside in{v.tensor}")
             return np.asarray(memory[offset])
         if v.op == "index":
-            return np.asarray(self.offset(v.offset, key, at), np.int64)
+            return np.asarray(self.offset(v.offset, key, at), v.dtype.numpy)
         args = [self.read(a, key, at) for a in v.args]
         if v.op == "uniform":
             linear = np.asarray(self.offset(v.offset, key, at))

@@ -1,5 +1,7 @@
 """Reductions in loops: faults that random graphs found, each in the smallest graph that shows it."""
 
+from functools import reduce
+
 import pytest
 
 from codegen.child.case import judge, make_case
@@ -108,3 +110,16 @@ def test_the_runner_sees_elements_that_are_not_written() -> None:
         block.writes *= 2
     with pytest.raises(ProgramError, match="written"):
         run_program(program, graph, make_case(graph, 0).trials[0].inputs)
+
+
+def test_kept_rows_fit_on_a_thread_s_stack_together() -> None:
+    """Each of 80 rows of exponentials is within the cap of one array; together they would end the process."""
+
+    def build(x: Node) -> Node:
+        exps = [B.exp(B.mul(x, 0.01 * (k + 1))) for k in range(80)]
+        total = B.sum_(reduce(B.add, exps), 1, keepdims=True)
+        return reduce(B.add, [B.div(e, total) for e in exps])
+
+    graph = graph_of([spec((2, 16000), f32)], build)
+    with pytest.raises(EmitError, match="too large for a thread's stack"):
+        lower(graph, 32, 128, 1024, least_tasks=16, keep_bytes=64 << 10)

@@ -1,0 +1,53 @@
+"""Loop programs of family `gemv`: each element of the matrix is loaded once, inside no loop over the vectors."""
+
+import re
+
+from codegen.families.gemv import GemvSchedule, lower_gemv
+from fusion_ir.dtype import bf16
+from tests.support.devices import CPU_DEVICE
+from tests.support.products import einsum_graph
+
+ALONG_SUM = """\
+loop i6 < 20:
+  lanes i2 < 96 by 16, unrolled i1 < 3, unrolled i7 < 4:
+    v0: f32 = load(0, 384*i6 + 96*i7 + i2)
+    v1: f32 = load(1, 96*i1 + i2)
+    take v2 fma(v0, v1) begin and end v2[i7][i1]: f32 in lanes of i2
+  for i7 < 4, for i1 < 3:
+    out0[12*i6 + 3*i7 + i1] = v2
+"""
+
+
+def test_rows_at_once() -> None:
+    graph = einsum_graph("nk", "fk", "nf", {"n": 80, "k": 96, "f": 3})
+    assert str(lower_gemv(graph, GemvSchedule(4, 4, 16, 1024), CPU_DEVICE)) == ALONG_SUM
+
+
+def test_rows_that_are_left_over_have_a_loop_of_their_own() -> None:
+    graph = einsum_graph("nk", "fk", "nf", {"n": 83, "k": 96, "f": 3})
+    text = str(lower_gemv(graph, GemvSchedule(4, 4, 16, 1024), CPU_DEVICE))
+    assert [int(n) for n in re.findall(r"^loop \w+ < (\d+)", text, re.MULTILINE)] == [20, 3]
+
+
+def test_vectors_that_lie_across_are_brought_together_first() -> None:
+    graph = einsum_graph("nk", "kf", "nf", {"n": 80, "k": 96, "f": 3}, bf16)
+    first, _ = str(lower_gemv(graph, GemvSchedule(4, 4, 16, 1024), CPU_DEVICE)).split("loop", 1)
+    assert first.startswith("for i1 < 3, lanes i2 < 96 by 16:")
+    assert "keep v" in first
+
+
+def test_columns_at_once() -> None:
+    graph = einsum_graph("kn", "fk", "fn", {"n": 4096, "k": 96, "f": 16})
+    program = lower_gemv(graph, GemvSchedule(8, 4, 16, 1024), CPU_DEVICE)
+    (reduction,) = program.reductions.values()
+    # Inside the loops over tiles and rows of the matrix: a turn for each four vectors.
+    assert [loop.axis.extent for loop in reduction.site.path] == [4, 12]
+    assert [a.extent for a in reduction.site.dims] == [4]
+    assert sorted(a.extent for a in program.unrolled) == [4, 8]
+
+
+def test_few_vectors_are_unrolled_even_where_they_do_not_divide() -> None:
+    for few, at_once in ((13, 1), (12, 4), (10, 2), (3, 3)):
+        graph = einsum_graph("nk", "fk", "nf", {"n": 80, "k": 96, "f": few})
+        program = lower_gemv(graph, GemvSchedule(1, 4, 16, 1024), CPU_DEVICE)
+        assert max([a.extent for a in program.unrolled], default=1) == at_once
