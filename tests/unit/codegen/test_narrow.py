@@ -21,11 +21,13 @@ from fusion_ir.ops import OPS
 from fusion_ir.scalar import Scalar
 from scheduler.prepare import prepare
 from tests.support.devices import CPU_DEVICE
-from tests.support.program_runs import apply, evaluate
+from tests.support.program_runs import Point, apply, evaluate
 from tests.support.tensors import graph_of, same_bits, spec
 
 ROW, LANE, BOUND = Axis(0, 5), Axis(1, 7), Axis(2, 3)
-GRID = {a: np.arange(a.extent).reshape([-1 if b is a else 1 for b in (ROW, LANE, BOUND)]) for a in (ROW, LANE, BOUND)}
+GRID: Point = {
+    a: np.arange(a.extent).reshape([-1 if b is a else 1 for b in (ROW, LANE, BOUND)]) for a in (ROW, LANE, BOUND)
+}
 EDGES = (0, 1, -1, 2, 5, 1 << 30, (1 << 31) - 1, -(1 << 31), 1 << 31, (1 << 31) - 8, -(1 << 31) - 1, (1 << 63) - 1, 3)
 LOADED: tuple[DType, ...] = (i64, i32, i8, u8, bool_)
 
