@@ -114,17 +114,20 @@ def test_check_notices_one_wrong_element(
 
 
 @pytest.mark.parametrize(
-    ("name", "inputs"),
-    [("mistral_rope_first_part.kernel_math.txt", "T0"), ("distilgpt2_attention_tail.migraphx.txt", "@32")],
+    ("name", "families"),
+    [
+        ("mistral_rope_first_part.kernel_math.txt", {"pointwise"}),
+        ("distilgpt2_attention_tail.migraphx.txt", {"matmul", "aten"}),
+    ],
 )
 def test_the_dumps_of_other_compilers_are_planned_and_explained(
-    home: Path, capsys: pytest.CaptureFixture[str], name: str, inputs: str
+    home: Path, capsys: pytest.CaptureFixture[str], name: str, families: set[str]
 ) -> None:
     graph = Path(__file__).parents[2] / "examples" / name
     answer = fuseplan(capsys, "tune", graph, "--seconds", "2")
     assert answer["state"] == "measured"
-    assert inputs in answer["input_names"]
+    assert {step["family"] for step in answer["steps"]} <= families
     assert main(["explain", str(graph)]) == 0
     printed = capsys.readouterr().out
-    for step in answer["plan"]["steps"]:
-        assert step["family"] in printed
+    for number, step in enumerate(answer["steps"]):
+        assert f"kernel {number}  {step['family']}" in printed
