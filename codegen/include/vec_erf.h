@@ -16,9 +16,12 @@ template <class R> VDEV R erfc(R x) {
 }
 template <class R> VDEV R erf(R x) {
   if constexpr (F32<R>) {  // 1 - e^-z, z = -ln(1 - erf a): e^-z - 1 where it is small, so nothing cancels
-    const R a = within(float_abs(x), 0, 4), z = fma(a, poly(a, ERF_LOG_F32), a);
-    IntLike<R> n;
-    const R p = expm1_of_small(exp_reduce(-z, n)), q = power_of_2<R>(n);
+    const R a = at_most(float_abs(x), 4), z = fma(a, poly(a, ERF_LOG_F32), a);
+    const R t = fma(z, -log2_e<R>(), fill<R>(ROUNDER<R>)), j = t - ROUNDER<R>;
+    const R r = fma(j, -ln2_lo<R>(), fma(j, -ln2_hi<R>(), -z)), p = expm1_of_small(r);
+    R q;  // 2^j
+    if constexpr (HAS_SCALE<R>) q = scaled(all<R>(1), j);
+    else q = power_of_2<R>(rounder_int(t));
     return with_sign(float_abs(fma(p, q, q - num<R>(1))), sign_of(x));
   } else {
     const R a = float_abs(x), b = within(a, 0, 6), s = a * a;

@@ -34,6 +34,11 @@ template <class R> VDEV R scale(R p, IntLike<R> n) {
   const IntLike<R> h = n >> 1;
   return p * power_of_2<R>(h) * power_of_2<R>(n - h);
 }
+template <class R> VDEV R at_most(R x, double high) {  // a NaN passes
+  const R hi = all<R>(high);
+  if constexpr (HAS_SCALE<R>) return beyond<false>(hi, x);
+  else return x > hi ? hi : x;
+}
 template <class R> VDEV R within(R x, double low, double high) {  // a NaN passes
   const R lo = all<R>(low), hi = all<R>(high);
   if constexpr (HAS_SCALE<R>) return beyond<false>(hi, beyond<true>(lo, x));

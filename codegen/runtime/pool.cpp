@@ -63,6 +63,9 @@ struct Worker {
 
 struct Pool {
   int threads;
+  bool unpinned;
+  cpu_set_t allowed;
+  int cpu_of[MOST_THREADS];  // where each thread was when it last began
   Worker workers[MOST_THREADS];
   alignas(64) Signal started;   // a program is there to run
   alignas(64) Signal finished;  // every thread is through with a step
@@ -95,9 +98,25 @@ struct Pool {
       barrier();
     }
   }
+  // Woken on the caller's CPU, where it slept, an unpinned thread would wait until the caller is through with its own share:
+  // it is kept off the CPUs of threads before it.
+  void part_ways() {
+    store(&cpu_of[0], sched_getcpu());
+    for (int t = 1; t < threads; t++) {
+      cpu_set_t rest = allowed;
+      bool meets = load(&cpu_of[t]) < 0;
+      for (int other = 0; other < t; other++) {
+        const int cpu = load(&cpu_of[other]);
+        meets |= cpu == load(&cpu_of[t]);
+        if (cpu >= 0) CPU_CLR(cpu, &rest);
+      }
+      if (meets && CPU_COUNT(&rest)) pthread_setaffinity_np(workers[t].handle, sizeof rest, &rest);
+    }
+  }
   void run(const Step* new_steps, int new_count) {
     if (!new_count) return;
     steps = new_steps, count = new_count;
+    if (unpinned) part_ways();
     if (threads > 1) started.raise();
     part(new_steps, new_count, 0);
   }
@@ -119,6 +138,7 @@ void* worker(void* argument) {
   for (uint32_t seen = 0;; ++seen) {
     pool.started.wait_beyond(seen);
     if (pool.stop) return nullptr;
+    store(&pool.cpu_of[self->thread], sched_getcpu());
     pool.part(pool.steps, pool.count, self->thread);
   }
 }
@@ -139,6 +159,8 @@ extern "C" {
 int fp_start(int threads, const int* cpus) {
   if (threads < 1 || threads > MOST_THREADS) return 22;
   pool.threads = threads;
+  pool.unpinned = cpus[0] < 0 && !sched_getaffinity(0, sizeof pool.allowed, &pool.allowed);
+  for (int i = 0; i < threads; i++) pool.cpu_of[i] = -1;
   pool.stop = false;
   pool.started.value = 0;
   pin(cpus[0]);

@@ -1,6 +1,7 @@
 """The thread pool: every task once, steps in order, one barrier between them."""
 
 import ctypes
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,6 +32,9 @@ CHAIN = """extern "C" void chain(void* const* args, long task, long tasks) {
   for (long i = task; i < 64; i += tasks) ((long*)args[1])[i] = sum % 1000003;
 }"""
 
+WHERE = """extern "C" int sched_getcpu();
+extern "C" void where(void* const* args, long task, long tasks) { ((long*)args[0])[task] = sched_getcpu(); }"""
+
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> ObjectCache:
@@ -52,7 +56,8 @@ def library(cache: ObjectCache, compiler: CpuCompiler) -> Path:
 def entries(cache: ObjectCache, compiler: CpuCompiler) -> dict[str, int]:
     builder = Builder(compiler, cache, Limits(), 1)
     kernels = [
-        Kernel(name, source, "cpu", "t", "t", KernelLaunch()) for name, source in (("count", COUNT), ("chain", CHAIN))
+        Kernel(name, source, "cpu", "t", "t", KernelLaunch())
+        for name, source in (("count", COUNT), ("chain", CHAIN), ("where", WHERE))
     ]
     found: dict[str, int] = {}
     for kernel, binary in zip(kernels, builder.compile(kernels), strict=True):
@@ -139,3 +144,26 @@ def test_memory_is_aligned_and_guards_are_tight() -> None:
 def test_an_entry_that_is_not_there_is_an_error(library: Path) -> None:
     with pytest.raises(OSError, match="no entry nowhere"):
         load_entry(library, "nowhere")
+
+
+@pytest.mark.skipif(len(usable_cpus()) < 2, reason="needs two CPUs")
+def test_an_unpinned_thread_does_not_share_the_caller_s_cpu(library: Path, entries: dict[str, int]) -> None:
+    """Asleep where the caller runs, it would be woken there and wait until the caller is through with its share."""
+    caller, before = os.sched_getaffinity(0), set(os.listdir("/proc/self/task"))
+    pool = Pool(library, (-1, -1))
+    try:
+        (thread,) = {int(t) for t in set(os.listdir("/proc/self/task")) - before}
+        memory = Memory(64)
+        ran = memory.bytes.view(np.int64)
+        where = program([Launch(entries["where"], (0,), 2)], np.array([[memory.address]], np.uint64))
+        here = min(caller)
+        os.sched_setaffinity(0, {here})
+        os.sched_setaffinity(thread, {here})
+        pool.run(where)
+        os.sched_setaffinity(thread, {here})
+        pool.run(where)  # the worker's last place is known by now to be the caller's
+        pool.run(where)
+        assert (ran[0], ran[1] != here) == (here, True)
+    finally:
+        os.sched_setaffinity(0, caller)
+        pool.close()
