@@ -161,8 +161,9 @@ def lower_gemv(segment: Graph, s: GemvSchedule, device: Device) -> Program:
 def _rows_at_once(loops: _Loops, sums: Sequence[_Sum], few: Set[Axis], s: GemvSchedule) -> None:
     """Lanes along the sum: vectors and rows are unrolled in parts; other vectors meet the rows in cache."""
     loops.innermost += loops.unroll_few(few, s.few)
-    rows = max((a for x in sums for a in x.many - loops.widths.keys()), key=lambda a: (a.extent, a.uid))
-    if rows.extent >= s.rows > 1:
+    many = (a for x in sums for a in x.many - loops.widths.keys())  # none where views left no matrix: a padded row
+    rows = max(many, key=lambda a: (a.extent, a.uid), default=None)
+    if rows is not None and rows.extent >= s.rows > 1:
         loops.unroll(_whole_parts(loops, rows, s.rows), s.rows)
 
 

@@ -32,6 +32,9 @@ FLAGS = (
     *("-std=c++17", "-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-shared", "-w"),
     *("-Wl,-s", "-Wl,-z,defs", "-Wl,--as-needed"),
 )
+# Of stores that later iterations repeat, g++ keeps the last ones and writes back what it read of the others: elements
+# that another task writes meanwhile are lost.
+GCC_FLAGS = ("-fno-predictive-commoning",)
 PRELUDE = "loops_cpu.h"  # once per file; includes vec_cpu.h
 ZIG_FLAGS = ("-nostdlib++",)  # our sources need no C++ library; zig would build its own first, which takes a minute
 COMPILER_FAULT = "internal compiler error"
@@ -86,7 +89,7 @@ class CpuCompiler:
         return "\n".join(
             (
                 self.version,
-                " ".join(FLAGS),
+                " ".join((*FLAGS, *self.own_flags())),
                 " ".join(self.machine_flags()),
                 self._features(),
                 header_digest(self.include),
@@ -109,7 +112,7 @@ class CpuCompiler:
             linked = [str(library_file(name)) for name in libraries]
         except LibraryMissing as e:
             return Failure(Status.compile_failed, str(e))
-        flags = [*FLAGS, f"-I{self.include}", *linked]
+        flags = [*FLAGS, *self.own_flags(), f"-I{self.include}", *linked]
         built = self.build(slot, source, flags, seconds)
         # Compilers have faults in passes that -O1 leaves out. Kernels in one file with the faulty one are tried alone.
         if isinstance(built, Failure) and COMPILER_FAULT in built.detail and len(entries) == 1:
@@ -137,6 +140,10 @@ class CpuCompiler:
                 return Path(folder, "unit.so").read_bytes(), {}
             except FileNotFoundError:
                 return Failure(Status.compile_failed, "the compiler wrote nothing")
+
+    def own_flags(self) -> tuple[str, ...]:
+        """Flags that this compiler alone knows."""
+        return () if "clang" in self.version else GCC_FLAGS
 
     def machine_flags(self) -> tuple[str, ...]:
         """Flags that let the compiler use what the device has: all of it on the device itself, else the features it
