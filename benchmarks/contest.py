@@ -11,9 +11,9 @@ import numpy as np
 import torch  # pyright: ignore[reportMissingImports]  # only make bench-cpu and make test install it
 
 from benchmarks import peers
-from benchmarks.copying import copies
+from benchmarks.copying import copies, moves
 from benchmarks.corpus.agreement import Truth, converted, disagreement, largest_difference, run_torch
-from benchmarks.corpus.balance import bytes_of
+from benchmarks.corpus.balance import bytes_of, bytes_read, bytes_written
 from benchmarks.corpus.case import Case
 from benchmarks.corpus.pytorch import to_numpy, to_torch
 from benchmarks.plan_runner import PlanRunner
@@ -29,7 +29,7 @@ from scheduler.bench import Budget
 from service.planner import plan_graph
 from tuning_db import Store
 
-PLAN, EAGER, COMPILED, COPY = "plan", "eager", "compile", "copy"
+PLAN, EAGER, COMPILED, COPY, MOVE = "plan", "eager", "compile", "copy", "move"
 
 
 class Disagreement(Exception):
@@ -90,7 +90,12 @@ class Outcome:
 
     @property
     def over_floor(self) -> Ratio:
-        """The plan over copying as many bytes."""
+        """The plan over moving the same bytes: as many read, as many written."""
+        return self.ratios[MOVE]
+
+    @property
+    def over_copy(self) -> Ratio:
+        """The plan over copying as many bytes, half of them read and half written."""
         return self.ratios[COPY]
 
     @property
@@ -120,11 +125,15 @@ def hold(case: Case, topic: str, dtype: str, place: Place) -> Outcome:
             spellings[name] = fastest(working)
             calls[name] = working[spellings[name]]
     copying = copies(place.copying, place.pool, bytes_of(graph))
-    spellings[COPY] = fastest(copying)
-    calls[COPY] = copying[spellings[COPY]]
+    moving = moves(place.copying, place.pool, bytes_read(graph), bytes_written(graph))
+    if bytes_read(graph) == bytes_written(graph):
+        moving |= copying
+    for name, ways in ((COPY, copying), (MOVE, moving)):
+        spellings[name] = fastest(ways)
+        calls[name] = ways[spellings[name]]
     times = race(calls, place.rounds, place.seed)
     ratios = {name: paired_ratio(times[name], times[PLAN]) for name in (EAGER, COMPILED) if name in times}
-    ratios[COPY] = paired_ratio(times[PLAN], times[COPY])
+    ratios |= {name: paired_ratio(times[PLAN], times[name]) for name in (COPY, MOVE)}
     if not spellings.keys() & {EAGER, COMPILED}:
         raise RuntimeError("; ".join(side.problem for ways in sides.values() for side in ways))
     return Outcome(

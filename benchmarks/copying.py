@@ -1,4 +1,8 @@
-"""The floor of a memory-bound computation: as many bytes copied by our own kernel, on the same threads and memory."""
+"""Floors of a memory-bound computation: as many bytes moved by our own kernels, on the same threads and memory.
+
+One copies: half of the bytes are read, half written. The other reads as many and writes as many as the computation
+does: a core reads more slowly than it reads and writes at once, so that sums of large tensors cannot come near a copy.
+"""
 
 import ctypes
 from collections.abc import Callable
@@ -24,17 +28,25 @@ def copy_library(cache: ObjectCache) -> Path:
 
 def copies(library: Path, pool: Pool, bytes_: int) -> dict[str, Callable[[], object]]:
     """Calls by kernel that read half of `bytes_` and write as much, in PyTorch's memory."""
-    loaded = ctypes.CDLL(str(library))
-    source, target = (torch.zeros(bytes_ // 2 + 64, dtype=torch.uint8) for _ in range(2))
-    sizes = np.array([bytes_ // 2, 1], np.int64)
-    table = np.array([[source.data_ptr(), target.data_ptr(), sizes.ctypes.data]], np.uint64)
+    return {name: _call(library, pool, name, (bytes_ // 2, bytes_ // 2), (bytes_ // 2, 1)) for name in KERNELS}
 
-    def call(name: str) -> Callable[[], object]:
-        steps = program([Launch(entry_address(loaded, name), (0, 1, 2), pool.threads)], table)
 
-        def copy(kept: object = (source, target, sizes, table)) -> None:
-            pool.run(steps)
+def moves(library: Path, pool: Pool, read: int, written: int) -> dict[str, Callable[[], object]]:
+    """Calls by kernel that read `read` bytes and write `written`, in PyTorch's memory."""
+    return {"ceiling_move": _call(library, pool, "ceiling_move", (read, written), (read, written))}
 
-        return copy
 
-    return {name: call(name) for name in KERNELS}
+def _call(
+    library: Path, pool: Pool, name: str, bytes_: tuple[int, int], sizes: tuple[int, int]
+) -> Callable[[], object]:
+    """A call of one kernel on a source and a target of so many bytes. sizes: what the kernel is told."""
+    # Written, all of it: pages that never were are one page of zeros, which reads from the first cache.
+    source, target = (torch.empty(n + 64, dtype=torch.uint8).fill_(1) for n in bytes_)
+    told = np.array(sizes, np.int64)
+    table = np.array([[source.data_ptr(), target.data_ptr(), told.ctypes.data]], np.uint64)
+    steps = program([Launch(entry_address(ctypes.CDLL(str(library)), name), (0, 1, 2), pool.threads)], table)
+
+    def move(kept: object = (source, target, told, table)) -> None:
+        pool.run(steps)
+
+    return move

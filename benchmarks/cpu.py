@@ -119,8 +119,8 @@ def _notes(options: argparse.Namespace) -> tuple[str, ...]:
         "Where a case has several spellings, each of PyTorch's sides runs its fastest.",
         "Times are medians; ratios are medians of the rounds' own ratios, with 95 % bootstrap intervals. Better: the "
         "faster of eager and compiled.",
-        "Floor: copying as many bytes as inputs and outputs have, half read and half written, by our kernel in the "
-        "same rounds. Bound: no kernel on this machine can be faster.",
+        "Floor: reading as many bytes as inputs have and writing as many as outputs have, by our kernel in the same "
+        "rounds. Copy: as many bytes, half read and half written. Bound: no kernel on this machine can be faster.",
         f"Memory-bound: fewer than {BALANCE} operations of contractions per byte (benchmarks/corpus/balance.py), "
         "decided before anything is timed.",
         "Outputs of every plan were compared with PyTorch's in f64 (benchmarks/corpus/agreement.py says how closely). "

@@ -23,11 +23,12 @@ class Group:
 
 @dataclass(frozen=True)
 class Summary:
-    """slower: cases of any kind below `speed_limit`. near_floor: memory-bound cases within `floor_limit` of copying
-    their bytes, of `floors_known`; far_from_floor: the others."""
+    """slower: cases of any kind below `speed_limit`. near_floor: memory-bound cases within `floor_limit` of moving
+    their bytes, of `floors_known`; far_from_floor: the others. near_copy: those within it of copying as many bytes."""
 
     groups: dict[str, Group]
     near_floor: int
+    near_copy: int
     floors_known: int
     slower: tuple[str, ...]
     far_from_floor: tuple[str, ...]
@@ -50,6 +51,7 @@ def summarise(outcomes: Sequence[Outcome]) -> Summary:
     return Summary(
         groups=groups,
         near_floor=len(memory) - len(far),
+        near_copy=sum(o.over_copy.median <= FLOOR_LIMIT for o in memory),
         floors_known=len(memory),
         slower=tuple(_named(o, o.speedup.median) for o in done if o.speedup.median < SPEED_LIMIT),
         far_from_floor=tuple(_named(o, o.over_floor.median) for o in far),

@@ -10,11 +10,19 @@ from fusion_ir.graph import Graph
 BALANCE = 9.7
 
 
+def bytes_read(graph: Graph) -> int:
+    """Bytes of all inputs, each once: what computing the graph reads at the least, where it reads all of them."""
+    return sum(prod(n for n, s in zip(i.sizes, i.strides, strict=True) if s) * i.dtype.bytes for i in graph.inputs)
+
+
+def bytes_written(graph: Graph) -> int:
+    """Bytes of all outputs."""
+    return sum(o.node.bytes for o in graph.outputs)
+
+
 def bytes_of(graph: Graph) -> int:
-    """Bytes of all inputs and outputs, each once: what computing the graph moves at the least, where it reads all of
-    its inputs."""
-    read = sum(prod(n for n, s in zip(i.sizes, i.strides, strict=True) if s) * i.dtype.bytes for i in graph.inputs)
-    return read + sum(o.node.bytes for o in graph.outputs)
+    """Bytes of all inputs and outputs, each once."""
+    return bytes_read(graph) + bytes_written(graph)
 
 
 def intensity(graph: Graph) -> float:

@@ -1,6 +1,7 @@
 // Kernels that show what this machine can reach: bandwidth by level of memory, f32 multiply-adds. Timed by codegen/ceilings.py.
 //
-// args of copies and reads: source, target, pointer to {bytes, repeats}. Every thread works on its own part.
+// args of copies and reads: source, target, pointer to {bytes, repeats}. Every thread works on its own part. args of
+// ceiling_move: source, target, pointer to {bytes read, bytes written}.
 
 #include <stdint.h>
 
@@ -79,6 +80,34 @@ void ceiling_read(void* const* args, long task, long tasks) {
     d ^= from[i + 6] ^ from[i + 7];
     __asm__ __volatile__("" ::: "memory");
   }
+  a ^= b ^ c ^ d;
+  int64_t any = 0;
+  for (int j = 0; j < WIDTH / 8; ++j) any ^= a[j];
+  if (any == 0x5ca1ab1e) *(int64_t*)to = any;  // never: keeps the sums alive
+}
+
+// Reads so many bytes and writes so many others past the caches, in turns of a few pages.
+void ceiling_move(void* const* args, long task, long tasks) {
+  const int64_t* size = (const int64_t*)args[2];
+  const int64_t reads = size[0] / WIDTH / tasks, writes = size[1] / WIDTH / tasks;
+  const int64_t turns = (reads > writes ? reads : writes) * WIDTH / 16384 + 1;
+  const Words* from = (const Words*)args[0] + reads * task;
+  Words* to = (Words*)args[1] + writes * task;
+  Words a = {}, b = a, c = a, d = a;
+  for (int64_t t = 0; t < turns; ++t) {
+    int64_t i = reads * t / turns;
+    const int64_t end = reads * (t + 1) / turns;
+    for (; i + 4 <= end; i += 4) {
+      a ^= from[i], b ^= from[i + 1], c ^= from[i + 2], d ^= from[i + 3];
+      __asm__ __volatile__("" ::: "memory");
+    }
+    for (; i < end; ++i) a ^= from[i];
+#pragma GCC unroll 1
+    for (int64_t j = writes * t / turns; j < writes * (t + 1) / turns; ++j) stream(to + j, a);
+  }
+#if defined(__SSE2__)
+  __builtin_ia32_sfence();
+#endif
   a ^= b ^ c ^ d;
   int64_t any = 0;
   for (int j = 0; j < WIDTH / 8; ++j) any ^= a[j];

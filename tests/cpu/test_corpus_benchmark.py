@@ -1,5 +1,6 @@
 """The benchmark over the corpus: a contest at a small size, the choice of cases, and what a summary says. No times."""
 
+import ctypes
 import json
 import sys
 from collections.abc import Iterator
@@ -7,13 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 torch: Any = pytest.importorskip("torch", reason="needs PyTorch: the extra `bench`")
 
 from benchmarks import cpu  # noqa: E402
-from benchmarks.contest import COMPILED, COPY, EAGER, PLAN, Disagreement, Outcome, Place, hold, identity  # noqa: E402
-from benchmarks.copying import KERNELS, copies, copy_library  # noqa: E402
+from benchmarks.contest import COMPILED, COPY, EAGER, MOVE, PLAN, Disagreement, Outcome, Place, hold, identity  # noqa: E402
+from benchmarks.copying import KERNELS, copies, copy_library, moves  # noqa: E402
 from benchmarks.corpus import CASES  # noqa: E402
 from benchmarks.corpus.case import Case  # noqa: E402
 from benchmarks.corpus.pytorch import to_torch  # noqa: E402
@@ -21,6 +23,7 @@ from benchmarks.plan_runner import PlanRunner, unpinned_pool  # noqa: E402
 from benchmarks.racing import Contestant, Ratio, paired_ratio, race  # noqa: E402
 from benchmarks.report import RESULTS, Report, line  # noqa: E402
 from benchmarks.summary import summarise  # noqa: E402
+from codegen.launch_cpu import Launch, entry_address, program  # noqa: E402
 from codegen.object_cache import ObjectCache  # noqa: E402
 from fusion_ir.records import Plan  # noqa: E402
 from tuning_db import Store  # noqa: E402
@@ -46,7 +49,7 @@ def test_contest(name: str, dtype: str, place: Place, monkeypatch: pytest.Monkey
     monkeypatch.setattr(torch, "compile", lambda function, **_: function)  # tens of seconds
     case = small(name)
     outcome = hold(case, "topic", dtype, place)
-    assert list(outcome.times) == [PLAN, EAGER, COMPILED, COPY]
+    assert list(outcome.times) == [PLAN, EAGER, COMPILED, COPY, MOVE]
     assert {len(t.samples_us) for t in outcome.times.values()} == {5}
     assert outcome.kernels
     assert outcome.better in (EAGER, COMPILED)
@@ -94,6 +97,18 @@ def test_copies_move_their_bytes(place: Place) -> None:
         call()
 
 
+@pytest.mark.parametrize(("read", "written"), [(1 << 16, 1 << 20), (1 << 20, 1 << 16), (0, 12345), (12345, 0)])
+def test_what_is_moved_is_written(place: Place, read: int, written: int) -> None:
+    for call in moves(place.copying, place.pool, read, written).values():
+        call()
+    source, target = np.zeros(read + 64, np.uint8), np.full(written + 64, 7, np.uint8)
+    sizes = np.array([read, written], np.int64)
+    table = np.array([[source.ctypes.data, -(-target.ctypes.data // 64) * 64, sizes.ctypes.data]], np.uint64)
+    entry = entry_address(ctypes.CDLL(str(place.copying)), "ceiling_move")
+    place.pool.run(program([Launch(entry, (0, 1, 2), place.pool.threads)], table))
+    assert written - 128 * place.pool.threads < (target == 0).sum() <= written
+
+
 def test_chosen_entries() -> None:
     assert len(cpu.entries()) == sum(len(case.bench_dtypes) for case in CASES.values())
     assert [(case.name, dtype) for _, case, dtype in cpu.entries("softmax*", "bf16")] == [
@@ -138,11 +153,12 @@ def outcome(name: str, dtype: str, speedup: float, floor: float, kind: str = "me
     if problem:
         return Outcome(**given, problem=problem)
     plan = 100.0
-    us = {PLAN: plan, EAGER: plan * speedup * 2, COMPILED: plan * speedup, COPY: plan / floor}
+    us = {PLAN: plan, EAGER: plan * speedup * 2, COMPILED: plan * speedup, COPY: plan / floor * 2, MOVE: plan / floor}
     ratios = {
         EAGER: Ratio(EAGER, PLAN, speedup * 2, speedup, speedup * 3),
         COMPILED: Ratio(COMPILED, PLAN, speedup, speedup, speedup),
-        COPY: Ratio(PLAN, COPY, floor, floor, floor),
+        COPY: Ratio(PLAN, COPY, floor / 2, floor / 2, floor / 2),
+        MOVE: Ratio(PLAN, MOVE, floor, floor, floor),
     }
     times = {side: Contestant(side, (t,)) for side, t in us.items()}
     return Outcome(**given, times=times, ratios=ratios, bound_us=50.0, kernels=("pointwise{lanes=8}", "naive{}"))
@@ -161,11 +177,11 @@ def test_summary_and_page(tmp_path: Path) -> None:
     assert memory.geometric_mean == pytest.approx((4.0 * 0.9) ** 0.5)
     assert (memory.slowest, memory.slowest_ratio) == ("slow bf16", 0.9)
     assert [summary.groups[g].count for g in ("matmul, f32", "matmul, 16 bits")] == [1, 1]
-    assert (summary.near_floor, summary.floors_known, summary.failed) == (1, 2, 1)
+    assert (summary.near_floor, summary.near_copy, summary.floors_known, summary.failed) == (1, 2, 2, 1)
     assert summary.slower == ("slow bf16 (0.90)", "product f16 (0.50)")
     assert summary.far_from_floor == ("slow bf16 (1.60)",)
     data, page = Report({"device": "a machine"}, ("a note",), outcomes).write(tmp_path / "out" / "corpus")
-    assert "| fast | f32 | 100 | 800 | 400 | **4.00** | 4.00 to 4.00 | 1.10 | 2.00 | 2: pointwise, naive |" in (
+    assert "| fast | f32 | 100 | 800 | 400 | **4.00** | 4.00 to 4.00 | 1.10 | 0.55 | 2.00 | 2: pointwise, naive |" in (
         page.read_text()
     )
     assert "- broken f32: NoPlan: why" in page.read_text()
