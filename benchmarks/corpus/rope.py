@@ -5,12 +5,10 @@ faster without the casts, which rounds after every op: both spellings are timed.
 both sides, and PyTorch may leave queries and keys in any order of axes.
 """
 
-from collections.abc import Callable
-from functools import partial
-
 import fusion_ir.build as ir
-from benchmarks.corpus.case import Case, Inputs
+from benchmarks.corpus.case import Inputs
 from benchmarks.corpus.pytorch import Tensor, Tensors
+from benchmarks.corpus.rope_models import Rotate, rope_cases
 from benchmarks.corpus.rope_parts import (
     angles,
     heads_first,
@@ -23,10 +21,6 @@ from benchmarks.corpus.rope_parts import (
     torch_rotate_wide,
 )
 from fusion_ir.node import Node
-
-Rotate = Callable[[Tensor, Tensor, Tensor], Tensor]
-DTYPES = ("bf16", "f16")
-
 
 # Llama: queries, keys and values in one tensor, group by group
 
@@ -123,36 +117,12 @@ def torch_mistral(
     return cos, sin, q, torch_repeated(k, heads // groups), torch_repeated(v, heads // groups)
 
 
-GROUPED = (
-    {"batch": 1, "tokens": 1, "heads": 2, "groups": 1, "size": 2},
-    {"batch": 2, "tokens": 7, "heads": 6, "groups": 2, "size": 10},
-    {"batch": 1, "tokens": 33, "heads": 4, "groups": 4, "size": 16},
-)
-ONE_BATCH = tuple({name: n for name, n in sizes.items() if name != "batch"} for sizes in GROUPED)
-UNGROUPED = tuple({name: n for name, n in sizes.items() if name not in ("batch", "groups")} for sizes in GROUPED)
-
-LLAMA_2_7B = {"batch": 2, "tokens": 1024, "heads": 32, "groups": 32, "size": 128}
-LLAMA_3_8B = {"batch": 2, "tokens": 1024, "heads": 32, "groups": 8, "size": 128}
-QWEN_2 = {"batch": 1, "tokens": 4096, "heads": 28, "groups": 4, "size": 128}
-PHI_3 = {"tokens": 2048, "heads": 32, "size": 96}
-MISTRAL_NEMO = {"tokens": 4096, "heads": 32, "groups": 8, "size": 128}
-
-ROPE = tuple(
-    Case(
-        name=f"rope_{model}",
-        kind="memory",
-        build=build,
-        torch=partial(function, torch_rotate),
-        also=(partial(function, torch_rotate_wide),),
-        sizes=sizes,
-        small=small,
-        bench_dtypes=DTYPES,
-    )
-    for model, build, function, sizes, small in (
-        ("llama_2_7b", llama, torch_llama, LLAMA_2_7B, GROUPED),
-        ("llama_3_8b", llama, torch_llama, LLAMA_3_8B, GROUPED),
-        ("qwen_2", qwen2, torch_qwen2, QWEN_2, GROUPED),
-        ("phi_3", phi3, torch_phi3, PHI_3, UNGROUPED),
-        ("mistral_nemo", mistral, torch_mistral, MISTRAL_NEMO, ONE_BATCH),
-    )
+ROPE = rope_cases(
+    "rope_{}",
+    torch_rotate,
+    torch_rotate_wide,
+    llama=(llama, torch_llama),
+    qwen2=(qwen2, torch_qwen2),
+    phi3=(phi3, torch_phi3),
+    mistral=(mistral, torch_mistral),
 )

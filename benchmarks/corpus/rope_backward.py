@@ -1,22 +1,9 @@
 """Gradients of the rotary embeddings of `rope.py`, from those of the results and the cosines and sines saved."""
 
-from collections.abc import Callable
-from functools import partial
-
 import fusion_ir.build as ir
-from benchmarks.corpus.case import Case, Inputs
+from benchmarks.corpus.case import Inputs
 from benchmarks.corpus.pytorch import Tensor, Tensors, torch
-from benchmarks.corpus.rope import (
-    DTYPES,
-    GROUPED,
-    LLAMA_2_7B,
-    LLAMA_3_8B,
-    MISTRAL_NEMO,
-    ONE_BATCH,
-    PHI_3,
-    QWEN_2,
-    UNGROUPED,
-)
+from benchmarks.corpus.rope_models import Rotate, rope_cases
 from benchmarks.corpus.rope_parts import (
     rotate_back,
     summed,
@@ -27,8 +14,6 @@ from benchmarks.corpus.rope_parts import (
     torch_tokens_first,
 )
 from fusion_ir.node import Node
-
-RotateBack = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 def _grads(inputs: Inputs, batch: int, tokens: int, heads: int, size: int) -> tuple[Node, ...]:
@@ -47,7 +32,7 @@ def llama(inputs: Inputs, batch: int, tokens: int, heads: int, groups: int, size
 
 
 def torch_llama(
-    turn: RotateBack, q: Tensor, k: Tensor, v: Tensor, cos: Tensor, sin: Tensor, *, heads: int, groups: int
+    turn: Rotate, q: Tensor, k: Tensor, v: Tensor, cos: Tensor, sin: Tensor, *, heads: int, groups: int
 ) -> Tensor:
     queries = heads // groups
     if queries > 1:
@@ -78,7 +63,7 @@ def mistral(inputs: Inputs, tokens: int, heads: int, groups: int, size: int) -> 
 
 
 def torch_separate(
-    turn: RotateBack, q: Tensor, k: Tensor, v: Tensor, cos: Tensor, sin: Tensor, *, heads: int, groups: int
+    turn: Rotate, q: Tensor, k: Tensor, v: Tensor, cos: Tensor, sin: Tensor, *, heads: int, groups: int
 ) -> Tensors:
     queries = heads // groups
     cos, sin = cos.unsqueeze(1), sin.unsqueeze(1)
@@ -92,26 +77,16 @@ def phi3(inputs: Inputs, tokens: int, heads: int, size: int) -> Node:
     return ir.cat(_separate(inputs, 1, tokens, heads, heads, size), -1)
 
 
-def torch_phi3(turn: RotateBack, q: Tensor, k: Tensor, v: Tensor, cos: Tensor, sin: Tensor, *, heads: int) -> Tensor:
+def torch_phi3(turn: Rotate, q: Tensor, k: Tensor, v: Tensor, cos: Tensor, sin: Tensor, *, heads: int) -> Tensor:
     return torch.cat(torch_separate(turn, q, k, v, cos, sin, heads=heads, groups=heads), -1)
 
 
-ROPE_BACKWARD = tuple(
-    Case(
-        name=f"rope_{model}_backward",
-        kind="memory",
-        build=build,
-        torch=partial(function, torch_rotate_back),
-        also=(partial(function, torch_rotate_back_wide),),
-        sizes=sizes,
-        small=small,
-        bench_dtypes=DTYPES,
-    )
-    for model, build, function, sizes, small in (
-        ("llama_2_7b", llama, torch_llama, LLAMA_2_7B, GROUPED),
-        ("llama_3_8b", llama, torch_llama, LLAMA_3_8B, GROUPED),
-        ("qwen_2", qwen2, torch_separate, QWEN_2, GROUPED),
-        ("phi_3", phi3, torch_phi3, PHI_3, UNGROUPED),
-        ("mistral_nemo", mistral, torch_separate, MISTRAL_NEMO, ONE_BATCH),
-    )
+ROPE_BACKWARD = rope_cases(
+    "rope_{}_backward",
+    torch_rotate_back,
+    torch_rotate_back_wide,
+    llama=(llama, torch_llama),
+    qwen2=(qwen2, torch_separate),
+    phi3=(phi3, torch_phi3),
+    mistral=(mistral, torch_separate),
 )

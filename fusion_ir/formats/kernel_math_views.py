@@ -70,11 +70,7 @@ def broadcast(call: Call) -> Node:
     """
     x = _operand(call)
     after = call.result.kept
-    flags = call.flags("flags")
-    if flags is None:
-        new = _missing(call, after, x.mention.kept, "the result", "the operand")
-    else:
-        new = _flagged(call, flags, after, "result")
+    new = _missing(call, after, x.mention.kept, "result", "operand")
     for axis in new:
         if after[axis].extent != 1 or after[axis].kind != "b":
             raise call.error(f"new axis {after[axis]} is no broadcast of extent 1")
@@ -85,11 +81,7 @@ def squeeze(call: Call) -> Node:
     """Broadcast axes dropped: those flagged, or those that the result lacks. An expanded one is the same everywhere."""
     x = _operand(call)
     before = x.mention.kept
-    flags = call.flags("flags")
-    if flags is None:
-        dropped = _missing(call, before, call.result.kept, "the operand", "the result")
-    else:
-        dropped = _flagged(call, flags, before, "operand")
+    dropped = _missing(call, before, call.result.kept, "operand", "result")
     for axis in dropped:
         if before[axis].kind != "b" and before[axis].extent != 1:
             raise call.error(f"dropped axis {before[axis]} is no broadcast")
@@ -97,14 +89,14 @@ def squeeze(call: Call) -> Node:
     return build.squeeze(build.slice_(x.node, [0] * x.node.rank, stop), dropped) if dropped else x.node
 
 
-def _flagged(call: Call, flags: tuple[bool, ...], axes: Sequence[Axis], whose: str) -> list[int]:
-    if len(flags) != len(axes):
-        raise call.error(f"{call.name} has {len(flags)} flags for the {len(axes)} axes of its {whose}")
-    return [axis for axis, flag in enumerate(flags) if flag]
-
-
 def _missing(call: Call, longer: Sequence[Axis], shorter: Sequence[Axis], where: str, other: str) -> list[int]:
-    """The positions in `longer` of the axes that `shorter` lacks, the rest matched in order as early as it can be."""
+    """The positions in `longer` of the axes that `shorter` lacks: those flagged, or else those that are left where the
+    rest is matched in order as early as it can be."""
+    flags = call.flags("flags")
+    if flags is not None:
+        if len(flags) != len(longer):
+            raise call.error(f"{call.name} has {len(flags)} flags for the {len(longer)} axes of its {where}")
+        return [position for position, flag in enumerate(flags) if flag]
     missing: list[int] = []
     rest = list(shorter)
     for position, axis in enumerate(longer):
@@ -113,7 +105,7 @@ def _missing(call: Call, longer: Sequence[Axis], shorter: Sequence[Axis], where:
         else:
             missing.append(position)
     if rest:
-        raise call.error(f"axis {rest[0]} of {other} is not found in {where}")
+        raise call.error(f"axis {rest[0]} of the {other} is not found in the {where}")
     return missing
 
 

@@ -53,44 +53,35 @@ def _product(a: Node, b: Node, c: Node | None, alpha: float, beta: float, out: D
     return build.cast(result, out)
 
 
-def _gemm(
-    a: Node,
-    b: Node,
-    c: Node | None = None,
-    alpha: float = 1.0,
-    beta: float = 0.0,
-    int8_x4_format: bool = False,
-    compute_fp32: bool = False,
-    trans_batch: int = 0,
-    solution_idx: int = 0,
-) -> Node:
-    """Sums run in f32 whatever `compute_fp32` says; `trans_batch` is a layout, which the result's strides state."""
+def _dot(a: Node, b: Node, c: Node | None = None, alpha: float = 1.0, beta: float = 1.0) -> Node:
     return _product(a, b, c, alpha, beta, a.dtype)
 
 
-def _quant_gemm(
-    a: Node,
-    b: Node,
-    c: Node | None = None,
-    alpha: float = 1.0,
-    beta: float = 0.0,
-    int8_x4_format: bool = False,
-    compute_fp32: bool = False,
-    trans_batch: int = 0,
-    solution_idx: int = 0,
-) -> Node:
+def _quant_dot(a: Node, b: Node, c: Node | None = None, alpha: float = 1.0, beta: float = 1.0) -> Node:
     """i8 gives i32, 8-bit floats give f32."""
     if a.dtype.bytes != 1 or a.dtype.kind in ("uint", "bool"):
         raise RuleError(f"expected operands of i8 or an 8-bit float, got {a.dtype}")
     return _product(a, b, c, alpha, beta, f32 if a.dtype.is_float else DTYPES["i32"])
 
 
-def _dot(a: Node, b: Node, c: Node | None = None, alpha: float = 1.0, beta: float = 1.0) -> Node:
-    return _product(a, b, c, alpha, beta, a.dtype)
+def _gemm(dot: Callable[[Node, Node, Node | None, float, float], Node]) -> Callable[..., Node]:
+    """`dot` after lowering. Sums run in f32 whatever `compute_fp32` says; `trans_batch` is a layout, which the result's
+    strides state."""
 
+    def gemm(
+        a: Node,
+        b: Node,
+        c: Node | None = None,
+        alpha: float = 1.0,
+        beta: float = 0.0,
+        int8_x4_format: bool = False,
+        compute_fp32: bool = False,
+        trans_batch: int = 0,
+        solution_idx: int = 0,
+    ) -> Node:
+        return dot(a, b, c, alpha, beta)
 
-def _quant_dot(a: Node, b: Node, c: Node | None = None, alpha: float = 1.0, beta: float = 1.0) -> Node:
-    return _quant_gemm(a, b, c, alpha, beta)
+    return gemm
 
 
 # Pointwise
@@ -259,9 +250,9 @@ MIGRAPHX_OPS: dict[str, Row] = {
     "convert": Row(_convert, missing.extents_only, each=True, cast="any"),
     "where": Row(build.where, missing.selected, each=True),
     "dot": Row(_dot, missing.product, lowered=False),
-    "gpu::gemm": Row(_gemm, missing.product),
+    "gpu::gemm": Row(_gemm(_dot), missing.product),
     "quant_dot": Row(_quant_dot, missing.quantised_product, lowered=False),
-    "gpu::quant_gemm": Row(_quant_gemm, missing.quantised_product),
+    "gpu::quant_gemm": Row(_gemm(_quant_dot), missing.quantised_product),
     "softmax": Row(_softmax, missing.like_result),
     "logsoftmax": Row(_log_softmax, missing.like_result),
     "prefix_scan_sum": Row(_prefix_sum, missing.like_result),

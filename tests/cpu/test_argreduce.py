@@ -1,14 +1,9 @@
 """argmax and argmin: the first NaN, else the first of the best, for any data, axis and dtype, bit for bit."""
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 
-from codegen.devices import detect
 from codegen.families import FAMILIES
-from codegen.limits import Limits
-from codegen.object_cache import ObjectCache
 from codegen.workbench import Workbench
 from fusion_ir import build as B
 from fusion_ir.dtype import DTYPES
@@ -20,16 +15,9 @@ from tests.support.devices import CPU_DEVICE
 from tests.support.one_kernel import run_kernel
 from tests.support.tensors import graph_of, spec
 
-NARROW = "reduction{lanes=16,store=plain,tile=1024,keep=64}"
-WIDE = "reduction{lanes=64,store=plain,tile=1024,keep=64}"
+NARROW = "reduction{lanes=16,store=plain,tile=1024,block=0}"
+WIDE = "reduction{lanes=64,store=plain,tile=1024,block=0}"
 NUMBERS = [name for name in DTYPES if name != "bool"]
-
-
-@pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workbench]:
-    cache = ObjectCache(tmp_path_factory.mktemp("objects"))
-    with Workbench(detect("cpu", cache, ceilings=False), cache, Limits(timing_seconds=0.0)) as made:
-        yield made
 
 
 def both(sizes: tuple[int, ...], dtype: str, axis: int) -> Graph:

@@ -1,7 +1,6 @@
 """The corpus of the benchmark: every case builds, means what its PyTorch function says, and its plans compute that."""
 
 import os
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 
@@ -13,14 +12,11 @@ from benchmarks.corpus.agreement import disagreement, run_torch, truth
 from benchmarks.corpus.balance import BALANCE, bytes_of, intensity, kind_of
 from benchmarks.corpus.case import DTYPE_NAMES, Case
 from benchmarks.corpus.pytorch import HAS_TORCH
-from codegen.devices import detect
-from codegen.limits import Limits
-from codegen.object_cache import ObjectCache
 from codegen.workbench import Workbench
 from fusion_ir.comparison import compare
 from fusion_ir.interpreter import interpret
 from fusion_ir.numerics import widen
-from fusion_ir.records import Device, Measurement, Plan
+from fusion_ir.records import Measurement, Plan
 from fusion_ir.tolerance import reference
 from scheduler.bench import Budget
 from scheduler.tune import tune
@@ -114,14 +110,6 @@ class Forgetful:
 
     def record(self, measurements: object) -> None:
         pass
-
-
-@pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workbench]:
-    cache = ObjectCache(tmp_path_factory.mktemp("cache"))
-    device: Device = detect("cpu", cache, ceilings=False)
-    with Workbench(device, cache, Limits(timing_seconds=0.0)) as made:
-        yield made
 
 
 def planned() -> list[tuple[str, str, int]]:

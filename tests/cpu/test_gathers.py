@@ -1,15 +1,12 @@
 """Gathers beyond family `naive` against the interpreter: every dtype, each axis, odd sizes, indices out of range."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from codegen.devices import detect
 from codegen.families import FAMILIES
 from codegen.kernel import Access
-from codegen.limits import Limits
-from codegen.object_cache import ObjectCache
 from codegen.workbench import Workbench
 from fusion_ir import build as B
 from fusion_ir.dtype import DTYPES
@@ -23,14 +20,7 @@ from tests.support.one_kernel import run_kernel
 from tests.support.tensors import graph_of, spec
 
 POINTWISE = FAMILIES["pointwise"]
-PLAIN = "pointwise{lanes=32,store=plain,tile=4096,rows=1}"
-
-
-@pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workbench]:
-    cache = ObjectCache(tmp_path_factory.mktemp("objects"))
-    with Workbench(detect("cpu", cache, ceilings=False), cache, Limits(timing_seconds=0.0)) as made:
-        yield made
+PLAIN = "pointwise{lanes=32,store=plain,tile=4096,block=0,rows=1}"
 
 
 def gathered(

@@ -1,18 +1,13 @@
 """Family `matmul` on the CPU: products with epilogues of every kind, panel by panel, checked like any kernel."""
 
-import re
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import permutations, product
 
 import numpy as np
 import pytest
 
-from codegen.devices import detect
 from codegen.families import FAMILIES
-from codegen.kernel import EmitError, Kernel
-from codegen.limits import Limits
-from codegen.object_cache import ObjectCache
+from codegen.kernel import EmitError
 from codegen.workbench import Workbench
 from fusion_ir import build
 from fusion_ir.dtype import DTYPES, bf16, f16, f64, i32
@@ -20,23 +15,12 @@ from fusion_ir.graph import Graph, OutputSpec
 from fusion_ir.node import Node
 from fusion_ir.ops import make
 from fusion_ir.records import Status
-from tests.support.candidates import check_all, kernels_of, only_row, run_kernel
+from tests.support.candidates import assert_right, check_all, kernels_of, refusal, row_with_fault, run_kernel
 from tests.support.devices import CUDA_DEVICE
-from tests.support.products import dense_graph, einsum_graph, spec
+from tests.support.products import dense_graph, einsum_graph, mlp, spec
 
 MATMUL = FAMILIES["matmul"]
 M, K, N = 83, 41, 53
-
-
-@pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workbench]:
-    cache = ObjectCache(tmp_path_factory.mktemp("matmul"))
-    with Workbench(detect("cpu", cache, ceilings=False), cache, Limits(timing_seconds=0.0)) as made:
-        yield made
-
-
-def mlp(x: Node, w: Node, bias: Node, residual: Node) -> Node:
-    return build.add(build.gelu(build.add(build.matmul(x, w), bias)), residual)
 
 
 def heads(x: Node, count: int) -> Node:
@@ -131,9 +115,7 @@ def epilogues() -> Iterator[tuple[str, Graph]]:
 
 
 def test_epilogues(bench: Workbench) -> None:
-    cases = [(name, graph, kernels_of(graph, "matmul", bench, most=3)) for name, graph in epilogues()]
-    wrong = check_all(cases, bench)
-    assert not wrong, "\n".join(wrong)
+    assert_right(epilogues(), "matmul", bench, most=3)
 
 
 def added_to(a: str, b: str, out: str, added: str) -> Graph:
@@ -148,17 +130,14 @@ def added_to(a: str, b: str, out: str, added: str) -> Graph:
 
 
 def test_every_layout_with_an_epilogue(bench: Workbench) -> None:
-    cases: list[tuple[str, Graph, list[Kernel]]] = []
-    for a, b, out, added in product(*(map("".join, permutations(p)) for p in ("mk", "kn", "mn", "mn"))):
-        graph = added_to(a, b, out, added)
-        cases.append((f"{a},{b}->{out} + {added}", graph, kernels_of(graph, "matmul", bench, most=1)))
-    assert len(cases) == 16
-    wrong = check_all(cases, bench)
-    assert not wrong, "\n".join(wrong)
+    layouts = list(product(*(map("".join, permutations(p)) for p in ("mk", "kn", "mn", "mn"))))
+    assert len(layouts) == 16
+    cases = [(f"{a},{b}->{out} + {added}", added_to(a, b, out, added)) for a, b, out, added in layouts]
+    assert_right(cases, "matmul", bench, most=1)
 
 
 def test_narrow_operands(bench: Workbench) -> None:
-    cases: list[tuple[str, Graph, list[Kernel]]] = []
+    cases: list[tuple[str, Graph]] = []
     for dtype in (bf16, f16, DTYPES["f8e5m2"]):
         narrow = [
             dense_graph([(M, K), (K, N), (N,), (M, N)], mlp, dtype),
@@ -169,9 +148,8 @@ def test_narrow_operands(bench: Workbench) -> None:
             dense_graph([(300, 270), (270, 400)], lambda x, w: build.relu(build.matmul(x, w)), dtype),
             einsum_graph("htd", "hdn", "tn", {"t": 45, "h": 4, "d": 64, "n": 96}, dtype),
         ]
-        cases += [(f"{dtype} {i}", graph, kernels_of(graph, "matmul", bench, most=2)) for i, graph in enumerate(narrow)]
-    wrong = check_all(cases, bench)
-    assert not wrong, "\n".join(wrong)
+        cases += [(f"{dtype} {i}", graph) for i, graph in enumerate(narrow)]
+    assert_right(cases, "matmul", bench, most=2)
 
 
 def test_panels_of_all_heights(bench: Workbench) -> None:
@@ -213,10 +191,7 @@ def test_infinities_and_nans_spread_like_in_the_sum(bench: Workbench) -> None:
 def test_a_wrong_panel_is_found_out(bench: Workbench, pattern: str, instead: str) -> None:
     graph = dense_graph([(M, K), (K, N), (N,)], lambda x, w, b: build.add(build.matmul(x, w), b))
     kernel = MATMUL.emit(graph, "matmul{library=openblas,rows=20,axes=own,lanes=16,store=plain}", bench.device)
-    assert only_row(graph, kernel, bench).status is Status.ok
-    source, count = re.subn(pattern, instead, kernel.source)
-    assert count == 1, kernel.source
-    row = only_row(graph, replace(kernel, source=source), bench)
+    row = row_with_fault(graph, kernel, pattern, instead, bench)
     assert row.status in (Status.wrong_result, Status.crashed), row
 
 
@@ -241,12 +216,8 @@ def test_a_wrong_panel_is_found_out(bench: Workbench, pattern: str, instead: str
     ],
 )
 def test_refusals(graph: Graph, reason: str, bench: Workbench) -> None:
-    reject = MATMUL.accepts(graph, bench.device)
-    assert reject is not None
-    assert reason in reject.reason
-    reject = MATMUL.accepts(graph, CUDA_DEVICE)
-    assert reject is not None
-    assert "library of the CPU" in reject.reason
+    assert reason in refusal(graph, "matmul", bench.device)
+    assert "library of the CPU" in refusal(graph, "matmul", CUDA_DEVICE)
 
 
 def test_what_cannot_run_over_rows_says_so(bench: Workbench) -> None:

@@ -1,17 +1,13 @@
 """Family `transpose`: tiles give the bits of the interpreter, between guard pages, whatever the sizes and layouts."""
 
 import random
-from collections.abc import Iterator
 from math import prod
 
 import pytest
 
-from codegen.devices import detect
 from codegen.families import FAMILIES
 from codegen.families.transpose import TransposeSchedule
 from codegen.kernel import Kernel
-from codegen.limits import Limits
-from codegen.object_cache import ObjectCache
 from codegen.workbench import Workbench
 from fusion_ir import build
 from fusion_ir.dtype import DTYPES
@@ -30,13 +26,6 @@ SCHEDULES = [
     TransposeSchedule(8, "plain", 48, 32, "rows", 1),
     TransposeSchedule(32, "stream", 128, 128, "rows", 1),
 ]
-
-
-@pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workbench]:
-    cache = ObjectCache(tmp_path_factory.mktemp("objects"))
-    with Workbench(detect("cpu", cache, ceilings=False), cache, Limits(timing_seconds=0.0)) as bench:
-        yield bench
 
 
 class Inputs:

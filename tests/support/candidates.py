@@ -1,6 +1,8 @@
 """Every kernel that a family makes of a graph, through the same check that a search puts it through."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -9,7 +11,7 @@ from codegen.kernel import Kernel
 from codegen.toolchain.compiler import Binary
 from codegen.workbench import Workbench
 from fusion_ir.graph import Graph
-from fusion_ir.records import Measurement, Search, Status
+from fusion_ir.records import Device, Measurement, Search, Status
 from scheduler.assemble import Choice, assemble
 from scheduler.atoms import atoms_of
 from scheduler.prepare import prepare
@@ -42,10 +44,32 @@ def check_all(cases: Sequence[tuple[str, Graph, list[Kernel]]], bench: Workbench
     return wrong
 
 
+def assert_right(cases: Iterable[tuple[str, Graph]], family: str, bench: Workbench, *, most: int = 100) -> None:
+    """The family takes each graph, and its kernels do what the graph says."""
+    wrong = check_all([(name, graph, kernels_of(graph, family, bench, most=most)) for name, graph in cases], bench)
+    assert not wrong, "\n".join(wrong)
+
+
 def only_row(graph: Graph, kernel: Kernel, bench: Workbench) -> Measurement:
     """The row of one kernel."""
     (row,) = bench.measure(graph, "one", [kernel])
     return row
+
+
+def row_with_fault(
+    graph: Graph, kernel: Kernel, pattern: str, instead: str, bench: Workbench, *, first: bool = False
+) -> Measurement:
+    """The row of a right kernel with `instead` in the only place of its source that matches, or in the first one."""
+    assert only_row(graph, kernel, bench).status is Status.ok
+    source, count = re.subn(pattern, instead, kernel.source, count=int(first))
+    assert count == 1, kernel.source
+    return only_row(graph, replace(kernel, source=source), bench)
+
+
+def refusal(graph: Graph, family: str, device: Device) -> str:
+    """Why the family refuses the graph; empty if it takes it."""
+    reject = FAMILIES[family].accepts(graph, device)
+    return reject.reason if reject else ""
 
 
 def run_kernel(graph: Graph, kernel: Kernel, inputs: Sequence[np.ndarray], bench: Workbench) -> list[np.ndarray]:

@@ -25,6 +25,11 @@ def dense_graph(
     return Graph(specs, tuple(OutputSpec(n, dense_strides(n.sizes)) for n in nodes))
 
 
+def mlp(x: Node, w: Node, bias: Node, residual: Node) -> Node:
+    """gelu(x w + bias) + residual"""
+    return build.add(build.gelu(build.add(build.matmul(x, w), bias)), residual)
+
+
 def einsum_graph(a: str, b: str, out: str, extents: Mapping[str, int], dtype: DType = f32) -> Graph:
     """einsum("ab,bc->ac") of dense inputs: an axis per letter."""
     left, right, result = ([ord(x) for x in text] for text in (a, b, out))

@@ -8,6 +8,19 @@ from fusion_ir.formats.kernel_math import read_kernel_math
 from tests.unit.formats.test_kernel_math_ops import LEFT, RIGHT, F, X, Y, cat, dump
 
 R = f"T2_g_float{F}"
+COPY = dump(R, f"Set( {X} )")
+SUM = "T2_g_float[iS20{4}, rS21{8}]"
+
+
+def copied(before: str) -> str:
+    """COPY with statements before it."""
+    return dump(R, f"Set( {X} )", scalars=before)
+
+
+def reduced(result: str, op: str = "add", start: int = 0) -> str:
+    return dump(result, f"reduction( {X}, op = {op}, initial value = double({start}), allreduce = false )")
+
+
 AMBIGUOUS: dict[str, tuple[str, str]] = {
     "old and new axes": (
         dump(
@@ -69,25 +82,13 @@ CONTRADICTIONS: dict[str, tuple[str, str]] = {
     ),
     "memory of a mention": (dump(R, f"Set( {X.replace('_g', '_l')} )"), r"8:11: T0_l .* but its definition has T0_g"),
     "dtype of a mention": (dump(R, f"Set( {X.replace('float', 'double')} )"), r"8:11: T0_g f64"),
-    "output": (
-        dump(R, f"Set( {X} )").replace("iS21{8}", "iS21{9}", 1),
-        r"7:1: .* is written here, but .* in the list of outputs",
-    ),
+    "output": (COPY.replace("iS21{8}", "iS21{9}", 1), r"7:1: .* is written here, but .* in the list of outputs"),
     "use before definition": (dump(R, "Set( T7_l_float[iS70{4}, iS71{8}] )"), r"8:11: T7 is used before it is defined"),
-    "redefinition": (
-        dump(R, f"Set( {X} )", scalars=f"T2_g_float[iS20{{4}}, iS21{{8}}]\n = Set( {X} )\n"),
-        r"9:1: T2 is defined twice, first in 7:1",
-    ),
-    "input redefined": (
-        dump(R, f"Set( {X} )", scalars=f"{X}\n = Set( {X} )\n"),
-        r"7:1: T0 is defined twice, first in 2:3",
-    ),
-    "scalar redefined": (dump(R, f"Set( {X} )", scalars="i5 = 1;\ni5 = 2;\n"), r"8:1: i5 has a value already: 1"),
+    "redefinition": (copied(f"{R}\n = Set( {X} )\n"), r"9:1: T2 is defined twice, first in 7:1"),
+    "input redefined": (copied(f"{X}\n = Set( {X} )\n"), r"7:1: T0 is defined twice, first in 2:3"),
+    "scalar redefined": (copied("i5 = 1;\ni5 = 2;\n"), r"8:1: i5 has a value already: 1"),
     "scalar before definition": (dump(R, f"{X}\n + d7;"), r"9:4: d7 is symbolic, .*\{\"values\": \{\"d7\": 64\}\}"),
-    "output listed twice": (
-        dump(f"{R}", f"Set( {X} )").replace(f"  {R}\n", f"  {R}\n  {R}\n"),
-        r"5:3: output T2 is listed twice",
-    ),
+    "output listed twice": (COPY.replace(f"  {R}\n", f"  {R}\n  {R}\n"), r"5:3: output T2 is listed twice"),
     "cast from another dtype": (dump(R, f"__bfloat2float({X});"), r"8:6: __bfloat2float is applied to f32"),
     "cast to another dtype": (dump(R, f"__float2half({X});"), r"8:6: __float2half gives f16, but f32 is written"),
     "C cast to another dtype": (dump(R, f"(double)({X});"), r"8:6: \(double\) gives f64, but f32 is written"),
@@ -99,34 +100,15 @@ CONTRADICTIONS: dict[str, tuple[str, str]] = {
         dump(R, f"{X}\n + T1_g_float[iS2{{1}}, iS3{{8}}];", X, "T1_g_float[iS2{1}, iS3{8}]"),
         r"10:4: \+: axis iS2\{1\} of T1 meets iS20\{4\}",
     ),
-    "a reduced axis that nothing reduced": (
-        dump("T2_g_float[iS20{4}, rS21{8}]", f"Set( {X} )"),
-        r"7:1: T2 has an axis written as reduced",
-    ),
-    "no reduced axis": (
-        dump(R, f"reduction( {X}, op = add, initial value = double(0), allreduce = false )"),
-        r"8:6: reduction: no axis of the result",
-    ),
+    "a reduced axis that nothing reduced": (dump(SUM, f"Set( {X} )"), r"7:1: T2 has an axis written as reduced"),
+    "no reduced axis": (reduced(R), r"8:6: reduction: no axis of the result"),
     "reduced extents": (
-        dump(
-            "T2_g_float[iS20{4}, rS21{9}]", f"reduction( {X}, op = add, initial value = double(0), allreduce = false )"
-        ),
+        reduced("T2_g_float[iS20{4}, rS21{9}]"),
         r"8:6: reduction: axes of extent \[4, 9\] are written, expected \[4, 8\]",
     ),
-    "initial value": (
-        dump(
-            "T2_g_float[iS20{4}, rS21{8}]", f"reduction( {X}, op = add, initial value = double(1), allreduce = false )"
-        ),
-        r"8:6: add starts from 1.0, expected 0",
-    ),
-    "reduction of a kind": (
-        dump("T2_g_float[iS20{4}, rS21{8}]", f"reduction( {X}, op = xor, initial value = double(1) )"),
-        r"8:6: unknown reduction xor",
-    ),
-    "no initial value": (
-        dump("T2_g_float[iS20{4}, rS21{8}]", f"reduction( {X}, op = add )"),
-        r"8:6: reduction has no initial value = a number",
-    ),
+    "initial value": (reduced(SUM, start=1), r"8:6: add starts from 1.0, expected 0"),
+    "reduction of a kind": (reduced(SUM, "xor"), r"8:6: unknown reduction xor"),
+    "no initial value": (dump(SUM, f"reduction( {X}, op = add )"), r"8:6: reduction has no initial value = a number"),
     "summed axis of a product": (
         dump(
             "T2_g_float[iS20{4}, iS21{6}, rS22{7}]",
@@ -196,46 +178,31 @@ UNREADABLE: dict[str, tuple[str, str]] = {
         r"8:6: unknown op 'cosf'",
     ),
     "random numbers": (dump(R, "rng_uniform({4, 8}, float);"), r"8:6: unknown op 'rng_uniform'"),
-    "grouped reduction": (dump(R, f"Set( {X} )", scalars="GroupedReductionOp(\n"), r"7:1: expected a statement"),
-    "two results in brackets": (
-        dump(R, f"Set( {X} )", scalars="( T5_l_float[iS5{4}] ) = topk( x )\n"),
-        r"7:1: expected a statement",
-    ),
+    "grouped reduction": (copied("GroupedReductionOp(\n"), r"7:1: expected a statement"),
+    "two results in brackets": (copied("( T5_l_float[iS5{4}] ) = topk( x )\n"), r"7:1: expected a statement"),
     "scheduled axis": (
-        dump(R, f"Set( {X} )").replace("iS1{8}", "iblockIdx.x1{8}"),
+        COPY.replace("iS1{8}", "iblockIdx.x1{8}"),
         r"2:22: axis iblockIdx.x1 is bound to blockIdx.x: a scheduled dump",
     ),
     "inlined": (dump(R, f"Set( {X} ca_pos( 1 ) )"), r"8:38: T0 has ca_pos: a scheduled dump"),
-    "produced": (
-        dump(R, f"Set( {X} )").replace(f"{R}\n   =", f"{R} produce_pos( 2 )\n   ="),
-        r"7:30: T2 has produce_pos",
-    ),
-    "padded to a warp": (dump(R, f"Set( {X} )").replace("iS1{8}", "iS1{8}_p"), r"2:28: axis iS1 is followed by '_p'"),
+    "produced": (COPY.replace(f"{R}\n   =", f"{R} produce_pos( 2 )\n   ="), r"7:30: T2 has produce_pos"),
+    "padded to a warp": (COPY.replace("iS1{8}", "iS1{8}_p"), r"2:28: axis iS1 is followed by '_p'"),
     "device mesh": (dump(R, f"Set( {X} (DeviceMesh{{0 1}}) )"), r"8:38: expected ',' or '\)', got '\('"),
-    "symbolic axis type": (dump(R, f"Set( {X} )").replace("iS1{8}", "?S1{8}"), r"2:22: unexpected character '\?'"),
-    "gather axis": (
-        dump(R, f"Set( {X} )").replace("iS1{8}", "nS1{8}"),
-        r"2:22: axis nS1 is of type n, expected i, r or b",
-    ),
-    "start of an axis": (
-        dump(R, f"Set( {X} )").replace("iS1{8}", "iS1{2 : 8}"),
-        r"2:28: axis iS1 starts or stops inside its extent",
-    ),
-    "negative extent": (dump(R, f"Set( {X} )").replace("iS1{8}", "iS1{-8}"), r"2:26: axis iS1 has extent -8"),
-    "extent of a float": (dump(R, f"Set( {X} )").replace("iS1{8}", "iS1{8.0}"), r"2:26: expected an integer, got 8.0"),
+    "symbolic axis type": (COPY.replace("iS1{8}", "?S1{8}"), r"2:22: unexpected character '\?'"),
+    "gather axis": (COPY.replace("iS1{8}", "nS1{8}"), r"2:22: axis nS1 is of type n, expected i, r or b"),
+    "start of an axis": (COPY.replace("iS1{8}", "iS1{2 : 8}"), r"2:28: axis iS1 starts or stops inside its extent"),
+    "negative extent": (COPY.replace("iS1{8}", "iS1{-8}"), r"2:26: axis iS1 has extent -8"),
+    "extent of a float": (COPY.replace("iS1{8}", "iS1{8.0}"), r"2:26: expected an integer, got 8.0"),
     "symbolic extent": (
-        dump(R, f"Set( {X} )").replace("iS1{8}", "iS1{( i3 + 1 )}"),
+        COPY.replace("iS1{8}", "iS1{( i3 + 1 )}"),
         r"2:28: i3 is symbolic, .*\{\"extents\": \{\"i3\": 64\}\}",
     ),
-    "dtype": (
-        dump(R, f"Set( {X} )").replace("T0_g_float", "T0_g_floaty"),
+    "unknown dtype": (
+        COPY.replace("T0_g_float", "T0_g_floaty"),
         r"2:3: T0: unknown dtype 'floaty'; did you mean 'float'",
     ),
-    "complex": (
-        dump(R, f"Set( {X} )").replace("T0_g_float", "T0_g_std::complex<float>"),
-        r"2:3: T0: unknown dtype|2:\d+: expected",
-    ),
-    "no dtype": (dump(R, f"Set( {X} )").replace("T0_g_float", "T0_g"), r"2:3: expected an input such as"),
+    "complex": (COPY.replace("T0_g_float", "T0_g_std::complex<float>"), r"2:3: T0: unknown dtype|2:\d+: expected"),
+    "no dtype": (COPY.replace("T0_g_float", "T0_g"), r"2:3: expected an input such as"),
     "argument": (dump(R, f"Set( {X}, speed = 3 )"), r"8:47: Set takes no argument 'speed'"),
     "argument twice": (dump(R, f"indexSelect( {X}, dim = 0, dim = 1 )"), r"8:\d+: argument 'dim' is given twice"),
     "operands": (dump(R, f"Set( {X}, {X} )"), r"8:6: Set takes 1 operands, got 2"),
@@ -246,23 +213,14 @@ UNREADABLE: dict[str, tuple[str, str]] = {
     "no op": (dump(R, f"{X};"), r"8:32: expected one of \+ .* got ';'"),
     "three operands": (dump(R, f"{X}\n + {X}\n + {X};"), r"10:2: expected a statement .* got '\+'"),
     "text behind the call": (dump(R, f"Set( {X} ) Set"), r"8:40: expected a statement .* got 'Set'"),
-    "unknown function of scalars": (
-        dump(R, f"Set( {X} )", scalars="i5 = sinf(3);\n"),
-        r"7:6: unknown function of scalars 'sinf'",
-    ),
-    "division by zero": (dump(R, f"Set( {X} )", scalars="i5 = 3 / 0;\n"), r"7:8: / has no value for 3, 0"),
-    "overflow": (
-        dump(R, f"Set( {X} )", scalars="i5 = 9223372036854775807 + 1;\n"),
-        r"7:26: 9223372036854775808 does not fit",
-    ),
-    "digits": (dump(R, f"Set( {X} )", scalars=f"i5 = {'9' * 5000};\n"), r"7:6: .* does not fit 64 bits"),
-    "huge float": (dump(R, f"Set( {X} )", scalars="d5 = 1e999;\n"), r"7:6: the number is too large"),
-    "operands of a function": (
-        dump(R, f"Set( {X} )", scalars="i5 = ceilDiv(3);\n"),
-        r"7:6: ceilDiv takes 2 operands, got 1",
-    ),
-    "brackets": (dump(R, f"Set( {X} )", scalars="i5 = ( 3, 4 );\n"), r"7:9: expected '\)', got ','"),
-    "metadata": (dump(R, f"Set( {X} )", scalars="a5 = getMetaData(T0)\n"), r"7:1: expected a statement"),
+    "unknown function of scalars": (copied("i5 = sinf(3);\n"), r"7:6: unknown function of scalars 'sinf'"),
+    "division by zero": (copied("i5 = 3 / 0;\n"), r"7:8: / has no value for 3, 0"),
+    "overflow": (copied("i5 = 9223372036854775807 + 1;\n"), r"7:26: 9223372036854775808 does not fit"),
+    "digits": (copied(f"i5 = {'9' * 5000};\n"), r"7:6: .* does not fit 64 bits"),
+    "huge float": (copied("d5 = 1e999;\n"), r"7:6: the number is too large"),
+    "operands of a function": (copied("i5 = ceilDiv(3);\n"), r"7:6: ceilDiv takes 2 operands, got 1"),
+    "brackets": (copied("i5 = ( 3, 4 );\n"), r"7:9: expected '\)', got ','"),
+    "metadata": (copied("a5 = getMetaData(T0)\n"), r"7:1: expected a statement"),
     "lone surrogate": (dump(R, f"Set( {X} )\ud800"), r"8:39: unexpected character '\\ud800'"),
     "null byte": (dump(R, f"Set( {X} )\x00"), r"8:39: unexpected character '\\x00'"),
 }
@@ -278,9 +236,9 @@ def test_refused(case: str) -> None:
 
 def test_the_cases_are_refused_for_one_thing_each() -> None:
     """The same dump without its fault is read."""
-    read_kernel_math(dump(R, f"Set( {X} )"))
+    read_kernel_math(COPY)
     read_kernel_math(cat(LEFT, RIGHT))
-    read_kernel_math(dump("T2_g_float[iS20{4}, rS21{8}]", f"reduction( {X}, op = add, initial value = double(0) )"))
+    read_kernel_math(reduced(SUM))
 
 
 # The side file against the dump
@@ -347,11 +305,7 @@ BESIDE: dict[str, tuple[str, SideFile, str]] = {
         r"2:3: expected 2 strides, got 1",
     ),
     "strides that overlap": (SYMBOLIC, SideFile(extents={"i0": 6}, strides={"T0": (2, 1)}), r"2:3: strides overlap"),
-    "a scalar that is computed": (
-        dump(R, f"Set( {X} )", scalars="i5 = 1;\n"),
-        SideFile(extents={"i5": 1}),
-        r"7:1: i5 has a value already: 1",
-    ),
+    "a scalar that is computed": (copied("i5 = 1;\n"), SideFile(extents={"i5": 1}), r"7:1: i5 has a value already: 1"),
     "a value that is no value of the dtype": (
         dump(
             "T2_g_int64_t[iS20{4}, iS21{9}]",

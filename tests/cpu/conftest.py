@@ -1,0 +1,17 @@
+"""One workbench on this machine's CPU per module, which checks kernels and times none."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from codegen.devices import detect
+from codegen.limits import Limits
+from codegen.object_cache import ObjectCache
+from codegen.workbench import Workbench
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workbench]:
+    cache = ObjectCache(tmp_path_factory.mktemp("objects"))
+    with Workbench(detect("cpu", cache, ceilings=False), cache, Limits(timing_seconds=0.0)) as made:
+        yield made
