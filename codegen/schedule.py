@@ -1,8 +1,8 @@
-"""Schedules: dataclasses of integers and words whose text reads back: `pointwise{lanes=32,store=plain,tile=512}`."""
+"""Schedules: dataclasses of integers and words whose text reads back: `scan{lanes=32,store=plain,tile=512,block=0}`."""
 
 import re
-from dataclasses import dataclass, fields
-from typing import TypeVar
+from dataclasses import dataclass, fields, replace
+from typing import Self, TypeVar
 
 S = TypeVar("S", bound="Schedule")
 
@@ -15,6 +15,10 @@ class Schedule:
 
     def __str__(self) -> str:
         return f"{self.FAMILY}{{{','.join(f'{f.name}={getattr(self, f.name)}' for f in fields(self))}}}"
+
+    def replaced(self, **changes: int | str) -> Self:
+        """The schedule with other values of some fields."""
+        return replace(self, **changes)
 
 
 def parse_schedule(text: str, kind: type[S]) -> S:

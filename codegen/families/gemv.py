@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from codegen.emit import Style, emit_body
-from codegen.families.pointwise import alignments
+from codegen.families.loops import alignments
 from codegen.families.reduction import KINDS, MATRIX, few_by_many, is_reduction, refused, spreads
 from codegen.families.wrap import kernel_function
 from codegen.kernel import EmitError, Kernel, Launch, Reject

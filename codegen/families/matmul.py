@@ -11,7 +11,8 @@ from itertools import pairwise
 from math import prod
 
 from codegen.emit import Body, Style, emit_body
-from codegen.families.pointwise import MAX_NODES, alignments, lower
+from codegen.families.loops import alignments, lower
+from codegen.families.pointwise import MAX_NODES
 from codegen.families.wrap import kernel_function
 from codegen.gemm.call import choose_call
 from codegen.gemm.dims import Contraction, Digit, contraction, long_contract, with_scratch

@@ -6,28 +6,20 @@ are read from memory once, and again from the cache in every later phase; what i
 
 from dataclasses import dataclass
 
-from codegen.families.reduction import emit_cpu, rejected, spreads
+from codegen.families.loops import LoopSchedule, emit_cpu, with_blocks
+from codegen.families.reduction import rejected, spreads
 from codegen.kernel import Kernel, Reject
-from codegen.schedule import Schedule, parse_schedule
+from codegen.schedule import parse_schedule
 from fusion_ir.graph import Graph
 from fusion_ir.records import Device
 
 
 @dataclass(frozen=True)
-class NormalizationSchedule(Schedule):
-    """How the loops are cut and written.
-
-    lanes: elements of a vector, of any dtype; wider ones are more accumulators. store: `plain`, or `stream` past the
-    caches. tile: longest run of lanes that are no part of a sum. keep: KiB of one array of values that are read again.
-    dear: what takes no more arithmetic than this is computed again, not kept. ahead: 1 where the next row is brought
-    from memory while this one is gone over again.
-    """
+class NormalizationSchedule(LoopSchedule):
+    """dear: what takes no more arithmetic than this is computed again, not kept. ahead: 1 where the next row is brought
+    from memory while this one is gone over again."""
 
     FAMILY = "normalization"
-    lanes: int
-    store: str
-    tile: int
-    keep: int
     dear: int
     ahead: int
 
@@ -48,11 +40,11 @@ class Normalization:
         widths = [2 * native, native, 4 * native]
         points = [(lanes, store, 4, 1) for lanes in widths for store in ("stream", "plain")]
         points += [(2 * native, "stream", dear, ahead) for dear, ahead in ((0, 1), (0, 0), (4, 0), (8, 1), (20, 1))]
-        return tuple(
-            str(NormalizationSchedule(min(lanes, 64), store, 1024, 64, dear, ahead))
-            for lanes, store, dear, ahead in points
-        )
+        schedules = [
+            NormalizationSchedule(min(lanes, 64), store, 1024, 0, dear, ahead) for lanes, store, dear, ahead in points
+        ]
+        return with_blocks(segment, schedules)
 
     def emit(self, segment: Graph, schedule: str, device: Device) -> Kernel:
         s = parse_schedule(schedule, NormalizationSchedule)
-        return emit_cpu(segment, device, s, s.lanes, s.store, s.tile, s.keep, dear=s.dear, ahead=bool(s.ahead))
+        return emit_cpu(segment, device, s, 4 * s.lanes, dear=s.dear, ahead=bool(s.ahead))

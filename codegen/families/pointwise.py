@@ -8,23 +8,10 @@ from dataclasses import dataclass
 from math import prod
 
 from codegen.emit import Style, emit_body
+from codegen.families.loops import LoopSchedule, alignments, emit_cpu, lower, with_blocks
 from codegen.families.wrap import kernel_function
-from codegen.kernel import EmitError, Kernel, Launch, Reject
-from codegen.lowering.coalesce import coalesce
-from codegen.lowering.index import Axis
-from codegen.lowering.lanes import choose_lanes, widen_short_lanes
-from codegen.lowering.narrow import narrow
-from codegen.lowering.place import PlaceError, place
-from codegen.lowering.program import Program
-from codegen.lowering.rows import shared_axis, side_by_side
-from codegen.lowering.scans import axes_scanned
-from codegen.lowering.stores import pull_outputs
-from codegen.lowering.sums import NotOnePiece, reduced_extents
-from codegen.lowering.tile import tile_lane
-from codegen.lowering.unify import unify
-from codegen.lowering.unroll import unroll
-from codegen.lowering.value import TooManyValues, cone
-from codegen.lowering.write import Write, writes_of
+from codegen.kernel import Kernel, Launch, Reject
+from codegen.lowering.sums import reduced_extents
 from codegen.schedule import Schedule, parse_schedule
 from fusion_ir.graph import Graph
 from fusion_ir.node import Node
@@ -38,17 +25,10 @@ KINDS = {OpKind.INPUT, OpKind.POINTWISE, OpKind.VIEW, OpKind.RANDOM, OpKind.GATH
 
 
 @dataclass(frozen=True)
-class CpuSchedule(Schedule):
-    """How the loops are cut and written.
-
-    lanes: elements of a vector, of any dtype. store: `plain`, or `stream` past the caches. tile: longest run of lanes.
-    rows: iterations of a loop that share what they load along lanes, in one pass.
-    """
+class CpuSchedule(LoopSchedule):
+    """rows: iterations of a loop that share what they load along lanes, in one pass."""
 
     FAMILY = "pointwise"
-    lanes: int
-    store: str
-    tile: int
     rows: int
 
 
@@ -89,12 +69,12 @@ class Pointwise:
         if device.target == "cpu":
             native = max(device.vector_bytes // 4, 4)
             widths = [2 * native, native, 4 * native]
-            schedules = [CpuSchedule(min(n, 64), store, 4096, 1) for n in widths for store in ("stream", "plain")]
+            schedules = [CpuSchedule(min(n, 64), store, 4096, 0, 1) for n in widths for store in ("stream", "plain")]
             if any(n.op == "contract" and prod(reduced_extents(n)) > 1 for n in segment.nodes):
                 products = [(2, 4096, 8), (2, 512, 8), (4, 4096, 4), (1, 512, 8), (2, 4096, 4)]
-                shared = [CpuSchedule(min(n * native, 64), "stream", tile, rows) for n, tile, rows in products]
+                shared = [CpuSchedule(min(n * native, 64), "stream", tile, 0, rows) for n, tile, rows in products]
                 schedules = [*shared, *schedules]
-            return tuple(map(str, schedules))
+            return with_blocks(segment, schedules)
         narrow = min((o.node.dtype.bytes for o in segment.outputs), default=4)
         vec = max(min(device.vector_bytes, 16) // narrow, 1)
         shapes = [(32, 8, 1), (8, 32, 1), (16, 16, 1), (128, 1, 1), (128, 1, 4), (256, 1, 1), (32, 4, 2)]
@@ -103,76 +83,9 @@ class Pointwise:
 
     def emit(self, segment: Graph, schedule: str, device: Device) -> Kernel:
         if device.target == "cpu":
-            return _emit_cpu(segment, parse_schedule(schedule, CpuSchedule), device)
+            s = parse_schedule(schedule, CpuSchedule)
+            return emit_cpu(segment, device, s, 16 * s.lanes, rows=s.rows)
         return _emit_cuda(segment, parse_schedule(schedule, CudaSchedule), device)
-
-
-def lower(
-    segment: Graph,
-    width: int,
-    least_tile: int,
-    tile: int,
-    *,
-    least_tasks: int,
-    keep_bytes: int,
-    dear: float = 0.0,
-    rows: int = 1,
-) -> Program:
-    """Segment -> loop program: the steps of `codegen.lowering` in order.
-
-    width: vector width in elements. tile: longest run of lanes; it is shortened, down to least_tile, where the loops
-    outside would have fewer than least_tasks iterations. keep_bytes, dear: see `place`. rows: see `side_by_side`.
-    """
-    try:
-        pulled = pull_outputs(segment)
-        unify(pulled)
-        writes = coalesce(writes_of(pulled), pulled.axes)
-        writes = unroll(writes, choose_lanes(writes))
-        writes = widen_short_lanes(writes, choose_lanes(writes), width, pulled.axes)
-        writes = narrow(writes, choose_lanes(writes))
-        axis = shared_axis(writes) if rows > 1 else None
-        if axis is not None:
-            writes = side_by_side(writes, axis, rows, pulled.axes)
-        tiles: dict[Axis, tuple[Axis, int]] = {}
-        widths: dict[Axis, int] = {}
-        values = cone(w.value for w in writes)
-        scanned = axes_scanned(values)
-        whole = scanned.union(*(v.bound for v in values))
-        for lane in choose_lanes(writes):
-            vector = min(width, 1 << (lane.extent - 1).bit_length())
-            size = _tile(writes, lane, scanned, least_tile, tile, least_tasks) // vector * vector
-            if size < lane.extent and lane not in whole:
-                writes, outer, inner = tile_lane(writes, lane, size, pulled.axes)
-                tiles[inner] = (outer, lane.extent)
-                lane = inner
-            widths[lane] = vector
-        return place(writes, widths, tiles, keep_bytes=keep_bytes, dear=dear)
-    except (TooManyValues, NotOnePiece, PlaceError) as error:
-        raise EmitError(str(error)) from error
-
-
-def _tile(writes: list[Write], lane: Axis, scanned: set[Axis], least: int, most: int, least_tasks: int) -> int:
-    """Lanes of one tile. Tasks cannot share what is scanned."""
-    shared = [[a for a in w.axes if a is not lane and a not in scanned] for w in writes if lane in w.axes]
-    serial = max((prod(a.extent for a in axes) for axes in shared), default=1)
-    tiles = max(-(-least_tasks // serial), 1)
-    return min(most, max(-(-lane.extent // tiles), least))
-
-
-def alignments(segment: Graph) -> dict[str, int]:
-    """Of every pointer of a kernel, in bytes."""
-    found = {f"in{i}": spec.alignment_bytes for i, spec in enumerate(segment.inputs)}
-    return found | {f"out{i}": 64 for i in range(len(segment.outputs))}
-
-
-def _emit_cpu(segment: Graph, s: CpuSchedule, device: Device) -> Kernel:
-    tasks = 8 * device.units
-    program = lower(segment, s.lanes, 16 * s.lanes, s.tile, least_tasks=tasks, keep_bytes=64 << 10, rows=s.rows)
-    stream = s.store == "stream"
-    style = Style("cpu", alignments(segment), stream=stream, grid_least=tasks)
-    body = emit_body(program, style)
-    entry, source = kernel_function(segment, body.text, "cpu", streams=stream)
-    return Kernel(entry, source, "cpu", "pointwise", str(s), Launch(tasks=device.units), body.accesses)
 
 
 def _emit_cuda(segment: Graph, s: CudaSchedule, device: Device) -> Kernel:

@@ -9,13 +9,12 @@ from collections.abc import Set
 from dataclasses import dataclass
 from math import prod
 
-from codegen.emit import Style, emit_body
-from codegen.families.pointwise import MAX_DEPTH, MAX_NODES, alignments, lower
-from codegen.families.wrap import kernel_function
-from codegen.kernel import Kernel, Launch, Reject
+from codegen.families.loops import LoopSchedule, emit_cpu, with_blocks
+from codegen.families.pointwise import MAX_DEPTH, MAX_NODES
+from codegen.kernel import Kernel, Reject
 from codegen.lowering.place import MAX_REPEATED
 from codegen.lowering.sums import reduced_extents
-from codegen.schedule import Schedule, parse_schedule
+from codegen.schedule import parse_schedule
 from fusion_ir.graph import Graph
 from fusion_ir.node import Node
 from fusion_ir.ops import OPS, OpKind
@@ -28,18 +27,10 @@ MATRIX = 64  # rows or columns of one operand alone that make a contraction the 
 
 
 @dataclass(frozen=True)
-class ReductionSchedule(Schedule):
-    """How the loops are cut and written.
-
-    lanes: elements of a vector, of any dtype; wider ones are more accumulators. store: `plain`, or `stream` past the
-    caches. tile: longest run of lanes that are no part of a sum. keep: KiB of one array of values that are read again.
-    """
+class ReductionSchedule(LoopSchedule):
+    """Nothing but loops."""
 
     FAMILY = "reduction"
-    lanes: int
-    store: str
-    tile: int
-    keep: int
 
 
 class Reduction:
@@ -61,37 +52,12 @@ class Reduction:
         read = sum(spec.span * spec.dtype.bytes for spec in segment.inputs)
         points = [(2 * native, 1024), (4 * native, 1024), (2 * native, 4096), (native, 1024), (4 * native, 256)]
         stores = ("stream", "plain") if 8 * written > read else ("plain",)
-        return tuple(
-            str(ReductionSchedule(min(lanes, 64), store, tile, 64)) for lanes, tile in points for store in stores
-        )
+        schedules = [ReductionSchedule(min(lanes, 64), store, tile, 0) for lanes, tile in points for store in stores]
+        return with_blocks(segment, schedules)
 
     def emit(self, segment: Graph, schedule: str, device: Device) -> Kernel:
         s = parse_schedule(schedule, ReductionSchedule)
-        return emit_cpu(segment, device, s, s.lanes, s.store, s.tile, s.keep)
-
-
-def emit_cpu(
-    segment: Graph,
-    device: Device,
-    s: Schedule,
-    lanes: int,
-    store: str,
-    tile: int,
-    keep: int,
-    *,
-    least_tile: int | None = None,
-    dear: float = 0.0,
-    ahead: bool = False,
-) -> Kernel:
-    """The kernel of a loop program with reductions. least_tile: how short a run of lanes may become, for more tasks."""
-    least_tile = least_tile or 4 * lanes
-    least_tasks = 8 * device.units
-    program = lower(segment, lanes, least_tile, tile, least_tasks=least_tasks, keep_bytes=keep << 10, dear=dear)
-    stream = store == "stream"
-    style = Style("cpu", alignments(segment), stream=stream, grid_least=least_tasks, ahead=ahead)
-    body = emit_body(program, style)
-    entry, source = kernel_function(segment, body.text, "cpu", streams=stream)
-    return Kernel(entry, source, "cpu", s.FAMILY, str(s), Launch(tasks=device.units), body.accesses)
+        return emit_cpu(segment, device, s, 4 * s.lanes)
 
 
 def rejected(segment: Graph, device: Device) -> Reject | None:

@@ -6,27 +6,20 @@ sum runs along. A tensor that is one row is one task's. Reductions over the same
 
 from dataclasses import dataclass
 
-from codegen.families.reduction import KINDS, emit_cpu, refused
+from codegen.families.loops import LoopSchedule, emit_cpu
+from codegen.families.reduction import KINDS, refused
 from codegen.kernel import Kernel, Reject
-from codegen.schedule import Schedule, parse_schedule
+from codegen.schedule import parse_schedule
 from fusion_ir.graph import Graph
 from fusion_ir.ops import OpKind, kind_of
 from fusion_ir.records import Device
 
 
 @dataclass(frozen=True)
-class ScanSchedule(Schedule):
-    """How the loops are cut and written.
-
-    lanes: elements of a vector, of any dtype. store: `plain`, or `stream` past the caches. tile: longest run of lanes
-    that no sum runs along. keep: KiB of one array of values that are read again, or of one step's sums.
-    """
+class ScanSchedule(LoopSchedule):
+    """Nothing but loops."""
 
     FAMILY = "scan"
-    lanes: int
-    store: str
-    tile: int
-    keep: int
 
 
 class Scan:
@@ -44,8 +37,8 @@ class Scan:
     def space(self, segment: Graph, device: Device) -> tuple[str, ...]:
         native = max(device.vector_bytes // 4, 4)
         points = [(4, "stream", 256), (2, "stream", 4096), (4, "plain", 256), (2, "plain", 4096), (1, "stream", 1024)]
-        return tuple(str(ScanSchedule(min(n * native, 64), store, tile, 64)) for n, store, tile in points)
+        return tuple(str(ScanSchedule(min(n * native, 64), store, tile, 0)) for n, store, tile in points)
 
     def emit(self, segment: Graph, schedule: str, device: Device) -> Kernel:
         s = parse_schedule(schedule, ScanSchedule)
-        return emit_cpu(segment, device, s, s.lanes, s.store, s.tile, s.keep, least_tile=s.tile)
+        return emit_cpu(segment, device, s, s.tile)

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from math import prod
 
 from codegen.emit import Style, emit_body
+from codegen.families.loops import KEEP_BYTES, alignments
 from codegen.families.orders import lies_across
-from codegen.families.pointwise import Pointwise, alignments
+from codegen.families.pointwise import Pointwise
 from codegen.families.wrap import kernel_function
 from codegen.kernel import EmitError, Kernel, Launch, Reject
 from codegen.lowering.across import BLOCK, MAX_TILE_BYTES, Turned, add_tiles, cut_axis, turned
@@ -71,7 +72,7 @@ class Transpose:
 
     def emit(self, segment: Graph, schedule: str, device: Device) -> Kernel:
         s = parse_schedule(schedule, TransposeSchedule)
-        program = lower(segment, s, least_tasks=8 * device.units, keep_bytes=64 << 10)
+        program = lower(segment, s, least_tasks=8 * device.units, keep_bytes=KEEP_BYTES)
         stream = s.store == "stream"
         style = Style("cpu", alignments(segment), stream=stream, grid_least=8 * device.units, ahead=bool(s.ahead))
         body = emit_body(program, style)

@@ -52,18 +52,20 @@ def place(
     *,
     keep_bytes: int,
     dear: float = 0.0,
+    outermost: Sequence[Axis] = (),
     innermost: Sequence[Axis] = (),
     within: Set[Axis] = frozenset(),
     unrolled: Set[Axis] = frozenset(),
     held: Set[Value] = frozenset(),
 ) -> Program:
     """The loop program of `writes`. keep_bytes: cap of one kept array. dear: what takes no more arithmetic than this is
-    computed again, not kept; nor are cheap values but those that are `held`. innermost: serial axes that come last, in
-    this order. within: serial axes without a loop around reductions. unrolled: those of them without any loop. Raises
-    PlaceError."""
+    computed again, not kept; nor are cheap values but those that are `held`. outermost, innermost: serial axes that
+    come first and last, in this order. within: serial axes without a loop around reductions. unrolled: those of them
+    without any loop. Raises PlaceError."""
     values = cone(w.value for w in writes)
     order = _order(writes, values, set(widths))
-    order = [a for a in order if a not in innermost] + [a for a in innermost if a in order]
+    given = {*outermost, *innermost}
+    order = [*outermost, *(a for a in order if a not in given), *(a for a in innermost if a in order)]
     tiled = {outer for outer, _ in tiles.values()} | (tiles.keys() - widths.keys())
     loops = [a for a in order if a not in within]
     nests = [_nest(w, loops, tiled) for w in writes]

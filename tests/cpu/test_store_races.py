@@ -21,9 +21,8 @@ def test_padding_across_tasks_reads_nothing_of_its_output(tmp_path: Path) -> Non
     compiler = find_compiler(detect("cpu", ObjectCache(tmp_path), ceilings=False))
     if not compiler.own_flags():
         pytest.skip("looks at g++'s assembly")
-    kernel = FAMILIES["pointwise"].emit(
-        graph, "pointwise{lanes=64,store=plain,tile=4096,rows=1}", detect("cpu", ObjectCache(tmp_path), ceilings=False)
-    )
+    device = detect("cpu", ObjectCache(tmp_path), ceilings=False)
+    kernel = FAMILIES["pointwise"].emit(graph, "pointwise{lanes=64,store=plain,tile=4096,block=0,rows=1}", device)
     (tmp_path / "unit.cpp").write_text(compiler.unit([kernel]))
     argv = [
         *compiler.command,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from codegen.families import FAMILIES
-from codegen.families.pointwise import lower
+from codegen.families.loops import lower
 from codegen.lowering.index import Affine, Axis, var
 from codegen.lowering.narrow import narrow
 from codegen.lowering.ranges import RULES

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from codegen.child.case import judge, make_case
-from codegen.families.pointwise import lower
+from codegen.families.loops import lower
 from codegen.kernel import EmitError
 from codegen.lowering.program import Key, Program
 from fusion_ir.extent import dense_strides
@@ -90,15 +90,16 @@ def _phase(key: Key, depth: int) -> int:
     return key.path[depth].phase if depth < len(key.path) else key.phase
 
 
-WAYS = ((1, 4, 1 << 20, 1), (8, 8, 16, 64), (16, 32, 64, 4))  # vector width, least tile, tile, least tasks
+# Vector width, least tile, tile, least tasks, rows of a block.
+WAYS = ((1, 4, 1 << 20, 1, 0), (8, 8, 16, 64, 0), (16, 32, 64, 4, 0), (8, 16, 64, 4, 3))
 
 
 def _programs(graph: Graph, keep_bytes: int) -> list[Program]:
     """The programs of a graph; those that a schedule cannot have are left out."""
     found: list[Program] = []
-    for width, least_tile, tile, least_tasks in WAYS:
+    for width, least_tile, tile, tasks, block in WAYS:
         try:
-            found.append(lower(graph, width, least_tile, tile, least_tasks=least_tasks, keep_bytes=keep_bytes))
+            found.append(lower(graph, width, least_tile, tile, least_tasks=tasks, keep_bytes=keep_bytes, block=block))
         except EmitError:
             continue
     return found

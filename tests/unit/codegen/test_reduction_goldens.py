@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from codegen.families import FAMILIES
-from codegen.families.pointwise import lower
+from codegen.families.loops import lower
 from codegen.families.reduction import spreads
 from fusion_ir import build as B
 from fusion_ir.dtype import bf16, f32

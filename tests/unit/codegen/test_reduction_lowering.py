@@ -6,7 +6,7 @@ import pytest
 
 from codegen.child.case import judge, make_case
 from codegen.families import FAMILIES
-from codegen.families.pointwise import lower
+from codegen.families.loops import lower
 from codegen.kernel import EmitError
 from fusion_ir import build as B
 from fusion_ir.dtype import bf16, f32

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from codegen.families.pointwise import lower
+from codegen.families.loops import lower
 from fusion_ir import build
 from fusion_ir.dtype import f32
 from fusion_ir.graph import Graph

@@ -1,0 +1,149 @@
+"""What the families that print a loop program share: how a segment is lowered, and the schedule of loops on a CPU."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from codegen.emit import Style, emit_body
+from codegen.families.orders import steps_apart
+from codegen.families.wrap import kernel_function
+from codegen.kernel import EmitError, Kernel, Launch
+from codegen.lowering.across import cut_axis
+from codegen.lowering.blocks import blocked_axis
+from codegen.lowering.coalesce import coalesce
+from codegen.lowering.index import Axis
+from codegen.lowering.lanes import choose_lanes, widen_short_lanes
+from codegen.lowering.narrow import narrow
+from codegen.lowering.place import PlaceError, place
+from codegen.lowering.program import Program
+from codegen.lowering.rows import shared_axis, side_by_side
+from codegen.lowering.scans import axes_scanned
+from codegen.lowering.stores import pull_outputs
+from codegen.lowering.sums import NotOnePiece
+from codegen.lowering.tile import tile_lane
+from codegen.lowering.unify import unify
+from codegen.lowering.unroll import unroll
+from codegen.lowering.value import TooManyValues, cone
+from codegen.lowering.write import Write, writes_of
+from codegen.schedule import Schedule
+from fusion_ir.graph import Graph
+from fusion_ir.records import Device
+
+KEEP_BYTES = 64 << 10  # cap of one array of values that are read again
+BLOCKS = (16, 64, 4)  # rows of a block, those first that are usually best
+
+
+@dataclass(frozen=True)
+class LoopSchedule(Schedule):
+    """How the loops are cut and written on a CPU.
+
+    lanes: elements of a vector, of any dtype; wider ones are more accumulators. store: `plain`, or `stream` past the
+    caches. tile: longest run of lanes that are no part of a sum. block: rows of a block where tensors step through
+    memory in different orders; 0: no blocks.
+    """
+
+    lanes: int
+    store: str
+    tile: int
+    block: int
+
+
+def lower(
+    segment: Graph,
+    width: int,
+    least_tile: int,
+    tile: int,
+    *,
+    least_tasks: int,
+    keep_bytes: int,
+    dear: float = 0.0,
+    rows: int = 1,
+    block: int = 0,
+) -> Program:
+    """Segment -> loop program: the steps of `codegen.lowering` in order. Raises EmitError.
+
+    width: vector width in elements. tile: longest run of lanes; it is shortened, down to least_tile, where the loops
+    outside would have fewer than least_tasks iterations. keep_bytes, dear: see `place`. rows: see `side_by_side`.
+    block: see `blocked_axis`; 0 for none.
+    """
+    try:
+        pulled = pull_outputs(segment)
+        unify(pulled)
+        axes = pulled.axes
+        writes = coalesce(writes_of(pulled), axes)
+        writes = unroll(writes, choose_lanes(writes))
+        writes = widen_short_lanes(writes, choose_lanes(writes), width, axes)
+        writes = narrow(writes, choose_lanes(writes))
+        side = shared_axis(writes) if rows > 1 else None
+        if side is not None:
+            writes = side_by_side(writes, side, rows, axes)
+        tiles: dict[Axis, tuple[Axis, int]] = {}
+        over, within = list[Axis](), list[Axis]()
+        if block:
+            cut = blocked_axis(writes, choose_lanes(writes))
+            if cut is None:
+                raise EmitError("all tensors are stepped through in one order: no blocks")
+            writes, outer, inner = cut_axis(writes, cut, block, 1, axes, tiles)
+            over, within = [outer] if outer else [], [inner]
+        widths: dict[Axis, int] = {}
+        values = cone(w.value for w in writes)
+        scanned = axes_scanned(values)
+        whole = scanned.union(*(v.bound for v in values))
+        for lane in choose_lanes(writes):
+            vector = min(width, 1 << (lane.extent - 1).bit_length())
+            size = _tile(writes, lane, scanned, least_tile, tile, least_tasks) // vector * vector
+            if size < lane.extent and lane not in whole:
+                writes, outer, inner = tile_lane(writes, lane, size, axes)
+                tiles[inner] = (outer, lane.extent)
+                lane = inner
+            widths[lane] = vector
+        return place(writes, widths, tiles, keep_bytes=keep_bytes, dear=dear, outermost=over, innermost=within)
+    except (TooManyValues, NotOnePiece, PlaceError) as error:
+        raise EmitError(str(error)) from error
+
+
+def _tile(writes: list[Write], lane: Axis, scanned: set[Axis], least: int, most: int, least_tasks: int) -> int:
+    """Lanes of one tile. Tasks cannot share what is scanned."""
+    shared = [[a for a in w.axes if a is not lane and a not in scanned] for w in writes if lane in w.axes]
+    serial = max((prod(a.extent for a in axes) for axes in shared), default=1)
+    tiles = max(-(-least_tasks // serial), 1)
+    return min(most, max(-(-lane.extent // tiles), least))
+
+
+def alignments(segment: Graph) -> dict[str, int]:
+    """Of every pointer of a kernel, in bytes."""
+    found = {f"in{i}": spec.alignment_bytes for i, spec in enumerate(segment.inputs)}
+    return found | {f"out{i}": 64 for i in range(len(segment.outputs))}
+
+
+def with_blocks(segment: Graph, points: Sequence[LoopSchedule]) -> tuple[str, ...]:
+    """The schedules as text; where rows may be in blocks, the first ones as such, right behind the default."""
+    if not steps_apart(segment):
+        return tuple(map(str, points))
+    first, *others = points
+    blocks = [first.replaced(block=block) for block in BLOCKS]
+    return tuple(map(str, dict.fromkeys([first, *blocks, *others])))
+
+
+def emit_cpu(
+    segment: Graph,
+    device: Device,
+    s: LoopSchedule,
+    least_tile: int,
+    *,
+    rows: int = 1,
+    dear: float = 0.0,
+    ahead: bool = False,
+) -> Kernel:
+    """The kernel of a loop program. least_tile: how short a run of lanes may become, for more tasks. Raises
+    EmitError."""
+    tasks = 8 * device.units
+    program = lower(
+        segment, s.lanes, least_tile, s.tile,
+        least_tasks=tasks, keep_bytes=KEEP_BYTES, dear=dear, rows=rows, block=s.block,
+    )  # fmt: skip
+    stream = s.store == "stream"
+    style = Style("cpu", alignments(segment), stream=stream, grid_least=tasks, ahead=ahead)
+    body = emit_body(program, style)
+    entry, source = kernel_function(segment, body.text, "cpu", streams=stream)
+    return Kernel(entry, source, "cpu", s.FAMILY, str(s), Launch(tasks=device.units), body.accesses)
