@@ -15,15 +15,24 @@ times the error that a correct kernel may make there, before the value is rounde
 A sum of whole numbers whose magnitudes add up to less than 1/u is exact in any order, and is not perturbed; nor is
 such a product.
 
+Where inexact values are rounded to a narrower float, one near a tie may go either way, and is off by an ulp of the
+narrow dtype then: far more than the error that tips it. Where such values are summed, their jumps may cancel at one
+element. Which of them tip differs from kernel to kernel, but errors that a row has in common (of a sum that divides it)
+tip the same ones in all runs of one direction. So there each value is moved by a random share of `TIPPING` ulps of the
+wider dtype before it is rounded, of the order of `SAFETY` times what sums of a thousand terms err by: each run draws
+afresh which of the values near a tie go which way.
+
 `patterns` says which signs to try. Random signs per element, and their mirror image: a rounding or a comparison that
 some error could tip is tipped by one of the two. Then signs per node, all elements alike: all plus, and so that any
 two nodes differ in one of the patterns (the binary digits of their numbers): errors of two nodes that cancel in one
-pattern add up in another. Each of these has its mirror image, too: an ulp more and an ulp less are rounded apart. They
-also show what a bias does to a sum.
+pattern add up in another. Each of these has its mirror image, too: an ulp more and an ulp less are rounded apart, and
+a value near a tie is tipped by one of the two. They also show what a bias does to a sum. Where roundings tip, random
+signs again make up the number of runs: only some of these values tip together.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from math import prod, sqrt
 
 import numpy as np
@@ -32,19 +41,22 @@ from fusion_ir.dtype import accumulate_dtype, compute_dtype
 from fusion_ir.graph import Graph
 from fusion_ir.node import Node
 from fusion_ir.node_value import evaluate_node, pointwise
-from fusion_ir.numerics import accumulate, round_to
-from fusion_ir.ops import OPS, OpKind
+from fusion_ir.numerics import accumulate, round_to, widen
+from fusion_ir.ops import OPS, OpKind, kind_of
 from fusion_ir.ops.contract import contract_arrays, products, sums_in_any_order
 from fusion_ir.ops.reductions import rows
 
 SAFETY = 4.0
+TIPPING = 512.0  # ulps of one in the wider dtype: a 128th of a bf16's ulp, a 16th of an f16's
 
 EXACT = 0  # the same bits on every target
 BY_VALUE = 1  # equal, but a zero may have either sign: sums may start from +0 or from the first term
 INEXACT = 2
 
+_SUMS = (OpKind.REDUCTION, OpKind.SCAN, OpKind.CONTRACT)
 _FLOAT_SUMS = ("sum", "prod", "mean", "var", "cumsum")
 _SIGNS = np.random.default_rng(0).integers(0, 2, (1 << 18) + 29).astype(np.float32) * 2 - 1
+_SHARES = np.random.default_rng(1).uniform(-1, 1, _SIGNS.size).astype(np.float32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +64,23 @@ class Pattern:
     """Signs of the errors, times `direction`: random per element, or per node, by a digit of its number.
 
     digit: None for random signs; -1 for all plus; else minus where that binary digit of the inexact node's number is 1.
+    draw: which random numbers are taken; the same for a pattern and its mirror image.
     """
 
     direction: int = 1
     digit: int | None = None
+    draw: int = 0
 
 
-def patterns(inexact_nodes: int, runs: int) -> list[Pattern]:
-    """At most `runs` patterns for a graph with so many inexact nodes, the most telling first."""
-    digits = [-1, *range((inexact_nodes - 1).bit_length())] if inexact_nodes > 1 else []
-    return [Pattern(direction, digit) for digit in (None, *digits) for direction in (1, -1)][:runs]
+def patterns(inexact_nodes: int, runs: int, tipping: bool = False) -> list[Pattern]:
+    """At most `runs` patterns for a graph with so many inexact nodes, the most telling first; as many where roundings
+    are `tipping`."""
+    digits: list[int | None] = [None]
+    if inexact_nodes > 1:
+        digits += [-1, *range((inexact_nodes - 1).bit_length())]
+    if tipping:
+        digits += [None] * runs
+    return [Pattern(direction, digit, draw) for draw, digit in enumerate(digits) for direction in (1, -1)][:runs]
 
 
 class Exactness:
@@ -93,6 +112,40 @@ class Exactness:
         inexact = [node for node in graph.nodes if self._own.get(node, EXACT) == INEXACT]
         return {node: number for number, node in enumerate(inexact)}
 
+    def roundings(self, graph: Graph) -> dict[Node, int]:
+        """The nodes that round an inexact value to a narrower float which is summed later, numbered."""
+        levels, summed = self.levels(graph), _summed(graph)
+        tipping = [n for n in graph.nodes if n in summed and levels[n] == INEXACT and self._narrows(n)]
+        return {node: number for number, node in enumerate(tipping)}
+
+    def _narrows(self, node: Node) -> bool:
+        """Whether the node rounds what may be off by less than an ulp of its float dtype."""
+        if not node.dtype.is_float:
+            return False
+        if node.op == "cast":
+            return node.args[0].dtype.is_float and node.args[0].dtype.bytes > node.dtype.bytes
+        return self._own.get(node, EXACT) == INEXACT and compute_dtype(node.dtype) != node.dtype
+
+
+def sums_of(graph: Graph, tipping: Mapping[Node, int]) -> set[Node]:
+    """The nodes that hold sums of what is computed from `tipping`, or are computed from such sums."""
+    tipped, found = set(tipping), set[Node]()
+    for node in graph.nodes:
+        if not found.isdisjoint(node.args) or (kind_of(node) in _SUMS and not tipped.isdisjoint(node.args)):
+            found.add(node)
+        elif not tipped.isdisjoint(node.args):
+            tipped.add(node)
+    return found
+
+
+def _summed(graph: Graph) -> set[Node]:
+    """The nodes that some sum is computed from."""
+    found = set[Node]()
+    for node in reversed(graph.nodes):
+        if any(kind_of(user) in _SUMS or user in found for user in graph.users[node]):
+            found.add(node)
+    return found
+
 
 def _own_exactness(node: Node, operands: tuple[np.ndarray, ...], inherited: int) -> int:
     row = OPS[node.op]
@@ -109,17 +162,18 @@ def _own_exactness(node: Node, operands: tuple[np.ndarray, ...], inherited: int)
 
 
 class Perturbation:
-    """A step that errs by `pattern` at each of the nodes in `numbers`."""
+    """A step that errs by `pattern` at each of the nodes in `numbers`, and tips `roundings`."""
 
-    def __init__(self, pattern: Pattern, numbers: Mapping[Node, int]) -> None:
-        self._pattern, self._numbers = pattern, numbers
+    def __init__(self, pattern: Pattern, numbers: Mapping[Node, int], roundings: Mapping[Node, int]) -> None:
+        self._pattern, self._numbers, self._roundings = pattern, numbers, roundings
 
     def __call__(self, node: Node, as_large: Node, operands: tuple[np.ndarray, ...], piece: int) -> np.ndarray:
-        number = self._numbers.get(node)
-        if number is None:
-            return evaluate_node(as_large, operands)
-        signs = _Signs(self._pattern, number, piece)
+        number, rounding = self._numbers.get(node), self._roundings.get(node)
+        tips = None if rounding is None else _Tips(self._pattern, rounding, piece)
         with np.errstate(all="ignore"):
+            if number is None:
+                return evaluate_node(as_large, operands) if tips is None else _cast(as_large, operands[0], tips)
+            signs = _Signs(self._pattern, number, piece, tips)
             match OPS[node.op].kind:
                 case OpKind.POINTWISE:
                     return _pointwise(as_large, operands, signs)
@@ -130,23 +184,53 @@ class Perturbation:
 
 
 @dataclass(frozen=True, slots=True)
+class _Tips:
+    """What moves the values that one node rounds in one piece."""
+
+    pattern: Pattern
+    rounding: int
+    piece: int
+
+    def moved(self, value: np.ndarray) -> np.ndarray:
+        start = self.rounding * 104_729 + (self.piece + 1) * 15_485_863 + (self.pattern.draw + 1) * 32_452_843
+        return value * _drawn(_tips(value.dtype, self.pattern.direction), start, value)
+
+
+@cache
+def _tips(dtype: np.dtype, direction: int) -> np.ndarray:
+    return 1 + _SHARES.astype(dtype) * dtype.type(TIPPING * _ulp_of_one(dtype) * direction)
+
+
+def _drawn(table: np.ndarray, start: int, value: np.ndarray) -> np.ndarray:
+    """Entries of a table of random numbers from `start` on, around its end, in the shape of `value`."""
+    start %= table.size
+    drawn = table[start : start + value.size]
+    if drawn.size < value.size:
+        drawn = np.resize(np.roll(table, -start), value.size)
+    return drawn.reshape(value.shape)
+
+
+@dataclass(frozen=True, slots=True)
 class _Signs:
-    """SAFETY times the signs of the errors of one node in one piece."""
+    """SAFETY times the signs of the errors of one node in one piece, and how its rounding tips."""
 
     pattern: Pattern
     number: int
     piece: int
+    tips: _Tips | None
 
     def like(self, value: np.ndarray) -> np.ndarray:
         """To broadcast against `value`."""
         if self.pattern.digit is not None:
             minus = self.pattern.digit >= 0 and self.number >> self.pattern.digit & 1
             return np.asarray(value.dtype.type(SAFETY * self.pattern.direction * (-1 if minus else 1)))
-        start = (self.number * 104_729 + (self.piece + 1) * 15_485_863) % _SIGNS.size
-        drawn = _SIGNS[start : start + value.size]
-        if drawn.size < value.size:
-            drawn = np.resize(np.roll(_SIGNS, -start), value.size)
-        return drawn.reshape(value.shape) * value.dtype.type(SAFETY * self.pattern.direction)
+        start = self.number * 104_729 + (self.piece + 1) * 15_485_863 + self.pattern.draw * 49_979_687
+        return _drawn(_SIGNS, start, value) * value.dtype.type(SAFETY * self.pattern.direction)
+
+
+def _cast(node: Node, x: np.ndarray, tips: _Tips) -> np.ndarray:
+    once = widen(x[tuple(slice(1) if s == 0 else slice(None) for s in x.strides)])
+    return np.broadcast_to(round_to(tips.moved(once), node.dtype), node.sizes)
 
 
 def _pointwise(node: Node, operands: tuple[np.ndarray, ...], signs: _Signs) -> np.ndarray:
@@ -195,11 +279,11 @@ def _contract(node: Node, a: np.ndarray, b: np.ndarray, signs: _Signs) -> np.nda
 
 
 def _rounded(node: Node, value: np.ndarray, error: np.ndarray, signs: _Signs) -> np.ndarray:
-    """value +- SAFETY error, rounded to the node's dtype; infinities stay."""
+    """value +- SAFETY error, rounded to the node's dtype, to either side where that tips; infinities stay."""
     moved = np.asarray(error.astype(value.dtype, copy=False) * signs.like(value))
     moved += value
     np.copyto(moved, value, where=~np.isfinite(value))
-    return round_to(moved, node.dtype)
+    return round_to(moved if signs.tips is None else signs.tips.moved(moved), node.dtype)
 
 
 def _axes(node: Node) -> tuple[int, ...]:

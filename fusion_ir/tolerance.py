@@ -8,6 +8,11 @@ as much as in the worst of these runs. The tolerance of an element is the larges
 * the lower quartile of the deviations around it, as errors may by chance have cancelled in every run;
 * one ulp of the output's dtype at the element's magnitude, as rounding may have hidden the perturbation.
 
+Sums of inexact values that were rounded to a narrower float (the probabilities of attention in bf16) are off by a sum
+of a few jumps, one per value that a kernel rounds the other way: one draw more beside those of the runs, and the
+largest of a dozen draws is no bound on those of a million elements. There an element's own deviation is `MARGIN` times
+the root of the sum of the squares of its deviations in all runs: jumps that cancel in one run do not in all others.
+
 Integers and bools behind inexact nodes (`exp(x) > 1`, argmax of sums) may differ where a perturbed run differed, by as
 much; and as many elements again, for errors that add up differently, by no more than the largest such difference.
 
@@ -29,7 +34,9 @@ from fusion_ir.interpreter import check_inputs, dense
 from fusion_ir.node import Node
 from fusion_ir.node_value import blocks
 from fusion_ir.numerics import dtype_of, ulp, widen
-from fusion_ir.perturb import BY_VALUE, EXACT, Exactness, Pattern, Perturbation, patterns
+from fusion_ir.perturb import BY_VALUE, EXACT, Exactness, Perturbation, patterns, sums_of
+
+MARGIN = 2.0
 
 _NEIGHBOURS = 64
 _LEAST_SHARE = 4 * _NEIGHBOURS  # elements of an output whose deviations are looked at together
@@ -39,7 +46,8 @@ def reference(graph: Graph, inputs: Sequence[np.ndarray], runs: int = 12) -> Ref
     """The interpreter's outputs, with tolerances from at most `runs` perturbed evaluations (2 or more). Raises
     InputError. Keeps `inputs`, which must not change.
 
-    Graphs without inexact nodes take no such run, with one inexact node two.
+    Graphs without inexact nodes take no such run, with one inexact node two unless its results are rounded to a
+    narrower float and summed.
     """
     check_inputs(graph, inputs)
     layout = Layout(cut(graph))
@@ -47,8 +55,8 @@ def reference(graph: Graph, inputs: Sequence[np.ndarray], runs: int = 12) -> Ref
     values = Evaluation(layout, inputs, exactness).outputs()
     given = [o.node.op == "input" for o in graph.outputs]
     outputs = [np.array(v, order="C") if g else dense(v) for v, g in zip(values, given, strict=True)]
-    levels, numbers = exactness.levels(graph), exactness.numbers(graph)
-    perturbed = _Perturbed(layout, inputs, outputs, levels, numbers, patterns(len(numbers), runs))
+    perturbed = _Perturbed(layout, inputs, outputs, exactness, runs)
+    levels = exactness.levels(graph)
     allowed: list[Allowed | None] = []
     for i, (output, expected) in enumerate(zip(graph.outputs, outputs, strict=True)):
         level = levels[output.node]
@@ -81,14 +89,18 @@ class _Perturbed:
         layout: Layout,
         inputs: Sequence[np.ndarray],
         outputs: Sequence[np.ndarray],
-        levels: dict[Node, int],
-        numbers: dict[Node, int],
-        patterns_: Sequence[Pattern],
+        exactness: Exactness,
+        runs: int,
     ) -> None:
-        self.outputs, self.patterns = outputs, patterns_
-        self._layout, self._inputs, self._numbers = layout, inputs, numbers
+        graph = layout.cutting.graph
+        levels = exactness.levels(graph)
+        self._numbers, self._roundings = exactness.numbers(graph), exactness.roundings(graph)
+        self.outputs, self.patterns = outputs, patterns(len(self._numbers), runs, bool(self._roundings))
+        self._layout, self._inputs = layout, inputs
         self._evaluations: dict[int, Evaluation] = {}  # by run, where they got to
-        self._nodes = [o.node for o in layout.cutting.graph.outputs]
+        self._nodes = [o.node for o in graph.outputs]
+        jumping = sums_of(graph, self._roundings)
+        self._jumping = [node in jumping and node.dtype.is_float for node in self._nodes]
         loose = [i for i, node in enumerate(self._nodes) if levels[node] > BY_VALUE]
         axes, times = layout.cutting.axes, layout.cutting.times
         self._whole = [i for i in loose if self._nodes[i] not in axes or not self._nodes[i].dtype.is_float]
@@ -122,7 +134,8 @@ class _Perturbed:
         """One run more for a share."""
         if share is self._together:
             pattern = self.patterns[share.runs]
-            values = Evaluation(self._layout, self._inputs, Perturbation(pattern, self._numbers)).outputs()
+            step = Perturbation(pattern, self._numbers, self._roundings)
+            values = Evaluation(self._layout, self._inputs, step).outputs()
             for i in self._whole:
                 self._deviate(share, i, (...,), (...,), values[i])
         else:
@@ -142,19 +155,25 @@ class _Perturbed:
     def _evaluation(self, run: int, time: int) -> Evaluation:
         found = self._evaluations.get(run)
         if found is None or found.time > time:
-            found = Evaluation(self._layout, self._inputs, Perturbation(self.patterns[run], self._numbers))
+            step = Perturbation(self.patterns[run], self._numbers, self._roundings)
+            found = Evaluation(self._layout, self._inputs, step)
             self._evaluations[run] = found
         found.advance(time)
         return found
 
     def _deviate(self, share: _Share, i: int, index: Index, within: Index, value: np.ndarray) -> None:
-        """Raises the deviations of a share's elements `within` to |value - expected| where that is more."""
+        """Raises the deviations of a share's elements `within` by |value - expected|: to it where that is more, or by
+        its square where jumps add up."""
         expected = self.outputs[i][index]
         if i not in share.deviations:
             share.deviations[i] = np.zeros(expected.shape, _error_dtype(expected))
         deviation, expected = share.deviations[i][within], expected[within]
         for block in blocks(deviation.shape):
-            np.maximum(deviation[block], difference(value[block], expected[block]), out=deviation[block])
+            apart = difference(value[block], expected[block])
+            if self._jumping[i]:
+                np.hypot(deviation[block], apart * apart.dtype.type(MARGIN), out=deviation[block])
+            else:
+                np.maximum(deviation[block], apart, out=deviation[block])
 
     def tolerance(self, share: _Share, i: int, index: Index) -> np.ndarray:
         """What the runs so far allow."""

@@ -9,7 +9,7 @@ import pytest
 from fusion_ir import build, tolerance
 from fusion_ir.comparison import Fixed, Reference, compare
 from fusion_ir.cutting import cut
-from fusion_ir.dtype import bf16, f32
+from fusion_ir.dtype import DType, bf16, f16, f32
 from fusion_ir.graph import Graph
 from fusion_ir.interpreter import evaluate, interpret
 from fusion_ir.node import Node
@@ -18,7 +18,7 @@ from fusion_ir.sample import sample_inputs
 from fusion_ir.tolerance import reference
 from tests.support.random_graphs import Seeded, any_graph
 from tests.support.tensors import graph_of, spec
-from tests.unit.ir.test_tolerance import GRAPHS, other_kernel
+from tests.unit.ir.test_tolerance import GRAPHS, mixed, other_kernel
 
 ROWS, COLUMNS = 512, 700  # several pieces
 
@@ -147,6 +147,78 @@ def test_rounding_at_the_wrong_node_is_found() -> None:
     assert not compare(evaluate(graph, inputs, unrounded), expected).ok
 
 
+# Faults behind roundings that may go either way
+
+
+def attention(dtype: DType) -> Graph:
+    """Causal, 32 heads of 64 tokens, probabilities rounded."""
+
+    def read(q: Node, k: Node, v: Node) -> Node:
+        causal = build.le(build.iota([64, 64], 1), build.iota([64, 64], 0))
+        scores = build.mul(build.matmul(q, build.transpose(k), f32), 0.125)
+        return build.matmul(build.cast(build.softmax(build.where(causal, scores, -np.inf)), dtype), v)
+
+    return graph_of([spec((32, 64, 64), dtype)] * 3, read)
+
+
+Fault = Callable[[Node, tuple[np.ndarray, ...]], np.ndarray | None]
+
+
+def first_term_left_out(node: Node, operands: tuple[np.ndarray, ...]) -> np.ndarray | None:
+    return operands[0][..., 1:].sum(axis=-1) if node.op == "sum" else None
+
+
+def one_row_not_normalised(node: Node, operands: tuple[np.ndarray, ...]) -> np.ndarray | None:
+    if node.op != "div":
+        return None
+    value = operands[0] / operands[1]
+    value[7, 40] *= np.float32(1.01)
+    return value
+
+
+def mask_without_diagonal(node: Node, operands: tuple[np.ndarray, ...]) -> np.ndarray | None:
+    return operands[0] < np.maximum(operands[1], 1) if node.op == "le" else None
+
+
+def another_scale(node: Node, operands: tuple[np.ndarray, ...]) -> np.ndarray | None:
+    return operands[0] * operands[1] * np.float32(1 + 2.0**-7) if node.op == "mul" else None
+
+
+def narrow_totals(node: Node, operands: tuple[np.ndarray, ...]) -> np.ndarray | None:
+    if node.op != "contract" or node.dtype == f32:
+        return None
+    left, right = (x.astype(np.float32) for x in operands)
+    total = np.zeros(node.sizes, node.dtype.numpy)
+    for k in range(left.shape[2]):
+        total = (total.astype(np.float32) + left[:, :, k, None] * right[:, None, k]).astype(total.dtype)
+    return total
+
+
+def cut_off(node: Node, operands: tuple[np.ndarray, ...]) -> np.ndarray | None:
+    """Probabilities rounded to zero instead of to nearest."""
+    if node.op != "cast":
+        return None
+    low = operands[0].view(np.uint32) & np.uint32(0xFFFF0000 if node.dtype == bf16 else 0xFFFFE000)
+    return round_to(low.view(np.float32), node.dtype)
+
+
+ATTENTION_FAULTS: list[Fault] = [
+    first_term_left_out, one_row_not_normalised, mask_without_diagonal, another_scale, narrow_totals, cut_off,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", ATTENTION_FAULTS)
+@pytest.mark.parametrize("dtype", [bf16, f16], ids=str)
+def test_faults_in_attention_are_found(dtype: DType, fault: Fault) -> None:
+    graph = attention(dtype)
+    inputs = sample_inputs(graph, 3)
+    expected = reference(graph, inputs)
+    assert compare(evaluate(graph, inputs, other_kernel(0)), expected).ok
+    bad = evaluate(graph, inputs, fault)
+    assert not np.array_equal(bad[0], expected.outputs[0])
+    assert not compare(bad, expected).ok
+
+
 # Tolerances on demand
 
 
@@ -185,6 +257,25 @@ def test_the_verdict_is_that_of_all_runs(seed: int) -> None:
                 few = rng.integers(0, flat.size, 3)
                 flat[few] = flat[few] ^ 1 if array.dtype == np.bool_ else flat[few] + rng.integers(-size, size + 1, 3)
         assert compare(got, reference(graph, inputs)).ok == compare(got, fixed).ok == compare(got, everything).ok
+
+
+@pytest.mark.usefixtures("finely_cut")
+@pytest.mark.parametrize("seed", range(4))
+def test_the_verdict_is_that_of_all_runs_behind_roundings(seed: int) -> None:
+    graph = mixed(bf16, 48, 70, 9)
+    inputs = sample_inputs(graph, seed)
+    everything = reference(graph, inputs)
+    (atol,) = everything.atol
+    assert atol is not None
+    fixed = Reference(everything.outputs, [Fixed(atol)])
+    rng = np.random.default_rng(seed)
+    verdicts: set[bool] = set()
+    for share in (0.3, 0.7, 0.95, 1.3):
+        off = round_to(everything.outputs[0].astype(np.float32) + share * atol * (rng.random(atol.shape) < 0.1), bf16)
+        verdict = compare([off], reference(graph, inputs)).ok
+        assert verdict == compare([off], fixed).ok == compare([off], everything).ok
+        verdicts.add(verdict)
+    assert verdicts == {True, False}
 
 
 def test_kernels_that_differ_by_an_ulp_need_no_perturbed_run(monkeypatch: pytest.MonkeyPatch) -> None:
