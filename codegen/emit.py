@@ -155,6 +155,9 @@ class _Printer(KeptText):
         for v in sums:
             for _ in self.points(v.deps, key):
                 self.line(f"{self.accumulator_type(v)} a{self.name(v)} = {self.identity(v)};")
+        fetched = [v for v in block.updates if self.in_array(v)]
+        for v in fetched:
+            self.fetch_sum(v, key)
         for v in block.ordered():
             if lane in v.scanned:
                 self.declare_carry(v, key)
@@ -164,14 +167,19 @@ class _Printer(KeptText):
             self.limited.add((key.path, lane))
             self.line(f"const idx_t {extent} = {self.end(lane)};")
         arguments = f"({name}, {width}, {extent}, VECTORS({width}, {lane.extent}))"
+        same = self.same_for_all_lanes(key, block)
+        self.values(same, key, count=None)
+        rest = [v for v in block.ordered() if v not in same]
         if lane.extent >= width:
             with self.braces(f"LANES{arguments}"):
                 for tensor, e, itemsize in self.fetched_ahead(key) if self.style.ahead else ():
                     self.line(f"fetch<{width * itemsize}>({tensor} + {self.expr(e)});")
-                self.statements(key, block, depth, count=None)
+                self.statements(key, rest, block, depth, count=None)
         if (last[1] if last else lane.extent) % width:
             with self.braces(f"TAIL{arguments}"):
-                self.statements(key, block, depth, count=f"{extent} - {name}")
+                self.statements(key, rest, block, depth, count=f"{extent} - {name}")
+        for v in fetched:
+            self.put_back(v, key)
         for v in sums:
             for _ in self.points(v.deps, key):
                 self.result(v)
@@ -195,17 +203,21 @@ class _Printer(KeptText):
         return [(tensor, e, itemsize) for (tensor, e), itemsize in found.items()]
 
     def scalars(self, key: Key, block: Block, depth: int) -> None:
-        self.statements(key, block, depth, count=None)
+        self.statements(key, block.ordered(), block, depth, count=None)
 
-    def statements(self, key: Key, block: Block, depth: int, count: str | None) -> None:
-        """Values, updates and writes of one block. count: lanes left, for the masked last vector; None where all do."""
-        self.here = key
+    def same_for_all_lanes(self, key: Key, block: Block) -> list[Value]:
+        """What can be computed ahead of the loop over the lanes, in order. g++ leaves it inside, once a store that goes
+        past the caches is there."""
+        inside: set[Value] = set()
         for v in block.ordered():
             kept = self.program.kept.get(v)
-            for _ in self.points(v.deps, key):
-                keep = f" {self.element_of(v, kept)} = {self.name(v)};" if kept and kept.key == key else ""
-                value = self.scan(v, key) if v.op == "scan" else self.rhs(v, key, count)
-                self.line(f"const auto {self.name(v)} = {value};{keep}")
+            if key.lane in v.deps or v.op == "scan" or (kept and kept.key == key) or inside.intersection(v.args):
+                inside.add(v)
+        return [v for v in block.ordered() if v not in inside]
+
+    def statements(self, key: Key, values: list[Value], block: Block, depth: int, count: str | None) -> None:
+        """Values, updates and writes of one block. count: lanes left, for the masked last vector; None where all do."""
+        self.values(values, key, count)
         for v in block.updates:
             for _ in self.points(v.deps.union(v.bound), key):
                 self.update(v, key, count)
@@ -219,6 +231,19 @@ class _Printer(KeptText):
             self.line(" ".join([*guards, *loops, self.store(w, key, count)]))
 
     # ---- values
+    def values(self, values: list[Value], key: Key, count: str | None) -> None:
+        """Declares those that no open brace has declared."""
+        self.here = key
+        for v in values:
+            if any(v in scope for scope in self.scopes):
+                continue
+            self.scopes[-1].add(v)
+            kept = self.program.kept.get(v)
+            for _ in self.points(v.deps, key):
+                keep = f" {self.element_of(v, kept)} = {self.name(v)};" if kept and kept.key == key else ""
+                value = self.scan(v, key) if v.op == "scan" else self.rhs(v, key, count)
+                self.line(f"const auto {self.name(v)} = {value};{keep}")
+
     def rhs(self, v: Value, key: Key, count: str | None) -> str:
         lane = key.lane if key.lane in v.deps else None
         width = self.program.widths[lane] if lane else 1

@@ -55,6 +55,7 @@ class Text:
         self.indent = 1
         self.axis_names: dict[Axis, str] = {}
         self.value_names: dict[Value, str] = {}
+        self.scopes: list[set[Value]] = [set()]  # values declared, by open brace
 
     def line(self, text: str) -> None:
         self.lines.append("  " * self.indent + text)
@@ -63,7 +64,9 @@ class Text:
     def braces(self, head: str) -> Generator[None]:
         self.line(f"{head} {{".lstrip())
         self.indent += 1
+        self.scopes.append(set())
         yield
+        self.scopes.pop()
         self.indent -= 1
         self.line("}")
 

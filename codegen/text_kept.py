@@ -21,6 +21,7 @@ class KeptText(PointText):
         self.target: TargetKind = target
         self.here = Key(())
         self.carries: dict[tuple[Value, Key], str] = {}
+        self.at_hand: set[Value] = set()  # sums with accumulators in an array, of which one is in a local now
 
     # ---- names and types
     def width(self, lane: Axis | None) -> int:
@@ -103,6 +104,22 @@ class KeptText(PointText):
         done, kept = self.joined(v), self.program.kept.get(v)
         self.line(f"{self.element_of(v, kept)} = {done};" if kept else f"const auto {self.name(v)} = {done};")
 
+    def in_array(self, v: Value) -> bool:
+        """Whether a sum along lanes has an accumulator for each point of some loops."""
+        reduction = self.program.reductions[v]
+        return reduction.joins_lanes and not reduction.is_local and bool(self.looped(reduction.home.dims))
+
+    def fetch_sum(self, v: Value, key: Key) -> None:
+        """One of the accumulators into a local, for a loop over lanes: g++ would load and store it for each vector."""
+        for _ in self.points(v.deps, key):
+            self.line(f"auto s{self.name(v)} = {self.accumulator(v)};")
+        self.at_hand.add(v)
+
+    def put_back(self, v: Value, key: Key) -> None:
+        self.at_hand.remove(v)
+        for _ in self.points(v.deps, key):
+            self.line(f"{self.accumulator(v)} = s{self.name(v)};")
+
     def update(self, v: Value, key: Key, count: str | None) -> None:
         at, width, args = (
             self.accumulator(v),
@@ -130,6 +147,8 @@ class KeptText(PointText):
 
     def accumulator(self, v: Value) -> str:
         reduction, kept = self.program.reductions[v], self.program.kept.get(v)
+        if v in self.at_hand:
+            return f"s{self.name(v)}"
         if kept and not reduction.joins_lanes:
             return self.element_of(v, kept)
         return f"a{self.name(v)}" + ("" if reduction.is_local else self.indices(self.looped(reduction.home.dims)))

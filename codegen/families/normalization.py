@@ -37,9 +37,9 @@ class Normalization:
 
     def space(self, segment: Graph, device: Device) -> tuple[str, ...]:
         native = max(device.vector_bytes // 4, 4)
-        widths = [2 * native, native, 4 * native]
+        widths = [4 * native, 2 * native, native]
         points = [(lanes, store, 4, 1) for lanes in widths for store in ("stream", "plain")]
-        points += [(2 * native, "stream", dear, ahead) for dear, ahead in ((0, 1), (0, 0), (4, 0), (8, 1), (20, 1))]
+        points += [(4 * native, "stream", dear, ahead) for dear, ahead in ((0, 1), (0, 0), (4, 0), (8, 1), (20, 1))]
         schedules = [
             NormalizationSchedule(min(lanes, 64), store, 1024, 0, dear, ahead) for lanes, store, dear, ahead in points
         ]

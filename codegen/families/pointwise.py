@@ -68,7 +68,7 @@ class Pointwise:
     def space(self, segment: Graph, device: Device) -> tuple[str, ...]:
         if device.target == "cpu":
             native = max(device.vector_bytes // 4, 4)
-            widths = [2 * native, native, 4 * native]
+            widths = [4 * native, 2 * native, native]
             schedules = [CpuSchedule(min(n, 64), store, 4096, 0, 1) for n in widths for store in ("stream", "plain")]
             if any(n.op == "contract" and prod(reduced_extents(n)) > 1 for n in segment.nodes):
                 products = [(2, 4096, 8), (2, 512, 8), (4, 4096, 4), (1, 512, 8), (2, 4096, 4)]

@@ -50,7 +50,7 @@ class Reduction:
         native = max(device.vector_bytes // 4, 4)
         written = sum(o.node.bytes for o in segment.outputs)
         read = sum(spec.span * spec.dtype.bytes for spec in segment.inputs)
-        points = [(2 * native, 1024), (4 * native, 1024), (2 * native, 4096), (native, 1024), (4 * native, 256)]
+        points = [(4 * native, 1024), (2 * native, 1024), (2 * native, 4096), (native, 1024), (4 * native, 256)]
         stores = ("stream", "plain") if 8 * written > read else ("plain",)
         schedules = [ReductionSchedule(min(lanes, 64), store, tile, 0) for lanes, tile in points for store in stores]
         return with_blocks(segment, schedules)

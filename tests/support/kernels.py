@@ -2,12 +2,13 @@
 
 from pathlib import Path
 
-from codegen.kernel import Kernel, Launch
+from codegen.kernel import Family, Kernel, Launch
 from fusion_ir.dtype import DType, f32
 from fusion_ir.extent import dense_strides, shape_of
 from fusion_ir.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.node import Node
 from fusion_ir.ops import make, make_input
+from tests.support.devices import CPU_DEVICE
 
 # Every element of this task's part: out = a + b.
 SUM = "for (long i = low; i < high; i++) out[i] = a[i] + b[i];"
@@ -47,3 +48,8 @@ extern "C" void {entry}(void* const* args, long task, long tasks) {{
 }}
 """
     return Kernel(entry, source, "cpu", "hand", entry, Launch(tasks=tasks))
+
+
+def narrow_lanes(family: Family, graph: Graph) -> str:
+    """A family's default schedule with 32 lanes: small graphs have whole vectors then."""
+    return family.space(graph, CPU_DEVICE)[0].replace("lanes=64", "lanes=32")

@@ -21,6 +21,7 @@ from fusion_ir.ops import OPS
 from fusion_ir.scalar import Scalar
 from scheduler.prepare import prepare
 from tests.support.devices import CPU_DEVICE
+from tests.support.kernels import narrow_lanes
 from tests.support.program_runs import Point, apply, evaluate
 from tests.support.tensors import graph_of, same_bits, spec
 
@@ -209,7 +210,7 @@ GOLDENS: dict[str, Graph] = {
 def test_cpp(name: str, golden: Callable[[str, str], None]) -> None:
     graph = prepare(GOLDENS[name]).graph
     family = FAMILIES["normalization" if name == "causal_softmax" else "pointwise"]
-    golden(f"{name}.cpp", family.emit(graph, family.space(graph, CPU_DEVICE)[0], CPU_DEVICE).source)
+    golden(f"{name}.cpp", family.emit(graph, narrow_lanes(family, graph), CPU_DEVICE).source)
 
 
 @pytest.mark.parametrize("name", ["causal_softmax", "one_hot"])
@@ -226,8 +227,7 @@ def test_random_numbers_by_whole_counters(columns: int, whole: bool) -> None:
         lambda x, s: B.mul(x, B.uniform(x.sizes, s, 0)),
     )
     family = FAMILIES["pointwise"]
-    schedule = family.space(graph, CPU_DEVICE)[0]
-    source = family.emit(graph, schedule, CPU_DEVICE).source
+    source = family.emit(graph, narrow_lanes(family, graph), CPU_DEVICE).source
     assert ("uniform_run<32>" in source, "uniform_<32>" in source) == (whole, not whole)
 
 

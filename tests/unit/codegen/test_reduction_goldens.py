@@ -13,6 +13,7 @@ from fusion_ir.graph import Graph
 from fusion_ir.node import Node
 from scheduler.prepare import prepare
 from tests.support.devices import CPU_DEVICE
+from tests.support.kernels import narrow_lanes
 from tests.support.tensors import graph_of, spec
 
 
@@ -60,4 +61,4 @@ def test_loop_program(name: str, golden: Callable[[str, str], None]) -> None:
 def test_cpp(name: str, golden: Callable[[str, str], None]) -> None:
     graph = prepare(GRAPHS[name]).graph
     family = FAMILIES["normalization" if spreads(graph) else "reduction"]
-    golden(f"{name}.cpp", family.emit(graph, family.space(graph, CPU_DEVICE)[0], CPU_DEVICE).source)
+    golden(f"{name}.cpp", family.emit(graph, narrow_lanes(family, graph), CPU_DEVICE).source)

@@ -10,7 +10,7 @@ from codegen.families.loops import lower
 from codegen.kernel import EmitError
 from fusion_ir import build as B
 from fusion_ir.dtype import bf16, f32
-from fusion_ir.graph import Graph
+from fusion_ir.graph import Graph, OutputSpec
 from fusion_ir.node import Node
 from tests.support.devices import CPU_DEVICE
 from tests.support.program_runs import ProgramError, run_program
@@ -123,3 +123,25 @@ def test_kept_rows_fit_on_a_thread_s_stack_together() -> None:
     graph = graph_of([spec((2, 16000), f32)], build)
     with pytest.raises(EmitError, match="too large for a thread's stack"):
         lower(graph, 32, 128, 1024, least_tasks=16, keep_bytes=64 << 10)
+
+
+def rows_and_channels(n: int, c: int, columns: int) -> Graph:
+    """Rows less their means, and sums of the channels over all rows: the gradients of group norm in small."""
+    graph = graph_of([spec((n, c, columns), f32)], lambda x: B.sub(x, B.mean(x, [1, 2], keepdims=True)))
+    channels = B.sum_(graph.outputs[0].node.args[0], [0, 2])
+    return Graph(graph.inputs, (*graph.outputs, OutputSpec(channels, (1,))))
+
+
+def test_sums_for_each_channel_go_along_with_those_for_each_row() -> None:
+    graph = rows_and_channels(6, 3, 40)
+    program = lower(graph, 8, 64, 64, least_tasks=1, keep_bytes=1 << 12)
+    taking = [block for block in program.blocks.values() if block.updates]
+    assert [len(block.updates) for block in taking] == [2], "both read the tensor in one pass"
+    assert len([b for b in program.blocks.values() if any(v.op == "load" for v in b.values)]) == 2
+    check(graph, width=8, tile=64)
+
+
+def test_sums_for_too_many_channels_are_taken_on_their_own() -> None:
+    graph = rows_and_channels(6, 300, 8)
+    assert str(lower(graph, 8, 64, 64, least_tasks=1, keep_bytes=1 << 12))
+    check(graph, width=8, tile=64, keep_bytes=1 << 12)

@@ -1,4 +1,4 @@
-extern "C" void k_eb1e98222f97e7ee(void* const* args, long task, long tasks) {
+extern "C" void k_38fe27227a3f4225(void* const* args, long task, long tasks) {
   const float* RESTRICT in0 = (const float*)args[0];
   const float* RESTRICT in1 = (const float*)args[1];
   float* RESTRICT out0 = (float*)args[2];
@@ -38,20 +38,19 @@ extern "C" void k_eb1e98222f97e7ee(void* const* args, long task, long tasks) {
     const auto v7 = add_(v6, splat<1>(bits<float>(0x3727c5acu)));
     const auto v8 = rsqrt_(v7);
     ROWS(i2, 4) {
+      const auto v9 = load<1, 1>(in1 + 4 * i1 + i2);
       LANES(i3, 32, 42, VECTORS(32, 42)) {
         const auto v1 = load<32, 2>(in0 + 336 * i0 + 168 * i1 + 42 * i2 + i3);
         const auto v4 = sub_(v1, splat<32>(v3));
-        const auto v9 = mul_(v4, splat<32>(v8));
-        const auto v10 = load<1, 1>(in1 + 4 * i1 + i2);
-        const auto v11 = mul_(v9, splat<32>(v10));
+        const auto v10 = mul_(v4, splat<32>(v8));
+        const auto v11 = mul_(v10, splat<32>(v9));
         store_stream<32, 2>(out0 + 336 * i0 + 168 * i1 + 42 * i2 + i3, v11);
       }
       TAIL(i3, 32, 42, VECTORS(32, 42)) {
         const auto v1 = load_masked<32, 2>(in0 + 336 * i0 + 168 * i1 + 42 * i2 + i3, 42 - i3);
         const auto v4 = sub_(v1, splat<32>(v3));
-        const auto v9 = mul_(v4, splat<32>(v8));
-        const auto v10 = load<1, 1>(in1 + 4 * i1 + i2);
-        const auto v11 = mul_(v9, splat<32>(v10));
+        const auto v10 = mul_(v4, splat<32>(v8));
+        const auto v11 = mul_(v10, splat<32>(v9));
         store_masked<32, 2>(out0 + 336 * i0 + 168 * i1 + 42 * i2 + i3, v11, 42 - i3);
       }
     }
