@@ -17,6 +17,7 @@ from codegen.toolchain.cpu import find_compiler
 from codegen.toolchain.runtime import runtime_library
 
 KERNELS = ("ceiling_copy", "ceiling_copy_streaming")
+TURNS = (256, 1024, 16384)
 
 
 def copy_library(cache: ObjectCache) -> Path:
@@ -32,12 +33,13 @@ def copies(library: Path, pool: Pool, bytes_: int) -> dict[str, Callable[[], obj
 
 
 def moves(library: Path, pool: Pool, read: int, written: int) -> dict[str, Callable[[], object]]:
-    """Calls by kernel that read `read` bytes and write `written`, in PyTorch's memory."""
-    return {"ceiling_move": _call(library, pool, "ceiling_move", (read, written), (read, written))}
+    """Calls by kernel that read `read` bytes and write `written`, in PyTorch's memory, in turns of so many bytes."""
+    kernel = "ceiling_move"
+    return {f"{kernel} {n}": _call(library, pool, kernel, (read, written), (read, written, n)) for n in TURNS}
 
 
 def _call(
-    library: Path, pool: Pool, name: str, bytes_: tuple[int, int], sizes: tuple[int, int]
+    library: Path, pool: Pool, name: str, bytes_: tuple[int, int], sizes: tuple[int, ...]
 ) -> Callable[[], object]:
     """A call of one kernel on a source and a target of so many bytes. sizes: what the kernel is told."""
     # Written, all of it: pages that never were are one page of zeros, which reads from the first cache.

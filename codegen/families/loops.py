@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from math import prod
 
 from codegen.emit import Style, emit_body
-from codegen.families.orders import steps_apart
 from codegen.families.wrap import kernel_function
 from codegen.kernel import EmitError, Kernel, Launch
 from codegen.lowering.across import cut_axis
 from codegen.lowering.blocks import blocked_axis
 from codegen.lowering.coalesce import coalesce
-from codegen.lowering.index import Axis
+from codegen.lowering.index import Axes, Axis
 from codegen.lowering.lanes import choose_lanes, widen_short_lanes
 from codegen.lowering.narrow import narrow
 from codegen.lowering.place import PlaceError, place
@@ -31,6 +30,8 @@ from fusion_ir.records import Device
 
 KEEP_BYTES = 64 << 10  # cap of one array of values that are read again
 BLOCKS = (16, 64, 4)  # rows of a block, those first that are usually best
+SHORT = 4  # vectors; of a run of more, the last one may be masked
+LEAST_LANES = 16
 
 
 @dataclass(frozen=True)
@@ -67,13 +68,7 @@ def lower(
     block: see `blocked_axis`; 0 for none.
     """
     try:
-        pulled = pull_outputs(segment)
-        unify(pulled)
-        axes = pulled.axes
-        writes = coalesce(writes_of(pulled), axes)
-        writes = unroll(writes, choose_lanes(writes))
-        writes = widen_short_lanes(writes, choose_lanes(writes), width, axes)
-        writes = narrow(writes, choose_lanes(writes))
+        writes, axes = _writes(segment, width)
         side = shared_axis(writes) if rows > 1 else None
         if side is not None:
             writes = side_by_side(writes, side, rows, axes)
@@ -90,7 +85,7 @@ def lower(
         scanned = axes_scanned(values)
         whole = scanned.union(*(v.bound for v in values))
         for lane in choose_lanes(writes):
-            vector = min(width, 1 << (lane.extent - 1).bit_length())
+            vector = vector_lanes(lane.extent, width)
             size = _tile(writes, lane, scanned, least_tile, tile, least_tasks) // vector * vector
             if size < lane.extent and lane not in whole:
                 writes, outer, inner = tile_lane(writes, lane, size, axes)
@@ -100,6 +95,24 @@ def lower(
         return place(writes, widths, tiles, keep_bytes=keep_bytes, dear=dear, outermost=over, innermost=within)
     except (TooManyValues, NotOnePiece, PlaceError) as error:
         raise EmitError(str(error)) from error
+
+
+def _writes(segment: Graph, width: int) -> tuple[list[Write], Axes]:
+    """What is written, over axes that stay; and who makes further ones."""
+    pulled = pull_outputs(segment)
+    unify(pulled)
+    writes = coalesce(writes_of(pulled), pulled.axes)
+    writes = unroll(writes, choose_lanes(writes))
+    writes = widen_short_lanes(writes, choose_lanes(writes), width, pulled.axes)
+    return narrow(writes, choose_lanes(writes)), pulled.axes
+
+
+def vector_lanes(extent: int, width: int) -> int:
+    """Lanes of a vector, at most `width`: fewer where a run of so few vectors would end in a masked one."""
+    most = min(width, 1 << (extent - 1).bit_length())
+    if extent > SHORT * most:
+        return most
+    return next((w for w in (most, most // 2, most // 4) if w >= LEAST_LANES and extent % w == 0), most)
 
 
 def _tile(writes: list[Write], lane: Axis, scanned: set[Axis], least: int, most: int, least_tasks: int) -> int:
@@ -117,12 +130,19 @@ def alignments(segment: Graph) -> dict[str, int]:
 
 
 def with_blocks(segment: Graph, points: Sequence[LoopSchedule]) -> tuple[str, ...]:
-    """The schedules as text; where rows may be in blocks, the first ones as such, right behind the default."""
-    if not steps_apart(segment):
-        return tuple(map(str, points))
+    """The schedules as text; where rows may be in blocks, the first one with blocks, too, right behind it."""
     first, *others = points
-    blocks = [first.replaced(block=block) for block in BLOCKS]
+    blocks = [first.replaced(block=block) for block in BLOCKS] if steps_apart(segment, first.lanes) else []
     return tuple(map(str, dict.fromkeys([first, *blocks, *others])))
+
+
+def steps_apart(segment: Graph, width: int) -> bool:
+    """Whether tensors are stepped through in different orders outside the lanes."""
+    try:
+        writes, _ = _writes(segment, width)
+    except (TooManyValues, NotOnePiece):
+        return False
+    return blocked_axis(writes, choose_lanes(writes)) is not None
 
 
 def emit_cpu(

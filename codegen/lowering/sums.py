@@ -135,7 +135,7 @@ def _over(p: Puller, total: Value, n: int) -> Value:
 def arg(p: Puller, node: Node, index: Index) -> Value:
     """argmax, argmin: an `argreduce` of the operand beside its position along the axis, in lanes of the operand's
     width where that holds it."""
-    (axis,) = reduced_dims(node)
+    (axis,) = _reduced_dims(node)
     extent = node.args[0].sizes[axis]
     pieces = p.bound.of(node, [extent])
     if len(pieces) > 1:
@@ -153,8 +153,7 @@ class NotOnePiece(Exception):
     """The op needs its axis whole."""
 
 
-def reduced_dims(node: Node) -> tuple[int, ...]:
-    """Axes of the operand that a reduction runs over."""
+def _reduced_dims(node: Node) -> tuple[int, ...]:
     return node.ints("axes") if node.op not in ("argmax", "argmin") else (node.attr("axis", int),)
 
 
@@ -164,7 +163,7 @@ def _count(node: Node) -> int:
 
 def _reduce(p: Puller, node: Node, index: Index, combine: str, operand: Callable[[Index], Value]) -> Value:
     """`combine` over the reduced dims of `node`: a `reduce` per piece; the value itself where all extents are 1."""
-    dims = reduced_dims(node)
+    dims = _reduced_dims(node)
 
     def over(piece: Piece) -> Value:
         at, rest = dict(zip(dims, piece, strict=True)), iter(index)

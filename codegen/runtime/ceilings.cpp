@@ -1,7 +1,7 @@
 // Kernels that show what this machine can reach: bandwidth by level of memory, f32 multiply-adds. Timed by codegen/ceilings.py.
 //
 // args of copies and reads: source, target, pointer to {bytes, repeats}. Every thread works on its own part. args of
-// ceiling_move: source, target, pointer to {bytes read, bytes written}.
+// ceiling_move: source, target, pointer to {bytes read, bytes written, bytes of a turn}.
 
 #include <stdint.h>
 
@@ -86,11 +86,11 @@ void ceiling_read(void* const* args, long task, long tasks) {
   if (any == 0x5ca1ab1e) *(int64_t*)to = any;  // never: keeps the sums alive
 }
 
-// Reads so many bytes and writes so many others past the caches, in turns of a few pages.
+// Reads so many bytes and writes so many others past the caches, in turns.
 void ceiling_move(void* const* args, long task, long tasks) {
   const int64_t* size = (const int64_t*)args[2];
   const int64_t reads = size[0] / WIDTH / tasks, writes = size[1] / WIDTH / tasks;
-  const int64_t turns = (reads > writes ? reads : writes) * WIDTH / 16384 + 1;
+  const int64_t turns = (reads > writes ? reads : writes) * WIDTH / size[2] + 1;
   const Words* from = (const Words*)args[0] + reads * task;
   Words* to = (Words*)args[1] + writes * task;
   Words a = {}, b = a, c = a, d = a;

@@ -102,7 +102,7 @@ def test_what_is_moved_is_written(place: Place, read: int, written: int) -> None
     for call in moves(place.copying, place.pool, read, written).values():
         call()
     source, target = np.zeros(read + 64, np.uint8), np.full(written + 64, 7, np.uint8)
-    sizes = np.array([read, written], np.int64)
+    sizes = np.array([read, written, 4096], np.int64)
     table = np.array([[source.ctypes.data, -(-target.ctypes.data // 64) * 64, sizes.ctypes.data]], np.uint64)
     entry = entry_address(ctypes.CDLL(str(place.copying)), "ceiling_move")
     place.pool.run(program([Launch(entry, (0, 1, 2), place.pool.threads)], table))
