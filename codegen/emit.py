@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
+from codegen.fetches import next_row, read_once
 from codegen.kernel import Access
 from codegen.lowering.access import Pattern, pattern
 from codegen.lowering.across import BLOCK
@@ -20,8 +21,8 @@ from fusion_ir.records import TargetKind
 class Style:
     """What a schedule decides about the text. stream: stores past the caches. grid_least: iterations the outermost loop
     should have (cpu: outer loops are joined until it does; cuda: all that can be joined are). threads_x: threads along
-    lanes (cuda). ahead: while a row or a tile is gone over, the next one is brought from memory (cpu). alignments: of
-    each input and output pointer, in bytes."""
+    lanes (cuda). ahead: while a row or a tile is gone over, the next one is brought from memory (cpu). once: so is what
+    is read once, past the caches (cpu). alignments: of each input and output pointer, in bytes."""
 
     target: TargetKind
     alignments: Mapping[str, int]
@@ -29,6 +30,7 @@ class Style:
     grid_least: int = 1
     threads_x: int = 1
     ahead: bool = False
+    once: bool = False
     access_bytes: int = 64
 
 
@@ -172,8 +174,10 @@ class _Printer(KeptText):
         rest = [v for v in block.ordered() if v not in same]
         if lane.extent >= width:
             with self.braces(f"LANES{arguments}"):
-                for tensor, e, itemsize in self.fetched_ahead(key) if self.style.ahead else ():
-                    self.line(f"fetch<{width * itemsize}>({tensor} + {self.expr(e)});")
+                for f in next_row(self.program, key) if self.style.ahead else ():
+                    self.line(f"fetch<{width * f.itemsize}>({f.tensor} + {self.expr(f.offset)});")
+                for f in read_once(self.program, key) if self.style.once else ():
+                    self.line(f"fetch_once<{width * f.itemsize}>({f.tensor} + {self.expr(f.offset)});")
                 self.statements(key, rest, block, depth, count=None)
         if (last[1] if last else lane.extent) % width:
             with self.braces(f"TAIL{arguments}"):
@@ -183,24 +187,6 @@ class _Printer(KeptText):
         for v in sums:
             for _ in self.points(v.deps, key):
                 self.result(v)
-
-    def fetched_ahead(self, key: Key) -> list[tuple[str, Affine, int]]:
-        """What to bring from memory beside the dearest of several passes over a row: the next row. (tensor, offset,
-        bytes of an element)"""
-        passes = [k for phase in self.program.phases(key.path) for k in self.program.at(key.path, phase)]
-        passes = [k for k in passes if k.lane is key.lane and not k.dims]
-        if not key.path or len(passes) < 2 or key is not max(passes, key=self.program.cost):
-            return []
-        row, found = key.path[-1].axis, dict[tuple[str, Affine], int]()
-        for v in (v for k in passes for v in self.program.blocks[k].ordered() if v.op == "load"):
-            if (
-                key.lane
-                and v.offset.coef(row)
-                and not v.offset.fetched
-                and pattern(v.offset, key.lane, 1, 1).kind == "vector"
-            ):
-                found[f"in{v.tensor}", v.offset + v.offset.coef(row)] = v.dtype.bytes
-        return [(tensor, e, itemsize) for (tensor, e), itemsize in found.items()]
 
     def scalars(self, key: Key, block: Block, depth: int) -> None:
         self.statements(key, block.ordered(), block, depth, count=None)

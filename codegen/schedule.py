@@ -1,4 +1,4 @@
-"""Schedules: dataclasses of integers and words whose text reads back: `scan{lanes=32,store=plain,tile=512,block=0}`."""
+"""Schedules: dataclasses of integers and words whose text reads back: `gemv{rows=8,few=4,lanes=16,tile=1024}`."""
 
 import re
 from dataclasses import dataclass, fields, replace

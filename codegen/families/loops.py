@@ -38,12 +38,13 @@ LEAST_LANES = 16
 class LoopSchedule(Schedule):
     """How the loops are cut and written on a CPU.
 
-    lanes: elements of a vector, of any dtype; wider ones are more accumulators. store: `plain`, or `stream` past the
-    caches. tile: longest run of lanes that are no part of a sum. block: rows of a block where tensors step through
-    memory in different orders; 0: no blocks.
+    lanes: elements of a vector, of any dtype; wider ones are more accumulators. load, store: `plain`, or `stream` past
+    the caches; of loads, those of what is read once. tile: longest run of lanes that are no part of a sum. block: rows
+    of a block where tensors step through memory in different orders; 0: no blocks.
     """
 
     lanes: int
+    load: str
     store: str
     tile: int
     block: int
@@ -163,7 +164,7 @@ def emit_cpu(
         least_tasks=tasks, keep_bytes=KEEP_BYTES, dear=dear, rows=rows, block=s.block,
     )  # fmt: skip
     stream = s.store == "stream"
-    style = Style("cpu", alignments(segment), stream=stream, grid_least=tasks, ahead=ahead)
+    style = Style("cpu", alignments(segment), stream=stream, grid_least=tasks, ahead=ahead, once=s.load == "stream")
     body = emit_body(program, style)
     entry, source = kernel_function(segment, body.text, "cpu", streams=stream)
     return Kernel(entry, source, "cpu", s.FAMILY, str(s), Launch(tasks=device.units), body.accesses)

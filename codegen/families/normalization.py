@@ -41,7 +41,8 @@ class Normalization:
         points = [(lanes, store, 4, 1) for lanes in widths for store in ("stream", "plain")]
         points += [(4 * native, "stream", dear, ahead) for dear, ahead in ((0, 1), (0, 0), (4, 0), (8, 1), (20, 1))]
         schedules = [
-            NormalizationSchedule(min(lanes, 64), store, 1024, 0, dear, ahead) for lanes, store, dear, ahead in points
+            NormalizationSchedule(min(lanes, 64), store, store, 1024, 0, dear, ahead)
+            for lanes, store, dear, ahead in points
         ]
         return with_blocks(segment, schedules)
 

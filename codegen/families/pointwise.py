@@ -69,10 +69,13 @@ class Pointwise:
         if device.target == "cpu":
             native = max(device.vector_bytes // 4, 4)
             widths = [4 * native, 2 * native, native]
-            schedules = [CpuSchedule(min(n, 64), store, 4096, 0, 1) for n in widths for store in ("stream", "plain")]
+            ways = [(n, way, way) for n in widths for way in ("stream", "plain")] + [(widths[0], "plain", "stream")]
+            schedules = [CpuSchedule(min(n, 64), load, store, 4096, 0, 1) for n, load, store in ways]
             if any(n.op == "contract" and prod(reduced_extents(n)) > 1 for n in segment.nodes):
                 products = [(2, 4096, 8), (2, 512, 8), (4, 4096, 4), (1, 512, 8), (2, 4096, 4)]
-                shared = [CpuSchedule(min(n * native, 64), "stream", tile, 0, rows) for n, tile, rows in products]
+                shared = [
+                    CpuSchedule(min(n * native, 64), "plain", "stream", tile, 0, rows) for n, tile, rows in products
+                ]
                 schedules = [*shared, *schedules]
             return with_blocks(segment, schedules)
         narrow = min((o.node.dtype.bytes for o in segment.outputs), default=4)

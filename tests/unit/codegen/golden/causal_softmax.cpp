@@ -1,4 +1,4 @@
-extern "C" void k_6598b395afaa3c36(void* const* args, long task, long tasks) {
+extern "C" void k_c94a565aaaf524e2(void* const* args, long task, long tasks) {
   const float* RESTRICT in0 = (const float*)args[0];
   float* RESTRICT out0 = (float*)args[1];
   GRID(g0, 128) {
@@ -8,6 +8,7 @@ extern "C" void k_6598b395afaa3c36(void* const* args, long task, long tasks) {
     Vec<float, 32> av1 = splat<32>(bits<float>(0xff800000u));
     const auto v2 = iota_<int32_t, 1>(i1);
     LANES(i2, 32, 96, VECTORS(32, 96)) {
+      fetch_once<128>(in0 + 6144 * i0 + 96 * i1 + i2 + 256);
       const auto v3 = iota_<int32_t, 32>(i2);
       const auto v4 = le_(v3, splat<32>(v2));
       const auto v5 = load<32, 4>(in0 + 6144 * i0 + 96 * i1 + i2);

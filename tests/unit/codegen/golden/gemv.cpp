@@ -1,10 +1,11 @@
-extern "C" void k_cf229ef1afc84e3a(void* const* args, long task, long tasks) {
+extern "C" void k_d5b7e726c6e872d9(void* const* args, long task, long tasks) {
   const float* RESTRICT in0 = (const float*)args[0];
   const float* RESTRICT in1 = (const float*)args[1];
   float* RESTRICT out0 = (float*)args[2];
   GRID(i0, 64) {
     Vec<float, 32> av0 = splat<32>(bits<float>(0x80000000u));
     LANES(i1, 32, 300, VECTORS(32, 300)) {
+      fetch_once<128>(in0 + 300 * i0 + i1 + 256);
       const auto v1 = load<32, 4>(in0 + 300 * i0 + i1);
       const auto v2 = load<32, 4>(in1 + i1);
       av0 = fma_(v1, v2, av0);

@@ -1,4 +1,4 @@
-extern "C" void k_47f080fb8de7e71a(void* const* args, long task, long tasks) {
+extern "C" void k_f73ba346a18a6c2f(void* const* args, long task, long tasks) {
   const int64_t* RESTRICT in0 = (const int64_t*)args[0];
   const float* RESTRICT in1 = (const float*)args[1];
   float* RESTRICT out0 = (float*)args[2];
@@ -8,6 +8,7 @@ extern "C" void k_47f080fb8de7e71a(void* const* args, long task, long tasks) {
     const auto v2 = minimum_(v1, splat<1>(bits<int64_t>(0x60ull)));
     const auto v3 = cast<int32_t>(v2);
     LANES(i1, 32, 96, VECTORS(32, 96)) {
+      fetch_once<128>(in1 + 96 * i0 + i1 + 256);
       const auto v4 = iota_<int32_t, 32>(i1);
       const auto v5 = eq_(v4, splat<32>(v3));
       const auto v6 = load<32, 4>(in1 + 96 * i0 + i1);

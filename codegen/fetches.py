@@ -1,0 +1,69 @@
+"""What a loop over lanes brings from memory before it is needed: the row that comes next, or what is read only once."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from codegen.lowering.access import pattern
+from codegen.lowering.index import Affine, Axis
+from codegen.lowering.program import Key, Program
+from codegen.lowering.value import Value
+
+AHEAD_BYTES = 1024  # of what is read once; of 256 to 8192, 512 and 1024 were best
+LEAST_RUN_BYTES = 4096  # consecutive ones, for which to look ahead
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """Consecutive elements of a tensor from `offset` on, of so many bytes each."""
+
+    tensor: str
+    offset: Affine
+    itemsize: int
+
+
+def next_row(program: Program, key: Key) -> list[Fetch]:
+    """Beside the dearest of several passes over a row: the row after it."""
+    passes = [k for phase in program.phases(key.path) for k in program.at(key.path, phase)]
+    passes = [k for k in passes if k.lane is key.lane and not k.dims]
+    if not key.lane or not key.path or len(passes) < 2 or key is not max(passes, key=program.cost):
+        return []
+    row = key.path[-1].axis
+    loads = (v for k in passes for v in _loads(program, k, key.lane) if v.offset.coef(row))
+    return list(dict.fromkeys(_fetch(v, v.offset.coef(row)) for v in loads))
+
+
+def read_once(program: Program, key: Key) -> list[Fetch]:
+    """A few lines ahead in long runs of memory that no other iteration and no other block reads. Brought into the first
+    cache alone, they drive nothing out of the others."""
+    if not key.lane:
+        return []
+    loops = {key.lane, *key.dims, *(loop.axis for loop in key.path)}
+    once = (
+        v
+        for v in _loads(program, key, key.lane)
+        if loops <= set(v.offset.axes)
+        and (key, v) not in program.across
+        and sum(v in block.values for block in program.blocks.values()) == 1
+        and _run(v.offset, key.lane) * v.dtype.bytes >= LEAST_RUN_BYTES
+    )
+    return [_fetch(v, AHEAD_BYTES // v.dtype.bytes) for v in once]
+
+
+def _loads(program: Program, key: Key, lane: Axis) -> Iterator[Value]:
+    """What a block loads along the lanes."""
+    for v in program.blocks[key].ordered():
+        if v.op == "load" and not v.offset.fetched and pattern(v.offset, lane, 1, 1).kind == "vector":
+            yield v
+
+
+def _fetch(v: Value, further: int) -> Fetch:
+    return Fetch(f"in{v.tensor}", v.offset + further, v.dtype.bytes)
+
+
+def _run(e: Affine, lane: Axis) -> int:
+    """Consecutive elements that an access steps through, loops in whatever order."""
+    run, axes = lane.extent, {a for a in e.axes if a is not lane and a not in e.opaque_axes}
+    while following := next((a for a in axes if e.coef(a) == run), None):
+        run *= following.extent
+        axes.remove(following)
+    return run

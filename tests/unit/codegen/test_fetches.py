@@ -1,0 +1,44 @@
+"""What is brought from memory ahead: what is read once in long runs, and nothing that is read again."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from codegen.emit import Style, emit_body
+from codegen.families.loops import alignments, lower
+from fusion_ir import build as B
+from fusion_ir.dtype import bf16, f32
+from fusion_ir.graph import InputSpec
+from fusion_ir.node import Node
+from tests.support.tensors import graph_of, spec
+
+Build = Callable[..., Node]
+
+CASES: dict[str, tuple[list[InputSpec], Build, list[str]]] = {
+    "a sum of rows": ([spec((64, 2048), f32)], lambda x: B.sum_(x, 1), ["in0 + 2048 * i0 + i1 + 256"]),
+    "in 16 bits": ([spec((64, 2048), bf16)], lambda x: B.sum_(x, 1), ["in0 + 2048 * i0 + i1 + 512"]),
+    "a table is read again": (
+        [spec((64, 2048), f32), spec((2048,), f32)], B.add, ["in0 + 2048 * i0 + i1 + 256"],
+    ),
+    "rows one after the other": (
+        [spec((500, 40), f32), spec((500,), f32)],
+        lambda x, y: B.mul(x, B.reshape(y, (500, 1))),
+        ["in0 + 40 * i0 + i1 + 256"],
+    ),
+    "rows apart": ([spec((500, 40), f32, (41, 1)), spec((500, 1), f32)], B.mul, []),
+    "two passes": ([spec((64, 2048), f32)], B.softmax, []),
+    "columns": (
+        [spec((2048, 64), f32, (1, 2048))], lambda x: B.sum_(x, 1), ["in0 + 2048 * i2 + 512 * i0 + i1 + 256"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_fetched(name: str) -> None:
+    specs, build, expected = CASES[name]
+    graph = graph_of(specs, build)
+    program = lower(graph, 16, 64, 4096, least_tasks=4, keep_bytes=1 << 16)
+    text = emit_body(program, Style("cpu", alignments(graph), grid_least=4, once=True)).text
+    assert sorted(set(re.findall(r"fetch_once<\d+>\((.*)\);", text))) == expected
+    assert "fetch_once" not in emit_body(program, Style("cpu", alignments(graph), grid_least=4)).text
