@@ -169,9 +169,8 @@ class _Printer(KeptText):
             self.limited.add((key.path, lane))
             self.line(f"const idx_t {extent} = {self.end(lane)};")
         arguments = f"({name}, {width}, {extent}, VECTORS({width}, {lane.extent}))"
-        same = self.same_for_all_lanes(key, block)
-        self.values(same, key, count=None)
-        rest = [v for v in block.ordered() if v not in same]
+        ahead, rest = self.program.ahead_of_lanes(key)
+        self.values(ahead, key, count=None)
         if lane.extent >= width:
             with self.braces(f"LANES{arguments}"):
                 for f in next_row(self.program, key) if self.style.ahead else ():
@@ -190,16 +189,6 @@ class _Printer(KeptText):
 
     def scalars(self, key: Key, block: Block, depth: int) -> None:
         self.statements(key, block.ordered(), block, depth, count=None)
-
-    def same_for_all_lanes(self, key: Key, block: Block) -> list[Value]:
-        """What can be computed ahead of the loop over the lanes, in order. g++ leaves it inside, once a store that goes
-        past the caches is there."""
-        inside: set[Value] = set()
-        for v in block.ordered():
-            kept = self.program.kept.get(v)
-            if key.lane in v.deps or v.op == "scan" or (kept and kept.key == key) or inside.intersection(v.args):
-                inside.add(v)
-        return [v for v in block.ordered() if v not in inside]
 
     def statements(self, key: Key, values: list[Value], block: Block, depth: int, count: str | None) -> None:
         """Values, updates and writes of one block. count: lanes left, for the masked last vector; None where all do."""

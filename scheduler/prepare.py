@@ -38,7 +38,7 @@ def prepare(graph: Graph, tasks: int = 0) -> Prepared:
 
         out0: %5, out1: %5, out2: %5 strides [1, 8]  ->  out0: %5, out2: reshape(%5) strides [1, 8]; out1 = out0
     """
-    simplified = simplify(graph, (*RULES, splitting(tasks)) if tasks else RULES)
+    simplified = simplify(graph, (*RULES, *splitting(tasks)) if tasks else RULES)
     origin: dict[Node, list[int]] = {}
     for position, node in enumerate(graph.nodes):
         origin.setdefault(simplified.image[node], []).append(position)

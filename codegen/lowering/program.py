@@ -150,6 +150,16 @@ class Program:
         found += [v for v in self.blocks[key].updates if v in self.kept and self.reductions[v].is_local]
         return sorted((v for v in found if self.kept[v].scope == key.path), key=lambda v: v.uid)
 
+    def ahead_of_lanes(self, key: Key) -> tuple[list[Value], list[Value]]:
+        """Values of a block that are the same for all its lanes, and the others. g++ would leave the former inside the
+        loop over lanes once a store that goes past the caches is there."""
+        inside: dict[Value, None] = {}
+        for v in self.blocks[key].ordered():
+            kept = self.kept.get(v)
+            if key.lane in v.deps or v.op == "scan" or (kept and kept.key == key) or any(a in inside for a in v.args):
+                inside[v] = None
+        return [v for v in self.blocks[key].ordered() if v not in inside], list(inside)
+
     def cost(self, key: Key) -> float:
         """Arithmetic of a block for one point, in f32 additions."""
         return sum(OPS[v.op].cost if v.op in OPS else 1.0 for v in self.blocks[key].values if v.op not in UNCOUNTED)

@@ -4,11 +4,21 @@
 
 Reductions have no order in this language, so this changes no meaning. Parts are accumulated and stored in the dtype of
 accumulation. A sum down the columns is split although its columns could be shared among tasks: only by rows can it join
-the kernel of the gradient that reads the same rows.
+the kernel of the gradient that reads the same rows. Long rows are split although there are enough of them, for the sake
+of what reads a row twice: a part stays in cache, and what is known of all parts puts their results right.
+
+    v = var x             ->  v = (sum over t of var of part t + (mean of part t - mean)^2) / parts
+    sum of exp(x - max x) ->  sum over t of (sum over part t of exp(x - m[t])) exp(m[t] - max m), m[t] = max of part t
+
+(Chan, Golub and LeVeque, "Algorithms for computing the sample variance", 1983; Milakov and Gimelshein, "Online
+normalizer calculation for softmax", 2018.)
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
+
+import numpy as np
 
 from fusion_ir import build
 from fusion_ir.dtype import accumulate_dtype
@@ -18,12 +28,53 @@ from scheduler.rewrites.rule import Rule
 
 LEAST_ELEMENTS = 1 << 16  # smaller tensors take less time than a launch
 LEAST_PART = 4  # elements of the split axis in a part
+LONG_ROW = 1 << 18  # elements: a megabyte of f32, which a core's caches do not hold
 
 
-def splitting(tasks: int) -> Rule:
-    """Splits reductions that give too few results for `tasks` tasks, and those over the leading axis of rows."""
-    equation = "op over i of x[i] = op over t of (op over k of x[n t + k])"
-    return Rule("split-reduction", equation, "exact", lambda node: _split(node, tasks))
+def splitting(tasks: int) -> tuple[Rule, ...]:
+    """Rules that split reductions which give too few results for `tasks` tasks, those over the leading axis of rows,
+    and those over long rows."""
+    return (
+        Rule(
+            "rescale-sum",
+            "sum of exp(x - max x) = sum over t of exp(m[t] - max m) (sum over part t of exp(x - m[t]))",
+            "reassociate",
+            lambda node: _rescaled(node, tasks),
+        ),
+        Rule(
+            "split-reduction",
+            "op over i of x[i] = op over t of (op over k of x[n t + k])",
+            "exact",
+            lambda node: _split(node, tasks),
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """A tensor in parts. whole: [..., parts, part, ...]. inner: axes of it that a reduction over a part runs over.
+    place: of the parts among the axes that are left. count: parts."""
+
+    whole: Node
+    inner: tuple[int, ...]
+    place: int
+    count: int
+
+    def each(self, op: str, x: Node | None = None) -> Node:
+        """`op` over every part: of the tensor, or of another one in such parts."""
+        return make(op, [self.whole if x is None else x], {"axes": self.inner})
+
+    def together(self, op: str, partial: Node) -> Node:
+        """`op` over what each part gave."""
+        return make(op, [partial], {"axes": (self.place,)})
+
+    def for_elements(self, partial: Node) -> Node:
+        """One value for each part, repeated for all its elements."""
+        return build.broadcast_in_dim(partial, self.whole.sizes, _left(self.whole.rank, self.inner))
+
+    def for_parts(self, total: Node, like: Node) -> Node:
+        """One value for all parts, repeated for each."""
+        return build.broadcast_in_dim(total, like.sizes, _left(like.rank, (self.place,)))
 
 
 def _split(node: Node, tasks: int) -> Node | None:
@@ -31,47 +82,74 @@ def _split(node: Node, tasks: int) -> Node | None:
         return None
     (x,) = node.args
     axes = node.ints("axes")
-    if x.elements < LEAST_ELEMENTS or not _is_wanted(x, axes, tasks):
+    wide = build.cast(x, accumulate_dtype(x.dtype)) if node.op in ("sum", "mean", "var", "prod") else x
+    parts = _parts(wide, axes, tasks)
+    if parts is None:
         return None
-    found = _part(x, axes, tasks)
-    if found is None:
-        return None
-    axis, parts = found
-    if node.op in ("max", "min", "any", "all"):
-        return _in_parts(node.op, x, axes, axis, parts)
-    wide = build.cast(x, accumulate_dtype(x.dtype))
-    if node.op in ("sum", "prod"):
-        return build.cast(_in_parts(node.op, wide, axes, axis, parts), node.dtype)
+    if node.op not in ("mean", "var"):
+        return build.cast(parts.together(node.op, parts.each(node.op)), node.dtype)
     count = prod(x.sizes[a] for a in axes)
-    mean = build.div(_in_parts("sum", wide, axes, axis, parts), count)
+    sums = parts.each("sum")
+    mean = build.div(parts.together("sum", sums), count)
     if node.op == "mean":
         return build.cast(mean, node.dtype)
-    kept = [a for a in range(x.rank) if a not in axes]
-    centred = build.sub(wide, build.broadcast_in_dim(mean, x.sizes, kept))
-    squares = _in_parts("sum", build.mul(centred, centred), axes, axis, parts)
+    part = count // parts.count
+    means = build.div(sums, part)
+    inside = build.sub(parts.whole, parts.for_elements(means))
+    between = build.sub(means, parts.for_parts(mean, means))
+    squares = build.add(parts.each("sum", build.mul(inside, inside)), build.mul(build.mul(between, between), part))
     divisor = max(count - node.attr("correction", int), 0)
-    return build.cast(build.div(squares, divisor), node.dtype)
+    return build.cast(build.div(parts.together("sum", squares), divisor), node.dtype)
+
+
+def _rescaled(node: Node, tasks: int) -> Node | None:
+    if node.op != "sum" or node.args[0].op != "exp" or node.args[0].args[0].op != "sub":
+        return None
+    if not node.dtype.is_float or accumulate_dtype(node.dtype) != node.dtype:
+        return None
+    axes, (x, subtracted) = node.ints("axes"), node.args[0].args[0].args
+    parts = _parts(x, axes, tasks)
+    if parts is None:
+        return None
+    largest = parts.each("max")
+    maximum = parts.together("max", largest)  # by now those over x are in parts
+    if not _repeats(subtracted, maximum, _left(x.rank, axes)):
+        return None
+    # Of parts that are -inf throughout: less that, they would be NaN.
+    finite = build.maximum(largest, float(np.finfo(node.dtype.numpy).min))
+    sums = parts.each("sum", build.exp(build.sub(parts.whole, parts.for_elements(finite))))
+    scales = build.exp(build.sub(finite, parts.for_parts(maximum, finite)))
+    return parts.together("sum", build.mul(sums, scales))
+
+
+def _repeats(node: Node, x: Node, axes: Sequence[int]) -> bool:
+    """Whether the node is x, repeated, with x's axes as its own `axes`."""
+    dims: Sequence[int] = range(node.rank)
+    while node.op == "broadcast_in_dim":
+        node, dims = node.args[0], [dims[d] for d in node.ints("dims")]
+    return node is x and list(dims) == list(axes)
 
 
 def _is_wanted(x: Node, axes: Sequence[int], tasks: int) -> bool:
     results = prod(n for d, n in enumerate(x.sizes) if d not in axes)
     outside = prod(x.sizes[: min(axes)])  # rows of results that tasks can share as they are
-    return results < tasks or (outside < tasks and x.rank - 1 not in axes)
+    is_long = x.elements // results >= LONG_ROW
+    return results < tasks or (outside < tasks and x.rank - 1 not in axes) or is_long
 
 
-def _part(x: Node, axes: Sequence[int], tasks: int) -> tuple[int, int] | None:
-    """The axis to split and the number of parts: the outermost one that a suitable number divides."""
+def _parts(x: Node, axes: Sequence[int], tasks: int) -> _Parts | None:
+    """Whether and how to split a reduction of `x`: along its outermost axis that a suitable number divides."""
+    if x.elements < LEAST_ELEMENTS or not _is_wanted(x, axes, tasks):
+        return None
     for axis in sorted(axes):
         n = x.sizes[axis]
-        for parts in range(tasks, 4 * tasks + 1):
-            if n % parts == 0 and n // parts >= LEAST_PART:
-                return axis, parts
+        for count in range(tasks, 4 * tasks + 1):
+            if n % count == 0 and n // count >= LEAST_PART:
+                whole = build.reshape(x, (*x.sizes[:axis], count, n // count, *x.sizes[axis + 1 :]))
+                inner = tuple(a if a < axis else a + 1 for a in sorted(axes))
+                return _Parts(whole, inner, sum(1 for d in range(axis) if d not in axes), count)
     return None
 
 
-def _in_parts(op: str, x: Node, axes: Sequence[int], axis: int, parts: int) -> Node:
-    sizes = (*x.sizes[:axis], parts, x.sizes[axis] // parts, *x.sizes[axis + 1 :])
-    inner = tuple(a if a < axis else a + 1 for a in sorted(axes))
-    partial = make(op, [build.reshape(x, sizes)], {"axes": inner})
-    place = sum(1 for d in range(axis) if d not in axes)
-    return make(op, [partial], {"axes": (place,)})
+def _left(rank: int, dropped: Sequence[int]) -> list[int]:
+    return [d for d in range(rank) if d not in dropped]

@@ -6,6 +6,7 @@ import pytest
 from fusion_ir import build
 from fusion_ir.comparison import compare
 from fusion_ir.dtype import DTYPES, bf16, f32, i32
+from fusion_ir.extent import shape_of
 from fusion_ir.graph import Graph
 from fusion_ir.interpreter import interpret
 from fusion_ir.node import Node
@@ -20,7 +21,7 @@ TASKS = 16
 
 
 def split(node: Node) -> Node | None:
-    return splitting(TASKS).apply(node)
+    return splitting(TASKS)[-1].apply(node)
 
 
 def reduced(op: str, sizes: tuple[int, ...], axes: tuple[int, ...], dtype: str = "f32") -> Node:
@@ -77,3 +78,57 @@ def test_parts_are_kept_in_the_dtype_of_accumulation() -> None:
     assert node.op == "cast"
     assert node.args[0].op == "sum"
     assert node.args[0].args[0].dtype == f32
+
+
+def test_a_variance_reads_each_part_once() -> None:
+    """Nothing but the parts themselves reads the tensor."""
+    node = split(reduced("var", (4096, 64), (0,)))
+    assert node is not None
+    (spec,) = (dense(4096, 64),)
+    graph = graph_of((spec,), node)
+    whole = make("reshape", [make_input(0, spec)], {"shape": shape_of((16, 256, 64))})
+    assert graph.users[make_input(0, spec)] == (whole,)
+
+
+SOFTMAX = {
+    "rows": ((4, 1 << 16), build.softmax),
+    "columns": ((1 << 14, 6), lambda x: build.softmax(x, 0)),
+    "log": ((2, 3, 1 << 15), build.log_softmax),
+    "bf16": ((4, 1 << 16), lambda x: build.softmax(build.cast(x, bf16))),
+}
+
+
+@pytest.mark.parametrize("name", SOFTMAX)
+def test_sums_of_powers_are_rescaled(name: str) -> None:
+    sizes, make_node = SOFTMAX[name]
+    graph = graph_of((dense(*sizes),), make_node(make_input(0, dense(*sizes))))
+    prepared = prepare(graph, TASKS)
+    assert "rescale-sum" in prepared.rewrites
+    rng = np.random.default_rng(7)
+    x = (rng.standard_normal(sizes) * 8).astype(np.float32)
+    judged = compare(interpret(prepared.graph, [x]), reference(graph, [x]))
+    assert judged.ok, judged.problem
+
+
+def test_a_sum_of_powers_of_something_else_is_only_split() -> None:
+    x = make_input(0, dense(4, 1 << 16))
+    less = build.sub(x, build.max_(build.neg(x), 1, keepdims=True))
+    prepared = prepare(graph_of((dense(4, 1 << 16),), build.sum_(build.exp(less), 1)), TASKS)
+    assert prepared.rewrites == ("split-reduction",)
+
+
+def test_rows_with_infinities_and_nans() -> None:
+    """A part of -inf alone, a row of it, +inf and NaN in one part of a row."""
+    x = np.random.default_rng(3).standard_normal((5, 1 << 15)).astype(np.float32)
+    x[0, :4096] = -np.inf
+    x[1] = -np.inf
+    x[2, 17] = np.inf
+    x[3, 20000] = np.nan
+    graph = graph_of((dense(*x.shape),), build.softmax(make_input(0, dense(*x.shape))))
+    prepared = prepare(graph, TASKS)
+    assert "rescale-sum" in prepared.rewrites
+    with np.errstate(invalid="ignore"):
+        found, expected = interpret(prepared.graph, [x])[0], interpret(graph, [x])[0]
+    np.testing.assert_allclose(found, expected, rtol=2e-6)
+    assert np.isnan(expected[1:4]).all()
+    assert (found[0, :4096] == 0).all()

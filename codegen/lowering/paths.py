@@ -1,0 +1,115 @@
+"""Paths: the order of serial loops, and inside which of them every value is computed, and when.
+
+`place` says what these are; it builds the program from them.
+"""
+
+from collections.abc import Iterable, Sequence, Set
+from itertools import takewhile
+from math import prod
+
+from codegen.lowering.index import Axis, volume
+from codegen.lowering.value import REDUCES, Value
+from codegen.lowering.write import Write
+
+Axes = tuple[Axis, ...]
+Phases = tuple[int, ...]
+
+
+def order_of(writes: Sequence[Write], values: Sequence[Value], lanes: set[Axis]) -> list[Axis]:
+    """Serial axes, outermost first.
+
+    Those that no reduction and no scan runs over come first, so that results of reductions are at hand where they are
+    read, and tasks can share what is outside of scans: of these, those that most written bytes vary with; ties in the
+    order of the output's dimensions. Reductions that are spread again should be through soon: the axes that those run
+    over come next to last. Axes that are only reduced come last, the largest stride outside.
+    """
+    bound = {a for v in values for a in v.bound}
+    soon = {a for v in _spread(values) for a in v.bound}
+    weight: dict[Axis, int] = {}
+    first: dict[Axis, int] = {}
+    for w in writes:
+        for position, a in enumerate(w.axes):
+            first[a] = min(position, first.get(a, position))
+            weight[a] = weight.get(a, 0) + (volume(w.axes) * w.itemsize if a in w.value.deps else 0)
+    stride: dict[Axis, int] = {}
+    for v in values:
+        for t, k in v.offset.terms if v.op == "load" else ():
+            if isinstance(t, Axis):
+                stride[t] = max(stride.get(t, 0), k)
+    late = bound.union(*(v.scanned for v in values))
+    written = sorted(weight, key=lambda a: (a in late, a in soon, -weight[a], first[a], a.uid))
+    reduced = sorted(bound - set(weight), key=lambda a: (-stride.get(a, 0), a.uid))
+    return [a for a in (*written, *reduced) if a not in lanes]
+
+
+def _spread(values: Sequence[Value]) -> set[Value]:
+    """Reductions that are read where more varies than in their results."""
+    above: dict[Value, set[Value]] = {}
+    found: set[Value] = set()
+    for v in values:
+        above[v] = {a for a in v.args if a.op in REDUCES}.union(*(above[a] for a in v.args))
+        found |= {r for r in above[v] if v.deps.union(v.bound) - r.deps}
+    return found
+
+
+def nest_of(write: Write, order: list[Axis], over_tiles: set[Axis]) -> Axes:
+    """The serial loops around a write: axes that its value varies with, and tiles; if there is none, all of its own."""
+    varies = tuple(a for a in order if a in write.value.deps or (a in over_tiles and a in write.axes))
+    return varies or tuple(a for a in order if a in write.axes)
+
+
+def paths_of(
+    writes: Sequence[Write],
+    nests: Sequence[Axes],
+    values: Sequence[Value],
+    order: Sequence[Axis],
+    widths: dict[Axis, int],
+    keep_bytes: int,
+) -> dict[Value, Axes]:
+    """Of every value the serial axes it is computed inside: the longest prefix that the nests of all users share."""
+    nests_of: dict[Value, list[Axes]] = {}
+    for write, nest in zip(writes, nests, strict=True):
+        nests_of.setdefault(write.value, []).append(nest)
+    paths: dict[Value, Axes] = {}
+    for v in reversed(values):  # users first
+        around = _around(v, order, widths, keep_bytes)
+        paths[v] = _shared(tuple(takewhile(lambda a, around=around: a in around, nest)) for nest in nests_of[v])
+        inside = paths[v] + tuple(a for a in order if a in v.bound)
+        for arg in v.args:
+            nests_of.setdefault(arg, []).append(inside)
+    return paths
+
+
+def _around(v: Value, order: Sequence[Axis], widths: dict[Axis, int], keep_bytes: int) -> Set[Axis]:
+    """The axes that loops around a value may run over. A sum over an axis goes along in the loop over that axis, with
+    an accumulator for each point of what comes later in the order, if those are not too many to keep."""
+    first = min((order.index(a) for a in v.bound if a in order), default=len(order))
+    later = v.deps.intersection(order[first:])
+    lanes = prod(a.extent if a in v.deps else width for a, width in widths.items() if a in v.deps.union(v.bound))
+    return v.deps - later if volume(later) * lanes * v.dtype.bytes <= keep_bytes else v.deps
+
+
+def _shared(paths: Iterable[Axes]) -> Axes:
+    """The longest common prefix."""
+    first, *others = paths
+    for other in others:
+        first = tuple(a for a, _ in takewhile(lambda pair: pair[0] is pair[1], zip(first, other, strict=False)))
+    return first
+
+
+def phases_of(values: Sequence[Value], paths: dict[Value, Axes]) -> dict[Value, Phases]:
+    """Of every value its phase at each prefix of its path, the empty and the whole one included."""
+    found: dict[Value, Phases] = {}
+    for v in values:
+        found[v] = phases_after(v.args, len(paths[v]), paths, found)
+    return found
+
+
+def phases_after(args: Sequence[Value], depth: int, paths: dict[Value, Axes], phases: dict[Value, Phases]) -> Phases:
+    """The earliest phases, at depths up to `depth` of one path, at which all of `args` can be read."""
+
+    def at(d: int) -> int:
+        ready = [phases[a][d] + (a.op in REDUCES and len(paths[a]) == d) for a in args if len(paths[a]) >= d]
+        return max(ready, default=0)
+
+    return tuple(map(at, range(depth + 1)))
