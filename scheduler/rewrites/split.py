@@ -28,7 +28,7 @@ from scheduler.rewrites.rule import Rule
 
 LEAST_ELEMENTS = 1 << 16  # smaller tensors take less time than a launch
 LEAST_PART = 4  # elements of the split axis in a part
-LONG_ROW = 1 << 18  # elements: a megabyte of f32, which a core's caches do not hold
+LONG_ROW = 1 << 21  # elements: 8 MiB of f32, of which a last cache holds few; at 2 MiB, splitting lost a tenth
 
 
 def splitting(tasks: int) -> tuple[Rule, ...]:
