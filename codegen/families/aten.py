@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from codegen.families.wrap import kernel_function
-from codegen.gemm.call import Call, choose_call, extent
+from codegen.gemm.call import OPENBLAS, Call, choose_call, extent, libraries_for
 from codegen.gemm.dims import contraction, long_contract, stored_product
 from codegen.gemm.tasks import Cut, count_tasks, task_lines
 from codegen.kernel import EmitError, Kernel, Launch, Reject
@@ -17,13 +17,13 @@ from codegen.schedule import Schedule, parse_schedule
 from fusion_ir.graph import Graph
 from fusion_ir.records import Device
 
-LIBRARY = "openblas"
 LEAST_PIECE = 16  # rows or columns of a task: fewer leave the library's kernels idle
 
 
 @dataclass(frozen=True)
 class AtenSchedule(Schedule):
-    """rows, columns: pieces that each product of two matrices is cut into; every piece is a task."""
+    """library: `openblas`, or `pairs` (see codegen/gemm/call.py). rows, columns: pieces that each product of two
+    matrices is cut into; every piece is a task."""
 
     FAMILY = "aten"
     library: str
@@ -43,8 +43,9 @@ class Aten:
     def space(self, segment: Graph, device: Device) -> tuple[str, ...]:
         call = _call(segment, device)
         assert isinstance(call, Call)
-        found = {s: None for tasks in (1, 2, 4) for s in _cuttings(call, tasks * device.units)}
-        return tuple(map(str, found or {AtenSchedule(LIBRARY, 1, 1): None}))
+        cuts = dict.fromkeys(cut for tasks in (1, 2, 4) for cut in _cuttings(call, tasks * device.units)) or [(1, 1)]
+        libraries = libraries_for(call, segment, device)
+        return tuple(str(AtenSchedule(library, *cut)) for cut in cuts for library in libraries)
 
     def emit(self, segment: Graph, schedule: str, device: Device) -> Kernel:
         s = parse_schedule(schedule, AtenSchedule)
@@ -52,10 +53,10 @@ class Aten:
         if isinstance(call, Reject):
             raise EmitError(call.reason)
         cuts = _cuts(call, s)
-        lines = task_lines(call, cuts, "out0", from_start=False)
+        lines = task_lines(call, s.library, cuts, "out0", from_start=False)
         entry, source = kernel_function(segment, "\n".join(f"  {line}" for line in lines), "cpu")
         launch = Launch(tasks=count_tasks(cuts))
-        return Kernel(entry, source, "cpu", self.name, str(s), launch, libraries=(s.library,))
+        return Kernel(entry, source, "cpu", self.name, str(s), launch, libraries=(OPENBLAS,))
 
 
 def _call(segment: Graph, device: Device) -> Call | Reject:
@@ -82,14 +83,14 @@ def _batches(call: Call) -> int:
     return count
 
 
-def _cuttings(call: Call, tasks: int) -> Iterator[AtenSchedule]:
-    """Ways to get at least so many tasks from pieces that are not too small, the squarest pieces first."""
+def _cuttings(call: Call, tasks: int) -> Iterator[tuple[int, int]]:
+    """Pieces of rows and of columns: ways to get at least so many tasks from pieces that are not too small, the squarest pieces first."""
     pieces = -(-tasks // _batches(call))
     m, n = extent(call.m), extent(call.n)
     pairs = [(p, pieces // p) for p in range(1, pieces + 1) if pieces % p == 0]
     for rows, columns in sorted(pairs, key=lambda pair: (abs(m // pair[0] - n // pair[1]), pair)):
         if (rows == 1 or m >= LEAST_PIECE * rows) and (columns == 1 or n >= LEAST_PIECE * columns):
-            yield AtenSchedule(LIBRARY, rows, columns)
+            yield rows, columns
 
 
 def _cuts(call: Call, s: AtenSchedule) -> list[Cut]:

@@ -14,7 +14,7 @@ from codegen.emit import Body, Style, emit_body
 from codegen.families.loops import alignments, lower
 from codegen.families.pointwise import MAX_NODES
 from codegen.families.wrap import kernel_function
-from codegen.gemm.call import choose_call
+from codegen.gemm.call import OPENBLAS, Call, choose_call, libraries_for
 from codegen.gemm.dims import Contraction, Digit, contraction, long_contract, with_scratch
 from codegen.gemm.tasks import Cut, count_tasks, offset_text, task_lines
 from codegen.kernel import EmitError, Kernel, Launch, Reject
@@ -30,7 +30,6 @@ from fusion_ir.node import Node
 from fusion_ir.ops import OPS, OpKind, make
 from fusion_ir.records import Device
 
-LIBRARY = "openblas"
 KINDS = {OpKind.INPUT, OpKind.POINTWISE, OpKind.VIEW, OpKind.RANDOM, OpKind.CONTRACT}
 SCRATCH_BYTES = 1 << 21  # of a panel: it lies on the stack of the thread, which has 8 MiB as a rule
 ALIGN = 16  # elements: rows of a panel start at multiples of it
@@ -41,8 +40,9 @@ KEEP_BYTES = 64 << 10  # cap of one array that the loops behind the product keep
 
 @dataclass(frozen=True)
 class MatmulSchedule(Schedule):
-    """rows: of a panel, at most. axes: of the product in scratch memory, in their `own` order or in that of the first
-    `output`. lanes: elements of a vector behind the product. store: `plain`, or `stream` past the caches."""
+    """library: `openblas`, or `pairs` (see codegen/gemm/call.py). rows: of a panel, at most. axes: of the product in
+    scratch memory, in their `own` order or in that of the first `output`. lanes: elements of a vector behind the
+    product. store: `plain`, or `stream` past the caches."""
 
     FAMILY = "matmul"
     library: str
@@ -77,20 +77,19 @@ class Matmul:
             return Reject("computes nothing of the product: a library call alone does it")
         if any(o.node not in reached for o in segment.outputs):
             return Reject("an output does not depend on the product")
-        digits = _digits(node, _padded(node.sizes, range(len(node.sizes))))
-        found = contraction(segment, node, digits)
-        call = found if isinstance(found, Reject) else choose_call(found)
+        call = _call(segment, node)
         return call if isinstance(call, Reject) else None
 
     def space(self, segment: Graph, device: Device) -> tuple[str, ...]:
         native = max(device.vector_bytes // 4, 4)
         layouts = tuple(_layouts(segment, _product(segment)))
         lowered = [
-            axes for axes in layouts if self._lowers(segment, MatmulSchedule(LIBRARY, 1, axes, 1, "plain"), device)
+            axes for axes in layouts if self._lowers(segment, MatmulSchedule(OPENBLAS, 1, axes, 1, "plain"), device)
         ]
         return tuple(
-            str(MatmulSchedule(LIBRARY, rows, axes, lanes, store))
+            str(MatmulSchedule(library, rows, axes, lanes, store))
             for axes in lowered or layouts
+            for library in _libraries(segment, device)
             for lanes in (native, 2 * native)
             for rows in (256, 128, 512)
             for store in ("plain", "stream")
@@ -109,6 +108,17 @@ class Matmul:
         if s.axes not in layouts:
             raise EmitError(f"axes={s.axes}, expected one of {', '.join(layouts)}")
         return _emit(segment, node, layouts[s.axes], s, device)
+
+
+def _call(segment: Graph, node: Node) -> Call | Reject:
+    """The product's library call, if its result lay in rows of its own."""
+    found = contraction(segment, node, _digits(node, _padded(node.sizes, range(len(node.sizes)))))
+    return found if isinstance(found, Reject) else choose_call(found)
+
+
+def _libraries(segment: Graph, device: Device) -> tuple[str, ...]:
+    call = _call(segment, _product(segment))
+    return (OPENBLAS,) if isinstance(call, Reject) else libraries_for(call, segment, device)
 
 
 @dataclass(frozen=True)
@@ -135,14 +145,14 @@ def _emit(segment: Graph, node: Node, strides: tuple[int, ...], s: MatmulSchedul
     ctype = CTYPE[call.of.dtype.name]
     prologue = [
         f"alignas(64) {ctype} scratch[{panels.elements}];",
-        *task_lines(call, panels.cuts, "scratch", from_start=True),
+        *task_lines(call, s.library, panels.cuts, "scratch", from_start=True),
         # As if the whole result were there: the loops below touch this task's rows only.
         f"const {ctype}* RESTRICT in{scratch} = before(scratch, {offset_text(panels.cuts)});",
     ]
     entry, source = kernel_function(segment, body.text, "cpu", prologue=prologue, streams=stream)
     launch = Launch(tasks=count_tasks(panels.cuts))
     accesses = tuple(a for a in body.accesses if a.tensor != f"in{scratch}")
-    return Kernel(entry, source, "cpu", "matmul", str(s), launch, accesses, (s.library,))
+    return Kernel(entry, source, "cpu", "matmul", str(s), launch, accesses, (OPENBLAS,))
 
 
 def _row_elements(program: Program, scratch: int) -> int:

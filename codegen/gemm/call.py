@@ -6,10 +6,15 @@ from itertools import product
 
 from codegen.gemm.dims import Contraction, Dim
 from codegen.kernel import Reject
+from fusion_ir.dtype import bf16
+from fusion_ir.graph import Graph
+from fusion_ir.records import Device
 
 LEAST_PRODUCTS = 4096  # of one call: below, calling costs more than computing
 LEAST_DEPTH = 8  # products that a call sums: results of shallower ones would be read and written over and over
 MOST_EXTENT = (1 << 31) - 1  # the library counts in 32 bits
+OPENBLAS = "openblas"
+PAIRS = "pairs"  # our own products of bf16 (gemm_pairs_cpu.h), with OpenBLAS behind them where denormals could occur
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,12 @@ class Call:
 def extent(dim: Dim | None) -> int:
     """1 for None."""
     return dim.extent if dim else 1
+
+
+def libraries_for(call: Call, graph: Graph, device: Device) -> tuple[str, ...]:
+    """What can compute the call's products on the device, the fastest as a rule first."""
+    operands = {graph.inputs[matrix.tensor].dtype for matrix in (call.of.a, call.of.b)}
+    return (PAIRS, OPENBLAS) if operands == {bf16} and "avx512_bf16" in device.features else (OPENBLAS,)
 
 
 def choose_call(contraction: Contraction) -> Call | Reject:

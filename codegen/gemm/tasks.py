@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from codegen.gemm.call import Call
+from codegen.gemm.call import PAIRS, Call
 from codegen.gemm.dims import Dim
 
 
@@ -26,10 +26,10 @@ def count_tasks(cuts: Sequence[Cut]) -> int:
     return prod(cut.pieces for cut in cuts)
 
 
-def task_lines(call: Call, cuts: Sequence[Cut], result: str, *, from_start: bool) -> list[str]:
+def task_lines(call: Call, library: str, cuts: Sequence[Cut], result: str, *, from_start: bool) -> list[str]:
     """Statements of a kernel's body that compute one task's part of the product.
 
-    cuts: the first one's pieces vary slowest with `task`. result: the pointer to write to. from_start: what a task
+    library: see `libraries_for`. cuts: the first one's pieces vary slowest with `task`. result: the pointer to write to. from_start: what a task
     writes starts there; otherwise at the place that it has in the whole.
     """
     lines = ["long task_rest = task;"] if cuts else []
@@ -56,8 +56,9 @@ def task_lines(call: Call, cuts: Sequence[Cut], result: str, *, from_start: bool
     flags = f"{_bool(call.a_turned)}, {_bool(call.b_turned)}"
     extents = ", ".join(_extent(d, names) for d in (call.m, call.n, call.k))
     adds = " || ".join(name for name, d in loops if d.summed) or "false"
+    function = "gemm<true>" if library == PAIRS else "gemm"
     lines.append(
-        f"{'  ' * len(loops)}gemm({flags}, {extents}, {a}, {call.lda}, {b}, {call.ldb}, {c}, {call.ldc}, {adds});"
+        f"{'  ' * len(loops)}{function}({flags}, {extents}, {a}, {call.lda}, {b}, {call.ldb}, {c}, {call.ldc}, {adds});"
     )
     return lines
 

@@ -1,6 +1,6 @@
 // Matrix products by the BLAS library that the kernel is linked with (codegen/libraries.py), on the calling thread.
 #pragma once
-#include "vec_cpu.h"
+#include "gemm_pairs_cpu.h"
 // Where a tensor would start of which `part` holds the elements from `offset` on.
 template <class T>
 static inline const T* before(const T* part, idx_t offset) { return (const T*)((uintptr_t)part - (uintptr_t)offset * sizeof(T)); }
@@ -57,8 +57,13 @@ template <class T, idx_t ROWS, idx_t COLUMNS> struct Operand<T, ROWS, COLUMNS, t
   Operand(const T* from, idx_t ld, bool turned) : from(from), ld(ld), turned(turned) {}
   const T* part(idx_t i, idx_t j, idx_t, idx_t) const { return from + (turned ? j * ld + i : i * ld + j); }
 };
+// In place of pairs::Block.
+struct NoPairs {
+  template <class... T> bool product(T...) { return false; }
+};
 // Sums are of double where operands are, else of float; C of a narrower type is rounded from them (and `adds` is false).
-template <class A, class B, class C>
+// PAIRS: bf16 products without widening, on machines that can.
+template <bool PAIRS = false, class A, class B, class C>
 static inline void gemm(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k, const A* a, idx_t lda, const B* b, idx_t ldb,
                         C* c, idx_t ldc, bool adds) {
   using Sum = If<SAME<A, double>, double, float>;
@@ -66,6 +71,11 @@ static inline void gemm(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k,
   const idx_t depth = FLOATING<A> && FLOATING<B> ? k : BLOCK_K;
   Operand<A, BLOCK_M, BLOCK_K> left(a, lda, a_turned);
   Operand<B, BLOCK_K, BLOCK_N> right(b, ldb, b_turned);
+#ifdef GEMM_PAIRS
+  If<PAIRS, pairs::Block<BLOCK_M, BLOCK_N, BLOCK_K>, NoPairs> block;
+#else
+  NoPairs block;
+#endif
   alignas(64) Sum sums[ROUNDS ? BLOCK_M * (BLOCK_N + BLOCK_PAD) : 1];
   for (idx_t i = 0; i < m; i += BLOCK_M) {
     for (idx_t j = 0; j < n; j += BLOCK_N) {
@@ -74,6 +84,10 @@ static inline void gemm(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k,
       Sum* const to = ROUNDS ? sums : (Sum*)c + i * ldc + j;
       for (idx_t l = 0; l < k; l += depth) {
         const idx_t deep = k - l < depth ? k - l : depth;
+        if (block.product(rows, columns, deep, a_turned ? a + l * lda + i : a + i * lda + l, a_turned ? 1 : lda, a_turned ? lda : 1,
+                          b_turned ? b + j * ldb + l : b + l * ldb + j, b_turned ? ldb : 1, b_turned ? 1 : ldb, to, sums_ld,
+                          adds || l > 0))
+          continue;
         const auto *x = left.part(i, l, rows, deep), *y = right.part(l, j, deep, columns);
         gemm(a_turned, b_turned, rows, columns, deep, x, left.ld, y, right.ld, to, sums_ld, adds || l > 0);
       }

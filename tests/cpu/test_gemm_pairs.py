@@ -1,0 +1,81 @@
+"""Products of bf16 by pairs: what OpenBLAS gives of widened operands, whatever their sizes and their exponents."""
+
+import numpy as np
+import pytest
+
+from codegen.families import FAMILIES
+from codegen.gemm.call import OPENBLAS, PAIRS
+from codegen.toolchain.cpu import host_features
+from codegen.workbench import Workbench
+from fusion_ir import build
+from fusion_ir.dtype import bf16, f32
+from fusion_ir.graph import Graph
+from tests.support.candidates import run_kernel
+from tests.support.products import dense_graph
+
+pytestmark = pytest.mark.skipif("avx512_bf16" not in host_features(), reason="needs AVX512_BF16")
+
+Array = np.ndarray
+BLOCK = (256, 384, 256)  # rows, columns, depth: gemm_cpu.h
+
+
+def product(m: int, k: int, n: int) -> Graph:
+    return dense_graph([(m, k), (k, n)], lambda a, b: build.matmul(a, b, f32), bf16)
+
+
+def both(graph: Graph, inputs: list[Array], bench: Workbench) -> tuple[Array, Array]:
+    """By pairs, and of widened operands."""
+    by = {}
+    for library in (PAIRS, OPENBLAS):
+        kernel = FAMILIES["aten"].emit(graph, f"aten{{library={library},rows=1,columns=1}}", bench.device)
+        (by[library],) = run_kernel(graph, kernel, inputs, bench)
+    return by[PAIRS], by[OPENBLAS]
+
+
+def normal(seed: int, *sizes: int, scale: float = 1.0) -> Array:
+    return (np.random.default_rng(seed).standard_normal(sizes) * scale).astype(bf16.numpy)
+
+
+def assert_near(found: Array, expected: Array, a: Array, b: Array) -> None:
+    """As near as sums in another order are: parts of an ulp of the sum of magnitudes, and not a denormal more."""
+    size = np.abs(a.astype(np.float64)) @ np.abs(b.astype(np.float64))
+    off = np.abs(found.astype(np.float64) - expected)
+    assert (off <= 2e-7 * np.sqrt(a.shape[1]) * size).all()
+
+
+@pytest.mark.parametrize(
+    ("m", "k", "n"), [(1, 17, 300), (6, 64, 64), (7, 65, 65), (5, 1001, 63), (258, 512, 384), (300, 301, 500)]
+)
+def test_sizes(bench: Workbench, m: int, k: int, n: int) -> None:
+    a, b = normal(1, m, k), normal(2, k, n)
+    found, expected = both(product(m, k, n), [a, b], bench)
+    assert_near(found, expected, a, b)
+
+
+@pytest.mark.parametrize("a_scale", [1e-38, 1e-20, 1.0, 1e18])
+@pytest.mark.parametrize("b_scale", [1e-38, 1e-24, 1e-10, 1e17])
+def test_no_denormal_is_lost(bench: Workbench, a_scale: float, b_scale: float) -> None:
+    """Operands, products and differences of products that are denormal, in one block of several and in all."""
+    m, k, n = BLOCK[0] + 7, 2 * BLOCK[2] + 3, BLOCK[1] + 9
+    a, b = normal(3, m, k, scale=a_scale), normal(4, k, n)
+    a[:, 1::2], b[1::2] = -a[:, :-1:2], b[:-1:2]  # all but the last product cancel
+    b[: BLOCK[2]] = (b[: BLOCK[2]].astype(np.float32) * np.float32(b_scale)).astype(bf16.numpy)
+    found, expected = both(product(m, k, n), [a, b], bench)
+    assert_near(found, expected, a, b)
+
+
+def test_blocks_of_zeros(bench: Workbench) -> None:
+    m, k, n = 40, 2 * BLOCK[2], 70
+    a, b = normal(5, m, k, scale=1e-30), normal(6, k, n, scale=1e-9)
+    a[:, BLOCK[2] :] = 0
+    found, expected = both(product(m, k, n), [a, b], bench)
+    assert np.array_equal(found, expected)
+    assert (np.abs(found[found != 0]) < np.finfo(np.float32).tiny).any()
+
+
+def test_infinities_and_nans(bench: Workbench) -> None:
+    a, b = np.ones((40, 64), bf16.numpy), np.ones((64, 70), bf16.numpy)
+    a[3, 5], a[4, 6], b[7, 9], a[5, 7] = np.nan, np.inf, -np.inf, 0
+    found, expected = both(product(40, 64, 70), [a, b], bench)
+    np.testing.assert_array_equal(found, expected)
+    assert np.isnan(found[5, 9])
