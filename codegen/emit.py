@@ -10,10 +10,11 @@ from codegen.lowering.access import Pattern, pattern
 from codegen.lowering.across import BLOCK
 from codegen.lowering.index import Affine, Axis
 from codegen.lowering.program import Block, Key, Path, Program
-from codegen.lowering.value import Value
+from codegen.lowering.value import Value, is_representable
 from codegen.lowering.write import Write
 from codegen.text import CTYPE, spell
 from codegen.text_kept import KeptText
+from fusion_ir.dtype import bf16, f32
 from fusion_ir.records import TargetKind
 
 
@@ -232,6 +233,8 @@ class _Printer(KeptText):
             if p.kind == "vector" and p.width % 4 == 0:  # whole counters, of four elements each
                 return f"uniform_run<{width}>({seed}, {offset}, {v.attr[0]}, {self.expr(v.offset)})"
             return f"uniform_<{width}>({seed}, {offset}, {v.attr[0]}, {self.index(v.offset, lane, width, count)})"
+        if v.op == "cast" and v.dtype == bf16 and v.args[0].dtype == f32 and is_representable(v.args[0], bf16):
+            return f"cast_exact<bf16>({self.operand(v.args[0], key, width)})"
         return spell(v.op, [self.operand(a, key, width) for a in v.args], v.dtype)
 
     def index(self, e: Affine, lane: Axis | None, width: int, count: str | None, ctype: str = "int64_t") -> str:

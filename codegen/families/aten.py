@@ -84,7 +84,8 @@ def _batches(call: Call) -> int:
 
 
 def _cuttings(call: Call, tasks: int) -> Iterator[tuple[int, int]]:
-    """Pieces of rows and of columns: ways to get at least so many tasks from pieces that are not too small, the squarest pieces first."""
+    """Pieces of rows and of columns: ways to at least so many tasks from pieces that are not too small, the squarest
+    pieces first."""
     pieces = -(-tasks // _batches(call))
     m, n = extent(call.m), extent(call.n)
     pairs = [(p, pieces // p) for p in range(1, pieces + 1) if pieces % p == 0]

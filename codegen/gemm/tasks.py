@@ -29,8 +29,8 @@ def count_tasks(cuts: Sequence[Cut]) -> int:
 def task_lines(call: Call, library: str, cuts: Sequence[Cut], result: str, *, from_start: bool) -> list[str]:
     """Statements of a kernel's body that compute one task's part of the product.
 
-    library: see `libraries_for`. cuts: the first one's pieces vary slowest with `task`. result: the pointer to write to. from_start: what a task
-    writes starts there; otherwise at the place that it has in the whole.
+    library: see `libraries_for`. cuts: the first one's pieces vary slowest with `task`. result: the pointer to write
+    to. from_start: what a task writes starts there; otherwise at the place that it has in the whole.
     """
     lines = ["long task_rest = task;"] if cuts else []
     names: dict[Dim, str] = {}

@@ -121,7 +121,15 @@ template <int FIRST, class R, int... I>
 VDEV auto part(R x, Indices<I...>) { return __builtin_shufflevector(x, x, (FIRST + I)...); }
 template <int FIRST, int L, class R> VDEV Reg<Element<R>, L> part(R x) { return part<FIRST>(x, FirstIndices<L>{}); }
 template <class R, int... I> VDEV auto joined(R a, R b, Indices<I...>) { return __builtin_shufflevector(a, b, I...); }
-template <class R> VDEV Reg<Element<R>, 2 * LANES<R>> joined(R a, R b) { return joined(a, b, FirstIndices<2 * LANES<R>>{}); }
+template <class R> VDEV Reg<Element<R>, 2 * LANES<R>> joined(R a, R b) {
+#if defined(VEC_AVX512) && __has_builtin(__builtin_ia32_si512_256si) && __has_builtin(__builtin_ia32_inserti64x4_mask)
+  if constexpr (sizeof(R) == 32) {  // for which g++ takes a shuffle of bytes by a table
+    const auto low = (Reg<long long, 8>)__builtin_ia32_si512_256si((Reg<int, 8>)a);
+    return (Reg<Element<R>, 2 * LANES<R>>)__builtin_ia32_inserti64x4_mask(low, (Reg<long long, 4>)b, 1, low, (unsigned char)-1);
+  }
+#endif
+  return joined(a, b, FirstIndices<2 * LANES<R>>{});
+}
 template <int TIMES, class R, int... I> VDEV auto repeated(R x, Indices<I...>) { return __builtin_shufflevector(x, x, (I / TIMES)...); }
 template <class R, int... I> VDEV auto every_second(R x, Indices<I...>) { return __builtin_shufflevector(x, x, (2 * I)...); }
 #define VEC_SHUFFLES 1
@@ -251,9 +259,15 @@ template <class U, class F, class T, int W> VDEV Vec<U, W> apply(F f, const Vec<
   if constexpr (WIDE<W, T, U>) return join(apply<U>(f, low(x)), apply<U>(f, high(x)));
   else return {f(x.v)};
 }
+#include "vec_round_cpu.h"
 template <class U, class T, int W> VDEV Vec<U, W> cast(const Vec<T, W>& x) {
   if constexpr (SAME<T, U>) return x;
+  else if constexpr (SAME<T, float> && SAME<U, bf16>) return round_bf16(x);
   else return apply<U>([](auto r) { return core::convert_lanes<U, T>(r); }, x);
+}
+// Of floats that are bf16 all of them.
+template <class U, int W> VDEV Vec<U, W> cast_exact(const Vec<float, W>& x) {
+  return apply<U>([](auto r) { return core::convert<uint16_t>(core::as<Like<uint32_t, decltype(r)>>(r) >> 16); }, x);
 }
 VTABLE int64_t COUNT[64] = {
     0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31,

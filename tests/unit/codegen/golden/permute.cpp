@@ -1,4 +1,4 @@
-extern "C" void k_6b09106f88cdb330(void* const* args, long task, long tasks) {
+extern "C" void k_d78cae0d93ff52e4(void* const* args, long task, long tasks) {
   const bf16* RESTRICT in0 = (const bf16*)args[0];
   bf16* RESTRICT out0 = (bf16*)args[1];
   GRID(i0, 64) {
@@ -6,7 +6,7 @@ extern "C" void k_6b09106f88cdb330(void* const* args, long task, long tasks) {
       const auto v0 = load_strided<32>(in0 + 64 * i1 + i0, 64, 32);
       const auto v1 = cast<float>(v0);
       const auto v2 = neg_(v1);
-      const auto v3 = cast<bf16>(v2);
+      const auto v3 = cast_exact<bf16>(v2);
       store_stream<32, 32>(out0 + 128 * i0 + i1, v3);
     }
   }

@@ -1,0 +1,36 @@
+// Vecs of floats to bf16 on x86-64, two registers at once.
+#pragma once
+#if defined(VEC_BF16) && defined(VEC_SHUFFLES)
+// Rounds, but flushes denormals. Not 0 where some result is 0.
+template <int W> VDEV uint32_t round_or_flush(const Vec<float, W>& x, Vec<bf16, W>& r) {
+  if constexpr (W > 2 * REGISTER<float>) return round_or_flush(x.lo, r.lo) | round_or_flush(x.hi, r.hi);
+  else {
+    constexpr int L = REGISTER<float>;
+    Reg<uint16_t, 2 * L> y;
+    uint32_t zeros;
+    const auto magnitude = core::fill<Reg<uint16_t, 2 * L>>((uint16_t)0x7fff);
+    __asm__("vcvtne2ps2bf16 %1, %2, %0" : "=v"(y) : "v"(x.lo.v), "v"(x.hi.v));
+    __asm__("vptestnmw %1, %2, %0" : "=k"(zeros) : "v"(y), "v"(magnitude));
+    r.lo.v = core::part<0, L>(y);
+    r.hi.v = core::part<L, L>(y);
+    return zeros;
+  }
+}
+template <int W> VDEV bool has_denormals(const Vec<float, W>& x) {
+  if constexpr (WIDE<W, float>) return has_denormals(x.lo) | has_denormals(x.hi);
+  else return __builtin_ia32_fpclassps512_mask(x.v, 0x20, (unsigned short)-1);
+}
+template <int W> VDEV Vec<bf16, W> round_bf16(const Vec<float, W>& x) {
+  if constexpr (!WIDE<W, float>) return apply<bf16>([](auto r) { return core::round_bf16(r); }, x);
+  else {
+    Vec<bf16, W> r;
+    if (round_or_flush(x, r) && __builtin_expect(has_denormals(x), 0))
+      return apply<bf16>([](auto r) { return core::round_bf16_denormals(r); }, x);  // register by register: no Vec on the stack
+    return r;
+  }
+}
+#else
+template <int W> VDEV Vec<bf16, W> round_bf16(const Vec<float, W>& x) {
+  return apply<bf16>([](auto r) { return core::round_bf16(r); }, x);
+}
+#endif
