@@ -69,8 +69,7 @@ class Pointwise:
         if device.target == "cpu":
             native = max(device.vector_bytes // 4, 4)
             widths = [4 * native, 2 * native, native]
-            ways = [(n, way, way) for n in widths for way in ("stream", "plain")] + [(widths[0], "plain", "stream")]
-            schedules = [CpuSchedule(min(n, 64), load, store, 4096, 0, 1) for n, load, store in ways]
+            schedules = [CpuSchedule(min(n, 64), way, way, 4096, 0, 1) for n in widths for way in ("stream", "plain")]
             if any(n.op == "contract" and prod(reduced_extents(n)) > 1 for n in segment.nodes):
                 products = [(2, 4096, 8), (2, 512, 8), (4, 4096, 4), (1, 512, 8), (2, 4096, 4)]
                 shared = [

@@ -52,9 +52,8 @@ class Reduction:
         read = sum(spec.span * spec.dtype.bytes for spec in segment.inputs)
         points = [(4 * native, 1024), (2 * native, 1024), (2 * native, 4096), (native, 1024), (4 * native, 256)]
         stores = ("stream", "plain") if 8 * written > read else ("plain",)
-        ways = [(lanes, tile, "stream") for lanes, tile in points] + [(*points[0], "plain")]
         schedules = [
-            ReductionSchedule(min(lanes, 64), load, store, tile, 0) for lanes, tile, load in ways for store in stores
+            ReductionSchedule(min(lanes, 64), "stream", store, tile, 0) for lanes, tile in points for store in stores
         ]
         return with_blocks(segment, schedules)
 
