@@ -21,6 +21,7 @@ from fusion_ir.records import Device
 
 MAX_DEPTH = 200  # nodes from an input to an output
 MAX_NODES = 1000
+CACHED_BYTES = 48 << 20  # of all tensors: what is larger gains nothing from going through the caches
 KINDS = {OpKind.INPUT, OpKind.POINTWISE, OpKind.VIEW, OpKind.RANDOM, OpKind.GATHER, OpKind.CONTRACT}
 
 
@@ -69,7 +70,11 @@ class Pointwise:
         if device.target == "cpu":
             native = max(device.vector_bytes // 4, 4)
             widths = [4 * native, 2 * native, native]
-            schedules = [CpuSchedule(min(n, 64), way, way, 4096, 0, 1) for n in widths for way in ("stream", "plain")]
+            moved = sum(spec.span * spec.dtype.bytes for spec in segment.inputs) + sum(
+                o.node.bytes for o in segment.outputs
+            )
+            ways = ("stream",) if moved > CACHED_BYTES else ("stream", "plain")
+            schedules = [CpuSchedule(min(n, 64), way, way, 4096, 0, 1) for n in widths for way in ways]
             if any(n.op == "contract" and prod(reduced_extents(n)) > 1 for n in segment.nodes):
                 products = [(2, 4096, 8), (2, 512, 8), (4, 4096, 4), (1, 512, 8), (2, 4096, 4)]
                 shared = [
