@@ -233,8 +233,11 @@ class _Printer(KeptText):
             if p.kind == "vector" and p.width % 4 == 0:  # whole counters, of four elements each
                 return f"uniform_run<{width}>({seed}, {offset}, {v.attr[0]}, {self.expr(v.offset)})"
             return f"uniform_<{width}>({seed}, {offset}, {v.attr[0]}, {self.index(v.offset, lane, width, count)})"
-        if v.op == "cast" and v.dtype == bf16 and v.args[0].dtype == f32 and is_representable(v.args[0], bf16):
+        kinds = (v.args[0].dtype, v.dtype) if v.op == "cast" else ()
+        if kinds == (f32, bf16) and is_representable(v.args[0], bf16):
             return f"cast_exact<bf16>({self.operand(v.args[0], key, width)})"
+        if kinds == (bf16, f32) and v.args[0].op != "load":
+            return f"widen({self.operand(v.args[0], key, width)})"
         return spell(v.op, [self.operand(a, key, width) for a in v.args], v.dtype)
 
     def index(self, e: Affine, lane: Axis | None, width: int, count: str | None, ctype: str = "int64_t") -> str:

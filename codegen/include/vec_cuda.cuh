@@ -162,6 +162,7 @@ template <class U, class T, int W> VDEV Vec<U, W> cast(const Vec<T, W>& x) {
     return r;
   } else return apply<U>([](auto r) { return core::convert_lanes<U, T>(r); }, x);
 }
+template <int W> VDEV Vec<float, W> widen(const Vec<bf16, W>& x) { return cast<float>(x); }
 template <class U, int W> VDEV Vec<U, W> cast_exact(const Vec<float, W>& x) { return cast<U>(x); }
 #include "vec_memory_cuda.cuh"
 VDEV void stream_fence() {}

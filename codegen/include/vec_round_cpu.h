@@ -1,4 +1,4 @@
-// Vecs of floats to bf16 on x86-64, two registers at once.
+// Vecs of floats to bf16 on x86-64, two registers at once; and what was rounded back to floats.
 #pragma once
 #if defined(VEC_BF16) && defined(VEC_SHUFFLES)
 // Rounds, but flushes denormals. Not 0 where some result is 0.
@@ -34,3 +34,19 @@ template <int W> VDEV Vec<bf16, W> round_bf16(const Vec<float, W>& x) {
   return apply<bf16>([](auto r) { return core::round_bf16(r); }, x);
 }
 #endif
+// What is in registers, each element into the upper half of a lane by one shuffle; from memory, the load widens (`cast`).
+namespace core {
+template <class H> VDEV Like<float, H> widen_bf16(H h) {
+#if defined(VEC_AVX512) && __has_builtin(__builtin_ia32_si512_256si) && __has_builtin(__builtin_ia32_permvarhi512_mask)
+  if constexpr (LANES<H> == 16) {
+    const Reg<short, 32> places = {0, 0, 0, 1, 0, 2, 0, 3, 0, 4, 0, 5, 0, 6, 0, 7, 0, 8, 0, 9, 0, 10, 0, 11, 0, 12, 0, 13, 0, 14, 0, 15};
+    const auto wide = (Reg<short, 32>)__builtin_ia32_si512_256si((Reg<int, 8>)h);
+    return (Reg<float, 16>)__builtin_ia32_permvarhi512_mask(wide, places, Reg<short, 32>{}, 0xaaaaaaaau);
+  } else
+#endif
+    return as<Like<float, H>>(convert<uint32_t>(h) << 16);
+}
+}  // namespace core
+template <int W> VDEV Vec<float, W> widen(const Vec<bf16, W>& x) {
+  return apply<float>([](auto r) { return core::widen_bf16(r); }, x);
+}

@@ -1,4 +1,4 @@
-extern "C" void k_05ffd9b28e570d10(void* const* args, long task, long tasks) {
+extern "C" void k_bd43847751e0a022(void* const* args, long task, long tasks) {
   const bf16* RESTRICT in0 = (const bf16*)args[0];
   const bf16* RESTRICT in1 = (const bf16*)args[1];
   const bf16* RESTRICT in2 = (const bf16*)args[2];
@@ -22,8 +22,8 @@ extern "C" void k_05ffd9b28e570d10(void* const* args, long task, long tasks) {
       const auto v8 = cast<bf16>(v7);
       const auto v9 = sin_(v6);
       const auto v10 = cast<bf16>(v9);
-      const auto v2 = cast<float>(v8); kv2[i1_v] = v2;
-      const auto v3 = cast<float>(v10); kv3[i1_v] = v3;
+      const auto v2 = widen(v8); kv2[i1_v] = v2;
+      const auto v3 = widen(v10); kv3[i1_v] = v3;
       store_stream<32, 32>(out0 + 128 * i0 + i1, v8);
       store_stream<32, 32>(out0 + 128 * i0 + i1 + 64, v8);
       store_stream<32, 32>(out1 + 128 * i0 + i1, v10);

@@ -1,4 +1,4 @@
-extern "C" __global__ void __launch_bounds__(256) k_9fa7c13641060eda(const bf16* RESTRICT in0, const bf16* RESTRICT in1, const bf16* RESTRICT in2, const bf16* RESTRICT in3, const int64_t* RESTRICT in4, bf16* RESTRICT out0, bf16* RESTRICT out1, bf16* RESTRICT out2, bf16* RESTRICT out3, bf16* RESTRICT out4) {
+extern "C" __global__ void __launch_bounds__(256) k_42ace0170bc37209(const bf16* RESTRICT in0, const bf16* RESTRICT in1, const bf16* RESTRICT in2, const bf16* RESTRICT in3, const int64_t* RESTRICT in4, bf16* RESTRICT out0, bf16* RESTRICT out1, bf16* RESTRICT out2, bf16* RESTRICT out3, bf16* RESTRICT out4) {
   constexpr int TX = 16, TY = 16;
   GRID(i0, 4096) {
     const auto v0 = load<1, 1>(in4 + i0);
@@ -20,8 +20,8 @@ extern "C" __global__ void __launch_bounds__(256) k_9fa7c13641060eda(const bf16*
     }
     ROWS(i2, 8) {
       LANES(i1, 4, 64, VECTORS(4, 64)) {
-        const auto v9 = cast<float>(kv2[i1_v]);
-        const auto v10 = cast<float>(kv3[i1_v]);
+        const auto v9 = widen(kv2[i1_v]);
+        const auto v10 = widen(kv3[i1_v]);
         const auto v11 = load<4, 4>(in1 + 1024 * i0 + 128 * i2 + i1);
         const auto v12 = cast<float>(v11);
         const auto v13 = mul_(v12, v9);
@@ -49,12 +49,12 @@ extern "C" __global__ void __launch_bounds__(256) k_9fa7c13641060eda(const bf16*
       LANES(i1, 4, 64, VECTORS(4, 64)) {
         const auto v25 = load<4, 4>(in0 + 4096 * i0 + 128 * i6 + i1);
         const auto v26 = cast<float>(v25);
-        const auto v9 = cast<float>(kv2[i1_v]);
+        const auto v9 = widen(kv2[i1_v]);
         const auto v27 = mul_(v26, v9);
         const auto v28 = load<4, 4>(in0 + 4096 * i0 + 128 * i6 + i1 + 64);
         const auto v29 = cast<float>(v28);
         const auto v30 = neg_(v29);
-        const auto v10 = cast<float>(kv3[i1_v]);
+        const auto v10 = widen(kv3[i1_v]);
         const auto v31 = mul_(v30, v10);
         const auto v32 = add_(v27, v31);
         const auto v33 = cast<bf16>(v32);
