@@ -34,6 +34,8 @@ static inline void pack(idx_t count, idx_t depth, const bf16* from, idx_t apart,
           memcpy(to + s, &both, sizeof both);
         }
       }
+      if (along == 1 && y)
+        for (; s < here; s++) memcpy(to + s, x + s * apart, sizeof(Pair));
       for (; s < here; s++) to[s] = pair_of(x + s * apart, y ? y + s * apart : nullptr);
       for (; s < SIDE; s++) to[s] = 0;
     }

@@ -16,11 +16,15 @@ CASTS = [
     for b in TYPES
     for w in WIDTHS
 ]
+# bf16 in registers: back to floats, and floats that are bf16.
+BF16 = DTYPES["bf16"]
+EXACT = [Function(f"widen_{w}", "widen({0})", (BF16,), DTYPES["f32"], w) for w in WIDTHS]
+EXACT += [Function(f"exact_{w}", "cast_exact<bf16>(cast<float>({0}))", (BF16,), BF16, w) for w in WIDTHS]
 
 
 @pytest.fixture(scope="module")
 def library() -> Library:
-    return build_functions(CASTS)
+    return build_functions([*CASTS, *EXACT])
 
 
 def halfway(dtype: DType, source: DType) -> np.ndarray:
@@ -60,6 +64,12 @@ def test_cast(function: Function, library: Library) -> None:
     got = library.run(function, x)
     wrong = differing(got, expected)
     assert wrong.size == 0, (wrong.size, [(x[i], "gave", got[i], "expected", expected[i]) for i in wrong[:5]])
+
+
+@pytest.mark.parametrize("function", EXACT, ids=lambda f: f.name)
+def test_nothing_is_rounded(function: Function, library: Library) -> None:
+    x = every_value(BF16)
+    assert differing(library.run(function, x), round_to(x, function.result)).size == 0
 
 
 @pytest.mark.parametrize("dtype", [t for t in TYPES if t.is_float and t.bytes <= 2], ids=repr)
