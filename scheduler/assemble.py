@@ -38,6 +38,7 @@ def assemble(prepared: Prepared, device: Device, choices: Sequence[Choice], sear
     whole = traffic_of(prepared.graph)
     return Plan(
         graph_key=graph_key(given),
+        numerics=prepared.numerics,
         device=device,
         inputs=tuple(
             TensorSpec(

@@ -7,7 +7,7 @@ from fusion_ir.graph import Graph, OutputSpec
 from fusion_ir.layout import normal_strides
 from fusion_ir.node import Node
 from fusion_ir.ops import make
-from fusion_ir.records import Ref
+from fusion_ir.records import NUMERICS, Numerics, Ref
 from scheduler.rewrites import RULES, simplify
 from scheduler.rewrites.split import splitting
 
@@ -20,6 +20,7 @@ class Prepared:
     aliases:  outputs given that are an input or another output as it is: (position, what it equals).
     origin:   for each node of `graph`, positions in `given.nodes` of the nodes that it stands for.
     rewrites: names of the rules that matched.
+    numerics: the loosest class of these.
     """
 
     given: Graph
@@ -28,17 +29,20 @@ class Prepared:
     aliases: tuple[tuple[int, Ref], ...]
     origin: Mapping[Node, tuple[int, ...]]
     rewrites: tuple[str, ...]
+    numerics: Numerics
 
 
-def prepare(graph: Graph, tasks: int = 0) -> Prepared:
-    """Simplifies, splits reductions among `tasks` (0: none is), and resolves outputs that need no work.
+def prepare(graph: Graph, tasks: int = 0, numerics: Numerics = "reassociate") -> Prepared:
+    """Simplifies, splits reductions among `tasks` (0: none is), and resolves outputs that need no work, by rules of
+    class `numerics` or a stricter one.
 
     An output that repeats an input or another output in the same layout is an alias; in another layout it becomes a
     copy, written as a reshape to the same shape:
 
         out0: %5, out1: %5, out2: %5 strides [1, 8]  ->  out0: %5, out2: reshape(%5) strides [1, 8]; out1 = out0
     """
-    simplified = simplify(graph, (*RULES, *splitting(tasks)) if tasks else RULES)
+    rules = (*RULES, *splitting(tasks)) if tasks else RULES
+    simplified = simplify(graph, [rule for rule in rules if rule.looseness <= NUMERICS.index(numerics)])
     origin: dict[Node, list[int]] = {}
     for position, node in enumerate(graph.nodes):
         origin.setdefault(simplified.image[node], []).append(position)
@@ -69,5 +73,6 @@ def prepare(graph: Graph, tasks: int = 0) -> Prepared:
         tuple(slots),
         tuple(aliases),
         {n: tuple(p) for n, p in origin.items()},
-        simplified.rules,
+        tuple(rule.name for rule in simplified.rules),
+        NUMERICS[max((rule.looseness for rule in simplified.rules), default=0)],
     )

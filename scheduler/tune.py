@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from codegen.families import FAMILIES
 from codegen.kernel import Family, Reject
 from fusion_ir.graph import Graph
-from fusion_ir.records import Device, Plan, Reason
+from fusion_ir.records import Device, Numerics, Plan, Reason
 from scheduler.atoms import cut
 from scheduler.bench import Bench, Budget, Costs, Progress
 from scheduler.candidates import CandidateSettings, find_candidates
@@ -44,11 +44,12 @@ def tune(
     bench: Bench | None,
     progress: Progress | None = None,
     *,
+    numerics: Numerics = "reassociate",
     families: Mapping[str, Family] = FAMILIES,
     settings: TuneSettings = TuneSettings(),
     clock: Callable[[], float] = time.monotonic,
 ) -> Plan:
-    """The best plan found within the budget.
+    """The best plan found within the budget, by rewrites of class `numerics` or a stricter one.
 
     Measures the best cover by predictions and a coarse one, so that there is a plan. Then solves for the cheapest cover
     by what is known and predicted, measures what it lacks, and again; when that one is measured, the same with lower
@@ -60,7 +61,8 @@ def tune(
     """
     timed = bench is not None and budget.seconds > 0
     watch = Watch(budget.seconds, min(settings.plans_share * budget.seconds, settings.plans_s), progress, clock)
-    prepared = prepare(graph, tasks=TASKS_PER_UNIT * device.units if device.target == "cpu" else 0)
+    tasks = TASKS_PER_UNIT * device.units if device.target == "cpu" else 0
+    prepared = prepare(graph, tasks, numerics)
     ledger = Ledger(device, families, costs, bench if timed else None, budget.seed)
     atoms = cut(prepared.graph, ledger.computable)
     found = find_candidates(atoms, lambda members: ledger.ask(atoms, members), settings.candidates)

@@ -4,6 +4,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from fusion_ir.records import Numerics
+
 PLAN = "plan"
 
 
@@ -15,7 +17,7 @@ class PlanJob(BaseModel):
     graph_key: str
     target: str
     seconds: float
-    numerics: Literal["exact", "reassociate", "approximate"]
+    numerics: Numerics
 
 
 class PlanResult(BaseModel):

@@ -9,7 +9,7 @@ from codegen.object_cache import ObjectCache
 from codegen.workbench import Workbench
 from fusion_ir.key import graph_key
 from fusion_ir.named import NamedGraph
-from fusion_ir.records import Measurement, Plan, Search
+from fusion_ir.records import Measurement, Numerics, Plan, Search
 from fusion_ir.text import print_graph
 from scheduler.bench import Budget, Progress
 from scheduler.tune import tune
@@ -57,7 +57,7 @@ def plan_graph(
     cache: ObjectCache,
     progress: Progress | None = None,
     *,
-    numerics: Literal["exact", "reassociate", "approximate"] = "reassociate",
+    numerics: Numerics = "reassociate",
     tenant: str = "",
 ) -> PlanAnswer:
     """The stored plan for the graph on `target`; where there is none, or it is stale, a new one, stored whole.
@@ -73,13 +73,13 @@ def plan_graph(
     store.put_graph(request.graph_key, print_graph(named.graph), Names(named.input_names, named.output_names))
     with Workbench(device, cache) as bench:
         costs = StoredCosts(store, device.class_key)
-        plan = tune(named.graph, device, budget, costs, bench, progress)
+        plan = tune(named.graph, device, budget, costs, bench, progress, numerics=numerics)
         if _beats_its_bound(plan):  # the ceilings were measured at a slower moment: once more, on what is known by now
             reached = [(s.bytes, s.bytes / s.time_us / 1e3) for s in plan.steps if s.time_us]
             device = with_raised_ceilings(device, cache, reached)
             store.put_device(device)
             rest = Budget(min(budget.seconds, AGAIN_SECONDS), budget.seed)
-            again = tune(named.graph, device, rest, costs, bench, progress)
+            again = tune(named.graph, device, rest, costs, bench, progress, numerics=numerics)
             plan = again.model_copy(update={"search": _together(plan.search, again.search)})
     state: PlanState = "predicted" if plan.time_us is None else "measured"
     binaries, sources = artifacts(plan, cache)

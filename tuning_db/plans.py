@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, delete, exists, or_, select, tuple_
 
-from fusion_ir.records import Plan
+from fusion_ir.records import NUMERICS, Plan
 from tuning_db import content
 from tuning_db.checks import checksum, digest, miss
 from tuning_db.devices import put_device
@@ -16,8 +16,6 @@ from tuning_db.graphs import blanks
 from tuning_db.models import BinaryRow, DeviceRow, GraphRow, PlanRow, RequestRow, SourceRow
 from tuning_db.pages import Page, Position, check_limit
 from tuning_db.requests import STATES, Conditions, RequestKey, State, row_checksum
-
-_LOOSENESS = {"exact": 0, "reassociate": 1, "approximate": 2, "relaxed": 3}
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +177,7 @@ def _check_answers(request: RequestKey, plan: Plan, state: State) -> None:
     ):
         if asked != made:
             raise ValueError(f"the plan answers another request: {what} {asked} was asked for, it is for {made}")
-    if _LOOSENESS[plan.numerics] > _LOOSENESS.get(request.numerics, -1):
+    if request.numerics not in NUMERICS[NUMERICS.index(plan.numerics) :]:
         raise ValueError(f"the plan's numerics {plan.numerics} are looser than {request.numerics}, which was asked for")
     if state not in STATES:
         raise ValueError(f"state must be one of {', '.join(STATES)}, not {state!r}")

@@ -4,8 +4,10 @@ from fusion_ir.records.base import Record
 from fusion_ir.records.device import Ceilings, Device, TargetKind
 from fusion_ir.records.measurement import Measurement, Status
 from fusion_ir.records.plan import (
+    NUMERICS,
     WIRE_VERSION,
     Buffer,
+    Numerics,
     Place,
     Plan,
     Reason,
@@ -16,11 +18,13 @@ from fusion_ir.records.plan import (
 )
 
 __all__ = [
+    "NUMERICS",
     "WIRE_VERSION",
     "Buffer",
     "Ceilings",
     "Device",
     "Measurement",
+    "Numerics",
     "Place",
     "Plan",
     "Reason",

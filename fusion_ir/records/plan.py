@@ -1,7 +1,7 @@
 """A plan: self-contained instructions for computing one graph on one class of devices."""
 
 import hashlib
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import Field
 
@@ -9,6 +9,10 @@ from fusion_ir.records.base import Record
 from fusion_ir.records.device import Device
 
 WIRE_VERSION = 1
+
+# Classes of rewrites: no other values; other orders of operations that are equal in the real numbers; other values.
+Numerics = Literal["exact", "reassociate", "approximate"]
+NUMERICS: tuple[Numerics, ...] = get_args(Numerics)  # the strictest first
 
 # Where a step finds a tensor: input i, output i, or temporary buffer i.
 Place = Literal["in", "out", "tmp"]
@@ -95,7 +99,7 @@ class Plan(Record):
     wire_version: int = WIRE_VERSION
     graph_key: str
     device: Device
-    numerics: Literal["exact", "reassociate", "approximate"] = "reassociate"
+    numerics: Numerics  # the loosest class of its rewrites
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     buffers: tuple[Buffer, ...]

@@ -1,8 +1,8 @@
 """Rewrites: equal tensors, produced otherwise. One table, `RULES`; each row is a declaration with its mathematics.
 
-The rules here make a graph smaller and lose nothing, so `simplify` applies them wherever they match; `split` has one
-more, which opens choices to the search and closes none. Rules that trade one cost for another are alternatives for the
-search to weigh and never go into this table.
+The rules here make a graph smaller and lose nothing, so `simplify` applies them wherever they match; those in `split`
+open choices to the search and close none. Rules that trade one cost for another are alternatives for the search to
+weigh and never go into this table.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,11 +17,10 @@ from scheduler.rewrites.rule import Rule
 
 @dataclass(frozen=True)
 class Simplified:
-    """`image[n]`: what stands for node n of the graph given; `rules`: names of those that matched, in the table's
-    order."""
+    """`image[n]`: what stands for node n of the graph given; `rules`: those that matched, in the table's order."""
 
     image: Mapping[Node, Node]
-    rules: tuple[str, ...]
+    rules: tuple[Rule, ...]
 
 
 def _idle_view(node: Node) -> Node | None:
@@ -107,4 +106,4 @@ def simplify(graph: Graph, rules: Sequence[Rule] = RULES) -> Simplified:
             matched.add(rule.name)
             new = better
         image[node] = new
-    return Simplified(image, tuple(rule.name for rule in rules if rule.name in matched))
+    return Simplified(image, tuple(rule for rule in rules if rule.name in matched))

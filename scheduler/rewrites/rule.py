@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 from fusion_ir.node import Node
+from fusion_ir.records import NUMERICS, Numerics
 
 
 @dataclass(frozen=True)
@@ -14,5 +14,10 @@ class Rule:
 
     name: str
     equation: str
-    numerics: Literal["exact", "reassociate", "approximate"]
+    numerics: Numerics
     apply: Callable[[Node], Node | None]
+
+    @property
+    def looseness(self) -> int:
+        """Place of its class among `NUMERICS`."""
+        return NUMERICS.index(self.numerics)

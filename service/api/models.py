@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from fusion_ir.formats.side_file import SideModel
-from fusion_ir.records import Device, Plan
+from fusion_ir.records import Device, Numerics, Plan
 from service.errors import Problem
 from service.settings import TARGET
 
@@ -33,7 +33,7 @@ class ResolveRequest(Body):
     graph_key: Key | None = Field(None, description="The key of a graph that was sent before.")
     target: Annotated[str, StringConstraints(pattern=TARGET)] | None = Field(None, description="cpu, cuda or cuda:N.")
     seconds: float | None = Field(None, ge=0.1, le=86400, description="Seconds of search on a miss.")
-    numerics: Literal["exact", "reassociate", "approximate"] = "reassociate"
+    numerics: Numerics = "reassociate"
 
 
 class Names(BaseModel):

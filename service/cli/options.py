@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from fusion_ir.records import Numerics
 from service.settings import TARGET
 
 
@@ -20,6 +21,10 @@ Db = Annotated[str | None, typer.Option(metavar="URL", help="Database: sqlite://
 Cache = Annotated[str | None, typer.Option(metavar="FOLDER", help="Folder for compiled objects and device facts.")]
 Target = Annotated[str | None, typer.Option(metavar="TARGET", help="cpu, cuda or cuda:N.", callback=_target)]
 Seconds = Annotated[float | None, typer.Option(metavar="S", help="Seconds of search where there is no plan yet.")]
+NumericsClass = Annotated[
+    Numerics,
+    typer.Option(metavar="CLASS", help="Loosest rewrites to use: exact, reassociate or approximate."),
+]
 Server = Annotated[str | None, typer.Option(metavar="URL", help="Ask this running server instead of planning here.")]
 Format = Annotated[
     str | None, typer.Option("--format", metavar="NAME", help="Format of GRAPH, where its look is not enough.")

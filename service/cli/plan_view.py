@@ -43,6 +43,7 @@ def as_json(plan: Plan, target: str, state: str, cache: str) -> dict[str, Any]:
             }
             for step in plan.steps
         ],
+        "numerics": plan.numerics,
         "rewrites": list(plan.rewrites),
         "reasons": [reason.model_dump(mode="json") for reason in plan.reasons],
         "search": {
@@ -137,8 +138,8 @@ def _footer(plan: Plan) -> Text:
 
 
 def _schedule(step: Step) -> Text:
-    """The family, and below it the schedule's parameters."""
-    parameters = step.schedule.removeprefix(step.family).strip("{}")
+    """The family, and below it the schedule's parameters, which a narrow terminal breaks between them."""
+    parameters = step.schedule.removeprefix(step.family).strip("{}").replace(",", ", ")
     return Text.assemble((step.family, "cyan"), (f"\n{parameters}" if parameters else "", "dim"))
 
 

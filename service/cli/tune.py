@@ -12,10 +12,10 @@ from rich.text import Text
 from codegen.object_cache import ObjectCache
 from fusion_ir.formats.json_wire import to_wire
 from fusion_ir.named import NamedGraph
-from fusion_ir.records import Plan
+from fusion_ir.records import Numerics, Plan
 from scheduler.bench import Budget
 from service.cli.errors import bad_input
-from service.cli.options import Cache, Db, Format, Graph, Json, Seconds, Server, Shapes, Target
+from service.cli.options import Cache, Db, Format, Graph, Json, NumericsClass, Seconds, Server, Shapes, Target
 from service.cli.plan_view import KEY_DIGITS, as_json, plan_view
 from service.cli.remote import Remote
 from service.cli.source import read_graph
@@ -41,6 +41,7 @@ def tune(
     graph: Graph,
     target: Target = None,
     seconds: Seconds = None,
+    numerics: NumericsClass = "reassociate",
     db: Db = None,
     cache: Cache = None,
     server: Server = None,
@@ -53,10 +54,10 @@ def tune(
     budget = search_seconds(settings, seconds)
     named = read_graph(graph, format_, shapes)
     if server is not None:
-        answer = tune_remotely(named, server, target, budget)
+        answer = tune_remotely(named, server, target, budget, numerics)
     else:
         with Store(settings.db) as store:
-            answer = tune_here(named, store, settings, budget)
+            answer = tune_here(named, store, settings, budget, numerics)
     if json:
         print_json(as_json(answer.plan, answer.target, answer.state, answer.cache))
         return
@@ -73,17 +74,21 @@ def search_seconds(settings: Settings, seconds: float | None) -> float:
     return chosen
 
 
-def tune_here(named: NamedGraph, store: Store, settings: Settings, seconds: float) -> Answer:
+def tune_here(
+    named: NamedGraph, store: Store, settings: Settings, seconds: float, numerics: Numerics = "reassociate"
+) -> Answer:
     """Plans in this process, on this machine."""
     cache = ObjectCache(settings.cache)
     with search_progress(seconds) as progress:
-        found = plan_graph(named, settings.target, Budget(seconds), store, cache, progress.on_search)
+        found = plan_graph(named, settings.target, Budget(seconds), store, cache, progress.on_search, numerics=numerics)
     return Answer(found.plan, settings.target, found.state, found.cache, store.place)
 
 
-def tune_remotely(named: NamedGraph, server: str, target: str | None, seconds: float) -> Answer:
+def tune_remotely(named: NamedGraph, server: str, target: str | None, seconds: float, numerics: Numerics) -> Answer:
     """Asks a server. The graph was read here, so what is wrong with it is said with its place in the file."""
-    body: Mapping[str, Any] = {"graph": to_wire(named), "seconds": seconds, **({"target": target} if target else {})}
+    body: Mapping[str, Any] = {"graph": to_wire(named), "seconds": seconds, "numerics": numerics}
+    if target:
+        body = {**body, "target": target}
     with Remote(server) as remote, search_progress(seconds) as progress:
         found = remote.resolve(body, progress.show)
     address = remote.page(found.plan_key)

@@ -252,6 +252,7 @@ def _plan(
     )
     return Plan(
         graph_key="",
+        numerics="reassociate",
         device=_device,
         inputs=(spec,) * len(graph.inputs),
         outputs=(spec,) * outputs,

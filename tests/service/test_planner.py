@@ -1,4 +1,4 @@
-"""Planning one graph: a bound that a kernel beat is taken again."""
+"""Planning one graph: the class of numerics, and a bound that a kernel beat, which is taken again."""
 
 from pathlib import Path
 
@@ -6,14 +6,31 @@ import pytest
 
 from codegen.devices import detect
 from codegen.object_cache import ObjectCache
+from fusion_ir import build
 from fusion_ir.formats import read
-from fusion_ir.records import Ceilings, Device
+from fusion_ir.named import NamedGraph
+from fusion_ir.ops import make_input
+from fusion_ir.records import Ceilings, Device, Numerics
 from scheduler.bench import Budget
 from service import planner
+from tests.support.kernels import dense, graph_of
 from tuning_db import Store
 
 CRAWLING = Ceilings(copy_gbps=((0, 0.001),), read_gbps=((0, 0.001),), launch_us=0.01, fma_gflops=1000.0)
 EXAMPLE = Path(__file__).parents[2] / "examples" / "momentum_step.json"
+
+
+@pytest.mark.parametrize("numerics", ["exact", "reassociate"])
+def test_a_plan_keeps_to_the_numerics_asked_for(tmp_path: Path, numerics: Numerics) -> None:
+    spec = dense(2, 1 << 17)
+    graph = graph_of((spec,), build.softmax(make_input(0, spec)))
+    with Store(f"sqlite:///{tmp_path / 'plans.db'}") as store:
+        cache = ObjectCache(tmp_path / "cache")
+        plan = planner.plan_graph(
+            NamedGraph(graph, ("x",), ("y",)), "cpu", Budget(1.0), store, cache, numerics=numerics
+        ).plan
+    assert plan.numerics == numerics
+    assert ("rescale-sum" in plan.rewrites) == (numerics == "reassociate")
 
 
 def test_a_plan_that_beats_its_bound_gets_raised_ceilings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,6 +63,7 @@ def plan_of(
     )
     return Plan(
         graph_key=graph_key(graph),
+        numerics="reassociate",
         device=DEVICE,
         inputs=tuple(
             TensorSpec(shape=s.sizes, dtype=s.dtype.name, strides=s.strides, alignment_bytes=s.alignment_bytes)

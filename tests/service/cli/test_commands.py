@@ -13,7 +13,7 @@ from tuning_db import Store
 
 TUNE_FIELDS = (
     "plan_key graph_key device target state cache time_us unfused_us lower_bound_us search_gap max_rel_error steps "
-    "rewrites reasons search"
+    "numerics rewrites reasons search"
 ).split()
 
 
@@ -34,6 +34,12 @@ def test_tune_as_json(cli: Cli, graph_file: Path, planned: list[tuple[str, float
     assert (first["cache"], second["cache"]) == ("miss", "hit")
     assert planned == [("cpu", 3.0), ("cpu", 3.0)]
     assert first["target"] == "cpu"
+
+
+def test_the_numerics_asked_for_reach_the_search(cli: Cli, graph_file: Path, planned: list[object]) -> None:
+    asked = ("--numerics", "exact")
+    assert json.loads(cli("tune", graph_file, "--json", *asked).out)["numerics"] == "exact"
+    assert cli("tune", graph_file, "--numerics", "fast").code == 2
 
 
 def test_tune_for_a_person(cli: Cli, graph_file: Path, planned: list[object], tmp_path: Path) -> None:

@@ -71,6 +71,7 @@ class Samples:
         )
         return Plan(
             graph_key=self.graph_key(n, op),
+            numerics="reassociate",
             device=self.device,
             inputs=(),
             outputs=(TensorSpec(shape=(n + 1,), dtype="f32", strides=(1,), alignment_bytes=16),),

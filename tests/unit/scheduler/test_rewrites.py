@@ -51,7 +51,7 @@ def test_rule(rule: str, before: Node, after: Node) -> None:
     graph = Graph((InputSpec(shape_of((4, 6)), bf16, (6, 1)),), (OutputSpec(before, dense_strides(before.sizes)),))
     simplified = simplify(graph, [r for r in RULES if r.name == rule])
     assert simplified.image[before] is after
-    assert simplified.rules == (rule,)
+    assert [r.name for r in simplified.rules] == [rule]
 
 
 def test_every_rule_has_a_case() -> None:

@@ -110,6 +110,15 @@ def test_sums_of_powers_are_rescaled(name: str) -> None:
     assert judged.ok, judged.problem
 
 
+def test_numerics_exact_splits_without_rescaling() -> None:
+    x = make_input(0, dense(4, 1 << 16))
+    graph = graph_of((dense(4, 1 << 16),), build.softmax(x))
+    loose, exact = prepare(graph, TASKS), prepare(graph, TASKS, "exact")
+    assert (loose.numerics, set(loose.rewrites)) == ("reassociate", {"rescale-sum", "split-reduction"})
+    assert (exact.numerics, set(exact.rewrites)) == ("exact", {"split-reduction"})
+    assert prepare(graph).numerics == "exact"
+
+
 def test_a_sum_of_powers_of_something_else_is_only_split() -> None:
     x = make_input(0, dense(4, 1 << 16))
     less = build.sub(x, build.max_(build.neg(x), 1, keepdims=True))
