@@ -1,6 +1,6 @@
 """A fusion graph: inputs with layouts, outputs with the layouts the caller wants, and everything between."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -36,9 +36,12 @@ class InputSpec:
     @property
     def span(self) -> int:
         """Elements between the first and the last one, both included: what a buffer must hold."""
-        if 0 in self.sizes:
-            return 0
-        return 1 + sum((n - 1) * s for n, s in zip(self.sizes, self.strides, strict=True))
+        return _span(self.sizes, self.strides)
+
+    @property
+    def bytes(self) -> int:
+        """Of its span."""
+        return self.span * self.dtype.bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +63,12 @@ class OutputSpec:
     @property
     def span(self) -> int:
         """Elements between the first and the last one, both included."""
-        if 0 in self.node.sizes:
-            return 0
-        return 1 + sum((n - 1) * s for n, s in zip(self.node.sizes, self.strides, strict=True))
+        return _span(self.node.sizes, self.strides)
+
+    @property
+    def bytes(self) -> int:
+        """Of its span."""
+        return self.span * self.node.dtype.bytes
 
 
 @dataclass(frozen=True)
@@ -77,6 +83,16 @@ class Graph:
         """Every node that an output depends on, operands first, in depth-first order from the first output."""
         return tuple(topological(o.node for o in self.outputs))
 
+    @property
+    def read_bytes(self) -> int:
+        """Of all inputs."""
+        return sum(spec.bytes for spec in self.inputs)
+
+    @property
+    def written_bytes(self) -> int:
+        """Of all outputs."""
+        return sum(output.bytes for output in self.outputs)
+
     @cached_property
     def users(self) -> dict[Node, tuple[Node, ...]]:
         """The nodes that read each node, in topological order, once each."""
@@ -85,6 +101,10 @@ class Graph:
             for a in n.args:
                 users[a][n] = None
         return {n: tuple(u) for n, u in users.items()}
+
+
+def _span(sizes: Sequence[int], strides: Sequence[int]) -> int:
+    return 0 if 0 in sizes else 1 + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True))
 
 
 def topological(roots: Iterable[Node]) -> Iterator[Node]:

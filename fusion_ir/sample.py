@@ -130,13 +130,12 @@ def _whole(domain: Interval, dtype: DType, small: bool) -> tuple[int, int]:
 
 def _placed(spec: InputSpec, values: np.ndarray) -> np.ndarray:
     """`values` in memory with the spec's strides; axes of stride 0 repeat the one value that `values` has there."""
-    bytes_ = spec.span * spec.dtype.bytes
-    raw = np.empty(bytes_ + _ALIGNMENT_BYTES, np.uint8)
+    raw = np.empty(spec.bytes + _ALIGNMENT_BYTES, np.uint8)
     if values.size != spec.span:
         raw[:] = 0 if spec.dtype.kind == "bool" else _GAP_BYTE
     start = -raw.ctypes.data % _ALIGNMENT_BYTES
     # as_strided does not know the f8 types: it sees their bits.
-    flat = raw[start : start + bytes_].view(f"u{spec.dtype.bytes}")
+    flat = raw[start : start + spec.bytes].view(f"u{spec.dtype.bytes}")
     strides = tuple(s * spec.dtype.bytes for s in spec.strides)
     np.lib.stride_tricks.as_strided(flat, values.shape, strides).view(spec.dtype.numpy)[...] = values
     return np.lib.stride_tricks.as_strided(flat, spec.sizes, strides).view(spec.dtype.numpy)

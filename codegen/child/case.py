@@ -36,9 +36,7 @@ class Case:
     @property
     def bytes(self) -> int:
         """Bytes of all inputs and outputs."""
-        return sum(s.span * s.dtype.bytes for s in self.graph.inputs) + sum(
-            o.span * o.node.dtype.bytes for o in self.graph.outputs
-        )
+        return self.graph.read_bytes + self.graph.written_bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from itertools import pairwise
 from math import prod
 
 from codegen.emit import Body, Style, emit_body
-from codegen.families.loops import alignments, lower
+from codegen.families.loops import KEEP_BYTES, alignments, lower
 from codegen.families.pointwise import MAX_NODES
 from codegen.families.wrap import kernel_function
 from codegen.gemm.call import OPENBLAS, Call, choose_call, libraries_for
@@ -35,7 +35,6 @@ SCRATCH_BYTES = 1 << 21  # of a panel: it lies on the stack of the thread, which
 ALIGN = 16  # elements: rows of a panel start at multiples of it
 MOST_TASKS_PER_UNIT = 8
 WHOLE_ROWS = 1 << 30  # lanes of a tile: rows are never cut
-KEEP_BYTES = 64 << 10  # cap of one array that the loops behind the product keep
 
 
 @dataclass(frozen=True)

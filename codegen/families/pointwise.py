@@ -70,10 +70,8 @@ class Pointwise:
         if device.target == "cpu":
             native = max(device.vector_bytes // 4, 4)
             widths = [4 * native, 2 * native, native]
-            moved = sum(spec.span * spec.dtype.bytes for spec in segment.inputs) + sum(
-                o.node.bytes for o in segment.outputs
-            )
-            ways = ("stream",) if moved > CACHED_BYTES else ("stream", "plain")
+            is_large = segment.read_bytes + segment.written_bytes > CACHED_BYTES
+            ways = ("stream",) if is_large else ("stream", "plain")
             schedules = [CpuSchedule(min(n, 64), way, way, 4096, 0, 1) for n in widths for way in ways]
             if any(n.op == "contract" and prod(reduced_extents(n)) > 1 for n in segment.nodes):
                 products = [(2, 4096, 8), (2, 512, 8), (4, 4096, 4), (1, 512, 8), (2, 4096, 4)]

@@ -48,10 +48,8 @@ class Reduction:
 
     def space(self, segment: Graph, device: Device) -> tuple[str, ...]:
         native = max(device.vector_bytes // 4, 4)
-        written = sum(o.node.bytes for o in segment.outputs)
-        read = sum(spec.span * spec.dtype.bytes for spec in segment.inputs)
         points = [(4 * native, 1024), (2 * native, 1024), (2 * native, 4096), (native, 1024), (4 * native, 256)]
-        stores = ("stream", "plain") if 8 * written > read else ("plain",)
+        stores = ("stream", "plain") if 8 * segment.written_bytes > segment.read_bytes else ("plain",)
         schedules = [
             ReductionSchedule(min(lanes, 64), "stream", store, tile, 0) for lanes, tile in points for store in stores
         ]

@@ -26,7 +26,7 @@ def _same_points(program: Program, key: Key) -> Key | None:
     block, depth = program.blocks[key], len(key.path)
     if block.writes or not block.updates or any(kept.key == key for kept in program.kept.values()):
         return None
-    if any(program.reductions[v].is_local or program.scans(key.path) for v in block.updates):
+    if program.scans(key.path) or any(program.reductions[v].is_local for v in block.updates):
         return None
     for other in program.blocks:
         inner = other.path[depth:]
