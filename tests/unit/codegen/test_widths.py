@@ -3,6 +3,7 @@
 import pytest
 
 from codegen.families import FAMILIES
+from codegen.families.loops import vector_lanes
 from codegen.kernel import Kernel
 from fusion_ir.dtype import f32
 from fusion_ir.extent import dense_strides, shape_of
@@ -118,3 +119,19 @@ def test_padded_rows(gap: int, width: int) -> None:
     b = Build()
     k = b.kernel(make("add", (b.input(64, 128, strides=(128 + gap, 1)), b.input(64, 128))))
     assert widths(k) == {"in0": [("vector", width)], "in1": [V4], "out0": [V4]}
+
+
+@pytest.mark.parametrize(
+    ("extent", "width", "lanes"),
+    [
+        (4096, 64, 64),
+        (96, 64, 32),  # a second vector of 64 would be half empty
+        (80, 64, 16),
+        (100, 64, 64),  # nothing divides it
+        (1000, 64, 64),  # one masked vector of sixteen
+        (3, 64, 4),
+        (1, 16, 1),
+    ],
+)
+def test_lanes_of_a_vector(extent: int, width: int, lanes: int) -> None:
+    assert vector_lanes(extent, width) == lanes
