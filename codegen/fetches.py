@@ -23,13 +23,30 @@ class Fetch:
 
 def next_row(program: Program, key: Key) -> list[Fetch]:
     """Beside the dearest of several passes over a row: the row after it."""
-    passes = [k for phase in program.phases(key.path) for k in program.at(key.path, phase)]
-    passes = [k for k in passes if k.lane is key.lane and not k.dims]
-    if not key.lane or not key.path or len(passes) < 2 or key is not max(passes, key=program.cost):
+    for depth in range(len(key.path), 0, -1):
+        passes = _passes(program, key, depth)
+        if len(passes) > 1:
+            break
+    else:
         return []
-    row = key.path[-1].axis
+    if not key.lane or key is not max(passes, key=program.cost):
+        return []
+    row = key.path[depth - 1].axis
     loads = (v for k in passes for v in _loads(program, k, key.lane) if v.offset.coef(row))
     return list(dict.fromkeys(_fetch(v, v.offset.coef(row)) for v in loads))
+
+
+def _passes(program: Program, key: Key, depth: int) -> list[Key]:
+    """Blocks in loops of their own over the same axes as those of `key`, inside the outermost `depth` loops of it."""
+    inner = [loop.axis for loop in key.path[depth:]]
+    return [
+        k
+        for k in program.blocks
+        if k.path[:depth] == key.path[:depth]
+        and [loop.axis for loop in k.path[depth:]] == inner
+        and k.lane is key.lane
+        and not k.dims
+    ]
 
 
 def read_once(program: Program, key: Key) -> list[Fetch]:

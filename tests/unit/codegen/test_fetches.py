@@ -42,3 +42,28 @@ def test_what_is_fetched(name: str) -> None:
     text = emit_body(program, Style("cpu", alignments(graph), grid_least=4, once=True)).text
     assert sorted(set(re.findall(r"fetch_once<\d+>\((.*)\);", text))) == expected
     assert "fetch_once" not in emit_body(program, Style("cpu", alignments(graph), grid_least=4)).text
+
+
+def group_norm(x: Node) -> Node:
+    """Over channels of a group and pixels; scaled by channel, so that there is a loop over the channels."""
+    centred = B.sub(x, B.mean(x, (2, 3), keepdims=True))
+    rstd = B.rsqrt(B.var(x, (2, 3), 0, keepdims=True))
+    scales = B.iota(x.sizes, 2, dtype=f32)
+    return B.mul(B.mul(centred, rstd), scales)
+
+
+ROWS: dict[str, tuple[tuple[int, ...], Build, list[str]]] = {
+    "passes over rows": ((64, 2048), B.softmax, ["in0 + 2048 * i0 + i1 + 2048"]),
+    "passes over rows of several loops": ((8, 16, 3, 512), group_norm, ["in0 + 1536 * i1 + 512 * i0 + i2 + 1536"]),
+    "one pass": ((64, 2048), lambda x: B.sum_(x, 1), []),
+    "several of one tensor alone": ((2048,), B.softmax, []),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_the_row_that_comes_next(name: str) -> None:
+    sizes, build, expected = ROWS[name]
+    graph = graph_of([spec(sizes, f32)], build)
+    program = lower(graph, 16, 64, 4096, least_tasks=4, keep_bytes=1 << 16)
+    style = Style("cpu", alignments(graph), grid_least=4, ahead=True)
+    assert re.findall(r"fetch<\d+>\((.*)\);", emit_body(program, style).text) == expected

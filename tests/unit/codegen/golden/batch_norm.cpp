@@ -1,4 +1,4 @@
-extern "C" void k_700dec5bb2b990c4(void* const* args, long task, long tasks) {
+extern "C" void k_8d2cdd6e12c95b7c(void* const* args, long task, long tasks) {
   const float* RESTRICT in0 = (const float*)args[0];
   const float* RESTRICT in1 = (const float*)args[1];
   float* RESTRICT out0 = (float*)args[2];
@@ -38,6 +38,7 @@ extern "C" void k_700dec5bb2b990c4(void* const* args, long task, long tasks) {
     ROWS(i1, 4) {
       const auto v9 = load<1, 1>(in1 + i0);
       LANES(i2, 32, 42, VECTORS(32, 42)) {
+        fetch<128>(in0 + 336 * i1 + 42 * i0 + i2 + 42);
         const auto v1 = load<32, 2>(in0 + 336 * i1 + 42 * i0 + i2);
         const auto v4 = sub_(v1, splat<32>(v3));
         const auto v10 = mul_(v4, splat<32>(v8));

@@ -1,4 +1,4 @@
-extern "C" void k_38fe27227a3f4225(void* const* args, long task, long tasks) {
+extern "C" void k_031cc4bd9a7adaa5(void* const* args, long task, long tasks) {
   const float* RESTRICT in0 = (const float*)args[0];
   const float* RESTRICT in1 = (const float*)args[1];
   float* RESTRICT out0 = (float*)args[2];
@@ -40,6 +40,7 @@ extern "C" void k_38fe27227a3f4225(void* const* args, long task, long tasks) {
     ROWS(i2, 4) {
       const auto v9 = load<1, 1>(in1 + 4 * i1 + i2);
       LANES(i3, 32, 42, VECTORS(32, 42)) {
+        fetch<128>(in0 + 336 * i0 + 168 * i1 + 42 * i2 + i3 + 168);
         const auto v1 = load<32, 2>(in0 + 336 * i0 + 168 * i1 + 42 * i2 + i3);
         const auto v4 = sub_(v1, splat<32>(v3));
         const auto v10 = mul_(v4, splat<32>(v8));
