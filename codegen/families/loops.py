@@ -26,12 +26,14 @@ from codegen.lowering.value import TooManyValues, cone
 from codegen.lowering.write import Write, writes_of
 from codegen.schedule import Schedule
 from fusion_ir.graph import Graph
+from fusion_ir.ops import OPS, OpKind
 from fusion_ir.records import Device
 
 KEEP_BYTES = 64 << 10  # cap of one array of values that are read again
 BLOCKS = (16, 64, 4)  # rows of a block, those first that are usually best
 SHORT = 4  # vectors; of a run of more, the last one may be masked
 LEAST_LANES = 16
+LONG_CHAIN = 8.0  # cost of an op: that of exp
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,8 @@ class LoopSchedule(Schedule):
 
     lanes: elements of a vector, of any dtype; wider ones are more accumulators. load, store: `plain`, or `stream` past
     the caches; of loads, those of what is read once. tile: longest run of lanes that are no part of a sum. block: rows
-    of a block where tensors step through memory in different orders; 0: no blocks.
+    of a block where tensors step through memory in different orders; 0: no blocks. interleave: 1 where the compiler
+    orders instructions by latency, so that the long chains of several vectors' functions run side by side.
     """
 
     lanes: int
@@ -48,6 +51,7 @@ class LoopSchedule(Schedule):
     store: str
     tile: int
     block: int
+    interleave: int
 
 
 def lower(
@@ -130,11 +134,22 @@ def alignments(segment: Graph) -> dict[str, int]:
     return found | {f"out{i}": 64 for i in range(len(segment.outputs))}
 
 
-def with_blocks(segment: Graph, points: Sequence[LoopSchedule]) -> tuple[str, ...]:
-    """The schedules as text; where rows may be in blocks, the first one with blocks, too, right behind it."""
+def with_variants(segment: Graph, points: Sequence[LoopSchedule]) -> tuple[str, ...]:
+    """The schedules as text. Ahead of the others, the first one interleaved where the segment holds functions of many
+    steps, with as many lanes and twice as many; and, where rows may be in blocks, the foremost with blocks."""
     first, *others = points
-    blocks = [first.replaced(block=block) for block in BLOCKS] if steps_apart(segment, first.lanes) else []
-    return tuple(map(str, dict.fromkeys([first, *blocks, *others])))
+    chains = has_chains(segment)
+    interleaved = [first.replaced(lanes=n * first.lanes, interleave=1) for n in (1, 2)] if chains else []
+    foremost = [*interleaved, first][0]
+    blocks = [foremost.replaced(block=block) for block in BLOCKS] if steps_apart(segment, first.lanes) else []
+    return tuple(map(str, dict.fromkeys([foremost, *blocks, *interleaved, first, *others])))
+
+
+def has_chains(segment: Graph) -> bool:
+    """Whether random numbers, or functions of many steps, polynomials most of them, are computed for most elements."""
+    most = max((n.elements for n in segment.nodes), default=0)
+    rows = ((n, OPS[n.op]) for n in segment.nodes if n.op in OPS)
+    return any(2 * n.elements > most for n, op in rows if op.kind is OpKind.RANDOM or op.cost >= LONG_CHAIN)
 
 
 def steps_apart(segment: Graph, width: int) -> bool:
@@ -166,5 +181,5 @@ def emit_cpu(
     stream = s.store == "stream"
     style = Style("cpu", alignments(segment), stream=stream, grid_least=tasks, ahead=ahead, once=s.load == "stream")
     body = emit_body(program, style)
-    entry, source = kernel_function(segment, body.text, "cpu", streams=stream)
+    entry, source = kernel_function(segment, body.text, "cpu", streams=stream, interleave=bool(s.interleave))
     return Kernel(entry, source, "cpu", s.FAMILY, str(s), Launch(tasks=device.units), body.accesses)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import prod
 
 from codegen.emit import Style, emit_body
-from codegen.families.loops import LoopSchedule, alignments, emit_cpu, lower, with_blocks
+from codegen.families.loops import LoopSchedule, alignments, emit_cpu, lower, with_variants
 from codegen.families.wrap import kernel_function
 from codegen.kernel import Kernel, Launch, Reject
 from codegen.lowering.sums import reduced_extents
@@ -72,14 +72,14 @@ class Pointwise:
             widths = [4 * native, 2 * native, native]
             is_large = segment.read_bytes + segment.written_bytes > CACHED_BYTES
             ways = ("stream",) if is_large else ("stream", "plain")
-            schedules = [CpuSchedule(min(n, 64), way, way, 4096, 0, 1) for n in widths for way in ways]
+            schedules = [CpuSchedule(min(n, 64), way, way, 4096, 0, 0, 1) for n in widths for way in ways]
             if any(n.op == "contract" and prod(reduced_extents(n)) > 1 for n in segment.nodes):
                 products = [(2, 4096, 8), (2, 512, 8), (4, 4096, 4), (1, 512, 8), (2, 4096, 4)]
                 shared = [
-                    CpuSchedule(min(n * native, 64), "plain", "stream", tile, 0, rows) for n, tile, rows in products
+                    CpuSchedule(min(n * native, 64), "plain", "stream", tile, 0, 0, rows) for n, tile, rows in products
                 ]
                 schedules = [*shared, *schedules]
-            return with_blocks(segment, schedules)
+            return with_variants(segment, schedules)
         narrow = min((o.node.dtype.bytes for o in segment.outputs), default=4)
         vec = max(min(device.vector_bytes, 16) // narrow, 1)
         shapes = [(32, 8, 1), (8, 32, 1), (16, 16, 1), (128, 1, 1), (128, 1, 4), (256, 1, 1), (32, 4, 2)]

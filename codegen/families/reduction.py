@@ -9,7 +9,7 @@ from collections.abc import Set
 from dataclasses import dataclass
 from math import prod
 
-from codegen.families.loops import LoopSchedule, emit_cpu, with_blocks
+from codegen.families.loops import LoopSchedule, emit_cpu, with_variants
 from codegen.families.pointwise import MAX_DEPTH, MAX_NODES
 from codegen.kernel import Kernel, Reject
 from codegen.lowering.place import MAX_REPEATED
@@ -51,9 +51,9 @@ class Reduction:
         points = [(4 * native, 1024), (2 * native, 1024), (2 * native, 4096), (native, 1024), (4 * native, 256)]
         stores = ("stream", "plain") if 8 * segment.written_bytes > segment.read_bytes else ("plain",)
         schedules = [
-            ReductionSchedule(min(lanes, 64), "stream", store, tile, 0) for lanes, tile in points for store in stores
+            ReductionSchedule(min(lanes, 64), "stream", store, tile, 0, 0) for lanes, tile in points for store in stores
         ]
-        return with_blocks(segment, schedules)
+        return with_variants(segment, schedules)
 
     def emit(self, segment: Graph, schedule: str, device: Device) -> Kernel:
         s = parse_schedule(schedule, ReductionSchedule)

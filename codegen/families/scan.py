@@ -37,7 +37,7 @@ class Scan:
     def space(self, segment: Graph, device: Device) -> tuple[str, ...]:
         native = max(device.vector_bytes // 4, 4)
         points = [(4, "stream", 256), (2, "stream", 4096), (4, "plain", 256), (2, "plain", 4096), (1, "stream", 1024)]
-        return tuple(str(ScanSchedule(min(n * native, 64), store, store, tile, 0)) for n, store, tile in points)
+        return tuple(str(ScanSchedule(min(n * native, 64), store, store, tile, 0, 0)) for n, store, tile in points)
 
     def emit(self, segment: Graph, schedule: str, device: Device) -> Kernel:
         s = parse_schedule(schedule, ScanSchedule)

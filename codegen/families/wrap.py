@@ -18,11 +18,13 @@ def kernel_function(
     prologue: Sequence[str] = (),
     threads: int = 1,
     streams: bool = False,
+    interleave: bool = False,
 ) -> tuple[str, str]:
     """(entry, source). The entry's name is derived from the source, so equal kernels have equal names."""
     params = parameters(graph)
     if target == "cpu":
-        head = 'extern "C" void {entry}(void* const* args, long task, long tasks) {{'
+        order = "INTERLEAVED " if interleave else ""
+        head = f'extern "C" {order}void {{entry}}(void* const* args, long task, long tasks) {{{{'
         lines = [f"  {t} RESTRICT {name} = ({t})args[{i}];" for i, (t, name) in enumerate(params)]
         lines += [f"  {line}" for line in prologue]
     else:

@@ -216,20 +216,20 @@ class Program:
             for key in self.at(path, phase):
                 self._print_block(lines, indent, key)
             for loop in self.children(path, phase):
-                last = self.last_tile(loop.axis)
-                limit = f" up to {last[1]} in all" if last else ""
-                lines.append(f"{indent}loop {loop.axis} < {loop.axis.extent}{limit}:")
+                lines.append(f"{indent}loop {self._range(loop.axis)}:")
                 self._print(lines, (*path, loop))
             for v in across:
                 lines.append(f"{indent}end v{v.uid}")
         lines += [f"{indent}empty {t}" for t in tiles if isinstance(t.access, Write)]
 
+    def _range(self, axis: Axis) -> str:
+        last = self.last_tile(axis)
+        return f"{axis} < {axis.extent}" + (f" up to {last[1]} in all" if last else "")
+
     def _print_block(self, lines: list[str], indent: str, key: Key) -> None:
-        head = [f"for {a} < {a.extent}" for a in key.dims]
+        head = [f"for {self._range(a)}" for a in key.dims]
         if key.lane:
-            last = self.last_tile(key.lane)
-            limit = f" up to {last[1]} in all" if last else ""
-            head.append(f"lanes {key.lane} < {key.lane.extent} by {self.widths[key.lane]}{limit}")
+            head.append(f"lanes {self._range(key.lane)} by {self.widths[key.lane]}")
         block = self.blocks[key]
         own = set[Axis]().union(*(v.deps.union(v.bound) for v in (*block.values, *block.updates))) - set(key.dims)
         head += [f"unrolled {a} < {a.extent}" for a in sorted(self.unrolled & own, key=lambda a: a.uid)]

@@ -9,7 +9,7 @@ from tests.support.vec_compare import differing
 from tests.support.vec_harness import CTYPE, Function, Library, build_functions, every_value, random_bits, specials
 
 TYPES = tuple(DTYPES.values())
-WIDTHS = (1, 8, 32, 64)
+WIDTHS = (1, 8, 32, 64, 128)
 CASTS = [
     Function(f"cast_{a}_{b}_{w}", f"cast<{CTYPE[b.name]}>({{0}})", (a,), b, w)
     for a in TYPES

@@ -12,7 +12,7 @@ from tests.support.vec_compare import differing
 from tests.support.vec_harness import CTYPE, SPELLINGS, Library, build, random_bits
 
 TYPES = tuple(DTYPES.values())
-WIDTHS = (1, 4, 32)
+WIDTHS = (1, 4, 32, 128)
 SPELLED = [s for s in SPELLINGS if s.name in ("g++ native", "g++ SSE2", "clang native", "CUDA on the host")]
 PAGE = mmap.PAGESIZE
 

@@ -8,10 +8,10 @@ import pytest
 from fusion_ir.philox import uniform
 from tests.support.vec_harness import SPELLINGS, Library, build
 
-WIDTHS = (1, 2, 4, 8, 16, 32, 64)
+WIDTHS = (1, 2, 4, 8, 16, 32, 64, 128)
 RUNS = WIDTHS[2:]
 LARGEST = (1 << 63) - 1
-COUNT = 192
+COUNT = 3 * 128  # of every width a multiple
 KEYS = (
     (0, 0, 0),
     (7, -1, 3),  # the counter starts over

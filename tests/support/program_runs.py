@@ -130,7 +130,7 @@ class _Run:
 
     def block(self, key: Key, at: Point) -> None:
         block = self.program.blocks[key]
-        for point in product(*(range(a.extent) for a in key.dims)):
+        for point in product(*(range(self.count(a, at)) for a in key.dims)):
             here: Point = {**at, **dict(zip(key.dims, point, strict=True))}
             sums = [v for v in block.updates if self.program.reductions[v].is_local]
             for v in sums:

@@ -29,7 +29,7 @@ CTYPE = {
     "f64": "double", "f32": "float", "f16": "f16", "bf16": "bf16", "f8e4m3": "f8e4m3", "f8e5m2": "f8e5m2",
     "i8": "int8_t", "i16": "int16_t", "i32": "int32_t", "i64": "int64_t", "u8": "uint8_t", "bool": "boolean",
 }  # fmt: skip
-PADDING = 64  # elements: the widest vector
+PADDING = 128  # elements: the widest vector
 
 
 ZIG = (sys.executable, "-m", "ziglang", "c++")

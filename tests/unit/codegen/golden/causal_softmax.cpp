@@ -1,4 +1,4 @@
-extern "C" void k_c94a565aaaf524e2(void* const* args, long task, long tasks) {
+extern "C" INTERLEAVED void k_36b027cd7c302e09(void* const* args, long task, long tasks) {
   const float* RESTRICT in0 = (const float*)args[0];
   float* RESTRICT out0 = (float*)args[1];
   GRID(g0, 128) {

@@ -1,4 +1,4 @@
-extern "C" void k_827db06ae22d3f05(void* const* args, long task, long tasks) {
+extern "C" INTERLEAVED void k_be5708a16a6feef4(void* const* args, long task, long tasks) {
   const float* RESTRICT in0 = (const float*)args[0];
   const int64_t* RESTRICT in1 = (const int64_t*)args[1];
   float* RESTRICT out0 = (float*)args[2];

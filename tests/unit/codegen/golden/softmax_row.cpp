@@ -1,4 +1,4 @@
-extern "C" void k_5229de86e35c0843(void* const* args, long task, long tasks) {
+extern "C" INTERLEAVED void k_4f9da91f8624dca8(void* const* args, long task, long tasks) {
   const float* RESTRICT in0 = (const float*)args[0];
   float* RESTRICT out0 = (float*)args[1];
   GRID(i0, 64) {

@@ -1,4 +1,4 @@
-extern "C" void k_0aa867a11fb31cb9(void* const* args, long task, long tasks) {
+extern "C" INTERLEAVED void k_1deb10541babc346(void* const* args, long task, long tasks) {
   const float* RESTRICT in0 = (const float*)args[0];
   const float* RESTRICT in1 = (const float*)args[1];
   float* RESTRICT out0 = (float*)args[2];

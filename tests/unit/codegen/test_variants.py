@@ -1,0 +1,38 @@
+"""Variants of a family's first schedule: interleaved chains, where a segment has any."""
+
+from collections.abc import Callable
+
+import pytest
+
+from codegen.families import FAMILIES
+from codegen.families.loops import has_chains
+from fusion_ir import build
+from fusion_ir.node import Node
+from tests.support.devices import CPU_DEVICE
+from tests.unit.codegen.test_orders import Inputs, graph_of
+
+LOOPS = ("pointwise", "reduction", "normalization")
+CHAINS: dict[str, Callable[[Inputs], Node]] = {
+    "a function": lambda new: build.exp(new(40, 64)),
+    "before a sum": lambda new: build.sum_(build.erf(new(40, 64)), [1]),
+    "of rows that repeat": lambda new: build.softmax(new(40, 64)),
+    "random numbers": lambda new: build.dropout(new(40, 64), 0.1, 1, 2)[0],
+}
+NONE: dict[str, Callable[[Inputs], Node]] = {
+    "arithmetic": lambda new: build.div(new(40, 64), new(40, 64)),
+    "of one row": lambda new: build.mul(new(40, 64), build.exp(new(64))),
+    "of results": lambda new: build.exp(build.sum_(new(40, 64), [1])),
+}
+
+
+@pytest.mark.parametrize("name", [*CHAINS, *NONE])
+def test_what_is_interleaved(name: str) -> None:
+    graph = graph_of((CHAINS | NONE)[name])
+    assert has_chains(graph) == (name in CHAINS)
+    accepting = [f for f in FAMILIES.values() if f.name in LOOPS and not f.accepts(graph, CPU_DEVICE)]
+    assert accepting
+    for family in accepting:
+        first, second, *others = family.space(graph, CPU_DEVICE)
+        assert ("interleave=1" in first) == ("interleave=1" in second) == (name in CHAINS)
+        assert not any("interleave=1" in s for s in others)
+        assert family.emit(graph, first, CPU_DEVICE).source.count("INTERLEAVED") == (name in CHAINS)
