@@ -2,9 +2,8 @@
 takes samples.
 
 Screening: a run, up to three beyond 3x the best, and no more if that stays; a few samples each, what is beyond 1.3x
-the best goes no further. The best may be an incumbent that is not in the race. Candidates come in the order of the runs
-that they had before (their checks), and one that was beyond 3x the best in all of those has one chance, beyond 10x
-none: those runs are its samples then.
+the best goes no further. Candidates come in the order of the runs that they had before (their checks), and one that was
+beyond 3x the best in all of those has one chance, beyond 10x none: those runs are its samples then.
 Finalists: rounds in random order, one visit each, until the median of everybody is known to 0.5% (2% of one alone) or
 time is up. What is clearly slower leaves on the way.
 """
@@ -33,9 +32,8 @@ Sampler = Callable[[int, int], Sequence[float]]  # (candidate, samples) -> micro
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Samples of one candidate in microseconds, in the order taken, and how far it came: "" for a finalist.
-    Finalists' samples
-    were taken in rounds: sample i of one belongs with sample i of another."""
+    """Samples of one candidate in microseconds, in the order taken, and how far it came: "" for a finalist. Finalists'
+    samples were taken in rounds: sample i of one belongs with sample i of another."""
 
     samples_us: tuple[float, ...]
     note: str = ""
@@ -49,12 +47,11 @@ def race(
     seed: int = 0,
     clock: Callable[[], float] = time.monotonic,
     before_us: Sequence[Sequence[float]] = (),
-    incumbent_us: float | None = None,
 ) -> list[Timing]:
     """Times candidates 0 ... count-1. `seconds`: for the finalists' rounds; at least `LEAST_ROUNDS` are run. before_us:
-    runs of each candidate under conditions that may only be worse. incumbent_us: a time to beat from elsewhere."""
+    runs of each candidate under conditions that may only be worse."""
     order = random.Random(seed)
-    screened, finalists = _screen(count, sample, before_us or [()] * count, incumbent_us or float("inf"))
+    screened, finalists = _screen(count, sample, before_us or [()] * count)
     if not finalists:
         return screened
     best = min(median(screened[i].samples_us) for i in finalists)
@@ -126,11 +123,9 @@ def beats(challenger: Sequence[float], incumbent: Sequence[float], *, seed: int 
     return ratio < 1 - CLEAR_GAIN and high < 1.0
 
 
-def _screen(
-    count: int, sample: Sampler, before_us: Sequence[Sequence[float]], incumbent_us: float
-) -> tuple[list[Timing], list[int]]:
+def _screen(count: int, sample: Sampler, before_us: Sequence[Sequence[float]]) -> tuple[list[Timing], list[int]]:
     timings: dict[int, Timing] = {}
-    best = incumbent_us
+    best = float("inf")
     for i in sorted(range(count), key=lambda i: min(before_us[i], default=0.0)):
         seen = min(before_us[i], default=0.0)
         if seen > max(HOPELESS_RATIO * best, LEAST_HOPELESS_US):

@@ -110,14 +110,12 @@ class Workbench:
         kernels: Sequence[Kernel],
         *,
         seed: int = 0,
-        incumbent_us: float | None = None,
     ) -> list[Measurement]:
         """Compiles, checks and times kernels that compute `segment`; a row for each, in order.
 
         Each is run twice on poisoned outputs between guard pages and compared with the interpreter, the second time
         with small integers where the segment sums. Those that pass race (see measure.py) on rotating inputs that are
-        not in cache; what is clearly slower than `incumbent_us`, the best known of the segment, is not timed to the
-        end.
+        not in cache.
         """
         with self._lock:
             built = self._builder.compile(kernels)
@@ -126,7 +124,7 @@ class Workbench:
             for i, (kernel, binary) in enumerate(zip(kernels, built, strict=True)):
                 if isinstance(binary, Binary):
                     programs[i] = self._kernel_program(kernel, binary, segment)
-            outcomes.update(self._bench(segment, programs, self.limits.timing_seconds, seed, incumbent_us, True))
+            outcomes.update(self._bench(segment, programs, self.limits.timing_seconds, seed, screen=True))
         return [
             self._row(segment_key, kernel, outcomes[i], b.seconds, b.sha256 if isinstance(b, Binary) else "")
             for i, (kernel, b) in enumerate(zip(kernels, built, strict=True))
@@ -171,7 +169,6 @@ class Workbench:
         programs: Mapping[int, dict[str, Any]],
         seconds: float,
         seed: int,
-        incumbent_us: float | None = None,
         screen: bool = False,
     ) -> dict[int, _Outcome]:
         """Runs the timing child until every program has an outcome: one that kills it is left out, and the rest go
@@ -195,7 +192,6 @@ class Workbench:
                 "programs": [programs[i] for i in pending],
                 "passed": [k for k, i in enumerate(pending) if i in passed],
                 "timing_seconds": seconds,
-                "incumbent_us": incumbent_us,
                 "screen": screen,
                 "kernel_seconds": kernel,
                 "cache_bytes": self.device.cache_bytes,

@@ -46,10 +46,9 @@ class Bench(Protocol):
         kernels: Sequence[Kernel],
         *,
         seed: int = 0,
-        incumbent_us: float | None = None,
     ) -> Sequence[Measurement]:
-        """One row per kernel, in order. `segment`: in canonical form, whose boundary the kernels' parameters follow.
-        incumbent_us: the best time known of it."""
+        """One row per kernel, in order, of one race. `segment`: in canonical form, whose boundary the kernels'
+        parameters follow."""
         ...
 
     def measure_plans(

@@ -1,10 +1,10 @@
 """What is known of every candidate: what to try on it, what was measured, and what it costs until then."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from codegen.kernel import EmitError, Family, Kernel, Reject
-from codegen.measure import median
+from codegen.measure import beats, median
 from fusion_ir.records import Device, Measurement, Status
 from scheduler.atoms import Atoms
 from scheduler.bench import Bench, Costs
@@ -18,16 +18,42 @@ Variant = tuple[str, str]  # family, schedule
 
 @dataclass
 class Entry:
-    """Everything tried or still to try on the segments of one key."""
+    """Everything tried or still to try on the segments of one key. winner: of the last race, or the fastest known."""
 
     tried: dict[Variant, Measurement]
     pending: list[Variant]
     kernels: dict[Variant, Kernel] = field(default_factory=dict[Variant, Kernel])
+    winner: Variant | None = None
+
+    def __post_init__(self) -> None:
+        self.winner = _fastest(self.tried.values())
 
     def best(self) -> Measurement | None:
-        """The fastest that passed its check; of equals the first tried."""
-        passed = [m for m in self.tried.values() if m.status is Status.ok and m.time_us is not None]
-        return min(passed, key=lambda m: m.time_us or 0.0, default=None)
+        """The one that won against all that it was timed with; None where nothing passed its check."""
+        return self.tried[self.winner] if self.winner else None
+
+    def note(self, rows: Sequence[Measurement], seed: int) -> None:
+        """Takes in the rows of one race. The winner so far stays unless another is clearly faster. Times of different
+        races are not compared: the machine may have been slower."""
+        held = next((m for m in rows if _variant(m) == self.winner), None)
+        self.tried.update((_variant(m), m) for m in rows)
+        self.pending[:] = [v for v in self.pending if v not in self.tried]
+        challenger = _fastest(rows)
+        if held is not None and held.status is not Status.ok:
+            self.winner = challenger or _fastest(self.tried.values())
+        elif held is None or (challenger and beats(self.tried[challenger].samples_us, held.samples_us, seed=seed)):
+            self.winner = challenger or self.winner
+
+
+def _variant(m: Measurement) -> Variant:
+    return m.family, m.schedule
+
+
+def _fastest(rows: Iterable[Measurement]) -> Variant | None:
+    """Of those that passed their check; of equals the first."""
+    passed = [m for m in rows if m.status is Status.ok and m.time_us is not None]
+    best = min(passed, key=lambda m: m.time_us or 0.0, default=None)
+    return best and _variant(best)
 
 
 class Ledger:
@@ -42,13 +68,22 @@ class Ledger:
         self.costs = costs
         self.bench = bench
         self.seed = seed
-        self.measured = 0
-        self.failed = 0
         self._entries: dict[str, Entry] = {}
         self._opened: dict[Candidate, Entry] = {}
         self._traffic: dict[Candidate, Traffic] = {}
         self._computable: dict[str, bool] = {}
         self._ratios: dict[str, list[float]] = {}  # by family: measured over predicted
+        self._statuses: dict[tuple[str, str, str], Status] = {}  # of what was tried here: segment, family, schedule
+
+    @property
+    def measured(self) -> int:
+        """Kernels timed."""
+        return sum(status is Status.ok for status in self._statuses.values())
+
+    @property
+    def failed(self) -> int:
+        """Kernels that could not be used."""
+        return len(self._statuses) - self.measured
 
     def ask(self, atoms: Atoms, members: int) -> Candidate | Reject:
         """The candidate that computes these atoms, or what every family says against it."""
@@ -130,13 +165,11 @@ class Ledger:
         spaces = {f: self.families[f].space(graph, self.device) for f in families}
         defaults = [(f, space[0]) for f, space in spaces.items() if space]
         rest = [(f, schedule) for f, space in spaces.items() for schedule in space[1:]]
-        tried = {
-            (m.family, m.schedule): m
-            for m in self.costs.known(candidate.segment.key)
-            if m.device_key == self.device.class_key and m.family in self.families
-        }
+        variants = dict.fromkeys((*defaults, *rest))
+        known = [m for m in self.costs.known(candidate.segment.key) if m.device_key == self.device.class_key]
+        tried = {_variant(m): m for m in known if _variant(m) in variants}  # what is no schedule any more is no choice
         self._learn(candidate, tuple(tried.values()))
-        return Entry(tried, [v for v in (*defaults, *rest) if v not in tried])
+        return Entry(tried, [v for v in variants if v not in tried])
 
     def _learn(self, candidate: Candidate, rows: Sequence[Measurement]) -> None:
         """Notes how far off the predictions of families were."""
@@ -146,27 +179,25 @@ class Ledger:
                 self._ratios.setdefault(m.family, []).append(m.time_us / expected)
 
     def measure(self, candidate: Candidate, count: int) -> None:
-        """Tries the next `count` pending variants."""
+        """Tries the next `count` pending variants, and the best so far beside them: of times taken far apart, those of
+        the machine's slower moments would lose."""
         entry = self.open(candidate)
         batch, entry.pending[:] = entry.pending[:count], entry.pending[count:]
         kernels: list[Kernel] = []
-        for variant in batch:
+        for variant in [*([entry.winner] if entry.winner else []), *batch]:
             try:
                 kernels.append(self.kernel(candidate, variant))
             except EmitError as e:
                 self.reject(candidate, variant, Status.rejected, str(e))
-        if not kernels or self.bench is None:
+        if not any((k.family, k.schedule) in batch for k in kernels) or self.bench is None:
             return
         segment = candidate.segment
         try:
-            best = entry.best()
-            rows = self.bench.measure(
-                segment.canonical.graph, segment.key, kernels, seed=self.seed, incumbent_us=best and best.time_us
-            )
+            rows = self.bench.measure(segment.canonical.graph, segment.key, kernels, seed=self.seed)
         except BaseException:
-            entry.pending[:0] = [(k.family, k.schedule) for k in kernels]
+            entry.pending[:0] = [(k.family, k.schedule) for k in kernels if (k.family, k.schedule) in batch]
             raise
-        self._learn(candidate, rows)
+        self._learn(candidate, [m for m in rows if _variant(m) not in entry.tried])
         self._note(entry, rows)
 
     def kernel(self, candidate: Candidate, variant: Variant) -> Kernel:
@@ -194,10 +225,7 @@ class Ledger:
     def choice(self, candidate: Candidate) -> Variant | None:
         """The variant to use: the best measured, else the next to be tried; None if all failed."""
         entry = self.open(candidate)
-        best = entry.best()
-        if best is not None:
-            return best.family, best.schedule
-        return entry.pending[0] if entry.pending else None
+        return entry.winner or next(iter(entry.pending), None)
 
     def failures(self, candidate: Candidate) -> list[Measurement]:
         """What was tried on the candidate and did not pass."""
@@ -205,10 +233,5 @@ class Ledger:
 
     def _note(self, entry: Entry, rows: Sequence[Measurement]) -> None:
         self.costs.record(rows)
-        for m in rows:
-            variant = (m.family, m.schedule)
-            entry.tried[variant] = m
-            if variant in entry.pending:
-                entry.pending.remove(variant)
-            self.measured += m.status is Status.ok
-            self.failed += m.status is not Status.ok
+        self._statuses.update(((m.segment_key, *_variant(m)), m.status) for m in rows)
+        entry.note(rows, self.seed)

@@ -66,9 +66,8 @@ _cases: OrderedDict[tuple[str, int], Prepared] = OrderedDict()
 
 def bench(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
     """Checks and times `programs` on samples of `graph`. Sends {"checked": i, "status", "detail", "max_rel_error"}
-    for each; the
-    result holds a timing for each that passed: samples_us, note, warm_us. `passed`: those that an earlier child
-    checked. `screen`: their checks count as first runs of the race. `incumbent_us`: what there is to beat, or None."""
+    for each; the result holds a timing for each that passed: samples_us, note, warm_us. `passed`: those that an earlier
+    child checked. `screen`: their checks count as first runs of the race."""
     limit_cpu(message["cpu_seconds"])
     prepared = _prepare(message["graph"], message["seed"])
     pool = _pool(message["pool"], tuple(message["cpus"]))
@@ -184,7 +183,6 @@ def _time(
         seconds=message["timing_seconds"],
         seed=message["seed"],
         before_us=[before_us.get(i, []) for i in order],
-        incumbent_us=message["incumbent_us"],
     )
     result: dict[str, Any] = {}
     for i, timing in zip(order, timings, strict=True):

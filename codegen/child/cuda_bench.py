@@ -188,7 +188,6 @@ def _time(case: Case, candidates: dict[int, Candidate], channel: Channel, messag
         sample,
         seconds=message["timing_seconds"],
         seed=message["seed"],
-        incumbent_us=message["incumbent_us"],
     )
     for i, timing in zip(order, timings, strict=True):
         warm = None

@@ -117,7 +117,6 @@ class FakeBench:
         kernels: Sequence[Kernel],
         *,
         seed: int = 0,
-        incumbent_us: float | None = None,
     ) -> list[Measurement]:
         assert graph_key(segment) == segment_key, "segments are measured in canonical form"
         self.segments[segment_key] = segment

@@ -159,7 +159,7 @@ def test_same_measurements_give_the_same_plan() -> None:
 def test_known_costs_are_not_measured_again() -> None:
     memory = Memory()
     first, bench = search(diamond(), costs=memory, most=3)
-    assert first.search.measured == len(bench.calls)
+    assert first.search.measured == len(set(bench.calls))
     again = FakeBench(times=bench.times)
     second, _ = search(diamond(), again, costs=memory, most=3)
     assert again.calls == []

@@ -1,0 +1,93 @@
+"""What the ledger makes of measurements: who wins, on a machine whose speed changes, and what does not count."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from codegen.kernel import Kernel
+from fusion_ir.graph import Graph
+from fusion_ir.ops import make, make_input
+from fusion_ir.records import Measurement, Status
+from scheduler.atoms import cut
+from scheduler.candidates import Candidate
+from scheduler.ledger import Ledger
+from tests.support.kernels import dense, graph_of
+from tests.unit.scheduler.fakes import DEVICE, FakeBench, Memory, families
+
+SPEC = dense(512, 1024)
+SCHEDULES = ("a", "b", "c", "d", "e")
+
+
+@dataclass
+class Tired(FakeBench):
+    """Every race is run on a machine `slower` times as slow as the one before."""
+
+    slower: float = 2.0
+    races: list[list[str]] = field(default_factory=list)
+
+    def measure(
+        self, segment: Graph, segment_key: str, kernels: Sequence[Kernel], *, seed: int = 0
+    ) -> list[Measurement]:
+        scale = self.slower ** len(self.races)
+        self.races.append([k.schedule for k in kernels])
+        rows = super().measure(segment, segment_key, kernels, seed=seed)
+        return [m.model_copy(update={"samples_us": tuple(scale * t for t in m.samples_us)}) for m in rows]
+
+
+def ledger_of(bench: FakeBench | None, costs: Memory) -> tuple[Ledger, Candidate]:
+    ledger = Ledger(DEVICE, families(schedules=SCHEDULES), costs, bench, 0)
+    atoms = cut(graph_of((SPEC,), make("exp", [make_input(0, SPEC)])), ledger.computable)
+    candidate = ledger.ask(atoms, 1)
+    assert isinstance(candidate, Candidate)
+    return ledger, candidate
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3])
+@pytest.mark.parametrize("slower", [0.5, 2.0])
+def test_the_fastest_wins_however_fast_the_machine_is_meanwhile(batch: int, slower: float) -> None:
+    for seed in range(8):
+        bench = Tired(seed=seed, slower=slower)
+        ledger, candidate = ledger_of(bench, Memory())
+        while ledger.open(candidate).pending:
+            ledger.measure(candidate, batch)
+        entry = ledger.open(candidate)
+        assert entry.winner
+        factors = {v: bench.factor(ledger.kernel(candidate, v).entry) for v in entry.tried}
+        assert factors[entry.winner] <= min(factors.values()) * 1.01, "within what counts as clearly faster"
+        assert ledger.measured == len(factors) == 6
+
+
+def test_a_winner_that_fails_later_is_no_winner() -> None:
+    bench = FakeBench()
+    ledger, candidate = ledger_of(bench, Memory())
+    ledger.measure(candidate, 3)
+    entry = ledger.open(candidate)
+    first = entry.winner
+    assert first
+    bench.fails = frozenset({first[1]})
+    ledger.measure(candidate, 1)
+    assert entry.winner
+    assert entry.winner != first
+    assert entry.tried[first].status is Status.crashed
+    assert (ledger.measured, ledger.failed) == (3, 1)
+    for family, schedule in [*entry.tried]:
+        ledger.reject(candidate, (family, schedule), Status.compile_failed, "no")
+    assert entry.best() is None
+
+
+def test_schedules_that_are_gone_are_no_choice() -> None:
+    costs = Memory()
+    ledger, candidate = ledger_of(FakeBench(), costs)
+    ledger.measure(candidate, 2)
+    ((key, rows),) = costs.rows.items()
+    fast = rows[0].model_copy(update={"samples_us": (0.001,) * 20})
+    costs.rows[key] = [
+        *rows,
+        fast.model_copy(update={"schedule": "fused{old}"}),
+        fast.model_copy(update={"family": "old"}),
+    ]
+    again, candidate = ledger_of(None, costs)
+    winner = again.open(candidate).winner
+    assert winner
+    assert winner in {(m.family, m.schedule) for m in rows}
