@@ -57,25 +57,52 @@ template <class T, idx_t ROWS, idx_t COLUMNS> struct Operand<T, ROWS, COLUMNS, t
   Operand(const T* from, idx_t ld, bool turned) : from(from), ld(ld), turned(turned) {}
   const T* part(idx_t i, idx_t j, idx_t, idx_t) const { return from + (turned ? j * ld + i : i * ld + j); }
 };
-// In place of pairs::Block.
-struct NoPairs {
-  template <class... T> bool product(T...) { return false; }
-};
+#ifdef GEMM_PAIRS
+constexpr idx_t PAIRS_M = 512;  // rows of A for which a block of B is put together once
+// bf16 products without widening.
+template <class C>
+static inline void gemm_by_pairs(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k, const bf16* a, idx_t lda,
+                                 const bf16* b, idx_t ldb, C* c, idx_t ldc, bool adds) {
+  constexpr bool ROUNDS = !SAME<C, float>;
+  constexpr idx_t DEPTH = pairs::DEPTH;
+  Operand<bf16, BLOCK_M, DEPTH> left(a, lda, a_turned);
+  Operand<bf16, DEPTH, BLOCK_N> right(b, ldb, b_turned);
+  pairs::Block<PAIRS_M, BLOCK_N> block;
+  alignas(64) float sums[ROUNDS ? PAIRS_M * (BLOCK_N + BLOCK_PAD) : 1];
+  for (idx_t i = 0; i < m; i += PAIRS_M)
+    for (idx_t j = 0; j < n; j += BLOCK_N) {
+      const idx_t rows = m - i < PAIRS_M ? m - i : PAIRS_M, columns = n - j < BLOCK_N ? n - j : BLOCK_N;
+      const idx_t to_ld = ROUNDS ? BLOCK_N + BLOCK_PAD : ldc;
+      float* const to = ROUNDS ? sums : (float*)c + i * ldc + j;
+      for (idx_t l = 0; l < k; l += DEPTH) {
+        const idx_t deep = k - l < DEPTH ? k - l : DEPTH;
+        const pairs::Source x{a_turned ? a + l * lda + i : a + i * lda + l, a_turned ? 1 : lda, a_turned ? lda : 1};
+        const pairs::Source y{b_turned ? b + j * ldb + l : b + l * ldb + j, b_turned ? ldb : 1, b_turned ? 1 : ldb};
+        if (block.product(rows, columns, deep, x, y, to, to_ld, adds || l > 0)) continue;
+        const float* const wide = right.part(l, j, deep, columns);
+        for (idx_t r = 0; r < rows; r += BLOCK_M) {
+          const idx_t some = rows - r < BLOCK_M ? rows - r : BLOCK_M;
+          gemm(a_turned, b_turned, some, columns, deep, left.part(i + r, l, some, deep), left.ld, wide, right.ld, to + r * to_ld,
+               to_ld, adds || l > 0);
+        }
+      }
+      if constexpr (ROUNDS) convert_rows(rows, columns, sums, to_ld, c + i * ldc + j, ldc);
+    }
+}
+#endif
 // Sums are of double where operands are, else of float; C of a narrower type is rounded from them (and `adds` is false).
 // PAIRS: bf16 products without widening, on machines that can.
 template <bool PAIRS = false, class A, class B, class C>
 static inline void gemm(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k, const A* a, idx_t lda, const B* b, idx_t ldb,
                         C* c, idx_t ldc, bool adds) {
+#ifdef GEMM_PAIRS
+  if constexpr (PAIRS) return gemm_by_pairs(a_turned, b_turned, m, n, k, a, lda, b, ldb, c, ldc, adds);
+#endif
   using Sum = If<SAME<A, double>, double, float>;
   constexpr bool ROUNDS = !SAME<C, Sum>;
   const idx_t depth = FLOATING<A> && FLOATING<B> ? k : BLOCK_K;
   Operand<A, BLOCK_M, BLOCK_K> left(a, lda, a_turned);
   Operand<B, BLOCK_K, BLOCK_N> right(b, ldb, b_turned);
-#ifdef GEMM_PAIRS
-  If<PAIRS, pairs::Block<BLOCK_M, BLOCK_N, BLOCK_K>, NoPairs> block;
-#else
-  NoPairs block;
-#endif
   alignas(64) Sum sums[ROUNDS ? BLOCK_M * (BLOCK_N + BLOCK_PAD) : 1];
   for (idx_t i = 0; i < m; i += BLOCK_M) {
     for (idx_t j = 0; j < n; j += BLOCK_N) {
@@ -84,10 +111,6 @@ static inline void gemm(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k,
       Sum* const to = ROUNDS ? sums : (Sum*)c + i * ldc + j;
       for (idx_t l = 0; l < k; l += depth) {
         const idx_t deep = k - l < depth ? k - l : depth;
-        if (block.product(rows, columns, deep, a_turned ? a + l * lda + i : a + i * lda + l, a_turned ? 1 : lda, a_turned ? lda : 1,
-                          b_turned ? b + j * ldb + l : b + l * ldb + j, b_turned ? ldb : 1, b_turned ? 1 : ldb, to, sums_ld,
-                          adds || l > 0))
-          continue;
         const auto *x = left.part(i, l, rows, deep), *y = right.part(l, j, deep, columns);
         gemm(a_turned, b_turned, rows, columns, deep, x, left.ld, y, right.ld, to, sums_ld, adds || l > 0);
       }

@@ -1,73 +1,96 @@
 // Products of bf16 matrices by the x86-64 instruction that adds two products to a float, on the calling thread.
 //
+// Blocks of both operands are put together as panels that the inner loop reads one element after the other: read where
+// they lie, rows a power of two apart would share a few sets of the first cache.
+//
 // The instruction takes denormals for 0 and gives none. Sums of products are multiples of the last place of the smallest
 // product: blocks whose smallest magnitudes are not far from denormals, or that are 0, are left to others.
 #pragma once
 #include "vec_cpu.h"
-#if defined(VEC_AVX512) && defined(__AVX512BF16__)
+#if defined(VEC_AVX512) && defined(__AVX512BF16__) && defined(VEC_SHUFFLES)
 #define GEMM_PAIRS 1
 namespace pairs {
-constexpr idx_t ROWS = 6, COLUMNS = 64;           // of C in registers: 24 of them
+constexpr idx_t ROWS = 8, COLUMNS = 48;           // of C in registers: 24 of them
+constexpr idx_t DEPTH = 256, STEPS = DEPTH / 2;   // of a panel of B: 24 KiB, for the first cache
 constexpr int LEAST_EXPONENTS = 127 + 127 - 100;  // biased, of the smallest magnitudes of both operands
-typedef int32_t Pair;                             // two elements that follow each other along the sum
+typedef uint32_t Pair;                            // two elements that follow each other along the sum
+using Pairs = Reg<Pair, 16>;
 
-static inline Pair pair_of(const bf16* first, const bf16* second) {
-  uint32_t x = first->u;
-  if (second) x |= (uint32_t)second->u << 16;
-  return (Pair)x;
+// An operand in memory. apart: elements from one row of A or column of B to the next. along: from one element of the sum
+// to the next. One of them is 1.
+struct Source {
+  const bf16* from;
+  idx_t apart, along;
+};
+// Panels of SIDE rows of A or columns of B: the pairs of each step along the sum side by side.
+template <idx_t SIDE> VDEV void put(Pair* to, idx_t side, idx_t step, Pairs r) {
+  constexpr idx_t PIECE = SIDE < 16 ? SIDE : 16;
+  VEC_UNROLL for (idx_t q = 0; q < 16; q += PIECE)
+    memcpy(to + (side + q) / SIDE * (STEPS * SIDE) + step * SIDE + (side + q) % SIDE, (const char*)&r + q * sizeof(Pair),
+           PIECE * sizeof(Pair));
 }
-// `count` rows of A or columns of B as panels of SIDE, in a panel the pairs of each step along the sum side by side; what
-// is missing is 0. `apart`: elements from one row or column to the next, `along`: from one element of the sum to the next.
-template <idx_t SIDE>
-static inline void pack(idx_t count, idx_t depth, const bf16* from, idx_t apart, idx_t along, Pair* to) {
-  for (idx_t i = 0; i < count; i += SIDE) {
-    const idx_t here = count - i < SIDE ? count - i : SIDE;
-    const bf16* const panel = from + i * apart;
-    for (idx_t p = 0; p < depth; p += 2, to += SIDE) {
-      const bf16 *const x = panel + p * along, *const y = p + 1 < depth ? x + along : nullptr;
-      idx_t s = 0;
-      if (apart == 1 && y) {
-        for (; s + 16 <= here; s += 16) {
-          const auto low = core::convert<uint32_t>(load<16, 1>((const uint16_t*)x + s).v);
-          const auto high = core::convert<uint32_t>(load<16, 1>((const uint16_t*)y + s).v);
-          const auto both = (Reg<int32_t, 16>)(low | high << 16);
-          memcpy(to + s, &both, sizeof both);
-        }
-      }
-      if (along == 1 && y)
-        for (; s < here; s++) memcpy(to + s, x + s * apart, sizeof(Pair));
-      for (; s < here; s++) to[s] = pair_of(x + s * apart, y ? y + s * apart : nullptr);
-      for (; s < SIDE; s++) to[s] = 0;
+// 16 rows or columns by 16 pairs, the first ones of x, to the panels' places; what is missing is 0.
+template <idx_t SIDE> VDEV void pack_some(idx_t count, idx_t depth, Source x, Pair* to, idx_t side, idx_t step) {
+  Pairs r[16];
+  if (__builtin_expect(count < 16 || depth < 32, 0)) {
+    uint16_t some[16][16][2] = {};
+    for (idx_t i = 0; i < 16 && i < count; i++)
+      for (idx_t j = 0; j < 32 && j < depth; j++) some[j / 2][i][j % 2] = x.from[i * x.apart + j * x.along].u;
+    memcpy(r, some, sizeof r);
+  } else if (x.along == 1) {
+    VEC_UNROLL for (int i = 0; i < 16; i++) memcpy(&r[i], x.from + i * x.apart, sizeof r[i]);
+    core::transpose(r);
+  } else {
+    VEC_UNROLL for (int i = 0; i < 16; i++) {
+      const auto low = core::convert<uint32_t>(load<16, 1>((const uint16_t*)x.from + 2 * i * x.along).v);
+      const auto high = core::convert<uint32_t>(load<16, 1>((const uint16_t*)x.from + (2 * i + 1) * x.along).v);
+      r[i] = low | high << 16;
     }
+  }
+  VEC_UNROLL for (int i = 0; i < 16; i++) put<SIDE>(to, side, step + i, r[i]);
+}
+// `count` rows or columns as panels, in the order in which they lie in memory.
+template <idx_t SIDE> static inline void pack(idx_t count, idx_t depth, Source x, Pair* to) {
+  static_assert(SIDE % 16 == 0 || 16 % SIDE == 0);
+  const idx_t sides = (count + 15) / 16, deep = (depth + 31) / 32, inner = x.along == 1 ? deep : sides;
+  for (idx_t i = 0; i < sides * deep; i++) {
+    const idx_t s = 16 * (x.along == 1 ? i / inner : i % inner), p = 32 * (x.along == 1 ? i % inner : i / inner);
+    pack_some<SIDE>(count - s, depth - p, {x.from + s * x.apart + p * x.along, x.apart, x.along}, to, s, p / 2);
   }
 }
 // The biased exponent of the smallest magnitude but 0; 0 if that is denormal, more than any if all are 0.
-static inline int least_exponent(const Pair* packed, idx_t count) {
-  const uint16_t* const p = (const uint16_t*)packed;
+static inline int least_exponent(idx_t count, idx_t depth, Source x) {
+  const idx_t runs = x.along == 1 ? count : depth, run = x.along == 1 ? depth : count, step = x.along == 1 ? x.apart : x.along;
   uint16_t least = 0xffff;
-  for (idx_t i = 0; i < 2 * count; i++) {
-    const uint16_t below = (uint16_t)((p[i] & 0x7fff) - 1);
-    least = below < least ? below : least;
-  }
+  for (idx_t i = 0; i < runs; i++)
+    for (idx_t j = 0; j < run; j++) {
+      const uint16_t below = (uint16_t)((x.from[i * step + j].u & 0x7fff) - 1);
+      least = below < least ? below : least;
+    }
   return (least + 1) >> 7;
 }
-VDEV void add(Vec<float, 16>& c, Reg<Pair, 16> a, const Vec<Pair, 16>& b) {
-  __asm__("vdpbf16ps %2, %1, %0" : "+v"(c.v) : "v"(a), "v"(b.v));
+VDEV void add(Vec<float, 16>& c, Pairs a, Pairs b) { __asm__("vdpbf16ps %2, %1, %0" : "+v"(c.v) : "v"(a), "v"(b)); }
+VDEV void add(Vec<float, COLUMNS / 3>& c0, Vec<float, COLUMNS / 3>& c1, Vec<float, COLUMNS / 3>& c2, Pair a, const Pairs (&b)[3]) {
+  const Pairs x = Pairs{} + a;
+  add(c0, x, b[0]);
+  add(c1, x, b[1]);
+  add(c2, x, b[2]);
 }
-template <int W> VDEV void add(Vec<float, W>& c, Reg<Pair, 16> a, const Vec<Pair, W>& b) {
-  add(c.lo, a, b.lo);
-  add(c.hi, a, b.hi);
+template <bool ADDS> VDEV void put_sums(float* c, Vec<float, 16> x) {
+  if constexpr (ADDS) x.v = x.v + load<16, 1>(c).v;
+  store<16, 1>(c, x);
 }
 // ROWS x COLUMNS of C, from a panel of each operand.
-template <bool ADDS> static inline void tile(idx_t steps, const Pair* a, const Pair* b, float* c, idx_t ldc) {
-#define PAIRS_EACH_ROW(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5)
-#define PAIRS_BEGIN(r) auto c##r = ADDS ? load<64, 1>(c + r * ldc) : splat<64>(bits<float>(0u));
-#define PAIRS_ADD(r) add(c##r, Reg<Pair, 16>{} + a[r], y);
-#define PAIRS_END(r) store<64, 1>(c + r * ldc, c##r);
+template <bool ADDS> __attribute__((noinline)) static void tile(idx_t steps, const Pair* a, const Pair* b, float* c, idx_t ldc) {
+#define PAIRS_EACH_ROW(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7)
+#define PAIRS_BEGIN(r) Vec<float, 16> c##r##0{}, c##r##1{}, c##r##2{};
+#define PAIRS_ADD(r) add(c##r##0, c##r##1, c##r##2, a[r], y);
+#define PAIRS_END(r) put_sums<ADDS>(c + r * ldc, c##r##0), put_sums<ADDS>(c + r * ldc + 16, c##r##1), put_sums<ADDS>(c + r * ldc + 32, c##r##2);
   PAIRS_EACH_ROW(PAIRS_BEGIN)
 #pragma GCC unroll 2
   for (idx_t p = 0; p < steps; p++, a += ROWS, b += COLUMNS) {
-    const auto y = load<64, 1>(b);
+    Pairs y[3];
+    memcpy(y, b, sizeof y);
     PAIRS_EACH_ROW(PAIRS_ADD)
   }
   PAIRS_EACH_ROW(PAIRS_END)
@@ -76,37 +99,33 @@ template <bool ADDS> static inline void tile(idx_t steps, const Pair* a, const P
 #undef PAIRS_ADD
 #undef PAIRS_END
 }
-// A block of C, with room for both operands in a cache. False, and nothing written, where denormals could occur.
-template <idx_t M, idx_t N, idx_t K> struct Block {
-  static_assert(K % 2 == 0 && N % COLUMNS == 0);
-  alignas(64) Pair a[(M + ROWS - 1) / ROWS * ROWS * (K / 2)], b[N * (K / 2)];
+// A block of C, of at most M rows and N columns.
+template <idx_t M, idx_t N> struct Block {
+  static_assert(M % 16 == 0 && N % COLUMNS == 0);
+  alignas(64) Pair a[STEPS * M], b[STEPS * N];
   alignas(64) float edge[ROWS * COLUMNS];
 
-  bool product(idx_t m, idx_t n, idx_t k, const bf16* from_a, idx_t a_apart, idx_t a_along, const bf16* from_b,
-               idx_t b_apart, idx_t b_along, float* c, idx_t ldc, bool adds) {
-    const idx_t steps = (k + 1) / 2;
-    pack<ROWS>(m, k, from_a, a_apart, a_along, a);
-    pack<COLUMNS>(n, k, from_b, b_apart, b_along, b);
-    const int least_a = least_exponent(a, (m + ROWS - 1) / ROWS * ROWS * steps);
-    const int least_b = least_exponent(b, (n + COLUMNS - 1) / COLUMNS * COLUMNS * steps);
+  // False, and nothing written, where denormals could occur.
+  bool product(idx_t m, idx_t n, idx_t depth, Source x, Source y, float* c, idx_t ldc, bool adds) {
+    const int least_a = least_exponent(m, depth, x), least_b = least_exponent(n, depth, y);
     const bool safe = least_a && least_b && least_a < 256 && least_b < 256 && least_a + least_b >= LEAST_EXPONENTS;
     if (!safe) return false;
-    for (idx_t j = 0; j < n; j += COLUMNS) {
-      for (idx_t i = 0; i < m; i += ROWS) {
-        const Pair *const x = a + i * steps, *const y = b + j * steps;
-        float* const to = c + i * ldc + j;
-        if (m - i >= ROWS && n - j >= COLUMNS) {
-          if (adds) tile<true>(steps, x, y, to, ldc);
-          else tile<false>(steps, x, y, to, ldc);
-          continue;
-        }
-        tile<false>(steps, x, y, edge, COLUMNS);
-        for (idx_t r = 0; r < m - i && r < ROWS; r++)
-          for (idx_t s = 0; s < n - j && s < COLUMNS; s++)
-            to[r * ldc + s] = adds ? to[r * ldc + s] + edge[r * COLUMNS + s] : edge[r * COLUMNS + s];
-      }
-    }
+    pack<ROWS>(m, depth, x, a);
+    pack<COLUMNS>(n, depth, y, b);
+    for (idx_t j = 0; j < n; j += COLUMNS)
+      for (idx_t i = 0; i < m; i += ROWS) some(m - i, n - j, (depth + 1) / 2, a + i * STEPS, b + j * STEPS, c + i * ldc + j, ldc, adds);
     return true;
+  }
+  void some(idx_t m, idx_t n, idx_t steps, const Pair* x, const Pair* y, float* to, idx_t ldc, bool adds) {
+    if (m >= ROWS && n >= COLUMNS) {
+      if (adds) tile<true>(steps, x, y, to, ldc);
+      else tile<false>(steps, x, y, to, ldc);
+      return;
+    }
+    tile<false>(steps, x, y, edge, COLUMNS);
+    for (idx_t r = 0; r < m && r < ROWS; r++)
+      for (idx_t s = 0; s < n && s < COLUMNS; s++)
+        to[r * ldc + s] = adds ? to[r * ldc + s] + edge[r * COLUMNS + s] : edge[r * COLUMNS + s];
   }
 };
 }  // namespace pairs
