@@ -14,7 +14,7 @@ LEAST_PRODUCTS = 4096  # of one call: below, calling costs more than computing
 LEAST_DEPTH = 8  # products that a call sums: results of shallower ones would be read and written over and over
 MOST_EXTENT = (1 << 31) - 1  # the library counts in 32 bits
 OPENBLAS = "openblas"
-PAIRS = "pairs"  # our own products of bf16 (gemm_pairs_cpu.h), with OpenBLAS behind them where denormals could occur
+PAIRS = "pairs"  # our own products of bf16 (gemm_pairs_cpu.h), with OpenBLAS behind them where denormals count
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,8 @@ def extent(dim: Dim | None) -> int:
 def libraries_for(call: Call, graph: Graph, device: Device) -> tuple[str, ...]:
     """What can compute the call's products on the device, the fastest as a rule first."""
     operands = {graph.inputs[matrix.tensor].dtype for matrix in (call.of.a, call.of.b)}
-    return (PAIRS, OPENBLAS) if operands == {bf16} and "avx512_bf16" in device.features else (OPENBLAS,)
+    paired = operands == {bf16} and not any(d.summed for d in call.loops) and "avx512_bf16" in device.features
+    return (PAIRS, OPENBLAS) if paired else (OPENBLAS,)
 
 
 def choose_call(contraction: Contraction) -> Call | Reject:

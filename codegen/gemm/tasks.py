@@ -56,10 +56,9 @@ def task_lines(call: Call, library: str, cuts: Sequence[Cut], result: str, *, fr
     flags = f"{_bool(call.a_turned)}, {_bool(call.b_turned)}"
     extents = ", ".join(_extent(d, names) for d in (call.m, call.n, call.k))
     adds = " || ".join(name for name, d in loops if d.summed) or "false"
-    function = "gemm<true>" if library == PAIRS else "gemm"
-    lines.append(
-        f"{'  ' * len(loops)}{function}({flags}, {extents}, {a}, {call.lda}, {b}, {call.ldb}, {c}, {call.ldc}, {adds});"
-    )
+    arguments = f"{flags}, {extents}, {a}, {call.lda}, {b}, {call.ldb}, {c}, {call.ldc}"
+    function = f"gemm_by_pairs({arguments});" if library == PAIRS else f"gemm({arguments}, {adds});"
+    lines.append("  " * len(loops) + function)
     return lines
 
 

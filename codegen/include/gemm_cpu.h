@@ -57,47 +57,10 @@ template <class T, idx_t ROWS, idx_t COLUMNS> struct Operand<T, ROWS, COLUMNS, t
   Operand(const T* from, idx_t ld, bool turned) : from(from), ld(ld), turned(turned) {}
   const T* part(idx_t i, idx_t j, idx_t, idx_t) const { return from + (turned ? j * ld + i : i * ld + j); }
 };
-#ifdef GEMM_PAIRS
-constexpr idx_t PAIRS_M = 512;  // rows of A for which a block of B is put together once
-// bf16 products without widening.
-template <class C>
-static inline void gemm_by_pairs(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k, const bf16* a, idx_t lda,
-                                 const bf16* b, idx_t ldb, C* c, idx_t ldc, bool adds) {
-  constexpr bool ROUNDS = !SAME<C, float>;
-  constexpr idx_t DEPTH = pairs::DEPTH;
-  Operand<bf16, BLOCK_M, DEPTH> left(a, lda, a_turned);
-  Operand<bf16, DEPTH, BLOCK_N> right(b, ldb, b_turned);
-  pairs::Block<PAIRS_M, BLOCK_N> block;
-  alignas(64) float sums[ROUNDS ? PAIRS_M * (BLOCK_N + BLOCK_PAD) : 1];
-  for (idx_t i = 0; i < m; i += PAIRS_M)
-    for (idx_t j = 0; j < n; j += BLOCK_N) {
-      const idx_t rows = m - i < PAIRS_M ? m - i : PAIRS_M, columns = n - j < BLOCK_N ? n - j : BLOCK_N;
-      const idx_t to_ld = ROUNDS ? BLOCK_N + BLOCK_PAD : ldc;
-      float* const to = ROUNDS ? sums : (float*)c + i * ldc + j;
-      for (idx_t l = 0; l < k; l += DEPTH) {
-        const idx_t deep = k - l < DEPTH ? k - l : DEPTH;
-        const pairs::Source x{a_turned ? a + l * lda + i : a + i * lda + l, a_turned ? 1 : lda, a_turned ? lda : 1};
-        const pairs::Source y{b_turned ? b + j * ldb + l : b + l * ldb + j, b_turned ? ldb : 1, b_turned ? 1 : ldb};
-        if (block.product(rows, columns, deep, x, y, to, to_ld, adds || l > 0)) continue;
-        const float* const wide = right.part(l, j, deep, columns);
-        for (idx_t r = 0; r < rows; r += BLOCK_M) {
-          const idx_t some = rows - r < BLOCK_M ? rows - r : BLOCK_M;
-          gemm(a_turned, b_turned, some, columns, deep, left.part(i + r, l, some, deep), left.ld, wide, right.ld, to + r * to_ld,
-               to_ld, adds || l > 0);
-        }
-      }
-      if constexpr (ROUNDS) convert_rows(rows, columns, sums, to_ld, c + i * ldc + j, ldc);
-    }
-}
-#endif
 // Sums are of double where operands are, else of float; C of a narrower type is rounded from them (and `adds` is false).
-// PAIRS: bf16 products without widening, on machines that can.
-template <bool PAIRS = false, class A, class B, class C>
+template <class A, class B, class C>
 static inline void gemm(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k, const A* a, idx_t lda, const B* b, idx_t ldb,
                         C* c, idx_t ldc, bool adds) {
-#ifdef GEMM_PAIRS
-  if constexpr (PAIRS) return gemm_by_pairs(a_turned, b_turned, m, n, k, a, lda, b, ldb, c, ldc, adds);
-#endif
   using Sum = If<SAME<A, double>, double, float>;
   constexpr bool ROUNDS = !SAME<C, Sum>;
   const idx_t depth = FLOATING<A> && FLOATING<B> ? k : BLOCK_K;
@@ -118,3 +81,56 @@ static inline void gemm(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k,
     }
   }
 }
+#ifdef GEMM_PAIRS
+constexpr idx_t PAIRS_M = 512;   // rows of A for which a block of B is put together once
+constexpr idx_t PAIRS_FEW = 256;  // one in so many sums is computed by itself; of a block with more of them, all again
+static inline float wide(bf16 x) { return bits<float>((uint64_t)x.u << 16); }
+static inline bool is_zero(pairs::Source row, idx_t k) {
+  for (idx_t p = 0; p < k; p++)
+    if (row.from[p * row.along].u & 0x7fff) return false;
+  return true;
+}
+// Sums that are so small that what was lost of them counts, once more.
+static __attribute__((noinline)) void repair(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k, const bf16* a, idx_t lda,
+                                             const bf16* b, idx_t ldb, float* c, idx_t ldc) {
+  idx_t left = m * n / PAIRS_FEW;
+  for (idx_t i = 0; i < m; i++) {
+    const pairs::Source row{a + i * (a_turned ? 1 : lda), 0, a_turned ? lda : 1};
+    bool looked = false;
+    for (idx_t j = 0; j < n; j++) {
+      if (!(__builtin_fabsf(c[i * ldc + j]) < pairs::LEAST_SUM)) continue;
+      if (!looked && is_zero(row, k)) break;
+      looked = true;
+      if (left-- <= 0) return gemm(a_turned, b_turned, m, n, k, a, lda, b, ldb, c, ldc, false);
+      const pairs::Source column{b + j * (b_turned ? ldb : 1), 0, b_turned ? 1 : ldb};
+      float sum = 0;
+      for (idx_t p = 0; p < k; p++) sum = __builtin_fmaf(wide(row.from[p * row.along]), wide(column.from[p * column.along]), sum);
+      c[i * ldc + j] = sum;
+    }
+  }
+}
+// bf16 products without widening.
+template <class C>
+static inline void gemm_by_pairs(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k, const bf16* a, idx_t lda,
+                                 const bf16* b, idx_t ldb, C* c, idx_t ldc) {
+  constexpr bool ROUNDS = !SAME<C, float>;
+  constexpr idx_t DEPTH = pairs::DEPTH;
+  pairs::Block<PAIRS_M, BLOCK_N> block;
+  alignas(64) float sums[ROUNDS ? PAIRS_M * (BLOCK_N + BLOCK_PAD) : 1];
+  for (idx_t i = 0; i < m; i += PAIRS_M)
+    for (idx_t j = 0; j < n; j += BLOCK_N) {
+      const idx_t rows = m - i < PAIRS_M ? m - i : PAIRS_M, columns = n - j < BLOCK_N ? n - j : BLOCK_N;
+      const idx_t to_ld = ROUNDS ? BLOCK_N + BLOCK_PAD : ldc;
+      float* const to = ROUNDS ? sums : (float*)c + i * ldc + j;
+      const bf16 *const x = a + i * (a_turned ? 1 : lda), *const y = b + j * (b_turned ? ldb : 1);
+      bool whole = true;
+      for (idx_t l = 0; l < k; l += DEPTH) {
+        const pairs::Source left{x + l * (a_turned ? lda : 1), a_turned ? 1 : lda, a_turned ? lda : 1};
+        const pairs::Source right{y + l * (b_turned ? 1 : ldb), b_turned ? ldb : 1, b_turned ? 1 : ldb};
+        whole &= block.product(rows, columns, k - l < DEPTH ? k - l : DEPTH, left, right, to, to_ld, l > 0);
+      }
+      if (!whole) repair(a_turned, b_turned, rows, columns, k, x, lda, y, ldb, to, to_ld);
+      if constexpr (ROUNDS) convert_rows(rows, columns, sums, to_ld, c + i * ldc + j, ldc);
+    }
+}
+#endif

@@ -4,7 +4,8 @@
 // they lie, rows a power of two apart would share a few sets of the first cache.
 //
 // The instruction takes denormals for 0 and gives none. Sums of products are multiples of the last place of the smallest
-// product: blocks whose smallest magnitudes are not far from denormals, or that are 0, are left to others.
+// product: where the smallest magnitudes of both operands are far from denormals, nothing is lost. Elsewhere what is lost
+// is little beside results that are not small themselves, and small ones are computed once more.
 #pragma once
 #include "vec_cpu.h"
 #if defined(VEC_AVX512) && defined(__AVX512BF16__) && defined(VEC_SHUFFLES)
@@ -13,6 +14,7 @@ namespace pairs {
 constexpr idx_t ROWS = 8, COLUMNS = 48;           // of C in registers: 24 of them
 constexpr idx_t DEPTH = 256, STEPS = DEPTH / 2;   // of a panel of B: 24 KiB, for the first cache
 constexpr int LEAST_EXPONENTS = 127 + 127 - 100;  // biased, of the smallest magnitudes of both operands
+constexpr float LEAST_SUM = 0x1p-80f;             // what is lost of 2^16 products is 2^-29 of that
 typedef uint32_t Pair;                            // two elements that follow each other along the sum
 using Pairs = Reg<Pair, 16>;
 
@@ -105,16 +107,14 @@ template <idx_t M, idx_t N> struct Block {
   alignas(64) Pair a[STEPS * M], b[STEPS * N];
   alignas(64) float edge[ROWS * COLUMNS];
 
-  // False, and nothing written, where denormals could occur.
+  // Whether nothing was lost. adds: to what there is in C.
   bool product(idx_t m, idx_t n, idx_t depth, Source x, Source y, float* c, idx_t ldc, bool adds) {
     const int least_a = least_exponent(m, depth, x), least_b = least_exponent(n, depth, y);
-    const bool safe = least_a && least_b && least_a < 256 && least_b < 256 && least_a + least_b >= LEAST_EXPONENTS;
-    if (!safe) return false;
     pack<ROWS>(m, depth, x, a);
     pack<COLUMNS>(n, depth, y, b);
     for (idx_t j = 0; j < n; j += COLUMNS)
       for (idx_t i = 0; i < m; i += ROWS) some(m - i, n - j, (depth + 1) / 2, a + i * STEPS, b + j * STEPS, c + i * ldc + j, ldc, adds);
-    return true;
+    return least_a && least_b && least_a + least_b >= LEAST_EXPONENTS;
   }
   void some(idx_t m, idx_t n, idx_t steps, const Pair* x, const Pair* y, float* to, idx_t ldc, bool adds) {
     if (m >= ROWS && n >= COLUMNS) {

@@ -79,3 +79,19 @@ def test_infinities_and_nans(bench: Workbench) -> None:
     found, expected = both(product(40, 64, 70), [a, b], bench)
     np.testing.assert_array_equal(found, expected)
     assert np.isnan(found[5, 9])
+
+
+@pytest.mark.parametrize("few", [True, False])
+def test_small_sums_among_large_ones(bench: Workbench, few: bool) -> None:
+    """Rows and columns whose products are denormal: where few meet they are computed one by one."""
+    m, k, n = 90, BLOCK[2] + 40, 130
+    a, b = normal(7, m, k), normal(8, k, n)
+    rows = slice(5, 7) if few else slice(5, 60)
+    a[rows] = normal(9, *a[rows].shape, scale=1e-22)
+    b[:, 3:5] = normal(10, k, 2, scale=1e-22)
+    a[20] = 0
+    found, expected = both(product(m, k, n), [a, b], bench)
+    assert_near(found, expected, a, b)
+    assert (np.abs(expected[rows, 3:5]) < np.finfo(np.float32).tiny).all()
+    assert (found[rows, 3:5] != 0).any()
+    assert (found[20] == 0).all()
