@@ -14,6 +14,7 @@ from scheduler.segment import Segment, extract
 from scheduler.traffic import Traffic, traffic_of
 
 Variant = tuple[str, str]  # family, schedule
+HOPEFUL = 3.0  # times the fastest family's prediction
 
 
 @dataclass
@@ -177,6 +178,13 @@ class Ledger:
             if m.status is Status.ok and m.time_us is not None:
                 expected = predicted_us(self.traffic(candidate), m.family, self.device)
                 self._ratios.setdefault(m.family, []).append(m.time_us / expected)
+
+    def hopeful(self, candidate: Candidate) -> int:
+        """How many families' defaults, those first among what is pending, are predicted to be about as fast as the
+        fastest: family by family, predictions are too coarse to tell them apart."""
+        traffic = self.traffic(candidate)
+        times = [predicted_us(traffic, f, self.device) for f in candidate.families]
+        return sum(time <= HOPEFUL * min(times) for time in times)
 
     def measure(self, candidate: Candidate, count: int) -> None:
         """Tries the next `count` pending variants, and the best so far beside them: of times taken far apart, those of

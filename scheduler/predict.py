@@ -48,12 +48,20 @@ def family_bound_us(traffic: Traffic, family: str, device: Device) -> float:
     return least_us
 
 
+def _narrow_rate(device: Device) -> float:
+    """How many times as fast as f32 products of 16-bit operands are."""
+    return 2.0 if "avx512_bf16" in device.features else 1.0
+
+
 def predicted_us(traffic: Traffic, family: str, device: Device) -> float:
     """Roofline: a launch, and the longer of moving the bytes and doing the arithmetic at what the family usually
     reaches."""
     ceilings = device.ceilings or ASSUMED[device.target]
     usual = EFFICIENCY.get(family, USUAL)
     memory_us = traffic.bytes / (ceilings.gbps(traffic.bytes) * usual.bandwidth * 1e3)
-    operations = traffic.pulled_operations if usual.pulls else traffic.operations
+    narrow = traffic.operations - traffic.vector_operations
+    operations = (
+        traffic.pulled_operations if usual.pulls else traffic.operations - narrow + narrow / _narrow_rate(device)
+    )
     arithmetic_us = operations / (ceilings.fma_gflops * usual.arithmetic * 1e3)
     return ceilings.launch_us + usual.overhead_us + max(memory_us, arithmetic_us)

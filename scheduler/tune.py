@@ -109,7 +109,7 @@ def _measure(cover: Proposal, ledger: Ledger, watch: Watch) -> bool:
         while entry.best() is None and entry.pending:
             if watch.is_over():
                 return True
-            ledger.measure(candidate, 1)
+            ledger.measure(candidate, ledger.hopeful(candidate))
             learned = True
             watch.tell("segments", ledger.measured)
     return learned

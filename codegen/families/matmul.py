@@ -11,7 +11,7 @@ from itertools import pairwise
 from math import prod
 
 from codegen.emit import Body, Style, emit_body
-from codegen.families.loops import KEEP_BYTES, alignments, lower
+from codegen.families.loops import KEEP_BYTES, alignments, has_chains, lower
 from codegen.families.pointwise import MAX_NODES
 from codegen.families.wrap import kernel_function
 from codegen.gemm.call import OPENBLAS, Call, choose_call, libraries_for
@@ -89,7 +89,7 @@ class Matmul:
             str(MatmulSchedule(library, rows, axes, lanes, store))
             for axes in lowered or layouts
             for library in _libraries(segment, device)
-            for lanes in (native, 2 * native)
+            for lanes in ((4 * native, 2 * native) if has_chains(segment) else (native, 2 * native))
             for rows in (256, 128, 512)
             for store in ("plain", "stream")
         )
@@ -148,7 +148,8 @@ def _emit(segment: Graph, node: Node, strides: tuple[int, ...], s: MatmulSchedul
         # As if the whole result were there: the loops below touch this task's rows only.
         f"const {ctype}* RESTRICT in{scratch} = before(scratch, {offset_text(panels.cuts)});",
     ]
-    entry, source = kernel_function(segment, body.text, "cpu", prologue=prologue, streams=stream)
+    chains = has_chains(segment)
+    entry, source = kernel_function(segment, body.text, "cpu", prologue=prologue, streams=stream, interleave=chains)
     launch = Launch(tasks=count_tasks(panels.cuts))
     accesses = tuple(a for a in body.accesses if a.tensor != f"in{scratch}")
     return Kernel(entry, source, "cpu", "matmul", str(s), launch, accesses, (OPENBLAS,))
