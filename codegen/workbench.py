@@ -1,5 +1,6 @@
 """The workbench: compiles and checks kernels, times them against each other, runs plans; all in child processes."""
 
+import secrets
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -117,6 +118,7 @@ class Workbench:
         with small integers where the segment sums. Those that pass race (see measure.py) on rotating inputs that are
         not in cache.
         """
+        race = secrets.token_hex(8)
         with self._lock:
             built = self._builder.compile(kernels)
             outcomes = {i: _Outcome(b.status, b.detail) for i, b in enumerate(built) if isinstance(b, Failure)}
@@ -126,7 +128,7 @@ class Workbench:
                     programs[i] = self._kernel_program(kernel, binary, segment)
             outcomes.update(self._bench(segment, programs, self.limits.timing_seconds, seed, screen=True))
         return [
-            self._row(segment_key, kernel, outcomes[i], b.seconds, b.sha256 if isinstance(b, Binary) else "")
+            self._row(segment_key, kernel, outcomes[i], b.seconds, b.sha256 if isinstance(b, Binary) else "", race)
             for i, (kernel, b) in enumerate(zip(kernels, built, strict=True))
         ]
 
@@ -282,7 +284,7 @@ class Workbench:
         return str(path.resolve())
 
     def _row(
-        self, segment_key: str, kernel: Kernel, outcome: _Outcome, seconds: float, binary: str = ""
+        self, segment_key: str, kernel: Kernel, outcome: _Outcome, seconds: float, binary: str = "", race: str = ""
     ) -> Measurement:
         return Measurement(
             segment_key=segment_key,
@@ -295,6 +297,7 @@ class Workbench:
             detail=outcome.detail,
             compile_seconds=seconds,
             binary=binary,
+            race=race,
         )
 
 

@@ -66,11 +66,11 @@ class Costs(Protocol):
     """Measurements, by segment: they outlive the search and serve every graph that holds the segment."""
 
     def known(self, segment_key: str) -> Sequence[Measurement]:
-        """What was measured on this device."""
+        """What was measured on this device, in order."""
         ...
 
-    def record(self, measurements: Sequence[Measurement]) -> None:
-        """Called once for each batch measured."""
+    def record(self, segment: Graph, measurements: Sequence[Measurement]) -> None:
+        """Called once for each batch measured, with the segment in canonical form."""
         ...
 
 

@@ -1,7 +1,8 @@
 """What is known of every candidate: what to try on it, what was measured, and what it costs until then."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from codegen.kernel import EmitError, Family, Kernel, Reject
 from codegen.measure import beats, median
@@ -19,35 +20,40 @@ HOPEFUL = 3.0  # times the fastest family's prediction
 
 @dataclass
 class Entry:
-    """Everything tried or still to try on the segments of one key. winner: of the last race, or the fastest known."""
+    """Everything tried or still to try on the segments of one key. winner: of all races so far."""
 
-    tried: dict[Variant, Measurement]
     pending: list[Variant]
+    tried: dict[Variant, Measurement] = field(default_factory=dict[Variant, Measurement])
     kernels: dict[Variant, Kernel] = field(default_factory=dict[Variant, Kernel])
     winner: Variant | None = None
-
-    def __post_init__(self) -> None:
-        self.winner = _fastest(self.tried.values())
 
     def best(self) -> Measurement | None:
         """The one that won against all that it was timed with; None where nothing passed its check."""
         return self.tried[self.winner] if self.winner else None
 
     def note(self, rows: Sequence[Measurement], seed: int) -> None:
-        """Takes in the rows of one race. The winner so far stays unless another is clearly faster. Times of different
-        races are not compared: the machine may have been slower."""
+        """Takes in the rows of one race. The winner so far, if it took part, stays unless another is clearly faster:
+        what it took in other races, in other moments of the machine, does not count."""
         held = next((m for m in rows if _variant(m) == self.winner), None)
         self.tried.update((_variant(m), m) for m in rows)
         self.pending[:] = [v for v in self.pending if v not in self.tried]
         challenger = _fastest(rows)
         if held is not None and held.status is not Status.ok:
             self.winner = challenger or _fastest(self.tried.values())
-        elif held is None or (challenger and beats(self.tried[challenger].samples_us, held.samples_us, seed=seed)):
-            self.winner = challenger or self.winner
+        elif held is None:
+            self.winner = _fastest(self.tried[v] for v in (self.winner, challenger) if v)
+        elif challenger and beats(self.tried[challenger].samples_us, held.samples_us, seed=seed):
+            self.winner = challenger
 
 
 def _variant(m: Measurement) -> Variant:
     return m.family, m.schedule
+
+
+def _races(rows: Iterable[Measurement]) -> Iterator[list[Measurement]]:
+    """Rows in order, those of one race together."""
+    for _, together in groupby(enumerate(rows), key=lambda row: row[1].race or row[0]):
+        yield [m for _, m in together]
 
 
 def _fastest(rows: Iterable[Measurement]) -> Variant | None:
@@ -168,9 +174,11 @@ class Ledger:
         rest = [(f, schedule) for f, space in spaces.items() for schedule in space[1:]]
         variants = dict.fromkeys((*defaults, *rest))
         known = [m for m in self.costs.known(candidate.segment.key) if m.device_key == self.device.class_key]
-        tried = {_variant(m): m for m in known if _variant(m) in variants}  # what is no schedule any more is no choice
-        self._learn(candidate, tuple(tried.values()))
-        return Entry(tried, [v for v in variants if v not in tried])
+        entry = Entry(list(variants))
+        for race in _races(m for m in known if _variant(m) in variants):  # what is no schedule any more is no choice
+            entry.note(race, self.seed)
+        self._learn(candidate, tuple(entry.tried.values()))
+        return entry
 
     def _learn(self, candidate: Candidate, rows: Sequence[Measurement]) -> None:
         """Notes how far off the predictions of families were."""
@@ -206,7 +214,7 @@ class Ledger:
             entry.pending[:0] = [(k.family, k.schedule) for k in kernels if (k.family, k.schedule) in batch]
             raise
         self._learn(candidate, [m for m in rows if _variant(m) not in entry.tried])
-        self._note(entry, rows)
+        self._note(candidate, rows)
 
     def kernel(self, candidate: Candidate, variant: Variant) -> Kernel:
         """The kernel of a variant. Raises EmitError."""
@@ -228,7 +236,7 @@ class Ledger:
             status=status,
             detail=detail,
         )
-        self._note(self.open(candidate), [row])
+        self._note(candidate, [row])
 
     def choice(self, candidate: Candidate) -> Variant | None:
         """The variant to use: the best measured, else the next to be tried; None if all failed."""
@@ -239,7 +247,7 @@ class Ledger:
         """What was tried on the candidate and did not pass."""
         return [m for m in self.open(candidate).tried.values() if m.status is not Status.ok]
 
-    def _note(self, entry: Entry, rows: Sequence[Measurement]) -> None:
-        self.costs.record(rows)
+    def _note(self, candidate: Candidate, rows: Sequence[Measurement]) -> None:
+        self.costs.record(candidate.segment.canonical.graph, rows)
         self._statuses.update(((m.segment_key, *_variant(m)), m.status) for m in rows)
-        entry.note(rows, self.seed)
+        self.open(candidate).note(rows, self.seed)

@@ -7,6 +7,7 @@ from typing import Literal
 from codegen.devices import detect, with_raised_ceilings
 from codegen.object_cache import ObjectCache
 from codegen.workbench import Workbench
+from fusion_ir.graph import Graph
 from fusion_ir.key import graph_key
 from fusion_ir.named import NamedGraph
 from fusion_ir.records import Measurement, Numerics, Plan, Search
@@ -41,11 +42,13 @@ class StoredCosts:
 
     store: Store
     device_key: str
+    graph_key: str
 
     def known(self, segment_key: str) -> Sequence[Measurement]:
-        return self.store.measurements(segment_key, self.device_key, version=VERSION)
+        return [t.measurement for t in self.store.trials(segment_key, self.device_key) if t.version == VERSION]
 
-    def record(self, measurements: Sequence[Measurement]) -> None:
+    def record(self, segment: Graph, measurements: Sequence[Measurement]) -> None:
+        self.store.put_segment(self.graph_key, print_graph(segment))
         self.store.record(measurements, version=VERSION)
 
 
@@ -72,7 +75,7 @@ def plan_graph(
     store.put_device(device)
     store.put_graph(request.graph_key, print_graph(named.graph), Names(named.input_names, named.output_names))
     with Workbench(device, cache) as bench:
-        costs = StoredCosts(store, device.class_key)
+        costs = StoredCosts(store, device.class_key, request.graph_key)
         plan = tune(named.graph, device, budget, costs, bench, progress, numerics=numerics)
         if _beats_its_bound(plan):  # the ceilings were measured at a slower moment: once more, on what is known by now
             reached = [(s.bytes, s.bytes / s.time_us / 1e3) for s in plan.steps if s.time_us]

@@ -3,6 +3,7 @@
 from tuning_db.devices import StoredDevice
 from tuning_db.errors import DatabaseError, QueueFull
 from tuning_db.graphs import Names, StoredGraph
+from tuning_db.measurements import Trial
 from tuning_db.operations import MAX_ATTEMPTS, Operation, OperationState
 from tuning_db.pages import Page
 from tuning_db.plans import PlanFilter, PlanSummary
@@ -27,5 +28,6 @@ __all__ = [
     "Store",
     "StoredDevice",
     "StoredGraph",
+    "Trial",
     "revision_of",
 ]

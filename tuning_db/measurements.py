@@ -2,11 +2,12 @@
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
-from sqlalchemy import Select, bindparam, insert, select
+from sqlalchemy import Select, String, bindparam, insert, or_, select
 
 from fusion_ir.records import Measurement
 from tuning_db.checks import checksum, miss, storable
@@ -16,11 +17,14 @@ from tuning_db.models import MeasurementRow
 # The columns that the checksum covers, in its order, after segment and device.
 _COLUMNS = (
     "family", "schedule", "status", "samples_us", "max_rel_error", "detail", "compile_seconds", "binary", "version",
+    "race",
 )  # fmt: skip
+_TABLE = MeasurementRow.__table__
+_DEVICE = bindparam("device", type_=String)
 _KNOWN: Select[Any] = (
-    select(MeasurementRow.id, MeasurementRow.checksum, *(MeasurementRow.__table__.c[name] for name in _COLUMNS))
-    .where(MeasurementRow.segment_key == bindparam("segment"), MeasurementRow.device_key == bindparam("device"))
-    .order_by(MeasurementRow.id)
+    select(*(_TABLE.c[name] for name in ("id", "checksum", "created", "device_key", *_COLUMNS)))
+    .where(_TABLE.c.segment_key == bindparam("segment"), or_(_DEVICE.is_(None), _TABLE.c.device_key == _DEVICE))
+    .order_by(_TABLE.c.id)
 )
 
 
@@ -33,31 +37,37 @@ def record(database: Database, measurements: Sequence[Measurement], version: str
             connection.execute(insert(MeasurementRow), rows)
 
 
-def measurements(database: Database, segment_key: str, device_key: str, version: str | None) -> list[Measurement]:
-    """The last try of every candidate (family and schedule) of a segment, in the order of those tries.
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A measurement as it was stored: by which version of Fuseplan, and when (seconds since 1970)."""
 
-    With `version`, only tries made by that version count. Rows that do not verify are left out.
-    """
-    last: dict[tuple[str, str], Measurement] = {}
-    keys = {"segment": segment_key, "device": device_key}
-    for row in database.cached("measurements", segment_key, _KNOWN, keys):
-        values: dict[str, Any] = dict(zip(_COLUMNS, row[2:], strict=True))
-        if checksum(segment_key, device_key, *values.values()) != row.checksum:
+    measurement: Measurement
+    version: str
+    created: float
+
+
+def trials(database: Database, segment_key: str, device_key: str | None = None) -> list[Trial]:
+    """Every try of every candidate of a segment, on one device or on all, in order. Rows that do not verify are left
+    out."""
+    found: list[Trial] = []
+    for row in database.cached("measurements", segment_key, _KNOWN, {"segment": segment_key, "device": device_key}):
+        device, created = str(row.device_key), row.created
+        values: dict[str, Any] = {name: getattr(row, name) for name in _COLUMNS}
+        if checksum(segment_key, device, *_checked(values)) != row.checksum or not isinstance(created, float):
             miss("measurements", str(row.id), "checksum")
             continue
-        made_by = values.pop("version")
-        if version is not None and made_by != version:
-            continue
-        values |= {"segment_key": segment_key, "device_key": device_key, "samples_us": json.loads(values["samples_us"])}
+        version = values.pop("version")
+        values |= {"segment_key": segment_key, "device_key": device, "samples_us": json.loads(values["samples_us"])}
         try:
-            measurement = Measurement.model_validate(values)
+            found.append(Trial(Measurement.model_validate(values), version, created))
         except ValidationError as error:  # a status that another version wrote
             miss("measurements", str(row.id), f"{error.error_count()} fields are not as this version expects")
-            continue
-        candidate = (measurement.family, measurement.schedule)
-        last.pop(candidate, None)
-        last[candidate] = measurement
-    return list(last.values())
+    return found
+
+
+def _checked(values: Mapping[str, Any]) -> list[Any]:
+    """What the checksum covers. Rows of before there were races have none, in it neither."""
+    return [values[name] for name in _COLUMNS if name != "race" or values["race"]]
 
 
 def _row(m: Measurement, version: str) -> dict[str, Any]:
@@ -71,7 +81,8 @@ def _row(m: Measurement, version: str) -> dict[str, Any]:
         "compile_seconds": m.compile_seconds,
         "binary": m.binary,
         "version": version,
+        "race": m.race,
     }
-    check = checksum(m.segment_key, m.device_key, *(values[name] for name in _COLUMNS))
+    check = checksum(m.segment_key, m.device_key, *_checked(values))
     keys = {"segment_key": m.segment_key, "device_key": m.device_key, "median_us": m.time_us, "checksum": check}
     return keys | values

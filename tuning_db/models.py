@@ -164,6 +164,24 @@ class PlanSourceRow(Base):
     sha256: Mapped[str] = mapped_column(ForeignKey("sources.sha256"), primary_key=True, index=True)
 
 
+class SegmentRow(Base):
+    """A segment that something was tried on: its canonical text, which its key is the sha256 of."""
+
+    __tablename__ = "segments"
+
+    key: Mapped[str] = mapped_column(String(64), primary_key=True)
+    text: Mapped[str]
+
+
+class GraphSegmentRow(Base):
+    """A search for a graph tried something on a segment."""
+
+    __tablename__ = "graph_segments"
+
+    graph_key: Mapped[str] = mapped_column(String(64), primary_key=True)
+    segment_key: Mapped[str] = mapped_column(ForeignKey("segments.key"), primary_key=True)
+
+
 class MeasurementRow(Base):
     """One candidate tried on one device. Never changed; a later try of the same candidate is a later row."""
 
@@ -181,6 +199,7 @@ class MeasurementRow(Base):
     detail: Mapped[str]
     compile_seconds: Mapped[float]
     binary: Mapped[str]  # sha256, or ""
+    race: Mapped[str] = mapped_column(String(32), server_default="")
     version: Mapped[str]
     checksum: Mapped[str] = mapped_column(String(64))
     created: Mapped[float]

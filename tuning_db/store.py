@@ -7,12 +7,13 @@ from types import TracebackType
 from sqlalchemy import select, true
 
 from fusion_ir.records import Device, Measurement, Plan
-from tuning_db import content, devices, graphs, measurements, plans, requests, schema
+from tuning_db import content, devices, graphs, measurements, plans, requests, schema, segments
 from tuning_db.devices import StoredDevice
 from tuning_db.engine import Database
 from tuning_db.errors import DatabaseError
 from tuning_db.graphs import Names, StoredGraph
 from tuning_db.hits import HitCounter
+from tuning_db.measurements import Trial
 from tuning_db.operations import OPERATION_STATES, Operation, Operations, OperationState
 from tuning_db.pages import Page
 from tuning_db.plans import ALL_PLANS, PlanFilter, PlanSummary
@@ -158,9 +159,21 @@ class Store:
         """Adds a row per candidate tried, all or none."""
         measurements.record(self._database, rows, version)
 
-    def measurements(self, segment_key: str, device_key: str, version: str | None = None) -> list[Measurement]:
-        """The last try of every candidate of a segment, failed ones included; with `version`, by that version only."""
-        return measurements.measurements(self._database, segment_key, device_key, version)
+    def trials(self, segment_key: str, device_key: str | None = None) -> list[Trial]:
+        """Every try of every candidate of a segment, failed ones included, in order; on all devices, or on one."""
+        return measurements.trials(self._database, segment_key, device_key)
+
+    def put_segment(self, graph_key: str, text: str) -> None:
+        """Notes that a segment, as canonical text, is part of a graph; idempotent."""
+        segments.put_segment(self._database, graph_key, text)
+
+    def segment(self, segment_key: str) -> str | None:
+        """The canonical text of a segment that something was tried on."""
+        return segments.segment(self._database, segment_key)
+
+    def segments_of(self, graph_key: str) -> list[str]:
+        """Keys of the segments that searches for a graph tried something on."""
+        return segments.segments_of(self._database, graph_key)
 
     # Queue
 

@@ -19,7 +19,11 @@ class Status(str, Enum):
 
 
 class Measurement(Record):
-    """A row per candidate ever tried. `samples_us` are single launches, in the order taken; empty unless `ok`."""
+    """A row per candidate ever tried. `samples_us` are single launches, in the order taken; empty unless `ok`.
+
+    race: which candidates were timed in turn, against each other: times of others were taken in other moments of the
+    machine. "" of what was not even compiled.
+    """
 
     segment_key: str
     device_key: str
@@ -31,6 +35,7 @@ class Measurement(Record):
     detail: str = ""
     compile_seconds: float = 0.0
     binary: str = ""  # sha256 of the binary that was timed
+    race: str = ""
 
     @property
     def time_us(self) -> float | None:

@@ -24,6 +24,7 @@ from service.cli.explain import explain
 from service.cli.run import run
 from service.cli.serve import serve
 from service.cli.terminal import err
+from service.cli.trials import trials
 from service.cli.tune import tune
 from service.planner import PlanningError
 from service.server import ServeError
@@ -40,7 +41,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 ok, 1 failed, 2 bad input.",
 )
-for command in (serve, tune, run, convert, explain, devices, doctor):
+for command in (serve, tune, run, convert, explain, trials, devices, doctor):
     app.command()(command)
 app.add_typer(plans.app, name="plans")
 app.add_typer(db.app, name="db")

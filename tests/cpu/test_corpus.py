@@ -108,7 +108,7 @@ class Forgetful:
     def known(self, segment_key: str) -> list[Measurement]:
         return []
 
-    def record(self, measurements: object) -> None:
+    def record(self, segment: object, measurements: object) -> None:
         pass
 
 

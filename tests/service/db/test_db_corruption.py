@@ -93,11 +93,11 @@ def test_flipped_binary(store: Store, url: str, samples: Samples) -> None:
         ("UPDATE devices SET record = replace(record, 'avx2', 'avx9')", lambda s, store: store.devices() or None),
         (
             "UPDATE measurements SET samples_us = '[0.001]'",
-            lambda s, store: store.measurements(sha("segment"), s.device.class_key) or None,
+            lambda s, store: store.trials(sha("segment"), s.device.class_key) or None,
         ),
         (
             "UPDATE measurements SET status = 'ok', schedule = 'pointwise{vec=16}'",
-            lambda s, store: store.measurements(sha("segment"), s.device.class_key) or None,
+            lambda s, store: store.trials(sha("segment"), s.device.class_key) or None,
         ),
     ],
 )
@@ -162,7 +162,7 @@ def test_random_damage_to_the_file_never_gives_a_wrong_answer(tmp_path: Path, sa
                     graph = store.graph(samples.graph_key(n))
                     assert graph is None or (graph.text, graph.names) == (samples.graph(n), samples.names)
                 measured = {f"schedule {n}": float(n + 1) for n in range(20)}
-                for row in store.measurements(sha("segment"), samples.device.class_key):
+                for row in (t.measurement for t in store.trials(sha("segment"), samples.device.class_key)):
                     assert row == samples.measurement(row.schedule, measured[row.schedule])
                 for line in store.plans().items:
                     assert line.time_us == samples.plan(keys.index(line.plan_key)).time_us

@@ -320,4 +320,4 @@ def test_many_threads_share_a_store(store: Store, samples: Samples) -> None:
     assert wrong == []
     store.flush_hits()
     assert sum(p.hits for p in store.plans().items) == 8 * 25
-    assert len(store.measurements(sha("segment"), samples.device.class_key)) == 8 * 25
+    assert len(store.trials(sha("segment"), samples.device.class_key)) == 8 * 25

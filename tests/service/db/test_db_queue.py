@@ -271,6 +271,8 @@ def test_acknowledged_rows_survive_a_kill(store: Store, url: str, worker: Worker
         lines += process.stdout.read().split("\n")[:-1]
         assert process.wait() == -9
         acknowledged = {int(line) for line in lines}
-        stored = {int(row.schedule) for row in store.measurements("s", "d") if row.family == f"f{turn}"}
+        stored = {
+            int(row.schedule) for row in (t.measurement for t in store.trials("s", "d")) if row.family == f"f{turn}"
+        }
         assert acknowledged <= stored
         assert len(stored - acknowledged) <= 1, "committed, but killed before it could say so"

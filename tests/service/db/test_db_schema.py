@@ -16,6 +16,8 @@ from tuning_db import DatabaseError, Store, schema
 from tuning_db.engine import Database
 from tuning_db.models import Base
 
+NEWEST = schema.revisions()[-1]
+
 
 def _path(url: str) -> Path:
     return Path(url.removeprefix("sqlite:///"))
@@ -74,7 +76,7 @@ def test_a_newer_schema_is_refused(store: Store, url: str) -> None:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999_future'"))
     database.close()
     for upgrade in (False, True):
-        with pytest.raises(DatabaseError, match=r"9999_future.*knows up to 0002.*install that version") as caught:
+        with pytest.raises(DatabaseError, match=rf"9999_future.*knows up to {NEWEST}.*install that version") as caught:
             Store(url, upgrade=upgrade)
         assert store.place in str(caught.value)
 
@@ -116,10 +118,10 @@ def test_an_upgrade_that_fails_leaves_the_old_tables(
 
 def test_an_older_postgresql_database_is_upgraded_only_when_told(postgres_url: str, samples: Samples) -> None:
     _old(postgres_url, samples)
-    with pytest.raises(DatabaseError, match=r"0001.*needs 0002.*fuseplan db upgrade"):
+    with pytest.raises(DatabaseError, match=rf"0001.*needs {NEWEST}.*fuseplan db upgrade"):
         Store(postgres_url)
     with Store(postgres_url, upgrade=True) as store:
-        assert store.revision() == "0002"
+        assert store.revision() == NEWEST
         assert store.source(sha("old")) == "old"
     Store(postgres_url).close()
 
@@ -191,7 +193,7 @@ def test_processes_that_create_one_database_at_once(url: str, worker: Callable[.
         process.stdin.flush()
     for process in processes:
         output, _ = process.communicate(timeout=60)
-        assert (process.returncode, output) == (0, "0002\n")
+        assert (process.returncode, output) == (0, f"{NEWEST}\n")
 
 
 def test_migrations_are_found_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

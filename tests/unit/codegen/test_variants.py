@@ -16,6 +16,7 @@ CHAINS: dict[str, Callable[[Inputs], Node]] = {
     "a function": lambda new: build.exp(new(40, 64)),
     "before a sum": lambda new: build.sum_(build.erf(new(40, 64)), [1]),
     "of rows that repeat": lambda new: build.softmax(new(40, 64)),
+    "of every other element": lambda new: build.sigmoid(build.slice_(new(40, 128), (0, 0), (40, 64))),
     "random numbers": lambda new: build.dropout(new(40, 64), 0.1, 1, 2)[0],
 }
 NONE: dict[str, Callable[[Inputs], Node]] = {

@@ -121,6 +121,7 @@ class FakeBench:
         assert graph_key(segment) == segment_key, "segments are measured in canonical form"
         self.segments[segment_key] = segment
         rows: list[Measurement] = []
+        race = f"{len(self.calls)}"
         for kernel in kernels:
             if self.interrupt_at is not None and len(self.calls) >= self.interrupt_at:
                 raise KeyboardInterrupt
@@ -137,6 +138,7 @@ class FakeBench:
                     status=Status.ok if ok else Status.crashed,
                     samples_us=(self.times[kernel.entry],) * 3 if ok else (),
                     detail="" if ok else "signal 11",
+                    race=race,
                 )
             )
         return rows
@@ -167,7 +169,7 @@ class Memory:
     def known(self, segment_key: str) -> list[Measurement]:
         return self.rows.get(segment_key, [])
 
-    def record(self, measurements: Sequence[Measurement]) -> None:
+    def record(self, segment: Graph, measurements: Sequence[Measurement]) -> None:
         for m in measurements:
             self.rows.setdefault(m.segment_key, []).append(m)
 

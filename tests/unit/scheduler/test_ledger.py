@@ -47,8 +47,8 @@ def ledger_of(bench: FakeBench | None, costs: Memory) -> tuple[Ledger, Candidate
 @pytest.mark.parametrize("slower", [0.5, 2.0])
 def test_the_fastest_wins_however_fast_the_machine_is_meanwhile(batch: int, slower: float) -> None:
     for seed in range(8):
-        bench = Tired(seed=seed, slower=slower)
-        ledger, candidate = ledger_of(bench, Memory())
+        bench, costs = Tired(seed=seed, slower=slower), Memory()
+        ledger, candidate = ledger_of(bench, costs)
         while ledger.open(candidate).pending:
             ledger.measure(candidate, batch)
         entry = ledger.open(candidate)
@@ -56,6 +56,8 @@ def test_the_fastest_wins_however_fast_the_machine_is_meanwhile(batch: int, slow
         factors = {v: bench.factor(ledger.kernel(candidate, v).entry) for v in entry.tried}
         assert factors[entry.winner] <= min(factors.values()) * 1.01, "within what counts as clearly faster"
         assert ledger.measured == len(factors) == 6
+        again, candidate = ledger_of(None, costs)
+        assert again.open(candidate).winner == entry.winner, "from what was recorded"
 
 
 def test_a_winner_that_fails_later_is_no_winner() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from fusion_ir.formats import read
+from fusion_ir.graph import Graph
 from fusion_ir.records import Ceilings, Measurement
 from scheduler.bench import Budget
 from scheduler.tune import tune
@@ -29,7 +30,7 @@ class NothingKnown:
     def known(self, segment_key: str) -> Sequence[Measurement]:
         return ()
 
-    def record(self, measurements: Sequence[Measurement]) -> None:
+    def record(self, segment: Graph, measurements: Sequence[Measurement]) -> None:
         raise AssertionError("nothing is measured without a bench")
 
 

@@ -1,0 +1,164 @@
+"""`fuseplan trials`: every candidate that was ever tried for a graph or a plan, and how each ended."""
+
+import csv
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich import box
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from codegen.measure import spread
+from fusion_ir.errors import FormatError
+from fusion_ir.key import graph_key
+from fusion_ir.records import Measurement, Status
+from fusion_ir.text import parse_graph
+from service.cli.errors import bad_input
+from service.cli.explain import Subject
+from service.cli.options import Db, Format, Json, Shapes
+from service.cli.plan_view import KEY_DIGITS
+from service.cli.source import read_graph
+from service.cli.stored import PREFIX, load_plan
+from service.cli.terminal import print_json, say, show
+from service.formatting import NONE, age, count, duration, percent
+from service.settings import load
+from tuning_db import Store, Trial
+
+FIELDS: tuple[str, ...] = (
+    "segment", "device", "family", "schedule", "status", "time_us", "spread", "samples_us", "max_rel_error", "detail",
+    "compile_seconds", "binary", "race", "version", "created",
+)  # fmt: skip
+
+Csv = Annotated[bool, typer.Option("--csv", help="Print CSV, a row for every try, in order.")]
+All = Annotated[bool, typer.Option("--all", help="Every try of every candidate, not just the last of the best.")]
+FEW = 12  # candidates of a segment that are shown without --all
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A segment and what was tried on it, in order. text: canonical, None where it is not stored."""
+
+    key: str
+    text: str | None
+    trials: Sequence[Trial]
+
+
+def trials(
+    subject: Subject,
+    db: Db = None,
+    format_: Format = None,
+    shapes: Shapes = None,
+    all_: All = False,
+    csv_: Csv = False,
+    json: Json = False,
+) -> None:
+    """Show every candidate ever tried for a graph, or for the kernels of a plan: schedule, times, and what failed."""
+    if csv_ and json:
+        raise bad_input("--csv and --json: expected one of them")
+    with Store(load({"db": db}).db) as store:
+        found = _tried(store, subject, format_, shapes)
+        place = store.place
+    rows = [_row(trial) for tried in found for trial in tried.trials]
+    if csv_:
+        writer = csv.DictWriter(sys.stdout, FIELDS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({**row, "samples_us": " ".join(map(repr, row["samples_us"]))} for row in rows)
+    elif json:
+        print_json({"trials": rows})
+    elif not rows:
+        say(f"Nothing was tried on it, as far as {place} knows.")
+    else:
+        show(*_views(found, all_))
+
+
+def _tried(store: Store, subject: str, format_: str | None, shapes: str | None) -> list[Tried]:
+    """Of a plan, the segments of its steps on its device; of a graph, all that searches tried something on."""
+    device: str | None = None
+    if PREFIX.match(subject) and not Path(subject).exists():
+        _, plan = load_plan(store, subject)
+        keys, device = list(dict.fromkeys(step.segment_key for step in plan.steps)), plan.device.class_key
+    else:
+        keys = store.segments_of(graph_key(read_graph(subject, format_, shapes).graph))
+    found = [Tried(key, store.segment(key), store.trials(key, device)) for key in keys]
+    return sorted((t for t in found if t.trials), key=lambda t: t.trials[0].created)
+
+
+def _row(trial: Trial) -> dict[str, Any]:
+    m = trial.measurement
+    values = m.model_dump(mode="json", exclude={"segment_key", "device_key"})
+    values |= {"segment": m.segment_key, "device": m.device_key, "time_us": m.time_us, "version": trial.version}
+    values["spread"] = spread(m.samples_us) if m.samples_us else None
+    values["created"] = datetime.fromtimestamp(trial.created, UTC).isoformat(timespec="milliseconds")
+    return {name: values[name] for name in FIELDS}
+
+
+def _views(found: Sequence[Tried], everything: bool) -> Iterator[RenderableType]:
+    for tried in found:
+        yield Padding(_heading(tried), (1, 0, 0, 1))
+        yield _table(tried.trials if everything else _best(tried.trials))
+        left = 0 if everything else len({_candidate(t) for t in tried.trials}) - FEW
+        if left > 0:
+            yield Padding(Text(f"and {count(left, 'slower or failed candidate')} (--all)", style="dim"), (0, 0, 0, 1))
+
+
+def _heading(tried: Tried) -> Text:
+    ended = Counter(t.measurement.status for t in {_candidate(t): t for t in tried.trials}.values())
+    words = [count(sum(ended.values()), "candidate")]
+    words += [f"{n} {status.value}" for status, n in ended.items() if status is not Status.ok]
+    computes = ", ".join(f"{n} {op}" for op, n in _ops(tried).most_common(8))
+    return Text.assemble(
+        ("segment ", "bold"), (tried.key[:KEY_DIGITS], "bold"), f"  {', '.join(words)}  ", (computes, "dim")
+    )
+
+
+def _ops(tried: Tried) -> Counter[str]:
+    """None where the segment is not stored, or in a text that this version does not read."""
+    try:
+        nodes = parse_graph(tried.text or "").graph.nodes
+    except FormatError:
+        return Counter()
+    return Counter(n.op for n in nodes if n.op != "input")
+
+
+def _candidate(trial: Trial) -> tuple[str, str, str]:
+    m = trial.measurement
+    return m.device_key, m.family, m.schedule
+
+
+def _best(trials: Sequence[Trial]) -> list[Trial]:
+    """The last try of each candidate, the fastest first, those that failed last."""
+    last = {_candidate(t): t for t in trials}.values()
+    return sorted(last, key=lambda t: (t.measurement.time_us is None, t.measurement.time_us or 0.0))[:FEW]
+
+
+def _table(trials: Sequence[Trial]) -> Table:
+    devices = len({t.measurement.device_key for t in trials}) > 1
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, header_style="bold")
+    table.add_column("candidate", overflow="fold")
+    for name in ("time", "±", "runs", "when"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("how it ended", overflow="fold")
+    for trial in trials:
+        m = trial.measurement
+        text = Text(m.schedule.replace(",", ", "), style="" if m.status is Status.ok else "dim")
+        if devices:
+            text.append(f"\non {m.device_key[:KEY_DIGITS]}", "dim")
+        spread_ = percent(spread(m.samples_us)) if m.samples_us else NONE
+        runs = str(len(m.samples_us)) if m.samples_us else NONE
+        table.add_row(text, duration(m.time_us), spread_, runs, age(trial.created, time.time()), _ending(m))
+    return table
+
+
+def _ending(m: Measurement) -> str:
+    detail = " ".join(m.detail.split())
+    shown = detail if len(detail) <= 120 else f"{detail[:117]}..."
+    return shown if m.status is Status.ok else f"{m.status.value}: {shown}"

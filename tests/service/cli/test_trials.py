@@ -1,0 +1,97 @@
+"""`fuseplan trials`: what was stored is what is shown, for a graph and for a plan."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from fusion_ir.formats import read
+from fusion_ir.key import graph_key
+from fusion_ir.records import Measurement, Status
+from fusion_ir.text import print_graph
+from service.cli.trials import FIELDS
+from tests.service.cli.conftest import GRAPH, Cli
+from tests.support.stored_plans import DEVICE, chain, plan_of, sha, store_plan
+from tuning_db import Store
+
+SEGMENT = plan_of(chain()).steps[0].segment_key
+
+
+def measured(schedule: str, *samples_us: float, segment: str = SEGMENT, **changed: object) -> Measurement:
+    values: dict[str, object] = {
+        "segment_key": segment,
+        "device_key": DEVICE.class_key,
+        "family": "pointwise",
+        "schedule": f"pointwise{{{schedule}}}",
+        "status": Status.ok,
+        "samples_us": samples_us,
+        "race": "r1",
+    }
+    return Measurement(**values | changed)  # pyright: ignore[reportArgumentType]
+
+
+ROWS = [
+    measured("vec=8", 12.0, 12.5, 13.0),
+    measured("vec=16", status=Status.crashed, detail="signal 11"),
+    measured("vec=8", 11.0, 11.5, 12.0, race="r2"),
+    measured("vec=4", 9.0, 9.5, 10.0, device_key="cpu-other"),
+]
+
+
+@pytest.fixture
+def plan_key(tmp_path: Path) -> str:
+    """Of a stored plan with one step."""
+    with Store(f"sqlite:///{tmp_path / 'plans.db'}") as store:
+        store.record(ROWS, "0.1.0")
+        return store_plan(store, chain())
+
+
+@pytest.fixture
+def searched(tmp_path: Path, graph_file: Path) -> Path:
+    """The file of a graph with two segments that something was tried on."""
+    named = read(GRAPH, filename="graph.fuseplan.txt")
+    text = print_graph(named.graph)
+    with Store(f"sqlite:///{tmp_path / 'plans.db'}") as store:
+        for segment in (text, "another"):
+            store.put_segment(graph_key(named.graph), segment)
+            store.record([measured("vec=8", 5.0, segment=sha(segment))], "0.1.0")
+    return graph_file
+
+
+def test_a_plan_shows_what_was_tried_on_its_device(cli: Cli, plan_key: str) -> None:
+    ended = cli("trials", plan_key[:10])
+    assert ended.code == 0
+    for words in ("2 candidates, 1 crashed", "vec=8", "11.5 µs", "crashed: signal 11"):
+        assert words in ended.out, words
+    assert "12.5 µs" not in ended.out, "a later try of the same candidate"
+    assert "vec=4" not in ended.out, "another device"
+    assert "12.5 µs" in cli("trials", plan_key[:10], "--all").out
+
+
+def test_csv_holds_every_try(cli: Cli, plan_key: str) -> None:
+    rows = list(csv.DictReader(io.StringIO(cli("trials", plan_key[:10], "--csv").out)))
+    assert tuple(rows[0]) == FIELDS
+    assert [(r["schedule"], r["status"], r["samples_us"], r["race"]) for r in rows] == [
+        ("pointwise{vec=8}", "ok", "12.0 12.5 13.0", "r1"),
+        ("pointwise{vec=16}", "crashed", "", "r1"),
+        ("pointwise{vec=8}", "ok", "11.0 11.5 12.0", "r2"),
+    ]
+    assert {r["segment"] for r in rows} == {SEGMENT}
+
+
+def test_a_graph_shows_all_its_segments(cli: Cli, searched: Path) -> None:
+    found = json.loads(cli("trials", searched, "--json").out)["trials"]
+    assert [r["time_us"] for r in found] == [5.0, 5.0]
+    assert len({r["segment"] for r in found}) == 2
+    assert "1 exp, 1 neg" in cli("trials", searched).out
+
+
+def test_nothing_tried(cli: Cli, graph_file: Path) -> None:
+    ended = cli("trials", graph_file)
+    assert (ended.code, ended.out) == (0, "")
+    assert "Nothing was tried" in ended.err
+    assert cli("trials", graph_file, "--csv").out.strip() == ",".join(FIELDS)
+    assert cli("trials", graph_file, "--csv", "--json").code == 2
+    assert cli("trials", "0123456789").code == 2
