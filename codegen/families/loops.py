@@ -146,8 +146,8 @@ def with_variants(segment: Graph, points: Sequence[LoopSchedule]) -> tuple[str, 
 
 
 def has_chains(segment: Graph) -> bool:
-    """Whether random numbers, or functions of many steps, polynomials most of them, are computed of half of the elements
-    or more."""
+    """Whether random numbers, or functions of many steps (polynomials, most of them), are computed of half of the
+    elements or more."""
     most = max((n.elements for n in segment.nodes), default=0)
     rows = ((n, OPS[n.op]) for n in segment.nodes if n.op in OPS)
     return any(2 * n.elements >= most for n, op in rows if op.kind is OpKind.RANDOM or op.cost >= LONG_CHAIN)
