@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from codegen.schedule import Choices
 from fusion_ir.graph import Graph
 from fusion_ir.records import Device, TargetKind
 
@@ -75,7 +76,12 @@ class Family(Protocol):
         ...
 
     def space(self, segment: Graph, device: Device) -> tuple[str, ...]:
-        """Schedules worth trying, as text that `emit` reads; the first is the default."""
+        """Schedules worth trying first, as text that `emit` reads; the first is the default."""
+        ...
+
+    def choices(self, segment: Graph, device: Device) -> Choices:
+        """What the fields of a schedule may be, those of `space` among them; some combinations cannot be lowered. Empty
+        where `space` holds all that there is."""
         ...
 
     def emit(self, segment: Graph, schedule: str, device: Device) -> Kernel:

@@ -1,31 +1,42 @@
 """What is known of every candidate: what to try on it, what was measured, and what it costs until then."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
 from codegen.kernel import EmitError, Family, Kernel, Reject
 from codegen.measure import beats, median
+from codegen.schedule import schedule_values
+from fusion_ir.graph import Graph
 from fusion_ir.records import Device, Measurement, Status
 from scheduler.atoms import Atoms
 from scheduler.bench import Bench, Costs
 from scheduler.candidates import Candidate
 from scheduler.predict import family_bound_us, predicted_us
+from scheduler.proposals import proposals
 from scheduler.segment import Segment, extract
 from scheduler.traffic import Traffic, traffic_of
 
 Variant = tuple[str, str]  # family, schedule
 HOPEFUL = 3.0  # times the fastest family's prediction
+NEAR_BOUND = 1.1  # times a segment's lower bound: nothing is left to gain
+PATIENCE = 24  # schedules in a row that do not win, before a segment is let be
 
 
 @dataclass
 class Entry:
-    """Everything tried or still to try on the segments of one key. winner: of all races so far."""
+    """Everything tried or still to try on the segments of one key.
+
+    winner: of all races so far. relative: times as they would have been in the first race, by way of the winners that
+    took part in several. fruitless: candidates timed since the winner was last another one.
+    """
 
     pending: list[Variant]
     tried: dict[Variant, Measurement] = field(default_factory=dict[Variant, Measurement])
     kernels: dict[Variant, Kernel] = field(default_factory=dict[Variant, Kernel])
     winner: Variant | None = None
+    relative: dict[Variant, float] = field(default_factory=dict[Variant, float])
+    fruitless: int = 0
 
     def best(self) -> Measurement | None:
         """The one that won against all that it was timed with; None where nothing passed its check."""
@@ -34,7 +45,7 @@ class Entry:
     def note(self, rows: Sequence[Measurement], seed: int) -> None:
         """Takes in the rows of one race. The winner so far, if it took part, stays unless another is clearly faster:
         what it took in other races, in other moments of the machine, does not count."""
-        held = next((m for m in rows if _variant(m) == self.winner), None)
+        held, before = next((m for m in rows if _variant(m) == self.winner), None), self.winner
         self.tried.update((_variant(m), m) for m in rows)
         self.pending[:] = [v for v in self.pending if v not in self.tried]
         challenger = _fastest(rows)
@@ -44,6 +55,9 @@ class Entry:
             self.winner = _fastest(self.tried[v] for v in (self.winner, challenger) if v)
         elif challenger and beats(self.tried[challenger].samples_us, held.samples_us, seed=seed):
             self.winner = challenger
+        self.fruitless = self.fruitless + len(rows) if self.winner == before else 0
+        scale = self.relative[before] / held.time_us if before and held and held.time_us else 1.0
+        self.relative.update((_variant(m), scale * m.time_us) for m in rows if m.time_us is not None)
 
 
 def _variant(m: Measurement) -> Variant:
@@ -175,10 +189,19 @@ class Ledger:
         variants = dict.fromkeys((*defaults, *rest))
         known = [m for m in self.costs.known(candidate.segment.key) if m.device_key == self.device.class_key]
         entry = Entry(list(variants))
-        for race in _races(m for m in known if _variant(m) in variants):  # what is no schedule any more is no choice
+        for race in _races(m for m in known if self._is_schedule(graph, m, variants)):
             entry.note(race, self.seed)
         self._learn(candidate, tuple(entry.tried.values()))
         return entry
+
+    def _is_schedule(self, graph: Graph, m: Measurement, variants: Container[Variant]) -> bool:
+        """Whether what was measured can still be chosen."""
+        family = self.families.get(m.family)
+        if family is None or _variant(m) in variants:
+            return family is not None
+        choices, values = family.choices(graph, self.device), schedule_values(m.schedule)
+        same = bool(values) and choices.keys() == values.keys()
+        return same and all(v in map(str, choices[name]) for name, v in values.items())
 
     def _learn(self, candidate: Candidate, rows: Sequence[Measurement]) -> None:
         """Notes how far off the predictions of families were."""
@@ -215,6 +238,23 @@ class Ledger:
             raise
         self._learn(candidate, [m for m in rows if _variant(m) not in entry.tried])
         self._note(candidate, rows)
+
+    def extend(self, candidate: Candidate, count: int) -> bool:
+        """Makes `count` schedules pending beyond the families' first ones: of the winner's family, guided by what was
+        measured. Whether there are any; none where the winner is near its bound or none of the last ones beat it."""
+        entry = self.open(candidate)
+        best = entry.best()
+        if best is None or best.time_us is None or entry.fruitless >= PATIENCE:
+            return False
+        if best.time_us <= NEAR_BOUND * self.bound_us(candidate):
+            return False
+        name = best.family
+        choices = self.families[name].choices(candidate.segment.canonical.graph, self.device)
+        if not choices:
+            return False
+        tried = {schedule: entry.relative.get((family, schedule)) for family, schedule in entry.tried if family == name}
+        entry.pending += [(name, schedule) for schedule in proposals(name, choices, tried, count, self.seed)]
+        return bool(entry.pending)
 
     def kernel(self, candidate: Candidate, variant: Variant) -> Kernel:
         """The kernel of a variant. Raises EmitError."""

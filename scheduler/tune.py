@@ -53,7 +53,8 @@ def tune(
 
     Measures the best cover by predictions and a coarse one, so that there is a plan. Then solves for the cheapest cover
     by what is known and predicted, measures what it lacks, and again; when that one is measured, the same with lower
-    bounds for predictions, until no untried segment could be part of a cheaper cover. The best few covers, and the
+    bounds for predictions, until no untried segment could be part of a cheaper cover. Its segments get further
+    schedules until they are near their bounds or nothing more is gained. The best few covers, and the
     unfused graph, are timed whole.
 
     KeyboardInterrupt ends the search with the best so far. `bench` None or a budget of 0 seconds: nothing is timed, and
@@ -116,13 +117,15 @@ def _measure(cover: Proposal, ledger: Ledger, watch: Watch) -> bool:
 
 
 def _refine(cover: Proposal, ledger: Ledger, watch: Watch, batch: int) -> bool:
-    """Tries more schedules on the segment of the cover that takes longest, of those that have any left. Whether there
-    was one."""
+    """Tries more schedules on the segment of the cover that takes longest, of those that have any left: first those
+    that families name, then others. Whether there was one."""
     if cover:
         watch.best_us = sum(ledger.time_us(c) or 0.0 for c in cover)
-    waiting = [c for c in cover if ledger.open(c).pending]
-    if not waiting:
+    longest = sorted(cover, key=lambda c: -(ledger.time_us(c) or 0.0))
+    waiting = next((c for c in longest if ledger.open(c).pending), None)
+    waiting = waiting or next((c for c in longest if ledger.extend(c, batch)), None)
+    if waiting is None:
         return False
-    ledger.measure(max(waiting, key=lambda c: ledger.time_us(c) or 0.0), batch)
+    ledger.measure(waiting, batch)
     watch.tell("segments", ledger.measured)
     return True

@@ -13,7 +13,7 @@ from codegen.gemm.call import OPENBLAS, Call, choose_call, extent, libraries_for
 from codegen.gemm.dims import contraction, long_contract, stored_product
 from codegen.gemm.tasks import Cut, count_tasks, task_lines
 from codegen.kernel import EmitError, Kernel, Launch, Reject
-from codegen.schedule import Schedule, parse_schedule
+from codegen.schedule import Choices, Schedule, parse_schedule
 from fusion_ir.graph import Graph
 from fusion_ir.records import Device
 
@@ -46,6 +46,9 @@ class Aten:
         cuts = dict.fromkeys(cut for tasks in (1, 2, 4) for cut in _cuttings(call, tasks * device.units)) or [(1, 1)]
         libraries = libraries_for(call, segment, device)
         return tuple(str(AtenSchedule(library, *cut)) for cut in cuts for library in libraries)
+
+    def choices(self, segment: Graph, device: Device) -> Choices:
+        return {}
 
     def emit(self, segment: Graph, schedule: str, device: Device) -> Kernel:
         s = parse_schedule(schedule, AtenSchedule)

@@ -24,7 +24,7 @@ from codegen.lowering.tile import tile_lane
 from codegen.lowering.unify import unify
 from codegen.lowering.value import TooManyValues, Value, cone
 from codegen.lowering.write import Write, rewritten, writes_of
-from codegen.schedule import Schedule, parse_schedule
+from codegen.schedule import Choices, Schedule, parse_schedule
 from fusion_ir.graph import Graph
 from fusion_ir.ops import OpKind
 from fusion_ir.records import Device
@@ -69,6 +69,9 @@ class Gemv:
         native = min(max(device.vector_bytes // 4, 4), 32)
         points = [(8, 4, native, 1024), (4, 8, native, 2048), (8, 2, native, 4096), (4, 4, 2 * native, 1024)]
         return tuple(str(GemvSchedule(*point)) for point in points)
+
+    def choices(self, segment: Graph, device: Device) -> Choices:
+        return {}
 
     def emit(self, segment: Graph, schedule: str, device: Device) -> Kernel:
         s = parse_schedule(schedule, GemvSchedule)

@@ -24,7 +24,7 @@ from codegen.lowering.unify import unify
 from codegen.lowering.unroll import unroll
 from codegen.lowering.value import TooManyValues, cone
 from codegen.lowering.write import Write, writes_of
-from codegen.schedule import Schedule
+from codegen.schedule import Choices, Schedule
 from fusion_ir.graph import Graph
 from fusion_ir.ops import OPS, OpKind
 from fusion_ir.records import Device
@@ -132,6 +132,20 @@ def alignments(segment: Graph) -> dict[str, int]:
     """Of every pointer of a kernel, in bytes."""
     found = {f"in{i}": spec.alignment_bytes for i, spec in enumerate(segment.inputs)}
     return found | {f"out{i}": 64 for i in range(len(segment.outputs))}
+
+
+def loop_choices(segment: Graph, device: Device) -> Choices:
+    """What the fields of a `LoopSchedule` may be."""
+    native = max(device.vector_bytes // 4, 4)
+    ways = ("stream", "plain")
+    return {
+        "lanes": (native, 2 * native, 4 * native, 8 * native),
+        "load": ways,
+        "store": ways,
+        "tile": (256, 512, 1024, 2048, 4096, 8192),
+        "block": (0, *sorted(BLOCKS)) if steps_apart(segment, 4 * native) else (0,),
+        "interleave": (0, 1),
+    }
 
 
 def with_variants(segment: Graph, points: Sequence[LoopSchedule]) -> tuple[str, ...]:

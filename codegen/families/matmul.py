@@ -21,7 +21,7 @@ from codegen.kernel import EmitError, Kernel, Launch, Reject
 from codegen.lowering.program import Program
 from codegen.lowering.stores import pull_outputs
 from codegen.lowering.value import Value, cone
-from codegen.schedule import Schedule, parse_schedule
+from codegen.schedule import Choices, Schedule, parse_schedule
 from codegen.text import CTYPE
 from fusion_ir.dtype import DType
 from fusion_ir.extent import dense_strides
@@ -99,6 +99,9 @@ class Matmul:
             return bool(self.emit(segment, str(schedule), device))
         except EmitError:
             return False
+
+    def choices(self, segment: Graph, device: Device) -> Choices:
+        return {}
 
     def emit(self, segment: Graph, schedule: str, device: Device) -> Kernel:
         s = parse_schedule(schedule, MatmulSchedule)

@@ -12,7 +12,7 @@ from codegen.lowering.bound import Bound
 from codegen.lowering.index import Axes, Axis, flatten, var
 from codegen.lowering.pull import puller
 from codegen.lowering.value import REDUCES, TooManyValues, Value, Values
-from codegen.schedule import Schedule, parse_schedule
+from codegen.schedule import Choices, Schedule, parse_schedule
 from codegen.text import CTYPE, Text, literal, spell
 from fusion_ir.dtype import accumulate_dtype
 from fusion_ir.graph import Graph, OutputSpec
@@ -50,6 +50,9 @@ class Naive:
 
     def space(self, segment: Graph, device: Device) -> tuple[str, ...]:
         return (str(NaiveSchedule(1 if device.target == "cpu" else 256)),)
+
+    def choices(self, segment: Graph, device: Device) -> Choices:
+        return {}
 
     def emit(self, segment: Graph, schedule: str, device: Device) -> Kernel:
         s = parse_schedule(schedule, NaiveSchedule)

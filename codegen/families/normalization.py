@@ -6,10 +6,10 @@ are read from memory once, and again from the cache in every later phase; what i
 
 from dataclasses import dataclass
 
-from codegen.families.loops import LoopSchedule, emit_cpu, with_variants
+from codegen.families.loops import LoopSchedule, emit_cpu, loop_choices, with_variants
 from codegen.families.reduction import rejected, spreads
 from codegen.kernel import Kernel, Reject
-from codegen.schedule import parse_schedule
+from codegen.schedule import Choices, parse_schedule
 from fusion_ir.graph import Graph
 from fusion_ir.records import Device
 
@@ -45,6 +45,9 @@ class Normalization:
             for lanes, store, dear, ahead in points
         ]
         return with_variants(segment, schedules)
+
+    def choices(self, segment: Graph, device: Device) -> Choices:
+        return {**loop_choices(segment, device), "dear": (0, 4, 8, 20), "ahead": (0, 1)}
 
     def emit(self, segment: Graph, schedule: str, device: Device) -> Kernel:
         s = parse_schedule(schedule, NormalizationSchedule)

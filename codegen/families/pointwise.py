@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from math import prod
 
 from codegen.emit import Style, emit_body
-from codegen.families.loops import LoopSchedule, alignments, emit_cpu, lower, with_variants
+from codegen.families.loops import LoopSchedule, alignments, emit_cpu, loop_choices, lower, with_variants
 from codegen.families.wrap import kernel_function
 from codegen.kernel import Kernel, Launch, Reject
 from codegen.lowering.sums import reduced_extents
-from codegen.schedule import Schedule, parse_schedule
+from codegen.schedule import Choices, Schedule, parse_schedule
 from fusion_ir.graph import Graph
 from fusion_ir.node import Node
 from fusion_ir.ops import OPS, OpKind
@@ -73,7 +73,7 @@ class Pointwise:
             is_large = segment.read_bytes + segment.written_bytes > CACHED_BYTES
             ways = ("stream",) if is_large else ("stream", "plain")
             schedules = [CpuSchedule(min(n, 64), way, way, 4096, 0, 0, 1) for n in widths for way in ways]
-            if any(n.op == "contract" and prod(reduced_extents(n)) > 1 for n in segment.nodes):
+            if _multiplies(segment):
                 products = [(2, 4096, 8), (2, 512, 8), (4, 4096, 4), (1, 512, 8), (2, 4096, 4)]
                 shared = [
                     CpuSchedule(min(n * native, 64), "plain", "stream", tile, 0, 0, rows) for n, tile, rows in products
@@ -86,11 +86,21 @@ class Pointwise:
         schedules = [CudaSchedule(v, x, y, per) for v in dict.fromkeys((vec, max(vec // 2, 1))) for x, y, per in shapes]
         return tuple(map(str, schedules))
 
+    def choices(self, segment: Graph, device: Device) -> Choices:
+        if device.target != "cpu":
+            return {}
+        return {**loop_choices(segment, device), "rows": (1, 2, 4, 8) if _multiplies(segment) else (1,)}
+
     def emit(self, segment: Graph, schedule: str, device: Device) -> Kernel:
         if device.target == "cpu":
             s = parse_schedule(schedule, CpuSchedule)
             return emit_cpu(segment, device, s, 16 * s.lanes, rows=s.rows)
         return _emit_cuda(segment, parse_schedule(schedule, CudaSchedule), device)
+
+
+def _multiplies(segment: Graph) -> bool:
+    """Whether several products are added up, rows of which share what they load."""
+    return any(n.op == "contract" and prod(reduced_extents(n)) > 1 for n in segment.nodes)
 
 
 def _emit_cuda(segment: Graph, s: CudaSchedule, device: Device) -> Kernel:

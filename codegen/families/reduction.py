@@ -9,12 +9,12 @@ from collections.abc import Set
 from dataclasses import dataclass
 from math import prod
 
-from codegen.families.loops import LoopSchedule, emit_cpu, with_variants
+from codegen.families.loops import LoopSchedule, emit_cpu, loop_choices, with_variants
 from codegen.families.pointwise import MAX_DEPTH, MAX_NODES
 from codegen.kernel import Kernel, Reject
 from codegen.lowering.place import MAX_REPEATED
 from codegen.lowering.sums import reduced_extents
-from codegen.schedule import parse_schedule
+from codegen.schedule import Choices, parse_schedule
 from fusion_ir.graph import Graph
 from fusion_ir.node import Node
 from fusion_ir.ops import OPS, OpKind
@@ -54,6 +54,9 @@ class Reduction:
             ReductionSchedule(min(lanes, 64), "stream", store, tile, 0, 0) for lanes, tile in points for store in stores
         ]
         return with_variants(segment, schedules)
+
+    def choices(self, segment: Graph, device: Device) -> Choices:
+        return loop_choices(segment, device)
 
     def emit(self, segment: Graph, schedule: str, device: Device) -> Kernel:
         s = parse_schedule(schedule, ReductionSchedule)

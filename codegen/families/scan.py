@@ -6,10 +6,10 @@ sum runs along. A tensor that is one row is one task's. Reductions over the same
 
 from dataclasses import dataclass
 
-from codegen.families.loops import LoopSchedule, emit_cpu
+from codegen.families.loops import LoopSchedule, emit_cpu, loop_choices
 from codegen.families.reduction import KINDS, refused
 from codegen.kernel import Kernel, Reject
-from codegen.schedule import parse_schedule
+from codegen.schedule import Choices, parse_schedule
 from fusion_ir.graph import Graph
 from fusion_ir.ops import OpKind, kind_of
 from fusion_ir.records import Device
@@ -38,6 +38,9 @@ class Scan:
         native = max(device.vector_bytes // 4, 4)
         points = [(4, "stream", 256), (2, "stream", 4096), (4, "plain", 256), (2, "plain", 4096), (1, "stream", 1024)]
         return tuple(str(ScanSchedule(min(n * native, 64), store, store, tile, 0, 0)) for n, store, tile in points)
+
+    def choices(self, segment: Graph, device: Device) -> Choices:
+        return loop_choices(segment, device)
 
     def emit(self, segment: Graph, schedule: str, device: Device) -> Kernel:
         s = parse_schedule(schedule, ScanSchedule)

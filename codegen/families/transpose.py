@@ -24,7 +24,7 @@ from codegen.lowering.stores import pull_outputs
 from codegen.lowering.unify import unify
 from codegen.lowering.value import TooManyValues
 from codegen.lowering.write import Write, writes_of
-from codegen.schedule import Schedule, parse_schedule
+from codegen.schedule import Choices, Schedule, parse_schedule
 from fusion_ir.graph import Graph
 from fusion_ir.records import Device
 
@@ -69,6 +69,17 @@ class Transpose:
         ]  # fmt: skip
         schedules = [TransposeSchedule(2 * native, *point) for point in points]
         return tuple(map(str, schedules))
+
+    def choices(self, segment: Graph, device: Device) -> Choices:
+        native = max(device.vector_bytes // 4, 4)
+        return {
+            "lanes": (native, 2 * native, 4 * native),
+            "store": ("stream", "plain"),
+            "rows": (16, 32, 64, 128, 256),
+            "columns": (32, 64, 128, 256),
+            "next": ("columns", "rows"),
+            "ahead": (0, 1),
+        }
 
     def emit(self, segment: Graph, schedule: str, device: Device) -> Kernel:
         s = parse_schedule(schedule, TransposeSchedule)

@@ -1,11 +1,15 @@
-"""Variants of a family's first schedule: interleaved chains, where a segment has any."""
+"""Variants of a family's first schedule: interleaved chains, where a segment has any. And what else it may be."""
 
+import contextlib
+import random
 from collections.abc import Callable
 
 import pytest
 
 from codegen.families import FAMILIES
 from codegen.families.loops import has_chains
+from codegen.kernel import EmitError
+from codegen.schedule import schedule_text, schedule_values
 from fusion_ir import build
 from fusion_ir.node import Node
 from tests.support.devices import CPU_DEVICE
@@ -37,3 +41,36 @@ def test_what_is_interleaved(name: str) -> None:
         assert ("interleave=1" in first) == ("interleave=1" in second) == (name in CHAINS)
         assert not any("interleave=1" in s for s in others)
         assert family.emit(graph, first, CPU_DEVICE).source.count("INTERLEAVED") == (name in CHAINS)
+
+
+SEGMENTS: dict[str, Callable[[Inputs], Node]] = {
+    **CHAINS,
+    **NONE,
+    "small products": lambda new: build.matmul(new(40, 4), new(4, 64)),
+    "heads": lambda new: build.permute(new(40, 6, 32), (1, 0, 2)),
+    "a transpose": lambda new: build.add(new(40, 64), build.transpose(new(64, 40))),
+    "a running sum": lambda new: build.cumsum(new(40, 64), 1),
+}
+
+
+@pytest.mark.parametrize("name", SEGMENTS)
+def test_what_a_schedule_may_be(name: str) -> None:
+    """The first schedules are among it, and most of the others can be lowered."""
+    graph = graph_of(SEGMENTS[name])
+    found = 0
+    for family in FAMILIES.values():
+        if family.accepts(graph, CPU_DEVICE) or not (choices := family.choices(graph, CPU_DEVICE)):
+            continue
+        found += 1
+        for schedule in family.space(graph, CPU_DEVICE):
+            given = schedule_values(schedule)
+            assert list(given) == list(choices)
+            assert all(value in map(str, choices[field]) for field, value in given.items()), schedule
+        draw = random.Random(name)
+        emitted = 0
+        for _ in range(12):
+            point = schedule_text(family.name, {field: draw.choice(values) for field, values in choices.items()})
+            with contextlib.suppress(EmitError):
+                emitted += bool(family.emit(graph, point, CPU_DEVICE))
+        assert emitted >= 6
+    assert found

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from codegen.kernel import EmitError, Kernel, Launch, Reject
+from codegen.schedule import Choices
 from codegen.toolchain.compiler import Binary
 from fusion_ir.graph import Graph
 from fusion_ir.interpreter import interpret
@@ -44,6 +45,7 @@ class FakeFamily:
     kinds: frozenset[OpKind] = frozenset({OpKind.POINTWISE, OpKind.CONTRACT, OpKind.RANDOM})
     schedules: tuple[str, ...] = ("default", "wide", "narrow")
     cannot: frozenset[str] = frozenset()
+    beyond: Choices = field(default_factory=dict[str, tuple[int | str, ...]])
 
     def accepts(self, segment: Graph, device: Device) -> Reject | None:
         work = [n for n in segment.nodes if n.op != "input" and OPS[n.op].kind is not OpKind.VIEW]
@@ -54,6 +56,9 @@ class FakeFamily:
 
     def space(self, segment: Graph, device: Device) -> tuple[str, ...]:
         return tuple(f"{self.name}{{{s}}}" for s in self.schedules)
+
+    def choices(self, segment: Graph, device: Device) -> Choices:
+        return self.beyond
 
     def emit(self, segment: Graph, schedule: str, device: Device) -> Kernel:
         unable = next((n.op for n in segment.nodes if n.op in self.cannot), None)
