@@ -10,7 +10,7 @@ from fusion_ir.graph import Graph
 from fusion_ir.records import Device, Numerics, Plan, Reason
 from scheduler.atoms import cut
 from scheduler.bench import Bench, Budget, Costs, Progress
-from scheduler.candidates import CandidateSettings, find_candidates
+from scheduler.candidates import Candidate, CandidateSettings, find_candidates
 from scheduler.covers import Covers, Proposal
 from scheduler.finalists import Finalists
 from scheduler.ledger import Ledger
@@ -53,9 +53,9 @@ def tune(
 
     Measures the best cover by predictions and a coarse one, so that there is a plan. Then solves for the cheapest cover
     by what is known and predicted, measures what it lacks, and again; when that one is measured, the same with lower
-    bounds for predictions, until no untried segment could be part of a cheaper cover. Its segments get further
-    schedules until they are near their bounds or nothing more is gained. The best few covers, and the
-    unfused graph, are timed whole.
+    bounds for predictions, until no untried segment could be part of a cheaper cover; meanwhile its segments get
+    further schedules, until they are near their bounds or nothing more is gained. The best few covers, and the unfused
+    graph, are timed whole.
 
     KeyboardInterrupt ends the search with the best so far. `bench` None or a budget of 0 seconds: nothing is timed, and
     the plan (`time_us` None) follows the predictions. Raises NoPlan.
@@ -79,7 +79,10 @@ def tune(
         while timed and not proved and not watch.is_over():
             refined = _refine(covers.measured(), ledger, watch, settings.batch)
             learned = _measure(covers.cheapest(ledger.predicted_us), ledger, watch)
-            proved = not (refined or learned or _measure(covers.cheapest(ledger.bound_us), ledger, watch))
+            if not (refined or learned):
+                extended = _extend(covers.measured(), ledger, watch, settings.batch)
+                probed = _measure(covers.cheapest(ledger.bound_us), ledger, watch)
+                proved = not (extended or probed)
         plans = finalists.plans(several=timed)
         if timed:
             watch.tell("plans", ledger.measured)
@@ -117,15 +120,27 @@ def _measure(cover: Proposal, ledger: Ledger, watch: Watch) -> bool:
 
 
 def _refine(cover: Proposal, ledger: Ledger, watch: Watch, batch: int) -> bool:
-    """Tries more schedules on the segment of the cover that takes longest, of those that have any left: first those
-    that families name, then others. Whether there was one."""
+    """Tries more schedules on the segment of the cover that takes longest, of those that have any left. Whether there
+    was one."""
     if cover:
         watch.best_us = sum(ledger.time_us(c) or 0.0 for c in cover)
-    longest = sorted(cover, key=lambda c: -(ledger.time_us(c) or 0.0))
-    waiting = next((c for c in longest if ledger.open(c).pending), None)
-    waiting = waiting or next((c for c in longest if ledger.extend(c, batch)), None)
+    waiting = next((c for c in _longest_first(cover, ledger) if ledger.open(c).pending), None)
     if waiting is None:
         return False
     ledger.measure(waiting, batch)
     watch.tell("segments", ledger.measured)
     return True
+
+
+def _extend(cover: Proposal, ledger: Ledger, watch: Watch, batch: int) -> bool:
+    """The same with schedules that no family named, for a segment that may gain from them."""
+    promising = next((c for c in _longest_first(cover, ledger) if ledger.extend(c, batch)), None)
+    if promising is None or watch.is_over():
+        return False
+    ledger.measure(promising, batch)
+    watch.tell("segments", ledger.measured)
+    return True
+
+
+def _longest_first(cover: Proposal, ledger: Ledger) -> list[Candidate]:
+    return sorted(cover, key=lambda c: -(ledger.time_us(c) or 0.0))
