@@ -1,80 +1,24 @@
 """What is known of every candidate: what to try on it, what was measured, and what it costs until then."""
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import groupby
+from collections.abc import Callable, Container, Mapping, Sequence
 
 from codegen.kernel import EmitError, Family, Kernel, Reject
-from codegen.measure import beats, median
+from codegen.measure import median
 from codegen.schedule import schedule_values
 from fusion_ir.graph import Graph
 from fusion_ir.records import Device, Measurement, Status
 from scheduler.atoms import Atoms
 from scheduler.bench import Bench, Costs
 from scheduler.candidates import Candidate
+from scheduler.entry import Entry, Variant, races, variant_of
 from scheduler.predict import family_bound_us, predicted_us
 from scheduler.proposals import proposals
 from scheduler.segment import Segment, extract
 from scheduler.traffic import Traffic, traffic_of
 
-Variant = tuple[str, str]  # family, schedule
 HOPEFUL = 3.0  # times the fastest family's prediction
 NEAR_BOUND = 1.1  # times a segment's lower bound: nothing is left to gain
 PATIENCE = 24  # schedules in a row that do not win, before a segment is let be
-
-
-@dataclass
-class Entry:
-    """Everything tried or still to try on the segments of one key.
-
-    winner: of all races so far. relative: times as they would have been in the first race, by way of the winners that
-    took part in several. fruitless: candidates timed since the winner was last another one.
-    """
-
-    pending: list[Variant]
-    tried: dict[Variant, Measurement] = field(default_factory=dict[Variant, Measurement])
-    kernels: dict[Variant, Kernel] = field(default_factory=dict[Variant, Kernel])
-    winner: Variant | None = None
-    relative: dict[Variant, float] = field(default_factory=dict[Variant, float])
-    fruitless: int = 0
-
-    def best(self) -> Measurement | None:
-        """The one that won against all that it was timed with; None where nothing passed its check."""
-        return self.tried[self.winner] if self.winner else None
-
-    def note(self, rows: Sequence[Measurement], seed: int) -> None:
-        """Takes in the rows of one race. The winner so far, if it took part, stays unless another is clearly faster:
-        what it took in other races, in other moments of the machine, does not count."""
-        held, before = next((m for m in rows if _variant(m) == self.winner), None), self.winner
-        self.tried.update((_variant(m), m) for m in rows)
-        self.pending[:] = [v for v in self.pending if v not in self.tried]
-        challenger = _fastest(rows)
-        if held is not None and held.status is not Status.ok:
-            self.winner = challenger or _fastest(self.tried.values())
-        elif held is None:
-            self.winner = _fastest(self.tried[v] for v in (self.winner, challenger) if v)
-        elif challenger and beats(self.tried[challenger].samples_us, held.samples_us, seed=seed):
-            self.winner = challenger
-        self.fruitless = self.fruitless + len(rows) if self.winner == before else 0
-        scale = self.relative[before] / held.time_us if before and held and held.time_us else 1.0
-        self.relative.update((_variant(m), scale * m.time_us) for m in rows if m.time_us is not None)
-
-
-def _variant(m: Measurement) -> Variant:
-    return m.family, m.schedule
-
-
-def _races(rows: Iterable[Measurement]) -> Iterator[list[Measurement]]:
-    """Rows in order, those of one race together."""
-    for _, together in groupby(enumerate(rows), key=lambda row: row[1].race or row[0]):
-        yield [m for _, m in together]
-
-
-def _fastest(rows: Iterable[Measurement]) -> Variant | None:
-    """Of those that passed their check; of equals the first."""
-    passed = [m for m in rows if m.status is Status.ok and m.time_us is not None]
-    best = min(passed, key=lambda m: m.time_us or 0.0, default=None)
-    return best and _variant(best)
 
 
 class Ledger:
@@ -189,7 +133,7 @@ class Ledger:
         variants = dict.fromkeys((*defaults, *rest))
         known = [m for m in self.costs.known(candidate.segment.key) if m.device_key == self.device.class_key]
         entry = Entry(list(variants))
-        for race in _races(m for m in known if self._is_schedule(graph, m, variants)):
+        for race in races(m for m in known if self._is_schedule(graph, m, variants)):
             entry.note(race, self.seed)
         self._learn(candidate, tuple(entry.tried.values()))
         return entry
@@ -197,7 +141,7 @@ class Ledger:
     def _is_schedule(self, graph: Graph, m: Measurement, variants: Container[Variant]) -> bool:
         """Whether what was measured can still be chosen."""
         family = self.families.get(m.family)
-        if family is None or _variant(m) in variants:
+        if family is None or variant_of(m) in variants:
             return family is not None
         choices, values = family.choices(graph, self.device), schedule_values(m.schedule)
         same = bool(values) and choices.keys() == values.keys()
@@ -236,7 +180,7 @@ class Ledger:
         except BaseException:
             entry.pending[:0] = [(k.family, k.schedule) for k in kernels if (k.family, k.schedule) in batch]
             raise
-        self._learn(candidate, [m for m in rows if _variant(m) not in entry.tried])
+        self._learn(candidate, [m for m in rows if variant_of(m) not in entry.tried])
         self._note(candidate, rows)
 
     def extend(self, candidate: Candidate, count: int) -> bool:
@@ -289,5 +233,5 @@ class Ledger:
 
     def _note(self, candidate: Candidate, rows: Sequence[Measurement]) -> None:
         self.costs.record(candidate.segment.canonical.graph, rows)
-        self._statuses.update(((m.segment_key, *_variant(m)), m.status) for m in rows)
+        self._statuses.update(((m.segment_key, *variant_of(m)), m.status) for m in rows)
         self.open(candidate).note(rows, self.seed)

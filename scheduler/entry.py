@@ -1,0 +1,66 @@
+"""What is known of the segments of one key: tried and pending schedules, and which of them won."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from codegen.kernel import Kernel
+from codegen.measure import beats
+from fusion_ir.records import Measurement, Status
+
+Variant = tuple[str, str]  # family, schedule
+
+
+@dataclass
+class Entry:
+    """Everything tried or still to try on the segments of one key.
+
+    winner: of all races so far. relative: times as they would have been in the first race, by way of the winners that
+    took part in several. fruitless: candidates timed since the winner was last another one.
+    """
+
+    pending: list[Variant]
+    tried: dict[Variant, Measurement] = field(default_factory=dict[Variant, Measurement])
+    kernels: dict[Variant, Kernel] = field(default_factory=dict[Variant, Kernel])
+    winner: Variant | None = None
+    relative: dict[Variant, float] = field(default_factory=dict[Variant, float])
+    fruitless: int = 0
+
+    def best(self) -> Measurement | None:
+        """The one that won against all that it was timed with; None where nothing passed its check."""
+        return self.tried[self.winner] if self.winner else None
+
+    def note(self, rows: Sequence[Measurement], seed: int) -> None:
+        """Takes in the rows of one race. The winner so far, if it took part, stays unless another is clearly faster:
+        what it took in other races, in other moments of the machine, does not count."""
+        held, before = next((m for m in rows if variant_of(m) == self.winner), None), self.winner
+        self.tried.update((variant_of(m), m) for m in rows)
+        self.pending[:] = [v for v in self.pending if v not in self.tried]
+        challenger = _fastest(rows)
+        if held is not None and held.status is not Status.ok:
+            self.winner = challenger or _fastest(self.tried.values())
+        elif held is None:
+            self.winner = _fastest(self.tried[v] for v in (self.winner, challenger) if v)
+        elif challenger and beats(self.tried[challenger].samples_us, held.samples_us, seed=seed):
+            self.winner = challenger
+        self.fruitless = self.fruitless + len(rows) if self.winner == before else 0
+        scale = self.relative[before] / held.time_us if before and held and held.time_us else 1.0
+        self.relative.update((variant_of(m), scale * m.time_us) for m in rows if m.time_us is not None)
+
+
+def variant_of(m: Measurement) -> Variant:
+    """What was measured."""
+    return m.family, m.schedule
+
+
+def races(rows: Iterable[Measurement]) -> Iterator[list[Measurement]]:
+    """Rows in order, those of one race together."""
+    for _, together in groupby(enumerate(rows), key=lambda row: row[1].race or row[0]):
+        yield [m for _, m in together]
+
+
+def _fastest(rows: Iterable[Measurement]) -> Variant | None:
+    """Of those that passed their check; of equals the first."""
+    passed = [m for m in rows if m.status is Status.ok and m.time_us is not None]
+    best = min(passed, key=lambda m: m.time_us or 0.0, default=None)
+    return best and variant_of(best)
