@@ -82,7 +82,7 @@ static inline void gemm(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k,
   }
 }
 #ifdef GEMM_PAIRS
-constexpr idx_t PAIRS_M = 512;   // rows of A for which a block of B is put together once
+constexpr idx_t PAIRS_M = 512;    // rows of A for which a block of B is put together once
 constexpr idx_t PAIRS_FEW = 256;  // one in so many sums is computed by itself; of a block with more of them, all again
 static inline float wide(bf16 x) { return bits<float>((uint64_t)x.u << 16); }
 static inline bool is_zero(pairs::Source row, idx_t k) {
