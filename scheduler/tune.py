@@ -113,9 +113,8 @@ def _measure(cover: Proposal, ledger: Ledger, watch: Watch) -> bool:
         while entry.best() is None and entry.pending:
             if watch.is_over():
                 return True
-            ledger.measure(candidate, ledger.hopeful(candidate))
+            _race(candidate, ledger, watch, ledger.hopeful(candidate))
             learned = True
-            watch.tell("segments", ledger.measured)
     return learned
 
 
@@ -127,8 +126,7 @@ def _refine(cover: Proposal, ledger: Ledger, watch: Watch, batch: int) -> bool:
     waiting = next((c for c in _longest_first(cover, ledger) if ledger.open(c).pending), None)
     if waiting is None:
         return False
-    ledger.measure(waiting, batch)
-    watch.tell("segments", ledger.measured)
+    _race(waiting, ledger, watch, batch)
     return True
 
 
@@ -137,9 +135,16 @@ def _extend(cover: Proposal, ledger: Ledger, watch: Watch, batch: int) -> bool:
     promising = next((c for c in _longest_first(cover, ledger) if ledger.extend(c, batch)), None)
     if promising is None or watch.is_over():
         return False
-    ledger.measure(promising, batch)
-    watch.tell("segments", ledger.measured)
+    _race(promising, ledger, watch, batch)
     return True
+
+
+def _race(candidate: Candidate, ledger: Ledger, watch: Watch, most: int) -> None:
+    """Measures pending schedules of a segment, as many as there is time for."""
+    count, started = watch.affordable(candidate.segment.key, most), watch.clock()
+    ledger.measure(candidate, count)
+    watch.paced(candidate.segment.key, count, started)
+    watch.tell("segments", ledger.measured)
 
 
 def _longest_first(cover: Proposal, ledger: Ledger) -> list[Candidate]:

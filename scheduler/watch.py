@@ -15,6 +15,7 @@ class Watch:
         self.end = self.started + seconds
         self.search_end = self.end - reserve_s
         self.best_us: float | None = None
+        self._pace: dict[str, float] = {}  # seconds that a candidate of a segment took, by segment key
 
     @property
     def seconds(self) -> float:
@@ -24,6 +25,16 @@ class Watch:
     def is_over(self) -> bool:
         """Whether measuring segments has to end."""
         return self.clock() >= self.search_end
+
+    def affordable(self, segment_key: str, most: int) -> int:
+        """How many candidates of a segment, at least one, there is time for at the pace of those before."""
+        pace = self._pace.get(segment_key, 0.0)
+        left = max(self.search_end - self.clock(), 0.0)
+        return most if most * pace <= left else max(int(left / pace), 1)
+
+    def paced(self, segment_key: str, candidates: int, started: float) -> None:
+        """Notes that so many candidates were measured since `started`."""
+        self._pace[segment_key] = (self.clock() - started) / max(candidates, 1)
 
     def tell(self, phase: str, measured: int) -> None:
         """Reports progress, if anyone listens."""

@@ -10,7 +10,7 @@ from math import prod
 from codegen.emit import Style, emit_body
 from codegen.families.loops import LoopSchedule, alignments, emit_cpu, loop_choices, lower, with_variants
 from codegen.families.wrap import kernel_function
-from codegen.kernel import Kernel, Launch, Reject
+from codegen.kernel import EmitError, Kernel, Launch, Reject
 from codegen.lowering.sums import reduced_extents
 from codegen.schedule import Choices, Schedule, parse_schedule
 from fusion_ir.graph import Graph
@@ -21,6 +21,7 @@ from fusion_ir.records import Device
 
 MAX_DEPTH = 200  # nodes from an input to an output
 MAX_NODES = 1000
+REGISTERS = 32  # for the sums of rows that share what they load; with more, g++ takes half a minute and spills them
 CACHED_BYTES = 48 << 20  # of all tensors: what is larger gains nothing from going through the caches
 KINDS = {OpKind.INPUT, OpKind.POINTWISE, OpKind.VIEW, OpKind.RANDOM, OpKind.GATHER, OpKind.CONTRACT}
 
@@ -94,6 +95,8 @@ class Pointwise:
     def emit(self, segment: Graph, schedule: str, device: Device) -> Kernel:
         if device.target == "cpu":
             s = parse_schedule(schedule, CpuSchedule)
+            if s.rows > 1 and s.rows * s.lanes * 4 > REGISTERS * device.vector_bytes:
+                raise EmitError(f"{s.rows} rows of {s.lanes} sums take more than {REGISTERS} registers")
             return emit_cpu(segment, device, s, 16 * s.lanes, rows=s.rows)
         return _emit_cuda(segment, parse_schedule(schedule, CudaSchedule), device)
 
