@@ -16,7 +16,7 @@ from tests.support.products import dense_graph
 pytestmark = pytest.mark.skipif("avx512_bf16" not in host_features(), reason="needs AVX512_BF16")
 
 Array = np.ndarray
-BLOCK = (256, 384, 256)  # rows, columns, depth: gemm_cpu.h
+BLOCK = (512, 384, 256)  # rows, columns, depth: PAIRS_M, BLOCK_N and DEPTH in gemm_cpu.h and gemm_pairs_cpu.h
 
 
 def product(m: int, k: int, n: int) -> Graph:
@@ -44,7 +44,8 @@ def assert_near(found: Array, expected: Array, a: Array, b: Array) -> None:
 
 
 @pytest.mark.parametrize(
-    ("m", "k", "n"), [(1, 17, 300), (6, 64, 64), (7, 65, 65), (5, 1001, 63), (258, 512, 384), (300, 301, 500)]
+    ("m", "k", "n"),
+    [(1, 17, 300), (6, 64, 64), (7, 65, 65), (5, 1001, 63), (258, 512, 384), (300, 301, 500), (1030, 300, 390)],
 )
 def test_sizes(bench: Workbench, m: int, k: int, n: int) -> None:
     a, b = normal(1, m, k), normal(2, k, n)
@@ -95,3 +96,21 @@ def test_small_sums_among_large_ones(bench: Workbench, few: bool) -> None:
     assert (np.abs(expected[rows, 3:5]) < np.finfo(np.float32).tiny).all()
     assert (found[rows, 3:5] != 0).any()
     assert (found[20] == 0).all()
+
+
+@pytest.mark.parametrize("a_turned", [False, True])
+@pytest.mark.parametrize("b_turned", [False, True])
+@pytest.mark.parametrize("scale", [1.0, 1e-22])
+def test_operands_that_lie_the_other_way_round(bench: Workbench, a_turned: bool, b_turned: bool, scale: float) -> None:
+    """Where sums are large, and where all are so small that they are computed again."""
+    m, k, n = BLOCK[0] + 21, BLOCK[2] + 35, BLOCK[1] + 50
+    a, b = normal(11, m, k, scale=scale), normal(12, k, n, scale=scale)
+    shapes = [(k, m) if a_turned else (m, k), (n, k) if b_turned else (k, n)]
+    graph = dense_graph(
+        shapes,
+        lambda x, y: build.matmul(build.transpose(x) if a_turned else x, build.transpose(y) if b_turned else y, f32),
+        bf16,
+    )
+    inputs = [np.ascontiguousarray(a.T) if a_turned else a, np.ascontiguousarray(b.T) if b_turned else b]
+    found, expected = both(graph, inputs, bench)
+    assert_near(found, expected, a, b)
