@@ -15,8 +15,9 @@ Variant = tuple[str, str]  # family, schedule
 class Entry:
     """Everything tried or still to try on the segments of one key.
 
-    winner: of all races so far. relative: times as they would have been in the first race, by way of the winners that
-    took part in several. fruitless: candidates timed since the winner was last another one.
+    kernels: of variants that were emitted; twins: the first variant of each kernel. winner: of all races so far.
+    relative: times as they would have been in the first race, by way of the winners that took part in several.
+    fruitless: candidates timed since the winner was last another one.
     """
 
     pending: list[Variant]
@@ -29,6 +30,16 @@ class Entry:
     def best(self) -> Measurement | None:
         """The one that won against all that it was timed with; None where nothing passed its check."""
         return self.tried[self.winner] if self.winner else None
+
+    def twin(self, kernel: Kernel) -> Variant | None:
+        """A variant that was tried and comes to the same kernel."""
+        return next((v for v in self.tried if v in self.kernels and self.kernels[v].identity == kernel.identity), None)
+
+    def copy(self, variant: Variant, twin: Variant) -> None:
+        """What is known of a variant is known of another that comes to the same kernel."""
+        self.tried[variant] = self.tried[twin]
+        if twin in self.relative:
+            self.relative[variant] = self.relative[twin]
 
     def note(self, rows: Sequence[Measurement], seed: int) -> None:
         """Takes in the rows of one race. The winner so far, if it took part, stays unless another is clearly faster:

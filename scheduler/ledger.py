@@ -14,6 +14,7 @@ from scheduler.entry import Entry, Variant, races, variant_of
 from scheduler.predict import family_bound_us, predicted_us
 from scheduler.proposals import proposals
 from scheduler.segment import Segment, extract
+from scheduler.space import Space
 from scheduler.traffic import Traffic, traffic_of
 
 HOPEFUL = 3.0  # times the fastest family's prediction
@@ -37,6 +38,7 @@ class Ledger:
         self._opened: dict[Candidate, Entry] = {}
         self._traffic: dict[Candidate, Traffic] = {}
         self._computable: dict[str, bool] = {}
+        self._spaces: dict[tuple[str, str], Space] = {}  # by segment and family
         self._ratios: dict[str, list[float]] = {}  # by family: measured over predicted
         self._statuses: dict[tuple[str, str, str], Status] = {}  # of what was tried here: segment, family, schedule
 
@@ -165,23 +167,37 @@ class Ledger:
         """Tries the next `count` pending variants, and the best so far beside them: of times taken far apart, those of
         the machine's slower moments would lose."""
         entry = self.open(candidate)
-        batch, entry.pending[:] = entry.pending[:count], entry.pending[count:]
-        kernels: list[Kernel] = []
-        for variant in [*([entry.winner] if entry.winner else []), *batch]:
-            try:
-                kernels.append(self.kernel(candidate, variant))
-            except EmitError as e:
-                self.reject(candidate, variant, Status.rejected, str(e))
-        if not any((k.family, k.schedule) in batch for k in kernels) or self.bench is None:
+        kernels = self._next(candidate, count)
+        if not kernels or self.bench is None:
             return
         segment = candidate.segment
+        held = [self.kernel(candidate, entry.winner)] if entry.winner else []
         try:
-            rows = self.bench.measure(segment.canonical.graph, segment.key, kernels, seed=self.seed)
+            rows = self.bench.measure(segment.canonical.graph, segment.key, [*held, *kernels], seed=self.seed)
         except BaseException:
-            entry.pending[:0] = [(k.family, k.schedule) for k in kernels if (k.family, k.schedule) in batch]
+            entry.pending[:0] = [(k.family, k.schedule) for k in kernels]
             raise
         self._learn(candidate, [m for m in rows if variant_of(m) not in entry.tried])
         self._note(candidate, rows)
+
+    def _next(self, candidate: Candidate, count: int) -> list[Kernel]:
+        """Takes kernels of pending variants, `count` or all that there are. What cannot be emitted is noted as such;
+        what comes to a kernel that was tried takes over what is known of that."""
+        entry = self.open(candidate)
+        kernels: list[Kernel] = []
+        while entry.pending and len(kernels) < count:
+            variant = entry.pending.pop(0)
+            try:
+                kernel = self.kernel(candidate, variant)
+            except EmitError as e:
+                self.reject(candidate, variant, Status.rejected, str(e))
+                continue
+            twin = entry.twin(kernel)
+            if twin:
+                entry.copy(variant, twin)
+            elif all(k.identity != kernel.identity for k in kernels):
+                kernels.append(kernel)
+        return kernels
 
     def extend(self, candidate: Candidate, count: int) -> bool:
         """Makes `count` schedules pending beyond the families' first ones: of the winner's family, guided by what was
@@ -192,13 +208,22 @@ class Ledger:
             return False
         if best.time_us <= NEAR_BOUND * self.bound_us(candidate):
             return False
-        name = best.family
-        choices = self.families[name].choices(candidate.segment.canonical.graph, self.device)
-        if not choices:
-            return False
-        tried = {schedule: entry.relative.get((family, schedule)) for family, schedule in entry.tried if family == name}
-        entry.pending += [(name, schedule) for schedule in proposals(name, choices, tried, count, self.seed)]
+        space = self._space(candidate, best.family)
+        tried: dict[str, float | None] = {}
+        for family, schedule in entry.tried:
+            point = space.point(schedule) if family == best.family else None
+            if point is not None:
+                tried[point] = entry.relative.get((family, schedule))
+        entry.pending += [(best.family, schedule) for schedule in proposals(space, tried, count, self.seed)]
         return bool(entry.pending)
+
+    def _space(self, candidate: Candidate, name: str) -> Space:
+        """All that there is to try of a family."""
+        key = candidate.segment.key, name
+        if key not in self._spaces:
+            family, graph = self.families[name], candidate.segment.canonical.graph
+            self._spaces[key] = Space(family, graph, family.space(graph, self.device)[0], self.device)
+        return self._spaces[key]
 
     def kernel(self, candidate: Candidate, variant: Variant) -> Kernel:
         """The kernel of a variant. Raises EmitError."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from codegen.kernel import EmitError, Kernel, Launch, Reject
-from codegen.schedule import Choices
+from codegen.schedule import Choices, schedule_values
 from codegen.toolchain.compiler import Binary
 from fusion_ir.graph import Graph
 from fusion_ir.interpreter import interpret
@@ -38,7 +38,7 @@ class Clock:
 @dataclass
 class FakeFamily:
     """Accepts segments of its kinds of op with at most `most` of them that are no views. Refuses to emit what `cannot`
-    names."""
+    names. idle: fields of schedules that make no difference."""
 
     name: str = "fused"
     most: int = 100
@@ -46,6 +46,7 @@ class FakeFamily:
     schedules: tuple[str, ...] = ("default", "wide", "narrow")
     cannot: frozenset[str] = frozenset()
     beyond: Choices = field(default_factory=dict[str, tuple[int | str, ...]])
+    idle: frozenset[str] = frozenset()
 
     def accepts(self, segment: Graph, device: Device) -> Reject | None:
         work = [n for n in segment.nodes if n.op != "input" and OPS[n.op].kind is not OpKind.VIEW]
@@ -64,7 +65,8 @@ class FakeFamily:
         unable = next((n.op for n in segment.nodes if n.op in self.cannot), None)
         if unable and len([n for n in segment.nodes if n.op != "input"]) > 1:
             raise EmitError(f"cannot lower {unable}")
-        text = f"{graph_key(segment)} {schedule}"
+        working = {k: v for k, v in schedule_values(schedule).items() if k not in self.idle}
+        text = f"{graph_key(segment)} {working or schedule}"
         entry = "k_" + hashlib.sha256(text.encode()).hexdigest()[:16]
         return Kernel(entry, text, "cpu", self.name, schedule, Launch(tasks=3))
 
