@@ -11,6 +11,7 @@ from scheduler.atoms import Atoms
 from scheduler.bench import Bench, Costs
 from scheduler.candidates import Candidate
 from scheduler.entry import Entry, Variant, races, variant_of
+from scheduler.experience import Tuned
 from scheduler.predict import family_bound_us, predicted_us
 from scheduler.proposals import proposals
 from scheduler.segment import Segment, extract
@@ -19,6 +20,8 @@ from scheduler.traffic import Traffic, traffic_of
 
 HOPEFUL = 3.0  # times the fastest family's prediction
 NEAR_BOUND = 1.1  # times a segment's lower bound: nothing is left to gain
+NEAR_WINNER = 1.05  # times the winner's time: may have lost by chance
+PLAY_OFF = 5  # schedules
 PATIENCE = 24  # schedules in a row that do not win, before a segment is let be
 
 
@@ -39,6 +42,7 @@ class Ledger:
         self._traffic: dict[Candidate, Traffic] = {}
         self._computable: dict[str, bool] = {}
         self._spaces: dict[tuple[str, str], Space] = {}  # by segment and family
+        self._others: dict[str, Sequence[Tuned]] = {}  # by family
         self._ratios: dict[str, list[float]] = {}  # by family: measured over predicted
         self._statuses: dict[tuple[str, str, str], Status] = {}  # of what was tried here: segment, family, schedule
 
@@ -180,6 +184,29 @@ class Ledger:
         self._learn(candidate, [m for m in rows if variant_of(m) not in entry.tried])
         self._note(candidate, rows)
 
+    def play_off(self, candidate: Candidate) -> bool:
+        """Times the best few schedules of a segment once more, against each other: they were in different races, and
+        won by little. Whether there were several."""
+        entry = self.open(candidate)
+        best = entry.relative.get(entry.winner) if entry.winner else None
+        if best is None or self.bench is None:
+            return False
+        near = sorted((t, v) for v, t in entry.relative.items() if t <= NEAR_WINNER * best and v != entry.winner)
+        if not any((candidate.segment.key, *v) in self._statuses for _, v in near):
+            return False  # nothing is new since an earlier search
+        kernels = [self.kernel(candidate, entry.winner)] if entry.winner else []
+        for _, variant in near:
+            if all(self.kernel(candidate, variant).identity != k.identity for k in kernels):
+                kernels.append(self.kernel(candidate, variant))
+        if len(kernels) < 2:
+            return False
+        segment = candidate.segment
+        self._note(
+            candidate,
+            self.bench.measure(segment.canonical.graph, segment.key, kernels[:PLAY_OFF], seed=self.seed),
+        )
+        return True
+
     def _next(self, candidate: Candidate, count: int) -> list[Kernel]:
         """Takes kernels of pending variants, `count` or all that there are. What cannot be emitted is noted as such;
         what comes to a kernel that was tried takes over what is known of that."""
@@ -214,8 +241,24 @@ class Ledger:
             point = space.point(schedule) if family == best.family else None
             if point is not None:
                 tried[point] = entry.relative.get((family, schedule))
-        entry.pending += [(best.family, schedule) for schedule in proposals(space, tried, count, self.seed)]
+        found = proposals(space, tried, count, self.seed, self._others_of(best.family))
+        entry.pending += [(best.family, schedule) for schedule in found]
         return bool(entry.pending)
+
+    def draw_on_others(self, candidate: Candidate) -> None:
+        """Where schedules of the winner's family were timed on other segments, they say which come next, in place of
+        the family's own first ones."""
+        entry = self.open(candidate)
+        best = entry.best()
+        if best is None or entry.drawn or not self._others_of(best.family):
+            return
+        entry.drawn = True
+        entry.pending[:] = [v for v in entry.pending if v[0] != best.family]
+
+    def _others_of(self, family: str) -> Sequence[Tuned]:
+        if family not in self._others:
+            self._others[family] = self.costs.others(family)
+        return self._others[family]
 
     def _space(self, candidate: Candidate, name: str) -> Space:
         """All that there is to try of a family."""

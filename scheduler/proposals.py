@@ -6,11 +6,12 @@ NIPS 2011). Both are made anew for every batch from what was measured, so that n
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import log
 from typing import Any
 
 from codegen.schedule import schedule_text, schedule_values
+from scheduler.experience import Tuned, expected_logs
 from scheduler.space import Space
 from scheduler.surrogate import Surrogate
 
@@ -19,16 +20,19 @@ ASKS = 8  # per schedule wanted: the estimator repeats itself
 EXPLORED = 8  # trials that are drawn at random before the estimator is asked
 
 
-def proposals(space: Space, tried: Mapping[str, float | None], count: int, seed: int) -> list[str]:
+def proposals(
+    space: Space, tried: Mapping[str, float | None], count: int, seed: int, known: Sequence[Tuned] = ()
+) -> list[str]:
     """At most `count` schedules that were not tried; fewer where there are no more.
 
-    tried: times of points of the space, in whatever unit, None for those that failed. The same arguments give the same
-    proposals.
+    tried: times of points of the space, in whatever unit, None for those that failed. known: other segments that
+    schedules of the family were timed on. The same arguments give the same proposals.
     """
     if not space.size:
         return []
     if space.size <= LISTED:
-        return Surrogate(list(space), seed).propose(tried, count)
+        points = list(space)
+        return Surrogate(points, tried, seed, expected_logs(space.segment, points, known, seed)).propose(count)
     return by_estimator(space, tried, count, seed)
 
 

@@ -20,7 +20,7 @@ class Space:
     """
 
     def __init__(self, family: Family, segment: Graph, schedule: str, device: Device) -> None:
-        self.family = family.name
+        self.family, self.segment = family.name, segment
         given, choices = schedule_values(schedule), family.choices(segment, device)
         stands_for: dict[str, dict[str, Value]] = {}
         if choices.keys() == given.keys():

@@ -163,6 +163,10 @@ class Store:
         """Every try of every candidate of a segment, failed ones included, in order; on all devices, or on one."""
         return measurements.trials(self._database, segment_key, device_key)
 
+    def tuned_segments(self, device_key: str, family: str, limit: int) -> list[str]:
+        """Keys of segments that schedules of a family were timed on, on one class of devices; those of late first."""
+        return segments.tuned_segments(self._database, device_key, family, limit)
+
     def put_segment(self, graph_key: str, text: str) -> None:
         """Notes that a segment, as canonical text, is part of a graph; idempotent."""
         segments.put_segment(self._database, graph_key, text)

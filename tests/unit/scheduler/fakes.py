@@ -16,6 +16,7 @@ from fusion_ir.key import graph_key
 from fusion_ir.ops import OPS, OpKind
 from fusion_ir.records import Ceilings, Device, Measurement, Plan, Status
 from scheduler.bound import lower_bound_us
+from scheduler.experience import Tuned
 from scheduler.traffic import traffic_of
 
 CEILINGS = Ceilings(copy_gbps=((0, 50.0),), read_gbps=((0, 60.0),), launch_us=2.0, fma_gflops=100.0)
@@ -175,6 +176,9 @@ class Memory:
 
     def known(self, segment_key: str) -> list[Measurement]:
         return self.rows.get(segment_key, [])
+
+    def others(self, family: str) -> list[Tuned]:
+        return []
 
     def record(self, segment: Graph, measurements: Sequence[Measurement]) -> None:
         for m in measurements:
