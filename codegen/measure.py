@@ -11,6 +11,7 @@ time is up. What is clearly slower leaves on the way.
 import random
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from math import sqrt
 
@@ -27,6 +28,7 @@ PRECISION_ALONE = 0.02
 LEAST_HOPELESS_US = 1000.0  # a run before the race that was longer than this says something
 CLEAR_GAIN = 0.01
 
+NOBODY: AbstractContextManager[object] = nullcontext()
 Sampler = Callable[[int, int], Sequence[float]]  # (candidate, samples) -> microseconds, one per run
 
 
@@ -47,9 +49,10 @@ def race(
     seed: int = 0,
     clock: Callable[[], float] = time.monotonic,
     before_us: Sequence[Sequence[float]] = (),
+    watch: AbstractContextManager[object] = NOBODY,
 ) -> list[Timing]:
     """Times candidates 0 ... count-1. `seconds`: for the finalists' rounds; at least `LEAST_ROUNDS` are run. before_us:
-    runs of each candidate under conditions that may only be worse."""
+    runs of each candidate under conditions that may only be worse. watch: entered before the rounds, left after."""
     order = random.Random(seed)
     screened, finalists = _screen(count, sample, before_us or [()] * count)
     if not finalists:
@@ -60,18 +63,19 @@ def race(
     )  # short runs: several per visit, since the first ones find cold code
     running = list(finalists)
     samples: dict[int, list[float]] = {i: [] for i in finalists}
-    end = clock() + seconds
     rounds = 0
     precision = PRECISION if len(finalists) > 1 else PRECISION_ALONE
-    while running and (
-        rounds < LEAST_ROUNDS or (clock() < end and not all(_settled(samples[i], precision) for i in running))
-    ):
-        order.shuffle(running)
-        for i in running:
-            samples[i] += sample(i, visit)
-        rounds += 1
-        if rounds % 4 == 0:
-            running = _still_close(running, samples)
+    with watch:
+        end = clock() + seconds
+        while running and (
+            rounds < LEAST_ROUNDS or (clock() < end and not all(_settled(samples[i], precision) for i in running))
+        ):
+            order.shuffle(running)
+            for i in running:
+                samples[i] += sample(i, visit)
+            rounds += 1
+            if rounds % 4 == 0:
+                running = _still_close(running, samples)
     notes = {i: "" if i in running else f"left the finals, more than {LEAVE_RATIO}x the best" for i in finalists}
     return [Timing(tuple(samples[i]), notes[i]) if i in samples else screened[i] for i in range(count)]
 
