@@ -72,7 +72,8 @@ def compose(
         )
         for i, spec in enumerate(given.inputs)
     }
-    segments = tuple(_segment(given, part, tensors, f"/steps/{k}") for k, part in enumerate(parts))
+    there = {t.node for t in tensors.values()}
+    segments = tuple(_segment(given, part, tensors, there, f"/steps/{k}") for k, part in enumerate(parts))
     slots = tuple(sorted(ref.index for ref in tensors if ref.place == "out"))
     _check_outputs(given, slots, aliases, tensors)
     outputs = (replace(given.outputs[s], node=tensors[Ref(place="out", index=s)].node) for s in slots)
@@ -90,8 +91,8 @@ def compose(
     return Composed(prepared, segments, recognised=False)
 
 
-def _segment(given: Graph, part: Part, tensors: dict[Ref, _Tensor], place: str) -> Segment:
-    """The part over the tensors that are there so far, to which it adds those that it writes."""
+def _segment(given: Graph, part: Part, tensors: dict[Ref, _Tensor], there: set[Node], place: str) -> Segment:
+    """The part over the tensors that are `there` so far, to which it adds those that it writes."""
     for what, refs, specs in (("reads", part.reads, part.graph.inputs), ("writes", part.writes, part.graph.outputs)):
         if len(refs) != len(specs):
             raise FormatError(f"{place}/{what}", f"expected {len(specs)} tensors, as the segment has, got {len(refs)}")
@@ -107,19 +108,19 @@ def _segment(given: Graph, part: Part, tensors: dict[Ref, _Tensor], place: str) 
     for i, (ref, spec) in enumerate(zip(part.reads, part.graph.inputs, strict=True)):  # those that nothing uses too
         _read(tensors, ref, spec, f"{place}/reads/{i}")
     reads = tuple(tensors[ref].node for ref in part.reads)
-    written = {t.node for t in tensors.values()}
-    made: dict[Ref, _Tensor] = {}
+    writes: list[Node] = []
     for i, (ref, output) in enumerate(zip(part.writes, part.graph.outputs, strict=True)):
         where = f"{place}/writes/{i}"
         tensor = _written(given, ref, output, image[output.node], where)
-        if ref in tensors or ref in made:
+        if ref in tensors:
             raise FormatError(where, f"expected a place that is not written yet, got {ref}")
-        if tensor.node in written or tensor.node in {t.node for t in made.values()}:
+        if tensor.node in there:
             raise FormatError(where, "expected a tensor that is not there yet, got one that is an input or was written")
-        made[ref] = tensor
-    tensors |= made
+        tensors[ref] = tensor
+        there.add(tensor.node)
+        writes.append(tensor.node)
     cone = tuple(image[n] for n in part.graph.nodes if n.op != "input")
-    return Segment(0, reads, tuple(t.node for t in made.values()), cone, part.graph)
+    return Segment(0, reads, tuple(writes), cone, part.graph)
 
 
 def _read(tensors: dict[Ref, _Tensor], ref: Ref, spec: InputSpec, place: str) -> _Tensor:

@@ -13,6 +13,7 @@ from fusion_ir.records import Measurement, Record
 from tuning_db.checks import checksum, miss, storable
 from tuning_db.engine import Database
 from tuning_db.models import MeasurementRow
+from tuning_db.requests import Conditions
 
 # The columns that the checksum covers, in its order, after segment and device. Those that later revisions of the tables
 # added come by name, and only where they hold something: rows of before have none, in their checksums neither.
@@ -47,6 +48,11 @@ class Trial:
     measurement: Measurement
     version: str
     created: float
+
+    @property
+    def conditions(self) -> Conditions:
+        """What its times depend on beside the kernel, to be compared with those of now."""
+        return Conditions(self.measurement.driver, self.measurement.toolchain, self.version)
 
 
 def trials(database: Database, segment_key: str, device_key: str | None = None) -> list[Trial]:

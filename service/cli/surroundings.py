@@ -42,7 +42,7 @@ def _around(seen: Surroundings) -> Iterator[str]:
     for count, what in ((seen.steal_ms, "ms stolen"), (seen.quota_ms, "ms over quota"), (seen.throttles, "throttles"),
                         (seen.switches, "switches"), (seen.faults, "faults")):  # fmt: skip
         if count:
-            yield f"{significant(count)} {what}"
+            yield f"{count:.6g} {what}"
     held = sorted({*(seen.start.throttled or ()), *(seen.end.throttled or ())})
     if held:
         yield f"clocks held by {', '.join(held)}"

@@ -170,12 +170,13 @@ def _table(trials: Sequence[Trial], details: bool) -> Table:
         text = Text(m.schedule.replace(",", ", "), style="" if m.status is Status.ok else "dim")
         if devices:
             text.append(f"\non {m.device_key[:KEY_DIGITS]}", "dim")
-        if details and (words := details_of(trial)):
-            text.append(f"\n{words}", "dim")
         spread_ = percent(spread(m.samples_us)) if m.samples_us else NONE
         runs = str(len(m.samples_us)) if m.samples_us else NONE
         when = age(trial.created, time.time())
-        table.add_row(text, duration(m.time_us), spread_, duration(m.warm_us), runs, when, _ending(m))
+        ending = Text(_ending(m))
+        if details and (words := details_of(trial)):
+            ending.append(f"\n{words}", "dim")
+        table.add_row(text, duration(m.time_us), spread_, duration(m.warm_us), runs, when, ending)
     return table
 
 

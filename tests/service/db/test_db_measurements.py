@@ -7,7 +7,7 @@ from sqlalchemy import text
 
 from fusion_ir.records import CompileReport, Measurement, Moment, Status, Surroundings
 from tests.service.db.samples import Samples, sha
-from tuning_db import Store, Trial, schema
+from tuning_db import Conditions, Store, Trial, schema
 from tuning_db.checks import checksum
 from tuning_db.engine import Database
 
@@ -92,7 +92,9 @@ def test_rows_of_before_conditions_were_kept(url: str, samples: Samples) -> None
         assert (old.measurement.report, old.measurement.warm_us, old.measurement.toolchain) == (None, None, "")
         full = conditioned(samples)
         store.record([full], "0.2.0")
-        assert [t.measurement for t in store.trials(sha("segment"))] == [row, full]
+        found = store.trials(sha("segment"))
+        assert [t.measurement for t in found] == [row, full]
+        assert found[1].conditions == Conditions("CUDA 13.0", "g++ 12.2", "0.2.0")
 
 
 def test_a_damaged_condition_is_noticed(store: Store, url: str, samples: Samples) -> None:
