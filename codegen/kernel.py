@@ -66,11 +66,10 @@ class EmitError(Exception):
 def offers(family: "Family", segment: Graph, schedule: str, device: Device) -> bool:
     """Whether the schedule is one of the family's for this segment: others may be of another version, or of nobody, and
     are not to be emitted."""
-    if schedule in family.space(segment, device):
-        return True
     choices, values = family.choices(segment, device), schedule_values(schedule)
-    same = bool(values) and choices.keys() == values.keys() and schedule == schedule_text(family.name, values)
-    return same and all(value in map(str, choices[name]) for name, value in values.items())
+    if values and choices.keys() == values.keys() and schedule == schedule_text(family.name, values):
+        return all(value in map(str, choices[name]) for name, value in values.items())
+    return schedule in family.space(segment, device)
 
 
 class Family(Protocol):
