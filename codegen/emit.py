@@ -22,8 +22,9 @@ from fusion_ir.records import TargetKind
 class Style:
     """What a schedule decides about the text. stream: stores past the caches. grid_least: iterations the outermost loop
     should have (cpu: outer loops are joined until it does; cuda: all that can be joined are). threads_x: threads along
-    lanes (cuda). ahead: while a row or a tile is gone over, the next one is brought from memory (cpu). once: so is what
-    is read once, past the caches (cpu). alignments: of each input and output pointer, in bytes."""
+    lanes (cuda). ahead: while a row or a tile is gone over, the next one is brought from memory (cpu). fetch_bytes: how
+    far ahead what is read once is brought past the caches (cpu); 0: not. alignments: of each input and output pointer,
+    in bytes."""
 
     target: TargetKind
     alignments: Mapping[str, int]
@@ -31,7 +32,7 @@ class Style:
     grid_least: int = 1
     threads_x: int = 1
     ahead: bool = False
-    once: bool = False
+    fetch_bytes: int = 0
     access_bytes: int = 64
 
 
@@ -176,7 +177,7 @@ class _Printer(KeptText):
             with self.braces(f"LANES{arguments}"):
                 for f in next_row(self.program, key) if self.style.ahead else ():
                     self.line(f"fetch<{width * f.itemsize}>({f.tensor} + {self.expr(f.offset)});")
-                for f in read_once(self.program, key) if self.style.once else ():
+                for f in read_once(self.program, key, self.style.fetch_bytes):
                     self.line(f"fetch_once<{width * f.itemsize}>({f.tensor} + {self.expr(f.offset)});")
                 self.statements(key, rest, block, depth, count=None)
         if (last[1] if last else lane.extent) % width:

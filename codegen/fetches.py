@@ -8,7 +8,6 @@ from codegen.lowering.index import Affine, Axis
 from codegen.lowering.program import Key, Program
 from codegen.lowering.value import Value
 
-AHEAD_BYTES = 1024  # of what is read once; of 256 to 8192, 512 and 1024 were best
 LEAST_RUN_BYTES = 4096  # consecutive ones, for which to look ahead
 
 
@@ -49,10 +48,10 @@ def _passes(program: Program, key: Key, depth: int) -> list[Key]:
     ]
 
 
-def read_once(program: Program, key: Key) -> list[Fetch]:
-    """A few lines ahead in long runs of memory that no other iteration and no other block reads. Brought into the first
-    cache alone, they drive nothing out of the others."""
-    if not key.lane:
+def read_once(program: Program, key: Key, ahead_bytes: int) -> list[Fetch]:
+    """What lies so far ahead in long runs of memory that no other iteration and no other block reads. Brought into the
+    first cache alone, it drives nothing out of the others. 0: nothing."""
+    if not key.lane or not ahead_bytes:
         return []
     loops = {key.lane, *key.dims, *(loop.axis for loop in key.path)}
     once = (
@@ -63,7 +62,7 @@ def read_once(program: Program, key: Key) -> list[Fetch]:
         and sum(v in block.values for block in program.blocks.values()) == 1
         and _run(v.offset, key.lane) * v.dtype.bytes >= LEAST_RUN_BYTES
     )
-    return [_fetch(v, AHEAD_BYTES // v.dtype.bytes) for v in once]
+    return [_fetch(v, ahead_bytes // v.dtype.bytes) for v in once]
 
 
 def _loads(program: Program, key: Key, lane: Axis) -> Iterator[Value]:

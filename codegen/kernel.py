@@ -51,6 +51,11 @@ class Kernel:
     accesses: tuple[Access, ...] = ()
     libraries: tuple[str, ...] = ()
 
+    @property
+    def identity(self) -> tuple[str, Launch]:
+        """Equal for schedules that make no difference to what runs: entries are named by their source's digest."""
+        return self.entry, self.launch
+
 
 @dataclass(frozen=True)
 class Reject:

@@ -8,6 +8,7 @@ from codegen.kernel import Kernel
 from codegen.toolchain.compiler import Binary
 from fusion_ir.graph import Graph
 from fusion_ir.records import Measurement, Plan, Status
+from scheduler.experience import Tuned
 
 
 class Failed(Protocol):
@@ -67,6 +68,10 @@ class Costs(Protocol):
 
     def known(self, segment_key: str) -> Sequence[Measurement]:
         """What was measured on this device, in order."""
+        ...
+
+    def others(self, family: str) -> Sequence[Tuned]:
+        """Segments that schedules of a family were timed on, on this device: the last ones, for a first guess."""
         ...
 
     def record(self, segment: Graph, measurements: Sequence[Measurement]) -> None:

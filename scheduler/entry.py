@@ -15,8 +15,9 @@ Variant = tuple[str, str]  # family, schedule
 class Entry:
     """Everything tried or still to try on the segments of one key.
 
-    winner: of all races so far. relative: times as they would have been in the first race, by way of the winners that
-    took part in several. fruitless: candidates timed since the winner was last another one.
+    kernels: of variants that were emitted; twins: the first variant of each kernel. winner: of all races so far.
+    relative: times as they would have been in the first race, by way of the winners that took part in several.
+    fruitless: candidates timed since the winner was last another one. drawn: whether other segments said what to try.
     """
 
     pending: list[Variant]
@@ -25,10 +26,21 @@ class Entry:
     winner: Variant | None = None
     relative: dict[Variant, float] = field(default_factory=dict[Variant, float])
     fruitless: int = 0
+    drawn: bool = False
 
     def best(self) -> Measurement | None:
         """The one that won against all that it was timed with; None where nothing passed its check."""
         return self.tried[self.winner] if self.winner else None
+
+    def twin(self, kernel: Kernel) -> Variant | None:
+        """A variant that was tried and comes to the same kernel."""
+        return next((v for v in self.tried if v in self.kernels and self.kernels[v].identity == kernel.identity), None)
+
+    def copy(self, variant: Variant, twin: Variant) -> None:
+        """What is known of a variant is known of another that comes to the same kernel."""
+        self.tried[variant] = self.tried[twin]
+        if twin in self.relative:
+            self.relative[variant] = self.relative[twin]
 
     def note(self, rows: Sequence[Measurement], seed: int) -> None:
         """Takes in the rows of one race. The winner so far, if it took part, stays unless another is clearly faster:
@@ -57,6 +69,22 @@ def races(rows: Iterable[Measurement]) -> Iterator[list[Measurement]]:
     """Rows in order, those of one race together."""
     for _, together in groupby(enumerate(rows), key=lambda row: row[1].race or row[0]):
         yield [m for _, m in together]
+
+
+def relative_times(rows: Iterable[Measurement]) -> dict[Variant, float]:
+    """Times of variants as they would have been in one race: races are tied together by a variant that was in both.
+    What cannot be tied to the first race is left out."""
+    found: dict[Variant, float] = {}
+    for race in races(rows):
+        times = {variant_of(m): m.time_us for m in race if m.status is Status.ok and m.time_us}
+        if not found:
+            found.update(times)
+            continue
+        shared = next((v for v in times if v in found), None)
+        if shared:
+            scale = found[shared] / times[shared]
+            found.update((v, scale * time) for v, time in times.items() if v not in found)
+    return found
 
 
 def _fastest(rows: Iterable[Measurement]) -> Variant | None:

@@ -10,13 +10,17 @@ from scheduler.atoms import Atoms
 from scheduler.bench import Bench, Costs
 from scheduler.candidates import Candidate
 from scheduler.entry import Entry, Variant, races, variant_of
+from scheduler.experience import Tuned
 from scheduler.predict import family_bound_us, predicted_us
 from scheduler.proposals import proposals
 from scheduler.segment import Segment, extract
+from scheduler.space import Space
 from scheduler.traffic import Traffic, traffic_of
 
 HOPEFUL = 3.0  # times the fastest family's prediction
 NEAR_BOUND = 1.1  # times a segment's lower bound: nothing is left to gain
+NEAR_WINNER = 1.05  # times the winner's time: may have lost by chance
+PLAY_OFF = 5  # schedules
 PATIENCE = 24  # schedules in a row that do not win, before a segment is let be
 
 
@@ -36,6 +40,8 @@ class Ledger:
         self._opened: dict[Candidate, Entry] = {}
         self._traffic: dict[Candidate, Traffic] = {}
         self._computable: dict[str, bool] = {}
+        self._spaces: dict[tuple[str, str], Space] = {}  # by segment and family
+        self._others: dict[str, Sequence[Tuned]] = {}  # by family
         self._ratios: dict[str, list[float]] = {}  # by family: measured over predicted
         self._statuses: dict[tuple[str, str, str], Status] = {}  # of what was tried here: segment, family, schedule
 
@@ -166,23 +172,60 @@ class Ledger:
         """Tries the next `count` pending variants, and the best so far beside them: of times taken far apart, those of
         the machine's slower moments would lose."""
         entry = self.open(candidate)
-        batch, entry.pending[:] = entry.pending[:count], entry.pending[count:]
-        kernels: list[Kernel] = []
-        for variant in [*([entry.winner] if entry.winner else []), *batch]:
-            try:
-                kernels.append(self.kernel(candidate, variant))
-            except EmitError as e:
-                self.reject(candidate, variant, Status.rejected, str(e))
-        if not any((k.family, k.schedule) in batch for k in kernels) or self.bench is None:
+        kernels = self._next(candidate, count)
+        if not kernels or self.bench is None:
             return
         segment = candidate.segment
+        held = [self.kernel(candidate, entry.winner)] if entry.winner else []
         try:
-            rows = self.bench.measure(segment.canonical.graph, segment.key, kernels, seed=self.seed)
+            rows = self.bench.measure(segment.canonical.graph, segment.key, [*held, *kernels], seed=self.seed)
         except BaseException:
-            entry.pending[:0] = [(k.family, k.schedule) for k in kernels if (k.family, k.schedule) in batch]
+            entry.pending[:0] = [(k.family, k.schedule) for k in kernels]
             raise
         self._learn(candidate, [m for m in rows if variant_of(m) not in entry.tried])
         self._note(candidate, rows)
+
+    def play_off(self, candidate: Candidate) -> bool:
+        """Times the best few schedules of a segment once more, against each other: they were in different races, and
+        won by little. Whether there were several."""
+        entry = self.open(candidate)
+        best = entry.relative.get(entry.winner) if entry.winner else None
+        if best is None or self.bench is None:
+            return False
+        near = sorted((t, v) for v, t in entry.relative.items() if t <= NEAR_WINNER * best and v != entry.winner)
+        if not any((candidate.segment.key, *v) in self._statuses for _, v in near):
+            return False  # nothing is new since an earlier search
+        kernels = [self.kernel(candidate, entry.winner)] if entry.winner else []
+        for _, variant in near:
+            if all(self.kernel(candidate, variant).identity != k.identity for k in kernels):
+                kernels.append(self.kernel(candidate, variant))
+        if len(kernels) < 2:
+            return False
+        segment = candidate.segment
+        self._note(
+            candidate,
+            self.bench.measure(segment.canonical.graph, segment.key, kernels[:PLAY_OFF], seed=self.seed),
+        )
+        return True
+
+    def _next(self, candidate: Candidate, count: int) -> list[Kernel]:
+        """Takes kernels of pending variants, `count` or all that there are. What cannot be emitted is noted as such;
+        what comes to a kernel that was tried takes over what is known of that."""
+        entry = self.open(candidate)
+        kernels: list[Kernel] = []
+        while entry.pending and len(kernels) < count:
+            variant = entry.pending.pop(0)
+            try:
+                kernel = self.kernel(candidate, variant)
+            except EmitError as e:
+                self.reject(candidate, variant, Status.rejected, str(e))
+                continue
+            twin = entry.twin(kernel)
+            if twin:
+                entry.copy(variant, twin)
+            elif all(k.identity != kernel.identity for k in kernels):
+                kernels.append(kernel)
+        return kernels
 
     def extend(self, candidate: Candidate, count: int) -> bool:
         """Makes `count` schedules pending beyond the families' first ones: of the winner's family, guided by what was
@@ -193,13 +236,38 @@ class Ledger:
             return False
         if best.time_us <= NEAR_BOUND * self.bound_us(candidate):
             return False
-        name = best.family
-        choices = self.families[name].choices(candidate.segment.canonical.graph, self.device)
-        if not choices:
-            return False
-        tried = {schedule: entry.relative.get((family, schedule)) for family, schedule in entry.tried if family == name}
-        entry.pending += [(name, schedule) for schedule in proposals(name, choices, tried, count, self.seed)]
+        space = self._space(candidate, best.family)
+        tried: dict[str, float | None] = {}
+        for family, schedule in entry.tried:
+            point = space.point(schedule) if family == best.family else None
+            if point is not None:
+                tried[point] = entry.relative.get((family, schedule))
+        found = proposals(space, tried, count, self.seed, self._others_of(best.family))
+        entry.pending += [(best.family, schedule) for schedule in found]
         return bool(entry.pending)
+
+    def draw_on_others(self, candidate: Candidate) -> None:
+        """Where schedules of the winner's family were timed on other segments, they say which come next, in place of
+        the family's own first ones."""
+        entry = self.open(candidate)
+        best = entry.best()
+        if best is None or entry.drawn or not self._others_of(best.family):
+            return
+        entry.drawn = True
+        entry.pending[:] = [v for v in entry.pending if v[0] != best.family]
+
+    def _others_of(self, family: str) -> Sequence[Tuned]:
+        if family not in self._others:
+            self._others[family] = self.costs.others(family)
+        return self._others[family]
+
+    def _space(self, candidate: Candidate, name: str) -> Space:
+        """All that there is to try of a family."""
+        key = candidate.segment.key, name
+        if key not in self._spaces:
+            family, graph = self.families[name], candidate.segment.canonical.graph
+            self._spaces[key] = Space(family, graph, family.space(graph, self.device)[0], self.device)
+        return self._spaces[key]
 
     def kernel(self, candidate: Candidate, variant: Variant) -> Kernel:
         """The kernel of a variant. Raises EmitError."""

@@ -1,29 +1,47 @@
-"""Which schedules to try once a family's first ones are tried: Optuna's tree-structured Parzen estimator, in memory.
+"""Which schedules to try once a family's first ones are tried.
 
-A study is made anew for every batch from what was measured, so that nothing but measurements has to be kept (Bergstra,
-Bardenet, Bengio and Kégl, "Algorithms for hyper-parameter optimization", NIPS 2011).
+Spaces that can be listed are searched by a model of all their points (`scheduler.surrogate`); larger ones by Optuna's
+tree-structured Parzen estimator (Bergstra, Bardenet, Bengio and Kégl, "Algorithms for hyper-parameter optimization",
+NIPS 2011). Both are made anew for every batch from what was measured, so that nothing but measurements has to be kept.
 """
 
 import logging
-from collections.abc import Mapping
-from math import log, prod
+from collections.abc import Mapping, Sequence
+from math import log
 from typing import Any
 
-from codegen.schedule import Choices, schedule_text, schedule_values
+from codegen.schedule import schedule_text, schedule_values
+from scheduler.experience import Tuned, expected_logs
+from scheduler.space import Space
+from scheduler.surrogate import Surrogate
 
+LISTED = 4096  # points of a space, at most, that are listed
 ASKS = 8  # per schedule wanted: the estimator repeats itself
 EXPLORED = 8  # trials that are drawn at random before the estimator is asked
 
 
-def proposals(family: str, choices: Choices, tried: Mapping[str, float | None], count: int, seed: int) -> list[str]:
+def proposals(
+    space: Space, tried: Mapping[str, float | None], count: int, seed: int, known: Sequence[Tuned] = ()
+) -> list[str]:
     """At most `count` schedules that were not tried; fewer where there are no more.
 
-    tried: times, in whatever unit, None for those that failed; what is no combination of the choices is left out. The
-    same arguments give the same proposals.
+    tried: times of points of the space, in whatever unit, None for those that failed. known: other segments that
+    schedules of the family were timed on. The same arguments give the same proposals.
     """
+    if not space.size:
+        return []
+    if space.size <= LISTED:
+        points = list(space)
+        return Surrogate(points, tried, seed, expected_logs(space.segment, points, known, seed)).propose(count)
+    return by_estimator(space, tried, count, seed)
+
+
+def by_estimator(space: Space, tried: Mapping[str, float | None], count: int, seed: int) -> list[str]:
+    """The same, by Optuna alone."""
     import optuna  # noqa: PLC0415  takes a fifth of a second, for which most commands need not wait
 
     logging.getLogger("optuna").setLevel(logging.WARNING)
+    choices = space.choices
     spellings = {name: {str(value): value for value in values} for name, values in choices.items()}
     distributions: dict[str, Any] = {
         name: optuna.distributions.CategoricalDistribution(values) for name, values in choices.items()
@@ -33,10 +51,7 @@ def proposals(family: str, choices: Choices, tried: Mapping[str, float | None], 
     )
     study = optuna.create_study(sampler=sampler)
     for schedule, time in tried.items():
-        given = schedule_values(schedule)
-        if given.keys() != spellings.keys() or any(v not in spellings[k] for k, v in given.items()):
-            continue
-        params = {name: spellings[name][value] for name, value in given.items()}
+        params = {name: spellings[name][value] for name, value in schedule_values(schedule).items()}
         failed = time is None or time <= 0
         study.add_trial(
             optuna.trial.create_trial(
@@ -47,12 +62,11 @@ def proposals(family: str, choices: Choices, tried: Mapping[str, float | None], 
             )
         )
     found: dict[str, None] = {}
-    everything = prod(len(values) for values in choices.values())
     for _ in range(ASKS * count):
-        if len(found) == count or len(found) + len(tried) >= everything:
+        if len(found) == count or len(found) + len(tried) >= space.size:
             break
         trial = study.ask(distributions)
-        schedule = schedule_text(family, trial.params)
+        schedule = schedule_text(space.family, trial.params)
         if schedule not in tried:
             found[schedule] = None  # asked again, it is told nothing of it, and keeps away
         elif (known := tried[schedule]) is not None and known > 0:

@@ -26,7 +26,7 @@ TASKS_PER_UNIT = 8  # parts that a reduction is split into, by unit of the devic
 class TuneSettings:
     """cover_s: seconds of one run of the partition programme. batch: schedules of one segment measured together.
     finalists: whole plans timed end to end, besides the unfused one. plans_share, plans_s: part of the budget kept for
-    that, and the most of it."""
+    that, and the most of it. play_off_share: part of it kept for near ties of schedules."""
 
     candidates: CandidateSettings = field(default_factory=CandidateSettings)
     cover_s: float = 2.0
@@ -34,6 +34,7 @@ class TuneSettings:
     finalists: int = 3
     plans_share: float = 0.2
     plans_s: float = 5.0
+    play_off_share: float = 0.1
 
 
 def tune(
@@ -54,14 +55,15 @@ def tune(
     Measures the best cover by predictions and a coarse one, so that there is a plan. Then solves for the cheapest cover
     by what is known and predicted, measures what it lacks, and again; when that one is measured, the same with lower
     bounds for predictions, until no untried segment could be part of a cheaper cover; meanwhile its segments get
-    further schedules, until they are near their bounds or nothing more is gained. The best few covers, and the unfused
-    graph, are timed whole.
+    further schedules, until they are near their bounds or nothing more is gained. The best few schedules of its
+    segments are timed once more, against each other; then the best few covers, and the unfused graph, whole.
 
     KeyboardInterrupt ends the search with the best so far. `bench` None or a budget of 0 seconds: nothing is timed, and
     the plan (`time_us` None) follows the predictions. Raises NoPlan.
     """
     timed = bench is not None and budget.seconds > 0
-    watch = Watch(budget.seconds, min(settings.plans_share * budget.seconds, settings.plans_s), progress, clock)
+    for_plans = min(settings.plans_share * budget.seconds, settings.plans_s)
+    watch = Watch(budget.seconds, for_plans, progress, clock, settings.play_off_share * budget.seconds)
     prepared = prepare(graph, split_tasks(device), numerics)
     ledger = Ledger(device, families, costs, bench if timed else None, budget.seed)
     atoms = cut(prepared.graph, ledger.computable)
@@ -82,6 +84,8 @@ def tune(
                 extended = _extend(covers.measured(), ledger, watch, settings.batch)
                 probed = _measure(covers.cheapest(ledger.bound_us), ledger, watch)
                 proved = not (extended or probed)
+        if timed:
+            _play_off(covers.measured(), ledger, watch)
         plans = finalists.plans(several=timed)
         if timed:
             watch.tell("plans", ledger.measured)
@@ -123,20 +127,21 @@ def _measure(cover: Proposal, ledger: Ledger, watch: Watch) -> bool:
 
 
 def _refine(cover: Proposal, ledger: Ledger, watch: Watch, batch: int) -> bool:
-    """Tries more schedules on the segment of the cover that takes longest, of those that have any left. Whether there
+    """Tries more schedules on the segment of the cover that may gain most, of those that have any left. Whether there
     was one."""
     if cover:
         watch.best_us = sum(ledger.time_us(c) or 0.0 for c in cover)
-    waiting = next((c for c in _longest_first(cover, ledger) if ledger.open(c).pending), None)
+    waiting = next((c for c in _by_gain(cover, ledger) if ledger.open(c).pending), None)
     if waiting is None:
         return False
+    ledger.draw_on_others(waiting)
     _race(waiting, ledger, watch, batch)
     return True
 
 
 def _extend(cover: Proposal, ledger: Ledger, watch: Watch, batch: int) -> bool:
     """The same with schedules that no family named, for a segment that may gain from them."""
-    promising = next((c for c in _longest_first(cover, ledger) if ledger.extend(c, batch)), None)
+    promising = next((c for c in _by_gain(cover, ledger) if ledger.extend(c, batch)), None)
     if promising is None or watch.is_over():
         return False
     _race(promising, ledger, watch, batch)
@@ -151,5 +156,14 @@ def _race(candidate: Candidate, ledger: Ledger, watch: Watch, most: int) -> None
     watch.tell("segments", ledger.measured)
 
 
-def _longest_first(cover: Proposal, ledger: Ledger) -> list[Candidate]:
-    return sorted(cover, key=lambda c: -(ledger.time_us(c) or 0.0))
+def _play_off(cover: Proposal, ledger: Ledger, watch: Watch) -> None:
+    """Settles near ties among the schedules of the cover's segments, those that take longest first."""
+    for candidate in sorted(cover, key=lambda c: -(ledger.time_us(c) or 0.0)):
+        if watch.is_time_for_plans():
+            return
+        ledger.play_off(candidate)
+
+
+def _by_gain(cover: Proposal, ledger: Ledger) -> list[Candidate]:
+    """Those first that may gain most: what they take beyond their lower bound."""
+    return sorted(cover, key=lambda c: ledger.bound_us(c) - (ledger.time_us(c) or 0.0))

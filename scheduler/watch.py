@@ -6,14 +6,23 @@ from scheduler.bench import Event, Progress
 
 
 class Watch:
-    """Runs from its making. `reserve_s` seconds of the budget are kept for timing whole plans."""
+    """Runs from its making. `plans_s` seconds of the budget are kept for timing whole plans, `play_off_s` before them
+    for settling near ties."""
 
-    def __init__(self, seconds: float, reserve_s: float, progress: Progress | None, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        seconds: float,
+        plans_s: float,
+        progress: Progress | None,
+        clock: Callable[[], float],
+        play_off_s: float = 0.0,
+    ) -> None:
         self.clock = clock
         self.progress = progress
         self.started = clock()
         self.end = self.started + seconds
-        self.search_end = self.end - reserve_s
+        self.plans_start = self.end - plans_s
+        self.search_end = self.plans_start - play_off_s
         self.best_us: float | None = None
         self._pace: dict[str, float] = {}  # seconds that a candidate of a segment took, by segment key
 
@@ -25,6 +34,10 @@ class Watch:
     def is_over(self) -> bool:
         """Whether measuring segments has to end."""
         return self.clock() >= self.search_end
+
+    def is_time_for_plans(self) -> bool:
+        """Whether settling near ties has to end."""
+        return self.clock() >= self.plans_start
 
     def affordable(self, segment_key: str, most: int) -> int:
         """How many candidates of a segment, at least one, there is time for at the pace of those before."""

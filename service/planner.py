@@ -11,12 +11,15 @@ from fusion_ir.graph import Graph
 from fusion_ir.key import graph_key
 from fusion_ir.named import NamedGraph
 from fusion_ir.records import Measurement, Numerics, Plan, Search
-from fusion_ir.text import print_graph
+from fusion_ir.text import parse_graph, print_graph
 from scheduler.bench import Budget, Progress
+from scheduler.entry import relative_times
+from scheduler.experience import Tuned
 from scheduler.tune import tune
 from service.version import VERSION
 from tuning_db import Conditions, Names, RequestKey, Store
 
+OTHERS = 64  # segments that a search asks for a first guess
 AGAIN_SECONDS = 8.0  # of a search whose measurements are mostly known
 
 PlanState = Literal["measured", "predicted", "stale", "failed"]
@@ -46,6 +49,15 @@ class StoredCosts:
 
     def known(self, segment_key: str) -> Sequence[Measurement]:
         return [t.measurement for t in self.store.trials(segment_key, self.device_key) if t.version == VERSION]
+
+    def others(self, family: str) -> Sequence[Tuned]:
+        found: list[Tuned] = []
+        for key in self.store.tuned_segments(self.device_key, family, OTHERS):
+            text = self.store.segment(key)
+            times = relative_times(m for m in self.known(key) if m.family == family)
+            if text is not None and times:
+                found.append(Tuned(parse_graph(text).graph, {schedule: time for (_, schedule), time in times.items()}))
+        return found
 
     def record(self, segment: Graph, measurements: Sequence[Measurement]) -> None:
         self.store.put_segment(self.graph_key, print_graph(segment))

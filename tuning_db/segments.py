@@ -1,12 +1,20 @@
 """Segments that searches tried something on, and the graphs that they were part of."""
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import Integer, bindparam, func, select
 
 from tuning_db.checks import digest, miss
 from tuning_db.engine import Database
-from tuning_db.models import GraphSegmentRow, SegmentRow
+from tuning_db.models import GraphSegmentRow, MeasurementRow, SegmentRow
 
 _TEXT = select(SegmentRow.text).where(SegmentRow.key == bindparam("key"))
+_ROWS = MeasurementRow.__table__.c
+_TUNED = (
+    select(_ROWS.segment_key)
+    .where(_ROWS.device_key == bindparam("device"), _ROWS.family == bindparam("family"), _ROWS.median_us.is_not(None))
+    .group_by(_ROWS.segment_key)
+    .order_by(func.max(_ROWS.id).desc())
+    .limit(bindparam("most", type_=Integer))
+)
 _OF_GRAPH = (
     select(GraphSegmentRow.segment_key)
     .where(GraphSegmentRow.graph_key == bindparam("key"))
@@ -30,6 +38,12 @@ def segment(database: Database, segment_key: str) -> str | None:
             return text
         miss("segments", segment_key, "text does not hash to its key")
     return None
+
+
+def tuned_segments(database: Database, device_key: str, family: str, limit: int) -> list[str]:
+    """Keys of segments that schedules of a family were timed on, on one class of devices; those of late first."""
+    found = database.cached("measurements", device_key, _TUNED, {"device": device_key, "family": family, "most": limit})
+    return [row.segment_key for row in found]
 
 
 def segments_of(database: Database, graph_key: str) -> list[str]:

@@ -176,6 +176,10 @@ class Store:
         many were added."""
         return measurements.import_trials(self._database, found)
 
+    def tuned_segments(self, device_key: str, family: str, limit: int) -> list[str]:
+        """Keys of segments that schedules of a family were timed on, on one class of devices; those of late first."""
+        return segments.tuned_segments(self._database, device_key, family, limit)
+
     def put_segment(self, graph_key: str, text: str) -> None:
         """Notes that a segment, as canonical text, is part of a graph; idempotent."""
         segments.put_segment(self._database, graph_key, text)

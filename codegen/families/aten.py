@@ -18,6 +18,7 @@ from fusion_ir.graph import Graph
 from fusion_ir.records import Device
 
 LEAST_PIECE = 16  # rows or columns of a task: fewer leave the library's kernels idle
+PIECES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,10 @@ class Aten:
         return tuple(str(AtenSchedule(library, *cut)) for cut in cuts for library in libraries)
 
     def choices(self, segment: Graph, device: Device) -> Choices:
-        return {}
+        call = _call(segment, device)
+        assert isinstance(call, Call)
+        rows, columns = (tuple(p for p in PIECES if p == 1 or extent(d) >= LEAST_PIECE * p) for d in (call.m, call.n))
+        return {"library": libraries_for(call, segment, device), "rows": rows, "columns": columns}
 
     def emit(self, segment: Graph, schedule: str, device: Device) -> Kernel:
         s = parse_schedule(schedule, AtenSchedule)

@@ -71,7 +71,13 @@ class Gemv:
         return tuple(str(GemvSchedule(*point)) for point in points)
 
     def choices(self, segment: Graph, device: Device) -> Choices:
-        return {}
+        native = min(max(device.vector_bytes // 4, 4), 32)
+        return {
+            "rows": (1, 2, 4, 8),
+            "few": (1, 2, 4, 8),
+            "lanes": (native, 2 * native),
+            "tile": (512, 1024, 2048, 4096),
+        }
 
     def emit(self, segment: Graph, schedule: str, device: Device) -> Kernel:
         s = parse_schedule(schedule, GemvSchedule)

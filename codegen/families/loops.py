@@ -33,6 +33,8 @@ KEEP_BYTES = 64 << 10  # cap of one array of values that are read again
 BLOCKS = (16, 64, 4)  # rows of a block, those first that are usually best
 SHORT = 4  # vectors; of a run of more, the last one may be masked
 LEAST_LANES = 16
+MOST_TASKS = 8  # for every thread
+FETCH = 1024  # bytes; of 256 to 8192, 512 and 1024 were best as a rule
 LONG_CHAIN = 8.0  # cost of an op: that of exp
 
 
@@ -40,18 +42,20 @@ LONG_CHAIN = 8.0  # cost of an op: that of exp
 class LoopSchedule(Schedule):
     """How the loops are cut and written on a CPU.
 
-    lanes: elements of a vector, of any dtype; wider ones are more accumulators. load, store: `plain`, or `stream` past
-    the caches; of loads, those of what is read once. tile: longest run of lanes that are no part of a sum. block: rows
-    of a block where tensors step through memory in different orders; 0: no blocks. interleave: 1 where the compiler
-    orders instructions by latency, so that the long chains of several vectors' functions run side by side.
+    lanes: elements of a vector, of any dtype; wider ones are more accumulators. fetch: bytes ahead of the loads of what
+    is read once, from where it is brought past the caches; 0: it is not. store: `plain`, or `stream` past the caches.
+    tile: longest run of lanes that are no part of a sum. block: rows of a block where tensors step through memory in
+    different orders; 0: no blocks. interleave: 1 where the compiler orders instructions by latency, so that the long
+    chains of several vectors' functions run side by side. tasks: for every thread; several are handed out one by one.
     """
 
     lanes: int
-    load: str
+    fetch: int
     store: str
     tile: int
     block: int
     interleave: int
+    tasks: int
 
 
 def lower(
@@ -137,14 +141,14 @@ def alignments(segment: Graph) -> dict[str, int]:
 def loop_choices(segment: Graph, device: Device) -> Choices:
     """What the fields of a `LoopSchedule` may be."""
     native = max(device.vector_bytes // 4, 4)
-    ways = ("stream", "plain")
     return {
         "lanes": (native, 2 * native, 4 * native, 8 * native),
-        "load": ways,
-        "store": ways,
-        "tile": (256, 512, 1024, 2048, 4096, 8192),
+        "fetch": (0, FETCH // 2, FETCH),
+        "store": ("stream", "plain"),
+        "tile": (512, 1024, 4096),
         "block": (0, *sorted(BLOCKS)) if steps_apart(segment, 4 * native) else (0,),
-        "interleave": (0, 1),
+        "interleave": (0, 1) if has_chains(segment) else (0,),
+        "tasks": (1, 2, 4, 8),
     }
 
 
@@ -188,13 +192,13 @@ def emit_cpu(
 ) -> Kernel:
     """The kernel of a loop program. least_tile: how short a run of lanes may become, for more tasks. Raises
     EmitError."""
-    tasks = 8 * device.units
+    tasks = MOST_TASKS * device.units
     program = lower(
         segment, s.lanes, least_tile, s.tile,
         least_tasks=tasks, keep_bytes=KEEP_BYTES, dear=dear, rows=rows, block=s.block,
     )  # fmt: skip
     stream = s.store == "stream"
-    style = Style("cpu", alignments(segment), stream=stream, grid_least=tasks, ahead=ahead, once=s.load == "stream")
+    style = Style("cpu", alignments(segment), stream=stream, grid_least=tasks, ahead=ahead, fetch_bytes=s.fetch)
     body = emit_body(program, style)
     entry, source = kernel_function(segment, body.text, "cpu", streams=stream, interleave=bool(s.interleave))
-    return Kernel(entry, source, "cpu", s.FAMILY, str(s), Launch(tasks=device.units), body.accesses)
+    return Kernel(entry, source, "cpu", s.FAMILY, str(s), Launch(tasks=s.tasks * device.units), body.accesses)

@@ -81,18 +81,20 @@ class Matmul:
 
     def space(self, segment: Graph, device: Device) -> tuple[str, ...]:
         native = max(device.vector_bytes // 4, 4)
-        layouts = tuple(_layouts(segment, _product(segment)))
-        lowered = [
-            axes for axes in layouts if self._lowers(segment, MatmulSchedule(OPENBLAS, 1, axes, 1, "plain"), device)
-        ]
         return tuple(
             str(MatmulSchedule(library, rows, axes, lanes, store))
-            for axes in lowered or layouts
+            for axes in self._orders(segment, device)
             for library in _libraries(segment, device)
             for lanes in ((4 * native, 2 * native) if has_chains(segment) else (native, 2 * native))
             for rows in (256, 128, 512)
             for store in ("plain", "stream")
         )
+
+    def _orders(self, segment: Graph, device: Device) -> tuple[str, ...]:
+        """Orders of axes that can be lowered; all, where none can."""
+        layouts = tuple(_layouts(segment, _product(segment)))
+        lowered = (a for a in layouts if self._lowers(segment, MatmulSchedule(OPENBLAS, 1, a, 1, "plain"), device))
+        return tuple(lowered) or layouts
 
     def _lowers(self, segment: Graph, schedule: MatmulSchedule, device: Device) -> bool:
         try:
@@ -101,7 +103,14 @@ class Matmul:
             return False
 
     def choices(self, segment: Graph, device: Device) -> Choices:
-        return {}
+        native = max(device.vector_bytes // 4, 4)
+        return {
+            "library": _libraries(segment, device),
+            "rows": (32, 64, 96, 128, 192, 256, 384, 512, 768, 1024),
+            "axes": self._orders(segment, device),
+            "lanes": (native, 2 * native, 4 * native, 8 * native),
+            "store": ("plain", "stream"),
+        }
 
     def emit(self, segment: Graph, schedule: str, device: Device) -> Kernel:
         s = parse_schedule(schedule, MatmulSchedule)

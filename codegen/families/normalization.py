@@ -6,7 +6,7 @@ are read from memory once, and again from the cache in every later phase; what i
 
 from dataclasses import dataclass
 
-from codegen.families.loops import LoopSchedule, emit_cpu, loop_choices, with_variants
+from codegen.families.loops import FETCH, LoopSchedule, emit_cpu, loop_choices, with_variants
 from codegen.families.reduction import rejected, spreads
 from codegen.kernel import Kernel, Reject
 from codegen.schedule import Choices, parse_schedule
@@ -41,7 +41,7 @@ class Normalization:
         points = [(lanes, store, 4, 1) for lanes in widths for store in ("stream", "plain")]
         points += [(4 * native, "stream", dear, ahead) for dear, ahead in ((0, 1), (0, 0), (4, 0), (8, 1), (20, 1))]
         schedules = [
-            NormalizationSchedule(min(lanes, 64), store, store, 1024, 0, 0, dear, ahead)
+            NormalizationSchedule(min(lanes, 64), FETCH if store == "stream" else 0, store, 1024, 0, 0, 1, dear, ahead)
             for lanes, store, dear, ahead in points
         ]
         return with_variants(segment, schedules)

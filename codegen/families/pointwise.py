@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import prod
 
 from codegen.emit import Style, emit_body
-from codegen.families.loops import LoopSchedule, alignments, emit_cpu, loop_choices, lower, with_variants
+from codegen.families.loops import FETCH, LoopSchedule, alignments, emit_cpu, loop_choices, lower, with_variants
 from codegen.families.wrap import kernel_function
 from codegen.kernel import EmitError, Kernel, Launch, Reject
 from codegen.lowering.sums import reduced_extents
@@ -73,11 +73,12 @@ class Pointwise:
             widths = [4 * native, 2 * native, native]
             is_large = segment.read_bytes + segment.written_bytes > CACHED_BYTES
             ways = ("stream",) if is_large else ("stream", "plain")
-            schedules = [CpuSchedule(min(n, 64), way, way, 4096, 0, 0, 1) for n in widths for way in ways]
+            fetches = {"stream": FETCH, "plain": 0}
+            schedules = [CpuSchedule(min(n, 64), fetches[way], way, 4096, 0, 0, 1, 1) for n in widths for way in ways]
             if _multiplies(segment):
                 products = [(2, 4096, 8), (2, 512, 8), (4, 4096, 4), (1, 512, 8), (2, 4096, 4)]
                 shared = [
-                    CpuSchedule(min(n * native, 64), "plain", "stream", tile, 0, 0, rows) for n, tile, rows in products
+                    CpuSchedule(min(n * native, 64), 0, "stream", tile, 0, 0, 1, rows) for n, tile, rows in products
                 ]
                 schedules = [*shared, *schedules]
             return with_variants(segment, schedules)

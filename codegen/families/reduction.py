@@ -9,7 +9,7 @@ from collections.abc import Set
 from dataclasses import dataclass
 from math import prod
 
-from codegen.families.loops import LoopSchedule, emit_cpu, loop_choices, with_variants
+from codegen.families.loops import FETCH, LoopSchedule, emit_cpu, loop_choices, with_variants
 from codegen.families.pointwise import MAX_DEPTH, MAX_NODES
 from codegen.kernel import Kernel, Reject
 from codegen.lowering.place import MAX_REPEATED
@@ -48,10 +48,10 @@ class Reduction:
 
     def space(self, segment: Graph, device: Device) -> tuple[str, ...]:
         native = max(device.vector_bytes // 4, 4)
-        points = [(4 * native, 1024), (2 * native, 1024), (2 * native, 4096), (native, 1024), (4 * native, 256)]
+        points = [(4 * native, 1024), (2 * native, 1024), (2 * native, 4096), (native, 1024), (4 * native, 512)]
         stores = ("stream", "plain") if 8 * segment.written_bytes > segment.read_bytes else ("plain",)
         schedules = [
-            ReductionSchedule(min(lanes, 64), "stream", store, tile, 0, 0) for lanes, tile in points for store in stores
+            ReductionSchedule(min(lanes, 64), FETCH, store, tile, 0, 0, 1) for lanes, tile in points for store in stores
         ]
         return with_variants(segment, schedules)
 

@@ -6,7 +6,7 @@ sum runs along. A tensor that is one row is one task's. Reductions over the same
 
 from dataclasses import dataclass
 
-from codegen.families.loops import LoopSchedule, emit_cpu, loop_choices
+from codegen.families.loops import FETCH, LoopSchedule, emit_cpu, loop_choices
 from codegen.families.reduction import KINDS, refused
 from codegen.kernel import Kernel, Reject
 from codegen.schedule import Choices, parse_schedule
@@ -36,8 +36,11 @@ class Scan:
 
     def space(self, segment: Graph, device: Device) -> tuple[str, ...]:
         native = max(device.vector_bytes // 4, 4)
-        points = [(4, "stream", 256), (2, "stream", 4096), (4, "plain", 256), (2, "plain", 4096), (1, "stream", 1024)]
-        return tuple(str(ScanSchedule(min(n * native, 64), store, store, tile, 0, 0)) for n, store, tile in points)
+        points = [(4, "stream", 512), (2, "stream", 4096), (4, "plain", 512), (2, "plain", 4096), (1, "stream", 1024)]
+        return tuple(
+            str(ScanSchedule(min(n * native, 64), FETCH if store == "stream" else 0, store, tile, 0, 0, 1))
+            for n, store, tile in points
+        )
 
     def choices(self, segment: Graph, device: Device) -> Choices:
         return loop_choices(segment, device)

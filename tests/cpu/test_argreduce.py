@@ -15,8 +15,8 @@ from tests.support.devices import CPU_DEVICE
 from tests.support.one_kernel import run_kernel
 from tests.support.tensors import graph_of, spec
 
-NARROW = "reduction{lanes=16,load=plain,store=plain,tile=1024,block=0,interleave=0}"
-WIDE = "reduction{lanes=64,load=plain,store=plain,tile=1024,block=0,interleave=0}"
+NARROW = "reduction{lanes=16,fetch=0,store=plain,tile=1024,block=0,interleave=0,tasks=1}"
+WIDE = "reduction{lanes=64,fetch=0,store=plain,tile=1024,block=0,interleave=0,tasks=1}"
 NUMBERS = [name for name in DTYPES if name != "bool"]
 
 

@@ -20,7 +20,7 @@ from tests.support.one_kernel import run_kernel
 from tests.support.tensors import graph_of, spec
 
 POINTWISE = FAMILIES["pointwise"]
-PLAIN = "pointwise{lanes=32,load=plain,store=plain,tile=4096,block=0,interleave=0,rows=1}"
+PLAIN = "pointwise{lanes=32,fetch=0,store=plain,tile=4096,block=0,interleave=0,tasks=1,rows=1}"
 
 
 def gathered(

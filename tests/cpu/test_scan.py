@@ -25,8 +25,8 @@ from tests.support.one_kernel import run_kernel
 from tests.support.tensors import graph_of, spec
 
 SCAN = FAMILIES["scan"]
-SHORT = "scan{lanes=16,load=plain,store=plain,tile=256,block=0,interleave=0}"
-WIDE = "scan{lanes=64,load=plain,store=stream,tile=1024,block=0,interleave=0}"
+SHORT = "scan{lanes=16,fetch=0,store=plain,tile=256,block=0,interleave=0,tasks=1}"
+WIDE = "scan{lanes=64,fetch=0,store=stream,tile=1024,block=0,interleave=0,tasks=1}"
 
 
 def scan(x: Node, axis: int) -> Node:

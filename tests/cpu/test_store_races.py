@@ -23,7 +23,7 @@ def test_padding_across_tasks_reads_nothing_of_its_output(tmp_path: Path) -> Non
         pytest.skip("looks at g++'s assembly")
     device = detect("cpu", ObjectCache(tmp_path), ceilings=False)
     kernel = FAMILIES["pointwise"].emit(
-        graph, "pointwise{lanes=64,load=plain,store=plain,tile=4096,block=0,interleave=0,rows=1}", device
+        graph, "pointwise{lanes=64,fetch=0,store=plain,tile=4096,block=0,interleave=0,tasks=1,rows=1}", device
     )
     (tmp_path / "unit.cpp").write_text(compiler.unit([kernel]))
     argv = [

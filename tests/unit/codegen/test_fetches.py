@@ -39,7 +39,7 @@ def test_what_is_fetched(name: str) -> None:
     specs, build, expected = CASES[name]
     graph = graph_of(specs, build)
     program = lower(graph, 16, 64, 4096, least_tasks=4, keep_bytes=1 << 16)
-    text = emit_body(program, Style("cpu", alignments(graph), grid_least=4, once=True)).text
+    text = emit_body(program, Style("cpu", alignments(graph), grid_least=4, fetch_bytes=1024)).text
     assert sorted(set(re.findall(r"fetch_once<\d+>\((.*)\);", text))) == expected
     assert "fetch_once" not in emit_body(program, Style("cpu", alignments(graph), grid_least=4)).text
 

@@ -44,10 +44,13 @@ def running_sum_across() -> Graph:
 
 
 CASES: dict[str, tuple[Callable[[], Graph], str]] = {
-    "embedding": (embedding, "pointwise{lanes=32,load=plain,store=stream,tile=4096,block=0,interleave=0,rows=1}"),
-    "along_rows": (along_rows, "pointwise{lanes=16,load=plain,store=plain,tile=4096,block=0,interleave=0,rows=1}"),
-    "running_sum": (running_sum, "scan{lanes=32,load=plain,store=stream,tile=4096,block=0,interleave=0}"),
-    "running_sum_across": (running_sum_across, "scan{lanes=32,load=plain,store=plain,tile=256,block=0,interleave=0}"),
+    "embedding": (embedding, "pointwise{lanes=32,fetch=0,store=stream,tile=4096,block=0,interleave=0,tasks=1,rows=1}"),
+    "along_rows": (along_rows, "pointwise{lanes=16,fetch=0,store=plain,tile=4096,block=0,interleave=0,tasks=1,rows=1}"),
+    "running_sum": (running_sum, "scan{lanes=32,fetch=0,store=stream,tile=4096,block=0,interleave=0,tasks=1}"),
+    "running_sum_across": (
+        running_sum_across,
+        "scan{lanes=32,fetch=0,store=plain,tile=256,block=0,interleave=0,tasks=1}",
+    ),
 }
 
 

@@ -68,7 +68,7 @@ def test_loop_program(name: str, golden: Callable[[str, str], None]) -> None:
 def test_cpp(name: str, golden: Callable[[str, str], None]) -> None:
     kernel = FAMILIES["pointwise"].emit(
         graph_named(name),
-        "pointwise{lanes=32,load=plain,store=stream,tile=4096,block=0,interleave=0,rows=1}",
+        "pointwise{lanes=32,fetch=0,store=stream,tile=4096,block=0,interleave=0,tasks=1,rows=1}",
         CPU_DEVICE,
     )
     golden(f"{name}.cpp", kernel.source)
@@ -106,6 +106,6 @@ def test_naive_reduction(golden: Callable[[str, str], None]) -> None:
 def test_lowering_is_deterministic() -> None:
     sources = {
         FAMILIES["pointwise"].emit(graph_named("mistral_rope"), s, CPU_DEVICE).source
-        for s in ["pointwise{lanes=32,load=plain,store=stream,tile=4096,block=0,interleave=0,rows=1}"] * 3
+        for s in ["pointwise{lanes=32,fetch=0,store=stream,tile=4096,block=0,interleave=0,tasks=1,rows=1}"] * 3
     }
     assert len(sources) == 1

@@ -78,7 +78,7 @@ def test_what_a_schedule_may_be(name: str) -> None:
 
 def test_rows_that_share_have_room_for_their_sums() -> None:
     graph = graph_of(SEGMENTS["small products"])
-    schedule = "pointwise{{lanes={},load=plain,store=stream,tile=4096,block=0,interleave=0,rows=8}}"
+    schedule = "pointwise{{lanes={},fetch=0,store=stream,tile=4096,block=0,interleave=0,tasks=1,rows=8}}"
     native = CPU_DEVICE.vector_bytes // 4
     assert FAMILIES["pointwise"].emit(graph, schedule.format(4 * native), CPU_DEVICE)
     with pytest.raises(EmitError, match="more than 32 registers"):

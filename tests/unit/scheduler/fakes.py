@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from codegen.kernel import EmitError, Kernel, Launch, Reject
-from codegen.schedule import Choices
+from codegen.schedule import Choices, schedule_values
 from codegen.toolchain.compiler import Binary
 from fusion_ir.graph import Graph
 from fusion_ir.interpreter import interpret
@@ -16,6 +16,7 @@ from fusion_ir.key import graph_key
 from fusion_ir.ops import OPS, OpKind
 from fusion_ir.records import Ceilings, Device, Measurement, Plan, Status
 from scheduler.bound import lower_bound_us
+from scheduler.experience import Tuned
 from scheduler.traffic import traffic_of
 
 CEILINGS = Ceilings(copy_gbps=((0, 50.0),), read_gbps=((0, 60.0),), launch_us=2.0, fma_gflops=100.0)
@@ -38,7 +39,7 @@ class Clock:
 @dataclass
 class FakeFamily:
     """Accepts segments of its kinds of op with at most `most` of them that are no views. Refuses to emit what `cannot`
-    names."""
+    names. idle: fields of schedules that make no difference."""
 
     name: str = "fused"
     most: int = 100
@@ -46,6 +47,7 @@ class FakeFamily:
     schedules: tuple[str, ...] = ("default", "wide", "narrow")
     cannot: frozenset[str] = frozenset()
     beyond: Choices = field(default_factory=dict[str, tuple[int | str, ...]])
+    idle: frozenset[str] = frozenset()
 
     def accepts(self, segment: Graph, device: Device) -> Reject | None:
         work = [n for n in segment.nodes if n.op != "input" and OPS[n.op].kind is not OpKind.VIEW]
@@ -64,7 +66,8 @@ class FakeFamily:
         unable = next((n.op for n in segment.nodes if n.op in self.cannot), None)
         if unable and len([n for n in segment.nodes if n.op != "input"]) > 1:
             raise EmitError(f"cannot lower {unable}")
-        text = f"{graph_key(segment)} {schedule}"
+        working = {k: v for k, v in schedule_values(schedule).items() if k not in self.idle}
+        text = f"{graph_key(segment)} {working or schedule}"
         entry = "k_" + hashlib.sha256(text.encode()).hexdigest()[:16]
         return Kernel(entry, text, "cpu", self.name, schedule, Launch(tasks=3))
 
@@ -173,6 +176,9 @@ class Memory:
 
     def known(self, segment_key: str) -> list[Measurement]:
         return self.rows.get(segment_key, [])
+
+    def others(self, family: str) -> list[Tuned]:
+        return []
 
     def record(self, segment: Graph, measurements: Sequence[Measurement]) -> None:
         for m in measurements:

@@ -1,7 +1,7 @@
 """Schedules beyond a family's first ones: which are proposed, and that they find what is fast sooner than chance."""
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import product
 from statistics import fmean
 
@@ -13,15 +13,18 @@ from scheduler.atoms import cut
 from scheduler.bench import Budget
 from scheduler.candidates import Candidate
 from scheduler.ledger import NEAR_BOUND, PATIENCE, Ledger
-from scheduler.proposals import proposals
+from scheduler.proposals import by_estimator, proposals
+from scheduler.space import Space
 from scheduler.tune import tune
 from tests.support.kernels import dense, graph_of
-from tests.unit.scheduler.fakes import DEVICE, FakeBench, Memory, families
+from tests.unit.scheduler.fakes import DEVICE, FakeBench, FakeFamily, Memory, families
 
 FEW: Choices = {"lanes": (16, 32, 64), "store": ("stream", "plain"), "ahead": (0, 1)}
 MANY: Choices = {"a": (1, 2, 4, 8), "b": tuple(range(6)), "c": ("x", "y"), "d": tuple(range(8)), "e": (0, 1)}
 SPEC = dense(512, 1024)
 GRAPH = graph_of((SPEC,), make("exp", [make_input(0, SPEC)]))
+
+Proposer = Callable[[Space, Mapping[str, float | None], int, int], list[str]]
 
 
 def points(choices: Choices) -> list[str]:
@@ -35,33 +38,44 @@ def seconds(schedule: str) -> float:
     return 1.0 + off / 4
 
 
-def test_every_point_is_proposed_once() -> None:
+def space(choices: Choices) -> Space:
+    family = FakeFamily("f", schedules=(points(choices)[0][2:-1],), beyond=choices)
+    return Space(family, GRAPH, family.space(GRAPH, DEVICE)[0], DEVICE)
+
+
+PROPOSERS = {"model": proposals, "estimator": by_estimator}
+every_proposer = pytest.mark.parametrize("propose", PROPOSERS.values(), ids=PROPOSERS)
+
+
+@every_proposer
+def test_every_point_is_proposed_once(propose: Proposer) -> None:
     tried: dict[str, float | None] = {points(FEW)[5]: 2.0}
-    while batch := proposals("f", FEW, tried, 4, seed=1):
+    while batch := propose(space(FEW), tried, 4, 1):
         assert not set(batch) & tried.keys()
         assert len(batch) == len(set(batch)) <= 4
         tried.update((schedule, None if "plain" in schedule else float(len(tried))) for schedule in batch)
     assert sorted(tried) == sorted(points(FEW))
 
 
-def test_the_same_measurements_give_the_same_proposals() -> None:
+@every_proposer
+def test_the_same_measurements_give_the_same_proposals(propose: Proposer) -> None:
     tried = {schedule: seconds(schedule) for schedule in points(MANY)[::37]}
-    assert proposals("f", MANY, tried, 8, seed=3) == proposals("f", MANY, tried, 8, seed=3)
+    assert propose(space(MANY), tried, 8, 3) == propose(space(MANY), tried, 8, 3)
 
 
-def test_what_is_no_combination_of_the_choices_says_nothing() -> None:
-    strange: Mapping[str, float | None] = {"f{a=1}": 1.0, "f{lanes=99,store=plain,ahead=0}": 1.0, "f{}": None}
-    assert set(proposals("f", FEW, strange, 4, seed=0)) <= set(points(FEW))
+def test_nothing_to_choose() -> None:
+    assert proposals(space({}), {}, 4, 0) == []
 
 
-def test_regret_is_less_than_that_of_chance() -> None:
+@every_proposer
+def test_regret_is_less_than_that_of_chance(propose: Proposer) -> None:
     """At 40 trials of 768."""
     best = min(map(seconds, points(MANY)))
     ours, chance = list[float](), list[float]()
     for seed in range(12):
         tried: dict[str, float | None] = {}
         while len(tried) < 40:
-            tried.update((s, seconds(s)) for s in proposals("f", MANY, tried, 8, seed))
+            tried.update((s, seconds(s)) for s in propose(space(MANY), tried, 8, seed))
         ours.append(min(t for t in tried.values() if t) / best)
         chance.append(min(map(seconds, random.Random(seed).sample(points(MANY), 40))) / best)
     assert fmean(ours) - 1 < 0.6 * (fmean(chance) - 1)

@@ -1,0 +1,154 @@
+"""Tables of schedules (`benchmarks.schedule_tables`) in place of a device: a bench that looks times up."""
+
+import csv
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.schedule_tables import FOLDER
+from codegen.families import FAMILIES
+from codegen.kernel import EmitError, Family, Kernel, Reject
+from codegen.schedule import Choices
+from codegen.toolchain.compiler import Binary
+from fusion_ir.graph import Graph
+from fusion_ir.records import Device, Measurement, Plan, Status
+from fusion_ir.text import parse_graph
+from scheduler.bench import Failed, PlanResult
+
+
+@dataclass(frozen=True)
+class Row:
+    """One schedule of a segment. training: times of rounds, relative to the default's; truth: their median in held-out
+    rounds; low, high: its 95 % interval. Empty and 0 for what failed."""
+
+    kernel: int
+    family: str
+    status: Status
+    training: tuple[float, ...] = ()
+    truth: float = 0.0
+    low: float = 0.0
+    high: float = 0.0
+
+
+@dataclass(frozen=True)
+class Table:
+    """A segment with all of its schedules, by their text."""
+
+    name: str
+    graph: Graph
+    rows: dict[str, Row]
+    families: Mapping[str, Family] = field(compare=False)
+
+    @property
+    def best(self) -> float:
+        """The truth about the best schedule."""
+        return min(row.truth for row in self.rows.values() if row.training)
+
+    def kernels(self) -> list[str]:
+        """A schedule of each kernel that works."""
+        return list({row.kernel: schedule for schedule, row in self.rows.items() if row.training}.values())
+
+
+class Emitted:
+    """A family whose answers are remembered, whoever asks."""
+
+    def __init__(self, family: Family) -> None:
+        self.name, self._family = family.name, family
+        self._kernels: dict[tuple[Graph, str], Kernel | EmitError] = {}
+        self._choices: dict[Graph, Choices] = {}
+
+    def accepts(self, segment: Graph, device: Device) -> Reject | None:
+        return self._family.accepts(segment, device)
+
+    def space(self, segment: Graph, device: Device) -> tuple[str, ...]:
+        return self._family.space(segment, device)
+
+    def choices(self, segment: Graph, device: Device) -> Choices:
+        if segment not in self._choices:
+            self._choices[segment] = self._family.choices(segment, device)
+        return self._choices[segment]
+
+    def emit(self, segment: Graph, schedule: str, device: Device) -> Kernel:
+        key = segment, schedule
+        if key not in self._kernels:
+            try:
+                self._kernels[key] = self._family.emit(segment, schedule, device)
+            except EmitError as error:
+                self._kernels[key] = error
+        found = self._kernels[key]
+        if isinstance(found, EmitError):
+            raise found
+        return found
+
+
+def device() -> Device:
+    """The device that the tables were made on."""
+    return Device.model_validate_json((FOLDER / "device.json").read_text())
+
+
+def tables(folder: Path = FOLDER) -> list[Table]:
+    """All that there are, by name."""
+    return [_read(file) for file in sorted(folder.glob("*.csv"))]
+
+
+def _read(file: Path) -> Table:
+    rows: dict[str, Row] = {}
+    times: dict[int, Row] = {}
+    with file.open(newline="") as lines:
+        for line in csv.DictReader(lines):
+            number, status, family = int(line["kernel"]), Status(line["status"]), line["schedule"].partition("{")[0]
+            if number not in times:
+                training = tuple(map(float, line["training"].split()))
+                truth = [float(line[name] or 0) for name in ("truth", "low", "high")]
+                times[number] = Row(number, family, status, training, *truth)
+            rows[line["schedule"]] = times[number]
+    families = {name: Emitted(FAMILIES[name]) for name in {r.family for r in rows.values()}}
+    return Table(file.stem, parse_graph(file.with_suffix(".txt").read_text()).graph, rows, families)
+
+
+class ReplayBench:
+    """`scheduler.bench.Bench` over a table: what it measures are the training rounds. trials: kernels asked for so far,
+    each once."""
+
+    def __init__(self, table: Table, device: Device) -> None:
+        self.table, self.device = table, device
+        self.asked: dict[int, str] = {}
+        self._races = 0
+
+    @property
+    def trials(self) -> int:
+        return len(self.asked)
+
+    def measure(
+        self, segment: Graph, segment_key: str, kernels: Sequence[Kernel], *, seed: int = 0
+    ) -> list[Measurement]:
+        self._races += 1
+        found: list[Measurement] = []
+        for kernel in kernels:
+            row = self.table.rows[kernel.schedule]
+            self.asked.setdefault(row.kernel, kernel.schedule)
+            found.append(
+                Measurement(
+                    segment_key=segment_key,
+                    device_key=self.device.class_key,
+                    family=kernel.family,
+                    schedule=kernel.schedule,
+                    status=row.status,
+                    samples_us=tuple(100.0 * t for t in row.training),
+                    race=str(self._races),
+                )
+            )
+        return found
+
+    def measure_plans(
+        self, graph: Graph, plans: Sequence[Plan], *, seed: int = 0, seconds: float
+    ) -> Sequence[PlanResult]:
+        raise NotImplementedError("a table holds segments, no plans")
+
+    def compile(self, kernels: Sequence[Kernel], *, alone: bool = False) -> Sequence[Binary | Failed]:
+        raise NotImplementedError("a table holds times, no binaries")
+
+
+def median_training(row: Row) -> float:
+    return statistics.median(row.training)

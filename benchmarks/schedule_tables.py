@@ -1,0 +1,259 @@
+"""Tables of schedules: for segments of the corpus, every schedule that can be chosen, timed; for `benchmarks.tuner`.
+
+    python -m benchmarks.schedule_tables [--case GLOB] [--most N]     writes benchmarks/data/schedules/
+
+A segment is the largest of the coarsest cover of a case. Its schedules are all combinations of the values that make a
+difference (`scheduler.space`) in every family that accepts it, beside those that families try first. Each is compiled
+and checked, then all are timed in interleaved rounds, in random order in each, cold, relative to the family's default
+run shortly before and after. The first rounds are what a tuner gets to see; later ones are the truth, with more of them
+for whatever is within FINAL_RATIO of the best.
+"""
+
+import argparse
+import csv
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.corpus import TOPICS
+from codegen.child.case import Case, Trial
+from codegen.child.cpu_memory import TimingMemory
+from codegen.devices import detect
+from codegen.families import FAMILIES
+from codegen.kernel import EmitError, Kernel
+from codegen.launch_cpu import Launch, Pool, Program, load_entry, program
+from codegen.limits import Limits
+from codegen.machine import usable_cpus
+from codegen.object_cache import ObjectCache
+from codegen.toolchain.cpu import find_compiler
+from codegen.toolchain.runtime import runtime_library
+from codegen.workbench import Workbench
+from fusion_ir.comparison import Reference
+from fusion_ir.graph import Graph
+from fusion_ir.records import Device, Measurement, Status
+from fusion_ir.sample import sample_inputs
+from fusion_ir.text import print_graph
+from scheduler.atoms import cut
+from scheduler.candidates import Candidate, CandidateSettings, find_candidates
+from scheduler.covers import Covers
+from scheduler.experience import Tuned
+from scheduler.ledger import Ledger
+from scheduler.prepare import prepare
+from scheduler.space import Space
+from scheduler.tune import TASKS_PER_UNIT
+from scheduler.watch import Watch
+
+FOLDER = Path(__file__).parent / "data" / "schedules"
+LEAST_SCHEDULES = 200
+TRAINING_ROUNDS = 8
+HELD_OUT_ROUNDS = 4
+FINAL_ROUNDS = 24
+FINAL_RATIO = 1.2
+VISIT = 2  # samples, after a run that is not counted
+BETWEEN = 12  # visits from one run of the reference to the next
+BATCH = 64  # kernels that are compiled and checked together
+
+
+@dataclass
+class Point:
+    """A kernel with all schedules that give it. training, truth: its times over the reference's, by round."""
+
+    kernel: Kernel
+    schedules: list[str]
+    status: Status = Status.ok
+    training: list[float] = field(default_factory=list[float])
+    truth: list[float] = field(default_factory=list[float])
+
+
+class NoRows:
+    """A memory of nothing."""
+
+    def known(self, segment_key: str) -> Sequence[Measurement]:
+        return ()
+
+    def others(self, family: str) -> Sequence[Tuned]:
+        return ()
+
+    def record(self, segment: Graph, measurements: Sequence[Measurement]) -> None:
+        pass
+
+
+def main() -> int:
+    options = _options()
+    with tempfile.TemporaryDirectory(prefix="fuseplan-tables-") as folder:
+        cache = ObjectCache(folder)
+        device = detect("cpu", cache)
+        compiler = find_compiler(device, Limits())
+        with compiler.slot() as slot:
+            pool = Pool(runtime_library("pool", compiler, slot, cache), usable_cpus()[: device.units])
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        (FOLDER / "device.json").write_text(device.model_dump_json(indent=1) + "\n")
+        for name, candidate in segments(device, options.case, options.dtype):
+            started = time.monotonic()
+            graph = candidate.segment.canonical.graph
+            points = distinct(candidate, device, options.most)
+            if len(points) < LEAST_SCHEDULES or (options.keep and (FOLDER / f"{name}.csv").exists()):
+                continue
+            binaries = check(candidate, points, device, cache)
+            time_all(graph, points, binaries, pool, cache, device.cache_bytes, options.seed)
+            write(name, graph, points)
+            best = min(statistics.median(p.truth) for p in points if p.truth)
+            took = time.monotonic() - started
+            print(f"{name:36}{len(points):5} kernels, best {best:.3f} of the default, {took:.0f} s", flush=True)
+    return 0
+
+
+def segments(device: Device, pattern: str = "*", dtypes: Sequence[str] = ()) -> Iterator[tuple[str, Candidate]]:
+    """The largest segment of the coarsest cover of each case and dtype, equal ones once."""
+    seen: set[str] = set()
+    for case in (case for cases in TOPICS.values() for case in cases if fnmatch(case.name, pattern)):
+        for dtype in (d for d in case.bench_dtypes if not dtypes or d in dtypes):
+            prepared = prepare(case.instance(dtype).graph, TASKS_PER_UNIT * device.units, "reassociate")
+            ledger = Ledger(device, FAMILIES, NoRows(), None, 0)
+            atoms = cut(prepared.graph, ledger.computable)
+            found = find_candidates(atoms, lambda m, a=atoms, of=ledger: of.ask(a, m), CandidateSettings())
+            covers = Covers(atoms, found, ledger, Watch(60.0, 0.0, None, time.monotonic), 2.0)
+            cover = covers.coarsest() or covers.cheapest(ledger.predicted_us)
+            largest = max(cover, key=ledger.bound_us)
+            if largest.segment.key not in seen:
+                seen.add(largest.segment.key)
+                yield f"{case.name}_{dtype}", largest
+
+
+def distinct(candidate: Candidate, device: Device, most: int) -> list[Point]:
+    """Every kernel that can be chosen for the segment; none where they are more than `most`."""
+    graph = candidate.segment.canonical.graph
+    points: dict[object, Point] = {}
+    for family in (FAMILIES[name] for name in candidate.families):
+        if family.name == "naive":
+            continue
+        first = family.space(graph, device)
+        for schedule in dict.fromkeys((*first, *Space(family, graph, first[0], device))):
+            try:
+                kernel = family.emit(graph, schedule, device)
+            except EmitError:
+                continue
+            point = points.setdefault(kernel.identity, Point(kernel, []))
+            point.schedules.append(schedule)
+    return list(points.values()) if len(points) <= most else []
+
+
+def check(candidate: Candidate, points: Sequence[Point], device: Device, cache: ObjectCache) -> dict[str, str]:
+    """Compiles and checks; how kernels are launched makes no difference here. The binary of each entry."""
+    binaries: dict[str, str] = {}
+    status: dict[str, Status] = {}
+    kernels = list({p.kernel.entry: p.kernel for p in points}.values())
+    with Workbench(device, cache, Limits(timing_seconds=0.0)) as bench:
+        for i in range(0, len(kernels), BATCH):
+            batch = kernels[i : i + BATCH]
+            graph, key = candidate.segment.canonical.graph, candidate.segment.key
+            for kernel, row in zip(batch, bench.measure(graph, key, batch), strict=True):
+                binaries[kernel.entry], status[kernel.entry] = row.binary, row.status
+    for point in points:
+        point.status = status[point.kernel.entry]
+    return binaries
+
+
+def time_all(
+    graph: Graph,
+    points: Sequence[Point],
+    binaries: dict[str, str],
+    pool: Pool,
+    cache: ObjectCache,
+    cache_bytes: int,
+    seed: int,
+) -> None:
+    """Fills in `training` and `truth`."""
+    inputs = sample_inputs(graph, seed, integers=False)
+    memory = TimingMemory(Case(graph, (Trial(inputs, Reference([], [])),)), cache_bytes)
+    args = tuple(range(memory.addresses.shape[1]))
+    running: dict[int, Program] = {}
+    for i, point in enumerate(points):
+        if point.status is Status.ok:
+            entry = _entry(point.kernel, binaries, cache)
+            running[i] = program([Launch(entry, args, point.kernel.launch.tasks)], memory.addresses)
+    rounds = _Rounds(running, pool, random.Random(seed))
+    for _ in range(TRAINING_ROUNDS):
+        for i, ratio in rounds.one(list(running)).items():
+            points[i].training.append(ratio)
+    for number in range(HELD_OUT_ROUNDS + FINAL_ROUNDS):
+        chosen = list(running)
+        if number >= HELD_OUT_ROUNDS:
+            best = min(statistics.median(points[i].truth) for i in running)
+            chosen = [i for i in running if statistics.median(points[i].truth) <= FINAL_RATIO * best]
+        for i, ratio in rounds.one(chosen).items():
+            points[i].truth.append(ratio)
+
+
+class _Rounds:
+    """Rounds over programs in random order. The first program is the reference: it runs again and again."""
+
+    def __init__(self, programs: dict[int, Program], pool: Pool, order: random.Random) -> None:
+        self.programs, self.pool, self.order = programs, pool, order
+        self.position = 0
+        self.reference = next(iter(programs))
+
+    def one(self, chosen: list[int]) -> dict[int, float]:
+        """The time of each over that of the reference in the moments before and after."""
+        self.order.shuffle(chosen)
+        ratios: dict[int, float] = {}
+        before = self.sample(self.reference)
+        for start in range(0, len(chosen), BETWEEN):
+            times = {i: self.sample(i) for i in chosen[start : start + BETWEEN]}
+            after = self.sample(self.reference)
+            ratios.update((i, 2 * t / (before + after)) for i, t in times.items())
+            before = after
+        return ratios
+
+    def sample(self, i: int) -> float:
+        """The better of a visit's samples."""
+        self.position += VISIT + 1
+        return min(self.pool.time_us(self.programs[i], VISIT + 1, self.position)[1:])
+
+
+def _entry(kernel: Kernel, binaries: dict[str, str], cache: ObjectCache) -> int:
+    path = cache.path(binaries[kernel.entry])
+    assert path is not None
+    return load_entry(str(path), kernel.entry, kernel.libraries)
+
+
+def write(name: str, graph: Graph, points: Sequence[Point]) -> None:
+    """NAME.txt: the segment. NAME.csv: a row per schedule; equal numbers are one kernel, whose times stand in its first
+    row: training, median of the truth, its 95 % interval by bootstrap."""
+    (FOLDER / f"{name}.txt").write_text(print_graph(graph))
+    draw = np.random.default_rng(0)
+    with (FOLDER / f"{name}.csv").open("w", newline="") as file:
+        rows = csv.writer(file, lineterminator="\n")
+        rows.writerow(("kernel", "schedule", "status", "training", "truth", "low", "high", "rounds"))
+        for number, point in enumerate(points):
+            times: list[object] = [point.status.value, "", "", "", "", ""]
+            if point.truth:
+                medians = np.median(draw.choice(point.truth, (200, len(point.truth))), axis=1)
+                low, high = np.percentile(medians, (2.5, 97.5))
+                training = " ".join(f"{x:.4f}" for x in point.training)
+                truth = [f"{x:.4f}" for x in (statistics.median(point.truth), low, high)]
+                times = [point.status.value, training, *truth, len(point.truth)]
+            for k, schedule in enumerate(point.schedules):
+                rows.writerow([number, schedule, *(times if k == 0 else [point.status.value, "", "", "", "", ""])])
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.schedule_tables", description=__doc__)
+    parser.add_argument("--case", default="*", metavar="GLOB", help="names of cases")
+    parser.add_argument("--dtype", action="append", default=[])
+    parser.add_argument("--most", type=int, default=900, help="kernels of a segment; larger ones are left out")
+    parser.add_argument("--keep", action="store_true", help="leave tables that are there alone")
+    parser.add_argument("--seed", type=int, default=0)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
