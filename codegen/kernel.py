@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from codegen.schedule import Choices
+from codegen.schedule import Choices, schedule_text, schedule_values
 from fusion_ir.graph import Graph
 from fusion_ir.records import Device, TargetKind
 
@@ -66,6 +66,15 @@ class Reject:
 
 class EmitError(Exception):
     """The family accepted the segment, but this schedule of it cannot be lowered; says why."""
+
+
+def offers(family: "Family", segment: Graph, schedule: str, device: Device) -> bool:
+    """Whether the schedule is one of the family's for this segment: others may be of another version, or of nobody, and
+    are not to be emitted."""
+    choices, values = family.choices(segment, device), schedule_values(schedule)
+    if values and choices.keys() == values.keys() and schedule == schedule_text(family.name, values):
+        return all(value in map(str, choices[name]) for name, value in values.items())
+    return schedule in family.space(segment, device)
 
 
 class Family(Protocol):

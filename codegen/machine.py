@@ -16,7 +16,7 @@ def usable_cpus(root: Path = ROOT) -> tuple[int, ...]:
     first: list[int] = []
     rest: list[int] = []
     for cpu in allowed:
-        core = _text(root / f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list") or str(cpu)
+        core = system_text(root / f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list") or str(cpu)
         (rest if core in seen else first).append(cpu)
         seen.add(core)
     quota = cpu_quota(root)
@@ -27,10 +27,10 @@ def usable_cpus(root: Path = ROOT) -> tuple[int, ...]:
 def cpu_quota(root: Path = ROOT) -> float | None:
     """CPUs that our control groups (version 2, else 1) grant, None for no limit."""
     quotas: list[float] = []
-    for folder in _cgroups(root, "cpu"):
-        quota, _, period = _text(folder / "cpu.max").partition(" ")
-        quota = quota or _text(folder / "cpu.cfs_quota_us")
-        period = period or _text(folder / "cpu.cfs_period_us")
+    for folder in control_groups(root, "cpu"):
+        quota, _, period = system_text(folder / "cpu.max").partition(" ")
+        quota = quota or system_text(folder / "cpu.cfs_quota_us")
+        period = period or system_text(folder / "cpu.cfs_period_us")
         if quota.isdigit() and period.isdigit() and int(period):
             quotas.append(int(quota) / int(period))
     return min(quotas, default=None)
@@ -38,9 +38,13 @@ def cpu_quota(root: Path = ROOT) -> float | None:
 
 def memory_bytes(root: Path = ROOT) -> int:
     """Memory of the machine, or of our control group where that is less."""
-    lines = _text(root / "proc/meminfo").splitlines()
+    lines = system_text(root / "proc/meminfo").splitlines()
     total = next((int(line.split()[1]) << 10 for line in lines if line.startswith("MemTotal:")), 1 << 32)
-    limits = [_text(f / name) for f in _cgroups(root, "memory") for name in ("memory.max", "memory.limit_in_bytes")]
+    limits = [
+        system_text(f / name)
+        for f in control_groups(root, "memory")
+        for name in ("memory.max", "memory.limit_in_bytes")
+    ]
     return min([total, *(int(text) for text in limits if text.isdigit())])
 
 
@@ -49,9 +53,9 @@ def cache_levels(cpus: Sequence[int], root: Path = ROOT) -> tuple[int, ...]:
     levels: dict[int, dict[str, int]] = {}
     for cpu in cpus:
         for index in sorted((root / f"sys/devices/system/cpu/cpu{cpu}/cache").glob("index*")):
-            kind, level, size = (_text(index / name) for name in ("type", "level", "size"))
+            kind, level, size = (system_text(index / name) for name in ("type", "level", "size"))
             if kind in ("Data", "Unified") and level.isdigit() and size:
-                shared = _text(index / "shared_cpu_list") or str(cpu)
+                shared = system_text(index / "shared_cpu_list") or str(cpu)
                 levels.setdefault(int(level), {})[shared] = _size(size)
     totals: list[int] = []
     for level in sorted(levels):
@@ -63,17 +67,17 @@ def cache_levels(cpus: Sequence[int], root: Path = ROOT) -> tuple[int, ...]:
 
 def cpu_name(root: Path = ROOT) -> str:
     """The processor's name."""
-    for line in _text(root / "proc/cpuinfo").splitlines():
+    for line in system_text(root / "proc/cpuinfo").splitlines():
         key, _, value = line.partition(":")
         if key.strip() in ("model name", "Model", "Hardware") and value.strip():
             return value.strip()
     return platform.processor() or platform.machine()
 
 
-def _cgroups(root: Path, controller: str) -> list[Path]:
+def control_groups(root: Path, controller: str) -> list[Path]:
     """Folders of the control groups that hold for us, up to the root of their tree."""
     folders: list[Path] = []
-    for line in _text(root / "proc/self/cgroup").splitlines():
+    for line in system_text(root / "proc/self/cgroup").splitlines():
         _, names, path = line.split(":", 2)
         if names and controller not in names.split(","):
             continue
@@ -88,7 +92,7 @@ def _size(text: str) -> int:
     return int(text[:-1]) << units[text[-1]] if text[-1] in units else int(text)
 
 
-def _text(file: Path) -> str:
+def system_text(file: Path) -> str:
     """Content of a small file of the system, "" where there is none."""
     try:
         return file.read_text().strip()

@@ -13,6 +13,7 @@ aside: most of the time goes to those that may be it. The first candidate stays 
 import random
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from math import sqrt
 
@@ -30,6 +31,7 @@ PRECISION_ALONE = 0.02
 LEAST_HOPELESS_US = 1000.0  # a run before the race that was longer than this says something
 CLEAR_GAIN = 0.01
 
+NOBODY: AbstractContextManager[object] = nullcontext()
 Sampler = Callable[[int, int], Sequence[float]]  # (candidate, samples) -> microseconds, one per run
 
 
@@ -50,9 +52,10 @@ def race(
     seed: int = 0,
     clock: Callable[[], float] = time.monotonic,
     before_us: Sequence[Sequence[float]] = (),
+    watch: AbstractContextManager[object] = NOBODY,
 ) -> list[Timing]:
     """Times candidates 0 ... count-1. `seconds`: for the finalists' rounds; at least `LEAST_ROUNDS` are run. before_us:
-    runs of each candidate under conditions that may only be worse."""
+    runs of each candidate under conditions that may only be worse. watch: entered before the rounds, left after."""
     order = random.Random(seed)
     screened, finalists = _screen(count, sample, before_us or [()] * count)
     if not finalists:
@@ -64,25 +67,28 @@ def race(
     running = list(finalists)
     left: dict[int, str] = {}
     samples: dict[int, list[float]] = {i: [] for i in finalists}
-    end = clock() + seconds
     rounds = 0
     precision = PRECISION if len(finalists) > 1 else PRECISION_ALONE
-    while running and (
-        rounds < LEAST_ROUNDS or (clock() < end and not all(_settled(samples[i], precision) for i in running))
-    ):
-        order.shuffle(running)
-        for i in running:
-            samples[i] += sample(i, visit)
-        rounds += 1
-        if rounds % 4 == 0:
-            close = _still_close(running, samples)
-            left.update((i, f"left the finals, more than {LEAVE_RATIO}x the best") for i in running if i not in close)
-            running = close
-        if rounds >= FIRST_HALVING and rounds & (rounds - 1) == 0:
-            half = _better_half(running, samples)
-            slower = (i for i in running if i not in half)
-            left.update((i, f"left the finals after {rounds} rounds, in the slower half") for i in slower)
-            running = half
+    with watch:
+        end = clock() + seconds
+        while running and (
+            rounds < LEAST_ROUNDS or (clock() < end and not all(_settled(samples[i], precision) for i in running))
+        ):
+            order.shuffle(running)
+            for i in running:
+                samples[i] += sample(i, visit)
+            rounds += 1
+            if rounds % 4 == 0:
+                close = _still_close(running, samples)
+                left.update(
+                    (i, f"left the finals, more than {LEAVE_RATIO}x the best") for i in running if i not in close
+                )
+                running = close
+            if rounds >= FIRST_HALVING and rounds & (rounds - 1) == 0:
+                half = _better_half(running, samples)
+                slower = (i for i in running if i not in half)
+                left.update((i, f"left the finals after {rounds} rounds, in the slower half") for i in slower)
+                running = half
     notes = {i: left.get(i, "") for i in finalists}
     return [Timing(tuple(samples[i]), notes[i]) if i in samples else screened[i] for i in range(count)]
 

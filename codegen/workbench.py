@@ -24,7 +24,7 @@ from codegen.toolchain.cuda import CudaCompiler
 from codegen.toolchain.runtime import runtime_library
 from fusion_ir.dtype import DTYPES
 from fusion_ir.graph import Graph
-from fusion_ir.records import Device, Measurement, Plan, Status, TensorSpec
+from fusion_ir.records import Device, Measurement, Plan, Status, Surroundings, TensorSpec
 from fusion_ir.text import print_graph
 
 Array = np.ndarray[Any, Any]
@@ -57,6 +57,9 @@ class _Outcome:
     detail: str = ""
     samples_us: tuple[float, ...] = ()
     max_rel_error: float | None = None
+    warm_us: float | None = None
+    input_sets: int | None = None
+    surroundings: Surroundings | None = None
 
 
 class Workbench:
@@ -128,7 +131,7 @@ class Workbench:
                     programs[i] = self._kernel_program(kernel, binary, segment)
             outcomes.update(self._bench(segment, programs, self.limits.timing_seconds, seed, screen=True))
         return [
-            self._row(segment_key, kernel, outcomes[i], b.seconds, b.sha256 if isinstance(b, Binary) else "", race)
+            self._row(segment_key, kernel, outcomes[i], b.seconds, b if isinstance(b, Binary) else None, race)
             for i, (kernel, b) in enumerate(zip(kernels, built, strict=True))
         ]
 
@@ -209,9 +212,18 @@ class Workbench:
                 )
                 outcomes.update({i: _Outcome(e.status, e.detail) for i in culprits})
                 continue
+            surroundings = self._surroundings(answer["surroundings"])
             for k, timing in answer["timings"].items():
                 i = pending[int(k)]
-                outcomes[i] = _Outcome(Status.ok, _note(timing), tuple(timing["samples_us"]), passed[i])
+                outcomes[i] = _Outcome(
+                    Status.ok,
+                    _note(timing),
+                    tuple(timing["samples_us"]),
+                    passed[i],
+                    timing["warm_us"],
+                    timing["sets"],
+                    surroundings,
+                )
         return outcomes
 
     def _allowances(self, graph: Graph) -> tuple[float, float]:
@@ -283,8 +295,20 @@ class Workbench:
             raise MissingBinary(f"binary {sha} is not in the object cache {self.cache.folder}")
         return str(path.resolve())
 
+    def _surroundings(self, seen: Mapping[str, Any] | None) -> Surroundings | None:
+        """What the child saw, with what the device was known to reach."""
+        if seen is None:
+            return None
+        return Surroundings.model_validate(seen).model_copy(update={"ceilings": self.device.ceilings})
+
     def _row(
-        self, segment_key: str, kernel: Kernel, outcome: _Outcome, seconds: float, binary: str = "", race: str = ""
+        self,
+        segment_key: str,
+        kernel: Kernel,
+        outcome: _Outcome,
+        seconds: float,
+        binary: Binary | None = None,
+        race: str = "",
     ) -> Measurement:
         return Measurement(
             segment_key=segment_key,
@@ -296,8 +320,14 @@ class Workbench:
             max_rel_error=outcome.max_rel_error,
             detail=outcome.detail,
             compile_seconds=seconds,
-            binary=binary,
+            binary=binary.sha256 if binary else "",
             race=race,
+            warm_us=outcome.warm_us,
+            input_sets=outcome.input_sets,
+            report=binary.report if binary else None,
+            surroundings=outcome.surroundings,
+            toolchain=self.device.toolchain,
+            driver=self.device.driver,
         )
 
 

@@ -75,7 +75,8 @@ class Costs(Protocol):
         ...
 
     def record(self, segment: Graph, measurements: Sequence[Measurement]) -> None:
-        """Called once for each batch measured, with the segment in canonical form."""
+        """Called once for each batch measured, with the segment in canonical form; and for each segment of the plan in
+        the end, with no measurements."""
         ...
 
 

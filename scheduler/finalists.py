@@ -176,6 +176,8 @@ class Finalists:
     def decide(self, plans: list[tuple[Proposal, Plan]], complete: bool) -> Plan:
         """The first of the plans, with bound, gap, reasons and what the search saw."""
         proposal, plan = plans[0]
+        for candidate in proposal:  # also of one that nothing was tried on: it explains its step
+            self.ledger.costs.record(candidate.segment.canonical.graph, [])
         least_us = self.covers.cheapest_us(self.ledger.bound_us)
         gap = None
         if plan.time_us is not None and least_us is not None:

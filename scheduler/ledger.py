@@ -2,9 +2,8 @@
 
 from collections.abc import Callable, Container, Mapping, Sequence
 
-from codegen.kernel import EmitError, Family, Kernel, Reject
+from codegen.kernel import EmitError, Family, Kernel, Reject, offers
 from codegen.measure import median
-from codegen.schedule import schedule_values
 from fusion_ir.graph import Graph
 from fusion_ir.records import Device, Measurement, Status
 from scheduler.atoms import Atoms
@@ -138,8 +137,12 @@ class Ledger:
         rest = [(f, schedule) for f, space in spaces.items() for schedule in space[1:]]
         variants = dict.fromkeys((*defaults, *rest))
         known = [m for m in self.costs.known(candidate.segment.key) if m.device_key == self.device.class_key]
-        entry = Entry(list(variants))
-        for race in races(m for m in known if self._is_schedule(graph, m, variants)):
+        known = [m for m in known if self._is_schedule(graph, m, variants)]
+        elsewhere = Entry([])  # times of another machine say what to try first, and no more
+        for race in races(m for m in known if m.origin):
+            elsewhere.note(race, self.seed)
+        entry = Entry(list(dict.fromkeys((*([elsewhere.winner] if elsewhere.winner else ()), *variants))))
+        for race in races(m for m in known if not m.origin):
             entry.note(race, self.seed)
         self._learn(candidate, tuple(entry.tried.values()))
         return entry
@@ -149,9 +152,7 @@ class Ledger:
         family = self.families.get(m.family)
         if family is None or variant_of(m) in variants:
             return family is not None
-        choices, values = family.choices(graph, self.device), schedule_values(m.schedule)
-        same = bool(values) and choices.keys() == values.keys()
-        return same and all(v in map(str, choices[name]) for name, v in values.items())
+        return offers(family, graph, m.schedule, self.device)
 
     def _learn(self, candidate: Candidate, rows: Sequence[Measurement]) -> None:
         """Notes how far off the predictions of families were."""

@@ -64,8 +64,7 @@ def tune(
     timed = bench is not None and budget.seconds > 0
     for_plans = min(settings.plans_share * budget.seconds, settings.plans_s)
     watch = Watch(budget.seconds, for_plans, progress, clock, settings.play_off_share * budget.seconds)
-    tasks = TASKS_PER_UNIT * device.units if device.target == "cpu" else 0
-    prepared = prepare(graph, tasks, numerics)
+    prepared = prepare(graph, split_tasks(device), numerics)
     ledger = Ledger(device, families, costs, bench if timed else None, budget.seed)
     atoms = cut(prepared.graph, ledger.computable)
     found = find_candidates(atoms, lambda members: ledger.ask(atoms, members), settings.candidates)
@@ -96,6 +95,11 @@ def tune(
         plans = finalists.timed or finalists.plans(several=False)
         finalists.notes.append(Reason(kind="cap", text="the search was interrupted"))
     return finalists.decide(plans, proved and covers.exact)
+
+
+def split_tasks(device: Device) -> int:
+    """Among how many tasks reductions are split on a device; 0: they are not."""
+    return TASKS_PER_UNIT * device.units if device.target == "cpu" else 0
 
 
 def unfused_segments(graph: Graph, ledger: Ledger) -> Proposal:

@@ -9,20 +9,24 @@ from typing import Any
 from pydantic import ValidationError
 from sqlalchemy import Select, String, bindparam, insert, or_, select
 
-from fusion_ir.records import Measurement
+from fusion_ir.records import Measurement, Record
 from tuning_db.checks import checksum, miss, storable
 from tuning_db.engine import Database
 from tuning_db.models import MeasurementRow
+from tuning_db.requests import Conditions
 
-# The columns that the checksum covers, in its order, after segment and device.
+# The columns that the checksum covers, in its order, after segment and device. Those that later revisions of the tables
+# added come by name, and only where they hold something: rows of before have none, in their checksums neither.
 _COLUMNS = (
     "family", "schedule", "status", "samples_us", "max_rel_error", "detail", "compile_seconds", "binary", "version",
     "race",
 )  # fmt: skip
+_LATER = ("warm_us", "input_sets", "report", "surroundings", "toolchain", "driver", "origin")
+_RECORDS = ("report", "surroundings")  # JSON, "" for none
 _TABLE = MeasurementRow.__table__
 _DEVICE = bindparam("device", type_=String)
 _KNOWN: Select[Any] = (
-    select(*(_TABLE.c[name] for name in ("id", "checksum", "created", "device_key", *_COLUMNS)))
+    select(*(_TABLE.c[name] for name in ("id", "checksum", "created", "device_key", *_COLUMNS, *_LATER)))
     .where(_TABLE.c.segment_key == bindparam("segment"), or_(_DEVICE.is_(None), _TABLE.c.device_key == _DEVICE))
     .order_by(_TABLE.c.id)
 )
@@ -45,6 +49,11 @@ class Trial:
     version: str
     created: float
 
+    @property
+    def conditions(self) -> Conditions:
+        """What its times depend on beside the kernel, to be compared with those of now."""
+        return Conditions(self.measurement.driver, self.measurement.toolchain, self.version)
+
 
 def trials(database: Database, segment_key: str, device_key: str | None = None) -> list[Trial]:
     """Every try of every candidate of a segment, on one device or on all, in order. Rows that do not verify are left
@@ -52,12 +61,13 @@ def trials(database: Database, segment_key: str, device_key: str | None = None) 
     found: list[Trial] = []
     for row in database.cached("measurements", segment_key, _KNOWN, {"segment": segment_key, "device": device_key}):
         device, created = str(row.device_key), row.created
-        values: dict[str, Any] = {name: getattr(row, name) for name in _COLUMNS}
+        values: dict[str, Any] = {name: getattr(row, name) for name in (*_COLUMNS, *_LATER)}
         if checksum(segment_key, device, *_checked(values)) != row.checksum or not isinstance(created, float):
             miss("measurements", str(row.id), "checksum")
             continue
         version = values.pop("version")
         values |= {"segment_key": segment_key, "device_key": device, "samples_us": json.loads(values["samples_us"])}
+        values |= {name: json.loads(values[name]) if values[name] else None for name in _RECORDS}
         try:
             found.append(Trial(Measurement.model_validate(values), version, created))
         except ValidationError as error:  # a status that another version wrote
@@ -65,9 +75,37 @@ def trials(database: Database, segment_key: str, device_key: str | None = None) 
     return found
 
 
+def import_trials(database: Database, found: Sequence[Trial]) -> int:
+    """Adds trials of another database, with version and time as they have them, in one transaction. What is here
+    already, measured or imported, is left out. Returns how many were added."""
+    rows: list[dict[str, Any]] = []
+    with database.write() as connection:
+        database.serialize(connection, "fuseplan import")
+        here = {_identity(t) for key in {t.measurement.segment_key for t in found} for t in trials(database, key)}
+        for trial in found:
+            if _identity(trial) not in here:
+                here.add(_identity(trial))
+                imported = trial.measurement.model_copy(update={"origin": "imported"})
+                rows.append(_row(imported, trial.version) | {"created": trial.created})
+        if rows:
+            connection.execute(insert(MeasurementRow), rows)
+    return len(rows)
+
+
+def _identity(trial: Trial) -> tuple[str, float]:
+    """Equal for one measurement, whatever its way here."""
+    return _row(trial.measurement.model_copy(update={"origin": ""}), trial.version)["checksum"], trial.created
+
+
 def _checked(values: Mapping[str, Any]) -> list[Any]:
-    """What the checksum covers. Rows of before there were races have none, in it neither."""
-    return [values[name] for name in _COLUMNS if name != "race" or values["race"]]
+    """What the checksum covers."""
+    first = [values[name] for name in _COLUMNS if name != "race" or values["race"]]
+    return [*first, *((name, values[name]) for name in _LATER if values[name] not in (None, ""))]
+
+
+def _json(record: Record | None) -> str:
+    """Without what is not known."""
+    return "" if record is None else storable(record.model_dump_json(exclude_none=True))
 
 
 def _row(m: Measurement, version: str) -> dict[str, Any]:
@@ -82,6 +120,13 @@ def _row(m: Measurement, version: str) -> dict[str, Any]:
         "binary": m.binary,
         "version": version,
         "race": m.race,
+        "warm_us": m.warm_us,
+        "input_sets": m.input_sets,
+        "report": _json(m.report),
+        "surroundings": _json(m.surroundings),
+        "toolchain": storable(m.toolchain),
+        "driver": m.driver,
+        "origin": m.origin,
     }
     check = checksum(m.segment_key, m.device_key, *_checked(values))
     keys = {"segment_key": m.segment_key, "device_key": m.device_key, "median_us": m.time_us, "checksum": check}

@@ -200,6 +200,13 @@ class MeasurementRow(Base):
     compile_seconds: Mapped[float]
     binary: Mapped[str]  # sha256, or ""
     race: Mapped[str] = mapped_column(String(32), server_default="")
+    warm_us: Mapped[float | None]
+    input_sets: Mapped[int | None]
+    report: Mapped[str] = mapped_column(server_default="")  # JSON of fusion_ir.records.CompileReport, or ""
+    surroundings: Mapped[str] = mapped_column(server_default="")  # JSON of fusion_ir.records.Surroundings, or ""
+    toolchain: Mapped[str] = mapped_column(server_default="")
+    driver: Mapped[str] = mapped_column(server_default="")
+    origin: Mapped[str] = mapped_column(server_default="")  # "imported", or "" where we measured it
     version: Mapped[str]
     checksum: Mapped[str] = mapped_column(String(64))
     created: Mapped[float]

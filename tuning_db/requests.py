@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, Literal, get_args
 
-from sqlalchemy import bindparam, select, update
+from sqlalchemy import Select, bindparam, select, update
 
 from fusion_ir.records import WIRE_VERSION, Device, Plan
 from tuning_db.checks import checksum, digest, miss
@@ -79,6 +79,9 @@ _RESOLVE = (
     .where(RequestRow.key == bindparam("key"))
 )
 _POINTER = select(RequestRow.plan_key, RequestRow.conditions).where(RequestRow.key == bindparam("key"))
+_ASKED: Select[Any] = (
+    select(*RequestRow.__table__.c).where(RequestRow.plan_key == bindparam("plan")).order_by(RequestRow.key)
+)
 
 
 def resolve(database: Database, request: RequestKey, now: Conditions | None) -> Resolved | None:
@@ -98,6 +101,20 @@ def resolve(database: Database, request: RequestKey, now: Conditions | None) -> 
     if state == "measured" and now is not None and now.json() != conditions:
         state = "stale"
     return Resolved(request, plan_key, state, body)
+
+
+def asked(database: Database, plan_key: str) -> list[RequestKey]:
+    """The requests that a plan answers now, in no particular order but always the same. Rows that do not verify are
+    left out."""
+    found: list[RequestKey] = []
+    for row in database.cached("requests", plan_key, _ASKED, {"plan": plan_key}):
+        parts = (row.graph_key, row.device_key, row.numerics, row.tenant, row.generator, row.wire_version)
+        request = RequestKey(*parts)
+        if request.digest == row.key and row_checksum(row.key, plan_key, row.state, row.conditions) == row.checksum:
+            found.append(request)
+        else:
+            miss("requests", row.key, "checksum")
+    return found
 
 
 def mark(database: Database, request: RequestKey, state: State, now: Conditions | None) -> bool:

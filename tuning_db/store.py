@@ -97,6 +97,14 @@ class Store:
             self._hits.hit(resolved)
         return resolved
 
+    def answer(self, request: RequestKey, now: Conditions | None = None) -> Resolved | None:
+        """As `resolve`, but nobody was served: counts no hit."""
+        return requests.resolve(self._database, request, now)
+
+    def asked(self, plan_key: str) -> list[RequestKey]:
+        """The requests that a plan answers now."""
+        return requests.asked(self._database, plan_key)
+
     def store_plan(
         self,
         request: RequestKey,
@@ -162,6 +170,11 @@ class Store:
     def trials(self, segment_key: str, device_key: str | None = None) -> list[Trial]:
         """Every try of every candidate of a segment, failed ones included, in order; on all devices, or on one."""
         return measurements.trials(self._database, segment_key, device_key)
+
+    def import_trials(self, found: Sequence[Trial]) -> int:
+        """Adds trials of another database, marked as imported; those that are here already are left out. Returns how
+        many were added."""
+        return measurements.import_trials(self._database, found)
 
     def tuned_segments(self, device_key: str, family: str, limit: int) -> list[str]:
         """Keys of segments that schedules of a family were timed on, on one class of devices; those of late first."""

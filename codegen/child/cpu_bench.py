@@ -15,6 +15,7 @@ from codegen.child.cpu_memory import POISON, CheckMemory, Layout, TimingMemory, 
 from codegen.child.serve import Channel, limit_cpu, serve
 from codegen.launch_cpu import Guarded, Launch, Memory, Pool, load_entry, program
 from codegen.measure import median, race
+from codegen.surroundings import CpuWatch
 from fusion_ir.dtype import DTYPES
 from fusion_ir.records import Status
 from fusion_ir.text import parse_graph
@@ -66,7 +67,8 @@ _cases: OrderedDict[tuple[str, int], Prepared] = OrderedDict()
 
 def bench(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
     """Checks and times `programs` on samples of `graph`. Sends {"checked": i, "status", "detail", "max_rel_error"}
-    for each; the result holds a timing for each that passed: samples_us, note, warm_us. `passed`: those that an earlier
+    for each; the result holds a timing for each that passed (samples_us, note, warm_us, sets), and the surroundings of
+    the race. `passed`: those that an earlier
     child checked. `screen`: their checks count as first runs of the race."""
     limit_cpu(message["cpu_seconds"])
     prepared = _prepare(message["graph"], message["seed"])
@@ -90,7 +92,9 @@ def bench(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
             {"checked": i, "status": status.value, "detail": verdict.problem, "max_rel_error": verdict.max_rel_error}
         )
     runs = before_us if message["screen"] else {}
-    return {"timings": _time(prepared, candidates, runs, pool, channel, message) if candidates else {}}
+    watch = CpuWatch(message["cpus"])
+    timings = _time(prepared, candidates, runs, pool, channel, message, watch) if candidates else {}
+    return {"timings": timings, "surroundings": watch.seen and watch.seen.model_dump(mode="json")}
 
 
 def run(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
@@ -157,6 +161,7 @@ def _time(
     pool: Pool,
     channel: Channel,
     message: dict[str, Any],
+    watch: CpuWatch,
 ) -> dict[str, Any]:
     channel.beat(-1, message["seconds"])
     memory = prepared.timing_memory(message["cache_bytes"])
@@ -183,6 +188,7 @@ def _time(
         seconds=message["timing_seconds"],
         seed=message["seed"],
         before_us=[before_us.get(i, []) for i in order],
+        watch=watch,
     )
     result: dict[str, Any] = {}
     for i, timing in zip(order, timings, strict=True):

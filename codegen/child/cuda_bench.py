@@ -12,6 +12,7 @@ from codegen.child.case import Case, Verdict, judge, make_case
 from codegen.child.cpu_memory import POISON, Layout
 from codegen.child.cuda_ceilings import ceilings
 from codegen.child.cuda_memory import DeviceTensors, check_tensors, cupy, timing_sets
+from codegen.child.nvml import CudaWatch
 from codegen.child.serve import Channel, JobFailure, serve
 from codegen.measure import median, race
 from fusion_ir.dtype import DTYPES
@@ -84,7 +85,9 @@ def bench(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
                     "max_rel_error": verdict.max_rel_error,
                 }
             )
-        return {"timings": _time(case, candidates, channel, message) if candidates else {}}
+        watch = CudaWatch(cupy().cuda.Device(message["number"]).pci_bus_id)
+        timings = _time(case, candidates, channel, message, watch) if candidates else {}
+        return {"timings": timings, "surroundings": watch.seen and watch.seen.model_dump(mode="json")}
 
 
 def run(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
@@ -154,7 +157,9 @@ def _check(case: Case, candidate: Candidate, channel: Channel, index: int, messa
     return Verdict("", max(errors))
 
 
-def _time(case: Case, candidates: dict[int, Candidate], channel: Channel, message: dict[str, Any]) -> dict[str, Any]:
+def _time(
+    case: Case, candidates: dict[int, Candidate], channel: Channel, message: dict[str, Any], watch: CudaWatch
+) -> dict[str, Any]:
     channel.beat(-1, message["seconds"])
     cp = cupy()
     sets = timing_sets(case, message["cache_bytes"])
@@ -188,6 +193,7 @@ def _time(case: Case, candidates: dict[int, Candidate], channel: Channel, messag
         sample,
         seconds=message["timing_seconds"],
         seed=message["seed"],
+        watch=watch,
     )
     for i, timing in zip(order, timings, strict=True):
         warm = None

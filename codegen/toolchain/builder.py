@@ -6,13 +6,13 @@ import queue
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
 
 from codegen.kernel import Kernel
 from codegen.limits import Limits
 from codegen.object_cache import ObjectCache
 from codegen.slot import Slot
-from codegen.toolchain.compiler import Binary, Compiler, Failure, Report
+from codegen.toolchain.compiler import Binary, Compiler, Failure
+from fusion_ir.records import CompileReport
 
 Result = Binary | Failure
 
@@ -95,7 +95,7 @@ class Builder:
         results: dict[str, Result] = {}
         for key, kernel in batch.items():
             report = reports.get(kernel.entry)
-            self.cache.remember(key, json.dumps({"binary": sha, "report": asdict(report) if report else None}))
+            self.cache.remember(key, json.dumps({"binary": sha, "report": report and report.model_dump()}))
             results[key] = Binary(sha, kernel.entry, self._source(kernel), seconds, report)
         return results
 
@@ -111,7 +111,7 @@ class Builder:
         known = json.loads(text)
         if self.cache.path(known["binary"]) is None:
             return None
-        report = Report(**known["report"]) if known["report"] else None
+        report = CompileReport.model_validate(known["report"]) if known["report"] else None
         return Binary(known["binary"], kernel.entry, self._source(kernel), 0.0, report)
 
     def _source(self, kernel: Kernel) -> str:

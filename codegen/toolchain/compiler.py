@@ -9,7 +9,7 @@ from typing import Protocol
 
 from codegen.kernel import Kernel
 from codegen.slot import Slot
-from fusion_ir.records import Status
+from fusion_ir.records import CompileReport, Status
 
 INCLUDE = Path(__file__).resolve().parent.parent / "include"
 RUNTIME = Path(__file__).resolve().parent.parent / "runtime"
@@ -17,16 +17,6 @@ RUNTIME = Path(__file__).resolve().parent.parent / "runtime"
 
 class CompilerMissing(Exception):
     """No compiler for this target. The message says what to install."""
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What the assembler says about one CUDA kernel: registers per thread, bytes of spill stores and loads, static
-    shared memory."""
-
-    registers: int
-    spill_bytes: int
-    shared_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +28,7 @@ class Binary:
     entry: str
     source: str
     seconds: float = 0.0
-    report: Report | None = None
+    report: CompileReport | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +57,7 @@ class Compiler(Protocol):
 
     def compile(
         self, slot: Slot, source: str, entries: Sequence[str], seconds: float, libraries: Sequence[str] = ()
-    ) -> "tuple[bytes, dict[str, Report]] | Failure":
+    ) -> "tuple[bytes, dict[str, CompileReport]] | Failure":
         """The binary of one file, linked with `libraries` (see codegen.libraries). Raises SlotError."""
         ...
 

@@ -2,6 +2,7 @@
 
 import os
 import platform
+import re
 import shlex
 import shutil
 import sys
@@ -20,23 +21,25 @@ from codegen.toolchain.compiler import (
     INCLUDE,
     CompilerMissing,
     Failure,
-    Report,
     compile_status,
     header_digest,
     in_namespaces,
     last_lines,
 )
-from fusion_ir.records import Device, Status
+from codegen.toolchain.elf import symbol_bytes
+from fusion_ir.records import CompileReport, Device, Status
 
 FLAGS = (
     *("-std=c++17", "-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-shared", "-w"),
-    *("-Wl,-s", "-Wl,-z,defs", "-Wl,--as-needed"),
+    *("-Wl,-s", "-Wl,-z,defs", "-Wl,--as-needed", "-fstack-usage"),
 )
 # Of stores that later iterations repeat, g++ keeps the last ones and writes back what it read of the others: elements
 # that another task writes meanwhile are lost.
 GCC_FLAGS = ("-fno-predictive-commoning",)
 PRELUDE = "loops_cpu.h"  # once per file; includes vec_cpu.h
 ZIG_FLAGS = ("-nostdlib++",)  # our sources need no C++ library; zig would build its own first, which takes a minute
+# "ENTRY:12:17:void k0::ENTRY(void* const*, long int, long int)<tab>208<tab>dynamic,bounded"
+FRAME = re.compile(r"^(\w+):\d+:\d+:.*\t(\d+)\t[\w,]+$", re.MULTILINE)
 COMPILER_FAULT = "internal compiler error"
 MISSING = "no C++ compiler found; on Debian or Ubuntu: apt-get install g++; anywhere: pip install ziglang"
 
@@ -106,23 +109,23 @@ class CpuCompiler:
 
     def compile(
         self, slot: Slot, source: str, entries: Sequence[str], seconds: float, libraries: Sequence[str] = ()
-    ) -> tuple[bytes, dict[str, Report]] | Failure:
+    ) -> tuple[bytes, dict[str, CompileReport]] | Failure:
         """See Compiler."""
         try:
             linked = [str(library_file(name)) for name in libraries]
         except LibraryMissing as e:
             return Failure(Status.compile_failed, str(e))
         flags = [*FLAGS, *self.own_flags(), f"-I{self.include}", *linked]
-        built = self.build(slot, source, flags, seconds)
+        built = self.build(slot, source, flags, seconds, entries)
         # Compilers have faults in passes that -O1 leaves out. Kernels in one file with the faulty one are tried alone.
         if isinstance(built, Failure) and COMPILER_FAULT in built.detail and len(entries) == 1:
-            return self.build(slot, source, [*flags, "-O1"], seconds)
+            return self.build(slot, source, [*flags, "-O1"], seconds, entries)
         return built
 
     def build(
-        self, slot: Slot, source: str, flags: Sequence[str], seconds: float
-    ) -> tuple[bytes, dict[str, Report]] | Failure:
-        """Compiles one file in a folder of its own. Raises SlotError."""
+        self, slot: Slot, source: str, flags: Sequence[str], seconds: float, entries: Sequence[str] = ()
+    ) -> tuple[bytes, dict[str, CompileReport]] | Failure:
+        """Compiles one file in a folder of its own, and reports on these entries. Raises SlotError."""
         with TemporaryDirectory(prefix="fuseplan-") as folder:
             Path(folder, "unit.cpp").write_text(source)
             argv = [*self.command, "unit.cpp", "-o", "unit.so", *self.machine_flags(), *flags]
@@ -137,9 +140,11 @@ class CpuCompiler:
                     )
                 )
             try:
-                return Path(folder, "unit.so").read_bytes(), {}
+                data = Path(folder, "unit.so").read_bytes()
             except FileNotFoundError:
                 return Failure(Status.compile_failed, "the compiler wrote nothing")
+            frames = "".join(file.read_text("utf-8", "replace") for file in Path(folder).glob("*.su"))
+            return data, cpu_reports(data, frames, entries)
 
     def own_flags(self) -> tuple[str, ...]:
         """Flags that this compiler alone knows."""
@@ -159,6 +164,17 @@ class CpuCompiler:
     def _features(self) -> str:
         device = self.device
         return " ".join((device.arch, *device.features) if device else (host_arch(), *host_features()))
+
+
+def cpu_reports(binary: bytes, frames: str, entries: Sequence[str]) -> dict[str, CompileReport]:
+    """What is known of each entry: the size of its symbol, and stack frames as -fstack-usage lists them. Every kernel's
+    lines say that they come from a file of its entry's name (see `in_namespaces`)."""
+    sizes = symbol_bytes(binary)
+    largest: dict[str, int] = {}
+    for file, frame_bytes in FRAME.findall(frames):
+        largest[file] = max(largest.get(file, 0), int(frame_bytes))
+    reports = {e: CompileReport(code_bytes=sizes.get(e), frame_bytes=largest.get(e)) for e in entries}
+    return {entry: report for entry, report in reports.items() if report != CompileReport()}
 
 
 def command_slot(limits: Limits) -> Slot:

@@ -13,18 +13,19 @@ from codegen.toolchain.compiler import (
     INCLUDE,
     CompilerMissing,
     Failure,
-    Report,
     compile_status,
     header_digest,
     in_namespaces,
     last_lines,
 )
-from fusion_ir.records import Device, Status
+from codegen.toolchain.elf import symbol_bytes
+from fusion_ir.records import CompileReport, Device, Status
 
 PRELUDE = "loops_cuda.cuh"  # once per file; includes vec_cuda.cuh
 FLAGS = ("-std=c++17", "--fmad=false", "--ptxas-options=-v", "-default-device")
 ENTRY = re.compile(r"Compiling entry function '(\w+)'")
 USED = re.compile(r"Used (\d+) registers")
+FRAME = re.compile(r"(\d+) bytes stack frame")
 SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 SHARED = re.compile(r"(\d+) bytes smem")
 
@@ -50,7 +51,7 @@ class CudaCompiler:
 
     def compile(
         self, slot: Slot, source: str, entries: Sequence[str], seconds: float, libraries: Sequence[str] = ()
-    ) -> tuple[bytes, dict[str, Report]] | Failure:
+    ) -> tuple[bytes, dict[str, CompileReport]] | Failure:
         """See Compiler."""
         with TemporaryDirectory(prefix="fuseplan-") as folder:
             output = Path(folder, "unit.cubin")
@@ -64,18 +65,27 @@ class CudaCompiler:
             log = str(answer["log"]).replace(f"{self.include}/", "")
             if not answer["ok"]:
                 return Failure(Status.compile_failed, last_lines(log))
-            return output.read_bytes(), parse_report(log)
+            data = output.read_bytes()
+            sizes, reports = symbol_bytes(data), parse_report(log)
+            return data, {
+                entry: report.model_copy(update={"code_bytes": sizes.get(entry)}) for entry, report in reports.items()
+            }
 
 
-def parse_report(log: str) -> dict[str, Report]:
+def parse_report(log: str) -> dict[str, CompileReport]:
     """Registers, spills and shared memory of each entry, from what `ptxas -v` prints."""
-    reports: dict[str, Report] = {}
+    reports: dict[str, CompileReport] = {}
     for part in re.split(r"(?=Compiling entry function)", log):
         entry, used = ENTRY.search(part), USED.search(part)
         if entry and used:
-            spills, shared = SPILLS.search(part), SHARED.search(part)
+            spills, shared, frame = SPILLS.search(part), SHARED.search(part), FRAME.search(part)
             spilled = int(spills[1]) + int(spills[2]) if spills else 0
-            reports[entry[1]] = Report(int(used[1]), spilled, int(shared[1]) if shared else 0)
+            reports[entry[1]] = CompileReport(
+                frame_bytes=int(frame[1]) if frame else None,
+                registers=int(used[1]),
+                spill_bytes=spilled,
+                shared_bytes=int(shared[1]) if shared else 0,
+            )
     return reports
 
 

@@ -2,7 +2,7 @@
 
 from fusion_ir.records.base import Record
 from fusion_ir.records.device import Ceilings, Device, TargetKind
-from fusion_ir.records.measurement import Measurement, Status
+from fusion_ir.records.measurement import CompileReport, Measurement, Status
 from fusion_ir.records.plan import (
     NUMERICS,
     WIRE_VERSION,
@@ -16,14 +16,17 @@ from fusion_ir.records.plan import (
     Step,
     TensorSpec,
 )
+from fusion_ir.records.surroundings import Moment, Surroundings
 
 __all__ = [
     "NUMERICS",
     "WIRE_VERSION",
     "Buffer",
     "Ceilings",
+    "CompileReport",
     "Device",
     "Measurement",
+    "Moment",
     "Numerics",
     "Place",
     "Plan",
@@ -33,6 +36,7 @@ __all__ = [
     "Search",
     "Status",
     "Step",
+    "Surroundings",
     "TargetKind",
     "TensorSpec",
 ]

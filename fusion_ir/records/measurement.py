@@ -1,8 +1,10 @@
 """One candidate tried on one device: how it ended, and its times if it ended well."""
 
 from enum import Enum
+from typing import Literal
 
 from fusion_ir.records.base import Record
+from fusion_ir.records.surroundings import Surroundings
 
 
 class Status(str, Enum):
@@ -18,11 +20,31 @@ class Status(str, Enum):
     wrong_result = "wrong_result"
 
 
+class CompileReport(Record):
+    """What became of one kernel in the compiler, in bytes. None: the tools of its target do not say.
+
+    code_bytes: machine code of its entry. frame_bytes: the largest stack frame among its functions: arrays, and what
+    registers could not hold. Of CUDA kernels: registers and spill_bytes (stored and loaded) of a thread, shared_bytes
+    of static shared memory.
+    """
+
+    code_bytes: int | None = None
+    frame_bytes: int | None = None
+    registers: int | None = None
+    spill_bytes: int | None = None
+    shared_bytes: int | None = None
+
+
 class Measurement(Record):
     """A row per candidate ever tried. `samples_us` are single launches, in the order taken; empty unless `ok`.
 
+    They are cold: each found its tensors in memory. input_sets: so many sets of tensors in turn, together larger than
+    the caches; 1: one set that is larger. warm_us: median of launches on one set again and again, where there are
+    several.
     race: which candidates were timed in turn, against each other: times of others were taken in other moments of the
-    machine. "" of what was not even compiled.
+    machine. "" of what was not even compiled. surroundings: of the machine during that race.
+    toolchain, driver: of the device at that time, as in `Device`; "" in rows of before they were kept.
+    origin: "" where this database's own machines measured it, else "imported".
     """
 
     segment_key: str
@@ -36,6 +58,13 @@ class Measurement(Record):
     compile_seconds: float = 0.0
     binary: str = ""  # sha256 of the binary that was timed
     race: str = ""
+    warm_us: float | None = None
+    input_sets: int | None = None
+    report: CompileReport | None = None
+    surroundings: Surroundings | None = None
+    toolchain: str = ""
+    driver: str = ""
+    origin: Literal["", "imported"] = ""
 
     @property
     def time_us(self) -> float | None:

@@ -17,11 +17,14 @@ from service.cli.plan_view import KEY_DIGITS, plan_view
 from service.cli.stored import find_key, load_plan
 from service.cli.terminal import print_json, say
 from service.cli.terminal import show as display
+from service.cli.transfer import export_plans, import_plans
 from service.formatting import age, duration, percent, ratio, times
 from service.settings import load
 from tuning_db import PlanFilter, PlanSummary, Store
 
-app = typer.Typer(no_args_is_help=True, help="The plans in the database: list, show, evict.")
+app = typer.Typer(no_args_is_help=True, help="The plans in the database: list, show, evict, export, import.")
+app.command("export")(export_plans)
+app.command("import")(import_plans)
 
 Device = Annotated[str | None, typer.Option(help="Only of this device: its key, its name or its target.")]
 Op = Annotated[str | None, typer.Option(help="Only of graphs with this op.")]

@@ -1,6 +1,7 @@
 """`fuseplan trials`: every candidate that was ever tried for a graph or a plan, and how each ended."""
 
 import csv
+import json as json_module
 import sys
 import time
 from collections import Counter
@@ -20,7 +21,7 @@ from rich.text import Text
 from codegen.measure import spread
 from fusion_ir.errors import FormatError
 from fusion_ir.key import graph_key
-from fusion_ir.records import Measurement, Status
+from fusion_ir.records import CompileReport, Measurement, Status
 from fusion_ir.text import parse_graph
 from service.cli.errors import bad_input
 from service.cli.explain import Subject
@@ -28,18 +29,24 @@ from service.cli.options import Db, Format, Json, Shapes
 from service.cli.plan_view import KEY_DIGITS
 from service.cli.source import read_graph
 from service.cli.stored import PREFIX, load_plan
+from service.cli.surroundings import details_of
 from service.cli.terminal import print_json, say, show
 from service.formatting import NONE, age, count, duration, percent
 from service.settings import load
 from tuning_db import Store, Trial
 
+REPORT: tuple[str, ...] = tuple(CompileReport.model_fields)
 FIELDS: tuple[str, ...] = (
-    "segment", "device", "family", "schedule", "status", "time_us", "spread", "samples_us", "max_rel_error", "detail",
-    "compile_seconds", "binary", "race", "version", "created",
+    "segment", "device", "family", "schedule", "status", "time_us", "spread", "samples_us", "warm_us", "input_sets",
+    "max_rel_error", "detail", "compile_seconds", *REPORT, "binary", "race", "surroundings", "toolchain", "driver",
+    "version", "created", "origin",
 )  # fmt: skip
 
 Csv = Annotated[bool, typer.Option("--csv", help="Print CSV, a row for every try, in order.")]
 All = Annotated[bool, typer.Option("--all", help="Every try of every candidate, not just the last of the best.")]
+Details = Annotated[
+    bool, typer.Option("--details", help="Below each candidate its compile report and the machine during its race.")
+]
 FEW = 12  # candidates of a segment that are shown without --all
 
 
@@ -58,6 +65,7 @@ def trials(
     format_: Format = None,
     shapes: Shapes = None,
     all_: All = False,
+    details: Details = False,
     csv_: Csv = False,
     json: Json = False,
 ) -> None:
@@ -71,13 +79,13 @@ def trials(
     if csv_:
         writer = csv.DictWriter(sys.stdout, FIELDS, lineterminator="\n")
         writer.writeheader()
-        writer.writerows({**row, "samples_us": " ".join(map(repr, row["samples_us"]))} for row in rows)
+        writer.writerows(map(_flat, rows))
     elif json:
         print_json({"trials": rows})
     elif not rows:
         say(f"Nothing was tried on it, as far as {place} knows.")
     else:
-        show(*_views(found, all_))
+        show(*_views(found, all_, details))
 
 
 def _tried(store: Store, subject: str, format_: str | None, shapes: str | None) -> list[Tried]:
@@ -94,17 +102,27 @@ def _tried(store: Store, subject: str, format_: str | None, shapes: str | None) 
 
 def _row(trial: Trial) -> dict[str, Any]:
     m = trial.measurement
-    values = m.model_dump(mode="json", exclude={"segment_key", "device_key"})
+    values = m.model_dump(mode="json", exclude={"segment_key", "device_key", "report"})
+    values |= (m.report or CompileReport()).model_dump()
     values |= {"segment": m.segment_key, "device": m.device_key, "time_us": m.time_us, "version": trial.version}
     values["spread"] = spread(m.samples_us) if m.samples_us else None
     values["created"] = datetime.fromtimestamp(trial.created, UTC).isoformat(timespec="milliseconds")
     return {name: values[name] for name in FIELDS}
 
 
-def _views(found: Sequence[Tried], everything: bool) -> Iterator[RenderableType]:
+def _flat(row: dict[str, Any]) -> dict[str, Any]:
+    """A row with one cell per field."""
+    surroundings = row["surroundings"]
+    return row | {
+        "samples_us": " ".join(map(repr, row["samples_us"])),
+        "surroundings": json_module.dumps(surroundings, separators=(",", ":")) if surroundings else "",
+    }
+
+
+def _views(found: Sequence[Tried], everything: bool, details: bool) -> Iterator[RenderableType]:
     for tried in found:
         yield Padding(_heading(tried), (1, 0, 0, 1))
-        yield _table(tried.trials if everything else _best(tried.trials))
+        yield _table(tried.trials if everything else _best(tried.trials), details)
         left = 0 if everything else len({_candidate(t) for t in tried.trials}) - FEW
         if left > 0:
             yield Padding(Text(f"and {count(left, 'slower or failed candidate')} (--all)", style="dim"), (0, 0, 0, 1))
@@ -129,9 +147,9 @@ def _ops(tried: Tried) -> Counter[str]:
     return Counter(n.op for n in nodes if n.op != "input")
 
 
-def _candidate(trial: Trial) -> tuple[str, str, str]:
+def _candidate(trial: Trial) -> tuple[str, str, str, str]:
     m = trial.measurement
-    return m.device_key, m.family, m.schedule
+    return m.device_key, m.family, m.schedule, m.origin
 
 
 def _best(trials: Sequence[Trial]) -> list[Trial]:
@@ -140,11 +158,11 @@ def _best(trials: Sequence[Trial]) -> list[Trial]:
     return sorted(last, key=lambda t: (t.measurement.time_us is None, t.measurement.time_us or 0.0))[:FEW]
 
 
-def _table(trials: Sequence[Trial]) -> Table:
+def _table(trials: Sequence[Trial], details: bool) -> Table:
     devices = len({t.measurement.device_key for t in trials}) > 1
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, header_style="bold")
     table.add_column("candidate", overflow="fold")
-    for name in ("time", "±", "runs", "when"):
+    for name in ("time", "±", "warm", "runs", "when"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("how it ended", overflow="fold")
     for trial in trials:
@@ -154,11 +172,16 @@ def _table(trials: Sequence[Trial]) -> Table:
             text.append(f"\non {m.device_key[:KEY_DIGITS]}", "dim")
         spread_ = percent(spread(m.samples_us)) if m.samples_us else NONE
         runs = str(len(m.samples_us)) if m.samples_us else NONE
-        table.add_row(text, duration(m.time_us), spread_, runs, age(trial.created, time.time()), _ending(m))
+        when = age(trial.created, time.time())
+        ending = Text(_ending(m))
+        if details and (words := details_of(trial)):
+            ending.append(f"\n{words}", "dim")
+        table.add_row(text, duration(m.time_us), spread_, duration(m.warm_us), runs, when, ending)
     return table
 
 
 def _ending(m: Measurement) -> str:
     detail = " ".join(m.detail.split())
     shown = detail if len(detail) <= 120 else f"{detail[:117]}..."
-    return shown if m.status is Status.ok else f"{m.status.value}: {shown}"
+    origin = f"{m.origin}; " if m.origin else ""
+    return f"{origin}{shown}" if m.status is Status.ok else f"{origin}{m.status.value}: {shown}"

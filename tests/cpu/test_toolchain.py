@@ -13,10 +13,10 @@ from codegen.object_cache import ObjectCache
 from codegen.toolchain import cpu
 from codegen.toolchain.builder import Builder
 from codegen.toolchain.compiler import Binary, CompilerMissing, Failure
-from codegen.toolchain.cpu import CpuCompiler, find_compiler, host_features
+from codegen.toolchain.cpu import CpuCompiler, cpu_reports, find_compiler, host_features
 from codegen.toolchain.runtime import runtime_library
-from fusion_ir.records import Status
-from tests.support.kernels import bare_headers, sum_kernel
+from fusion_ir.records import CompileReport, Status
+from tests.support.kernels import SUM, bare_headers, sum_kernel
 
 MakeBuilder = Callable[..., Builder]
 
@@ -80,6 +80,41 @@ def _rest(builder: Builder) -> tuple[str, None, Limits, Path]:
 def test_alone_means_a_file_each(builder: MakeBuilder) -> None:
     built = builder().compile([sum_kernel(8, f"k{i}") for i in range(3)], alone=True)
     assert len({b.sha256 for b in built if isinstance(b, Binary)}) == 3
+
+
+def test_reports_tell_large_kernels_and_those_with_arrays(builder: MakeBuilder) -> None:
+    """Of real files: one kernel alone, two that share a file, and again from the cache."""
+    small = sum_kernel(8, "small")
+    helper = (
+        "__attribute__((noinline)) static void fill(float* x, long n) { volatile float b[1000]; b[n] = 1; *x = b[0]; }"
+    )
+    large = sum_kernel(
+        8, "large", f"{SUM} fill(out, n); for (long i = low; i < high; i++) out[i] /= b[i];", before=helper
+    )
+    for _ in range(2):
+        found = [b for b in builder(jobs=1).compile([small, large]) if isinstance(b, Binary)]
+        reports = {b.entry: b.report for b in found}
+        assert reports["small"] is not None
+        assert reports["large"] is not None
+        sizes = [(r.code_bytes, r.frame_bytes) for r in (reports["small"], reports["large"])]
+        (code, frame), (more_code, more_frame) = sizes
+        assert code is not None
+        assert more_code is not None
+        assert 16 <= code < more_code < 4000
+        assert frame is not None
+        assert more_frame is not None
+        assert frame < 500
+        assert 4000 - 128 <= more_frame < 4500, "the helper's array, but for what a leaf may use below the stack"
+    (alone,) = builder(jobs=1).compile([small], alone=True)
+    assert isinstance(alone, Binary)
+    assert alone.report == reports["small"]
+
+
+def test_a_compiler_that_lists_no_frames(cache: ObjectCache, tmp_path: Path) -> None:
+    """Frames come in lines of a file that not every compiler writes, or writes so."""
+    assert cpu_reports(b"no ELF", "", ["k"]) == {}
+    lines = "k:1:2:void k0::k(void* const*, long)\t48\tdynamic,bounded\nloops_cpu.h:3:4:int f()\t9000\tstatic\nnoise\n"
+    assert cpu_reports(b"", lines, ["k", "other"]) == {"k": CompileReport(frame_bytes=48)}
 
 
 def test_a_bad_kernel_does_not_spoil_the_others(builder: MakeBuilder) -> None:

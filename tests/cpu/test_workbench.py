@@ -56,6 +56,28 @@ def test_a_right_kernel_is_timed(bench: Workbench) -> None:
     assert only(bench, SUM).compile_seconds == 0.0
 
 
+def test_a_row_says_what_could_explain_it(bench: Workbench) -> None:
+    """Of a kernel that is timed; of one that is wrong, what the compiler said."""
+    good, wrong = bench.measure(sum_graph(N), "segment", [sum_kernel(N, "k", SUM), sum_kernel(N, "w", "out[0] = 0;")])
+    assert (good.toolchain, good.driver) == (bench.device.toolchain, bench.device.driver)
+    assert good.input_sets is not None
+    assert good.input_sets > 1
+    assert good.warm_us is not None
+    assert 0 < good.warm_us < 1e6
+    seen = good.surroundings
+    assert seen is not None
+    assert seen.ceilings == bench.device.ceilings
+    assert 0 < seen.seconds < 60
+    assert len(seen.cpus) == bench.device.units
+    assert seen.switches is not None
+    assert seen.start.load is not None, "every Linux says that"
+    assert (wrong.status, wrong.surroundings, wrong.warm_us) == (Status.wrong_result, None, None)
+    assert wrong.toolchain == good.toolchain
+    for row in (good, wrong):
+        assert row.report is not None
+        assert row.report.code_bytes
+
+
 @pytest.mark.parametrize(
     ("body", "status"),
     [

@@ -63,9 +63,11 @@ def test_every_architecture(arch: str, tmp_path: Path) -> None:
         assert data is not None
         assert data[:4] == b"\x7fELF"
         assert binary.report is not None
-        assert binary.report.registers > 0
+        assert binary.report.registers
         assert binary.report.spill_bytes == 0
-    assert [b.report.shared_bytes >= 256 for b in built if isinstance(b, Binary) and b.report] == [False, True]
+        assert binary.report.code_bytes
+        assert binary.report.code_bytes >= 64
+    assert [(b.report.shared_bytes or 0) >= 256 for b in built if isinstance(b, Binary) and b.report] == [False, True]
     assert built[0].sha256 == built[1].sha256  # type: ignore[union-attr]
     _, again = build(tmp_path, arch, SUM)
     assert isinstance(again[0], Binary)
@@ -137,4 +139,5 @@ ptxas info    : Used 8 registers, used 0 barriers
 """
     found = parse_report(log)
     assert (found["k_a"].registers, found["k_a"].spill_bytes, found["k_a"].shared_bytes) == (255, 32, 1024)
+    assert (found["k_a"].frame_bytes, found["k_b"].frame_bytes) == (16, None)
     assert (found["k_b"].registers, found["k_b"].spill_bytes, found["k_b"].shared_bytes) == (8, 0, 0)

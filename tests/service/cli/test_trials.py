@@ -9,12 +9,12 @@ import pytest
 
 from fusion_ir.formats import read
 from fusion_ir.key import graph_key
-from fusion_ir.records import Measurement, Status
+from fusion_ir.records import CompileReport, Measurement, Moment, Status, Surroundings
 from fusion_ir.text import print_graph
 from service.cli.trials import FIELDS
 from tests.service.cli.conftest import GRAPH, Cli
 from tests.support.stored_plans import DEVICE, chain, plan_of, sha, store_plan
-from tuning_db import Store
+from tuning_db import Store, Trial
 
 SEGMENT = plan_of(chain()).steps[0].segment_key
 
@@ -79,6 +79,42 @@ def test_csv_holds_every_try(cli: Cli, plan_key: str) -> None:
         ("pointwise{vec=8}", "ok", "11.0 11.5 12.0", "r2"),
     ]
     assert {r["segment"] for r in rows} == {SEGMENT}
+
+
+def test_conditions_are_shown_where_asked_for(cli: Cli, tmp_path: Path) -> None:
+    """In the table by --details, in CSV and JSON always; what is not known is left empty."""
+    start, end = Moment(clock_mhz=(3100.0, 2900.0), load=0.5), Moment(clock_mhz=(2000.0, 2900.0), load=0.5)
+    surroundings = Surroundings(start=start, end=end, seconds=0.2, cpus=(0, 1), steal_ms=40.0, ceilings=DEVICE.ceilings)
+    rows = [
+        measured("vec=8", 12.0, warm_us=7.5, input_sets=17, report=CompileReport(code_bytes=797, frame_bytes=8),
+                 surroundings=surroundings, toolchain="g++ 12.2"),
+        measured("vec=4", 13.0),
+    ]  # fmt: skip
+    with Store(f"sqlite:///{tmp_path / 'plans.db'}") as store:
+        store.record(rows, "0.1.0")
+        store.import_trials([Trial(measured("vec=2", 9.0), "0.0.9", 1.0)])
+        key = store_plan(store, chain())[:10]
+    plain, detailed = cli("trials", key).out, cli("trials", key, "--details").out
+    assert "7.50 µs" in plain
+    assert "imported" in plain
+    assert "code 797 B" not in plain
+    words = " ".join(detailed.split())
+    for shown in ("797 B", "2900→2000 MHz", "0.5 load", "40 ms stolen", "10.0 GB/s", "g++ 12.2"):
+        assert shown in words, shown
+    assert max(map(len, plain.splitlines())) <= 100
+    first, second, third = csv.DictReader(io.StringIO(cli("trials", key, "--csv").out))
+    assert (first["warm_us"], first["code_bytes"], first["registers"], first["toolchain"]) == (
+        "7.5",
+        "797",
+        "",
+        "g++ 12.2",
+    )
+    assert json.loads(first["surroundings"])["end"]["clock_mhz"] == [2000.0, 2900.0]
+    assert (second["code_bytes"], second["surroundings"], second["origin"]) == ("", "", "")
+    assert (third["origin"], third["version"]) == ("imported", "0.0.9")
+    found = json.loads(cli("trials", key, "--json").out)["trials"]
+    assert found[0]["surroundings"]["steal_ms"] == 40.0
+    assert found[1]["surroundings"] is None
 
 
 def test_a_graph_shows_all_its_segments(cli: Cli, searched: Path) -> None:

@@ -30,6 +30,32 @@ def test_a_stored_plan_comes_back(store: Store, samples: Samples) -> None:
     assert (graph.text, graph.names, graph.nodes, graph.ops) == (samples.graph(), samples.names, 2, ("exp",))
 
 
+def test_which_requests_a_plan_answers(store: Store, samples: Samples) -> None:
+    """Looking at an answer serves nobody: no hit."""
+    key = samples.put(store)
+    exact = samples.request(numerics="approximate", tenant="other")
+    assert store.answer(exact) is None
+    store.store_plan(exact, samples.plan(), "predicted", {}, {})
+    samples.put(store, 1)
+    assert sorted(store.asked(key), key=lambda r: r.tenant) == [samples.request(), exact]
+    assert store.asked(sha("nothing")) == []
+    found = store.answer(exact, Conditions("other", "other", "other"))
+    assert found is not None
+    assert (found.plan_key, found.state) == (key, "predicted")
+    stale = store.answer(samples.request(), Conditions("other", "other", "other"))
+    assert stale is not None
+    assert stale.state == "stale"
+    store.flush_hits()
+    summary = store.summary(key)
+    assert summary is not None
+    assert summary.hits == 0
+    assert store.resolve(exact) is not None
+    store.flush_hits()
+    summary = store.summary(key)
+    assert summary is not None
+    assert summary.hits == 1
+
+
 def test_what_is_not_there_is_none(store: Store, samples: Samples) -> None:
     nothing = sha("nothing")
     assert (store.plan(nothing), store.binary(nothing), store.source(nothing), store.graph(nothing)) == (None,) * 4

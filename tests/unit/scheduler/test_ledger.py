@@ -78,6 +78,24 @@ def test_a_winner_that_fails_later_is_no_winner() -> None:
     assert entry.best() is None
 
 
+def test_times_of_another_machine_say_what_to_try_first() -> None:
+    """And no more: nothing of them is a cost, and what failed there may work here."""
+    there, candidate = ledger_of(FakeBench(seed=3), costs := Memory())
+    there.measure(candidate, 9)
+    best = there.open(candidate).winner
+    ((key, rows),) = costs.rows.items()
+    costs.rows[key] = [m.model_copy(update={"origin": "imported"}) for m in rows]
+    here, candidate = ledger_of(FakeBench(seed=4), costs)
+    entry = here.open(candidate)
+    assert (entry.best(), entry.tried) == (None, {})
+    assert entry.pending[0] == best
+    assert sorted(entry.pending) == sorted(there.open(candidate).tried)
+    own = rows[0].model_copy(update={"samples_us": (1e6,) * 20, "race": "own"})
+    costs.rows[key].append(own)
+    again, candidate = ledger_of(None, costs)
+    assert again.open(candidate).best() == own, "however much faster the others were there"
+
+
 def test_schedules_that_are_gone_are_no_choice() -> None:
     costs = Memory()
     ledger, candidate = ledger_of(FakeBench(), costs)

@@ -31,7 +31,7 @@ class NothingKnown:
         return ()
 
     def record(self, segment: Graph, measurements: Sequence[Measurement]) -> None:
-        raise AssertionError("nothing is measured without a bench")
+        assert not measurements, "nothing is measured without a bench"
 
 
 @pytest.mark.parametrize("target", DEVICES)

@@ -1,0 +1,60 @@
+"""A try's compile report, and the machine during its race, in words for a person."""
+
+from collections.abc import Iterator
+
+from fusion_ir.records import CompileReport, Moment, Surroundings
+from service.formatting import duration, significant, size
+from tuning_db import Trial
+
+
+def details_of(trial: Trial) -> str:
+    """Everything that is known, "" where nothing is: rows of before it was kept."""
+    m = trial.measurement
+    words = [*_compiled(m.report or CompileReport())]
+    if m.surroundings is not None:
+        words += _around(m.surroundings)
+    words += [part for part in (m.toolchain, m.driver) if part]
+    return "; ".join(words)
+
+
+def _compiled(report: CompileReport) -> Iterator[str]:
+    if report.code_bytes is not None:
+        yield f"code {size(report.code_bytes)}"
+    if report.frame_bytes is not None:
+        yield f"stack {size(report.frame_bytes)}"
+    if report.registers is not None:
+        yield f"{report.registers} registers"
+    if report.spill_bytes:
+        yield f"{size(report.spill_bytes)} spilled"
+    if report.shared_bytes:
+        yield f"{size(report.shared_bytes)} shared"
+
+
+def _around(seen: Surroundings) -> Iterator[str]:
+    yield f"raced {duration(1e6 * seen.seconds)}"
+    if seen.cpus:
+        yield f"on {len(seen.cpus)} CPUs"
+    for name, unit in (("clock_mhz", "MHz"), ("memory_clock_mhz", "MHz memory"), ("temperature_c", "°C"),
+                       ("power_w", "W"), ("load", "load"), ("runnable", "runnable")):  # fmt: skip
+        text = _change(seen.start, seen.end, name)
+        if text:
+            yield f"{text} {unit}"
+    for count, what in ((seen.steal_ms, "ms stolen"), (seen.quota_ms, "ms over quota"), (seen.throttles, "throttles"),
+                        (seen.switches, "switches"), (seen.faults, "faults")):  # fmt: skip
+        if count:
+            yield f"{count:.6g} {what}"
+    held = sorted({*(seen.start.throttled or ()), *(seen.end.throttled or ())})
+    if held:
+        yield f"clocks held by {', '.join(held)}"
+    if seen.ceilings is not None:
+        yield f"copies at {significant(seen.ceilings.copy_gbps[-1][1])} GB/s then"
+
+
+def _change(start: Moment, end: Moment, name: str) -> str:
+    """ "2596", or "1980→1755" where it moved; of several CPUs the slowest."""
+    shown = [f"{v:.6g}" for v in (_least(getattr(start, name)), _least(getattr(end, name))) if v is not None]
+    return "→".join(dict.fromkeys(shown))
+
+
+def _least(value: float | tuple[float, ...] | None) -> float | None:
+    return min(value) if isinstance(value, tuple) else value

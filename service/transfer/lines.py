@@ -1,0 +1,113 @@
+"""What an export consists of: JSON lines, each of one of these kinds, in this order, what is referred to first.
+
+{"kind": "fuseplan.export", "format": 1, ...}     {"kind": "graph", ...}          {"kind": "measurement", ...}
+{"kind": "device", ...}                           {"kind": "plan", ...}           {"kind": "end", ...}
+{"kind": "segment", ...}
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter
+
+from fusion_ir.limits import LIMITS
+from fusion_ir.records import Device, Measurement, Numerics, Record, Ref
+
+FORMAT = 1
+FILE_BYTES = 256 << 20
+LINE_BYTES = 2 * LIMITS.body_bytes + (1 << 20)  # a graph's text, its line ends escaped
+
+Key = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+ClassKey = Annotated[str, Field(pattern=r"^(cpu|cuda)-[0-9a-f]{16}$")]
+Text = Annotated[str, Field(max_length=LIMITS.body_bytes)]
+Word = Annotated[str, Field(min_length=1, max_length=1000)]
+Name = Annotated[str, Field(min_length=1, max_length=LIMITS.name_chars)]
+Tensors = Annotated[tuple[Ref, ...], Field(max_length=LIMITS.nodes)]
+
+
+class Header(Record):
+    """The first line. version: of the Fuseplan that wrote the file."""
+
+    kind: Literal["fuseplan.export"] = "fuseplan.export"
+    format: Literal[1] = FORMAT
+    version: Word
+
+
+class DeviceLine(Record):
+    """A device that a plan was made for or something was measured on, with its ceilings as they are known now."""
+
+    kind: Literal["device"] = "device"
+    key: ClassKey
+    device: Device
+
+
+class SegmentLine(Record):
+    """A segment: its canonical text, which the key is the sha256 of."""
+
+    kind: Literal["segment"] = "segment"
+    key: Key
+    text: Text
+
+
+class GraphLine(Record):
+    """A graph: its canonical text, which the key is the sha256 of, the names of its tensors, and the segments that
+    something was tried on."""
+
+    kind: Literal["graph"] = "graph"
+    key: Key
+    text: Text
+    inputs: Annotated[tuple[Name, ...], Field(max_length=LIMITS.inputs)]
+    outputs: Annotated[tuple[Name, ...], Field(max_length=LIMITS.outputs)]
+    segments: tuple[Key, ...]
+
+
+class StepLine(Record):
+    """One step: the segment that it computes, by which schedule of which family, and the tensors that it connects.
+
+    reads, writes: in the order of the segment's inputs and outputs. "tmp" numbers tensors, not buffers: each is written
+    once, and which of them share memory is decided anew.
+    """
+
+    segment: Key
+    family: Word
+    schedule: Word
+    reads: Tensors
+    writes: Tensors
+
+
+class PlanLine(Record):
+    """The decisions of a plan. key: of the plan that they are from. asked: the classes of numerics that it was the
+    answer for."""
+
+    kind: Literal["plan"] = "plan"
+    key: Key
+    graph: Key
+    device: ClassKey
+    asked: Annotated[tuple[Numerics, ...], Field(min_length=1, max_length=8)]
+    rewrites: Annotated[tuple[Word, ...], Field(max_length=1000)]
+    steps: Annotated[tuple[StepLine, ...], Field(max_length=LIMITS.nodes)]
+    aliases: Annotated[tuple[tuple[int, Ref], ...], Field(max_length=LIMITS.outputs)]
+    version: Word
+
+
+class MeasurementLine(Record):
+    """A candidate tried: by which version, and when (seconds since 1970)."""
+
+    kind: Literal["measurement"] = "measurement"
+    version: Annotated[str, Field(max_length=1000)]
+    created: Annotated[float, Field(ge=0, le=1e11)]
+    measurement: Measurement
+
+
+class End(Record):
+    """The last line: how many there are before it, and their sha256, line ends included."""
+
+    kind: Literal["end"] = "end"
+    lines: int
+    sha256: Key
+
+
+Line = Annotated[
+    Header | DeviceLine | SegmentLine | GraphLine | PlanLine | MeasurementLine | End, Field(discriminator="kind")
+]
+LINE: TypeAdapter[Line] = TypeAdapter(Line)
+KINDS: tuple[type[Record], ...] = (Header, DeviceLine, SegmentLine, GraphLine, PlanLine, MeasurementLine, End)

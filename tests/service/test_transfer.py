@@ -1,0 +1,325 @@
+"""Plans from one database to another: made anew and checked, and refused where they are not what they say."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from codegen.object_cache import ObjectCache
+from codegen.workbench import Workbench
+from fusion_ir import build
+from fusion_ir.comparison import compare
+from fusion_ir.errors import FormatError
+from fusion_ir.graph import Graph, OutputSpec
+from fusion_ir.key import graph_key
+from fusion_ir.named import NamedGraph
+from fusion_ir.ops import make, make_input
+from fusion_ir.records import Plan
+from fusion_ir.text import parse_graph
+from fusion_ir.tolerance import reference
+from scheduler import compose
+from scheduler.bench import Budget
+from service.planner import plan_graph
+from service.transfer import importing
+from service.transfer.importing import Importer, Outcome
+from service.transfer.reading import read_export
+from tests.support.exports import Lines, changed, exported, of_kind
+from tests.support.kernels import dense, graph_of
+from tuning_db import Store
+
+ROWS = dense(2, 1 << 17)
+SPLIT = graph_of((ROWS,), build.softmax(make_input(0, ROWS)))  # both reductions in parts, and rescaled
+SMALL_SPEC = dense(64, 64)
+SMALL = graph_of((SMALL_SPEC,), make("neg", [make("exp", [make_input(0, SMALL_SPEC)])]))
+
+
+@dataclass(frozen=True)
+class Source:
+    """A database with a plan for each graph, and what they export as. names: those that the tensors were sent with."""
+
+    url: str
+    cache: ObjectCache
+    keys: dict[str, str]
+
+    def plan(self, name: str) -> Plan:
+        with Store(self.url) as store:
+            return Plan.model_validate_json(store.plan(self.keys[name]) or b"")
+
+    def export(self, *names: str) -> bytes:
+        with Store(self.url) as store:
+            return exported(store, [self.keys[name] for name in names])
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Source:
+    folder = tmp_path_factory.mktemp("source")
+    cache, url = ObjectCache(folder / "cache"), f"sqlite:///{folder / 'plans.db'}"
+    keys: dict[str, str] = {}
+    with Store(url) as store:
+        for name, graph in (("split", SPLIT), ("small", SMALL)):
+            named = NamedGraph(graph, (f"{name}_x",), (f"{name}_y",))
+            keys[name] = plan_graph(named, "cpu", Budget(1.0), store, cache).plan_key
+    return Source(url, cache, keys)
+
+
+@pytest.fixture
+def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    """An empty database."""
+    monkeypatch.setattr(importing, "PLAN_SECONDS", 0.2)
+    with Store(f"sqlite:///{tmp_path / 'plans.db'}") as store:
+        yield store
+
+
+def take(store: Store, cache: ObjectCache, data: bytes, *, force: bool = False) -> tuple[list[Outcome], int]:
+    bundle = read_export(BytesIO(data))
+    with Importer(store, cache, {"cpu": "cpu"}, force=force) as importer:
+        outcomes = importer.plans(bundle)
+        return outcomes, importer.measurements(bundle, outcomes)
+
+
+def decisions(plan: Plan) -> Any:
+    return plan.aliases, [(s.segment_key, s.family, s.schedule, s.reads, s.writes, s.nodes) for s in plan.steps]
+
+
+def is_empty(store: Store) -> bool:
+    return not store.plans().items and not store.devices() and store.graph(graph_key(SMALL)) is None
+
+
+def test_a_round_trip_of_rewritten_reductions(source: Source, target: Store, tmp_path: Path) -> None:
+    """Decisions as they were; code, times and rows of here: from a cache that is empty, too."""
+    original = source.plan("split")
+    assert original.rewrites, "the graph was chosen for being rewritten"
+    data = source.export("split", "small")
+    cache = ObjectCache(tmp_path / "cache")
+    outcomes, rows = take(target, cache, data)
+    assert [o.result for o in outcomes] == ["stored", "stored"], outcomes
+    with Store(source.url) as store:
+        tried = [store.trials(key) for graph in (SPLIT, SMALL) for key in store.segments_of(graph_key(graph))]
+    assert rows == sum(map(len, tried)) > 0
+    made = Plan.model_validate_json(target.plan(outcomes[0].plan_key or "") or b"")
+    assert decisions(made) == decisions(original)
+    assert (made.rewrites, made.numerics, made.buffers) == (original.rewrites, original.numerics, original.buffers)
+    assert made.time_us == outcomes[0].time_us != original.time_us
+    assert all(s.time_us for s in made.steps)
+    assert all(target.binary(s.binary) for s in made.steps)
+    stored = target.graph(graph_key(SPLIT))
+    assert stored is not None
+    assert stored.names.inputs == ("split_x",)
+    inputs = [np.random.default_rng(1).standard_normal((2, 1 << 17), np.float32)]
+    with Workbench(made.device, cache) as bench:
+        assert compare(bench.run(made, inputs), reference(SPLIT, inputs)).ok
+    found = [t for key in target.segments_of(graph_key(SPLIT)) for t in target.trials(key)]
+    own = {t.measurement.segment_key for t in found if not t.measurement.origin}
+    assert own == {s.segment_key for s in made.steps}
+    assert {t.measurement.origin for t in found} == {"", "imported"}, "those of the file beside them"
+    again = exported(target, [o.plan_key or "" for o in outcomes])
+    ours, theirs = (of_kind([*map(json.loads, d.splitlines())], "plan") for d in (again, data))
+    assert [p["steps"] for p in ours] == [p["steps"] for p in theirs]
+
+
+def test_a_second_import_changes_nothing(source: Source, target: Store) -> None:
+    data = source.export("small")
+    first, rows = take(target, source.cache, data)
+    before = [len(target.trials(k)) for k in target.segments_of(graph_key(SMALL))]
+    again, none = take(target, source.cache, data)
+    assert (first[0].result, again[0].result) == ("stored", "known")
+    assert again[0].plan_key == first[0].plan_key
+    assert rows > 0 == none
+    assert [len(target.trials(k)) for k in target.segments_of(graph_key(SMALL))] == before
+    with Store(source.url) as store:
+        assert take(store, source.cache, data)[1] == 0, "where the rows are from"
+
+
+def test_only_a_clearly_faster_plan_replaces(source: Source, target: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By samples of one race, whatever else is known of either; --force replaces all the same."""
+    wins: list[bool] = []
+    monkeypatch.setattr(importing, "beats", lambda mine, theirs, seed: wins[-1])
+    fast, slow = source.export("small"), other_schedule(source)
+    (stored,), _ = take(target, source.cache, fast)
+    wins.append(False)
+    (kept,), _ = take(target, source.cache, slow)
+    assert (kept.result, kept.plan_key) == ("kept", stored.plan_key)
+    (forced,), _ = take(target, source.cache, slow, force=True)
+    assert forced.result == "stored"
+    assert [row.plan_key for row in target.plans().items] == [forced.plan_key]
+    wins.append(True)
+    (back,), _ = take(target, source.cache, fast)
+    assert back.result == "stored"
+    assert [row.plan_key for row in target.plans().items] == [back.plan_key]
+
+
+def other_schedule(source: Source) -> bytes:
+    """The small plan with another schedule of its family."""
+    (step,) = source.plan("small").steps
+    graph = _segment(source, step.segment_key)
+    others = [
+        s for s in importing.FAMILIES[step.family].space(graph, source.plan("small").device) if s != step.schedule
+    ]
+
+    def change(lines: Lines) -> None:
+        of_kind(lines, "plan")[0]["steps"][0]["schedule"] = others[0]
+
+    return changed(source.export("small"), change)
+
+
+def _segment(source: Source, key: str) -> Graph:
+    with Store(source.url) as store:
+        return parse_graph(store.segment(key) or "").graph
+
+
+def test_a_plan_of_another_device(source: Source, target: Store) -> None:
+    """Its measurements stay true there."""
+
+    def change(lines: Lines) -> None:
+        device = of_kind(lines, "device")[0]
+        moved = source.plan("small").device.model_copy(update={"name": "Another CPU"})
+        device["device"]["name"], device["key"] = moved.name, moved.class_key
+        of_kind(lines, "plan")[0]["device"] = moved.class_key
+        for line in of_kind(lines, "measurement"):
+            line["measurement"]["device_key"] = moved.class_key
+
+    (outcome,), rows = take(target, source.cache, changed(source.export("small"), change))
+    assert outcome.result == "elsewhere"
+    assert "Another CPU" in outcome.detail
+    assert not target.plans().items
+    (device,) = target.devices()
+    assert device.device.name == "Another CPU"
+    assert device.device.ceilings is not None
+    found = [t for key in target.segments_of(graph_key(SMALL)) for t in target.trials(key, device.class_key)]
+    assert len(found) == rows > 0
+
+
+def _schedule(value: str) -> Callable[[Lines], None]:
+    def change(lines: Lines) -> None:
+        of_kind(lines, "plan")[0]["steps"][0]["schedule"] = value
+
+    return change
+
+
+def _step(name: str, value: object) -> Callable[[Lines], None]:
+    def change(lines: Lines) -> None:
+        of_kind(lines, "plan")[0]["steps"][0][name] = value
+
+    return change
+
+
+def _another_graph(lines: Lines) -> None:
+    """The plan of one graph for another, every key right: only running it shows."""
+    graph = of_kind(lines, "graph")[0]
+    graph["text"] = graph["text"].replace("neg(", "abs(")
+    graph["key"] = graph_key(parse_graph(graph["text"]).graph)
+    of_kind(lines, "plan")[0]["graph"] = graph["key"]
+
+
+def _another_segment(lines: Lines) -> None:
+    """A step that computes something else, every key right."""
+    step = of_kind(lines, "plan")[0]["steps"][0]
+    for segment in of_kind(lines, "segment"):
+        if segment["key"] == step["segment"]:
+            segment["text"] = segment["text"].replace("neg(", "abs(")
+            segment["key"] = step["segment"] = graph_key(parse_graph(segment["text"]).graph)
+    of_kind(lines, "graph")[0]["segments"] = []
+    lines[:] = [line for line in lines if line["kind"] != "measurement"]
+
+
+def _nothing_to_do(lines: Lines) -> None:
+    plan = of_kind(lines, "plan")[0]
+    plan["steps"], plan["aliases"] = [], [[0, {"place": "in", "index": 0}]]
+
+
+REFUSED: dict[str, tuple[Callable[[Lines], None], str]] = {
+    "no schedule": (_schedule("pointwise"), "/steps/0/schedule: expected a schedule"),
+    "absurd schedule": (_schedule("pointwise{lanes=1000000007}"), "/steps/0/schedule: expected a schedule"),
+    "other family's": (_schedule("gemv{rows=8}"), "/steps/0/schedule: expected a schedule"),
+    "no family": (_step("family", "pointwize"), "did you mean 'pointwise'"),
+    "reads too much": (_step("reads", [{"place": "in", "index": 0}] * 2), "/steps/0/reads: expected 1 tensors"),
+    "reads nothing": (_step("reads", [{"place": "tmp", "index": 0}]), "expected an input, or a tensor"),
+    "reads beyond": (_step("reads", [{"place": "in", "index": 7}]), "expected an input, or a tensor"),
+    "writes an input": (_step("writes", [{"place": "in", "index": 0}]), "expected one of 1 outputs"),
+    "writes no output": (_step("writes", [{"place": "tmp", "index": 0}]), "expected a step that writes out0"),
+    "another graph": (_another_graph, "wrong_result"),
+    "another segment": (_another_segment, "wrong_result"),
+    "no kernels": (_nothing_to_do, "expected kernels, got none"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_plans_that_are_not_what_they_say(source: Source, target: Store, name: str) -> None:
+    """Nothing of them, of their graphs, and of what was measured on these is stored."""
+    change, words = REFUSED[name]
+    (outcome,), rows = take(target, source.cache, changed(source.export("small"), change), force=True)
+    assert outcome.result == "refused", outcome
+    assert words in outcome.detail
+    assert rows == 0
+    assert is_empty(target)
+
+
+def test_a_refused_plan_does_not_spoil_the_other(source: Source, target: Store) -> None:
+    data = changed(source.export("small", "split"), _schedule("pointwise"))
+    (small, split), rows = take(target, source.cache, data)
+    assert (small.result, split.result) == ("refused", "stored")
+    assert rows > 0
+    assert target.segments_of(graph_key(SMALL)) == []
+
+
+def test_rewrites_of_another_version_rest_on_the_check(
+    source: Source, target: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here the importer splits nothing: the steps make another graph of it, which still computes the same. As `exact`
+    that cannot be shown."""
+    monkeypatch.setattr(compose, "split_tasks", lambda device: 0)
+    data = source.export("split")
+    (outcome,), _ = take(target, source.cache, data)
+    assert outcome.result == "stored", outcome
+    made = Plan.model_validate_json(target.plan(outcome.plan_key or "") or b"")
+    assert [s.schedule for s in made.steps] == [s.schedule for s in source.plan("split").steps]
+    assert made.numerics == "reassociate"
+    assert any("rests on the check" in reason.text for reason in made.reasons)
+
+    def exact(lines: Lines) -> None:
+        of_kind(lines, "plan")[0]["asked"] = ["exact"]
+
+    (refused,), _ = take(target, source.cache, changed(data, exact), force=True)
+    assert (refused.result, "exact rewrites" in refused.detail) == ("refused", True)
+
+
+def test_outputs_that_need_no_kernel(source: Source, target: Store, tmp_path: Path) -> None:
+    x = make_input(0, SMALL_SPEC)
+    graph = Graph((SMALL_SPEC,), (OutputSpec(x, SMALL_SPEC.strides), OutputSpec(x, SMALL_SPEC.strides)))
+    with Store(f"sqlite:///{tmp_path / 'from.db'}") as store:
+        key = plan_graph(NamedGraph.unnamed(graph), "cpu", Budget(0.5), store, source.cache).plan_key
+        data = exported(store, [key])
+    (outcome,), _ = take(target, source.cache, data)
+    assert outcome.result == "stored", outcome
+    made = Plan.model_validate_json(target.plan(outcome.plan_key or "") or b"")
+    assert (made.steps, [slot for slot, _ in made.aliases]) == ((), [0, 1])
+
+
+def test_a_predicted_answer_makes_way(source: Source, target: Store) -> None:
+    plan_graph(NamedGraph.unnamed(SMALL), "cpu", Budget(0.0), target, source.cache)
+    (outcome,), _ = take(target, source.cache, source.export("small"))
+    assert outcome.result == "stored"
+    (row,) = target.plans().items
+    assert (row.plan_key, row.state) == (outcome.plan_key, "measured")
+
+
+def test_an_export_holds_no_code(source: Source) -> None:
+    """Nor a word of it, nor where it was made."""
+    data = source.export("split", "small")
+    for word in (b"\\u007fELF", b"#include", b"void ", str(source.cache.folder).encode()):
+        assert word not in data
+    for step in source.plan("split").steps:
+        assert step.source.encode() not in data
+
+
+def test_a_file_that_changed_on_its_way(source: Source) -> None:
+    """Any byte: by the digest at the latest."""
+    data = source.export("small")
+    for at in range(0, len(data), 211):
+        with pytest.raises(FormatError):
+            read_export(BytesIO(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]))

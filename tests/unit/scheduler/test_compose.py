@@ -1,0 +1,143 @@
+"""Steps back to graphs: what was assembled is composed again, node for node; what does not fit is named."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from fusion_ir.errors import FormatError
+from fusion_ir.extent import dense_strides
+from fusion_ir.graph import Graph, OutputSpec
+from fusion_ir.key import canonical_segment
+from fusion_ir.node import Node
+from fusion_ir.ops import make, make_input
+from fusion_ir.records import Ref
+from fusion_ir.text import parse_graph, print_graph
+from scheduler import compose as composing
+from scheduler.atoms import atoms_of
+from scheduler.compose import Part, compose
+from scheduler.prepare import Prepared, prepare
+from scheduler.segment import extract
+from tests.support.devices import CPU_DEVICE, CUDA_DEVICE
+from tests.support.kernels import dense, graph_of
+from tests.support.small_graphs import random_graph
+
+
+def ref(text: str) -> Ref:
+    place = text.rstrip("0123456789")
+    return Ref.model_validate({"place": place, "index": int(text[len(place) :])})
+
+
+def parts_of(prepared: Prepared) -> list[Part]:
+    """Every atom a step, its segment by way of its text, its tensors by number."""
+    atoms = atoms_of(prepared.graph)
+    places = {
+        o.node: Ref(place="out", index=slot) for o, slot in zip(prepared.graph.outputs, prepared.slots, strict=True)
+    }
+    parts: list[Part] = []
+    count = 0
+    for a in range(len(atoms)):
+        segment = extract(atoms, 1 << a)
+        reads, writes = segment.arguments
+        for node in writes:
+            if node not in places:
+                places[node], count = Ref(place="tmp", index=count), count + 1
+
+        def place(node: Node) -> Ref:
+            return Ref(place="in", index=node.attr("position", int)) if node.op == "input" else places[node]
+
+        graph = parse_graph(print_graph(segment.canonical.graph)).graph
+        parts.append(Part(graph, tuple(map(place, reads)), tuple(map(place, writes))))
+    return parts
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_graphs_come_back(seed: int) -> None:
+    """Recognised as what the rewrites made: so the same nodes, slots and aliases."""
+    given = random_graph(seed, 10)
+    prepared = prepare(given, composing.split_tasks(CPU_DEVICE))
+    composed = compose(given, parts_of(prepared), prepared.aliases, CPU_DEVICE, "reassociate")
+    assert composed.recognised
+    assert [o.node for o in composed.prepared.graph.outputs] == [o.node for o in prepared.graph.outputs]
+    assert composed.prepared.origin == prepared.origin
+
+
+SPEC = dense(64, 64)
+X = make_input(0, SPEC)
+EXP = make("exp", [X])
+CHAIN = graph_of((SPEC,), make("neg", [EXP]))
+FIRST, SECOND = (canonical_segment(graph_of((dense(64, 64),), make(op, [X]))).graph for op in ("exp", "neg"))
+STEPS = [Part(FIRST, (ref("in0"),), (ref("tmp0"),)), Part(SECOND, (ref("tmp0"),), (ref("out0"),))]
+
+
+def with_step(k: int, **changes: object) -> Callable[[list[Part]], list[Part]]:
+    return lambda steps: [replace(s, **changes) if i == k else s for i, s in enumerate(steps)]  # pyright: ignore
+
+
+def test_two_steps() -> None:
+    composed = compose(CHAIN, STEPS, (), CUDA_DEVICE, "exact")
+    assert composed.recognised
+    assert [s.writes for s in composed.segments] == [(EXP,), (CHAIN.outputs[0].node,)]
+    assert composed.prepared.graph.outputs[0].node is CHAIN.outputs[0].node
+
+
+STRIDED = dense(64, 64, strides=(1, 64))
+ALIGNED = Graph((replace(SPEC, alignment_bytes=128),), (OutputSpec(EXP, dense_strides((64, 64))),))
+MISFITS: dict[str, tuple[Callable[[list[Part]], list[Part]], str]] = {
+    "too few reads": (with_step(0, reads=()), "/steps/0/reads: expected 1 tensors, as the segment has, got 0"),
+    "too many writes": (with_step(1, writes=(ref("out0"),) * 2), "/steps/1/writes: expected 1"),
+    "not written yet": (lambda s: s[::-1], "/steps/0/reads/0: expected an input, or a tensor that an earlier step"),
+    "other shape": (
+        with_step(1, graph=graph_of((dense(64, 32),), make("neg", [make_input(0, dense(64, 32))]))),
+        r"/steps/1/reads/0: expected f32\[64, 32\].*got tmp0, which is f32\[64, 64\]",
+    ),
+    "other layout": (
+        with_step(1, graph=graph_of((STRIDED,), make("neg", [make_input(0, STRIDED)]))),
+        r"/steps/1/reads/0: expected .* strides \[1, 64\], as the segment reads, got tmp0",
+    ),
+    "more alignment": (with_step(0, graph=ALIGNED), "expected alignment of 128 bytes, got in0 with 16"),
+    "written twice": (with_step(1, writes=(ref("tmp0"),)), "/steps/1/writes/0: expected a place that is not written"),
+    "an input": (with_step(0, writes=(ref("in0"),)), "/steps/0/writes/0: expected one of 1 outputs or a temporary"),
+    "no such output": (with_step(1, writes=(ref("out1"),)), "/steps/1/writes/0: expected one of 1 outputs"),
+    "output missing": (lambda s: s[:1], "/steps: expected a step that writes out0, got none"),
+    "computed twice": (lambda s: [s[0], replace(s[0], writes=(ref("tmp1"),)), s[1]], "/steps/1/writes/0: .*there yet"),
+    "a copy": (
+        with_step(0, graph=graph_of((SPEC,), X)),
+        "/steps/0/writes/0: expected a tensor that is not there yet, got one that is an input",
+    ),
+    "other graph, exactly": (with_step(1, graph=FIRST), "/steps: expected what exact rewrites of this version make"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MISFITS)
+def test_misfits(name: str) -> None:
+    change, message = MISFITS[name]
+    with pytest.raises(FormatError, match=message):
+        compose(CHAIN, change(STEPS), (), CUDA_DEVICE, "exact")
+
+
+@pytest.mark.parametrize(
+    ("aliases", "message"),
+    [
+        ([(1, "in0"), (1, "out0")], "/aliases/1: expected an output that no step writes, once, got out1"),
+        ([(0, "in0")], "/aliases/0: expected an output that no step writes"),
+        ([(2, "in0")], "/aliases/0: expected an output that no step writes, once, got out2"),
+        ([(-1, "in0")], "/aliases/0: expected an output"),
+        ([(1, "tmp0")], "/aliases/0: expected an input or an output that a step writes, got tmp0"),
+        ([(1, "out1")], "/aliases/0: expected an input or an output that a step writes, got out1"),
+        ([(1, "in1")], r"/aliases/0: expected f32\[64, 64\] .* for out1, got in1, which is f32\[8\]"),
+        ([], "/steps: expected a step that writes out1"),
+    ],
+)
+def test_aliases_that_are_none(aliases: list[tuple[int, str]], message: str) -> None:
+    given = graph_of((SPEC, dense(8)), make("neg", [EXP]), X)
+    with pytest.raises(FormatError, match=message):
+        compose(given, STEPS, [(slot, ref(to)) for slot, to in aliases], CUDA_DEVICE, "reassociate")
+
+
+def test_steps_of_other_rewrites_are_not_recognised() -> None:
+    """Equal in the real numbers, as far as anybody says: the caller has to check."""
+    composed = compose(CHAIN, with_step(1, graph=FIRST)(STEPS), (), CUDA_DEVICE, "reassociate", ["theirs"])
+    assert not composed.recognised
+    assert (composed.prepared.numerics, composed.prepared.rewrites) == ("reassociate", ("theirs",))
+    assert composed.prepared.origin[EXP] == (1,)
