@@ -144,10 +144,10 @@ class ReplayBench:
     def measure_plans(
         self, graph: Graph, plans: Sequence[Plan], *, seed: int = 0, seconds: float
     ) -> Sequence[PlanResult]:
-        raise NotImplementedError("a table holds segments, no plans")
+        raise LookupError("a table holds segments, no plans")
 
     def compile(self, kernels: Sequence[Kernel], *, alone: bool = False) -> Sequence[Binary | Failed]:
-        raise NotImplementedError("a table holds times, no binaries")
+        raise LookupError("a table holds times, no binaries")
 
 
 def median_training(row: Row) -> float:

@@ -152,8 +152,8 @@ def report(found: dict[str, object]) -> str:
         "# Stability of the search",
         "",
         f"{found['processes']} processes, each with an empty database and {found['seconds']} s, planned "
-        f"{found['case']} in {found['dtype']}. **{close} of {found['processes']}** plans are within {CLEAR_GAIN:.0%} of "
-        "the most frequent one, or faster, when both are timed again in interleaved rounds.",
+        f"{found['case']} in {found['dtype']}. **{close} of {found['processes']}** plans are within {CLEAR_GAIN:.0%} "
+        "of the most frequent one, or faster, when both are timed again in interleaved rounds.",
         "",
         f"A/A: of {pairs['pairs']} races of a kernel with itself, **{pairs['differences']}** "
         f"({pairs['differences'] / pairs['pairs']:.2%}) declared a difference; median of the ratio's distance from 1 "
