@@ -96,19 +96,18 @@ class Sharing:
 _STATE = case(
     (and_(BatchItemRow.state == "queued", OperationRow.state == "running"), "running"), else_=BatchItemRow.state
 )
-_ITEM_COLUMNS: list[Any] = [
-    BatchItemRow.number,
-    BatchItemRow.custom_id,
-    BatchItemRow.graph_key,
-    BatchItemRow.operation_id,
-    _STATE,
-    BatchItemRow.result,
-    BatchItemRow.error,
-    BatchItemRow.event,
-    OperationRow.progress,
-]
-_ITEM: Select[Any] = (
-    select(*_ITEM_COLUMNS)
+_ITEM: Any = (
+    select(
+        BatchItemRow.number,
+        BatchItemRow.custom_id,
+        BatchItemRow.graph_key,
+        BatchItemRow.operation_id,
+        _STATE,
+        BatchItemRow.result,
+        BatchItemRow.error,
+        BatchItemRow.event,
+        OperationRow.progress,
+    )
     .join(OperationRow, OperationRow.id == BatchItemRow.operation_id, isouter=True)
     .where(BatchItemRow.batch_id == bindparam("batch"))
 )

@@ -103,6 +103,8 @@ class Context:
     memo: Memo
     version: str
     metrics: Metrics = field(default_factory=Metrics)
+    submitting: set[str] = field(default_factory=set[str])  # idempotency keys of batches being read
+    streams: int = 0  # of events, open now
 
 
 def context(request: Request) -> Context:
