@@ -27,7 +27,8 @@ _STREAM: dict[int | str, dict[str, Any]] = {
 @router.get("/v1/batches/{batch_id}/events", summary="Events of a batch", responses=_STREAM, response_class=Response)
 async def events(request: Request, batch_id: str) -> Response:
     """`item` for every item that has ended, with the number of its ending as id; `progress` now and then, without id;
-    `end` with the whole batch, and the stream closes. `Last-Event-ID` goes on after the event of that id.
+    `end` with the whole batch, and the stream closes. `Last-Event-ID` goes on after the event of that id. A stream that
+    closes before its `end` belongs to a server that stops: come back.
     """
     ctx = context(request)
     after = _last_event_id(request)
@@ -45,7 +46,7 @@ async def _events(ctx: Context, batch_id: str, after: int) -> AsyncIterator[str]
     try:
         yield f"retry: {RECONNECT_MS}\n\n"
         shown, said = "", time.monotonic()
-        while True:
+        while not ctx.stopping:
             batch = await asyncio.to_thread(found, ctx.store, batch_id)
             # Read after the batch: where that has ended, these are all.
             while items := await asyncio.to_thread(ctx.store.batches.ended, batch_id, after):

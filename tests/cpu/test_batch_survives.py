@@ -24,6 +24,7 @@ from tuning_db import Store
 WHOLE = int(os.environ.get("FUSEPLAN_RANDOM_GRAPHS", "0")) >= 2000
 SETTINGS = {"workers": 2, "lease_seconds": 2.0}
 GRAPHS = 6
+SECONDS = 3.0 if WHOLE else 0.5
 
 
 def products(size: int) -> dict[str, Any]:
@@ -97,7 +98,7 @@ def test_a_batch_ends_complete_though_its_workers_are_killed_twice(tmp_path: Pat
     with Store(f"sqlite:///{tmp_path / 'fuseplan.db'}") as store:
         with server(tmp_path, **SETTINGS) as (process, port):
             sent = httpx.post(
-                f"http://127.0.0.1:{port}/v1/batches?seconds=0.5",
+                f"http://127.0.0.1:{port}/v1/batches?seconds={SECONDS}",
                 content=lines(),
                 headers={"Content-Type": "application/x-ndjson"},
                 timeout=60,
