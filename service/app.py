@@ -17,7 +17,7 @@ from codegen.devices import DeviceError, detect
 from codegen.object_cache import ObjectCache
 from codegen.toolchain.compiler import CompilerMissing
 from fusion_ir.records import Device
-from service.api import artifacts, devices, health, openapi, operations, plans, resolve
+from service.api import artifacts, batch_events, batches, devices, health, openapi, operations, plans, resolve
 from service.api.context import Context, Devices, Memo
 from service.api.middleware import Gate
 from service.dashboard import pages
@@ -34,6 +34,8 @@ ROUTERS = (
     plans.router,
     artifacts.router,
     operations.router,
+    batches.router,
+    batch_events.router,
     devices.router,
     health.router,
     pages.router(),
@@ -77,7 +79,11 @@ def create_app(settings: Settings, *, detector: Callable[[str], Device] | None =
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(DatabaseError, _no_database)
-    app.add_middleware(Gate, max_body_bytes=settings.max_body_bytes, observe=ctx.metrics.observe)
+    limits = {
+        "": ("max_body_bytes", settings.max_body_bytes),
+        batches.SUBMIT: ("max_batch_bytes", settings.max_batch_bytes),
+    }
+    app.add_middleware(Gate, limits=limits, observe=ctx.metrics.observe)
     openapi.install(app)
     return app
 

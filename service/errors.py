@@ -61,15 +61,38 @@ PROBLEM_TYPES: dict[str, ProblemType] = {
             "unsupported-media-type",
             415,
             "The body has a media type that is not read here",
-            "Bodies are read as `application/json` only.",
-            "Send `Content-Type: application/json`.",
+            "Bodies are read as `application/json` only, those of batches as `application/x-ndjson` or "
+            "`application/jsonl`.",
+            "Send the `Content-Type` that `detail` names.",
         ),
         ProblemType(
             "body-too-large",
             413,
             "The body is too large",
             "The body has more bytes than the server's limit; it was not read to its end.",
-            "Send less, or raise the setting `max_body_bytes`.",
+            "Send less, or raise the setting `max_body_bytes` (`max_batch_bytes` for batches).",
+        ),
+        ProblemType(
+            "bad-batch",
+            422,
+            "The batch cannot be taken apart",
+            "A line of the batch is no JSON object with a `custom_id` of its own, or there are no lines, or too many. "
+            "Nothing of the batch was kept. (A line with a bad graph does no harm: it becomes an item that failed.)",
+            "Look at `place`, the number of the line, and its column where there is one.",
+        ),
+        ProblemType(
+            "idempotency-key-reused",
+            422,
+            "The idempotency key came with another payload",
+            "`Idempotency-Key` names a batch that was submitted before, with other lines or other parameters.",
+            "Take a new key for a new batch.",
+        ),
+        ProblemType(
+            "idempotency-key-in-flight",
+            409,
+            "A request with this idempotency key is being answered",
+            "Another request with the same `Idempotency-Key` has not been answered yet.",
+            "Repeat the request once the other one has ended.",
         ),
         ProblemType(
             "no-device",
@@ -82,7 +105,7 @@ PROBLEM_TYPES: dict[str, ProblemType] = {
             "not-found",
             404,
             "There is nothing here",
-            "No endpoint, plan, graph, binary, step or operation has this address.",
+            "No endpoint, plan, graph, binary, step, operation or batch has this address.",
             "Keys are 64 lower-case hexadecimal digits. An evicted plan is gone: resolve its graph again.",
         ),
         ProblemType(
@@ -125,8 +148,15 @@ PROBLEM_TYPES: dict[str, ProblemType] = {
             "too-many-operations",
             429,
             "The queue is full",
-            "As many operations wait as the server allows.",
+            "As many operations wait as the settings `max_queue`, for single requests, and `max_batch_queue` allow.",
             "Wait for the seconds in `Retry-After`, then ask again.",
+        ),
+        ProblemType(
+            "too-many-streams",
+            429,
+            "Too many streams of events are open",
+            "As many streams of events are open as the server allows (setting `max_event_streams`).",
+            "Close some, or look at the batch itself now and then.",
         ),
         ProblemType(
             "tuning-failed",

@@ -48,7 +48,10 @@ class StoredCosts:
     graph_key: str
 
     def known(self, segment_key: str) -> Sequence[Measurement]:
-        return [t.measurement for t in self.store.trials(segment_key, self.device_key) if t.version == VERSION]
+        found = [t.measurement for t in self.store.trials(segment_key, self.device_key) if t.version == VERSION]
+        if found:  # by a search for another graph, perhaps, and this one may have nothing left to try
+            self.store.note_segment(self.graph_key, segment_key)
+        return found
 
     def others(self, family: str) -> Sequence[Tuned]:
         found: list[Tuned] = []

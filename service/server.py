@@ -16,6 +16,7 @@ from types import FrameType
 import uvicorn
 
 from service import logs
+from service.api.context import Context
 from service.app import create_app
 from service.settings import Settings, environment
 
@@ -52,21 +53,26 @@ def serve(settings: Settings, announce: Callable[[str], None] = print) -> None:
             timeout_graceful_shutdown=5,
             timeout_keep_alive=30,
         )
+        context = app.state.context
         with _terminating(), Supervisor(settings):
-            _Server(config, lambda: announce(address)).run(sockets=[listener])
+            _Server(config, lambda: announce(address), context).run(sockets=[listener])
 
 
 class _Server(uvicorn.Server):
-    """Says when it has started."""
+    """Says when it has started, and tells streams when it ends."""
 
-    def __init__(self, config: uvicorn.Config, started: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, started: Callable[[], None], context: Context) -> None:
         super().__init__(config)
-        self._announce = started
+        self._announce, self._context = started, context
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
             self._announce()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._context.stopping = True
+        super().handle_exit(sig, frame)
 
 
 def is_loopback(host: str) -> bool:

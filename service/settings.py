@@ -71,7 +71,15 @@ class Settings:
     max_seconds: float = _row(3600.0, "Most seconds of search that a request may ask for.", 0.1, 86400.0)
     max_wait_seconds: float = _row(60.0, "Most seconds that `Prefer: wait=N` holds a request open.", 0.0, 3600.0)
     max_body_bytes: int = _row(16_000_000, "Largest request body in bytes; more is answered 413 at once.", 1024, 2**31)
-    max_queue: int = _row(1000, "Most operations waiting to run; more are answered 429.", 1, 1_000_000)
+    max_queue: int = _row(
+        1000, "Most operations waiting to run, those of batches aside; more are answered 429.", 1, 1_000_000
+    )
+    max_batch_bytes: int = _row(64_000_000, "Largest body of a batch in bytes; more is answered 413.", 1024, 2**31)
+    max_batch_items: int = _row(10_000, "Most items in a batch.", 1, 1_000_000)
+    max_batch_queue: int = _row(
+        20_000, "Most operations of batches waiting to run; batches beyond are answered 429.", 1, 10_000_000
+    )
+    max_event_streams: int = _row(64, "Most streams of events open at once; more are answered 429.", 1, 10_000)
     workers: int = _row(
         1, "Worker processes. Each times kernels, so more than one per device disturbs the times.", 0, 64
     )

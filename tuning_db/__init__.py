@@ -1,21 +1,31 @@
 """Plans, measurements, devices and the job queue, on SQLite or PostgreSQL. Start at `Store`."""
 
+from tuning_db.batches import Batch, BatchItem, BatchState, ItemState, NewItem, Sharing, Work
 from tuning_db.devices import StoredDevice
-from tuning_db.errors import DatabaseError, QueueFull
-from tuning_db.graphs import Names, StoredGraph
+from tuning_db.errors import DatabaseError, KeyReused, QueueFull
+from tuning_db.graphs import Names, NewGraph, StoredGraph
 from tuning_db.measurements import Trial
 from tuning_db.operations import MAX_ATTEMPTS, Operation, OperationState
 from tuning_db.pages import Page
 from tuning_db.plans import PlanFilter, PlanSummary
 from tuning_db.requests import Conditions, RequestKey, Resolved, State
 from tuning_db.schema import revision_of
+from tuning_db.settling import Ending
 from tuning_db.store import Store
 
 __all__ = [
     "MAX_ATTEMPTS",
+    "Batch",
+    "BatchItem",
+    "BatchState",
     "Conditions",
     "DatabaseError",
+    "Ending",
+    "ItemState",
+    "KeyReused",
     "Names",
+    "NewGraph",
+    "NewItem",
     "Operation",
     "OperationState",
     "Page",
@@ -24,10 +34,12 @@ __all__ = [
     "QueueFull",
     "RequestKey",
     "Resolved",
+    "Sharing",
     "State",
     "Store",
     "StoredDevice",
     "StoredGraph",
     "Trial",
+    "Work",
     "revision_of",
 ]

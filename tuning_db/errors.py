@@ -11,3 +11,11 @@ class QueueFull(Exception):
     def __init__(self, waiting: int) -> None:
         super().__init__(f"{waiting} operations are waiting already")
         self.waiting = waiting
+
+
+class KeyReused(Exception):
+    """The idempotency key came before, with another payload."""
+
+    def __init__(self, batch_id: str) -> None:
+        super().__init__(f"this key came with another payload before: it made batch {batch_id}")
+        self.batch_id = batch_id

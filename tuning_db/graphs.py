@@ -3,10 +3,11 @@
 import json
 import re
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import Connection, bindparam, select
 
 from tuning_db.checks import checksum, digest, miss
 from tuning_db.engine import Database
@@ -43,6 +44,15 @@ class StoredGraph:
     created: float
 
 
+@dataclass(frozen=True, slots=True)
+class NewGraph:
+    """A graph to store: canonical text, and the names its tensors came with."""
+
+    graph_key: str
+    text: str
+    names: Names
+
+
 _ONE = select(GraphRow.text, GraphRow.names, GraphRow.nodes, GraphRow.ops, GraphRow.created, GraphRow.checksum).where(
     GraphRow.key == bindparam("key")
 )
@@ -50,17 +60,31 @@ _ONE = select(GraphRow.text, GraphRow.names, GraphRow.nodes, GraphRow.ops, Graph
 
 def put_graph(database: Database, graph_key: str, text: str, names: Names) -> None:
     """Stores a graph, or only its names where it is known. ValueError: `text` does not hash to `graph_key`."""
-    if digest(text) != graph_key:
-        raise ValueError(f"graph text hashes to {digest(text)}, not to {graph_key}")
     stored = graph(database, graph_key)
-    if stored is not None and stored.names == names:
+    if stored is not None and stored.names == names and stored.text == text:
         return
-    found = _NODE.findall(text)
-    row: dict[str, Any] = {"names": names.json(), "nodes": len(found), "ops": blanks({op for op in found if op})}
-    row |= {"key": graph_key, "text": text, "checksum": checksum(graph_key, row["names"], row["nodes"], row["ops"])}
-    insert = database.insert(GraphRow).values(**row, created=time.time())
     with database.write() as connection:
-        connection.execute(insert.on_conflict_do_update(index_elements=["key"], set_=row))
+        put_graphs(database, connection, [NewGraph(graph_key, text, names)])
+
+
+def put_graphs(database: Database, connection: Connection, graphs: Sequence[NewGraph]) -> None:
+    """Stores graphs, or only the names of those that are known. ValueError: a text does not hash to its key."""
+    rows = [_row(graph) | {"created": time.time()} for graph in graphs]
+    if rows:
+        insert = database.insert(GraphRow)
+        changed = {name: insert.excluded[name] for name in rows[0] if name not in ("key", "created")}
+        connection.execute(insert.on_conflict_do_update(index_elements=["key"], set_=changed), rows)
+
+
+def _row(graph: NewGraph) -> dict[str, Any]:
+    if digest(graph.text) != graph.graph_key:
+        raise ValueError(f"graph text hashes to {digest(graph.text)}, not to {graph.graph_key}")
+    found = _NODE.findall(graph.text)
+    names, nodes, ops = graph.names.json(), len(found), blanks({op for op in found if op})
+    check = checksum(graph.graph_key, names, nodes, ops)
+    return {
+        "key": graph.graph_key, "text": graph.text, "names": names, "nodes": nodes, "ops": ops, "checksum": check,
+    }  # fmt: skip
 
 
 def graph(database: Database, graph_key: str) -> StoredGraph | None:

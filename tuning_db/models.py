@@ -248,3 +248,44 @@ class OperationRow(Base):
             postgresql_where=OPEN_STATES,
         ),
     )
+
+
+class BatchRow(Base):
+    """Requests that were submitted together. The last item to end sets `finished`."""
+
+    __tablename__ = "batches"
+
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    idempotency_key: Mapped[str | None]
+    payload: Mapped[str] = mapped_column(String(64))  # sha256 of what was submitted
+    items: Mapped[int]
+    ended: Mapped[int]  # of its items
+    created: Mapped[float]
+    cancelled: Mapped[float | None]  # when somebody cancelled it
+    finished: Mapped[float | None]
+
+    __table_args__ = (
+        Index("ix_batches_idempotency_key", "idempotency_key", unique=True),
+        Index("ix_batches_created_id", "created", "id"),
+    )
+
+
+class BatchItemRow(Base):
+    """One request of a batch. `result` and `error` are those of its operation, which is forgotten before the batch."""
+
+    __tablename__ = "batch_items"
+
+    batch_id: Mapped[str] = mapped_column(ForeignKey("batches.id", ondelete="CASCADE"), primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True)  # as submitted, from 0
+    custom_id: Mapped[str]
+    graph_key: Mapped[str | None] = mapped_column(String(64))
+    operation_id: Mapped[str | None] = mapped_column(String(32), index=True)
+    state: Mapped[str]  # queued | done | failed | cancelled
+    result: Mapped[str | None]
+    error: Mapped[str | None]
+    event: Mapped[int | None]  # n for the n-th item of its batch to end
+
+    __table_args__ = (
+        Index("ix_batch_items_custom_id", "batch_id", "custom_id", unique=True),
+        Index("ix_batch_items_event", "batch_id", "event", unique=True),
+    )

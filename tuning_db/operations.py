@@ -5,7 +5,8 @@
       +--lease expired---+   (after MAX_ATTEMPTS leases: failed)
 
 Every lease raises `token`, and every write of a worker names id, owner and token: one that lost its lease to somebody
-else writes nothing. SQLite: BEGIN IMMEDIATE and UPDATE ... RETURNING; PostgreSQL: FOR UPDATE SKIP LOCKED.
+else writes nothing. SQLite: BEGIN IMMEDIATE and UPDATE ... RETURNING; PostgreSQL: FOR UPDATE SKIP LOCKED. However an
+operation ends, the items of batches that wait for it end with it.
 """
 
 import time
@@ -14,14 +15,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
-from sqlalchemy import Connection, and_, case, delete, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, case, delete, func, or_, select, update
 
 from tuning_db.checks import storable
 from tuning_db.engine import Database
 from tuning_db.errors import QueueFull
 from tuning_db.models import OperationRow
+from tuning_db.settling import Ending, settle
 
 MAX_ATTEMPTS = 3
+SUBMIT = "fuseplan submit"  # the lock under which operations are added, joined and, by batches, withdrawn
 
 OperationState = Literal["queued", "running", "done", "failed", "cancelled"]
 OPERATION_STATES: tuple[OperationState, ...] = get_args(OperationState)
@@ -75,13 +78,11 @@ class Operations:
         """Adds an operation, or joins the one with the same `dedupe_key` that is queued or running.
 
         Larger priorities come first; joining raises it. Raises QueueFull where a new operation would make more than
-        `limit` wait, and ValueError for text that not every database can hold.
+        `limit` of its priority or a larger one wait, and ValueError for text that not every database can hold.
         """
-        for what, text in (("kind", kind), ("payload", payload), ("dedupe key", dedupe_key or "")):
-            if storable(text) != text:
-                raise ValueError(f"the {what} of an operation contains NUL or a lone surrogate")
+        new = new_operation(kind, payload, dedupe_key, priority, self._clock())
         with self._database.write() as connection:
-            self._database.serialize(connection, "fuseplan submit")
+            self._database.serialize(connection, SUBMIT)
             if dedupe_key is not None:
                 same = and_(OperationRow.dedupe_key == dedupe_key, _OPEN)
                 raised = {"priority": case((OperationRow.priority < priority, priority), else_=OperationRow.priority)}
@@ -90,30 +91,10 @@ class Operations:
                 if joined is not None:
                     return Operation(*joined)
             if limit is not None:
-                waiting = connection.execute(_count("queued")).scalar_one()
+                waiting = connection.execute(_count("queued").where(OperationRow.priority >= priority)).scalar_one()
                 if waiting >= limit:
                     raise QueueFull(waiting)
-            new = Operation(
-                id=uuid.uuid4().hex,
-                kind=kind,
-                payload=payload,
-                dedupe_key=dedupe_key,
-                state="queued",
-                priority=priority,
-                owner="",
-                token=0,
-                lease_until=0.0,
-                attempt=0,
-                cancel_requested=False,
-                progress="",
-                result=None,
-                error=None,
-                created=self._clock(),
-                started=None,
-                finished=None,
-            )
-            values = {field.name: getattr(new, field.name) for field in fields(Operation)}
-            connection.execute(self._database.insert(OperationRow).values(values))
+            connection.execute(self._database.insert(OperationRow).values(columns_of(new)))
             return new
 
     def lease(self, owner: str, seconds: float, kinds: Sequence[str] | None = None) -> Operation | None:
@@ -167,14 +148,18 @@ class Operations:
         """
         if (result is not None) + (error is not None) + cancelled != 1:
             raise ValueError("finish takes exactly one of result, error and cancelled")
-        values: dict[str, Any] = {"finished": self._clock(), "lease_until": 0.0}
         if result is not None:
-            values |= {"state": "done", "result": storable(result)}
+            ending = Ending("done", result=storable(result))
         elif error is not None:
-            values |= {"state": "failed", "error": storable(error)}
+            ending = Ending("failed", error=storable(error))
         else:
-            values |= {"state": "cancelled"}
-        return self._write(id, owner, token, values) is not None
+            ending = Ending("cancelled")
+        now = self._clock()
+        with self._database.write() as connection:
+            held = self._held(connection, id, owner, token, {"lease_until": 0.0, **_ended(ending, now)})
+            if held is not None:
+                settle(connection, {id: ending}, now)
+        return held is not None
 
     def release(self, id: str, owner: str, token: int) -> bool:
         """Gives a leased operation back at once, as a worker does that shuts down; not counted as an attempt."""
@@ -186,12 +171,10 @@ class Operations:
 
         Later equal requests start anew instead of joining. None for an unknown id.
         """
+        now = self._clock()
         with self._database.write() as connection:
-            one = update(OperationRow).where(OperationRow.id == id)
-            queued = {"state": "cancelled", "finished": self._clock(), "cancel_requested": True, "dedupe_key": None}
-            connection.execute(one.where(OperationRow.state == "queued").values(queued))
-            running = {"cancel_requested": True, "dedupe_key": None}
-            connection.execute(one.where(OperationRow.state == "running").values(running))
+            ended = withdraw(connection, OperationRow.id == id, now)
+            settle(connection, dict.fromkeys(ended, Ending("cancelled")), now)
             row = connection.execute(select(*_COLUMNS).where(OperationRow.id == id)).first()
             return None if row is None else Operation(*row)
 
@@ -220,26 +203,88 @@ class Operations:
             return connection.execute(delete(OperationRow).where(ended)).rowcount
 
     def _write(self, id: str, owner: str, token: int, values: dict[str, Any]) -> Operation | None:
+        with self._database.write() as connection:
+            return self._held(connection, id, owner, token, values)
+
+    @staticmethod
+    def _held(connection: Connection, id: str, owner: str, token: int, values: dict[str, Any]) -> Operation | None:
+        """Changes the operation if this lease holds it."""
         held = (OperationRow.owner == owner, OperationRow.token == token, OperationRow.state == "running")
         statement = update(OperationRow).where(OperationRow.id == id, *held).values(values).returning(*_COLUMNS)
-        with self._database.write() as connection:
-            row = connection.execute(statement).first()
-            return None if row is None else Operation(*row)
+        row = connection.execute(statement).first()
+        return None if row is None else Operation(*row)
 
-    def _take_back_expired(self, connection: Connection, now: float) -> None:
+    @staticmethod
+    def _take_back_expired(connection: Connection, now: float) -> None:
         expired = select(*_COLUMNS).where(_expired(now)).with_for_update(skip_locked=True)
+        endings: dict[str, Ending] = {}
         for row in connection.execute(expired).all():
-            values = _after_expiry(Operation(*row), now)
+            ending = _after_expiry(Operation(*row))
+            if ending is None:
+                values = {"state": "queued", "owner": "", "lease_until": 0.0}
+            else:
+                values, endings[row.id] = _ended(ending, now), ending
             connection.execute(update(OperationRow).where(OperationRow.id == row.id).values(values))
+        settle(connection, endings, now)
 
 
-def _after_expiry(lost: Operation, now: float) -> dict[str, Any]:
+def new_operation(kind: str, payload: str, dedupe_key: str | None, priority: int, created: float) -> Operation:
+    """A queued operation that is stored nowhere yet. Raises ValueError for text that not every database can hold."""
+    for what, text in (("kind", kind), ("payload", payload), ("dedupe key", dedupe_key or "")):
+        if storable(text) != text:
+            raise ValueError(f"the {what} of an operation contains NUL or a lone surrogate")
+    return Operation(
+        id=uuid.uuid4().hex,
+        kind=kind,
+        payload=payload,
+        dedupe_key=dedupe_key,
+        state="queued",
+        priority=priority,
+        owner="",
+        token=0,
+        lease_until=0.0,
+        attempt=0,
+        cancel_requested=False,
+        progress="",
+        result=None,
+        error=None,
+        created=created,
+        started=None,
+        finished=None,
+    )
+
+
+def columns_of(operation: Operation) -> dict[str, Any]:
+    """The row of an operation."""
+    return {field.name: getattr(operation, field.name) for field in fields(Operation)}
+
+
+def withdraw(connection: Connection, which: ColumnElement[bool], now: float) -> list[str]:
+    """Cancels operations: queued ones end, running ones are asked to stop. Ids of those that ended.
+
+    Their dedupe keys are taken away, so that later equal requests start anew.
+    """
+    some = update(OperationRow).where(which)
+    queued = {"cancel_requested": True, "dedupe_key": None, **_ended(Ending("cancelled"), now)}
+    ended = connection.execute(some.where(OperationRow.state == "queued").values(queued).returning(OperationRow.id))
+    ids = [id for (id,) in ended]
+    running = {"cancel_requested": True, "dedupe_key": None}
+    connection.execute(some.where(OperationRow.state == "running").values(running))
+    return ids
+
+
+def _ended(ending: Ending, now: float) -> dict[str, Any]:
+    return {"state": ending.state, "result": ending.result, "error": ending.error, "finished": now}
+
+
+def _after_expiry(lost: Operation) -> Ending | None:
+    """How an operation ends whose worker fell silent; None: it is taken up again."""
     if lost.cancel_requested:
-        return {"state": "cancelled", "finished": now}
+        return Ending("cancelled")
     if lost.attempt >= MAX_ATTEMPTS:
         error = f"given up: {lost.attempt} workers took it and were lost before they ended it, {lost.owner} last"
-        return {"state": "failed", "finished": now, "error": error}
-    return {"state": "queued", "owner": "", "lease_until": 0.0}
+        return Ending("failed", error=error)
+    return None
 
 
 def _waiting(kinds: Sequence[str] | None) -> Any:

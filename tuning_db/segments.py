@@ -1,6 +1,6 @@
-"""Segments that searches tried something on, and the graphs that they were part of."""
+"""Segments that searches tried something on, or found tried, and the graphs that they were part of."""
 
-from sqlalchemy import Integer, bindparam, func, select
+from sqlalchemy import Integer, bindparam, func, literal, select
 
 from tuning_db.checks import digest, miss
 from tuning_db.engine import Database
@@ -31,6 +31,14 @@ def put_segment(database: Database, graph_key: str, text: str) -> None:
             connection.execute(database.insert(table).values(**values).on_conflict_do_nothing())
 
 
+def note_segment(database: Database, graph_key: str, segment_key: str) -> None:
+    """Notes that a segment, where its text is stored, is part of a graph; idempotent."""
+    known = select(literal(graph_key), SegmentRow.key).where(SegmentRow.key == segment_key)
+    insert = database.insert(GraphSegmentRow).from_select(["graph_key", "segment_key"], known)
+    with database.write() as connection:
+        connection.execute(insert.on_conflict_do_nothing())
+
+
 def segment(database: Database, segment_key: str) -> str | None:
     """Canonical text of a segment, None where there is none that verifies."""
     for (text,) in database.cached("segments", segment_key, _TEXT, {"key": segment_key}):
@@ -47,5 +55,5 @@ def tuned_segments(database: Database, device_key: str, family: str, limit: int)
 
 
 def segments_of(database: Database, graph_key: str) -> list[str]:
-    """Keys of the segments that searches for a graph tried something on."""
+    """Keys of the segments that searches for a graph tried something on, or found tried."""
     return [key for (key,) in database.cached("graph_segments", graph_key, _OF_GRAPH, {"key": graph_key})]

@@ -1,4 +1,4 @@
-"""The one door to the database: plans, graphs, devices, measurements, and the queue."""
+"""The one door to the database: plans, graphs, devices, measurements, the queue, and batches."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -8,6 +8,7 @@ from sqlalchemy import select, true
 
 from fusion_ir.records import Device, Measurement, Plan
 from tuning_db import content, devices, graphs, measurements, plans, requests, schema, segments
+from tuning_db.batches import Batches
 from tuning_db.devices import StoredDevice
 from tuning_db.engine import Database
 from tuning_db.errors import DatabaseError
@@ -41,6 +42,7 @@ class Store:
             raise
         self._hits = HitCounter(self._database, clock)
         self._operations = Operations(self._database, clock)
+        self.batches = Batches(self._database, clock)
 
     def __enter__(self) -> "Store":
         return self
@@ -184,12 +186,16 @@ class Store:
         """Notes that a segment, as canonical text, is part of a graph; idempotent."""
         segments.put_segment(self._database, graph_key, text)
 
+    def note_segment(self, graph_key: str, segment_key: str) -> None:
+        """Notes that a stored segment is part of a graph, too; idempotent."""
+        segments.note_segment(self._database, graph_key, segment_key)
+
     def segment(self, segment_key: str) -> str | None:
         """The canonical text of a segment that something was tried on."""
         return segments.segment(self._database, segment_key)
 
     def segments_of(self, graph_key: str) -> list[str]:
-        """Keys of the segments that searches for a graph tried something on."""
+        """Keys of the segments that searches for a graph tried something on, or found tried."""
         return segments.segments_of(self._database, graph_key)
 
     # Queue

@@ -16,7 +16,7 @@ from fusion_ir.limits import check_body
 from fusion_ir.named import NamedGraph
 from fusion_ir.text import HEADER, parse_graph
 
-__all__ = ["READERS", "Reader", "SideFile", "read"]
+__all__ = ["READERS", "Reader", "SideFile", "looks_like", "read"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,18 +107,25 @@ def read(
     return named
 
 
+def looks_like(text: str) -> Reader | None:
+    """The reader that recognises the text, whatever its file is called."""
+    start = text.lstrip()
+    return next((reader for reader in READERS if reader.sniff(start)), None)
+
+
 def _reader(text: str, format: str | None, filename: str | None) -> Reader:
     if format is not None:
         for reader in READERS:
             if reader.name == format:
                 return reader
         raise FormatError("format", f"unknown format {excerpt(format)}, expected one of {[r.name for r in READERS]}")
-    start = text.lstrip()
-    for reader in READERS:
-        if reader.sniff(start):
-            return reader
+    recognised = looks_like(text)
+    if recognised is not None:
+        return recognised
     for reader in READERS:
         if filename is not None and filename.endswith(reader.suffixes):
             return reader
     known = "; ".join(f"{r.name}: {r.doc}" for r in READERS)
-    raise FormatError("1:1", f"the format is not recognised from {excerpt(start, 30)}, expected one of these: {known}")
+    raise FormatError(
+        "1:1", f"the format is not recognised from {excerpt(text.lstrip(), 30)}, expected one of these: {known}"
+    )

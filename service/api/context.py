@@ -103,6 +103,9 @@ class Context:
     memo: Memo
     version: str
     metrics: Metrics = field(default_factory=Metrics)
+    submitting: set[str] = field(default_factory=set[str])  # idempotency keys of batches being read
+    streams: int = 0  # of events, open now
+    stopping: bool = False  # the server ends: streams do, too, and their readers come back to the next one
 
 
 def context(request: Request) -> Context:

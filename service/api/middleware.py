@@ -4,7 +4,7 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -33,10 +33,18 @@ class _BodyTooLarge(Exception):
 
 
 class Gate:
-    """Pure ASGI middleware. `observe(template, method, status, seconds)` is called after every request."""
+    """Pure ASGI middleware. `observe(template, method, status, seconds)` is called after every request.
 
-    def __init__(self, app: ASGIApp, max_body_bytes: int, observe: Callable[[str, str, int, float], None]) -> None:
-        self.app, self.limit, self.observe = app, max_body_bytes, observe
+    limits: name and value of the setting that limits bodies, by path; that of "" holds for all others.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        limits: Mapping[str, tuple[str, int]],
+        observe: Callable[[str, str, int, float], None],
+    ) -> None:
+        self.app, self.limits, self.observe = app, limits, observe
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -45,12 +53,13 @@ class Gate:
         started = time.perf_counter()
         status = 0
         count = 0
+        limit = self._limit(scope)[1]
 
         async def counted() -> Message:
             nonlocal count
             message = await receive()
             count += len(message.get("body", b""))
-            if count > self.limit:
+            if count > limit:
                 raise _BodyTooLarge
             return message
 
@@ -67,7 +76,7 @@ class Gate:
             refusal = self._refusal(scope)
             if refusal is not None:
                 await problem_response(*refusal)(scope, receive, dressed)
-            elif _declared_bytes(scope) > self.limit:
+            elif _declared_bytes(scope) > limit:
                 raise _BodyTooLarge
             else:
                 await self.app(scope, counted, dressed)
@@ -102,12 +111,17 @@ class Gate:
             return "cross-site", "Only this server's own pages may send this request from a browser.", "Sec-Fetch-Site"
         return None
 
+    def _limit(self, scope: Scope) -> tuple[str, int]:
+        """Name and value of the setting that limits this request's body."""
+        return self.limits.get(scope["path"], self.limits[""])
+
     async def _too_large(self, scope: Scope, receive: Receive, send: Send) -> None:
-        detail = f"The limit is {self.limit} bytes (setting max_body_bytes)."
+        setting, limit = self._limit(scope)
+        detail = f"The limit is {limit} bytes (setting {setting})."
         response = problem_response("body-too-large", detail, headers={"Connection": "close"})
         await send({"type": "http.response.start", "status": response.status_code, "headers": response.raw_headers})
         await send({"type": "http.response.body", "body": bytes(response.body), "more_body": True})
-        left = DRAIN_FACTOR * self.limit
+        left = DRAIN_FACTOR * limit
         try:
             async with asyncio.timeout(DRAIN_SECONDS):
                 while left > 0:

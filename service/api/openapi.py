@@ -6,6 +6,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from fusion_ir.formats.side_file import SideInput, SideModel
+from service.api.batch_models import BatchLine
 from service.errors import MEDIA_TYPE, Problem
 
 _REFERENCE = "#/components/schemas/{model}"
@@ -35,7 +36,7 @@ def _document(app: FastAPI) -> dict[str, Any]:
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
     schemas["Problem"] = Problem.model_json_schema(ref_template=_REFERENCE)
-    for model in (SideModel, SideInput):
+    for model in (SideModel, SideInput, BatchLine):
         schemas[model.__name__] = model.model_json_schema(ref_template=_REFERENCE)
         schemas[model.__name__].pop("$defs", None)
     problem = {

@@ -41,21 +41,26 @@ def model(operation: Operation) -> OperationModel:
         done=ended,
         attempt=operation.attempt,
         cancel_requested=operation.cancel_requested,
-        progress=_object(operation.progress),
+        progress=object_in(operation.progress),
         created_at=moment(operation.created),
-        result=_object(operation.result) if operation.state == "done" else None,
+        result=object_in(operation.result) if operation.state == "done" else None,
         error=problem_of(operation) if ended and operation.state != "done" else None,
     )
 
 
 def problem_of(operation: Operation) -> Problem:
     """Why an operation ended without a result: the problem its worker wrote, or the queue's own words."""
-    if operation.state == "cancelled":
+    return problem_in(operation.state, operation.error)
+
+
+def problem_in(state: str, error: str | None) -> Problem:
+    """The same of what is kept of an operation that failed or was cancelled."""
+    if state == "cancelled":
         return problem("cancelled", "The operation was cancelled.")
     try:
-        return Problem.model_validate_json(operation.error or "")
+        return Problem.model_validate_json(error or "")
     except ValidationError:
-        return problem("tuning-failed", operation.error or "The worker gave no reason.")
+        return problem("tuning-failed", error or "The worker gave no reason.")
 
 
 def _response(operation: Operation | None) -> Response:
@@ -67,7 +72,7 @@ def _response(operation: Operation | None) -> Response:
     return Response(model(operation).model_dump_json(), 200, headers, "application/json")
 
 
-def _object(text: str | None) -> dict[str, Any] | None:
+def object_in(text: str | None) -> dict[str, Any] | None:
     """A JSON object that a worker of ours wrote; None for anything else."""
     try:
         value = json.loads(text or "null")

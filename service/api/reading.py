@@ -28,6 +28,11 @@ class Ask:
 
 def read_body(body: bytes) -> Ask:
     """Raises ApiError `bad-json`, `bad-request` or `bad-graph`, each with the place."""
+    return read_members(read_object(body))
+
+
+def read_object(body: bytes) -> Mapping[str, Any]:
+    """The JSON object in a body, whatever its members. Raises ApiError."""
     try:
         value = load_json(decode(body))
     except FormatError as error:
@@ -37,11 +42,16 @@ def read_body(body: bytes) -> Ask:
         raise ApiError(slug, error.reason, place) from error
     if not isinstance(value, dict):
         raise ApiError("bad-request", "Expected a JSON object.", "/")
+    return cast(Mapping[str, Any], value)
+
+
+def read_members(value: Mapping[str, Any]) -> Ask:
+    """The request that these members make. Raises ApiError."""
     try:
         request = ResolveRequest.model_validate(value)
     except ValidationError as error:
         raise from_validation(error) from error
-    named = _graph(request, cast(Mapping[str, Any], value))
+    named = _graph(request, value)
     if named is None:
         assert request.graph_key is not None
         return Ask(request, None, request.graph_key)

@@ -15,7 +15,7 @@ from codegen.toolchain.compiler import CompilerMissing
 from codegen.workbench import MissingBinary, RunError
 from fusion_ir.errors import FormatError
 from scheduler.finalists import NoPlan
-from service.cli import config, db, plans
+from service.cli import batch, config, db, plans
 from service.cli.convert import convert
 from service.cli.devices import devices
 from service.cli.doctor import doctor
@@ -43,6 +43,7 @@ app = typer.Typer(
 )
 for command in (serve, tune, run, convert, explain, trials, devices, doctor):
     app.command()(command)
+app.add_typer(batch.app, name="batch")
 app.add_typer(plans.app, name="plans")
 app.add_typer(db.app, name="db")
 app.add_typer(config.app, name="config")

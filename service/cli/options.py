@@ -39,6 +39,13 @@ Graph = Annotated[
         metavar="GRAPH", help="File with an nvFuser definition or dump, JSON or Fuseplan text; - is standard input."
     ),
 ]
+Graphs = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="GRAPH...",
+        help="Files with a graph each, in any format, or folders with such files; - is standard input.",
+    ),
+]
 PlanKey = Annotated[str, typer.Argument(metavar="PLAN_KEY", help="A plan's key, or the beginning of one.")]
 Inputs = Annotated[Path, typer.Option("--inputs", metavar="FILE", help="safetensors file with the inputs.")]
 Outputs = Annotated[Path, typer.Option("--outputs", metavar="FILE", help="safetensors file to write.")]

@@ -4,7 +4,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 import httpx
 from pydantic import ValidationError
@@ -36,7 +36,7 @@ class Remote:
         except (httpx.InvalidURL, ValueError) as error:
             raise bad_input(f"--server: {error}") from error
 
-    def __enter__(self) -> "Remote":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -89,15 +89,17 @@ class Remote:
     def _send(self, method: str, path: str, **request: Any) -> httpx.Response:
         with self._reached():
             response = self._client.request(method, path, **request)
-        if response.is_success:
-            return response
+        if not response.is_success:
+            raise self._refusal(response)
+        return response
+
+    def _refusal(self, response: httpx.Response) -> CommandError:
+        """What an answer that is none says."""
         try:
-            problem = Problem.model_validate_json(response.content)
+            return _refused(Problem.model_validate_json(response.content))
         except ValidationError:
-            raise failed(
-                f"{self.url}{path} answered {response.status_code} and no problem document; is it Fuseplan?"
-            ) from None
-        raise _refused(problem)
+            where = f"{self.url}{response.url.path} answered {response.status_code}"
+            return failed(f"{where} and no problem document; is it Fuseplan?")
 
     @contextmanager
     def _reached(self) -> Iterator[None]:

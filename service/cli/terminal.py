@@ -66,6 +66,24 @@ _PHASES = {
 }
 
 
+def phase(state: Mapping[str, Any] | None) -> str:
+    """What a search is doing, from the fields of an `Event` as far as they are there: "timing kernels, 30 timed"."""
+    if not state:
+        return "starting"
+    words = [_PHASES.get(str(state.get("phase")), "searching")]
+    if state.get("measured") is not None:
+        words.append(f"{state['measured']} timed")
+    if state.get("best_us") is not None:
+        words.append(f"best {duration(float(state['best_us']))}")
+    return ", ".join(words)
+
+
+def print_line(line: str) -> None:
+    """A line on stdout at once, so that who reads a pipe sees it when it happens."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
 class SearchProgress:
     """Shows how a search goes. Off a terminal it does nothing."""
 
@@ -81,12 +99,7 @@ class SearchProgress:
         """`state`: the fields of an `Event`, as far as they are there; a server passes them on as JSON."""
         if self._bar is None or self._task is None or not state:
             return
-        words = [_PHASES.get(str(state.get("phase")), "searching")]
-        if state.get("measured") is not None:
-            words.append(f"{state['measured']} timed")
-        if state.get("best_us") is not None:
-            words.append(f"best {duration(float(state['best_us']))}")
-        self._bar.update(self._task, description=", ".join(words))
+        self._bar.update(self._task, description=phase(state))
         if state.get("seconds") is not None:
             self._bar.update(self._task, completed=float(state["seconds"]))
 

@@ -1,8 +1,9 @@
-"""`fuseplan tune`: the plan of a graph, from the database or by a search."""
+"""`fuseplan tune`: plans of graphs, from the database or by searches."""
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,33 +13,24 @@ from rich.text import Text
 from codegen.object_cache import ObjectCache
 from fusion_ir.formats.json_wire import to_wire
 from fusion_ir.named import NamedGraph
-from fusion_ir.records import Numerics, Plan
+from fusion_ir.records import Numerics
 from scheduler.bench import Budget
+from service.cli.answer import Answer
 from service.cli.errors import bad_input
-from service.cli.options import Cache, Db, Format, Graph, Json, NumericsClass, Seconds, Server, Shapes, Target
+from service.cli.folders import graph_files
+from service.cli.options import Cache, Db, Format, Graphs, Json, NumericsClass, Seconds, Server, Shapes, Target
 from service.cli.plan_view import KEY_DIGITS, as_json, plan_view
 from service.cli.remote import Remote
 from service.cli.source import read_graph
 from service.cli.terminal import print_json, search_progress, show
+from service.cli.tune_many import tune_many
 from service.planner import plan_graph
 from service.settings import Settings, load
 from tuning_db import Store
 
 
-@dataclass(frozen=True)
-class Answer:
-    """A plan as both ways of asking give it. `kept`: where it is stored; `address`: of its page, from a server."""
-
-    plan: Plan
-    target: str
-    state: str
-    cache: str
-    kept: str
-    address: str | None = None
-
-
 def tune(
-    graph: Graph,
+    graphs: Graphs,
     target: Target = None,
     seconds: Seconds = None,
     numerics: NumericsClass = "reassociate",
@@ -49,15 +41,28 @@ def tune(
     shapes: Shapes = None,
     json: Json = False,
 ) -> None:
-    """Find the plan of a graph: from the database if it is there, else by a search."""
+    """Find the plans of graphs: from the database where they are there, else by a search for each.
+
+    With several graphs, or a folder, a line for each as it ends, and what they had in common.
+    """
     settings = load({"target": target, "db": db, "cache": cache})
     budget = search_seconds(settings, seconds)
-    named = read_graph(graph, format_, shapes)
-    if server is not None:
-        answer = tune_remotely(named, server, target, budget, numerics)
-    else:
-        with Store(settings.db) as store:
-            answer = tune_here(named, store, settings, budget, numerics)
+    several = len(graphs) > 1 or Path(graphs[0]).is_dir()
+    if several and shapes is not None:
+        raise bad_input("--shapes: goes with one graph, which it completes")
+    with ExitStack() as stack:
+        if server is not None:
+            remote = stack.enter_context(Remote(server))
+            segments_of = None
+            ask = partial(tune_remotely, remote=remote, target=target, seconds=budget, numerics=numerics)
+        else:
+            store = stack.enter_context(Store(settings.db))
+            segments_of = store.segments_of
+            ask = partial(tune_here, store=store, settings=settings, seconds=budget, numerics=numerics)
+        if several:
+            tune_many(graph_files(graphs), format_, ask, segments_of, json=json)
+            return
+        answer = ask(read_graph(graphs[0], format_, shapes))
     if json:
         print_json(as_json(answer.plan, answer.target, answer.state, answer.cache))
         return
@@ -84,12 +89,12 @@ def tune_here(
     return Answer(found.plan, settings.target, found.state, found.cache, store.place)
 
 
-def tune_remotely(named: NamedGraph, server: str, target: str | None, seconds: float, numerics: Numerics) -> Answer:
+def tune_remotely(named: NamedGraph, remote: Remote, target: str | None, seconds: float, numerics: Numerics) -> Answer:
     """Asks a server. The graph was read here, so what is wrong with it is said with its place in the file."""
     body: Mapping[str, Any] = {"graph": to_wire(named), "seconds": seconds, "numerics": numerics}
     if target:
         body = {**body, "target": target}
-    with Remote(server) as remote, search_progress(seconds) as progress:
+    with search_progress(seconds) as progress:
         found = remote.resolve(body, progress.show)
     address = remote.page(found.plan_key)
     return Answer(found.plan, target or found.plan.device.target, found.state, found.cache, remote.url, address)

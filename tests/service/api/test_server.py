@@ -1,6 +1,7 @@
 """The server as a process: address, refusals, big bodies over a real socket, an end without leftovers."""
 
 import http.client
+import json
 import re
 import signal
 import socket
@@ -12,6 +13,7 @@ import pytest
 
 from service.server import ServeError, is_loopback, serve
 from service.settings import Settings, load
+from tests.support.service_app import wire
 from tests.support.service_process import server
 
 
@@ -45,6 +47,22 @@ def test_it_starts_a_worker_and_both_end_on_sigterm(tmp_path: Path) -> None:
             time.sleep(0.1)
         else:
             raise AssertionError("the worker is still there")
+
+
+def test_open_streams_end_with_the_server(tmp_path: Path) -> None:
+    with server(tmp_path, workers=0) as (process, port):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+        line = json.dumps({"custom_id": "a", "graph": wire()})
+        connection.request("POST", "/v1/batches", line, {"Content-Type": "application/x-ndjson"})
+        batch = json.loads(connection.getresponse().read())["id"]
+        connection.request("GET", f"/v1/batches/{batch}/events")
+        stream = connection.getresponse()
+        while not stream.readline().startswith(b"event: progress"):
+            pass
+        process.send_signal(signal.SIGTERM)
+        assert b"event: end" not in stream.read(), "its batch goes on"
+        assert process.wait(30) == 0
+    assert "Traceback" not in (tmp_path / "log").read_text(), "nothing was cut off"
 
 
 def test_a_body_of_60_mb_is_answered_413_however_it_is_sent(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def test_a_bad_graph(cli: Cli, tmp_path: Path, command: tuple[str, ...], text: s
 
 def test_a_graph_that_is_not_there(cli: Cli, tmp_path: Path) -> None:
     ends_with_message(cli, "tune", tmp_path / "none.py", place=f"{tmp_path / 'none.py'}: No such file or directory")
-    ends_with_message(cli, "tune", tmp_path, place=f"{tmp_path}: Is a directory")
+    ends_with_message(cli, "explain", tmp_path, place=f"{tmp_path}: Is a directory")
 
 
 def test_a_graph_that_is_too_large(cli: Cli, tmp_path: Path) -> None:

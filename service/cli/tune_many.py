@@ -1,0 +1,158 @@
+"""Several graphs for `fuseplan tune`: one after another, a line for each as it ends, then what they had in common."""
+
+import json as json_module
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import FrameType, TracebackType
+from typing import Any
+
+from codegen.devices import DeviceError
+from codegen.object_cache import CacheError
+from codegen.toolchain.compiler import CompilerMissing
+from fusion_ir.named import NamedGraph
+from scheduler.finalists import NoPlan
+from service.cli.answer import Answer
+from service.cli.errors import FAILED, CommandError
+from service.cli.plan_view import as_json
+from service.cli.source import read_graph
+from service.cli.terminal import print_line, say
+from service.formatting import count, duration, ratio, times
+from service.planner import PlanningError
+from tuning_db import DatabaseError
+
+INTERRUPTED = 130
+NAME_WIDTH = 60  # longer names push their line's columns to the right
+COLUMNS = "{:<9}  {:<5}  {:>8}  {:>8}  {:>7}"
+
+# What fails for one graph would fail for every other: these end the command.
+EVERYWHERE = (DatabaseError, CacheError, DeviceError, CompilerMissing)
+
+Ask = Callable[[NamedGraph], Answer]
+SegmentsOf = Callable[[str], Sequence[str]]  # by graph key
+
+
+@dataclass
+class Tally:
+    """How the graphs ended. `graphs`: keys of those that have plans."""
+
+    names: Sequence[str]
+    started: float = field(default_factory=time.monotonic)
+    caches: list[str] = field(default_factory=list[str])
+    failed: int = 0
+    graphs: set[str] = field(default_factory=set[str])
+
+    @property
+    def unfinished(self) -> int:
+        return len(self.names) - len(self.caches) - self.failed
+
+    def summary(self, segments_of: SegmentsOf | None) -> Mapping[str, Any]:
+        """In numbers. segments: those of every graph, distinct ones, and the difference; None where nobody knows."""
+        segments: Mapping[str, int] | None = None
+        if segments_of is not None:
+            lists = [segments_of(key) for key in self.graphs]
+            used, distinct = sum(map(len, lists)), len({key for keys in lists for key in keys})
+            segments = {"used": used, "distinct": distinct, "shared": used - distinct}
+        return {
+            "graphs": len(self.names),
+            "hits": self.caches.count("hit"),
+            "misses": self.caches.count("miss"),
+            "failed": self.failed,
+            "not_done": self.unfinished,
+            "seconds": round(time.monotonic() - self.started, 3),
+            "segments": segments,
+        }
+
+
+class Interrupts:
+    """Within the block, SIGINT interrupts what runs, which may end in good order, and is remembered as `came`."""
+
+    def __init__(self) -> None:
+        self.came = False
+        self._before: Any = None
+
+    def __enter__(self) -> "Interrupts":
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGINT, self._interrupt)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+
+    def _interrupt(self, _number: int, _frame: FrameType | None) -> None:
+        self.came = True
+        raise KeyboardInterrupt
+
+
+def tune_many(
+    names: Sequence[str], format_: str | None, ask: Ask, segments_of: SegmentsOf | None, *, json: bool
+) -> None:
+    """Asks for the plan of every graph. Raises CommandError, once all else is done, where one failed.
+
+    Ctrl-C ends the search that runs, whose best plan so far is kept, and leaves out the graphs that were to follow.
+    """
+    tally = Tally(names)
+    width = min(NAME_WIDTH, max(map(len, names)))
+    if not json:
+        print_line(f"{'graph':<{width}}  {COLUMNS.format('state', 'cache', 'time', 'speed-up', 'gap')}")
+    with Interrupts() as interrupts:
+        for name in names:
+            try:
+                answer = ask(read_graph(name, format_))
+            except KeyboardInterrupt:
+                break
+            except EVERYWHERE:
+                raise
+            except Exception as error:
+                _failed(name, error, tally, json)
+            else:
+                tally.caches.append(answer.cache)
+                tally.graphs.add(answer.plan.graph_key)
+                print_line(_json_line(name, answer) if json else f"{name:<{width}}  {_columns(answer)}")
+            if interrupts.came:
+                break
+    summary = tally.summary(segments_of)
+    print_line(json_module.dumps({"summary": summary}) if json else _sentence(summary))
+    if interrupts.came:
+        raise CommandError("interrupted", INTERRUPTED)
+    if tally.failed:
+        raise CommandError(f"{count(tally.failed, 'graph')} of {len(names)} failed", FAILED)
+
+
+def _failed(name: str, error: Exception, tally: Tally, json: bool) -> None:
+    tally.failed += 1
+    reason = str(error)
+    if not isinstance(error, CommandError | PlanningError | NoPlan):  # a fault of ours: the others go on all the same
+        reason = f"{type(error).__name__}: {error}"
+        say("".join(traceback.format_exception(error)).rstrip())
+    if json:
+        print_line(json_module.dumps({"graph": name, "error": reason}))
+    say(f"failed: {reason if name in reason else f'{name}: {reason}'}")
+
+
+def _json_line(name: str, answer: Answer) -> str:
+    fields = as_json(answer.plan, answer.target, answer.state, answer.cache)
+    return json_module.dumps({"graph": name, **fields}, allow_nan=False)
+
+
+def _columns(answer: Answer) -> str:
+    plan = answer.plan
+    speed_up = times(ratio(plan.unfused_us, plan.time_us))
+    return COLUMNS.format(answer.state, answer.cache, duration(plan.time_us), speed_up, times(plan.search_gap))
+
+
+def _sentence(summary: Mapping[str, Any]) -> str:
+    named = {"hits": "found", "misses": "tuned", "failed": "failed", "not_done": "not done"}
+    parts = [f"{summary[what]} {word}" for what, word in named.items() if summary[what]]
+    lines = [f"{count(summary['graphs'], 'graph')}: {', '.join(parts)}, in {duration(summary['seconds'] * 1e6)}"]
+    segments = summary["segments"]
+    if segments is not None:
+        used = f"{count(segments['used'], 'segment')} tried, {segments['distinct']} of them distinct"
+        lines.append(f"{used}: {segments['shared']} found in an earlier graph")
+    return "\n".join(lines)
