@@ -121,6 +121,11 @@ class Slot:
             raise
 
     @property
+    def is_dead(self) -> bool:
+        """There was a child, and it ended without being asked."""
+        return self._child is not None and not self._child.alive
+
+    @property
     def pid(self) -> int | None:
         """Process id of the child, if there is one."""
         return self._child.process.pid if self._child else None

@@ -16,7 +16,9 @@ from codegen.kernel import Kernel
 from codegen.limits import DEFAULT_LIMITS, Limits, allowance_seconds
 from codegen.machine import usable_cpus
 from codegen.object_cache import ObjectCache
+from codegen.probe import probe_binary, probe_job
 from codegen.slot import ChildLimits, Slot, SlotFailure
+from codegen.timer import Timer
 from codegen.toolchain.builder import Builder
 from codegen.toolchain.compiler import Binary, Compiler, Failure
 from codegen.toolchain.cpu import CpuCompiler, find_compiler
@@ -63,8 +65,9 @@ class Workbench:
     """One device, one timing child, a few compile children. A context manager; safe to call from several threads,
     which then take turns.
 
-    Raises CompilerMissing when made, DeviceError when it should run something for a GPU that is not there, SlotError
-    where children cannot work at all. What kernels do wrong is never raised: it is a status. `compiler`: another than
+    Raises CompilerMissing when made, DeviceError when it should run something for a GPU that is not there,
+    DeviceQuarantined for a device that failed its probe, SlotError where children cannot work at all. What kernels do
+    wrong is never raised: it is a status. `compiler`: another than
     the one found for the device.
     """
 
@@ -77,7 +80,7 @@ class Workbench:
         memory = limits.memory_bytes or device.memory_bytes * 3 // 4
         # CUDA reserves address space beyond all bounds: its memory is limited through CuPy's pool instead.
         bounds = ChildLimits(memory if device.target == "cpu" else None, None, limits.output_bytes)
-        self._timer = Slot(BENCHES[device.target], bounds)
+        self._timer = Timer(device, cache, Slot(BENCHES[device.target], bounds))
         self._lock = threading.Lock()
         self._setup: dict[str, Any] | None = None
 
@@ -119,6 +122,7 @@ class Workbench:
         not in cache.
         """
         race = secrets.token_hex(8)
+        self._timer.admit()
         with self._lock:
             built = self._builder.compile(kernels)
             outcomes = {i: _Outcome(b.status, b.detail) for i, b in enumerate(built) if isinstance(b, Failure)}
@@ -244,6 +248,8 @@ class Workbench:
                 if "problem" in answer:
                     raise no_cuda(answer["problem"])
                 self._setup = {"number": answer["number"]}
+            binary = probe_binary(self.device, self._compiler, self.cache, self.limits.compile_seconds)
+            self._timer.probe_job = probe_job(self.device, binary, self._setup)
         return self._setup
 
     def _kernel_program(self, kernel: Kernel, binary: Binary, segment: Graph) -> dict[str, Any]:

@@ -73,7 +73,7 @@ class Settings:
     max_body_bytes: int = _row(16_000_000, "Largest request body in bytes; more is answered 413 at once.", 1024, 2**31)
     max_queue: int = _row(1000, "Most operations waiting to run; more are answered 429.", 1, 1_000_000)
     workers: int = _row(
-        1, "Worker processes. Each times kernels, so more than one per device disturbs the times.", 0, 64
+        1, "Worker processes. On one device they take turns at timing: more than one only compile side by side.", 0, 64
     )
     lease_seconds: float = _row(30.0, "A worker silent for this long loses its operation to another.", 2.0, 3600.0)
     memo_entries: int = _row(

@@ -21,6 +21,7 @@ from pydantic import ValidationError
 
 from codegen.devices import DeviceError
 from codegen.object_cache import ObjectCache
+from codegen.quarantine import DeviceQuarantined
 from codegen.toolchain.compiler import CompilerMissing
 from fusion_ir.named import NamedGraph
 from fusion_ir.text import parse_graph
@@ -162,6 +163,8 @@ def _explain(operation: Operation, error: Exception) -> str:
     """The problem document that the operation ends with."""
     if isinstance(error, DeviceError | CompilerMissing):
         document = problem("no-device", str(error))
+    elif isinstance(error, DeviceQuarantined):
+        document = problem("device-quarantined", str(error))
     elif isinstance(error, PlanningError | NoPlan):
         document = problem("tuning-failed", str(error))
     else:
