@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from codegen.device_turn import device_turn
 from codegen.machine import cache_levels, usable_cpus
 from codegen.object_cache import ObjectCache
-from codegen.slot import ChildLimits, Slot
+from codegen.slot import ChildLimits, Slot, once_more
 from codegen.toolchain.cpu import CpuCompiler
 from codegen.toolchain.runtime import runtime_library
 from fusion_ir.records import Ceilings, Device
@@ -43,7 +43,7 @@ def cpu_ceilings(
             "cpus": usable_cpus(),
         }
         with device_turn(cache, device.class_key):
-            answer = slot.call(request, seconds=60.0)
+            answer = once_more(lambda: slot.call(request, seconds=60.0))
     answer.pop("output")
     ceilings = at_least(best(Ceilings.model_validate(answer), known), reached)
     cache.remember(key, ceilings.model_dump_json())

@@ -10,7 +10,7 @@ from codegen.quarantine import DeviceQuarantined, Quarantines
 from codegen.slot import Slot, SlotError, SlotFailure
 from fusion_ir.records import Device, Status
 
-PROBES = 2  # a device is out of service when so many fail in a row: one may meet a bad moment of the machine
+PROBES = 3  # a device is out of service when so many fail in a row: one may meet a bad moment of the machine
 
 
 class Timer:

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from itertools import pairwise
@@ -180,3 +181,18 @@ def test_the_child_of_a_killed_process_does_not_hold_the_device(bench: Workbench
         with device_turn(cache, bench.device.class_key):
             assert time.monotonic() - start < 1.0
         assert within(1.0, lambda: gone(child))
+
+
+def test_a_kernel_is_not_to_blame_where_somebody_else_killed_its_child(bench: Workbench) -> None:
+    """The system for want of memory, or a person: the kernel has a second chance."""
+    assert status(bench) is Status.ok
+    kernel = sum_kernel(N, "slow", "usleep(150000);" + SUM, before='extern "C" int usleep(unsigned);')
+    bench.compile([kernel])
+    child = bench._timer.slot.pid  # pyright: ignore[reportPrivateUsage]
+    assert child is not None
+    killer = threading.Timer(0.2, os.kill, (child, signal.SIGKILL))
+    killer.start()
+    (row,) = bench.measure(sum_graph(N), "s", [kernel])
+    killer.join()
+    assert gone(child)
+    assert row.status is Status.ok, row.detail
