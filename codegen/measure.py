@@ -27,7 +27,8 @@ LEAST_ROUNDS = 3
 FIRST_HALVING = 8  # rounds
 PRECISION = 0.005
 PRECISION_ALONE = 0.02
-LEAST_HOPELESS_US = 1000.0  # a run before the race that was longer than this says something
+# A run before the race that was longer than this says something; a shorter one may have waited for a CPU all the while.
+LEAST_HOPELESS_US = 5_000.0
 CLEAR_GAIN = 0.01
 
 Sampler = Callable[[int, int], Sequence[float]]  # (candidate, samples) -> microseconds, one per run
@@ -143,7 +144,7 @@ def _screen(count: int, sample: Sampler, before_us: Sequence[Sequence[float]]) -
             timings[i] = Timing(tuple(before_us[i]), f"stopped after its checks, {seen / best:.1f}x the best")
             continue
         first = min(sample(i, 1))  # finds cold code and pages: a second and third chance, unless it is hopeless
-        chances = 0 if seen > STOP_RATIO * best else 2 if first <= HOPELESS_RATIO * best else 1
+        chances = 0 if seen > max(STOP_RATIO * best, LEAST_HOPELESS_US) else 2 if first <= HOPELESS_RATIO * best else 1
         while first > STOP_RATIO * best and chances:
             first, chances = min(first, *sample(i, 1)), chances - 1
         if first > STOP_RATIO * best:
