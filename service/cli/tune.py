@@ -15,6 +15,7 @@ from fusion_ir.named import NamedGraph
 from fusion_ir.records import Numerics, Plan
 from scheduler.bench import Budget
 from service.cli.errors import bad_input
+from service.cli.interrupts import Interrupts
 from service.cli.options import Cache, Db, Format, Graph, Json, NumericsClass, Seconds, Server, Shapes, Target
 from service.cli.plan_view import KEY_DIGITS, as_json, plan_view
 from service.cli.remote import Remote
@@ -49,15 +50,25 @@ def tune(
     shapes: Shapes = None,
     json: Json = False,
 ) -> None:
-    """Find the plan of a graph: from the database if it is there, else by a search."""
+    """Find the plan of a graph: from the database if it is there, else by a search.
+
+    Ctrl-C ends the search: the best plan so far is stored and printed, and the exit code is 0. A second Ctrl-C, or one
+    before the search began, ends the command without a plan: 130.
+    """
     settings = load({"target": target, "db": db, "cache": cache})
     budget = search_seconds(settings, seconds)
     named = read_graph(graph, format_, shapes)
     if server is not None:
         answer = tune_remotely(named, server, target, budget, numerics)
-    else:
+        _print(answer, json)
+        return
+    with Interrupts() as interrupts:
         with Store(settings.db) as store:
-            answer = tune_here(named, store, settings, budget, numerics)
+            answer = tune_here(named, store, settings, budget, numerics, interrupts)
+        _print(answer, json)
+
+
+def _print(answer: Answer, json: bool) -> None:
     if json:
         print_json(as_json(answer.plan, answer.target, answer.state, answer.cache))
         return
@@ -75,12 +86,18 @@ def search_seconds(settings: Settings, seconds: float | None) -> float:
 
 
 def tune_here(
-    named: NamedGraph, store: Store, settings: Settings, seconds: float, numerics: Numerics = "reassociate"
+    named: NamedGraph,
+    store: Store,
+    settings: Settings,
+    seconds: float,
+    numerics: Numerics = "reassociate",
+    interrupts: Interrupts | None = None,
 ) -> Answer:
     """Plans in this process, on this machine."""
     cache = ObjectCache(settings.cache)
     with search_progress(seconds) as progress:
-        found = plan_graph(named, settings.target, Budget(seconds), store, cache, progress.on_search, numerics=numerics)
+        told = interrupts.watching(progress.on_search) if interrupts else progress.on_search
+        found = plan_graph(named, settings.target, Budget(seconds), store, cache, told, numerics=numerics)
     return Answer(found.plan, settings.target, found.state, found.cache, store.place)
 
 
