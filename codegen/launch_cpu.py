@@ -16,7 +16,7 @@ from codegen.progress import Note
 HUGE_PAGE = 2 << 20
 STEP = np.dtype([("entry", np.uint64), ("args", np.uint64), ("tasks", np.int64)])
 PROT_NONE, PROT_READ, PROT_WRITE = 0, 1, 2
-GUARD_BYTES = 1 << 20  # before and behind a tensor: whole rows of overrun; address space only
+GUARD_BYTES = (1 << 16, 1 << 20)  # least and most, before and behind a tensor: address space only
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
@@ -137,7 +137,8 @@ class Memory:
 
 
 class Guarded:
-    """Memory of one tensor between GUARD_BYTES on either side that nobody may touch.
+    """Memory of one tensor between guards that nobody may touch, as large as itself within GUARD_BYTES: an overrun may
+    be of rows or planes.
 
     at_end: the tensor ends as close to the guard behind it as its alignment allows, else it starts right behind the
     guard before it. What lies between tensor and guards holds a pattern that `intact` looks for. Touching the guards
@@ -151,17 +152,18 @@ class Guarded:
         body = -(-max(size, 1) // page) * page
         if at_end and alignment > page:
             raise ValueError(f"alignment {alignment} is beyond a page")
-        self._memory = Memory(body + 2 * GUARD_BYTES, huge=body >= 2 * HUGE_PAGE, aligned=False)
+        guard = min(max(body, GUARD_BYTES[0]), GUARD_BYTES[1])
+        self._memory = Memory(body + 2 * guard, huge=body >= 2 * HUGE_PAGE, aligned=False)
         whole = self._memory.bytes
-        start = GUARD_BYTES + (self.slack(size, alignment) if at_end else 0)
-        self.before: Bytes = whole[GUARD_BYTES:start]
+        start = guard + (self.slack(size, alignment) if at_end else 0)
+        self.before: Bytes = whole[guard:start]
         self.bytes: Bytes = whole[start : start + size]
-        self.behind: Bytes = whole[start + size : GUARD_BYTES + body]
+        self.behind: Bytes = whole[start + size : guard + body]
         self.address = self._memory.address + start
-        self._body = whole[GUARD_BYTES : GUARD_BYTES + body]
+        self._body = whole[guard : guard + body]
         self._mend()
-        protect(whole[:GUARD_BYTES], PROT_NONE)
-        protect(whole[GUARD_BYTES + body :], PROT_NONE)
+        protect(whole[:guard], PROT_NONE)
+        protect(whole[guard + body :], PROT_NONE)
 
     @staticmethod
     def slack(size: int, alignment: int) -> int:

@@ -178,11 +178,15 @@ def _time(
         nonlocal position
         first, position = position, position + samples
         runs.note(order[k], first, samples)
-        return pool.time_us(runnable[order[k]], samples, first, channel.beats(order[k], message["kernel_seconds"]))
+        note = channel.beats(order[k], message["kernel_seconds"])
+        times = pool.time_us(runnable[order[k]], samples, first, note)
+        expect_no_processes()
+        return times
 
     def once(i: int) -> None:
         channel.beat(i, message["kernel_seconds"])
         pool.run(single[i])
+        expect_no_processes()
 
     while order:
         timings = race(
@@ -196,7 +200,6 @@ def _time(
             i: dict(candidates[i].aliases) for i, timing in zip(order, timings, strict=True) if not timing.note
         }
         wrong = review(prepared.case, memory, runs, finalists, once, lambda i: channel.beat(i, message["seconds"]))
-        expect_no_processes()
         for i, verdict in wrong.items():
             channel.send(_checked(i, verdict))
         if not wrong:

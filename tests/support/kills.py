@@ -151,7 +151,7 @@ class Killer:
         if process.poll() is not None:
             return 0
         children = descendants(process.pid)
-        victim = process.pid if self.rng.random() < 0.5 or not children else self.rng.choice(children)
+        victim = self.rng.choice(children) if children and self.rng.random() < 0.7 else process.pid
         what = "parent" if victim == process.pid else _name(victim)
         try:
             os.kill(victim, signal.SIGKILL)
