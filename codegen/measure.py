@@ -30,6 +30,7 @@ PRECISION_ALONE = 0.02
 # A run before the race that was longer than this says something; a shorter one may have waited for a CPU all the while.
 LEAST_HOPELESS_US = 5_000.0
 CLEAR_GAIN = 0.01
+LEFT = "left the finals"
 
 Sampler = Callable[[int, int], Sequence[float]]  # (candidate, samples) -> microseconds, one per run
 
@@ -41,6 +42,11 @@ class Timing:
 
     samples_us: tuple[float, ...]
     note: str = ""
+
+    @property
+    def was_finalist(self) -> bool:
+        """It got as far as the rounds, to whichever end."""
+        return not self.note or self.note.startswith(LEFT)
 
 
 def race(
@@ -77,12 +83,12 @@ def race(
         rounds += 1
         if rounds % 4 == 0:
             close = _still_close(running, samples)
-            left.update((i, f"left the finals, more than {LEAVE_RATIO}x the best") for i in running if i not in close)
+            left.update((i, f"{LEFT}, more than {LEAVE_RATIO}x the best") for i in running if i not in close)
             running = close
         if rounds >= FIRST_HALVING and rounds & (rounds - 1) == 0:
             half = _better_half(running, samples)
             slower = (i for i in running if i not in half)
-            left.update((i, f"left the finals after {rounds} rounds, in the slower half") for i in slower)
+            left.update((i, f"{LEFT} after {rounds} rounds, in the slower half") for i in slower)
             running = half
     notes = {i: left.get(i, "") for i in finalists}
     return [Timing(tuple(samples[i]), notes[i]) if i in samples else screened[i] for i in range(count)]

@@ -197,7 +197,7 @@ def _time(
             before_us=[before_us.get(i, []) for i in order],
         )
         finalists = {
-            i: dict(candidates[i].aliases) for i, timing in zip(order, timings, strict=True) if not timing.note
+            i: dict(candidates[i].aliases) for i, timing in zip(order, timings, strict=True) if timing.was_finalist
         }
         wrong = review(prepared.case, memory, runs, finalists, once, lambda i: channel.beat(i, message["seconds"]))
         for i, verdict in wrong.items():

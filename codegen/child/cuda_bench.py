@@ -188,7 +188,7 @@ def _time(case: Case, candidates: dict[int, Candidate], channel: Channel, messag
 
     while order:
         timings = race(len(order), sample, seconds=message["timing_seconds"], seed=message["seed"])
-        finalists = [i for i, timing in zip(order, timings, strict=True) if not timing.note]
+        finalists = [i for i, timing in zip(order, timings, strict=True) if timing.was_finalist]
         wrong = {i: found for i in finalists if (found := problem(i))}
         for i, found in wrong.items():
             channel.send(_checked(i, Verdict(f"right when checked, wrong when timed: {found}", None)))

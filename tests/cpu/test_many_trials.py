@@ -26,6 +26,7 @@ TRIALS = int(os.environ.get("FUSEPLAN_FAULTY_TRIALS", "60"))
 BATCH = 8  # as a search measures them
 N = 20_001  # ends no cache line: what is written just behind it shows, and does not crash
 WORKS = (8, 60)  # least and most of the others, times the work of the fastest: which takes half as long as the next
+NOT_TO_THE_END = ("stopped", "screened out")  # what a row says of a kernel that others beat before the end
 LIMITS = Limits(kernel_seconds=0.5, memory_bytes=GIB, timing_seconds=0.05, output_bytes=1 << 16, compile_seconds=20.0)
 
 
@@ -85,6 +86,6 @@ def test_the_right_winner_among_faulty_candidates(tmp_path: Path) -> None:
         schedule: f"{m.status.value} {m.detail}"
         for schedule, m in faults.items()
         if expected[schedule.partition(": ")[2]] not in (m.status, by_time.get(m.status))
-        and not (m.status is Status.ok and "out" in m.detail)
+        and not (m.status is Status.ok and any(word in m.detail for word in NOT_TO_THE_END))
     }
     assert not others, "only what was not timed to the end may hide that it is wrong later"
