@@ -27,8 +27,8 @@ serve: $(VENV)/.demo compiler ## Run the service on 127.0.0.1:8080
 test: $(VENV)/.test compiler ## Run every test that needs no GPU
 	@$(BIN)/python -m pytest $(ARGS)
 
-soak: $(VENV)/.test compiler ## Run the random-graph tests on 2,000 graphs, and plan the whole corpus small
-	@FUSEPLAN_RANDOM_GRAPHS=2000 $(BIN)/python -m pytest -m soak --timeout=7200 $(ARGS)
+soak: $(VENV)/.test compiler ## Run the random-graph tests on 2,000 graphs, plan the whole corpus small, 1,000 faulty trials, 200 kills
+	@FUSEPLAN_RANDOM_GRAPHS=2000 FUSEPLAN_FAULTY_TRIALS=1000 FUSEPLAN_KILLS=200 $(BIN)/python -m pytest -m soak --timeout=7200 $(ARGS)
 
 check: $(VENV)/.test ## Style, types and import directions
 	@$(BIN)/ruff check .

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
+from codegen.device_turn import device_turn
 from codegen.machine import cache_levels, usable_cpus
 from codegen.object_cache import ObjectCache
-from codegen.slot import ChildLimits, Slot
+from codegen.slot import ChildLimits, Slot, once_more
 from codegen.toolchain.cpu import CpuCompiler
 from codegen.toolchain.runtime import runtime_library
 from fusion_ir.records import Ceilings, Device
@@ -41,7 +42,8 @@ def cpu_ceilings(
             "pool": str(runtime_library("pool", compiler, builds, cache)),
             "cpus": usable_cpus(),
         }
-        answer = slot.call(request, seconds=60.0)
+        with device_turn(cache, device.class_key):
+            answer = once_more(lambda: slot.call(request, seconds=60.0))
     answer.pop("output")
     ceilings = at_least(best(Ceilings.model_validate(answer), known), reached)
     cache.remember(key, ceilings.model_dump_json())
@@ -79,7 +81,8 @@ def cuda_ceilings(device: Device, number: int, slot: Slot, cache: ObjectCache) -
     known = _recall(cache, key)
     if known is not None:
         return known
-    answer = slot.call({"job": "ceilings", "number": number, "cache_bytes": device.cache_bytes}, seconds=120.0)
+    with device_turn(cache, device.class_key):
+        answer = slot.call({"job": "ceilings", "number": number, "cache_bytes": device.cache_bytes}, seconds=120.0)
     answer.pop("output")
     ceilings = Ceilings.model_validate(answer)
     cache.remember(key, ceilings.model_dump_json())

@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 
 from codegen.libraries import load_library
+from codegen.progress import Note
 
 HUGE_PAGE = 2 << 20
 STEP = np.dtype([("entry", np.uint64), ("args", np.uint64), ("tasks", np.int64)])
 PROT_NONE, PROT_READ, PROT_WRITE = 0, 1, 2
+GUARD_BYTES = (1 << 16, 1 << 20)  # least and most, before and behind a tensor: address space only
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
@@ -67,7 +69,8 @@ class Pool:
         self._library = ctypes.CDLL(str(library))
         self._library.fp_run.argtypes = [ctypes.c_void_p, ctypes.c_int]
         self._library.fp_run.restype = None
-        self._library.fp_time.argtypes = [ctypes.c_void_p, *[ctypes.c_int] * 4, ctypes.c_void_p]
+        noted = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_double]
+        self._library.fp_time.argtypes = [ctypes.c_void_p, *[ctypes.c_int] * 4, ctypes.c_void_p, *noted]
         self._library.fp_time.restype = None
         self._library.fp_stop.restype = None
         self.threads = len(cpus)
@@ -79,12 +82,12 @@ class Pool:
         """Runs copy `which` once. Other Python threads run meanwhile."""
         self._library.fp_run(program.steps[which].ctypes.data, program.count)
 
-    def time_us(self, program: Program, samples: int, first: int = 0) -> list[float]:
-        """Times `samples` runs, over the copies in turn from `first` on. Microseconds."""
+    def time_us(self, program: Program, samples: int, first: int = 0, note: Note | None = None) -> list[float]:
+        """Times `samples` runs, over the copies in turn from `first` on. Microseconds. note: made before each run."""
         out = np.zeros(samples)
-        self._library.fp_time(
-            program.steps.ctypes.data, program.count, program.sets, first % program.sets, samples, out.ctypes.data
-        )
+        noted = (note.page, note.program, note.seconds) if note else (None, 0, 0.0)
+        copies = program.steps.ctypes.data, program.count, program.sets
+        self._library.fp_time(*copies, first % program.sets, samples, out.ctypes.data, *noted)
         return np.round(out, 3).tolist()  # the clock ticks in nanoseconds
 
     @property
@@ -134,11 +137,12 @@ class Memory:
 
 
 class Guarded:
-    """Memory of one tensor between two pages that nobody may touch.
+    """Memory of one tensor between guards that nobody may touch, as large as itself within GUARD_BYTES: an overrun may
+    be of rows or planes.
 
-    at_end: the tensor ends as close to the page behind it as its alignment allows, else it starts right behind the page
-    before it. What lies between tensor and pages holds a pattern that `intact` looks for. Touching the pages kills
-    the process.
+    at_end: the tensor ends as close to the guard behind it as its alignment allows, else it starts right behind the
+    guard before it. What lies between tensor and guards holds a pattern that `intact` looks for. Touching the guards
+    kills the process.
     """
 
     CANARY = 0xC5
@@ -148,17 +152,18 @@ class Guarded:
         body = -(-max(size, 1) // page) * page
         if at_end and alignment > page:
             raise ValueError(f"alignment {alignment} is beyond a page")
-        self._memory = Memory(body + 2 * page, huge=body >= 2 * HUGE_PAGE, aligned=False)
+        guard = min(max(body, GUARD_BYTES[0]), GUARD_BYTES[1])
+        self._memory = Memory(body + 2 * guard, huge=body >= 2 * HUGE_PAGE, aligned=False)
         whole = self._memory.bytes
-        start = page + (self.slack(size, alignment) if at_end else 0)
-        self.before: Bytes = whole[page:start]
+        start = guard + (self.slack(size, alignment) if at_end else 0)
+        self.before: Bytes = whole[guard:start]
         self.bytes: Bytes = whole[start : start + size]
-        self.behind: Bytes = whole[start + size : page + body]
+        self.behind: Bytes = whole[start + size : guard + body]
         self.address = self._memory.address + start
-        self._body = whole[page : page + body]
+        self._body = whole[guard : guard + body]
         self._mend()
-        protect(whole[:page], PROT_NONE)
-        protect(whole[page + body :], PROT_NONE)
+        protect(whole[:guard], PROT_NONE)
+        protect(whole[guard + body :], PROT_NONE)
 
     @staticmethod
     def slack(size: int, alignment: int) -> int:

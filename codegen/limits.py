@@ -1,6 +1,9 @@
 """What compilers and kernels may use before they are stopped."""
 
 from dataclasses import dataclass
+from math import prod
+
+from fusion_ir.graph import Graph
 
 GIB = 1 << 30
 
@@ -34,3 +37,26 @@ def allowance_seconds(base: float, bytes_: float, operations: float) -> float:
     """How long an honest kernel may take: scalar code on one slow core, 0.5 GB/s and 0.2 G operations per second,
     after `base`."""
     return base + bytes_ / 0.5e9 + operations / 0.2e9
+
+
+def kernel_seconds(graph: Graph, base: float) -> float:
+    """Seconds for one run of a kernel, or of a plan, that computes the graph."""
+    return allowance_seconds(base, sum(n.bytes for n in graph.nodes), _operations(graph))
+
+
+def check_seconds(graph: Graph) -> float:
+    """Seconds for whatever the timing child does besides: sampling, interpreting and comparing."""
+    return 60.0 + 1e-6 * sum(n.elements for n in graph.nodes) + _operations(graph) / 1e8
+
+
+def _operations(graph: Graph) -> float:
+    """One per element; of contractions, two per product."""
+    work = 0.0
+    for n in graph.nodes:
+        work += n.elements
+        reduced = n.attr("reduced", int) if n.op == "contract" else 0
+        if reduced:
+            work += 2.0 * n.elements * prod(n.args[0].sizes[a] for a in n.ints("a_axes")[-reduced:])
+        elif n.op == "contract":
+            work += 2.0 * n.elements
+    return work

@@ -28,8 +28,10 @@ LEAST_ROUNDS = 3
 FIRST_HALVING = 8  # rounds
 PRECISION = 0.005
 PRECISION_ALONE = 0.02
-LEAST_HOPELESS_US = 1000.0  # a run before the race that was longer than this says something
+# A run before the race that was longer than this says something; a shorter one may have waited for a CPU all the while.
+LEAST_HOPELESS_US = 5_000.0
 CLEAR_GAIN = 0.01
+LEFT = "left the finals"
 
 NOBODY: AbstractContextManager[object] = nullcontext()
 Sampler = Callable[[int, int], Sequence[float]]  # (candidate, samples) -> microseconds, one per run
@@ -42,6 +44,11 @@ class Timing:
 
     samples_us: tuple[float, ...]
     note: str = ""
+
+    @property
+    def was_finalist(self) -> bool:
+        """It got as far as the rounds, to whichever end."""
+        return not self.note or self.note.startswith(LEFT)
 
 
 def race(
@@ -80,14 +87,12 @@ def race(
             rounds += 1
             if rounds % 4 == 0:
                 close = _still_close(running, samples)
-                left.update(
-                    (i, f"left the finals, more than {LEAVE_RATIO}x the best") for i in running if i not in close
-                )
+                left.update((i, f"{LEFT}, more than {LEAVE_RATIO}x the best") for i in running if i not in close)
                 running = close
             if rounds >= FIRST_HALVING and rounds & (rounds - 1) == 0:
                 half = _better_half(running, samples)
                 slower = (i for i in running if i not in half)
-                left.update((i, f"left the finals after {rounds} rounds, in the slower half") for i in slower)
+                left.update((i, f"{LEFT} after {rounds} rounds, in the slower half") for i in slower)
                 running = half
     notes = {i: left.get(i, "") for i in finalists}
     return [Timing(tuple(samples[i]), notes[i]) if i in samples else screened[i] for i in range(count)]
@@ -149,7 +154,7 @@ def _screen(count: int, sample: Sampler, before_us: Sequence[Sequence[float]]) -
             timings[i] = Timing(tuple(before_us[i]), f"stopped after its checks, {seen / best:.1f}x the best")
             continue
         first = min(sample(i, 1))  # finds cold code and pages: a second and third chance, unless it is hopeless
-        chances = 0 if seen > STOP_RATIO * best else 2 if first <= HOPELESS_RATIO * best else 1
+        chances = 0 if seen > max(STOP_RATIO * best, LEAST_HOPELESS_US) else 2 if first <= HOPELESS_RATIO * best else 1
         while first > STOP_RATIO * best and chances:
             first, chances = min(first, *sample(i, 1)), chances - 1
         if first > STOP_RATIO * best:

@@ -22,16 +22,21 @@ class ObjectCache:
         self.folder = Path(folder).absolute()  # children have other working directories
         self._verified: set[str] = set()
         try:
-            for part in ("objects", "memo"):
+            for part in ("objects", "memo", "devices"):
                 (self.folder / part).mkdir(parents=True, exist_ok=True)
         except OSError as e:
             raise CacheError(f"the cache folder {self.folder} cannot be made: {e.strerror}") from e
+
+    @property
+    def devices(self) -> Path:
+        """The folder of what processes tell each other of the machine's devices: whose turn it is, quarantines."""
+        return self.folder / "devices"
 
     def put(self, data: bytes) -> str:
         """Stores `data`; its sha256 in hex."""
         sha = hashlib.sha256(data).hexdigest()
         if self.get(sha) is None:
-            self._write(self._object(sha), data)
+            self.write(self._object(sha), data)
         return sha
 
     def get(self, sha: str) -> bytes | None:
@@ -59,7 +64,7 @@ class ObjectCache:
     def remember(self, key: str, text: str) -> None:
         """Notes `text` under `key`, replacing what was there."""
         digest = hashlib.sha256(text.encode()).hexdigest()
-        self._write(self._memo(key), f"{digest}\n{text}".encode())
+        self.write(self._memo(key), f"{digest}\n{text}".encode())
 
     def recall(self, key: str) -> str | None:
         """What was noted under `key`, None if nothing was or the note is damaged."""
@@ -95,7 +100,8 @@ class ObjectCache:
         name = hashlib.sha256(key.encode()).hexdigest()
         return self.folder / "memo" / name[:2] / name[2:]
 
-    def _write(self, file: Path, data: bytes) -> None:
+    def write(self, file: Path, data: bytes) -> None:
+        """Makes or replaces a file at once: others see all of it or nothing. Raises CacheError."""
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
             handle, name = tempfile.mkstemp(dir=file.parent, prefix=".new-")

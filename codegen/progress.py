@@ -5,10 +5,21 @@ goes into the slot that the count does not name, and then the count moves on. (`
 write them after: a parent that looks in between sees zeros.)
 """
 
+import ctypes
 import mmap
+from dataclasses import dataclass
 
 WORDS = 5
 NOBODY = -1  # no program is at work
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A note that somebody else makes, who writes to the page itself (runtime/pool.cpp)."""
+
+    page: int  # address
+    program: int
+    seconds: float
 
 
 class Progress:
@@ -28,6 +39,11 @@ class Progress:
         self._whole[slot] = program
         self._seconds[slot + 1] = seconds
         self._whole[0] = count
+
+    @property
+    def address(self) -> int:
+        """Where the page lies in this process."""
+        return ctypes.addressof(ctypes.c_char.from_buffer(self._page))
 
     def read(self) -> tuple[int, int, float]:
         """How many notes there were; program and seconds of the last one."""

@@ -13,18 +13,20 @@ import numpy as np
 
 from codegen.devices import no_cuda
 from codegen.kernel import Kernel
-from codegen.limits import DEFAULT_LIMITS, Limits, allowance_seconds
+from codegen.limits import DEFAULT_LIMITS, Limits, allowance_seconds, check_seconds, kernel_seconds
 from codegen.machine import usable_cpus
 from codegen.object_cache import ObjectCache
-from codegen.slot import ChildLimits, Slot, SlotFailure
+from codegen.plan_files import check_inputs, read_tensor, tensor_file
+from codegen.probe import probe_binary, probe_job
+from codegen.slot import ChildLimits, Slot, SlotFailure, once_more
+from codegen.timer import Timer
 from codegen.toolchain.builder import Builder
 from codegen.toolchain.compiler import Binary, Compiler, Failure
 from codegen.toolchain.cpu import CpuCompiler, find_compiler
 from codegen.toolchain.cuda import CudaCompiler
 from codegen.toolchain.runtime import runtime_library
-from fusion_ir.dtype import DTYPES
 from fusion_ir.graph import Graph
-from fusion_ir.records import Device, Measurement, Plan, Status, Surroundings, TensorSpec
+from fusion_ir.records import Device, Measurement, Plan, Status, Surroundings
 from fusion_ir.text import print_graph
 
 Array = np.ndarray[Any, Any]
@@ -66,8 +68,9 @@ class Workbench:
     """One device, one timing child, a few compile children. A context manager; safe to call from several threads,
     which then take turns.
 
-    Raises CompilerMissing when made, DeviceError when it should run something for a GPU that is not there, SlotError
-    where children cannot work at all. What kernels do wrong is never raised: it is a status. `compiler`: another than
+    Raises CompilerMissing when made, DeviceError when it should run something for a GPU that is not there,
+    DeviceQuarantined for a device that failed its probe, SlotError where children cannot work at all. What kernels do
+    wrong is never raised: it is a status. `compiler`: another than
     the one found for the device.
     """
 
@@ -80,7 +83,7 @@ class Workbench:
         memory = limits.memory_bytes or device.memory_bytes * 3 // 4
         # CUDA reserves address space beyond all bounds: its memory is limited through CuPy's pool instead.
         bounds = ChildLimits(memory if device.target == "cpu" else None, None, limits.output_bytes)
-        self._timer = Slot(BENCHES[device.target], bounds)
+        self._timer = Timer(device, cache, Slot(BENCHES[device.target], bounds))
         self._lock = threading.Lock()
         self._setup: dict[str, Any] | None = None
 
@@ -122,6 +125,7 @@ class Workbench:
         not in cache.
         """
         race = secrets.token_hex(8)
+        self._timer.admit()
         with self._lock:
             built = self._builder.compile(kernels)
             outcomes = {i: _Outcome(b.status, b.detail) for i, b in enumerate(built) if isinstance(b, Failure)}
@@ -148,7 +152,7 @@ class Workbench:
     def run(self, plan: Plan, inputs: Sequence[Array]) -> list[Array]:
         """Runs a plan. Inputs of the plan's shapes and dtypes, any strides; outputs dense, row-major. Raises
         ValueError for inputs that do not fit, MissingBinary, RunError."""
-        _check_inputs(plan, inputs)
+        check_inputs(plan, inputs)
         with self._lock, tempfile.TemporaryDirectory(prefix="fuseplan-") as folder:
             for i, array in enumerate(inputs):
                 np.ascontiguousarray(array).tofile(f"{folder}/in{i}")
@@ -157,16 +161,17 @@ class Workbench:
             request = {
                 "job": "run",
                 "program": self._plan_program(plan),
-                "inputs": [_tensor(spec, f"{folder}/in{i}") for i, spec in enumerate(plan.inputs)],
-                "outputs": [_tensor(spec, f"{folder}/out{i}") for i, spec in enumerate(plan.outputs)],
+                "inputs": [tensor_file(spec, f"{folder}/in{i}") for i, spec in enumerate(plan.inputs)],
+                "outputs": [tensor_file(spec, f"{folder}/out{i}") for i, spec in enumerate(plan.outputs)],
                 "kernel_seconds": allowance_seconds(self.limits.kernel_seconds, bytes_, operations),
                 **self._common(),
             }
             try:
-                self._timer.call(request, seconds=60.0 + bytes_ / 1e8, total_seconds=self.limits.job_seconds)
+                most = self.limits.job_seconds
+                once_more(lambda: self._timer.call(request, seconds=60.0 + bytes_ / 1e8, total_seconds=most))
             except SlotFailure as e:
                 raise RunError(str(e)) from e
-            return [_read(spec, Path(folder, f"out{i}")) for i, spec in enumerate(plan.outputs)]
+            return [read_tensor(spec, Path(folder, f"out{i}")) for i, spec in enumerate(plan.outputs)]
 
     def _bench(
         self,
@@ -177,10 +182,11 @@ class Workbench:
         screen: bool = False,
     ) -> dict[int, _Outcome]:
         """Runs the timing child until every program has an outcome: one that kills it is left out, and the rest go
-        on."""
+        on. Where nothing says that a program did it, those that were there have a second chance."""
         outcomes: dict[int, _Outcome] = {}
+        suspects: set[int] = set()
         passed: dict[int, float | None] = {}
-        prepare, kernel = self._allowances(graph)
+        prepare, kernel = check_seconds(graph), kernel_seconds(graph, self.limits.kernel_seconds)
         while pending := [i for i in programs if i not in outcomes]:
 
             def checked(event: dict[str, Any], pending: list[int] = pending) -> None:
@@ -210,7 +216,9 @@ class Workbench:
                 culprits = (
                     [pending[e.index]] if 0 <= e.index < len(pending) else [i for i in pending if i not in outcomes]
                 )
-                outcomes.update({i: _Outcome(e.status, e.detail) for i in culprits})
+                doubtful = e.was_killed or not 0 <= e.index < len(pending)
+                outcomes.update({i: _Outcome(e.status, e.detail) for i in culprits if i in suspects or not doubtful})
+                suspects.update(culprits)
                 continue
             surroundings = self._surroundings(answer["surroundings"])
             for k, timing in answer["timings"].items():
@@ -225,21 +233,6 @@ class Workbench:
                     surroundings,
                 )
         return outcomes
-
-    def _allowances(self, graph: Graph) -> tuple[float, float]:
-        """Seconds for sampling, interpreting and comparing; seconds for one run of a kernel."""
-        elements = sum(n.elements for n in graph.nodes)
-        work = float(elements)
-        for n in graph.nodes:
-            if n.op == "contract":
-                roots = dict(n.attrs)["a_axes"]
-                reduced = n.attr("reduced", int)
-                depth = 1
-                if isinstance(roots, tuple) and reduced:
-                    depth = int(np.prod([n.args[0].sizes[a] for a in n.ints("a_axes")[-reduced:]], dtype=np.int64))
-                work += 2.0 * n.elements * depth
-        kernel = allowance_seconds(self.limits.kernel_seconds, sum(n.bytes for n in graph.nodes), work)
-        return 60.0 + 1e-6 * elements + work / 1e8, kernel
 
     def _common(self) -> dict[str, Any]:
         """What every job of the timing child needs."""
@@ -256,6 +249,8 @@ class Workbench:
                 if "problem" in answer:
                     raise no_cuda(answer["problem"])
                 self._setup = {"number": answer["number"]}
+            binary = probe_binary(self.device, self._compiler, self.cache, self.limits.compile_seconds)
+            self._timer.probe_job = probe_job(self.device, binary, self._setup)
         return self._setup
 
     def _kernel_program(self, kernel: Kernel, binary: Binary, segment: Graph) -> dict[str, Any]:
@@ -336,21 +331,3 @@ def _note(timing: Mapping[str, Any]) -> str:
     cold = f"cold, {timing['sets']} input sets in turn" if timing["sets"] > 1 else "cold, larger than the caches"
     warm = f"; warm {timing['warm_us']:.4g} us" if timing["warm_us"] is not None else ""
     return "; ".join(part for part in (timing["note"], cold + warm) if part)
-
-
-def _check_inputs(plan: Plan, inputs: Sequence[Array]) -> None:
-    if len(inputs) != len(plan.inputs):
-        raise ValueError(f"expected {len(plan.inputs)} inputs, got {len(inputs)}")
-    for i, (array, spec) in enumerate(zip(inputs, plan.inputs, strict=True)):
-        if array.dtype != DTYPES[spec.dtype].numpy or tuple(array.shape) != spec.shape:
-            raise ValueError(
-                f"input {i}: expected {spec.dtype}{list(spec.shape)}, got {array.dtype}{list(array.shape)}"
-            )
-
-
-def _tensor(spec: TensorSpec, file: str) -> dict[str, Any]:
-    return {"file": file, "dtype": spec.dtype, "shape": spec.shape, "strides": spec.strides}
-
-
-def _read(spec: TensorSpec, file: Path) -> Array:
-    return np.fromfile(file, DTYPES[spec.dtype].numpy).reshape(spec.shape)

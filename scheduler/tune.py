@@ -17,7 +17,9 @@ from scheduler.ledger import Ledger
 from scheduler.prepare import prepare
 from scheduler.watch import Watch
 
-__all__ = ["TuneSettings", "tune"]
+__all__ = ["INTERRUPTED", "TuneSettings", "tune"]
+
+INTERRUPTED = "the search was interrupted"
 
 TASKS_PER_UNIT = 8  # parts that a reduction is split into, by unit of the device
 
@@ -93,7 +95,7 @@ def tune(
         watch.tell("done", ledger.measured)
     except KeyboardInterrupt:
         plans = finalists.timed or finalists.plans(several=False)
-        finalists.notes.append(Reason(kind="cap", text="the search was interrupted"))
+        finalists.notes.append(Reason(kind="cap", text=INTERRUPTED))
     return finalists.decide(plans, proved and covers.exact)
 
 

@@ -102,6 +102,14 @@ PROBLEM_TYPES: dict[str, ProblemType] = {
             "`detail` says what is missing and what to install; `GET /v1/devices` lists what there is.",
         ),
         ProblemType(
+            "device-quarantined",
+            503,
+            "The device is out of service",
+            "After a kernel had ended badly, the device failed to run one that is known to be right. Nothing runs on "
+            "it until a person has looked at it; stored plans are still answered.",
+            "`detail` says what failed; `fuseplan devices --release NAME` puts the device into service again.",
+        ),
+        ProblemType(
             "not-found",
             404,
             "There is nothing here",

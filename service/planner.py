@@ -15,7 +15,7 @@ from fusion_ir.text import parse_graph, print_graph
 from scheduler.bench import Budget, Progress
 from scheduler.entry import relative_times
 from scheduler.experience import Tuned
-from scheduler.tune import tune
+from scheduler.tune import INTERRUPTED, tune
 from service.version import VERSION
 from tuning_db import Conditions, Names, RequestKey, Store
 
@@ -92,7 +92,9 @@ def plan_graph(
     with Workbench(device, cache) as bench:
         costs = StoredCosts(store, device.class_key, request.graph_key)
         plan = tune(named.graph, device, budget, costs, bench, progress, numerics=numerics)
-        if _beats_its_bound(plan):  # the ceilings were measured at a slower moment: once more, on what is known by now
+        if _beats_its_bound(plan) and not _was_interrupted(
+            plan
+        ):  # the ceilings were measured at a slower moment: once more, on what is known by now
             reached = [(s.bytes, s.bytes / s.time_us / 1e3) for s in plan.steps if s.time_us]
             device = with_raised_ceilings(device, cache, reached)
             store.put_device(device)
@@ -109,6 +111,10 @@ def _beats_its_bound(plan: Plan) -> bool:
     """By more than noise."""
     pairs = [(plan.time_us, plan.lower_bound_us), *((step.time_us, step.bound_us) for step in plan.steps)]
     return any(time_us is not None and time_us < 0.97 * bound_us for time_us, bound_us in pairs)
+
+
+def _was_interrupted(plan: Plan) -> bool:
+    return any(reason.text == INTERRUPTED for reason in plan.reasons)
 
 
 def _together(first: Search, second: Search) -> Search:

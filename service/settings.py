@@ -81,7 +81,7 @@ class Settings:
     )
     max_event_streams: int = _row(64, "Most streams of events open at once; more are answered 429.", 1, 10_000)
     workers: int = _row(
-        1, "Worker processes. Each times kernels, so more than one per device disturbs the times.", 0, 64
+        1, "Worker processes. On one device they take turns at timing: more than one only compile side by side.", 0, 64
     )
     lease_seconds: float = _row(30.0, "A worker silent for this long loses its operation to another.", 2.0, 3600.0)
     memo_entries: int = _row(

@@ -21,6 +21,7 @@ from pydantic import ValidationError
 
 from codegen.devices import DeviceError
 from codegen.object_cache import ObjectCache
+from codegen.quarantine import DeviceQuarantined
 from codegen.toolchain.compiler import CompilerMissing
 from fusion_ir.named import NamedGraph
 from fusion_ir.text import parse_graph
@@ -51,6 +52,7 @@ class Lease:
         self._store, self._operation, self._owner, self._seconds = store, operation, owner, seconds
         self._over = threading.Event()
         self._reported = 0.0
+        self._measured = 0
         self.lost = self.cancelled = False
         self._thread = threading.Thread(target=self._renew, name="lease", daemon=True)
 
@@ -63,12 +65,16 @@ class Lease:
         self._thread.join()
 
     def progress(self, event: Event) -> None:
-        """Writes how far the search is, at most every PROGRESS_SECONDS. Raises Dropped."""
+        """Writes how far the search is: at once when the first kernels are measured, whose rows a later attempt begins
+        with, and at most every PROGRESS_SECONDS. Raises Dropped."""
         self.check()
-        if time.monotonic() - self._reported >= PROGRESS_SECONDS:
+        begun = event.measured > 0 and self._measured == 0
+        if begun or time.monotonic() - self._reported >= PROGRESS_SECONDS:
             self._reported = time.monotonic()
-            text = json.dumps(asdict(event))
-            self._note(self._store.progress(self._operation.id, self._owner, self._operation.token, text))
+            held = self._operation.id, self._owner, self._operation.token
+            advanced = event.measured > self._measured
+            self._measured = event.measured
+            self._note(self._store.progress(*held, json.dumps(asdict(event)), advanced=advanced))
             self.check()
 
     def check(self) -> None:
@@ -162,6 +168,8 @@ def _explain(operation: Operation, error: Exception) -> str:
     """The problem document that the operation ends with."""
     if isinstance(error, DeviceError | CompilerMissing):
         document = problem("no-device", str(error))
+    elif isinstance(error, DeviceQuarantined):
+        document = problem("device-quarantined", str(error))
     elif isinstance(error, PlanningError | NoPlan):
         document = problem("tuning-failed", str(error))
     else:

@@ -4,6 +4,9 @@
       ^                  |
       +--lease expired---+   (after MAX_ATTEMPTS leases: failed)
 
+An attempt that got somewhere, as its worker says, counts as the first again: what it found is stored, and the next
+one begins there, however often workers are killed.
+
 Every lease raises `token`, and every write of a worker names id, owner and token: one that lost its lease to somebody
 else writes nothing. SQLite: BEGIN IMMEDIATE and UPDATE ... RETURNING; PostgreSQL: FOR UPDATE SKIP LOCKED. However an
 operation ends, the items of batches that wait for it end with it.
@@ -128,9 +131,13 @@ class Operations:
         """Holds the lease for `seconds` from now. None: the lease is lost, drop the work. See `cancel_requested`."""
         return self._write(id, owner, token, {"lease_until": self._clock() + seconds})
 
-    def progress(self, id: str, owner: str, token: int, progress: str) -> Operation | None:
-        """Replaces the progress text. None: the lease is lost, drop the work. See `cancel_requested`."""
-        return self._write(id, owner, token, {"progress": storable(progress)})
+    def progress(self, id: str, owner: str, token: int, progress: str, *, advanced: bool = False) -> Operation | None:
+        """Replaces the progress text. None: the lease is lost, drop the work. See `cancel_requested`.
+
+        advanced: something is stored that the next attempt need not do again, so this attempt counts as the first.
+        """
+        counted = {"attempt": 1} if advanced else {}
+        return self._write(id, owner, token, {"progress": storable(progress), **counted})
 
     def finish(
         self,

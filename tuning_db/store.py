@@ -218,8 +218,8 @@ class Store:
     def renew(self, id: str, owner: str, token: int, seconds: float) -> Operation | None:
         return self._operations.renew(id, owner, token, seconds)
 
-    def progress(self, id: str, owner: str, token: int, progress: str) -> Operation | None:
-        return self._operations.progress(id, owner, token, progress)
+    def progress(self, id: str, owner: str, token: int, progress: str, *, advanced: bool = False) -> Operation | None:
+        return self._operations.progress(id, owner, token, progress, advanced=advanced)
 
     def finish(
         self,

@@ -12,9 +12,10 @@ import numpy as np
 
 from codegen.child.case import Array, Case, Verdict, judge, make_case
 from codegen.child.cpu_memory import POISON, CheckMemory, Layout, TimingMemory, temporaries
-from codegen.child.serve import Channel, limit_cpu, serve
-from codegen.launch_cpu import Guarded, Launch, Memory, Pool, load_entry, program
-from codegen.measure import median, race
+from codegen.child.review import Runs, review
+from codegen.child.serve import Channel, expect_no_processes, limit_cpu, serve
+from codegen.launch_cpu import Guarded, Launch, Memory, Pool, Program, load_entry, program
+from codegen.measure import Timing, median, race
 from codegen.surroundings import CpuWatch
 from fusion_ir.dtype import DTYPES
 from fusion_ir.records import Status
@@ -87,10 +88,7 @@ def bench(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
         verdict, before_us[i] = _check(prepared, candidates[i], pool, channel, i, message)
         if verdict.problem:
             del candidates[i]
-        status = Status.wrong_result if verdict.problem else Status.ok
-        channel.send(
-            {"checked": i, "status": status.value, "detail": verdict.problem, "max_rel_error": verdict.max_rel_error}
-        )
+        channel.send(_checked(i, verdict))
     runs = before_us if message["screen"] else {}
     watch = CpuWatch(message["cpus"])
     timings = _time(prepared, candidates, runs, pool, channel, message, watch) if candidates else {}
@@ -136,6 +134,7 @@ def _check(
         start = time.perf_counter()
         pool.run(runnable)
         runs_us.append(1e6 * (time.perf_counter() - start))
+        expect_no_processes()
         channel.beat(index, message["seconds"])
         verdict = judge(prepared.case, which[0], _results(memory, candidate))
         problem = verdict.problem or memory.trespass()
@@ -163,6 +162,8 @@ def _time(
     message: dict[str, Any],
     watch: CpuWatch,
 ) -> dict[str, Any]:
+    """A timing for each candidate whose timed runs were right, too. Where one was not, the others race again: beside
+    it they may have been screened out. Announces the wrong ones."""
     channel.beat(-1, message["seconds"])
     memory = prepared.timing_memory(message["cache_bytes"])
     most = max(len(c.buffers) for c in candidates.values())
@@ -173,32 +174,75 @@ def _time(
     buffers = np.array([b.address for b in held], np.uint64)
     tensors = np.hstack([memory.addresses, np.broadcast_to(buffers, (memory.sets, len(buffers)))])
     runnable = {i: program(c.steps, tensors) for i, c in candidates.items()}
-    order = list(candidates)
+    single = {i: program(c.steps, tensors[:1]) for i, c in candidates.items()}
+    order: list[int] = list(candidates)
+    runs = Runs(memory.sets)
     position = 0
 
-    def sample(i: int, samples: int) -> Sequence[float]:
+    def sample(k: int, samples: int) -> Sequence[float]:
         nonlocal position
-        channel.beat(order[i], message["kernel_seconds"] * (samples + 1))
-        position += samples
-        return pool.time_us(runnable[order[i]], samples, position - samples)
+        first, position = position, position + samples
+        runs.note(order[k], first, samples)
+        note = channel.beats(order[k], message["kernel_seconds"])
+        times = pool.time_us(runnable[order[k]], samples, first, note)
+        expect_no_processes()
+        return times
 
-    timings = race(
-        len(order),
-        sample,
-        seconds=message["timing_seconds"],
-        seed=message["seed"],
-        before_us=[before_us.get(i, []) for i in order],
-        watch=watch,
-    )
-    result: dict[str, Any] = {}
-    for i, timing in zip(order, timings, strict=True):
-        warm = None
-        if not timing.note and memory.sets > 1:
-            channel.beat(i, message["kernel_seconds"] * (WARM_SAMPLES + 2))
-            one = program(candidates[i].steps, tensors[:1])
-            warm = median(pool.time_us(one, WARM_SAMPLES + 1)[1:])
-        result[str(i)] = {"samples_us": timing.samples_us, "note": timing.note, "warm_us": warm, "sets": memory.sets}
-    return result
+    def once(i: int) -> None:
+        channel.beat(i, message["kernel_seconds"])
+        pool.run(single[i])
+        expect_no_processes()
+
+    while order:
+        timings = race(
+            len(order),
+            sample,
+            seconds=message["timing_seconds"],
+            seed=message["seed"],
+            before_us=[before_us.get(i, []) for i in order],
+            watch=watch,
+        )
+        finalists = {
+            i: dict(candidates[i].aliases) for i, timing in zip(order, timings, strict=True) if timing.was_finalist
+        }
+        wrong = review(prepared.case, memory, runs, finalists, once, lambda i: channel.beat(i, message["seconds"]))
+        for i, verdict in wrong.items():
+            channel.send(_checked(i, verdict))
+        if not wrong:
+            return {
+                str(i): _timing(i, t, memory, single[i], pool, channel, message)
+                for i, t in zip(order, timings, strict=True)
+            }
+        order = [i for i in order if i not in wrong]
+    return {}
+
+
+def _timing(
+    index: int,
+    timing: Timing,
+    memory: TimingMemory,
+    one: Program,
+    pool: Pool,
+    channel: Channel,
+    message: dict[str, Any],
+) -> dict[str, Any]:
+    """What the parent gets of one candidate; of a finalist, how fast it is when its tensors lie in cache, too."""
+    warm = None
+    if not timing.note and memory.sets > 1:
+        note = channel.beats(index, message["kernel_seconds"])
+        warm = median(pool.time_us(one, WARM_SAMPLES + 1, 0, note)[1:])
+    return {"samples_us": timing.samples_us, "note": timing.note, "warm_us": warm, "sets": memory.sets}
+
+
+def _checked(index: int, verdict: Verdict) -> dict[str, Any]:
+    """The message about one candidate."""
+    status = Status.wrong_result if verdict.problem else Status.ok
+    return {
+        "checked": index,
+        "status": status.value,
+        "detail": verdict.problem,
+        "max_rel_error": verdict.max_rel_error,
+    }
 
 
 def _prepare(text: str, seed: int) -> Prepared:

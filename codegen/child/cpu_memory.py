@@ -32,6 +32,8 @@ class Layout:
 
     def view(self, raw: Bytes) -> Array:
         """The tensor in `raw`, which has `bytes` bytes."""
+        if not self.span:
+            return np.empty(self.sizes, self.dtype.numpy)
         return strided(raw, self.dtype.numpy, self.sizes, self.strides)
 
     @property
@@ -123,14 +125,42 @@ class TimingMemory:
             stride = -(-stride // HUGE_PAGE) * HUGE_PAGE
         used = max(1, sum(t.bytes for t in tensors))
         self.sets = 1 if used >= 2 * cache_bytes else min(MOST_SETS, -(-2 * cache_bytes // used) + 1)
+        self._case, self._tensors, self._offsets = case, tensors, offsets
         self._memory = Memory(stride * self.sets)
-        raw = self._memory.bytes.reshape(self.sets, stride)
-        for tensor, offset, array in zip(tensors, offsets, case.trials[0].inputs, strict=False):
-            if tensor.span:
-                tensor.view(raw[0, offset : offset + tensor.bytes])[...] = array
+        self._raw = raw = self._memory.bytes.reshape(self.sets, stride)
+        for view, array in zip(self.tensors(0), case.trials[0].inputs, strict=False):
+            view[...] = array
         raw[1:] = raw[0]
         starts = self._memory.address + np.arange(self.sets, dtype=np.uint64) * np.uint64(stride)
         self.addresses: np.ndarray[Any, np.dtype[np.uint64]] = starts[:, None] + np.array(offsets, np.uint64)[None, :]
+
+    def tensors(self, which: int) -> list[Array]:
+        """Inputs and outputs of one set, as they lie there."""
+        row = self._raw[which]
+        return [t.view(row[o : o + t.bytes]) for t, o in zip(self._tensors, self._offsets, strict=True)]
+
+    def is_intact(self, which: int) -> bool:
+        """The inputs of one set are what they were."""
+        pairs = zip(self.tensors(which), self._case.trials[0].inputs, strict=False)
+        return all(np.array_equal(_bits(view), _bits(array)) for view, array in pairs)
+
+    def restore(self, which: int, poison: int) -> None:
+        """Writes the inputs of one set again, where somebody wrote there, and poisons its outputs."""
+        inputs = self._case.trials[0].inputs
+        if not self.is_intact(which):
+            for view, array in zip(self.tensors(which), inputs, strict=False):
+                view[...] = array
+        for tensor, offset in list(zip(self._tensors, self._offsets, strict=True))[len(inputs) :]:
+            self._raw[which, offset : offset + tensor.bytes] = poison
+
+    def restore_all(self, poison: int) -> None:
+        """The same for every set."""
+        for which in range(self.sets):
+            self.restore(which, poison)
+
+
+def _bits(array: Array) -> Array:
+    return array.view(f"u{array.dtype.itemsize}")
 
 
 def temporaries(sizes: Sequence[int], poison: int, held: list[Memory] | None = None) -> list[Memory]:

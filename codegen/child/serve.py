@@ -12,11 +12,12 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from codegen.progress import Progress
-from codegen.slot import LENGTH
+from codegen.child_process import LENGTH
+from codegen.progress import Note, Progress
 from fusion_ir.records import Status
 
 PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
 
 
 class JobFailure(Exception):
@@ -31,10 +32,12 @@ class Channel:
     """The way back to the parent."""
 
     def __init__(self, answer: int, progress: Progress) -> None:
-        self._answer, self._progress = answer, progress
+        self._answer, self._progress, self._pid = answer, progress, os.getpid()
 
     def send(self, message: Mapping[str, Any]) -> None:
         """Sends one message. It wakes the parent: not while something is timed."""
+        if os.getpid() != self._pid:
+            os._exit(1)  # a copy of this process, which a kernel made: it must not answer in our name
         data = json.dumps(message).encode()
         view = memoryview(LENGTH.pack(len(data)) + data)
         while view:
@@ -43,6 +46,10 @@ class Channel:
     def beat(self, index: int, seconds: float) -> None:
         """Notes that program `index` (-1: none) is at work and may take `seconds`. Costs no system call."""
         self._progress.note(index, seconds)
+
+    def beats(self, index: int, seconds: float) -> Note:
+        """The same, for whoever notes it many times."""
+        return Note(self._progress.address, index, seconds)
 
 
 Job = Callable[[dict[str, Any], Channel], dict[str, Any]]
@@ -82,6 +89,7 @@ def _limit(start: Mapping[str, Any]) -> None:
         libc = ctypes.CDLL(None)
         if hasattr(libc, "prctl"):
             libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+            libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # whatever a kernel starts stays below us
         if os.getppid() != start["parent"]:
             os._exit(1)  # the parent died before we asked
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -98,6 +106,16 @@ def limit_cpu(seconds: float) -> None:
     soft = int(used.ru_utime + used.ru_stime + seconds) + 1
     _, hard = resource.getrlimit(resource.RLIMIT_CPU)
     resource.setrlimit(resource.RLIMIT_CPU, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard))
+
+
+def expect_no_processes() -> None:
+    """For children that have none of their own. Raises JobFailure where a kernel left one: running, or not waited
+    for."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return
+    raise JobFailure(Status.crashed, "started a process and left it behind")
 
 
 def _die_with_parent(lifeline: int) -> None:

@@ -151,6 +151,17 @@ double now_us() {
 
 void nothing(void* const*, long, long) {}
 
+// Notes that `program` is at work and may take `seconds`, as codegen/progress.py does.
+void note(int64_t* page, int64_t program, double seconds) {
+  const int64_t count = page[0] + 1;
+  int64_t* slot = page + 1 + 2 * (count & 1);
+  int64_t bits;
+  __builtin_memcpy(&bits, &seconds, sizeof bits);
+  store(slot, program);
+  store(slot + 1, bits);
+  store(page, count);
+}
+
 }  // namespace
 
 extern "C" {
@@ -186,11 +197,14 @@ void fp_stop() {
 void fp_run(const Step* steps, int count) { pool.run(steps, count); }
 
 // Times `samples` single runs. `programs` holds `sets` programs of `count` steps each, the same on different memory; sample
-// i runs program (first + i) % sets. Threads are awake when the clock starts.
-void fp_time(const Step* programs, int count, int sets, int first, int samples, double* out_us) {
+// i runs program (first + i) % sets. Threads are awake when the clock starts. Before each run a note is made on `page`, if
+// there is one: each has its own time limit.
+void fp_time(const Step* programs, int count, int sets, int first, int samples, double* out_us, int64_t* page,
+             int64_t noted, double seconds) {
   Step wake = {nothing, nullptr, pool.threads};
   for (int i = 0; i < samples; ++i) {
     const Step* program = programs + (int64_t)((first + i) % sets) * count;
+    if (page) note(page, noted, seconds);
     pool.run(&wake, 1);
     double start = now_us();
     pool.run(program, count);

@@ -5,10 +5,11 @@ import platform
 import re
 import shlex
 import shutil
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,7 +17,7 @@ from tempfile import TemporaryDirectory
 from codegen.kernel import Kernel
 from codegen.libraries import LibraryMissing, library_file
 from codegen.limits import DEFAULT_LIMITS, Limits
-from codegen.slot import ChildLimits, Slot, SlotFailure
+from codegen.slot import ChildLimits, Slot, SlotFailure, once_more
 from codegen.toolchain.compiler import (
     INCLUDE,
     CompilerMissing,
@@ -40,6 +41,7 @@ PRELUDE = "loops_cpu.h"  # once per file; includes vec_cpu.h
 ZIG_FLAGS = ("-nostdlib++",)  # our sources need no C++ library; zig would build its own first, which takes a minute
 # "ENTRY:12:17:void k0::ENTRY(void* const*, long int, long int)<tab>208<tab>dynamic,bounded"
 FRAME = re.compile(r"^(\w+):\d+:\d+:.*\t(\d+)\t[\w,]+$", re.MULTILINE)
+KILLED = "Killed signal terminated"  # what g++ says where one of its parts was killed
 COMPILER_FAULT = "internal compiler error"
 MISSING = "no C++ compiler found; on Debian or Ubuntu: apt-get install g++; anywhere: pip install ziglang"
 
@@ -125,26 +127,32 @@ class CpuCompiler:
     def build(
         self, slot: Slot, source: str, flags: Sequence[str], seconds: float, entries: Sequence[str] = ()
     ) -> tuple[bytes, dict[str, CompileReport]] | Failure:
-        """Compiles one file in a folder of its own, and reports on these entries. Raises SlotError."""
+        """Compiles one file in a folder of its own, and reports on these entries; once more where somebody killed the
+        compiler. Raises SlotError."""
+        built, was_killed = self._build(slot, source, flags, seconds, entries)
+        return self._build(slot, source, flags, seconds, entries)[0] if was_killed else built
+
+    def _build(
+        self, slot: Slot, source: str, flags: Sequence[str], seconds: float, entries: Sequence[str]
+    ) -> tuple[tuple[bytes, dict[str, CompileReport]] | Failure, bool]:
+        """What came out, and whether somebody killed the compiler or its child."""
         with TemporaryDirectory(prefix="fuseplan-") as folder:
             Path(folder, "unit.cpp").write_text(source)
             argv = [*self.command, "unit.cpp", "-o", "unit.so", *self.machine_flags(), *flags]
             try:
                 answer = slot.call({"job": "run", "argv": argv, "cwd": folder}, seconds=seconds)
             except SlotFailure as e:
-                return Failure(compile_status(e.status), e.detail)
+                return Failure(compile_status(e.status), e.detail), e.was_killed
             if answer["returncode"] or answer["problem"]:
-                return Failure(
-                    *_diagnosis(
-                        answer["returncode"], answer["problem"] or answer["output"].replace(f"{self.include}/", "")
-                    )
-                )
+                text = answer["problem"] or answer["output"].replace(f"{self.include}/", "")
+                was_killed = answer["returncode"] == -signal.SIGKILL or KILLED in text
+                return Failure(*_diagnosis(answer["returncode"], text)), was_killed
             try:
                 data = Path(folder, "unit.so").read_bytes()
             except FileNotFoundError:
-                return Failure(Status.compile_failed, "the compiler wrote nothing")
+                return Failure(Status.compile_failed, "the compiler wrote nothing"), False
             frames = "".join(file.read_text("utf-8", "replace") for file in Path(folder).glob("*.su"))
-            return data, cpu_reports(data, frames, entries)
+            return (data, cpu_reports(data, frames, entries)), False
 
     def own_flags(self) -> tuple[str, ...]:
         """Flags that this compiler alone knows."""
@@ -203,7 +211,8 @@ def _find(cxx: str, path: str) -> tuple[tuple[str, ...], str]:
     with command_slot(DEFAULT_LIMITS) as slot:
         for command in choices:
             try:
-                answer = slot.call({"job": "run", "argv": [*command, "--version"], "cwd": "/"}, seconds=30.0)
+                request = {"job": "run", "argv": [*command, "--version"], "cwd": "/"}
+                answer = once_more(partial(slot.call, request, seconds=30.0))
             except SlotFailure as e:
                 problems.append(f"{' '.join(command)}: {e.detail}")
                 continue
@@ -236,6 +245,7 @@ def _diagnosis(code: int, text: str) -> tuple[Status, str]:
     """A compiler that hit its limits says so in its own ways."""
     if "CPU time limit exceeded" in text or code == -24:
         return Status.compile_timeout, "the compiler used up its CPU time"
-    if any(sign in text for sign in ("out of memory", "virtual memory exhausted", "cannot allocate", "bad_alloc")):
+    signs = ("out of memory", "virtual memory exhausted", "cannot allocate", "bad_alloc", "memoryerror")
+    if any(sign in text.lower() for sign in signs):
         return Status.out_of_memory, last_lines(text)
     return Status.compile_failed, last_lines(text) or f"the compiler ended with {code}"

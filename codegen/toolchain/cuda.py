@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 from codegen.kernel import Kernel
 from codegen.limits import DEFAULT_LIMITS, Limits
-from codegen.slot import ChildLimits, Slot, SlotError, SlotFailure
+from codegen.slot import ChildLimits, Slot, SlotError, SlotFailure, once_more
 from codegen.toolchain.compiler import (
     INCLUDE,
     CompilerMissing,
@@ -57,9 +57,8 @@ class CudaCompiler:
             output = Path(folder, "unit.cubin")
             flags = [f"--gpu-architecture={self.device.arch}", *FLAGS, f"-I{self.include}"]
             try:
-                answer = slot.call(
-                    {"job": "compile", "source": source, "flags": flags, "file": str(output)}, seconds=seconds
-                )
+                request = {"job": "compile", "source": source, "flags": flags, "file": str(output)}
+                answer = once_more(lambda: slot.call(request, seconds=seconds))
             except SlotFailure as e:
                 return Failure(compile_status(e.status), e.detail)
             log = str(answer["log"]).replace(f"{self.include}/", "")

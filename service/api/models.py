@@ -109,10 +109,19 @@ class GraphModel(BaseModel):
     names: Names
 
 
+class QuarantineModel(BaseModel):
+    """A device of the server's machine that is out of service, until a person releases it."""
+
+    name: str
+    reason: str
+    since: str
+
+
 class DevicePage(BaseModel):
-    """Devices that plans were made for."""
+    """Devices that plans were made for; and those of this machine that failed to run a kernel known to be right."""
 
     devices: dict[str, Device]
+    quarantined: dict[str, QuarantineModel] = {}
 
 
 class Health(BaseModel):

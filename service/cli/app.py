@@ -10,6 +10,7 @@ from rich.markup import escape
 
 from codegen.devices import DeviceError
 from codegen.object_cache import CacheError
+from codegen.quarantine import DeviceQuarantined
 from codegen.slot import SlotError
 from codegen.toolchain.compiler import CompilerMissing
 from codegen.workbench import MissingBinary, RunError
@@ -56,6 +57,7 @@ EXIT_CODES: dict[type[Exception], int] = {
     CacheError: BAD_INPUT,
     ServeError: BAD_INPUT,
     DeviceError: BAD_INPUT,
+    DeviceQuarantined: FAILED,
     CompilerMissing: FAILED,
     PlanningError: FAILED,
     NoPlan: FAILED,

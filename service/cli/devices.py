@@ -1,23 +1,39 @@
-"""`fuseplan devices`: what this machine can plan for, and what it was measured to reach."""
+"""`fuseplan devices`: what this machine can plan for, what it was measured to reach, and what is out of service."""
 
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from rich import box
 from rich.table import Table
 
 from codegen.devices import DeviceError, detect
 from codegen.object_cache import ObjectCache
+from codegen.quarantine import DeviceQuarantined, Quarantine, Quarantines
 from fusion_ir.records import Device
+from service.cli.errors import bad_input
 from service.cli.options import Cache, Json, Target
-from service.cli.terminal import err, print_json, show
+from service.cli.terminal import err, print_json, say, show
 from service.formatting import duration, significant, size
 from service.settings import load
 
+Release = Annotated[
+    str | None,
+    typer.Option("--release", metavar="NAME", help="Put a device into service again: its key, name or target."),
+]
 
-def devices(target: Target = None, cache: Cache = None, json: Json = False) -> None:
-    """The devices of this machine with their measured ceilings (measured now, where they were not before)."""
+
+def devices(target: Target = None, cache: Cache = None, release: Release = None, json: Json = False) -> None:
+    """The devices of this machine with their measured ceilings (measured now, where they were not before).
+
+    A device that failed to run a kernel known to be right is out of service, for all who share the cache folder, until
+    --release.
+    """
     settings = load({"cache": cache, "target": target})
     objects = ObjectCache(settings.cache)
+    quarantines = Quarantines(objects)
+    if release is not None:
+        _release(quarantines, release, json)
+        return
     found: list[tuple[str, Device]] = []
     missing: dict[str, str] = {}
     for name in ("cpu", "cuda") if target is None else (target,):
@@ -28,12 +44,34 @@ def devices(target: Target = None, cache: Cache = None, json: Json = False) -> N
                 raise
             missing[name] = str(error)
     if json:
-        print_json({"devices": {d.class_key: {"target": n, **_record(d)} for n, d in found}, "missing": missing})
+        out_of_service = {q.device_key: _fact(q) for q in quarantines.all()}
+        records = {d.class_key: {"target": n, **_record(d)} for n, d in found}
+        print_json({"devices": records, "missing": missing, "quarantined": out_of_service})
         return
     if found:
         show(_table(found))
     for name, reason in missing.items():
         err().print(f"no {name}: {reason}", markup=False)
+    for fact in quarantines.all():
+        say(str(DeviceQuarantined(fact)))
+
+
+def _release(quarantines: Quarantines, name: str, json: bool) -> None:
+    """Releases every device with this key, name or target. Raises CommandError where there is none."""
+    found = [q for q in quarantines.all() if name in (q.device_key, q.name, q.device_key.partition("-")[0])]
+    if not found:
+        known = ", ".join(q.device_key for q in quarantines.all()) or "none is"
+        raise bad_input(f"--release: {name} is not out of service ({known})")
+    for fact in found:
+        quarantines.release(fact.device_key)
+    if json:
+        print_json({"released": [q.device_key for q in found]})
+    else:
+        say("\n".join(f"{q.name} ({q.device_key}) is in service again" for q in found))
+
+
+def _fact(quarantine: Quarantine) -> dict[str, Any]:
+    return quarantine.model_dump(mode="json", exclude={"device_key"})
 
 
 def _record(device: Device) -> dict[str, Any]:

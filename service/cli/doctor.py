@@ -14,6 +14,7 @@ from rich.text import Text
 
 from codegen.devices import DeviceError, detect
 from codegen.object_cache import CacheError, ObjectCache
+from codegen.quarantine import DeviceQuarantined, Quarantines
 from codegen.toolchain.compiler import CompilerMissing
 from codegen.toolchain.cpu import find_compiler
 from service.cli.errors import FAILED
@@ -38,7 +39,7 @@ class Finding:
 
 
 def doctor(db: Db = None, cache: Cache = None, json: Json = False) -> None:
-    """Check compiler, NVRTC, GPU, database, cache and Graphviz, and say what to install.
+    """Check compiler, NVRTC, GPU, database, cache, quarantined devices and Graphviz, and say what to install.
 
     Exit code 1 if something is broken; what is merely absent costs a feature.
     """
@@ -124,6 +125,16 @@ def _cache(what: str, settings: Settings) -> Finding:
     return Finding(what, "ok", f"{cache.folder}, {size(cache.size_bytes())}")
 
 
+def _quarantine(what: str, settings: Settings) -> Finding:
+    try:
+        facts = Quarantines(ObjectCache(settings.cache)).all()
+    except CacheError as error:
+        return Finding(what, "broken", str(error))
+    if facts:
+        return Finding(what, "broken", "\n".join(str(DeviceQuarantined(fact)) for fact in facts))
+    return Finding(what, "ok", "none is out of service")
+
+
 def _graphviz(what: str, _: Settings) -> Finding:
     missing = [name for name in ("jinja2", "pygraphviz") if find_spec(name) is None]
     if missing:
@@ -139,5 +150,6 @@ _CHECKS: dict[str, Callable[[str, Settings], Finding]] = {
     "GPU": _gpu,
     "database": _database,
     "object cache": _cache,
+    "quarantined devices": _quarantine,
     "dashboard": _graphviz,
 }

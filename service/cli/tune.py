@@ -18,6 +18,7 @@ from scheduler.bench import Budget
 from service.cli.answer import Answer
 from service.cli.errors import bad_input
 from service.cli.folders import graph_files
+from service.cli.interrupts import Interrupts
 from service.cli.options import Cache, Db, Format, Graphs, Json, NumericsClass, Seconds, Server, Shapes, Target
 from service.cli.plan_view import KEY_DIGITS, as_json, plan_view
 from service.cli.remote import Remote
@@ -43,7 +44,9 @@ def tune(
 ) -> None:
     """Find the plans of graphs: from the database where they are there, else by a search for each.
 
-    With several graphs, or a folder, a line for each as it ends, and what they had in common.
+    With several graphs, or a folder, a line for each as it ends, and what they had in common. Ctrl-C ends a search: the
+    best plan so far is stored and printed, and with one graph the exit code is 0. A second Ctrl-C, or one before the
+    search began, ends the command without a plan: 130.
     """
     settings = load({"target": target, "db": db, "cache": cache})
     budget = search_seconds(settings, seconds)
@@ -51,6 +54,7 @@ def tune(
     if several and shapes is not None:
         raise bad_input("--shapes: goes with one graph, which it completes")
     with ExitStack() as stack:
+        interrupts = Interrupts()
         if server is not None:
             remote = stack.enter_context(Remote(server))
             segments_of = None
@@ -58,11 +62,18 @@ def tune(
         else:
             store = stack.enter_context(Store(settings.db))
             segments_of = store.segments_of
-            ask = partial(tune_here, store=store, settings=settings, seconds=budget, numerics=numerics)
+            here = partial(tune_here, store=store, settings=settings, seconds=budget, numerics=numerics)
+            ask = partial(here, interrupts=interrupts)
+        if several or server is None:
+            stack.enter_context(interrupts)
         if several:
-            tune_many(graph_files(graphs), format_, ask, segments_of, json=json)
+            tune_many(graph_files(graphs), format_, ask, segments_of, interrupts, json=json)
             return
         answer = ask(read_graph(graphs[0], format_, shapes))
+        _print(answer, json)
+
+
+def _print(answer: Answer, json: bool) -> None:
     if json:
         print_json(as_json(answer.plan, answer.target, answer.state, answer.cache))
         return
@@ -80,12 +91,18 @@ def search_seconds(settings: Settings, seconds: float | None) -> float:
 
 
 def tune_here(
-    named: NamedGraph, store: Store, settings: Settings, seconds: float, numerics: Numerics = "reassociate"
+    named: NamedGraph,
+    store: Store,
+    settings: Settings,
+    seconds: float,
+    numerics: Numerics = "reassociate",
+    interrupts: Interrupts | None = None,
 ) -> Answer:
     """Plans in this process, on this machine."""
     cache = ObjectCache(settings.cache)
     with search_progress(seconds) as progress:
-        found = plan_graph(named, settings.target, Budget(seconds), store, cache, progress.on_search, numerics=numerics)
+        told = interrupts.watching(progress.on_search) if interrupts else progress.on_search
+        found = plan_graph(named, settings.target, Budget(seconds), store, cache, told, numerics=numerics)
     return Answer(found.plan, settings.target, found.state, found.cache, store.place)
 
 

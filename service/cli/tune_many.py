@@ -1,13 +1,10 @@
 """Several graphs for `fuseplan tune`: one after another, a line for each as it ends, then what they had in common."""
 
 import json as json_module
-import signal
-import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import FrameType, TracebackType
 from typing import Any
 
 from codegen.devices import DeviceError
@@ -17,6 +14,7 @@ from fusion_ir.named import NamedGraph
 from scheduler.finalists import NoPlan
 from service.cli.answer import Answer
 from service.cli.errors import FAILED, CommandError
+from service.cli.interrupts import Interrupts
 from service.cli.plan_view import as_json
 from service.cli.source import read_graph
 from service.cli.terminal import print_line, say
@@ -67,31 +65,14 @@ class Tally:
         }
 
 
-class Interrupts:
-    """Within the block, SIGINT interrupts what runs, which may end in good order, and is remembered as `came`."""
-
-    def __init__(self) -> None:
-        self.came = False
-        self._before: Any = None
-
-    def __enter__(self) -> "Interrupts":
-        if threading.current_thread() is threading.main_thread():
-            self._before = signal.signal(signal.SIGINT, self._interrupt)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
-
-    def _interrupt(self, _number: int, _frame: FrameType | None) -> None:
-        self.came = True
-        raise KeyboardInterrupt
-
-
 def tune_many(
-    names: Sequence[str], format_: str | None, ask: Ask, segments_of: SegmentsOf | None, *, json: bool
+    names: Sequence[str],
+    format_: str | None,
+    ask: Ask,
+    segments_of: SegmentsOf | None,
+    interrupts: Interrupts,
+    *,
+    json: bool,
 ) -> None:
     """Asks for the plan of every graph. Raises CommandError, once all else is done, where one failed.
 
@@ -101,22 +82,21 @@ def tune_many(
     width = min(NAME_WIDTH, max(map(len, names)))
     if not json:
         print_line(f"{'graph':<{width}}  {COLUMNS.format('state', 'cache', 'time', 'speed-up', 'gap')}")
-    with Interrupts() as interrupts:
-        for name in names:
-            try:
-                answer = ask(read_graph(name, format_))
-            except KeyboardInterrupt:
-                break
-            except EVERYWHERE:
-                raise
-            except Exception as error:
-                _failed(name, error, tally, json)
-            else:
-                tally.caches.append(answer.cache)
-                tally.graphs.add(answer.plan.graph_key)
-                print_line(_json_line(name, answer) if json else f"{name:<{width}}  {_columns(answer)}")
-            if interrupts.came:
-                break
+    for name in names:
+        try:
+            answer = ask(read_graph(name, format_))
+        except KeyboardInterrupt:
+            break
+        except EVERYWHERE:
+            raise
+        except Exception as error:
+            _failed(name, error, tally, json)
+        else:
+            tally.caches.append(answer.cache)
+            tally.graphs.add(answer.plan.graph_key)
+            print_line(_json_line(name, answer) if json else f"{name:<{width}}  {_columns(answer)}")
+        if interrupts.came:
+            break
     summary = tally.summary(segments_of)
     print_line(json_module.dumps({"summary": summary}) if json else _sentence(summary))
     if interrupts.came:

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import pytest
 from codegen.limits import GIB
 from codegen.slot import ChildLimits, Slot, SlotError, SlotFailure
 from fusion_ir.records import Status
+from tests.support.processes import gone, within
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMITS = ChildLimits(memory_bytes=GIB, file_bytes=1 << 20, output_bytes=1 << 16)
@@ -28,23 +29,6 @@ def slot() -> Iterator[Slot]:
 def python(code: str, **more: Any) -> dict[str, Any]:
     """A job that runs `code`."""
     return {"job": "run", "argv": [sys.executable, "-c", code], "cwd": "/", **more}
-
-
-def gone(pid: int) -> bool:
-    """No such process, or a zombie that nobody has reaped yet."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return True
-
-
-def within(seconds: float, condition: Callable[[], bool]) -> bool:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if condition():
-            return True
-        time.sleep(0.02)
-    return condition()
 
 
 def test_answers_with_what_was_printed(slot: Slot) -> None:

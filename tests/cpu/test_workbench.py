@@ -160,7 +160,7 @@ def test_bool_outputs_that_are_not_written_are_found(bench: Workbench) -> None:
 
 def test_what_is_far_slower_than_the_best_is_not_timed_again(bench: Workbench) -> None:
     """Its two checks are its samples. The result is right, so it could still be used."""
-    slow = "for (volatile int x = 0; x < 20000000; x = x + 1) ;" + SUM
+    slow = "for (volatile int x = 0; x < 60000000; x = x + 1) ;" + SUM
     kernels = [sum_kernel(N, "slow", slow), sum_kernel(N, "best", SUM)]
     row, _ = bench.measure(sum_graph(N), "segment", kernels)
     assert row.status is Status.ok, row.detail

@@ -8,6 +8,7 @@ from codegen.devices import DeviceError, detect
 from codegen.kernel import Kernel, Launch
 from codegen.limits import DEFAULT_LIMITS, Limits
 from codegen.object_cache import ObjectCache
+from codegen.probe import probe_binary, probe_job
 from codegen.toolchain.builder import Builder, Result
 from codegen.toolchain.compiler import Binary, Failure
 from codegen.toolchain.cuda import CudaCompiler, parse_report
@@ -141,3 +142,13 @@ ptxas info    : Used 8 registers, used 0 barriers
     assert (found["k_a"].registers, found["k_a"].spill_bytes, found["k_a"].shared_bytes) == (255, 32, 1024)
     assert (found["k_a"].frame_bytes, found["k_b"].frame_bytes) == (16, None)
     assert (found["k_b"].registers, found["k_b"].spill_bytes, found["k_b"].shared_bytes) == (8, 0, 0)
+
+
+def test_the_probe_compiles(tmp_path: Path) -> None:
+    """And is compiled once."""
+    cache, gpu = ObjectCache(tmp_path), device("sm_90a")
+    compiler = CudaCompiler(gpu)
+    file = probe_binary(gpu, compiler, cache, DEFAULT_LIMITS.compile_seconds)
+    assert file.read_bytes().startswith(b"\x7fELF")
+    assert probe_binary(gpu, compiler, cache, 0.0) == file
+    assert probe_job(gpu, file, {"number": 0})["programs"][0]["steps"][0]["grid"] == (16, 1, 1)

@@ -163,7 +163,8 @@ def test_db_current_and_upgrade(cli: Cli) -> None:
 def test_doctor_examines_every_part(cli: Cli, tmp_path: Path) -> None:
     ended = cli("doctor", "--json")
     parts = {f["what"]: f for f in json.loads(ended.out)["findings"]}
-    assert list(parts) == ["Fuseplan", "C++ compiler", "NVRTC", "GPU", "database", "object cache", "dashboard"]
+    expected = "Fuseplan, C++ compiler, NVRTC, GPU, database, object cache, quarantined devices, dashboard"
+    assert list(parts) == expected.split(", ")
     assert parts["database"]["level"] == "ok"
     assert str(tmp_path / "plans.db") in parts["database"]["detail"]
     assert ended.code == int(any(f["level"] == "broken" for f in parts.values()))

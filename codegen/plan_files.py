@@ -1,0 +1,33 @@
+"""Tensors of a plan that is run: files that parent and timing child exchange."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fusion_ir.dtype import DTYPES
+from fusion_ir.records import Plan, TensorSpec
+
+Array = np.ndarray[Any, Any]
+
+
+def check_inputs(plan: Plan, inputs: Sequence[Array]) -> None:
+    """Raises ValueError for inputs that a plan was not made for."""
+    if len(inputs) != len(plan.inputs):
+        raise ValueError(f"expected {len(plan.inputs)} inputs, got {len(inputs)}")
+    for i, (array, spec) in enumerate(zip(inputs, plan.inputs, strict=True)):
+        if array.dtype != DTYPES[spec.dtype].numpy or tuple(array.shape) != spec.shape:
+            raise ValueError(
+                f"input {i}: expected {spec.dtype}{list(spec.shape)}, got {array.dtype}{list(array.shape)}"
+            )
+
+
+def tensor_file(spec: TensorSpec, file: str) -> dict[str, Any]:
+    """What the timing child is told of a tensor in a file: dense, row-major."""
+    return {"file": file, "dtype": spec.dtype, "shape": spec.shape, "strides": spec.strides}
+
+
+def read_tensor(spec: TensorSpec, file: Path) -> Array:
+    """The tensor that the timing child wrote."""
+    return np.fromfile(file, DTYPES[spec.dtype].numpy).reshape(spec.shape)

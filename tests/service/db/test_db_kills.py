@@ -1,0 +1,63 @@
+"""Processes killed at random moments lose nothing that was acknowledged, and their jobs end with right plans.
+
+10 kills in every run on SQLite, and a few on PostgreSQL; `make soak` sets FUSEPLAN_KILLS to 200. With
+FUSEPLAN_KILLS_PAGE, a page with the counts is written there. Needs a C++ compiler.
+"""
+
+import os
+import platform
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.kills import Killer, Tally
+
+KILLS = int(os.environ.get("FUSEPLAN_KILLS", "10"))
+PAGE = os.environ.get("FUSEPLAN_KILLS_PAGE")
+SEED = 200
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(300 + 20 * KILLS)
+def test_nothing_acknowledged_is_lost_and_every_job_gives_a_plan(sqlite_url: str, tmp_path: Path) -> None:
+    start = time.monotonic()
+    tally = Killer(tmp_path, sqlite_url, SEED).run(KILLS)
+    if PAGE:
+        Path(PAGE).write_text(page(tally, time.monotonic() - start))
+    check(tally, KILLS, tmp_path)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(300 + 5 * KILLS)
+def test_the_same_on_postgresql(postgres_url: str, tmp_path: Path) -> None:
+    kills = max(4, KILLS // 5)
+    check(Killer(tmp_path, postgres_url, SEED + 1).run(kills), kills, tmp_path)
+
+
+def check(tally: Tally, kills: int, folder: Path) -> None:
+    assert tally.problems == [], (folder / "output").read_text()[-2000:]
+    assert tally.kills.total() >= kills
+    assert tally.acknowledged > 0
+
+
+def page(tally: Tally, seconds: float) -> str:
+    """The counts, for people."""
+    kills = ", ".join(f"{what} {count}" for what, count in tally.kills.most_common())
+    jobs = ", ".join(f"{count} by {what}" for what, count in sorted(tally.jobs.items()))
+    return f"""# kill -9, {tally.kills.total()} times
+
+{time.strftime("%Y-%m-%d")}, Python {platform.python_version()}, SQLite, {seconds / 60:.0f} minutes, seed {SEED}
+
+`FUSEPLAN_KILLS=200 FUSEPLAN_KILLS_PAGE=benchmarks/results/kills.md python -m pytest tests/service/db/test_db_kills.py`:
+searches in processes of their own (a worker with its queue, and `fuseplan tune`), each killed one to six times, itself
+or a child, at random moments, and started again.
+
+| | |
+|---|---|
+| killed | {kills} |
+| jobs that ended with a plan whose outputs are the interpreter's | {jobs} |
+| rows acknowledged, by a log that each process writes after its commits | {tally.acknowledged} |
+| rows stored | {tally.rows} |
+| problems (rows lost or doubled, jobs without a plan, children left, devices quarantined) | {len(tally.problems)} |
+"""

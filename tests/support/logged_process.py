@@ -1,0 +1,39 @@
+"""`fuseplan ...` or a worker as a process that writes down what the database acknowledged, for tests that kill it.
+
+`logged_process.py LOG worker`, or `logged_process.py LOG ARGUMENTS...` of the command line. Every measurement gets a
+mark in its detail; marks are appended to LOG once the transaction that wrote them is committed.
+"""
+
+import os
+import secrets
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from fusion_ir.records import Measurement
+from service import worker
+from service.cli import main
+from tuning_db import Store
+
+MARK = "mark:"
+
+
+def log_records(path: str) -> None:
+    """Lets `Store.record` mark rows and append the marks to the file, in one write, as soon as they are stored."""
+    log = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    record = Store.record
+
+    def logged(store: Store, rows: Sequence[Measurement], *more: Any, **named: Any) -> None:
+        marks = [f"{MARK}{secrets.token_hex(8)}" for _ in rows]
+        marked = [
+            row.model_copy(update={"detail": f"{row.detail} {mark}"}) for row, mark in zip(rows, marks, strict=True)
+        ]
+        record(store, marked, *more, **named)
+        os.write(log, "".join(f"{mark}\n" for mark in marks).encode())
+
+    Store.record = logged
+
+
+if __name__ == "__main__":
+    log_records(sys.argv[1])
+    sys.exit(worker.main([]) if sys.argv[2] == "worker" else main(sys.argv[2:]))
