@@ -6,7 +6,7 @@ A segment is the largest of the coarsest cover of a case. Its schedules are all 
 difference (`scheduler.space`) in every family that accepts it, beside those that families try first. Each is compiled
 and checked, then all are timed in interleaved rounds, in random order in each, cold, relative to the family's default
 run shortly before and after. The first rounds are what a tuner gets to see; later ones are the truth, with more of them
-for whatever is within FINAL_RATIO of the best.
+for whatever is within FINAL_RATIO of the best, in two halves: the best of one half is judged by the other.
 """
 
 import argparse
@@ -53,11 +53,11 @@ from scheduler.watch import Watch
 
 FOLDER = Path(__file__).parent / "data" / "schedules"
 LEAST_SCHEDULES = 200
-TRAINING_ROUNDS = 8
+TRAINING_ROUNDS = 6
 HELD_OUT_ROUNDS = 4
 FINAL_ROUNDS = 24
-FINAL_RATIO = 1.2
-VISIT = 2  # samples, after a run that is not counted
+FINAL_RATIO = 1.12
+VISIT = 2  # samples, the better of which counts
 BETWEEN = 12  # visits from one run of the reference to the next
 BATCH = 64  # kernels that are compiled and checked together
 
@@ -215,8 +215,8 @@ class _Rounds:
 
     def sample(self, i: int) -> float:
         """The better of a visit's samples."""
-        self.position += VISIT + 1
-        return min(self.pool.time_us(self.programs[i], VISIT + 1, self.position)[1:])
+        self.position += VISIT
+        return min(self.pool.time_us(self.programs[i], VISIT, self.position))
 
 
 def _entry(kernel: Kernel, binaries: dict[str, str], cache: ObjectCache) -> int:
@@ -227,22 +227,24 @@ def _entry(kernel: Kernel, binaries: dict[str, str], cache: ObjectCache) -> int:
 
 def write(name: str, graph: Graph, points: Sequence[Point]) -> None:
     """NAME.txt: the segment. NAME.csv: a row per schedule; equal numbers are one kernel, whose times stand in its first
-    row: training, median of the truth, its 95 % interval by bootstrap."""
+    row: training, median of the truth with its 95 % interval by bootstrap, medians of its even and odd rounds."""
     (FOLDER / f"{name}.txt").write_text(print_graph(graph))
     draw = np.random.default_rng(0)
     with (FOLDER / f"{name}.csv").open("w", newline="") as file:
         rows = csv.writer(file, lineterminator="\n")
-        rows.writerow(("kernel", "schedule", "status", "training", "truth", "low", "high", "rounds"))
+        rows.writerow(("kernel", "schedule", "status", "training", "truth", "low", "high", "rounds", "even", "odd"))
         for number, point in enumerate(points):
-            times: list[object] = [point.status.value, "", "", "", "", ""]
+            nothing = [point.status.value, *[""] * 7]
+            times: list[object] = [*nothing]
             if point.truth:
                 medians = np.median(draw.choice(point.truth, (200, len(point.truth))), axis=1)
                 low, high = np.percentile(medians, (2.5, 97.5))
                 training = " ".join(f"{x:.4f}" for x in point.training)
                 truth = [f"{x:.4f}" for x in (statistics.median(point.truth), low, high)]
-                times = [point.status.value, training, *truth, len(point.truth)]
+                halves = [f"{statistics.median(point.truth[k::2]):.4f}" for k in (0, 1)]
+                times = [point.status.value, training, *truth, len(point.truth), *halves]
             for k, schedule in enumerate(point.schedules):
-                rows.writerow([number, schedule, *(times if k == 0 else [point.status.value, "", "", "", "", ""])])
+                rows.writerow([number, schedule, *(times if k == 0 else nothing)])
 
 
 def _options() -> argparse.Namespace:

@@ -70,7 +70,7 @@ def ours(table: Table, on: Device, seed: int, known: Known) -> tuple[Regrets, Re
                 break
             ledger.measure(candidate, min(ledger.hopeful(candidate) if not entry.winner else BATCH, trials - before))
         best = entry.best()
-        found[trials] = table.rows[best.schedule].truth / table.best if best else float("inf")
+        found[trials] = table.regret(best.schedule) if best else float("inf")
     return found, bench
 
 
@@ -107,8 +107,7 @@ def default(table: Table, on: Device, seed: int) -> Regrets:
 
 
 def _regret(table: Table, asked: Sequence[str]) -> float:
-    best = min((table.rows[s] for s in asked), key=median_training)
-    return best.truth / table.best
+    return table.regret(min(asked, key=lambda s: median_training(table.rows[s])))
 
 
 def _candidate(table: Table, ledger: Ledger) -> Candidate:
@@ -186,7 +185,7 @@ def report(found: Sequence[Table], results: Mapping[str, Mapping[str, Sequence[R
     for trials in TRIALS:
         cells = [
             _cell([float(np.mean([r[trials] for r in results[n][side]])) for n in counting])
-            for side in results[counting[0]]
+            for side in next(iter(results.values()))
         ]
         lines.append(f"| {trials} | " + " | ".join(cells) + " |")
     lines += [

@@ -70,8 +70,7 @@ class Workbench:
 
     Raises CompilerMissing when made, DeviceError when it should run something for a GPU that is not there,
     DeviceQuarantined for a device that failed its probe, SlotError where children cannot work at all. What kernels do
-    wrong is never raised: it is a status. `compiler`: another than
-    the one found for the device.
+    wrong is never raised: it is a status. `compiler`: another than the one found for the device.
     """
 
     def __init__(
@@ -109,6 +108,16 @@ class Workbench:
             self._row("", kernel, _Outcome(r.status, r.detail), r.seconds) if isinstance(r, Failure) else r
             for kernel, r in zip(kernels, results, strict=True)
         ]
+
+    @property
+    def compiles_ahead(self) -> bool:
+        """Whether compilers leave alone what is timed."""
+        return self.device.target != "cpu"
+
+    def expect(self, kernels: Sequence[Kernel]) -> None:
+        """Starts to compile kernels that will be measured after those that are measured next. Returns at once."""
+        if self.compiles_ahead:
+            self._builder.start(kernels)
 
     def measure(
         self,

@@ -40,6 +40,15 @@ class PlanResult(Protocol):
 class Bench(Protocol):
     """Compiles kernels, checks them against the interpreter and times them: `codegen.workbench.Workbench`."""
 
+    @property
+    def compiles_ahead(self) -> bool:
+        """Whether compiling disturbs nothing that is timed."""
+        ...
+
+    def expect(self, kernels: Sequence[Kernel]) -> None:
+        """What will be measured after the next race, most likely: compiled while that one runs. Returns at once."""
+        ...
+
     def measure(
         self,
         segment: Graph,

@@ -1,6 +1,7 @@
 """What is known of every candidate: what to try on it, what was measured, and what it costs until then."""
 
 from collections.abc import Callable, Container, Mapping, Sequence
+from contextlib import suppress
 
 from codegen.kernel import EmitError, Family, Kernel, Reject, offers
 from codegen.measure import median
@@ -177,6 +178,8 @@ class Ledger:
             return
         segment = candidate.segment
         held = [self.kernel(candidate, entry.winner)] if entry.winner else []
+        if self.bench.compiles_ahead:
+            self.bench.expect(self._upcoming(candidate, count))
         try:
             rows = self.bench.measure(segment.canonical.graph, segment.key, [*held, *kernels], seed=self.seed)
         except BaseException:
@@ -226,6 +229,14 @@ class Ledger:
             elif all(k.identity != kernel.identity for k in kernels):
                 kernels.append(kernel)
         return kernels
+
+    def _upcoming(self, candidate: Candidate, count: int) -> list[Kernel]:
+        """Kernels of what is pending, as far as they can be emitted."""
+        found: list[Kernel] = []
+        for variant in self.open(candidate).pending[:count]:
+            with suppress(EmitError):  # said when its turn comes
+                found.append(self.kernel(candidate, variant))
+        return found
 
     def extend(self, candidate: Candidate, count: int) -> bool:
         """Makes `count` schedules pending beyond the families' first ones: of the winner's family, guided by what was

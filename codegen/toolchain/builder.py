@@ -5,7 +5,7 @@ import os
 import queue
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 from codegen.kernel import Kernel
 from codegen.limits import Limits
@@ -23,6 +23,8 @@ class Builder:
     def __init__(self, compiler: Compiler, cache: ObjectCache, limits: Limits, jobs: int | None = None) -> None:
         self.compiler, self.cache, self.limits = compiler, cache, limits
         self.jobs = jobs or len(os.sched_getaffinity(0))
+        self._background = ThreadPoolExecutor(1, "compile-ahead")
+        self._ahead: Future[list[Result]] | None = None
         self._idle: queue.SimpleQueue[Slot] = queue.SimpleQueue()
         self._slots = [compiler.slot() for _ in range(self.jobs)]
         for slot in self._slots:
@@ -32,6 +34,17 @@ class Builder:
         """A binary or a failure for each kernel, in order. alone: each in a file of its own, so that whoever gets the
         binary gets nothing else; otherwise up to `limits.kernels_per_file` share one. Raises SlotError,
         CacheError."""
+        if self._ahead:
+            self._ahead.result()
+            self._ahead = None
+        return self._compile(kernels, alone)
+
+    def start(self, kernels: Sequence[Kernel]) -> None:
+        """Compiles in the background what `compile`, which waits for that, will be asked for next."""
+        if self._ahead is None:
+            self._ahead = self._background.submit(self._compile, kernels, False)
+
+    def _compile(self, kernels: Sequence[Kernel], alone: bool) -> list[Result]:
         done: dict[str, Result] = {}
         missing: dict[str, Kernel] = {}
         keys = [self._key(k, alone) for k in kernels]
@@ -50,6 +63,7 @@ class Builder:
 
     def close(self) -> None:
         """Ends the children."""
+        self._background.shutdown(cancel_futures=True)
         for slot in self._slots:
             slot.close()
 

@@ -52,6 +52,16 @@ def build(
         builder.close()
 
 
+def test_what_was_compiled_ahead_is_there(tmp_path: Path) -> None:
+    compiler = CudaCompiler(device("sm_90a"), DEFAULT_LIMITS, bare_headers(tmp_path / "include"))
+    with Workbench(device("sm_90a"), ObjectCache(tmp_path / "cache"), compiler=compiler) as bench:
+        assert bench.compiles_ahead
+        bench.expect([SUM])
+        (built,) = bench.compile([SUM])
+    assert isinstance(built, Binary)
+    assert built.seconds == 0.0, "from the cache"
+
+
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_every_architecture(arch: str, tmp_path: Path) -> None:
     shared = kernel(

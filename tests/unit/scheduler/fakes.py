@@ -111,6 +111,11 @@ class FakeBench:
     times: dict[str, float] = field(default_factory=dict)
     segments: dict[str, Graph] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
+    compiles_ahead: bool = False
+    expected: list[str] = field(default_factory=list)
+
+    def expect(self, kernels: Sequence[Kernel]) -> None:
+        self.expected += [k.entry for k in kernels]
 
     def time_us(self, segment: Graph, kernel: Kernel) -> float:
         return lower_bound_us(traffic_of(segment), DEVICE) * self.factor(kernel.entry)

@@ -111,3 +111,67 @@ def test_schedules_that_are_gone_are_no_choice() -> None:
     winner = again.open(candidate).winner
     assert winner
     assert winner in {(m.family, m.schedule) for m in rows}
+
+
+@dataclass
+class Lucky(FakeBench):
+    """One schedule takes 4 % less than it should in its first race."""
+
+    lucky: str = ""
+    lucky_races: int = 0
+
+    def measure(
+        self, segment: Graph, segment_key: str, kernels: Sequence[Kernel], *, seed: int = 0
+    ) -> list[Measurement]:
+        rows = super().measure(segment, segment_key, kernels, seed=seed)
+        if self.lucky_races or not any(self.lucky in k.schedule for k in kernels):
+            return rows
+        self.lucky_races += 1
+        return [
+            m.model_copy(update={"samples_us": tuple(0.96 * t for t in m.samples_us)})
+            if self.lucky in m.schedule
+            else m
+            for m in rows
+        ]
+
+    def factor(self, entry: str) -> float:
+        return {"a": 1.02, "b": 1.00, "c": 1.01, "d": 1.2, "e": 1.3}.get(self.letters.get(entry, ""), 2.0)
+
+    letters: dict[str, str] = field(default_factory=dict)
+
+    def time_us(self, segment: Graph, kernel: Kernel) -> float:
+        self.letters[kernel.entry] = kernel.schedule[-2]
+        return super().time_us(segment, kernel)
+
+
+def test_a_near_tie_is_played_off() -> None:
+    bench = Lucky(lucky="{a}")
+    ledger, candidate = ledger_of(bench, Memory())
+    while ledger.open(candidate).pending:
+        ledger.measure(candidate, 3)
+    assert ledger.open(candidate).winner == ("fused", "fused{a}"), "by luck"
+    before = len(bench.calls)
+    assert ledger.play_off(candidate)
+    assert ledger.open(candidate).winner == ("fused", "fused{b}")
+    assert {bench.letters[e] for e in bench.calls[before:]} == {"a", "b", "c"}, "nobody else came near"
+
+
+def test_nothing_is_played_off_where_nothing_is_new() -> None:
+    costs = Memory()
+    ledger, candidate = ledger_of(Lucky(), costs)
+    assert not ledger.play_off(candidate), "nothing was timed yet"
+    ledger.measure(candidate, 9)
+    bench = Lucky()
+    again, candidate = ledger_of(bench, costs)
+    assert not again.play_off(candidate)
+    assert not bench.calls
+
+
+def test_what_comes_next_is_announced_where_compiling_disturbs_nothing() -> None:
+    for ahead in (True, False):
+        bench = Lucky(compiles_ahead=ahead)
+        ledger, candidate = ledger_of(bench, Memory())
+        ledger.measure(candidate, 2)
+        announced = list(bench.expected)
+        ledger.measure(candidate, 2)
+        assert (set(announced) <= set(bench.calls)) and len(announced) == (2 if ahead else 0)
