@@ -152,15 +152,17 @@ def loop_choices(segment: Graph, device: Device) -> Choices:
     }
 
 
-def with_variants(segment: Graph, points: Sequence[LoopSchedule]) -> tuple[str, ...]:
+def with_variants(segment: Graph, points: Sequence[LoopSchedule], *, in_blocks: bool = False) -> tuple[str, ...]:
     """The schedules as text. Ahead of the others, the first one interleaved where the segment holds functions of many
-    steps, with as many lanes and twice as many; and, where rows may be in blocks, the foremost with blocks."""
+    steps, with as many lanes and twice as many; and, where rows may be in blocks, the foremost with blocks, first of
+    all if `in_blocks`."""
     first, *others = points
     chains = has_chains(segment)
     interleaved = [first.replaced(lanes=n * first.lanes, interleave=1) for n in (1, 2)] if chains else []
     foremost = [*interleaved, first][0]
     blocks = [foremost.replaced(block=block) for block in BLOCKS] if steps_apart(segment, first.lanes) else []
-    return tuple(map(str, dict.fromkeys([foremost, *blocks, *interleaved, first, *others])))
+    ahead = [*blocks[:1], foremost] if in_blocks else [foremost]
+    return tuple(map(str, dict.fromkeys([*ahead, *blocks, *interleaved, first, *others])))
 
 
 def has_chains(segment: Graph) -> bool:

@@ -48,12 +48,12 @@ class Reduction:
 
     def space(self, segment: Graph, device: Device) -> tuple[str, ...]:
         native = max(device.vector_bytes // 4, 4)
-        points = [(4 * native, 1024), (2 * native, 1024), (2 * native, 4096), (native, 1024), (4 * native, 512)]
+        points = [(4 * native, 4096), (2 * native, 4096), (2 * native, 1024), (native, 4096), (4 * native, 512)]
         stores = ("stream", "plain") if 8 * segment.written_bytes > segment.read_bytes else ("plain",)
         schedules = [
             ReductionSchedule(min(lanes, 64), FETCH, store, tile, 0, 0, 1) for lanes, tile in points for store in stores
         ]
-        return with_variants(segment, schedules)
+        return with_variants(segment, schedules, in_blocks=True)
 
     def choices(self, segment: Graph, device: Device) -> Choices:
         return loop_choices(segment, device)
