@@ -54,6 +54,14 @@ class Table:
         best = [min(finalists, key=lambda r, h=half: r.halves[h]) for half in (0, 1)]
         return (row.halves[1] / best[0].halves[1] + row.halves[0] / best[1].halves[0]) / 2
 
+    def spelling(self, kernel: Kernel, on: Device) -> str:
+        """The table's schedule that gives this kernel: the text of fields that make no difference may be another."""
+        if kernel.schedule in self.rows:
+            return kernel.schedule
+        family = self.families[kernel.family]
+        own = (s for s, row in self.rows.items() if row.family == kernel.family)
+        return next(s for s in own if family.emit(self.graph, s, on).identity == kernel.identity)
+
     def kernels(self) -> list[str]:
         """A schedule of each kernel that works."""
         return list({row.kernel: schedule for schedule, row in self.rows.items() if row.training}.values())
@@ -140,8 +148,9 @@ class ReplayBench:
         self._races += 1
         found: list[Measurement] = []
         for kernel in kernels:
-            row = self.table.rows[kernel.schedule]
-            self.asked.setdefault(row.kernel, kernel.schedule)
+            schedule = self.table.spelling(kernel, self.device)
+            row = self.table.rows[schedule]
+            self.asked.setdefault(row.kernel, schedule)
             found.append(
                 Measurement(
                     segment_key=segment_key,

@@ -70,7 +70,7 @@ def ours(table: Table, on: Device, seed: int, known: Known) -> tuple[Regrets, Re
                 break
             ledger.measure(candidate, min(ledger.hopeful(candidate) if not entry.winner else BATCH, trials - before))
         best = entry.best()
-        found[trials] = table.regret(best.schedule) if best else float("inf")
+        found[trials] = table.regret(_spelling(table, on, best)) if best else float("inf")
     return found, bench
 
 
@@ -104,6 +104,11 @@ def estimator(table: Table, on: Device, seed: int) -> Regrets:
 def default(table: Table, on: Device, seed: int) -> Regrets:
     """What is tried first."""
     return dict.fromkeys(TRIALS, _regret(table, table.kernels()[:1]))
+
+
+def _spelling(table: Table, on: Device, best: Measurement) -> str:
+    kernel = table.families[best.family].emit(table.graph, best.schedule, on)
+    return table.spelling(kernel, on)
 
 
 def _regret(table: Table, asked: Sequence[str]) -> float:
