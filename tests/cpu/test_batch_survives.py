@@ -126,8 +126,8 @@ def test_a_batch_ends_complete_though_its_workers_are_killed_twice(tmp_path: Pat
             watched.wait(lambda: getattr(store.batches.batch(watched.id), "finished", None))
             shown = httpx.get(f"http://127.0.0.1:{port}/v1/batches/{watched.id}", timeout=60).json()
         assert shown["counts"] == {"queued": 0, "running": 0, "done": shown["items"], "failed": 0, "cancelled": 0}
-        attempts = {o.id: o.attempt for o in store.operations(limit=1000)}
-        assert all(attempts[id] > 1 for id in lost), "what was killed was taken over"
+        leases = {o.id: o.token for o in store.operations(limit=1000)}
+        assert all(leases[id] > 1 for id in lost), "what was killed was taken over"
         for item in watched.store.batches.items(watched.id):
             body = store.plan(json.loads(item.result or "")["plan_key"])
             assert body is not None
