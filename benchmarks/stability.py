@@ -132,7 +132,7 @@ def equal_kernels(options: argparse.Namespace, device: Device, cache: ObjectCach
             for seed in range(options.repeats):
                 a, b = bench.measure(graph, key, [kernel, kernel], seed=1000 * number + seed)
                 if a.status is Status.ok and b.status is Status.ok:
-                    wins += beats(a.samples_us, b.samples_us) or beats(b.samples_us, a.samples_us)
+                    wins += beats(b.samples_us, a.samples_us, seed=seed)  # would b take the place of a?
                     ratios.append(ratio_interval(a.samples_us, b.samples_us)[0])
     off = sorted(abs(r - 1) for r in ratios)
     return {

@@ -17,6 +17,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from math import sqrt
 
+import numpy as np
+
 STOP_RATIO = 3.0
 HOPELESS_RATIO = 10.0
 SCREEN_RATIO = 1.3
@@ -31,6 +33,9 @@ PRECISION_ALONE = 0.02
 # A run before the race that was longer than this says something; a shorter one may have waited for a CPU all the while.
 LEAST_HOPELESS_US = 5_000.0
 CLEAR_GAIN = 0.01
+LEAST_PAIRS = 8
+RUN = 5  # samples, as many as the longest visit takes
+RESAMPLES = 1000
 LEFT = "left the finals"
 
 NOBODY: AbstractContextManager[object] = nullcontext()
@@ -124,23 +129,26 @@ def spread(samples: Sequence[float]) -> float:
 def ratio_interval(
     challenger: Sequence[float], incumbent: Sequence[float], *, seed: int = 0
 ) -> tuple[float, float, float]:
-    """Median of challenger / incumbent with its 95% bootstrap interval: (ratio, low, high). Samples of one race are
-    compared in pairs; sets of different length by their medians."""
-    draw = random.Random(seed)
-    if len(challenger) == len(incumbent):
-        ratios = [a / b for a, b in zip(challenger, incumbent, strict=True)]
-        values = sorted(median(draw.choices(ratios, k=len(ratios))) for _ in range(400))
-        return median(ratios), values[9], values[390]
-    values = sorted(
-        median(draw.choices(challenger, k=len(challenger))) / median(draw.choices(incumbent, k=len(incumbent)))
-        for _ in range(400)
-    )
-    return median(challenger) / median(incumbent), values[9], values[390]
+    """Median of challenger / incumbent with its 99% bootstrap interval: (ratio, low, high).
+
+    Samples of one race, in pairs: sample i of one belongs with sample i of the other, as long as both ran. Later ones
+    of who stayed longer were taken in other moments of the machine. Runs of `RUN` samples are drawn together: those of
+    one visit are alike.
+    """
+    pairs = min(len(challenger), len(incumbent))
+    ratios = np.array(challenger[:pairs]) / np.array(incumbent[:pairs])
+    run = RUN if pairs > RUN * RUN else 1
+    runs = ratios[: pairs // run * run].reshape(-1, run)
+    drawn = np.random.default_rng(seed).integers(0, len(runs), (RESAMPLES, len(runs)))
+    low, high = np.percentile(np.median(runs[drawn].reshape(RESAMPLES, -1), axis=1), (0.5, 99.5))
+    return float(np.median(ratios)), float(low), float(high)
 
 
 def beats(challenger: Sequence[float], incumbent: Sequence[float], *, seed: int = 0) -> bool:
     """Whether the challenger is faster by more than 1%, and clearly so: else the incumbent stays, so that plans do
-    not flip on noise."""
+    not flip on noise. With fewer than `LEAST_PAIRS` pairs: whether each of its samples is, than each of the other's."""
+    if min(len(challenger), len(incumbent)) < LEAST_PAIRS:
+        return max(challenger) < (1 - CLEAR_GAIN) * min(incumbent)
     ratio, _, high = ratio_interval(challenger, incumbent, seed=seed)
     return ratio < 1 - CLEAR_GAIN and high < 1.0
 

@@ -150,6 +150,7 @@ class Finalists:
         """
         if self.bench is None or not any(p.steps for _, p in plans):
             return plans
+        plans = sorted(plans, key=lambda entry: len(entry[1].steps))  # what others are compared with comes first
         seconds = max(self.watch.end - self.watch.clock(), LEAST_PLANS_S)
         results = self.bench.measure_plans(
             self.prepared.given, [plan for _, plan in plans], seed=self.ledger.seed, seconds=seconds

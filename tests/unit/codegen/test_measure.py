@@ -128,9 +128,30 @@ def test_only_a_clear_gain_beats_the_incumbent(gain: float, wins: bool) -> None:
     assert beats(challenger, incumbent) is wins
 
 
-def test_ratios_of_different_lengths_use_medians() -> None:
-    ratio, low, high = ratio_interval([1.0, 1.0, 1.0], [2.0] * 5)
-    assert (ratio, low, high) == (0.5, 0.5, 0.5)
+def test_ratios_are_of_samples_taken_together() -> None:
+    """Who left earlier is compared over the rounds that both ran in, whatever the machine did afterwards."""
+    assert ratio_interval([1.0, 1.0, 1.0], [2.0, 2.0, 2.0, 9.0, 9.0, 9.0]) == (0.5, 0.5, 0.5)
+    drift = [1.0] * 10 + [2.0] * 90
+    assert not beats([100.0 * d for d in drift[:10]], [100.0 * d for d in drift])
+
+
+def test_a_machine_that_changes_its_mind_declares_no_difference() -> None:
+    """The same kernel twice, in visits of five samples that are alike, with slow spells: at most 1 of 100."""
+    rng, declared = random.Random(11), 0
+    for _ in range(600):
+        times: list[list[float]] = [[], []]
+        for _ in range(20):
+            for side in times:
+                visit = 100 * rng.lognormvariate(0.0, 0.1) * (1.4 if rng.random() < 0.1 else 1.0)
+                side += [visit * rng.lognormvariate(0.0, 0.01) for _ in range(5)]
+        declared += beats(times[0], times[1])
+    assert declared <= 6
+
+
+def test_a_few_samples_decide_only_where_they_lie_apart() -> None:
+    assert beats([1.0, 1.1, 1.2], [1.3, 1.4, 1.5])
+    assert not beats([1.0, 1.1, 1.31], [1.3, 1.4, 1.5])
+    assert not beats([1.0, 1.0, 1.0], [1.005, 1.005, 1.005])
 
 
 def test_checks_count_as_first_runs() -> None:
