@@ -9,6 +9,7 @@ from pathlib import Path
 from benchmarks.schedule_tables import FOLDER
 from codegen.families import FAMILIES
 from codegen.kernel import EmitError, Family, Kernel, Reject
+from codegen.measure import LEAST_PAIRS
 from codegen.schedule import Choices
 from codegen.toolchain.compiler import Binary
 from fusion_ir.graph import Graph
@@ -125,8 +126,8 @@ def _read(file: Path) -> Table:
 
 
 class ReplayBench:
-    """`scheduler.bench.Bench` over a table: what it measures are the training rounds. trials: kernels asked for so far,
-    each once."""
+    """`scheduler.bench.Bench` over a table: what it measures is the median of the training rounds, every time. trials:
+    kernels asked for so far, each once."""
 
     def __init__(self, table: Table, device: Device) -> None:
         self.table, self.device = table, device
@@ -158,7 +159,7 @@ class ReplayBench:
                     family=kernel.family,
                     schedule=kernel.schedule,
                     status=row.status,
-                    samples_us=tuple(UNIT_US * t for t in row.training),
+                    samples_us=(UNIT_US * median_training(row),) * LEAST_PAIRS if row.training else (),
                     race=str(self._races),
                 )
             )

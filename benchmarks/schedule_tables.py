@@ -53,9 +53,8 @@ from scheduler.watch import Watch
 
 FOLDER = Path(__file__).parent / "data" / "schedules"
 LEAST_SCHEDULES = 200
-TRAINING_ROUNDS = 6
-HELD_OUT_ROUNDS = 4
-FINAL_ROUNDS = 24
+TRAINING = (6, 18)  # rounds of all, and of those within FINAL_RATIO of the best: as in a race
+HELD_OUT = (4, 24)
 FINAL_RATIO = 1.12
 VISIT = 2  # samples, the better of which counts
 BETWEEN = 12  # visits from one run of the reference to the next
@@ -181,16 +180,14 @@ def time_all(
             entry = _entry(point.kernel, binaries, cache)
             running[i] = program([Launch(entry, args, point.kernel.launch.tasks)], memory.addresses)
     rounds = _Rounds(running, pool, random.Random(seed))
-    for _ in range(TRAINING_ROUNDS):
-        for i, ratio in rounds.one(list(running)).items():
-            points[i].training.append(ratio)
-    for number in range(HELD_OUT_ROUNDS + FINAL_ROUNDS):
-        chosen = list(running)
-        if number >= HELD_OUT_ROUNDS:
-            best = min(statistics.median(points[i].truth) for i in running)
-            chosen = [i for i in running if statistics.median(points[i].truth) <= FINAL_RATIO * best]
-        for i, ratio in rounds.one(chosen).items():
-            points[i].truth.append(ratio)
+    for count, times in ((TRAINING, [p.training for p in points]), (HELD_OUT, [p.truth for p in points])):
+        for number in range(sum(count)):
+            chosen = list(running)
+            if number >= count[0]:
+                best = min(statistics.median(times[i]) for i in running)
+                chosen = [i for i in running if statistics.median(times[i]) <= FINAL_RATIO * best]
+            for i, ratio in rounds.one(chosen).items():
+                times[i].append(ratio)
 
 
 class _Rounds:

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 
+import numpy as np
+
 from codegen.kernel import EmitError, Family, Kernel, Reject, offers
 from codegen.measure import median
 from fusion_ir.graph import Graph
@@ -11,7 +13,7 @@ from scheduler.atoms import Atoms
 from scheduler.bench import Bench, Costs
 from scheduler.candidates import Candidate
 from scheduler.entry import Entry, Variant, races, variant_of
-from scheduler.experience import Tuned
+from scheduler.experience import Tuned, expected_logs
 from scheduler.predict import family_bound_us, predicted_us
 from scheduler.proposals import proposals
 from scheduler.segment import Segment, extract
@@ -258,14 +260,19 @@ class Ledger:
         return bool(entry.pending)
 
     def draw_on_others(self, candidate: Candidate) -> None:
-        """Where schedules of the winner's family were timed on other segments, they say which come next, in place of
-        the family's own first ones."""
+        """Where schedules of the winner's family were timed on other segments, they say which of the family's own first
+        ones come first."""
         entry = self.open(candidate)
         best = entry.best()
-        if best is None or entry.drawn or not self._others_of(best.family):
+        if best is None or entry.drawn:
             return
         entry.drawn = True
-        entry.pending[:] = [v for v in entry.pending if v[0] != best.family]
+        own = [v for v in entry.pending if v[0] == best.family]
+        points = [schedule for _, schedule in own]
+        expected = expected_logs(candidate.segment.canonical.graph, points, self._others_of(best.family), self.seed)
+        if expected is not None:
+            first = [own[int(i)] for i in np.argsort(expected, kind="stable")]
+            entry.pending[:] = [*first, *(v for v in entry.pending if v[0] != best.family)]
 
     def _others_of(self, family: str) -> Sequence[Tuned]:
         if family not in self._others:
