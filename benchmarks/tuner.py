@@ -181,9 +181,9 @@ def report(found: Sequence[Table], results: Mapping[str, Mapping[str, Sequence[R
         "",
         f"{len(found)} segments of the corpus, {min(len(t.kernels()) for t in found)} to "
         f"{max(len(t.kernels()) for t in found)} different kernels each, all of them timed. Means over segments and "
-        f"{SEEDS} seeds, with 95 % intervals by bootstrap over segments. `ours`: with what {LEARNED} trials on segments "
-        f"of other cases left in the database. Who tried every schedule once would have a regret of {np.mean(noise):.3f}: "
-        "training rounds are noisy.",
+        f"{SEEDS} seeds, with 95 % intervals by bootstrap over segments. `ours`: with what {LEARNED} trials on "
+        "segments of other cases left in the database. Who tried every schedule once would have a regret of "
+        f"{np.mean(noise):.3f}: training rounds are noisy.",
         "",
         f"## The {len(counting)} segments on which random search has a regret of {COUNTS} or more after 32 trials",
         "",
