@@ -146,9 +146,12 @@ def ratio_interval(
 
 def beats(challenger: Sequence[float], incumbent: Sequence[float], *, seed: int = 0) -> bool:
     """Whether the challenger is faster by more than 1%, and clearly so: else the incumbent stays, so that plans do
-    not flip on noise. With fewer than `LEAST_PAIRS` pairs: whether each of its samples is, than each of the other's."""
+    not flip on noise. With fewer than `LEAST_PAIRS` pairs, each sample of the incumbent has to be slower: than each of
+    the challenger's, or than the median where there are many of those (the incumbent was screened out).
+    """
     if min(len(challenger), len(incumbent)) < LEAST_PAIRS:
-        return max(challenger) < (1 - CLEAR_GAIN) * min(incumbent)
+        typical = median(challenger) if len(challenger) >= LEAST_PAIRS else max(challenger)
+        return typical < (1 - CLEAR_GAIN) * min(incumbent)
     ratio, _, high = ratio_interval(challenger, incumbent, seed=seed)
     return ratio < 1 - CLEAR_GAIN and high < 1.0
 

@@ -152,6 +152,8 @@ def test_a_few_samples_decide_only_where_they_lie_apart() -> None:
     assert beats([1.0, 1.1, 1.2], [1.3, 1.4, 1.5])
     assert not beats([1.0, 1.1, 1.31], [1.3, 1.4, 1.5])
     assert not beats([1.0, 1.0, 1.0], [1.005, 1.005, 1.005])
+    assert beats([1.0] * 19 + [9.0], [1.4, 1.5, 1.4, 1.6]), "screened out by a finalist that once had to wait"
+    assert not beats([1.0] * 8 + [2.0] * 12, [1.4, 1.5, 1.4, 1.6])
 
 
 def test_checks_count_as_first_runs() -> None:
