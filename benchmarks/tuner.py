@@ -76,8 +76,9 @@ def ours(table: Table, on: Device, seed: int, known: Known) -> tuple[Regrets, Re
 
 def chance(table: Table, on: Device, seed: int) -> Regrets:
     """Kernels drawn at random, the default first."""
-    kernels = table.kernels()
-    drawn = [kernels[0], *random.Random(seed).sample(kernels[1:], min(max(TRIALS), len(kernels) - 1))]
+    first = _first(table, on)
+    others = [s for s in table.kernels() if table.rows[s].kernel != table.rows[first].kernel]
+    drawn = [first, *random.Random(seed).sample(others, min(max(TRIALS), len(others)))]
     return {trials: _regret(table, drawn[:trials]) for trials in TRIALS}
 
 
@@ -102,8 +103,14 @@ def estimator(table: Table, on: Device, seed: int) -> Regrets:
 
 
 def default(table: Table, on: Device, seed: int) -> Regrets:
-    """What is tried first."""
-    return dict.fromkeys(TRIALS, _regret(table, table.kernels()[:1]))
+    """What the search tries first."""
+    return dict.fromkeys(TRIALS, _regret(table, [_first(table, on)]))
+
+
+def _first(table: Table, on: Device) -> str:
+    ledger = Ledger(on, table.families, Known({}), None, 0)
+    candidate = _candidate(table, ledger)
+    return table.spelling(ledger.kernel(candidate, ledger.open(candidate).pending[0]), on)
 
 
 def _spelling(table: Table, on: Device, best: Measurement) -> str:

@@ -12,6 +12,7 @@ from fusion_ir.graph import Graph
 from fusion_ir.node import Node
 from fusion_ir.ops import OpKind, kind_of
 from fusion_ir.ops.contract import sums_in_any_order
+from fusion_ir.records import Status
 from fusion_ir.sample import sample_inputs
 from fusion_ir.tolerance import reference
 
@@ -70,6 +71,17 @@ def judge(case: Case, trial: int, got: Sequence[Array]) -> Verdict:
     outcome = compare(list(got), case.trials[trial].reference)
     error = outcome.max_rel_error if isfinite(outcome.max_rel_error) else None
     return Verdict("" if outcome.ok else outcome.detail or "wrong result", error)
+
+
+def verdict_message(index: int, verdict: Verdict) -> dict[str, Any]:
+    """What the parent is told about one candidate."""
+    status = Status.wrong_result if verdict.problem else Status.ok
+    return {
+        "checked": index,
+        "status": status.value,
+        "detail": verdict.problem,
+        "max_rel_error": verdict.max_rel_error,
+    }
 
 
 def strided(

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from codegen.child.case import Array, Case, Verdict, judge, make_case
+from codegen.child.case import Array, Case, Verdict, judge, make_case, verdict_message
 from codegen.child.cpu_memory import POISON, CheckMemory, Layout, TimingMemory, temporaries
 from codegen.child.review import Runs, review
 from codegen.child.serve import Channel, expect_no_processes, limit_cpu, serve
@@ -88,7 +88,7 @@ def bench(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
         verdict, before_us[i] = _check(prepared, candidates[i], pool, channel, i, message)
         if verdict.problem:
             del candidates[i]
-        channel.send(_checked(i, verdict))
+        channel.send(verdict_message(i, verdict))
     runs = before_us if message["screen"] else {}
     watch = CpuWatch(message["cpus"])
     timings = _time(prepared, candidates, runs, pool, channel, message, watch) if candidates else {}
@@ -207,7 +207,7 @@ def _time(
         }
         wrong = review(prepared.case, memory, runs, finalists, once, lambda i: channel.beat(i, message["seconds"]))
         for i, verdict in wrong.items():
-            channel.send(_checked(i, verdict))
+            channel.send(verdict_message(i, verdict))
         if not wrong:
             return {
                 str(i): _timing(i, t, memory, single[i], pool, channel, message)
@@ -232,17 +232,6 @@ def _timing(
         note = channel.beats(index, message["kernel_seconds"])
         warm = median(pool.time_us(one, WARM_SAMPLES + 1, 0, note)[1:])
     return {"samples_us": timing.samples_us, "note": timing.note, "warm_us": warm, "sets": memory.sets}
-
-
-def _checked(index: int, verdict: Verdict) -> dict[str, Any]:
-    """The message about one candidate."""
-    status = Status.wrong_result if verdict.problem else Status.ok
-    return {
-        "checked": index,
-        "status": status.value,
-        "detail": verdict.problem,
-        "max_rel_error": verdict.max_rel_error,
-    }
 
 
 def _prepare(text: str, seed: int) -> Prepared:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from codegen.child.case import Case, Verdict, judge, make_case
+from codegen.child.case import Case, Verdict, judge, make_case, verdict_message
 from codegen.child.cpu_memory import POISON, Layout
 from codegen.child.cuda_ceilings import ceilings
 from codegen.child.cuda_memory import DeviceTensors, check_tensors, cupy, timing_sets
@@ -76,7 +76,7 @@ def bench(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
             verdict = _check(case, candidate, channel, i, message)
             if verdict.problem:
                 del candidates[i]
-            channel.send(_checked(i, verdict))
+            channel.send(verdict_message(i, verdict))
         watch = CudaWatch(cupy().cuda.Device(message["number"]).pci_bus_id)
         timings = _time(case, candidates, channel, message, watch) if candidates else {}
         return {"timings": timings, "surroundings": watch.seen and watch.seen.model_dump(mode="json")}
@@ -196,7 +196,7 @@ def _time(
         finalists = [i for i, timing in zip(order, timings, strict=True) if timing.was_finalist]
         wrong = {i: found for i in finalists if (found := problem(i))}
         for i, found in wrong.items():
-            channel.send(_checked(i, Verdict(f"right when checked, wrong when timed: {found}", None)))
+            channel.send(verdict_message(i, Verdict(f"right when checked, wrong when timed: {found}", None)))
         if wrong:
             order = [i for i in order if i not in wrong]
             continue
@@ -209,17 +209,6 @@ def _time(
             result[str(i)] = {"samples_us": timing.samples_us, "note": timing.note, "warm_us": warm, "sets": len(sets)}
         return result
     return {}
-
-
-def _checked(index: int, verdict: Verdict) -> dict[str, Any]:
-    """The message about one candidate."""
-    status = Status.wrong_result if verdict.problem else Status.ok
-    return {
-        "checked": index,
-        "status": status.value,
-        "detail": verdict.problem,
-        "max_rel_error": verdict.max_rel_error,
-    }
 
 
 @contextmanager
