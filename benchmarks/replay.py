@@ -3,6 +3,7 @@
 import csv
 import statistics
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -136,6 +137,9 @@ class ReplayBench:
 
     compiles_ahead = False
 
+    def turn(self, segment_key: str) -> AbstractContextManager[None]:
+        return nullcontext()
+
     def expect(self, kernels: Sequence[Kernel]) -> None:
         pass
 
@@ -161,6 +165,8 @@ class ReplayBench:
                     status=row.status,
                     samples_us=(UNIT_US * median_training(row),) * LEAST_PAIRS if row.training else (),
                     race=str(self._races),
+                    toolchain=self.device.toolchain,
+                    driver=self.device.driver,
                 )
             )
         return found

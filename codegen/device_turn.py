@@ -1,4 +1,5 @@
-"""Taking turns on a device: processes that share a cache folder time one after the other, never beside each other.
+"""Taking turns: processes that share a cache folder time on a device one after the other, never beside each other.
+Likewise with the schedules of a segment, lest two choose the same.
 
 The locks are the kernel's (flock): they end with the process that holds them, however it ends, and children do not
 inherit them.
@@ -7,23 +8,34 @@ inherit them.
 import fcntl
 import os
 from collections.abc import Generator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 from codegen.object_cache import CacheError, ObjectCache
 
+STRIPES = 64  # of locks for segments: files of their own would never be removed
+
+
+def device_turn(cache: ObjectCache, device_key: str) -> AbstractContextManager[None]:
+    """Holds the device for the block, after everybody who asked before. Raises CacheError where nothing can be
+    locked."""
+    return _turn(cache, device_key)
+
+
+def segment_turn(cache: ObjectCache, device_key: str, segment_key: str) -> AbstractContextManager[None]:
+    """Holds a segment for the block, on devices of one class; now and then others with it. Whoever holds one may ask
+    for the device, never the other way round. Raises CacheError where nothing can be locked."""
+    return _turn(cache, f"{device_key}.segments-{int(segment_key[:8], 16) % STRIPES}")
+
 
 @contextmanager
-def device_turn(cache: ObjectCache, device_key: str) -> Generator[None]:
-    """Holds the device for the block, after everybody who asked before. Raises CacheError where nothing can be locked.
-
-    Whoever waits for the device holds the place at the head of the queue. So a process that is through with one job
-    and asks for the next comes after the one that waited, however quickly it asks.
-    """
+def _turn(cache: ObjectCache, name: str) -> Generator[None]:
+    """Whoever waits holds the place at the head of the queue. So a process that is through with one job and asks for
+    the next comes after the one that waited, however quickly it asks."""
     with ExitStack() as turn:
-        with _locked(cache.devices / f"{device_key}.queue"):
-            turn.enter_context(_locked(cache.devices / f"{device_key}.lock"))
+        with _locked(cache.devices / f"{name}.queue"):
+            turn.enter_context(_locked(cache.devices / f"{name}.lock"))
         yield
 
 

@@ -4,6 +4,7 @@ import secrets
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from codegen.device_turn import segment_turn
 from codegen.devices import no_cuda
 from codegen.kernel import Kernel
 from codegen.limits import DEFAULT_LIMITS, Limits, allowance_seconds, check_seconds, kernel_seconds
@@ -118,6 +120,10 @@ class Workbench:
         """Starts to compile kernels that will be measured after those that are measured next. Returns at once."""
         if self.compiles_ahead:
             self._builder.start(kernels)
+
+    def turn(self, segment_key: str) -> AbstractContextManager[None]:
+        """Held while schedules of a segment are chosen, measured and recorded: no other process does so meanwhile."""
+        return segment_turn(self.cache, self.device.class_key, segment_key)
 
     def measure(
         self,

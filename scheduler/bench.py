@@ -1,6 +1,7 @@
 """What the search asks of its surroundings: a bench that compiles and times, and a memory of earlier measurements."""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -47,6 +48,11 @@ class Bench(Protocol):
 
     def expect(self, kernels: Sequence[Kernel]) -> None:
         """What will be measured after the next race, most likely: compiled while that one runs. Returns at once."""
+        ...
+
+    def turn(self, segment_key: str) -> AbstractContextManager[None]:
+        """Held from choosing schedules of a segment to recording their times: two searches at once, in two processes,
+        choose different ones."""
         ...
 
     def measure(

@@ -18,6 +18,7 @@ class Entry:
     kernels: of variants that were emitted; twins: the first variant of each kernel. winner: of all races so far.
     relative: times as they would have been in the first race, by way of the winners that took part in several.
     fruitless: candidates timed since the winner was last another one. drawn: whether other segments said what to try.
+    races: those that were taken in.
     """
 
     pending: list[Variant]
@@ -27,6 +28,7 @@ class Entry:
     relative: dict[Variant, float] = field(default_factory=dict[Variant, float])
     fruitless: int = 0
     drawn: bool = False
+    races: set[str] = field(default_factory=set[str])
 
     def best(self) -> Measurement | None:
         """The one that won against all that it was timed with; None where nothing passed its check."""
@@ -46,6 +48,7 @@ class Entry:
         """Takes in the rows of one race. The winner so far, if it took part, stays unless another is clearly faster:
         what it took in other races, in other moments of the machine, does not count."""
         held, before = next((m for m in rows if variant_of(m) == self.winner), None), self.winner
+        self.races.update(m.race for m in rows)
         self.tried.update((variant_of(m), m) for m in rows)
         self.pending[:] = [v for v in self.pending if v not in self.tried]
         challenger = _fastest(rows)

@@ -139,16 +139,33 @@ class Ledger:
         defaults = [(f, space[0]) for f, space in spaces.items() if space]
         rest = [(f, schedule) for f, space in spaces.items() for schedule in space[1:]]
         variants = dict.fromkeys((*defaults, *rest))
-        known = [m for m in self.costs.known(candidate.segment.key) if m.device_key == self.device.class_key]
-        known = [m for m in known if self._is_schedule(graph, m, variants)]
-        elsewhere = Entry([])  # times of another machine say what to try first, and no more
-        for race in races(m for m in known if m.origin):
+        known = self._known(candidate, variants)
+        elsewhere = Entry([])  # times of another machine or compiler say what to try first, and no more
+        for race in races(m for m in known if not self._is_of_here(m)):
             elsewhere.note(race, self.seed)
         entry = Entry(list(dict.fromkeys((*([elsewhere.winner] if elsewhere.winner else ()), *variants))))
-        for race in races(m for m in known if not m.origin):
+        for race in races(m for m in known if self._is_of_here(m)):
             entry.note(race, self.seed)
         self._learn(candidate, tuple(entry.tried.values()))
         return entry
+
+    def _known(self, candidate: Candidate, variants: Container[Variant]) -> list[Measurement]:
+        """What is stored of schedules that can still be chosen."""
+        graph = candidate.segment.canonical.graph
+        rows = [m for m in self.costs.known(candidate.segment.key) if m.device_key == self.device.class_key]
+        return [m for m in rows if self._is_schedule(graph, m, variants)]
+
+    def _catch_up(self, candidate: Candidate) -> None:
+        """Takes in what searches in other processes measured since."""
+        entry = self.open(candidate)
+        known = self._known(candidate, (*entry.pending, *entry.tried))
+        for race in races(m for m in known if m.race and m.race not in entry.races and self._is_of_here(m)):
+            self._learn(candidate, [m for m in race if variant_of(m) not in entry.tried])
+            entry.note(race, self.seed)
+
+    def _is_of_here(self, m: Measurement) -> bool:
+        """Whether it would be measured the same way now."""
+        return not m.origin and (m.toolchain, m.driver) == (self.device.toolchain, self.device.driver)
 
     def _is_schedule(self, graph: Graph, m: Measurement, variants: Container[Variant]) -> bool:
         """Whether what was measured can still be chosen."""
@@ -171,24 +188,28 @@ class Ledger:
         times = [predicted_us(traffic, f, self.device) for f in candidate.families]
         return sum(time <= HOPEFUL * min(times) for time in times)
 
-    def measure(self, candidate: Candidate, count: int) -> None:
+    def measure(self, candidate: Candidate, count: int) -> int:
         """Tries the next `count` pending variants, and the best so far beside them: of times taken far apart, those of
-        the machine's slower moments would lose."""
-        entry = self.open(candidate)
-        kernels = self._next(candidate, count)
-        if not kernels or self.bench is None:
-            return
-        segment = candidate.segment
-        held = [self.kernel(candidate, entry.winner)] if entry.winner else []
-        if self.bench.compiles_ahead:
-            self.bench.expect(self._upcoming(candidate, count))
-        try:
-            rows = self.bench.measure(segment.canonical.graph, segment.key, [*held, *kernels], seed=self.seed)
-        except BaseException:
-            entry.pending[:0] = [(k.family, k.schedule) for k in kernels]
-            raise
-        self._learn(candidate, [m for m in rows if variant_of(m) not in entry.tried])
-        self._note(candidate, rows)
+        the machine's slower moments would lose. How many kernels that were, new ones."""
+        if self.bench is None:
+            return 0
+        entry, segment = self.open(candidate), candidate.segment
+        with self.bench.turn(segment.key):
+            self._catch_up(candidate)
+            kernels = self._next(candidate, count)
+            if not kernels:
+                return 0
+            held = [self.kernel(candidate, entry.winner)] if entry.winner else []
+            if self.bench.compiles_ahead:
+                self.bench.expect(self._upcoming(candidate, count))
+            try:
+                rows = self.bench.measure(segment.canonical.graph, segment.key, [*held, *kernels], seed=self.seed)
+            except BaseException:
+                entry.pending[:0] = [(k.family, k.schedule) for k in kernels]
+                raise
+            self._learn(candidate, [m for m in rows if variant_of(m) not in entry.tried])
+            self._note(candidate, rows)
+        return len(kernels)
 
     def play_off(self, candidate: Candidate) -> bool:
         """Times the best few schedules of a segment once more, against each other: they were in different races, and
@@ -306,6 +327,8 @@ class Ledger:
             schedule=schedule,
             status=status,
             detail=detail,
+            toolchain=self.device.toolchain,
+            driver=self.device.driver,
         )
         self._note(candidate, [row])
 

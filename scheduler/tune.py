@@ -153,8 +153,8 @@ def _extend(cover: Proposal, ledger: Ledger, watch: Watch, batch: int) -> bool:
 def _race(candidate: Candidate, ledger: Ledger, watch: Watch, most: int) -> None:
     """Measures pending schedules of a segment, as many as there is time for."""
     count, started = watch.affordable(candidate.segment.key, most), watch.clock()
-    ledger.measure(candidate, count)
-    watch.paced(candidate.segment.key, count, started)
+    if measured := ledger.measure(candidate, count):
+        watch.paced(candidate.segment.key, measured, started)
     watch.tell("segments", ledger.measured)
 
 

@@ -1,6 +1,7 @@
 """A batch is worked off whoever is killed on the way: a worker in the middle of a search, then everything at once.
 
-In `make soak` it is the whole corpus, at its small sizes.
+In `make soak` it is the whole corpus, at its small sizes; with FUSEPLAN_CORPUS=bf16 or another dtype, at those of the
+benchmarks.
 """
 
 import json
@@ -21,7 +22,8 @@ from fusion_ir.records import Plan
 from tests.support.service_process import server
 from tuning_db import Store
 
-WHOLE = int(os.environ.get("FUSEPLAN_RANDOM_GRAPHS", "0")) >= 2000
+LARGE = os.environ.get("FUSEPLAN_CORPUS", "")
+WHOLE = bool(LARGE) or int(os.environ.get("FUSEPLAN_RANDOM_GRAPHS", "0")) >= 2000
 SETTINGS = {"workers": 2, "lease_seconds": 2.0}
 GRAPHS = 6
 SECONDS = 3.0 if WHOLE else 0.5
@@ -49,8 +51,10 @@ def lines() -> bytes:
     """Graphs with a segment in common; or the corpus."""
     graphs: dict[str, Any] = {f"products {n}": products(40 + n) for n in range(GRAPHS)}
     if WHOLE:
-        small = {name: case.instance("f32", case.small[1]).graph for name, case in CASES.items()}
-        graphs = {name: to_wire(NamedGraph.unnamed(graph)) for name, graph in small.items()}
+        of = {name: case.instance("f32", case.small[1]).graph for name, case in CASES.items()}
+        if LARGE:
+            of = {name: case.instance(LARGE).graph for name, case in CASES.items() if LARGE in case.bench_dtypes}
+        graphs = {name: to_wire(NamedGraph.unnamed(graph)) for name, graph in of.items()}
     return b"".join(json.dumps({"custom_id": n, "graph": g}).encode() + b"\n" for n, g in graphs.items())
 
 

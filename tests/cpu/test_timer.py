@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -107,14 +107,14 @@ def test_a_fact_that_cannot_be_read_holds(cache: ObjectCache) -> None:
     assert facts.find(CPU_DEVICE.class_key) is None
 
 
-# Takes the device, says so, and holds it for `seconds`, `times` times.
+# Takes the device or a segment, says so, and holds it for `seconds`, `times` times.
 HOLDER = """
 import sys, time
-from codegen.device_turn import device_turn
+from codegen.device_turn import device_turn, segment_turn
 from codegen.object_cache import ObjectCache
 cache, name, times, seconds = ObjectCache(sys.argv[1]), sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
 for _ in range(times):
-    with device_turn(cache, "d"):
+    with segment_turn(cache, "d", sys.argv[5]) if sys.argv[5:] else device_turn(cache, "d"):
         start = time.monotonic()
         print(flush=True)
         time.sleep(seconds)
@@ -123,13 +123,16 @@ for _ in range(times):
 """
 
 
-def holder(cache: ObjectCache, name: str, times: int, seconds: float) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-c", HOLDER, str(cache.folder), name, str(times), str(seconds)]
+def holder(
+    cache: ObjectCache, name: str, times: int, seconds: float, segments: Sequence[str] = ()
+) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-c", HOLDER, str(cache.folder), name, str(times), str(seconds), *segments]
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
 
 
-def test_processes_take_turns_and_nobody_starves(cache: ObjectCache) -> None:
-    with holder(cache, "a", 20, 0.02) as one, holder(cache, "b", 20, 0.02) as two:
+@pytest.mark.parametrize("segments", [(), ("0123456789abcdef",)], ids=["device", "segment"])
+def test_processes_take_turns_and_nobody_starves(cache: ObjectCache, segments: Sequence[str]) -> None:
+    with holder(cache, "a", 20, 0.02, segments) as one, holder(cache, "b", 20, 0.02, segments) as two:
         assert (one.wait(60), two.wait(60)) == (0, 0)
     turns = [
         (line.split()[0], *map(float, line.split()[1:])) for line in (cache.folder / "log").read_text().split("\n")[:-1]

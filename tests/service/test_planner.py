@@ -1,4 +1,4 @@
-"""Planning one graph: the class of numerics, and a bound that a kernel beat, which is taken again."""
+"""Planning one graph: the class of numerics, a bound that a kernel beat, and times that are none of now."""
 
 from pathlib import Path
 
@@ -46,3 +46,19 @@ def test_a_plan_that_beats_its_bound_gets_raised_ceilings(tmp_path: Path, monkey
         answer = planner.plan_graph(named, "cpu", Budget(2.0), store, cache)
     assert answer.plan.device.ceilings != CRAWLING
     assert answer.plan.lower_bound_us < 1e6
+
+
+def test_a_plan_timed_under_another_compiler_is_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it took then says what to try first. It is no time of now."""
+    cache = ObjectCache(tmp_path / "cache")
+    named = read(EXAMPLE.read_text(), filename=EXAMPLE.name)
+
+    def with_toolchain(text: str) -> planner.PlanAnswer:
+        device = detect("cpu", cache).model_copy(update={"toolchain": text})
+        monkeypatch.setattr(planner, "detect", lambda _target, _cache: device)
+        with Store(f"sqlite:///{tmp_path / 'plans.db'}") as store:
+            return planner.plan_graph(named, "cpu", Budget(1.0), store, cache)
+
+    first, hit, after = (with_toolchain(text) for text in ("g++ 12", "g++ 12", "g++ 13"))
+    assert [answer.cache for answer in (first, hit, after)] == ["miss", "hit", "miss"]
+    assert after.plan.search.measured > 0

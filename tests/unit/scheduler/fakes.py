@@ -3,7 +3,9 @@ clock."""
 
 import hashlib
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from itertools import count
 
 import numpy as np
 
@@ -95,6 +97,9 @@ class Timing:
     detail: str = ""
 
 
+RACES = count()
+
+
 @dataclass
 class FakeBench:
     """Times are the segment's bound times a factor between 1 and `slowest`, by a hash of kernel and `seed`; a whole
@@ -113,6 +118,9 @@ class FakeBench:
     calls: list[str] = field(default_factory=list)
     compiles_ahead: bool = False
     expected: list[str] = field(default_factory=list)
+
+    def turn(self, segment_key: str) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def expect(self, kernels: Sequence[Kernel]) -> None:
         self.expected += [k.entry for k in kernels]
@@ -134,7 +142,7 @@ class FakeBench:
         assert graph_key(segment) == segment_key, "segments are measured in canonical form"
         self.segments[segment_key] = segment
         rows: list[Measurement] = []
-        race = f"{len(self.calls)}"
+        race = f"race {next(RACES)}"
         for kernel in kernels:
             if self.interrupt_at is not None and len(self.calls) >= self.interrupt_at:
                 raise KeyboardInterrupt
@@ -152,6 +160,8 @@ class FakeBench:
                     samples_us=(self.times[kernel.entry],) * 3 if ok else (),
                     detail="" if ok else "signal 11",
                     race=race,
+                    toolchain=DEVICE.toolchain,
+                    driver=DEVICE.driver,
                 )
             )
         return rows

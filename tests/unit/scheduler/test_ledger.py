@@ -78,13 +78,17 @@ def test_a_winner_that_fails_later_is_no_winner() -> None:
     assert entry.best() is None
 
 
-def test_times_of_another_machine_say_what_to_try_first() -> None:
-    """And no more: nothing of them is a cost, and what failed there may work here."""
+@pytest.mark.parametrize(
+    "elsewhere", [{"origin": "imported"}, {"toolchain": "an earlier one"}, {"driver": "another"}], ids=str
+)
+def test_times_of_elsewhere_say_what_to_try_first(elsewhere: dict[str, str]) -> None:
+    """Of another machine, compiler or driver. And no more: nothing of them is a cost, and what failed there may work
+    here."""
     there, candidate = ledger_of(FakeBench(seed=3), costs := Memory())
     there.measure(candidate, 9)
     best = there.open(candidate).winner
     ((key, rows),) = costs.rows.items()
-    costs.rows[key] = [m.model_copy(update={"origin": "imported"}) for m in rows]
+    costs.rows[key] = [m.model_copy(update=elsewhere) for m in rows]
     here, candidate = ledger_of(FakeBench(seed=4), costs)
     entry = here.open(candidate)
     assert (entry.best(), entry.tried) == (None, {})
@@ -94,6 +98,18 @@ def test_times_of_another_machine_say_what_to_try_first() -> None:
     costs.rows[key].append(own)
     again, candidate = ledger_of(None, costs)
     assert again.open(candidate).best() == own, "however much faster the others were there"
+
+
+def test_two_searches_at_once_measure_nothing_twice() -> None:
+    """Each takes in what the other recorded since, and both come to the same winner."""
+    costs = Memory()
+    searches = [ledger_of(FakeBench(seed=5), costs) for _ in range(2)]
+    entries = [ledger.open(candidate) for ledger, candidate in searches]
+    measured = 0
+    while any(entry.pending for entry in entries):
+        measured += sum(ledger.measure(candidate, 1) for ledger, candidate in searches)
+    assert measured == len(entries[0].tried) == len(entries[1].tried) == 6
+    assert entries[0].winner == entries[1].winner
 
 
 def test_schedules_that_are_gone_are_no_choice() -> None:
