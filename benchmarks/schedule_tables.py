@@ -5,8 +5,9 @@
 A segment is the largest of the coarsest cover of a case. Its schedules are all combinations of the values that make a
 difference (`scheduler.space`) in every family that accepts it, beside those that families try first. Each is compiled
 and checked, then all are timed in interleaved rounds, in random order in each, cold, relative to the family's default
-run shortly before and after. The first rounds are what a tuner gets to see; later ones are the truth, with more of them
-for whatever is within FINAL_RATIO of the best, in two halves: the best of one half is judged by the other.
+run shortly before and after; with more rounds for whatever is near the best. One round of three is what a tuner gets to
+see, the others are held out as the truth, in two halves: the best of one half is judged by the other. All three take
+turns, since for minutes at a time this machine favours other schedules: a tuner cannot know what will be.
 """
 
 import argparse
@@ -19,6 +20,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -53,9 +55,9 @@ from scheduler.watch import Watch
 
 FOLDER = Path(__file__).parent / "data" / "schedules"
 LEAST_SCHEDULES = 200
-TRAINING = (6, 18)  # rounds of all, and of those within FINAL_RATIO of the best: as in a race
-HELD_OUT = (4, 24)
-FINAL_RATIO = 1.12
+# So many rounds of what is within so much of the best: a race screens and ends in finals, too.
+STAGES = ((3, inf), (4, 1.4), (16, 1.12), (32, 1.05))
+HELD_OUT = 2  # rounds that are held out, for each that is not
 VISIT = 2  # samples, the better of which counts
 BETWEEN = 12  # visits from one run of the reference to the next
 BATCH = 64  # kernels that are compiled and checked together
@@ -88,7 +90,7 @@ class NoRows:
 def main() -> int:
     options = _options()
     with tempfile.TemporaryDirectory(prefix="fuseplan-tables-") as folder:
-        cache = ObjectCache(folder)
+        cache = ObjectCache(options.cache or folder)
         device = detect("cpu", cache)
         compiler = find_compiler(device, Limits())
         with compiler.slot() as slot:
@@ -180,14 +182,12 @@ def time_all(
             entry = _entry(point.kernel, binaries, cache)
             running[i] = program([Launch(entry, args, point.kernel.launch.tasks)], memory.addresses)
     rounds = _Rounds(running, pool, random.Random(seed))
-    for count, times in ((TRAINING, [p.training for p in points]), (HELD_OUT, [p.truth for p in points])):
-        for number in range(sum(count)):
-            chosen = list(running)
-            if number >= count[0]:
-                best = min(statistics.median(times[i]) for i in running)
-                chosen = [i for i in running if statistics.median(times[i]) <= FINAL_RATIO * best]
-            for i, ratio in rounds.one(chosen).items():
-                times[i].append(ratio)
+    for ratio in (r for count, r in STAGES for _ in range(count)):
+        medians = {i: statistics.median(points[i].training + points[i].truth or [1.0]) for i in running}
+        near = [i for i in running if medians[i] <= ratio * min(medians.values())]
+        for number in range(1 + HELD_OUT):
+            for i, relative in rounds.one(near).items():
+                (points[i].truth if number else points[i].training).append(relative)
 
 
 class _Rounds:
@@ -250,6 +250,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--dtype", action="append", default=[])
     parser.add_argument("--most", type=int, default=900, help="kernels of a segment; larger ones are left out")
     parser.add_argument("--keep", action="store_true", help="leave tables that are there alone")
+    parser.add_argument("--cache", metavar="FOLDER", help="of compiled kernels, kept; by default a temporary one")
     parser.add_argument("--seed", type=int, default=0)
     return parser.parse_args()
 

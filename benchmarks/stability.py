@@ -1,10 +1,11 @@
 """Whether a search comes to the same end again, and whether equal kernels are told apart.
 
-    python -m benchmarks.stability [--case NAME --dtype DTYPE] [--processes 60] [--pairs 1000]
+    python -m benchmarks.stability [--case NAME ...] [--processes 60] [--pairs 1000]
 
-writes benchmarks/results/stability.{md,json}. Processes: each plans the case anew, with a database of its own; every
+writes benchmarks/results/stability.{md,json}. Processes: each plans a case anew, with a database of its own; every
 plan that came out is then timed against the one that came out most often, in interleaved rounds. Pairs: a kernel races
-with itself, under two names; `codegen.measure.beats` must not see a difference.
+with itself, under two names, half of them at test sizes, half at benchmark sizes; `codegen.measure.beats` must not see
+a difference.
 """
 
 import argparse
@@ -13,21 +14,24 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import count
 from pathlib import Path
 
 from benchmarks.corpus import TOPICS
 from benchmarks.corpus.case import Case
 from benchmarks.report import RESULTS, machine
-from benchmarks.schedule_tables import NoRows
+from benchmarks.schedule_tables import NoRows, segments
 from codegen.devices import detect
 from codegen.families import FAMILIES
+from codegen.kernel import Kernel
 from codegen.limits import Limits
 from codegen.measure import CLEAR_GAIN, beats, ratio_interval
 from codegen.object_cache import ObjectCache
 from codegen.workbench import Workbench
+from fusion_ir.graph import Graph
 from fusion_ir.named import NamedGraph
 from fusion_ir.records import Device, Plan, Status
 from scheduler.atoms import cut
@@ -35,12 +39,41 @@ from scheduler.bench import Budget
 from scheduler.candidates import Candidate
 from scheduler.ledger import Ledger
 from scheduler.prepare import prepare
+from scheduler.segment import Segment
 from scheduler.tune import TASKS_PER_UNIT
 from service.planner import plan_graph
 from tuning_db import Store
 
 AA_SECONDS = 0.15  # of the finals of one pair
+REPEATS = 5  # races of one kernel
 AGAINST_SECONDS = 4.0  # of a plan against the most frequent one
+
+
+@dataclass(frozen=True)
+class Group:
+    """Processes that came to one plan: how many, and what it takes over the most frequent one, with a 99 % interval."""
+
+    kernels: str
+    count: int
+    ratio: float = 1.0
+    low: float = 1.0
+    high: float = 1.0
+
+    @property
+    def is_close(self) -> bool:
+        """Within 1 % of the most frequent plan, or faster."""
+        return self.ratio <= 1 + CLEAR_GAIN
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Races of kernels with themselves: in how many a difference was seen; the ratio's distance from 1, its median and
+    99th percentile."""
+
+    pairs: int
+    differences: int
+    median_off: float
+    p99_off: float
 
 
 def main() -> int:
@@ -50,29 +83,36 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="fuseplan-stability-") as folder:
         cache = ObjectCache(f"{folder}/cache")
         device = detect("cpu", cache)
-        started = time.monotonic()
-        plans = [_in_process(options, folder) for _ in range(options.processes)]
-        took = time.monotonic() - started
-        with Workbench(device, cache) as bench:
-            groups = against_the_most_frequent(plans, options, bench)
-        pairs = equal_kernels(options, device, cache)
-    found = {"machine": machine(), "case": options.case, "dtype": options.dtype, "seconds": options.seconds}
-    found |= {"processes": options.processes, "took_s": round(took), "plans": groups, "pairs": pairs}
-    page = report(found)
+        groups: dict[str, list[Group]] = {}
+        for name in options.case:
+            plans = [_in_process(name, options, folder) for _ in range(options.processes)]
+            with Workbench(device, cache) as bench:
+                groups[name] = against_the_most_frequent(plans, _case(name).instance(options.dtype).graph, bench)
+        half = options.pairs // 2
+        pairs = {
+            "test sizes": equal_kernels(small_segments(device), half, device, cache),
+            "benchmark sizes": equal_kernels(
+                large_segments(device, options.dtype), options.pairs - half, device, cache
+            ),
+        }
+    page = report(groups, pairs, options)
     print(page)
     if not options.dry:
+        found = {"machine": machine(), "dtype": options.dtype, "seconds": options.seconds}
+        found["plans"] = {name: [asdict(g) for g in of] for name, of in groups.items()}
+        found["pairs"] = {name: asdict(of) for name, of in pairs.items()}
         (RESULTS / "stability.md").write_text(page)
         (RESULTS / "stability.json").write_text(json.dumps(found, indent=1) + "\n")
     return 0
 
 
-def _case(options: argparse.Namespace) -> Case:
-    return next(case for cases in TOPICS.values() for case in cases if case.name == options.case)
+def _case(name: str) -> Case:
+    return next(case for cases in TOPICS.values() for case in cases if case.name == name)
 
 
 def _child(options: argparse.Namespace) -> int:
     """Plans the case and prints the plan."""
-    graph = _case(options).instance(options.dtype).graph
+    graph = _case(options.case[0]).instance(options.dtype).graph
     names = (tuple(f"in{i}" for i in range(len(graph.inputs))), tuple(f"out{i}" for i in range(len(graph.outputs))))
     with tempfile.TemporaryDirectory() as own, Store(f"sqlite:///{own}/plans.db") as store:
         cache = ObjectCache(f"{options.child}/cache")
@@ -81,8 +121,8 @@ def _child(options: argparse.Namespace) -> int:
     return 0
 
 
-def _in_process(options: argparse.Namespace, folder: str) -> Plan:
-    arguments = ["--case", options.case, "--dtype", options.dtype, "--seconds", str(options.seconds)]
+def _in_process(name: str, options: argparse.Namespace, folder: str) -> Plan:
+    arguments = ["--case", name, "--dtype", options.dtype, "--seconds", str(options.seconds)]
     command = [sys.executable, "-m", "benchmarks.stability", *arguments, "--child", folder]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     plan = Plan.model_validate_json(done.stdout)
@@ -94,88 +134,101 @@ def _kernels(plan: Plan) -> str:
     return ", ".join(f"{step.schedule} [{len(step.nodes)}]" for step in plan.steps)
 
 
-def against_the_most_frequent(
-    plans: Sequence[Plan], options: argparse.Namespace, bench: Workbench
-) -> list[dict[str, object]]:
-    """For each different plan: how often it came out, and what it takes over the most frequent one."""
-    often = Counter(map(_kernels, plans)).most_common()
+def against_the_most_frequent(plans: Sequence[Plan], graph: Graph, bench: Workbench) -> list[Group]:
+    """A group for each different plan, the most frequent first."""
+    (most, often), *others = Counter(map(_kernels, plans)).most_common()
     one = {_kernels(plan): plan for plan in plans}
-    graph = _case(options).instance(options.dtype).graph
-    found: list[dict[str, object]] = [
-        {"kernels": often[0][0], "count": often[0][1], "ratio": 1.0, "low": 1.0, "high": 1.0}
-    ]
-    for kernels, count in often[1:]:
-        pair = [one[often[0][0]], one[kernels]]
-        modal, other = bench.measure_plans(graph, pair, seed=count, seconds=AGAINST_SECONDS)
-        ratio, low, high = ratio_interval(other.samples_us, modal.samples_us)
-        found.append({"kernels": kernels, "count": count, "ratio": ratio, "low": low, "high": high})
+    found = [Group(most, often)]
+    for kernels, often in others:
+        pair = [one[most], one[kernels]]
+        modal, other = bench.measure_plans(graph, pair, seed=len(found), seconds=AGAINST_SECONDS)
+        found.append(Group(kernels, often, *ratio_interval(other.samples_us, modal.samples_us)))
     return found
 
 
-def equal_kernels(options: argparse.Namespace, device: Device, cache: ObjectCache) -> dict[str, object]:
-    """Races of kernels with themselves: how many pairs, and how often a difference was seen."""
-    wins, ratios = 0, list[float]()
+def small_segments(device: Device) -> Iterator[tuple[Segment, Kernel]]:
+    """Single atoms of the memory-bound cases at their first test size, by their default schedules."""
     cases = [case for cases in TOPICS.values() for case in cases if case.kind == "memory"]
-    with Workbench(device, cache, Limits(timing_seconds=AA_SECONDS)) as bench:
-        number = 0
-        while len(ratios) < options.pairs:
-            case = cases[number % len(cases)]
-            number += 1
-            prepared = prepare(case.instance("f32", case.small[0]).graph, TASKS_PER_UNIT * device.units)
+    for number in count():
+        case = cases[number % len(cases)]
+        prepared = prepare(case.instance("f32", case.small[0]).graph, TASKS_PER_UNIT * device.units)
+        ledger = Ledger(device, FAMILIES, NoRows(), None, 0)
+        atoms = cut(prepared.graph, ledger.computable)
+        candidate = ledger.ask(atoms, 1 << (number // len(cases)) % len(atoms))
+        if isinstance(candidate, Candidate):
+            yield candidate.segment, ledger.kernel(candidate, ledger.open(candidate).pending[0])
+
+
+def large_segments(device: Device, dtype: str) -> Iterator[tuple[Segment, Kernel]]:
+    """The largest segments of all cases at benchmark size, by their default schedules."""
+    while True:
+        for _, candidate in segments(device, dtypes=[dtype]):
             ledger = Ledger(device, FAMILIES, NoRows(), None, 0)
-            atoms = cut(prepared.graph, ledger.computable)
-            candidate = ledger.ask(atoms, 1 << (number // len(cases)) % len(atoms))
-            if not isinstance(candidate, Candidate):
-                continue
-            kernel = ledger.kernel(candidate, ledger.open(candidate).pending[0])
-            graph, key = candidate.segment.canonical.graph, candidate.segment.key
-            for seed in range(options.repeats):
-                a, b = bench.measure(graph, key, [kernel, kernel], seed=1000 * number + seed)
+            yield candidate.segment, ledger.kernel(candidate, ledger.open(candidate).pending[0])
+
+
+def equal_kernels(found: Iterator[tuple[Segment, Kernel]], pairs: int, device: Device, cache: ObjectCache) -> Pairs:
+    """Races each kernel REPEATS times with itself, until there are enough pairs."""
+    differences, ratios = 0, list[float]()
+    with Workbench(device, cache, Limits(timing_seconds=AA_SECONDS)) as bench:
+        for number, (segment, kernel) in enumerate(found):
+            for _ in range(REPEATS):
+                a, b = bench.measure(segment.canonical.graph, segment.key, [kernel, kernel], seed=number)
                 if a.status is Status.ok and b.status is Status.ok:
-                    wins += beats(b.samples_us, a.samples_us, seed=seed)  # would b take the place of a?
+                    one, other = (a.samples_us, b.samples_us)
+                    differences += beats(one, other, seed=len(ratios)) or beats(other, one, seed=len(ratios))
                     ratios.append(ratio_interval(a.samples_us, b.samples_us)[0])
+            if len(ratios) >= pairs:
+                break
     off = sorted(abs(r - 1) for r in ratios)
-    return {
-        "pairs": len(ratios),
-        "differences": wins,
-        "median_off": statistics.median(off),
-        "p99_off": off[int(0.99 * len(off))],
-    }
+    return Pairs(len(ratios), differences, statistics.median(off), off[int(0.99 * len(off))])
 
 
-def report(found: dict[str, object]) -> str:
-    groups, pairs = found["plans"], found["pairs"]
-    assert isinstance(groups, list)
-    assert isinstance(pairs, dict)
-    close = sum(g["count"] for g in groups if g["ratio"] <= 1 + CLEAR_GAIN)
+def report(groups: Mapping[str, Sequence[Group]], pairs: Mapping[str, Pairs], options: argparse.Namespace) -> str:
+    """The page."""
     lines = [
         "# Stability of the search",
         "",
-        f"{found['processes']} processes, each with an empty database and {found['seconds']} s, planned "
-        f"{found['case']} in {found['dtype']}. **{close} of {found['processes']}** plans are within {CLEAR_GAIN:.0%} "
-        "of the most frequent one, or faster, when both are timed again in interleaved rounds.",
+        f"{options.processes} processes, each with an empty database and {options.seconds:g} s, plan a case in "
+        f"{options.dtype}. Every plan that comes out is timed again, in interleaved rounds with the one that comes out "
+        f"most often: how many processes have one within {CLEAR_GAIN:.0%} of it, or faster?",
         "",
-        f"A/A: of {pairs['pairs']} races of a kernel with itself, **{pairs['differences']}** "
-        f"({pairs['differences'] / pairs['pairs']:.2%}) declared a difference; median of the ratio's distance from 1 "
-        f"{pairs['median_off']:.2%}, 99th percentile {pairs['p99_off']:.2%}.",
-        "",
-        "| kernels | processes | time over the most frequent | 95 % |",
-        "|---|---|---|---|",
+        "| case | within 1 % of the most frequent plan | different plans |",
+        "|---|---|---|",
     ]
+    for name, of in groups.items():
+        close = sum(g.count for g in of if g.is_close)
+        lines.append(f"| {name} | {close} of {options.processes} | {len(of)} |")
     lines += [
-        f"| `{g['kernels']}` | {g['count']} | {g['ratio']:.3f} | {g['low']:.3f} to {g['high']:.3f} |" for g in groups
+        "",
+        "A/A: races of a kernel with itself.",
+        "",
+        "| kernels of | races | a difference declared | ratio's distance from 1: median | 99th percentile |",
+        "|---|---|---|---|---|",
     ]
+    for name, p in pairs.items():
+        rate = f"{p.differences} ({p.differences / p.pairs:.2%})"
+        lines.append(f"| {name} | {p.pairs} | {rate} | {p.median_off:.2%} | {p.p99_off:.2%} |")
+    for name, of in groups.items():
+        lines += [
+            "",
+            f"## {name}",
+            "",
+            "| kernels | processes | time over the most frequent | 99 % |",
+            "|---|---|---|---|",
+        ]
+        for g in of:
+            lines.append(f"| `{g.kernels}` | {g.count} | {g.ratio:.3f} | {g.low:.3f} to {g.high:.3f} |")
     return "\n".join(lines) + "\n"
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.stability", description="Stability of the search.")
-    parser.add_argument("--case", default="residual_add_rms_norm")
+    parser.add_argument("--case", nargs="+", default=["residual_add_rms_norm", "transposed_add"])
     parser.add_argument("--dtype", default="bf16")
     parser.add_argument("--seconds", type=float, default=8.0)
     parser.add_argument("--processes", type=int, default=60)
     parser.add_argument("--pairs", type=int, default=1000)
-    parser.add_argument("--repeats", type=int, default=5, help="races of one kernel")
     parser.add_argument("--dry", action="store_true", help="write nothing")
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     return parser.parse_args()
