@@ -96,8 +96,10 @@ class Ledger:
 
     def predicted_us(self, candidate: Candidate) -> float:
         """The best family's prediction, corrected by how far its predictions were off so far (median ratio)."""
-        traffic = self.traffic(candidate)
-        return min(predicted_us(traffic, f, self.device) * self._scale(f) for f in candidate.families)
+        return min(self._predicted_us(candidate, f) * self._scale(f) for f in candidate.families)
+
+    def _predicted_us(self, candidate: Candidate, family: str) -> float:
+        return predicted_us(self.traffic(candidate), family, self.device, candidate.families)
 
     def _scale(self, family: str) -> float:
         ratios = self._ratios.get(family)
@@ -133,8 +135,8 @@ class Ledger:
 
     def _entry(self, candidate: Candidate) -> Entry:
         """Pending: each family's default, fastest prediction first, then the rest of their spaces."""
-        graph, traffic = candidate.segment.canonical.graph, self.traffic(candidate)
-        families = sorted(candidate.families, key=lambda f: predicted_us(traffic, f, self.device))
+        graph = candidate.segment.canonical.graph
+        families = sorted(candidate.families, key=lambda f: self._predicted_us(candidate, f))
         spaces = {f: self.families[f].space(graph, self.device) for f in families}
         defaults = [(f, space[0]) for f, space in spaces.items() if space]
         rest = [(f, schedule) for f, space in spaces.items() for schedule in space[1:]]
@@ -178,14 +180,13 @@ class Ledger:
         """Notes how far off the predictions of families were."""
         for m in rows:
             if m.status is Status.ok and m.time_us is not None:
-                expected = predicted_us(self.traffic(candidate), m.family, self.device)
-                self._ratios.setdefault(m.family, []).append(m.time_us / expected)
+                ratio = m.time_us / self._predicted_us(candidate, m.family)
+                self._ratios.setdefault(m.family, []).append(ratio)
 
     def hopeful(self, candidate: Candidate) -> int:
         """How many families' defaults, those first among what is pending, are predicted to be about as fast as the
         fastest: family by family, predictions are too coarse to tell them apart."""
-        traffic = self.traffic(candidate)
-        times = [predicted_us(traffic, f, self.device) for f in candidate.families]
+        times = [self._predicted_us(candidate, f) for f in candidate.families]
         return sum(time <= HOPEFUL * min(times) for time in times)
 
     def measure(self, candidate: Candidate, count: int) -> int:
