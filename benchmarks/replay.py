@@ -23,7 +23,7 @@ UNIT_US = 1e6  # of times in tables: far from any bound, so that no search ends 
 
 @dataclass(frozen=True)
 class Row:
-    """One schedule of a segment. training: times of rounds, relative to the default's; truth: their median in held-out
+    """One schedule of a segment. training: times of rounds, relative to a fast one's; truth: their median in held-out
     rounds; halves: the same of every other round, of so many rounds. Empty and 0 for what failed."""
 
     kernel: int
