@@ -17,7 +17,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from math import inf
@@ -184,11 +184,16 @@ def time_all(
             running[i] = program([Launch(entry, args, point.kernel.launch.tasks)], memory.addresses)
     rounds = _Rounds(running, pool, random.Random(seed))
     for ratio in (r for count, r in STAGES for _ in range(count)):
-        medians = {i: statistics.median(points[i].training + points[i].truth or [1.0]) for i in running}
-        near = [i for i in running if medians[i] <= ratio * min(medians.values())]
+        near = {i for of in ("training", "truth") for i in _near(points, running, of, ratio)}
         for number in range(1 + HELD_OUT):
-            for i, relative in rounds.one(near).items():
+            for i, relative in rounds.one(sorted(near)).items():
                 (points[i].truth if number else points[i].training).append(relative)
+
+
+def _near(points: Sequence[Point], running: Collection[int], of: str, ratio: float) -> list[int]:
+    """Those whose median is within `ratio` of the best: what a few lucky rounds made fast needs more of them."""
+    medians = {i: statistics.median(getattr(points[i], of) or [1.0]) for i in running}
+    return [i for i in running if medians[i] <= ratio * min(medians.values())]
 
 
 class _Rounds:
