@@ -225,6 +225,9 @@ class _Rounds:
     def one(self, chosen: list[int]) -> dict[int, float]:
         """The time of each over that of the reference in the moments before and after."""
         self.order.shuffle(chosen)
+        self.position += self.order.randrange(
+            VISIT * BETWEEN
+        )  # or else the reference might always meet the same inputs
         ratios: dict[int, float] = {}
         before = self.sample(self.reference)
         for start in range(0, len(chosen), BETWEEN):
