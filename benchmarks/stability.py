@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import count
 from pathlib import Path
@@ -25,7 +26,7 @@ from benchmarks.report import RESULTS, machine
 from benchmarks.schedule_tables import NoRows, segments
 from codegen.devices import detect
 from codegen.families import FAMILIES
-from codegen.kernel import Kernel
+from codegen.kernel import EmitError, Kernel
 from codegen.limits import Limits
 from codegen.measure import CLEAR_GAIN, beats, ratio_interval
 from codegen.object_cache import ObjectCache
@@ -156,7 +157,8 @@ def small_segments(device: Device) -> Iterator[tuple[Segment, Kernel]]:
         atoms = cut(prepared.graph, ledger.computable)
         candidate = ledger.ask(atoms, 1 << (number // len(cases)) % len(atoms))
         if isinstance(candidate, Candidate):
-            yield candidate.segment, ledger.kernel(candidate, ledger.open(candidate).pending[0])
+            with suppress(EmitError):
+                yield candidate.segment, ledger.kernel(candidate, ledger.open(candidate).pending[0])
 
 
 def large_segments(device: Device, dtype: str) -> Iterator[tuple[Segment, Kernel]]:

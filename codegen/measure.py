@@ -1,9 +1,10 @@
 """The protocol of timing candidates against each other, and its statistics. Knows no device: it gets a function that
 takes samples.
 
-Screening: a run, up to three beyond 3x the best, and no more if that stays; a few samples each, what is beyond 1.3x
-the best goes no further. Candidates come in the order of the runs that they had before (their checks), and one that was
-beyond 3x the best in all of those has one chance, beyond 10x none: those runs are its samples then.
+Screening: a run, up to three beyond 3x the best, and no more if that stays; a few samples each, more of short runs.
+What is beyond 1.3x the best goes no further, the first candidate aside. Candidates come in the order of the runs that
+they had before (their checks), and one that was beyond 3x the best in all of those has one chance, beyond 10x none:
+those runs are its samples then.
 Finalists: rounds in random order, one visit each, until the median of everybody is known to 0.5% (2% of one alone) or
 time is up. What is clearly slower leaves on the way; after 8, 16, 32 ... rounds, so does the slower half (successive
 halving: Karnin, Koren and Somekh, "Almost optimal exploration in multi-armed bandits", ICML 2013), ties with the best
@@ -23,7 +24,8 @@ STOP_RATIO = 3.0
 HOPELESS_RATIO = 10.0
 SCREEN_RATIO = 1.3
 LEAVE_RATIO = 1.05
-SCREEN_SAMPLES = 4
+SCREEN_SAMPLES = (4, 20)  # at least, at most
+SCREEN_US = 200.0  # of samples, as long as they are no more than that
 LEAST_SAMPLES = 20
 MOST_SAMPLES = 100
 LEAST_ROUNDS = 3
@@ -33,6 +35,7 @@ PRECISION_ALONE = 0.02
 # A run before the race that was longer than this says something; a shorter one may have waited for a CPU all the while.
 LEAST_HOPELESS_US = 5_000.0
 CLEAR_GAIN = 0.01
+LEAST_GAIN_US = 0.1  # less than it takes to call a kernel, and not far above the steps of the clock
 LEAST_PAIRS = 8
 RUN = 5  # samples, as many as the longest visit takes
 RESAMPLES = 1000
@@ -145,15 +148,21 @@ def ratio_interval(
 
 
 def beats(challenger: Sequence[float], incumbent: Sequence[float], *, seed: int = 0) -> bool:
-    """Whether the challenger is faster by more than 1%, and clearly so: else the incumbent stays, so that plans do
-    not flip on noise. With fewer than `LEAST_PAIRS` pairs, each sample of the incumbent has to be slower: than each of
-    the challenger's, or than the median where there are many of those (the incumbent was screened out).
+    """Whether the challenger is faster by more than 1% and a tenth of a microsecond, and clearly so: else the incumbent
+    stays, so that plans do not flip on noise. With fewer than `LEAST_PAIRS` pairs, each sample of the incumbent has to
+    be slower: than each of the challenger's, or than the median where there are many of those (the incumbent was
+    stopped).
     """
     if min(len(challenger), len(incumbent)) < LEAST_PAIRS:
         typical = median(challenger) if len(challenger) >= LEAST_PAIRS else max(challenger)
-        return typical < (1 - CLEAR_GAIN) * min(incumbent)
+        return typical < _to_beat(min(incumbent))
     ratio, _, high = ratio_interval(challenger, incumbent, seed=seed)
-    return ratio < 1 - CLEAR_GAIN and high < 1.0
+    typical = median(incumbent)
+    return ratio * typical < _to_beat(typical) and high < 1.0
+
+
+def _to_beat(incumbent_us: float) -> float:
+    return min((1 - CLEAR_GAIN) * incumbent_us, incumbent_us - LEAST_GAIN_US)
 
 
 def _screen(count: int, sample: Sampler, before_us: Sequence[Sequence[float]]) -> tuple[list[Timing], list[int]]:
@@ -171,10 +180,11 @@ def _screen(count: int, sample: Sampler, before_us: Sequence[Sequence[float]]) -
         if first > STOP_RATIO * best:
             timings[i] = Timing((first,), f"stopped, {first / best:.1f}x the best")
             continue
-        timings[i] = Timing(tuple(sample(i, SCREEN_SAMPLES)))
+        least, most = SCREEN_SAMPLES
+        timings[i] = Timing(tuple(sample(i, max(least, min(most, int(SCREEN_US / max(first, 1e-3)))))))
         best = min(best, *timings[i].samples_us)
     ratios = [min(timings[i].samples_us) / best for i in range(count)]  # the least of few: what disturbs only ever adds
-    finalists = [i for i, r in enumerate(ratios) if r <= SCREEN_RATIO]
+    finalists = [i for i, r in enumerate(ratios) if r <= SCREEN_RATIO or (i == 0 and not timings[i].note)]
     notes = [timings[i].note or f"screened out, {r:.2f}x the best" for i, r in enumerate(ratios)]
     return [timings[i] if i in finalists else Timing(timings[i].samples_us, notes[i]) for i in range(count)], finalists
 

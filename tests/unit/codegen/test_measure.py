@@ -5,7 +5,17 @@ from collections.abc import Callable
 
 import pytest
 
-from codegen.measure import LEAST_SAMPLES, MOST_SAMPLES, beats, median, median_interval, race, ratio_interval, spread
+from codegen.measure import (
+    LEAST_SAMPLES,
+    MOST_SAMPLES,
+    SCREEN_SAMPLES,
+    beats,
+    median,
+    median_interval,
+    race,
+    ratio_interval,
+    spread,
+)
 
 
 class Machine:
@@ -149,11 +159,36 @@ def test_a_machine_that_changes_its_mind_declares_no_difference() -> None:
 
 
 def test_a_few_samples_decide_only_where_they_lie_apart() -> None:
-    assert beats([1.0, 1.1, 1.2], [1.3, 1.4, 1.5])
-    assert not beats([1.0, 1.1, 1.31], [1.3, 1.4, 1.5])
-    assert not beats([1.0, 1.0, 1.0], [1.005, 1.005, 1.005])
-    assert beats([1.0] * 19 + [9.0], [1.4, 1.5, 1.4, 1.6]), "screened out by a finalist that once had to wait"
-    assert not beats([1.0] * 8 + [2.0] * 12, [1.4, 1.5, 1.4, 1.6])
+    assert beats([10.0, 11.0, 12.0], [13.0, 14.0, 15.0])
+    assert not beats([10.0, 11.0, 13.1], [13.0, 14.0, 15.0])
+    assert not beats([100.0, 100.0, 100.0], [100.5, 100.5, 100.5])
+    assert beats([10.0] * 19 + [90.0], [14.0, 15.0, 14.0, 16.0]), "stopped beside a finalist that once had to wait"
+    assert not beats([10.0] * 8 + [20.0] * 12, [14.0, 15.0, 14.0, 16.0])
+
+
+def test_what_the_clock_can_hardly_tell_apart_is_no_gain() -> None:
+    """Kernels of a fifth of a microsecond: steps of the clock, and which cache line holds their arguments."""
+    assert not beats([0.17] * 40, [0.20] * 40)
+    assert not beats([0.17] * 4, [0.20] * 4)
+    assert beats([1.7] * 40, [2.0] * 40)
+
+
+def test_the_first_candidate_is_compared_in_pairs_however_it_was_screened() -> None:
+    machine = Machine([1500.0, 1000.0, 1500.0])
+    timings = race(3, machine.sample, seconds=10.0, clock=machine.clock)
+    assert "screened out" in timings[2].note
+    assert timings[0].was_finalist
+    assert len(timings[0].samples_us) == len(timings[1].samples_us) >= LEAST_SAMPLES
+
+
+def test_short_runs_are_screened_by_more_samples() -> None:
+    """The least of four runs of a fifth of a microsecond is often half as much again."""
+    machine = Machine([0.2, 0.2, 500.0])
+    race(3, machine.sample, seconds=0.0, clock=machine.clock)
+    assert [n for i, n in machine.calls if i == 0][1] == SCREEN_SAMPLES[1]
+    slow = Machine([500.0, 500.0])
+    race(2, slow.sample, seconds=0.0, clock=slow.clock)
+    assert [n for i, n in slow.calls if i == 0][1] == SCREEN_SAMPLES[0]
 
 
 def test_checks_count_as_first_runs() -> None:
