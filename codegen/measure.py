@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from math import sqrt
+from math import comb, sqrt
 
 import numpy as np
 
@@ -38,7 +38,8 @@ CLEAR_GAIN = 0.01
 LEAST_GAIN_US = 0.1  # less than it takes to call a kernel, and not far above the steps of the clock
 LEAST_PAIRS = 8
 RUN = 5  # samples, as many as the longest visit takes
-RESAMPLES = 1000
+CONFIDENCE = 0.99
+GAIN_OF_FEW = 0.1
 LEFT = "left the finals"
 
 NOBODY: AbstractContextManager[object] = nullcontext()
@@ -129,40 +130,48 @@ def spread(samples: Sequence[float]) -> float:
     return (ordered[(3 * n) // 4 if n > 1 else 0] - ordered[n // 4]) / 2 / median(ordered)
 
 
-def ratio_interval(
-    challenger: Sequence[float], incumbent: Sequence[float], *, seed: int = 0
-) -> tuple[float, float, float]:
-    """Median of challenger / incumbent with its 99% bootstrap interval: (ratio, low, high).
+def ratio_interval(challenger: Sequence[float], incumbent: Sequence[float]) -> tuple[float, float, float]:
+    """Median of challenger / incumbent with a 99% confidence interval, or all that there is where fewer than 8 ratios
+    cannot give one: (ratio, low, high).
 
     Samples of one race, in pairs: sample i of one belongs with sample i of the other, as long as both ran. Later ones
-    of who stayed longer were taken in other moments of the machine. Runs of `RUN` samples are drawn together: those of
-    one visit are alike.
+    of who stayed longer were taken in other moments of the machine. Runs of up to `RUN` samples count as one, their
+    median: those of one visit are alike. The interval is of order statistics, which assumes nothing else: a bootstrap
+    of so few saw differences between a kernel and itself in 2 of 100 races, not in 1.
     """
     pairs = min(len(challenger), len(incumbent))
     ratios = np.array(challenger[:pairs]) / np.array(incumbent[:pairs])
-    run = RUN if pairs > RUN * RUN else 1
-    runs = ratios[: pairs // run * run].reshape(-1, run)
-    drawn = np.random.default_rng(seed).integers(0, len(runs), (RESAMPLES, len(runs)))
-    low, high = np.percentile(np.median(runs[drawn].reshape(RESAMPLES, -1), axis=1), (0.5, 99.5))
-    return float(np.median(ratios)), float(low), float(high)
+    run = max(1, min(RUN, pairs // LEAST_PAIRS))
+    runs = np.sort(np.median(ratios[: pairs // run * run].reshape(-1, run), axis=1))
+    beyond = _beyond(len(runs))
+    return float(np.median(ratios)), float(runs[beyond]), float(runs[-1 - beyond])
 
 
-def beats(challenger: Sequence[float], incumbent: Sequence[float], *, seed: int = 0) -> bool:
+def _beyond(count: int) -> int:
+    """How many of the least of `count` samples lie below a 99% interval of their median, and as many above."""
+    beyond, chance = 0, 1.0  # of no more than `beyond` samples below the median
+    while 2 * (chance := chance + comb(count, beyond + 1)) <= (1 - CONFIDENCE) * 2**count:
+        beyond += 1
+    return beyond
+
+
+def beats(challenger: Sequence[float], incumbent: Sequence[float]) -> bool:
     """Whether the challenger is faster by more than 1% and a tenth of a microsecond, and clearly so: else the incumbent
     stays, so that plans do not flip on noise. With fewer than `LEAST_PAIRS` pairs, each sample of the incumbent has to
     be slower: than each of the challenger's, or than the median where there are many of those (the incumbent was
-    stopped).
+    stopped). Where even that may be chance, the challenger has to be faster by a tenth.
     """
     if min(len(challenger), len(incumbent)) < LEAST_PAIRS:
         typical = median(challenger) if len(challenger) >= LEAST_PAIRS else max(challenger)
-        return typical < _to_beat(min(incumbent))
-    ratio, _, high = ratio_interval(challenger, incumbent, seed=seed)
+        orders = comb(len(challenger) + len(incumbent), len(incumbent))
+        return typical < _to_beat(min(incumbent), CLEAR_GAIN if orders * (1 - CONFIDENCE) >= 1 else GAIN_OF_FEW)
+    ratio, _, high = ratio_interval(challenger, incumbent)
     typical = median(incumbent)
-    return ratio * typical < _to_beat(typical) and high < 1.0
+    return ratio * typical < _to_beat(typical, CLEAR_GAIN) and high < 1.0
 
 
-def _to_beat(incumbent_us: float) -> float:
-    return min((1 - CLEAR_GAIN) * incumbent_us, incumbent_us - LEAST_GAIN_US)
+def _to_beat(incumbent_us: float, gain: float) -> float:
+    return min((1 - gain) * incumbent_us, incumbent_us - LEAST_GAIN_US)
 
 
 def _screen(count: int, sample: Sampler, before_us: Sequence[Sequence[float]]) -> tuple[list[Timing], list[int]]:

@@ -44,7 +44,7 @@ class Entry:
         if twin in self.relative:
             self.relative[variant] = self.relative[twin]
 
-    def note(self, rows: Sequence[Measurement], seed: int) -> None:
+    def note(self, rows: Sequence[Measurement]) -> None:
         """Takes in the rows of one race. The winner so far, if it took part, stays unless another is clearly faster:
         what it took in other races, in other moments of the machine, does not count."""
         held, before = next((m for m in rows if variant_of(m) == self.winner), None), self.winner
@@ -56,7 +56,7 @@ class Entry:
             self.winner = challenger or _fastest(self.tried.values())
         elif held is None:
             self.winner = _fastest(self.tried[v] for v in (self.winner, challenger) if v)
-        elif challenger and beats(self.tried[challenger].samples_us, held.samples_us, seed=seed):
+        elif challenger and beats(self.tried[challenger].samples_us, held.samples_us):
             self.winner = challenger
         self.fruitless = self.fruitless + len(rows) if self.winner == before else 0
         scale = self.relative[before] / held.time_us if before and held and held.time_us else 1.0

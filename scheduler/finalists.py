@@ -169,7 +169,7 @@ class Finalists:
             raise NoPlan("; ".join(n.text for n in self.notes if n.kind == "note"))
         winner = min(passed, key=lambda entry: len(entry[1].steps))
         for challenger in passed:
-            if beats(challenger[2].samples_us, winner[2].samples_us, seed=self.ledger.seed):
+            if beats(challenger[2].samples_us, winner[2].samples_us):
                 winner = challenger
         self.timed = [(p, plan) for p, plan, _ in sorted(passed, key=lambda entry: entry is not winner)]
         return self.timed

@@ -144,10 +144,10 @@ class Ledger:
         known = self._known(candidate, variants)
         elsewhere = Entry([])  # times of another machine or compiler say what to try first, and no more
         for race in races(m for m in known if not self._is_of_here(m)):
-            elsewhere.note(race, self.seed)
+            elsewhere.note(race)
         entry = Entry(list(dict.fromkeys((*([elsewhere.winner] if elsewhere.winner else ()), *variants))))
         for race in races(m for m in known if self._is_of_here(m)):
-            entry.note(race, self.seed)
+            entry.note(race)
         self._learn(candidate, tuple(entry.tried.values()))
         return entry
 
@@ -163,7 +163,7 @@ class Ledger:
         known = self._known(candidate, (*entry.pending, *entry.tried))
         for race in races(m for m in known if m.race and m.race not in entry.races and self._is_of_here(m)):
             self._learn(candidate, [m for m in race if variant_of(m) not in entry.tried])
-            entry.note(race, self.seed)
+            entry.note(race)
 
     def _is_of_here(self, m: Measurement) -> bool:
         """Whether it would be measured the same way now."""
@@ -345,4 +345,4 @@ class Ledger:
     def _note(self, candidate: Candidate, rows: Sequence[Measurement]) -> None:
         self.costs.record(candidate.segment.canonical.graph, rows)
         self._statuses.update(((m.segment_key, *variant_of(m)), m.status) for m in rows)
-        self.open(candidate).note(rows, self.seed)
+        self.open(candidate).note(rows)

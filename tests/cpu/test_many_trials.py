@@ -59,7 +59,7 @@ def search(bench: Workbench, graph: Graph, kernels: list[Kernel]) -> tuple[Measu
     for start in range(0, len(kernels), BATCH):
         held = [by_variant[entry.winner]] if entry.winner else []
         new = bench.measure(graph, "segment", [*held, *kernels[start : start + BATCH]])
-        entry.note(new, 0)
+        entry.note(new)
         rows += new
     return entry.best(), rows
 

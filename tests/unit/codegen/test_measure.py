@@ -158,9 +158,21 @@ def test_a_machine_that_changes_its_mind_declares_no_difference() -> None:
     assert declared <= 6
 
 
+@pytest.mark.parametrize("rounds", [8, 9, 16, 37, 100])
+def test_few_rounds_of_equal_kernels_declare_no_difference_either(rounds: int) -> None:
+    """In at most 1 of 100 races, whichever of the two is the incumbent."""
+    rng, declared = random.Random(5), 0
+    for _ in range(1000):
+        one, other = ([100 * rng.lognormvariate(0.0, 0.1) for _ in range(rounds)] for _ in range(2))
+        declared += beats(one, other) or beats(other, one)
+    assert declared <= 10
+
+
 def test_a_few_samples_decide_only_where_they_lie_apart() -> None:
-    assert beats([10.0, 11.0, 12.0], [13.0, 14.0, 15.0])
-    assert not beats([10.0, 11.0, 13.1], [13.0, 14.0, 15.0])
+    assert beats([10.0, 11.0, 12.0, 12.0, 12.0], [13.0, 14.0, 15.0, 15.0, 15.0])
+    assert not beats([10.0, 11.0, 13.1, 12.0, 12.0], [13.0, 14.0, 15.0, 15.0, 15.0])
+    assert not beats([10.0, 11.0, 12.0], [13.0, 14.0, 15.0]), "which happens to equal kernels in 1 of 20 races"
+    assert beats([10.0, 11.0, 11.5], [13.0, 14.0, 15.0]), "but hardly so far apart"
     assert not beats([100.0, 100.0, 100.0], [100.5, 100.5, 100.5])
     assert beats([10.0] * 19 + [90.0], [14.0, 15.0, 14.0, 16.0]), "stopped beside a finalist that once had to wait"
     assert not beats([10.0] * 8 + [20.0] * 12, [14.0, 15.0, 14.0, 16.0])
