@@ -138,7 +138,7 @@ def test_a_second_import_changes_nothing(source: Source, target: Store) -> None:
 def test_only_a_clearly_faster_plan_replaces(source: Source, target: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """By samples of one race, whatever else is known of either; --force replaces all the same."""
     wins: list[bool] = []
-    monkeypatch.setattr(importing, "beats", lambda mine, theirs, seed: wins[-1])
+    monkeypatch.setattr(importing, "beats", lambda mine, theirs: wins[-1])
     fast, slow = source.export("small"), other_schedule(source)
     (stored,), _ = take(target, source.cache, fast)
     wins.append(False)
