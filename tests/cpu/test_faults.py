@@ -89,7 +89,7 @@ COMPILERS = {
     "writes nothing": ("exit 0", Status.compile_failed, 0.0),
     "writes no library": ("echo nothing > unit.so", Status.compile_failed, 0.0),
     "runs out of memory": (
-        "{python} -c 'x = [bytearray(1 << 26) for _ in range(100)]' || exit 1", Status.out_of_memory, 1.0,
+        "{python} -c 'bytearray(1 << 40)' || exit 1", Status.out_of_memory, 1.0,
     ),
     "is not there": ("exec /no/such/compiler", Status.compile_failed, 0.0),
 }  # fmt: skip
