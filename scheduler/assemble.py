@@ -103,17 +103,19 @@ def positions(prepared: Prepared, segment: Segment) -> tuple[int, ...]:
 
 
 def _places(prepared: Prepared, choices: Sequence[Choice]) -> tuple[dict[Node, Ref], tuple[Buffer, ...]]:
-    """Where each tensor that a step reads or writes is found."""
+    """Where each tensor that a step reads or writes is found. Temporaries are numbered in the order of the kernels'
+    arguments: equal kernels make equal plans, in whatever order a segment came to list its tensors."""
     graph = prepared.graph
     refs = {o.node: Ref(place="out", index=slot) for o, slot in zip(graph.outputs, prepared.slots, strict=True)}
     first: dict[Node, int] = {}
     last: dict[Node, int] = {}
     for i, choice in enumerate(choices):
-        for node in choice.segment.reads:
+        reads, writes = choice.segment.arguments
+        for node in reads:
             if node.op == "input":
                 refs[node] = Ref(place="in", index=node.attr("position", int))
             last[node] = i
-        for node in choice.segment.writes:
+        for node in writes:
             first[node] = last[node] = i
     stored = [n for n in first if n not in refs]
     buffer_of, bytes_ = share_buffers([Lifetime(first[n], last[n], n.bytes) for n in stored])

@@ -33,7 +33,7 @@ EFFICIENCY: dict[str, Efficiency] = {
     "naive": Efficiency(bandwidth=0.05, arithmetic=0.004, overhead_us=2.0, pulls=True),
 }
 # Times the bytes for `pointwise` where `transpose` accepts too: of what lies across the lanes, each element is fetched
-# with a cache line. Measured: 24 and 44 times as slow on 32 MiB of bf16; less where caches help.
+# with a cache line. Measured: 24 and 40 times as slow on 20 and 32 MiB of bf16; less where caches help.
 GATHERED = 8.0
 USUAL = Efficiency(bandwidth=0.5, arithmetic=0.25, overhead_us=1.0)
 

@@ -88,8 +88,10 @@ COMPILERS = {
     "kills its parent": ("kill -9 $PPID", Status.out_of_memory, 0.0),
     "writes nothing": ("exit 0", Status.compile_failed, 0.0),
     "writes no library": ("echo nothing > unit.so", Status.compile_failed, 0.0),
+    # Grows, but touches nothing: where pages come slowly, filling gigabytes takes longer than a compiler may.
     "runs out of memory": (
-        "{python} -c 'bytearray(1 << 40)' || exit 1", Status.out_of_memory, 1.0,
+        "{python} -c 'import numpy; x = [numpy.empty(1 << 26, numpy.uint8) for _ in range(1000)]' || exit 1",
+        Status.out_of_memory, 1.0,
     ),
     "is not there": ("exec /no/such/compiler", Status.compile_failed, 0.0),
 }  # fmt: skip

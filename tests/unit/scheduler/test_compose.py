@@ -5,19 +5,22 @@ from dataclasses import replace
 
 import pytest
 
+from codegen.families import FAMILIES
 from fusion_ir.errors import FormatError
 from fusion_ir.extent import dense_strides
 from fusion_ir.graph import Graph, OutputSpec
 from fusion_ir.key import canonical_segment
 from fusion_ir.node import Node
 from fusion_ir.ops import make, make_input
-from fusion_ir.records import Ref
+from fusion_ir.records import Plan, Ref, Search
 from fusion_ir.text import parse_graph, print_graph
 from scheduler import compose as composing
+from scheduler.assemble import Choice, assemble
 from scheduler.atoms import atoms_of
 from scheduler.compose import Part, compose
 from scheduler.prepare import Prepared, prepare
 from scheduler.segment import extract
+from scheduler.traffic import traffic_of
 from tests.support.devices import CPU_DEVICE, CUDA_DEVICE
 from tests.support.kernels import dense, graph_of
 from tests.support.small_graphs import random_graph
@@ -60,6 +63,26 @@ def test_random_graphs_come_back(seed: int) -> None:
     assert composed.recognised
     assert [o.node for o in composed.prepared.graph.outputs] == [o.node for o in prepared.graph.outputs]
     assert composed.prepared.origin == prepared.origin
+
+
+def test_equal_kernels_make_equal_plans_however_segments_list_their_tensors() -> None:
+    """A searched segment lists them as the graph does, a composed one as the kernel does."""
+    x = make_input(0, spec := dense(64, 64))
+    one, other = (make(op, [x]) for op in ("exp", "neg"))
+    prepared = prepare(graph_of((spec,), make("mul", [one, other])))
+    atoms = atoms_of(prepared.graph)
+    two = sum(1 << a for a, node in enumerate(atoms.nodes) if node.op in ("exp", "neg"))
+    first, second = extract(atoms, two), extract(atoms, (1 << len(atoms)) - 1 - two)
+    turned = replace(first, writes=first.writes[::-1], graph=replace(first.graph, outputs=first.graph.outputs[::-1]))
+    family, made = FAMILIES["pointwise"], list[Plan]()
+    for segments in ((first, second), (turned, second)):
+        graphs = [s.canonical.graph for s in segments]
+        kernels = [family.emit(g, family.space(g, CPU_DEVICE)[0], CPU_DEVICE) for g in graphs]
+        choices = [Choice(s, traffic_of(s.graph), k, None, None) for s, k in zip(segments, kernels, strict=True)]
+        search = Search(seconds=0.0, candidates=0, measured=0, complete=False, seed=0)
+        made.append(assemble(prepared, CPU_DEVICE, choices, search))
+    assert len(made[0].buffers) == 2
+    assert made[0] == made[1]
 
 
 SPEC = dense(64, 64)
