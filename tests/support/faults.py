@@ -68,7 +68,7 @@ FAULTS = (
     Fault("is killed, as the system does for memory", FIRST + "raise(9);", Status.out_of_memory),
     Fault("allocates without end", FIRST + "for (;;) ((volatile char*)operator new(1 << 26))[0] = 1;",
           Status.out_of_memory),
-    # An eighth of it: where pages come slowly, filling all takes longer than the limit on time, which would be the status.
+    # An eighth of it: where pages come slowly, filling all of it takes longer than the limit on time.
     Fault("fills some of what it allocates", FIRST + "for (;;) memset(operator new(1 << 24), 1, 1 << 21);",
           Status.out_of_memory),
     Fault("writes where nothing was allocated", FIRST + "for (;;) *(volatile char*)malloc(1 << 26) = 1;",
