@@ -22,9 +22,10 @@ from benchmarks.copying import copy_library
 from benchmarks.corpus import TOPICS
 from benchmarks.corpus.balance import BALANCE
 from benchmarks.corpus.case import Case
+from benchmarks.machine import RESULTS, machine
 from benchmarks.plan_runner import unpinned_pool, versions
 from benchmarks.racing import PAUSE_SECONDS
-from benchmarks.report import RESULTS, Report, line, machine
+from benchmarks.report import Report, line
 from codegen.object_cache import ObjectCache
 from tuning_db import Store
 

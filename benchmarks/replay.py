@@ -143,6 +143,9 @@ class ReplayBench:
     def expect(self, kernels: Sequence[Kernel]) -> None:
         pass
 
+    def race_seconds(self, segment_key: str, count: int) -> float:
+        return 0.0
+
     @property
     def trials(self) -> int:
         return len(self.asked)
@@ -176,7 +179,9 @@ class ReplayBench:
     ) -> Sequence[PlanResult]:
         raise LookupError("a table holds segments, no plans")
 
-    def compile(self, kernels: Sequence[Kernel], *, alone: bool = False) -> Sequence[Binary | Failed]:
+    def compile_for_plans(
+        self, kernels: Sequence[Kernel], graph: Graph | None = None, *, seed: int = 0
+    ) -> Sequence[Binary | Failed]:
         raise LookupError("a table holds times, no binaries")
 
 

@@ -1,9 +1,6 @@
 """What a run over the corpus found, as JSON with every sample and as a page."""
 
 import json
-import os
-import platform
-import subprocess
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -11,9 +8,7 @@ from pathlib import Path
 
 from benchmarks.contest import COMPILED, EAGER, PLAN, Outcome
 from benchmarks.summary import Summary, summarise
-from codegen.machine import cpu_name
 
-RESULTS = Path(__file__).parent / "results"
 _TITLE = "The corpus on the CPU: Fuseplan beside PyTorch"
 
 
@@ -93,22 +88,3 @@ def _table(rows: Sequence[Outcome]) -> list[str]:
         cells = [o.name, o.dtype, *times, f"**{best.median:.2f}**", f"{best.low:.2f} to {best.high:.2f}"]
         lines.append(f"| {' | '.join([*cells, f'{floor:.2f}', f'{copy:.2f}', f'{o.over_bound:.2f}', kernels])} |")
     return lines
-
-
-def machine() -> dict[str, str]:
-    """The CPU, its usable cores, the system and the compiler."""
-    return {
-        "device": f"{cpu_name()}, {len(os.sched_getaffinity(0))} cores",
-        "system": f"{platform.system()} {platform.machine()}, {' '.join(platform.libc_ver())}",
-        "python": platform.python_version(),
-        "compiler": _first_line(["c++", "--version"]),
-        "commit": _first_line(["git", "describe", "--always", "--dirty"]),
-    }
-
-
-def _first_line(command: list[str]) -> str:
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
-    except (OSError, subprocess.SubprocessError) as error:
-        return f"unknown ({error.__class__.__name__})"
-    return done.stdout.splitlines()[0]

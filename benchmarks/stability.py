@@ -22,7 +22,7 @@ from pathlib import Path
 
 from benchmarks.corpus import TOPICS
 from benchmarks.corpus.case import Case
-from benchmarks.report import RESULTS, machine
+from benchmarks.machine import RESULTS, machine
 from benchmarks.schedule_tables import NoRows, segments
 from codegen.devices import detect
 from codegen.families import FAMILIES

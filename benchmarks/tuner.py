@@ -19,8 +19,8 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.machine import RESULTS
 from benchmarks.replay import ReplayBench, Table, device, median_training, tables
-from benchmarks.report import RESULTS
 from fusion_ir.graph import Graph
 from fusion_ir.records import Device, Measurement, Status
 from scheduler.atoms import cut

@@ -13,7 +13,7 @@ import time
 from dataclasses import asdict, dataclass
 
 from benchmarks.corpus import TOPICS
-from benchmarks.report import RESULTS, machine
+from benchmarks.machine import RESULTS, machine
 from codegen.object_cache import ObjectCache
 from fusion_ir.graph import Graph
 from fusion_ir.named import NamedGraph

@@ -84,12 +84,9 @@ def race(
     left: dict[int, str] = {}
     samples: dict[int, list[float]] = {i: [] for i in finalists}
     rounds = 0
-    precision = PRECISION if len(finalists) > 1 else PRECISION_ALONE
     with watch:
         end = clock() + seconds
-        while running and (
-            rounds < LEAST_ROUNDS or (clock() < end and not all(_settled(samples[i], precision) for i in running))
-        ):
+        while running and (rounds < LEAST_ROUNDS or (clock() < end and not _settled(running, samples))):
             order.shuffle(running)
             for i in running:
                 samples[i] += sample(i, visit)
@@ -198,9 +195,13 @@ def _screen(count: int, sample: Sampler, before_us: Sequence[Sequence[float]]) -
     return [timings[i] if i in finalists else Timing(timings[i].samples_us, notes[i]) for i in range(count)], finalists
 
 
-def _settled(samples: Sequence[float], precision: float) -> bool:
-    if len(samples) >= MOST_SAMPLES:
-        return True
+def _settled(running: list[int], samples: dict[int, list[float]]) -> bool:
+    """Whether the medians of all that run are known well enough."""
+    precision = PRECISION if len(running) > 1 else PRECISION_ALONE
+    return all(len(samples[i]) >= MOST_SAMPLES or _precise(samples[i], precision) for i in running)
+
+
+def _precise(samples: Sequence[float], precision: float) -> bool:
     low, high = median_interval(samples)
     return len(samples) >= LEAST_SAMPLES and (high - low) / 2 <= precision * median(samples)
 

@@ -3,8 +3,10 @@
 import secrets
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -18,11 +20,12 @@ from codegen.kernel import Kernel
 from codegen.limits import DEFAULT_LIMITS, Limits, allowance_seconds, check_seconds, kernel_seconds
 from codegen.machine import usable_cpus
 from codegen.object_cache import ObjectCache
+from codegen.pace import Pace
 from codegen.plan_files import check_inputs, read_tensor, tensor_file
 from codegen.probe import probe_binary, probe_job
 from codegen.slot import ChildLimits, Slot, SlotFailure, once_more
 from codegen.timer import Timer
-from codegen.toolchain.builder import Builder
+from codegen.toolchain.builder import Builder, Result
 from codegen.toolchain.compiler import Binary, Compiler, Failure
 from codegen.toolchain.cpu import CpuCompiler, find_compiler
 from codegen.toolchain.cuda import CudaCompiler
@@ -86,6 +89,7 @@ class Workbench:
         bounds = ChildLimits(memory if device.target == "cpu" else None, None, limits.output_bytes)
         self._timer = Timer(device, cache, Slot(BENCHES[device.target], bounds))
         self._lock = threading.Lock()
+        self._pace = Pace(limits.timing_seconds)
         self._setup: dict[str, Any] | None = None
 
     def __enter__(self) -> "Workbench":
@@ -101,11 +105,22 @@ class Workbench:
         self._timer.close()
         self._builder.close()
 
-    def compile(self, kernels: Sequence[Kernel], *, alone: bool = False) -> list[Binary | Measurement]:
-        """A binary for each kernel, or the row that says why there is none (with an empty segment key). alone: one
-        file per kernel, for a plan that carries nothing but its own kernels."""
+    def compile(self, kernels: Sequence[Kernel]) -> list[Binary | Measurement]:
+        """A binary for each kernel, or the row that says why there is none (with an empty segment key)."""
         with self._lock:
-            results = self._builder.compile(kernels, alone=alone)
+            return self._binaries(kernels, self._builder.compile(kernels))
+
+    def compile_for_plans(
+        self, kernels: Sequence[Kernel], graph: Graph | None = None, *, seed: int = 0
+    ) -> list[Binary | Measurement]:
+        """The same in a file for each, so that plans carry nothing but their own kernels. graph: what they will be
+        measured on, with `seed`; the timing child gets ready for that meanwhile."""
+        with self._lock:
+            if graph is None:
+                return self._binaries(kernels, self._builder.compile(kernels, alone=True))
+            return self._binaries(kernels, self._compile_and_prepare(kernels, graph, seed, alone=True)[0])
+
+    def _binaries(self, kernels: Sequence[Kernel], results: Sequence[Result]) -> list[Binary | Measurement]:
         return [
             self._row("", kernel, _Outcome(r.status, r.detail), r.seconds) if isinstance(r, Failure) else r
             for kernel, r in zip(kernels, results, strict=True)
@@ -141,18 +156,25 @@ class Workbench:
         """
         race = secrets.token_hex(8)
         self._timer.admit()
+        started = time.monotonic()
         with self._lock:
-            built = self._builder.compile(kernels)
+            built, waited = self._compile_and_prepare(kernels, segment, seed)
             outcomes = {i: _Outcome(b.status, b.detail) for i, b in enumerate(built) if isinstance(b, Failure)}
             programs: dict[int, dict[str, Any]] = {}
             for i, (kernel, binary) in enumerate(zip(kernels, built, strict=True)):
                 if isinstance(binary, Binary):
                     programs[i] = self._kernel_program(kernel, binary, segment)
             outcomes.update(self._bench(segment, programs, self.limits.timing_seconds, seed, screen=True))
+            if kernels:
+                self._pace.note(segment_key, len(kernels), time.monotonic() - started, waited)
         return [
             self._row(segment_key, kernel, outcomes[i], b.seconds, b if isinstance(b, Binary) else None, race)
             for i, (kernel, b) in enumerate(zip(kernels, built, strict=True))
         ]
+
+    def race_seconds(self, segment_key: str, count: int) -> float:
+        """What `measure` will take for so many kernels, going by races before; 0 where there were none."""
+        return self._pace.seconds(segment_key, count)
 
     def measure_plans(self, graph: Graph, plans: Sequence[Plan], *, seed: int = 0, seconds: float) -> list[PlanTiming]:
         """Checks whole plans of `graph` and times them on the same inputs for about `seconds`. Raises MissingBinary."""
@@ -187,6 +209,25 @@ class Workbench:
             except SlotFailure as e:
                 raise RunError(str(e)) from e
             return [read_tensor(spec, Path(folder, f"out{i}")) for i, spec in enumerate(plan.outputs)]
+
+    def _compile_and_prepare(
+        self, kernels: Sequence[Kernel], graph: Graph, seed: int, alone: bool = False
+    ) -> tuple[list[Result], float]:
+        """Compiles while the timing child samples inputs and interprets the graph, which it does but once. Also how
+        many seconds that took longer."""
+        with ThreadPoolExecutor(1, "compile") as other:
+            compiling = other.submit(lambda: (self._builder.compile(kernels, alone=alone), time.monotonic()))
+            request = {
+                "job": "prepare",
+                "graph": print_graph(graph),
+                "seed": seed,
+                "cache_bytes": self.device.cache_bytes,
+            }
+            with suppress(SlotFailure):  # whatever it is, it will come again when kernels run, and count against them
+                self._timer.call(request, seconds=check_seconds(graph), total_seconds=self.limits.job_seconds)
+            ready = time.monotonic()
+            built, compiled = compiling.result()
+        return built, max(ready - compiled, 0.0)
 
     def _bench(
         self,

@@ -1,7 +1,12 @@
-"""Evaluating a graph piece by piece, as `fusion_ir.cutting` lays it out: what is made in between stays in cache."""
+"""Evaluating a graph piece by piece, as `fusion_ir.cutting` lays it out: what is made in between stays in cache.
 
+Pieces of one time are computed side by side, in threads: NumPy lets go of the interpreter in its loops.
+"""
+
+import os
 from collections import Counter
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -11,6 +16,9 @@ from fusion_ir.node_value import evaluate_node
 
 WHOLE = -1  # the "piece" that whole nodes are computed in
 
+THREADS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+# Called by several threads, with different pieces:
 # (node, the node as large as the piece, its operands, number of the piece) -> value of that piece.
 Step = Callable[[Node, Node, tuple[np.ndarray, ...], int], np.ndarray]
 
@@ -118,11 +126,18 @@ class Evaluation:
         kept = [n for n in self._layout.pieces[self.time] if n in self._layout.kept]
         for node in kept:
             self._values[node] = np.empty(node.sizes, node.dtype.numpy)
-        for number, (low, high) in enumerate(self.cutting.bounds):
-            for node, value in self.piece(number).items():
-                self._values[node][self.cutting.index(node, low, high)] = value
+        numbers = range(len(self.cutting.bounds))
+        with ThreadPoolExecutor(max(1, min(THREADS, len(numbers))), "piece") as threads:
+            for _ in threads.map(self._place, numbers):
+                pass  # but raise what was raised there
         for arg in self._layout.read_by_pieces[self.time]:
             self._release(arg)
+
+    def _place(self, number: int) -> None:
+        """Computes a piece, and puts it where it belongs in the values that are held whole."""
+        low, high = self.cutting.bounds[number]
+        for node, value in self.piece(number).items():
+            self._values[node][self.cutting.index(node, low, high)] = value
 
     def _all_whole(self) -> None:
         for node in self._layout.whole[self.time]:

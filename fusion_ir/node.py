@@ -4,7 +4,7 @@ import threading
 import weakref
 from dataclasses import dataclass, field
 from math import prod
-from typing import TypeVar, Union
+from typing import TypeVar, Union, cast
 
 from fusion_ir.dtype import DType
 from fusion_ir.extent import Shape, sizes
@@ -28,9 +28,11 @@ class Node:
     shape: Shape
     dtype: DType
     sizes: tuple[int, ...] = field(init=False)
+    elements: int = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sizes", sizes(self.shape))
+        object.__setattr__(self, "elements", prod(self.sizes))
 
     def attr(self, name: str, kind: type[T]) -> T:
         """The attribute `name`, which must be a `kind`. Raises KeyError, TypeError."""
@@ -43,15 +45,11 @@ class Node:
 
     def ints(self, name: str) -> tuple[int, ...]:
         """The attribute `name`, a tuple of integers (axes, widths, indices)."""
-        return tuple(int(v) for v in self.attr(name, tuple))  # type: ignore[call-overload]
+        return cast("tuple[int, ...]", self.attr(name, tuple))
 
     @property
     def rank(self) -> int:
         return len(self.sizes)
-
-    @property
-    def elements(self) -> int:
-        return prod(self.sizes)
 
     @property
     def bytes(self) -> int:

@@ -30,6 +30,7 @@ a value near a tie is tipped by one of the two. They also show what a bias does 
 signs again make up the number of runs: only some of these values tip together.
 """
 
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -84,20 +85,25 @@ def patterns(inexact_nodes: int, runs: int, tipping: bool = False) -> list[Patte
 
 
 class Exactness:
-    """A step that computes what the language says, and notes on these data which nodes are exact."""
+    """A step that computes what the language says, and notes on these data which nodes are exact.
+
+    The order of pieces makes no difference: to whatever level an operand rises in some piece, the node rises there.
+    """
 
     def __init__(self) -> None:
         self._own: dict[Node, int] = {}  # what the node itself adds, the worst of its pieces
         self._levels: dict[Node, int] = {}  # so far
+        self._lock = threading.Lock()
 
     def __call__(self, node: Node, as_large: Node, operands: tuple[np.ndarray, ...], piece: int) -> np.ndarray:
         inherited = max((self._levels.get(a, EXACT) for a in node.args), default=EXACT)
         own = self._own.get(node, EXACT)
         if own < INEXACT:
             with np.errstate(all="ignore"):
-                own = max(own, _own_exactness(node, operands, inherited))
-            self._own[node] = own
-        self._levels[node] = max(self._levels.get(node, EXACT), own, inherited)
+                own = _own_exactness(node, operands, inherited)
+        with self._lock:
+            self._own[node] = max(self._own.get(node, EXACT), own)
+            self._levels[node] = max(self._levels.get(node, EXACT), self._own[node], inherited)
         return evaluate_node(as_large, operands)
 
     def levels(self, graph: Graph) -> dict[Node, int]:

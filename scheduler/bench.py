@@ -67,14 +67,21 @@ class Bench(Protocol):
         parameters follow."""
         ...
 
+    def race_seconds(self, segment_key: str, count: int) -> float:
+        """What `measure` will take for so many kernels, going by earlier races; 0 where there were none."""
+        ...
+
     def measure_plans(
         self, graph: Graph, plans: Sequence[Plan], *, seed: int = 0, seconds: float
     ) -> Sequence[PlanResult]:
         """Whole plans in interleaved rounds; sample i of one belongs with sample i of another."""
         ...
 
-    def compile(self, kernels: Sequence[Kernel], *, alone: bool = False) -> Sequence[Binary | Failed]:
-        """Binaries, by way of the object cache. alone: one file per kernel, so that a plan carries nothing else."""
+    def compile_for_plans(
+        self, kernels: Sequence[Kernel], graph: Graph | None = None, *, seed: int = 0
+    ) -> Sequence[Binary | Failed]:
+        """Binaries, one for each kernel, by way of the object cache. graph: what `measure_plans` will be asked for
+        next, if anything."""
         ...
 
 

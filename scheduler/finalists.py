@@ -48,14 +48,14 @@ class Finalists:
         self.unfused_us: float | None = None
 
     def plans(self, several: bool) -> list[tuple[Proposal, Plan]]:
-        """Proposals with compiled kernels, the cheapest first; only that one unless `several`. Kernels that do not
-        compile are struck out and the proposals made anew. Raises NoPlan."""
+        """Proposals with compiled kernels, the cheapest first, to be timed; only that one unless `several`. Kernels
+        that do not compile are struck out and the proposals made anew. Raises NoPlan."""
         while True:
             proposals = self._proposals() if several else [self._best()]
             kernels = self._kernels(proposals)
             if kernels is None:
                 continue
-            binaries = self._binaries(kernels)
+            binaries = self._binaries(kernels, timed=several)
             if binaries is not None:
                 return [(p, self._plan(p, kernels, binaries)) for p in proposals]
 
@@ -111,12 +111,15 @@ class Finalists:
                 return None
         return kernels
 
-    def _binaries(self, kernels: dict[Candidate, Kernel]) -> dict[str, Binary] | None:
-        """By entry; None where one did not compile and was struck out. Without a bench, none."""
+    def _binaries(self, kernels: dict[Candidate, Kernel], timed: bool) -> dict[str, Binary] | None:
+        """By entry; None where one did not compile and was struck out. Without a bench, none. timed: plans of these
+        kernels will be."""
         if self.bench is None:
             return {}
         by_entry = {k.entry: (c, k) for c, k in kernels.items()}
-        results = self.bench.compile([k for _, k in by_entry.values()], alone=True)
+        distinct = [k for _, k in by_entry.values()]
+        graph = self.prepared.given if timed else None
+        results = self.bench.compile_for_plans(distinct, graph, seed=self.ledger.seed)
         binaries: dict[str, Binary] = {}
         for (candidate, kernel), result in zip(by_entry.values(), results, strict=True):
             if isinstance(result, Binary):

@@ -189,6 +189,12 @@ class Ledger:
         times = [self._predicted_us(candidate, f) for f in candidate.families]
         return sum(time <= HOPEFUL * min(times) for time in times)
 
+    def race_seconds(self, candidate: Candidate, count: int) -> float:
+        """What `measure` will take, as far as that is known; else 0."""
+        if self.bench is None:
+            return 0.0
+        return self.bench.race_seconds(candidate.segment.key, count + bool(self.open(candidate).winner))
+
     def measure(self, candidate: Candidate, count: int) -> int:
         """Tries the next `count` pending variants, and the best so far beside them: of times taken far apart, those of
         the machine's slower moments would lose. How many kernels that were, new ones."""

@@ -174,30 +174,31 @@ def _needed(graph: Graph) -> dict[Node, int]:
     needed = dict.fromkeys(graph.nodes, 0)
     # Axes such that every combination of their positions is needed: what a gather or a broadcast lets through.
     whole: dict[Node, Axes] = dict.fromkeys(graph.nodes, frozenset[int]())
+    volumes = dict.fromkeys(graph.nodes, 1)  # of those axes
     slices: dict[Node, list[Node]] = {}
     for output in graph.outputs:
         needed[output.node] = output.node.elements
-        whole[output.node] = frozenset(range(output.node.rank))
+        whole[output.node], volumes[output.node] = frozenset(range(output.node.rank)), output.node.elements
     for node in reversed(graph.nodes):
         if node in slices:
             needed[node] = max(needed[node], _apart([s for s in slices[node] if needed[s] == s.elements]))
         if needed[node]:
-            needed[node] = max(needed[node], _volume(node, whole[node]))
+            needed[node] = max(needed[node], volumes[node])
         if node.op == "slice":
             slices.setdefault(node.args[0], []).append(node)
         for place, arg in enumerate(node.args):
             needed[arg] = max(needed[arg], min(_needed_by(node, place, needed[node]), arg.elements))
             if needed[node]:
-                whole[arg] = max(whole[arg], _whole_by(node, place, whole[node]), key=lambda a, of=arg: _volume(of, a))
-                needed[arg] = max(needed[arg], _volume(arg, whole[arg]) if whole[arg] else 0)
+                axes = _whole_by(node, place, whole[node])
+                volume = prod([arg.sizes[d] for d in axes])
+                if volume > volumes[arg]:
+                    whole[arg], volumes[arg] = axes, volume
+                if whole[arg]:
+                    needed[arg] = max(needed[arg], volumes[arg])
     return needed
 
 
 Axes = frozenset[int]
-
-
-def _volume(node: Node, axes: Axes) -> int:
-    return prod(node.sizes[d] for d in axes)
 
 
 def _apart(slices: list[Node]) -> int:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from codegen.families import FAMILIES
 from codegen.kernel import Family, Reject
@@ -28,7 +29,8 @@ TASKS_PER_UNIT = 8  # parts that a reduction is split into, by unit of the devic
 class TuneSettings:
     """cover_s: seconds of one run of the partition programme. batch: schedules of one segment measured together.
     finalists: whole plans timed end to end, besides the unfused one. plans_share, plans_s: part of the budget kept for
-    that, and the most of it. play_off_share: part of it kept for near ties of schedules."""
+    that, and the most of it. play_off_share: part of it kept for near ties of schedules; play_off_s: of a small budget
+    up to twice that part, as long as one race takes."""
 
     candidates: CandidateSettings = field(default_factory=CandidateSettings)
     cover_s: float = 2.0
@@ -37,6 +39,7 @@ class TuneSettings:
     plans_share: float = 0.2
     plans_s: float = 5.0
     play_off_share: float = 0.1
+    play_off_s: float = 1.5
 
 
 def tune(
@@ -65,7 +68,8 @@ def tune(
     """
     timed = bench is not None and budget.seconds > 0
     for_plans = min(settings.plans_share * budget.seconds, settings.plans_s)
-    watch = Watch(budget.seconds, for_plans, progress, clock, settings.play_off_share * budget.seconds)
+    share = settings.play_off_share * budget.seconds
+    watch = Watch(budget.seconds, for_plans, progress, clock, max(share, min(2 * share, settings.play_off_s)))
     prepared = prepare(graph, split_tasks(device), numerics)
     ledger = Ledger(device, families, costs, bench if timed else None, budget.seed)
     atoms = cut(prepared.graph, ledger.computable)
@@ -152,9 +156,9 @@ def _extend(cover: Proposal, ledger: Ledger, watch: Watch, batch: int) -> bool:
 
 def _race(candidate: Candidate, ledger: Ledger, watch: Watch, most: int) -> None:
     """Measures pending schedules of a segment, as many as there is time for."""
-    count, started = watch.affordable(candidate.segment.key, most), watch.clock()
-    if measured := ledger.measure(candidate, count):
-        watch.paced(candidate.segment.key, measured, started)
+    count = watch.affordable(partial(ledger.race_seconds, candidate), most)
+    if count:
+        ledger.measure(candidate, count)
     watch.tell("segments", ledger.measured)
 
 

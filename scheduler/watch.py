@@ -24,7 +24,7 @@ class Watch:
         self.plans_start = self.end - plans_s
         self.search_end = self.plans_start - play_off_s
         self.best_us: float | None = None
-        self._pace: dict[str, float] = {}  # seconds that a candidate of a segment took, by segment key
+        self._over = False
 
     @property
     def seconds(self) -> float:
@@ -33,21 +33,19 @@ class Watch:
 
     def is_over(self) -> bool:
         """Whether measuring segments has to end."""
-        return self.clock() >= self.search_end
+        return self._over or self.clock() >= self.search_end
 
     def is_time_for_plans(self) -> bool:
         """Whether settling near ties has to end."""
         return self.clock() >= self.plans_start
 
-    def affordable(self, segment_key: str, most: int) -> int:
-        """How many candidates of a segment, at least one, there is time for at the pace of those before."""
-        pace = self._pace.get(segment_key, 0.0)
-        left = max(self.search_end - self.clock(), 0.0)
-        return most if most * pace <= left else max(int(left / pace), 1)
-
-    def paced(self, segment_key: str, candidates: int, started: float) -> None:
-        """Notes that so many candidates were measured since `started`."""
-        self._pace[segment_key] = (self.clock() - started) / max(candidates, 1)
+    def affordable(self, seconds: Callable[[int], float], most: int) -> int:
+        """How many candidates, at most `most`, there is time to race, where a race of n takes seconds(n). Where there
+        are none, measuring segments is over."""
+        left = self.search_end - self.clock()
+        count = max((n for n in range(1, most + 1) if seconds(n) <= left), default=0)
+        self._over |= count == 0
+        return count
 
     def tell(self, phase: str, measured: int) -> None:
         """Reports progress, if anyone listens."""

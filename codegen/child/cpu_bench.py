@@ -66,6 +66,15 @@ class Prepared:
 _cases: OrderedDict[tuple[str, int], Prepared] = OrderedDict()
 
 
+def prepare(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
+    """Does what `bench` needs for the first programs of a graph: samples inputs, interprets it, fills memory."""
+    prepared = _prepare(message["graph"], message["seed"])
+    for which in prepared.runs:
+        prepared.check_memory(which)
+    prepared.timing_memory(message["cache_bytes"])
+    return {}
+
+
 def bench(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
     """Checks and times `programs` on samples of `graph`. Sends {"checked": i, "status", "detail", "max_rel_error"}
     for each; the result holds a timing for each that passed (samples_us, note, warm_us, sets), and the surroundings of
@@ -277,4 +286,4 @@ def _layout(tensor: dict[str, Any]) -> Layout:
 
 
 if __name__ == "__main__":
-    serve({"bench": bench, "run": run})
+    serve({"prepare": prepare, "bench": bench, "run": run})

@@ -1,5 +1,6 @@
 """Child process that runs the system's C++ compiler, and any other command that must not outlive its time."""
 
+import os
 import subprocess
 from typing import Any
 
@@ -7,10 +8,14 @@ from codegen.child.serve import Channel, limit_cpu, serve
 
 
 def run(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
-    """Runs `argv` in `cwd`. What it prints goes where our own output goes, which the parent reads, up to a limit."""
+    """Runs `argv` in `cwd`, and with `environment` beside our own. What it prints goes where our own output goes, which
+    the parent reads, up to a limit."""
     limit_cpu(4 * message["seconds"])  # inherited; a compiler driver may run several threads
     try:
-        done = subprocess.run(message["argv"], cwd=message["cwd"], stdin=subprocess.DEVNULL, check=False)
+        environment = os.environ | message.get("environment", {})
+        done = subprocess.run(
+            message["argv"], cwd=message["cwd"], env=environment, stdin=subprocess.DEVNULL, check=False
+        )
     except OSError as e:
         return {"returncode": 127, "problem": f"{message['argv'][0]}: {e.strerror}"}
     return {"returncode": done.returncode, "problem": ""}

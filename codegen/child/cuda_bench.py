@@ -62,6 +62,12 @@ def find(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
     return found if number == 0 else {"problem": f"none of {number} devices is a {message['name']} ({message['arch']})"}
 
 
+def prepare(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
+    """Does what `bench` needs for the first programs of a graph: samples inputs and interprets it."""
+    _case(message["graph"], message["seed"])
+    return {}
+
+
 def bench(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
     """As `bench` in cpu_bench.py."""
     with _device(message):
@@ -243,4 +249,4 @@ def _layout(tensor: dict[str, Any]) -> Layout:
 
 
 if __name__ == "__main__":
-    serve({"detect": detect, "find": find, "ceilings": ceilings, "bench": bench, "run": run})
+    serve({"detect": detect, "find": find, "ceilings": ceilings, "prepare": prepare, "bench": bench, "run": run})

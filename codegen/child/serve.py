@@ -92,6 +92,8 @@ def _limit(start: Mapping[str, Any]) -> None:
             libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # whatever a kernel starts stays below us
         if os.getppid() != start["parent"]:
             os._exit(1)  # the parent died before we asked
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)  # whoever started our parent may have had them ignored, as nohup does
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for limit, what in ((start["memory_bytes"], resource.RLIMIT_AS), (start["file_bytes"], resource.RLIMIT_FSIZE)):
         if limit is not None:

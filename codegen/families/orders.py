@@ -5,6 +5,7 @@ a + b.T   ->   a lies along axis 1, b along axis 0, and both vary with both: one
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import combinations
 
 from fusion_ir.extent import dense_strides
@@ -84,7 +85,8 @@ def _renamed(orders: Orders, axes: Mapping[int, int]) -> Orders:
     )
 
 
-def _reshaped(order: Order, old: Sequence[int], new: Sequence[int]) -> list[Order]:
+@lru_cache(maxsize=4096)
+def _reshaped(order: Order, old: tuple[int, ...], new: tuple[int, ...]) -> tuple[Order, ...]:
     """An axis becomes those that share its digits; the first elements of `along` step through one of them."""
     old_strides, new_strides = dense_strides(old), dense_strides(new)
 
@@ -93,4 +95,4 @@ def _reshaped(order: Order, old: Sequence[int], new: Sequence[int]) -> list[Orde
 
     step = old_strides[order.along]
     over = frozenset(e for e in range(len(new)) if new[e] > 1 and any(shares(d, e) for d in order.over))
-    return [Order(e, over) for e in over if new_strides[e] <= step < new_strides[e] * new[e]]
+    return tuple(Order(e, over) for e in over if new_strides[e] <= step < new_strides[e] * new[e])

@@ -139,8 +139,10 @@ class CpuCompiler:
         with TemporaryDirectory(prefix="fuseplan-") as folder:
             Path(folder, "unit.cpp").write_text(source)
             argv = [*self.command, "unit.cpp", "-o", "unit.so", *self.machine_flags(), *flags]
+            # What a compiler that is killed leaves behind goes with the folder.
+            request = {"job": "run", "argv": argv, "cwd": folder, "environment": {"TMPDIR": folder}}
             try:
-                answer = slot.call({"job": "run", "argv": argv, "cwd": folder}, seconds=seconds)
+                answer = slot.call(request, seconds=seconds)
             except SlotFailure as e:
                 return Failure(compile_status(e.status), e.detail), e.was_killed
             if answer["returncode"] or answer["problem"]:

@@ -234,7 +234,7 @@ class Importer:
         bench = self._bench(device)
         made: list[tuple[Binary, Measurement]] = []
         known: dict[tuple[str, str], Measurement] = {}
-        for i, result in enumerate(bench.compile(kernels, alone=True)):
+        for i, result in enumerate(bench.compile_for_plans(kernels)):
             segment, kernel = composed.segments[i], kernels[i]
             if isinstance(result, Measurement):
                 raise _Refused(f"/steps/{i}: {kernel.schedule}: {result.status.value}: {result.detail}")

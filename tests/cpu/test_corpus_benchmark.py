@@ -19,9 +19,10 @@ from benchmarks.copying import KERNELS, copies, copy_library, moves  # noqa: E40
 from benchmarks.corpus import CASES  # noqa: E402
 from benchmarks.corpus.case import Case  # noqa: E402
 from benchmarks.corpus.pytorch import to_torch  # noqa: E402
+from benchmarks.machine import RESULTS  # noqa: E402
 from benchmarks.plan_runner import PlanRunner, unpinned_pool  # noqa: E402
 from benchmarks.racing import Contestant, Ratio, paired_ratio, race  # noqa: E402
-from benchmarks.report import RESULTS, Report, line  # noqa: E402
+from benchmarks.report import Report, line  # noqa: E402
 from benchmarks.summary import summarise  # noqa: E402
 from codegen.launch_cpu import Launch, entry_address, program  # noqa: E402
 from codegen.object_cache import ObjectCache  # noqa: E402

@@ -40,6 +40,16 @@ def test_answers_with_what_was_printed(slot: Slot) -> None:
         assert sorted(answer["output"].split()) == sorted([text, "err"])
 
 
+def test_a_child_ignores_no_signal_that_its_parent_was_told_to_ignore(slot: Slot) -> None:
+    """As nohup tells it: a kernel that raises one would go on as if nothing had been."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        code = "import signal; print(signal.getsignal(signal.SIGINT) is signal.SIG_IGN)"
+        assert slot.call(python(code), seconds=20)["output"].strip() == "False"
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def test_one_child_serves_many_jobs(slot: Slot) -> None:
     slot.call(python("pass"), seconds=20)
     first = slot.pid

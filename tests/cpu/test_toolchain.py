@@ -1,6 +1,7 @@
 """The C++ compiler: found, run within limits, many kernels per file, nothing compiled twice."""
 
 import ctypes
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -212,6 +213,23 @@ def test_compilers_that_misbehave(builder: MakeBuilder, tmp_path: Path, body: st
     assert isinstance(failure, Failure)
     assert failure.status is status
     assert time.monotonic() - start < 10
+
+
+def test_a_compiler_that_is_killed_leaves_no_files(
+    builder: MakeBuilder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    monkeypatch.setenv("TMPDIR", str(scratch))
+    wrote = tmp_path / "wrote"
+    limits = Limits(compile_seconds=1.0)
+    compiler = script(tmp_path, f"mktemp > {wrote}; sleep 60")
+    (failure,) = builder(compiler, limits, 1).compile([sum_kernel(8, "k")])
+    assert isinstance(failure, Failure)
+    assert failure.status is Status.compile_timeout
+    assert wrote.read_text().startswith(str(scratch))
+    assert not list(scratch.iterdir())
 
 
 def test_a_compile_bomb_is_stopped(builder: MakeBuilder) -> None:

@@ -308,8 +308,8 @@ def plans(bench: Workbench) -> tuple[Graph, dict[str, Plan]]:
     a, b = make_input(0, specs[0]), make_input(1, specs[1])
     total = make("add", [make("add", [a, b]), b])
     graph = graph_of(specs, total, a, total)
-    add, spin = bench.compile(
-        [sum_kernel(N, "plan_add"), sum_kernel(N, "plan_spin", "for (volatile int x = 0;;) x = x;")], alone=True
+    add, spin = bench.compile_for_plans(
+        [sum_kernel(N, "plan_add"), sum_kernel(N, "plan_spin", "for (volatile int x = 0;;) x = x;")]
     )
     assert isinstance(add, Binary)
     assert isinstance(spin, Binary)
@@ -376,3 +376,24 @@ def test_results_do_not_depend_on_where_the_cache_lies(
     with Workbench(bench.device, cache, LIMITS, compiler=compiler) as other:
         (row,) = other.measure(sum_graph(8), "s", [sum_kernel(8, "k")])
     assert row.status is Status.ok, row.detail
+
+
+def test_a_segment_that_cannot_be_interpreted_ends_as_such(tmp_path: Path) -> None:
+    """The interpreter runs while compilers do: what happens to it there counts against the kernels, and no more."""
+    spec = dense(1 << 27)
+    graph = graph_of((spec,), make("exp", [make_input(0, spec)]))
+    cache = ObjectCache(tmp_path / "cache")
+    device = detect("cpu", cache, ceilings=False)
+    with Workbench(device, cache, Limits(memory_bytes=1 << 30)) as small:
+        (row,) = small.measure(graph, "large", [sum_kernel(N, "k", SUM)])
+        assert row.status is Status.out_of_memory, row.detail
+        (row,) = small.measure(sum_graph(N), "small", [sum_kernel(N, "k", SUM)])
+        assert row.status is Status.ok, row.detail
+
+
+def test_races_say_how_long_the_next_one_will_take(bench: Workbench) -> None:
+    with Workbench(bench.device, bench.cache, bench.limits) as new:
+        assert new.race_seconds("s", 4) == 0.0, "nothing was measured yet"
+        new.measure(sum_graph(N), "s", [sum_kernel(N, "k", SUM)])
+        assert new.limits.timing_seconds <= new.race_seconds("s", 1) <= new.race_seconds("s", 4)
+        assert new.race_seconds("other", 4) >= new.race_seconds("s", 4), "it has to be interpreted, too"

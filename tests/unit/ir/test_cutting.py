@@ -3,14 +3,15 @@
 import numpy as np
 import pytest
 
-from fusion_ir import build
+from fusion_ir import build, evaluation
 from fusion_ir.cutting import Cutting, cut, operand_axes
 from fusion_ir.dtype import bf16, f32
-from fusion_ir.evaluation import Evaluation, Layout
+from fusion_ir.evaluation import Evaluation, Layout, plain
 from fusion_ir.graph import Graph
 from fusion_ir.interpreter import evaluate, interpret
 from fusion_ir.node import Node
 from fusion_ir.ops import make
+from fusion_ir.perturb import Exactness
 from fusion_ir.sample import sample_inputs
 from tests.support.random_graphs import Seeded, any_graph, pointwise_graph
 from tests.support.tensors import graph_of, same_bits, spec
@@ -113,3 +114,37 @@ def test_large_graphs_are_cut_by_themselves() -> None:
     for got, expected in zip(interpret(graph, inputs), evaluate(graph, inputs), strict=True):
         assert got.flags.c_contiguous
         assert same_bits(got, np.array(expected, order="C"))
+
+
+def test_levels_are_the_same_however_pieces_meet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one thread, in order; and in eight, in whatever order."""
+    cut_graphs = data_dependent = 0
+    for seed in range(60):
+        graph = any_graph(Seeded(seed))
+        cutting = finely(graph)
+        cut_graphs += len(cutting.bounds) > 1
+        found: list[dict[Node, int]] = []
+        for integers in (False, True):
+            inputs = sample_inputs(graph, seed, integers=integers)
+            for threads in (1, 8, 8):
+                monkeypatch.setattr(evaluation, "THREADS", threads)
+                exactness = Exactness()
+                Evaluation(Layout(cutting), inputs, exactness).outputs()
+                found.append(exactness.levels(graph))
+        assert found[0] == found[1] == found[2]
+        assert found[3] == found[4] == found[5]
+        data_dependent += found[0] != found[3]
+    assert cut_graphs > 20
+    assert data_dependent, "on whole numbers some sum is exact"
+
+
+def test_what_fails_in_one_piece_fails() -> None:
+    graph = graph_of([spec((64, 96), f32)], build.exp)
+
+    def step(node: Node, as_large: Node, operands: tuple[np.ndarray, ...], piece: int) -> np.ndarray:
+        if piece == 3:
+            raise MemoryError("of this piece")
+        return plain(node, as_large, operands, piece)
+
+    with pytest.raises(MemoryError, match="of this piece"):
+        Evaluation(Layout(finely(graph)), sample_inputs(graph, 0), step).outputs()

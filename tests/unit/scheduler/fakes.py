@@ -125,6 +125,9 @@ class FakeBench:
     def expect(self, kernels: Sequence[Kernel]) -> None:
         self.expected += [k.entry for k in kernels]
 
+    def race_seconds(self, segment_key: str, count: int) -> float:
+        return count * self.seconds_each if segment_key in self.segments else 0.0
+
     def time_us(self, segment: Graph, kernel: Kernel) -> float:
         return lower_bound_us(traffic_of(segment), DEVICE) * self.factor(kernel.entry)
 
@@ -166,7 +169,9 @@ class FakeBench:
             )
         return rows
 
-    def compile(self, kernels: Sequence[Kernel], *, alone: bool = False) -> list[Binary | Timing]:
+    def compile_for_plans(
+        self, kernels: Sequence[Kernel], graph: Graph | None = None, *, seed: int = 0
+    ) -> list[Binary | Timing]:
         assert len({k.entry for k in kernels}) == len(kernels)
         return [
             Timing((), status=Status.compile_failed, detail="no")
