@@ -47,7 +47,7 @@ from tuning_db import Store
 AA_SECONDS = 0.15  # of the finals of one pair
 LARGE = 0.3  # share of the pairs at benchmark sizes
 REPEATS = 5  # races of one kernel
-AGAINST_SECONDS = 4.0  # of a plan against the most frequent one
+AGAINST_SECONDS = 10.0  # of a plan against the most frequent one
 
 
 @dataclass(frozen=True)
@@ -226,7 +226,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.stability", description="Stability of the search.")
     parser.add_argument("--case", nargs="+", default=["log_softmax", "rope_mistral_nemo"])
     parser.add_argument("--dtype", default="bf16")
-    parser.add_argument("--seconds", type=float, default=8.0)
+    parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--processes", type=int, default=60)
     parser.add_argument("--pairs", type=int, default=1000)
     parser.add_argument("--dry", action="store_true", help="write nothing")
