@@ -20,9 +20,11 @@ from codegen.kernel import Kernel
 from codegen.limits import DEFAULT_LIMITS, Limits, allowance_seconds, check_seconds, kernel_seconds
 from codegen.machine import usable_cpus
 from codegen.object_cache import ObjectCache
+from codegen.outcome import Outcome, measurement, timed
 from codegen.pace import Pace
 from codegen.plan_files import check_inputs, read_tensor, tensor_file
 from codegen.probe import probe_binary, probe_job
+from codegen.programs import Program, kernel_program, plan_program
 from codegen.slot import ChildLimits, Slot, SlotFailure, once_more
 from codegen.timer import Timer
 from codegen.toolchain.builder import Builder, Result
@@ -39,8 +41,7 @@ COMPILERS: Mapping[str, Callable[[Device, Limits], Compiler]] = {"cpu": find_com
 BENCHES = {"cpu": "codegen.child.cpu_bench", "cuda": "codegen.child.cuda_bench"}
 
 
-class MissingBinary(LookupError):
-    """A plan's binary is not in the object cache."""
+Check = tuple[str, int, str, str]  # that a kernel passed, with its error: segment, seed, binary, entry
 
 
 class RunError(RuntimeError):
@@ -56,17 +57,6 @@ class PlanTiming:
     max_rel_error: float | None
     status: Status
     detail: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class _Outcome:
-    status: Status
-    detail: str = ""
-    samples_us: tuple[float, ...] = ()
-    max_rel_error: float | None = None
-    warm_us: float | None = None
-    input_sets: int | None = None
-    surroundings: Surroundings | None = None
 
 
 class Workbench:
@@ -90,6 +80,7 @@ class Workbench:
         self._timer = Timer(device, cache, Slot(BENCHES[device.target], bounds))
         self._lock = threading.Lock()
         self._pace = Pace(limits.timing_seconds)
+        self._checked: dict[Check, float | None] = {}
         self._setup: dict[str, Any] | None = None
 
     def __enter__(self) -> "Workbench":
@@ -122,7 +113,7 @@ class Workbench:
 
     def _binaries(self, kernels: Sequence[Kernel], results: Sequence[Result]) -> list[Binary | Measurement]:
         return [
-            self._row("", kernel, _Outcome(r.status, r.detail), r.seconds) if isinstance(r, Failure) else r
+            measurement(self.device, "", kernel, r, Outcome(r.status, r.detail)) if isinstance(r, Failure) else r
             for kernel, r in zip(kernels, results, strict=True)
         ]
 
@@ -151,25 +142,34 @@ class Workbench:
         """Compiles, checks and times kernels that compute `segment`; a row for each, in order.
 
         Each is run twice on poisoned outputs between guard pages and compared with the interpreter, the second time
-        with small integers where the segment sums. Those that pass race (see measure.py) on rotating inputs that are
-        not in cache.
+        with small integers where the segment sums; once, however many races it is in. Those that pass race (see
+        measure.py) on rotating inputs that are not in cache.
         """
         race = secrets.token_hex(8)
         self._timer.admit()
         started = time.monotonic()
         with self._lock:
             built, waited = self._compile_and_prepare(kernels, segment, seed)
-            outcomes = {i: _Outcome(b.status, b.detail) for i, b in enumerate(built) if isinstance(b, Failure)}
-            programs: dict[int, dict[str, Any]] = {}
-            for i, (kernel, binary) in enumerate(zip(kernels, built, strict=True)):
-                if isinstance(binary, Binary):
-                    programs[i] = self._kernel_program(kernel, binary, segment)
-            outcomes.update(self._bench(segment, programs, self.limits.timing_seconds, seed, screen=True))
+            outcomes = {i: Outcome(b.status, b.detail) for i, b in enumerate(built) if isinstance(b, Failure)}
+            programs = {
+                i: kernel_program(kernel, binary.sha256, segment, self.cache)
+                for i, (kernel, binary) in enumerate(zip(kernels, built, strict=True))
+                if isinstance(binary, Binary)
+            }
+            checks = {
+                i: (segment_key, seed, p["steps"][0]["binary"], p["steps"][0]["entry"]) for i, p in programs.items()
+            }
+            passed = {i: self._checked[check] for i, check in checks.items() if check in self._checked}
+            outcomes.update(self._bench(segment, programs, self.limits.timing_seconds, seed, passed, screen=True))
+            for i, check in checks.items():
+                self._checked.pop(check, None)
+                if outcomes[i].status is Status.ok:
+                    self._checked[check] = outcomes[i].max_rel_error
             if kernels:
                 self._pace.note(segment_key, len(kernels), time.monotonic() - started, waited)
         return [
-            self._row(segment_key, kernel, outcomes[i], b.seconds, b if isinstance(b, Binary) else None, race)
-            for i, (kernel, b) in enumerate(zip(kernels, built, strict=True))
+            measurement(self.device, segment_key, kernel, result, outcomes[i], race)
+            for i, (kernel, result) in enumerate(zip(kernels, built, strict=True))
         ]
 
     def race_seconds(self, segment_key: str, count: int) -> float:
@@ -179,7 +179,7 @@ class Workbench:
     def measure_plans(self, graph: Graph, plans: Sequence[Plan], *, seed: int = 0, seconds: float) -> list[PlanTiming]:
         """Checks whole plans of `graph` and times them on the same inputs for about `seconds`. Raises MissingBinary."""
         with self._lock:
-            programs = {i: self._plan_program(plan) for i, plan in enumerate(plans)}
+            programs = {i: plan_program(plan, self.cache) for i, plan in enumerate(plans)}
             outcomes = self._bench(graph, programs, seconds, seed)
         return [
             PlanTiming(o.samples_us, o.max_rel_error, o.status, o.detail)
@@ -197,7 +197,7 @@ class Workbench:
             bytes_ = sum(step.bytes for step in plan.steps)
             request = {
                 "job": "run",
-                "program": self._plan_program(plan),
+                "program": plan_program(plan, self.cache),
                 "inputs": [tensor_file(spec, f"{folder}/in{i}") for i, spec in enumerate(plan.inputs)],
                 "outputs": [tensor_file(spec, f"{folder}/out{i}") for i, spec in enumerate(plan.outputs)],
                 "kernel_seconds": allowance_seconds(self.limits.kernel_seconds, bytes_, operations),
@@ -232,25 +232,27 @@ class Workbench:
     def _bench(
         self,
         graph: Graph,
-        programs: Mapping[int, dict[str, Any]],
+        programs: Mapping[int, Program],
         seconds: float,
         seed: int,
+        checked: Mapping[int, float | None] = {},
         screen: bool = False,
-    ) -> dict[int, _Outcome]:
+    ) -> dict[int, Outcome]:
         """Runs the timing child until every program has an outcome: one that kills it is left out, and the rest go
-        on. Where nothing says that a program did it, those that were there have a second chance."""
-        outcomes: dict[int, _Outcome] = {}
+        on. Where nothing says that a program did it, those that were there have a second chance. checked: programs
+        that were found right before, with their errors."""
+        outcomes: dict[int, Outcome] = {}
         suspects: set[int] = set()
-        passed: dict[int, float | None] = {}
+        passed = dict(checked)
         prepare, kernel = check_seconds(graph), kernel_seconds(graph, self.limits.kernel_seconds)
         while pending := [i for i in programs if i not in outcomes]:
 
-            def checked(event: dict[str, Any], pending: list[int] = pending) -> None:
+            def told(event: dict[str, Any], pending: list[int] = pending) -> None:
                 i = pending[int(event["checked"])]
                 if event["status"] == Status.ok.value:
                     passed[i] = event["max_rel_error"]
                 else:
-                    outcomes[i] = _Outcome(Status(event["status"]), event["detail"], (), event["max_rel_error"])
+                    outcomes[i] = Outcome(Status(event["status"]), event["detail"], (), event["max_rel_error"])
 
             request = {
                 "job": "bench",
@@ -266,28 +268,20 @@ class Workbench:
             }
             try:
                 answer = self._timer.call(
-                    request, seconds=prepare, total_seconds=self.limits.job_seconds, on_event=checked
+                    request, seconds=prepare, total_seconds=self.limits.job_seconds, on_event=told
                 )
             except SlotFailure as e:
                 culprits = (
                     [pending[e.index]] if 0 <= e.index < len(pending) else [i for i in pending if i not in outcomes]
                 )
                 doubtful = e.was_killed or not 0 <= e.index < len(pending)
-                outcomes.update({i: _Outcome(e.status, e.detail) for i in culprits if i in suspects or not doubtful})
+                outcomes.update({i: Outcome(e.status, e.detail) for i in culprits if i in suspects or not doubtful})
                 suspects.update(culprits)
                 continue
             surroundings = self._surroundings(answer["surroundings"])
             for k, timing in answer["timings"].items():
                 i = pending[int(k)]
-                outcomes[i] = _Outcome(
-                    Status.ok,
-                    _note(timing),
-                    tuple(timing["samples_us"]),
-                    passed[i],
-                    timing["warm_us"],
-                    timing["sets"],
-                    surroundings,
-                )
+                outcomes[i] = timed(timing, passed[i], surroundings)
         return outcomes
 
     def _common(self) -> dict[str, Any]:
@@ -309,81 +303,8 @@ class Workbench:
             self._timer.probe_job = probe_job(self.device, binary, self._setup)
         return self._setup
 
-    def _kernel_program(self, kernel: Kernel, binary: Binary, segment: Graph) -> dict[str, Any]:
-        args = [("in", i) for i in range(len(segment.inputs))] + [("out", i) for i in range(len(segment.outputs))]
-        step = {
-            "binary": self._path(binary.sha256),
-            "entry": kernel.entry,
-            "libraries": kernel.libraries,
-            "tasks": kernel.launch.tasks,
-            "grid": kernel.launch.grid,
-            "block": kernel.launch.block,
-            "shared_bytes": kernel.launch.shared_bytes,
-            "args": args,
-        }
-        return {"steps": [step], "buffers": [], "aliases": []}
-
-    def _plan_program(self, plan: Plan) -> dict[str, Any]:
-        steps = [
-            {
-                "binary": self._path(step.binary),
-                "entry": step.entry,
-                "libraries": step.libraries,
-                "tasks": step.tasks,
-                "grid": step.grid,
-                "block": step.block,
-                "shared_bytes": step.shared_bytes,
-                "args": [(ref.place, ref.index) for ref in (*step.reads, *step.writes)],
-            }
-            for step in plan.steps
-        ]
-        aliases = [(i, (ref.place, ref.index)) for i, ref in plan.aliases]
-        return {"steps": steps, "buffers": [b.bytes for b in plan.buffers], "aliases": aliases}
-
-    def _path(self, sha: str) -> str:
-        path = self.cache.path(sha)
-        if path is None:
-            raise MissingBinary(f"binary {sha} is not in the object cache {self.cache.folder}")
-        return str(path.resolve())
-
     def _surroundings(self, seen: Mapping[str, Any] | None) -> Surroundings | None:
         """What the child saw, with what the device was known to reach."""
         if seen is None:
             return None
         return Surroundings.model_validate(seen).model_copy(update={"ceilings": self.device.ceilings})
-
-    def _row(
-        self,
-        segment_key: str,
-        kernel: Kernel,
-        outcome: _Outcome,
-        seconds: float,
-        binary: Binary | None = None,
-        race: str = "",
-    ) -> Measurement:
-        return Measurement(
-            segment_key=segment_key,
-            device_key=self.device.class_key,
-            family=kernel.family,
-            schedule=kernel.schedule,
-            status=outcome.status,
-            samples_us=outcome.samples_us,
-            max_rel_error=outcome.max_rel_error,
-            detail=outcome.detail,
-            compile_seconds=seconds,
-            binary=binary.sha256 if binary else "",
-            race=race,
-            warm_us=outcome.warm_us,
-            input_sets=outcome.input_sets,
-            report=binary.report if binary else None,
-            surroundings=outcome.surroundings,
-            toolchain=self.device.toolchain,
-            driver=self.device.driver,
-        )
-
-
-def _note(timing: Mapping[str, Any]) -> str:
-    """What a row says about how its samples were taken."""
-    cold = f"cold, {timing['sets']} input sets in turn" if timing["sets"] > 1 else "cold, larger than the caches"
-    warm = f"; warm {timing['warm_us']:.4g} us" if timing["warm_us"] is not None else ""
-    return "; ".join(part for part in (timing["note"], cold + warm) if part)

@@ -1,6 +1,12 @@
-"""What is known of the segments of one key: tried and pending schedules, and which of them won."""
+"""What is known of the segments of one key: tried and pending schedules, and which of them won.
 
-from collections.abc import Iterable, Iterator, Sequence
+Spells: for a second now and then, or for minutes, a machine that others work on too is slower, and favours other
+schedules: a log softmax of 34 MB takes 1.95 ms with one task for each core, and 3 % more with eight; while somebody
+disturbs one core, 2.3 to 2.8 ms and 2 to 13 % less. The winner so far, which is in every race, shows it.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
@@ -10,6 +16,10 @@ from fusion_ir.records import Measurement, Status
 
 Variant = tuple[str, str]  # family, schedule
 
+SPELL = 1.08  # times what the winner took in the race before
+NEAR_IN_SPELL = 1.2  # times the fastest: may have lost for the spell
+MOST_DOUBTS = 2  # of one schedule: a machine that is never the same must not be raced for ever
+
 
 @dataclass
 class Entry:
@@ -18,7 +28,8 @@ class Entry:
     kernels: of variants that were emitted; twins: the first variant of each kernel. winner: of all races so far.
     relative: times as they would have been in the first race, by way of the winners that took part in several.
     fruitless: candidates timed since the winner was last another one. drawn: whether other segments said what to try.
-    races: those that were taken in.
+    races: those that were taken in. doubted: what would have won or nearly won a race in a spell, and has to be timed
+    again, the fastest first.
     """
 
     pending: list[Variant]
@@ -29,6 +40,10 @@ class Entry:
     fruitless: int = 0
     drawn: bool = False
     races: set[str] = field(default_factory=set[str])
+    doubted: list[Variant] = field(default_factory=list[Variant])
+    _last: dict[Variant, float] = field(default_factory=dict[Variant, float])  # times in the last race that counted
+    _in_spell: bool = False  # the last race did not count
+    _doubts: Counter[Variant] = field(default_factory=Counter[Variant])  # how often each was doubted
 
     def best(self) -> Measurement | None:
         """The one that won against all that it was timed with; None where nothing passed its check."""
@@ -46,21 +61,43 @@ class Entry:
 
     def note(self, rows: Sequence[Measurement]) -> None:
         """Takes in the rows of one race. The winner so far, if it took part, stays unless another is clearly faster:
-        what it took in other races, in other moments of the machine, does not count."""
+        what it took in other races, in other moments of the machine, does not count. In a spell it stays anyway, and
+        what was near it is doubted; a second such race in a row counts: the machine may have become another."""
         held, before = next((m for m in rows if variant_of(m) == self.winner), None), self.winner
         self.races.update(m.race for m in rows)
-        self.tried.update((variant_of(m), m) for m in rows)
+        times = {variant_of(m): m.time_us for m in rows if m.time_us is not None}
+        pace = times[before] / self._last[before] if before in times and before in self._last else 1.0
+        self._in_spell = pace > SPELL and not self._in_spell
+        self.tried.update((v, m) for m in rows for v in [variant_of(m)] if not self._in_spell or v not in self.tried)
         self.pending[:] = [v for v in self.pending if v not in self.tried]
         challenger = _fastest(rows)
         if held is not None and held.status is not Status.ok:
             self.winner = challenger or _fastest(self.tried.values())
         elif held is None:
             self.winner = _fastest(self.tried[v] for v in (self.winner, challenger) if v)
-        elif challenger and beats(self.tried[challenger].samples_us, held.samples_us):
+        elif challenger and not self._in_spell and beats(self.tried[challenger].samples_us, held.samples_us):
             self.winner = challenger
-        self.fruitless = self.fruitless + len(rows) if self.winner == before else 0
-        scale = self.relative[before] / held.time_us if before and held and held.time_us else 1.0
-        self.relative.update((variant_of(m), scale * m.time_us) for m in rows if m.time_us is not None)
+        if self.winner != before:
+            self.fruitless = 0
+        elif not self._in_spell:
+            self.fruitless += len(rows)
+        scale = self.relative[before] / times[before] if before in times else 1.0
+        self.relative.update((v, scale * time) for v, time in times.items())
+        if self._in_spell:
+            self._doubt(times)
+        else:
+            raced = {variant_of(m) for m in rows}
+            self.doubted[:] = [v for v in self.doubted if v not in raced]
+            if pace * SPELL < 1:
+                self._doubt({v: time for v, time in self._last.items() if v not in times})
+            self._last = times
+
+    def _doubt(self, times: Mapping[Variant, float]) -> None:
+        """What was near the fastest of a race in a spell has to be timed again."""
+        near = sorted((time, v) for v, time in times.items() if time <= NEAR_IN_SPELL * min(times.values()))
+        found = [v for _, v in near if v != self.winner and v not in self.doubted and self._doubts[v] < MOST_DOUBTS]
+        self._doubts.update(found)
+        self.doubted += found
 
 
 def variant_of(m: Measurement) -> Variant:

@@ -24,6 +24,7 @@ HOPEFUL = 3.0  # times the fastest family's prediction
 NEAR_BOUND = 1.1  # times a segment's lower bound: nothing is left to gain
 NEAR_WINNER = 1.05  # times the winner's time: may have lost by chance
 PLAY_OFF = 5  # schedules
+AGAIN = 3  # schedules that are timed again in a race
 PATIENCE = 24  # schedules in a row that do not win, before a segment is let be
 
 
@@ -193,20 +194,27 @@ class Ledger:
         """What `measure` will take, as far as that is known; else 0."""
         if self.bench is None:
             return 0.0
-        return self.bench.race_seconds(candidate.segment.key, count + bool(self.open(candidate).winner))
+        entry = self.open(candidate)
+        held = bool(entry.winner) + len(entry.doubted[:AGAIN])
+        return self.bench.race_seconds(candidate.segment.key, count + held)
+
+    def has_more(self, candidate: Candidate) -> bool:
+        """Whether something is pending, or has to be timed again."""
+        entry = self.open(candidate)
+        return bool(entry.pending or entry.doubted)
 
     def measure(self, candidate: Candidate, count: int) -> int:
-        """Tries the next `count` pending variants, and the best so far beside them: of times taken far apart, those of
-        the machine's slower moments would lose. How many kernels that were, new ones."""
+        """Tries the next `count` pending variants, and beside them the best so far (of times taken far apart, those of
+        the machine's slower moments would lose) and what is doubted. How many kernels that were, new ones."""
         if self.bench is None:
             return 0
         entry, segment = self.open(candidate), candidate.segment
         with self.bench.turn(segment.key):
             self._catch_up(candidate)
             kernels = self._next(candidate, count)
-            if not kernels:
+            if not kernels and not entry.doubted:
                 return 0
-            held = [self.kernel(candidate, entry.winner)] if entry.winner else []
+            held = [self.kernel(candidate, v) for v in (entry.winner, *entry.doubted[:AGAIN]) if v]
             if self.bench.compiles_ahead:
                 self.bench.expect(self._upcoming(candidate, count))
             try:
@@ -225,7 +233,11 @@ class Ledger:
         best = entry.relative.get(entry.winner) if entry.winner else None
         if best is None or self.bench is None:
             return False
-        near = sorted((t, v) for v, t in entry.relative.items() if t <= NEAR_WINNER * best and v != entry.winner)
+        near = sorted(
+            (t, v)
+            for v, t in entry.relative.items()
+            if v != entry.winner and (t <= NEAR_WINNER * best or v in entry.doubted)
+        )
         if not any((candidate.segment.key, *v) in self._statuses for _, v in near):
             return False  # nothing is new since an earlier search
         kernels = [self.kernel(candidate, entry.winner)] if entry.winner else []

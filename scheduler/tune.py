@@ -137,7 +137,7 @@ def _refine(cover: Proposal, ledger: Ledger, watch: Watch, batch: int) -> bool:
     was one."""
     if cover:
         watch.best_us = sum(ledger.time_us(c) or 0.0 for c in cover)
-    waiting = next((c for c in _by_gain(cover, ledger) if ledger.open(c).pending), None)
+    waiting = next((c for c in _by_gain(cover, ledger) if ledger.has_more(c)), None)
     if waiting is None:
         return False
     ledger.draw_on_others(waiting)

@@ -10,10 +10,11 @@ from rich.markup import escape
 
 from codegen.devices import DeviceError
 from codegen.object_cache import CacheError
+from codegen.programs import MissingBinary
 from codegen.quarantine import DeviceQuarantined
 from codegen.slot import SlotError
 from codegen.toolchain.compiler import CompilerMissing
-from codegen.workbench import MissingBinary, RunError
+from codegen.workbench import RunError
 from fusion_ir.errors import FormatError
 from scheduler.finalists import NoPlan
 from service.cli import batch, config, db, plans

@@ -1,8 +1,9 @@
 """The workbench: right kernels are timed, wrong ones found out, broken ones survived; plans run and are compared."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -12,9 +13,10 @@ from codegen.devices import detect
 from codegen.kernel import Kernel, Launch
 from codegen.limits import Limits
 from codegen.object_cache import ObjectCache
+from codegen.programs import MissingBinary
 from codegen.toolchain.compiler import Binary
 from codegen.toolchain.cpu import find_compiler
-from codegen.workbench import MissingBinary, RunError, Workbench
+from codegen.workbench import RunError, Workbench
 from fusion_ir.dtype import bf16, bool_, f32, i64
 from fusion_ir.graph import Graph, OutputSpec
 from fusion_ir.ops import make, make_input
@@ -397,3 +399,30 @@ def test_races_say_how_long_the_next_one_will_take(bench: Workbench) -> None:
         new.measure(sum_graph(N), "s", [sum_kernel(N, "k", SUM)])
         assert new.limits.timing_seconds <= new.race_seconds("s", 1) <= new.race_seconds("s", 4)
         assert new.race_seconds("other", 4) >= new.race_seconds("s", 4), "it has to be interpreted, too"
+
+
+def test_a_kernel_is_checked_once_however_often_it_races(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[int]] = []
+    call = bench._timer.call  # pyright: ignore[reportPrivateUsage]
+
+    def watched(message: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+        if message["job"] == "bench":
+            asked.append(message["passed"])
+        return call(message, **more)
+
+    monkeypatch.setattr(bench._timer, "call", watched)  # pyright: ignore[reportPrivateUsage]
+    right, other, wrong = (sum_kernel(N, name, body) for name, body in (("r", SUM), ("o", SUM), ("w", "out[0] = 0;")))
+    for kernels, passed in (
+        ([right, wrong], []),
+        ([wrong, right], [1]),
+        ([other, right], [1]),
+        ([right, other], [0, 1]),
+    ):
+        rows = bench.measure(sum_graph(N), "often", kernels)
+        assert asked.pop() == passed
+        assert [r.status for r in rows] == [Status.wrong_result if k is wrong else Status.ok for k in kernels]
+        assert all(r.max_rel_error == 0.0 for r in rows if r.status is Status.ok)
+    bench.measure(sum_graph(N), "often", [right], seed=1)
+    assert asked.pop() == [], "other inputs"
+    bench.measure(sum_graph(N), "another", [right])
+    assert asked.pop() == [], "another segment"

@@ -52,7 +52,7 @@ def test_the_fastest_wins_however_fast_the_machine_is_meanwhile(batch: int, slow
     for seed in range(8):
         bench, costs = Tired(seed=seed, slower=slower), Memory()
         ledger, candidate = ledger_of(bench, costs)
-        while ledger.open(candidate).pending:
+        while ledger.has_more(candidate):
             ledger.measure(candidate, batch)
         entry = ledger.open(candidate)
         assert entry.winner
@@ -209,3 +209,60 @@ def test_tiles_come_first_where_something_lies_across() -> None:
     chosen = ledger.choice(candidate)
     assert chosen is not None
     assert chosen[0] == "transpose"
+
+
+@dataclass
+class Spells(Lucky):
+    """In the races `spells` everything takes half as long again, but for `favoured`: 0.85 of that."""
+
+    spells: tuple[int, ...] = ()
+    favoured: str = ""
+    raced: int = 0
+
+    def measure(
+        self, segment: Graph, segment_key: str, kernels: Sequence[Kernel], *, seed: int = 0
+    ) -> list[Measurement]:
+        rows = FakeBench.measure(self, segment, segment_key, kernels, seed=seed)
+        self.raced += 1
+        if self.raced not in self.spells:
+            return rows
+        scales = [1.5 * (0.85 if m.schedule[-2] in self.favoured else 1.0) for m in rows]
+        return [
+            m.model_copy(update={"samples_us": tuple(scale * t for t in m.samples_us)})
+            for m, scale in zip(rows, scales, strict=True)
+        ]
+
+
+# True times: a 1.02, b 1.00, c 1.01, d 1.2, e 1.3.
+@pytest.mark.parametrize("spells", [(1,), (2,), (3,), (1, 3), (2, 4)])
+@pytest.mark.parametrize("favoured", ["a", "c", "ac", "d"])
+@pytest.mark.parametrize("batch", [2, 3])
+def test_what_wins_only_in_a_spell_does_not_win(spells: tuple[int, ...], favoured: str, batch: int) -> None:
+    bench = Spells(spells=spells, favoured=favoured)
+    ledger, candidate = ledger_of(bench, Memory())
+    while ledger.has_more(candidate):
+        ledger.measure(candidate, batch)
+    ledger.play_off(candidate)
+    assert ledger.open(candidate).winner in (("fused", "fused{b}"), ("fused", "fused{c}")), "within one per cent"
+
+
+def test_what_crashes_when_it_is_timed_again_is_not_timed_for_ever() -> None:
+    bench = Spells(spells=(2,), favoured="d")
+    ledger, candidate = ledger_of(bench, Memory())
+    ledger.measure(candidate, 1)
+    ledger.measure(candidate, 4)
+    assert ledger.open(candidate).doubted
+    bench.fails = frozenset(SCHEDULES)
+    while ledger.has_more(candidate):
+        ledger.measure(candidate, 2)
+        assert bench.raced < 8
+
+
+def test_a_machine_that_stays_slower_is_another_machine() -> None:
+    """The second race in a row that is slower counts, and nothing is timed for ever."""
+    bench = Spells(spells=tuple(range(2, 40)))
+    ledger, candidate = ledger_of(bench, Memory())
+    while ledger.has_more(candidate):
+        ledger.measure(candidate, 1)
+        assert bench.raced < 12
+    assert ledger.open(candidate).winner in (("fused", "fused{b}"), ("fused", "fused{c}"))

@@ -1,0 +1,56 @@
+"""What the timing child is told to run: kernels and plans as steps over a table of tensors, their binaries as files."""
+
+from typing import Any
+
+from codegen.kernel import Kernel
+from codegen.object_cache import ObjectCache
+from fusion_ir.graph import Graph
+from fusion_ir.records import Plan
+
+Program = dict[str, Any]  # steps; bytes of temporary buffers; aliases: outputs that are other entries of the table
+
+
+class MissingBinary(LookupError):
+    """A plan's binary is not in the object cache."""
+
+
+def kernel_program(kernel: Kernel, binary: str, segment: Graph, cache: ObjectCache) -> Program:
+    """A kernel that computes `segment`. binary: its SHA-256. Raises MissingBinary."""
+    args = [("in", i) for i in range(len(segment.inputs))] + [("out", i) for i in range(len(segment.outputs))]
+    step = {
+        "binary": _file(binary, cache),
+        "entry": kernel.entry,
+        "libraries": kernel.libraries,
+        "tasks": kernel.launch.tasks,
+        "grid": kernel.launch.grid,
+        "block": kernel.launch.block,
+        "shared_bytes": kernel.launch.shared_bytes,
+        "args": args,
+    }
+    return {"steps": [step], "buffers": [], "aliases": []}
+
+
+def plan_program(plan: Plan, cache: ObjectCache) -> Program:
+    """A whole plan. Raises MissingBinary."""
+    steps = [
+        {
+            "binary": _file(step.binary, cache),
+            "entry": step.entry,
+            "libraries": step.libraries,
+            "tasks": step.tasks,
+            "grid": step.grid,
+            "block": step.block,
+            "shared_bytes": step.shared_bytes,
+            "args": [(ref.place, ref.index) for ref in (*step.reads, *step.writes)],
+        }
+        for step in plan.steps
+    ]
+    aliases = [(i, (ref.place, ref.index)) for i, ref in plan.aliases]
+    return {"steps": steps, "buffers": [b.bytes for b in plan.buffers], "aliases": aliases}
+
+
+def _file(sha: str, cache: ObjectCache) -> str:
+    path = cache.path(sha)
+    if path is None:
+        raise MissingBinary(f"binary {sha} is not in the object cache {cache.folder}")
+    return str(path.resolve())
