@@ -82,7 +82,8 @@ def report(found: list[Tuning], segments: list[list[str]], options: argparse.Nam
         "",
         f"{len(by['cold'])} graphs in {options.dtype}, one after the other, at most {options.seconds:g} s of search "
         "each. Cold: an empty database and cache. Warm: measurements and cache are kept, the plans are not. "
-        f"{used} segments were used, {distinct} of them distinct: {used - distinct} had been tuned for another graph.",
+        f"Something was tried on {used} segments, {distinct} of them distinct: {used - distinct} had been tried for another "
+        "graph.",
         "",
         "| | whole | median of a graph | kernels timed |",
         "|---|---|---|---|",

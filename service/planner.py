@@ -48,16 +48,19 @@ class StoredCosts:
     graph_key: str
 
     def known(self, segment_key: str) -> Sequence[Measurement]:
-        found = [t.measurement for t in self.store.trials(segment_key, self.device_key) if t.version == VERSION]
+        found = self._measured(segment_key)
         if found:  # by a search for another graph, perhaps, and this one may have nothing left to try
             self.store.note_segment(self.graph_key, segment_key)
         return found
+
+    def _measured(self, segment_key: str) -> list[Measurement]:
+        return [t.measurement for t in self.store.trials(segment_key, self.device_key) if t.version == VERSION]
 
     def others(self, family: str) -> Sequence[Tuned]:
         found: list[Tuned] = []
         for key in self.store.tuned_segments(self.device_key, family, OTHERS):
             text = self.store.segment(key)
-            times = relative_times(m for m in self.known(key) if m.family == family)
+            times = relative_times(m for m in self._measured(key) if m.family == family)
             if text is not None and times:
                 found.append(Tuned(parse_graph(text).graph, {schedule: time for (_, schedule), time in times.items()}))
         return found

@@ -62,3 +62,17 @@ def test_a_plan_timed_under_another_compiler_is_measured_again(tmp_path: Path, m
     first, hit, after = (with_toolchain(text) for text in ("g++ 12", "g++ 12", "g++ 13"))
     assert [answer.cache for answer in (first, hit, after)] == ["miss", "hit", "miss"]
     assert after.plan.search.measured > 0
+
+
+def test_what_is_asked_about_others_belongs_to_no_graph(tmp_path: Path) -> None:
+    """Segments of other graphs say what to try first: they are no part of this one for that."""
+    cache, other = ObjectCache(tmp_path / "cache"), "f" * 64
+    named = read(EXAMPLE.read_text(), filename=EXAMPLE.name)
+    with Store(f"sqlite:///{tmp_path / 'plans.db'}") as store:
+        plan = planner.plan_graph(named, "cpu", Budget(1.0), store, cache).plan
+        step = plan.steps[0]
+        costs = planner.StoredCosts(store, plan.device.class_key, other)
+        assert costs.others(step.family)
+        assert store.segments_of(other) == []
+        assert costs.known(step.segment_key)
+        assert store.segments_of(other) == [step.segment_key]
