@@ -55,8 +55,7 @@ def main() -> int:
                 found.append(Tuning(case.name, way, took, measured, answer.plan.time_us or 0.0))
                 plans[case.name] = answer
                 print(f"{way:5} {case.name:28} {took:6.2f} s {measured:4} kernels", file=sys.stderr, flush=True)
-        segments = [store.segments_of(answer.plan.graph_key) for answer in plans.values()]
-    page = report(found, segments, options)
+    page = report(found, options)
     print(page)
     if not options.dry:
         (RESULTS / "tuning_time.md").write_text(page)
@@ -73,17 +72,15 @@ def _named(graph: Graph) -> NamedGraph:
     return NamedGraph(graph, inputs, outputs)
 
 
-def report(found: list[Tuning], segments: list[list[str]], options: argparse.Namespace) -> str:
-    used, distinct = sum(map(len, segments)), len({key for keys in segments for key in keys})
+def report(found: list[Tuning], options: argparse.Namespace) -> str:
+    """The page."""
     by = {way: {t.name: t for t in found if t.way == way} for way in WAYS}
     ratios = [by["warm"][name].time_us / t.time_us for name, t in by["cold"].items() if t.time_us]
     lines = [
         "# Tuning time of the corpus",
         "",
         f"{len(by['cold'])} graphs in {options.dtype}, one after the other, at most {options.seconds:g} s of search "
-        "each. Cold: an empty database and cache. Warm: measurements and cache are kept, the plans are not. "
-        f"Something was tried on {used} segments, {distinct} of them distinct: {used - distinct} had been tried for another "
-        "graph.",
+        "each. Cold: an empty database and cache. Warm: measurements and cache are kept, the plans are not.",
         "",
         "| | whole | median of a graph | kernels timed |",
         "|---|---|---|---|",
