@@ -68,7 +68,10 @@ class Entry:
         times = {variant_of(m): m.time_us for m in rows if m.time_us is not None}
         pace = times[before] / self._last[before] if before in times and before in self._last else 1.0
         self._in_spell = pace > SPELL and not self._in_spell
-        self.tried.update((v, m) for m in rows for v in [variant_of(m)] if not self._in_spell or v not in self.tried)
+        for m in rows:
+            known = self.tried.get(variant_of(m))
+            if known is None or not self._in_spell or m.status is not Status.ok:
+                self.tried[variant_of(m)] = m
         self.pending[:] = [v for v in self.pending if v not in self.tried]
         challenger = _fastest(rows)
         if held is not None and held.status is not Status.ok:

@@ -258,6 +258,22 @@ def test_what_crashes_when_it_is_timed_again_is_not_timed_for_ever() -> None:
         assert bench.raced < 8
 
 
+def test_what_fails_in_a_spell_failed() -> None:
+    bench = Spells(spells=(2, 4), favoured="d")
+    ledger, candidate = ledger_of(bench, Memory())
+    entry = ledger.open(candidate)
+    again = ("fused", "fused{c}")
+    for count in (1, 2, 1):
+        ledger.measure(candidate, count)
+    assert entry.winner == ("fused", "fused{b}")
+    assert entry.tried[again].status is Status.ok
+    entry.doubted.append(again)
+    bench.fails = frozenset({again[1]})
+    ledger.measure(candidate, 1)
+    assert bench.raced == 4
+    assert entry.tried[again].status is Status.crashed
+
+
 def test_a_machine_that_stays_slower_is_another_machine() -> None:
     """The second race in a row that is slower counts, and nothing is timed for ever."""
     bench = Spells(spells=tuple(range(2, 40)))
