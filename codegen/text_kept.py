@@ -8,17 +8,13 @@ from codegen.lowering.sums import identity
 from codegen.lowering.value import Value
 from codegen.text import CTYPE, literal, spell
 from codegen.text_points import PointText
-from fusion_ir.records import TargetKind
-
-UNROLLED = 8  # longest loop over dimensions of a kept array that is unrolled (cuda)
 
 
 class KeptText(PointText):
     """Declares, fills and reads them. `here` is the block being printed."""
 
-    def __init__(self, program: Program, target: TargetKind) -> None:
+    def __init__(self, program: Program) -> None:
         super().__init__(program)
-        self.target: TargetKind = target
         self.here = Key(())
         self.carries: dict[tuple[Value, Key], str] = {}
         self.at_hand: set[Value] = set()  # sums with accumulators in an array, of which one is in a local now
@@ -37,8 +33,13 @@ class KeptText(PointText):
         return "".join(f"[{self.axis(a)}]" for a in dims)
 
     def element_of(self, v: Value, kept: Kept) -> str:
+        """The present element of a kept array."""
         lane = f"[{self.axis(kept.key.lane)}_v]" if kept.key.lane else ""
         return f"{self.array(v)}{self.indices(kept.dims)}{lane}"
+
+    def fill(self, v: Value, kept: Kept, value: str) -> str:
+        """The statement that sets the present element of a kept array."""
+        return f"{self.element_of(v, kept)} = {value};"
 
     def ref(self, v: Value, at: Key) -> str:
         """How block `at` spells a value: a local, or an element of a kept array."""
@@ -66,9 +67,16 @@ class KeptText(PointText):
         if not axes:
             body()
             return
-        loop = "UNROLL" if self.target == "cuda" and axes[0].extent <= UNROLLED else "LOOP"
-        with self.braces(f"{loop}({self.axis(axes[0])}, {self.end(axes[0])})"):
+        with self.braces(f"{self.loop_within(axes[0])}({self.axis(axes[0])}, {self.end(axes[0])})"):
             self.loops(axes[1:], body)
+
+    def vectors_along(self, lane: Axis) -> str:
+        """The arguments of a loop over the vectors along lanes."""
+        return f"{self.axis(lane)}_v, VECTORS({self.width(lane)}, {lane.extent})"
+
+    def loop_within(self, axis: Axis | None) -> str:
+        """The macro of a loop over a dimension of a kept array; None: over the vectors along its lanes."""
+        return "LOOP"
 
     # ---- reductions
     def begin(self, v: Value) -> None:
@@ -79,11 +87,7 @@ class KeptText(PointText):
         if kept and kept.scope == home.path:
             self.declare(v, kept)
         if kept and not reduction.joins_lanes:
-            vectors = (
-                f" LOOP({self.axis(home.lane)}_v, VECTORS({self.width(home.lane)}, {home.lane.extent}))"
-                if home.lane
-                else ""
-            )
+            vectors = f" {self.loop_within(None)}({self.vectors_along(home.lane)})" if home.lane else ""
             self.loops(home.dims, lambda: self.line(f"{vectors} {self.accumulator(v)} = {start};".lstrip()))
         elif dims := self.looped(home.dims):
             for _ in self.points(v.deps):
@@ -102,7 +106,7 @@ class KeptText(PointText):
     def result(self, v: Value) -> None:
         """The result of one accumulator, as a local or in its array."""
         done, kept = self.joined(v), self.program.kept.get(v)
-        self.line(f"{self.element_of(v, kept)} = {done};" if kept else f"const auto {self.name(v)} = {done};")
+        self.line(self.fill(v, kept, done) if kept else f"const auto {self.name(v)} = {done};")
 
     def in_array(self, v: Value) -> bool:
         """Whether a sum along lanes has an accumulator for each point of some loops."""
@@ -128,22 +132,21 @@ class KeptText(PointText):
         )
         combine = str(v.attr[0])
         if v.op == "argreduce" and len(v.bound) == 1:
-            new = f"better_later<{_is_max(v)}>({at}, {args[0]}, {args[1]})"
+            new = f"better_later<{is_max(v)}>({at}, {args[0]}, {args[1]})"
         elif v.op == "argreduce":
-            new = f"better<{_is_max(v)}>({at}, {self.accumulator_type(v)}{{{args[0]}, {args[1]}}})"
+            new = f"better<{is_max(v)}>({at}, {self.accumulator_type(v)}{{{args[0]}, {args[1]}}})"
         else:
             new = spell(combine, [*args, at] if combine == "fma" else [at, *args], v.dtype)
         self.line(f"{at} = {new if count is None or width == 1 else f'first_lanes({count}, {new}, {at})'};")
 
     def joined(self, v: Value) -> str:
         """The result in an accumulator: its lanes combined where they are parts of one result."""
-        at, combine = self.accumulator(v), str(v.attr[0])
+        at = self.accumulator(v)
         if not self.program.reductions[v].joins_lanes:
             return f"position({at})" if v.op == "argreduce" else at
         if v.op == "argreduce":
-            return f"position(join_best<{_is_max(v)}>({at}))"
-        step = spell("add" if combine == "fma" else combine, ["a", "b"], v.dtype)
-        return f"join_lanes([](const auto& a, const auto& b) {{ return {step}; }}, {at})"
+            return f"position(join_best<{is_max(v)}>({at}))"
+        return f"join_lanes({combination(v)}, {at})"
 
     def accumulator(self, v: Value) -> str:
         reduction, kept = self.program.reductions[v], self.program.kept.get(v)
@@ -190,9 +193,17 @@ class KeptText(PointText):
         return f"scan_step({f}, {carry}, {operand}, {self.axis(axis)} == 0)"
 
 
+def combination(v: Value) -> str:
+    """A function that combines two results of a reduction."""
+    combine = str(v.attr[0])
+    step = f"better<{is_max(v)}>(a, b)" if v.op == "argreduce" else ""
+    step = step or spell("add" if combine == "fma" else combine, ["a", "b"], v.dtype)
+    return f"[](const auto& a, const auto& b) {{ return {step}; }}"
+
+
 def _dims(dims: Sequence[Axis]) -> str:
     return "".join(f"[{a.extent}]" for a in dims)
 
 
-def _is_max(v: Value) -> str:
+def is_max(v: Value) -> str:
     return "true" if v.attr[0] == "argmax" else "false"

@@ -25,17 +25,17 @@ class TileText(Text):
 
     def tile_element(self, tile: Tile) -> str:
         """Where the element of the present point is in the tile."""
-        return f"{self._block(tile)}.at[{self.axis(tile.along)}] + {self.axis(tile.lane)}"
+        return f"{self.block_of(tile)}.at[{self.axis(tile.along)}] + {self.axis(tile.lane)}"
 
     def begin_tiles(self, path: Path) -> None:
         """Declares the tiles that live at `path` and fills those that are read."""
         for tile in self.program.tiles_at(path):
             name = self.tile_names[tile] = f"t{len(self.tile_names)}"
             dims = "".join(f"[{a.extent}]" for a in tile.others)
-            self.line(f"Tile<{_element(tile)}, {tile.along.extent}, {tile.lane.extent}> {name}{dims};")
+            self.line(f"Tile<{element_type(tile)}, {tile.along.extent}, {tile.lane.extent}> {name}{dims};")
             if isinstance(tile.access, Value):
-                moved = ", ".join(self._moved(tile, f"in{tile.access.tensor}", tile.access.offset))
-                self.line(f"{self._loops(tile.others)}read_across({self._block(tile)}, {moved});")
+                moved = ", ".join(self.moved(tile, f"in{tile.access.tensor}", tile.access.offset))
+                self.line(f"{self.tile_loops(tile.others)}read_across({self.block_of(tile)}, {moved});")
 
     def fetch_tiles(self, path: Path) -> None:
         """In the loop along a tile that was read: brings a part of the one that is read next from memory."""
@@ -44,7 +44,7 @@ class TileText(Text):
                 continue
             step = tile.access.offset.coef(tile.scope[-1].axis)
             if step and tile.along is path[-1].axis:
-                base, stride, _ = self._moved(tile, f"in{tile.access.tensor}", tile.access.offset + step)
+                base, stride, _ = self.moved(tile, f"in{tile.access.tensor}", tile.access.offset + step)
                 sizes = f"<{tile.along.extent}, {tile.lane.extent}>"
                 self.line(f"fetch_across{sizes}({base}, {stride}, {self.axis(tile.along)});")
 
@@ -53,23 +53,24 @@ class TileText(Text):
         for tile in self.program.tiles_at(path):
             if not isinstance(tile.access, Value):
                 tensor, offset = f"out{tile.access.out}", tile.access.offset
-                base, stride, ends = self._moved(tile, tensor, offset)
-                loops = self._loops((*tile.repeats, *tile.others))
+                base, stride, ends = self.moved(tile, tensor, offset)
+                loops = self.tile_loops((*tile.repeats, *tile.others))
                 past = "true" if stream else "false"
-                self.line(f"{loops}write_across<{past}>({base}, {stride}, {self._block(tile)}, {ends});")
+                self.line(f"{loops}write_across<{past}>({base}, {stride}, {self.block_of(tile)}, {ends});")
 
-    def _moved(self, tile: Tile, tensor: str, offset: Affine) -> tuple[str, str, str]:
+    def moved(self, tile: Tile, tensor: str, offset: Affine) -> tuple[str, str, str]:
         """First element, stride of the lanes, and how many elements there are both ways."""
         first = offset.subst({tile.along: Affine(), tile.lane: Affine()})
         ends = f"{self.end(tile.along)}, {self.end(tile.lane)}"
         return f"{tensor} + {self.expr(first)}", str(offset.coef(tile.lane)), ends
 
-    def _block(self, tile: Tile) -> str:
+    def block_of(self, tile: Tile) -> str:
         return self.tile_names[tile] + "".join(f"[{self.axis(a)}]" for a in tile.others)
 
-    def _loops(self, axes: Sequence[Axis]) -> str:
+    def tile_loops(self, axes: Sequence[Axis]) -> str:
         return "".join(f"LOOP({self.axis(a)}, {self.end(a)}) " for a in axes)
 
 
-def _element(tile: Tile) -> str:
+def element_type(tile: Tile) -> str:
+    """Of what a tile holds."""
     return CTYPE[tile.access.dtype.name if isinstance(tile.access, Value) else tile.access.value.dtype.name]

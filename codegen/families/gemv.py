@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from codegen.emit import Style, emit_body
 from codegen.families.loops import alignments
+from codegen.families.loops_cuda import FREE_BYTES, loop_kernel
 from codegen.families.reduction import KINDS, MATRIX, few_by_many, is_reduction, refused, spreads
 from codegen.families.wrap import kernel_function
 from codegen.kernel import EmitError, Kernel, Launch, Reject
@@ -25,6 +26,7 @@ from codegen.lowering.unify import unify
 from codegen.lowering.value import TooManyValues, Value, cone
 from codegen.lowering.write import Write, rewritten, writes_of
 from codegen.schedule import Choices, Schedule, parse_schedule
+from codegen.threads import Threads
 from fusion_ir.graph import Graph
 from fusion_ir.ops import OpKind
 from fusion_ir.records import Device
@@ -46,14 +48,26 @@ class GemvSchedule(Schedule):
     tile: int
 
 
+@dataclass(frozen=True)
+class CudaGemvSchedule(Schedule):
+    """As a `GemvSchedule`; vec: elements of a vector. x, y: threads of a block along lanes and along rows. per: vectors
+    of a thread along columns, where the matrix is not contiguous along the sum."""
+
+    FAMILY = "gemv"
+    rows: int
+    few: int
+    vec: int
+    x: int
+    y: int
+    per: int
+
+
 class Gemv:
     """See the module."""
 
     name = "gemv"
 
     def accepts(self, segment: Graph, device: Device) -> Reject | None:
-        if device.target != "cpu":
-            return Reject("on cuda products with few vectors are computed by family naive only")
         found = few_by_many(segment)
         if found is None:
             sums = ", ".join(n.op for n in segment.nodes if is_reduction(n))
@@ -66,11 +80,25 @@ class Gemv:
         return refused(segment, KINDS - {OpKind.REDUCTION}, most_thin=MOST_FEW)
 
     def space(self, segment: Graph, device: Device) -> tuple[str, ...]:
+        if device.target != "cpu":
+            vec = min(16 // min((spec.dtype.bytes for spec in segment.inputs), default=4), 8)
+            points = [(2, 4, vec, 32, 4, 1), (1, 8, vec, 32, 4, 1), (4, 4, vec, 64, 2, 1), (1, 4, vec, 128, 1, 1)]
+            points += [(4, 4, vec, 16, 16, 1), (2, 4, vec // 2, 32, 8, 1)]
+            return tuple(dict.fromkeys(str(CudaGemvSchedule(*point)) for point in points))
         native = min(max(device.vector_bytes // 4, 4), 32)
         points = [(8, 4, native, 1024), (4, 8, native, 2048), (8, 2, native, 4096), (4, 4, 2 * native, 1024)]
         return tuple(str(GemvSchedule(*point)) for point in points)
 
     def choices(self, segment: Graph, device: Device) -> Choices:
+        if device.target != "cpu":
+            return {
+                "rows": (1, 2, 4, 8),
+                "few": (1, 2, 4, 8),
+                "vec": (1, 2, 4, 8),
+                "x": (8, 16, 32, 64, 128, 256),
+                "y": (1, 2, 4, 8, 16, 32),
+                "per": (1, 2, 4),
+            }
         native = min(max(device.vector_bytes // 4, 4), 32)
         return {
             "rows": (1, 2, 4, 8),
@@ -80,11 +108,19 @@ class Gemv:
         }
 
     def emit(self, segment: Graph, schedule: str, device: Device) -> Kernel:
+        if device.target != "cpu":
+            return _emit_cuda(segment, parse_schedule(schedule, CudaGemvSchedule), device)
         s = parse_schedule(schedule, GemvSchedule)
         program = lower_gemv(segment, s, device)
         body = emit_body(program, Style("cpu", alignments(segment), grid_least=8 * device.units))
         entry, source = kernel_function(segment, body.text, "cpu")
         return Kernel(entry, source, "cpu", self.name, str(s), Launch(tasks=device.units), body.accesses)
+
+
+def _emit_cuda(segment: Graph, s: CudaGemvSchedule, device: Device) -> Kernel:
+    like = GemvSchedule(s.rows, s.few, s.vec, s.vec * s.x * s.per)
+    program = lower_gemv(segment, like, device, threads=s.x)
+    return loop_kernel(segment, program, device, Threads(s.x, s.y), s)
 
 
 @dataclass(frozen=True)
@@ -139,8 +175,9 @@ class _Loops:
         return [outer for a, size in sizes for outer in self.unroll(a, size)]
 
 
-def lower_gemv(segment: Graph, s: GemvSchedule, device: Device) -> Program:
-    """Segment -> loop program, in the form that the lanes ask for. Raises EmitError."""
+def lower_gemv(segment: Graph, s: GemvSchedule, device: Device, threads: int = 1) -> Program:
+    """Segment -> loop program, in the form that the lanes ask for. threads: that share lanes (cuda). Raises
+    EmitError."""
     try:
         pulled = pull_outputs(segment)
         unify(pulled)
@@ -157,11 +194,12 @@ def lower_gemv(segment: Graph, s: GemvSchedule, device: Device) -> Program:
             loops.writes,
             loops.widths,
             loops.tiles,
-            keep_bytes=KEEP_BYTES,
+            keep_bytes=KEEP_BYTES if device.target == "cpu" else FREE_BYTES,
             innermost=loops.innermost,
             within=loops.within,
             unrolled=loops.unrolled,
             held=dear,
+            threads=threads,
         )
     except (TooManyValues, NotOnePiece, PlaceError) as error:
         raise EmitError(str(error)) from error

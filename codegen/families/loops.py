@@ -1,6 +1,6 @@
 """What the families that print a loop program share: how a segment is lowered, and the schedule of loops on a CPU."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -22,7 +22,7 @@ from codegen.lowering.sums import NotOnePiece
 from codegen.lowering.tile import tile_lane
 from codegen.lowering.unify import unify
 from codegen.lowering.unroll import unroll
-from codegen.lowering.value import TooManyValues, cone
+from codegen.lowering.value import TooManyValues, Value, cone
 from codegen.lowering.write import Write, writes_of
 from codegen.schedule import Choices, Schedule
 from fusion_ir.graph import Graph
@@ -69,12 +69,15 @@ def lower(
     dear: float = 0.0,
     rows: int = 1,
     block: int = 0,
+    threads: int = 1,
+    hold: bool = False,
 ) -> Program:
     """Segment -> loop program: the steps of `codegen.lowering` in order. Raises EmitError.
 
     width: vector width in elements. tile: longest run of lanes; it is shortened, down to least_tile, where the loops
     outside would have fewer than least_tasks iterations. keep_bytes, dear: see `place`. rows: see `side_by_side`.
-    block: see `blocked_axis`; 0 for none.
+    block: see `blocked_axis`; 0 for none. threads: that share lanes. hold: what is read again of a row is kept as it
+    came from memory.
     """
     try:
         writes, axes = _writes(segment, width)
@@ -101,9 +104,26 @@ def lower(
                 tiles[inner] = (outer, lane.extent)
                 lane = inner
             widths[lane] = vector
-        return place(writes, widths, tiles, keep_bytes=keep_bytes, dear=dear, outermost=over, innermost=within)
+        held = _rows_read(writes, widths) if hold else frozenset[Value]()
+        return place(
+            writes,
+            widths,
+            tiles,
+            keep_bytes=keep_bytes,
+            dear=dear,
+            outermost=over,
+            innermost=within,
+            held=held,
+            threads=threads,
+        )
     except (TooManyValues, NotOnePiece, PlaceError) as error:
         raise EmitError(str(error)) from error
+
+
+def _rows_read(writes: Sequence[Write], lanes: Collection[Axis]) -> frozenset[Value]:
+    """What is loaded along lanes, another run for each iteration of some loop."""
+    loads = (v for v in cone(w.value for w in writes) if v.op == "load" and not v.offset.fetched)
+    return frozenset(v for v in loads if v.deps.intersection(lanes) and v.deps.difference(lanes))
 
 
 def _writes(segment: Graph, width: int) -> tuple[list[Write], Axes]:
@@ -180,6 +200,18 @@ def steps_apart(segment: Graph, width: int) -> bool:
     except (TooManyValues, NotOnePiece):
         return False
     return blocked_axis(writes, choose_lanes(writes)) is not None
+
+
+def row_extents(segment: Graph) -> tuple[int, bool]:
+    """The longest lane axis, and whether anything is reduced along it; (1, False) where there is none."""
+    try:
+        writes, _ = _writes(segment, 1)
+    except (TooManyValues, NotOnePiece):
+        return 1, False
+    bound = {a for v in cone(w.value for w in writes) for a in v.bound}
+    return max(
+        ((lane.extent, lane in bound) for lane in choose_lanes(writes)), key=lambda e: (e[1], e[0]), default=(1, False)
+    )
 
 
 def emit_cpu(

@@ -7,6 +7,7 @@ are read from memory once, and again from the cache in every later phase; what i
 from dataclasses import dataclass
 
 from codegen.families.loops import FETCH, LoopSchedule, emit_cpu, loop_choices, with_variants
+from codegen.families.loops_cuda import CudaRowSchedule, emit_cuda, row_choices, row_schedules
 from codegen.families.reduction import rejected, spreads
 from codegen.kernel import Kernel, Reject
 from codegen.schedule import Choices, parse_schedule
@@ -24,6 +25,13 @@ class NormalizationSchedule(LoopSchedule):
     ahead: int
 
 
+@dataclass(frozen=True)
+class CudaNormalizationSchedule(CudaRowSchedule):
+    """Nothing but threads."""
+
+    FAMILY = "normalization"
+
+
 class Normalization:
     """See the module."""
 
@@ -36,6 +44,8 @@ class Normalization:
         return reject
 
     def space(self, segment: Graph, device: Device) -> tuple[str, ...]:
+        if device.target != "cpu":
+            return row_schedules(segment, CudaNormalizationSchedule)
         native = max(device.vector_bytes // 4, 4)
         widths = [4 * native, 2 * native, native]
         points = [(lanes, store, 4, 1) for lanes in widths for store in ("stream", "plain")]
@@ -47,8 +57,12 @@ class Normalization:
         return with_variants(segment, schedules)
 
     def choices(self, segment: Graph, device: Device) -> Choices:
+        if device.target != "cpu":
+            return row_choices(segment)
         return {**loop_choices(segment, device), "dear": (0, 4, 8, 20), "ahead": (0, 1)}
 
     def emit(self, segment: Graph, schedule: str, device: Device) -> Kernel:
+        if device.target != "cpu":
+            return emit_cuda(segment, device, parse_schedule(schedule, CudaNormalizationSchedule))
         s = parse_schedule(schedule, NormalizationSchedule)
         return emit_cpu(segment, device, s, 4 * s.lanes, dear=s.dear, ahead=bool(s.ahead))

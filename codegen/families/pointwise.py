@@ -7,12 +7,12 @@ outputs that share nothing are siblings in one launch.
 from dataclasses import dataclass
 from math import prod
 
-from codegen.emit import Style, emit_body
-from codegen.families.loops import FETCH, LoopSchedule, alignments, emit_cpu, loop_choices, lower, with_variants
-from codegen.families.wrap import kernel_function
-from codegen.kernel import EmitError, Kernel, Launch, Reject
+from codegen.families.loops import FETCH, LoopSchedule, emit_cpu, loop_choices, lower, with_variants
+from codegen.families.loops_cuda import FREE_BYTES, loop_kernel
+from codegen.kernel import EmitError, Kernel, Reject
 from codegen.lowering.sums import reduced_extents
 from codegen.schedule import Choices, Schedule, parse_schedule
+from codegen.threads import Threads
 from fusion_ir.graph import Graph
 from fusion_ir.node import Node
 from fusion_ir.ops import OPS, OpKind
@@ -109,11 +109,5 @@ def _multiplies(segment: Graph) -> bool:
 
 def _emit_cuda(segment: Graph, s: CudaSchedule, device: Device) -> Kernel:
     block = s.vec * s.x * s.per  # lanes of one pass of a block's threads
-    program = lower(segment, s.vec, block, block, least_tasks=1, keep_bytes=128)
-    style = Style("cuda", alignments(segment), threads_x=s.x, access_bytes=min(device.vector_bytes, 16))
-    body = emit_body(program, style)
-    prologue = [f"constexpr int TX = {s.x}, TY = {s.y};"]
-    entry, source = kernel_function(segment, body.text, "cuda", prologue=prologue, threads=s.x * s.y)
-    grid = max((-(-count // s.y) if rows else count for count, rows in body.roots), default=1)
-    launch = Launch(grid=(min(grid, (1 << 31) - 1), 1, 1), block=(s.x, s.y, 1))
-    return Kernel(entry, source, "cuda", "pointwise", str(s), launch, body.accesses)
+    program = lower(segment, s.vec, block, block, least_tasks=1, keep_bytes=FREE_BYTES, threads=s.x)
+    return loop_kernel(segment, program, device, Threads(s.x, s.y), s)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from math import prod
 
 from codegen.families.loops import FETCH, LoopSchedule, emit_cpu, loop_choices, with_variants
+from codegen.families.loops_cuda import CudaRowSchedule, emit_cuda, row_choices, row_schedules
 from codegen.families.pointwise import MAX_DEPTH, MAX_NODES
 from codegen.kernel import Kernel, Reject
 from codegen.lowering.place import MAX_REPEATED
@@ -33,6 +34,13 @@ class ReductionSchedule(LoopSchedule):
     FAMILY = "reduction"
 
 
+@dataclass(frozen=True)
+class CudaReductionSchedule(CudaRowSchedule):
+    """Nothing but threads."""
+
+    FAMILY = "reduction"
+
+
 class Reduction:
     """See the module."""
 
@@ -47,6 +55,8 @@ class Reduction:
         return reject
 
     def space(self, segment: Graph, device: Device) -> tuple[str, ...]:
+        if device.target != "cpu":
+            return row_schedules(segment, CudaReductionSchedule)
         native = max(device.vector_bytes // 4, 4)
         points = [(4 * native, 4096), (2 * native, 4096), (2 * native, 1024), (native, 4096), (4 * native, 512)]
         stores = ("stream", "plain") if 8 * segment.written_bytes > segment.read_bytes else ("plain",)
@@ -56,17 +66,17 @@ class Reduction:
         return with_variants(segment, schedules, in_blocks=True)
 
     def choices(self, segment: Graph, device: Device) -> Choices:
-        return loop_choices(segment, device)
+        return loop_choices(segment, device) if device.target == "cpu" else row_choices(segment)
 
     def emit(self, segment: Graph, schedule: str, device: Device) -> Kernel:
+        if device.target != "cpu":
+            return emit_cuda(segment, device, parse_schedule(schedule, CudaReductionSchedule))
         s = parse_schedule(schedule, ReductionSchedule)
         return emit_cpu(segment, device, s, 4 * s.lanes)
 
 
 def rejected(segment: Graph, device: Device) -> Reject | None:
     """Why a segment is no loop program around reductions, if it is none."""
-    if device.target != "cpu":
-        return Reject("on cuda reductions are computed by family naive only")
     if not any(is_reduction(n) for n in segment.nodes):
         return Reject("nothing is reduced")
     return refused(segment, KINDS) or unshared(segment, device)
@@ -79,7 +89,7 @@ def unshared(segment: Graph, device: Device) -> Reject | None:
         largest[node] = max([node.elements, *(largest[a] for a in node.args)])
         if not is_reduction(node):
             continue
-        if node.elements < device.units and largest[node] > MAX_REPEATED:
+        if device.target == "cpu" and node.elements < device.units and largest[node] > MAX_REPEATED:
             return Reject(
                 f"{node.elements} results of {largest[node]} elements: fewer than tasks that could share them"
             )

@@ -9,6 +9,7 @@ from math import prod
 
 from codegen.emit import Style, emit_body
 from codegen.families.loops import KEEP_BYTES, alignments
+from codegen.families.loops_cuda import FREE_BYTES, loop_kernel, shared_bytes
 from codegen.families.orders import lies_across
 from codegen.families.pointwise import Pointwise
 from codegen.families.wrap import kernel_function
@@ -25,6 +26,7 @@ from codegen.lowering.unify import unify
 from codegen.lowering.value import TooManyValues
 from codegen.lowering.write import Write, writes_of
 from codegen.schedule import Choices, Schedule, parse_schedule
+from codegen.threads import Threads
 from fusion_ir.graph import Graph
 from fusion_ir.records import Device
 
@@ -50,17 +52,45 @@ class TransposeSchedule(Schedule):
     ahead: int
 
 
+@dataclass(frozen=True)
+class CudaTransposeSchedule(Schedule):
+    """vec: elements of a vector. x, y: threads of a block along lanes and along rows. rows, columns: of a tile in
+    shared memory, along what is consecutive in the tensors that lie across, and along the lanes."""
+
+    FAMILY = "transpose"
+    vec: int
+    x: int
+    y: int
+    rows: int
+    columns: int
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """What `lower` asks of a schedule. tasks: at least, where there can be as many. room: bytes for all tiles. threads:
+    that share lanes."""
+
+    lanes: int
+    rows: int
+    columns: int
+    next: str
+    tasks: int
+    keep_bytes: int
+    room: int = MAX_TILE_BYTES
+    threads: int = 1
+
+
 class Transpose:
     """See the module."""
 
     name = "transpose"
 
     def accepts(self, segment: Graph, device: Device) -> Reject | None:
-        if device.target != "cpu":
-            return Reject(f"on {device.target} what lies across is read with an address per lane: family pointwise")
         return Pointwise().accepts(segment, device) or (None if lies_across(segment) else Reject(NOTHING))
 
     def space(self, segment: Graph, device: Device) -> tuple[str, ...]:
+        if device.target != "cpu":
+            return _cuda_schedules(segment)
         native = max(device.vector_bytes // 4, 4)
         points = [
             ("stream", 128, 128, "columns", 1), ("stream", 128, 128, "rows", 1), ("stream", 32, 128, "rows", 1),
@@ -71,6 +101,14 @@ class Transpose:
         return tuple(map(str, schedules))
 
     def choices(self, segment: Graph, device: Device) -> Choices:
+        if device.target != "cpu":
+            return {
+                "vec": (1, 2, 4, 8),
+                "x": (4, 8, 16, 32, 64),
+                "y": (2, 4, 8, 16, 32),
+                "rows": (16, 32, 64, 128),
+                "columns": (16, 32, 64, 128),
+            }
         native = max(device.vector_bytes // 4, 4)
         return {
             "lanes": (native, 2 * native, 4 * native),
@@ -82,8 +120,10 @@ class Transpose:
         }
 
     def emit(self, segment: Graph, schedule: str, device: Device) -> Kernel:
+        if device.target != "cpu":
+            return _emit_cuda(segment, parse_schedule(schedule, CudaTransposeSchedule), device)
         s = parse_schedule(schedule, TransposeSchedule)
-        program = lower(segment, s, least_tasks=8 * device.units, keep_bytes=KEEP_BYTES)
+        program = lower(segment, Tiling(s.lanes, s.rows, s.columns, s.next, 8 * device.units, KEEP_BYTES))
         stream = s.store == "stream"
         style = Style("cpu", alignments(segment), stream=stream, grid_least=8 * device.units, ahead=bool(s.ahead))
         body = emit_body(program, style)
@@ -91,10 +131,25 @@ class Transpose:
         return Kernel(entry, source, "cpu", "transpose", str(s), Launch(tasks=device.units), body.accesses)
 
 
-def lower(segment: Graph, s: TransposeSchedule, *, least_tasks: int, keep_bytes: int) -> Program:
+def _cuda_schedules(segment: Graph) -> tuple[str, ...]:
+    sizes = [spec.dtype.bytes for spec in segment.inputs] + [o.node.dtype.bytes for o in segment.outputs]
+    vec = min(16 // max(min(sizes, default=4), 2), 8)
+    shapes = [(64, 64, 32), (32, 64, 32), (64, 64, 8), (32, 32, 32), (64, 32, 16), (128, 64, 32), (64, 128, 32)]
+    points = [(v, max(columns // v, 1), rows, columns, y) for v in (vec, vec // 2) for rows, columns, y in shapes]
+    schedules = (CudaTransposeSchedule(v, x, min(y, 512 // x), rows, columns) for v, x, rows, columns, y in points if v)
+    return tuple(dict.fromkeys(map(str, schedules)))
+
+
+def _emit_cuda(segment: Graph, s: CudaTransposeSchedule, device: Device) -> Kernel:
+    room = shared_bytes(device) * 3 // 4  # rows of tiles take a little more than their elements
+    tiling = Tiling(s.vec, s.rows, s.columns, "columns", 2 * device.units, FREE_BYTES, room, s.x)
+    return loop_kernel(segment, lower(segment, tiling), device, Threads(s.x, s.y), s)
+
+
+def lower(segment: Graph, s: Tiling) -> Program:
     """Segment -> loop program: the steps of `codegen.lowering`, with tiles around what lies across the lanes.
 
-    Tiles shrink where there would be fewer than least_tasks. keep_bytes: cap of one kept array. Raises EmitError.
+    Tiles shrink where there would be fewer tasks than wanted. Raises EmitError.
     """
     try:
         pulled = pull_outputs(segment)
@@ -108,7 +163,7 @@ def lower(segment: Graph, s: TransposeSchedule, *, least_tasks: int, keep_bytes:
         within: list[Axis] = []
         for lane in choose_lanes(writes, LEAST):
             across = turned(writes, lane)
-            least, columns = _size(writes, lane, across, s, least_tasks)
+            least, columns = _size(writes, lane, across, s)
             rows |= {axis: min(least, rows.get(axis, least)) for axis in across.axes}
             vector = min(1 << (min(s.lanes, columns).bit_length() - 1), 1 << (lane.extent - 1).bit_length())
             writes, outer, inner = cut_axis(writes, lane, columns, vector, axes, tiles)
@@ -118,16 +173,18 @@ def lower(segment: Graph, s: TransposeSchedule, *, least_tasks: int, keep_bytes:
             writes, outer, inner = cut_axis(writes, axis, most, BLOCK, axes, tiles)
             over["rows"] += [outer] if outer else []
             within.append(inner)
-        program = place(writes, widths, tiles, keep_bytes=keep_bytes, innermost=[*over[s.next], *within])
+        program = place(
+            writes, widths, tiles, keep_bytes=s.keep_bytes, innermost=[*over[s.next], *within], threads=s.threads
+        )
     except (TooManyValues, PlaceError) as error:
         raise EmitError(str(error)) from error
-    add_tiles(program, within)
+    add_tiles(program, within, s.room)
     if not program.across:
         raise EmitError(NOTHING)
     return program
 
 
-def _size(writes: list[Write], lane: Axis, across: Turned, s: TransposeSchedule, least_tasks: int) -> tuple[int, int]:
+def _size(writes: list[Write], lane: Axis, across: Turned, s: Tiling) -> tuple[int, int]:
     """Rows and columns of the tiles along `lane`: fewer than the schedule says where tasks are few or tiles many."""
     rows, columns = (s.rows if len(across.axes) < 2 else LEAST), s.columns
 
@@ -135,7 +192,7 @@ def _size(writes: list[Write], lane: Axis, across: Turned, s: TransposeSchedule,
         sizes = {lane: columns, **dict.fromkeys(across.axes, rows)}
         return max(prod(-(-a.extent // sizes.get(a, 1)) for a in w.axes) for w in writes if lane in w.axes)
 
-    while max(rows, columns) > LEAST and (tasks() < least_tasks or across.tile_bytes(rows, columns) > MAX_TILE_BYTES):
+    while max(rows, columns) > LEAST and (tasks() < s.tasks or across.tile_bytes(rows, columns) > s.room):
         if rows >= columns:
             rows = max(rows // 2, LEAST)
         else:

@@ -1,20 +1,29 @@
 // Loops of generated kernels on CUDA. Every kernel defines constexpr int TX, TY: threads along lane vectors and along rows.
 #pragma once
-#include "vec_cuda.cuh"
+#include "device_cuda.cuh"
 #define GRID(a, n) for (idx_t a = blockIdx.x; a < (n); a += gridDim.x)
 #define GRID_ROWS(a, n) for (idx_t a = (idx_t)blockIdx.x * TY + threadIdx.y; a < (n); a += (idx_t)gridDim.x * TY)
 #define ONCE if (blockIdx.x == 0)
 #define LOOP(a, n) for (idx_t a = 0; a < (n); a++)
 #define UNROLL(a, n) _Pragma("unroll") for (int a = 0; a < (n); a++)
-#define ROWS(a, n) for (idx_t a = threadIdx.y; a < (n); a += TY)
-// Vector v of thread x starts at lane (v * TX + x) * w; full vectors and the masked last one are told apart per thread.
+#define ROWS(a, n) _Pragma("unroll 4") for (idx_t a = threadIdx.y; a < (n); a += TY)
+// Vector v of thread x starts at lane (v * TX + x) * w; full vectors and the masked last one are told apart per thread. Where
+// v indexes registers, loops are unrolled: LANES and TAIL, and LANES_MANY and TAIL_MANY where n is known at run time only.
 #define LANES(a, w, n, it) _Pragma("unroll") for (int a##_v = 0; a##_v < (it); a##_v++) \
   if (const idx_t a = ((idx_t)a##_v * TX + threadIdx.x) * (w); a + (w) <= (n))
-#define TAIL(a, w, n, it) _Pragma("unroll") for (int a##_v = 0; a##_v < (it); a##_v++) \
+#define TAIL(a, w, n, it) if (const int a##_v = (n) / (w) / TX; (int)threadIdx.x == (n) / (w) % TX) \
+  if (const idx_t a = (n) / (w) * (w); a < (n))
+#define LANES_MANY LANES
+#define TAIL_MANY(a, w, n, it) _Pragma("unroll") for (int a##_v = 0; a##_v < (it); a##_v++) \
   if (const idx_t a = ((idx_t)a##_v * TX + threadIdx.x) * (w); a < (n) && a + (w) > (n))
+#define LANES_LOOP(a, w, n, it) _Pragma("unroll 4") for (idx_t a = (idx_t)threadIdx.x * (w), a##_v = 0; a + (w) <= (n); \
+  a += TX * (w), a##_v++)
+#define TAIL_LOOP TAIL
 #define VECTORS(w, n) (((n) + (w) * TX - 1) / ((w) * TX))
 #define FIRST_ROW if (threadIdx.y == 0)
 #define FIRST_LANE if (threadIdx.x == 0)
 VDEV long long clamp_index(long long i, long long extent) { return i < 0 ? 0 : i < extent ? i : extent - 1; }
-VDEV long long least_index(long long a, long long b) { return a < b ? a : b; }
+VDEV idx_t least_index(idx_t a, idx_t b) { return a < b ? a : b; }
 #include "reduce.h"
+#include "threads_cuda.cuh"
+#include "tiles_cuda.cuh"

@@ -68,10 +68,10 @@ def cut_axis(
     return cut, outer, inner
 
 
-def add_tiles(program: Program, within: Collection[Axis]) -> None:
-    """Lets accesses across the lanes go by way of tiles, as many as there is room for. within: the serial axes within
-    tiles, innermost loops."""
-    room, known = MAX_TILE_BYTES, set[Tile]()
+def add_tiles(program: Program, within: Collection[Axis], room: int = MAX_TILE_BYTES) -> None:
+    """Lets accesses across the lanes go by way of tiles, as many as there is room for, in bytes. within: the serial
+    axes within tiles, innermost loops."""
+    known = set[Tile]()
     for key, block in program.blocks.items():
         reads = [(v, _read(v, key, within), v.dtype.bytes) for v in block.ordered() if v.op == "load"]
         writes = [(w, _written(w, key, within, repeats), w.itemsize) for w, repeats in block.writes]

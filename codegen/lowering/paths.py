@@ -65,14 +65,16 @@ def paths_of(
     order: Sequence[Axis],
     widths: dict[Axis, int],
     keep_bytes: int,
+    threads: int = 1,
 ) -> dict[Value, Axes]:
-    """Of every value the serial axes it is computed inside: the longest prefix that the nests of all users share."""
+    """Of every value the serial axes it is computed inside: the longest prefix that the nests of all users share.
+    threads: that share lanes."""
     nests_of: dict[Value, list[Axes]] = {}
     for write, nest in zip(writes, nests, strict=True):
         nests_of.setdefault(write.value, []).append(nest)
     paths: dict[Value, Axes] = {}
     for v in reversed(values):  # users first
-        around = _around(v, order, widths, keep_bytes)
+        around = _around(v, order, widths, keep_bytes, threads)
         paths[v] = _shared(tuple(takewhile(lambda a, around=around: a in around, nest)) for nest in nests_of[v])
         inside = paths[v] + tuple(a for a in order if a in v.bound)
         for arg in v.args:
@@ -80,12 +82,13 @@ def paths_of(
     return paths
 
 
-def _around(v: Value, order: Sequence[Axis], widths: dict[Axis, int], keep_bytes: int) -> Set[Axis]:
+def _around(v: Value, order: Sequence[Axis], widths: dict[Axis, int], keep_bytes: int, threads: int) -> Set[Axis]:
     """The axes that loops around a value may run over. A sum over an axis goes along in the loop over that axis, with
     an accumulator for each point of what comes later in the order, if those are not too many to keep."""
     first = min((order.index(a) for a in v.bound if a in order), default=len(order))
     later = v.deps.intersection(order[first:])
-    lanes = prod(a.extent if a in v.deps else width for a, width in widths.items() if a in v.deps.union(v.bound))
+    own = v.deps.union(v.bound)
+    lanes = prod(-(-a.extent // threads) if a in v.deps else width for a, width in widths.items() if a in own)
     return v.deps - later if volume(later) * lanes * v.dtype.bytes <= keep_bytes else v.deps
 
 

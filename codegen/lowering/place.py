@@ -56,11 +56,12 @@ def place(
     within: Set[Axis] = frozenset(),
     unrolled: Set[Axis] = frozenset(),
     held: Set[Value] = frozenset(),
+    threads: int = 1,
 ) -> Program:
-    """The loop program of `writes`. keep_bytes: cap of one kept array. dear: what takes no more arithmetic than this is
-    computed again, not kept; nor are cheap values but those that are `held`. outermost, innermost: serial axes that
-    come first and last, in this order. within: serial axes without a loop around reductions. unrolled: those of them
-    without any loop. Raises PlaceError."""
+    """The loop program of `writes`. keep_bytes: cap of what a thread has of one kept array. dear: what takes no more
+    arithmetic than this is computed again, not kept; nor are cheap values but those that are `held`. outermost,
+    innermost: serial axes that come first and last, in this order. within: serial axes without a loop around
+    reductions. unrolled: those of them without any loop. threads: that share lanes. Raises PlaceError."""
     values = cone(w.value for w in writes)
     order = order_of(writes, values, set(widths))
     given = {*outermost, *innermost}
@@ -68,8 +69,8 @@ def place(
     tiled = {outer for outer, _ in tiles.values()} | (tiles.keys() - widths.keys())
     loops = [a for a in order if a not in within]
     nests = [nest_of(w, loops, tiled) for w in writes]
-    paths = paths_of(writes, nests, values, loops, widths, keep_bytes)
-    program = Program(widths, tiles, order, {}, {}, unrolled=frozenset(unrolled))
+    paths = paths_of(writes, nests, values, loops, widths, keep_bytes, threads)
+    program = Program(widths, tiles, order, {}, {}, unrolled=frozenset(unrolled), threads=threads)
     again = _again(values, set(widths), dear) - held
     placer = _Placer(program, paths, phases_of(values, paths), keep_bytes, again, within)
     for write, nest in zip(writes, nests, strict=True):
@@ -99,7 +100,10 @@ def _again(values: Sequence[Value], lanes: set[Axis], dear: float) -> set[Value]
 
 
 def _check_repeated(program: Program) -> None:
-    """A reduction at the root and all that leads to it runs once in each task: only little may."""
+    """A reduction at the root and all that leads to it runs once in each task: only little may. Threads that share
+    lanes share it, if one block does all."""
+    if program.threads > 1 and not any(program.is_shared(path) for path in program.prefixes() if len(path) == 1):
+        return
     for v, reduction in program.reductions.items():
         count = max(volume(u.deps.union(u.bound)) for u in cone([v]))
         if not reduction.home.path and count > MAX_REPEATED:

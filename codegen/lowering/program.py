@@ -101,7 +101,8 @@ class Program:
     widths: lane axis -> vector width in elements. tiles: axis within a tile -> (axis over the tiles, whole extent).
     order: serial axes, outermost first. kept: values read in other blocks than their own that are no plain locals.
     across: of loads and writes that a block makes by way of a tile, that tile. unrolled: serial axes without a loop
-    around reductions: every statement there stands once for each of their points that it varies with.
+    around reductions: every statement there stands once for each of their points that it varies with. threads: that
+    share the vectors along lanes, each of which has its own ones only.
     """
 
     widths: dict[Axis, int]
@@ -112,10 +113,11 @@ class Program:
     reductions: dict[Value, Reduction] = field(default_factory=dict[Value, Reduction])
     across: dict[tuple[Key, Value | Write], Tile] = field(default_factory=dict[tuple[Key, Value | Write], Tile])
     unrolled: frozenset[Axis] = frozenset()
+    threads: int = 1
 
     def vectors(self, lane: Axis) -> int:
-        """Vectors along a lane axis, the masked one included."""
-        return -(-lane.extent // self.widths[lane])
+        """Vectors of a thread along a lane axis, the masked one included."""
+        return -(-lane.extent // (self.widths[lane] * self.threads))
 
     def last_tile(self, within: Axis) -> tuple[Axis, int] | None:
         """(axis over the tiles, whole extent) if the last tile along `within` is not a whole one."""
@@ -181,6 +183,20 @@ class Program:
             r.site.path[: len(path)] == path and len(r.home.path) < len(path) for r in self.reductions.values()
         )
         return not summed and not any(path[-1].axis in v.scanned for v, _ in self.scans(path))
+
+    def only_loop(self, path: Path) -> Path | None:
+        """The loop directly inside `path`, if nothing else is there."""
+        phases = self.phases(path)
+        if (
+            len(phases) != 1
+            or self.at(path, phases[0])
+            or any(k.scope == path for k in self.kept.values())
+            or self.tiles_at(path)
+        ):
+            return None
+        loops = self.children(path, phases[0])
+        alone = len(loops) == 1 and not self.reduced_at(path, phases[0]) and not self.last_tile(loops[0].axis)
+        return (*path, loops[0]) if alone else None
 
     def is_closed(self, path: Path) -> bool:
         """Whether nothing outside the last loop of `path` reads what is computed inside."""

@@ -7,7 +7,7 @@ import pytest
 
 from codegen.families import FAMILIES
 from codegen.families.loops import lower
-from codegen.families.transpose import TransposeSchedule
+from codegen.families.transpose import Tiling
 from codegen.families.transpose import lower as lower_tiles
 from fusion_ir.formats import read
 from fusion_ir.graph import Graph
@@ -56,6 +56,7 @@ def graph_named(name: str) -> Graph:
     return read(f"def nvfuser_fusion_id0(fd : FusionDefinition) -> None :\n{lines}", format="nvfuser").graph
 
 
+TILES = "transpose{lanes=32,store=stream,rows=64,columns=128,next=rows,ahead=1}"
 NAMES = ["mistral_rope", *GRAPHS]
 
 
@@ -88,9 +89,9 @@ def test_transpose(golden: Callable[[str, str], None]) -> None:
         "T4 = fd.ops.add(T0, T3)", "T5 = fd.ops.permute(T4, dims=[1, 0])", "fd.add_output(T4)", "fd.add_output(T5)",
     ]  # fmt: skip
     text = "def nvfuser_fusion_id0(fd : FusionDefinition) -> None :\n" + "".join(f"    {line}\n" for line in lines)
-    graph, schedule = read(text, format="nvfuser").graph, TransposeSchedule(32, "stream", 64, 128, "rows", 1)
-    golden("transpose.loops", str(lower_tiles(graph, schedule, least_tasks=16, keep_bytes=64 << 10)))
-    golden("transpose.cpp", FAMILIES["transpose"].emit(graph, str(schedule), CPU_DEVICE).source)
+    graph, tiling = read(text, format="nvfuser").graph, Tiling(32, 64, 128, "rows", tasks=16, keep_bytes=64 << 10)
+    golden("transpose.loops", str(lower_tiles(graph, tiling)))
+    golden("transpose.cpp", FAMILIES["transpose"].emit(graph, TILES, CPU_DEVICE).source)
 
 
 def test_naive_reduction(golden: Callable[[str, str], None]) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from codegen.families.orders import lies_across
-from codegen.families.transpose import NOTHING, TransposeSchedule, lower
+from codegen.families.transpose import NOTHING, Tiling, lower
 from codegen.kernel import EmitError
 from fusion_ir import build
 from fusion_ir.dtype import f32
@@ -60,7 +60,7 @@ def graph_of(make: Callable[[Inputs], Node]) -> Graph:
 def lowered(graph: Graph) -> str:
     """Why there is no loop program with tiles, if there is none."""
     try:
-        lower(graph, TransposeSchedule(16, "plain", 16, 16, "columns", 0), least_tasks=16, keep_bytes=1 << 16)
+        lower(graph, Tiling(16, 16, 16, "columns", tasks=16, keep_bytes=1 << 16))
     except EmitError as error:
         return str(error)
     return ""

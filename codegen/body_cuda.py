@@ -1,0 +1,239 @@
+"""The body of a kernel for CUDA: what its blocks and threads share (`codegen.threads`), and how their results join."""
+
+from math import prod
+
+from codegen.body import BodyText, Style
+from codegen.kernel import EmitError
+from codegen.lowering.across import BLOCK
+from codegen.lowering.index import Axis
+from codegen.lowering.program import Kept, Key, Path, Program, Tile
+from codegen.lowering.value import Value
+from codegen.lowering.write import Write
+from codegen.text import CTYPE
+from codegen.text_kept import combination, is_max
+from codegen.text_tiles import element_type
+from codegen.threads import Sharing
+from fusion_ir.dtype import DType
+
+UNROLLED = 8  # longest loop over a dimension of an array that is always unrolled
+MOST_UNROLLED = 64  # vectors of a thread along lanes: arrays in registers are indexed by constants only
+
+
+class CudaBodyText(BodyText):
+    """Prints a body for CUDA: one thread's share of it. Raises EmitError where threads cannot share the program."""
+
+    def __init__(self, program: Program, style: Style) -> None:
+        super().__init__(program, style)
+        self.threads = style.threads
+        self.sharing = Sharing(program)
+        self.sharing.check(self.threads)
+        # Bytes of shared memory: for what threads along x join, for what those along y do, and for everything else.
+        self.x_bytes = self.y_bytes = self.taken = 0
+        self.places: dict[Value, str] = {}  # of arrays in shared memory
+
+    # ---- loops
+    def is_enough(self, path: Path) -> bool:
+        return False
+
+    def shares_rows(self, path: Path) -> bool:
+        return path in self.sharing.rows
+
+    def loop_around(self, path: Path, depth: int) -> str:
+        return "ROWS" if path in self.sharing.rows else "LOOP"
+
+    def once(self) -> str:
+        return "ONCE FIRST_ROW"
+
+    def guards(self, key: Key, depth: int) -> list[str]:
+        rows = [] if self.sharing.is_in_row(key.path) or (not key.path and depth == 2) else ["FIRST_ROW"]
+        return rows + (["FIRST_LANE"] if key.lane is None else [])
+
+    def loop_within(self, axis: Axis | None) -> str:
+        return "UNROLL" if axis is None or axis.extent <= UNROLLED else "LOOP"
+
+    def many(self, key: Key) -> str:
+        """Loops over lanes are unrolled where arrays in registers are indexed by their vectors."""
+        assert key.lane
+        vectors = -(-self.program.vectors(key.lane) // self.threads.x)
+        if self.indexes_registers(key):
+            if vectors > MOST_UNROLLED:
+                raise EmitError(
+                    f"a thread would keep {vectors} vectors of a row in registers (at most {MOST_UNROLLED})"
+                )
+            return "_MANY" if self.program.last_tile(key.lane) else ""
+        return "" if vectors == 1 else "_LOOP"
+
+    def indexes_registers(self, key: Key) -> bool:
+        """Whether a block fills or reads an array over its lanes that registers hold."""
+        block = self.program.blocks[key]
+        used = {a for v in (*block.values, *block.updates) for a in v.args} | {w.value for w, _ in block.writes}
+        filled = {v for v in (*block.values, *block.updates) if (k := self.program.kept.get(v)) and k.key == key}
+        kept = {v: self.program.kept[v] for v in used | filled | set(block.updates) if v in self.program.kept}
+        return any(k.key.lane is key.lane and not self.is_in_shared(v) for v, k in kept.items())
+
+    # ---- results of threads
+    def end_sum(self, v: Value) -> None:
+        reduction, kept = self.program.reductions[v], self.program.kept.get(v)
+        if kept and not reduction.joins_lanes and self.sharing.is_sum_of_rows(v):
+            lane = reduction.home.lane
+            over = f"UNROLL({self.vectors_along(lane)}) " if lane else ""
+            for _ in self.points(v.deps):
+                self.loops(self.looped(reduction.home.dims), lambda: self.line(f"{over}{self.whole_column(v)}"))
+            return
+        super().end_sum(v)
+
+    def whole_column(self, v: Value) -> str:
+        """The statement that gives an accumulator in an array what those of all rows come to."""
+        return f"{self.accumulator(v)} = {self.across_rows(v, self.accumulator(v))};"
+
+    def joined(self, v: Value) -> str:
+        text = self.accumulator(v)
+        reduction = self.program.reductions[v]
+        if reduction.joins_lanes:
+            text = self.along_lanes(v, text)
+        if self.sharing.is_sum_of_rows(v):
+            text = self.across_rows(v, text)
+        return f"position({text})" if v.op == "argreduce" else text
+
+    def along_lanes(self, v: Value, text: str) -> str:
+        """The lanes of an accumulator combined, and those of all threads of a row."""
+        f = combination(v)
+        own = f"join_best<{is_max(v)}>({text})" if v.op == "argreduce" else f"join_lanes({f}, {text})"
+        if self.threads.x == 1:
+            return own
+        if self.threads.x > 32:
+            self.x_bytes = max(self.x_bytes, self.threads.y * (self.threads.x // 32) * _bytes(v, 1))
+            return f"join_x<TX, TY>(shared, {f}, {own})"
+        return f"join_x<TX, TY>(nullptr, {f}, {own})"
+
+    def across_rows(self, v: Value, text: str) -> str:
+        """The accumulators of all rows combined, thread by thread."""
+        if self.threads.y == 1:
+            return text
+        reduction = self.program.reductions[v]
+        width = 1 if reduction.joins_lanes else self.width(reduction.site.lane)
+        self.y_bytes = max(self.y_bytes, self.threads.count * _bytes(v, width))
+        return f"join_y<TX, TY>(shared + JOINED_X, {combination(v)}, {text})"
+
+    # ---- arrays in shared memory, each thread's for itself
+    def is_in_shared(self, v: Value) -> bool:
+        """Whether an array along lanes lies in shared memory."""
+        kept = self.program.kept.get(v)
+        return self.style.shared_rows and bool(kept and kept.key.lane) and v not in self.program.reductions
+
+    def declare(self, v: Value, kept: Kept) -> None:
+        if not self.is_in_shared(v):
+            super().declare(v, kept)
+            return
+        width, vectors = self.width(kept.key.lane), self.vectors_of_thread(kept)
+        if v not in self.places:
+            self.places[v] = self.take(_round(width * v.dtype.bytes) * vectors * self.threads.count)
+        kind = f"OwnRows<{CTYPE[v.dtype.name]}, {width}, TX * TY>"
+        self.line(f"const {kind} {self.array(v)}{{shared + {self.places[v]}}};")
+
+    def vectors_of_thread(self, kept: Kept) -> int:
+        """Vectors that a thread has of an array along lanes."""
+        assert kept.key.lane
+        return prod(a.extent for a in kept.dims) * -(-self.program.vectors(kept.key.lane) // self.threads.x)
+
+    def element_of(self, v: Value, kept: Kept) -> str:
+        if not self.is_in_shared(v):
+            return super().element_of(v, kept)
+        return f"{self.array(v)}.get({self.position_of(kept)})"
+
+    def fill(self, v: Value, kept: Kept, value: str) -> str:
+        if not self.is_in_shared(v):
+            return super().fill(v, kept, value)
+        return f"{self.array(v)}.put({self.position_of(kept)}, {value});"
+
+    def position_of(self, kept: Kept) -> str:
+        """The number of the present vector among those of one thread."""
+        assert kept.key.lane
+        at, lane = "", kept.key.lane
+        for a in kept.dims:
+            at = f"({at}) * {a.extent} + {self.axis(a)}" if at else self.axis(a)
+        vector = f"{self.axis(lane)}_v"
+        return f"({at}) * VECTORS({self.width(lane)}, {lane.extent}) + {vector}" if at else vector
+
+    def take(self, bytes_: int) -> str:
+        """Room in shared memory, behind what threads join."""
+        at = self.taken
+        self.taken += _round(bytes_)
+        return f"JOINED + {at}"
+
+    # ---- tiles in shared memory, which all threads of a block fill and empty
+    def begin_tiles(self, path: Path) -> None:
+        tiles = self.program.tiles_at(path)
+        if tiles:
+            self.line("block_barrier();")  # until nobody uses what was in the tiles
+        for tile in tiles:
+            name = self.tile_names[tile] = f"t{len(self.tile_names)}"
+            dims = "".join(f"[{a.extent}]" for a in tile.others)
+            kind, bytes_ = self.tile_type(tile)
+            self.line(f"{kind} (&{name}){dims} = *({kind}(*){dims})(shared + {self.take(bytes_)});")
+            if isinstance(tile.access, Value):
+                tensor = f"in{tile.access.tensor}"
+                moved = ", ".join(self.moved(tile, tensor, tile.access.offset))
+                run = self.run_of(tile, tensor)
+                self.line(f"{self.tile_loops(tile.others)}read_across<TX, TY, {run}>({self.block_of(tile)}, {moved});")
+        if any(isinstance(tile.access, Value) for tile in tiles):
+            self.line("block_barrier();")
+
+    def end_tiles(self, path: Path, *, stream: bool) -> None:
+        written = [t for t in self.program.tiles_at(path) if not isinstance(t.access, Value)]
+        if written:
+            self.line("block_barrier();")
+        for tile in written:
+            assert not isinstance(tile.access, Value)
+            tensor = f"out{tile.access.out}"
+            base, stride, ends = self.moved(tile, tensor, tile.access.offset)
+            loops, run = self.tile_loops((*tile.repeats, *tile.others)), self.run_of(tile, tensor)
+            self.line(f"{loops}write_across<TX, TY, {run}>({base}, {stride}, {self.block_of(tile)}, {ends});")
+
+    def run_of(self, tile: Tile, tensor: str) -> int:
+        """Elements of a tensor along a tile that one access may move."""
+        itemsize = _dtype(tile).bytes
+        return self.tensor_pattern(tensor, tile.access.offset, tile.along, BLOCK, itemsize).width
+
+    def tile_type(self, tile: Tile) -> tuple[str, int]:
+        """The type of a tile, and the bytes of all of them: as SharedTile in tiles_cuda.cuh lays it out."""
+        width, itemsize = self.program.widths[tile.lane], _dtype(tile).bytes
+        rows, columns = -(-tile.along.extent // BLOCK) * BLOCK, -(-tile.lane.extent // width) * width
+        pitch = _round(columns * itemsize) // 16 | 1
+        return f"SharedTile<{element_type(tile)}, {rows}, {columns}>", rows * pitch * 16 * prod(
+            a.extent for a in tile.others
+        )
+
+    def load(self, v: Value, key: Key, lane: Axis | None, width: int, count: str | None) -> str:
+        tile = self.program.across.get((key, v))
+        if tile is None:
+            return super().load(v, key, lane, width, count)
+        return f"{self.block_of(tile)}.get<{width}>({self.axis(tile.along)}, {self.axis(tile.lane)}, {count or width})"
+
+    def store(self, w: Write, key: Key, count: str | None) -> str:
+        tile = self.program.across.get((key, w))
+        if tile is None:
+            return super().store(w, key, count)
+        value = self.operand(w.value, key, self.width(key.lane))
+        return f"{self.block_of(tile)}.put({self.axis(tile.along)}, {self.axis(tile.lane)}, {value});"
+
+    # ---- the whole
+    def finish(self) -> None:
+        """Declares shared memory ahead of everything, where there is any."""
+        self.shared_bytes = self.x_bytes + self.y_bytes + self.taken
+        if self.shared_bytes:
+            places = f"JOINED_X = {self.x_bytes}, JOINED = {self.x_bytes + self.y_bytes}"
+            self.lines[:0] = ["  SHARED_MEMORY(shared);", f"  constexpr int {places};"]
+
+
+def _bytes(v: Value, width: int) -> int:
+    """Of an accumulator in shared memory, at the most."""
+    return _round(width * v.dtype.bytes) + (_round(width * v.args[0].dtype.bytes) if v.op == "argreduce" else 0)
+
+
+def _round(bytes_: int) -> int:
+    return -(-bytes_ // 16) * 16
+
+
+def _dtype(tile: Tile) -> DType:
+    return tile.access.dtype if isinstance(tile.access, Value) else tile.access.value.dtype

@@ -1,0 +1,127 @@
+"""What the families that print a loop program share on CUDA: the schedule of threads, and the kernel around a body."""
+
+from dataclasses import dataclass
+
+from codegen.emit import Body, Style, emit_body
+from codegen.families.loops import alignments, lower, row_extents
+from codegen.families.wrap import kernel_function
+from codegen.kernel import EmitError, Kernel, Launch
+from codegen.lowering.program import Program
+from codegen.schedule import Choices, Schedule
+from codegen.threads import Threads
+from fusion_ir.graph import Graph
+from fusion_ir.records import Device
+
+ACCESS_BYTES = 16
+KEEP_BYTES = 256  # of an array in a thread's registers
+FREE_BYTES = 128  # the same where rows are not kept on purpose
+MOST_THREADS = 1024
+MOST_BLOCKS = (1 << 31) - 1
+SHARED_BYTES = 48 << 10  # of a block, where the device says nothing
+
+
+@dataclass(frozen=True)
+class CudaRowSchedule(Schedule):
+    """How the loops of a reduction are shared among threads.
+
+    vec: elements of a vector. x, y: threads of a block along lanes and along rows. per: vectors of a thread along lanes
+    that are not reduced. keep: where a row that is read again is kept meanwhile, in `registers` or in `shared` memory,
+    or that it is not: `reload`. dear: what takes no more arithmetic than this is computed again, not kept.
+    """
+
+    vec: int
+    x: int
+    y: int
+    per: int
+    keep: str
+    dear: int
+
+
+def emit_cuda(segment: Graph, device: Device, s: CudaRowSchedule) -> Kernel:
+    """The kernel of a loop program around reductions. Raises EmitError."""
+    tile = s.vec * s.x * s.per
+    shared = shared_bytes(device) // (s.x * s.y)
+    keep_bytes = {"registers": KEEP_BYTES, "shared": shared, "reload": FREE_BYTES}[s.keep]
+    program = lower(
+        segment, s.vec, tile, tile, least_tasks=1, keep_bytes=keep_bytes, dear=s.dear, threads=s.x,
+        hold=s.keep != "reload",
+    )  # fmt: skip
+    return loop_kernel(segment, program, device, Threads(s.x, s.y), s, shared_rows=s.keep == "shared")
+
+
+def loop_kernel(
+    segment: Graph, program: Program, device: Device, threads: Threads, s: Schedule, *, shared_rows: bool = False
+) -> Kernel:
+    """The kernel of a loop program with so many threads to a block. Raises EmitError."""
+    if not 32 <= threads.count <= MOST_THREADS:
+        raise EmitError(f"{threads.count} threads to a block, expected 32 to {MOST_THREADS}")
+    style = Style("cuda", alignments(segment), access_bytes=ACCESS_BYTES, threads=threads, shared_rows=shared_rows)
+    body = emit_body(program, style)
+    if body.shared_bytes > shared_bytes(device):
+        raise EmitError(f"{body.shared_bytes} bytes of shared memory (at most {shared_bytes(device)})")
+    prologue = [f"constexpr int TX = {threads.x}, TY = {threads.y};"]
+    entry, source = kernel_function(segment, body.text, "cuda", prologue=prologue, threads=threads.count)
+    launch = Launch((_blocks(body, threads), 1, 1), (threads.x, threads.y, 1), body.shared_bytes)
+    return Kernel(entry, source, "cuda", s.FAMILY, str(s), launch, body.accesses)
+
+
+def _blocks(body: Body, threads: Threads) -> int:
+    """As many as the longest of the outermost loops has iterations for."""
+    grid = max((-(-count // threads.y) if rows else count for count, rows in body.roots), default=1)
+    return min(grid, MOST_BLOCKS)
+
+
+def shared_bytes(device: Device) -> int:
+    """Shared memory that a block may have."""
+    return SHARED_BYTES
+
+
+def vectors_of(segment: Graph) -> tuple[int, ...]:
+    """Widths worth trying: 16 bytes of the narrowest and of the widest tensor, and half of the former."""
+    sizes = [spec.dtype.bytes for spec in segment.inputs] + [o.node.dtype.bytes for o in segment.outputs]
+    narrow, wide = ACCESS_BYTES // min(sizes, default=4), ACCESS_BYTES // max(sizes, default=4)
+    return tuple(dict.fromkeys((min(narrow, 8), max(wide, 1), max(min(narrow, 8) // 2, 1))))
+
+
+def row_schedules(segment: Graph, family: type[CudaRowSchedule]) -> tuple[str, ...]:
+    """Schedules worth trying first, by how long the longest row of lanes is.
+
+    Of short rows several to a block, a warp or a part of one for each; of long ones, a block for each.
+    """
+    row, reduced = row_extents(segment)
+    points: list[tuple[int, int, int, int, str, int]] = []
+    for vec in vectors_of(segment):
+        if not reduced:  # down the columns: threads side by side, rows in groups
+            points += [
+                (vec, 32, 8, 1, "registers", 0),
+                (vec, 16, 16, 1, "registers", 0),
+                (vec, 32, 16, 1, "registers", 0),
+            ]
+            points += [(vec, 8, 32, 1, "registers", 0)]
+            continue
+        x = _threads_for(row, vec)
+        y = max(256 // x, 1) if x <= 32 else 1
+        keeps = (
+            ["registers", "shared", "reload"] if -(-row // (vec * x)) * vec * 4 <= KEEP_BYTES else ["shared", "reload"]
+        )
+        points += [(vec, x, y, 1, keep, 0) for keep in keeps]
+        points += [(vec, min(2 * x, 1024), max(y // 2, 1), 1, keeps[0], 0), (vec, max(x // 2, 1), y, 1, keeps[0], 4)]
+    return tuple(dict.fromkeys(str(family(*point)) for point in points if point[1] * point[2] >= 32))
+
+
+def _threads_for(row: int, vec: int) -> int:
+    """Threads of a row of so many elements: about four vectors each, a part of a warp at least, a block at most."""
+    wanted = max(row // (4 * vec), 1)
+    return min(max(1 << (wanted - 1).bit_length(), 4), 1024)
+
+
+def row_choices(segment: Graph) -> Choices:
+    """What the fields of a `CudaRowSchedule` may be."""
+    return {
+        "vec": (1, 2, 4, 8),
+        "x": (4, 8, 16, 32, 64, 128, 256, 512, 1024),
+        "y": (1, 2, 4, 8, 16, 32, 64),
+        "per": (1, 2, 4),
+        "keep": ("registers", "shared", "reload"),
+        "dear": (0, 4, 8, 20),
+    }
