@@ -1,6 +1,7 @@
 // Loops of generated kernels on CUDA. Every kernel defines constexpr int TX, TY: threads along lane vectors and along rows.
 #pragma once
 #include "vec_cuda.cuh"
+#include "device_cuda.cuh"
 #define GRID(a, n) for (idx_t a = blockIdx.x; a < (n); a += gridDim.x)
 #define GRID_ROWS(a, n) for (idx_t a = (idx_t)blockIdx.x * TY + threadIdx.y; a < (n); a += (idx_t)gridDim.x * TY)
 #define ONCE if (blockIdx.x == 0)
