@@ -26,7 +26,7 @@ class EmulatorFault(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """Global memory that a kernel may touch. written: per byte of an output or a temporary, 1 where a kernel wrote it;
+    """Global memory that a kernel may touch; inputs it may not change. written: per byte, 1 where some kernel wrote it;
     None where it was all written before."""
 
     name: str
@@ -48,8 +48,10 @@ class Conflicts:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What one launch did. switches: between threads. accesses: to memory, that were checked."""
+    """What one launch did. waited: some thread, for others. switches: between threads. accesses: to memory, that were
+    checked."""
 
+    waited: bool
     switches: int
     accesses: int
     conflicts: tuple[Conflicts, ...] = ()
@@ -73,12 +75,11 @@ class Emulation:
         held = [_aligned(value) for value in values]
         pointers = (ctypes.c_void_p * max(1, len(held)))(*(h.ctypes.data for h in held))
         ordered = sorted(tensors, key=lambda t: t.address)
-        full = [np.ones(t.bytes, np.uint8) if t.written is None else t.written for t in ordered]
         names = [t.name.encode() for t in ordered]
         buffers = (_Buffer * max(1, len(ordered)))(
             *(
-                _Buffer(t.address, t.bytes, name, written.ctypes.data, KINDS.index(t.kind))
-                for t, name, written in zip(ordered, names, full, strict=True)
+                _Buffer(t.address, t.bytes, n, None if t.written is None else t.written.ctypes.data, KINDS.index(t.kind))
+                for t, n in zip(ordered, names, strict=True)
             )
         )
         report = ctypes.create_string_buffer(REPORT_BYTES)
@@ -103,7 +104,7 @@ class Emulation:
         conflicts = tuple(
             Conflicts(s.file.decode("utf-8", "replace"), s.line, s.passes, s.least) for s in sites[: launch.site_count]
         )
-        return Run(launch.switches, launch.accesses, conflicts)
+        return Run(bool(launch.waited), launch.switches, launch.accesses, conflicts)
 
 
 @lru_cache(maxsize=1)
@@ -189,6 +190,8 @@ class _Launch(ctypes.Structure):
         ("report_bytes", ctypes.c_int32),
         ("site_capacity", ctypes.c_int32),
         ("site_count", ctypes.c_int32),
+        ("waited", ctypes.c_int32),
+        ("unused", ctypes.c_int32),
         ("switches", ctypes.c_int64),
         ("accesses", ctypes.c_int64),
     )

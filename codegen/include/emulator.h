@@ -37,7 +37,7 @@ struct Buffer {
   enum Kind : int32_t { INPUT, OUTPUT, TEMPORARY };
   uint64_t start, bytes;
   const char* name;
-  uint8_t* written;  // of an output or a temporary, per byte: 1 once a kernel wrote it
+  uint8_t* written;  // per byte: 1 once a kernel wrote it; nullptr where all was written before
   int32_t kind;
 };
 
@@ -59,6 +59,7 @@ struct Launch {
   char* report;      // what went wrong, "" if nothing
   SiteCount* sites;  // of bank conflicts
   int32_t buffer_count, report_bytes, site_capacity, site_count;
+  int32_t waited, unused;  // whether some thread waited for others
   int64_t switches, accesses;  // so many there were
 };
 

@@ -37,10 +37,8 @@ inline void global_access(const void* p, int bytes, Access access, Site site) {
   if (!b || address + bytes > b->start + b->bytes) out_of_bounds(address, bytes, access, site);
   const uint64_t at = address - b->start;
   if (address % bytes) fail(site, "%s of %d bytes at byte %llu of %s is not aligned to them", name_of(access), bytes, (unsigned long long)at, b->name);
-  if (b->kind == Buffer::INPUT) {
-    if (access != LOAD) fail(site, "%s to %s, which is an input", name_of(access), b->name);
-    return;
-  }
+  if (b->kind == Buffer::INPUT && access != LOAD) fail(site, "%s to %s, which is an input", name_of(access), b->name);
+  if (!b->written) return;
   if (access != STORE)
     for (int i = 0; i < bytes; i++)
       if (!b->written[at + i]) fail(site, "%s of byte %llu of %s, which nobody wrote", name_of(access), (unsigned long long)(at + i), b->name);

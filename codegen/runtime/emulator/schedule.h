@@ -98,6 +98,7 @@ inline void arrived() {
 // The current thread waits until somebody wakes it.
 inline void wait(Wait kind, const char* what, Site site) {
   Thread& t = self();
+  machine.launch->waited = 1;
   t.state = WAITING;
   t.wait = kind;
   t.what = what;
