@@ -1,5 +1,6 @@
 """Finding the device of a target, with what it can reach."""
 
+import re
 from collections.abc import Sequence
 
 from codegen.ceilings import cpu_ceilings, cuda_ceilings
@@ -9,6 +10,9 @@ from codegen.slot import ChildLimits, Slot, SlotError, SlotFailure
 from codegen.toolchain.cpu import find_compiler, host_arch, host_features
 from fusion_ir.records import Device
 
+EMULATED_ARCH = "sm_80"
+EMULATED_UNITS = 4  # multiprocessors: small grids, so that kernels which share work out among them are quick
+
 
 class DeviceError(Exception):
     """There is no such device here. The message says what is missing and what to install."""
@@ -16,7 +20,8 @@ class DeviceError(Exception):
 
 def detect(target: str, cache: ObjectCache, *, ceilings: bool = True) -> Device:
     """The device of `target`: "cpu", "cuda" or "cuda:N". Its ceilings come from the cache or are measured now (about
-    a second).
+    a second). "emulator" or "emulator:ARCH" runs CUDA kernels of an architecture, sm_80 where none is named, on the
+    CPU; it has no ceilings.
 
     Raises DeviceError, CompilerMissing (cpu), ValueError for a target that is none.
     """
@@ -25,7 +30,9 @@ def detect(target: str, cache: ObjectCache, *, ceilings: bool = True) -> Device:
         return _cpu(cache, ceilings)
     if kind == "cuda" and (target == "cuda" or number.isdigit()):
         return _cuda(int(number or 0), cache, ceilings)
-    raise ValueError(f'unknown target {target!r}: expected "cpu", "cuda" or "cuda:N"')
+    if kind == "emulator" and re.fullmatch(r"emulator(:sm_[0-9]{2,3}[af]?)?", target):
+        return _emulator(number or EMULATED_ARCH)
+    raise ValueError(f'unknown target {target!r}: expected "cpu", "cuda", "cuda:N", "emulator" or "emulator:ARCH"')
 
 
 def no_cuda(problem: str) -> DeviceError:
@@ -77,6 +84,19 @@ def _cpu(cache: ObjectCache, measured: bool) -> Device:
         return device.model_copy(update={"ceilings": cpu_ceilings(device, compiler, cache)})
     except (SlotError, SlotFailure) as e:
         raise DeviceError(f"the ceilings of this CPU cannot be measured: {e}") from e
+
+
+def _emulator(arch: str) -> Device:
+    return Device(
+        target="emulator",
+        name=f"emulated {arch}",
+        arch=arch,
+        units=EMULATED_UNITS,
+        vector_bytes=16,
+        cache_bytes=0,
+        memory_bytes=memory_bytes(),
+        toolchain=find_compiler().version,
+    )
 
 
 def _cuda(number: int, cache: ObjectCache, measured: bool) -> Device:

@@ -24,6 +24,8 @@ class Outcome:
 
 def timed(timing: Mapping[str, Any], max_rel_error: float | None, surroundings: Surroundings | None) -> Outcome:
     """Of a kernel that passed its check: what the timing child answers about it."""
+    if not timing["samples_us"]:
+        return Outcome(Status.ok, timing["note"], (), max_rel_error)
     sets, warm_us = timing["sets"], timing["warm_us"]
     cold = f"cold, {sets} input sets in turn" if sets > 1 else "cold, larger than the caches"
     warm = f"; warm {warm_us:.4g} us" if warm_us is not None else ""

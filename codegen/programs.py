@@ -26,6 +26,7 @@ def kernel_program(kernel: Kernel, binary: str, segment: Graph, cache: ObjectCac
         "block": kernel.launch.block,
         "shared_bytes": kernel.launch.shared_bytes,
         "args": args,
+        "reads": len(segment.inputs),
     }
     return {"steps": [step], "buffers": [], "aliases": []}
 
@@ -42,6 +43,7 @@ def plan_program(plan: Plan, cache: ObjectCache) -> Program:
             "block": step.block,
             "shared_bytes": step.shared_bytes,
             "args": [(ref.place, ref.index) for ref in (*step.reads, *step.writes)],
+            "reads": len(step.reads),
         }
         for step in plan.steps
     ]

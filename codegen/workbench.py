@@ -17,6 +17,7 @@ import numpy as np
 from codegen.device_turn import segment_turn
 from codegen.devices import no_cuda
 from codegen.kernel import Kernel
+from codegen.launch_emulator import emulator_library
 from codegen.limits import DEFAULT_LIMITS, Limits, allowance_seconds, check_seconds, kernel_seconds
 from codegen.machine import usable_cpus
 from codegen.object_cache import ObjectCache
@@ -31,14 +32,23 @@ from codegen.toolchain.builder import Builder, Result
 from codegen.toolchain.compiler import Binary, Compiler, Failure
 from codegen.toolchain.cpu import CpuCompiler, find_compiler
 from codegen.toolchain.cuda import CudaCompiler
+from codegen.toolchain.emulator import EmulatorCompiler, emulator_compiler
 from codegen.toolchain.runtime import runtime_library
 from fusion_ir.graph import Graph
 from fusion_ir.records import Device, Measurement, Plan, Status, Surroundings
 from fusion_ir.text import print_graph
 
 Array = np.ndarray[Any, Any]
-COMPILERS: Mapping[str, Callable[[Device, Limits], Compiler]] = {"cpu": find_compiler, "cuda": CudaCompiler}
-BENCHES = {"cpu": "codegen.child.cpu_bench", "cuda": "codegen.child.cuda_bench"}
+COMPILERS: Mapping[str, Callable[[Device, Limits], Compiler]] = {
+    "cpu": find_compiler,
+    "cuda": CudaCompiler,
+    "emulator": emulator_compiler,
+}
+BENCHES = {
+    "cpu": "codegen.child.cpu_bench",
+    "cuda": "codegen.child.cuda_bench",
+    "emulator": "codegen.child.emulator_bench",
+}
 
 
 Check = tuple[str, int, str, str]  # that a kernel passed, with its error: segment, seed, binary, entry
@@ -76,7 +86,7 @@ class Workbench:
         self._builder = Builder(self._compiler, cache, limits)
         memory = limits.memory_bytes or device.memory_bytes * 3 // 4
         # CUDA reserves address space beyond all bounds: its memory is limited through CuPy's pool instead.
-        bounds = ChildLimits(memory if device.target == "cpu" else None, None, limits.output_bytes)
+        bounds = ChildLimits(memory if device.target != "cuda" else None, None, limits.output_bytes)
         self._timer = Timer(device, cache, Slot(BENCHES[device.target], bounds))
         self._lock = threading.Lock()
         self._pace = Pace(limits.timing_seconds)
@@ -292,6 +302,8 @@ class Workbench:
                 with self._compiler.slot() as slot:
                     library = runtime_library("pool", self._compiler, slot, self.cache)
                 self._setup = {"pool": str(library), "cpus": cpus, "cpu_seconds": self.limits.job_seconds * len(cpus)}
+            elif isinstance(self._compiler, EmulatorCompiler):
+                self._setup = {"runtime": str(emulator_library(self._compiler.compiler, self.cache))}
             else:
                 answer = self._timer.call(
                     {"job": "find", "name": self.device.name, "arch": self.device.arch}, seconds=60.0

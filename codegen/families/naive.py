@@ -61,16 +61,17 @@ class Naive:
             counts = [printer.output(i, o) for i, o in enumerate(segment.outputs) if o.node.elements]
         except TooManyValues as error:
             raise EmitError(str(error)) from error
+        target = "cpu" if device.target == "cpu" else "cuda"
         prologue = [] if device.target == "cpu" else [f"constexpr int TX = 1, TY = {s.threads};"]
         body = "\n".join(printer.lines)
-        entry, source = kernel_function(segment, body, device.target, prologue=prologue, threads=s.threads)
+        entry, source = kernel_function(segment, body, target, prologue=prologue, threads=s.threads)
         grid = min(max((-(-n // s.threads) for n in counts), default=1), (1 << 31) - 1)
         launch = Launch(grid=(grid, 1, 1), block=(1, s.threads, 1), tasks=device.units)
         if device.target == "cpu":
             launch = Launch(tasks=device.units)
         names = [f"in{i}" for i in range(len(segment.inputs))] + [f"out{i}" for i in range(len(segment.outputs))]
         accesses = tuple(Access(name, "lanes", 1) for name in names)
-        return Kernel(entry, source, device.target, self.name, str(s), launch, accesses)
+        return Kernel(entry, source, target, self.name, str(s), launch, accesses)
 
 
 class _Printer(Text):

@@ -1,10 +1,10 @@
 // Vec<T, W> on CUDA: W registers a thread, global accesses of up to 16 bytes. README.md says how the files stack.
 //
 // Compile with --fmad=false and without --use_fast_math: then +, -, *, / on scalars are the IEEE operations of vec_cpu.h.
-// With FP_EMULATE a host compiler takes this file, and cuda_on_host.h plays one thread of the device.
+// With FP_EMULATE a host compiler takes this file, and emulator.h plays the device.
 #pragma once
 #ifdef FP_EMULATE
-#include "cuda_on_host.h"
+#include "emulator.h"
 #else
 typedef signed char int8_t;
 typedef short int16_t;
@@ -19,6 +19,10 @@ typedef unsigned long long uint64_t;
 #define VCOLD_LANES VDEV               // the lanes of a register that take such a path
 #define VTABLE static __device__ const
 #define VEC_UNROLL _Pragma("unroll")
+// Accesses to memory take their caller's place with them and are checked: in the emulator.
+#define FP_AND_SITE
+#define FP_HERE
+#define FP_CHECK(p, bytes, access)
 #endif
 #define VEC_CUDA 1
 #define RESTRICT __restrict__

@@ -10,38 +10,50 @@ template <class T, int W, int A> struct Accesses {
   static constexpr int EACH = TOGETHER < 16 ? TOGETHER : 16, N = BYTES / EACH;
   using type = typename AccessOf<EACH>::type;
 };
-template <int W, int A, class T> VDEV Vec<T, W> load(const T* p) {
+// One element: what kernels say where each lane has an address of its own.
+template <class T> VDEV T read(const T* p FP_AND_SITE) {
+  FP_CHECK(p, sizeof(T), LOAD);
+  return *p;
+}
+template <class T> VDEV void write(T* p, T x FP_AND_SITE) {
+  FP_CHECK(p, sizeof(T), STORE);
+  *p = x;
+}
+template <int W, int A, class T> VDEV Vec<T, W> load(const T* p FP_AND_SITE) {
   using X = Accesses<T, W, A>;
   static_assert(sizeof(Vec<T, W>) == X::BYTES, "lanes lie side by side");
   typename X::type t[X::N];
+  VEC_UNROLL for (int i = 0; i < X::N; i++) FP_CHECK((const typename X::type*)p + i, X::EACH, LOAD);
   VEC_UNROLL for (int i = 0; i < X::N; i++) t[i] = ((const typename X::type*)p)[i];
   Vec<T, W> r;
   memcpy(&r, t, sizeof r);
   return r;
 }
-template <int W, int A, class T> VDEV void store(T* p, const Vec<T, W>& x) {
+template <int W, int A, class T> VDEV void store(T* p, const Vec<T, W>& x FP_AND_SITE) {
   using X = Accesses<T, W, A>;
   typename X::type t[X::N];
   memcpy(t, &x, sizeof x);
+  VEC_UNROLL for (int i = 0; i < X::N; i++) FP_CHECK((typename X::type*)p + i, X::EACH, STORE);
   VEC_UNROLL for (int i = 0; i < X::N; i++) ((typename X::type*)p)[i] = t[i];
 }
 // Evicted first: not read again soon.
-template <int W, int A, class T> VDEV void store_stream(T* p, const Vec<T, W>& x) {
+template <int W, int A, class T> VDEV void store_stream(T* p, const Vec<T, W>& x FP_AND_SITE) {
   using X = Accesses<T, W, A>;
   typename X::type t[X::N];
   memcpy(t, &x, sizeof x);
+  VEC_UNROLL for (int i = 0; i < X::N; i++) FP_CHECK((typename X::type*)p + i, X::EACH, STORE);
   VEC_UNROLL for (int i = 0; i < X::N; i++) __stcs((typename X::type*)p + i, t[i]);
 }
 // The first n lanes only; n may be anything.
-template <int W, int A, class T> VDEV Vec<T, W> load_masked(const T* p, long n) {
-  if (n >= W) return load<W, A>(p);
+template <int W, int A, class T> VDEV Vec<T, W> load_masked(const T* p, long n FP_AND_SITE) {
+  if (n >= W) return load<W, A>(p FP_HERE);
   Vec<T, W> r;
-  VEC_UNROLL for (int l = 0; l < W; l++) r.v[l] = l < n ? to_lane(p[l]) : Lane<T>{};
+  VEC_UNROLL for (int l = 0; l < W; l++) r.v[l] = l < n ? to_lane(read(p + l FP_HERE)) : Lane<T>{};
   return r;
 }
-template <int W, int A, class T> VDEV void store_masked(T* p, const Vec<T, W>& x, long n) {
-  if (n >= W) return store<W, A>(p, x);
-  VEC_UNROLL for (int l = 0; l < W; l++) if (l < n) p[l] = get(x, l);
+template <int W, int A, class T> VDEV void store_masked(T* p, const Vec<T, W>& x, long n FP_AND_SITE) {
+  if (n >= W) return store<W, A>(p, x FP_HERE);
+  VEC_UNROLL for (int l = 0; l < W; l++) if (l < n) write(p + l, get(x, l) FP_HERE);
 }
 // Lane l < n is f(l).
 template <int W, class F> VDEV auto load_lanes(F f, long n) {
@@ -53,26 +65,26 @@ template <int W, class F> VDEV auto load_lanes(F f, long n) {
 template <int W, class F, class T> VDEV void store_lanes(const Vec<T, W>& x, F f, long n) {
   VEC_UNROLL for (int l = 0; l < W; l++) if (l < n) f(l, get(x, l));
 }
-template <int W, class T> VDEV Vec<T, W> load_strided(const T* p, long stride, long n = W) {
-  return load_lanes<W>([=](int l) { return p[l * stride]; }, n);
+template <int W, class T> VDEV Vec<T, W> load_strided(const T* p, long stride, long n = W FP_AND_SITE) {
+  return load_lanes<W>([=](int l) { return read(p + l * stride FP_HERE); }, n);
 }
-template <int W, class T> VDEV void store_strided(T* p, long stride, const Vec<T, W>& x, long n = W) {
-  store_lanes<W>(x, [=](int l, T y) { p[l * stride] = y; }, n);
+template <int W, class T> VDEV void store_strided(T* p, long stride, const Vec<T, W>& x, long n = W FP_AND_SITE) {
+  store_lanes<W>(x, [=](int l, T y) { write(p + l * stride, y FP_HERE); }, n);
 }
 // P consecutive elements, repeated.
-template <int W, int P, class T> VDEV Vec<T, W> load_tile(const T* p) {
+template <int W, int P, class T> VDEV Vec<T, W> load_tile(const T* p FP_AND_SITE) {
   Vec<T, W> r;
   VEC_UNROLL for (int l = 0; l < P; l++) {
-    const auto y = to_lane(p[l]);
+    const auto y = to_lane(read(p + l FP_HERE));
     VEC_UNROLL for (int k = l; k < W; k += P) r.v[k] = y;
   }
   return r;
 }
 // W / R consecutive elements, each R times in a row.
-template <int W, int R, class T> VDEV Vec<T, W> load_repeat(const T* p) {
+template <int W, int R, class T> VDEV Vec<T, W> load_repeat(const T* p FP_AND_SITE) {
   Vec<T, W> r;
   VEC_UNROLL for (int l = 0; l < W / R; l++) {
-    const auto y = to_lane(p[l]);
+    const auto y = to_lane(read(p + l FP_HERE));
     VEC_UNROLL for (int k = 0; k < R; k++) r.v[l * R + k] = y;
   }
   return r;

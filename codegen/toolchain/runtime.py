@@ -12,14 +12,16 @@ FLAGS = "-std=c++17 -O3 -ffp-contract=fast -fPIC -shared -w -Wl,-z,defs -Wl,--as
 
 
 def runtime_library(name: str, compiler: CpuCompiler, slot: Slot, cache: ObjectCache) -> Path:
-    """The shared library built from codegen/runtime/NAME.cpp. Raises CompilerMissing where that fails."""
+    """The shared library built from codegen/runtime/NAME.cpp, and codegen/runtime/NAME/*.h where it has parts. Raises
+    CompilerMissing where that fails."""
     source = (RUNTIME / f"{name}.cpp").read_text()
-    parts = ("runtime", name, hashlib.sha256(source.encode()).hexdigest(), compiler.identity(), *FLAGS)
+    text = "".join([source, *(file.read_text() for file in sorted((RUNTIME / name).glob("*.h")))])
+    parts = ("runtime", name, hashlib.sha256(text.encode()).hexdigest(), compiler.identity(), *FLAGS)
     key = "\n".join(parts)
     known = cache.recall(key)
     found = cache.path(known) if known else None
     if found is None:
-        built = compiler.build(slot, source, FLAGS, compiler.limits.compile_seconds)
+        built = compiler.build(slot, source, [*FLAGS, f"-I{RUNTIME}", f"-I{compiler.include}"], compiler.limits.compile_seconds)
         if isinstance(built, Failure):
             raise CompilerMissing(f"{' '.join(compiler.command)} cannot build {name}.cpp: {built.detail}")
         sha = cache.put(built[0])

@@ -5,7 +5,7 @@ from typing import Literal
 
 from fusion_ir.records.base import Record
 
-TargetKind = Literal["cpu", "cuda"]
+TargetKind = Literal["cpu", "cuda", "emulator"]
 
 
 class Ceilings(Record):
@@ -30,7 +30,7 @@ class Ceilings(Record):
 class Device(Record):
     """One device. `arch` and `features` decide correctness; the rest explains times.
 
-    arch: "x86-64" | "aarch64" for cpu, "sm_90a" ... for cuda. features: sorted CPU flags that the compiler may use, or
+    arch: "x86-64" | "aarch64" for cpu, "sm_90a" ... for cuda and for emulator, which runs CUDA kernels on the CPU. features: sorted CPU flags that the compiler may use, or
     (). vector_bytes: widest register (cpu) or access (cuda). units: threads used (cpu) or multiprocessors (cuda).
     """
 

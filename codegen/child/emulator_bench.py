@@ -1,0 +1,191 @@
+"""Child process that runs CUDA kernels in the emulator: checks candidates on several orders of threads, runs plans. It
+gives no times."""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from codegen.child.case import Array, Case, Verdict, judge, make_case, verdict_message
+from codegen.child.cpu_memory import CheckMemory, Layout, temporaries
+from codegen.child.serve import Channel, JobFailure, serve
+from codegen.launch_cpu import Guarded
+from codegen.launch_emulator import Emulation, EmulatorFault, Run, Tensor, load_kernels, load_runtime
+from fusion_ir.dtype import DTYPES
+from fusion_ir.records import Status
+from fusion_ir.text import parse_graph
+
+MOST_CASES = 3
+SLOWER = 20.0  # than a CPU's kernels may be, for which limits are made
+# Of the runs that check a candidate: seeds on the first trial, at the ends of pages, and on the last, at beginnings.
+SEEDS = ((0, 1, 3), (2, 4))
+NOT_TIMED = "checked in the emulator, not timed"
+
+
+class Prepared:
+    """A case with the memory that its candidates share."""
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        self._guards: dict[tuple[int, int, bool], Guarded] = {}
+        trials = (0, True), (len(case.trials) - 1, False)
+        self.checks = tuple((CheckMemory(case, *where, self._guards), where[0]) for where in trials)
+
+
+_cases: OrderedDict[tuple[str, int], Prepared] = OrderedDict()
+
+
+def prepare(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
+    """Does what `bench` needs for the first programs of a graph: samples inputs, interprets it, fills memory."""
+    _prepare(message["graph"], message["seed"])
+    return {}
+
+
+def bench(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
+    """Checks `programs` as `bench` in cpu_bench.py does, and has no times in its result."""
+    load_runtime(Path(message["runtime"]))
+    prepared = _prepare(message["graph"], message["seed"])
+    inputs, outputs = len(prepared.case.graph.inputs), len(prepared.case.graph.outputs)
+    passed = set(message["passed"])
+    for i, text in enumerate(message["programs"]):
+        if i in passed:
+            continue
+        try:
+            candidate = Candidate(text, inputs, outputs)
+        except OSError as e:
+            channel.send({"checked": i, "status": Status.compile_failed.value, "detail": str(e), "max_rel_error": None})
+            continue
+        verdict = _check(prepared, candidate, channel, i, message)
+        if not verdict.problem:
+            passed.add(i)
+        channel.send(verdict_message(i, verdict))
+    timing = {"samples_us": [], "note": NOT_TIMED, "warm_us": None, "sets": 1}
+    return {"timings": {str(i): timing for i in sorted(passed)}, "surroundings": None}
+
+
+def run(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
+    """As `run` in cpu_bench.py. What the emulator finds wrong is a failure."""
+    load_runtime(Path(message["runtime"]))
+    inputs = len(message["inputs"])
+    candidate = Candidate(message["program"], inputs, len(message["outputs"]))
+    table = [_layout(t) for t in (*message["inputs"], *message["outputs"])]
+    memory = [Guarded(t.bytes, t.alignment, True) for t in table]
+    for place in memory:
+        place.reset(0xFF)
+    for tensor, layout, place in zip(message["inputs"], table, memory, strict=False):
+        if layout.span:
+            layout.view(place.bytes)[...] = np.fromfile(tensor["file"], layout.dtype.numpy).reshape(layout.sizes)
+    channel.beat(0, SLOWER * message["kernel_seconds"])
+    try:
+        candidate.launch([(p.address, t.bytes) for p, t in zip(memory, table, strict=True)], 0xFF, seed=0)
+    except EmulatorFault as e:
+        raise JobFailure(Status.crashed, str(e)) from e
+    channel.beat(-1, message["seconds"])
+    for i, tensor in enumerate(message["outputs"]):
+        place = candidate.aliases.get(i, inputs + i)
+        np.ascontiguousarray(table[place].view(memory[place].bytes)).tofile(tensor["file"])
+    return {}
+
+
+class Candidate:
+    """A kernel or a plan, its functions loaded: steps over the table inputs, outputs, temporaries. Raises OSError."""
+
+    def __init__(self, text: dict[str, Any], inputs: int, outputs: int) -> None:
+        first = {"in": 0, "out": inputs, "tmp": inputs + outputs}
+        names = [*(f"in{i}" for i in range(inputs)), *(f"out{i}" for i in range(outputs))]
+        self.names = [*names, *(f"tmp{i}" for i in range(len(text["buffers"])))]
+        self.inputs = inputs
+        self.buffers: tuple[int, ...] = tuple(text["buffers"])
+        self.aliases = {i: first[place] + index for i, (place, index) in text["aliases"]}
+        self._steps: list[tuple[Emulation, list[int], int]] = []
+        for step in text["steps"]:
+            emulation = Emulation(
+                step["entry"],
+                load_kernels(step["binary"]),
+                tuple(step["grid"]),
+                tuple(step["block"]),
+                step["shared_bytes"],
+            )
+            self._steps.append((emulation, [first[place] + index for place, index in step["args"]], step["reads"]))
+
+    def launch(self, tensors: Sequence[tuple[int, int]], poison: int, seed: int) -> list[Run]:
+        """Runs all steps. tensors: address and bytes of inputs and outputs. Raises EmulatorFault."""
+        buffers = temporaries(self.buffers, poison)
+        table = [*tensors, *((b.address, size) for b, size in zip(buffers, self.buffers, strict=True))]
+        written = [None if i < self.inputs else np.zeros(size, np.uint8) for i, (_, size) in enumerate(table)]
+        return [self._step(step, table, written, seed) for step in self._steps]
+
+    def _step(
+        self,
+        step: tuple[Emulation, list[int], int],
+        table: Sequence[tuple[int, int]],
+        written: Sequence[np.ndarray[Any, np.dtype[np.uint8]] | None],
+        seed: int,
+    ) -> Run:
+        emulation, places, reads = step
+        changed = set(places[reads:])
+        tensors = [
+            Tensor(self.names[p], "output" if p in changed else "input", *table[p], written[p])
+            for p in dict.fromkeys(places)
+        ]
+        return emulation.run([table[p][0] for p in places], tensors, seed)
+
+
+def _check(
+    prepared: Prepared, candidate: Candidate, channel: Channel, index: int, message: dict[str, Any]
+) -> Verdict:
+    errors = [0.0]
+    for (memory, trial), seeds in zip(prepared.checks, SEEDS, strict=True):
+        for seed in seeds:
+            channel.beat(index, message["seconds"])
+            memory.poison_outputs()
+            sizes = [t.bytes for t in (*memory.inputs, *memory.outputs)]
+            channel.beat(index, SLOWER * message["kernel_seconds"])
+            try:
+                runs = candidate.launch(list(zip(memory.addresses, sizes, strict=True)), memory.poison, seed)
+            except EmulatorFault as e:
+                return Verdict(f"{e} (seed {seed})", None)
+            channel.beat(index, message["seconds"])
+            verdict = judge(prepared.case, trial, _results(memory, candidate))
+            problem = verdict.problem or memory.trespass()
+            if problem:
+                return Verdict(f"{problem} (seed {seed})", verdict.max_rel_error)
+            if verdict.max_rel_error is not None:
+                errors.append(verdict.max_rel_error)
+            if not any(r.waited for r in runs):
+                break  # threads that wait for nobody do the same in any order
+    return Verdict("", max(errors))
+
+
+def _results(memory: CheckMemory, candidate: Candidate) -> list[Array]:
+    count = len(memory.inputs)
+    values = [memory.input(i) for i in range(count)] + [memory.result(i) for i in range(len(memory.outputs))]
+    return [values[candidate.aliases.get(i, count + i)] for i in range(len(memory.outputs))]
+
+
+def _prepare(text: str, seed: int) -> Prepared:
+    key = text, seed
+    if key not in _cases:
+        while len(_cases) >= MOST_CASES:
+            _cases.popitem(last=False)
+        _cases[key] = Prepared(_case(text, seed))
+    _cases.move_to_end(key)
+    return _cases[key]
+
+
+@lru_cache(maxsize=2)
+def _case(text: str, seed: int) -> Case:
+    return make_case(parse_graph(text).graph, seed)
+
+
+def _layout(tensor: dict[str, Any]) -> Layout:
+    sizes, strides = tuple(tensor["shape"]), tuple(tensor["strides"])
+    span = 0 if 0 in sizes else 1 + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True))
+    return Layout(DTYPES[tensor["dtype"]], sizes, strides, span, 256)
+
+
+if __name__ == "__main__":
+    serve({"prepare": prepare, "bench": bench, "run": run})

@@ -1,0 +1,93 @@
+// CUDA for a host compiler (-DFP_EMULATE): the language, what vec_cuda.cuh uses of the device, and the checks of memory accesses.
+// emulator_device.h has the vocabulary of device_cuda.cuh, codegen/runtime/emulator.cpp the threads. Kept small: every unit reads it.
+#pragma once
+#include <stdint.h>
+#include <string.h>
+#define VDEV inline
+#define VCOLD inline
+#define VCOLD_LANES inline
+#define VEC_UNROLL
+#define VTABLE static const
+#define __device__
+#define __global__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __grid_constant__
+#define __align__(n) alignas(n)
+struct uint2 { uint32_t x, y; };
+struct uint4 { uint32_t x, y, z, w; };
+struct dim3 { uint32_t x = 1, y = 1, z = 1; };
+inline float __fmaf_rn(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+inline double __fma_rn(double a, double b, double c) { return __builtin_fma(a, b, c); }
+inline float __fsqrt_rn(float a) { return __builtin_sqrtf(a); }
+inline double __dsqrt_rn(double a) { return __builtin_sqrt(a); }
+template <class T> inline void __stcs(T* p, T x) { *p = x; }
+
+namespace emulator {
+constexpr int VERSION = 1;  // of everything between a kernel's file and the runtime; binaries of others are refused
+
+// Where in a kernel's source something is called. Kernels are printed after `#line 1 "ENTRY"`.
+struct Site {
+  const char* file;
+  int line;
+};
+
+// A tensor or temporary of a launch, the only global memory there is.
+struct Buffer {
+  enum Kind : int32_t { INPUT, OUTPUT, TEMPORARY };
+  uint64_t start, bytes;
+  const char* name;
+  uint8_t* written;  // per byte: 1 once a kernel wrote it; nullptr where all was written before
+  int32_t kind;
+};
+
+// How often an access site met bank conflicts: `passes` through the banks, of which `least` had to be.
+struct SiteCount {
+  char file[48];
+  int32_t line;
+  int32_t unused;
+  int64_t passes, least;
+};
+
+// One launch. codegen/launch_emulator.py has the same fields.
+struct Launch {
+  void** args;  // of each parameter the address of its value
+  uint32_t grid[3], block[3], cluster[3];
+  uint32_t shared_bytes;
+  uint64_t seed;     // of the order of threads and of how late copies are
+  Buffer* buffers;   // in order of their addresses
+  char* report;      // what went wrong, "" if nothing
+  SiteCount* sites;  // of bank conflicts
+  int32_t buffer_count, report_bytes, site_capacity, site_count;
+  int32_t waited, unused;  // whether some thread waited for others
+  int64_t switches, accesses;  // so many there were
+};
+
+enum Access : int32_t { LOAD, STORE, ATOMIC };
+}  // namespace emulator
+
+extern "C" {
+extern dim3 threadIdx, blockIdx, blockDim, gridDim;
+// Runs all threads. 0, or 1 and a report.
+int emulator_run(emulator::Launch* launch, int version, void (*kernel)(void**));
+// Checks one access of `bytes` bytes, aligned to them, to global or shared memory.
+void emulator_access(const void* p, int bytes, emulator::Access access, const char* file, int line);
+}
+// The caller's place as a last parameter, and its way on to another function.
+#define FP_SITE emulator::Site site = emulator::Site{__builtin_FILE(), __builtin_LINE()}
+#define FP_AND_SITE , FP_SITE
+#define FP_HERE , site
+#define FP_CHECK(p, bytes, access) emulator_access(p, bytes, emulator::access, site.file, site.line)
+
+namespace emulator {
+// Calls a kernel with arguments at these addresses.
+struct Call {
+  template <class... A> Call(void (*kernel)(A...), A... a) { kernel(a...); }
+};
+template <class... A> void call(void (*kernel)(A...), void** args) { Call{kernel, *(A*)*args++...}; }
+}  // namespace emulator
+// What a file has for each kernel: int emulate_ENTRY(Launch*).
+#define FP_LAUNCHER(space, entry) \
+  extern "C" __attribute__((visibility("default"))) int emulate_##entry(emulator::Launch* launch) { \
+    return emulator_run(launch, emulator::VERSION, [](void** args) { emulator::call(space::entry, args); }); \
+  }

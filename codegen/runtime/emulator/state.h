@@ -1,0 +1,108 @@
+// What the emulator knows of the cluster of blocks that runs: threads, warps, blocks. One at a time, all in one thread of the host.
+#pragma once
+#include <stdlib.h>
+#include <string.h>
+#define FP_EMULATE
+#include "vec_cuda.cuh"
+#include "emulator_device.h"
+#include "fiber.h"
+
+namespace emulator {
+constexpr int WARP = 32, BARRIERS = 16, MOST_THREADS = 1024, MOST_BLOCKS = 16;
+constexpr uint32_t SHARED_BASE = 1024;  // shared address of a block's first byte: 0 is none
+
+// A list that grows. No destructor: it lives as long as the process.
+template <class T> struct Array {
+  T* items = nullptr;
+  int count = 0, capacity = 0;
+  T& operator[](int i) { return items[i]; }
+  void push(const T& x) {
+    if (count == capacity) reserve(capacity ? 2 * capacity : 8);
+    items[count++] = x;
+  }
+  void reserve(int n) {
+    if (n <= capacity) return;
+    items = (T*)realloc((void*)items, n * sizeof(T));
+    capacity = n;
+  }
+  void resize(int n) {
+    reserve(n);
+    count = n;
+  }
+};
+
+struct Block;
+
+struct Copy {  // a cp.async
+  uint32_t to;
+  const void* from;
+  int bytes, group;
+  bool there;
+  Site site;
+};
+
+enum State : uint8_t { NEW, READY, WAITING, DONE };
+enum Wait : uint8_t { NOTHING, AT_BARRIER, AT_WARP, AT_PHASE, AT_CLUSTER };
+
+// What lanes of a warp do together: completed for all of them by the last to come.
+using Collective = void (*)(struct Thread* lanes, uint32_t mask);
+
+struct Thread {
+  Place place;
+  unsigned char* stack;
+  Block* block;
+  dim3 index;
+  int number, lane;  // in its block, in its warp
+  int global;        // in its cluster
+  State state;
+  Wait wait;
+  Site site;         // where it waits
+  const char* what;  // it does there
+  int barrier, expected;  // AT_BARRIER: which, and how many threads it names. AT_PHASE: address and parity
+  Collective collective;
+  uint32_t mask;
+  void* frame;       // what it brought to the collective, and gets from it
+  Array<Copy> copies;
+  int groups;        // committed
+  void* extension;   // of later hardware
+};
+
+struct Barrier {
+  int arrived, expected;
+  Site site;
+};
+
+struct Block {
+  dim3 index;
+  int rank, live, threads;
+  Thread* first;
+  unsigned char* shared;
+  Barrier barriers[BARRIERS];
+};
+
+struct Machine {
+  Launch* launch = nullptr;
+  void (*kernel)(void**) = nullptr;
+  Thread* current = nullptr;
+  Array<Thread> threads;
+  Array<Block> blocks;
+  uint64_t ready[MOST_THREADS * MOST_BLOCKS / 64];
+  int live = 0;
+  Place main;
+  Stacks stacks;
+  unsigned char* leaving = nullptr;  // a stack that nobody needs once we have switched away from it
+  uint64_t random = 1;
+  bool failed = false;
+};
+inline Machine machine;
+
+inline Thread& self() { return *machine.current; }
+inline Block& block() { return *machine.current->block; }
+inline Thread* warp_of(const Thread& t) { return t.block->first + (t.number & ~(WARP - 1)); }
+// The lanes that there are.
+inline uint32_t lanes_of(const Thread& t) {
+  const int there = t.block->threads - (t.number & ~(WARP - 1));
+  return there >= WARP ? ~0u : (1u << there) - 1;
+}
+inline bool same(Site a, Site b) { return a.line == b.line && (a.file == b.file || !strcmp(a.file, b.file)); }
+}  // namespace emulator

@@ -1,0 +1,59 @@
+"""CUDA source as C++ for the emulator: the system's compiler, the headers with FP_EMULATE, a launcher for each kernel."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from codegen.kernel import Kernel
+from codegen.limits import DEFAULT_LIMITS, Limits
+from codegen.slot import Slot
+from codegen.toolchain.compiler import INCLUDE, Failure, header_digest, in_namespaces
+from codegen.toolchain.cpu import CpuCompiler, find_compiler
+from codegen.toolchain.cuda import PRELUDE
+from fusion_ir.records import CompileReport, Device
+
+# What the kernel calls of the emulator is found when it is loaded, in codegen/runtime/emulator.cpp.
+FLAGS = (
+    *("-std=c++17", "-O1", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fno-strict-aliasing"),
+    *("-fvisibility=hidden", "-fPIC", "-shared", "-w", "-Wl,-s", "-Wl,--as-needed"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class EmulatorCompiler:
+    """Compiles for the architecture of an emulated device, by `compiler`."""
+
+    device: Device
+    compiler: CpuCompiler
+
+    def identity(self) -> str:
+        """See Compiler."""
+        parts = (self.compiler.version, *FLAGS, *self.compiler.machine_flags(), self.device.arch)
+        return "\n".join((*parts, header_digest(self.compiler.include)))
+
+    def unit(self, kernels: Sequence[Kernel]) -> str:
+        """See Compiler."""
+        launchers = "".join(f"FP_LAUNCHER(k{i}, {k.entry})\n" for i, k in enumerate(kernels))
+        head = f'#define FP_EMULATE\n#define __CUDA_ARCH__ {arch_number(self.device.arch)}\n#include "{PRELUDE}"\n'
+        return head + in_namespaces(kernels) + '#line 1 "launchers"\n' + launchers
+
+    def slot(self) -> Slot:
+        """See Compiler."""
+        return self.compiler.slot()
+
+    def compile(
+        self, slot: Slot, source: str, entries: Sequence[str], seconds: float, libraries: Sequence[str] = ()
+    ) -> tuple[bytes, dict[str, CompileReport]] | Failure:
+        """See Compiler."""
+        built = self.compiler.build(slot, source, [*FLAGS, f"-I{self.compiler.include}"], seconds)
+        return built if isinstance(built, Failure) else (built[0], {})
+
+
+def emulator_compiler(device: Device, limits: Limits = DEFAULT_LIMITS, include: Path = INCLUDE) -> EmulatorCompiler:
+    """With the first C++ compiler that works. Raises CompilerMissing."""
+    return EmulatorCompiler(device, find_compiler(None, limits, include))
+
+
+def arch_number(arch: str) -> int:
+    """__CUDA_ARCH__ of an architecture: 900 of "sm_90a"."""
+    return int(arch.removeprefix("sm_").rstrip("af")) * 10
