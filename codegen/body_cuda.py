@@ -54,7 +54,7 @@ class CudaBodyText(BodyText):
     def many(self, key: Key) -> str:
         """Loops over lanes are unrolled where arrays in registers are indexed by their vectors."""
         assert key.lane
-        vectors = -(-self.program.vectors(key.lane) // self.threads.x)
+        vectors = self.program.vectors(key.lane)
         if self.indexes_registers(key):
             if vectors > MOST_UNROLLED:
                 raise EmitError(
@@ -134,7 +134,7 @@ class CudaBodyText(BodyText):
     def vectors_of_thread(self, kept: Kept) -> int:
         """Vectors that a thread has of an array along lanes."""
         assert kept.key.lane
-        return prod(a.extent for a in kept.dims) * -(-self.program.vectors(kept.key.lane) // self.threads.x)
+        return prod(a.extent for a in kept.dims) * self.program.vectors(kept.key.lane)
 
     def element_of(self, v: Value, kept: Kept) -> str:
         if not self.is_in_shared(v):

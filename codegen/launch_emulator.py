@@ -78,7 +78,9 @@ class Emulation:
         names = [t.name.encode() for t in ordered]
         buffers = (_Buffer * max(1, len(ordered)))(
             *(
-                _Buffer(t.address, t.bytes, n, None if t.written is None else t.written.ctypes.data, KINDS.index(t.kind))
+                _Buffer(
+                    t.address, t.bytes, n, None if t.written is None else t.written.ctypes.data, KINDS.index(t.kind)
+                )
                 for t, n in zip(ordered, names, strict=True)
             )
         )
@@ -136,7 +138,11 @@ def run_arrays(
     counts as written before the kernel wrote it. Raises EmulatorFault."""
     tensors = [
         Tensor(f"{short}{i}", kind, a.ctypes.data, a.nbytes, None if kind == "input" else np.zeros(a.nbytes, np.uint8))
-        for kind, short, arrays in (("input", "in", inputs), ("output", "out", outputs), ("temporary", "tmp", temporaries))
+        for kind, short, arrays in (
+            ("input", "in", inputs),
+            ("output", "out", outputs),
+            ("temporary", "tmp", temporaries),
+        )
         for i, a in enumerate(arrays)
     ]
     return emulation.run([t.address for t in tensors], tensors, seed)

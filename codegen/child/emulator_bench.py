@@ -134,9 +134,7 @@ class Candidate:
         return emulation.run([table[p][0] for p in places], tensors, seed)
 
 
-def _check(
-    prepared: Prepared, candidate: Candidate, channel: Channel, index: int, message: dict[str, Any]
-) -> Verdict:
+def _check(prepared: Prepared, candidate: Candidate, channel: Channel, index: int, message: dict[str, Any]) -> Verdict:
     errors = [0.0]
     for (memory, trial), seeds in zip(prepared.checks, SEEDS, strict=True):
         for seed in seeds:

@@ -21,7 +21,9 @@ def runtime_library(name: str, compiler: CpuCompiler, slot: Slot, cache: ObjectC
     known = cache.recall(key)
     found = cache.path(known) if known else None
     if found is None:
-        built = compiler.build(slot, source, [*FLAGS, f"-I{RUNTIME}", f"-I{compiler.include}"], compiler.limits.compile_seconds)
+        built = compiler.build(
+            slot, source, [*FLAGS, f"-I{RUNTIME}", f"-I{compiler.include}"], compiler.limits.compile_seconds
+        )
         if isinstance(built, Failure):
             raise CompilerMissing(f"{' '.join(compiler.command)} cannot build {name}.cpp: {built.detail}")
         sha = cache.put(built[0])
