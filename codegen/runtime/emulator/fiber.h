@@ -35,8 +35,7 @@ using Place = void*;
 inline void go(Place* from, Place* to) { emulator_switch(from, *to); }
 inline void begin(Place* place, unsigned char* stack, void (*entry)()) {
   void** top = (void**)(stack + STACK_BYTES);
-  *--top = nullptr;  // so that the stack is aligned as after a call
-  *--top = nullptr;
+  *--top = nullptr;  // where a call would have left its way back: the stack is aligned 8 bytes above
   *--top = (void*)entry;
   for (int i = 0; i < 6; i++) *--top = nullptr;
   *place = top;
