@@ -30,6 +30,8 @@ constexpr int VERSION = 1;  // of everything between a kernel's file and the run
 struct Site {
   const char* file;
   int line;
+  // As a default argument: where the function is called.
+  static constexpr Site caller(const char* file = __builtin_FILE(), int line = __builtin_LINE()) { return {file, line}; }
 };
 
 // A tensor or temporary of a launch, the only global memory there is.
@@ -74,7 +76,7 @@ int emulator_run(emulator::Launch* launch, int version, void (*kernel)(void**));
 void emulator_access(const void* p, int bytes, emulator::Access access, const char* file, int line);
 }
 // The caller's place as a last parameter, and its way on to another function.
-#define FP_SITE emulator::Site site = emulator::Site{__builtin_FILE(), __builtin_LINE()}
+#define FP_SITE emulator::Site site = emulator::Site::caller()
 #define FP_AND_SITE , FP_SITE
 #define FP_HERE , site
 #define FP_CHECK(p, bytes, access) emulator_access(p, bytes, emulator::access, site.file, site.line)

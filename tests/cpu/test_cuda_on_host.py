@@ -1,11 +1,11 @@
-"""The CUDA print of random graphs, built for the host and run thread after thread, gives the bits of the C++ print.
+"""The CUDA print of random graphs gives the bits of the C++ print, thread after thread in the emulator.
 
-No kernel of these families has a barrier, so any order of threads is a schedule that a device could take.
+No kernel of these graphs has a barrier, so one order of threads is as good as any.
 """
 
 import ctypes
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +13,11 @@ import pytest
 
 from codegen.families import FAMILIES
 from codegen.kernel import Kernel
+from codegen.launch_emulator import Tensor
 from codegen.toolchain.compiler import INCLUDE
 from fusion_ir.graph import Graph
 from fusion_ir.sample import sample_inputs
+from tests.support import emulated
 from tests.support.devices import CPU_DEVICE, CUDA_DEVICE
 from tests.support.random_graphs import Seeded, any_graph, pointwise_graph
 
@@ -30,10 +32,6 @@ FLAGS = (
     "-w",
     f"-I{INCLUDE}",
 )
-HOST = """#define FP_EMULATE
-#define __launch_bounds__(n)
-#include "loops_cuda.cuh"
-"""
 
 
 @dataclass(frozen=True)
@@ -57,25 +55,6 @@ def cases(seeds: range) -> list[Case]:
     return found
 
 
-def launcher(kernel: Kernel, graph: Graph) -> str:
-    """A C function that runs every thread of every block of one launch."""
-    count = len(graph.inputs) + len(graph.outputs)
-    params = ", ".join(f"(decltype(param<{i}>({kernel.entry})))a[{i}]" for i in range(count))
-    (bx, by, bz), (gx, _, _) = kernel.launch.block, kernel.launch.grid
-    return f"""extern "C" void run_{kernel.entry}(void** a) {{
-  blockDim = {{{bx}, {by}, {bz}}}; gridDim = {{{gx}, 1, 1}};
-  for (blockIdx.x = 0; blockIdx.x < {gx}u; blockIdx.x++)
-    for (threadIdx.y = 0; threadIdx.y < {by}u; threadIdx.y++)
-      for (threadIdx.x = 0; threadIdx.x < {bx}u; threadIdx.x++) {kernel.entry}({params});
-}}
-"""
-
-
-PARAM = """#include <tuple>
-template <int I, class... A> std::tuple_element_t<I, std::tuple<A...>> param(void (*)(A...));
-"""
-
-
 def build(path: Path, text: str) -> ctypes.CDLL:
     path.with_suffix(".cpp").write_text(text)
     subprocess.run(["g++", *FLAGS, "-o", str(path), str(path.with_suffix(".cpp"))], check=True, timeout=280)
@@ -92,13 +71,24 @@ def outputs(graph: Graph) -> list[np.ndarray]:
     return found
 
 
+def tensors(graph: Graph, pointers: list[int], got: list[np.ndarray]) -> list[Tensor]:
+    """What a kernel may touch: all that its inputs span, and its outputs."""
+    read = [
+        Tensor(f"in{i}", "input", p, spec.span * spec.dtype.bytes)
+        for i, (p, spec) in enumerate(zip(pointers, graph.inputs, strict=True))
+    ]
+    return read + [
+        Tensor(f"out{i}", "output", o.ctypes.data, o.nbytes, np.zeros(o.nbytes, np.uint8)) for i, o in enumerate(got)
+    ]
+
+
 @pytest.mark.parametrize("part", range(4))
 def test_cuda_print_gives_the_bits_of_the_cpp_print(part: int, tmp_path: Path) -> None:
     made = cases(range(500 + 15 * part, 515 + 15 * part))
     cpu_kernels = {c.cpu.entry: c.cpu.source for c in made}
-    cuda_kernels = {k.entry: k.source + launcher(k, c.graph) for c in made for k in c.cuda}
+    cuda_kernels = list({k.entry: k for c in made for k in c.cuda}.values())
     cpu = build(tmp_path / "cpu.so", '#include "loops_cpu.h"\n' + "\n".join(cpu_kernels.values()))
-    cuda = build(tmp_path / "cuda.so", HOST + PARAM + "\n".join(cuda_kernels.values()))
+    emulations = {e.entry: e for e in emulated.build(cuda_kernels)}
     for case in made:
         inputs = sample_inputs(case.graph, seed=part)
         expected = outputs(case.graph)
@@ -109,7 +99,8 @@ def test_cuda_print_gives_the_bits_of_the_cpp_print(part: int, tmp_path: Path) -
         )
         for kernel in case.cuda:
             got = outputs(case.graph)
-            cuda[f"run_{kernel.entry}"](arguments(*pointers, *(o.ctypes.data for o in got)))
+            emulation = replace(emulations[kernel.entry], grid=kernel.launch.grid, block=kernel.launch.block)
+            emulation.run([*pointers, *(o.ctypes.data for o in got)], tensors(case.graph, pointers, got))
             for i, (g, e, spec) in enumerate(zip(got, expected, case.graph.outputs, strict=True)):
                 differ = g.view(f"u{spec.node.dtype.bytes}") != e.view(f"u{spec.node.dtype.bytes}")
                 if spec.node.dtype.is_float:  # NaN payloads aside

@@ -6,8 +6,8 @@ namespace emulator {
 inline Buffer* buffer_at(uint64_t address) {
   static int last = 0;
   Launch& l = *machine.launch;
-  for (int k = 0; k < l.buffer_count; k++) {
-    const int i = last + k < l.buffer_count ? last + k : last + k - l.buffer_count;
+  if (last < l.buffer_count && address - l.buffers[last].start < l.buffers[last].bytes) return &l.buffers[last];
+  for (int i = 0; i < l.buffer_count; i++) {
     if (address - l.buffers[i].start < l.buffers[i].bytes) {
       last = i;
       return &l.buffers[i];

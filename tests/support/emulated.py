@@ -1,0 +1,48 @@
+"""The emulator in the process of a test: kernels compiled together, then run on arrays."""
+
+import tempfile
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from codegen.kernel import Kernel
+from codegen.launch_emulator import Emulation, emulator_library, load_kernels, load_runtime
+from codegen.object_cache import ObjectCache
+from codegen.toolchain.compiler import Failure
+from codegen.toolchain.emulator import EmulatorCompiler, emulator_compiler
+from fusion_ir.records import Device
+
+SECONDS = 200.0  # for one file
+
+
+@lru_cache(maxsize=1)
+def object_cache() -> ObjectCache:
+    return ObjectCache(tempfile.mkdtemp(prefix="emulated_"))
+
+
+def emulated_device(arch: str = "sm_80") -> Device:
+    """As `codegen.devices.detect` gives it, without asking the machine."""
+    return Device(
+        target="emulator", name=f"emulated {arch}", arch=arch, units=4, vector_bytes=16, cache_bytes=0,
+        memory_bytes=16 << 30, toolchain="",
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=8)
+def compiler(arch: str = "sm_80") -> EmulatorCompiler:
+    """With the emulator itself loaded into this process."""
+    made = emulator_compiler(emulated_device(arch))
+    load_runtime(emulator_library(made.compiler, object_cache()))
+    return made
+
+
+def build(kernels: Sequence[Kernel], arch: str = "sm_80") -> list[Emulation]:
+    """The kernels compiled in one file, ready to run with their own launches."""
+    made = compiler(arch)
+    with made.slot() as slot:
+        built = made.compile(slot, made.unit(kernels), [k.entry for k in kernels], SECONDS)
+    assert not isinstance(built, Failure), built.detail
+    file = object_cache().path(object_cache().put(built[0]))
+    assert file is not None
+    library = load_kernels(Path(file))
+    return [Emulation(k.entry, library, k.launch.grid, k.launch.block, k.launch.shared_bytes) for k in kernels]
