@@ -1,5 +1,7 @@
 """The body of a kernel for CUDA: what its blocks and threads share (`codegen.threads`), and how their results join."""
 
+from collections.abc import Sequence
+from functools import cached_property
 from math import prod
 
 from codegen.body import BodyText, Style
@@ -15,6 +17,7 @@ from codegen.text_tiles import element_type
 from codegen.threads import Sharing
 from fusion_ir.dtype import DType
 
+MOST_ROWS = 16  # of a thread, what is kept of which is in registers
 UNROLLED = 8  # longest loop over a dimension of an array that is always unrolled
 MOST_UNROLLED = 64  # vectors of a thread along lanes: arrays in registers are indexed by constants only
 
@@ -39,7 +42,23 @@ class CudaBodyText(BodyText):
         return path in self.sharing.rows
 
     def loop_around(self, path: Path, depth: int) -> str:
-        return "ROWS" if path in self.sharing.rows else "LOOP"
+        if path not in self.sharing.rows:
+            return "LOOP"
+        return "ROWS_KEPT" if path[-1].axis in self.kept_rows else "ROWS"
+
+    @cached_property
+    def kept_rows(self) -> frozenset[Axis]:
+        """See `Sharing`. What is indexed by them is in registers: a thread can have few rows."""
+        for a in self.sharing.kept_rows:
+            if (rows := -(-a.extent // self.threads.y)) > MOST_ROWS:
+                raise EmitError(f"a thread would keep what is of {rows} rows (at most {MOST_ROWS})")
+        return self.sharing.kept_rows
+
+    def indices(self, dims: Sequence[Axis]) -> str:
+        return "".join(f"[{self.axis(a)}{'_r' if a in self.kept_rows else ''}]" for a in dims)
+
+    def dimensions(self, dims: Sequence[Axis]) -> str:
+        return "".join(f"[ROWS_OF({a.extent})]" if a in self.kept_rows else f"[{a.extent}]" for a in dims)
 
     def once(self) -> str:
         return "ONCE FIRST_ROW"
@@ -134,7 +153,8 @@ class CudaBodyText(BodyText):
     def vectors_of_thread(self, kept: Kept) -> int:
         """Vectors that a thread has of an array along lanes."""
         assert kept.key.lane
-        return prod(a.extent for a in kept.dims) * self.program.vectors(kept.key.lane)
+        rows = (-(-a.extent // (self.threads.y if a in self.kept_rows else 1)) for a in kept.dims)
+        return prod(rows) * self.program.vectors(kept.key.lane)
 
     def element_of(self, v: Value, kept: Kept) -> str:
         if not self.is_in_shared(v):
@@ -151,7 +171,10 @@ class CudaBodyText(BodyText):
         assert kept.key.lane
         at, lane = "", kept.key.lane
         for a in kept.dims:
-            at = f"({at}) * {a.extent} + {self.axis(a)}" if at else self.axis(a)
+            name, extent = (
+                (f"{self.axis(a)}_r", f"ROWS_OF({a.extent})") if a in self.kept_rows else (self.axis(a), a.extent)
+            )
+            at = f"({at}) * {extent} + {name}" if at else name
         vector = f"{self.axis(lane)}_v"
         return f"({at}) * VECTORS({self.width(lane)}, {lane.extent}) + {vector}" if at else vector
 

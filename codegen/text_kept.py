@@ -32,6 +32,10 @@ class KeptText(PointText):
     def indices(self, dims: Sequence[Axis]) -> str:
         return "".join(f"[{self.axis(a)}]" for a in dims)
 
+    def dimensions(self, dims: Sequence[Axis]) -> str:
+        """The extents of an array over `dims`."""
+        return "".join(f"[{a.extent}]" for a in dims)
+
     def element_of(self, v: Value, kept: Kept) -> str:
         """The present element of a kept array."""
         lane = f"[{self.axis(kept.key.lane)}_v]" if kept.key.lane else ""
@@ -61,7 +65,7 @@ class KeptText(PointText):
     def declare(self, v: Value, kept: Kept) -> None:
         lane = kept.key.lane
         vectors = f"[VECTORS({self.program.widths[lane]}, {lane.extent})]" if lane else ""
-        self.line(f"{self.vector(v, lane)} {self.array(v)}{_dims(kept.dims)}{vectors};")
+        self.line(f"{self.vector(v, lane)} {self.array(v)}{self.dimensions(kept.dims)}{vectors};")
 
     def loops(self, axes: Sequence[Axis], body: Callable[[], None]) -> None:
         if not axes:
@@ -91,7 +95,7 @@ class KeptText(PointText):
             self.loops(home.dims, lambda: self.line(f"{vectors} {self.accumulator(v)} = {start};".lstrip()))
         elif dims := self.looped(home.dims):
             for _ in self.points(v.deps):
-                self.line(f"{self.accumulator_type(v)} a{self.name(v)}{_dims(dims)};")
+                self.line(f"{self.accumulator_type(v)} a{self.name(v)}{self.dimensions(dims)};")
                 self.loops(dims, lambda: self.line(f"{self.accumulator(v)} = {start};"))
         else:
             for _ in self.points(v.deps):
@@ -180,7 +184,7 @@ class KeptText(PointText):
             self.line(f"auto {name} = no_carry<{self.width(key.lane)}>({literal(identity(str(v.attr[0]), v.dtype))});")
             return
         vectors = f"[VECTORS({self.width(key.lane)}, {key.lane.extent})]" if key.lane else ""
-        self.line(f"{self.vector(v, key.lane)} {name}{_dims(self.program.carried_over(v, key))}{vectors};")
+        self.line(f"{self.vector(v, key.lane)} {name}{self.dimensions(self.program.carried_over(v, key))}{vectors};")
 
     def scan(self, v: Value, key: Key) -> str:
         (axis,), name, width = v.scanned, self.carries[v, key], self.width(key.lane)
@@ -199,10 +203,6 @@ def combination(v: Value) -> str:
     step = f"better<{is_max(v)}>(a, b)" if v.op == "argreduce" else ""
     step = step or spell("add" if combine == "fma" else combine, ["a", "b"], v.dtype)
     return f"[](const auto& a, const auto& b) {{ return {step}; }}"
-
-
-def _dims(dims: Sequence[Axis]) -> str:
-    return "".join(f"[{a.extent}]" for a in dims)
 
 
 def is_max(v: Value) -> str:

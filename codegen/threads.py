@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from codegen.kernel import EmitError
+from codegen.lowering.index import Axis
 from codegen.lowering.program import Key, Path, Program
 from codegen.lowering.value import Value
 
@@ -69,26 +70,44 @@ class Sharing:
         return any(path[: len(row)] == row for row in (self.rows if rows is None else rows))
 
     def is_sum_of_rows(self, v: Value) -> bool:
-        """Whether each row has a part of a reduction's elements."""
+        """Whether each row has a part of a reduction's elements; not if it has some of the results whole."""
         reduction = self.program.reductions[v]
-        return self.is_in_row(reduction.site.path) and not self.is_in_row(reduction.home.path)
+        if not self.is_in_row(reduction.site.path) or self.is_in_row(reduction.home.path):
+            return False
+        return not set(reduction.home.dims) & self._shared_by(reduction.site)
 
     def check(self, threads: Threads) -> None:
         """Raises EmitError if a row would read what another one keeps, or if something is scanned."""
         if any(v.op == "scan" for block in self.program.blocks.values() for v in block.values):
             raise EmitError("on cuda nothing is scanned")
-        if threads.y == 1:
-            return
-        for key, block in self.program.blocks.items():
-            for v in {a for u in (*block.values, *block.updates) for a in u.args} | {w.value for w, _ in block.writes}:
-                if v not in block.values and self._is_of_another_row(v, key):
-                    raise EmitError(f"{v} is kept by the row that computes it and read by others")
+        if threads.y > 1 and (crossing := self.crossing):
+            raise EmitError(f"{crossing[0]} is kept by the row that computes it and read by others")
 
-    def _is_of_another_row(self, v: Value, reader: Key) -> bool:
+    @cached_property
+    def crossing(self) -> list[Value]:
+        """Kept values that other rows read than those that computed them."""
+        found: dict[Value, None] = {}
+        for key, block in self.program.blocks.items():
+            used = {a for u in (*block.values, *block.updates) for a in u.args} | {w.value for w, _ in block.writes}
+            found |= {v: None for v in used if v not in block.values and self._own_rows(v) - self._shared_by(key)}
+        return list(found)
+
+    @cached_property
+    def kept_rows(self) -> frozenset[Axis]:
+        """The axes that rows share along which each keeps what is of its own part, and no more."""
+        kept = {a for v in self.program.kept for a in self._own_rows(v)}
+        return frozenset(kept.difference(*(self._own_rows(v) for v in self.crossing)))
+
+    def _own_rows(self, v: Value) -> set[Axis]:
+        """The dimensions of a kept array of which a row fills its part."""
         kept = self.program.kept.get(v)
-        if kept is None or self.is_in_row(kept.scope):
-            return False
-        if v in self.program.reductions and self.is_sum_of_rows(v):
-            return False
-        own = [p[-1].axis for p in self.rows if kept.key.path[: len(p)] == p]
-        return any(axis not in [p[-1].axis for p in self.rows if reader.path[: len(p)] == p] for axis in own)
+        if kept is None:
+            return set()
+        filled = self._shared_by(kept.key)
+        if v in self.program.reductions:
+            filled = filled | self._shared_by(self.program.reductions[v].site)
+        return filled & set(kept.dims)
+
+    def _shared_by(self, key: Key) -> set[Axis]:
+        """The axis of the loop around a block that rows share, if there is one."""
+        return {path[-1].axis for path in self.rows if key.path[: len(path)] == path}

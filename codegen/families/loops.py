@@ -10,7 +10,7 @@ from codegen.kernel import EmitError, Kernel, Launch
 from codegen.lowering.across import cut_axis
 from codegen.lowering.blocks import blocked_axis
 from codegen.lowering.coalesce import coalesce
-from codegen.lowering.index import Axes, Axis
+from codegen.lowering.index import Axes, Axis, volume
 from codegen.lowering.lanes import choose_lanes, widen_short_lanes
 from codegen.lowering.narrow import narrow
 from codegen.lowering.place import PlaceError, place
@@ -202,16 +202,27 @@ def steps_apart(segment: Graph, width: int) -> bool:
     return blocked_axis(writes, choose_lanes(writes)) is not None
 
 
-def row_extents(segment: Graph) -> tuple[int, bool]:
-    """The longest lane axis, and whether anything is reduced along it; (1, False) where there is none."""
+@dataclass(frozen=True)
+class Rows:
+    """What is reduced, as the loops will have it. lane: the longest axis of lanes that something is reduced along, else
+    the longest one. along: whether something is reduced along it. rows: iterations of other axes of one reduction."""
+
+    lane: int
+    along: bool
+    rows: int
+
+
+def rows_of(segment: Graph) -> Rows:
+    """The shape of a segment's reductions."""
     try:
         writes, _ = _writes(segment, 1)
     except (TooManyValues, NotOnePiece):
-        return 1, False
-    bound = {a for v in cone(w.value for w in writes) for a in v.bound}
-    return max(
-        ((lane.extent, lane in bound) for lane in choose_lanes(writes)), key=lambda e: (e[1], e[0]), default=(1, False)
-    )
+        return Rows(1, along=False, rows=1)
+    sums = [set(v.bound) for v in cone(w.value for w in writes) if v.bound]
+    lanes = choose_lanes(writes)
+    along = {a for bound in sums for a in bound}
+    lane, is_along = max(((a.extent, a in along) for a in lanes), key=lambda e: (e[1], e[0]), default=(1, False))
+    return Rows(lane, is_along, max((volume(bound - set(lanes)) for bound in sums), default=1))
 
 
 def emit_cpu(

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from codegen.emit import Body, Style, emit_body
-from codegen.families.loops import alignments, lower, row_extents
+from codegen.families.loops import alignments, lower, rows_of
 from codegen.families.wrap import kernel_function
 from codegen.kernel import EmitError, Kernel, Launch
 from codegen.lowering.program import Program
@@ -15,7 +15,8 @@ from fusion_ir.records import Device
 ACCESS_BYTES = 16
 KEEP_BYTES = 256  # of an array in a thread's registers
 FREE_BYTES = 128  # the same where rows are not kept on purpose
-MOST_THREADS = 1024
+LEAST_THREADS, MOST_THREADS = 32, 1024
+MOST_VECTORS = 4  # of a row, for each thread
 MOST_BLOCKS = (1 << 31) - 1
 SHARED_BYTES = 48 << 10  # of a block, where the device says nothing
 
@@ -53,8 +54,8 @@ def loop_kernel(
     segment: Graph, program: Program, device: Device, threads: Threads, s: Schedule, *, shared_rows: bool = False
 ) -> Kernel:
     """The kernel of a loop program with so many threads to a block. Raises EmitError."""
-    if not 32 <= threads.count <= MOST_THREADS:
-        raise EmitError(f"{threads.count} threads to a block, expected 32 to {MOST_THREADS}")
+    if not LEAST_THREADS <= threads.count <= MOST_THREADS:
+        raise EmitError(f"{threads.count} threads to a block, expected {LEAST_THREADS} to {MOST_THREADS}")
     style = Style("cuda", alignments(segment), access_bytes=ACCESS_BYTES, threads=threads, shared_rows=shared_rows)
     body = emit_body(program, style)
     if body.shared_bytes > shared_bytes(device):
@@ -84,35 +85,38 @@ def vectors_of(segment: Graph) -> tuple[int, ...]:
 
 
 def row_schedules(segment: Graph, family: type[CudaRowSchedule]) -> tuple[str, ...]:
-    """Schedules worth trying first, by how long the longest row of lanes is.
+    """Schedules worth trying first.
 
-    Of short rows several to a block, a warp or a part of one for each; of long ones, a block for each.
+    Sums down columns: threads side by side, rows in groups. Short rows: several to a block, a part of a warp or a whole
+    one for each. Long rows: a block for each. Sums over rows and lanes: a block, its threads shared between them.
     """
-    row, reduced = row_extents(segment)
+    rows = rows_of(segment)
     points: list[tuple[int, int, int, int, str, int]] = []
     for vec in vectors_of(segment):
-        if not reduced:  # down the columns: threads side by side, rows in groups
-            points += [
-                (vec, 32, 8, 1, "registers", 0),
-                (vec, 16, 16, 1, "registers", 0),
-                (vec, 32, 16, 1, "registers", 0),
-            ]
-            points += [(vec, 8, 32, 1, "registers", 0)]
+        vectors = -(-rows.lane // vec)
+        if not rows.along:
+            most = _power(rows.rows, 2, 32)
+            shapes = [(32, 8), (16, 16), (32, 16), (8, 32), (32, 4)]
+            points += [(vec, x, y, 1, "registers", 0) for x, y in shapes if y <= max(most, 4)]
             continue
-        x = _threads_for(row, vec)
-        y = max(256 // x, 1) if x <= 32 else 1
-        keeps = (
-            ["registers", "shared", "reload"] if -(-row // (vec * x)) * vec * 4 <= KEEP_BYTES else ["shared", "reload"]
-        )
+        if rows.rows > 1:
+            x = _power(vectors, 4, 256)
+            y = _power(rows.rows, 1, max(256 // x, 1))
+            x = max(x, 32 // y)
+        else:
+            x = _power(-(-vectors // MOST_VECTORS), 4, MOST_THREADS)
+            y = max(256 // x, 1) if x <= 32 else 1
+        own = -(-vectors // x) * -(-rows.rows // y) * vec * 4
+        keeps = ["registers", "shared", "reload"] if own <= KEEP_BYTES else ["shared", "reload"]
         points += [(vec, x, y, 1, keep, 0) for keep in keeps]
-        points += [(vec, min(2 * x, 1024), max(y // 2, 1), 1, keeps[0], 0), (vec, max(x // 2, 1), y, 1, keeps[0], 4)]
-    return tuple(dict.fromkeys(str(family(*point)) for point in points if point[1] * point[2] >= 32))
+        wider, narrower = min(2 * x, MOST_THREADS), max(x // 2, 1)
+        points += [(vec, wider, max(y * x // wider, 1), 1, keeps[0], 0), (vec, narrower, y, 1, keeps[0], 4)]
+    return tuple(dict.fromkeys(str(family(*point)) for point in points if point[1] * point[2] >= LEAST_THREADS))
 
 
-def _threads_for(row: int, vec: int) -> int:
-    """Threads of a row of so many elements: about four vectors each, a part of a warp at least, a block at most."""
-    wanted = max(row // (4 * vec), 1)
-    return min(max(1 << (wanted - 1).bit_length(), 4), 1024)
+def _power(wanted: int, least: int, most: int) -> int:
+    """The power of two that is wanted or the next one, within bounds."""
+    return min(max(1 << (max(wanted, 1) - 1).bit_length(), least), most)
 
 
 def row_choices(segment: Graph) -> Choices:

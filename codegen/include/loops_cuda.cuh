@@ -6,6 +6,10 @@
 #define ONCE if (blockIdx.x == 0)
 #define LOOP(a, n) for (idx_t a = 0; a < (n); a++)
 #define UNROLL(a, n) _Pragma("unroll") for (int a = 0; a < (n); a++)
+// Row r of a thread, which indexes registers.
+#define ROWS_KEPT(a, n) _Pragma("unroll") for (int a##_r = 0; a##_r < ROWS_OF(n); a##_r++) \
+  if (const idx_t a = threadIdx.y + a##_r * TY; a < (n))
+#define ROWS_OF(n) (((n) + TY - 1) / TY)
 #define ROWS(a, n) _Pragma("unroll 4") for (idx_t a = threadIdx.y; a < (n); a += TY)
 // Vector v of thread x starts at lane (v * TX + x) * w; full vectors and the masked last one are told apart per thread. Where
 // v indexes registers, loops are unrolled: LANES and TAIL, and LANES_MANY and TAIL_MANY where n is known at run time only.

@@ -36,8 +36,9 @@ VDEV void read_across(SharedTile<T, R, C>& tile, const T* base, long stride, lon
     if (row >= rows || column >= columns) return;
     Vec<T, E> x[E];
     VEC_UNROLL for (int i = 0; i < E; i++) {
-      x[i] = {};
-      if (column + i < columns) x[i] = load_masked<E, E>(base + (column + i) * stride + row, rows - row);
+      // In the columns beyond the last one, the last one again.
+      const long c = column + i < columns ? column + i : columns - 1;
+      x[i] = load_masked<E, E>(base + c * stride + row, rows - row);
     }
     VEC_UNROLL for (int r = 0; r < E; r++) {
       Vec<T, E> y;

@@ -12,7 +12,7 @@ from fusion_ir.dtype import bf16, f32
 from fusion_ir.graph import Graph
 from fusion_ir.node import Node
 from scheduler.prepare import prepare
-from tests.support.devices import CPU_DEVICE
+from tests.support.devices import CPU_DEVICE, CUDA_DEVICE
 from tests.support.kernels import narrow_lanes
 from tests.support.tensors import graph_of, spec
 
@@ -62,3 +62,15 @@ def test_cpp(name: str, golden: Callable[[str, str], None]) -> None:
     graph = prepare(GRAPHS[name]).graph
     family = FAMILIES["normalization" if spreads(graph) else "reduction"]
     golden(f"{name}.cpp", family.emit(graph, narrow_lanes(family, graph), CPU_DEVICE).source)
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_cuda(name: str, golden: Callable[[str, str], None]) -> None:
+    """Rows of a warp or a block, sums down columns, what threads join in shared memory."""
+    graph = prepare(GRAPHS[name]).graph
+    kernel = next(
+        family.emit(graph, family.space(graph, CUDA_DEVICE)[0], CUDA_DEVICE)
+        for family in FAMILIES.values()
+        if family.name in ("reduction", "normalization", "gemv") and family.accepts(graph, CUDA_DEVICE) is None
+    )
+    golden(f"{name}.cu", f"// {kernel.schedule}\n{kernel.source}// {kernel.launch}\n")
