@@ -54,11 +54,15 @@ class CudaBodyText(BodyText):
                 raise EmitError(f"a thread would keep what is of {rows} rows (at most {MOST_ROWS})")
         return self.sharing.kept_rows
 
-    def indices(self, dims: Sequence[Axis]) -> str:
-        return "".join(f"[{self.axis(a)}{'_r' if a in self.kept_rows else ''}]" for a in dims)
+    def is_own_row(self, a: Axis, v: Value) -> bool:
+        """Whether a thread has the part of an array of `v` that is of its own rows along `a`."""
+        return a in self.kept_rows and a in self.sharing.own_rows(v)
 
-    def dimensions(self, dims: Sequence[Axis]) -> str:
-        return "".join(f"[ROWS_OF({a.extent})]" if a in self.kept_rows else f"[{a.extent}]" for a in dims)
+    def indices(self, dims: Sequence[Axis], v: Value) -> str:
+        return "".join(f"[{self.axis(a)}{'_r' if self.is_own_row(a, v) else ''}]" for a in dims)
+
+    def dimensions(self, dims: Sequence[Axis], v: Value) -> str:
+        return "".join(f"[ROWS_OF({a.extent})]" if self.is_own_row(a, v) else f"[{a.extent}]" for a in dims)
 
     def once(self) -> str:
         return "ONCE FIRST_ROW"
@@ -144,29 +148,29 @@ class CudaBodyText(BodyText):
         if not self.is_in_shared(v):
             super().declare(v, kept)
             return
-        width, vectors = self.width(kept.key.lane), self.vectors_of_thread(kept)
+        width, vectors = self.width(kept.key.lane), self.vectors_of_thread(v, kept)
         if v not in self.places:
             self.places[v] = self.take(_round(width * v.dtype.bytes) * vectors * self.threads.count)
         kind = f"OwnRows<{CTYPE[v.dtype.name]}, {width}, TX * TY>"
         self.line(f"const {kind} {self.array(v)}{{shared + {self.places[v]}}};")
 
-    def vectors_of_thread(self, kept: Kept) -> int:
+    def vectors_of_thread(self, v: Value, kept: Kept) -> int:
         """Vectors that a thread has of an array along lanes."""
         assert kept.key.lane
-        rows = (-(-a.extent // (self.threads.y if a in self.kept_rows else 1)) for a in kept.dims)
+        rows = (-(-a.extent // (self.threads.y if self.is_own_row(a, v) else 1)) for a in kept.dims)
         return prod(rows) * self.program.vectors(kept.key.lane)
 
     def element_of(self, v: Value, kept: Kept) -> str:
         if not self.is_in_shared(v):
             return super().element_of(v, kept)
-        return f"{self.array(v)}.get({self.position_of(kept)})"
+        return f"{self.array(v)}.get({self.position_of(v, kept)})"
 
     def fill(self, v: Value, kept: Kept, value: str) -> str:
         if not self.is_in_shared(v):
             return super().fill(v, kept, value)
-        return f"{self.array(v)}.put({self.position_of(kept)}, {value});"
+        return f"{self.array(v)}.put({self.position_of(v, kept)}, {value});"
 
-    def position_of(self, kept: Kept) -> str:
+    def position_of(self, v: Value, kept: Kept) -> str:
         """The number of the present vector among those of one thread."""
         assert kept.key.lane
         at, lane = "", kept.key.lane

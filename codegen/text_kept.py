@@ -29,17 +29,18 @@ class KeptText(PointText):
             return self.accumulator_type(v)
         return f"Vec<{CTYPE[v.dtype.name]}, {self.width(lane)}>"
 
-    def indices(self, dims: Sequence[Axis]) -> str:
+    def indices(self, dims: Sequence[Axis], v: Value) -> str:
+        """The present place in an array of `v` over `dims`."""
         return "".join(f"[{self.axis(a)}]" for a in dims)
 
-    def dimensions(self, dims: Sequence[Axis]) -> str:
-        """The extents of an array over `dims`."""
+    def dimensions(self, dims: Sequence[Axis], v: Value) -> str:
+        """The extents of an array of `v` over `dims`."""
         return "".join(f"[{a.extent}]" for a in dims)
 
     def element_of(self, v: Value, kept: Kept) -> str:
         """The present element of a kept array."""
         lane = f"[{self.axis(kept.key.lane)}_v]" if kept.key.lane else ""
-        return f"{self.array(v)}{self.indices(kept.dims)}{lane}"
+        return f"{self.array(v)}{self.indices(kept.dims, v)}{lane}"
 
     def fill(self, v: Value, kept: Kept, value: str) -> str:
         """The statement that sets the present element of a kept array."""
@@ -65,7 +66,7 @@ class KeptText(PointText):
     def declare(self, v: Value, kept: Kept) -> None:
         lane = kept.key.lane
         vectors = f"[VECTORS({self.program.widths[lane]}, {lane.extent})]" if lane else ""
-        self.line(f"{self.vector(v, lane)} {self.array(v)}{self.dimensions(kept.dims)}{vectors};")
+        self.line(f"{self.vector(v, lane)} {self.array(v)}{self.dimensions(kept.dims, v)}{vectors};")
 
     def loops(self, axes: Sequence[Axis], body: Callable[[], None]) -> None:
         if not axes:
@@ -95,7 +96,7 @@ class KeptText(PointText):
             self.loops(home.dims, lambda: self.line(f"{vectors} {self.accumulator(v)} = {start};".lstrip()))
         elif dims := self.looped(home.dims):
             for _ in self.points(v.deps):
-                self.line(f"{self.accumulator_type(v)} a{self.name(v)}{self.dimensions(dims)};")
+                self.line(f"{self.accumulator_type(v)} a{self.name(v)}{self.dimensions(dims, v)};")
                 self.loops(dims, lambda: self.line(f"{self.accumulator(v)} = {start};"))
         else:
             for _ in self.points(v.deps):
@@ -158,7 +159,7 @@ class KeptText(PointText):
             return f"s{self.name(v)}"
         if kept and not reduction.joins_lanes:
             return self.element_of(v, kept)
-        return f"a{self.name(v)}" + ("" if reduction.is_local else self.indices(self.looped(reduction.home.dims)))
+        return f"a{self.name(v)}" + ("" if reduction.is_local else self.indices(self.looped(reduction.home.dims), v))
 
     def accumulator_type(self, v: Value) -> str:
         width = self.width(self.program.reductions[v].site.lane)
@@ -184,7 +185,7 @@ class KeptText(PointText):
             self.line(f"auto {name} = no_carry<{self.width(key.lane)}>({literal(identity(str(v.attr[0]), v.dtype))});")
             return
         vectors = f"[VECTORS({self.width(key.lane)}, {key.lane.extent})]" if key.lane else ""
-        self.line(f"{self.vector(v, key.lane)} {name}{self.dimensions(self.program.carried_over(v, key))}{vectors};")
+        self.line(f"{self.vector(v, key.lane)} {name}{self.dimensions(self.program.carried_over(v, key), v)}{vectors};")
 
     def scan(self, v: Value, key: Key) -> str:
         (axis,), name, width = v.scanned, self.carries[v, key], self.width(key.lane)
@@ -193,7 +194,7 @@ class KeptText(PointText):
         if axis is key.lane:
             return f"scan_lanes({f}, {name}, {operand})"
         lane = f"[{self.axis(key.lane)}_v]" if key.lane else ""
-        carry = f"{name}{self.indices(self.program.carried_over(v, key))}{lane}"
+        carry = f"{name}{self.indices(self.program.carried_over(v, key), v)}{lane}"
         return f"scan_step({f}, {carry}, {operand}, {self.axis(axis)} == 0)"
 
 

@@ -89,24 +89,22 @@ class Sharing:
         found: dict[Value, None] = {}
         for key, block in self.program.blocks.items():
             used = {a for u in (*block.values, *block.updates) for a in u.args} | {w.value for w, _ in block.writes}
-            found |= {v: None for v in used if v not in block.values and self._own_rows(v) - self._shared_by(key)}
+            found |= {v: None for v in used if v not in block.values and self.own_rows(v) - self._shared_by(key)}
         return list(found)
 
     @cached_property
     def kept_rows(self) -> frozenset[Axis]:
         """The axes that rows share along which each keeps what is of its own part, and no more."""
-        kept = {a for v in self.program.kept for a in self._own_rows(v)}
-        return frozenset(kept.difference(*(self._own_rows(v) for v in self.crossing)))
+        kept = {a for v in self.program.kept for a in self.own_rows(v)}
+        return frozenset(kept.difference(*(self.own_rows(v) for v in self.crossing)))
 
-    def _own_rows(self, v: Value) -> set[Axis]:
-        """The dimensions of a kept array of which a row fills its part."""
-        kept = self.program.kept.get(v)
-        if kept is None:
-            return set()
-        filled = self._shared_by(kept.key)
-        if v in self.program.reductions:
-            filled = filled | self._shared_by(self.program.reductions[v].site)
-        return filled & set(kept.dims)
+    def own_rows(self, v: Value) -> set[Axis]:
+        """The dimensions of an array of `v` of which a row fills its part."""
+        kept, reduction = self.program.kept.get(v), self.program.reductions.get(v)
+        filled = self._shared_by(kept.key) if kept else set[Axis]()
+        if reduction:
+            filled |= self._shared_by(reduction.site)
+        return filled & {*(kept.dims if kept else ()), *(reduction.home.dims if reduction else ())}
 
     def _shared_by(self, key: Key) -> set[Axis]:
         """The axis of the loop around a block that rows share, if there is one."""
