@@ -32,6 +32,7 @@ SOURCES = {
 """,
 }
 SOURCES["emulator"] = f"""#define FP_EMULATE
+#define __CUDA_ARCH__ 750
 #include "vec_cuda.cuh"
 namespace k0 {{
 {SOURCES["cuda"]}}}

@@ -41,6 +41,7 @@ USUAL = Efficiency(bandwidth=0.5, arithmetic=0.25, overhead_us=1.0)
 ASSUMED: dict[str, Ceilings] = {
     "cpu": Ceilings(copy_gbps=((0, 50.0),), read_gbps=((0, 50.0),), launch_us=5.0, fma_gflops=200.0),
     "cuda": Ceilings(copy_gbps=((0, 1500.0),), read_gbps=((0, 1500.0),), launch_us=4.0, fma_gflops=30_000.0),
+    "emulator": Ceilings(copy_gbps=((0, 1500.0),), read_gbps=((0, 1500.0),), launch_us=4.0, fma_gflops=30_000.0),
 }
 
 

@@ -170,7 +170,7 @@ def _tail(log: Path, lines: int = 15) -> str:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m service.demo", description="The main job, from end to end.")
     parser.add_argument("--graph", type=Path, default=EXAMPLE, help="graph to plan (default: Mistral RoPE)")
-    parser.add_argument("--target", default="cpu", help="cpu, cuda or cuda:N")
+    parser.add_argument("--target", default="cpu", help="cpu, cuda, cuda:N, emulator or emulator:ARCH")
     parser.add_argument("--seconds", type=float, default=20.0, help="seconds of search")
     parser.add_argument(
         "--keep",

@@ -10,7 +10,8 @@ from typing import Any, Literal
 
 Origin = Literal["flag", "environment", "file", "default"]
 ENVIRONMENT_PREFIX = "FUSEPLAN_"
-TARGET = r"^(cpu|cuda(:[0-9]{1,2})?)$"
+TARGET = r"^(cpu|cuda(:[0-9]{1,2})?|emulator(:sm_[0-9]{2,3}[af]?)?)$"
+TARGET_WORDS = "cpu, cuda, cuda:N, emulator or emulator:ARCH"
 
 
 class SettingsError(Exception):
@@ -64,8 +65,8 @@ class Settings:
     cache: str = _row(_default_cache, "Folder for compiled objects and device facts. May be deleted at any time.")
     target: str = _row(
         "cpu",
-        "Target to plan for where a request names none: cpu, cuda or cuda:N.",
-        form=(TARGET, "cpu, cuda or cuda:N"),
+        f"Target to plan for where a request names none: {TARGET_WORDS}.",
+        form=(TARGET, TARGET_WORDS),
     )
     default_seconds: float = _row(30.0, "Seconds of search where a request names none.", 0.1, 86400.0)
     max_seconds: float = _row(3600.0, "Most seconds of search that a request may ask for.", 0.1, 86400.0)

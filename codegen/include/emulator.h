@@ -71,7 +71,7 @@ enum Access : int32_t { LOAD, STORE, ATOMIC };
 extern "C" {
 extern dim3 threadIdx, blockIdx, blockDim, gridDim;
 // Runs all threads. 0, or 1 and a report.
-int emulator_run(emulator::Launch* launch, int version, void (*kernel)(void**));
+int emulator_run(emulator::Launch* launch, int version, const char* entry, int arch, void (*kernel)(void**));
 // Checks one access of `bytes` bytes, aligned to them, to global or shared memory.
 void emulator_access(const void* p, int bytes, emulator::Access access, const char* file, int line);
 }
@@ -88,8 +88,8 @@ struct Call {
 };
 template <class... A> void call(void (*kernel)(A...), void** args) { Call{kernel, *(A*)*args++...}; }
 }  // namespace emulator
-// What a file has for each kernel: int emulate_ENTRY(Launch*).
+// What a file has for each kernel: int emulate_ENTRY(Launch*). __CUDA_ARCH__ is the architecture that is emulated.
 #define FP_LAUNCHER(space, entry) \
   extern "C" __attribute__((visibility("default"))) int emulate_##entry(emulator::Launch* launch) { \
-    return emulator_run(launch, emulator::VERSION, [](void** args) { emulator::call(space::entry, args); }); \
+    return emulator_run(launch, emulator::VERSION, #entry, __CUDA_ARCH__, [](void** args) { emulator::call(space::entry, args); }); \
   }

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from fusion_ir.formats.side_file import SideModel
 from fusion_ir.records import Device, Numerics, Plan
 from service.errors import Problem
-from service.settings import TARGET
+from service.settings import TARGET, TARGET_WORDS
 
 KEY = r"^[0-9a-f]{64}$"
 
@@ -31,7 +31,7 @@ class ResolveRequest(Body):
     )
     shapes: SideModel | None = Field(None, description="What `source` leaves open.")
     graph_key: Key | None = Field(None, description="The key of a graph that was sent before.")
-    target: Annotated[str, StringConstraints(pattern=TARGET)] | None = Field(None, description="cpu, cuda or cuda:N.")
+    target: Annotated[str, StringConstraints(pattern=TARGET)] | None = Field(None, description=f"{TARGET_WORDS}.")
     seconds: float | None = Field(None, ge=0.1, le=86400, description="Seconds of search on a miss.")
     numerics: Numerics = "reassociate"
 

@@ -7,19 +7,19 @@ from typing import Annotated
 import typer
 
 from fusion_ir.records import Numerics
-from service.settings import TARGET
+from service.settings import TARGET, TARGET_WORDS
 
 
 def _target(value: str | None) -> str | None:
     if value is not None and not re.fullmatch(TARGET, value):
-        raise typer.BadParameter(f"expected cpu, cuda or cuda:N, got {value!r}", param_hint="--target")
+        raise typer.BadParameter(f"expected {TARGET_WORDS}, got {value!r}", param_hint="--target")
     return value
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Db = Annotated[str | None, typer.Option(metavar="URL", help="Database: sqlite:///PATH or a PostgreSQL URL.")]
 Cache = Annotated[str | None, typer.Option(metavar="FOLDER", help="Folder for compiled objects and device facts.")]
-Target = Annotated[str | None, typer.Option(metavar="TARGET", help="cpu, cuda or cuda:N.", callback=_target)]
+Target = Annotated[str | None, typer.Option(metavar="TARGET", help=f"{TARGET_WORDS}.", callback=_target)]
 Seconds = Annotated[float | None, typer.Option(metavar="S", help="Seconds of search where there is no plan yet.")]
 NumericsClass = Annotated[
     Numerics,

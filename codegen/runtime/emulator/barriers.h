@@ -1,10 +1,19 @@
 // Barriers of a block, and what lanes of a warp do together.
 #pragma once
+#include "clocks.h"
 #include "schedule.h"
 
 namespace emulator {
 inline void release(Barrier& barrier, int id) {
   Block& b = block();
+  if (barrier.expected == b.threads) begin_epoch(b);
+  else {
+    int threads[MOST_THREADS], count = 0;
+    threads[count++] = self().number;
+    for (int i = 0; i < b.threads; i++)
+      if (const Thread& t = b.first[i]; t.state == WAITING && t.wait == AT_BARRIER && t.barrier == id) threads[count++] = i;
+    meet_clocks(b, threads, count, false);
+  }
   for (int i = 0; i < b.threads; i++) {
     Thread& t = b.first[i];
     if (t.state == WAITING && t.wait == AT_BARRIER && t.barrier == id) wake(t);
@@ -96,7 +105,11 @@ inline void shuffle(Thread* lanes, uint32_t mask) {
     memcpy(f.value, &values[from], f.bytes);
   }
 }
-inline void nothing(Thread*, uint32_t) {}
+inline void meet_lanes(Thread* lanes, uint32_t mask) {
+  int threads[WARP], count = 0;
+  for (uint32_t rest = mask; rest; rest &= rest - 1) threads[count++] = lanes[__builtin_ctz(rest)].number;
+  meet_clocks(*lanes[0].block, threads, count, true);
+}
 struct Vote {
   bool x;
   uint32_t all;
@@ -124,7 +137,7 @@ void emulator_named_barrier(int id, int threads, emulator::Site site) {
   arrive(id, threads, false, "named_barrier", site);
 }
 void emulator_warp_barrier(uint32_t mask, emulator::Site site) {
-  emulator::meet(emulator::nothing, mask, nullptr, "warp_barrier", site);
+  emulator::meet(emulator::meet_lanes, mask, nullptr, "warp_barrier", site);
 }
 void emulator_shuffle(void* value, int bytes, int how, int lane, uint32_t mask, emulator::Site site) {
   emulator::Shuffled frame{value, bytes, how, lane};

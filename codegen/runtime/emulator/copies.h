@@ -17,6 +17,7 @@ void emulator_copy_async(uint32_t to, const void* from, int bytes, bool there, e
   shared_at(to, bytes, "copy_async", site);
   if (there) global_access(from, bytes, LOAD, site);
   const Copy c{to, from, bytes, self().groups, there, site};
+  shadow_store(self(), to - SHARED_BASE, bytes, site, id_of(site), ON_ITS_WAY);
   if (!plan.late) perform(c);
   self().copies.push(c);
 }
@@ -28,6 +29,7 @@ void emulator_copy_async_wait(int groups) {
   for (int i = 0; i < t.copies.count; i++) {
     if (t.copies[i].group < t.groups - groups) {
       if (plan.late) perform(t.copies[i]);
+      shadow_arrived(*t.block, t.copies[i].to - SHARED_BASE, t.copies[i].bytes, t.number, t.block->clocks->clocks[t.number]);
     } else t.copies[kept++] = t.copies[i];
   }
   t.copies.count = kept;

@@ -1,6 +1,7 @@
 // Checks of accesses to global and shared memory.
 #pragma once
 #include "schedule.h"
+#include "shadow.h"
 
 namespace emulator {
 inline Buffer* buffer_at(uint64_t address) {
@@ -51,7 +52,14 @@ inline unsigned char* shared_at(uint32_t address, int bytes, const char* what, S
   if (address % bytes) fail(site, "%s of %d bytes at byte %u of shared memory is not aligned to them", what, bytes, at);
   return block().shared + at;
 }
-inline void shared_access(uint32_t address, int bytes, Access access, Site site) { shared_at(address, bytes, name_of(access), site); }
+inline void shared_access(uint32_t address, int bytes, Access access, Site site) {
+  shared_at(address, bytes, name_of(access), site);
+  Thread& t = self();
+  const int id = id_of(site);
+  if (access == LOAD) shadow_load(t, address - SHARED_BASE, bytes, site, id);
+  else shadow_store(t, address - SHARED_BASE, bytes, site, id, access == ATOMIC ? ATOMICALLY : PLAIN);
+  if (sampling && t.block->rank == 0) note_visit(id, t, address, bytes);
+}
 }  // namespace emulator
 
 extern "C" {
@@ -59,6 +67,7 @@ void emulator_access(const void* p, int bytes, emulator::Access access, const ch
   using namespace emulator;
   if (!machine.current) return;  // a function of the vocabulary alone, outside of kernels
   machine.launch->accesses++;
+  machine.last = {file, line};
   const uint64_t at = (const unsigned char*)p - block().shared;
   if (at < machine.launch->shared_bytes) return shared_access((uint32_t)at + SHARED_BASE, bytes, access, {file, line});
   global_access(p, bytes, access, {file, line});
@@ -66,6 +75,7 @@ void emulator_access(const void* p, int bytes, emulator::Access access, const ch
 void emulator_shared_access(const void* p, int bytes, emulator::Access access, const char* file, int line) {
   using namespace emulator;
   machine.launch->accesses++;
+  machine.last = {file, line};
   shared_access((uint32_t)((const unsigned char*)p - block().shared) + SHARED_BASE, bytes, access, {file, line});
 }
 unsigned char* emulator_shared_memory() { return emulator::block().shared; }

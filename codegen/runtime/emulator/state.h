@@ -11,7 +11,7 @@ namespace emulator {
 constexpr int WARP = 32, BARRIERS = 16, MOST_THREADS = 1024, MOST_BLOCKS = 16;
 constexpr uint32_t SHARED_BASE = 1024;  // shared address of a block's first byte: 0 is none
 
-// A list that grows. No destructor: it lives as long as the process.
+// A list that grows; new items are zeros. No destructor: it lives as long as the process.
 template <class T> struct Array {
   T* items = nullptr;
   int count = 0, capacity = 0;
@@ -23,6 +23,7 @@ template <class T> struct Array {
   void reserve(int n) {
     if (n <= capacity) return;
     items = (T*)realloc((void*)items, n * sizeof(T));
+    memset((void*)(items + capacity), 0, (n - capacity) * sizeof(T));
     capacity = n;
   }
   void resize(int n) {
@@ -72,11 +73,16 @@ struct Barrier {
   Site site;
 };
 
+struct Clocks;
+struct Byte;
+
 struct Block {
   dim3 index;
   int rank, live, threads;
   Thread* first;
-  unsigned char* shared;
+  unsigned char* shared;  // the same for all blocks of a rank, as are the following
+  Byte* shadow;           // of shared memory
+  Clocks* clocks;           // of the threads' accesses to it
   Barrier barriers[BARRIERS];
 };
 
@@ -92,6 +98,8 @@ struct Machine {
   Stacks stacks;
   unsigned char* leaving = nullptr;  // a stack that nobody needs once we have switched away from it
   uint64_t random = 1;
+  const char* entry = "";
+  Site last{"", 0};  // of the access to memory that was checked last
   bool failed = false;
 };
 inline Machine machine;
