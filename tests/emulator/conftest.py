@@ -1,0 +1,17 @@
+"""One workbench on the emulator per module, which checks kernels."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from codegen.devices import detect
+from codegen.limits import Limits
+from codegen.object_cache import ObjectCache
+from codegen.workbench import Workbench
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workbench]:
+    cache = ObjectCache(tmp_path_factory.mktemp("objects"))
+    with Workbench(detect("emulator:sm_90a", cache), cache, Limits(timing_seconds=0.0)) as made:
+        yield made
