@@ -10,83 +10,13 @@ from codegen.families import FAMILIES
 from codegen.kernel import EmitError, Kernel
 from codegen.schedule import schedule_text
 from codegen.workbench import Workbench
-from fusion_ir import build as B
-from fusion_ir.dtype import bf16, f16, f32, f64, i8, i32
-from fusion_ir.graph import Graph, InputSpec
-from fusion_ir.node import Node
-from fusion_ir.ops import make
+from fusion_ir.graph import Graph
 from scheduler.prepare import prepare
 from tests.support.candidates import check_all
+from tests.support.loop_graphs import NORMS, REDUCTIONS, THIN, TRANSPOSES, of_every_dtype
 from tests.support.sweep import sweep
-from tests.support.tensors import graph_of, spec
 
 DRAWN = 4  # schedules of each graph beside the first ones
-
-
-def columns(*nodes: Node) -> list[Node]:
-    return [B.sum_(x, 0) for x in nodes]
-
-
-def softmax_backward(y: Node, dy: Node) -> Node:
-    return B.mul(y, B.sub(dy, B.sum_(B.mul(dy, y), -1, keepdims=True)))
-
-
-def batch_norm(x: Node) -> Node:
-    mean, var = B.mean(x, (0, 2), keepdims=True), B.var(x, (0, 2), 0, keepdims=True)
-    return B.mul(B.sub(x, mean), B.rsqrt(B.add(var, 1e-5)))
-
-
-def turned(x: Node, y: Node) -> list[Node]:
-    total = B.add(x, make("permute", [y], {"dims": (1, 0)}))
-    return [total, B.neg(make("permute", [total], {"dims": (1, 0)}))]
-
-
-def channels_last(x: Node) -> Node:
-    return B.relu(make("permute", [x], {"dims": (0, 2, 1)}))
-
-
-def misaligned(s: InputSpec) -> InputSpec:
-    return InputSpec(s.shape, s.dtype, s.strides, s.dtype.bytes)
-
-
-REDUCTIONS: dict[str, Graph] = {
-    "row sums": graph_of([spec((37, 1000), f32)], lambda x: B.sum_(x, 1)),
-    "row sums of bf16, odd": graph_of([spec((13, 515), bf16)], lambda x: B.sum_(x, 1)),
-    "long rows": graph_of([spec((3, 9001), f32)], lambda x: B.max_(B.abs_(x), 1)),
-    "everything": graph_of([spec((31, 77), f64)], lambda x: B.sum_(x, (0, 1))),
-    "column sums": graph_of([spec((67, 300), f32), spec((67, 300), f32)], columns),
-    "column sums of bf16, odd": graph_of([spec((67, 77), bf16)], lambda x: B.max_(x, 0)),
-    "rows and columns": graph_of([spec((48, 96), f32)], lambda x: [B.sum_(x, 1), B.max_(x, 0)]),
-    "channels": graph_of([spec((6, 5, 42), f32)], lambda x: B.sum_(x, (0, 2))),
-    "integers": graph_of([spec((20, 333), i8)], lambda x: B.sum_(x, 1)),
-    "argmax": graph_of([spec((9, 260), f32)], lambda x: B.argmax(x, 1)),
-    "argmax down": graph_of([spec((260, 9), bf16)], lambda x: B.argmax(x, 0)),
-    "misaligned": graph_of([misaligned(spec((24, 256), f32))], lambda x: B.sum_(B.exp(x), 1)),
-    "strided rows": graph_of([InputSpec(spec((24, 100), f32).shape, f32, (102, 1), 8)], lambda x: B.sum_(x, 1)),
-    "all at most": graph_of([spec((16, 130), i32)], lambda x: B.any_(B.lt(x, 0), 1)),
-}
-NORMS: dict[str, Graph] = {
-    "softmax": graph_of([spec((33, 1024), f32)], B.softmax),
-    "softmax of f16, odd": graph_of([spec((9, 1023), f16)], B.softmax),
-    "long softmax": graph_of([spec((2, 6000), bf16)], B.softmax),
-    "layer norm": graph_of([spec((10, 768), bf16), spec((768,), bf16)], lambda x, w: B.layer_norm(x, -1, w)),
-    "softmax backward": graph_of([spec((17, 200), f32), spec((17, 200), f32)], softmax_backward),
-    "batch norm": graph_of([spec((7, 3, 50), f32)], batch_norm),
-    "softmax down columns": graph_of([spec((40, 33), f32)], lambda x: B.softmax(x, 0)),
-    "misaligned": graph_of([misaligned(spec((24, 256), bf16))], B.softmax),
-}
-TRANSPOSES: dict[str, Graph] = {
-    "both ways": graph_of([spec((100, 77), f32), spec((77, 100), f32)], turned),
-    "bf16": graph_of([spec((64, 200), bf16), spec((200, 64), bf16)], turned),
-    "f64, misaligned": graph_of([misaligned(spec((33, 66), f64)), spec((66, 33), f64)], turned),
-    "channels last": graph_of([spec((3, 40, 49), f16)], channels_last),
-    "bytes": graph_of([spec((72, 88), i8)], lambda x: make("permute", [x], {"dims": (1, 0)})),
-}
-THIN: dict[str, Graph] = {
-    "one vector": graph_of([spec((70, 1000), f32), spec((1000,), f32)], B.matmul),
-    "three rows": graph_of([spec((3, 257), bf16), spec((130, 257), bf16)], B.linear),
-    "three columns": graph_of([spec((3, 257), f32), spec((257, 130), f32)], B.matmul),
-}
 
 
 def kernels(graph: Graph, bench: Workbench, names: Iterable[str], seed: int) -> list[Kernel]:
@@ -121,6 +51,17 @@ def kernels(graph: Graph, bench: Workbench, names: Iterable[str], seed: int) -> 
 def test_every_schedule_is_right(graphs: dict[str, Graph], families: list[str], bench: Workbench) -> None:
     prepared = {name: prepare(graph).graph for name, graph in graphs.items()}
     cases = [(name, g, kernels(g, bench, families, seed)) for seed, (name, g) in enumerate(prepared.items())]
+    wrong = check_all(cases, bench)
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_dtype_is_right(bench: Workbench) -> None:
+    cases: list[tuple[str, Graph, list[Kernel]]] = []
+    for name, graph in of_every_dtype().items():
+        families = (f for f in FAMILIES.values() if f.name not in ("naive", "pointwise", "aten"))
+        accepting = [f for f in families if f.accepts(graph, bench.device) is None]
+        assert accepting, name
+        cases += [(name, graph, [f.emit(graph, f.space(graph, bench.device)[0], bench.device)]) for f in accepting]
     wrong = check_all(cases, bench)
     assert not wrong, "\n".join(wrong)
 
