@@ -18,16 +18,18 @@ from codegen.toolchain.compiler import (
     in_namespaces,
     last_lines,
 )
-from codegen.toolchain.elf import symbol_bytes
+from codegen.toolchain.elf import symbol_bytes, whole
 from fusion_ir.records import CompileReport, Device, Status
 
 PRELUDE = "loops_cuda.cuh"  # once per file; includes vec_cuda.cuh
+PROTOCOL = "2"  # changes with what is kept of a compilation: the cubin as we store it, the report
 FLAGS = ("-std=c++17", "--fmad=false", "--ptxas-options=-v", "-default-device")
 ENTRY = re.compile(r"Compiling entry function '(\w+)'")
 USED = re.compile(r"Used (\d+) registers")
 FRAME = re.compile(r"(\d+) bytes stack frame")
 SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 SHARED = re.compile(r"(\d+) bytes smem")
+SERIALISED = re.compile(r"\((C751[01])\)[^\n]*\bfunction '(\w+)'")
 
 
 class CudaCompiler:
@@ -39,7 +41,7 @@ class CudaCompiler:
 
     def identity(self) -> str:
         """See Compiler."""
-        return "\n".join((self.version, " ".join(FLAGS), self.device.arch, header_digest(self.include)))
+        return "\n".join((PROTOCOL, self.version, " ".join(FLAGS), self.device.arch, header_digest(self.include)))
 
     def unit(self, kernels: Sequence[Kernel]) -> str:
         """See Compiler."""
@@ -64,7 +66,7 @@ class CudaCompiler:
             log = str(answer["log"]).replace(f"{self.include}/", "")
             if not answer["ok"]:
                 return Failure(Status.compile_failed, last_lines(log))
-            data = output.read_bytes()
+            data = whole(output.read_bytes())
             sizes, reports = symbol_bytes(data), parse_report(log)
             return data, {
                 entry: report.model_copy(update={"code_bytes": sizes.get(entry)}) for entry, report in reports.items()
@@ -72,8 +74,9 @@ class CudaCompiler:
 
 
 def parse_report(log: str) -> dict[str, CompileReport]:
-    """Registers, spills and shared memory of each entry, from what `ptxas -v` prints."""
+    """Registers, spills, shared memory and serialised wgmma of each entry, from what `ptxas -v` prints."""
     reports: dict[str, CompileReport] = {}
+    warned = {(function, code) for code, function in SERIALISED.findall(log)}
     for part in re.split(r"(?=Compiling entry function)", log):
         entry, used = ENTRY.search(part), USED.search(part)
         if entry and used:
@@ -84,6 +87,7 @@ def parse_report(log: str) -> dict[str, CompileReport]:
                 registers=int(used[1]),
                 spill_bytes=spilled,
                 shared_bytes=int(shared[1]) if shared else 0,
+                warnings=tuple(sorted(code for function, code in warned if function == entry[1])),
             )
     return reports
 
