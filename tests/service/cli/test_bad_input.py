@@ -75,7 +75,9 @@ def test_a_target_in_the_environment(
 ) -> None:
     monkeypatch.setenv("FUSEPLAN_TARGET", "gpu")
     words = [w.format(graph=graph_file) for w in command]
-    ends_with_message(cli, *words, place="FUSEPLAN_TARGET: expected cpu, cuda, cuda:N, emulator or emulator:ARCH, got 'gpu'")
+    ends_with_message(
+        cli, *words, place="FUSEPLAN_TARGET: expected cpu, cuda, cuda:N, emulator or emulator:ARCH, got 'gpu'"
+    )
 
 
 def test_unknown_options_and_commands(cli: Cli, graph_file: Path) -> None:
