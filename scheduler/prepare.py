@@ -9,7 +9,7 @@ from fusion_ir.node import Node
 from fusion_ir.ops import make
 from fusion_ir.records import NUMERICS, Numerics, Ref
 from scheduler.rewrites import RULES, simplify
-from scheduler.rewrites.split import splitting
+from scheduler.rewrites.split import Tasks, splitting
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class Prepared:
     numerics: Numerics
 
 
-def prepare(graph: Graph, tasks: int = 0, numerics: Numerics = "reassociate") -> Prepared:
-    """Simplifies, splits reductions among `tasks` (0: none is), and resolves outputs that need no work, by rules of
+def prepare(graph: Graph, tasks: Tasks | None = None, numerics: Numerics = "reassociate") -> Prepared:
+    """Simplifies, splits reductions among `tasks` (None: none is), and resolves outputs that need no work, by rules of
     class `numerics` or a stricter one.
 
     An output that repeats an input or another output in the same layout is an alias; in another layout it becomes a

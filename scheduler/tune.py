@@ -16,13 +16,16 @@ from scheduler.covers import Covers, Proposal
 from scheduler.finalists import Finalists
 from scheduler.ledger import Ledger
 from scheduler.prepare import prepare
+from scheduler.rewrites.split import Tasks
 from scheduler.watch import Watch
 
 __all__ = ["INTERRUPTED", "TuneSettings", "tune"]
 
 INTERRUPTED = "the search was interrupted"
 
-TASKS_PER_UNIT = 8  # parts that a reduction is split into, by unit of the device
+TASKS_PER_UNIT = 8  # parts that a reduction is split into, by thread of a CPU
+BLOCKS_PER_UNIT = 2  # the same by multiprocessor of a GPU
+BLOCK_COLUMNS = 128  # that a block of threads sums down at once
 
 
 @dataclass(frozen=True)
@@ -104,9 +107,11 @@ def tune(
     return finalists.decide(plans, proved and covers.exact)
 
 
-def split_tasks(device: Device) -> int:
-    """Among how many tasks reductions are split on a device; 0: they are not."""
-    return TASKS_PER_UNIT * device.units if device.target == "cpu" else 0
+def split_tasks(device: Device) -> Tasks:
+    """Among how many tasks reductions are split on a device."""
+    if device.target == "cpu":
+        return Tasks(TASKS_PER_UNIT * device.units)
+    return Tasks(BLOCKS_PER_UNIT * device.units, BLOCK_COLUMNS)
 
 
 def unfused_segments(graph: Graph, ledger: Ledger) -> Proposal:

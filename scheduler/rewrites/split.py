@@ -28,12 +28,22 @@ from scheduler.rewrites.rule import Rule
 
 LEAST_ELEMENTS = 1 << 16  # smaller tensors take less time than a launch
 LEAST_PART = 4  # elements of the split axis in a part
+LEAST_SHARE = 1 << 15  # elements of a block of threads: fewer take less time than another launch
 LONG_ROW = 1 << 21  # elements: 8 MiB of f32, of which a last cache holds few; at 2 MiB, splitting lost a tenth
 
 
-def splitting(tasks: int) -> tuple[Rule, ...]:
-    """Rules that split reductions which give too few results for `tasks` tasks, those over the leading axis of rows,
-    and those over long rows."""
+@dataclass(frozen=True)
+class Tasks:
+    """Among how many tasks a reduction should be shared, at least. columns: results side by side that one task computes
+    while others compute those beside them (a block of threads); 0: a task sums down all columns of the rows it has."""
+
+    count: int
+    columns: int = 0
+
+
+def splitting(tasks: Tasks) -> tuple[Rule, ...]:
+    """Rules that split reductions which give too few results for the tasks, those over the leading axis of rows where
+    tasks sum down all columns, and those over long rows."""
     return (
         Rule(
             "rescale-sum",
@@ -77,7 +87,7 @@ class _Parts:
         return build.broadcast_in_dim(total, like.sizes, _left(like.rank, (self.place,)))
 
 
-def _split(node: Node, tasks: int) -> Node | None:
+def _split(node: Node, tasks: Tasks) -> Node | None:
     if node.op not in ("sum", "mean", "var", "prod", "max", "min", "any", "all"):
         return None
     (x,) = node.args
@@ -102,7 +112,7 @@ def _split(node: Node, tasks: int) -> Node | None:
     return build.cast(build.div(parts.together("sum", squares), divisor), node.dtype)
 
 
-def _rescaled(node: Node, tasks: int) -> Node | None:
+def _rescaled(node: Node, tasks: Tasks) -> Node | None:
     if node.op != "sum" or node.args[0].op != "exp" or node.args[0].args[0].op != "sub":
         return None
     if not node.dtype.is_float or accumulate_dtype(node.dtype) != node.dtype:
@@ -130,20 +140,26 @@ def _repeats(node: Node, x: Node, axes: Sequence[int]) -> bool:
     return node is x and list(dims) == list(axes)
 
 
-def _is_wanted(x: Node, axes: Sequence[int], tasks: int) -> bool:
+def _wanted(x: Node, axes: Sequence[int], tasks: Tasks) -> int:
+    """The least number of parts that a reduction of `x` is to be split into; 0: it stays whole."""
     results = prod(n for d, n in enumerate(x.sizes) if d not in axes)
-    outside = prod(x.sizes[: min(axes)])  # rows of results that tasks can share as they are
     is_long = x.elements // results >= LONG_ROW
-    return results < tasks or (outside < tasks and x.rank - 1 not in axes) or is_long
+    if not tasks.columns:
+        outside = prod(x.sizes[: min(axes)])  # rows of results that tasks can share as they are
+        is_wanted = results < tasks.count or (outside < tasks.count and x.rank - 1 not in axes) or is_long
+        return tasks.count if is_wanted else 0
+    inside = prod(x.sizes[max(axes) + 1 :])
+    blocks = results // inside * -(-inside // tasks.columns)
+    is_wanted = (blocks < tasks.count and x.elements // blocks >= LEAST_SHARE) or is_long
+    return max(-(-tasks.count // blocks), 2) if is_wanted else 0
 
 
-def _parts(x: Node, axes: Sequence[int], tasks: int) -> _Parts | None:
+def _parts(x: Node, axes: Sequence[int], tasks: Tasks) -> _Parts | None:
     """Whether and how to split a reduction of `x`: along its outermost axis that a suitable number divides."""
-    if x.elements < LEAST_ELEMENTS or not _is_wanted(x, axes, tasks):
-        return None
-    for axis in sorted(axes):
+    least = _wanted(x, axes, tasks) if x.elements >= LEAST_ELEMENTS else 0
+    for axis in sorted(axes) if least else ():
         n = x.sizes[axis]
-        for count in range(tasks, 4 * tasks + 1):
+        for count in range(least, 4 * least + 1):
             if n % count == 0 and n // count >= LEAST_PART:
                 whole = build.reshape(x, (*x.sizes[:axis], count, n // count, *x.sizes[axis + 1 :]))
                 inner = tuple(a if a < axis else a + 1 for a in sorted(axes))

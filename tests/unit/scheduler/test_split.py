@@ -14,10 +14,10 @@ from fusion_ir.ops import make, make_input
 from fusion_ir.sample import sample_inputs
 from fusion_ir.tolerance import reference
 from scheduler.prepare import prepare
-from scheduler.rewrites.split import splitting
+from scheduler.rewrites.split import Tasks, splitting
 from tests.support.kernels import dense, graph_of
 
-TASKS = 16
+TASKS = Tasks(16)
 
 
 def split(node: Node) -> Node | None:
@@ -48,6 +48,27 @@ def test_a_column_sum_before_and_after() -> None:
 )
 def test_what_stays_whole(sizes: tuple[int, ...], axes: tuple[int, ...]) -> None:
     assert split(reduced("sum", sizes, axes)) is None
+
+
+@pytest.mark.parametrize(
+    ("sizes", "axes", "parts"),
+    [
+        ((1 << 22,), (0,), 64),  # one result
+        ((8, 1 << 20), (1,), 8),  # eight rows
+        ((1 << 14, 1024), (0,), 8),  # 1,024 columns: eight blocks of threads side by side
+        ((1 << 14, 100), (0,), 64),  # one block
+        ((64, 1 << 16), (1,), None),  # rows enough
+        ((8, 1 << 14), (1,), None),  # each takes less than another launch
+        ((64, 1 << 22), (1,), 2),  # enough, but long
+    ],
+)
+def test_parts_for_blocks_of_threads(sizes: tuple[int, ...], axes: tuple[int, ...], parts: int | None) -> None:
+    rule = splitting(Tasks(64, columns=128))[-1]
+    found = rule.apply(reduced("sum", sizes, axes))
+    if parts is None:
+        assert found is None
+    else:
+        assert found is not None and found.args[0].sizes[min(axes)] == parts
 
 
 @pytest.mark.parametrize("op", ["sum", "mean", "var", "prod", "max", "min"])
