@@ -1,18 +1,10 @@
 // What a tensor-core kernel does with its accumulators: 16 rows of a warp go through shared memory, and come out as runs of
 // 8 columns of a row, which a generated epilogue loads, computes and stores with whole vectors.
 #pragma once
-#include "device_cuda.cuh"
-#include "vec_cuda.cuh"
+#include "gemm_tiles.cuh"
 
 constexpr int RUN = 8;            // columns that an epilogue is given at once
 constexpr int FRAGMENT_ROWS = 16; // of a warp: mma.sync and wgmma lay out 16 x 8 results in the same way
-
-// Part p of a run, W columns wide.
-template <int W, class T, int N> VDEV Vec<T, W> part(const Vec<T, N>& run, int p) {
-  Vec<T, W> r;
-  VEC_UNROLL for (int i = 0; i < W; i++) r.v[i] = run.v[p * W + i];
-  return r;
-}
 
 // 16 rows of COLUMNS accumulators. A row starts 8 banks after the one before, so that neither the writes of a fragment nor
 // the reads of whole runs meet in a bank.

@@ -11,8 +11,11 @@ element of the product, or on none where it is padding.
 from codegen.families.loops import alignments
 from codegen.gemm.dims import with_scratch
 from codegen.kernel import EmitError
+from codegen.lowering.access import pattern
+from codegen.lowering.index import volume
 from codegen.text import CTYPE
 from codegen.tiled.functor import Functor, PointPrinter, aligned, braced, fields_of, key, tensors_of
+from codegen.tiled.operand import access_cost, load_cost
 from codegen.tiled.points import Piece, Points, loads_of, located, writes_at_points
 from codegen.tiled.problem import Problem
 from fusion_ir.graph import Graph
@@ -36,6 +39,20 @@ def epilogue_pieces(segment: Graph, problem: Problem) -> tuple[list[Piece], Poin
             )
         pieces.append(located(write, places[0], points, RUN))
     return pieces, points
+
+
+def epilogue_cost(segment: Graph, problem: Problem) -> float:
+    """Bytes to load and store, those of short accesses counting as whole ones. Raises EmitError."""
+    pieces, _ = epilogue_pieces(segment, problem)
+    given = alignments(segment)
+    cost = 0.0
+    for piece in pieces:
+        write = piece.write
+        alignment = max(given[f"out{write.out}"] // write.itemsize, 1)
+        found = pattern(write.offset, piece.lane, piece.width, alignment)
+        cost += load_cost(segment, piece, len(segment.inputs))
+        cost += access_cost(found, write.itemsize) * volume(write.offset.axes) * write.itemsize
+    return cost
 
 
 def epilogue(segment: Graph, problem: Problem, device: Device, name: str = "Epilogue") -> Functor:

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 
-from codegen.emit import Printer, Style
+from codegen.body import BodyText, Style
 from codegen.kernel import Access
 from codegen.lowering.index import Affine, Axis, Term
 from codegen.lowering.program import Block, Key, Program
@@ -17,8 +17,8 @@ from fusion_ir.graph import Graph
 
 @dataclass(frozen=True)
 class Functor:
-    """A struct of the kernel. text: its definition, for the top of the kernel's body. members: the tensors that it
-    touches, in the order of its fields."""
+    """A struct of the kernel. text: its definition, for the top of the kernel's body. members: what its base ({}, if it
+    has one) and its fields are, the tensors that it touches."""
 
     name: str
     text: str
@@ -44,7 +44,7 @@ def fields_of(graph: Graph, members: Sequence[str]) -> list[str]:
     return [f"{kinds[m]} RESTRICT {m};" for m in members]
 
 
-class PointPrinter(Printer):
+class PointPrinter(BodyText):
     """Prints pieces, each as a block of its own.
 
     product: number of the input that stands for the product; None where there is none. run: columns that the function
@@ -110,8 +110,8 @@ class PointPrinter(Printer):
                 yield found
                 continue
             steps = min(self.run, -(-self.columns // width) * width) // width
-            with self.braces(f"VEC_UNROLL for (int run = 0; run < {steps}; run++)"):
-                self.line(f"const idx_t first = column + {width} * run;")
+            with self.braces(f"VEC_UNROLL for (int part_number = 0; part_number < {steps}; part_number++)"):
+                self.line(f"const idx_t first = column + {width} * part_number;")
                 if self.columns % self.run:
                     self.line(f"if (first >= {self.columns}) break;")
                 self.digits_of(found, columns=True, width=width)
@@ -132,7 +132,7 @@ class PointPrinter(Printer):
         """Columns left, where a run may be cut short."""
         if self.columns % piece.width == 0:
             return None
-        return "left" if self.whole else f"left - {piece.width} * run"
+        return "left" if self.whole else f"left - {piece.width} * part_number"
 
     # ---- values
     def expr(self, e: Affine, lane_plus: tuple[Axis, str] | None = None) -> str:
@@ -150,8 +150,12 @@ class PointPrinter(Printer):
     def rhs(self, v: Value, key: Key, count: str | None) -> str:
         if v.op == "load" and v.tensor == self.product:
             width = self.program.widths[key.lane] if key.lane else 1
-            return "product" if self.whole else f"part<{width}>(product, run)"
+            return "product" if self.whole else f"part<{width}>(product, part_number)"
         return super().rhs(v, key, count)
+
+    def spread(self, piece: Piece) -> str:
+        """The piece's value for all columns of a run, as an expression, once it is defined."""
+        return self.operand(piece.write.value, key(piece), piece.width)
 
     def define(self, piece: Piece) -> None:
         """Declares the piece's value and what it is computed from."""
@@ -172,8 +176,3 @@ def braced(head: str, fields: Sequence[str], method: str, lines: Sequence[str]) 
 def aligned(graph: Graph, alignments: Mapping[str, int], access_bytes: int) -> Style:
     """How functors access the tensors of a graph."""
     return Style("cuda", alignments, access_bytes=access_bytes)
-
-
-def axes_in(piece: Piece) -> set[Axis]:
-    """The axes that a piece varies with."""
-    return {a for v in cone([piece.write.value]) for a in v.deps}

@@ -4,7 +4,7 @@ contract(q[8, 512, 64], k[8, 512, 64]) : f32[8, 512, 512]   ->   batch 8, rows 5
 contract(x[4, 32, 64], w[8, 48, 64]) : f32[4, 32, 8, 48]     ->   rows 4 * 32, columns 8 * 48, depth 64
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Literal
@@ -15,6 +15,7 @@ from fusion_ir.dtype import DType
 from fusion_ir.graph import Graph
 from fusion_ir.node import Node
 from fusion_ir.ops import OPS, OpKind
+from fusion_ir.ops.contract import ORDERED_PRODUCTS, products
 
 Group = Literal["batch", "row", "column", "depth"]
 COSTLY = (OpKind.CONTRACT, OpKind.REDUCTION, OpKind.SCAN)
@@ -76,36 +77,52 @@ class Problem:
         return self.node.args[which], tuple(where for _, where in sorted(found, key=lambda pair: pair[0]))
 
 
-def only_contraction(segment: Graph) -> Node | Reject:
-    """The one contraction of a segment without other sums; those of a product or two in the cone are pulled."""
-    found = [n for n in segment.nodes if n.op in OPS and OPS[n.op].kind in COSTLY]
-    if len(found) != 1 or found[0].op != "contract":
-        return Reject(f"holds {', '.join(n.op for n in found) or 'no contraction'}; takes one contraction alone")
-    (node,) = found
-    return node if node.elements else Reject("the product is empty")
+def main_contraction(segment: Graph) -> Node | Reject:
+    """The one contraction of a segment that is worth tiles. Others may be of a few products, which are inlined; there
+    are no other sums."""
+    costly = [n for n in segment.nodes if n.op in OPS and OPS[n.op].kind in COSTLY]
+    other = next((n.op for n in costly if n.op != "contract"), None)
+    if other or not costly:
+        return Reject(f"holds {other}: takes one contraction" if other else "holds no contraction")
+    *rest, main = sorted(costly, key=lambda n: (products(n), n.elements))
+    if any(products(n) > ORDERED_PRODUCTS for n in rest):
+        return Reject(f"holds {len(costly)} contractions; takes one of more than {ORDERED_PRODUCTS} products")
+    return main if main.elements else Reject("the product is empty")
 
 
-def problem_of(node: Node, *, turned: bool = False, columns: Sequence[int] = (), depths: Sequence[int] = ()) -> Problem:
+def problem_of(node: Node, *, turned: bool = False, orders: Mapping[Group, Sequence[int]] | None = None) -> Problem:
     """The contraction's problem.
 
-    turned: rows are the axes of b alone. columns, depths: orders of the root axes of these groups, the last one's steps
-    the smallest; by default that of the node.
+    turned: rows are the axes of b alone. orders: of the root axes of groups, the last one's steps the smallest; by
+    default that of the node.
     """
-    a_axes, b_axes, reduced = node.ints("a_axes"), node.ints("b_axes"), node.attr("reduced", int)
+    a_axes, b_axes = node.ints("a_axes"), node.ints("b_axes")
     a, b = node.args
     root = [a.sizes[i] if i >= 0 else b.sizes[j] for i, j in zip(a_axes, b_axes, strict=True)]
-    groups: list[Group] = []
-    for axis, (i, j) in enumerate(zip(a_axes, b_axes, strict=True)):
-        if axis >= len(root) - reduced:
-            groups.append("depth")
-        elif i >= 0 and j >= 0:
-            groups.append("batch")
-        else:
-            groups.append("row" if (i >= 0) != turned else "column")
+    groups = groups_of(node, turned=turned)
     weights = [1] * len(root)
-    for group, order in (("batch", ()), ("row", ()), ("column", columns), ("depth", depths)):
+    for group in dict.fromkeys(groups):
         step = 1
-        for axis in reversed(order or [r for r, g in enumerate(groups) if g == group]):
+        for axis in reversed((orders or {}).get(group) or axes_of(groups, group)):
             weights[axis] = step
             step *= root[axis]
-    return Problem(node, tuple(root), tuple(groups), tuple(weights), turned)
+    return Problem(node, tuple(root), groups, tuple(weights), turned)
+
+
+def groups_of(node: Node, *, turned: bool = False) -> tuple[Group, ...]:
+    """The group of every root axis of a contraction."""
+    a_axes, b_axes, reduced = node.ints("a_axes"), node.ints("b_axes"), node.attr("reduced", int)
+
+    def group(axis: int, i: int, j: int) -> Group:
+        if axis >= len(a_axes) - reduced:
+            return "depth"
+        if i >= 0 and j >= 0:
+            return "batch"
+        return "row" if (i >= 0) != turned else "column"
+
+    return tuple(group(axis, i, j) for axis, (i, j) in enumerate(zip(a_axes, b_axes, strict=True)))
+
+
+def axes_of(groups: Sequence[Group], group: Group) -> list[int]:
+    """The root axes of one group."""
+    return [axis for axis, g in enumerate(groups) if g == group]

@@ -20,7 +20,7 @@ from tests.support.devices import CUDA_DEVICE
 from tests.support.random_graphs import Seeded, any_graph, pointwise_graph
 from tests.unit.codegen.test_goldens import NAMES, graph_named
 
-ON_CUDA = {"pointwise", "naive"}  # the families that CUDA source is printed for
+ON_CUDA = {"pointwise", "naive", "matmul"}  # the families that CUDA source is printed for
 
 ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120")
 
