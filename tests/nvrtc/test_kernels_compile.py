@@ -16,6 +16,7 @@ from fusion_ir.extent import dense_strides, shape_of
 from fusion_ir.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.node import Node
 from fusion_ir.ops import OPS, OpKind, RuleError, make, make_input
+from fusion_ir.records import Device
 from tests.support.devices import CUDA_DEVICE
 from tests.support.random_graphs import Seeded, any_graph, pointwise_graph
 from tests.unit.codegen.test_goldens import NAMES, graph_named
@@ -52,23 +53,26 @@ def graphs_of_every_dtype() -> list[Graph]:
     return graphs
 
 
-def kernels() -> list[Kernel]:
+def device_of(arch: str) -> Device:
+    return CUDA_DEVICE.model_copy(update={"arch": arch})
+
+
+def kernels(device: Device) -> list[Kernel]:
     made: list[Kernel] = []
     graphs = [g(Seeded(seed)) for seed in range(900, 910) for g in (pointwise_graph, any_graph)]
     graphs += graphs_of_every_dtype()
     for i, graph in enumerate(graphs):
         for family in FAMILIES.values():
-            if family.accepts(graph, CUDA_DEVICE) is None:
-                space = family.space(graph, CUDA_DEVICE)
-                made.append(family.emit(graph, space[i % len(space)], CUDA_DEVICE))
+            if family.accepts(graph, device) is None:
+                space = family.space(graph, device)
+                made.append(family.emit(graph, space[i % len(space)], device))
     return made
 
 
 def compiled(arch: str, made: list[Kernel], folder: Path) -> list[Binary]:
     """The kernels' binaries; none may fail."""
-    device = CUDA_DEVICE.model_copy(update={"arch": arch})
     limits = Limits(compile_seconds=280.0, kernels_per_file=40)
-    builder = Builder(CudaCompiler(device), ObjectCache(folder), limits)
+    builder = Builder(CudaCompiler(device_of(arch)), ObjectCache(folder), limits)
     try:
         built = builder.compile(made)
     finally:
@@ -80,7 +84,7 @@ def compiled(arch: str, made: list[Kernel], folder: Path) -> list[Binary]:
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_every_kernel_compiles(arch: str, tmp_path: Path) -> None:
-    made = kernels()
+    made = kernels(device_of(arch))
     assert {k.family for k in made} == ON_CUDA
     assert len(compiled(arch, made, tmp_path)) == len(made)
 
