@@ -102,6 +102,8 @@ def _copied(segment: Graph, pieces: tuple[Piece, ...], columns: int) -> int:
     if len(pieces) != 1 or pieces[0].conditions or pieces[0].write.value.op != "load":
         return 0
     (piece,), value = pieces, pieces[0].write.value
+    if value.offset.fetched:  # addresses are computed for places outside the matrix, too, where there is no index
+        return 0
     found = _pattern(segment, piece, value, min(piece.width, columns & -columns))
     return found.width if found.kind == "vector" and found.width * value.dtype.bytes >= LEAST_COPY_BYTES else 0
 
