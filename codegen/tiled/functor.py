@@ -70,8 +70,10 @@ class PointPrinter(BodyText):
     # ---- what a function begins with
     def digits_of(self, pieces: Sequence[Piece], *, columns: bool, width: int) -> None:
         """Declares the digits that the pieces use, those of columns or the others."""
-        used = {a for p in pieces for v in cone([p.write.value]) for a in v.deps}
-        used.update(a for p in pieces for a in p.write.offset.axes)
+        used = {a for p in pieces for a in p.write.offset.axes}
+        for v in cone(p.write.value for p in pieces):
+            if v.op in ("load", "index", "uniform") and not (v.op == "load" and v.tensor == self.product):
+                used.update(v.offset.axes)
         for (digit, unit), axis in self.given.digits.items():
             named = axis in self.axis_names
             if axis in used and not named and (digit.number == COLUMN) == columns and unit == (width if columns else 1):
