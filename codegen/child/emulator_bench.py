@@ -152,10 +152,7 @@ def _called(
     """Computes a call on the memory of the step's arguments. Raises EmulatorFault."""
     matrices = [call.a, call.b, call.d, *([call.c] if call.c else []), *([call.bias] if call.bias else [])]
     dtypes = {m.tensor: DTYPES[m.dtype].numpy for m in matrices}
-    memory = [
-        np.frombuffer((ctypes.c_uint8 * size).from_address(address), np.uint8).view(dtypes.get(i, np.uint8))
-        for i, (address, size) in enumerate(tensors)
-    ]
+    memory = [_memory(*tensor, dtypes.get(i, np.dtype(np.uint8))) for i, tensor in enumerate(tensors)]
     try:
         compute_call(call, memory)
     except ValueError as e:
@@ -164,6 +161,12 @@ def _called(
     if stored is not None:
         stored[:] = 1
     return Run(waited=False, switches=0, accesses=0)
+
+
+def _memory(address: int, size: int, dtype: np.dtype[Any]) -> Array:
+    """The elements that fit into `size` bytes: buffers may be longer than the tensor that they hold."""
+    raw: Any = (ctypes.c_uint8 * (size // dtype.itemsize * dtype.itemsize)).from_address(address)
+    return np.frombuffer(raw, np.uint8).view(dtype)
 
 
 def _check(prepared: Prepared, candidate: Candidate, channel: Channel, index: int, message: dict[str, Any]) -> Verdict:
