@@ -24,7 +24,7 @@ from tests.support.loop_graphs import NORMS, REDUCTIONS, THIN, TRANSPOSES, of_ev
 from tests.support.random_graphs import Seeded, any_graph, pointwise_graph
 from tests.unit.codegen.test_goldens import NAMES, graph_named
 
-ON_CUDA = {"pointwise", "transpose", "reduction", "normalization", "gemv", "matmul", "naive"}  # the families of loop programs
+ON_CUDA = {"pointwise", "transpose", "reduction", "normalization", "gemv", "matmul", "naive"}
 
 DRAWN = "sm_90a"  # the architecture that random graphs are compiled for
 ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120")
