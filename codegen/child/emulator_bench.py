@@ -65,7 +65,7 @@ def bench(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
         if not verdict.problem:
             passed.add(i)
         channel.send(verdict_message(i, verdict))
-    timing = {"samples_us": [], "note": NOT_TIMED, "warm_us": None, "sets": 1}
+    timing: dict[str, Any] = {"samples_us": [], "note": NOT_TIMED, "warm_us": None, "sets": 1}
     return {"timings": {str(i): timing for i in sorted(passed)}, "surroundings": None}
 
 
@@ -75,7 +75,7 @@ def run(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
     inputs = len(message["inputs"])
     candidate = Candidate(message["program"], inputs, len(message["outputs"]))
     table = [_layout(t) for t in (*message["inputs"], *message["outputs"])]
-    memory = [Guarded(t.bytes, t.alignment, True) for t in table]
+    memory: list[Guarded] = [Guarded(t.bytes, t.alignment, True) for t in table]
     for place in memory:
         place.reset(0xFF)
     for tensor, layout, place in zip(message["inputs"], table, memory, strict=False):
@@ -88,8 +88,8 @@ def run(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
         raise JobFailure(Status.crashed, str(e)) from e
     channel.beat(-1, message["seconds"])
     for i, tensor in enumerate(message["outputs"]):
-        place = candidate.aliases.get(i, inputs + i)
-        np.ascontiguousarray(table[place].view(memory[place].bytes)).tofile(tensor["file"])
+        which = candidate.aliases.get(i, inputs + i)
+        np.ascontiguousarray(table[which].view(memory[which].bytes)).tofile(tensor["file"])
     return {}
 
 

@@ -1,4 +1,4 @@
-"""CUDA source as C++ for the emulator: the system's compiler, the headers with FP_EMULATE, a launcher for each kernel."""
+"""CUDA source as C++ for the emulator: the system's compiler, the headers with FP_EMULATE, a launcher per kernel."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

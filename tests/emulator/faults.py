@@ -1,7 +1,8 @@
 """Seeded faults: a kernel, a change to it, and whether the emulator or the result shows the change.
 
-A fault names text of the kernel's source, or of a header, and what stands there instead. The unchanged kernel must pass on every
-seed, the changed one must be reported, give a wrong result, or meet bank conflicts that the unchanged one does not, on one.
+A fault names text of the kernel's source, or of a header, and what stands there instead. The unchanged kernel must pass
+on every seed; on one of them the changed one must be reported, give a wrong result, or meet bank conflicts that the
+unchanged one does not.
 """
 
 import shutil
@@ -107,7 +108,8 @@ class Generated:
 @dataclass(frozen=True)
 class Fault:
     """text, replacement: once in the kernel's source, or `count` times; in the header of codegen/include where one is
-    named. report: part of what the emulator is expected to say; "" where a wrong result or bank conflicts are enough."""
+    named. report: part of what the emulator is expected to say; "": anything, or a wrong result, or bank
+    conflicts."""
 
     name: str
     subject: Subject = field(repr=False)

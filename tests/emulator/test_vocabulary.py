@@ -37,7 +37,8 @@ class Case:
         params = ", ".join(f"const {t}* RESTRICT in{k}" for k, (t, _) in enumerate(self.inputs))
         source = (
             f'extern "C" __global__ void __launch_bounds__({self.threads}) k_{self.name}({params}, '
-            f"{self.result}* RESTRICT out0) {{\n  SHARED_MEMORY(shared);\n  const int i = threadIdx.x;\n{self.body}\n}}\n"
+            f"{self.result}* RESTRICT out0) {{\n"
+            f"  SHARED_MEMORY(shared);\n  const int i = threadIdx.x;\n{self.body}\n}}\n"
         )
         launch = Launch((1, 1, 1), (self.threads, 1, 1), self.shared_bytes)
         return Kernel(f"k_{self.name}", source, "cuda", "test", self.name, launch)
@@ -124,7 +125,8 @@ def copies() -> list[Case]:
             f"  copy_async<{size}>(shared_address(shared + i * {size}), in0 + i * {size}, i % 3 != 1);\n"
             f"  copy_async_commit();\n  copy_async_wait<0>();\n  block_barrier();\n"
             f"  const int other = 63 - i;\n"
-            f"  for (int b = 0; b < {size}; b++) write(out0 + i * {size} + b, get(shared_load<uint8_t, 1>((uint8_t*)shared + other * {size} + b), 0));"
+            f"  for (int b = 0; b < {size}; b++)\n"
+            f"    store<1, 1>(out0 + i * {size} + b, shared_load<uint8_t, 1>((uint8_t*)shared + other * {size} + b));"
         )
 
         def expected(x: Array, size: int = size) -> Array:
@@ -135,7 +137,8 @@ def copies() -> list[Case]:
         found.append(Case(f"copy_{size}", body, (("uint8_t", values(np.uint8, 64 * size)),), "uint8_t", expected))
     for t, width in (("uint8_t", 16), ("float", 4), ("double", 2), ("uint16_t", 4), ("uint8_t", 2), ("int", 1)):
         body = (
-            f"  {t}* const place = ({t}*)shared;\n  shared_store(place + i * {width}, load<{width}, {width}>(in0 + i * {width}));\n"
+            f"  {t}* const place = ({t}*)shared;\n"
+            f"  shared_store(place + i * {width}, load<{width}, {width}>(in0 + i * {width}));\n"
             f"  block_barrier();\n"
             f"  store<{width}, {width}>(out0 + i * {width}, shared_load<{t}, {width}>(place + (i ^ 33) * {width}));"
         )
@@ -162,7 +165,8 @@ def matrices() -> list[Case]:
         for transposed in (False, True):
             name = f"load_matrix_x{count}{'_transposed' if transposed else ''}"
             body = (
-                f"  short* const rows = (short*)shared;\n  shared_store(rows + i * 8, load<8, 8>(in0 + i * 8));\n  warp_barrier();\n"
+                f"  short* const rows = (short*)shared;\n"
+                f"  shared_store(rows + i * 8, load<8, 8>(in0 + i * 8));\n  warp_barrier();\n"
                 f"  uint32_t r[{count}];\n  {name}(r, shared_address(rows + read(in1 + i) * 8));\n"
                 f"  for (int q = 0; q < {count}; q++) write(out0 + i * {count} + q, r[q]);"
             )
@@ -189,7 +193,8 @@ def products() -> list[Case]:
         """Registers of `per` neighbours along K."""
         return (
             f"  uint32_t a[4], b[2];\n"
-            f"  for (int r = 0; r < 4; r++) a[r] = read((const uint32_t*)in0 + (i / 4 + r % 2 * 8) * {k // per} + r / 2 * 4 + i % 4);\n"
+            f"  for (int r = 0; r < 4; r++)\n"
+            f"    a[r] = read((const uint32_t*)in0 + (i / 4 + r % 2 * 8) * {k // per} + r / 2 * 4 + i % 4);\n"
             f"  for (int r = 0; r < 2; r++) b[r] = read((const uint32_t*)in1 + i / 4 * {k // per} + r * 4 + i % 4);\n"
         )
 
