@@ -88,7 +88,7 @@ def run(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
         raise JobFailure(Status.crashed, str(e)) from e
     channel.beat(-1, message["seconds"])
     for i, tensor in enumerate(message["outputs"]):
-        which = candidate.aliases.get(i, inputs + i)
+        which: int = candidate.aliases.get(i, inputs + i)
         np.ascontiguousarray(table[which].view(memory[which].bytes)).tofile(tensor["file"])
     return {}
 
