@@ -49,8 +49,9 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workbench]:
 
 def adding(name: str, body: str, shared_bytes: int = 0) -> Kernel:
     source = (
-        f'extern "C" __global__ void __launch_bounds__(128) k_{name}(const float* RESTRICT in0, const float* RESTRICT in1, '
-        f"float* RESTRICT out0) {{\n  const int i = blockIdx.x * 128 + threadIdx.x;\n  SHARED_MEMORY(shared);\n{body}\n}}\n"
+        f'extern "C" __global__ void __launch_bounds__(128) k_{name}(const float* RESTRICT in0, '
+        f"const float* RESTRICT in1, float* RESTRICT out0) {{\n"
+        f"  const int i = blockIdx.x * 128 + threadIdx.x;\n  SHARED_MEMORY(shared);\n{body}\n}}\n"
     )
     return Kernel(f"k_{name}", source, "cuda", "test", name, Launch((4, 1, 1), (128, 1, 1), shared_bytes))
 
