@@ -74,7 +74,7 @@ inline void meet(Collective complete, uint32_t mask, void* frame, const char* wh
   t.collective = complete;
   if ((present | me) != there) {
     if (expected) warp.waiting |= me;
-    else if (!warp.waiting) warp = {warp.done, me, mask, complete};
+    else if (!warp.waiting) warp = {warp.done, present | me, mask, complete};
     return wait(AT_WARP, what, site);
   }
   if (expected) warp.waiting = 0;
