@@ -22,7 +22,7 @@ from fusion_ir.records import LibraryCall, Status
 from fusion_ir.text import parse_graph
 
 MOST_CASES = 3
-SLOWER = 20.0  # than a CPU's kernels may be, for which limits are made
+SLOWER = 10.0  # than a CPU's kernels may be, for which limits are made
 # Of the runs that check a candidate: seeds on the first trial, at the ends of pages, and on the last, at beginnings.
 SEEDS = ((0, 1, 3), (2, 4))
 NOT_TIMED = "checked in the emulator, not timed"

@@ -99,9 +99,9 @@ struct Machine {
   Thread* current = nullptr;
   Array<Thread> threads;
   Array<Block> blocks;
-  uint64_t ready[MOST_THREADS * MOST_BLOCKS / 64];
+  uint64_t ready[MOST_THREADS * MOST_BLOCKS / 64] = {};
   int live = 0;
-  Place main;
+  Place main = {};
   Stacks stacks;
   unsigned char* leaving = nullptr;  // a stack that nobody needs once we have switched away from it
   uint64_t random = 1;
