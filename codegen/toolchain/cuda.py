@@ -18,10 +18,11 @@ from codegen.toolchain.compiler import (
     in_namespaces,
     last_lines,
 )
-from codegen.toolchain.elf import symbol_bytes
+from codegen.toolchain.elf import symbol_bytes, whole
 from fusion_ir.records import CompileReport, Device, Status
 
 PRELUDE = "loops_cuda.cuh"  # once per file; includes vec_cuda.cuh
+PROTOCOL = "2"  # changes with what is kept of a compilation: the cubin as we store it, the report
 FLAGS = ("-std=c++17", "--fmad=false", "--ptxas-options=-v", "-default-device")
 ENTRY = re.compile(r"Compiling entry function '(\w+)'")
 USED = re.compile(r"Used (\d+) registers")
@@ -39,7 +40,7 @@ class CudaCompiler:
 
     def identity(self) -> str:
         """See Compiler."""
-        return "\n".join((self.version, " ".join(FLAGS), self.device.arch, header_digest(self.include)))
+        return "\n".join((PROTOCOL, self.version, " ".join(FLAGS), self.device.arch, header_digest(self.include)))
 
     def unit(self, kernels: Sequence[Kernel]) -> str:
         """See Compiler."""
@@ -64,7 +65,7 @@ class CudaCompiler:
             log = str(answer["log"]).replace(f"{self.include}/", "")
             if not answer["ok"]:
                 return Failure(Status.compile_failed, last_lines(log))
-            data = output.read_bytes()
+            data = whole(output.read_bytes())
             sizes, reports = symbol_bytes(data), parse_report(log)
             return data, {
                 entry: report.model_copy(update={"code_bytes": sizes.get(entry)}) for entry, report in reports.items()

@@ -2,7 +2,7 @@
 
 import struct
 
-from codegen.toolchain.elf import symbol_bytes
+from codegen.toolchain.elf import symbol_bytes, whole
 
 
 def tiny_elf() -> bytes:
@@ -29,13 +29,29 @@ def test_functions_that_are_defined() -> None:
 
 
 def test_what_is_no_elf_or_not_whole() -> None:
-    whole = tiny_elf()
-    for data in (b"", b"MZ", b"\x7fELF\x01\x01" + whole[6:], whole[:63], whole[:-1], whole[:64]):
+    elf = tiny_elf()
+    for data in (b"", b"MZ", b"\x7fELF\x01\x01" + elf[6:], elf[:63], elf[:-1], elf[:64]):
         assert symbol_bytes(data) == {}
 
 
 def test_damage_is_never_an_exception() -> None:
-    whole = tiny_elf()
-    for at in range(16, len(whole)):
+    elf = tiny_elf()
+    for at in range(16, len(elf)):
         for byte in (0x00, 0x7F, 0xFF):
-            symbol_bytes(whole[:at] + bytes([byte]) + whole[at + 1 :])
+            symbol_bytes(elf[:at] + bytes([byte]) + elf[at + 1 :])
+
+
+def with_program_headers() -> bytes:
+    """A file that ends with its one program header, as cubins do."""
+    header = struct.pack(
+        "<16sHHIQQQIHHHHHH", b"\x7fELF\x02\x01" + bytes(10), 2, 190, 1, 0, 64, 0, 0, 64, 56, 1, 64, 0, 0
+    )
+    return header + struct.pack("<IIQQQQQQ", 1, 5, 0, 0, 0, 0, 0, 8)
+
+
+def test_a_byte_dropped_at_the_end_is_put_back() -> None:
+    data = with_program_headers()
+    assert whole(data) == data
+    assert whole(data[:-1]) == data
+    assert whole(data[:-56]) == data[:-56], "more is missing than a byte or two: left as it is"
+    assert whole(b"no file of ours") == b"no file of ours"
