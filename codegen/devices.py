@@ -4,10 +4,12 @@ import re
 from collections.abc import Sequence
 
 from codegen.ceilings import cpu_ceilings, cuda_ceilings
+from codegen.gpus import GPUS, TARGET_WORDS, specified
 from codegen.machine import cache_levels, cpu_name, memory_bytes, usable_cpus
 from codegen.object_cache import ObjectCache
 from codegen.slot import ChildLimits, Slot, SlotError, SlotFailure
 from codegen.toolchain.cpu import find_compiler, host_arch, host_features
+from codegen.toolchain.cuda import nvrtc_version
 from fusion_ir.records import Device
 
 EMULATED_ARCH = "sm_80"
@@ -21,9 +23,10 @@ class DeviceError(Exception):
 def detect(target: str, cache: ObjectCache, *, ceilings: bool = True) -> Device:
     """The device of `target`: "cpu", "cuda" or "cuda:N". Its ceilings come from the cache or are measured now (about
     a second). "emulator" or "emulator:ARCH" runs CUDA kernels of an architecture, sm_80 where none is named, on the
-    CPU; it has no ceilings.
+    CPU; it has no ceilings. A name of `GPUS`, "h200": that device as its data sheet has it, there or not, to predict
+    plans for.
 
-    Raises DeviceError, CompilerMissing (cpu), ValueError for a target that is none.
+    Raises DeviceError, CompilerMissing (cpu, and those of `GPUS`), ValueError for a target that is none.
     """
     kind, _, number = target.partition(":")
     if target == "cpu":
@@ -32,7 +35,10 @@ def detect(target: str, cache: ObjectCache, *, ceilings: bool = True) -> Device:
         return _cuda(int(number or 0), cache, ceilings)
     if kind == "emulator" and re.fullmatch(r"emulator(:sm_[0-9]{2,3}[af]?)?", target):
         return _emulator(number or EMULATED_ARCH)
-    raise ValueError(f'unknown target {target!r}: expected "cpu", "cuda", "cuda:N", "emulator" or "emulator:ARCH"')
+    if target in GPUS:
+        device = specified(target, nvrtc_version())
+        return device if ceilings else device.model_copy(update={"ceilings": None})
+    raise ValueError(f"unknown target {target!r}: expected {TARGET_WORDS}")
 
 
 def no_cuda(problem: str) -> DeviceError:

@@ -1,6 +1,6 @@
 """What became of a kernel that was to be timed, and the row that says so."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +31,23 @@ def timed(timing: Mapping[str, Any], max_rel_error: float | None, surroundings: 
     warm = f"; warm {warm_us:.4g} us" if warm_us is not None else ""
     detail = "; ".join(part for part in (timing["note"], cold + warm) if part)
     return Outcome(Status.ok, detail, tuple(timing["samples_us"]), max_rel_error, warm_us, sets, surroundings)
+
+
+def not_worth_timing(kernels: Sequence[Kernel], built: Sequence[Binary | Failure]) -> dict[int, str]:
+    """Which kernels of a race have a fault in their compile report, and what it is. Never all of a family: where none
+    of them is sound, the one that spills least is timed after all."""
+    faults: dict[str, dict[int, tuple[int, str]]] = {}
+    sound: set[str] = set()
+    for i, (kernel, binary) in enumerate(zip(kernels, built, strict=True)):
+        report = binary.report if isinstance(binary, Binary) else None
+        if report and report.fault:
+            faults.setdefault(kernel.family, {})[i] = report.spill_bytes or 0, report.fault
+        elif isinstance(binary, Binary):
+            sound.add(kernel.family)
+    for family, found in faults.items():
+        if family not in sound:
+            found.pop(min(found, key=lambda i: found[i][0]))
+    return {i: fault for found in faults.values() for i, (_, fault) in found.items()}
 
 
 def measurement(

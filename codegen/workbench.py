@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
+from codegen.architectures import launched
 from codegen.device_turn import segment_turn
 from codegen.devices import no_cuda
 from codegen.kernel import Kernel
@@ -21,7 +22,7 @@ from codegen.launch_emulator import emulator_library
 from codegen.limits import DEFAULT_LIMITS, Limits, allowance_seconds, check_seconds, kernel_seconds
 from codegen.machine import usable_cpus
 from codegen.object_cache import ObjectCache
-from codegen.outcome import Outcome, measurement, timed
+from codegen.outcome import Outcome, measurement, not_worth_timing, timed
 from codegen.pace import Pace
 from codegen.plan_files import check_inputs, read_tensor, tensor_file
 from codegen.probe import probe_binary, probe_job
@@ -109,7 +110,7 @@ class Workbench:
     def compile(self, kernels: Sequence[Kernel]) -> list[Binary | Measurement]:
         """A binary for each kernel, or the row that says why there is none (with an empty segment key)."""
         with self._lock:
-            return self._binaries(kernels, self._builder.compile(kernels))
+            return self._binaries(kernels, self._built(kernels))
 
     def compile_for_plans(
         self, kernels: Sequence[Kernel], graph: Graph | None = None, *, seed: int = 0
@@ -118,8 +119,20 @@ class Workbench:
         measured on, with `seed`; the timing child gets ready for that meanwhile."""
         with self._lock:
             if graph is None:
-                return self._binaries(kernels, self._builder.compile(kernels, alone=True))
+                return self._binaries(kernels, self._built(kernels, alone=True))
             return self._binaries(kernels, self._compile_and_prepare(kernels, graph, seed, alone=True)[0])
+
+    def _built(self, kernels: Sequence[Kernel], alone: bool = False) -> list[Result]:
+        """What the builder makes of them; the reports of CUDA kernels with what follows from their launches."""
+        results = self._builder.compile(kernels, alone=alone)
+        if self.device.target != "cuda":
+            return results
+        return [
+            replace(r, report=launched(r.report, self.device.arch, k.launch))
+            if isinstance(r, Binary) and r.report
+            else r
+            for k, r in zip(kernels, results, strict=True)
+        ]
 
     def _binaries(self, kernels: Sequence[Kernel], results: Sequence[Result]) -> list[Binary | Measurement]:
         return [
@@ -149,7 +162,8 @@ class Workbench:
         *,
         seed: int = 0,
     ) -> list[Measurement]:
-        """Compiles, checks and times kernels that compute `segment`; a row for each, in order.
+        """Compiles, checks and times kernels that compute `segment`; a row for each, in order. Those whose compile
+        report has a fault are dropped before that, where another of their family is timed instead.
 
         Each is run twice on poisoned outputs between guard pages and compared with the interpreter, the second time
         with small integers where the segment sums; once, however many races it is in. Those that pass race (see
@@ -161,10 +175,11 @@ class Workbench:
         with self._lock:
             built, waited = self._compile_and_prepare(kernels, segment, seed)
             outcomes = {i: Outcome(b.status, b.detail) for i, b in enumerate(built) if isinstance(b, Failure)}
+            outcomes |= {i: Outcome(Status.dropped, fault) for i, fault in not_worth_timing(kernels, built).items()}
             programs = {
                 i: kernel_program(kernel, binary.sha256, segment, self.cache)
                 for i, (kernel, binary) in enumerate(zip(kernels, built, strict=True))
-                if isinstance(binary, Binary)
+                if isinstance(binary, Binary) and i not in outcomes
             }
             checks = {
                 i: (segment_key, seed, p["steps"][0]["binary"], p["steps"][0]["entry"]) for i, p in programs.items()
@@ -226,7 +241,7 @@ class Workbench:
         """Compiles while the timing child samples inputs and interprets the graph, which it does but once. Also how
         many seconds that took longer."""
         with ThreadPoolExecutor(1, "compile") as other:
-            compiling = other.submit(lambda: (self._builder.compile(kernels, alone=alone), time.monotonic()))
+            compiling = other.submit(lambda: (self._built(kernels, alone), time.monotonic()))
             request = {
                 "job": "prepare",
                 "graph": print_graph(graph),

@@ -19,22 +19,24 @@ from scheduler.traffic import Traffic, traffic_of
 
 @dataclass(frozen=True)
 class Choice:
-    """A segment of the cover with the kernel chosen for it. binary: None where nothing was compiled. time_us: None:
-    predicted."""
+    """A segment of the cover with the kernel chosen for it. binary: None where nothing was compiled. time_us: None
+    where nothing was timed; then predicted_us is all there is."""
 
     segment: Segment
     traffic: Traffic
     kernel: Kernel
     binary: Binary | None
     time_us: float | None
+    predicted_us: float | None = None
 
 
 def assemble(prepared: Prepared, device: Device, choices: Sequence[Choice], search: Search) -> Plan:
-    """The plan that runs `choices` in order. Its time is the sum of its steps', None if one of them is a prediction;
+    """The plan that runs `choices` in order. Its time is the sum of its steps', predicted if one of them is;
     times of the whole, gap and reasons are for the caller to fill in."""
     given = prepared.given
     refs, buffers = _places(prepared, choices)
     times = [c.time_us for c in choices]
+    predicted = [c.predicted_us if c.time_us is None else c.time_us for c in choices]
     whole = traffic_of(prepared.graph)
     return Plan(
         graph_key=graph_key(given),
@@ -60,6 +62,7 @@ def assemble(prepared: Prepared, device: Device, choices: Sequence[Choice], sear
         steps=tuple(_step(prepared, device, choice, refs) for choice in choices),
         aliases=prepared.aliases,
         time_us=fsum(t for t in times if t is not None) if None not in times else None,
+        predicted_us=fsum(t for t in predicted if t is not None) if None in times and None not in predicted else None,
         spread=None,
         unfused_us=None,
         lower_bound_us=lower_bound_us(whole, device) if choices else 0.0,
@@ -89,6 +92,8 @@ def _step(prepared: Prepared, device: Device, choice: Choice, refs: dict[Node, R
         tasks=kernel.launch.tasks,
         libraries=kernel.libraries,
         time_us=choice.time_us,
+        predicted_us=choice.predicted_us if choice.time_us is None else None,
+        report=choice.binary.report if choice.binary else None,
         bound_us=lower_bound_us(choice.traffic, device),
         bytes=choice.traffic.bytes,
         operations=choice.traffic.operations,

@@ -1,5 +1,6 @@
 """Lower bounds: times that no kernel on the device can beat, from its ceilings alone and no candidate's measurement."""
 
+from codegen.gpus import facts
 from fusion_ir.records import Device
 from scheduler.traffic import Traffic
 
@@ -9,15 +10,20 @@ def lower_bound_us(traffic: Traffic, device: Device) -> float:
 
     The largest of: one launch; the arithmetic at the peak of fused multiply-adds; the distinct bytes at the best
     bandwidth, of copies or of reads, whichever is higher, of the smallest level of memory that holds them (a tensor may
-    still be in cache). 0 where the device's ceilings are unknown. Ceilings are measured: with their noise, this is a
-    statistical claim.
+    still be in cache); and products of narrow operands at the peak of the tensor cores, where that is known. 0 where
+    the device's ceilings are unknown. Ceilings are measured: with their noise, this is a statistical claim. Of a device
+    that is not there only the vendor's peaks count, and no launch, whose time is assumed.
     """
     ceilings = device.ceilings
     if ceilings is None:
         return 0.0
+    gpu = facts(device)
+    rates = gpu.tensor_gflops if gpu else {}
+    matrix_us = sum(operations / (rates[dtype] * 1e3) for dtype, operations in traffic.products if dtype in rates)
+    launch_us = 0.0 if device.origin == "specified" else ceilings.launch_us
     gbps = max(ceilings.gbps(traffic.bytes), ceilings.gbps(traffic.bytes, reads_only=True))
     arithmetic_us = traffic.vector_operations / (ceilings.fma_gflops * 1e3)
-    return max(ceilings.launch_us, arithmetic_us, traffic.bytes / (gbps * 1e3))
+    return max(launch_us, arithmetic_us, matrix_us, traffic.bytes / (gbps * 1e3))
 
 
 def copy_us(traffic: Traffic, device: Device) -> float | None:

@@ -144,11 +144,15 @@ class Finalists:
 
     def _plan(self, proposal: Proposal, kernels: dict[Candidate, Kernel], binaries: dict[str, Binary]) -> Plan:
         choices = [
-            Choice(c.segment, self.ledger.traffic(c), k, binaries.get(k.entry), self.ledger.time_us(c))
+            Choice(c.segment, self.ledger.traffic(c), k, binary, time_us, self._predicted_us(c, k, binary))
             for c in proposal
             for k in [kernels[c]]
+            for binary, time_us in [(binaries.get(k.entry), self.ledger.time_us(c))]
         ]
         return assemble(self.prepared, self.ledger.device, choices, self._search(complete=False))
+
+    def _predicted_us(self, candidate: Candidate, kernel: Kernel, binary: Binary | None) -> float:
+        return self.ledger.expected_us(candidate, kernel, binary.report if binary else None)
 
     def _search(self, complete: bool) -> Search:
         return Search(

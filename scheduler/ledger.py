@@ -8,13 +8,13 @@ import numpy as np
 from codegen.kernel import EmitError, Family, Kernel, Reject, offers
 from codegen.measure import median
 from fusion_ir.graph import Graph
-from fusion_ir.records import Device, Measurement, Status
+from fusion_ir.records import CompileReport, Device, Measurement, Status
 from scheduler.atoms import Atoms
 from scheduler.bench import Bench, Costs
 from scheduler.candidates import Candidate
 from scheduler.entry import Entry, Variant, races, variant_of
 from scheduler.experience import Tuned, expected_logs
-from scheduler.predict import family_bound_us, predicted_us
+from scheduler.predict import family_bound_us, predicted_kernel_us, predicted_us
 from scheduler.proposals import proposals
 from scheduler.segment import Segment, extract
 from scheduler.space import Space
@@ -101,6 +101,12 @@ class Ledger:
 
     def _predicted_us(self, candidate: Candidate, family: str) -> float:
         return predicted_us(self.traffic(candidate), family, self.device, candidate.families)
+
+    def expected_us(self, candidate: Candidate, kernel: Kernel, report: CompileReport | None) -> float:
+        """The prediction for one kernel of the candidate, corrected in the same way."""
+        among = candidate.families
+        predicted = predicted_kernel_us(self.traffic(candidate), kernel, report, self.device, among)
+        return predicted * self._scale(kernel.family)
 
     def _scale(self, family: str) -> float:
         ratios = self._ratios.get(family)
@@ -355,6 +361,12 @@ class Ledger:
         """The variant to use: the best measured, else the next to be tried; None if all failed."""
         entry = self.open(candidate)
         return entry.winner or next(iter(entry.pending), None)
+
+    def prefer(self, candidate: Candidate, variant: Variant) -> None:
+        """Makes a pending variant the next to be tried."""
+        pending = self.open(candidate).pending
+        pending.remove(variant)
+        pending.insert(0, variant)
 
     def failures(self, candidate: Candidate) -> list[Measurement]:
         """What was tried on the candidate and did not pass."""

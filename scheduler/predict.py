@@ -4,8 +4,10 @@ measurement."""
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from fusion_ir.records import Ceilings, Device
+from codegen.kernel import Kernel
+from fusion_ir.records import Ceilings, CompileReport, Device
 from scheduler.bound import lower_bound_us
+from scheduler.predict_cuda import family_us, kernel_us
 from scheduler.traffic import Traffic
 
 
@@ -20,7 +22,7 @@ class Efficiency:
     pulls: bool = False
 
 
-# By family; a family without a row is taken for `USUAL`.
+# By family, on CPUs; a family without a row is taken for `USUAL`. GPUs: scheduler/predict_cuda.py.
 EFFICIENCY: dict[str, Efficiency] = {
     "pointwise": Efficiency(bandwidth=0.75, arithmetic=0.25, overhead_us=1.0),
     "transpose": Efficiency(bandwidth=0.5, arithmetic=0.25, overhead_us=1.0),
@@ -62,6 +64,8 @@ def predicted_us(traffic: Traffic, family: str, device: Device, among: Collectio
     """Roofline: a launch, and the longer of moving the bytes and doing the arithmetic at what the family usually
     reaches. among: the families that accept the segment."""
     ceilings = device.ceilings or ASSUMED[device.target]
+    if device.target != "cpu":
+        return family_us(traffic, family, device, among, ceilings)
     usual = EFFICIENCY.get(family, USUAL)
     memory_us = traffic.bytes / (ceilings.gbps(traffic.bytes) * usual.bandwidth * 1e3)
     if family == "pointwise" and "transpose" in among:
@@ -72,3 +76,12 @@ def predicted_us(traffic: Traffic, family: str, device: Device, among: Collectio
     )
     arithmetic_us = operations / (ceilings.fma_gflops * usual.arithmetic * 1e3)
     return ceilings.launch_us + usual.overhead_us + max(memory_us, arithmetic_us)
+
+
+def predicted_kernel_us(
+    traffic: Traffic, kernel: Kernel, report: CompileReport | None, device: Device, among: Collection[str]
+) -> float:
+    """The same for one kernel, of which more is known. report: of its compilation, if there was one."""
+    if device.target == "cpu":
+        return predicted_us(traffic, kernel.family, device, among)
+    return kernel_us(traffic, kernel, report, device, among, device.ceilings or ASSUMED[device.target])

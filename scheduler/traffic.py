@@ -18,13 +18,17 @@ from fusion_ir.ops import OPS, OpKind
 class Traffic:
     """read_bytes, written_bytes: distinct ones. operations: arithmetic of the distinct elements needed, as `OPS` counts
     it, two per product of a contraction. vector_operations: those that no narrower or special unit could take over.
-    pulled_operations: arithmetic and loads where every element of every output computes all that it needs by itself."""
+    pulled_operations: arithmetic and loads where every element of every output computes all that it needs by itself.
+    products: of the operations those of contractions that matrix units may take over, by dtype of the operands.
+    elements: of the largest output."""
 
     read_bytes: int
     written_bytes: int
     operations: float
     vector_operations: float
     pulled_operations: float = 0.0
+    products: tuple[tuple[str, float], ...] = ()
+    elements: int = 0
 
     @property
     def bytes(self) -> int:
@@ -37,6 +41,7 @@ def traffic_of(graph: Graph) -> Traffic:
     needed = _needed(graph)
     read_bytes = 0
     work: dict[tuple[object, ...], tuple[float, float]] = {}
+    multiplied: dict[tuple[object, ...], str] = {}  # contractions of narrow operands: their dtype
     numbers: dict[object, int] = {}
     roots: dict[Node, int] = {}  # nodes that are views of the same tensors share a number
     for node in graph.nodes:
@@ -61,11 +66,19 @@ def traffic_of(graph: Graph) -> Traffic:
         if row.kind is OpKind.CONTRACT and any(a.dtype.bytes < 4 for a in node.args):
             bounded = 0.0  # matrix units
         signature = (node.op, node.dtype, below)
+        if row.kind is OpKind.CONTRACT and not bounded:
+            multiplied[signature] = max((a.dtype for a in node.args), key=lambda dtype: dtype.bytes).name
         known = work.get(signature, (0.0, 0.0))
         work[signature] = (max(known[0], operations), max(known[1], bounded))
     written_bytes = sum(o.node.bytes for o in graph.outputs)
     operations, bounded = (float(sum(pair[i] for pair in work.values())) for i in range(2))
-    return Traffic(read_bytes, written_bytes, operations, bounded, _pulled(graph))
+    products: dict[str, float] = {}
+    for signature, dtype in multiplied.items():
+        products[dtype] = products.get(dtype, 0.0) + work[signature][0]
+    largest = max((o.node.elements for o in graph.outputs), default=0)
+    return Traffic(
+        read_bytes, written_bytes, operations, bounded, _pulled(graph), tuple(sorted(products.items())), largest
+    )
 
 
 def _operations(node: Node, count: int, different: dict[Node, int], needed: dict[Node, int]) -> float:

@@ -17,6 +17,7 @@ from scheduler.finalists import Finalists
 from scheduler.ledger import Ledger
 from scheduler.prepare import prepare
 from scheduler.rewrites.split import Tasks
+from scheduler.untimed import settle
 from scheduler.watch import Watch
 
 __all__ = ["INTERRUPTED", "TuneSettings", "tune"]
@@ -66,11 +67,11 @@ def tune(
     further schedules, until they are near their bounds or nothing more is gained. The best few schedules of its
     segments are timed once more, against each other; then the best few covers, and the unfused graph, whole.
 
-    KeyboardInterrupt ends the search with the best so far. `bench` None or a budget of 0 seconds: nothing is timed, and
-    the plan (`time_us` None) follows the predictions; neither in the emulator, but each kernel of the plan is checked.
-    Raises NoPlan.
+    KeyboardInterrupt ends the search with the best so far. `bench` None, a budget of 0 seconds, or a device that is
+    not there: nothing is timed, and the plan (`time_us` None) follows the predictions; neither in the emulator, but each
+    kernel of the plan is checked. Raises NoPlan.
     """
-    timed = bench is not None and budget.seconds > 0 and device.target != "emulator"
+    timed = bench is not None and budget.seconds > 0 and device.origin == "detected" and device.target != "emulator"
     for_plans = min(settings.plans_share * budget.seconds, settings.plans_s)
     share = settings.play_off_share * budget.seconds
     watch = Watch(budget.seconds, for_plans, progress, clock, max(share, min(2 * share, settings.play_off_s)))
@@ -96,6 +97,8 @@ def tune(
                 proved = not (extended or probed)
         if timed:
             _play_off(covers.measured(), ledger, watch)
+        elif bench is not None and device.target == "cuda":
+            settle(covers.cheapest(ledger.predicted_us), ledger, bench)
         plans = finalists.plans(several=timed)
         if timed:
             watch.tell("plans", ledger.measured)

@@ -31,6 +31,11 @@ def duration(us: float | None) -> str:
     return f"{significant(us / 1e6)} s"
 
 
+def expected(time_us: float | None, predicted_us: float | None) -> str:
+    """A measured time as it is, a predicted one as "~12.3 µs"."""
+    return f"~{duration(predicted_us)}" if time_us is None and predicted_us is not None else duration(time_us)
+
+
 def size(bytes_: float | None) -> str:
     """Bytes in powers of 1024: "512 B", "1.5 KiB", "84.0 MiB"."""
     if bytes_ is None:

@@ -8,10 +8,11 @@ from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
+from codegen.gpus import TARGET_PATTERN as TARGET
+from codegen.gpus import TARGET_WORDS as TARGET_WORDS
+
 Origin = Literal["flag", "environment", "file", "default"]
 ENVIRONMENT_PREFIX = "FUSEPLAN_"
-TARGET = r"^(cpu|cuda(:[0-9]{1,2})?|emulator(:sm_[0-9]{2,3}[af]?)?)$"
-TARGET_WORDS = "cpu, cuda, cuda:N, emulator or emulator:ARCH"
 
 
 class SettingsError(Exception):

@@ -29,6 +29,7 @@ USED = re.compile(r"Used (\d+) registers")
 FRAME = re.compile(r"(\d+) bytes stack frame")
 SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 SHARED = re.compile(r"(\d+) bytes smem")
+SERIALISED = re.compile(r"\((C751[01])\)[^\n]*\bfunction '(\w+)'")
 
 
 class CudaCompiler:
@@ -73,8 +74,9 @@ class CudaCompiler:
 
 
 def parse_report(log: str) -> dict[str, CompileReport]:
-    """Registers, spills and shared memory of each entry, from what `ptxas -v` prints."""
+    """Registers, spills, shared memory and serialised wgmma of each entry, from what `ptxas -v` prints."""
     reports: dict[str, CompileReport] = {}
+    warned = {(function, code) for code, function in SERIALISED.findall(log)}
     for part in re.split(r"(?=Compiling entry function)", log):
         entry, used = ENTRY.search(part), USED.search(part)
         if entry and used:
@@ -85,6 +87,7 @@ def parse_report(log: str) -> dict[str, CompileReport]:
                 registers=int(used[1]),
                 spill_bytes=spilled,
                 shared_bytes=int(shared[1]) if shared else 0,
+                warnings=tuple(sorted(code for function, code in warned if function == entry[1])),
             )
     return reports
 

@@ -18,6 +18,9 @@ FLAGS = (
     *("-fvisibility=hidden", "-fPIC", "-shared", "-w", "-Wl,-s", "-Wl,--as-needed"),
 )
 
+# g++ 12 fails in its scalar replacement of aggregates on some kernels that read a tile of shared memory.
+INTERNAL, WITHOUT_SRA = "internal compiler error", ("-fno-tree-sra",)
+
 
 @dataclass(frozen=True, slots=True)
 class EmulatorCompiler:
@@ -45,7 +48,10 @@ class EmulatorCompiler:
         self, slot: Slot, source: str, entries: Sequence[str], seconds: float, libraries: Sequence[str] = ()
     ) -> tuple[bytes, dict[str, CompileReport]] | Failure:
         """See Compiler."""
-        built = self.compiler.build(slot, source, [*FLAGS, f"-I{self.compiler.include}"], seconds)
+        flags = [*FLAGS, f"-I{self.compiler.include}"]
+        built = self.compiler.build(slot, source, flags, seconds)
+        if isinstance(built, Failure) and INTERNAL in built.detail:
+            built = self.compiler.build(slot, source, [*flags, *WITHOUT_SRA], seconds)
         return built if isinstance(built, Failure) else (built[0], {})
 
 

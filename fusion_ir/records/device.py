@@ -3,13 +3,17 @@
 import hashlib
 from typing import Literal
 
+from pydantic import Field
+
 from fusion_ir.records.base import Record
 
 TargetKind = Literal["cpu", "cuda", "emulator"]
+Origin = Literal["detected", "specified"]
 
 
 class Ceilings(Record):
-    """What this device was measured to reach, once, by our own kernels.
+    """What this device was measured to reach, once, by our own kernels; of a device that is not there, what is assumed
+    that it would (`Device.origin`).
 
     `copy_gbps`, `read_gbps`: best bandwidth over all levels of memory that hold at most the given bytes, as
     (bytes, GB/s) pairs from small to large; the last pair is DRAM (bytes = 0 there: no limit). Bytes read and written
@@ -30,8 +34,10 @@ class Ceilings(Record):
 class Device(Record):
     """One device. `arch` and `features` decide correctness; the rest explains times.
 
-    arch: "x86-64" | "aarch64" for cpu, "sm_90a" ... for cuda and for emulator, which runs CUDA kernels on the CPU. features: sorted CPU flags that the compiler may use, or
-    (). vector_bytes: widest register (cpu) or access (cuda). units: threads used (cpu) or multiprocessors (cuda).
+    arch: "x86-64" | "aarch64" for cpu, "sm_90a" ... for cuda and for emulator, which runs CUDA kernels on the CPU.
+    features: sorted CPU flags that the compiler may use, or (). vector_bytes: widest register (cpu) or access (cuda).
+    units: threads used (cpu) or multiprocessors (cuda).
+    origin: "specified" for one that is not there, known from its data sheet: everything about it is predicted.
     """
 
     target: TargetKind
@@ -45,9 +51,13 @@ class Device(Record):
     toolchain: str
     driver: str = ""
     ceilings: Ceilings | None = None
+    # Left out of the JSON of what is there, whose records, and the keys of plans that hold them, are older than this.
+    origin: Origin = Field(default="detected", exclude_if=lambda origin: origin == "detected")
 
     @property
     def class_key(self) -> str:
-        """Names the class of devices on which this one's code is correct: first part of a request key."""
-        text = "|".join((self.target, self.name, self.arch, ",".join(self.features), str(self.units)))
+        """Names the class of devices on which this one's code is correct: first part of a request key. Specified ones
+        are of classes of their own: what is predicted for them never answers for one that measures."""
+        parts = (self.target, self.name, self.arch, ",".join(self.features), str(self.units))
+        text = "|".join(parts if self.origin == "detected" else (*parts, self.origin))
         return f"{self.target}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"

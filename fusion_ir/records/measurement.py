@@ -18,6 +18,7 @@ class Status(str, Enum):
     timed_out = "timed_out"
     out_of_memory = "out_of_memory"
     wrong_result = "wrong_result"
+    dropped = "dropped"  # compiled, but its report says that it is not worth timing
 
 
 class CompileReport(Record):
@@ -25,7 +26,8 @@ class CompileReport(Record):
 
     code_bytes: machine code of its entry. frame_bytes: the largest stack frame among its functions: arrays, and what
     registers could not hold. Of CUDA kernels: registers and spill_bytes (stored and loaded) of a thread, shared_bytes
-    of static shared memory.
+    of static shared memory, dynamic_shared_bytes of a launch, blocks that a multiprocessor holds at a time, occupancy:
+    their threads over the most that it holds; warnings: codes of ptxas about wgmma that it serialised, C7510 and C7511.
     """
 
     code_bytes: int | None = None
@@ -33,6 +35,20 @@ class CompileReport(Record):
     registers: int | None = None
     spill_bytes: int | None = None
     shared_bytes: int | None = None
+    dynamic_shared_bytes: int | None = None
+    blocks: int | None = None
+    occupancy: float | None = None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def fault(self) -> str:
+        """Why the kernel is not worth timing where another of its family is; "" for one that is."""
+        faults = [f"spills {self.spill_bytes} bytes of registers in each thread"] if self.spill_bytes else []
+        if self.warnings:
+            faults.append(f"its wgmma is serialised ({', '.join(self.warnings)})")
+        if self.blocks == 0:
+            faults.append("a block of it does not fit on a multiprocessor")
+        return ", and ".join(faults)
 
 
 class Measurement(Record):

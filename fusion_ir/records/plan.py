@@ -1,12 +1,13 @@
 """A plan: self-contained instructions for computing one graph on one class of devices."""
 
 import hashlib
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from pydantic import Field
 
 from fusion_ir.records.base import Record
 from fusion_ir.records.device import Device
+from fusion_ir.records.measurement import CompileReport
 
 WIRE_VERSION = 1
 
@@ -16,6 +17,11 @@ NUMERICS: tuple[Numerics, ...] = get_args(Numerics)  # the strictest first
 
 # Where a step finds a tensor: input i, output i, or temporary buffer i.
 Place = Literal["in", "out", "tmp"]
+
+
+def _optional() -> Any:
+    """A field that is left out of the JSON where it is None: the keys of plans from before it stay what they were."""
+    return Field(default=None, exclude_if=lambda value: value is None)
 
 
 class TensorSpec(Record):
@@ -52,6 +58,7 @@ class Step(Record):
     by threads with stacks of 4 MiB or more.
     cuda: `entry<<<grid, block, shared_bytes>>>(args...)`.
     libraries: shared libraries, by their names in this project, that must be loaded before the binary.
+    predicted_us: where nothing was timed, and time_us is None. report: of the compiler about this kernel.
     """
 
     family: str
@@ -72,6 +79,8 @@ class Step(Record):
     nodes: tuple[int, ...]  # positions in the graph's canonical text
     segment_key: str
     source: str = ""  # sha256 of the generated source
+    predicted_us: float | None = _optional()
+    report: CompileReport | None = _optional()
 
 
 class Reason(Record):
@@ -117,6 +126,7 @@ class Plan(Record):
     reasons: tuple[Reason, ...] = ()
     search: Search
     version: str  # of Fuseplan
+    predicted_us: float | None = _optional()  # where time_us is None: nothing was timed
 
     @property
     def plan_key(self) -> str:

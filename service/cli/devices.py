@@ -1,5 +1,6 @@
 """`fuseplan devices`: what this machine can plan for, what it was measured to reach, and what is out of service."""
 
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
@@ -7,6 +8,7 @@ from rich import box
 from rich.table import Table
 
 from codegen.devices import DeviceError, detect
+from codegen.gpus import GPUS, specified
 from codegen.object_cache import ObjectCache
 from codegen.quarantine import DeviceQuarantined, Quarantine, Quarantines
 from fusion_ir.records import Device
@@ -23,7 +25,8 @@ Release = Annotated[
 
 
 def devices(target: Target = None, cache: Cache = None, release: Release = None, json: Json = False) -> None:
-    """The devices of this machine with their measured ceilings (measured now, where they were not before).
+    """The devices of this machine with their measured ceilings (measured now, where they were not before), and those
+    that plans can be predicted for, by their data sheets.
 
     A device that failed to run a kernel known to be right is out of service, for all who share the cache folder, until
     --release.
@@ -46,10 +49,15 @@ def devices(target: Target = None, cache: Cache = None, release: Release = None,
     if json:
         out_of_service = {q.device_key: _fact(q) for q in quarantines.all()}
         records = {d.class_key: {"target": n, **_record(d)} for n, d in found}
-        print_json({"devices": records, "missing": missing, "quarantined": out_of_service})
+        absent = {name: asdict(gpu) for name, gpu in GPUS.items()} if target is None else {}
+        facts = {"devices": records, "missing": missing, "quarantined": out_of_service, "predicted_only": absent}
+        print_json(facts)
         return
     if found:
         show(_table(found))
+    if target is None:
+        say("predicted only, by --target: the vendor's peaks, and assumed (~) what kernels would reach of them")
+        show(_table([(name, specified(name, "")) for name in GPUS]))
     for name, reason in missing.items():
         err().print(f"no {name}: {reason}", markup=False)
     for fact in quarantines.all():
@@ -91,11 +99,12 @@ def _table(found: list[tuple[str, Device]]) -> Table:
         measured = ("–",) * 4
         if ceilings is not None:
             copy, read = ceilings.copy_gbps[-1][1], ceilings.read_gbps[-1][1]
+            about = "~" if device.origin == "specified" else ""
             measured = (
-                significant(copy),
+                about + significant(copy),
                 significant(read),
                 significant(ceilings.fma_gflops),
-                duration(ceilings.launch_us),
+                about + duration(ceilings.launch_us),
             )
         table.add_row(
             name,

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from codegen.devices import DeviceError, detect
+from codegen.gpus import GPUS
 from codegen.object_cache import CacheError, ObjectCache
 from codegen.quarantine import DeviceQuarantined, Quarantines
 from codegen.toolchain.compiler import CompilerMissing
@@ -108,6 +109,13 @@ def _gpu(what: str, settings: Settings) -> Finding:
     return Finding(what, "ok", f"{device.name} ({device.arch}), {size(device.memory_bytes)}, driver {device.driver}")
 
 
+def _predictions(what: str, _: Settings) -> Finding:
+    targets = ", ".join(GPUS)
+    if find_spec("cupy") is None:
+        return Finding(what, "absent", f"plans for {targets} cannot be predicted: their kernels take NVRTC")
+    return Finding(what, "ok", f"plans can be predicted for {targets} (--target)")
+
+
 def _database(what: str, settings: Settings) -> Finding:
     try:
         with Store(settings.db) as store:
@@ -148,6 +156,7 @@ _CHECKS: dict[str, Callable[[str, Settings], Finding]] = {
     "C++ compiler": _compiler,
     "NVRTC": _nvrtc,
     "GPU": _gpu,
+    "GPUs elsewhere": _predictions,
     "database": _database,
     "object cache": _cache,
     "quarantined devices": _quarantine,

@@ -21,6 +21,7 @@ from service.cli.stored import PREFIX, load_plan
 from service.cli.terminal import print_json, show
 from service.cli.tune import search_seconds, tune_here
 from service.formatting import duration, percent, ratio
+from service.reports import report_words
 from service.settings import load
 from tuning_db import Store
 
@@ -96,7 +97,11 @@ def _step(number: int, step: Step, ops: Mapping[int, str]) -> Table:
     bound = f"{duration(step.bound_us)} for its bytes and operations"
     if step.time_us is not None:
         bound += f"; it takes {duration(step.time_us)}, so it runs at {percent(ratio(step.bound_us, step.time_us))}"
+    elif step.predicted_us is not None:
+        bound += f"; predicted to take {duration(step.predicted_us)}, not timed"
     table.add_row("bound", bound)
+    if step.report is not None:
+        table.add_row("compiled", "; ".join(report_words(step.report)))
     return table
 
 
@@ -118,6 +123,7 @@ def _as_json(plan: Plan, state: str, ops: Mapping[int, str]) -> dict[str, Any]:
         "graph_key": plan.graph_key,
         "state": state,
         "time_us": plan.time_us,
+        "predicted_us": plan.predicted_us,
         "lower_bound_us": plan.lower_bound_us,
         "copy_us": plan.copy_us,
         "search_gap": plan.search_gap,
@@ -127,6 +133,8 @@ def _as_json(plan: Plan, state: str, ops: Mapping[int, str]) -> dict[str, Any]:
                 "family": s.family,
                 "schedule": s.schedule,
                 "time_us": s.time_us,
+                "predicted_us": s.predicted_us,
+                "report": s.report and s.report.model_dump(mode="json"),
                 "bound_us": s.bound_us,
                 "nodes": [{"node": n, "op": ops.get(n)} for n in s.nodes],
                 "reads": [str(r) for r in s.reads],

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fusion_ir.records import Plan, Ref, Step
-from service.formatting import NONE, count, duration, percent, ratio, significant, size, times
+from service.formatting import NONE, count, expected, percent, ratio, significant, size, times
 
 KEY_DIGITS = 12  # of a plan key, as people see it; any unique beginning is understood
 _BAR = 36
@@ -27,6 +27,7 @@ def as_json(plan: Plan, target: str, state: str, cache: str) -> dict[str, Any]:
         "state": state,
         "cache": cache,
         "time_us": plan.time_us,
+        "predicted_us": plan.predicted_us,
         "unfused_us": plan.unfused_us,
         "lower_bound_us": plan.lower_bound_us,
         "search_gap": plan.search_gap,
@@ -36,6 +37,8 @@ def as_json(plan: Plan, target: str, state: str, cache: str) -> dict[str, Any]:
                 "family": step.family,
                 "schedule": step.schedule,
                 "time_us": step.time_us,
+                "predicted_us": step.predicted_us,
+                "report": step.report and step.report.model_dump(mode="json"),
                 "bytes": step.bytes,
                 "nodes": list(step.nodes),
                 "reads": [str(r) for r in step.reads],
@@ -64,12 +67,14 @@ def plan_view(plan: Plan, state: str) -> RenderableType:
 
 
 def steps_table(steps: Sequence[Step]) -> Table:
-    """One row per kernel, with its bandwidth and how near it comes to its lower bound."""
+    """One row per kernel, with its bandwidth and how near it comes to its lower bound; of kernels that were not timed
+    the predicted time alone."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=True, show_edge=False, header_style="bold", expand=False)
     table.add_column("#", justify="right", no_wrap=True)
     table.add_column("kernel and schedule", overflow="fold")
     table.add_column("reads → writes", overflow="fold")
-    for name in ("ops", "time", "bytes", "GB/s", "of bound"):
+    predicted = any(step.time_us is None and step.predicted_us is not None for step in steps)
+    for name in ("ops", "predicted" if predicted else "time", "bytes", "GB/s", "of bound"):
         table.add_column(name, justify="right", no_wrap=True)
     for number, step in enumerate(steps):
         table.add_row(
@@ -77,7 +82,7 @@ def steps_table(steps: Sequence[Step]) -> Table:
             _schedule(step),
             f"{_refs(step.reads)} → {_refs(step.writes)}",
             str(len(step.nodes)),
-            duration(step.time_us),
+            expected(step.time_us, step.predicted_us),
             size(step.bytes),
             significant(step.bytes / step.time_us / 1e3) if step.time_us else NONE,
             percent(ratio(step.bound_us, step.time_us)),
@@ -86,18 +91,28 @@ def steps_table(steps: Sequence[Step]) -> Table:
 
 
 def times_table(plan: Plan) -> Table:
-    """This plan, one kernel per op, the copy floor and the lower bound, with bars to scale."""
+    """This plan, one kernel per op, the copy floor and the lower bound, with bars to scale. Of a device that is not
+    here nothing is measured: each row says where its figure is from."""
+    absent = plan.device.origin == "specified"
+    timed = plan.time_us is not None
+    own = ("this plan", plan.time_us, "bold green", _spread(plan))
     rows = [
-        ("this plan", plan.time_us, "bold green", _spread(plan)),
+        own if timed else ("this plan", plan.predicted_us, "bold yellow", "predicted, not timed"),
         (
             "one kernel per op",
             plan.unfused_us,
             "",
             f"{times(ratio(plan.unfused_us, plan.time_us))} as long" if plan.time_us else "",
         ),
-        ("copying its bytes", plan.copy_us, "", "inputs and outputs at copy bandwidth"),
-        ("lower bound", plan.lower_bound_us, "", "no kernel here can be faster"),
+        (
+            "copying its bytes",
+            plan.copy_us,
+            "",
+            f"inputs and outputs at {'an assumed' if absent else 'copy'} bandwidth",
+        ),
+        ("lower bound", plan.lower_bound_us, "", f"no kernel {'can' if absent else 'here can'} be faster"),
     ]
+    assumed = ({"this plan"} if not timed else set()) | ({"copying its bytes"} if absent else set())
     longest = max((time for _, time, _, _ in rows if time), default=0.0)
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
@@ -107,19 +122,25 @@ def times_table(plan: Plan) -> Table:
     for name, time, style, note in rows:
         cells = max(round(_BAR * time / longest), 1) if time and longest else 0
         bar = Text("━" * cells, style=style or "blue")
-        shown = Text(duration(time), style=style)
+        shown = Text(expected(None if name in assumed else time, time), style=style)
         table.add_row(Text(name, style=style), shown, bar, note if time is not None else "not timed")
     return table
 
 
 def _heading(plan: Plan, state: str) -> Text:
+    absent = plan.device.origin == "specified"
     colour = {"measured": "green", "predicted": "yellow", "stale": "yellow"}.get(state, "red")
     return Text.assemble(
         ("Plan ", "bold"),
         (plan.plan_key[:KEY_DIGITS], "bold"),
         f"  {count(len(plan.steps), 'kernel')}  ",
         (state, colour),
-        (f"  on {plan.device.name} ({plan.device.target}, {plan.device.units} {_units(plan)})", "dim"),
+        (f"  {'for' if absent else 'on'} {plan.device.name} ", "dim"),
+        (f"({plan.device.target}, {plan.device.units} {_units(plan)})", "dim"),
+        (
+            "\nNothing ran: that device is known from its data sheet, every time is a prediction." if absent else "",
+            "yellow",
+        ),
     )
 
 

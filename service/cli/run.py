@@ -9,6 +9,7 @@ import numpy as np
 import typer
 
 from codegen.devices import detect
+from codegen.gpus import GPUS
 from codegen.object_cache import ObjectCache
 from codegen.workbench import Workbench
 from fusion_ir.comparison import Comparison, compare
@@ -61,6 +62,8 @@ def run(
     """
     settings = load({"target": target, "db": db, "cache": cache})
     budget = search_seconds(settings, seconds)
+    if settings.target in GPUS:
+        raise bad_input(f"--target: {settings.target} is planned for, and not run on: expected cpu, cuda or cuda:N")
     tensors = read_tensors(inputs)
     objects = ObjectCache(settings.cache)
     with Store(settings.db) as store:
@@ -104,6 +107,8 @@ def _fetch(store: Store, objects: ObjectCache, plan: Plan) -> None:
 
 
 def _execute(plan: Plan, arrays: list[np.ndarray], settings: Settings, objects: ObjectCache) -> list[np.ndarray]:
+    if plan.device.origin == "specified":
+        raise bad_input(f"the plan is a prediction for {plan.device.name}; tune with --target cuda where there is one")
     device = detect(settings.target if settings.target.startswith(plan.device.target) else plan.device.target, objects)
     if device.class_key != plan.device.class_key:
         raise bad_input(

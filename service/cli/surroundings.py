@@ -3,31 +3,19 @@
 from collections.abc import Iterator
 
 from fusion_ir.records import CompileReport, Moment, Surroundings
-from service.formatting import duration, significant, size
+from service.formatting import duration, significant
+from service.reports import report_words
 from tuning_db import Trial
 
 
 def details_of(trial: Trial) -> str:
     """Everything that is known, "" where nothing is: rows of before it was kept."""
     m = trial.measurement
-    words = [*_compiled(m.report or CompileReport())]
+    words = [*report_words(m.report or CompileReport())]
     if m.surroundings is not None:
         words += _around(m.surroundings)
     words += [part for part in (m.toolchain, m.driver) if part]
     return "; ".join(words)
-
-
-def _compiled(report: CompileReport) -> Iterator[str]:
-    if report.code_bytes is not None:
-        yield f"code {size(report.code_bytes)}"
-    if report.frame_bytes is not None:
-        yield f"stack {size(report.frame_bytes)}"
-    if report.registers is not None:
-        yield f"{report.registers} registers"
-    if report.spill_bytes:
-        yield f"{size(report.spill_bytes)} spilled"
-    if report.shared_bytes:
-        yield f"{size(report.shared_bytes)} shared"
 
 
 def _around(seen: Surroundings) -> Iterator[str]:

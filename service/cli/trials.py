@@ -115,6 +115,7 @@ def _flat(row: dict[str, Any]) -> dict[str, Any]:
     surroundings = row["surroundings"]
     return row | {
         "samples_us": " ".join(map(repr, row["samples_us"])),
+        "warnings": " ".join(row["warnings"]),
         "surroundings": json_module.dumps(surroundings, separators=(",", ":")) if surroundings else "",
     }
 

@@ -11,14 +11,16 @@ from service import formatting
 from service.api.models import OperationModel
 from service.dashboard import source
 from service.dashboard.graph_svg import COLOURS
+from service.reports import report_words
 
 STATES = {
     "measured": "Checked against a reference and timed on this device.",
-    "predicted": "Not run on this device yet: times are predictions.",
+    "predicted": "Not run on this device: times are predictions, marked ~.",
     "stale": "Timed under another driver or toolchain; waiting to be checked again.",
     "failed": "The last check of this plan failed.",
     "superseded": "A newer plan answers its request now.",
 }
+ABSENT = "not here: known from its data sheet"
 MAX_TEXT_LINES = 3000
 REASON_TITLES = {
     "not_fused": "Why not fused",
@@ -59,6 +61,7 @@ class StepRow:
     reads: str
     writes: str
     launch: str
+    compiled: str  # the compiler's report
     lines: Sequence[str]  # of HTML
     cut: int  # lines left out
     missing: bool
@@ -92,6 +95,7 @@ class PlanView:
     state_help: str
     hits: int
     time: str
+    origin: str  # of the device, where it is not there
     spread: str
     speedup: str
     share: str
@@ -214,7 +218,8 @@ def plan_view(
         state=state,
         state_help=STATES.get(state, ""),
         hits=hits,
-        time=formatting.duration(plan.time_us),
+        time=formatting.expected(plan.time_us, plan.predicted_us),
+        origin=ABSENT if plan.device.origin == "specified" else "",
         spread=formatting.NONE if plan.spread is None else f"± {formatting.percent(plan.spread)}",
         speedup=formatting.times(formatting.ratio(plan.unfused_us, plan.time_us)),
         share=formatting.percent(share),
@@ -239,16 +244,19 @@ def plan_view(
 
 
 def _bars(plan: Plan) -> list[Bar]:
+    known_by = "assumed" if plan.device.origin == "specified" else "measured"
     rows = (
         ("Unfused", "unfused", plan.unfused_us, "One kernel per node, each the best measured"),
         ("This plan", "plan", plan.time_us, "All steps, timed end to end"),
-        ("Copy floor", "copy", plan.copy_us, "Its inputs and outputs at the measured copy bandwidth"),
+        ("This plan, predicted", "predicted", plan.predicted_us, "The sum of what its steps are predicted to take"),
+        ("Copy floor", "copy", plan.copy_us, f"Its inputs and outputs at the {known_by} copy bandwidth"),
         ("Lower bound", "bound", plan.lower_bound_us, "No kernels on this device can be faster"),
     )
     known = [(label, kind, us, help_) for label, kind, us, help_ in rows if us is not None]
+    assumed = {"predicted"} | ({"copy"} if plan.device.origin == "specified" else set())
     longest = max((us for _, _, us, _ in known), default=0.0) or 1.0
     return [
-        Bar(label, kind, formatting.duration(us), max(0.4, 100 * us / longest), help_)
+        Bar(label, kind, formatting.expected(None if kind in assumed else us, us), max(0.4, 100 * us / longest), help_)
         for label, kind, us, help_ in known
     ]
 
@@ -265,7 +273,8 @@ def _step(index: int, step: Step, graph: Graph | None, sources: Mapping[str, str
         colour=index % COLOURS,
         family=step.family,
         schedule=step.schedule,
-        time=formatting.duration(step.time_us),
+        time=formatting.expected(step.time_us, step.predicted_us),
+        compiled="; ".join(report_words(step.report)) if step.report else "",
         bound=formatting.duration(step.bound_us),
         share=formatting.percent(share),
         share_width=_percent(share),

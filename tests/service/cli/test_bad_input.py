@@ -9,6 +9,7 @@ import pytest
 from fusion_ir.formats.json_wire import to_wire
 from fusion_ir.text import parse_graph
 from service.cli.tensors import write_tensors
+from service.settings import TARGET_WORDS
 from tests.service.cli.conftest import GRAPH, Cli
 
 WIRE = json.dumps(to_wire(parse_graph(GRAPH)))
@@ -76,7 +77,9 @@ def test_a_target_in_the_environment(
     monkeypatch.setenv("FUSEPLAN_TARGET", "gpu")
     words = [w.format(graph=graph_file) for w in command]
     ends_with_message(
-        cli, *words, place="FUSEPLAN_TARGET: expected cpu, cuda, cuda:N, emulator or emulator:ARCH, got 'gpu'"
+        cli,
+        *words,
+        place=f"FUSEPLAN_TARGET: expected {TARGET_WORDS}, got 'gpu'",
     )
 
 

@@ -12,8 +12,8 @@ from tests.support.stored_plans import chain, plan_of, store_plan
 from tuning_db import Store
 
 TUNE_FIELDS = (
-    "plan_key graph_key device target state cache time_us unfused_us lower_bound_us search_gap max_rel_error steps "
-    "numerics rewrites reasons search"
+    "plan_key graph_key device target state cache time_us predicted_us unfused_us lower_bound_us search_gap "
+    "max_rel_error steps numerics rewrites reasons search"
 ).split()
 
 
@@ -27,7 +27,7 @@ def stored(tmp_path: Path) -> str:
 def test_tune_as_json(cli: Cli, graph_file: Path, planned: list[tuple[str, float]]) -> None:
     first, second = (json.loads(cli("tune", graph_file, "--seconds", "3", "--json").out) for _ in range(2))
     assert list(first) == TUNE_FIELDS
-    assert list(first["steps"][0]) == "family schedule time_us bytes nodes reads writes".split()
+    assert list(first["steps"][0]) == "family schedule time_us predicted_us report bytes nodes reads writes".split()
     assert list(first["search"]) == "seconds candidates measured".split()
     assert first["steps"][0]["reads"] == ["in0"]
     assert first["steps"][0]["writes"] == ["out0"]
@@ -163,7 +163,9 @@ def test_db_current_and_upgrade(cli: Cli) -> None:
 def test_doctor_examines_every_part(cli: Cli, tmp_path: Path) -> None:
     ended = cli("doctor", "--json")
     parts = {f["what"]: f for f in json.loads(ended.out)["findings"]}
-    expected = "Fuseplan, C++ compiler, NVRTC, GPU, database, object cache, quarantined devices, dashboard"
+    expected = (
+        "Fuseplan, C++ compiler, NVRTC, GPU, GPUs elsewhere, database, object cache, quarantined devices, dashboard"
+    )
     assert list(parts) == expected.split(", ")
     assert parts["database"]["level"] == "ok"
     assert str(tmp_path / "plans.db") in parts["database"]["detail"]

@@ -1,0 +1,121 @@
+"""Predicted times on GPUs. Shares are from published kernels, as the comments say; none was measured by us."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from math import ceil, prod
+
+from codegen.architectures import capability
+from codegen.gpus import tensor_gflops
+from codegen.kernel import Kernel
+from fusion_ir.records import Ceilings, CompileReport, Device
+from scheduler.traffic import Traffic
+
+
+@dataclass(frozen=True)
+class Shares:
+    """What a family usually reaches: of the bandwidth of a copy, of the peak of f32 multiply-adds, of the peak of the
+    tensor cores (0: it does not use them); and what a launch of it costs besides the work. pulls: each element of an
+    output computes all that it needs, nothing is shared."""
+
+    bandwidth: float
+    arithmetic: float
+    matrix: float = 0.0
+    overhead_us: float = 1.0
+    pulls: bool = False
+
+
+# By family. Softmax and layer normalisation of QuACK: 90 % of the peak of an H100, as much as copies; a transpose pays
+# for its tile in shared memory; a scan waits for its carries. cuBLAS on an H100: 716 of 989 TFLOP/s at 4096, 795 at
+# 8192; on an A100 79-84 %. fast.cu and DeepGEMM by wgmma: as much; a plain CUTLASS 3 kernel 85 % of that.
+FAMILY_SHARES: dict[str, Shares] = {
+    "pointwise": Shares(bandwidth=0.95, arithmetic=0.5),
+    "transpose": Shares(bandwidth=0.85, arithmetic=0.4),
+    "reduction": Shares(bandwidth=0.9, arithmetic=0.4),
+    "normalization": Shares(bandwidth=0.9, arithmetic=0.4),
+    "scan": Shares(bandwidth=0.4, arithmetic=0.1),
+    "gemv": Shares(bandwidth=0.85, arithmetic=0.3),
+    "matmul": Shares(bandwidth=0.8, arithmetic=0.6, matrix=0.6, overhead_us=2.0),  # see MMA_SYNC
+    "wgmma": Shares(bandwidth=0.8, arithmetic=0.3, matrix=0.68, overhead_us=2.5),
+    "aten": Shares(bandwidth=0.8, arithmetic=0.8, matrix=0.75, overhead_us=2.5),
+    "naive": Shares(bandwidth=0.2, arithmetic=0.02, overhead_us=1.0, pulls=True),
+}
+OTHERS = Shares(bandwidth=0.6, arithmetic=0.3)
+# Share of the tensor cores' peak that mma.sync reaches, by compute capability: 72-77 % on A100; on Hopper the
+# instruction itself ends at 63 %; on consumer chips 92 % is known (sm_120); sm_100 has faster instructions of its own.
+MMA_SYNC = {80: 0.72, 86: 0.85, 89: 0.85, 90: 0.55, 100: 0.2, 103: 0.2, 120: 0.85}
+# Tiles of a product, elements of the output and how well they use the tensor cores: small ones fill the
+# multiprocessors sooner, but load each operand more often.
+TILES = ((128 * 256, 1.0), (128 * 128, 0.92), (64 * 64, 0.6))
+# Times the bytes for `pointwise` where `transpose` accepts too: one element of each sector of 32 bytes, which L2 keeps
+# for the neighbours in part.
+GATHERED = 4.0
+# Threads with a load of 16 bytes in flight that keep memory busy: 4.8 TB/s, 0.65 us away, over 132 multiprocessors are
+# 24 KB for each; kernels have one to four loads in flight.
+BUSY_THREADS = 768
+
+
+def family_us(traffic: Traffic, family: str, device: Device, among: Collection[str], ceilings: Ceilings) -> float:
+    """Before there is a kernel: a launch, and the longer of moving the bytes and doing the arithmetic at what the
+    family usually reaches. among: the families that accept the segment."""
+    memory_us, arithmetic_us = _work_us(traffic, family, device, among, ceilings)
+    shares = _shares(family, device)
+    if shares.pulls:  # a thread for each element
+        memory_us /= min(1.0, max(traffic.elements, 1) / (device.units * BUSY_THREADS))
+    return ceilings.launch_us + shares.overhead_us + max(memory_us, arithmetic_us)
+
+
+def kernel_us(
+    traffic: Traffic, kernel: Kernel, report: CompileReport | None, device: Device, among: Collection[str],
+    ceilings: Ceilings,
+) -> float:  # fmt: skip
+    """The same of one kernel: its grid may leave multiprocessors idle, in the last round too, and where few of its
+    threads fit on one, memory is not kept busy."""
+    memory_us, arithmetic_us = _work_us(traffic, kernel.family, device, among, ceilings, by_tiles=False)
+    shares = _shares(kernel.family, device)
+    blocks, threads = prod(kernel.launch.grid), prod(kernel.launch.block)
+    held = (report.blocks if report else None) or max(1, 1024 // max(threads, 1))
+    share = blocks / (device.units * ceil(blocks / device.units))  # of the multiprocessors that work
+    rounds = blocks / (device.units * held)
+    if rounds > 1:
+        share = rounds / ceil(rounds)
+    busy = min(1.0, min(held, blocks / device.units) * threads / BUSY_THREADS)
+    if shares.matrix:  # loads run ahead by themselves there
+        busy = min(1.0, blocks / device.units)
+    overhead_us = ceilings.launch_us + shares.overhead_us
+    return overhead_us + max(memory_us / max(busy, 1e-3), arithmetic_us / max(share, 1e-3))
+
+
+def _shares(family: str, device: Device) -> Shares:
+    shares = FAMILY_SHARES.get(family, OTHERS)
+    if family != "matmul":
+        return shares
+    return Shares(
+        shares.bandwidth, shares.arithmetic, MMA_SYNC.get(capability(device.arch), 0.0), shares.overhead_us
+    )  # where mma.sync is not known, neither are its rates: multiply-adds
+
+
+def _work_us(
+    traffic: Traffic, family: str, device: Device, among: Collection[str], ceilings: Ceilings, by_tiles: bool = True
+) -> tuple[float, float]:
+    """Of memory and of arithmetic, each as if it were alone. by_tiles: products as many tiles as their outputs make."""
+    shares = _shares(family, device)
+    # Every tensor is taken to come from memory, as in measurements; else whatever is cut small enough would seem fast.
+    memory_us = traffic.bytes / (ceilings.copy_gbps[-1][1] * shares.bandwidth * 1e3)
+    if family == "pointwise" and "transpose" in among:
+        memory_us *= GATHERED
+    operations = traffic.pulled_operations if shares.pulls else traffic.operations
+    matrix_us = 0.0
+    for dtype, products in traffic.products:
+        rate = tensor_gflops(device, dtype)
+        if shares.matrix and rate:
+            operations -= products
+            matrix_us += products / (rate * shares.matrix * 1e3)
+    if by_tiles and matrix_us:
+        matrix_us = min(_rounds_of_tiles(traffic.elements, tile, device.units) * matrix_us / e for tile, e in TILES)
+    return memory_us, matrix_us + operations / (ceilings.fma_gflops * shares.arithmetic * 1e3)
+
+
+def _rounds_of_tiles(elements: int, tile: int, units: int) -> float:
+    """How many times as long it takes since the last round of tiles does not fill the multiprocessors."""
+    tiles = max(elements / tile, 1.0)
+    return ceil(tiles / units) * units / tiles

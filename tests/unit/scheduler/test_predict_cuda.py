@@ -1,0 +1,86 @@
+"""Predictions for GPUs: in their order, and never below the bound. No figure here was measured."""
+
+import pytest
+
+from codegen.gpus import GPUS, specified
+from codegen.kernel import Kernel, Launch
+from fusion_ir import build
+from fusion_ir.dtype import DTYPES
+from fusion_ir.graph import Graph
+from fusion_ir.ops import make, make_input
+from fusion_ir.records import CompileReport
+from scheduler.bound import copy_us, lower_bound_us
+from scheduler.predict import predicted_kernel_us, predicted_us
+from scheduler.predict_cuda import FAMILY_SHARES
+from scheduler.traffic import traffic_of
+from tests.support.kernels import dense, graph_of
+
+H200, A100 = specified("h200", ""), specified("a100", "")
+
+
+def product(m: int, n: int, k: int, dtype: str = "bf16") -> Graph:
+    specs = dense(m, k, dtype=DTYPES[dtype]), dense(k, n, dtype=DTYPES[dtype])
+    return graph_of(specs, build.matmul(*(make_input(i, s) for i, s in enumerate(specs))))
+
+
+def chain(n: int) -> Graph:
+    spec = dense(n)
+    return graph_of((spec,), make("exp", [make_input(0, spec)]))
+
+
+@pytest.mark.parametrize("gpu", GPUS)
+@pytest.mark.parametrize("graph", [product(4096, 4096, 4096), product(64, 64, 64), chain(1 << 26), chain(100)])
+def test_no_prediction_is_below_the_bound(gpu: str, graph: Graph) -> None:
+    device, traffic = specified(gpu, ""), traffic_of(graph)
+    for family in (*FAMILY_SHARES, "another"):
+        assert predicted_us(traffic, family, device, {family}) > lower_bound_us(traffic, device) > 0
+
+
+def test_products_run_on_tensor_cores_by_dtype() -> None:
+    bounds = [lower_bound_us(traffic_of(product(8192, 8192, 8192, d)), H200) for d in ("f8e4m3", "bf16", "f32")]
+    assert bounds[1] == pytest.approx(2 * 8192**3 / 989.4e6)
+    assert bounds[1] == pytest.approx(2 * bounds[0], rel=1e-3)
+    assert bounds[2] == pytest.approx(2 * 8192**3 / 66.9e6)
+    traffic = traffic_of(product(8192, 8192, 8192))
+    assert predicted_us(traffic, "wgmma", H200, ()) < predicted_us(traffic, "matmul", H200, ())
+    narrow, wide = (traffic_of(product(4096, 4096, 4096, d)) for d in ("bf16", "f32"))
+    assert predicted_us(narrow, "matmul", A100, ()) < predicted_us(wide, "matmul", A100, ()) / 8
+
+
+def test_a_few_tiles_do_not_fill_the_multiprocessors() -> None:
+    """A quarter of the work on a sixteenth of the tiles takes more than a quarter of the time."""
+    large, small = (traffic_of(product(n, n, 4096)) for n in (2048, 512))
+    assert predicted_us(small, "matmul", H200, ()) > predicted_us(large, "matmul", H200, ()) / 8
+
+
+def test_bandwidth_decides_where_nothing_is_computed() -> None:
+    traffic = traffic_of(chain(1 << 28))
+    assert copy_us(traffic, H200) == pytest.approx(traffic.bytes / 4.32e6)
+    assert predicted_us(traffic, "pointwise", H200, ()) == pytest.approx(traffic.bytes / 4.32e6 / 0.95 + 3.0)
+    assert predicted_us(traffic, "pointwise", A100, ()) > 2 * predicted_us(traffic, "pointwise", H200, ())
+    assert predicted_us(traffic, "naive", H200, ()) > 3 * predicted_us(traffic, "pointwise", H200, ())
+
+
+def kernel(blocks: int, threads: int = 256, family: str = "pointwise") -> Kernel:
+    return Kernel("k", "", "cuda", family, "s", Launch(grid=(blocks, 1, 1), block=(threads, 1, 1)))
+
+
+def test_grids_and_registers_count() -> None:
+    traffic = traffic_of(chain(1 << 26))
+
+    def us(blocks: int, held: int, family: str = "pointwise") -> float:
+        report = CompileReport(registers=64, blocks=held)
+        return predicted_kernel_us(traffic, kernel(blocks, family=family), report, H200, ())
+
+    full = us(132 * 64, 8)
+    assert us(66, 8) > 3 * full, "half of the multiprocessors, with few threads each"
+    assert us(132 * 64, 1) > 1.5 * full, "too few threads to keep memory busy"
+    assert us(132 * 64, 4) == full
+    assert predicted_kernel_us(traffic, kernel(132 * 64), None, H200, ()) == full
+
+
+def test_a_last_round_that_is_not_full_costs_arithmetic() -> None:
+    traffic = traffic_of(product(8192, 8192, 8192))
+    report = CompileReport(registers=168, blocks=1)
+    whole, begun = (predicted_kernel_us(traffic, kernel(n, 384, "wgmma"), report, H200, ()) for n in (264, 265))
+    assert begun == pytest.approx(whole * 265 / 264 * 264 * 3 / 265 / 2, rel=0.02)
