@@ -68,8 +68,8 @@ def tune(
     segments are timed once more, against each other; then the best few covers, and the unfused graph, whole.
 
     KeyboardInterrupt ends the search with the best so far. `bench` None, a budget of 0 seconds, or a device that is
-    not there: nothing is timed, and the plan (`time_us` None) follows the predictions; neither in the emulator, but each
-    kernel of the plan is checked. Raises NoPlan.
+    not there: nothing is timed, and the plan (`time_us` None) follows the predictions; neither in the emulator, but
+    each kernel of the plan is checked. Raises NoPlan.
     """
     timed = bench is not None and budget.seconds > 0 and device.origin == "detected" and device.target != "emulator"
     for_plans = min(settings.plans_share * budget.seconds, settings.plans_s)

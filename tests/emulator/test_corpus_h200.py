@@ -1,0 +1,93 @@
+"""Plans for an H200 that is not there: the corpus at small sizes and random graphs, planned with nothing timed, run
+whole in the emulator, compared with the interpreter. FUSEPLAN_RANDOM_GRAPHS sets how many random ones; `make soak`:
+2,000."""
+
+import os
+from collections.abc import Generator, Sequence
+from dataclasses import replace
+from itertools import islice
+
+import pytest
+
+from benchmarks.corpus import CASES
+from benchmarks.corpus.case import DTYPE_NAMES
+from codegen.devices import detect
+from codegen.gpus import specified
+from codegen.kernel import Kernel
+from codegen.limits import Limits
+from codegen.object_cache import ObjectCache
+from codegen.toolchain.compiler import Binary
+from codegen.workbench import Workbench
+from fusion_ir.graph import Graph
+from fusion_ir.ops import make, make_input
+from tests.support.absent import Collector, plan_and_emulate
+from tests.support.kernels import dense, graph_of
+from tests.support.random_graphs import Seeded, any_graph, pointwise_graph
+from tests.support.random_reductions import reduction_graph
+
+GRAPHS = int(os.environ.get("FUSEPLAN_RANDOM_GRAPHS", "200"))
+FIRST_SEED = 20_000  # others than the tests of the CPU take
+TOGETHER = 250  # random graphs that are planned before their kernels are compiled
+H200 = specified("h200", "")
+
+
+@pytest.fixture(scope="module")
+def emulator(tmp_path_factory: pytest.TempPathFactory) -> Generator[Workbench]:
+    cache = ObjectCache(tmp_path_factory.mktemp("cache"))
+    limits = Limits(timing_seconds=0.0, kernels_per_file=40, compile_seconds=280.0)
+    with Workbench(detect(f"emulator:{H200.arch}", cache), cache, limits) as bench:
+        yield bench
+
+
+def corpus() -> dict[str, Graph]:
+    """Every case once: dtypes and sizes, the odd ones and the even, in turn."""
+    count = len(DTYPE_NAMES)
+    return {
+        name: case.instance(DTYPE_NAMES[i % count], case.small[1 + i // count % 2]).graph
+        for i, (name, case) in enumerate(CASES.items())
+    }
+
+
+@pytest.mark.timeout(900)
+def test_corpus(emulator: Workbench) -> None:
+    result = plan_and_emulate(corpus(), H200, emulator)
+    assert not result.wrong, "\n".join(result.wrong)
+    assert result.plans == len(CASES)
+    assert {"pointwise", "reduction", "normalization", "transpose"} <= result.families.keys()
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+def test_random_graphs(emulator: Workbench, capsys: pytest.CaptureFixture[str]) -> None:
+    made = (
+        (f"{kind.__name__} {seed}", kind(Seeded(seed)))
+        for seed in range(FIRST_SEED, FIRST_SEED + -(-GRAPHS // 3))
+        for kind in (pointwise_graph, any_graph, reduction_graph)
+    )
+    plans, wrong = 0, list[str]()
+    while batch := dict(islice(made, TOGETHER)):
+        result = plan_and_emulate(batch, H200, emulator)
+        plans += result.plans
+        wrong += result.wrong
+    with capsys.disabled():
+        print(f"\n{plans} random graphs planned for {H200.name}, {len(wrong)} wrong in the emulator")
+    assert not wrong, "\n".join(wrong[:20])
+    assert plans >= GRAPHS
+
+
+def test_a_wrong_kernel_is_noticed(emulator: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same path with a kernel that adds where it has to subtract."""
+    spec = dense(37)
+    graph = graph_of((spec, spec), make("sub", [make_input(0, spec), make_input(1, spec)]))
+    collect = Collector.compile_for_plans
+
+    def faulty(
+        self: Collector, kernels: Sequence[Kernel], graph: Graph | None = None, *, seed: int = 0
+    ) -> list[Binary]:
+        assert all("sub_(" in k.source for k in kernels)
+        return collect(self, [replace(k, source=k.source.replace("sub_(", "add_(")) for k in kernels], graph, seed=seed)
+
+    monkeypatch.setattr(Collector, "compile_for_plans", faulty)
+    result = plan_and_emulate({"difference": graph}, H200, emulator)
+    assert len(result.wrong) == 1
+    assert "wrong_result" in result.wrong[0]
