@@ -70,6 +70,8 @@ def kernel_us(
 ) -> float:  # fmt: skip
     """The same of one kernel: its grid may leave multiprocessors idle, in the last round too, and where few of its
     threads fit on one, memory is not kept busy."""
+    if kernel.libraries:  # calls a library, which chooses its own grid
+        return family_us(traffic, kernel.family, device, among, ceilings)
     memory_us, arithmetic_us = _work_us(traffic, kernel.family, device, among, ceilings, by_tiles=False)
     shares = _shares(kernel.family, device)
     blocks, threads = prod(kernel.launch.grid), prod(kernel.launch.block)
