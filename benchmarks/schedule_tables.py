@@ -51,7 +51,7 @@ from scheduler.experience import Tuned
 from scheduler.ledger import Ledger
 from scheduler.prepare import prepare
 from scheduler.space import Space
-from scheduler.tune import TASKS_PER_UNIT
+from scheduler.tune import split_tasks
 from scheduler.watch import Watch
 
 FOLDER = Path(__file__).parent / "data" / "schedules"
@@ -119,7 +119,7 @@ def segments(device: Device, pattern: str = "*", dtypes: Sequence[str] = ()) -> 
     seen: set[str] = set()
     for case in (case for cases in TOPICS.values() for case in cases if fnmatch(case.name, pattern)):
         for dtype in (d for d in case.bench_dtypes if not dtypes or d in dtypes):
-            prepared = prepare(case.instance(dtype).graph, TASKS_PER_UNIT * device.units, "reassociate")
+            prepared = prepare(case.instance(dtype).graph, split_tasks(device), "reassociate")
             ledger = Ledger(device, FAMILIES, NoRows(), None, 0)
             atoms = cut(prepared.graph, ledger.computable)
             found = find_candidates(atoms, lambda m, a=atoms, of=ledger: of.ask(a, m), CandidateSettings())

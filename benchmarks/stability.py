@@ -40,7 +40,7 @@ from scheduler.candidates import Candidate
 from scheduler.ledger import Ledger
 from scheduler.prepare import prepare
 from scheduler.segment import Segment
-from scheduler.tune import TASKS_PER_UNIT
+from scheduler.tune import split_tasks
 from service.planner import plan_graph
 from tuning_db import Store
 
@@ -150,7 +150,7 @@ def small_segments(device: Device) -> Iterator[tuple[Segment, Kernel]]:
     cases = [case for cases in TOPICS.values() for case in cases if case.kind == "memory"]
     for number in count():
         case = cases[number % len(cases)]
-        prepared = prepare(case.instance("f32", case.small[0]).graph, TASKS_PER_UNIT * device.units)
+        prepared = prepare(case.instance("f32", case.small[0]).graph, split_tasks(device))
         ledger = Ledger(device, FAMILIES, NoRows(), None, 0)
         atoms = cut(prepared.graph, ledger.computable)
         candidate = ledger.ask(atoms, 1 << (number // len(cases)) % len(atoms))

@@ -296,7 +296,12 @@ class BodyText(KeptText):
         if p.kind == "repeat" and count is None:
             return f"load_repeat<{width}, {p.step}>({at})"
         assert lane is not None
-        return f"load_lanes<{width}>({self.each_lane(lane, f'{tensor}[{self.lane_expr(e, lane)}]')}, {count or width})"
+        each = self.each_lane(lane, self.lane_element(tensor, self.lane_expr(e, lane)))
+        return f"load_lanes<{width}>({each}, {count or width})"
+
+    def lane_element(self, tensor: str, offset: str) -> str:
+        """What is read for one lane that has an address of its own."""
+        return f"{tensor}[{offset}]"
 
     def store(self, w: Write, key: Key, count: str | None) -> str:
         width = self.program.widths[key.lane] if key.lane else 1

@@ -237,6 +237,9 @@ class CudaBodyText(BodyText):
             return super().load(v, key, lane, width, count)
         return f"{self.block_of(tile)}.get<{width}>({self.axis(tile.along)}, {self.axis(tile.lane)}, {count or width})"
 
+    def lane_element(self, tensor: str, offset: str) -> str:
+        return f"read({tensor} + {offset})"  # checked in the emulator
+
     def store(self, w: Write, key: Key, count: str | None) -> str:
         tile = self.program.across.get((key, w))
         if tile is None:

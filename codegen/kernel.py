@@ -10,12 +10,14 @@ from fusion_ir.records import Device, TargetKind
 
 @dataclass(frozen=True)
 class Launch:
-    """cuda: grid, block and dynamic shared memory. cpu: `tasks`, the number of pieces that outer loops are cut into."""
+    """cuda: grid, block and dynamic shared memory. cpu: `tasks`, the number of pieces that outer loops are cut into.
+    scratch_bytes: memory that the kernel may write as it likes, its last parameter; 0: it has no such parameter."""
 
     grid: tuple[int, int, int] = (1, 1, 1)
     block: tuple[int, int, int] = (1, 1, 1)
     shared_bytes: int = 0
     tasks: int = 1
+    scratch_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,8 @@ class Kernel:
     Parameters are the segment's inputs in order, then its outputs in order.
     cpu: `extern "C" void ENTRY(void* const* args, long task, long tasks)`.
     cuda: `extern "C" __global__ void ENTRY(const T0* in0, ..., U0* out0, ...)`.
-    libraries: of `codegen.libraries`, that its binary is linked with and that must be loaded before it.
+    libraries: of `codegen.libraries`, that its binary is linked with and that must be loaded before it. Of those that
+    are called (`CALLED` there): no kernel at all, `source` is the JSON of one call (fusion_ir.records.LibraryCall).
     """
 
     entry: str

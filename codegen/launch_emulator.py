@@ -1,4 +1,5 @@
-"""Running compiled kernels in the emulator. For child processes and tests: a kernel that crashes takes the process along."""
+"""Running compiled kernels in the emulator. For child processes and tests: a kernel that hangs takes the process
+along."""
 
 import ctypes
 from collections.abc import Sequence
@@ -69,8 +70,8 @@ class Emulation:
     cluster: tuple[int, int, int] = (1, 1, 1)
 
     def run(self, arguments: Sequence[int | bytes], tensors: Sequence[Tensor], seed: int = 0) -> Run:
-        """Runs the kernel. arguments: addresses, or the bytes of what is passed by value (a multiple of 8). tensors: all
-        that these lead to. seed: of the order of threads and how late copies are. Raises EmulatorFault."""
+        """Runs the kernel. arguments: addresses, or the bytes of what is passed by value (a multiple of 8). tensors:
+        all that these lead to. seed: of the order of threads and how late copies are. Raises EmulatorFault."""
         values = [a if isinstance(a, bytes) else a.to_bytes(8, "little") for a in arguments]
         held = [_aligned(value) for value in values]
         pointers = (ctypes.c_void_p * max(1, len(held)))(*(h.ctypes.data for h in held))
@@ -136,13 +137,14 @@ def run_arrays(
 ) -> Run:
     """Runs a kernel whose parameters are inputs, outputs and temporaries, in this order, on contiguous arrays. Nothing
     counts as written before the kernel wrote it. Raises EmulatorFault."""
+    groups: tuple[tuple[Kind, str, Sequence[Array]], ...] = (
+        ("input", "in", inputs),
+        ("output", "out", outputs),
+        ("temporary", "tmp", temporaries),
+    )
     tensors = [
         Tensor(f"{short}{i}", kind, a.ctypes.data, a.nbytes, None if kind == "input" else np.zeros(a.nbytes, np.uint8))
-        for kind, short, arrays in (
-            ("input", "in", inputs),
-            ("output", "out", outputs),
-            ("temporary", "tmp", temporaries),
-        )
+        for kind, short, arrays in groups
         for i, a in enumerate(arrays)
     ]
     return emulation.run([t.address for t in tensors], tensors, seed)

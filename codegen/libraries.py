@@ -1,8 +1,9 @@
-"""Shared libraries that kernels call: where they are found, and how a process loads them before it loads kernels."""
+"""Shared libraries that kernels call: where they are found, and how a process loads them before it loads kernels; and
+libraries that are called instead of a kernel."""
 
 import ctypes
 import os
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -32,6 +33,17 @@ LIBRARIES: Mapping[str, Library] = {
     # Without threads of its own: tasks call it at the same time, each for its part.
     "openblas": Library("pip install scipy-openblas32", _openblas, "OPENBLAS_", {"OPENBLAS_NUM_THREADS": "1"}),
 }
+
+
+# Steps of these are no kernels: whoever runs a plan makes the call that they describe. A device that has one lists it
+# among its features.
+CUBLASLT = "cublaslt"
+CALLED: Mapping[str, str] = {CUBLASLT: "pip install 'fuseplan[cublas13]' or 'fuseplan[cublas12]'"}
+
+
+def is_call(libraries: Sequence[str]) -> bool:
+    """Whether a step with these libraries is a call of one of them instead of a kernel."""
+    return any(name in CALLED for name in libraries)
 
 
 class LibraryMissing(OSError):

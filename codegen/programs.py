@@ -17,6 +17,7 @@ class MissingBinary(LookupError):
 def kernel_program(kernel: Kernel, binary: str, segment: Graph, cache: ObjectCache) -> Program:
     """A kernel that computes `segment`. binary: its SHA-256. Raises MissingBinary."""
     args = [("in", i) for i in range(len(segment.inputs))] + [("out", i) for i in range(len(segment.outputs))]
+    scratch = [kernel.launch.scratch_bytes] if kernel.launch.scratch_bytes else []
     step = {
         "binary": _file(binary, cache),
         "entry": kernel.entry,
@@ -25,10 +26,10 @@ def kernel_program(kernel: Kernel, binary: str, segment: Graph, cache: ObjectCac
         "grid": kernel.launch.grid,
         "block": kernel.launch.block,
         "shared_bytes": kernel.launch.shared_bytes,
-        "args": args,
+        "args": args + [("tmp", 0)] * len(scratch),
         "reads": len(segment.inputs),
     }
-    return {"steps": [step], "buffers": [], "aliases": []}
+    return {"steps": [step], "buffers": scratch, "aliases": []}
 
 
 def plan_program(plan: Plan, cache: ObjectCache) -> Program:
@@ -42,7 +43,7 @@ def plan_program(plan: Plan, cache: ObjectCache) -> Program:
             "grid": step.grid,
             "block": step.block,
             "shared_bytes": step.shared_bytes,
-            "args": [(ref.place, ref.index) for ref in (*step.reads, *step.writes)],
+            "args": [(ref.place, ref.index) for ref in step.args],
             "reads": len(step.reads),
         }
         for step in plan.steps

@@ -15,7 +15,7 @@ from service.settings import describe
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
-PACKAGES = ("fusion_ir", "codegen", "scheduler", "tuning_db", "service")
+PACKAGES = ("fusion_ir", "codegen", "scheduler", "tuning_db", "service", "client")
 _FILES = "## Every file"
 _COMMENTED = {".h", ".cuh", ".cpp", ".css", ".js"}
 _KINDS = {

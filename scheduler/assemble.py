@@ -34,7 +34,7 @@ def assemble(prepared: Prepared, device: Device, choices: Sequence[Choice], sear
     """The plan that runs `choices` in order. Its time is the sum of its steps', predicted if one of them is;
     times of the whole, gap and reasons are for the caller to fill in."""
     given = prepared.given
-    refs, buffers = _places(prepared, choices)
+    refs, scratch, buffers = _places(prepared, choices)
     times = [c.time_us for c in choices]
     predicted = [c.predicted_us if c.time_us is None else c.time_us for c in choices]
     whole = traffic_of(prepared.graph)
@@ -59,7 +59,7 @@ def assemble(prepared: Prepared, device: Device, choices: Sequence[Choice], sear
             for o in given.outputs
         ),
         buffers=buffers,
-        steps=tuple(_step(prepared, device, choice, refs) for choice in choices),
+        steps=tuple(_step(prepared, device, c, refs, own) for c, own in zip(choices, scratch, strict=True)),
         aliases=prepared.aliases,
         time_us=fsum(t for t in times if t is not None) if None not in times else None,
         predicted_us=fsum(t for t in predicted if t is not None) if None in times and None not in predicted else None,
@@ -75,7 +75,7 @@ def assemble(prepared: Prepared, device: Device, choices: Sequence[Choice], sear
     )
 
 
-def _step(prepared: Prepared, device: Device, choice: Choice, refs: dict[Node, Ref]) -> Step:
+def _step(prepared: Prepared, device: Device, choice: Choice, refs: dict[Node, Ref], scratch: Ref | None) -> Step:
     kernel, segment = choice.kernel, choice.segment
     reads, writes = segment.arguments
     return Step(
@@ -99,6 +99,7 @@ def _step(prepared: Prepared, device: Device, choice: Choice, refs: dict[Node, R
         operations=choice.traffic.operations,
         nodes=positions(prepared, segment),
         segment_key=segment.key,
+        scratch=scratch,
     )
 
 
@@ -107,9 +108,12 @@ def positions(prepared: Prepared, segment: Segment) -> tuple[int, ...]:
     return tuple(sorted({p for n in segment.cone for p in prepared.origin.get(n, ())}))
 
 
-def _places(prepared: Prepared, choices: Sequence[Choice]) -> tuple[dict[Node, Ref], tuple[Buffer, ...]]:
-    """Where each tensor that a step reads or writes is found. Temporaries are numbered in the order of the kernels'
-    arguments: equal kernels make equal plans, in whatever order a segment came to list its tensors."""
+def _places(
+    prepared: Prepared, choices: Sequence[Choice]
+) -> tuple[dict[Node, Ref], tuple[Ref | None, ...], tuple[Buffer, ...]]:
+    """Where each tensor that a step reads or writes is found, and each step's scratch. Temporaries are numbered in the
+    order of the kernels' arguments: equal kernels make equal plans, in whatever order a segment came to list its
+    tensors."""
     graph = prepared.graph
     refs = {o.node: Ref(place="out", index=slot) for o, slot in zip(graph.outputs, prepared.slots, strict=True)}
     first: dict[Node, int] = {}
@@ -123,9 +127,13 @@ def _places(prepared: Prepared, choices: Sequence[Choice]) -> tuple[dict[Node, R
         for node in writes:
             first[node] = last[node] = i
     stored = [n for n in first if n not in refs]
-    buffer_of, bytes_ = share_buffers([Lifetime(first[n], last[n], n.bytes) for n in stored])
-    refs |= {n: Ref(place="tmp", index=b) for n, b in zip(stored, buffer_of, strict=True)}
-    return refs, tuple(Buffer(bytes=b) for b in bytes_)
+    scratch = {i: c.kernel.launch.scratch_bytes for i, c in enumerate(choices) if c.kernel.launch.scratch_bytes}
+    lifetimes = [Lifetime(first[n], last[n], n.bytes) for n in stored]
+    buffer_of, bytes_ = share_buffers([*lifetimes, *(Lifetime(i, i, size) for i, size in scratch.items())])
+    places = [Ref(place="tmp", index=b) for b in buffer_of]
+    refs |= dict(zip(stored, places, strict=False))
+    own = dict(zip(scratch, places[len(stored) :], strict=True))
+    return refs, tuple(own.get(i) for i in range(len(choices))), tuple(Buffer(bytes=b) for b in bytes_)
 
 
 def _version() -> str:

@@ -4,19 +4,22 @@ not exercised in CI, which has no GPU."""
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from codegen.child import cublaslt
 from codegen.child.case import Case, Verdict, judge, make_case, verdict_message
 from codegen.child.cpu_memory import POISON, Layout
 from codegen.child.cuda_ceilings import ceilings
 from codegen.child.cuda_memory import DeviceTensors, check_tensors, cupy, timing_sets
 from codegen.child.nvml import CudaWatch
 from codegen.child.serve import Channel, JobFailure, serve
+from codegen.libraries import CUBLASLT, is_call
 from codegen.measure import median, race
 from fusion_ir.dtype import DTYPES
-from fusion_ir.records import Device, Status
+from fusion_ir.records import Device, LibraryCall, Status
 from fusion_ir.text import parse_graph
 
 WARM_SAMPLES = 5
@@ -38,18 +41,29 @@ def detect(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
     except Exception as e:  # a broken driver or installation fails in many ways, all of them "no device"
         return {"problem": f"{type(e).__name__}: {e}"[:300]}
     number = facts["major"] * 10 + facts["minor"]
+    libraries = _called_libraries()
     device = Device(
         target="cuda",
         name=facts["name"].decode(),
         arch=f"sm_{number}{SUFFIXED.get(number, '')}",
+        features=tuple(libraries),
         units=facts["multiProcessorCount"],
         vector_bytes=16,
         cache_bytes=facts["l2CacheSize"],
         memory_bytes=facts["totalGlobalMem"],
-        toolchain=f"NVRTC {nvrtc[0]}.{nvrtc[1]}",
+        toolchain=", ".join((f"NVRTC {nvrtc[0]}.{nvrtc[1]}", *libraries.values())),
         driver=f"CUDA {driver // 1000}.{driver % 1000 // 10}",
     )
     return {"device": device.model_dump(mode="json")}
+
+
+def _called_libraries() -> dict[str, str]:
+    """Libraries that steps may be calls of, by name, with their versions. Without one, plans do without it: broken
+    installations fail in as many ways as there are."""
+    try:
+        return {CUBLASLT: cublaslt.library_version()}
+    except Exception:
+        return {}
 
 
 def find(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
@@ -75,11 +89,18 @@ def bench(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
         inputs, outputs = len(case.graph.inputs), len(case.graph.outputs)
         candidates: dict[int, Candidate] = {}
         for i, text in enumerate(message["programs"]):
-            candidate = Candidate(text, inputs, outputs)
+            try:
+                candidate = Candidate(text, inputs, outputs)
+            except (cublaslt.CallError, ImportError) as e:
+                channel.send({"checked": i, "status": Status.rejected.value, "detail": str(e), "max_rel_error": None})
+                continue
             candidates[i] = candidate
             if i in message["passed"]:
                 continue
-            verdict = _check(case, candidate, channel, i, message)
+            try:
+                verdict = _check(case, candidate, channel, i, message)
+            except cublaslt.CallError as e:
+                verdict = Verdict(str(e), None)
             if verdict.problem:
                 del candidates[i]
             channel.send(verdict_message(i, verdict))
@@ -108,7 +129,8 @@ def run(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
 
 
 class Candidate:
-    """A kernel or a plan, its functions loaded: steps over the table inputs, outputs, temporaries."""
+    """A kernel or a plan, its functions loaded: steps over the table inputs, outputs, temporaries. Raises CallError and
+    ImportError for library calls that cannot be made here."""
 
     def __init__(self, text: dict[str, Any], inputs: int, outputs: int) -> None:
         first = {"in": 0, "out": inputs, "tmp": inputs + outputs}
@@ -116,20 +138,30 @@ class Candidate:
         self.aliases = {i: first[place] + index for i, (place, index) in text["aliases"]}
         self._steps: list[tuple[Any, dict[str, Any], list[int]]] = []
         for step in text["steps"]:
+            places = [first[place] + index for place, index in step["args"]]
+            if is_call(step["libraries"]):
+                self._steps.append((_call(step["binary"]), step, places))
+                continue
             function = _module(step["binary"]).get_function(step["entry"])
             if step["shared_bytes"] > STATIC_SHARED_BYTES:
                 function.max_dynamic_shared_size_bytes = step["shared_bytes"]
-            self._steps.append((function, step, [first[place] + index for place, index in step["args"]]))
+            self._steps.append((function, step, places))
 
     def launch(self, addresses: Sequence[int]) -> None:
         """Queues all steps on the current stream."""
         for function, step, places in self._steps:
+            if isinstance(function, cublaslt.Call):
+                function.launch([addresses[p] for p in places], cupy().cuda.get_current_stream().ptr)
+                continue
             args = tuple(np.uint64(addresses[p]) for p in places)
             function(tuple(step["grid"]), tuple(step["block"]), args, shared_mem=step["shared_bytes"])
 
     def captured(self, addresses: Sequence[int], stream: Any) -> Any:
-        """The steps as a CUDA graph."""
+        """The steps as a CUDA graph. They run once before: what a library or the driver loads at a first launch cannot
+        be loaded while launches are only noted down."""
         with stream:
+            self.launch(addresses)
+            stream.synchronize()
             stream.begin_capture()
             self.launch(addresses)
             return stream.end_capture()
@@ -235,6 +267,11 @@ def _device(message: dict[str, Any]) -> Generator[None]:
 @lru_cache(maxsize=512)
 def _module(file: str) -> Any:
     return cupy().RawModule(path=file)
+
+
+def _call(file: str) -> cublaslt.Call:
+    described = LibraryCall.model_validate_json(Path(file).read_bytes())
+    return cublaslt.Call(described, cupy().cuda.Device().id)
 
 
 @lru_cache(maxsize=2)

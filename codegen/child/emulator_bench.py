@@ -1,6 +1,7 @@
 """Child process that runs CUDA kernels in the emulator: checks candidates on several orders of threads, runs plans. It
-gives no times."""
+gives no times. Library calls are computed by NumPy."""
 
+import ctypes
 from collections import OrderedDict
 from collections.abc import Sequence
 from functools import lru_cache
@@ -12,10 +13,12 @@ import numpy as np
 from codegen.child.case import Array, Case, Verdict, judge, make_case, verdict_message
 from codegen.child.cpu_memory import CheckMemory, Layout, temporaries
 from codegen.child.serve import Channel, JobFailure, serve
+from codegen.gemm.call_arrays import compute_call
 from codegen.launch_cpu import Guarded
 from codegen.launch_emulator import Emulation, EmulatorFault, Run, Tensor, load_kernels, load_runtime
+from codegen.libraries import is_call
 from fusion_ir.dtype import DTYPES
-from fusion_ir.records import Status
+from fusion_ir.records import LibraryCall, Status
 from fusion_ir.text import parse_graph
 
 MOST_CASES = 3
@@ -62,7 +65,7 @@ def bench(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
         if not verdict.problem:
             passed.add(i)
         channel.send(verdict_message(i, verdict))
-    timing = {"samples_us": [], "note": NOT_TIMED, "warm_us": None, "sets": 1}
+    timing: dict[str, Any] = {"samples_us": [], "note": NOT_TIMED, "warm_us": None, "sets": 1}
     return {"timings": {str(i): timing for i in sorted(passed)}, "surroundings": None}
 
 
@@ -72,7 +75,7 @@ def run(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
     inputs = len(message["inputs"])
     candidate = Candidate(message["program"], inputs, len(message["outputs"]))
     table = [_layout(t) for t in (*message["inputs"], *message["outputs"])]
-    memory = [Guarded(t.bytes, t.alignment, True) for t in table]
+    memory: list[Guarded] = [Guarded(t.bytes, t.alignment, True) for t in table]
     for place in memory:
         place.reset(0xFF)
     for tensor, layout, place in zip(message["inputs"], table, memory, strict=False):
@@ -85,8 +88,8 @@ def run(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
         raise JobFailure(Status.crashed, str(e)) from e
     channel.beat(-1, message["seconds"])
     for i, tensor in enumerate(message["outputs"]):
-        place = candidate.aliases.get(i, inputs + i)
-        np.ascontiguousarray(table[place].view(memory[place].bytes)).tofile(tensor["file"])
+        which: int = candidate.aliases.get(i, inputs + i)
+        np.ascontiguousarray(table[which].view(memory[which].bytes)).tofile(tensor["file"])
     return {}
 
 
@@ -100,8 +103,13 @@ class Candidate:
         self.inputs = inputs
         self.buffers: tuple[int, ...] = tuple(text["buffers"])
         self.aliases = {i: first[place] + index for i, (place, index) in text["aliases"]}
-        self._steps: list[tuple[Emulation, list[int], int]] = []
+        self._steps: list[tuple[Emulation | LibraryCall, list[int], int]] = []
         for step in text["steps"]:
+            places = [first[place] + index for place, index in step["args"]]
+            if is_call(step["libraries"]):
+                call = LibraryCall.model_validate_json(Path(step["binary"]).read_bytes())
+                self._steps.append((call, places, step["reads"]))
+                continue
             emulation = Emulation(
                 step["entry"],
                 load_kernels(step["binary"]),
@@ -109,7 +117,7 @@ class Candidate:
                 tuple(step["block"]),
                 step["shared_bytes"],
             )
-            self._steps.append((emulation, [first[place] + index for place, index in step["args"]], step["reads"]))
+            self._steps.append((emulation, places, step["reads"]))
 
     def launch(self, tensors: Sequence[tuple[int, int]], poison: int, seed: int) -> list[Run]:
         """Runs all steps. tensors: address and bytes of inputs and outputs. Raises EmulatorFault."""
@@ -120,18 +128,45 @@ class Candidate:
 
     def _step(
         self,
-        step: tuple[Emulation, list[int], int],
+        step: tuple[Emulation | LibraryCall, list[int], int],
         table: Sequence[tuple[int, int]],
         written: Sequence[np.ndarray[Any, np.dtype[np.uint8]] | None],
         seed: int,
     ) -> Run:
         emulation, places, reads = step
+        if isinstance(emulation, LibraryCall):
+            return _called(emulation, [table[p] for p in places], [written[p] for p in places])
         changed = set(places[reads:])
         tensors = [
             Tensor(self.names[p], "output" if p in changed else "input", *table[p], written[p])
             for p in dict.fromkeys(places)
         ]
         return emulation.run([table[p][0] for p in places], tensors, seed)
+
+
+def _called(
+    call: LibraryCall,
+    tensors: Sequence[tuple[int, int]],
+    written: Sequence[np.ndarray[Any, np.dtype[np.uint8]] | None],
+) -> Run:
+    """Computes a call on the memory of the step's arguments. Raises EmulatorFault."""
+    matrices = [call.a, call.b, call.d, *([call.c] if call.c else []), *([call.bias] if call.bias else [])]
+    dtypes = {m.tensor: DTYPES[m.dtype].numpy for m in matrices}
+    memory = [_memory(*tensor, dtypes.get(i, np.dtype(np.uint8))) for i, tensor in enumerate(tensors)]
+    try:
+        compute_call(call, memory)
+    except ValueError as e:
+        raise EmulatorFault(f"{call.library}: {e}") from e
+    stored = written[call.d.tensor]
+    if stored is not None:
+        stored[:] = 1
+    return Run(waited=False, switches=0, accesses=0)
+
+
+def _memory(address: int, size: int, dtype: np.dtype[Any]) -> Array:
+    """The elements that fit into `size` bytes: buffers may be longer than the tensor that they hold."""
+    raw: Any = (ctypes.c_uint8 * (size // dtype.itemsize * dtype.itemsize)).from_address(address)
+    return np.frombuffer(raw, np.uint8).view(dtype)
 
 
 def _check(prepared: Prepared, candidate: Candidate, channel: Channel, index: int, message: dict[str, Any]) -> Verdict:

@@ -1,13 +1,16 @@
 """Family `aten`: one contraction of floats by the BLAS library, as a framework without fusion would run it.
 
 Operands and the product are reached through any views that keep a unit stride: transposed, sliced, permuted,
-broadcast, batched. Our own threads share the work; the library runs on the thread that calls it. Operands narrower than
-the sum are widened, and products narrower than it rounded, block by block in the caches.
+broadcast, batched. On a CPU our own threads share the work; the library runs on the thread that calls it. Operands
+narrower than the sum are widened, and products narrower than it rounded, block by block in the caches. On a GPU it is
+cuBLASLt, with its scale, bias, matrix added and relu where the graph rounds no earlier than it does; its gelu is an
+approximation by tanh that is not ours.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from codegen.families import aten_calls
 from codegen.families.wrap import kernel_function
 from codegen.gemm.call import OPENBLAS, Call, choose_call, extent, libraries_for
 from codegen.gemm.dims import contraction, long_contract, stored_product
@@ -38,25 +41,33 @@ class Aten:
     name = "aten"
 
     def accepts(self, segment: Graph, device: Device) -> Reject | None:
-        call = _call(segment, device)
+        if device.target != "cpu":
+            return aten_calls.accepts(segment, device)
+        call = _call(segment)
         return call if isinstance(call, Reject) else None
 
     def space(self, segment: Graph, device: Device) -> tuple[str, ...]:
-        call = _call(segment, device)
+        if device.target != "cpu":
+            return aten_calls.space(device)
+        call = _call(segment)
         assert isinstance(call, Call)
         cuts = dict.fromkeys(cut for tasks in (1, 2, 4) for cut in _cuttings(call, tasks * device.units)) or [(1, 1)]
         libraries = libraries_for(call, segment, device)
         return tuple(str(AtenSchedule(library, *cut)) for cut in cuts for library in libraries)
 
     def choices(self, segment: Graph, device: Device) -> Choices:
-        call = _call(segment, device)
+        if device.target != "cpu":
+            return aten_calls.choices()
+        call = _call(segment)
         assert isinstance(call, Call)
         rows, columns = (tuple(p for p in PIECES if p == 1 or extent(d) >= LEAST_PIECE * p) for d in (call.m, call.n))
         return {"library": libraries_for(call, segment, device), "rows": rows, "columns": columns}
 
     def emit(self, segment: Graph, schedule: str, device: Device) -> Kernel:
+        if device.target != "cpu":
+            return aten_calls.emit(segment, schedule, device)
         s = parse_schedule(schedule, AtenSchedule)
-        call = _call(segment, device)
+        call = _call(segment)
         if isinstance(call, Reject):
             raise EmitError(call.reason)
         cuts = _cuts(call, s)
@@ -66,9 +77,7 @@ class Aten:
         return Kernel(entry, source, "cpu", self.name, str(s), launch, libraries=(OPENBLAS,))
 
 
-def _call(segment: Graph, device: Device) -> Call | Reject:
-    if device.target != "cpu":
-        return Reject(f"calls a library of the CPU, not of {device.target}")
+def _call(segment: Graph) -> Call | Reject:
     node = long_contract(segment)
     if isinstance(node, Reject):
         return node

@@ -1,8 +1,8 @@
-"""Family `matmul`: a contraction with everything that is computed of its result, panel by panel.
+"""Family `matmul`: a contraction with everything that is computed of its result; on CUDA see `matmul_cuda`.
 
-Each task has the library multiply a few rows into a buffer of its own that stays in cache, then runs the rest of the
-segment over these rows: any pointwise ops and views, any number of operands and outputs. Operands narrower than the
-sum are widened on the way.
+On a CPU, panel by panel: each task has the library multiply a few rows into a buffer of its own that stays in cache,
+then runs the rest of the segment over these rows: any pointwise ops and views, any number of operands and outputs.
+Operands narrower than the sum are widened on the way.
 """
 
 from collections.abc import Sequence
@@ -11,6 +11,7 @@ from itertools import pairwise
 from math import prod
 
 from codegen.emit import Body, Style, emit_body
+from codegen.families import matmul_cuda
 from codegen.families.loops import KEEP_BYTES, alignments, has_chains, lower
 from codegen.families.pointwise import MAX_NODES
 from codegen.families.wrap import kernel_function
@@ -58,7 +59,7 @@ class Matmul:
 
     def accepts(self, segment: Graph, device: Device) -> Reject | None:
         if device.target != "cpu":
-            return Reject(f"calls a library of the CPU, not of {device.target}")
+            return matmul_cuda.accepts(segment, device)
         node = long_contract(segment)
         if isinstance(node, Reject):
             return node
@@ -80,6 +81,8 @@ class Matmul:
         return call if isinstance(call, Reject) else None
 
     def space(self, segment: Graph, device: Device) -> tuple[str, ...]:
+        if device.target != "cpu":
+            return matmul_cuda.space(segment, device)
         native = max(device.vector_bytes // 4, 4)
         return tuple(
             str(MatmulSchedule(library, rows, axes, lanes, store))
@@ -103,6 +106,8 @@ class Matmul:
             return False
 
     def choices(self, segment: Graph, device: Device) -> Choices:
+        if device.target != "cpu":
+            return matmul_cuda.choices(segment, device)
         native = max(device.vector_bytes // 4, 4)
         return {
             "library": _libraries(segment, device),
@@ -113,6 +118,8 @@ class Matmul:
         }
 
     def emit(self, segment: Graph, schedule: str, device: Device) -> Kernel:
+        if device.target != "cpu":
+            return matmul_cuda.emit(segment, schedule, device)
         s = parse_schedule(schedule, MatmulSchedule)
         node = _product(segment)
         layouts = _layouts(segment, node)

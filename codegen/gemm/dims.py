@@ -23,13 +23,15 @@ SCRATCH_ALIGNMENT_BYTES = 64
 
 @dataclass(frozen=True)
 class Dim:
-    """An axis: its extent, and its stride (elements) in a, in b and in the result; 0 where it moves nothing there."""
+    """An axis: its extent, and its stride (elements) in a, in b and in the result; 0 where it moves nothing there.
+    others: its strides in further tensors of the result's axes, such as a bias."""
 
     extent: int
     a: int
     b: int
     c: int
     summed: bool
+    others: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class Contraction:
 
     def swapped(self) -> "Contraction":
         """The same product with the operands in the other order: the transposed problem of the same result."""
-        dims = tuple(Dim(d.extent, d.b, d.a, d.c, d.summed) for d in self.dims)
+        dims = tuple(Dim(d.extent, d.b, d.a, d.c, d.summed, d.others) for d in self.dims)
         return Contraction(self.dtype, self.b, self.a, dims)
 
 
@@ -120,16 +122,32 @@ def stored_product(graph: Graph, node: Node) -> list[Digit] | Reject:
     ]
 
 
-def contraction(graph: Graph, node: Node, result: Iterable[Digit], apart: int = 0) -> Contraction | Reject:
+def stored_operand(graph: Graph, node: Node) -> tuple[Matrix, list[Digit]] | Reject:
+    """Where a view of one input starts, and what each axis of its row-major number moves there."""
+    seen = _seen_through(graph, node)
+    if isinstance(seen, Reject):
+        return seen
+    tensor, offset, index = seen
+    weights = dense_strides(node.sizes)
+    return Matrix(tensor, offset.c), [
+        Digit(weights[position] * weight, axis.extent, offset.coef(axis))
+        for position, e in enumerate(index)
+        for axis, weight in _plain(e)
+    ]
+
+
+def contraction(
+    graph: Graph, node: Node, result: Iterable[Digit], apart: int = 0, others: Sequence[Iterable[Digit]] = ()
+) -> Contraction | Reject:
     """The contraction with its operands traced to memory.
 
     result: digits of the product's row-major number. apart: axes of at least this stride in the result are not merged
-    with others.
+    with others. others: digits of the same number in further tensors, whose strides the axes get too.
     """
     sizes = [*node.sizes, *summed_sizes(node)]
     products = prod(summed_sizes(node))
     weights = dense_strides(sizes)
-    tensors = [[Digit(d.weight * products, d.extent, d.stride) for d in result]]
+    tensors = [[Digit(d.weight * products, d.extent, d.stride) for d in digits] for digits in (result, *others)]
     matrices: dict[str, Matrix] = {}
     for name, operand, axes in zip("ab", node.args, (node.ints("a_axes"), node.ints("b_axes")), strict=True):
         seen = _seen_through(graph, operand)
@@ -145,12 +163,19 @@ def contraction(graph: Graph, node: Node, result: Iterable[Digit], apart: int = 
                 for axis, weight in _plain(e)
             ]
         )
-    c, a, b = tensors
+    c, *more, a, b = tensors
     marks = sorted({1, prod(sizes), *weights, *(w for digits in tensors for d in digits for w in _ends(d))})
     if any(high % low for low, high in pairwise(marks)):
         return Reject("the axes of the operands and of the product do not nest")
     dims = [
-        Dim(high // low, _stride(a, low), _stride(b, low), _stride(c, low), low < products)
+        Dim(
+            high // low,
+            _stride(a, low),
+            _stride(b, low),
+            _stride(c, low),
+            low < products,
+            tuple(_stride(digits, low) for digits in more),
+        )
         for low, high in pairwise(marks)
     ]
     return Contraction(node.attr("acc", DType), matrices["a"], matrices["b"], merged(dims, apart))
@@ -161,7 +186,7 @@ def merged(dims: Sequence[Dim], apart: int = 0) -> tuple[Dim, ...]:
     found = list(dims)
     while pair := next(((p, q) for p, q in permutations(found, 2) if _steps_as_one(p, q, apart)), None):
         high, low = pair
-        found[found.index(low)] = Dim(high.extent * low.extent, low.a, low.b, low.c, low.summed)
+        found[found.index(low)] = Dim(high.extent * low.extent, low.a, low.b, low.c, low.summed, low.others)
         found.remove(high)
     return tuple(found)
 
@@ -169,7 +194,7 @@ def merged(dims: Sequence[Dim], apart: int = 0) -> tuple[Dim, ...]:
 def _steps_as_one(high: Dim, low: Dim, apart: int) -> bool:
     if not high.summed and low.c < apart <= high.c:
         return False
-    strides = zip((high.a, high.b, high.c), (low.a, low.b, low.c), strict=True)
+    strides = zip((high.a, high.b, high.c, *high.others), (low.a, low.b, low.c, *low.others), strict=True)
     return high.summed == low.summed and all(h == low.extent * s for h, s in strides)
 
 

@@ -31,3 +31,5 @@ VDEV idx_t least_index(idx_t a, idx_t b) { return a < b ? a : b; }
 #include "reduce.h"
 #include "threads_cuda.cuh"
 #include "tiles_cuda.cuh"
+#include "gemm_sm80.cuh"
+#include "gemm_fma.cuh"

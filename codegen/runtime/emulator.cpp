@@ -20,6 +20,7 @@ void leave() {
   t.state = DONE;
   clear_ready(t);
   b.live--;
+  b.warps[t.number / WARP].done |= 1u << t.lane;
   m.live--;
   if (t.copies.count) fail(t.copies[0].site, "copy_async that is under way when its thread is through");
   const Barrier& barrier = b.barriers[0];

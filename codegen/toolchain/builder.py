@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from codegen.kernel import Kernel
+from codegen.libraries import is_call
 from codegen.limits import Limits
 from codegen.object_cache import ObjectCache
 from codegen.slot import Slot
@@ -31,9 +32,9 @@ class Builder:
             self._idle.put(slot)
 
     def compile(self, kernels: Sequence[Kernel], *, alone: bool = False) -> list[Result]:
-        """A binary or a failure for each kernel, in order. alone: each in a file of its own, so that whoever gets the
-        binary gets nothing else; otherwise up to `limits.kernels_per_file` share one. Raises SlotError,
-        CacheError."""
+        """A binary or a failure for each kernel, in order; a library call is its own binary. alone: each in a file of
+        its own, so that whoever gets the binary gets nothing else; otherwise up to `limits.kernels_per_file` share one.
+        Raises SlotError, CacheError."""
         if self._ahead:
             self._ahead.result()
             self._ahead = None
@@ -53,6 +54,8 @@ class Builder:
                 found = self._recall(key, kernel)
                 if found:
                     done[key] = found
+                elif is_call(kernel.libraries):
+                    done[key] = self._described(key, kernel)
                 else:
                     missing[key] = kernel
         batches = self._batches(missing, 1 if alone else self.limits.kernels_per_file)
@@ -128,5 +131,12 @@ class Builder:
         report = CompileReport.model_validate(known["report"]) if known["report"] else None
         return Binary(known["binary"], kernel.entry, self._source(kernel), 0.0, report)
 
+    def _described(self, key: str, kernel: Kernel) -> Binary:
+        """A call of a library is what its source says: there is nothing to compile."""
+        sha = self.cache.put(kernel.source.encode())
+        self.cache.remember(key, json.dumps({"binary": sha, "report": None}))
+        return Binary(sha, kernel.entry, sha)
+
     def _source(self, kernel: Kernel) -> str:
-        return self.cache.put(self.compiler.unit([kernel]).encode())
+        text = kernel.source if is_call(kernel.libraries) else self.compiler.unit([kernel])
+        return self.cache.put(text.encode())

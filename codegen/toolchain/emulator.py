@@ -1,4 +1,4 @@
-"""CUDA source as C++ for the emulator: the system's compiler, the headers with FP_EMULATE, a launcher for each kernel."""
+"""CUDA source as C++ for the emulator: the system's compiler, the headers with FP_EMULATE, a launcher per kernel."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from fusion_ir.records import CompileReport, Device
 # What the kernel calls of the emulator is found when it is loaded, in codegen/runtime/emulator.cpp.
 FLAGS = (
     *("-std=c++17", "-O1", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fno-strict-aliasing"),
-    *("-fvisibility=hidden", "-fPIC", "-shared", "-w", "-Wl,-s", "-Wl,--as-needed"),
+    *("-fvisibility=hidden", "-fstack-clash-protection", "-fPIC", "-shared", "-w", "-Wl,-s", "-Wl,--as-needed"),
 )
 
 # g++ 12 fails in its scalar replacement of aggregates on some kernels that read a tile of shared memory.

@@ -2,6 +2,7 @@
 
 from fusion_ir.records.base import Record
 from fusion_ir.records.device import Ceilings, Device, TargetKind
+from fusion_ir.records.library_call import CallLoop, CallMatrix, CallVector, Compute, LibraryCall
 from fusion_ir.records.measurement import CompileReport, Measurement, Status
 from fusion_ir.records.plan import (
     NUMERICS,
@@ -22,9 +23,14 @@ __all__ = [
     "NUMERICS",
     "WIRE_VERSION",
     "Buffer",
+    "CallLoop",
+    "CallMatrix",
+    "CallVector",
     "Ceilings",
     "CompileReport",
+    "Compute",
     "Device",
+    "LibraryCall",
     "Measurement",
     "Moment",
     "Numerics",

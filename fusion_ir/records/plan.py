@@ -52,12 +52,14 @@ class Buffer(Record):
 
 
 class Step(Record):
-    """One launch. `args`: tensors read, then tensors written, in the kernel's parameter order; reads come first.
+    """One launch. `args`: tensors read, then tensors written, in the kernel's parameter order; reads come first, and
+    the temporary that is its `scratch`, if it has one, last.
 
     cpu: entry is `void entry(void* const* args, long task, long tasks)`, called for task = 0 ... tasks-1 in any order,
     by threads with stacks of 4 MiB or more.
     cuda: `entry<<<grid, block, shared_bytes>>>(args...)`.
-    libraries: shared libraries, by their names in this project, that must be loaded before the binary.
+    libraries: shared libraries, by their names in this project, that must be loaded before the binary. Where it is
+    "cublaslt", the binary is no machine code but the JSON of a `LibraryCall`, for whoever runs the step to make.
     predicted_us: where nothing was timed, and time_us is None. report: of the compiler about this kernel.
     """
 
@@ -81,6 +83,12 @@ class Step(Record):
     source: str = ""  # sha256 of the generated source
     predicted_us: float | None = _optional()
     report: CompileReport | None = _optional()
+    scratch: Ref | None = _optional()
+
+    @property
+    def args(self) -> tuple[Ref, ...]:
+        """Every argument, in order."""
+        return (*self.reads, *self.writes, *((self.scratch,) if self.scratch else ()))
 
 
 class Reason(Record):

@@ -11,6 +11,7 @@ import typer
 from rich import box
 from rich.table import Table
 
+from service.cli.bundle import bundle_plan
 from service.cli.errors import bad_input
 from service.cli.options import Db, Json, PlanKey
 from service.cli.plan_view import KEY_DIGITS, plan_view
@@ -22,7 +23,8 @@ from service.formatting import age, duration, percent, ratio, times
 from service.settings import load
 from tuning_db import PlanFilter, PlanSummary, Store
 
-app = typer.Typer(no_args_is_help=True, help="The plans in the database: list, show, evict, export, import.")
+app = typer.Typer(no_args_is_help=True, help="The plans in the database: list, show, evict, bundle, export, import.")
+app.command("bundle")(bundle_plan)
 app.command("export")(export_plans)
 app.command("import")(import_plans)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from codegen.devices import detect
+from codegen.kernel import Kernel, Launch
 from codegen.limits import DEFAULT_LIMITS, Limits
 from codegen.object_cache import ObjectCache
 from codegen.toolchain import cpu
@@ -167,6 +168,19 @@ def test_binaries_need_no_openmp(builder: MakeBuilder, cache: ObjectCache) -> No
     assert data is not None
     assert b"libgomp" not in data
     assert b"libstdc++" not in data
+
+
+def test_a_library_call_is_its_own_binary(builder: MakeBuilder, cache: ObjectCache) -> None:
+    text = '{"library": "cublaslt"}'
+    call = Kernel("call_1", text, "cuda", "aten", "aten{}", Launch(scratch_bytes=4096), libraries=("cublaslt",))
+    made = builder()
+    for _ in range(2):  # the second time from the cache
+        first, described, last = made.compile([sum_kernel(8, "a"), call, sum_kernel(8, "b")])
+        assert isinstance(first, Binary)
+        assert isinstance(last, Binary)
+        assert isinstance(described, Binary)
+        assert cache.get(described.sha256) == text.encode()
+        assert (described.entry, described.source) == ("call_1", described.sha256)
 
 
 def test_code_for_another_cpu_uses_only_its_features(compiler: CpuCompiler, tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 from codegen.kernel import Kernel
 from codegen.launch_emulator import Emulation, emulator_library, load_kernels, load_runtime
 from codegen.object_cache import ObjectCache
-from codegen.toolchain.compiler import Failure
+from codegen.toolchain.compiler import INCLUDE, Failure
+from codegen.toolchain.cpu import find_compiler
 from codegen.toolchain.emulator import EmulatorCompiler, emulator_compiler
 from fusion_ir.records import Device
 
@@ -29,16 +30,16 @@ def emulated_device(arch: str = "sm_80") -> Device:
 
 
 @lru_cache(maxsize=8)
-def compiler(arch: str = "sm_80") -> EmulatorCompiler:
-    """With the emulator itself loaded into this process."""
-    made = emulator_compiler(emulated_device(arch))
-    load_runtime(emulator_library(made.compiler, object_cache()))
+def compiler(arch: str = "sm_80", include: Path = INCLUDE) -> EmulatorCompiler:
+    """With the emulator itself loaded into this process. include: where the kernels' headers are."""
+    made = emulator_compiler(emulated_device(arch), include=include)
+    load_runtime(emulator_library(find_compiler(), object_cache()))
     return made
 
 
-def build(kernels: Sequence[Kernel], arch: str = "sm_80") -> list[Emulation]:
-    """The kernels compiled in one file, ready to run with their own launches."""
-    made = compiler(arch)
+def build(kernels: Sequence[Kernel], arch: str = "sm_80", include: Path = INCLUDE) -> list[Emulation]:
+    """The kernels compiled in one file, ready to run with their own launches. include: where their headers are."""
+    made = compiler(arch, include)
     with made.slot() as slot:
         built = made.compile(slot, made.unit(kernels), [k.entry for k in kernels], SECONDS)
     assert not isinstance(built, Failure), built.detail

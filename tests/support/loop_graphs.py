@@ -1,5 +1,7 @@
 """Graphs for the loop families on CUDA: odd shapes, strides and alignments; and every dtype."""
 
+from itertools import product
+
 from fusion_ir import build as B
 from fusion_ir.dtype import DTYPES, bf16, f16, f32, f64, i8, i32
 from fusion_ir.graph import Graph, InputSpec
@@ -78,10 +80,8 @@ def of_every_dtype() -> dict[str, Graph]:
     """Sums, extremes and positions along rows and down columns, norms and transposes, of each dtype that has them."""
     found: dict[str, Graph] = {}
     for dtype in DTYPES.values():
-        both = [
-            (op, axis) for op in (("any", "all") if dtype.kind == "bool" else ("sum", "max", "prod")) for axis in (0, 1)
-        ]
-        for op, axis in both:
+        ops = ("any", "all") if dtype.kind == "bool" else ("sum", "max", "prod")
+        for op, axis in product(ops, (0, 1)):
             found[f"{op} {axis} of {dtype.name}"] = graph_of(
                 [spec((20, 72), dtype)], lambda x, op=op, axis=axis: make(op, [x], {"axes": (axis,)})
             )

@@ -12,6 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("fusion_ir", "codegen", "scheduler", "tuning_db", "service")
+CLIENT = "fuseplan_client"  # a distribution of its own: shares the published plans with the rest, not code
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
@@ -130,6 +131,19 @@ def test_every_make_target_is_listed_by_help() -> None:
         if name != "compiler" and not re.search(rf"^{name}:.*## ", makefile, re.MULTILINE)
     ]
     assert undocumented == []
+
+
+def test_client_and_server_share_no_code() -> None:
+    faults: list[str] = []
+    for path in (p.relative_to(ROOT) for p in tracked() if p.suffix == ".py"):
+        if path.parts[0] not in (*PACKAGES, "client"):
+            continue
+        theirs = PACKAGES if path.parts[0] == "client" else (CLIENT,)
+        for node in ast.walk(ast.parse((ROOT / path).read_text())):
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            names += [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            faults += [f"{path}:{node.lineno}: {n}" for n in names if n.split(".")[0] in theirs]
+    assert not faults
 
 
 def normal(name: str) -> str:

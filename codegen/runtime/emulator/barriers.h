@@ -53,9 +53,11 @@ inline void meet(Collective complete, uint32_t mask, void* frame, const char* wh
   Thread& t = self();
   Thread* lanes = warp_of(t);
   if (!(mask >> t.lane & 1)) fail(site, "%s with mask %08x, which does not name lane %d itself", what, mask, t.lane);
-  const uint32_t there = mask & lanes_of(t);
-  uint32_t present = 0;
-  for (uint32_t rest = there; rest; rest &= rest - 1) {
+  const uint32_t there = mask & lanes_of(t), me = 1u << t.lane;
+  Warp& warp = t.block->warps[t.number / WARP];
+  const bool expected = warp.waiting && warp.mask == mask && warp.collective == complete && !(warp.done & there);
+  uint32_t present = expected ? warp.waiting : 0;
+  for (uint32_t rest = expected ? 0 : there; rest; rest &= rest - 1) {
     Thread& u = lanes[__builtin_ctz(rest)];
     if (u.state == DONE) fail(site, "%s with mask %08x, but lane %d is through", what, mask, u.lane);
     if (u.state != WAITING || u.wait != AT_WARP) continue;
@@ -70,7 +72,12 @@ inline void meet(Collective complete, uint32_t mask, void* frame, const char* wh
   t.frame = frame;
   t.mask = mask;
   t.collective = complete;
-  if ((present | 1u << t.lane) != there) return wait(AT_WARP, what, site);
+  if ((present | me) != there) {
+    if (expected) warp.waiting |= me;
+    else if (!warp.waiting) warp = {warp.done, present | me, mask, complete};
+    return wait(AT_WARP, what, site);
+  }
+  if (expected) warp.waiting = 0;
   t.site = site;
   complete(lanes, there);
   for (uint32_t rest = there & ~(1u << t.lane); rest; rest &= rest - 1) wake(lanes[__builtin_ctz(rest)]);

@@ -22,8 +22,9 @@ inline uint64_t epochs = 0;  // of all blocks
 inline void begin_clocks(Block& b) {
   if (!b.clocks) b.clocks = (Clocks*)calloc(1, sizeof(Clocks));
   Clocks& o = *b.clocks;
-  if (o.width < b.threads + AGENTS) {
-    o.width = b.threads + AGENTS;
+  const int width = (b.threads + WARP - 1) / WARP * WARP + AGENTS;  // rows are cleared warp by warp
+  if (o.width < width) {
+    o.width = width;
     o.rows = (uint32_t*)realloc((void*)o.rows, sizeof(uint32_t) * o.width * b.threads);
     o.stamps = (uint64_t*)realloc((void*)o.stamps, sizeof(uint64_t) * b.threads);
     o.clocks = (uint32_t*)realloc((void*)o.clocks, sizeof(uint32_t) * b.threads);

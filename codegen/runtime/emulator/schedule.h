@@ -16,7 +16,7 @@ inline Plan plan_of(uint64_t seed) {
   const uint64_t h = seed * 0x9e3779b97f4a7c15ull >> 33;
   return {(Order)(h % 5), h / 5 % 2 == 0, h / 10 % 2 == 0};
 }
-inline Plan plan;
+inline Plan plan __attribute__((visibility("hidden")));
 
 inline uint64_t draw() {
   machine.random = machine.random * 6364136223846793005ull + 1442695040888963407ull;

@@ -25,7 +25,7 @@ struct Sources {
   int count;
   struct { const char* file; int line, id; } recent[256];
 };
-inline Sources sources;
+inline Sources sources __attribute__((visibility("hidden")));
 inline bool sampling = false;  // conflicts are counted in the first blocks, which stand for the others
 
 inline void forget_sources() {

@@ -68,6 +68,12 @@ struct Thread {
   void* extension;   // of later hardware
 };
 
+// Lanes that wait for each other: the first such group of a warp, there is seldom a second one.
+struct Warp {
+  uint32_t done, waiting, mask;
+  Collective collective;
+};
+
 struct Barrier {
   int arrived, expected;
   Site site;
@@ -84,6 +90,7 @@ struct Block {
   Byte* shadow;           // of shared memory
   Clocks* clocks;           // of the threads' accesses to it
   Barrier barriers[BARRIERS];
+  Warp warps[MOST_THREADS / WARP];
 };
 
 struct Machine {
@@ -102,7 +109,7 @@ struct Machine {
   Site last{"", 0};  // of the access to memory that was checked last
   bool failed = false;
 };
-inline Machine machine;
+inline Machine machine __attribute__((visibility("hidden")));
 
 inline Thread& self() { return *machine.current; }
 inline Block& block() { return *machine.current->block; }

@@ -1,0 +1,161 @@
+"""Running a plan: guards, temporaries, and CUDA graphs of the whole plan."""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from fuseplan_client.bundle import Bundle, read_bundle
+from fuseplan_client.guards import check
+from fuseplan_client.launches import Launches, check_arch, cupy
+from fuseplan_client.plan import ITEM_BYTES, Tensor
+from fuseplan_client.tensors import View, view
+
+MOST_GRAPHS = 16
+ALIGNMENT = 256
+# Of CuPy's own arrays, where its dtypes have the type; others are made as bytes (see `LoadedPlan.empty_outputs`).
+CUPY_TYPES = {
+    "f64": "f8", "f32": "f4", "f16": "f2", "i64": "i8", "i32": "i4", "i16": "i2", "i8": "i1", "u8": "u1", "bool": "?",
+}  # fmt: skip
+
+
+def load(folder: Path | str, *, most_graphs: int = MOST_GRAPHS) -> "LoadedPlan":
+    """A plan from its folder, on the current device. Raises BundleError, PlanError, DeviceError, LibraryError."""
+    return LoadedPlan(read_bundle(folder), most_graphs=most_graphs)
+
+
+class LoadedPlan:
+    """A plan on the device that was current when it was loaded. Calls from one thread at a time.
+
+    Temporaries are one allocation for each stream that calls come on, kept for later calls. The second call with the
+    same addresses on a stream captures the steps as a CUDA graph, which later ones launch; of these `most_graphs` are
+    kept, the longest unused goes first. Graphs hold addresses: other tensors are another graph.
+    """
+
+    def __init__(self, bundle: Bundle, *, most_graphs: int = MOST_GRAPHS) -> None:
+        cp = cupy()
+        self.key, self.plan = bundle.key, bundle.plan
+        self._device = cp.cuda.Device()
+        check_arch(self.plan.arch, str(self._device.compute_capability))
+        self._launches = Launches(bundle, int(self._device.id))
+        self._most_graphs = most_graphs
+        self._capturing: Any = None
+        self._temporaries: dict[int, tuple[Any, tuple[int, ...]]] = {}
+        self._graphs: OrderedDict[tuple[int, ...], Any] = OrderedDict()  # None: seen once, not captured yet
+        self._aliases = dict(self.plan.aliases)
+
+    def __call__(self, *inputs: Any, stream: Any = None) -> tuple[Any, ...]:
+        """Outputs of the plan as new CuPy arrays; those that are inputs as they stand are the caller's own. Raises
+        GuardError, TypeError."""
+        outputs = self.empty_outputs()
+        self.run(inputs, outputs, stream=stream)
+        return tuple(self._result(i, inputs, outputs) for i in range(len(outputs)))
+
+    def run(self, inputs: Sequence[Any], outputs: Sequence[Any], *, stream: Any = None) -> None:
+        """Computes into `outputs`, in stream order. stream: a cudaStream_t as a number, anything with `ptr` (CuPy) or
+        `cuda_stream` (PyTorch); CuPy's current one by default. An output that is another tensor as it stands is not
+        written; None will do for it. Raises GuardError, TypeError."""
+        addresses, at = self._checked(inputs, outputs, stream)
+        key = (at, *addresses)
+        if key not in self._graphs:
+            self._remember(key, None)
+            self._launches.queue(addresses, at)
+            return
+        graph = self._graphs[key]
+        if graph is None:
+            graph = self._captured(addresses)
+            self._remember(key, graph)
+        self._graphs.move_to_end(key)
+        graph.launch(cupy().cuda.ExternalStream(at))
+
+    def launch(self, inputs: Sequence[Any], outputs: Sequence[Any], *, stream: Any = None) -> None:
+        """The same, step by step and never as a graph of our own: for streams that somebody else captures."""
+        addresses, at = self._checked(inputs, outputs, stream)
+        self._launches.queue(addresses, at)
+
+    def empty_outputs(self) -> list[Any]:
+        """Memory for the outputs from CuPy's allocator, laid out as the plan writes them; None for those that are other
+        tensors. Types that CuPy lacks come as unsigned integers of their width."""
+        return [None if i in self._aliases else _empty(spec) for i, spec in enumerate(self.plan.outputs)]
+
+    @property
+    def graphs(self) -> int:
+        """Graphs that are captured."""
+        return sum(graph is not None for graph in self._graphs.values())
+
+    def _checked(self, inputs: Sequence[Any], outputs: Sequence[Any], stream: Any) -> tuple[tuple[int, ...], int]:
+        """Addresses of inputs, outputs and temporaries, and the stream's own."""
+        read = [view(x) for x in inputs]
+        written = [
+            None if i in self._aliases else _as_planned(x, self.plan.outputs[i] if i < len(self.plan.outputs) else None)
+            for i, x in enumerate(outputs)
+        ]
+        check(self.plan, read, written, int(self._device.id))
+        at = _stream(stream)
+        tensors = [v.address if v is not None else 0 for v in (*read, *written)]
+        return (*tensors, *self._scratch(at)), at
+
+    def _scratch(self, stream: int) -> tuple[int, ...]:
+        """Addresses of the temporaries for a stream: calls on one stream run one after the other."""
+        if stream not in self._temporaries:
+            offsets, end = list[int](), 0
+            for size in self.plan.buffers:
+                offsets.append(end)
+                end += -(-size // ALIGNMENT) * ALIGNMENT
+            with cupy().cuda.ExternalStream(stream):  # the pool's memory for this stream: nobody else's work is on it
+                memory = cupy().cuda.alloc(end) if end else None
+            first = int(memory.ptr) if memory is not None else 0
+            self._temporaries[stream] = memory, tuple(first + offset for offset in offsets)
+        return self._temporaries[stream][1]
+
+    def _captured(self, addresses: Sequence[int]) -> Any:
+        """The steps as a graph: captured on a stream of our own, since a legacy default stream cannot be."""
+        if self._capturing is None:
+            self._capturing = cupy().cuda.Stream(non_blocking=True)
+        with self._capturing:
+            self._capturing.begin_capture()
+            try:
+                self._launches.queue(addresses, int(self._capturing.ptr))
+            except BaseException:
+                with suppress(
+                    Exception
+                ):  # what went wrong is the error to see; a broken capture ends in one of its own
+                    self._capturing.end_capture()
+                self._capturing = None
+                raise
+            return self._capturing.end_capture()
+
+    def _remember(self, key: tuple[int, ...], graph: Any) -> None:
+        self._graphs[key] = graph
+        while len(self._graphs) > self._most_graphs:
+            self._graphs.popitem(last=False)
+
+    def _result(self, i: int, inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
+        ref = self._aliases.get(i)
+        if ref is None:
+            return outputs[i]
+        return inputs[ref.index] if ref.place == "in" else self._result(ref.index, inputs, outputs)
+
+
+def _empty(spec: Tensor) -> Any:
+    cp = cupy()
+    size = ITEM_BYTES[spec.dtype]
+    flat = cp.empty(max(spec.span, 1), CUPY_TYPES.get(spec.dtype, f"u{size}"))
+    return cp.lib.stride_tricks.as_strided(flat, spec.shape, tuple(s * size for s in spec.strides))
+
+
+def _as_planned(tensor: Any, spec: Tensor | None) -> View:
+    """An output. Memory from `_empty` of a type that CuPy lacks counts as of that type."""
+    found = view(tensor)
+    stands_in = spec is not None and spec.dtype not in CUPY_TYPES and found.dtype in ("u8", "u16")
+    return View(found.address, found.shape, spec.dtype, found.strides, found.device) if stands_in and spec else found
+
+
+def _stream(stream: Any) -> int:
+    if stream is None:
+        return int(cupy().cuda.get_current_stream().ptr)
+    for name in ("ptr", "cuda_stream"):
+        if hasattr(stream, name):
+            return int(getattr(stream, name))
+    return int(stream)

@@ -1,0 +1,59 @@
+// What a tensor-core kernel does with its accumulators: 16 rows of a warp go through shared memory, and come out as runs of
+// 8 columns of a row, which a generated epilogue loads, computes and stores with whole vectors.
+#pragma once
+#include "gemm_tiles.cuh"
+
+constexpr int RUN = 8;            // columns that an epilogue is given at once
+constexpr int FRAGMENT_ROWS = 16; // of a warp: mma.sync and wgmma lay out 16 x 8 results in the same way
+
+// 16 rows of COLUMNS accumulators. A row starts 8 banks after the one before, so that neither the writes of a fragment nor
+// the reads of whole runs meet in a bank.
+template <class Acc, int COLUMNS> struct Staging {
+  static_assert(COLUMNS % RUN == 0, "whole fragments");
+  static constexpr int STRIDE = COLUMNS + RUN;
+  static constexpr int BYTES = FRAGMENT_ROWS * STRIDE * (int)sizeof(Acc);
+  static constexpr int RUNS = COLUMNS / RUN;  // of a row
+
+  Acc* at;
+
+  // Columns 8 * block and on, from the registers of mma's result: of thread t, two neighbours in row t / 4 and two in row
+  // t / 4 + 8.
+  VDEV void put(int block, const Acc* fragment, int lane) const {
+    Acc* to = at + lane / 4 * STRIDE + block * RUN + lane % 4 * 2;
+    shared_store<Acc, 2>(to, Vec<Acc, 2>{{fragment[0], fragment[1]}});
+    shared_store<Acc, 2>(to + 8 * STRIDE, Vec<Acc, 2>{{fragment[2], fragment[3]}});
+  }
+
+  // One run. Every other four threads begin with its second half: eight threads then read all 32 banks.
+  VDEV Vec<Acc, RUN> run(int row, int run, int lane) const {
+    const Acc* from = at + row * STRIDE + run * RUN;
+    const bool turned = lane & 4;
+    const auto first = shared_load<Acc, 4>(from + (turned ? 4 : 0)), second = shared_load<Acc, 4>(from + (turned ? 0 : 4));
+    Vec<Acc, RUN> r;
+    VEC_UNROLL for (int i = 0; i < 4; i++) {
+      r.v[i] = turned ? second.v[i] : first.v[i];
+      r.v[4 + i] = turned ? first.v[i] : second.v[i];
+    }
+    return r;
+  }
+};
+
+// Hands COLUMNS columns of a warp's 16 rows to `epilogue(batch, row, column, Vec<Acc, 8> product, columns left)`.
+//
+// memory: of this warp alone. row, column: of the first element. rows, columns: of the whole product: what is beyond is left
+// out. fragment(block): the four registers of columns 8 * block and on, block being a constant.
+template <class Acc, int COLUMNS, class Fragment, class Epilogue>
+VDEV void staged_epilogue(
+    unsigned char* memory, idx_t batch, int row, int rows, int column, int columns, Fragment fragment, const Epilogue& epilogue) {
+  const Staging<Acc, COLUMNS> staging{(Acc*)memory};
+  constexpr int RUNS = Staging<Acc, COLUMNS>::RUNS;
+  const int lane = threadIdx.x % 32;
+  warp_barrier();  // the rows before these have been read
+  VEC_UNROLL for (int block = 0; block < RUNS; block++) staging.put(block, fragment(block), lane);
+  warp_barrier();
+  VEC_UNROLL for (int i = 0; i < (FRAGMENT_ROWS * RUNS + 31) / 32; i++) {
+    const int item = i * 32 + lane, r = item / RUNS, c = item % RUNS * RUN;
+    if (r < FRAGMENT_ROWS && row + r < rows && column + c < columns)
+      epilogue(batch, row + r, column + c, staging.run(r, item % RUNS, lane), columns - column - c);
+  }
+}

@@ -1,0 +1,70 @@
+"""How a contraction is turned into tiles: which operand gives the rows, and which axis steps fastest within each group.
+
+The result is the same; what differs is how wide memory can be accessed. All ways are lowered, and the one that moves
+the fewest bytes is taken, a short access counting as a whole one; of equals, the one that leaves the contraction as it
+is.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+
+from codegen.kernel import EmitError
+from codegen.tiled.epilogue import epilogue_cost
+from codegen.tiled.operand import Operand, Tiles, operand
+from codegen.tiled.problem import Group, Problem, axes_of, groups_of, problem_of
+from fusion_ir.graph import Graph
+from fusion_ir.node import Node
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """A problem with its operands as they come into tiles."""
+
+    problem: Problem
+    left: Operand
+    right: Operand
+
+
+@lru_cache(maxsize=256)
+def arrange(segment: Graph, node: Node, tiles: Tiles) -> Arrangement:
+    """The best way. Raises EmitError where there is none."""
+    error: EmitError | None = None
+    best: tuple[float, Arrangement] | None = None
+    for turned, orders in _ways(node):
+        problem = problem_of(node, turned=turned, orders=orders)
+        try:
+            cost = epilogue_cost(segment, problem)
+            sides = [_side(segment, problem, tiles, right) for right in (False, True)]
+        except EmitError as e:
+            error = error or e
+            continue
+        cost += sum(side.cost for side in sides)
+        if best is None or cost < best[0]:
+            best = cost, Arrangement(problem, sides[0], sides[1])
+    if best is None:
+        raise error or EmitError("the contraction cannot be arranged")
+    return best[1]
+
+
+def _side(segment: Graph, problem: Problem, tiles: Tiles, right: bool) -> Operand:
+    found = [
+        operand(segment, problem, tiles, right=right, depth_last=depth_last)
+        for depth_last in ((True, False) if tiles.across else (True,))
+    ]
+    return min(found, key=lambda side: (side.copied == 0, side.cost))
+
+
+def _ways(node: Node) -> Iterator[tuple[bool, dict[Group, list[int]]]]:
+    """Which operand gives the rows, and orders of the axes of each group."""
+    for turned in (False, True):
+        groups = groups_of(node, turned=turned)
+        names: tuple[Group, ...] = ("row", "column", "depth")
+        for orders in product(*(_orders(axes_of(groups, name)) for name in names)):
+            yield turned, dict(zip(names, orders, strict=True))
+
+
+def _orders(axes: list[int]) -> list[list[int]]:
+    """The order as it is, and those with another axis last."""
+    return [axes, *([b for b in axes if b != a] + [a] for a in reversed(axes[:-1]))]

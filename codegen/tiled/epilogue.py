@@ -1,0 +1,87 @@
+"""The epilogue: everything behind the product as a function of a point and the product's values there.
+
+    struct Epilogue {
+      void operator()(idx_t batch, idx_t row, idx_t column, const Vec<Acc, 8>& product, int left) const;
+    };
+
+Views behind the product (reshape, permute, slice) only say where results go. Each element of an output depends on one
+element of the product, or on none where it is padding.
+"""
+
+from codegen.families.loops import alignments
+from codegen.gemm.dims import with_scratch
+from codegen.kernel import EmitError
+from codegen.lowering.access import pattern
+from codegen.lowering.index import volume
+from codegen.text import CTYPE
+from codegen.tiled.functor import Functor, PointPrinter, aligned, braced, fields_of, key, tensors_of
+from codegen.tiled.operand import access_cost, load_cost
+from codegen.tiled.points import Piece, Points, loads_of, located, writes_at_points
+from codegen.tiled.problem import Problem
+from fusion_ir.graph import Graph
+from fusion_ir.records import Device
+
+RUN = 8  # columns that the epilogue is called for: gemm_epilogue.cuh
+
+
+def epilogue_pieces(segment: Graph, problem: Problem) -> tuple[list[Piece], Points]:
+    """What is written, as functions of the point of the product that it depends on. Raises EmitError."""
+    behind = with_scratch(segment, problem.node, [where.stride for where in problem.result], problem.acc)
+    writes, axes = writes_at_points(behind)
+    batches, rows, columns = problem.extents
+    points = Points((columns, rows, batches), axes)
+    scratch, pieces = len(segment.inputs), list[Piece]()
+    for write in writes:
+        places = loads_of(scratch, write.value)
+        if len(places) != 1:
+            raise EmitError(
+                f"out{write.out} depends on the product at {len(places)} points for each of its elements, expected 1"
+            )
+        pieces.append(located(write, places[0], points, RUN))
+    return pieces, points
+
+
+def epilogue_cost(segment: Graph, problem: Problem) -> float:
+    """Bytes to load and store, those of short accesses counting as whole ones. Raises EmitError."""
+    pieces, _ = epilogue_pieces(segment, problem)
+    given = alignments(segment)
+    cost = 0.0
+    for piece in pieces:
+        write = piece.write
+        alignment = max(given[f"out{write.out}"] // write.itemsize, 1)
+        found = pattern(write.offset, piece.lane, piece.width, alignment)
+        cost += load_cost(segment, piece, len(segment.inputs))
+        cost += access_cost(found, write.itemsize) * volume(write.offset.axes) * write.itemsize
+    return cost
+
+
+def epilogue(segment: Graph, problem: Problem, device: Device, name: str = "Epilogue") -> Functor:
+    """The functor that computes and writes all outputs of a segment from the product. Raises EmitError."""
+    pieces, points = epilogue_pieces(segment, problem)
+    scratch = len(segment.inputs)
+    style = aligned(segment, alignments(segment), min(device.vector_bytes, 16))
+    printer = PointPrinter(points, pieces, style, RUN, scratch)
+    for own in printer.runs(pieces):
+        for piece in own:
+            with printer.where(piece):
+                _write(printer, piece)
+    outputs = tuple(f"out{i}" for i in sorted({p.write.out for p in pieces}))
+    members = (*tensors_of(pieces, scratch), *outputs)
+    acc = CTYPE[problem.acc.name]
+    method = (
+        f"VDEV void operator()(idx_t batch, idx_t row, idx_t column, const Vec<{acc}, {RUN}>& product, int left) const"
+    )
+    text = braced(f"struct {name}", fields_of(segment, members), method, printer.lines)
+    accesses = tuple(sorted(printer.accesses, key=lambda a: (a.tensor, a.kind, a.width)))
+    return Functor(name, text, members, accesses)
+
+
+def _write(printer: PointPrinter, piece: Piece) -> None:
+    if not piece.repeats:
+        printer.define(piece)
+        printer.line(printer.store(piece.write, key(piece), printer.count(piece)))
+        return
+    loops = [f"LOOP({printer.axis(a)}, {a.extent})" for a in piece.repeats]
+    with printer.braces(" ".join(loops)):
+        printer.define(piece)
+        printer.line(printer.store(piece.write, key(piece), printer.count(piece)))

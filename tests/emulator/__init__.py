@@ -1,0 +1,1 @@
+"""Kernels in the emulator. Needs a C++ compiler, no GPU."""

@@ -1,0 +1,227 @@
+"""Seeded faults: a kernel, a change to it, and whether the emulator or the result shows the change.
+
+A fault names text of the kernel's source, or of a header, and what stands there instead. The unchanged kernel must pass
+on every seed; on one of them the changed one must be reported, give a wrong result, or meet bank conflicts that the
+unchanged one does not.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from codegen.child.case import Case, judge, make_case, strided
+from codegen.families import FAMILIES
+from codegen.kernel import Kernel, Launch
+from codegen.launch_emulator import Emulation, EmulatorFault, Run, Tensor, run_arrays
+from codegen.toolchain.compiler import INCLUDE
+from fusion_ir.text import parse_graph
+from tests.support.emulated import build, emulated_device
+
+Array = np.ndarray[Any, Any]
+SEEDS = range(6)
+
+
+class Subject(Protocol):
+    """A kernel that can be run and judged. name: unique among subjects. arch: what it is compiled for."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def arch(self) -> str: ...
+
+    def kernel(self) -> Kernel: ...
+
+    def run(self, emulation: Emulation, seed: int) -> tuple[str, Run]:
+        """What is wrong with the result ("": nothing), and what the launch did. Raises EmulatorFault."""
+        ...
+
+
+@dataclass(frozen=True)
+class HandWritten:
+    """A kernel written for a test. Results must be equal bit for bit."""
+
+    name: str
+    source: str
+    grid: int
+    block: int
+    shared_bytes: int
+    inputs: tuple[Array, ...]
+    expected: tuple[Array, ...]
+    arch: str = "sm_80"
+
+    def kernel(self) -> Kernel:
+        launch = Launch((self.grid, 1, 1), (self.block, 1, 1), self.shared_bytes)
+        return Kernel(f"k_{self.name}", self.source, "cuda", "test", self.name, launch)
+
+    def run(self, emulation: Emulation, seed: int) -> tuple[str, Run]:
+        outputs = [np.full_like(a, -77) for a in self.expected]
+        run = run_arrays(emulation, self.inputs, outputs, seed=seed)
+        wrong = [i for i, (a, b) in enumerate(zip(outputs, self.expected, strict=True)) if not np.array_equal(a, b)]
+        return (f"wrong result in out{wrong[0]}" if wrong else ""), run
+
+
+@dataclass(frozen=True)
+class Generated:
+    """A family's kernel for a graph (its text), with a schedule of the family's."""
+
+    name: str
+    family: str
+    graph: str
+    schedule: str
+    arch: str = "sm_80"
+
+    def kernel(self) -> Kernel:
+        graph = parse_graph(self.graph).graph
+        return FAMILIES[self.family].emit(graph, self.schedule, emulated_device(self.arch))
+
+    def run(self, emulation: Emulation, seed: int) -> tuple[str, Run]:
+        case = _case(self.graph)
+        trial = seed % len(case.trials)
+        inputs = [
+            _spread(a, s.strides, s.span) for a, s in zip(case.trials[trial].inputs, case.graph.inputs, strict=True)
+        ]
+        outputs = [np.full(o.span, 0xFF, np.uint8).repeat(o.node.dtype.bytes) for o in case.graph.outputs]
+        aligned = [_aligned(a) for a in (*inputs, *outputs)]
+        tensors = [
+            Tensor(f"in{i}", "input", a.ctypes.data, a.nbytes)
+            if i < len(inputs)
+            else Tensor(f"out{i - len(inputs)}", "output", a.ctypes.data, a.nbytes, np.zeros(a.nbytes, np.uint8))
+            for i, a in enumerate(aligned)
+        ]
+        run = emulation.run([t.address for t in tensors], tensors, seed)
+        results = [
+            strided(a, o.node.dtype.numpy, o.node.sizes, o.strides)
+            if o.span
+            else np.empty(o.node.sizes, o.node.dtype.numpy)
+            for a, o in zip(aligned[len(inputs) :], case.graph.outputs, strict=True)
+        ]
+        return judge(case, trial, results).problem, run
+
+
+@dataclass(frozen=True)
+class Fault:
+    """text, replacement: once in the kernel's source, or `count` times; in the header of codegen/include where one is
+    named. report: part of what the emulator is expected to say; "": anything, or a wrong result, or bank
+    conflicts."""
+
+    name: str
+    subject: Subject = field(repr=False)
+    text: str
+    replacement: str
+    report: str = ""
+    header: str = ""
+    count: int = 1
+
+    @property
+    def entry(self) -> str:
+        """Of the changed kernel."""
+        changed = "".join(c if c.isalnum() else "_" for c in self.name)
+        return f"{self.subject.kernel().entry}_{changed}"
+
+    def changed(self) -> Kernel:
+        """The kernel with the fault; for one in a header, the kernel itself. Raises AssertionError where the text does
+        not occur."""
+        kernel = self.subject.kernel()
+        if self.header:
+            return kernel
+        assert kernel.source.count(self.text) == self.count, (self.name, kernel.source)
+        source = kernel.source.replace(self.text, self.replacement).replace(kernel.entry, self.entry)
+        return replace(kernel, entry=self.entry, source=source)
+
+    def headers(self) -> Path:
+        """A copy of codegen/include with the fault. Raises AssertionError where the text does not occur."""
+        folder = Path(tempfile.mkdtemp(prefix="faulty_headers_"))
+        shutil.copytree(INCLUDE, folder, dirs_exist_ok=True)
+        file = folder / self.header
+        assert file.read_text().count(self.text) == self.count, self.name
+        file.write_text(file.read_text().replace(self.text, self.replacement))
+        return folder
+
+
+@dataclass(frozen=True)
+class Observation:
+    """Over all seeds: the first problem, with its seed; passes through the banks of shared memory and those needed."""
+
+    problem: str
+    passes: int
+    least: int
+
+
+def observe(subject: Subject, emulation: Emulation, seeds: Sequence[int] = SEEDS) -> Observation:
+    """Runs a kernel on each seed until something is wrong."""
+    passes = least = 0
+    for seed in seeds:
+        try:
+            problem, run = subject.run(emulation, seed)
+        except EmulatorFault as e:
+            return Observation(f"{e} (seed {seed})", passes, least)
+        passes += sum(c.passes for c in run.conflicts)
+        least += sum(c.least for c in run.conflicts)
+        if problem:
+            return Observation(f"{problem} (seed {seed})", passes, least)
+    return Observation("", passes, least)
+
+
+class Faults:
+    """A list of faults, compiled together: unchanged kernels and changed ones of an architecture in one file, those
+    with changed headers in files of their own."""
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        self.faults = {f.name: f for f in faults}
+        assert len(self.faults) == len(faults), "names differ"
+        self._built: dict[str, dict[str, Emulation]] = {}
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.faults)
+
+    def check(self, name: str) -> str:
+        """How the fault shows. Raises AssertionError where the unchanged kernel does not pass, or the changed one
+        does."""
+        fault = self.faults[name]
+        sound = observe(fault.subject, self._emulation(fault.subject, fault.subject.kernel().entry))
+        assert not sound.problem, f"unchanged: {sound.problem}"
+        if fault.header:
+            [emulation] = build([fault.changed()], fault.subject.arch, fault.headers())
+        else:
+            emulation = self._emulation(fault.subject, fault.entry)
+        found = observe(fault.subject, emulation)
+        conflicts = found.passes * sound.least > 1.01 * sound.passes * found.least
+        assert found.problem or conflicts, f"{name}: nobody noticed"
+        assert fault.report in found.problem, f"{name}: {found.problem}"
+        return found.problem or f"{found.passes} passes through the banks where {found.least} have to be"
+
+    def _emulation(self, subject: Subject, entry: str) -> Emulation:
+        if subject.arch not in self._built:
+            mine = [f for f in self.faults.values() if f.subject.arch == subject.arch]
+            kernels = {k.entry: k for f in mine for k in (f.subject.kernel(), *([] if f.header else [f.changed()]))}
+            self._built[subject.arch] = {e.entry: e for e in build(list(kernels.values()), subject.arch)}
+        return self._built[subject.arch][entry]
+
+
+@lru_cache(maxsize=64)
+def _case(text: str) -> Case:
+    return make_case(parse_graph(text).graph, 0)
+
+
+def _spread(array: Array, strides: Sequence[int], span: int) -> Array:
+    """The bytes of a tensor as it lies in memory."""
+    raw = np.zeros(span * array.itemsize, np.uint8)
+    if span:
+        strided(raw, array.dtype, array.shape, strides)[...] = array
+    return raw
+
+
+def _aligned(raw: Array) -> Array:
+    """The same bytes from a multiple of 256 on."""
+    whole = np.zeros(raw.size + 256, np.uint8)
+    start = -int(whole.ctypes.data) % 256
+    whole[start : start + raw.size] = raw
+    return whole[start : start + raw.size]

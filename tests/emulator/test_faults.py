@@ -1,0 +1,13 @@
+"""Every seeded fault shows, and the kernels without it pass."""
+
+import pytest
+
+from tests.emulator.faults import Faults
+from tests.emulator.primitives import PRIMITIVE_FAULTS
+
+FAULTS = Faults(PRIMITIVE_FAULTS)
+
+
+@pytest.mark.parametrize("name", FAULTS.names)
+def test_fault_shows(name: str) -> None:
+    FAULTS.check(name)

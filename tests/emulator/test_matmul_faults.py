@@ -1,0 +1,13 @@
+"""Every seeded fault of tiled products shows, and the kernels without it pass."""
+
+import pytest
+
+from tests.emulator.faults import Faults
+from tests.emulator.matmul_faults import MATMUL_FAULTS
+
+FAULTS = Faults(MATMUL_FAULTS)
+
+
+@pytest.mark.parametrize("name", FAULTS.names)
+def test_fault_shows(name: str) -> None:
+    FAULTS.check(name)

@@ -1,0 +1,149 @@
+"""Making library calls: what the bindings of cuBLASLt get computes the graph, by the library's own rules of columns."""
+
+from collections.abc import Iterator
+from itertools import permutations, product
+
+import numpy as np
+import pytest
+
+from codegen.child import cublaslt
+from codegen.child.cublaslt import Call, CallError, library_version
+from codegen.families import FAMILIES
+from codegen.gemm.library_call import library_call
+from codegen.kernel import Kernel, Reject
+from codegen.libraries import CUBLASLT
+from fusion_ir import build
+from fusion_ir.comparison import compare
+from fusion_ir.dtype import DType, bf16, f16, f32, f64
+from fusion_ir.graph import Graph
+from fusion_ir.node import Node
+from fusion_ir.records import LibraryCall
+from fusion_ir.sample import sample_inputs
+from fusion_ir.tolerance import reference
+from tests.support.devices import CUDA_DEVICE
+from tests.support.fake_cublaslt import FakeBindings
+from tests.support.products import dense_graph, einsum_graph
+
+WITH_LIBRARY = CUDA_DEVICE.model_copy(update={"features": (CUBLASLT,)})
+
+
+@pytest.fixture
+def bindings(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeBindings]:
+    fake = FakeBindings()
+    monkeypatch.setattr(cublaslt, "bindings", lambda: fake)
+    cublaslt._handle.cache_clear()
+    yield fake
+    cublaslt._handle.cache_clear()
+
+
+def wrong(graph: Graph, call: LibraryCall) -> str:
+    """What is wrong with what the library is told, "" where it gives the graph's result."""
+    (output,) = graph.outputs
+    for integers in (False, True):
+        inputs = [np.ascontiguousarray(x) for x in sample_inputs(graph, 5, integers=integers)]
+        out = np.full(output.node.sizes, 77, output.node.dtype.numpy)
+        workspace = np.zeros(max(call.workspace_bytes, 1), np.uint8)
+        Call(call, 0).launch([x.ctypes.data for x in (*inputs, out, workspace)], 42)
+        found = compare([out], reference(graph, inputs))
+        if not found.ok:
+            return found.detail
+    return ""
+
+
+def described(graph: Graph) -> LibraryCall:
+    call = library_call(graph)
+    assert isinstance(call, LibraryCall), call
+    return call
+
+
+@pytest.mark.parametrize("batch", ["", "z"])
+def test_every_layout(batch: str, bindings: FakeBindings) -> None:
+    sizes = {"z": 3, "m": 19, "k": 33, "n": 23}
+    orders = [list(map("".join, permutations(batch + pair))) for pair in ("mk", "kn", "mn")]
+    for a, b, out in product(*orders):
+        if not batch or "z" not in (a[-1], b[-1], out[-1]):
+            graph = einsum_graph(a, b, out, sizes)
+            assert wrong(graph, described(graph)) == "", (a, b, out)
+
+
+@pytest.mark.parametrize("dtype", [f16, bf16, f32, f64], ids=str)
+def test_every_dtype_with_everything_added(dtype: DType, bindings: FakeBindings) -> None:
+    wide = f64 if dtype == f64 else f32
+
+    def compute(x: Node, w: Node, b: Node, y: Node) -> Node:
+        total = build.mul(build.matmul(x, w, wide), 0.5)
+        total = build.add(total, build.mul(build.cast(y, wide), -2.0))
+        total = build.add(total, build.broadcast_to(build.cast(b, wide), total.shape))
+        return build.cast(build.relu(total), dtype)
+
+    graph = dense_graph([(5, 37, 65), (65, 48), (48,), (5, 37, 48)], compute, dtype)
+    assert wrong(graph, described(graph)) == ""
+
+
+def test_loops_around_a_call(bindings: FakeBindings) -> None:
+    graph = dense_graph(
+        [(6, 20, 64), (6, 64, 40), (6, 40)],
+        lambda x, w, b: build.add(build.matmul(x, w), build.broadcast_in_dim(b, [6, 20, 40], [0, 2])),
+    )
+    call = described(graph)
+    assert [loop.extent for loop in call.loops] == [6]
+    assert wrong(graph, call) == ""
+    assert len(bindings.calls) == 12
+
+
+def test_what_algorithms_may_count_on(bindings: FakeBindings) -> None:
+    graph = einsum_graph("mk", "kn", "mn", {"m": 32, "k": 64, "n": 48}, f16)
+    call = described(graph).model_copy(update={"algorithm": 2, "workspace_bytes": 4096})
+    assert wrong(graph, call) == ""
+    assert bindings.preferences == {
+        "MAX_WORKSPACE_BYTES": 4096,
+        "REDUCTION_SCHEME_MASK": 2,
+        "MIN_ALIGNMENT_A_BYTES": 2,
+        "MIN_ALIGNMENT_B_BYTES": 2,
+        "MIN_ALIGNMENT_C_BYTES": 64,
+        "MIN_ALIGNMENT_D_BYTES": 64,
+    }
+    # The second of the library's answers is none: the algorithms are 70, 72, 73 and 74.
+    assert {c["algorithm"] for c in bindings.calls} == {73}
+    assert {c["stream"] for c in bindings.calls} == {42}
+    assert all(c["workspace"] and c["workspace_bytes"] == 4096 for c in bindings.calls)
+
+
+def test_an_algorithm_beyond_the_list(bindings: FakeBindings) -> None:
+    call = described(einsum_graph("mk", "kn", "mn", {"m": 32, "k": 64, "n": 48}))
+    with pytest.raises(CallError, match="has 4 algorithms for this call, not 5"):
+        Call(call.model_copy(update={"algorithm": 4}), 0)
+
+
+def test_version(bindings: FakeBindings) -> None:
+    assert library_version() == "cuBLASLt 13.1.0"
+
+
+def test_the_family_on_a_gpu() -> None:
+    aten = FAMILIES["aten"]
+    graph = dense_graph([(32, 64), (48, 64), (48,)], build.linear, f16)
+    assert aten.accepts(graph, WITH_LIBRARY) is None
+    refusal = aten.accepts(graph, CUDA_DEVICE)
+    assert isinstance(refusal, Reject)
+    assert "cublas13" in refusal.reason
+    kernels = [aten.emit(graph, s, WITH_LIBRARY) for s in aten.space(graph, WITH_LIBRARY)]
+    assert len({k.entry for k in kernels}) == len(kernels) == 4
+    assert [k.schedule for k in kernels[:2]] == [
+        "aten{library=cublaslt,algorithm=0,workspace=32}",
+        "aten{library=cublaslt,algorithm=1,workspace=32}",
+    ]
+    last: Kernel = kernels[-1]
+    call = LibraryCall.model_validate_json(last.source)
+    assert (call.algorithm, call.workspace_bytes, last.launch.scratch_bytes) == (3, 32 << 20, 32 << 20)
+    assert last.libraries == (CUBLASLT,)
+    older = WITH_LIBRARY.model_copy(update={"arch": "sm_86"})
+    assert aten.space(graph, older)[0] == "aten{library=cublaslt,algorithm=0,workspace=4}"
+
+
+@pytest.mark.parametrize(("field", "value"), [("turned", True), ("leading", 67), ("offset", 1), ("tensor", 1)])
+def test_a_wrong_description_is_seen(field: str, value: int, bindings: FakeBindings) -> None:
+    graph = dense_graph([(64, 64), (64, 64)], build.matmul)
+    call = described(graph)
+    assert wrong(graph, call) == ""
+    changed = call.model_copy(update={"a": call.a.model_copy(update={field: value}), "m": 48})
+    assert wrong(graph, changed) != ""
