@@ -7,6 +7,7 @@ from math import ceil, prod
 from codegen.architectures import capability
 from codegen.gpus import tensor_gflops
 from codegen.kernel import Kernel
+from codegen.schedule import schedule_values
 from fusion_ir.records import Ceilings, CompileReport, Device
 from scheduler.traffic import Traffic
 
@@ -43,9 +44,10 @@ OTHERS = Shares(bandwidth=0.6, arithmetic=0.3)
 # Share of the tensor cores' peak that mma.sync reaches, by compute capability: 72-77 % on A100; on Hopper the
 # instruction itself ends at 63 %; on consumer chips 92 % is known (sm_120); sm_100 has faster instructions of its own.
 MMA_SYNC = {80: 0.72, 86: 0.85, 89: 0.85, 90: 0.55, 100: 0.2, 103: 0.2, 120: 0.85}
-# Tiles of a product, elements of the output and how well they use the tensor cores: small ones fill the
-# multiprocessors sooner, but load each operand more often.
-TILES = ((128 * 256, 1.0), (128 * 128, 0.92), (64 * 64, 0.6))
+# Tiles of a product that are looked at before there is a kernel, in elements of the output.
+TILES = (128 * 256, 128 * 128, 64 * 64)
+# Fields of schedules that are a tile's rows and columns.
+TILE_FIELDS = (("bm", "bn"), ("rows", "columns"))
 # Times the bytes for `pointwise` where `transpose` accepts too: one element of each sector of 32 bytes, which L2 keeps
 # for the neighbours in part.
 GATHERED = 4.0
@@ -70,19 +72,28 @@ def kernel_us(
 ) -> float:  # fmt: skip
     """The same of one kernel: its grid may leave multiprocessors idle, in the last round too, and where few of its
     threads fit on one, memory is not kept busy."""
-    memory_us, arithmetic_us = _work_us(traffic, kernel.family, device, among, ceilings, by_tiles=False)
+    if kernel.libraries:  # calls a library, which chooses its own grid
+        return family_us(traffic, kernel.family, device, among, ceilings)
+    tile = _tile(kernel)
+    memory_us, arithmetic_us = _work_us(traffic, kernel.family, device, among, ceilings, (tile,) if tile else TILES)
     shares = _shares(kernel.family, device)
     blocks, threads = prod(kernel.launch.grid), prod(kernel.launch.block)
-    held = (report.blocks if report else None) or max(1, 1024 // max(threads, 1))
-    share = blocks / (device.units * ceil(blocks / device.units))  # of the multiprocessors that work
-    rounds = blocks / (device.units * held)
-    if rounds > 1:
-        share = rounds / ceil(rounds)
-    busy = min(1.0, min(held, blocks / device.units) * threads / BUSY_THREADS)
-    if shares.matrix:  # loads run ahead by themselves there
-        busy = min(1.0, blocks / device.units)
+    if tile:  # loads run ahead by themselves there
+        busy, working = min(1.0, blocks / device.units), 1.0
+    else:
+        held = (report.blocks if report else None) or max(1, 1024 // max(threads, 1))
+        rounds = blocks / (device.units * held)
+        working = rounds / ceil(rounds) if rounds > 1 else blocks / (device.units * ceil(blocks / device.units))
+        busy = min(1.0, min(held, blocks / device.units) * threads / BUSY_THREADS)
     overhead_us = ceilings.launch_us + shares.overhead_us
-    return overhead_us + max(memory_us / max(busy, 1e-3), arithmetic_us / max(share, 1e-3))
+    return overhead_us + max(memory_us / max(busy, 1e-3), arithmetic_us / max(working, 1e-3))
+
+
+def _tile(kernel: Kernel) -> int | None:
+    """Elements of the tile of a product that a block computes at a time, where the schedule names it."""
+    values = schedule_values(kernel.schedule)
+    named = [(values[a], values[b]) for a, b in TILE_FIELDS if a in values and b in values]
+    return int(named[0][0]) * int(named[0][1]) if named and kernel.family in ("matmul", "wgmma") else None
 
 
 def _shares(family: str, device: Device) -> Shares:
@@ -95,9 +106,10 @@ def _shares(family: str, device: Device) -> Shares:
 
 
 def _work_us(
-    traffic: Traffic, family: str, device: Device, among: Collection[str], ceilings: Ceilings, by_tiles: bool = True
-) -> tuple[float, float]:
-    """Of memory and of arithmetic, each as if it were alone. by_tiles: products as many tiles as their outputs make."""
+    traffic: Traffic, family: str, device: Device, among: Collection[str], ceilings: Ceilings,
+    tiles: Collection[int] = TILES,
+) -> tuple[float, float]:  # fmt: skip
+    """Of memory and of arithmetic, each as if it were alone. tiles: of products, the best of which counts."""
     shares = _shares(family, device)
     # Every tensor is taken to come from memory, as in measurements; else whatever is cut small enough would seem fast.
     memory_us = traffic.bytes / (ceilings.copy_gbps[-1][1] * shares.bandwidth * 1e3)
@@ -110,12 +122,18 @@ def _work_us(
         if shares.matrix and rate:
             operations -= products
             matrix_us += products / (rate * shares.matrix * 1e3)
-    if by_tiles and matrix_us:
-        matrix_us = min(_rounds_of_tiles(traffic.elements, tile, device.units) * matrix_us / e for tile, e in TILES)
+    if matrix_us:
+        matrix_us *= min(_rounds(traffic.elements, tile, device.units) / _use(tile) for tile in tiles)
     return memory_us, matrix_us + operations / (ceilings.fma_gflops * shares.arithmetic * 1e3)
 
 
-def _rounds_of_tiles(elements: int, tile: int, units: int) -> float:
+def _rounds(elements: int, tile: int, units: int) -> float:
     """How many times as long it takes since the last round of tiles does not fill the multiprocessors."""
     tiles = max(elements / tile, 1.0)
     return ceil(tiles / units) * units / tiles
+
+
+def _use(tile: int) -> float:
+    """Of the tensor cores, by the elements of a tile: small ones load each operand more often. 1 from about 128 x 160
+    on, 0.92 for 128 x 128, 0.6 for 64 x 64: assumed, in the order that tuners of such kernels find."""
+    return min(1.0, 0.6 * (tile / 4096) ** 0.308)

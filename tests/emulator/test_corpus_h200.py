@@ -6,6 +6,7 @@ import os
 from collections.abc import Generator, Sequence
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 
 import pytest
 
@@ -18,8 +19,10 @@ from codegen.limits import Limits
 from codegen.object_cache import ObjectCache
 from codegen.toolchain.compiler import Binary
 from codegen.workbench import Workbench
+from fusion_ir.formats import read
 from fusion_ir.graph import Graph
 from fusion_ir.ops import make, make_input
+from fusion_ir.reduced import reduced
 from tests.support.absent import Collector, plan_and_emulate
 from tests.support.kernels import dense, graph_of
 from tests.support.random_graphs import Seeded, any_graph, pointwise_graph
@@ -28,6 +31,7 @@ from tests.support.random_reductions import reduction_graph
 GRAPHS = int(os.environ.get("FUSEPLAN_RANDOM_GRAPHS", "200"))
 FIRST_SEED = 20_000  # others than the tests of the CPU take
 TOGETHER = 250  # random graphs that are planned before their kernels are compiled
+EXAMPLES = Path(__file__).parents[2] / "examples"
 H200 = specified("h200", "")
 
 
@@ -54,6 +58,15 @@ def test_corpus(emulator: Workbench) -> None:
     assert not result.wrong, "\n".join(result.wrong)
     assert result.plans == len(CASES)
     assert {"pointwise", "reduction", "normalization", "transpose"} <= result.families.keys()
+
+
+def test_examples_at_reduced_sizes(emulator: Workbench) -> None:
+    """As users send them, a hundredth and less of it: too large for the emulator otherwise."""
+    files = [f for f in sorted(EXAMPLES.iterdir()) if f.name != "README.md"]
+    graphs = {f.name: reduced(read(f.read_text(), filename=f.name).graph) for f in files}
+    result = plan_and_emulate(graphs, H200, emulator)
+    assert not result.wrong, "\n".join(result.wrong)
+    assert result.plans == len(files)
 
 
 @pytest.mark.soak

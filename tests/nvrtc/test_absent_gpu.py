@@ -9,16 +9,20 @@ from codegen.gpus import GPUS
 from codegen.kernel import Kernel, Launch
 from codegen.limits import Limits
 from codegen.object_cache import ObjectCache
+from codegen.outcome import Outcome
+from codegen.programs import Program
 from codegen.timer import Timer
 from codegen.toolchain.compiler import Binary
 from codegen.toolchain.cuda import CudaCompiler
 from codegen.workbench import Workbench
 from fusion_ir.formats import read
+from fusion_ir.graph import Graph
 from fusion_ir.named import NamedGraph
-from fusion_ir.records import Device
+from fusion_ir.ops import make, make_input
+from fusion_ir.records import Device, Status
 from scheduler.bench import Budget
 from service.planner import PlanAnswer, plan_graph
-from tests.support.kernels import bare_headers
+from tests.support.kernels import bare_headers, dense, graph_of
 from tuning_db import Store
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -102,6 +106,33 @@ def reports(device: Device, folder: Path, *sources: str) -> dict[str, Binary]:
     compiler = CudaCompiler(device, Limits(), bare_headers(folder / "include"))
     with Workbench(device, ObjectCache(folder / "cache"), compiler=compiler) as bench:
         return {n: b for n, b in zip(names, bench.compile(kernels), strict=True) if isinstance(b, Binary)}
+
+
+def test_a_kernel_that_spills_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to the launch: what the timing child is asked to run, and the rows."""
+    device = detect("h200", ObjectCache(tmp_path / "cache"))
+    names, launch = ("spilling", "sound"), Launch(grid=(1, 1, 1), block=(256, 1, 1), shared_bytes=1024)
+    kernels = [Kernel(n, s, "cuda", "hand", n, launch) for n, s in zip(names, (SPILLING, SOUND), strict=True)]
+    ran: list[list[str]] = []
+
+    def timed(self: Workbench, segment: Graph, programs: dict[int, Program], *_: object, **__: object) -> object:
+        ran.append([step["entry"] for p in programs.values() for step in p["steps"]])
+        return {i: Outcome(Status.ok, samples_us=(1.0,)) for i in programs}
+
+    monkeypatch.setattr(Timer, "call", lambda *_, **__: {})
+    monkeypatch.setattr(Workbench, "_bench", timed)
+    spec = dense(256)
+    graph = graph_of((spec,), make("neg", [make_input(0, spec)]))
+    compiler = CudaCompiler(device, Limits(), bare_headers(tmp_path / "include"))
+    with Workbench(device, ObjectCache(tmp_path / "cache"), compiler=compiler) as bench:
+        rows = bench.measure(graph, "segment", kernels)
+        alone = bench.measure(graph, "segment", kernels[:1])
+    assert [m.status for m in rows] == [Status.dropped, Status.ok]
+    assert "spills" in rows[0].detail
+    assert rows[0].report is not None
+    assert rows[0].samples_us == ()
+    assert alone[0].status is Status.ok, "nothing else of its family was there"
+    assert ran == [["sound"], ["spilling"]]
 
 
 def test_the_compiler_says_what_is_not_worth_timing(tmp_path: Path) -> None:

@@ -61,16 +61,16 @@ def test_bandwidth_decides_where_nothing_is_computed() -> None:
     assert predicted_us(traffic, "naive", H200, ()) > 3 * predicted_us(traffic, "pointwise", H200, ())
 
 
-def kernel(blocks: int, threads: int = 256, family: str = "pointwise") -> Kernel:
-    return Kernel("k", "", "cuda", family, "s", Launch(grid=(blocks, 1, 1), block=(threads, 1, 1)))
+def kernel(blocks: int, threads: int = 256, schedule: str = "pointwise{vec=8}") -> Kernel:
+    family = schedule.partition("{")[0]
+    return Kernel("k", "", "cuda", family, schedule, Launch(grid=(blocks, 1, 1), block=(threads, 1, 1)))
 
 
 def test_grids_and_registers_count() -> None:
     traffic = traffic_of(chain(1 << 26))
 
-    def us(blocks: int, held: int, family: str = "pointwise") -> float:
-        report = CompileReport(registers=64, blocks=held)
-        return predicted_kernel_us(traffic, kernel(blocks, family=family), report, H200, ())
+    def us(blocks: int, held: int) -> float:
+        return predicted_kernel_us(traffic, kernel(blocks), CompileReport(registers=64, blocks=held), H200, ())
 
     full = us(132 * 64, 8)
     assert us(66, 8) > 3 * full, "half of the multiprocessors, with few threads each"
@@ -79,8 +79,20 @@ def test_grids_and_registers_count() -> None:
     assert predicted_kernel_us(traffic, kernel(132 * 64), None, H200, ()) == full
 
 
-def test_a_last_round_that_is_not_full_costs_arithmetic() -> None:
-    traffic = traffic_of(product(8192, 8192, 8192))
-    report = CompileReport(registers=168, blocks=1)
-    whole, begun = (predicted_kernel_us(traffic, kernel(n, 384, "wgmma"), report, H200, ()) for n in (264, 265))
-    assert begun == pytest.approx(whole * 265 / 264 * 264 * 3 / 265 / 2, rel=0.02)
+def test_large_products_want_large_tiles_and_small_ones_small() -> None:
+    """Whatever the grid: persistent kernels have a block for each multiprocessor."""
+
+    def us(graph: Graph, rows: int, columns: int) -> float:
+        schedule = f"wgmma{{rows={rows},columns={columns},stages=4}}"
+        report = CompileReport(registers=168, blocks=1)
+        return predicted_kernel_us(traffic_of(graph), kernel(132, 384, schedule), report, H200, ())
+
+    large, small = product(8192, 8192, 8192), product(1024, 1024, 8192)
+    assert us(large, 128, 256) < us(large, 128, 128) < us(large, 64, 64)
+    assert us(small, 128, 128) < us(small, 128, 256), "32 tiles leave most multiprocessors idle"
+
+
+def test_a_call_of_a_library_has_no_grid_of_ours() -> None:
+    traffic = traffic_of(product(4096, 4096, 4096))
+    call = Kernel("k", "{}", "cuda", "aten", "aten{library=cublaslt}", Launch(), libraries=("cublaslt",))
+    assert predicted_kernel_us(traffic, call, None, H200, ()) == predicted_us(traffic, "aten", H200, ())
