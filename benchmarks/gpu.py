@@ -41,6 +41,7 @@ PLAN, EAGER, COMPILED, TUNED, ALONE, COPY = "plan", "eager", "compile", "max-aut
 MINUTES = 9.0
 CLOSING_SECONDS = 15.0  # kept for writing, and for an entry that takes longer than those before
 LEAST_FOR_TUNED = 60.0  # seconds left, below which max-autotune, the slowest side to compile, is left out
+RECENT = 5  # entries, the longest of which the next one is taken to be as long as
 ULPS = 2.0
 
 
@@ -119,15 +120,12 @@ def main() -> int:
 def _hold_all(chosen: Sequence[Entry], hall: Hall) -> int:
     rows: list[Row] = []
     left_out: list[str] = []
-    longest = 0.0
     for entry in chosen:
-        if hall.left() < longest:
+        if hall.left() < max((r.seconds for r in rows[-RECENT:]), default=0.0):
             left_out.append(entry.name)
             continue
-        start = time.monotonic()
         row = _row(entry, hall)
         free()
-        longest = max(longest, time.monotonic() - start)
         rows.append(row)
         print(f"[{len(rows)}/{len(chosen)}] {line(row)}", flush=True)
         write(hall, rows, left_out)
@@ -238,9 +236,14 @@ def line(row: Row) -> str:
     if row.problem:
         return f"{row.name}: failed: {row.problem}"
     times = ", ".join(f"{name} {t.median_us:.1f}" for name, t in row.times.items())
-    over = f"; {row.better.of} {row.better.median:.2f}x [{row.better.low:.2f}, {row.better.high:.2f}]" if row.better else ""
+    over = (
+        f"; {row.better.of} {row.better.median:.2f}x [{row.better.low:.2f}, {row.better.high:.2f}]"
+        if row.better
+        else ""
+    )
     rate = f"; {row.operations / row.times[PLAN].median_us / 1e6:.0f} TFLOP/s" if row.topic.startswith("prod") else ""
-    return f"{row.name}: {times} us{over}; {1 / row.ratios[COPY].median:.0%} of copy{rate}"
+    copied = row.bytes / row.times[COPY].median_us / 1e3
+    return f"{row.name}: {times} us{over}; {1 / row.ratios[COPY].median:.0%} of a copy's {copied:.0f} GB/s{rate}"
 
 
 def summary(rows: Sequence[Row], left_out: Sequence[str]) -> str:
@@ -254,7 +257,7 @@ def summary(rows: Sequence[Row], left_out: Sequence[str]) -> str:
         losses = sorted(((b.median, r.name, b.of) for r, b in known if b.median < 1), key=lambda found: found[0])
         lines.append("slower than PyTorch: " + (", ".join(f"{n} {x:.2f} ({by})" for x, n, by in losses) or "none"))
     lines.append("failed: " + ("; ".join(f"{r.name}: {r.problem}" for r in rows if r.problem) or "none"))
-    lines.append("left out for time: " + (", ".join(left_out) or "none"))
+    lines.append(f"left out for time: {len(left_out)}{': ' * bool(left_out)}{', '.join(left_out)}")
     return "\n".join(lines)
 
 

@@ -1,8 +1,9 @@
 """Where the sides of a comparison run and what their calls take: a CUDA device through PyTorch, or, to try the
 benchmark itself out on any machine, this CPU.
 
-On a device every side is a CUDA graph over static tensors, captured by PyTorch, so that nobody is timed launching; where
-capturing fails, the call stands as it is and the row says so. Before each timed launch the L2 cache is overwritten.
+On a device every side is a CUDA graph over static tensors, captured by PyTorch, so that nobody is timed launching;
+where capturing fails, the call stands as it is and the row says so. Before each timed launch the L2 cache is
+overwritten.
 """
 
 import gc
