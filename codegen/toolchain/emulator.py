@@ -7,7 +7,7 @@ from pathlib import Path
 from codegen.kernel import Kernel
 from codegen.limits import DEFAULT_LIMITS, Limits
 from codegen.slot import Slot
-from codegen.toolchain.compiler import INCLUDE, Failure, header_digest, in_namespaces
+from codegen.toolchain.compiler import INCLUDE, Failure, header_digest, in_namespaces, inclusions
 from codegen.toolchain.cpu import CpuCompiler, find_compiler
 from codegen.toolchain.cuda import PRELUDE
 from fusion_ir.records import CompileReport, Device
@@ -38,8 +38,8 @@ class EmulatorCompiler:
     def unit(self, kernels: Sequence[Kernel]) -> str:
         """See Compiler."""
         launchers = "".join(f"FP_LAUNCHER(k{i}, {k.entry})\n" for i, k in enumerate(kernels))
-        head = f'#define FP_EMULATE\n#define __CUDA_ARCH__ {arch_number(self.device.arch)}\n#include "{PRELUDE}"\n'
-        return head + in_namespaces(kernels) + '#line 1 "launchers"\n' + launchers
+        head = f"#define FP_EMULATE\n#define __CUDA_ARCH__ {arch_number(self.device.arch)}\n"
+        return head + inclusions(PRELUDE, kernels) + in_namespaces(kernels) + '#line 1 "launchers"\n' + launchers
 
     def slot(self) -> Slot:
         """See Compiler."""

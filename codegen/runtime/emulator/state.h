@@ -5,6 +5,7 @@
 #define FP_EMULATE
 #include "vec_cuda.cuh"
 #include "emulator_device.h"
+#include "emulator_sm90.h"
 #include "fiber.h"
 
 namespace emulator {
