@@ -73,4 +73,6 @@ def test_cuda(name: str, golden: Callable[[str, str], None]) -> None:
         for family in FAMILIES.values()
         if family.name in ("reduction", "normalization", "gemv") and family.accepts(graph, CUDA_DEVICE) is None
     )
-    golden(f"{name}.cu", f"// {kernel.schedule}\n{kernel.source}// {kernel.launch}\n")
+    launch = kernel.launch
+    shape = f"grid {launch.grid}, block {launch.block}, {launch.shared_bytes} bytes of shared memory"
+    golden(f"{name}.cu", f"// {kernel.schedule}\n{kernel.source}// {shape}\n")

@@ -13,4 +13,4 @@ extern "C" __global__ void __launch_bounds__(256) k_dfb54abcc434d829(const float
     FIRST_LANE store<1, 1>(out0 + i0, v3);
   }
 }
-// Launch(grid=(2, 1, 1), block=(8, 32, 1), shared_bytes=0, tasks=1)
+// grid (2, 1, 1), block (8, 32, 1), 0 bytes of shared memory

@@ -51,4 +51,4 @@ extern "C" __global__ void __launch_bounds__(64) k_d13bca3d0ecfc8a2(const float*
     }
   }
 }
-// Launch(grid=(8, 1, 1), block=(16, 4, 1), shared_bytes=1024, tasks=1)
+// grid (8, 1, 1), block (16, 4, 1), 1024 bytes of shared memory

@@ -19,4 +19,4 @@ extern "C" __global__ void __launch_bounds__(128) k_fc2df177b903ed44(const float
     }
   }
 }
-// Launch(grid=(8, 1, 1), block=(32, 4, 1), shared_bytes=0, tasks=1)
+// grid (8, 1, 1), block (32, 4, 1), 0 bytes of shared memory

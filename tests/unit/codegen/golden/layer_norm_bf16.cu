@@ -33,4 +33,4 @@ extern "C" __global__ void __launch_bounds__(256) k_1c1443d0d9eac3a7(const bf16*
     }
   }
 }
-// Launch(grid=(2, 1, 1), block=(8, 32, 1), shared_bytes=0, tasks=1)
+// grid (2, 1, 1), block (8, 32, 1), 0 bytes of shared memory

@@ -18,4 +18,4 @@ extern "C" __global__ void __launch_bounds__(256) k_fe8ea2dd95690fdc(const float
     }
   }
 }
-// Launch(grid=(1, 1, 1), block=(32, 8, 1), shared_bytes=4096, tasks=1)
+// grid (1, 1, 1), block (32, 8, 1), 4096 bytes of shared memory

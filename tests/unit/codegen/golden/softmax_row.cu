@@ -23,4 +23,4 @@ extern "C" __global__ void __launch_bounds__(256) k_3c89ea5adaff0806(const float
     }
   }
 }
-// Launch(grid=(2, 1, 1), block=(8, 32, 1), shared_bytes=0, tasks=1)
+// grid (2, 1, 1), block (8, 32, 1), 0 bytes of shared memory

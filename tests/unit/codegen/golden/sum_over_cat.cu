@@ -20,4 +20,4 @@ extern "C" __global__ void __launch_bounds__(256) k_8423d7dec40f771d(const float
     FIRST_LANE store<1, 1>(out0 + i0, v6);
   }
 }
-// Launch(grid=(2, 1, 1), block=(8, 32, 1), shared_bytes=0, tasks=1)
+// grid (2, 1, 1), block (8, 32, 1), 0 bytes of shared memory
