@@ -12,7 +12,8 @@ RUN = 8  # columns of an epilogue: gemm_epilogue.cuh
 SHARED_KILOBYTES = {75: 64, 80: 163, 86: 99, 87: 163, 89: 99, 90: 227, 100: 227, 103: 227, 110: 227, 120: 99, 121: 99}
 FEWEST_KILOBYTES = 48
 MOST_SUMS = 128  # registers of a thread for the product
-MOST_WIDE_SUMS = 64  # of them for sums of 64 bits, whose operands take twice as many, too: with more, they spill
+MOST_WIDE_SUMS = 64  # of them for sums of 64 bits, whose operands take twice as many, too: with more, they spill,
+MOST_WIDE_THREADS = 256  # and so they do where a thread of a block has 128 registers
 MOST_WARPS = 16
 WORDS = 4  # bytes of a register
 
@@ -109,6 +110,8 @@ def _fma_fault(s: TileSchedule, tiles: Tiles) -> str:
     most = MOST_WIDE_SUMS if tiles.dtype.bytes > WORDS else MOST_SUMS
     if own * RUN * tiles.dtype.bytes // WORDS > most:
         return f"{own} x {RUN} sums in a thread take more than {most} registers"
+    if tiles.dtype.bytes > WORDS and s.threads > MOST_WIDE_THREADS:
+        return f"{s.threads} threads with sums of 64 bits, at most {MOST_WIDE_THREADS}"
     if s.bk % tiles.run or s.bk < 16:
         return f"a step of {s.bk} products, expected a multiple of {tiles.run}, 16 or more"
     return ""
@@ -120,8 +123,8 @@ MMA_TILES = (
     (64, 64, 2, 2), (32, 128, 1, 4), (64, 32, 2, 1), (32, 64, 1, 2), (32, 32, 2, 1), (16, 128, 1, 4), (16, 64, 1, 2),
 )  # fmt: skip
 FMA_TILES = (
-    (128, 128, 4, 2), (128, 128, 4, 4), (128, 64, 2, 2), (128, 64, 4, 2), (64, 128, 2, 4), (64, 128, 2, 2), (64, 64, 2, 2),
-    (32, 128, 1, 4), (64, 32, 2, 1), (32, 64, 1, 2), (32, 32, 1, 1), (16, 64, 1, 1),
+    (128, 128, 4, 2), (128, 128, 4, 4), (128, 64, 2, 2), (128, 64, 4, 2), (64, 128, 2, 4), (64, 128, 2, 2),
+    (64, 64, 2, 2), (32, 128, 1, 4), (64, 32, 2, 1), (32, 64, 1, 2), (32, 32, 1, 1), (16, 64, 1, 1),
 )  # fmt: skip
 MMA_STEPS = ((64, 4), (128, 3), (64, 3), (128, 4), (64, 5))  # bytes of a step, stages
 FIRST = 12
