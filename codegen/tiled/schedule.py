@@ -156,14 +156,13 @@ def _cost(problem: Problem, bm: int, bn: int, device: Device) -> float:
     return waves * (problem.depth * (bm * bn + 64 * (bm + bn)) + 64.0 * bm * bn)
 
 
-def tile_choices(tiles: Tiles, paths: Sequence[str]) -> Choices:
+def tile_choices(paths: Sequence[str]) -> Choices:
     """What the fields of a schedule may be."""
-    deep = (16, 32, 64, 128) if tiles.dtype.bytes > 1 else (32, 64, 128, 256)
     return {
         "path": tuple(paths),
         "bm": (16, 32, 64, 128, 256),
         "bn": (32, 64, 128, 256),
-        "bk": deep,
+        "bk": (16, 32, 64, 128),
         "stages": (2, 3, 4, 5),
         "warps_m": (1, 2, 4),
         "warps_n": (1, 2, 4),
