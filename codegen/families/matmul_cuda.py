@@ -70,9 +70,7 @@ def space(segment: Graph, device: Device) -> tuple[str, ...]:
 
 def choices(segment: Graph, device: Device) -> Choices:
     """See Family."""
-    node = _main(segment)
-    paths = paths_of(node, device)
-    return tile_choices(tiles_of(node, paths[0]), paths)
+    return tile_choices(paths_of(_main(segment), device))
 
 
 def emit(segment: Graph, schedule: str, device: Device) -> Kernel:

@@ -12,7 +12,8 @@ RUN = 8  # columns of an epilogue: gemm_epilogue.cuh
 SHARED_KILOBYTES = {75: 64, 80: 163, 86: 99, 87: 163, 89: 99, 90: 227, 100: 227, 103: 227, 110: 227, 120: 99, 121: 99}
 FEWEST_KILOBYTES = 48
 MOST_SUMS = 128  # registers of a thread for the product
-MOST_WIDE_SUMS = 64  # of them for sums of 64 bits, whose operands take twice as many, too: with more, they spill
+MOST_WIDE_SUMS = 64  # of them for sums of 64 bits, whose operands take twice as many, too: with more, they spill,
+MOST_WIDE_THREADS = 256  # and so they do where a thread of a block has 128 registers
 MOST_WARPS = 16
 WORDS = 4  # bytes of a register
 
@@ -109,6 +110,8 @@ def _fma_fault(s: TileSchedule, tiles: Tiles) -> str:
     most = MOST_WIDE_SUMS if tiles.dtype.bytes > WORDS else MOST_SUMS
     if own * RUN * tiles.dtype.bytes // WORDS > most:
         return f"{own} x {RUN} sums in a thread take more than {most} registers"
+    if tiles.dtype.bytes > WORDS and s.threads > MOST_WIDE_THREADS:
+        return f"{s.threads} threads with sums of 64 bits, at most {MOST_WIDE_THREADS}"
     if s.bk % tiles.run or s.bk < 16:
         return f"a step of {s.bk} products, expected a multiple of {tiles.run}, 16 or more"
     return ""
@@ -153,14 +156,13 @@ def _cost(problem: Problem, bm: int, bn: int, device: Device) -> float:
     return waves * (problem.depth * (bm * bn + 64 * (bm + bn)) + 64.0 * bm * bn)
 
 
-def tile_choices(tiles: Tiles, paths: Sequence[str]) -> Choices:
+def tile_choices(paths: Sequence[str]) -> Choices:
     """What the fields of a schedule may be."""
-    deep = (16, 32, 64, 128) if tiles.dtype.bytes > 1 else (32, 64, 128, 256)
     return {
         "path": tuple(paths),
         "bm": (16, 32, 64, 128, 256),
         "bn": (32, 64, 128, 256),
-        "bk": deep,
+        "bk": (16, 32, 64, 128),
         "stages": (2, 3, 4, 5),
         "warps_m": (1, 2, 4),
         "warps_n": (1, 2, 4),

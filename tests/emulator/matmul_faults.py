@@ -105,7 +105,7 @@ MATMUL_FAULTS = (
     Fault("of columns, always the first half", COPIED, "[j / 2][j % 2 * 2]", "[j / 2][0]", header=SM80),
     # ---- the epilogue
     Fault("no barrier before staging again", COPIED, "warp_barrier();  // the rows", "// the rows", header=EPILOGUE),
-    Fault("no barrier behind the staging", COPIED, "  warp_barrier();\n  VEC_UNROLL", "  VEC_UNROLL", header=EPILOGUE),
+    Fault("no barrier behind the staging", COPIED, "  warp_barrier();\n  hand_out", "  hand_out", header=EPILOGUE),
     Fault("no end of rows in the epilogue", COPIED, "row + r < rows && ", "", header=EPILOGUE),
     Fault("no end of columns in the epilogue", COPIED, " && column + c < columns)", ")", header=EPILOGUE),
     Fault(

@@ -6,7 +6,7 @@ from itertools import permutations, product
 import pytest
 
 from codegen.families import FAMILIES
-from codegen.kernel import EmitError, Kernel
+from codegen.kernel import EmitError, Kernel, offers
 from codegen.object_cache import ObjectCache
 from codegen.schedule import schedule_text, schedule_values
 from codegen.workbench import Workbench
@@ -329,6 +329,14 @@ def test_schedules_that_cannot_be() -> None:
     assert "expected mma or fma" in problem(path="wmma")
     for schedule in MATMUL.space(graph, DEVICE):
         assert MATMUL.emit(graph, schedule, DEVICE).launch.shared_bytes <= 163 << 10
+
+
+def test_first_schedules_are_among_the_choices() -> None:
+    for dtype in (bf16, f16, f32, f64, i8, i64, DTYPES["f8e4m3"]):
+        for size in (40, 300, 4096):
+            graph = dense_graph([tensor(size, size, dtype=dtype)] * 2, build.matmul)
+            for schedule in MATMUL.space(graph, DEVICE):
+                assert offers(MATMUL, graph, schedule, DEVICE), schedule
 
 
 def test_what_is_refused() -> None:
