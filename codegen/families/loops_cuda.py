@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from codegen.architectures import architecture
 from codegen.emit import Body, Style, emit_body
 from codegen.families.loops import lower, rows_of
 from codegen.families.wrap import kernel_function
@@ -19,7 +20,10 @@ FREE_BYTES = 128  # the same where rows are not kept on purpose
 LEAST_THREADS, MOST_THREADS = 32, 1024
 MOST_VECTORS = 4  # of a row, for each thread
 MOST_BLOCKS = (1 << 31) - 1
-SHARED_BYTES = 48 << 10  # of a block, where the device says nothing
+
+
+class TooMuchShared(EmitError):
+    """What the threads of a block share takes more than there is."""
 
 
 @dataclass(frozen=True)
@@ -41,14 +45,22 @@ class CudaRowSchedule(Schedule):
 
 def emit_cuda(segment: Graph, device: Device, s: CudaRowSchedule) -> Kernel:
     """The kernel of a loop program around reductions. Raises EmitError."""
-    tile = s.vec * s.x * s.per
-    shared = shared_bytes(device) // (s.x * s.y)
-    keep_bytes = {"registers": KEEP_BYTES, "shared": shared, "reload": FREE_BYTES}[s.keep]
-    program = lower(
-        segment, s.vec, tile, tile, least_tasks=1, keep_bytes=keep_bytes, dear=s.dear, threads=s.x,
-        hold=s.keep != "reload",
-    )  # fmt: skip
-    return loop_kernel(segment, program, device, Threads(s.x, s.y), s, shared_rows=s.keep == "shared")
+    threads = Threads(s.x, s.y)
+    keep_bytes = {"registers": KEEP_BYTES, "shared": shared_bytes(device) // threads.count, "reload": FREE_BYTES}[
+        s.keep
+    ]
+    while True:
+        tile = s.vec * s.x * s.per
+        program = lower(
+            segment, s.vec, tile, tile, least_tasks=1, keep_bytes=keep_bytes, dear=s.dear, threads=s.x,
+            hold=s.keep != "reload",
+        )  # fmt: skip
+        try:
+            return loop_kernel(segment, program, device, threads, s, shared_rows=s.keep == "shared")
+        except TooMuchShared:
+            if s.keep != "shared" or keep_bytes < FREE_BYTES:
+                raise
+            keep_bytes //= 2  # of several arrays the longest are not kept
 
 
 def loop_kernel(
@@ -60,7 +72,7 @@ def loop_kernel(
     style = Style("cuda", alignments(segment), access_bytes=ACCESS_BYTES, threads=threads, shared_rows=shared_rows)
     body = emit_body(program, style)
     if body.shared_bytes > shared_bytes(device):
-        raise EmitError(f"{body.shared_bytes} bytes of shared memory (at most {shared_bytes(device)})")
+        raise TooMuchShared(f"{body.shared_bytes} bytes of shared memory (at most {shared_bytes(device)})")
     prologue = [f"constexpr int TX = {threads.x}, TY = {threads.y};"]
     entry, source = kernel_function(segment, body.text, "cuda", prologue=prologue, threads=threads.count)
     launch = Launch((_blocks(body, threads), 1, 1), (threads.x, threads.y, 1), body.shared_bytes)
@@ -75,7 +87,7 @@ def _blocks(body: Body, threads: Threads) -> int:
 
 def shared_bytes(device: Device) -> int:
     """Shared memory that a block may have."""
-    return SHARED_BYTES
+    return architecture(device.arch).block_shared_bytes
 
 
 def vectors_of(segment: Graph) -> tuple[int, ...]:

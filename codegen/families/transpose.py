@@ -32,6 +32,7 @@ from fusion_ir.graph import Graph
 from fusion_ir.records import Device
 
 NOTHING = "nothing is transposed: family pointwise"
+SEVERAL_BLOCKS = 48 << 10  # bytes of shared memory of a block, of which a multiprocessor then holds several
 LEAST = 16  # lanes and rows of a tile; shorter axes are lanes only where nothing else can be
 
 
@@ -142,7 +143,7 @@ def _cuda_schedules(segment: Graph) -> tuple[str, ...]:
 
 
 def _emit_cuda(segment: Graph, s: CudaTransposeSchedule, device: Device) -> Kernel:
-    room = shared_bytes(device) * 3 // 4  # rows of tiles take a little more than their elements
+    room = min(shared_bytes(device), SEVERAL_BLOCKS) * 3 // 4  # rows of tiles take a little more than their elements
     tiling = Tiling(s.vec, s.rows, s.columns, "columns", 2 * device.units, FREE_BYTES, room, s.x)
     return loop_kernel(segment, lower(segment, tiling), device, Threads(s.x, s.y), s)
 
