@@ -13,7 +13,13 @@ PINS := pyproject.toml constraints.txt
 EXTRAS ?= dashboard
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test soak check format docs bench-cpu wheel clean compiler
+.PHONY: help demo serve test test-gpu soak check format docs bench-cpu bench-gpu wheel clean compiler
+# test-gpu and bench-gpu take an interpreter that has what they need, and install nothing then:
+#   make bench-gpu GPU_PYTHON=python3.12    with torch, cupy, numpy, pydantic, ml_dtypes, rustworkx (and nvmath for
+#   library calls, pytest and pytest-timeout for test-gpu)
+GPU_PYTHON ?=
+GPU_RUN := $(or $(GPU_PYTHON),$(BIN)/python)
+GPU_ENV := $(if $(GPU_PYTHON),,$(VENV)/.gpu)
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,6 +32,9 @@ serve: $(VENV)/.demo compiler ## Run the service on 127.0.0.1:8080
 
 test: $(VENV)/.test compiler ## Run every test that needs no GPU
 	@$(BIN)/python -m pytest $(ARGS)
+
+test-gpu: $(GPU_ENV) compiler ## Run every family and every emulated instruction on a CUDA device, within 9 minutes
+	@FUSEPLAN_NEED_GPU=1 FUSEPLAN_GPU_RESULTS=benchmarks/results/gpu_tests.json $(GPU_RUN) -m pytest tests/gpu $(ARGS)
 
 soak: $(VENV)/.test compiler ## Run the random-graph tests on 2,000 graphs, plan the whole corpus small, 1,000 faulty trials, 200 kills
 	@FUSEPLAN_RANDOM_GRAPHS=2000 FUSEPLAN_FAULTY_TRIALS=1000 FUSEPLAN_KILLS=200 $(BIN)/python -m pytest -m soak --timeout=7200 $(ARGS)
@@ -45,6 +54,9 @@ docs: $(VENV)/.test ## Print the reference pages in docs/ anew
 
 bench-cpu: $(VENV)/.bench compiler ## The corpus against PyTorch, in one process; writes benchmarks/results/
 	@$(BIN)/python -m benchmarks.cpu $(ARGS)
+
+bench-gpu: $(GPU_ENV) compiler ## Plans beside PyTorch and cuBLAS on a CUDA device, within 9 minutes; writes benchmarks/results/
+	@$(GPU_RUN) -m benchmarks.gpu $(ARGS)
 
 wheel: $(VENV)/.test ## Build dist/fuseplan-*.whl
 	@PIP_CONSTRAINT=constraints.txt $(BIN)/python -m build --wheel $(ARGS)
@@ -74,6 +86,11 @@ $(VENV)/.test: $(PINS) | $(BIN)/python
 $(VENV)/.bench: $(PINS) | $(BIN)/python
 	@echo "Installing Fuseplan and PyTorch into $(VENV) (once; a few minutes) ..."
 	@$(PIP) install -q -e '.[dashboard,bench]'
+	@touch $@
+
+$(VENV)/.gpu: $(PINS) | $(BIN)/python
+	@echo "Installing Fuseplan, PyTorch and cuBLAS into $(VENV) (once; some minutes) ..."
+	@$(PIP) install -q -e '.[bench,dashboard,cuda13,cublas13,dev]'
 	@touch $@
 
 compiler:

@@ -175,9 +175,8 @@ class CudaBodyText(BodyText):
         assert kept.key.lane
         at, lane = "", kept.key.lane
         for a in kept.dims:
-            name, extent = (
-                (f"{self.axis(a)}_r", f"ROWS_OF({a.extent})") if a in self.kept_rows else (self.axis(a), a.extent)
-            )
+            own = self.is_own_row(a, v)
+            name, extent = (f"{self.axis(a)}_r", f"ROWS_OF({a.extent})") if own else (self.axis(a), a.extent)
             at = f"({at}) * {extent} + {name}" if at else name
         vector = f"{self.axis(lane)}_v"
         return f"({at}) * VECTORS({self.width(lane)}, {lane.extent}) + {vector}" if at else vector

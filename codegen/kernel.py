@@ -5,17 +5,20 @@ from typing import Literal, Protocol
 
 from codegen.schedule import Choices, schedule_text, schedule_values
 from fusion_ir.graph import Graph
-from fusion_ir.records import Device, TargetKind
+from fusion_ir.records import Device, TargetKind, TensorMapSpec
 
 
 @dataclass(frozen=True)
 class Launch:
-    """cuda: grid, block and dynamic shared memory. cpu: `tasks`, the number of pieces that outer loops are cut into.
-    scratch_bytes: memory that the kernel may write as it likes, its last parameter; 0: it has no such parameter."""
+    """cuda: grid, block, dynamic shared memory, blocks of a cluster, and tensor maps to pass behind all else. cpu:
+    `tasks`, the number of pieces that outer loops are cut into. scratch_bytes: memory that the kernel may write as it
+    likes, a parameter behind the tensors; 0: it has no such parameter."""
 
     grid: tuple[int, int, int] = (1, 1, 1)
     block: tuple[int, int, int] = (1, 1, 1)
     shared_bytes: int = 0
+    cluster: int = 1
+    tensor_maps: tuple[TensorMapSpec, ...] = ()
     tasks: int = 1
     scratch_bytes: int = 0
 
@@ -38,9 +41,10 @@ class Access:
 class Kernel:
     """One kernel: a function in C++ or CUDA over the vocabulary of codegen/include, without the include itself.
 
-    Parameters are the segment's inputs in order, then its outputs in order.
+    Parameters are the segment's inputs in order, then its outputs in order, then the launch's tensor maps.
     cpu: `extern "C" void ENTRY(void* const* args, long task, long tasks)`.
     cuda: `extern "C" __global__ void ENTRY(const T0* in0, ..., U0* out0, ...)`.
+    headers: of codegen/include, that its source needs beyond those of its target.
     libraries: of `codegen.libraries`, that its binary is linked with and that must be loaded before it. Of those that
     are called (`CALLED` there): no kernel at all, `source` is the JSON of one call (fusion_ir.records.LibraryCall).
     """
@@ -52,6 +56,7 @@ class Kernel:
     schedule: str
     launch: Launch
     accesses: tuple[Access, ...] = ()
+    headers: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
 
     @property

@@ -10,9 +10,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from codegen.emulated_map import emulated_map
 from codegen.object_cache import ObjectCache
 from codegen.toolchain.cpu import CpuCompiler
 from codegen.toolchain.runtime import runtime_library
+from fusion_ir.records import TensorMapSpec
 
 Array = np.ndarray[Any, Any]
 Kind = Literal["input", "output", "temporary"]
@@ -60,7 +62,8 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Emulation:
-    """One launch: a kernel's entry in a loaded binary, and how it is launched. cluster: blocks that share a cluster."""
+    """One launch: a kernel's entry in a loaded binary, and how it is launched. cluster: blocks that share a cluster.
+    tensor_maps: what the kernel takes behind its other arguments."""
 
     entry: str
     library: ctypes.CDLL = field(repr=False)
@@ -68,11 +71,13 @@ class Emulation:
     block: tuple[int, int, int]
     shared_bytes: int = 0
     cluster: tuple[int, int, int] = (1, 1, 1)
+    tensor_maps: tuple[TensorMapSpec, ...] = ()
 
     def run(self, arguments: Sequence[int | bytes], tensors: Sequence[Tensor], seed: int = 0) -> Run:
         """Runs the kernel. arguments: addresses, or the bytes of what is passed by value (a multiple of 8). tensors:
         all that these lead to. seed: of the order of threads and how late copies are. Raises EmulatorFault."""
         values = [a if isinstance(a, bytes) else a.to_bytes(8, "little") for a in arguments]
+        values += [emulated_map(m, int.from_bytes(values[m.argument], "little")) for m in self.tensor_maps]
         held = [_aligned(value) for value in values]
         pointers = (ctypes.c_void_p * max(1, len(held)))(*(h.ctypes.data for h in held))
         ordered = sorted(tensors, key=lambda t: t.address)

@@ -26,6 +26,8 @@ def kernel_program(kernel: Kernel, binary: str, segment: Graph, cache: ObjectCac
         "grid": kernel.launch.grid,
         "block": kernel.launch.block,
         "shared_bytes": kernel.launch.shared_bytes,
+        "cluster": kernel.launch.cluster,
+        "tensor_maps": [m.model_dump(mode="json") for m in kernel.launch.tensor_maps],
         "args": args + [("tmp", 0)] * len(scratch),
         "reads": len(segment.inputs),
     }
@@ -43,6 +45,8 @@ def plan_program(plan: Plan, cache: ObjectCache) -> Program:
             "grid": step.grid,
             "block": step.block,
             "shared_bytes": step.shared_bytes,
+            "cluster": step.cluster,
+            "tensor_maps": [m.model_dump(mode="json") for m in step.tensor_maps],
             "args": [(ref.place, ref.index) for ref in step.args],
             "reads": len(step.reads),
         }

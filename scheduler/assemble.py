@@ -89,6 +89,8 @@ def _step(prepared: Prepared, device: Device, choice: Choice, refs: dict[Node, R
         grid=kernel.launch.grid,
         block=kernel.launch.block,
         shared_bytes=kernel.launch.shared_bytes,
+        cluster=kernel.launch.cluster,
+        tensor_maps=kernel.launch.tensor_maps,
         tasks=kernel.launch.tasks,
         libraries=kernel.libraries,
         time_us=choice.time_us,

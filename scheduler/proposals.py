@@ -6,6 +6,7 @@ NIPS 2011). Both are made anew for every batch from what was measured, so that n
 """
 
 import logging
+import random
 from collections.abc import Mapping, Sequence
 from math import log
 from typing import Any
@@ -37,9 +38,11 @@ def proposals(
 
 
 def by_estimator(space: Space, tried: Mapping[str, float | None], count: int, seed: int) -> list[str]:
-    """The same, by Optuna alone."""
-    import optuna  # noqa: PLC0415  takes a fifth of a second, for which most commands need not wait
-
+    """The same, by Optuna alone; where it is not installed, at random."""
+    try:
+        import optuna  # noqa: PLC0415  takes a fifth of a second, for which most commands need not wait
+    except ImportError:
+        return _at_random(space, tried, count, seed)
     logging.getLogger("optuna").setLevel(logging.WARNING)
     choices = space.choices
     spellings = {name: {str(value): value for value in values} for name, values in choices.items()}
@@ -73,4 +76,17 @@ def by_estimator(space: Space, tried: Mapping[str, float | None], count: int, se
             study.tell(trial, log(known))
         else:
             study.tell(trial, state=optuna.trial.TrialState.FAIL)
+    return list(found)
+
+
+def _at_random(space: Space, tried: Mapping[str, float | None], count: int, seed: int) -> list[str]:
+    """Schedules that were not tried, any as likely as any other."""
+    drawn, found = random.Random(seed + len(tried)), dict[str, None]()
+    for _ in range(ASKS * count):
+        values = {name: drawn.choice(options) for name, options in space.choices.items()}
+        schedule = schedule_text(space.family, values)
+        if schedule not in tried:
+            found[schedule] = None
+        if len(found) == count:
+            break
     return list(found)

@@ -16,10 +16,11 @@ from codegen.child.cuda_ceilings import ceilings
 from codegen.child.cuda_memory import DeviceTensors, check_tensors, cupy, timing_sets
 from codegen.child.nvml import CudaWatch
 from codegen.child.serve import Channel, JobFailure, serve
+from codegen.child.tensor_maps import Parameters, TensorMapError
 from codegen.libraries import CUBLASLT, is_call
 from codegen.measure import median, race
 from fusion_ir.dtype import DTYPES
-from fusion_ir.records import Device, LibraryCall, Status
+from fusion_ir.records import Device, LibraryCall, Status, TensorMapSpec
 from fusion_ir.text import parse_graph
 
 WARM_SAMPLES = 5
@@ -136,22 +137,29 @@ class Candidate:
         first = {"in": 0, "out": inputs, "tmp": inputs + outputs}
         self.buffers: tuple[int, ...] = tuple(text["buffers"])
         self.aliases = {i: first[place] + index for i, (place, index) in text["aliases"]}
-        self._steps: list[tuple[Any, dict[str, Any], list[int]]] = []
+        self._steps: list[tuple[Any, dict[str, Any], list[int], list[TensorMapSpec]]] = []
         for step in text["steps"]:
             places = [first[place] + index for place, index in step["args"]]
             if is_call(step["libraries"]):
-                self._steps.append((_call(step["binary"]), step, places))
+                self._steps.append((_call(step["binary"]), step, places, []))
                 continue
             function = _module(step["binary"]).get_function(step["entry"])
             if step["shared_bytes"] > STATIC_SHARED_BYTES:
                 function.max_dynamic_shared_size_bytes = step["shared_bytes"]
-            self._steps.append((function, step, places))
+            maps = [TensorMapSpec.model_validate(m) for m in step.get("tensor_maps", ())]
+            self._steps.append((function, step, places, maps))
 
     def launch(self, addresses: Sequence[int]) -> None:
         """Queues all steps on the current stream."""
-        for function, step, places in self._steps:
+        for function, step, places, maps in self._steps:
             if isinstance(function, cublaslt.Call):
                 function.launch([addresses[p] for p in places], cupy().cuda.get_current_stream().ptr)
+                continue
+            if maps:  # CuPy's own way of launching takes no parameters of 128 bytes
+                parameters = Parameters([addresses[p] for p in places], maps)
+                shape = (*step["grid"], *step["block"], step["shared_bytes"])
+                stream = cupy().cuda.get_current_stream().ptr
+                cupy().cuda.driver.launchKernel(function.kernel.ptr, *shape, stream, parameters.address, 0)
                 continue
             args = tuple(np.uint64(addresses[p]) for p in places)
             function(tuple(step["grid"]), tuple(step["block"]), args, shared_mem=step["shared_bytes"])
@@ -260,7 +268,7 @@ def _device(message: dict[str, Any]) -> Generator[None]:
             yield
     except cp.cuda.memory.OutOfMemoryError as e:
         raise JobFailure(Status.out_of_memory, str(e)) from e
-    except (cp.cuda.runtime.CUDARuntimeError, cp.cuda.driver.CUDADriverError) as e:
+    except (cp.cuda.runtime.CUDARuntimeError, cp.cuda.driver.CUDADriverError, TensorMapError) as e:
         raise JobFailure(Status.crashed, str(e)) from e
 
 

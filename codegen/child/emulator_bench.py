@@ -18,11 +18,11 @@ from codegen.launch_cpu import Guarded
 from codegen.launch_emulator import Emulation, EmulatorFault, Run, Tensor, load_kernels, load_runtime
 from codegen.libraries import is_call
 from fusion_ir.dtype import DTYPES
-from fusion_ir.records import LibraryCall, Status
+from fusion_ir.records import LibraryCall, Status, TensorMapSpec
 from fusion_ir.text import parse_graph
 
 MOST_CASES = 3
-SLOWER = 20.0  # than a CPU's kernels may be, for which limits are made
+SLOWER = 10.0  # than a CPU's kernels may be, for which limits are made
 # Of the runs that check a candidate: seeds on the first trial, at the ends of pages, and on the last, at beginnings.
 SEEDS = ((0, 1, 3), (2, 4))
 NOT_TIMED = "checked in the emulator, not timed"
@@ -116,6 +116,8 @@ class Candidate:
                 tuple(step["grid"]),
                 tuple(step["block"]),
                 step["shared_bytes"],
+                (step.get("cluster", 1), 1, 1),
+                tuple(TensorMapSpec.model_validate(m) for m in step.get("tensor_maps", ())),
             )
             self._steps.append((emulation, places, step["reads"]))
 

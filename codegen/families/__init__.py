@@ -9,9 +9,21 @@ from codegen.families.pointwise import Pointwise
 from codegen.families.reduction import Reduction
 from codegen.families.scan import Scan
 from codegen.families.transpose import Transpose
+from codegen.families.wgmma import Wgmma
 from codegen.kernel import Family
 
 FAMILIES: dict[str, Family] = {
     family.name: family
-    for family in (Pointwise(), Transpose(), Reduction(), Normalization(), Scan(), Gemv(), Matmul(), Aten(), Naive())
+    for family in (
+        Pointwise(),
+        Transpose(),
+        Reduction(),
+        Normalization(),
+        Scan(),
+        Gemv(),
+        Matmul(),
+        Wgmma(),
+        Aten(),
+        Naive(),
+    )
 }

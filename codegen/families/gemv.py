@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from codegen.emit import Style, emit_body
-from codegen.families.loops import alignments
 from codegen.families.loops_cuda import FREE_BYTES, loop_kernel
 from codegen.families.reduction import KINDS, MATRIX, few_by_many, is_reduction, refused, spreads
 from codegen.families.wrap import kernel_function
 from codegen.kernel import EmitError, Kernel, Launch, Reject
+from codegen.lowering.access import alignments
 from codegen.lowering.coalesce import coalesce
 from codegen.lowering.index import Axes, Axis, var, volume
 from codegen.lowering.lanes import choose_lanes

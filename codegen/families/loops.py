@@ -7,6 +7,7 @@ from math import prod
 from codegen.emit import Style, emit_body
 from codegen.families.wrap import kernel_function
 from codegen.kernel import EmitError, Kernel, Launch
+from codegen.lowering.access import alignments
 from codegen.lowering.across import cut_axis
 from codegen.lowering.blocks import blocked_axis
 from codegen.lowering.coalesce import coalesce
@@ -150,12 +151,6 @@ def _tile(writes: list[Write], lane: Axis, scanned: set[Axis], least: int, most:
     serial = max((prod(a.extent for a in axes) for axes in shared), default=1)
     tiles = max(-(-least_tasks // serial), 1)
     return min(most, max(-(-lane.extent // tiles), least))
-
-
-def alignments(segment: Graph) -> dict[str, int]:
-    """Of every pointer of a kernel, in bytes."""
-    found = {f"in{i}": spec.alignment_bytes for i, spec in enumerate(segment.inputs)}
-    return found | {f"out{i}": 64 for i in range(len(segment.outputs))}
 
 
 def loop_choices(segment: Graph, device: Device) -> Choices:

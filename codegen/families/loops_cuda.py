@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 
 from codegen.emit import Body, Style, emit_body
-from codegen.families.loops import alignments, lower, rows_of
+from codegen.families.loops import lower, rows_of
 from codegen.families.wrap import kernel_function
 from codegen.kernel import EmitError, Kernel, Launch
+from codegen.lowering.access import alignments
 from codegen.lowering.program import Program
 from codegen.schedule import Choices, Schedule
 from codegen.threads import Threads

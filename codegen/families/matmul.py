@@ -12,13 +12,14 @@ from math import prod
 
 from codegen.emit import Body, Style, emit_body
 from codegen.families import matmul_cuda
-from codegen.families.loops import KEEP_BYTES, alignments, has_chains, lower
+from codegen.families.loops import KEEP_BYTES, has_chains, lower
 from codegen.families.pointwise import MAX_NODES
 from codegen.families.wrap import kernel_function
 from codegen.gemm.call import OPENBLAS, Call, choose_call, libraries_for
 from codegen.gemm.dims import Contraction, Digit, contraction, long_contract, with_scratch
 from codegen.gemm.tasks import Cut, count_tasks, offset_text, task_lines
 from codegen.kernel import EmitError, Kernel, Launch, Reject
+from codegen.lowering.access import alignments
 from codegen.lowering.program import Program
 from codegen.lowering.stores import pull_outputs
 from codegen.lowering.value import Value, cone

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from math import prod
 
 from codegen.emit import Style, emit_body
-from codegen.families.loops import KEEP_BYTES, alignments
+from codegen.families.loops import KEEP_BYTES
 from codegen.families.loops_cuda import FREE_BYTES, loop_kernel, shared_bytes
 from codegen.families.orders import lies_across
 from codegen.families.pointwise import Pointwise
 from codegen.families.wrap import kernel_function
 from codegen.kernel import EmitError, Kernel, Launch, Reject
+from codegen.lowering.access import alignments
 from codegen.lowering.across import BLOCK, MAX_TILE_BYTES, Turned, add_tiles, cut_axis, turned
 from codegen.lowering.coalesce import coalesce
 from codegen.lowering.index import Axis

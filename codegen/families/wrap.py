@@ -19,8 +19,11 @@ def kernel_function(
     threads: int = 1,
     streams: bool = False,
     interleave: bool = False,
+    cluster: int = 1,
+    tensor_maps: int = 0,
 ) -> tuple[str, str]:
-    """(entry, source). The entry's name is derived from the source, so equal kernels have equal names."""
+    """(entry, source). The entry's name is derived from the source, so equal kernels have equal names. cluster: blocks
+    of a cluster. tensor_maps: how many there are, map0, map1, ..."""
     params = parameters(graph)
     if target == "cpu":
         order = "INTERLEAVED " if interleave else ""
@@ -28,8 +31,10 @@ def kernel_function(
         lines = [f"  {t} RESTRICT {name} = ({t})args[{i}];" for i, (t, name) in enumerate(params)]
         lines += [f"  {line}" for line in prologue]
     else:
-        listed = ", ".join(f"{t} RESTRICT {name}" for t, name in params)
-        head = f'extern "C" __global__ void __launch_bounds__({threads}) {{entry}}({listed}) {{{{'
+        maps = [f"const __grid_constant__ TensorMap map{i}" for i in range(tensor_maps)]
+        listed = ", ".join([*(f"{t} RESTRICT {name}" for t, name in params), *maps])
+        together = f"__cluster_dims__({cluster}, 1, 1) " if cluster > 1 else ""
+        head = f'extern "C" __global__ void __launch_bounds__({threads}) {together}{{entry}}({listed}) {{{{'
         lines = [f"  {line}" for line in (*_wide_index(graph), *prologue)]
     tail = ["  stream_fence();"] if streams else []
     text = "\n".join([*lines, body, *tail, "}"])

@@ -1,5 +1,16 @@
 // CUDA for a host compiler (-DFP_EMULATE): the language, what vec_cuda.cuh uses of the device, and the checks of memory accesses.
 // emulator_device.h has the vocabulary of device_cuda.cuh, codegen/runtime/emulator.cpp the threads. Kept small: every unit reads it.
+//
+// What it checks stands in docs/emulator.md. What it cannot see:
+// - Memory that is touched by `p[i]`: of shared memory nothing is noted, of global memory only what lies outside of all tensors.
+// - Races on global memory; the order in which other blocks and memory fences would show stores. Atomics are one after the other.
+// - Blocks that wait for other blocks (spinning on a counter): clusters run one after the other, each to its end.
+// - fence.proxy.async, between writes of threads and reads of copying or multiplying hardware.
+// - Registers: their number, spills, setmaxnreg's effect; stacks beyond 256 KiB aside, local memory.
+// - Time: divergence, latencies, occupancy, coalescing. Bank conflicts are counted where shared_load, shared_store and load_matrix are.
+// - How tensor cores round: sums here are of floats, in order, rounded each; exact where all sums are.
+// - Some races of a write with reads before it: of those since a byte's last write two are kept, the first, and the last by another
+//   thread.
 #pragma once
 #include <stdint.h>
 #include <string.h>

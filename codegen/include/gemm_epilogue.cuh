@@ -38,22 +38,30 @@ template <class Acc, int COLUMNS> struct Staging {
   }
 };
 
-// Hands COLUMNS columns of a warp's 16 rows to `epilogue(batch, row, column, Vec<Acc, 8> product, columns left)`.
-//
-// memory: of this warp alone. row, column: of the first element. rows, columns: of the whole product: what is beyond is left
-// out. fragment(block): the four registers of columns 8 * block and on, block being a constant.
-template <class Acc, int COLUMNS, class Fragment, class Epilogue>
-VDEV void staged_epilogue(
-    unsigned char* memory, idx_t batch, int row, int rows, int column, int columns, Fragment fragment, const Epilogue& epilogue) {
-  const Staging<Acc, COLUMNS> staging{(Acc*)memory};
+// Hands COLUMNS columns of a warp's 16 rows to `epilogue(batch, row, column, Vec<Acc, 8> product, columns left)`, once all
+// lanes have put what they have. row, column: of the first element. rows, columns: of the whole product: what is beyond is
+// left out.
+template <class Acc, int COLUMNS, class Epilogue>
+VDEV void hand_out(
+    const Staging<Acc, COLUMNS>& staging, idx_t batch, int row, int rows, int column, int columns, const Epilogue& epilogue) {
   constexpr int RUNS = Staging<Acc, COLUMNS>::RUNS;
   const int lane = threadIdx.x % 32;
-  warp_barrier();  // the rows before these have been read
-  VEC_UNROLL for (int block = 0; block < RUNS; block++) staging.put(block, fragment(block), lane);
-  warp_barrier();
   VEC_UNROLL for (int i = 0; i < (FRAGMENT_ROWS * RUNS + 31) / 32; i++) {
     const int item = i * 32 + lane, r = item / RUNS, c = item % RUNS * RUN;
     if (r < FRAGMENT_ROWS && row + r < rows && column + c < columns)
       epilogue(batch, row + r, column + c, staging.run(r, item % RUNS, lane), columns - column - c);
   }
+}
+
+// The same with what is to be put. memory: of this warp alone. fragment(block): the four registers of columns 8 * block and
+// on, block being a constant.
+template <class Acc, int COLUMNS, class Fragment, class Epilogue>
+VDEV void staged_epilogue(
+    unsigned char* memory, idx_t batch, int row, int rows, int column, int columns, Fragment fragment, const Epilogue& epilogue) {
+  const Staging<Acc, COLUMNS> staging{(Acc*)memory};
+  const int lane = threadIdx.x % 32;
+  warp_barrier();  // the rows before these have been read
+  VEC_UNROLL for (int block = 0; block < Staging<Acc, COLUMNS>::RUNS; block++) staging.put(block, fragment(block), lane);
+  warp_barrier();
+  hand_out(staging, batch, row, rows, column, columns, epilogue);
 }

@@ -36,20 +36,22 @@ template <class T, class Acc> VDEV void multiply(Acc (&sums)[4], const uint32_t 
   else mma_16x8x16<T>(sums, rows, columns[0], columns[1]);
 }
 
-// One operand on its way into the stages: copied, or computed and held back until its stage is free.
-template <class Tile, int LENGTH, class Operand> struct Feed {
+// One operand on its way into the stages: copied, or computed and held back until its stage is free. LENGTH: rows or columns
+// of a tile, of EXTENT in all; DEPTH: products of a sum.
+template <class Tile, int LENGTH, int EXTENT, int DEPTH, class Operand> struct Feed {
   using T = typename Tile::T;
   using Held = typename Tile::template Operand<LENGTH, Operand::DEPTH_LAST>;
   static constexpr int BYTES = Held::BYTES;
   static constexpr bool COPIED = Operand::BYTES > 0;
 
   const Operand& operand;
-  int batch, first, length, depth;
+  int batch, first;
   HeldTile<T, Held, COPIED ? BYTES : Tile::THREADS> held;  // not used where nothing is held
 
-  VDEV Window window(int step) const {
+  VDEV auto window(int step) const {
     const int at = step * Tile::DEPTH;
-    return Operand::DEPTH_LAST ? Window{batch, first, length, at, depth} : Window{batch, at, depth, first, length};
+    if constexpr (Operand::DEPTH_LAST) return Window<EXTENT, DEPTH, Held, Tile::DEPTH>{batch, first, at};
+    else return Window<DEPTH, EXTENT, Held, LENGTH>{batch, at, first};
   }
   // Begins to bring step `step` into a stage, which may still be read by slower warps only if it is computed.
   VDEV void begin(unsigned char* stage, int step) {
@@ -77,8 +79,8 @@ VDEV void gemm_sm80(unsigned char* shared, const Left& left, const Right& right,
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int warp_row = warp / Tile::WARPS_N * Tile::WARP_ROWS, warp_column = warp % Tile::WARPS_N * Tile::WARP_COLUMNS;
 
-  Feed<Tile, Tile::ROWS, Left> rows{left, place.batch, row, Extents::ROWS, Extents::DEPTH};
-  Feed<Tile, Tile::COLUMNS, Right> columns{right, place.batch, column, Extents::COLUMNS, Extents::DEPTH};
+  Feed<Tile, Tile::ROWS, Extents::ROWS, Extents::DEPTH, Left> rows{left, place.batch, row};
+  Feed<Tile, Tile::COLUMNS, Extents::COLUMNS, Extents::DEPTH, Right> columns{right, place.batch, column};
   constexpr int STAGE_BYTES = decltype(rows)::BYTES + decltype(columns)::BYTES;
   const auto begin = [&](int step, int stage) {
     if (step < STEPS) {

@@ -42,20 +42,28 @@ template <int BYTES_, bool DEPTH_LAST_> struct Copied {
 };
 template <bool DEPTH_LAST> using Computed = Copied<0, DEPTH_LAST>;
 
-// The part of a matrix that goes into one tile: from `line` and `column` on, of so many in all. What is beyond is zero.
-struct Window { int batch, line, lines, column, columns; };
+// The part of a matrix that goes into one tile: from `line` and `column` on, of LINES and COLUMNS in all. What is beyond is
+// zero. WHOLE: whether these are whole tiles, so that nothing is.
+template <int LINES_, int COLUMNS_, class Tile, int TILE_COLUMNS> struct Window {
+  static constexpr int LINES = LINES_, COLUMNS = COLUMNS_;
+  static constexpr bool WHOLE_LINES = LINES % Tile::LINES == 0, WHOLE_COLUMNS = COLUMNS % TILE_COLUMNS == 0;
+  int batch, line, column;
+  VDEV bool has(int at_line, int at_column) const {
+    return (WHOLE_LINES || at_line < LINES) && (WHOLE_COLUMNS || at_column < COLUMNS);
+  }
+};
 
 // An operand that lies in memory as the tile wants it, copied without the threads: Operand::at(batch, line, column) is where
 // Operand::BYTES bytes of it are.
-template <class T, class Tile, int THREADS, class Operand> VDEV void copy_tile(uint32_t to, const Operand& operand, Window w) {
+template <class T, class Tile, int THREADS, class Operand, class Window>
+VDEV void copy_tile(uint32_t to, const Operand& operand, Window w) {
   constexpr int BYTES = Operand::BYTES, PARTS = 16 / BYTES, PER_LINE = Tile::CHUNKS * PARTS, COUNT = Tile::LINES * PER_LINE;
   VEC_UNROLL for (int i = 0; i < (COUNT + THREADS - 1) / THREADS; i++) {
     const int item = i * THREADS + threadIdx.x, line = item / PER_LINE, part = item % PER_LINE;
     if (COUNT % THREADS != 0 && item >= COUNT) break;
-    const int column = w.column + part * (BYTES / (int)sizeof(T));
-    const bool there = w.line + line < w.lines && column < w.columns;
+    const int from = w.line + line, column = w.column + part * (BYTES / (int)sizeof(T));
     copy_async<BYTES>(
-        to + Tile::at(line, part / PARTS) + part % PARTS * BYTES, operand.at(w.batch, w.line + line, column), there);
+        to + Tile::at(line, part / PARTS) + part % PARTS * BYTES, operand.at(w.batch, from, column), w.has(from, column));
   }
 }
 
@@ -65,12 +73,12 @@ template <class T, class Tile, int THREADS> struct HeldTile {
   static constexpr int COUNT = Tile::LINES * Tile::CHUNKS, EACH = (COUNT + THREADS - 1) / THREADS;
   Vec<T, CHUNK<T>> chunks[EACH];
 
-  template <class Operand> VDEV void compute(const Operand& operand, Window w) {
+  template <class Operand, class Window> VDEV void compute(const Operand& operand, Window w) {
     VEC_UNROLL for (int i = 0; i < EACH; i++) {
       const int item = i * THREADS + threadIdx.x, line = w.line + item / Tile::CHUNKS;
       const int column = w.column + item % Tile::CHUNKS * CHUNK<T>;
-      const bool there = line < w.lines && column < w.columns && (COUNT % THREADS == 0 || item < COUNT);
-      chunks[i] = there ? operand(w.batch, line, column, w.columns - column) : Vec<T, CHUNK<T>>{};
+      const bool there = w.has(line, column) && (COUNT % THREADS == 0 || item < COUNT);
+      chunks[i] = there ? operand(w.batch, line, column, Window::COLUMNS - column) : Vec<T, CHUNK<T>>{};
     }
   }
   VDEV void put(unsigned char* to) const {

@@ -10,8 +10,15 @@ from math import gcd
 from typing import Literal
 
 from codegen.lowering.index import Affine, Axis, Fetched, Opaque
+from fusion_ir.graph import Graph
 
 Kind = Literal["vector", "splat", "strided", "tile", "repeat", "lanes"]
+
+
+def alignments(segment: Graph) -> dict[str, int]:
+    """Of every pointer of a kernel, in bytes."""
+    found = {f"in{i}": spec.alignment_bytes for i, spec in enumerate(segment.inputs)}
+    return found | {f"out{i}": 64 for i in range(len(segment.outputs))}
 
 
 @dataclass(frozen=True)

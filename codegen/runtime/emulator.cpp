@@ -4,6 +4,7 @@
 #include "emulator/copies.h"
 #include "emulator/matrices.h"
 #include "emulator/memory.h"
+#include "emulator/sm90.h"
 
 dim3 threadIdx, blockIdx, blockDim, gridDim;
 
@@ -26,6 +27,7 @@ void leave() {
   const Barrier& barrier = b.barriers[0];
   if (barrier.arrived && barrier.expected == b.threads)
     fail(barrier.site, "block_barrier that thread %d never reaches: it is through", t.number);
+  leave_sm90(t);
 }
 
 // What every fiber does: a thread's kernel, then that of the next thread which has not begun, and so on. So threads that never wait
@@ -114,6 +116,7 @@ bool run_cluster(dim3 cluster) {
       set_ready(t);
     }
   }
+  begin_sm90();
   m.current = &m.threads[0];
   switch_from(&m.main);
   if (m.failed && m.current->state == DONE) m.leaving = m.current->stack;

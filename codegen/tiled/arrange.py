@@ -16,6 +16,7 @@ from codegen.tiled.operand import Operand, Tiles, operand
 from codegen.tiled.problem import Group, Problem, axes_of, groups_of, problem_of
 from fusion_ir.graph import Graph
 from fusion_ir.node import Node
+from fusion_ir.ops.contract import ORDERED_PRODUCTS, products
 
 
 @dataclass(frozen=True)
@@ -57,10 +58,12 @@ def _side(segment: Graph, problem: Problem, tiles: Tiles, right: bool) -> Operan
 
 
 def _ways(node: Node) -> Iterator[tuple[bool, dict[Group, list[int]]]]:
-    """Which operand gives the rows, and orders of the axes of each group."""
+    """Which operand gives the rows, and orders of the axes of each group; of few products, which are summed in order,
+    that is the node's."""
     for turned in (False, True):
         groups = groups_of(node, turned=turned)
-        names: tuple[Group, ...] = ("row", "column", "depth")
+        is_ordered = products(node) <= ORDERED_PRODUCTS
+        names: tuple[Group, ...] = ("row", "column") if is_ordered else ("row", "column", "depth")
         for orders in product(*(_orders(axes_of(groups, name)) for name in names)):
             yield turned, dict(zip(names, orders, strict=True))
 

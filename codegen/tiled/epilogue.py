@@ -8,10 +8,9 @@ Views behind the product (reshape, permute, slice) only say where results go. Ea
 element of the product, or on none where it is padding.
 """
 
-from codegen.families.loops import alignments
 from codegen.gemm.dims import with_scratch
 from codegen.kernel import EmitError
-from codegen.lowering.access import pattern
+from codegen.lowering.access import alignments, pattern
 from codegen.lowering.index import volume
 from codegen.text import CTYPE
 from codegen.tiled.functor import Functor, PointPrinter, aligned, braced, fields_of, key, tensors_of

@@ -113,7 +113,8 @@ class PointPrinter(BodyText):
                 continue
             steps = min(self.run, -(-self.columns // width) * width) // width
             with self.braces(f"VEC_UNROLL for (int part_number = 0; part_number < {steps}; part_number++)"):
-                self.line(f"const idx_t first = column + {width} * part_number;")
+                step = f"{width} * part_number" if width > 1 else "part_number"
+                self.line(f"const idx_t first = column + {step};")
                 if self.columns % self.run:
                     self.line(f"if (first >= {self.columns}) break;")
                 self.digits_of(found, columns=True, width=width)

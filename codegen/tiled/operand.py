@@ -10,9 +10,8 @@ other way round.
 
 from dataclasses import dataclass
 
-from codegen.families.loops import alignments
 from codegen.kernel import Access
-from codegen.lowering.access import Pattern, pattern
+from codegen.lowering.access import Pattern, alignments, pattern
 from codegen.lowering.index import volume
 from codegen.lowering.value import Value, cone
 from codegen.text import CTYPE

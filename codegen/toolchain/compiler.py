@@ -73,6 +73,11 @@ def header_digest(folder: Path = INCLUDE) -> str:
     return digest.hexdigest()
 
 
+def inclusions(prelude: str, kernels: Sequence[Kernel]) -> str:
+    """The headers that a file with these kernels begins with."""
+    return "".join(f'#include "{name}"\n' for name in (prelude, *sorted({h for k in kernels for h in k.headers})))
+
+
 def in_namespaces(kernels: Sequence[Kernel]) -> str:
     """The kernels, each in a namespace of its own, so that helpers of equal names do not meet."""
     return "".join(f'namespace k{i} {{\n#line 1 "{k.entry}"\n{k.source}\n}}\n' for i, k in enumerate(kernels))

@@ -16,6 +16,7 @@ from codegen.toolchain.compiler import (
     compile_status,
     header_digest,
     in_namespaces,
+    inclusions,
     last_lines,
 )
 from codegen.toolchain.elf import symbol_bytes, whole
@@ -45,7 +46,7 @@ class CudaCompiler:
 
     def unit(self, kernels: Sequence[Kernel]) -> str:
         """See Compiler."""
-        return f'#include "{PRELUDE}"\n' + in_namespaces(kernels)
+        return inclusions(PRELUDE, kernels) + in_namespaces(kernels)
 
     def slot(self) -> Slot:
         """See Compiler."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from codegen.kernel import Kernel
 from codegen.limits import DEFAULT_LIMITS, Limits
 from codegen.slot import Slot
-from codegen.toolchain.compiler import INCLUDE, Failure, header_digest, in_namespaces
+from codegen.toolchain.compiler import INCLUDE, Failure, header_digest, in_namespaces, inclusions
 from codegen.toolchain.cpu import CpuCompiler, find_compiler
 from codegen.toolchain.cuda import PRELUDE
 from fusion_ir.records import CompileReport, Device
@@ -15,7 +15,8 @@ from fusion_ir.records import CompileReport, Device
 # What the kernel calls of the emulator is found when it is loaded, in codegen/runtime/emulator.cpp.
 FLAGS = (
     *("-std=c++17", "-O1", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fno-strict-aliasing"),
-    *("-fvisibility=hidden", "-fstack-clash-protection", "-fPIC", "-shared", "-w", "-Wl,-s", "-Wl,--as-needed"),
+    *("-fvisibility=hidden", "-fstack-clash-protection", "-fno-exceptions", "-fPIC", "-shared", "-w"),
+    *("-Wl,-s", "-Wl,--as-needed"),
 )
 
 # g++ 12 fails in its scalar replacement of aggregates on some kernels that read a tile of shared memory.
@@ -37,8 +38,8 @@ class EmulatorCompiler:
     def unit(self, kernels: Sequence[Kernel]) -> str:
         """See Compiler."""
         launchers = "".join(f"FP_LAUNCHER(k{i}, {k.entry})\n" for i, k in enumerate(kernels))
-        head = f'#define FP_EMULATE\n#define __CUDA_ARCH__ {arch_number(self.device.arch)}\n#include "{PRELUDE}"\n'
-        return head + in_namespaces(kernels) + '#line 1 "launchers"\n' + launchers
+        head = f"#define FP_EMULATE\n#define __CUDA_ARCH__ {arch_number(self.device.arch)}\n"
+        return head + inclusions(PRELUDE, kernels) + in_namespaces(kernels) + '#line 1 "launchers"\n' + launchers
 
     def slot(self) -> Slot:
         """See Compiler."""

@@ -8,7 +8,11 @@ from codegen.slot import Slot
 from codegen.toolchain.compiler import RUNTIME, CompilerMissing, Failure
 from codegen.toolchain.cpu import CpuCompiler
 
-FLAGS = "-std=c++17 -O3 -ffp-contract=fast -fPIC -shared -w -Wl,-z,defs -Wl,--as-needed -pthread".split()
+# Without a C++ library, which not every compiler here has.
+FLAGS = (
+    "-std=c++17 -O3 -ffp-contract=fast -fno-exceptions -fno-threadsafe-statics -fPIC -shared -w -Wl,-z,defs"
+    " -Wl,--as-needed -pthread"
+).split()
 
 
 def runtime_library(name: str, compiler: CpuCompiler, slot: Slot, cache: ObjectCache) -> Path:

@@ -18,6 +18,7 @@ from fusion_ir.records.plan import (
     TensorSpec,
 )
 from fusion_ir.records.surroundings import Moment, Surroundings
+from fusion_ir.records.tensor_map import TensorMapSpec
 
 __all__ = [
     "NUMERICS",
@@ -44,5 +45,6 @@ __all__ = [
     "Step",
     "Surroundings",
     "TargetKind",
+    "TensorMapSpec",
     "TensorSpec",
 ]

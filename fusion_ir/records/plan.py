@@ -8,6 +8,7 @@ from pydantic import Field
 from fusion_ir.records.base import Record
 from fusion_ir.records.device import Device
 from fusion_ir.records.measurement import CompileReport
+from fusion_ir.records.tensor_map import TensorMapSpec
 
 WIRE_VERSION = 1
 
@@ -57,7 +58,8 @@ class Step(Record):
 
     cpu: entry is `void entry(void* const* args, long task, long tasks)`, called for task = 0 ... tasks-1 in any order,
     by threads with stacks of 4 MiB or more.
-    cuda: `entry<<<grid, block, shared_bytes>>>(args...)`.
+    cuda: `entry<<<grid, block, shared_bytes>>>(args..., tensor maps...)`; the entry says itself how many blocks form a
+    cluster, which `cluster` repeats.
     libraries: shared libraries, by their names in this project, that must be loaded before the binary. Where it is
     "cublaslt", the binary is no machine code but the JSON of a `LibraryCall`, for whoever runs the step to make.
     predicted_us: where nothing was timed, and time_us is None. report: of the compiler about this kernel.
@@ -72,6 +74,9 @@ class Step(Record):
     grid: tuple[int, int, int] = (1, 1, 1)
     block: tuple[int, int, int] = (1, 1, 1)
     shared_bytes: int = 0
+    # Not in the text where they are as by default: plans that were made before there were such fields keep their keys.
+    cluster: int = Field(default=1, ge=1, exclude_if=lambda blocks: blocks == 1)
+    tensor_maps: tuple[TensorMapSpec, ...] = Field(default=(), exclude_if=lambda maps: not maps)
     tasks: int = 1
     libraries: tuple[str, ...] = ()
     time_us: float | None

@@ -25,6 +25,7 @@ from fusion_ir.dtype import accumulate_dtype
 from fusion_ir.node import Node
 from fusion_ir.ops import make
 from scheduler.rewrites.rule import Rule
+from scheduler.rewrites.split_contract import split_contract
 
 LEAST_ELEMENTS = 1 << 16  # smaller tensors take less time than a launch
 LEAST_PART = 4  # elements of the split axis in a part
@@ -43,8 +44,14 @@ class Tasks:
 
 def splitting(tasks: Tasks) -> tuple[Rule, ...]:
     """Rules that split reductions which give too few results for the tasks, those over the leading axis of rows where
-    tasks sum down all columns, and those over long rows."""
-    return (
+    tasks sum down all columns, and those over long rows; for blocks of threads, contractions, too."""
+    contractions = Rule(
+        "split-contraction",
+        "contract over k of a[m, k] b[k, n] = sum over t of (contract over j of a[m, t, j] b[t, j, n])",
+        "reassociate",
+        lambda node: split_contract(node, tasks.count),
+    )
+    reductions = (
         Rule(
             "rescale-sum",
             "sum of exp(x - max x) = sum over t of exp(m[t] - max m) (sum over part t of exp(x - m[t]))",
@@ -58,6 +65,7 @@ def splitting(tasks: Tasks) -> tuple[Rule, ...]:
             lambda node: _split(node, tasks),
         ),
     )
+    return (contractions, *reductions) if tasks.columns else reductions
 
 
 @dataclass(frozen=True)

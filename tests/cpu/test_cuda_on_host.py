@@ -1,6 +1,7 @@
 """The CUDA print of random graphs gives the bits of the C++ print, thread after thread in the emulator.
 
-No kernel of these graphs has a barrier, so one order of threads is as good as any.
+Of families that add up in one order on both targets. No kernel of theirs has a barrier, so one order of threads is as
+good as any.
 """
 
 import ctypes
@@ -45,7 +46,7 @@ def cases(seeds: range) -> list[Case]:
     found: list[Case] = []
     for seed in seeds:
         for graph in (pointwise_graph(Seeded(seed), exact=False), any_graph(Seeded(seed))):
-            for family in FAMILIES.values():
+            for family in (FAMILIES["pointwise"], FAMILIES["naive"]):
                 if family.accepts(graph, CPU_DEVICE) is None and family.accepts(graph, CUDA_DEVICE) is None:
                     space = family.space(graph, CUDA_DEVICE)
                     cuda = tuple(

@@ -93,11 +93,10 @@ MATMUL_FAULTS = (
     ),
     Fault("stages by two", COPIED, "stage + 1 == STAGES ? 0 : stage + 1", "stage ^ 1", header=SM80),
     # ---- tiles and fragments
-    Fault("no end of depth", COPIED, " && column < w.columns;\n    copy_async", ";\n    copy_async", header=TILES),
-    Fault("no end of rows", COPIED, "there = w.line + line < w.lines && column", "there = column", header=TILES),
-    Fault(
-        "no end of rows that are computed", COMPUTED, "there = line < w.lines && column", "there = column", header=TILES
-    ),
+    Fault("no end of depth", COPIED, "(WHOLE_COLUMNS || at_column < COLUMNS)", "true", header=TILES),
+    Fault("no end of rows", COPIED, "(WHOLE_LINES || at_line < LINES)", "true", header=TILES),
+    Fault("no end of rows that are computed", COMPUTED, "(WHOLE_LINES || at_line < LINES)", "true", header=TILES),
+    Fault("always whole tiles of depth", COPIED, "COLUMNS % TILE_COLUMNS == 0", "COLUMNS % 8 == 0", header=TILES),
     Fault("no swizzle", COPIED, "(chunk ^ line / (8 / TURNS) % TURNS)", "chunk", header=TILES),
     Fault(
         "tiles across in groups too high", COPIED, "DOWN - first < GROUP ? DOWN - first : GROUP", "GROUP", header=TILES

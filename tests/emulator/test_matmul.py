@@ -20,6 +20,8 @@ from tests.cpu.test_matmul_family import epilogues, heads, piece
 from tests.support.candidates import check_all, kernels_of, refusal
 from tests.support.emulated import emulated_device
 from tests.support.products import dense_graph, einsum_graph, mlp
+from tests.support.random_graphs import Seeded
+from tests.support.random_products import product_graph
 
 DEVICE = emulated_device()
 MATMUL = FAMILIES["matmul"]
@@ -343,3 +345,17 @@ def test_what_is_refused() -> None:
     assert refusal(empty, "matmul", DEVICE) == "the product is empty"
     summed = dense_graph([tensor(64, 64), tensor(64, 96)], lambda x, w: build.sum_(build.matmul(x, w), [1]))
     assert refusal(summed, "matmul", DEVICE) == "holds sum: takes one contraction"
+
+
+# ---- anything
+def test_random_products(bench: Workbench) -> None:
+    graphs = [(f"seed {seed}", product_graph(Seeded(seed))) for seed in range(30)]
+    accepted = [(name, g) for name, g in graphs if MATMUL.accepts(g, DEVICE) is None]
+    assert len(accepted) >= 25
+    kernels = [
+        MATMUL.emit(g, schedules[i % len(schedules)], DEVICE)
+        for i, (_, g) in enumerate(accepted)
+        for schedules in [MATMUL.space(g, DEVICE)]
+    ]
+    wrong = check_all([(name, g, [k]) for (name, g), k in zip(accepted, kernels, strict=True)], bench)
+    assert not wrong, "\n".join(wrong)

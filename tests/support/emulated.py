@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Sequence
+from ctypes import CDLL
 from functools import lru_cache
 from pathlib import Path
 
@@ -46,4 +47,10 @@ def build(kernels: Sequence[Kernel], arch: str = "sm_80", include: Path = INCLUD
     file = object_cache().path(object_cache().put(built[0]))
     assert file is not None
     library = load_kernels(Path(file))
-    return [Emulation(k.entry, library, k.launch.grid, k.launch.block, k.launch.shared_bytes) for k in kernels]
+    return [emulation(k, library) for k in kernels]
+
+
+def emulation(k: Kernel, library: CDLL) -> Emulation:
+    """A kernel of a loaded file with its own launch."""
+    at = k.launch
+    return Emulation(k.entry, library, at.grid, at.block, at.shared_bytes, (at.cluster, 1, 1), at.tensor_maps)

@@ -96,7 +96,7 @@ inline void begin(Place* place, unsigned char* stack, void (*entry)()) {
 
 // Stacks are kept for later launches. Each has a page below it that must not be touched.
 struct Stacks {
-  unsigned char* spare[1 << 15];
+  unsigned char* spare[1 << 15] = {};
   int count = 0;
 
   unsigned char* take() {

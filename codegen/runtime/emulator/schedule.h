@@ -8,6 +8,8 @@ struct Plan {
   Order order;
   bool late;       // asynchronous copies happen when somebody waits for them, not at once
   bool shuffled;   // blocks run in any order
+  // Whether wgmma reads its operands when somebody waits for it, even where copies come at once: then they can overtake it.
+  bool late_products() const { return late || order != GREEDY_THREAD; }
 };
 // The first seeds cover what differs most; later ones mix.
 inline Plan plan_of(uint64_t seed) {

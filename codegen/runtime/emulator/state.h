@@ -5,6 +5,7 @@
 #define FP_EMULATE
 #include "vec_cuda.cuh"
 #include "emulator_device.h"
+#include "emulator_sm90.h"
 #include "fiber.h"
 
 namespace emulator {
@@ -99,9 +100,9 @@ struct Machine {
   Thread* current = nullptr;
   Array<Thread> threads;
   Array<Block> blocks;
-  uint64_t ready[MOST_THREADS * MOST_BLOCKS / 64];
+  uint64_t ready[MOST_THREADS * MOST_BLOCKS / 64] = {};
   int live = 0;
-  Place main;
+  Place main = {};
   Stacks stacks;
   unsigned char* leaving = nullptr;  // a stack that nobody needs once we have switched away from it
   uint64_t random = 1;

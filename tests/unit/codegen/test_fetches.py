@@ -6,7 +6,8 @@ from collections.abc import Callable
 import pytest
 
 from codegen.emit import Style, emit_body
-from codegen.families.loops import alignments, lower
+from codegen.families.loops import lower
+from codegen.lowering.access import alignments
 from fusion_ir import build as B
 from fusion_ir.dtype import bf16, f32
 from fusion_ir.graph import InputSpec

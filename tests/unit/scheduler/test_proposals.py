@@ -1,6 +1,7 @@
 """Schedules beyond a family's first ones: which are proposed, and that they find what is fast sooner than chance."""
 
 import random
+import sys
 from collections.abc import Callable, Mapping
 from itertools import product
 from statistics import fmean
@@ -61,6 +62,17 @@ def test_every_point_is_proposed_once(propose: Proposer) -> None:
 def test_the_same_measurements_give_the_same_proposals(propose: Proposer) -> None:
     tried = {schedule: seconds(schedule) for schedule in points(MANY)[::37]}
     assert propose(space(MANY), tried, 8, 3) == propose(space(MANY), tried, 8, 3)
+
+
+def test_without_optuna_schedules_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    large = space(MANY)
+    tried = dict.fromkeys(points(MANY)[:40], 1.0)
+    found = by_estimator(large, tried, 5, 0)
+    assert len(set(found)) == 5
+    assert not set(found) & set(tried)
+    assert set(found) <= set(points(MANY))
+    assert found == by_estimator(large, tried, 5, 0)
 
 
 def test_nothing_to_choose() -> None:

@@ -1,0 +1,257 @@
+"""Where the sides of a comparison run and what their calls take: a CUDA device through PyTorch, or, to try the
+benchmark itself out on any machine, this CPU.
+
+On a device every side is a CUDA graph over static tensors, captured by PyTorch, so that nobody is timed launching;
+where capturing fails, the call stands as it is and the row says so. Before each timed launch the L2 cache is
+overwritten.
+"""
+
+import gc
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from benchmarks.corpus.pytorch import to_numpy, to_torch, torch
+from benchmarks.machine import machine
+from benchmarks.racing import Contestant
+from codegen.machine import usable_cpus
+from codegen.object_cache import ObjectCache
+from fusion_ir.records import Device, Plan
+
+# The client is a distribution of its own, which need not be installed to be measured.
+sys.path.append(str(Path(__file__).resolve().parents[1] / "client"))
+
+LEAST_FLUSHED_BYTES = 256 << 20
+LEAST_ROUNDS, MOST_ROUNDS = 5, 50
+
+Call = Callable[[], Any]
+Tensors = tuple[Any, ...]
+
+
+class Stage(Protocol):
+    """See the module. target: of the plans that run here."""
+
+    target: str
+
+    def facts(self) -> dict[str, str]:
+        """The device, its driver, and versions."""
+        ...
+
+    def placed(self, array: np.ndarray) -> Any:
+        """A tensor of PyTorch's with the array's values and strides."""
+        ...
+
+    def plan(self, plan: Plan, cache: ObjectCache, inputs: Tensors) -> tuple[Call, Callable[[], Tensors]]:
+        """A call that runs the plan on `inputs`, and its outputs once it ran."""
+        ...
+
+    def ready(self, call: Call) -> tuple[Call, str]:
+        """The call as it is timed, and a note about it."""
+        ...
+
+    def copy(self, bytes_: int) -> Call:
+        """Moves so many bytes, half of them read and half written."""
+        ...
+
+    def race(self, calls: Mapping[str, Call], seconds: float, seed: int) -> dict[str, Contestant]:
+        """Times every call once a round, in an order that is random anew in each, for about `seconds`."""
+        ...
+
+
+def rounds(
+    names: Sequence[str], once: Callable[[str], None], settle: Callable[[], None], seconds: float, seed: int
+) -> int:
+    """Calls `once` for each name in random order, round after round; `settle` after each. How many rounds were made."""
+    order, mixed = random.Random(seed), list(names)
+    end = time.monotonic() + seconds
+    made = 0
+    while made < MOST_ROUNDS and (made < LEAST_ROUNDS or time.monotonic() < end):
+        order.shuffle(mixed)
+        for name in mixed:
+            once(name)
+        settle()
+        made += 1
+    return made
+
+
+class CudaStage:
+    """The first CUDA device. Raises RuntimeError where there is none, ImportError without PyTorch or CuPy."""
+
+    target = "cuda"
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self._stream: Any = torch.cuda.Stream()
+        self._flushed: Any = torch.empty(
+            max(LEAST_FLUSHED_BYTES, 2 * device.cache_bytes), dtype=torch.uint8, device="cuda"
+        )
+
+    def facts(self) -> dict[str, str]:
+        """See Stage."""
+        d = self.device
+        return {
+            **machine(),
+            "device": f"{d.name}, {d.arch}, {d.units} multiprocessors",
+            "driver": d.driver,
+            "toolchain": d.toolchain,
+            "torch": f"{torch.__version__}, CUDA {torch.version.cuda}",
+            "clock": "CUDA events around one CUDA graph, after overwriting the L2 cache",
+        }
+
+    def placed(self, array: np.ndarray) -> Any:
+        """See Stage."""
+        return to_torch(array).to("cuda")
+
+    def plan(self, plan: Plan, cache: ObjectCache, inputs: Tensors) -> tuple[Call, Callable[[], Tensors]]:
+        """See Stage. Through the client, on PyTorch's memory and stream."""
+        from fuseplan_client import load  # noqa: PLC0415  needs the path above
+
+        from benchmarks.plan_runner import TORCH_DTYPE  # noqa: PLC0415
+
+        with tempfile.TemporaryDirectory(prefix="fuseplan-") as folder:
+            write_bundle(plan, cache, Path(folder))
+            loaded = load(folder)
+        outputs = [
+            torch.empty_strided(s.shape, s.strides, dtype=TORCH_DTYPE[s.dtype], device="cuda") for s in plan.outputs
+        ]
+        aliases = dict(plan.aliases)
+
+        def call() -> None:
+            loaded.launch(inputs, outputs, stream=torch.cuda.current_stream())
+
+        def result(i: int) -> Any:
+            ref = aliases.get(i)
+            return outputs[i] if ref is None else inputs[ref.index] if ref.place == "in" else result(ref.index)
+
+        return call, lambda: tuple(result(i) for i in range(len(outputs)))
+
+    def ready(self, call: Call) -> tuple[Call, str]:
+        """See Stage: captured on the stream on which it ran three times before, so that all is allocated and loaded."""
+        torch.cuda.synchronize()
+        with torch.cuda.stream(self._stream):
+            for _ in range(3):
+                call()
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.graph(graph, stream=self._stream):
+                call()
+        except Exception as e:  # what does not capture can still be timed as it is
+            torch.cuda.synchronize()
+            return call, f"not captured: {type(e).__name__}"
+        return graph.replay, ""
+
+    def copy(self, bytes_: int) -> Call:
+        """See Stage."""
+        count = max(bytes_ // 8, 1)  # of 4 bytes, in each half
+        source = torch.rand(count, device="cuda")
+        target = torch.empty_like(source)
+        return lambda: target.copy_(source)
+
+    def race(self, calls: Mapping[str, Call], seconds: float, seed: int) -> dict[str, Contestant]:
+        """See Stage."""
+        spans: dict[str, list[Any]] = {name: [] for name in calls}
+
+        def once(name: str) -> None:
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            self._flushed.zero_()
+            start.record()
+            calls[name]()
+            end.record()
+            spans[name].append((start, end))
+
+        with torch.cuda.stream(self._stream):
+            for name in calls:
+                calls[name]()
+            torch.cuda.synchronize()
+            rounds(list(calls), once, torch.cuda.synchronize, seconds, seed)
+        return {
+            name: Contestant(name, tuple(round(1e3 * start.elapsed_time(end), 2) for start, end in found))
+            for name, found in spans.items()
+        }
+
+
+class HostStage:
+    """This CPU: for trying the benchmark out, with nothing of a device in its figures."""
+
+    target = "cpu"
+
+    def __init__(self, cache: ObjectCache) -> None:
+        from benchmarks.plan_runner import unpinned_pool  # noqa: PLC0415  compiles
+
+        self._pool = unpinned_pool(len(usable_cpus()), cache)
+
+    def facts(self) -> dict[str, str]:
+        """See Stage."""
+        return {**machine(), "driver": "none", "torch": torch.__version__, "clock": "a trial on the host"}
+
+    def placed(self, array: np.ndarray) -> Any:
+        """See Stage."""
+        return to_torch(array)
+
+    def plan(self, plan: Plan, cache: ObjectCache, inputs: Tensors) -> tuple[Call, Callable[[], Tensors]]:
+        """See Stage."""
+        from benchmarks.plan_runner import PlanRunner  # noqa: PLC0415
+
+        runner = PlanRunner(plan, cache, self._pool)
+        outputs = runner.empty_outputs()
+        return lambda: runner.into(inputs, outputs), lambda: outputs
+
+    def ready(self, call: Call) -> tuple[Call, str]:
+        """See Stage."""
+        call()
+        return call, ""
+
+    def copy(self, bytes_: int) -> Call:
+        """See Stage."""
+        source = torch.rand(max(bytes_ // 8, 1))
+        target = torch.empty_like(source)
+        return lambda: target.copy_(source)
+
+    def race(self, calls: Mapping[str, Call], seconds: float, seed: int) -> dict[str, Contestant]:
+        """See Stage."""
+        samples: dict[str, list[float]] = {name: [] for name in calls}
+
+        def once(name: str) -> None:
+            start = time.perf_counter()
+            calls[name]()
+            samples[name].append(round(1e6 * (time.perf_counter() - start), 1))
+
+        rounds(list(calls), once, lambda: None, seconds, seed)
+        return {name: Contestant(name, tuple(found)) for name, found in samples.items()}
+
+
+def write_bundle(plan: Plan, cache: ObjectCache, folder: Path) -> None:
+    """A plan that was just made, as `fuseplan plans bundle` writes stored ones. Raises ValueError for a lost binary."""
+    (folder / "binaries").mkdir(parents=True, exist_ok=True)
+    for sha in {step.binary for step in plan.steps}:
+        data = cache.get(sha)
+        if data is None:
+            raise ValueError(f"binary {sha} is not in the cache")
+        (folder / "binaries" / sha).write_bytes(data)
+    (folder / "plan.json").write_text(plan.model_dump_json())
+
+
+def values(tensors: Sequence[Any]) -> list[np.ndarray]:
+    """Tensors of any device as arrays."""
+    return [to_numpy(t.detach().to("cpu")) for t in tensors]
+
+
+def free() -> None:
+    """Lets go of what the last entry held."""
+    torch.compiler.reset()
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def no_gradients() -> AbstractContextManager[Any]:
+    """PyTorch without gradients."""
+    return torch.no_grad() if hasattr(torch, "no_grad") else nullcontext()

@@ -1,0 +1,249 @@
+"""Family `wgmma`: a contraction of 16-bit floats with everything that is computed of its result, on sm_90a.
+
+A persistent grid of warp-specialised blocks: one warp group brings tiles by tensor maps, which follow the axis mapping
+of the contraction, others multiply them (codegen/include/gemm_sm90.cuh). Everything behind the product is a function of
+its point, computed from registers before anything is stored.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product as combinations
+
+from codegen.architectures import architecture
+from codegen.families.pointwise import MAX_NODES
+from codegen.families.wrap import INDEX_LIMIT, kernel_function
+from codegen.gemm.dims import Digit, contraction
+from codegen.kernel import EmitError, Kernel, Launch, Reject
+from codegen.schedule import Choices, Schedule, parse_schedule
+from codegen.text import CTYPE
+from codegen.tiled.boxes import DEPTH, RUN, BoxedProduct, boxed, operand_a, operand_b, point_problem
+from codegen.tiled.epilogue import epilogue, epilogue_pieces
+from codegen.tiled.problem import Problem, main_contraction
+from fusion_ir.dtype import bf16, f16
+from fusion_ir.extent import dense_strides
+from fusion_ir.graph import Graph
+from fusion_ir.node import Node
+from fusion_ir.ops import OPS, OpKind
+from fusion_ir.ops.contract import ORDERED_PRODUCTS, products
+from fusion_ir.records import Device
+
+KINDS = {OpKind.INPUT, OpKind.POINTWISE, OpKind.VIEW, OpKind.RANDOM, OpKind.CONTRACT, OpKind.GATHER}
+HEADER = "gemm_sm90.cuh"
+ARCH = "sm_90a"
+SHARED_BYTES = architecture(ARCH).block_shared_bytes
+MOST_STAGES = 12
+# Accumulators of a thread, by how many warp groups multiply: with the registers that ptxas has for a block of that many
+# threads (255, 168, 128) the instruction and its addresses fit, and nothing is spilled.
+MOST_SUMS = {1: 192, 2: 128, 3: 96}
+TILES = (
+    (128, 256, 2), (256, 128, 2), (128, 192, 2), (192, 128, 3), (128, 128, 2), (128, 128, 1), (128, 64, 2),
+    (64, 256, 1), (64, 128, 1), (64, 64, 1), (64, 32, 1), (64, 16, 1),
+)  # fmt: skip
+# Of a multiprocessor of an H100, per clock: products of 16-bit floats by wgmma, bytes from the L2 cache as measured in
+# published microbenchmarks. They order the first schedules; measurements decide.
+PRODUCTS_PER_CLOCK = 2048
+L2_BYTES_PER_CLOCK = 48
+START_CLOCKS = 2000  # of a tile: until its first stage is there, and its epilogue
+
+
+@dataclass(frozen=True)
+class WgmmaSchedule(Schedule):
+    """rows, columns: of a tile. stages: of 64 of the summed axis, that are on their way or being multiplied. consumers:
+    warp groups that multiply. cluster: blocks below each other that share what they bring of the columns' operand.
+    group: tiles below each other that come before those of the next columns. staged: columns that the epilogue passes
+    through shared memory at once."""
+
+    FAMILY = "wgmma"
+    rows: int
+    columns: int
+    stages: int
+    consumers: int
+    cluster: int
+    group: int
+    staged: int
+
+    @property
+    def shared_bytes(self) -> int:
+        """As WgmmaTile::SHARED_BYTES."""
+        staging = self.consumers * 4 * 16 * (self.staged + 8) * 4
+        return self.stages * ((self.rows + self.columns) * 2 * DEPTH + 16) + staging
+
+    @property
+    def threads(self) -> int:
+        return 128 * (self.consumers + 1)
+
+    def problem(self, b_across: bool) -> str:
+        """Why there is no such kernel; empty where there is."""
+        if self.consumers not in MOST_SUMS or self.rows % (64 * self.consumers) or not self.rows:
+            return f"{self.rows} rows cannot be shared by {self.consumers} warp groups, 64 each at a time"
+        if self.columns % 8 or not 8 <= self.columns <= 256:
+            return f"{self.columns} columns, expected a multiple of 8 up to 256"
+        sums = self.rows // (64 * self.consumers) * self.columns // 2
+        if sums > MOST_SUMS[self.consumers]:
+            return f"{sums} accumulators a thread, at most {MOST_SUMS[self.consumers]} fit its registers"
+        unit = RUN if b_across else 8 * self.cluster
+        if self.columns % unit:
+            return f"{self.columns} columns are brought in boxes of {unit}"
+        if self.cluster not in (1, 2):
+            return f"clusters of {self.cluster} blocks, expected 1 or 2"
+        if not 2 <= self.stages <= MOST_STAGES or self.shared_bytes > SHARED_BYTES:
+            return f"{self.stages} stages take {self.shared_bytes} bytes of shared memory, of {SHARED_BYTES}"
+        if self.staged % 8 or self.columns % self.staged:
+            return f"{self.columns} columns do not pass through shared memory {self.staged} at a time"
+        return "" if self.group > 0 else "groups are of 1 tile or more"
+
+
+class Wgmma:
+    """See the module."""
+
+    name = "wgmma"
+
+    def accepts(self, segment: Graph, device: Device) -> Reject | None:
+        if device.arch != ARCH:
+            return Reject(f"takes instructions of {ARCH}, which {device.arch} has not")
+        if len(segment.nodes) > MAX_NODES:
+            return Reject(f"{len(segment.nodes)} nodes are too many for one kernel (at most {MAX_NODES})")
+        for n in segment.nodes:
+            if (OPS[n.op].kind if n.op in OPS else OpKind.INPUT) not in KINDS:
+                return Reject(f"{n.op} is no pointwise op")
+        found = _product(segment)
+        if isinstance(found, Reject):
+            return found
+        try:
+            epilogue_pieces(segment, found.problem)
+        except EmitError as error:
+            return Reject(str(error))
+        return None
+
+    def space(self, segment: Graph, device: Device) -> tuple[str, ...]:
+        p = _accepted(segment).boxes
+        found: list[WgmmaSchedule] = []
+        for tile, cluster in combinations(TILES, (2, 1)):
+            s = _deepest(*tile, cluster, p)
+            if s and (cluster == 1 or p.m.extent > s.rows):
+                found.append(s)
+        found.sort(key=lambda s: _clocks(s, p, device))
+        return tuple(map(str, found[:8]))
+
+    def choices(self, segment: Graph, device: Device) -> Choices:
+        return {
+            "rows": (64, 128, 192, 256),
+            "columns": (16, 32, 64, 96, 128, 160, 192, 256),
+            "stages": (2, 3, 4, 5, 6, 8, 10, 12),
+            "consumers": (1, 2, 3),
+            "cluster": (1, 2),
+            "group": (1, 4, 8, 16),
+            "staged": (16, 32, 64),
+        }
+
+    def emit(self, segment: Graph, schedule: str, device: Device) -> Kernel:
+        s = parse_schedule(schedule, WgmmaSchedule)
+        found = _accepted(segment)
+        p = found.boxes
+        if problem := s.problem(p.b_across):
+            raise EmitError(problem)
+        behind = epilogue(segment, found.problem, device)
+        a, b = operand_a(segment, p, s.rows), operand_b(segment, p, s.columns // (1 if p.b_across else s.cluster))
+        m, n, t = p.m.extent, p.n.extent, CTYPE[found.node.args[0].dtype.name]
+        arguments = (s.rows, s.columns, s.stages, s.consumers, s.cluster, s.group, s.staged)
+        across = ", ".join("true" if x else "false" for x in (p.a_across, p.b_across))
+        shared = s.cluster > 1
+        lines = [
+            behind.text,
+            f"  using Tile = WgmmaTile<{t}, {', '.join(map(str, arguments))}, {across}>;",
+            "  SHARED_MEMORY(shared);",
+            "  const auto load_a = [&](uint32_t to, uint32_t bar, int batch, int place, int depth) {",
+            f"    {_load('map0', a.coordinates, multicast=False)}",
+            "  };",
+            "  const auto load_b = [&](uint32_t to, uint32_t bar, int batch, int place, int depth, uint16_t mask) {",
+            f"    {_load('map1', b.coordinates, multicast=shared)}",
+            "  };",
+            "  if (threadIdx.x == 0) {",
+            "    tensor_prefetch(map0);",
+            "    tensor_prefetch(map1);",
+            "  }",
+            f"  using Product = Extents<{p.batch_count}, {m}, {n}, {products(found.node)}>;",
+            f"  multiply_wgmma<Tile, Product, {p.depths}>(shared, load_a, load_b, {behind.made});",
+        ]
+        entry, source = kernel_function(
+            segment, "\n".join(lines), "cuda", threads=s.threads, cluster=s.cluster, tensor_maps=2
+        )
+        launch = Launch(
+            grid=(_grid(s, p, device), 1, 1),
+            block=(s.threads, 1, 1),
+            shared_bytes=s.shared_bytes,
+            cluster=s.cluster,
+            tensor_maps=(a.map, b.map),
+        )
+        return Kernel(entry, source, "cuda", self.name, str(s), launch, behind.accesses, headers=(HEADER,))
+
+
+@dataclass(frozen=True)
+class _Product:
+    """The contraction of a segment, as boxes and as the epilogue sees it."""
+
+    node: Node
+    boxes: BoxedProduct
+    problem: Problem
+
+
+def _product(segment: Graph) -> _Product | Reject:
+    node = main_contraction(segment)
+    if isinstance(node, Reject):
+        return node
+    operand = node.args[0].dtype
+    if operand not in (bf16, f16):
+        return Reject(f"multiplies bf16 and f16, not {operand}")
+    if products(node) <= ORDERED_PRODUCTS:
+        return Reject(f"a contraction over {products(node)} products is summed in order")
+    if max([*(spec.span for spec in segment.inputs), node.elements]) >= INDEX_LIMIT:
+        return Reject(f"a tensor has {INDEX_LIMIT} elements or more")
+    dense = dense_strides(node.sizes)
+    digits = [Digit(w, n, w) for w, n in zip(dense, node.sizes, strict=True) if n > 1]
+    found = contraction(segment, node, digits)
+    boxes = found if isinstance(found, Reject) else boxed(segment, found)
+    if isinstance(boxes, Reject):
+        return boxes
+    problem = point_problem(node, boxes)
+    return problem if isinstance(problem, Reject) else _Product(node, boxes, problem)
+
+
+def _accepted(segment: Graph) -> _Product:
+    found = _product(segment)
+    if isinstance(found, Reject):
+        raise EmitError(found.reason)
+    return found
+
+
+def _load(name: str, coordinates: Sequence[str], *, multicast: bool) -> str:
+    listed = ", ".join(coordinates)
+    if multicast:
+        return f"tensor_load_multicast<{len(coordinates)}>(to, {name}, bar, mask, {listed});"
+    return f"tensor_load<{len(coordinates)}>(to, {name}, bar, {listed});"
+
+
+def _deepest(rows: int, columns: int, consumers: int, cluster: int, p: BoxedProduct) -> WgmmaSchedule | None:
+    """The schedule of a tile with as many stages as there is room for and use of."""
+    staged = min(32, columns)
+    most = min(MOST_STAGES, max(2, p.depths))
+    depths = (WgmmaSchedule(rows, columns, n, consumers, cluster, 8, staged) for n in range(most, 1, -1))
+    return next((s for s in depths if not s.problem(p.b_across)), None)
+
+
+def _tiles(s: WgmmaSchedule, p: BoxedProduct) -> int:
+    """Tiles of one block of each cluster."""
+    return p.batch_count * -(-p.m.extent // (s.rows * s.cluster)) * -(-p.n.extent // s.columns)
+
+
+def _grid(s: WgmmaSchedule, p: BoxedProduct, device: Device) -> int:
+    """Blocks: as many clusters as there are tiles or room for."""
+    return s.cluster * min(_tiles(s, p), max(1, device.units // s.cluster))
+
+
+def _clocks(s: WgmmaSchedule, p: BoxedProduct, device: Device) -> float:
+    """About how long a multiprocessor takes: whichever is slower of multiplying and bringing, for each tile that it
+    gets."""
+    turns = -(-_tiles(s, p) // max(1, device.units // s.cluster))
+    multiplying = s.rows * s.columns * DEPTH / PRODUCTS_PER_CLOCK
+    bringing = (s.rows + s.columns / s.cluster) * 2 * DEPTH / L2_BYTES_PER_CLOCK
+    return turns * (p.depths * max(multiplying, bringing) + START_CLOCKS)

@@ -1,0 +1,158 @@
+"""Faults of loop programs on CUDA: in what threads join, in tiles, in tails, and in what is generated around them."""
+
+from collections.abc import Callable
+
+from fusion_ir import build as B
+from fusion_ir.dtype import DType, bf16, f32
+from fusion_ir.node import Node
+from fusion_ir.ops import make
+from fusion_ir.text import print_graph
+from tests.emulator.faults import Fault, Generated
+from tests.support.tensors import graph_of, spec
+
+THREADS, TILES, LOOPS = "threads_cuda.cuh", "tiles_cuda.cuh", "loops_cuda.cuh"
+
+
+def subject(
+    name: str, schedule: str, compute: Callable[..., Node | list[Node]], *shapes: tuple[int, ...], dtype: DType = f32
+) -> Generated:
+    graph = graph_of([spec(shape, dtype) for shape in shapes], compute)
+    return Generated(name, schedule.partition("{")[0], print_graph(graph), schedule)
+
+
+def turned(x: Node, y: Node) -> list[Node]:
+    total = B.add(x, make("permute", [y], {"dims": (1, 0)}))
+    return [total, make("permute", [B.neg(total)], {"dims": (1, 0)})]
+
+
+# Rows longer than a warp, with an odd rest; several blocks, each with two rows.
+ROWS = subject(
+    "rows", "reduction{vec=4,x=64,y=2,per=1,keep=registers,dear=0}", lambda x: B.sum_(x, 1), (7, 515), dtype=bf16
+)
+SHORT = subject("short", "reduction{vec=4,x=8,y=8,per=1,keep=registers,dear=0}", lambda x: B.argmax(x, 1), (21, 70))
+COLUMNS = subject("columns", "reduction{vec=4,x=8,y=8,per=1,keep=registers,dear=0}", lambda x: B.sum_(x, 0), (37, 77))
+SOFTMAX = subject("softmax", "normalization{vec=4,x=64,y=1,per=1,keep=shared,dear=0}", B.softmax, (5, 700))
+HELD = subject("held", "normalization{vec=4,x=32,y=2,per=1,keep=registers,dear=0}", B.softmax, (5, 391))
+TURNED = subject("turned", "transpose{vec=4,x=8,y=8,rows=32,columns=32}", turned, (70, 45), (45, 70))
+# Aligned: blocks of 4 x 4 are turned around, the last of them with two columns.
+ALIGNED = subject("aligned", "transpose{vec=4,x=8,y=8,rows=64,columns=64}", turned, (70, 64), (64, 70))
+THIN = subject("thin", "gemv{rows=2,few=2,vec=4,x=32,y=2,per=1}", B.linear, (2, 130), (66, 130))
+ADDED = subject("added", "pointwise{vec=4,x=32,y=2,per=1}", lambda x, y: B.add(x, y), (9, 130), (9, 130))
+SUBJECTS = (ROWS, SHORT, COLUMNS, SOFTMAX, HELD, TURNED, ALIGNED, THIN, ADDED)
+
+LOOP_FAULTS = (
+    # ---- what threads join
+    Fault(
+        "no barrier behind a row's slots", ROWS, "x);\n    row_barrier<TX, TY>();\n", "x);\n", "shared memory", THREADS
+    ),
+    Fault("no barrier ahead of a row's slots", SOFTMAX, "    row_barrier<TX, TY>();  //", "    //", "race", THREADS),
+    Fault("rows wait at one barrier", ROWS, "named_barrier(1 + threadIdx.y, TX)", "named_barrier(1, TX)", "", THREADS),
+    Fault(
+        "the last exchange is left out",
+        SHORT,
+        "for (int k = NEAR / 2; k; k",
+        "for (int k = NEAR / 2; k > 1; k",
+        "",
+        THREADS,
+    ),
+    Fault("the mask is that of another row", SHORT, "<< (lane & ~(NEAR - 1))", "<< (lane / NEAR)", "", THREADS),
+    Fault(
+        "a warp's part is left out",
+        ROWS,
+        "for (int i = 1; i < WARPS; i++)",
+        "for (int i = 2; i < WARPS; i++)",
+        "",
+        THREADS,
+    ),
+    Fault("rows share their slots", ROWS, "threadIdx.y * WARPS + threadIdx.x / 32", "threadIdx.x / 32", "", THREADS),
+    Fault(
+        "no barrier behind a column's slots", COLUMNS, "x);\n  block_barrier();\n", "x);\n", "shared memory", THREADS
+    ),
+    Fault(
+        "a row's part is left out", COLUMNS, "for (int i = 1; i < TY; i++)", "for (int i = 2; i < TY; i++)", "", THREADS
+    ),
+    Fault(
+        "columns are taken for each other",
+        COLUMNS,
+        "get_slot<V>(shared, threadIdx.x);",
+        "get_slot<V>(shared, threadIdx.y);",
+        "",
+        THREADS,
+    ),
+    Fault(
+        "too little shared memory for slots", COLUMNS, "shared + JOINED_X", "shared + JOINED_X + 64", "shared memory"
+    ),
+    # ---- rows and lanes
+    Fault(
+        "every row stores its part",
+        COLUMNS,
+        "FIRST_ROW store_masked",
+        "store_masked<4, 4>(out0 + 32 * i0 + i1, splat<4>(1.0f), 1); FIRST_ROW store_masked",
+    ),
+    Fault("the accumulator begins with another value", SOFTMAX, "0x80000000u", "0x3f800000u"),
+    Fault("the last row is left out", ROWS, "GRID_ROWS(i0, 7)", "GRID_ROWS(i0, 6)"),
+    Fault("one row more", ROWS, "GRID_ROWS(i0, 7)", "GRID_ROWS(i0, 8)", "in0"),
+    Fault(
+        "no tail",
+        HELD,
+        "TAIL(i1, 4, 391, VECTORS(4, 391)) {\n      const auto v5",
+        "TAIL(i1, 4, 388, VECTORS(4, 391)) {\n      const auto v5",
+    ),
+    Fault(
+        "the tail is not masked",
+        HELD,
+        "load_masked<4, 1>(in0 + 391 * i0 + i1, 391 - i1)",
+        "load<4, 1>(in0 + 391 * i0 + i1)",
+        "in0",
+    ),
+    Fault("the tail counts lanes beyond the end", HELD, "first_lanes(391 - i1, add_", "first_lanes(4, add_"),
+    Fault(
+        "accesses wider than rows are aligned",
+        THIN,
+        "load<4, 2>(in1 + 260 * i0 + 130 * 1 + i1)",
+        "load<4, 4>(in1 + 260 * i0 + 130 * 1 + i1)",
+        "aligned",
+    ),
+    Fault(
+        "every thread has the tail",
+        HELD,
+        "(int)threadIdx.x == (n) / (w) % TX",
+        "true",
+        "",
+        LOOPS,
+    ),
+    Fault("a kept row is read from the next place", SOFTMAX, "kv0.get(i1_v)", "kv0.get(i1_v + 1)"),
+    Fault("kept rows lie over each other", SOFTMAX, "shared + JOINED + 3072", "shared + JOINED + 1024"),
+    Fault(
+        "a kept row reaches beyond shared memory",
+        SOFTMAX,
+        "shared + JOINED + 3072",
+        "shared + JOINED + 4096",
+        "shared memory",
+    ),
+    Fault("rows of the matrix are swapped", THIN, "kv0[0][1] = join_x", "kv0[1][1] = join_x"),
+    # ---- tiles
+    Fault("no barrier behind a fill", TURNED, "block_barrier();\n    ROWS", "ROWS", "shared memory"),
+    Fault(
+        "no barrier ahead of emptying", TURNED, "block_barrier();\n    write_across", "write_across", "shared memory"
+    ),
+    Fault("tiles without room between rows", ALIGNED, "/ 16 | 1) * 16", "/ 16) * 16", "", TILES),
+    Fault("rows and columns of a tile are swapped", ALIGNED, "y.v[i] = x[i].v[r]", "y.v[i] = x[r].v[i]", "", TILES),
+    Fault(
+        "a tile's last columns are left out",
+        TURNED,
+        "column >= columns) return;\n    Vec<T, E> x[E];\n    VEC_UNROLL for (int i",
+        "column + 1 >= columns) return;\n    Vec<T, E> x[E];\n    VEC_UNROLL for (int i",
+        "",
+        TILES,
+    ),
+    Fault("a tile is written beyond the tensor", ALIGNED, "if (column + i >= columns) continue;", "", "", TILES),
+    # ---- pointwise
+    Fault(
+        "a block's lanes are those of the next",
+        ADDED,
+        "store<4, 4>(out0 + 128 * i0 + i1, v2)",
+        "store<4, 4>(out0 + 128 * i0 + i1 + 4, v2)",
+    ),
+    Fault("the end is that of a whole block", ADDED, "least_index(128, 1170 - 128 * i0)", "128", "in0"),
+)

@@ -1,0 +1,13 @@
+"""Every seeded fault of loop programs shows, and the kernels without it pass."""
+
+import pytest
+
+from tests.emulator.faults import Faults
+from tests.emulator.loop_faults import LOOP_FAULTS
+
+FAULTS = Faults(LOOP_FAULTS)
+
+
+@pytest.mark.parametrize("name", FAULTS.names)
+def test_fault_shows(name: str) -> None:
+    FAULTS.check(name)

@@ -1,0 +1,72 @@
+"""A device and workbenches on it, or no test at all. Tests that would begin after the time is up are left out, and
+listed at the end as skipped."""
+
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmarks.machine import machine
+from codegen.devices import detect
+from codegen.limits import Limits
+from codegen.object_cache import ObjectCache
+from codegen.workbench import Workbench
+from fusion_ir.records import Device
+from tests.support.gpu import BUDGET_SECONDS, STARTED, found, known, skip_or_fail, time_is_up
+
+
+@pytest.fixture(autouse=True)
+def within_time() -> None:
+    if time_is_up():
+        pytest.skip(f"left out: {BUDGET_SECONDS:.0f} s are over")
+
+
+@pytest.fixture(scope="session")
+def device(tmp_path_factory: pytest.TempPathFactory) -> Device:
+    answer = found(str(tmp_path_factory.mktemp("detected")))
+    if isinstance(answer, str):
+        skip_or_fail(answer)
+    assert isinstance(answer, Device)
+    return answer
+
+
+@pytest.fixture(scope="session")
+def bench(device: Device, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workbench]:
+    """The device, checking and not timing."""
+    with Workbench(device, ObjectCache(tmp_path_factory.mktemp("objects")), Limits(timing_seconds=0.0)) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def emulated(device: Device, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workbench]:
+    """The emulator, for the device's architecture."""
+    cache = ObjectCache(tmp_path_factory.mktemp("emulated"))
+    with Workbench(detect(f"emulator:{device.arch}", cache), cache, Limits(timing_seconds=0.0)) as made:
+        yield made
+
+
+OUTCOMES: dict[str, str] = {}
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Keeps how each test of this folder ended, with the reason where it was left out."""
+    if not report.nodeid.startswith("tests/gpu/") or (report.when != "call" and report.passed):
+        return
+    reason = f": {report.longrepr[2]}" if report.skipped and isinstance(report.longrepr, tuple) else ""
+    if OUTCOMES.get(report.nodeid) != "failed":
+        OUTCOMES[report.nodeid] = f"{report.outcome}{reason}"
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """`make test-gpu` leaves its results beside the benchmark's."""
+    path = os.environ.get("FUSEPLAN_GPU_RESULTS")
+    answer = known()
+    if path and isinstance(answer, Device):
+        counts = Counter(outcome.partition(":")[0] for outcome in OUTCOMES.values())
+        facts = {**machine(), "device": answer.model_dump(mode="json"), "seconds": round(time.monotonic() - STARTED)}
+        content = {"title": "Tests on a GPU", "facts": facts, "counts": counts, "tests": OUTCOMES}
+        Path(path).write_text(json.dumps(content, indent=1) + "\n")

@@ -1,0 +1,130 @@
+"""Plans on the device through the client: kernels and library calls, streams and pointers of others, CUDA graphs."""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fuseplan_client import GuardError, LoadedPlan, load
+
+from benchmarks.gpu import Nothing
+from benchmarks.gpu_stage import write_bundle
+from codegen.families import FAMILIES
+from codegen.gemm.library_call import library_call
+from codegen.kernel import Kernel
+from codegen.libraries import CUBLASLT
+from codegen.workbench import Workbench
+from fusion_ir import build
+from fusion_ir.comparison import compare
+from fusion_ir.dtype import DType, bf16, f16, f32
+from fusion_ir.graph import Graph
+from fusion_ir.node import Node
+from fusion_ir.records import LibraryCall, Measurement
+from fusion_ir.sample import sample_inputs
+from fusion_ir.tolerance import reference
+from scheduler.bench import Budget
+from scheduler.tune import tune
+from tests.support.candidates import kernels_of, only_row, run_kernel
+from tests.support.products import dense_graph
+
+cupy = pytest.importorskip("cupy")
+
+
+def two_layers(x: Node, a: Node, b: Node, c: Node) -> Node:
+    return build.softmax(build.exp(build.linear(build.linear(x, a), b, c)), -1)
+
+
+GRAPH = dense_graph([(64, 96), (128, 96), (80, 128), (80,)], two_layers)
+
+
+@pytest.fixture(scope="module")
+def loaded(bench: Workbench) -> LoadedPlan:
+    """A plan that was searched for a little: its steps are kernels, and calls where the library is there."""
+    made = tune(GRAPH, bench.device, Budget(4.0), Nothing(), bench)
+    with tempfile.TemporaryDirectory() as folder:
+        write_bundle(made, bench.cache, Path(folder))
+        return load(folder)
+
+
+def on_device(graph: Graph, seed: int) -> tuple[list[np.ndarray], list[Any]]:
+    arrays = [np.ascontiguousarray(x) for x in sample_inputs(graph, seed)]
+    return arrays, [cupy.asarray(x) for x in arrays]
+
+
+def assert_right(loaded: LoadedPlan, seed: int, stream: object = None) -> None:
+    arrays, tensors = on_device(GRAPH, seed)
+    outputs = loaded.empty_outputs()
+    for _ in range(4):  # step by step, captured, launched again
+        for out in outputs:
+            out.fill(-1)
+        cupy.cuda.Device().synchronize()
+        loaded.run(tensors, outputs, stream=stream)
+        cupy.cuda.Device().synchronize()
+        found = compare([cupy.asnumpy(o) for o in outputs], reference(GRAPH, arrays))
+        assert found.ok, found.detail
+
+
+def test_calls_and_graphs(loaded: LoadedPlan) -> None:
+    for seed in range(3):
+        assert_right(loaded, seed)
+    assert loaded.graphs == 3
+
+
+def test_streams(loaded: LoadedPlan) -> None:
+    assert_right(loaded, 5, cupy.cuda.Stream(non_blocking=True))
+    torch = pytest.importorskip("torch")
+    if torch.cuda.is_available():
+        stream = torch.cuda.Stream()
+        arrays, _ = on_device(GRAPH, 6)
+        tensors = [torch.from_numpy(x).cuda() for x in arrays]
+        out = torch.empty((64, 80), device="cuda")
+        torch.cuda.synchronize()
+        for _ in range(3):
+            loaded.run(tensors, [out], stream=stream)
+        torch.cuda.synchronize()
+        found = compare([out.cpu().numpy()], reference(GRAPH, arrays))
+        assert found.ok, found.detail
+
+
+def test_guards(loaded: LoadedPlan) -> None:
+    _, tensors = on_device(GRAPH, 1)
+    outputs = loaded.empty_outputs()
+    with pytest.raises(GuardError, match="in0: expected strides"):
+        loaded.run([cupy.asfortranarray(tensors[0]), *tensors[1:]], outputs)
+    same = cupy.ndarray((64, 80), np.float32, memptr=tensors[0].data)
+    with pytest.raises(GuardError, match="overlaps in0"):
+        loaded.run(tensors, [same])
+
+
+def library_kernel(graph: Graph, bench: Workbench) -> Kernel:
+    if CUBLASLT not in bench.device.features:
+        pytest.skip("nvmath-python or cuBLAS is not installed")
+    assert isinstance(library_call(graph), LibraryCall)
+    return kernels_of(graph, "aten", bench, most=1)[0]
+
+
+def test_relu_of_the_library_keeps_nan(bench: Workbench) -> None:
+    """Not documented by cuBLASLt, and needed: relu(NaN) is NaN."""
+    graph = dense_graph([(64, 64), (64, 64)], lambda x, w: build.relu(build.matmul(x, w)), f16)
+    kernel = library_kernel(graph, bench)
+    (binary,) = bench.compile_for_plans([kernel])
+    assert not isinstance(binary, Measurement)
+    x, w = (np.ascontiguousarray(a) for a in sample_inputs(graph, 1))
+    x[3, 5] = np.nan
+    (out,) = run_kernel(graph, kernel, [x, w], bench)
+    assert np.isnan(out[3].astype(np.float32)).all()
+    assert not np.isnan(np.delete(out.astype(np.float32), 3, 0)).any()
+
+
+@pytest.mark.parametrize("dtype", [f32, f16, bf16], ids=str)
+def test_every_algorithm_of_a_call(dtype: DType, bench: Workbench) -> None:
+    graph = dense_graph([(200, 136), (264, 136), (264,)], lambda x, w, b: build.relu(build.linear(x, w, b)), dtype)
+    library_kernel(graph, bench)
+    statuses: list[str] = []
+    for algorithm in range(8):
+        schedule = f"aten{{library=cublaslt,algorithm={algorithm},workspace=4}}"
+        row = only_row(graph, FAMILIES["aten"].emit(graph, schedule, bench.device), bench)
+        statuses.append(row.status.value if row.status.value != "rejected" else f"rejected: {row.detail}")
+    assert statuses[0] == "ok", statuses
+    assert all(s == "ok" or "algorithms for this call" in s for s in statuses), statuses
