@@ -1,7 +1,7 @@
 """The same graph at smaller extents: the same ops over fewer elements, for whoever has to run it slowly.
 
-Axes that must have one extent belong together: through pointwise ops, permutes, contractions, kept axes of reductions
-and of reshapes ... Those whose extents are said by a slice, a pad, a cat, or a reshape that splits or joins them, stay:
+Axes that must have one extent belong together: through pointwise ops, permutes, contractions, reshapes, the kept axes
+of reductions ... Those whose extents are said by a slice, a pad, a cat, or a reshape that splits or joins them, stay:
 
     t0[1, 4096, 4096] = input                                  t0[1, 16, 4096]
     t1[1, 4096, 32, 128] = reshape(t0)           ->            t1[1, 16, 32, 128]

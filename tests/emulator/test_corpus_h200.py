@@ -57,7 +57,7 @@ def test_corpus(emulator: Workbench) -> None:
     result = plan_and_emulate(corpus(), H200, emulator)
     assert not result.wrong, "\n".join(result.wrong)
     assert result.plans == len(CASES)
-    assert {"pointwise", "reduction", "normalization", "transpose"} <= result.families.keys()
+    assert {"pointwise", "reduction", "normalization", "transpose", "matmul"} <= result.families.keys()
 
 
 def test_examples_at_reduced_sizes(emulator: Workbench) -> None:
