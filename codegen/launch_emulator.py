@@ -2,6 +2,7 @@
 along."""
 
 import ctypes
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -21,6 +22,7 @@ Kind = Literal["input", "output", "temporary"]
 KINDS: tuple[Kind, ...] = ("input", "output", "temporary")
 REPORT_BYTES = 4096
 MOST_SITES = 256
+_turn = threading.Lock()  # the emulator runs one launch at a time
 
 
 class EmulatorFault(Exception):
@@ -106,7 +108,8 @@ class Emulation:
             REPORT_BYTES,
             MOST_SITES,
         )
-        status = self.library[f"emulate_{self.entry}"](ctypes.byref(launch))
+        with _turn:
+            status = self.library[f"emulate_{self.entry}"](ctypes.byref(launch))
         if status:
             raise EmulatorFault(report.value.decode("utf-8", "replace"))
         conflicts = tuple(

@@ -198,6 +198,7 @@ extern "C" int emulator_run(emulator::Launch* launch, int version, const char* e
   }
   m.kernel = kernel;
   m.entry = entry;
+  m.arch = arch;
   m.last = {entry, 0};
   m.failed = false;
   m.random = launch->seed * 0x9e3779b97f4a7c15ull + 12345;

@@ -19,7 +19,7 @@ from fusion_ir.records import Status
 from fusion_ir.text import parse_graph
 from service.cli import main
 from service.cli.tensors import read_tensors, write_tensors
-from tests.emulator.primitives import BLOCK_SUM, WARP_TRANSPOSE
+from tests.emulator.primitives import BLOCK_SUM, PRODUCT, WARP_TRANSPOSE
 from tests.support.emulated import build
 
 GRAPH = """fuseplan.graph 1
@@ -99,6 +99,13 @@ def test_limits_of_the_architecture(tmp_path: Path) -> None:
     for large in (replace(emulation, shared_bytes=(163 << 10) + 1), replace(emulation, block=(1025, 1, 1))):
         with pytest.raises(EmulatorFault, match="k_right: "):
             large.run([0, 0, 0], [])
+
+
+def test_instructions_that_the_architecture_lacks() -> None:
+    kernel = replace(PRODUCT.kernel(), entry="k_early", source=PRODUCT.source.replace("k_product", "k_early"))
+    [early] = build([kernel], "sm_75")
+    with pytest.raises(EmulatorFault, match="mma of bf16 takes sm_80, this is sm_75"):
+        PRODUCT.run(early, 0)
 
 
 def test_bank_conflicts_are_counted_by_line() -> None:

@@ -95,6 +95,7 @@ void emulator_load_matrix(uint32_t* r, int count, bool transposed, uint32_t row_
 }
 void emulator_mma(int kind, void* d, const uint32_t* a, uint32_t b0, uint32_t b1, emulator::Site site) {
   using namespace emulator;
+  if (kind != F16 && machine.arch < 800) fail(site, "mma of %s takes sm_80, this is sm_%d", kind == BF16 ? "bf16" : kind == TF32 ? "tf32" : "int8", machine.arch / 10);
   constexpr Collective KINDS[] = {multiply<F16>, multiply<BF16>, multiply<TF32>, multiply<S8>};
   Multiplied frame{d, a, b0, b1};
   if (lanes_of(self()) != ~0u) fail(site, "mma by a warp of %d lanes", __builtin_popcount(lanes_of(self())));

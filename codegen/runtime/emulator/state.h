@@ -107,6 +107,7 @@ struct Machine {
   unsigned char* leaving = nullptr;  // a stack that nobody needs once we have switched away from it
   uint64_t random = 1;
   const char* entry = "";
+  int arch = 0;  // as __CUDA_ARCH__
   Site last{"", 0};  // of the access to memory that was checked last
   bool failed = false;
 };
