@@ -7,6 +7,7 @@ not known before they run: `ceilings` are assumptions, and say so wherever a pla
 from dataclasses import dataclass, field
 
 from codegen.architectures import capability
+from codegen.libraries import CUBLASLT
 from fusion_ir.records import Ceilings, Device
 
 # Shares of the peak. Copies: published kernels for H100 reach 88-92 % of 3.35 TB/s reading and writing, and plain
@@ -104,6 +105,7 @@ def specified(target: str, toolchain: str) -> Device:
         target="cuda",
         name=gpu.name,
         arch=gpu.arch,
+        features=(CUBLASLT,),
         units=gpu.multiprocessors,
         vector_bytes=16,
         cache_bytes=gpu.l2_bytes,

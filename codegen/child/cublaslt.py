@@ -50,17 +50,16 @@ class Call:
     def __init__(self, call: LibraryCall, device: int) -> None:
         self.call = call
         lt = bindings()
-        self._handle = _handle(device)
         scale = np.float64 if call.compute == "f64" else np.float32
         self._alpha, self._beta = np.array([call.alpha], scale), np.array([call.beta], scale)
-        columns = call.n
-        # Its first operand is our B, its second our A.
-        self._b = _layout(lt, call.b, call.k, columns, call.batch)
-        self._a = _layout(lt, call.a, call.m, call.k, call.batch)
-        self._d = _layout(lt, call.d, call.m, columns, call.batch)
-        self._c = _layout(lt, call.c, call.m, columns, call.batch) if call.c else self._d
-        self._description = _description(lt, call)
         try:
+            self._handle = _handle(device)
+            # Its first operand is our B, its second our A.
+            self._b = _layout(lt, call.b, call.k, call.n, call.batch)
+            self._a = _layout(lt, call.a, call.m, call.k, call.batch)
+            self._d = _layout(lt, call.d, call.m, call.n, call.batch)
+            self._c = _layout(lt, call.c, call.m, call.n, call.batch) if call.c else self._d
+            self._description = _description(lt, call)
             self._answers, self._algorithm = self._chosen(lt)
         except lt.cuBLASLtError as e:
             raise CallError(f"cuBLASLt takes no such call: {e}") from e

@@ -65,6 +65,9 @@ class Stream:
     ) -> None:
         self.cupy.current.pop()
 
+    def synchronize(self) -> None:
+        self.cupy.log.append(("synchronize", self.ptr))
+
     def begin_capture(self) -> None:
         assert self.ptr, "a legacy default stream cannot be captured"
         self.captured = []

@@ -2,16 +2,19 @@
 
 from collections.abc import Iterator
 from itertools import permutations, product
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from codegen.child import cublaslt
+from codegen.child import cublaslt, cuda_bench
 from codegen.child.cublaslt import Call, CallError, library_version
 from codegen.families import FAMILIES
 from codegen.gemm.library_call import library_call
 from codegen.kernel import Kernel, Reject
 from codegen.libraries import CUBLASLT
+from codegen.object_cache import ObjectCache
+from codegen.programs import kernel_program
 from fusion_ir import build
 from fusion_ir.comparison import compare
 from fusion_ir.dtype import DType, bf16, f16, f32, f64
@@ -22,6 +25,7 @@ from fusion_ir.sample import sample_inputs
 from fusion_ir.tolerance import reference
 from tests.support.devices import CUDA_DEVICE
 from tests.support.fake_cublaslt import FakeBindings
+from tests.support.fake_cupy import FakeCupy
 from tests.support.products import dense_graph, einsum_graph
 
 WITH_LIBRARY = CUDA_DEVICE.model_copy(update={"features": (CUBLASLT,)})
@@ -138,6 +142,25 @@ def test_the_family_on_a_gpu() -> None:
     assert last.libraries == (CUBLASLT,)
     older = WITH_LIBRARY.model_copy(update={"arch": "sm_86"})
     assert aten.space(graph, older)[0] == "aten{library=cublaslt,algorithm=0,workspace=4}"
+
+
+def test_a_program_of_the_timing_child(bindings: FakeBindings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    cupy = FakeCupy()
+    monkeypatch.setattr(cuda_bench, "cupy", lambda: cupy)
+    graph = dense_graph([(32, 64), (48, 64), (48,)], build.linear)
+    kernel = FAMILIES["aten"].emit(graph, "aten{library=cublaslt,algorithm=0,workspace=4}", WITH_LIBRARY)
+    cache = ObjectCache(tmp_path)
+    text = kernel_program(kernel, cache.put(kernel.source.encode()), graph, cache)
+    assert text["buffers"] == [4 << 20]
+    candidate = cuda_bench.Candidate(text, 3, 1)
+    inputs = [np.ascontiguousarray(x) for x in sample_inputs(graph, 5)]
+    out, scratch = np.zeros((32, 48), np.float32), np.zeros(8, np.uint8)
+    candidate.captured([x.ctypes.data for x in (*inputs, out, scratch)], cupy.cuda.Stream(non_blocking=True))
+    assert compare([out], reference(graph, inputs)).ok
+    first, captured = bindings.calls
+    assert first == captured, "once as it is, so that all is loaded, then captured"
+    assert (first["workspace"], first["workspace_bytes"]) == (scratch.ctypes.data, 4 << 20)
+    assert [entry[0] for entry in cupy.log] == ["synchronize"]
 
 
 @pytest.mark.parametrize(("field", "value"), [("turned", True), ("leading", 67), ("offset", 1), ("tensor", 1)])
