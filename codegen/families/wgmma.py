@@ -7,6 +7,7 @@ its point, computed from registers before anything is stored.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product as combinations
 
 from codegen.architectures import architecture
@@ -17,7 +18,7 @@ from codegen.kernel import EmitError, Kernel, Launch, Reject
 from codegen.schedule import Choices, Schedule, parse_schedule
 from codegen.text import CTYPE
 from codegen.tiled.boxes import DEPTH, RUN, BoxedProduct, boxed, operand_a, operand_b, point_problem
-from codegen.tiled.epilogue import epilogue, epilogue_pieces
+from codegen.tiled.epilogue import epilogue, epilogue_cost
 from codegen.tiled.problem import Problem, main_contraction
 from fusion_ir.dtype import bf16, f16
 from fusion_ir.extent import dense_strides
@@ -107,13 +108,7 @@ class Wgmma:
             if (OPS[n.op].kind if n.op in OPS else OpKind.INPUT) not in KINDS:
                 return Reject(f"{n.op} is no pointwise op")
         found = _product(segment)
-        if isinstance(found, Reject):
-            return found
-        try:
-            epilogue_pieces(segment, found.problem)
-        except EmitError as error:
-            return Reject(str(error))
-        return None
+        return found if isinstance(found, Reject) else None
 
     def space(self, segment: Graph, device: Device) -> tuple[str, ...]:
         p = _accepted(segment).boxes
@@ -187,7 +182,10 @@ class _Product:
     problem: Problem
 
 
+@lru_cache(maxsize=256)
 def _product(segment: Graph) -> _Product | Reject:
+    """The largest product of matrices, with that operand for its columns by which the epilogue moves the fewest bytes,
+    short accesses counting as whole ones."""
     node = main_contraction(segment)
     if isinstance(node, Reject):
         return node
@@ -204,8 +202,17 @@ def _product(segment: Graph) -> _Product | Reject:
     boxes = found if isinstance(found, Reject) else boxed(segment, found)
     if isinstance(boxes, Reject):
         return boxes
-    problem = point_problem(node, boxes)
-    return problem if isinstance(problem, Reject) else _Product(node, boxes, problem)
+    reasons: list[str] = []
+    ways: list[tuple[float, _Product]] = []
+    for p in boxes:
+        problem = point_problem(node, p)
+        try:
+            if isinstance(problem, Reject):
+                raise EmitError(problem.reason)
+            ways.append((epilogue_cost(segment, problem), _Product(node, p, problem)))
+        except EmitError as error:
+            reasons.append(str(error))
+    return min(ways, key=lambda way: way[0])[1] if ways else Reject(reasons[0])
 
 
 def _accepted(segment: Graph) -> _Product:
