@@ -114,7 +114,7 @@ class Wgmma:
         p = _accepted(segment).boxes
         found: list[WgmmaSchedule] = []
         for tile, cluster in combinations(TILES, (2, 1)):
-            s = _deepest(*tile, cluster, p)
+            s = _deepest(*tile, cluster, p, device)
             if s and (cluster == 1 or p.m.extent > s.rows):
                 found.append(s)
         found.sort(key=lambda s: _clocks(s, p, device))
@@ -229,12 +229,14 @@ def _load(name: str, coordinates: Sequence[str], *, multicast: bool) -> str:
     return f"tensor_load<{len(coordinates)}>(to, {name}, bar, {listed});"
 
 
-def _deepest(rows: int, columns: int, consumers: int, cluster: int, p: BoxedProduct) -> WgmmaSchedule | None:
-    """The schedule of a tile with as many stages as there is room for and use of."""
+def _deepest(
+    rows: int, columns: int, consumers: int, cluster: int, p: BoxedProduct, device: Device
+) -> WgmmaSchedule | None:
+    """The schedule of a tile with as many stages as there is room for and use of, over all tiles of a block."""
     staged = min(32, columns)
-    most = min(MOST_STAGES, max(2, p.depths))
-    depths = (WgmmaSchedule(rows, columns, n, consumers, cluster, 8, staged) for n in range(most, 1, -1))
-    return next((s for s in depths if not s.problem(p.b_across)), None)
+    made = [WgmmaSchedule(rows, columns, n, consumers, cluster, 8, staged) for n in range(MOST_STAGES, 1, -1)]
+    most = max(2, p.depths * _turns(made[0], p, device))
+    return next((s for s in made if s.stages <= most and not s.problem(p.b_across)), None)
 
 
 def _tiles(s: WgmmaSchedule, p: BoxedProduct) -> int:
@@ -247,10 +249,14 @@ def _grid(s: WgmmaSchedule, p: BoxedProduct, device: Device) -> int:
     return s.cluster * min(_tiles(s, p), max(1, device.units // s.cluster))
 
 
+def _turns(s: WgmmaSchedule, p: BoxedProduct, device: Device) -> int:
+    """Tiles of the block that has most."""
+    return -(-_tiles(s, p) // max(1, device.units // s.cluster))
+
+
 def _clocks(s: WgmmaSchedule, p: BoxedProduct, device: Device) -> float:
     """About how long a multiprocessor takes: whichever is slower of multiplying and bringing, for each tile that it
     gets."""
-    turns = -(-_tiles(s, p) // max(1, device.units // s.cluster))
     multiplying = s.rows * s.columns * DEPTH / PRODUCTS_PER_CLOCK
     bringing = (s.rows + s.columns / s.cluster) * 2 * DEPTH / L2_BYTES_PER_CLOCK
-    return turns * (p.depths * max(multiplying, bringing) + START_CLOCKS)
+    return _turns(s, p, device) * (p.depths * max(multiplying, bringing) + START_CLOCKS)
