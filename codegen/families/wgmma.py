@@ -7,6 +7,7 @@ its point, computed from registers before anything is stored.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product as combinations
 
 from codegen.architectures import architecture
@@ -17,7 +18,7 @@ from codegen.kernel import EmitError, Kernel, Launch, Reject
 from codegen.schedule import Choices, Schedule, parse_schedule
 from codegen.text import CTYPE
 from codegen.tiled.boxes import DEPTH, RUN, BoxedProduct, boxed, operand_a, operand_b, point_problem
-from codegen.tiled.epilogue import epilogue, epilogue_pieces
+from codegen.tiled.epilogue import epilogue, epilogue_cost
 from codegen.tiled.problem import Problem, main_contraction
 from fusion_ir.dtype import bf16, f16
 from fusion_ir.extent import dense_strides
@@ -107,19 +108,13 @@ class Wgmma:
             if (OPS[n.op].kind if n.op in OPS else OpKind.INPUT) not in KINDS:
                 return Reject(f"{n.op} is no pointwise op")
         found = _product(segment)
-        if isinstance(found, Reject):
-            return found
-        try:
-            epilogue_pieces(segment, found.problem)
-        except EmitError as error:
-            return Reject(str(error))
-        return None
+        return found if isinstance(found, Reject) else None
 
     def space(self, segment: Graph, device: Device) -> tuple[str, ...]:
         p = _accepted(segment).boxes
         found: list[WgmmaSchedule] = []
         for tile, cluster in combinations(TILES, (2, 1)):
-            s = _deepest(*tile, cluster, p)
+            s = _deepest(*tile, cluster, p, device)
             if s and (cluster == 1 or p.m.extent > s.rows):
                 found.append(s)
         found.sort(key=lambda s: _clocks(s, p, device))
@@ -187,7 +182,10 @@ class _Product:
     problem: Problem
 
 
+@lru_cache(maxsize=256)
 def _product(segment: Graph) -> _Product | Reject:
+    """The largest product of matrices, with that operand for its columns by which the epilogue moves the fewest bytes,
+    short accesses counting as whole ones."""
     node = main_contraction(segment)
     if isinstance(node, Reject):
         return node
@@ -204,8 +202,17 @@ def _product(segment: Graph) -> _Product | Reject:
     boxes = found if isinstance(found, Reject) else boxed(segment, found)
     if isinstance(boxes, Reject):
         return boxes
-    problem = point_problem(node, boxes)
-    return problem if isinstance(problem, Reject) else _Product(node, boxes, problem)
+    reasons: list[str] = []
+    ways: list[tuple[float, _Product]] = []
+    for p in boxes:
+        problem = point_problem(node, p)
+        try:
+            if isinstance(problem, Reject):
+                raise EmitError(problem.reason)
+            ways.append((epilogue_cost(segment, problem), _Product(node, p, problem)))
+        except EmitError as error:
+            reasons.append(str(error))
+    return min(ways, key=lambda way: way[0])[1] if ways else Reject(reasons[0])
 
 
 def _accepted(segment: Graph) -> _Product:
@@ -222,12 +229,14 @@ def _load(name: str, coordinates: Sequence[str], *, multicast: bool) -> str:
     return f"tensor_load<{len(coordinates)}>(to, {name}, bar, {listed});"
 
 
-def _deepest(rows: int, columns: int, consumers: int, cluster: int, p: BoxedProduct) -> WgmmaSchedule | None:
-    """The schedule of a tile with as many stages as there is room for and use of."""
+def _deepest(
+    rows: int, columns: int, consumers: int, cluster: int, p: BoxedProduct, device: Device
+) -> WgmmaSchedule | None:
+    """The schedule of a tile with as many stages as there is room for and use of, over all tiles of a block."""
     staged = min(32, columns)
-    most = min(MOST_STAGES, max(2, p.depths))
-    depths = (WgmmaSchedule(rows, columns, n, consumers, cluster, 8, staged) for n in range(most, 1, -1))
-    return next((s for s in depths if not s.problem(p.b_across)), None)
+    made = [WgmmaSchedule(rows, columns, n, consumers, cluster, 8, staged) for n in range(MOST_STAGES, 1, -1)]
+    most = max(2, p.depths * _turns(made[0], p, device))
+    return next((s for s in made if s.stages <= most and not s.problem(p.b_across)), None)
 
 
 def _tiles(s: WgmmaSchedule, p: BoxedProduct) -> int:
@@ -240,10 +249,14 @@ def _grid(s: WgmmaSchedule, p: BoxedProduct, device: Device) -> int:
     return s.cluster * min(_tiles(s, p), max(1, device.units // s.cluster))
 
 
+def _turns(s: WgmmaSchedule, p: BoxedProduct, device: Device) -> int:
+    """Tiles of the block that has most."""
+    return -(-_tiles(s, p) // max(1, device.units // s.cluster))
+
+
 def _clocks(s: WgmmaSchedule, p: BoxedProduct, device: Device) -> float:
     """About how long a multiprocessor takes: whichever is slower of multiplying and bringing, for each tile that it
     gets."""
-    turns = -(-_tiles(s, p) // max(1, device.units // s.cluster))
     multiplying = s.rows * s.columns * DEPTH / PRODUCTS_PER_CLOCK
     bringing = (s.rows + s.columns / s.cluster) * 2 * DEPTH / L2_BYTES_PER_CLOCK
-    return turns * (p.depths * max(multiplying, bringing) + START_CLOCKS)
+    return _turns(s, p, device) * (p.depths * max(multiplying, bringing) + START_CLOCKS)

@@ -49,6 +49,11 @@ class BoxedProduct:
         return prod(d.extent for d in self.batches)
 
     @property
+    def products(self) -> int:
+        """Of one batch and outer sum."""
+        return self.m.extent * self.n.extent * self.k.extent
+
+    @property
     def depths(self) -> int:
         """Stages that a tile's sum goes through."""
         return prod(d.extent for d in self.sums) * -(-self.k.extent // DEPTH)
@@ -63,15 +68,16 @@ class Operand:
     coordinates: tuple[str, ...]
 
 
-def boxed(graph: Graph, contraction: Contraction) -> BoxedProduct | Reject:
-    """The largest product of matrices in the contraction that tensor maps can bring; of equals the one whose columns
-    are contiguous in the result, then the one that leaves the operands in their order."""
+def boxed(graph: Graph, contraction: Contraction) -> tuple[BoxedProduct, ...] | Reject:
+    """The largest products of matrices in the contraction that tensor maps can bring: those that leave the operands in
+    their order, then those with rows and columns the other way round."""
     problems: list[str] = []
     found = [p for given in (contraction, contraction.swapped()) for p in _products(graph, given, problems)]
     if not found:
         why = "; ".join(dict.fromkeys(problems))
         return Reject(why or "has no rows, columns or summed axis of its own")
-    return max(found, key=lambda p: (p.m.extent * p.n.extent * p.k.extent, p.n.c == 1))
+    most = max(p.products for p in found)
+    return tuple(p for p in found if p.products == most)
 
 
 def _products(graph: Graph, c: Contraction, problems: list[str]) -> Iterator[BoxedProduct]:

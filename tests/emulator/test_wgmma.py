@@ -231,6 +231,18 @@ def test_first_schedules_follow_the_size() -> None:
     assert 1024 * 1024 / (small["rows"] * small["columns"]) >= CUDA_DEVICE.units * 0.75
 
 
+def test_columns_are_what_lies_side_by_side_in_the_result() -> None:
+    """A result that is turned behind the product is computed turned: its stores are whole vectors."""
+
+    def turned_result(x: Node, w: Node) -> Node:
+        return build.relu(turned(build.matmul(x, w)))
+
+    for compute in (build.matmul, turned_result):
+        graph = dense_graph([tensor(M, K), tensor(K, N)], compute)
+        accesses = WGMMA.emit(graph, SMALL, CUDA_DEVICE).accesses
+        assert {(a.kind, a.width) for a in accesses if a.tensor == "out0"} == {("vector", 8)}
+
+
 def test_output_strides_are_kept(bench: Workbench) -> None:
     graph = dense_graph([tensor(M, K), tensor(K, N)], build.matmul)
     (output,) = graph.outputs

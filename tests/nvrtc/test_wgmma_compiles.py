@@ -20,6 +20,7 @@ from fusion_ir.node import Node
 from tests.support.devices import CUDA_DEVICE
 from tests.support.products import dense_graph, mlp, spec
 from tests.support.sass import disassemble, nvdisasm
+from tests.support.sm90_vocabulary import CASES
 
 WGMMA = FAMILIES["wgmma"]
 FIRST = Launch()
@@ -167,3 +168,8 @@ def test_vocabulary_compiles(part: str, tmp_path: Path) -> None:
     log, _ = compiled([Kernel("all", source, "cuda", "hand", part, FIRST, headers=("device_sm90.cuh",))], tmp_path)
     assert "C7510" not in log
     assert len(parse_report(log)) == len(sources)
+
+
+def test_kernels_that_a_device_is_tested_with_compile(tmp_path: Path) -> None:
+    log, _ = compiled([case.kernel for case in CASES.values()], tmp_path)
+    assert parse_report(log).keys() == CASES.keys()

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from codegen.child.tensor_maps import Parameters
 from codegen.devices import DeviceError, detect
 from codegen.kernel import Kernel
 from codegen.object_cache import ObjectCache
@@ -73,7 +74,9 @@ class Loaded:
         if launch.shared_bytes > STATIC_SHARED_BYTES:
             cp.cuda.driver.funcSetAttribute(function.ptr, MAX_DYNAMIC_SHARED_SIZE_BYTES, launch.shared_bytes)
         memory = [cp.asarray(np.ascontiguousarray(a).reshape(-1).view(np.uint8)) for a in (*inputs, *outputs)]
-        function(launch.grid, launch.block, tuple(np.uint64(m.data.ptr) for m in memory), launch.shared_bytes)
+        parameters = Parameters([int(m.data.ptr) for m in memory], launch.tensor_maps)
+        shape, stream = (*launch.grid, *launch.block, launch.shared_bytes), cp.cuda.get_current_stream().ptr
+        cp.cuda.driver.launchKernel(function.ptr, *shape, stream, parameters.address, 0)
         cp.cuda.Device().synchronize()
         results = memory[len(inputs) :]
         return [cp.asnumpy(m).view(a.dtype).reshape(a.shape) for m, a in zip(results, outputs, strict=True)]

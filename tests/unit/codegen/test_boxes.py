@@ -23,9 +23,9 @@ def found(graph: Graph) -> tuple[Node, BoxedProduct]:
     digits = [Digit(w, n, w) for w, n in zip(dense_strides(node.sizes), node.sizes, strict=True) if n > 1]
     dims = contraction(graph, node, digits)
     assert not isinstance(dims, Reject), dims
-    product = boxed(graph, dims)
-    assert not isinstance(product, Reject), product
-    return node, product
+    products = boxed(graph, dims)
+    assert not isinstance(products, Reject), products
+    return node, products[0]
 
 
 def test_rows_of_several_axes_are_one() -> None:
