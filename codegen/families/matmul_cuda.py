@@ -5,6 +5,7 @@ anywhere). Operands are copied into shared memory as they lie there, or computed
 runs over the product's values while they are on the chip.
 """
 
+from codegen.architectures import capability
 from codegen.families.wrap import kernel_function
 from codegen.kernel import EmitError, Kernel, Launch, Reject
 from codegen.schedule import Choices, parse_schedule
@@ -15,7 +16,6 @@ from codegen.tiled.operand import Tiles, operand_functor
 from codegen.tiled.problem import main_contraction
 from codegen.tiled.schedule import (
     TileSchedule,
-    architecture,
     fault,
     first_schedules,
     shared_bytes,
@@ -109,7 +109,7 @@ def paths_of(node: Node, device: Device) -> tuple[str, ...]:
     dtype = TENSOR_DTYPES.get(node.args[0].dtype)
     if dtype is None or products(node) <= ORDERED_PRODUCTS:
         return ("fma",)
-    return ("mma", "fma") if architecture(device) >= (75 if dtype == f16 else 80) else ("fma",)
+    return ("mma", "fma") if capability(device.arch) >= (75 if dtype == f16 else 80) else ("fma",)
 
 
 def tiles_of(node: Node, path: str) -> Tiles:

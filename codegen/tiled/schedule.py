@@ -3,14 +3,13 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from codegen.architectures import architecture
 from codegen.schedule import Choices, Schedule
 from codegen.tiled.operand import Tiles
 from codegen.tiled.problem import Problem
 from fusion_ir.records import Device
 
 RUN = 8  # columns of an epilogue: gemm_epilogue.cuh
-SHARED_KILOBYTES = {75: 64, 80: 163, 86: 99, 87: 163, 89: 99, 90: 227, 100: 227, 103: 227, 110: 227, 120: 99, 121: 99}
-FEWEST_KILOBYTES = 48
 MOST_SUMS = 128  # registers of a thread for the product
 MOST_WIDE_SUMS = 64  # of them for sums of 64 bits, whose operands take twice as many, too: with more, they spill,
 MOST_WIDE_THREADS = 256  # and so they do where a thread of a block has 128 registers
@@ -49,16 +48,6 @@ class TileSchedule(Schedule):
         return next(n for n in (64, 32, 16) if own % n == 0)
 
 
-def architecture(device: Device) -> int:
-    """80 of sm_80, 90 of sm_90a."""
-    return int(device.arch.removeprefix("sm_").rstrip("af"))
-
-
-def shared_limit(device: Device) -> int:
-    """Shared memory that a block may have, in bytes."""
-    return SHARED_KILOBYTES.get(architecture(device), FEWEST_KILOBYTES) << 10
-
-
 def shared_bytes(s: TileSchedule, tiles: Tiles) -> int:
     """Shared memory of a block."""
     if s.path == "fma":
@@ -76,7 +65,7 @@ def fault(s: TileSchedule, tiles: Tiles, device: Device) -> str:
     found = (_mma_fault if s.path == "mma" else _fma_fault)(s, tiles)
     if found:
         return found
-    shared, limit = shared_bytes(s, tiles), shared_limit(device)
+    shared, limit = shared_bytes(s, tiles), architecture(device.arch).block_shared_bytes
     return f"takes {shared} bytes of shared memory, {device.arch} has {limit}" if shared > limit else ""
 
 
