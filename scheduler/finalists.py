@@ -151,7 +151,9 @@ class Finalists:
         ]
         return assemble(self.prepared, self.ledger.device, choices, self._search(complete=False))
 
-    def _predicted_us(self, candidate: Candidate, kernel: Kernel, binary: Binary | None) -> float:
+    def _predicted_us(self, candidate: Candidate, kernel: Kernel, binary: Binary | None) -> float | None:
+        if self.ledger.device.target == "emulator":
+            return None  # what orders its candidates is no time of any device
         return self.ledger.expected_us(candidate, kernel, binary.report if binary else None)
 
     def _search(self, complete: bool) -> Search:
