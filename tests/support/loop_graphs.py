@@ -77,7 +77,8 @@ THIN: dict[str, Graph] = {
 
 
 def of_every_dtype() -> dict[str, Graph]:
-    """Sums, extremes and positions along rows and down columns, norms and transposes, of each dtype that has them."""
+    """Sums, extremes and positions along rows and down columns, norms, products and transposes, of each dtype that has
+    them."""
     found: dict[str, Graph] = {}
     for dtype in DTYPES.values():
         ops = ("any", "all") if dtype.kind == "bool" else ("sum", "max", "prod")
@@ -89,6 +90,9 @@ def of_every_dtype() -> dict[str, Graph]:
             found[f"argmin of {dtype.name}"] = graph_of([spec((20, 72), dtype)], lambda x: B.argmin(x, 1))
         if dtype.is_float and dtype.bytes > 1:
             found[f"softmax of {dtype.name}"] = graph_of([spec((20, 72), dtype)], B.softmax)
+        if dtype.kind != "bool":  # square enough for tiles, and with few rows
+            for name, rows in (("product", 24), ("thin product", 2)):
+                found[f"{name} of {dtype.name}"] = graph_of([spec((rows, 72), dtype), spec((72, 80), dtype)], B.matmul)
         found[f"transpose of {dtype.name}"] = graph_of(
             [spec((40, 72), dtype)], lambda x: make("permute", [x], {"dims": (1, 0)})
         )
