@@ -172,7 +172,7 @@ def _emit(segment: Graph, node: Node, strides: tuple[int, ...], s: MatmulSchedul
     entry, source = kernel_function(segment, body.text, "cpu", prologue=prologue, streams=stream, interleave=chains)
     launch = Launch(tasks=count_tasks(panels.cuts))
     accesses = tuple(a for a in body.accesses if a.tensor != f"in{scratch}")
-    return Kernel(entry, source, "cpu", "matmul", str(s), launch, accesses, (OPENBLAS,))
+    return Kernel(entry, source, "cpu", "matmul", str(s), launch, accesses, libraries=(OPENBLAS,))
 
 
 def _row_elements(program: Program, scratch: int) -> int:

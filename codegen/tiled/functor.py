@@ -173,7 +173,7 @@ def key(piece: Piece) -> Key:
 def braced(head: str, fields: Sequence[str], method: str, lines: Sequence[str]) -> str:
     """The text of a struct with one method."""
     body = [f"    {line}" for line in fields]
-    return "\n".join([f"  {head} {{", *body, f"    {method} {{", *(f"  {line}" for line in lines), "    }", "  };"])
+    return "\n".join([f"  {head} {{", *body, f"    {method} {{", *(f"    {line}" for line in lines), "    }", "  };"])
 
 
 def aligned(graph: Graph, alignments: Mapping[str, int], access_bytes: int) -> Style:

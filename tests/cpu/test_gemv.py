@@ -169,4 +169,4 @@ def test_a_wrong_sum_is_found_out(layout: tuple[str, str, str], pattern: str, in
 )
 def test_refusals(graph: Graph, reason: str, bench: Workbench) -> None:
     assert reason in refusal(graph, "gemv", bench.device)
-    assert "on cuda" in refusal(graph, "gemv", CUDA_DEVICE)
+    assert reason in refusal(graph, "gemv", CUDA_DEVICE)
