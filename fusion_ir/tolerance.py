@@ -13,6 +13,9 @@ of a few jumps, one per value that a kernel rounds the other way: one draw more 
 largest of a dozen draws is no bound on those of a million elements. There an element's own deviation is `MARGIN` times
 the root of the sum of the squares of its deviations in all runs: jumps that cancel in one run do not in all others.
 
+So it is with elements that deviate by as much as they are: what they were summed from has cancelled, and all that is
+left is what was rounded away, of which each run is one draw. They may be off by `MARGIN` times the largest.
+
 Integers and bools behind inexact nodes (`exp(x) > 1`, argmax of sums) may differ where a perturbed run differed, by as
 much; and as many elements again, for errors that add up differently, by no more than the largest such difference.
 
@@ -218,6 +221,8 @@ def _loosened(deviation: np.ndarray, expected: np.ndarray) -> np.ndarray:
     result = np.empty_like(deviation)
     for block in blocks(deviation.shape):
         own = deviation[block]
+        noise = own >= np.abs(widen(expected[block]))
+        own = np.where(noise, own * own.dtype.type(MARGIN), own)
         result[block] = np.maximum(np.maximum(own, _around(own)), ulp(expected[block]))
     return result
 

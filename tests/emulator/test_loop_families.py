@@ -14,6 +14,8 @@ from fusion_ir.graph import Graph
 from scheduler.prepare import prepare
 from tests.support.candidates import check_all
 from tests.support.loop_graphs import NORMS, REDUCTIONS, THIN, TRANSPOSES, of_every_dtype
+from tests.support.random_graphs import Seeded
+from tests.support.random_reductions import reduction_graph
 from tests.support.sweep import sweep
 
 DRAWN = 4  # schedules of each graph beside the first ones
@@ -63,6 +65,13 @@ def test_every_dtype_is_right(bench: Workbench) -> None:
         assert accepting, name
         cases += [(name, graph, [f.emit(graph, f.space(graph, bench.device)[0], bench.device)]) for f in accepting]
     wrong = check_all(cases, bench)
+    assert not wrong, "\n".join(wrong)
+
+
+def test_what_cancels_is_noise_in_any_order(bench: Workbench) -> None:
+    """A random graph whose results would all be 0 but for what is rounded away on the way to them."""
+    graph = prepare(reduction_graph(Seeded(20249))).graph
+    wrong = check_all([("noise", graph, kernels(graph, bench, ["normalization"], 1))], bench)
     assert not wrong, "\n".join(wrong)
 
 
