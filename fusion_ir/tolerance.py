@@ -13,8 +13,9 @@ of a few jumps, one per value that a kernel rounds the other way: one draw more 
 largest of a dozen draws is no bound on those of a million elements. There an element's own deviation is `MARGIN` times
 the root of the sum of the squares of its deviations in all runs: jumps that cancel in one run do not in all others.
 
-So it is with elements that deviate by as much as they are: what they were summed from has cancelled, and all that is
-left is what was rounded away, of which each run is one draw. They may be off by `MARGIN` times the largest.
+So it is, behind sums, with elements that deviate by as much as they are: what they were computed from has cancelled,
+and all that is left is what was rounded away, of which each run is one draw. They may be off by `MARGIN` times the
+largest.
 
 Integers and bools behind inexact nodes (`exp(x) > 1`, argmax of sums) may differ where a perturbed run differed, by as
 much; and as many elements again, for errors that add up differently, by no more than the largest such difference.
@@ -103,6 +104,8 @@ class _Perturbed:
         self._evaluations: dict[int, Evaluation] = {}  # by run, where they got to
         self._nodes = [o.node for o in graph.outputs]
         jumping = sums_of(graph, self._roundings)
+        behind = sums_of(graph, dict.fromkeys(graph.nodes, 0))  # of anything
+        self._summed = [node in behind for node in self._nodes]
         self._jumping = [node in jumping and node.dtype.is_float for node in self._nodes]
         loose = [i for i, node in enumerate(self._nodes) if levels[node] > BY_VALUE]
         axes, times = layout.cutting.axes, layout.cutting.times
@@ -181,7 +184,7 @@ class _Perturbed:
     def tolerance(self, share: _Share, i: int, index: Index) -> np.ndarray:
         """What the runs so far allow."""
         if i not in share.tolerances:
-            share.tolerances[i] = _loosened(share.deviations[i], self.outputs[i][index])
+            share.tolerances[i] = _loosened(share.deviations[i], self.outputs[i][index], self._summed[i])
         return share.tolerances[i]
 
 
@@ -214,15 +217,16 @@ def _error_dtype(x: np.ndarray) -> np.dtype:
     return widen(x[..., :0]).dtype if dtype_of(x).is_float and x.ndim else np.dtype(np.float64)
 
 
-def _loosened(deviation: np.ndarray, expected: np.ndarray) -> np.ndarray:
-    """The tolerance that deviations make, see the module; those of integers stay."""
+def _loosened(deviation: np.ndarray, expected: np.ndarray, summed: bool) -> np.ndarray:
+    """The tolerance that deviations make, see the module; those of integers stay. summed: behind sums."""
     if not dtype_of(expected).is_float:
         return deviation
     result = np.empty_like(deviation)
     for block in blocks(deviation.shape):
         own = deviation[block]
-        noise = own >= np.abs(widen(expected[block]))
-        own = np.where(noise, own * own.dtype.type(MARGIN), own)
+        if summed:
+            noise = own >= np.abs(widen(expected[block]))
+            own = np.where(noise, own * own.dtype.type(MARGIN), own)
         result[block] = np.maximum(np.maximum(own, _around(own)), ulp(expected[block]))
     return result
 
