@@ -38,7 +38,8 @@ TURNED = subject("turned", "transpose{vec=4,x=8,y=8,rows=32,columns=32}", turned
 ALIGNED = subject("aligned", "transpose{vec=4,x=8,y=8,rows=64,columns=64}", turned, (70, 64), (64, 70))
 THIN = subject("thin", "gemv{rows=2,few=2,vec=4,x=32,y=2,per=1}", B.linear, (2, 130), (66, 130))
 ADDED = subject("added", "pointwise{vec=4,x=32,y=2,per=1}", lambda x, y: B.add(x, y), (9, 130), (9, 130))
-SUBJECTS = (ROWS, SHORT, COLUMNS, SOFTMAX, HELD, TURNED, ALIGNED, THIN, ADDED)
+NAIVE = subject("naive", "naive{threads=64}", lambda x: B.sum_(B.exp(x), 1), (77, 9))
+SUBJECTS = (ROWS, SHORT, COLUMNS, SOFTMAX, HELD, TURNED, ALIGNED, THIN, ADDED, NAIVE)
 
 LOOP_FAULTS = (
     # ---- what threads join
@@ -155,4 +156,8 @@ LOOP_FAULTS = (
         "store<4, 4>(out0 + 128 * i0 + i1 + 4, v2)",
     ),
     Fault("the end is that of a whole block", ADDED, "least_index(128, 1170 - 128 * i0)", "128", "in0"),
+    # ---- one element for each thread
+    Fault("the last element is left out", NAIVE, "GRID_ROWS(e0, 77)", "GRID_ROWS(e0, 76)"),
+    Fault("one element more", NAIVE, "GRID_ROWS(e0, 77)", "GRID_ROWS(e0, 78)", "in0"),
+    Fault("every sum starts anew", NAIVE, "first_v0 = false;", "first_v0 = true;"),
 )
