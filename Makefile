@@ -1,10 +1,12 @@
 # Every target sets up what it needs, so that `make demo` or `make test` alone works in a fresh clone.
 #   PYTHON=python3.12   interpreter for a new environment          VENV=folder   where that environment lives
+#   JOBS=2              processes that run the tests of `make test`
 #   ARGS="..."          passed on to the program of the target, e.g. make test ARGS="tests/unit -x"
 
 PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
+JOBS ?= 2
 
 BIN := $(VENV)/bin
 PIP := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip
@@ -31,7 +33,7 @@ serve: $(VENV)/.demo compiler ## Run the service on 127.0.0.1:8080
 	@$(BIN)/fuseplan serve $(ARGS)
 
 test: $(VENV)/.test compiler ## Run every test that needs no GPU
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
 
 test-gpu: $(GPU_ENV) compiler ## Run every family and every emulated instruction on a CUDA device, within 9 minutes
 	@FUSEPLAN_NEED_GPU=1 FUSEPLAN_GPU_RESULTS=benchmarks/results/gpu_tests.json $(GPU_RUN) -m pytest tests/gpu $(ARGS)
