@@ -32,9 +32,8 @@ from codegen.object_cache import ObjectCache
 from codegen.workbench import Workbench
 from fusion_ir.graph import Graph
 from fusion_ir.numerics import OF_NUMPY, widen
-from fusion_ir.records import Device, Measurement, Plan
-from scheduler.bench import Budget
-from scheduler.experience import Tuned
+from fusion_ir.records import Device, Plan
+from scheduler.bench import Budget, Forgetful
 from scheduler.tune import tune
 
 PLAN, EAGER, COMPILED, TUNED, ALONE, COPY = "plan", "eager", "compile", "max-autotune", "product alone", "copy"
@@ -68,19 +67,6 @@ class Row:
         """The faster of PyTorch's sides over the plan."""
         known = [self.ratios[s] for s in (EAGER, COMPILED, TUNED) if s in self.ratios]
         return min(known, key=lambda r: r.median, default=None)
-
-
-class Nothing:
-    """`scheduler.Costs` of a search that starts with nothing known and forgets what it learned."""
-
-    def known(self, segment_key: str) -> Sequence[Measurement]:
-        return ()
-
-    def others(self, family: str) -> Sequence[Tuned]:
-        return ()
-
-    def record(self, segment: Graph, measurements: Sequence[Measurement]) -> None:
-        pass
 
 
 class Disagreement(Exception):
@@ -187,7 +173,7 @@ def hold(entry: Entry, sizes: Mapping[str, int], hall: Hall) -> Row:
 def _planned(graph: Graph, hall: Hall) -> Plan:
     """A plan, searched for with a workbench that is gone when the sides are timed."""
     with Workbench(hall.device, hall.cache) as bench:
-        return tune(graph, hall.device, Budget(hall.options.budget, hall.options.seed), Nothing(), bench)
+        return tune(graph, hall.device, Budget(hall.options.budget, hall.options.seed), Forgetful(), bench)
 
 
 def _modes(hall: Hall, notes: list[str]) -> Iterator[tuple[str, dict[str, str]]]:

@@ -41,13 +41,13 @@ from codegen.toolchain.runtime import runtime_library
 from codegen.workbench import Workbench
 from fusion_ir.comparison import Reference
 from fusion_ir.graph import Graph
-from fusion_ir.records import Device, Measurement, Status
+from fusion_ir.records import Device, Status
 from fusion_ir.sample import sample_inputs
 from fusion_ir.text import print_graph
 from scheduler.atoms import cut
+from scheduler.bench import Forgetful
 from scheduler.candidates import Candidate, CandidateSettings, find_candidates
 from scheduler.covers import Covers
-from scheduler.experience import Tuned
 from scheduler.ledger import Ledger
 from scheduler.prepare import prepare
 from scheduler.space import Space
@@ -73,19 +73,6 @@ class Point:
     status: Status = Status.ok
     training: list[float] = field(default_factory=list[float])
     truth: list[float] = field(default_factory=list[float])
-
-
-class NoRows:
-    """A memory of nothing."""
-
-    def known(self, segment_key: str) -> Sequence[Measurement]:
-        return ()
-
-    def others(self, family: str) -> Sequence[Tuned]:
-        return ()
-
-    def record(self, segment: Graph, measurements: Sequence[Measurement]) -> None:
-        pass
 
 
 def main() -> int:
@@ -120,7 +107,7 @@ def segments(device: Device, pattern: str = "*", dtypes: Sequence[str] = ()) -> 
     for case in (case for cases in TOPICS.values() for case in cases if fnmatch(case.name, pattern)):
         for dtype in (d for d in case.bench_dtypes if not dtypes or d in dtypes):
             prepared = prepare(case.instance(dtype).graph, split_tasks(device), "reassociate")
-            ledger = Ledger(device, FAMILIES, NoRows(), None, 0)
+            ledger = Ledger(device, FAMILIES, Forgetful(), None, 0)
             atoms = cut(prepared.graph, ledger.computable)
             found = find_candidates(atoms, lambda m, a=atoms, of=ledger: of.ask(a, m), CandidateSettings())
             covers = Covers(atoms, found, ledger, Watch(60.0, 0.0, None, time.monotonic), 2.0)

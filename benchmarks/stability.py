@@ -23,7 +23,7 @@ from pathlib import Path
 from benchmarks.corpus import TOPICS
 from benchmarks.corpus.case import Case
 from benchmarks.machine import RESULTS, machine
-from benchmarks.schedule_tables import NoRows, segments
+from benchmarks.schedule_tables import segments
 from codegen.devices import detect
 from codegen.families import FAMILIES
 from codegen.kernel import EmitError, Kernel
@@ -35,7 +35,7 @@ from fusion_ir.graph import Graph
 from fusion_ir.named import NamedGraph
 from fusion_ir.records import Device, Plan, Status
 from scheduler.atoms import cut
-from scheduler.bench import Budget
+from scheduler.bench import Budget, Forgetful
 from scheduler.candidates import Candidate
 from scheduler.ledger import Ledger
 from scheduler.prepare import prepare
@@ -151,7 +151,7 @@ def small_segments(device: Device) -> Iterator[tuple[Segment, Kernel]]:
     for number in count():
         case = cases[number % len(cases)]
         prepared = prepare(case.instance("f32", case.small[0]).graph, split_tasks(device))
-        ledger = Ledger(device, FAMILIES, NoRows(), None, 0)
+        ledger = Ledger(device, FAMILIES, Forgetful(), None, 0)
         atoms = cut(prepared.graph, ledger.computable)
         candidate = ledger.ask(atoms, 1 << (number // len(cases)) % len(atoms))
         if isinstance(candidate, Candidate):
@@ -163,7 +163,7 @@ def large_segments(device: Device, dtype: str) -> Iterator[tuple[Segment, Kernel
     """The largest segments of all cases at benchmark size, by their default schedules."""
     while True:
         for _, candidate in segments(device, dtypes=[dtype]):
-            ledger = Ledger(device, FAMILIES, NoRows(), None, 0)
+            ledger = Ledger(device, FAMILIES, Forgetful(), None, 0)
             yield candidate.segment, ledger.kernel(candidate, ledger.open(candidate).pending[0])
 
 

@@ -102,6 +102,19 @@ class Costs(Protocol):
         ...
 
 
+class Forgetful:
+    """`Costs` of a search that starts with nothing known, and keeps nothing."""
+
+    def known(self, segment_key: str) -> Sequence[Measurement]:
+        return ()
+
+    def others(self, family: str) -> Sequence[Tuned]:
+        return ()
+
+    def record(self, segment: Graph, measurements: Sequence[Measurement]) -> None:
+        pass
+
+
 @dataclass(frozen=True)
 class Budget:
     """`seconds` of wall clock for a search; 0: nothing is timed and the plan is a prediction. `seed`: of test data and

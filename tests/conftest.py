@@ -1,6 +1,7 @@
-"""What every test folder shares: golden files."""
+"""What every test folder shares: golden files, and a heap that does not slow down whoever comes last."""
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,15 @@ import pytest
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-goldens", action="store_true", help="write golden files anew instead of comparing")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def old_objects_stay() -> Iterator[None]:
+    """What outlives a module is not gone through again by every collection: ten thousand tests in, a search took nine
+    times as long as alone."""
+    yield
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

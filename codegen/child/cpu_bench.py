@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 
 from codegen.child.case import Array, Case, Verdict, judge, make_case, verdict_message
-from codegen.child.cpu_memory import POISON, CheckMemory, Layout, TimingMemory, temporaries
+from codegen.child.cpu_memory import POISON, CheckMemory, TimingMemory, temporaries, tensor_layout
 from codegen.child.review import Runs, review
 from codegen.child.serve import Channel, expect_no_processes, limit_cpu, serve
 from codegen.launch_cpu import Guarded, Launch, Memory, Pool, Program, load_entry, program
 from codegen.measure import Timing, median, race
 from codegen.surroundings import CpuWatch
-from fusion_ir.dtype import DTYPES
 from fusion_ir.records import Status
 from fusion_ir.text import parse_graph
 
@@ -110,7 +109,7 @@ def run(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
     pool = _pool(message["pool"], tuple(message["cpus"]))
     tensors = [*message["inputs"], *message["outputs"]]
     candidate = _candidate(message["program"], len(message["inputs"]), len(message["outputs"]))
-    table = [_layout(t) for t in tensors]
+    table = [tensor_layout(t, 64) for t in tensors]
     memory = [Memory(t.bytes) for t in table] + temporaries(candidate.buffers, POISON[0])
     for tensor, layout, place in zip(message["inputs"], table, memory, strict=False):
         if layout.span:
@@ -277,12 +276,6 @@ def _candidate(text: dict[str, Any], inputs: int, outputs: int) -> Candidate:
     ]
     aliases = [(i, first[place] + index) for i, (place, index) in text["aliases"]]
     return Candidate(tuple(steps), tuple(text["buffers"]), tuple(aliases))
-
-
-def _layout(tensor: dict[str, Any]) -> Layout:
-    sizes, strides = tuple(tensor["shape"]), tuple(tensor["strides"])
-    span = 0 if 0 in sizes else 1 + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True))
-    return Layout(DTYPES[tensor["dtype"]], sizes, strides, span, 64)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Memory of the tensors of one graph on the CPU: guarded for checks, in rotating sets for timing."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from codegen.child.case import Array, Case, strided
 from codegen.launch_cpu import HUGE_PAGE, Bytes, Guarded, Memory
-from fusion_ir.dtype import DType
+from fusion_ir.dtype import DTYPES, DType
 from fusion_ir.graph import Graph
 
 OUTPUT_ALIGNMENT = 64
@@ -50,6 +50,13 @@ def layouts(graph: Graph) -> tuple[list[Layout], list[Layout]]:
     ]
     outputs = [Layout(o.node.dtype, o.node.sizes, o.strides, o.span, OUTPUT_ALIGNMENT) for o in graph.outputs]
     return inputs, outputs
+
+
+def tensor_layout(tensor: Mapping[str, Any], alignment: int) -> Layout:
+    """Of a tensor as a message describes it: shape, strides, dtype."""
+    sizes, strides = tuple(tensor["shape"]), tuple(tensor["strides"])
+    span = 0 if 0 in sizes else 1 + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True))
+    return Layout(DTYPES[tensor["dtype"]], sizes, strides, span, alignment)
 
 
 class CheckMemory:

@@ -11,7 +11,7 @@ import numpy as np
 
 from codegen.child import cublaslt
 from codegen.child.case import Case, Verdict, judge, make_case, verdict_message
-from codegen.child.cpu_memory import POISON, Layout
+from codegen.child.cpu_memory import POISON, tensor_layout
 from codegen.child.cuda_ceilings import ceilings
 from codegen.child.cuda_memory import DeviceTensors, check_tensors, cupy, timing_sets
 from codegen.child.nvml import CudaWatch
@@ -19,7 +19,6 @@ from codegen.child.serve import Channel, JobFailure, serve
 from codegen.child.tensor_maps import Parameters, TensorMapError
 from codegen.libraries import CUBLASLT, is_call
 from codegen.measure import median, race
-from fusion_ir.dtype import DTYPES
 from fusion_ir.records import Device, LibraryCall, Status, TensorMapSpec
 from fusion_ir.text import parse_graph
 
@@ -113,7 +112,7 @@ def bench(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
 def run(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
     """As `run` in cpu_bench.py."""
     with _device(message):
-        table = [_layout(t) for t in (*message["inputs"], *message["outputs"])]
+        table = [tensor_layout(t, 256) for t in (*message["inputs"], *message["outputs"])]
         inputs = len(message["inputs"])
         candidate = Candidate(message["program"], inputs, len(message["outputs"]))
         tensors = DeviceTensors(table, candidate.buffers)
@@ -285,12 +284,6 @@ def _call(file: str) -> cublaslt.Call:
 @lru_cache(maxsize=2)
 def _case(text: str, seed: int) -> Case:
     return make_case(parse_graph(text).graph, seed)
-
-
-def _layout(tensor: dict[str, Any]) -> Layout:
-    sizes, strides = tuple(tensor["shape"]), tuple(tensor["strides"])
-    span = 0 if 0 in sizes else 1 + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True))
-    return Layout(DTYPES[tensor["dtype"]], sizes, strides, span, 256)
 
 
 if __name__ == "__main__":

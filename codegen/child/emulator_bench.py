@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from codegen.child.case import Array, Case, Verdict, judge, make_case, verdict_message
-from codegen.child.cpu_memory import CheckMemory, Layout, temporaries
+from codegen.child.cpu_memory import CheckMemory, temporaries, tensor_layout
 from codegen.child.serve import Channel, JobFailure, serve
 from codegen.gemm.call_arrays import compute_call
 from codegen.launch_cpu import Guarded
@@ -74,7 +74,7 @@ def run(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
     load_runtime(Path(message["runtime"]))
     inputs = len(message["inputs"])
     candidate = Candidate(message["program"], inputs, len(message["outputs"]))
-    table = [_layout(t) for t in (*message["inputs"], *message["outputs"])]
+    table = [tensor_layout(t, 256) for t in (*message["inputs"], *message["outputs"])]
     memory: list[Guarded] = [Guarded(t.bytes, t.alignment, True) for t in table]
     for place in memory:
         place.reset(0xFF)
@@ -214,12 +214,6 @@ def _prepare(text: str, seed: int) -> Prepared:
 @lru_cache(maxsize=2)
 def _case(text: str, seed: int) -> Case:
     return make_case(parse_graph(text).graph, seed)
-
-
-def _layout(tensor: dict[str, Any]) -> Layout:
-    sizes, strides = tuple(tensor["shape"]), tuple(tensor["strides"])
-    span = 0 if 0 in sizes else 1 + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True))
-    return Layout(DTYPES[tensor["dtype"]], sizes, strides, span, 256)
 
 
 if __name__ == "__main__":

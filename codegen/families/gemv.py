@@ -3,6 +3,7 @@
 Each element of the matrix that comes from memory is multiplied with its element of every vector while it is at hand.
 Matrices that are contiguous along the sum are read several rows at a time, with an accumulator in registers for each
 row and vector; others a tile of columns at a time, with accumulators in cache that take in several rows on each visit.
+On CUDA the lanes of either are threads'.
 """
 
 from collections.abc import Mapping, Sequence, Set

@@ -49,8 +49,8 @@ def emit_cuda(segment: Graph, device: Device, s: CudaRowSchedule) -> Kernel:
     keep_bytes = {"registers": KEEP_BYTES, "shared": shared_bytes(device) // threads.count, "reload": FREE_BYTES}[
         s.keep
     ]
+    tile = s.vec * s.x * s.per
     while True:
-        tile = s.vec * s.x * s.per
         program = lower(
             segment, s.vec, tile, tile, least_tasks=1, keep_bytes=keep_bytes, dear=s.dear, threads=s.x,
             hold=s.keep != "reload",
@@ -132,7 +132,7 @@ def _power(wanted: int, least: int, most: int) -> int:
     return min(max(1 << (max(wanted, 1) - 1).bit_length(), least), most)
 
 
-def row_choices(segment: Graph) -> Choices:
+def row_choices() -> Choices:
     """What the fields of a `CudaRowSchedule` may be."""
     return {
         "vec": (1, 2, 4, 8),

@@ -1,7 +1,8 @@
 """Family `normalization`: reductions whose results are spread over what they were taken from.
 
 Softmax, layer, RMS, batch, group and instance norm, their gradients. A task computes whole rows: the tensors of a row
-are read from memory once, and again from the cache in every later phase; what is dear is kept beside them.
+are read from memory once, and again from the cache in every later phase; what is dear is kept beside them. On CUDA a
+row is a block's, a warp's or a part of a warp's; what is read again is kept in registers or in shared memory meanwhile.
 """
 
 from dataclasses import dataclass
@@ -58,7 +59,7 @@ class Normalization:
 
     def choices(self, segment: Graph, device: Device) -> Choices:
         if device.target != "cpu":
-            return row_choices(segment)
+            return row_choices()
         return {**loop_choices(segment, device), "dear": (0, 4, 8, 20), "ahead": (0, 1)}
 
     def emit(self, segment: Graph, schedule: str, device: Device) -> Kernel:

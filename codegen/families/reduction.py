@@ -2,7 +2,8 @@
 
 Inner (along lanes, several vector accumulators), outer (a vector of accumulators per lane, rows walked in order) or
 both at once; several that read the same tensors share their pass. Products of matrices and few vectors are among them
-where other reductions are too.
+where other reductions are too. On CUDA rows are summed by threads side by side, which then join; sums down columns by
+rows of threads, which join in shared memory.
 """
 
 from collections.abc import Set
@@ -66,7 +67,7 @@ class Reduction:
         return with_variants(segment, schedules, in_blocks=True)
 
     def choices(self, segment: Graph, device: Device) -> Choices:
-        return loop_choices(segment, device) if device.target == "cpu" else row_choices(segment)
+        return loop_choices(segment, device) if device.target == "cpu" else row_choices()
 
     def emit(self, segment: Graph, schedule: str, device: Device) -> Kernel:
         if device.target != "cpu":

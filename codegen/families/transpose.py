@@ -1,7 +1,8 @@
 """Family `transpose`: pointwise and view ops over tensors that do not all lie in memory in one order.
 
 What lies across the lanes is read or written along its own consecutive elements, tile by tile, and transposed in
-registers: `a + b.T`, NCHW -> NHWC, an output in two orders; any ops in front and behind.
+registers, on CUDA by way of shared memory: `a + b.T`, NCHW -> NHWC, an output in two orders; any ops in front and
+behind.
 """
 
 from dataclasses import dataclass

@@ -16,9 +16,9 @@ from codegen.workbench import Workbench
 from fusion_ir.comparison import compare
 from fusion_ir.interpreter import interpret
 from fusion_ir.numerics import widen
-from fusion_ir.records import Measurement, Plan
+from fusion_ir.records import Plan
 from fusion_ir.tolerance import reference
-from scheduler.bench import Budget
+from scheduler.bench import Budget, Forgetful
 from scheduler.tune import tune
 
 needs_torch = pytest.mark.skipif(not HAS_TORCH, reason="needs PyTorch: the extra `bench`")
@@ -100,16 +100,6 @@ def test_a_wrong_meaning_is_noticed() -> None:
     own = reference(instance.graph, arrays)
     outputs = [o * np.float32(1.00001) for o in own.outputs]
     assert "PyTorch says" in disagreement(outputs, truth(case, "f32", sizes, arrays), own)
-
-
-class Forgetful:
-    """`scheduler.Costs` that remembers nothing."""
-
-    def known(self, segment_key: str) -> list[Measurement]:
-        return []
-
-    def record(self, segment: object, measurements: object) -> None:
-        pass
 
 
 def planned() -> list[tuple[str, str, int]]:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from fuseplan_client import GuardError, LoadedPlan, load
 
-from benchmarks.gpu import Nothing
 from benchmarks.gpu_stage import write_bundle
 from codegen.families import FAMILIES
 from codegen.gemm.library_call import library_call
@@ -23,7 +22,7 @@ from fusion_ir.node import Node
 from fusion_ir.records import LibraryCall, Measurement
 from fusion_ir.sample import sample_inputs
 from fusion_ir.tolerance import reference
-from scheduler.bench import Budget
+from scheduler.bench import Budget, Forgetful
 from scheduler.tune import tune
 from tests.support.candidates import kernels_of, only_row, run_kernel
 from tests.support.products import dense_graph
@@ -41,7 +40,7 @@ GRAPH = dense_graph([(64, 96), (128, 96), (80, 128), (80,)], two_layers)
 @pytest.fixture(scope="module")
 def loaded(bench: Workbench) -> LoadedPlan:
     """A plan that was searched for a little: its steps are kernels, and calls where the library is there."""
-    made = tune(GRAPH, bench.device, Budget(4.0), Nothing(), bench)
+    made = tune(GRAPH, bench.device, Budget(4.0), Forgetful(), bench)
     with tempfile.TemporaryDirectory() as folder:
         write_bundle(made, bench.cache, Path(folder))
         return load(folder)

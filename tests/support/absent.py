@@ -11,22 +11,8 @@ from codegen.toolchain.compiler import Binary
 from codegen.workbench import Workbench
 from fusion_ir.graph import Graph
 from fusion_ir.records import Device, Measurement, Plan, Status
-from scheduler.bench import Budget, PlanResult
-from scheduler.experience import Tuned
+from scheduler.bench import Budget, Forgetful, PlanResult
 from scheduler.tune import tune
-
-
-class Forgetful:
-    """`scheduler.Costs` that remembers nothing."""
-
-    def known(self, segment_key: str) -> list[Measurement]:
-        return []
-
-    def others(self, family: str) -> list[Tuned]:
-        return []
-
-    def record(self, segment: Graph, measurements: Sequence[Measurement]) -> None:
-        pass
 
 
 @dataclass
