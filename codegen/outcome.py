@@ -27,7 +27,7 @@ def timed(timing: Mapping[str, Any], max_rel_error: float | None, surroundings: 
     if not timing["samples_us"]:
         return Outcome(Status.ok, timing["note"], (), max_rel_error)
     sets, warm_us = timing["sets"], timing["warm_us"]
-    cold = f"cold, {sets} input sets in turn" if sets > 1 else "cold, larger than the caches"
+    cold = f"cold, {sets} input sets in turn" if sets > 1 else "cold"
     warm = f"; warm {warm_us:.4g} us" if warm_us is not None else ""
     detail = "; ".join(part for part in (timing["note"], cold + warm) if part)
     return Outcome(Status.ok, detail, tuple(timing["samples_us"]), max_rel_error, warm_us, sets, surroundings)

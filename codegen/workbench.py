@@ -167,7 +167,7 @@ class Workbench:
 
         Each is run twice on poisoned outputs between guard pages and compared with the interpreter, the second time
         with small integers where the segment sums; once, however many races it is in. Those that pass race (see
-        measure.py) on rotating inputs that are not in cache.
+        measure.py) on inputs that are not in cache.
         """
         race = secrets.token_hex(8)
         self._timer.admit()

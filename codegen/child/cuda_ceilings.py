@@ -1,5 +1,6 @@
 """What a CUDA device can reach, by our own kernels. Not exercised in CI, which has no GPU."""
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -9,40 +10,106 @@ from codegen.child.serve import Channel
 
 SOURCE = r"""
 extern "C" __global__ void copy(const float4* from, float4* to, long long n) {
-  for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n; i += (long long)gridDim.x * blockDim.x)
-  to[i] = from[i]; } extern "C" __global__ void read(const float4* from, float4* to, long long n) { float4 s =
-  make_float4(0, 0, 0, 0); for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n; i += (long
-  long)gridDim.x * blockDim.x) { float4 v = from[i]; s.x += v.x, s.y += v.y, s.z += v.z, s.w += v.w; } if (s.x + s.y +
-  s.z + s.w == 1.2345f) to[0] = s;  // never: keeps the sums alive } extern "C" __global__ void fma(const float4*
-  from, float4* to, long long n) { float x = from[0].x, y = from[0].y, a[8]; for (int j = 0; j < 8; j++) a[j] = x + j
-  + threadIdx.x; for (long long r = 0; r < n; r++) #pragma unroll for (int j = 0; j < 8; j++) a[j] = fmaf(a[j], x, y);
-  float s = 0; for (int j = 0; j < 8; j++) s += a[j]; if (s == 1.2345f) to[0].x = s; } extern "C" __global__ void
-  nothing(const float4* from, float4* to, long long n) {}
+  const long long step = (long long)gridDim.x * blockDim.x;
+  long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+  for (; i + 3 * step < n; i += 4 * step) {
+    float4 v[4];
+#pragma unroll
+    for (int j = 0; j < 4; j++) v[j] = from[i + j * step];
+#pragma unroll
+    for (int j = 0; j < 4; j++) to[i + j * step] = v[j];
+  }
+  for (; i < n; i += step) to[i] = from[i];
+}
+
+extern "C" __global__ void read(const float4* from, float4* to, long long n) {
+  const long long step = (long long)gridDim.x * blockDim.x;
+  float4 s = make_float4(0, 0, 0, 0);
+  long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+  for (; i + 3 * step < n; i += 4 * step)
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+      const float4 v = from[i + j * step];
+      s.x += v.x, s.y += v.y, s.z += v.z, s.w += v.w;
+    }
+  for (; i < n; i += step) {
+    const float4 v = from[i];
+    s.x += v.x, s.y += v.y, s.z += v.z, s.w += v.w;
+  }
+  if (s.x + s.y + s.z + s.w == 1.2345f) to[0] = s;  // never: keeps the sums alive
+}
+
+extern "C" __global__ void multiply_add(const float4* from, float4* to, long long n) {
+  float x = from[0].x, y = from[0].y, a[8];
+  for (int j = 0; j < 8; j++) a[j] = x + j + threadIdx.x;
+  for (long long r = 0; r < n; r++)
+#pragma unroll
+    for (int j = 0; j < 8; j++) a[j] = fmaf(a[j], x, y);
+  float s = 0;
+  for (int j = 0; j < 8; j++) s += a[j];
+  if (s == 1.2345f) to[0].x = s;
+}
+
+extern "C" __global__ void nothing(const float4* from, float4* to, long long n) {}
 """
 DRAM_BYTES = 1 << 30
+LEAST_EVICTION_BYTES = 64 << 20
 ROUNDS = 20
 FMA_STEPS = 4096
+LAUNCHES = 200  # in one CUDA graph
+BLOCKS_PER_UNIT, BLOCK = 4, 512
+
+
+@lru_cache(maxsize=8)
+def kernels(device: int) -> Any:
+    """`SOURCE` on the current device, whose number is `device`."""
+    return cupy().RawModule(code=SOURCE)
+
+
+class Eviction:
+    """Reads memory of twice the L2 cache, so that nothing else is left there, and nothing has to be written back."""
+
+    def __init__(self, device: int, cache_bytes: int) -> None:
+        cp = cupy()
+        bytes_ = -(-max(2 * cache_bytes, LEAST_EVICTION_BYTES) // 4096) * 4096
+        self._read = kernels(device).get_function("read")
+        self._memory = cp.full(bytes_, 1, np.uint8)
+        self._args = (self._memory, self._memory, np.int64(bytes_ // 16))
+        self._grid = (int(cp.cuda.Device(device).attributes["MultiProcessorCount"]) * BLOCKS_PER_UNIT,)
+
+    def launch(self) -> None:
+        """Queues it on the current stream."""
+        self._read(self._grid, (BLOCK,), self._args)
 
 
 def ceilings(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
     """Bandwidths (GB/s, bytes read and written) within half of the L2 cache (`cache_bytes`) and of DRAM, f32 GFLOP/s,
     launch interval."""
     cp = cupy()
-    with cp.cuda.Device(message["number"]) as device:
-        module = cp.RawModule(code=SOURCE)
+    with cp.cuda.Device(message["number"]) as device, cp.cuda.Stream(non_blocking=True) as stream:
+        module = kernels(message["number"])
         units = device.attributes["MultiProcessorCount"]
         dram = min(DRAM_BYTES, device.mem_info[0] // 4) // 4096 * 4096
-        source, target = cp.zeros(dram, np.uint8), cp.zeros(dram, np.uint8)
+        words = cp.arange(dram // 4, dtype=np.uint32)
+        source = (words * np.uint32(2654435761)).view(np.uint8)  # scrambled: zeros may move faster than data
+        target = cp.zeros(dram, np.uint8)
         start, end = cp.cuda.Event(), cp.cuda.Event()
+        stream.synchronize()
 
-        def best_us(name: str, n: int, block: int = 512, launches: int = 1) -> float:
+        def best_us(name: str, n: int, launches: int = 1) -> float:
+            """Of a launch, among `launches` of one CUDA graph."""
             function = module.get_function(name)
+            args = (source, target, np.int64(n))
+            function((units * BLOCKS_PER_UNIT,), (BLOCK,), args)
+            stream.begin_capture()
+            for _ in range(launches):
+                function((units * BLOCKS_PER_UNIT,), (BLOCK,), args)
+            graph = stream.end_capture()
             times: list[float] = []
             for _ in range(ROUNDS):
                 channel.beat(-1, message["seconds"])
                 start.record()
-                for _ in range(launches):
-                    function((units * 4,), (block,), (source, target, np.int64(n)))
+                graph.launch()
                 end.record()
                 end.synchronize()
                 times.append(float(cp.cuda.get_elapsed_time(start, end)) * 1e3 / launches)
@@ -50,17 +117,17 @@ def ceilings(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
 
         inside = message["cache_bytes"] // 4 // 4096 * 4096
         copy = [
-            (message["cache_bytes"], 2 * inside / best_us("copy", inside // 16) / 1e3),
+            (message["cache_bytes"], 2 * inside / best_us("copy", inside // 16, LAUNCHES) / 1e3),
             (0, 2 * dram / best_us("copy", dram // 16) / 1e3),
         ]
         read = [
-            (message["cache_bytes"], inside / best_us("read", inside // 16) / 1e3),
+            (message["cache_bytes"], inside / best_us("read", inside // 16, LAUNCHES) / 1e3),
             (0, dram / best_us("read", dram // 16) / 1e3),
         ]
-        operations = 2.0 * 8 * FMA_STEPS * units * 4 * 512
+        operations = 2.0 * 8 * FMA_STEPS * units * BLOCKS_PER_UNIT * BLOCK
         return {
             "copy_gbps": [(limit, max(rate, copy[-1][1])) for limit, rate in copy],
             "read_gbps": [(limit, max(rate, read[-1][1])) for limit, rate in read],
-            "fma_gflops": operations / best_us("fma", FMA_STEPS) / 1e3,
-            "launch_us": best_us("nothing", 0, launches=200),
+            "fma_gflops": operations / best_us("multiply_add", FMA_STEPS) / 1e3,
+            "launch_us": best_us("nothing", 0, LAUNCHES),
         }

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from codegen.child.case import Array, Case
-from codegen.child.cpu_memory import MOST_SETS, POISON, Layout, layouts
+from codegen.child.cpu_memory import Layout, layouts
 
 GUARD_BYTES = 1 << 16
 CANARY = 0xC5
@@ -77,9 +77,3 @@ def check_tensors(case: Case, trial: int, buffers: Sequence[int], poison: int) -
     for i in range(len(inputs), len(tensors.sizes)):
         tensors.fill(i, poison)
     return tensors
-
-
-def timing_sets(case: Case, cache_bytes: int) -> list[DeviceTensors]:
-    """Sets of tensors that together are larger than twice the L2 cache, at most 64."""
-    sets = 1 if case.bytes >= 2 * cache_bytes else min(64, MOST_SETS, -(-2 * cache_bytes // max(1, case.bytes)) + 1)
-    return [check_tensors(case, 0, (), POISON[0]) for _ in range(sets)]

@@ -55,8 +55,8 @@ class Measurement(Record):
     """A row per candidate ever tried. `samples_us` are single launches, in the order taken; empty unless `ok`.
 
     They are cold: each found its tensors in memory. input_sets: so many sets of tensors in turn, together larger than
-    the caches; 1: one set that is larger. warm_us: median of launches on one set again and again, where there are
-    several.
+    the caches; 1: one set that is larger, or on GPUs one set behind an evicted L2 cache. warm_us: median of launches on
+    one set again and again, where they were cold for another reason than its size.
     race: which candidates were timed in turn, against each other: times of others were taken in other moments of the
     machine. "" of what was not even compiled. surroundings: of the machine during that race.
     toolchain, driver: of the device at that time, as in `Device`; "" in rows of before they were kept.

@@ -39,11 +39,6 @@ def found(folder: str) -> Device | str:
     return _answers[0]
 
 
-def known() -> Device | str | None:
-    """The same, where somebody asked before."""
-    return _answers[0] if _answers else None
-
-
 def time_is_up() -> bool:
     """Whether tests that have not begun are to be left out: the whole run has a budget (FUSEPLAN_GPU_SECONDS)."""
     return time.monotonic() - STARTED > BUDGET_SECONDS
