@@ -1,4 +1,4 @@
-"""The kernels that measure the ceilings of a device compile. On a device CuPy compiles them; here nothing else would."""
+"""The kernels that measure a device's ceilings compile. There CuPy compiles them; here nothing else would."""
 
 from pathlib import Path
 
