@@ -36,9 +36,11 @@ MOST_STAGES = 12
 # Accumulators of a thread, by how many warp groups multiply: with the registers that ptxas has for a block of that many
 # threads (255, 168, 128) the instruction and its addresses fit, and nothing is spilled.
 MOST_SUMS = {1: 192, 2: 128, 3: 96}
+# Rows and columns of a tile, warp groups that multiply, whether these take tiles in turns.
 TILES = (
-    (128, 256, 2), (256, 128, 2), (128, 192, 2), (192, 128, 3), (128, 128, 2), (128, 128, 1), (128, 64, 2),
-    (64, 256, 1), (64, 128, 1), (64, 64, 1), (64, 32, 1), (64, 16, 1),
+    (128, 256, 2, 0), (256, 128, 2, 0), (128, 192, 2, 0), (192, 128, 3, 0), (128, 128, 2, 0), (128, 128, 1, 0),
+    (128, 64, 2, 0), (64, 256, 1, 0), (64, 128, 1, 0), (64, 64, 1, 0), (64, 32, 1, 0), (64, 16, 1, 0),
+    (128, 128, 2, 1), (64, 256, 2, 1), (64, 128, 2, 1), (64, 64, 2, 1),
 )  # fmt: skip
 # Of a multiprocessor of an H100, per clock: products of 16-bit floats by wgmma, bytes from the L2 cache as measured in
 # published microbenchmarks. They order the first schedules; measurements decide.
@@ -50,7 +52,8 @@ START_CLOCKS = 2000  # of a tile: until its first stage is there, and its epilog
 @dataclass(frozen=True)
 class WgmmaSchedule(Schedule):
     """rows, columns: of a tile. stages: of 64 of the summed axis, that are on their way or being multiplied. consumers:
-    warp groups that multiply. cluster: blocks below each other that share what they bring of the columns' operand.
+    warp groups that multiply. pingpong: 1 where each of them takes tiles of its own in turn, 0 where they share the rows
+    of each. cluster: blocks below each other that share what they bring of the columns' operand.
     group: tiles below each other that come before those of the next columns. staged: columns that the epilogue passes
     through shared memory at once."""
 
@@ -59,6 +62,7 @@ class WgmmaSchedule(Schedule):
     columns: int
     stages: int
     consumers: int
+    pingpong: int
     cluster: int
     group: int
     staged: int
@@ -67,7 +71,13 @@ class WgmmaSchedule(Schedule):
     def shared_bytes(self) -> int:
         """As WgmmaTile::SHARED_BYTES."""
         staging = self.consumers * 4 * 16 * (self.staged + 8) * 4
-        return self.stages * ((self.rows + self.columns) * 2 * DEPTH + 16) + staging
+        turns = self.consumers * 8 if self.pingpong else 0
+        return self.stages * ((self.rows + self.columns) * 2 * DEPTH + 16) + staging + turns
+
+    @property
+    def sharers(self) -> int:
+        """Warp groups that share the rows of a tile."""
+        return 1 if self.pingpong else self.consumers
 
     @property
     def threads(self) -> int:
@@ -75,11 +85,13 @@ class WgmmaSchedule(Schedule):
 
     def problem(self, b_across: bool) -> str:
         """Why there is no such kernel; empty where there is."""
-        if self.consumers not in MOST_SUMS or self.rows % (64 * self.consumers) or not self.rows:
-            return f"{self.rows} rows cannot be shared by {self.consumers} warp groups, 64 each at a time"
+        if self.pingpong not in (0, 1) or (self.pingpong and self.consumers == 1):
+            return "warp groups take turns (pingpong=1) where there are two or more, or they do not (0)"
+        if self.consumers not in MOST_SUMS or self.rows % (64 * self.sharers) or not self.rows:
+            return f"{self.rows} rows cannot be shared by {self.sharers} warp groups, 64 each at a time"
         if self.columns % 8 or not 8 <= self.columns <= 256:
             return f"{self.columns} columns, expected a multiple of 8 up to 256"
-        sums = self.rows // (64 * self.consumers) * self.columns // 2
+        sums = self.rows // (64 * self.sharers) * self.columns // 2
         if sums > MOST_SUMS[self.consumers]:
             return f"{sums} accumulators a thread, at most {MOST_SUMS[self.consumers]} fit its registers"
         unit = RUN if b_across else 8 * self.cluster
@@ -126,6 +138,7 @@ class Wgmma:
             "columns": (16, 32, 64, 96, 128, 160, 192, 256),
             "stages": (2, 3, 4, 5, 6, 8, 10, 12),
             "consumers": (1, 2, 3),
+            "pingpong": (0, 1),
             "cluster": (1, 2),
             "group": (1, 4, 8, 16),
             "staged": (16, 32, 64),
@@ -140,12 +153,12 @@ class Wgmma:
         behind = epilogue(segment, found.problem, device)
         a, b = operand_a(segment, p, s.rows), operand_b(segment, p, s.columns // (1 if p.b_across else s.cluster))
         m, n, t = p.m.extent, p.n.extent, CTYPE[found.node.args[0].dtype.name]
-        arguments = (s.rows, s.columns, s.stages, s.consumers, s.cluster, s.group, s.staged)
-        across = ", ".join("true" if x else "false" for x in (p.a_across, p.b_across))
+        numbers = (s.rows, s.columns, s.stages, s.consumers, bool(s.pingpong), s.cluster, s.group, s.staged)
+        arguments = ", ".join(str(x).lower() for x in (*numbers, p.a_across, p.b_across))
         shared = s.cluster > 1
         lines = [
             behind.text,
-            f"  using Tile = WgmmaTile<{t}, {', '.join(map(str, arguments))}, {across}>;",
+            f"  using Tile = WgmmaTile<{t}, {arguments}>;",
             "  SHARED_MEMORY(shared);",
             "  const auto load_a = [&](uint32_t to, uint32_t bar, int batch, int place, int depth) {",
             f"    {_load('map0', a.coordinates, multicast=False)}",
@@ -230,11 +243,11 @@ def _load(name: str, coordinates: Sequence[str], *, multicast: bool) -> str:
 
 
 def _deepest(
-    rows: int, columns: int, consumers: int, cluster: int, p: BoxedProduct, device: Device
+    rows: int, columns: int, consumers: int, pingpong: int, cluster: int, p: BoxedProduct, device: Device
 ) -> WgmmaSchedule | None:
     """The schedule of a tile with as many stages as there is room for and use of, over all tiles of a block."""
     staged = min(32, columns)
-    made = [WgmmaSchedule(rows, columns, n, consumers, cluster, 8, staged) for n in range(MOST_STAGES, 1, -1)]
+    made = [WgmmaSchedule(rows, columns, n, consumers, pingpong, cluster, 8, staged) for n in range(MOST_STAGES, 1, -1)]
     most = max(2, p.depths * _turns(made[0], p, device))
     return next((s for s in made if s.stages <= most and not s.problem(p.b_across)), None)
 

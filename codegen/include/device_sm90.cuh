@@ -21,11 +21,12 @@ VDEV void barrier_expect(uint32_t bar, uint32_t bytes) {
 VDEV void barrier_arrive(uint32_t bar) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
 }
-// Arrives at the barrier of the same address in block `rank` of the cluster.
+// Arrives at the barrier of the same address in block `rank` of the cluster. It orders no more than this block's own accesses:
+// a release to the whole cluster is a fence of all memory for ptxas, about a microsecond on an H200.
 VDEV void barrier_arrive_at(uint32_t bar, uint32_t rank) {
   asm volatile(
       "{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1;\n"
-      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there]; }" ::"r"(bar), "r"(rank) : "memory");
+      "mbarrier.arrive.shared::cluster.b64 _, [there]; }" ::"r"(bar), "r"(rank) : "memory");
 }
 VDEV void barrier_wait(uint32_t bar, uint32_t parity) {
   asm volatile(
@@ -41,6 +42,10 @@ VDEV void fence_async_shared() { asm volatile("fence.proxy.async.shared::cta;" :
 // Not `.aligned`: threads of a warp may come from different branches.
 VDEV void cluster_barrier() {
   asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+}
+// The same where no accesses have to be ordered: cluster_barrier waits until all that was written is in memory.
+VDEV void cluster_meet() {
+  asm volatile("barrier.cluster.arrive.relaxed;\nbarrier.cluster.wait;" ::: "memory");
 }
 VDEV uint32_t cluster_rank() {
   uint32_t rank;

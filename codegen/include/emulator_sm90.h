@@ -34,6 +34,7 @@ inline void barrier_wait(uint32_t bar, uint32_t parity, FP_SITE) { emulator_barr
 inline void fence_barrier_init() {}
 inline void fence_async_shared() {}
 inline void cluster_barrier(FP_SITE) { emulator_cluster_barrier(site); }
+inline void cluster_meet(FP_SITE) { emulator_cluster_barrier(site); }
 inline uint32_t cluster_rank() { return emulator_cluster_rank(); }
 
 // A first parameter that takes its caller's place with it, where the last ones are a pack.

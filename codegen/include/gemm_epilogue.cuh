@@ -1,5 +1,6 @@
 // What a tensor-core kernel does with its accumulators: 16 rows of a warp go through shared memory, and come out as runs of
-// 8 columns of a row, which a generated epilogue loads, computes and stores with whole vectors.
+// 8 columns of a row, which a generated epilogue loads, computes and stores with whole vectors. What it loads besides can be
+// fetched ahead, while sums are still computed or the rows before are handed out: few warps hide little of a memory's latency.
 #pragma once
 #include "gemm_tiles.cuh"
 
@@ -38,30 +39,46 @@ template <class Acc, int COLUMNS> struct Staging {
   }
 };
 
-// Hands COLUMNS columns of a warp's 16 rows to `epilogue(batch, row, column, Vec<Acc, 8> product, columns left)`, once all
-// lanes have put what they have. row, column: of the first element. rows, columns: of the whole product: what is beyond is
-// left out.
-template <class Acc, int COLUMNS, class Epilogue>
-VDEV void hand_out(
-    const Staging<Acc, COLUMNS>& staging, idx_t batch, int row, int rows, int column, int columns, const Epilogue& epilogue) {
-  constexpr int RUNS = Staging<Acc, COLUMNS>::RUNS;
-  const int lane = threadIdx.x % 32;
-  VEC_UNROLL for (int i = 0; i < (FRAGMENT_ROWS * RUNS + 31) / 32; i++) {
-    const int item = i * 32 + lane, r = item / RUNS, c = item % RUNS * RUN;
-    if (r < FRAGMENT_ROWS && row + r < rows && column + c < columns)
-      epilogue(batch, row + r, column + c, staging.run(r, item % RUNS, lane), columns - column - c);
-  }
-}
+// COLUMNS columns of a warp's 16 rows, in the product of Extents, from (row, column) on: which runs of them are whose. Runs
+// beyond the product are left out.
+template <class Extents, int COLUMNS> struct Handing {
+  static constexpr int RUNS = COLUMNS / RUN, ITEMS = (FRAGMENT_ROWS * RUNS + 31) / 32;  // of a thread
+  idx_t batch;
+  int row, column;
 
-// The same with what is to be put. memory: of this warp alone. fragment(block): the four registers of columns 8 * block and
-// on, block being a constant.
-template <class Acc, int COLUMNS, class Fragment, class Epilogue>
+  template <class Use> VDEV void each(Use use) const {
+    VEC_UNROLL for (int i = 0; i < ITEMS; i++) {
+      const int item = i * 32 + (int)threadIdx.x % 32, r = item / RUNS, c = item % RUNS * RUN;
+      if (r < FRAGMENT_ROWS && row + r < Extents::ROWS && column + c < Extents::COLUMNS)
+        use(i, r, item % RUNS, Extents::COLUMNS - column - c);
+    }
+  }
+  // What `Fetched epilogue.fetch(batch, row, column, columns left)` loads.
+  template <class Epilogue> VDEV void fetch(typename Epilogue::Fetched (&ahead)[ITEMS], const Epilogue& epilogue) const {
+    each([&](int i, int r, int run, int left) { ahead[i] = epilogue.fetch(batch, row + r, column + run * RUN, left); });
+  }
+  // Calls `epilogue(batch, row, column, Vec<Acc, 8> product, columns left, fetched)`, once all lanes have put what they have.
+  template <class Acc, class Epilogue>
+  VDEV void use(
+      const Staging<Acc, COLUMNS>& staging, const typename Epilogue::Fetched (&ahead)[ITEMS], const Epilogue& epilogue) const {
+    const int lane = threadIdx.x % 32;
+    each([&](int i, int r, int run, int left) {
+      epilogue(batch, row + r, column + run * RUN, staging.run(r, run, lane), left, ahead[i]);
+    });
+  }
+};
+
+// The whole of it, for rows of constant registers. memory: of this warp alone. fragment(block): the four registers of columns
+// 8 * block and on, block being a constant.
+template <class Acc, class Extents, int COLUMNS, class Fragment, class Epilogue>
 VDEV void staged_epilogue(
-    unsigned char* memory, idx_t batch, int row, int rows, int column, int columns, Fragment fragment, const Epilogue& epilogue) {
+    unsigned char* memory, const Handing<Extents, COLUMNS>& part, Fragment fragment, const Epilogue& epilogue) {
   const Staging<Acc, COLUMNS> staging{(Acc*)memory};
   const int lane = threadIdx.x % 32;
+  typename Epilogue::Fetched ahead[Handing<Extents, COLUMNS>::ITEMS];
+  part.fetch(ahead, epilogue);
   warp_barrier();  // the rows before these have been read
   VEC_UNROLL for (int block = 0; block < Staging<Acc, COLUMNS>::RUNS; block++) staging.put(block, fragment(block), lane);
   warp_barrier();
-  hand_out(staging, batch, row, rows, column, columns, epilogue);
+  part.use(staging, ahead, epilogue);
 }

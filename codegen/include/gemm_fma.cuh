@@ -64,7 +64,7 @@ template <class Acc> VDEV Acc multiply_add(Acc a, Acc b, Acc sum) {
   else return (Acc)((Uint<sizeof(Acc)>)a * (Uint<sizeof(Acc)>)b + (Uint<sizeof(Acc)>)sum);
 }
 
-// The block's tile of the product, handed to `epilogue(batch, row, column, Vec<Acc, 8> product, columns left)`.
+// The block's tile of the product, handed to `epilogue`: see gemm_epilogue.cuh.
 //
 // left, right: operands in Acc, computed CHUNK<Acc> columns at a time. shared: two tiles of each.
 template <class Tile, class Extents, class Left, class Right, class Epilogue>
@@ -125,7 +125,8 @@ VDEV void gemm_fma(unsigned char* shared, const Left& left, const Right& right, 
       if (row + own_row + i >= Extents::ROWS) break;
       Vec<Acc, RUN> product;
       VEC_UNROLL for (int j = 0; j < RUN; j++) product.v[j] = sums[i][j];
-      epilogue(place.batch, row + own_row + i, column + own_column, product, Extents::COLUMNS - column - own_column);
+      const int at = row + own_row + i, from = column + own_column, left = Extents::COLUMNS - from;
+      epilogue(place.batch, at, from, product, left, epilogue.fetch(place.batch, at, from, left));
     }
   }
 }

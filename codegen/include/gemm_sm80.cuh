@@ -63,7 +63,7 @@ template <class Tile, int LENGTH, int EXTENT, int DEPTH, class Operand> struct F
   }
 };
 
-// The block's tile of the product, handed to `epilogue(batch, row, column, Vec<Acc, 8> product, columns left)`.
+// The block's tile of the product, handed to `epilogue`: see gemm_epilogue.cuh.
 //
 // left, right: operands as [row or column, depth] matrices, or, without DEPTH_LAST, as [depth, row or column]; see copy_tile
 // and HeldTile. shared: STAGES tiles of each, or the staging of the epilogue, whichever is more.
@@ -130,7 +130,7 @@ VDEV void gemm_sm80(unsigned char* shared, const Left& left, const Right& right,
   unsigned char* own = shared + warp * Staging<Acc, Tile::STAGED>::BYTES;
   VEC_UNROLL for (int i = 0; i < DOWN; i++)
     VEC_UNROLL for (int from = 0; from < Tile::WARP_COLUMNS; from += Tile::STAGED)
-      staged_epilogue<Acc, Tile::STAGED>(
-          own, place.batch, row + warp_row + 16 * i, Extents::ROWS, column + warp_column + from, Extents::COLUMNS,
+      staged_epilogue<Acc>(
+          own, Handing<Extents, Tile::STAGED>{place.batch, row + warp_row + 16 * i, column + warp_column + from},
           [&](int block) { return sums[i][from / 8 + block]; }, epilogue);
 }

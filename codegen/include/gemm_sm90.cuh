@@ -3,8 +3,9 @@
 // In each block one warp group, the producer, brings tiles of a and b to shared memory by tensor maps; the others, the
 // consumers, multiply them by wgmma and hand the sums to the epilogue. Tiles go through a ring of stages: a full barrier
 // per stage says that its bytes are there, an empty one that nobody reads them any more. The producer runs ahead, into
-// the next tile while the consumers are at an epilogue. Blocks of a cluster have tiles below each other and the same
-// columns: each brings its part of b to all of them.
+// the next tile while the consumers are at an epilogue. Consumers share the rows of each tile, or (PINGPONG) take tiles in
+// turns: then one multiplies while the others are at their epilogues. Blocks of a cluster have tiles below each other and the
+// same columns: each brings its part of b to all of them.
 //
 // A stage holds DEPTH of the summed axis: a row of 128 bytes of a K-major operand. It is swizzled over 128 bytes:
 // K-major: [rows][DEPTH]; MN-major (ACROSS): [rows / 64][DEPTH][64].
@@ -13,25 +14,26 @@
 #include "gemm_epilogue.cuh"
 #include "gemm_tiles.cuh"
 
-// How a product is cut. ROWS, COLUMNS: of a tile. STAGES: of the ring. CONSUMERS: warp groups that share a tile's rows.
-// CLUSTER: blocks. GROUP: tiles below each other that come before those of the next column. STAGED: columns that a warp's
+// How a product is cut. ROWS, COLUMNS: of a tile. STAGES: of the ring. CONSUMERS: warp groups that multiply. PINGPONG: each of
+// them its own tiles. CLUSTER: blocks. GROUP: tiles below each other that come before those of the next column. STAGED: columns that a warp's
 // epilogue passes through shared memory at once. A_ACROSS, B_ACROSS: the operand's rows, not its summed axis, are
 // contiguous in memory.
-template <class T_, int ROWS_, int COLUMNS_, int STAGES_, int CONSUMERS_, int CLUSTER_, int GROUP_, int STAGED_, bool A_ACROSS_,
-          bool B_ACROSS_>
+template <class T_, int ROWS_, int COLUMNS_, int STAGES_, int CONSUMERS_, bool PINGPONG_, int CLUSTER_, int GROUP_, int STAGED_,
+          bool A_ACROSS_, bool B_ACROSS_>
 struct WgmmaTile {
   using T = T_;
   static constexpr int ROWS = ROWS_, COLUMNS = COLUMNS_, STAGES = STAGES_, CONSUMERS = CONSUMERS_, CLUSTER = CLUSTER_;
   static constexpr int GROUP = GROUP_, STAGED = STAGED_, DEPTH = 64, SWIZZLE = 128;
-  static constexpr bool A_ACROSS = A_ACROSS_, B_ACROSS = B_ACROSS_;
-  static constexpr int M64 = ROWS / (64 * CONSUMERS);  // products of 64 rows that a consumer computes side by side
+  static constexpr bool PINGPONG = PINGPONG_, A_ACROSS = A_ACROSS_, B_ACROSS = B_ACROSS_;
+  static constexpr int SHARERS = PINGPONG ? 1 : CONSUMERS;  // consumers of a tile
+  static constexpr int M64 = ROWS / (64 * SHARERS);         // products of 64 rows that a consumer computes side by side
   static constexpr int A_BYTES = ROWS * SWIZZLE, B_BYTES = COLUMNS * SWIZZLE;
   static constexpr int STAGING_BYTES = CONSUMERS * 4 * Staging<float, STAGED>::BYTES;
   static constexpr int B = STAGES * A_BYTES, STAGING = B + STAGES * B_BYTES, FULL = STAGING + STAGING_BYTES;
-  static constexpr int EMPTY = FULL + STAGES * 8, SHARED_BYTES = EMPTY + STAGES * 8;
+  static constexpr int EMPTY = FULL + STAGES * 8, TURN = EMPTY + STAGES * 8, SHARED_BYTES = TURN + (PINGPONG ? CONSUMERS * 8 : 0);
   static constexpr int SUMS = M64 * COLUMNS / 2;  // accumulators of a consumer's thread
   static constexpr int THREADS = 128 * (CONSUMERS + 1);
-  static_assert(ROWS % (64 * CONSUMERS) == 0 && COLUMNS % 8 == 0 && COLUMNS <= 256, "what wgmma multiplies");
+  static_assert(ROWS % (64 * SHARERS) == 0 && COLUMNS % 8 == 0 && COLUMNS <= 256, "what wgmma multiplies");
   static_assert(COLUMNS % STAGED == 0, "whole passes through shared memory");
   static_assert(B_ACROSS ? COLUMNS % 64 == 0 : COLUMNS % (8 * CLUSTER) == 0, "boxes of whole swizzled rows");
 };
@@ -45,6 +47,11 @@ template <int STAGES> struct RingPlace {
       stage = 0;
       parity ^= 1;
     }
+  }
+  VDEV void advance(int stages) {
+    stage += stages;
+    parity ^= stage / STAGES & 1;
+    stage %= STAGES;
   }
 };
 
@@ -90,24 +97,35 @@ template <bool ACROSS> VDEV uint64_t stage_descriptor(uint32_t rows, int step) {
   else return matrix_descriptor(rows + step * 32, 16, 1024);
 }
 
-// A consumer's work: warp group `group` has rows [64 M64 group, 64 M64 (group + 1)) of each tile.
+// A consumer's work: warp group `group` has rows [64 M64 group, 64 M64 (group + 1)) of each tile, or every CONSUMERS-th tile.
+// In turns, nobody waits for a stage that is two rounds ahead: the parity of its barrier would be that of one long past.
 template <class Tile, class Extents, int DEPTHS, class Epilogue>
 VDEV void wgmma_consume(unsigned char* shared, uint32_t base, int group, int rank, const Epilogue& epilogue) {
   constexpr int M64 = Tile::M64, COLUMNS = Tile::COLUMNS;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
-  using Part = Staging<float, Tile::STAGED>;
-  const Part staging{(float*)(shared + Tile::STAGING + (group * 4 + warp) * Part::BYTES)};
+  constexpr int PARTS = COLUMNS / Tile::STAGED, OTHERS = Tile::CONSUMERS / Tile::SHARERS - 1, STEP = 1 + OTHERS;
+  using Stage = Staging<float, Tile::STAGED>;
+  using Part = Handing<Extents, Tile::STAGED>;
+  const Stage staging{(float*)(shared + Tile::STAGING + (group * 4 + warp) * Stage::BYTES)};
+  const int first_row = (Tile::PINGPONG ? 0 : group * M64) * 64, turn = Tile::PINGPONG ? group : 0;
   float sums[M64][COLUMNS / 2];
   auto release = [&](int stage) {  // to every block whose copies write into it
-    if (lane < Tile::CLUSTER) barrier_arrive_at(base + Tile::EMPTY + 8 * stage, lane);
+    if constexpr (Tile::CLUSTER == 1) {
+      if (lane == 0) barrier_arrive(base + Tile::EMPTY + 8 * stage);
+    } else if (lane < Tile::CLUSTER) barrier_arrive_at(base + Tile::EMPTY + 8 * stage, lane);
   };
+  const int clusters = gridDim.x / Tile::CLUSTER;
   RingPlace<Tile::STAGES> at;
-  for (int t = blockIdx.x / Tile::CLUSTER; t < TILES<Tile, Extents>; t += gridDim.x / Tile::CLUSTER) {
+  at.advance(turn * DEPTHS);
+  uint32_t parity = group == 0;  // of our turn: the first one begins with the first group
+  for (int t = blockIdx.x / Tile::CLUSTER + turn * clusters; t < TILES<Tile, Extents>; t += STEP * clusters) {
     const TilePlace tile = tile_place<Tile, Extents>(t, rank);
+    if constexpr (Tile::PINGPONG) barrier_wait(base + Tile::TURN + 8 * group, parity);
+    parity ^= 1;
     int before = 0;
     for (int depth = 0; depth < DEPTHS; depth++, at.advance()) {
       barrier_wait(base + Tile::FULL + 8 * at.stage, at.parity);
-      const uint32_t a = base + at.stage * Tile::A_BYTES + group * M64 * 64 * Tile::SWIZZLE;
+      const uint32_t a = base + at.stage * Tile::A_BYTES + first_row * Tile::SWIZZLE;
       const uint32_t b = base + Tile::B + at.stage * Tile::B_BYTES;
       wgmma_fence();
       VEC_UNROLL for (int step = 0; step < Tile::DEPTH / 16; step++)
@@ -120,19 +138,30 @@ VDEV void wgmma_consume(unsigned char* shared, uint32_t base, int group, int ran
       if (depth) release(before);
       before = at.stage;
     }
+    if constexpr (Tile::PINGPONG) {
+      if (lane == 0) barrier_arrive(base + Tile::TURN + 8 * (group + 1 == Tile::CONSUMERS ? 0 : group + 1));
+      at.advance(OTHERS * DEPTHS);
+    }
+    const auto part_at = [&](int part) {
+      const int row = tile.row + first_row + part / PARTS * 64 + warp * 16;
+      return Part{tile.batch, row, tile.column + part % PARTS * Tile::STAGED};
+    };
+    typename Epilogue::Fetched ahead[Part::ITEMS];
+    part_at(0).fetch(ahead, epilogue);
     wgmma_wait<0>();
     release(before);
     // One text of the epilogue for all parts of the tile: registers are numbered, so each part is put by a text of its own.
-    constexpr int PARTS = COLUMNS / Tile::STAGED;
     VEC_ROLLED for (int part = 0; part < M64 * PARTS; part++) {
+      typename Epilogue::Fetched now[Part::ITEMS];
+      VEC_UNROLL for (int i = 0; i < Part::ITEMS; i++) now[i] = ahead[i];
+      if (part + 1 < M64 * PARTS) part_at(part + 1).fetch(ahead, epilogue);
       warp_barrier();  // the part before this one has been read
       VEC_UNROLL for (int i = 0; i < M64 * PARTS; i++)
         if (i == part)
           VEC_UNROLL for (int block = 0; block < Tile::STAGED / 8; block++)
             staging.put(block, &sums[i / PARTS][(i % PARTS * Tile::STAGED / 8 + block) * 4], lane);
       warp_barrier();
-      const int row = tile.row + (group * M64 + part / PARTS) * 64 + warp * 16;
-      hand_out(staging, tile.batch, row, Extents::ROWS, tile.column + part % PARTS * Tile::STAGED, Extents::COLUMNS, epilogue);
+      part_at(part).use(staging, now, epilogue);
     }
   }
 }
@@ -147,11 +176,12 @@ VDEV void multiply_wgmma(unsigned char* shared, LoadA load_a, LoadB load_b, cons
   if (threadIdx.x == 0) {
     for (int s = 0; s < Tile::STAGES; s++) {
       barrier_init(base + Tile::FULL + 8 * s, 1);
-      barrier_init(base + Tile::EMPTY + 8 * s, Tile::CONSUMERS * 4 * Tile::CLUSTER);  // a thread of each warp that reads it
+      barrier_init(base + Tile::EMPTY + 8 * s, Tile::SHARERS * 4 * Tile::CLUSTER);  // a thread of each warp that reads it
     }
+    for (int c = 0; c < (Tile::PINGPONG ? Tile::CONSUMERS : 0); c++) barrier_init(base + Tile::TURN + 8 * c, 4);
     fence_barrier_init();
   }
-  if constexpr (Tile::CLUSTER > 1) cluster_barrier();
+  if constexpr (Tile::CLUSTER > 1) cluster_meet();
   else block_barrier();
   // Where sums take few registers, three consumers need no more than they have, and ptxas cannot tell how many that is (C7508).
   constexpr bool TRADES = Tile::CONSUMERS == 2 || (Tile::CONSUMERS == 3 && Tile::SUMS > 32);
@@ -162,5 +192,5 @@ VDEV void multiply_wgmma(unsigned char* shared, LoadA load_a, LoadB load_b, cons
     if constexpr (TRADES) registers_up<Tile::CONSUMERS == 2 ? 232 : 160>();
     wgmma_consume<Tile, Extents, DEPTHS>(shared, base, group, rank, epilogue);
   }
-  if constexpr (Tile::CLUSTER > 1) cluster_barrier();  // a block stays as long as others signal its barriers
+  if constexpr (Tile::CLUSTER > 1) cluster_meet();  // a block stays as long as others signal its barriers
 }

@@ -1,9 +1,12 @@
 """The epilogue: everything behind the product as a function of a point and the product's values there.
 
     struct Epilogue {
-      void operator()(idx_t batch, idx_t row, idx_t column, const Vec<Acc, 8>& product, int left) const;
+      struct Fetched { ... };
+      Fetched fetch(idx_t batch, idx_t row, idx_t column, int left) const;
+      void operator()(idx_t batch, idx_t row, idx_t column, const Vec<Acc, 8>& product, int left, const Fetched&) const;
     };
 
+What is loaded at every point, at places that follow from the point alone, can be fetched before the product is there.
 Views behind the product (reshape, permute, slice) only say where results go. Each element of an output depends on one
 element of the product, or on none where it is padding.
 """
@@ -59,7 +62,10 @@ def epilogue(segment: Graph, problem: Problem, device: Device, name: str = "Epil
     pieces, points = epilogue_pieces(segment, problem)
     scratch = len(segment.inputs)
     style = aligned(segment, alignments(segment), min(device.vector_bytes, 16))
-    printer = PointPrinter(points, pieces, style, RUN, scratch)
+    everywhere = [p for p in pieces if p.width == RUN and not p.conditions and not p.repeats]
+    fetching = PointPrinter(points, pieces, style, RUN, scratch)
+    fetched = fetching.fetch(everywhere)
+    printer = PointPrinter(points, pieces, style, RUN, scratch, fetched)
     for own in printer.runs(pieces):
         for piece in own:
             with printer.where(piece):
@@ -67,11 +73,16 @@ def epilogue(segment: Graph, problem: Problem, device: Device, name: str = "Epil
     outputs = tuple(f"out{i}" for i in sorted({p.write.out for p in pieces}))
     members = (*tensors_of(pieces, scratch), *outputs)
     acc = CTYPE[problem.acc.name]
-    method = (
-        f"VDEV void operator()(idx_t batch, idx_t row, idx_t column, const Vec<{acc}, {RUN}>& product, int left) const"
-    )
-    text = braced(f"struct {name}", fields_of(segment, members), method, printer.lines)
-    accesses = tuple(sorted(printer.accesses, key=lambda a: (a.tensor, a.kind, a.width)))
+    point = "idx_t batch, idx_t row, idx_t column"
+    kept = " ".join(f"{kind} {field};" for field, kind in fetched.values())
+    methods = {
+        f"VDEV Fetched fetch({point}, int left) const": ["  Fetched fetched;", *fetching.lines, "  return fetched;"],
+        f"VDEV void operator()({point}, const Vec<{acc}, {RUN}>& product, int left, const Fetched& fetched) const":
+            printer.lines,
+    }  # fmt: skip
+    fields = [*fields_of(segment, members), f"struct Fetched {{ {kept} }};" if kept else "struct Fetched {};"]
+    text = braced(f"struct {name}", fields, methods)
+    accesses = tuple(sorted(printer.accesses | fetching.accesses, key=lambda a: (a.tensor, a.kind, a.width)))
     return Functor(name, text, members, accesses)
 
 

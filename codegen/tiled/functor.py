@@ -48,13 +48,16 @@ class PointPrinter(BodyText):
     """Prints pieces, each as a block of its own.
 
     product: number of the input that stands for the product; None where there is none. run: columns that the function
-    is called for.
+    is called for. fetched: loads whose values are in a struct `fetched`, with field and type.
     """
 
-    def __init__(self, points: Points, pieces: Sequence[Piece], style: Style, run: int, product: int | None) -> None:
+    def __init__(
+        self, points: Points, pieces: Sequence[Piece], style: Style, run: int, product: int | None,
+        fetched: Mapping[Value, tuple[str, str]] = {},
+    ) -> None:  # fmt: skip
         widths = {lane: width for width, lane in points.lanes.items()}
         super().__init__(Program(widths, {}, [], {key(p): Block() for p in pieces}, {}), style)
-        self.given, self.run, self.product = points, run, product
+        self.given, self.run, self.product, self.fetched = points, run, product, fetched
         self.columns = points.extents[COLUMN]
         self.start = Axis(-1, self.columns)  # the first column of a run
         self.whole = True  # whether a run is all that the function is called for
@@ -150,7 +153,24 @@ class PointPrinter(BodyText):
     def axis(self, a: Axis) -> str:
         return self.number(COLUMN) if a is self.start else super().axis(a)
 
+    def fetch(self, pieces: Sequence[Piece]) -> dict[Value, tuple[str, str]]:
+        """Sets the fields of a struct `fetched` to all that the pieces load, but for what an index is loaded for. The
+        fields, with their types, by value. For pieces that all runs are whole of."""
+        found: dict[Value, tuple[str, str]] = {}
+        self.digits_of(pieces, columns=False, width=1)
+        self.digits_of(pieces, columns=True, width=self.run)
+        for piece in pieces:
+            for v in cone([piece.write.value]):
+                if v.op != "load" or v.tensor == self.product or v.offset.fetched or v in found:
+                    continue
+                width = piece.width if piece.lane in v.deps else 1
+                found[v] = f"x{len(found)}", f"Vec<{CTYPE[v.dtype.name]}, {width}>"
+                self.line(f"fetched.{found[v][0]} = {self.rhs(v, key(piece), self.count(piece))};")
+        return found
+
     def rhs(self, v: Value, key: Key, count: str | None) -> str:
+        if v in self.fetched:
+            return f"fetched.{self.fetched[v][0]}"
         if v.op == "load" and v.tensor == self.product:
             width = self.program.widths[key.lane] if key.lane else 1
             return "product" if self.whole else f"part<{width}>(product, part_number)"
@@ -170,10 +190,12 @@ def key(piece: Piece) -> Key:
     return Key((), 0, piece.lane)
 
 
-def braced(head: str, fields: Sequence[str], method: str, lines: Sequence[str]) -> str:
-    """The text of a struct with one method."""
+def braced(head: str, fields: Sequence[str], methods: Mapping[str, Sequence[str]]) -> str:
+    """The text of a struct. methods: the lines of each by its declaration."""
     body = [f"    {line}" for line in fields]
-    return "\n".join([f"  {head} {{", *body, f"    {method} {{", *(f"    {line}" for line in lines), "    }", "  };"])
+    for method, lines in methods.items():
+        body += [f"    {method} {{", *(f"    {line}" for line in lines), "    }"]
+    return "\n".join([f"  {head} {{", *body, "  };"])
 
 
 def aligned(graph: Graph, alignments: Mapping[str, int], access_bytes: int) -> Style:

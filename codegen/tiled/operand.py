@@ -131,7 +131,7 @@ def operand_functor(of: Operand, name: str, device: Device) -> Functor:
         method = f"VDEV Vec<{ctype}, {of.run}> operator()({point}, int left) const"
         _compute(printer, of, ctype)
         accesses = tuple(sorted(printer.accesses, key=lambda a: (a.tensor, a.kind, a.width)))
-    text = braced(f"struct {name} : {base}", fields, method, printer.lines)
+    text = braced(f"struct {name} : {base}", fields, {method: printer.lines})
     return Functor(name, text, ("{}", *members), accesses)
 
 

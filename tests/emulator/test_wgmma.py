@@ -37,15 +37,18 @@ def turned(x: Node) -> Node:
     return build.permute(x, [1, 0])
 
 
-def tile(rows: int, columns: int, stages: int = 2, consumers: int = 1, cluster: int = 1, staged: int = 32) -> str:
+def tile(
+    rows: int, columns: int, stages: int = 2, consumers: int = 1, cluster: int = 1, staged: int = 32, pingpong: int = 0
+) -> str:
     group = 2
     return (
-        f"wgmma{{rows={rows},columns={columns},stages={stages},consumers={consumers},cluster={cluster},"
-        f"group={group},staged={staged}}}"
+        f"wgmma{{rows={rows},columns={columns},stages={stages},consumers={consumers},pingpong={pingpong},"
+        f"cluster={cluster},group={group},staged={staged}}}"
     )
 
 
 SMALL, PAIR, SHARED = tile(64, 64), tile(64, 64, cluster=2, staged=16), tile(128, 128, 3, 2, 2)
+TURNS, TURNS_OF_PAIRS = tile(64, 64, 3, 2, pingpong=1), tile(128, 64, 2, 2, 2, pingpong=1)
 
 
 def layouts() -> Iterator[tuple[str, Graph, tuple[str, ...]]]:
@@ -57,7 +60,7 @@ def layouts() -> Iterator[tuple[str, Graph, tuple[str, ...]]]:
             def compute(x: Node, w: Node, a: str = a, b: str = b) -> Node:
                 return build.matmul(x if a == "k" else turned(x), turned(w) if b == "k" else w)
 
-            yield f"a along {a}, b along {b}", dense_graph(specs, compute), (SMALL, PAIR, SHARED)
+            yield f"a along {a}, b along {b}", dense_graph(specs, compute), (SMALL, PAIR, SHARED, TURNS)
 
 
 def sizes() -> Iterator[tuple[str, Graph, tuple[str, ...]]]:
@@ -77,7 +80,8 @@ def sizes() -> Iterator[tuple[str, Graph, tuple[str, ...]]]:
 
 
 def batches() -> Iterator[tuple[str, Graph, tuple[str, ...]]]:
-    yield "batches", dense_graph([tensor(3, 72, 104), tensor(3, 104, 40)], build.matmul), (SMALL, PAIR)
+    turns = (TURNS, TURNS_OF_PAIRS, tile(64, 64, 4, 3, pingpong=1))
+    yield "batches", dense_graph([tensor(3, 72, 104), tensor(3, 104, 40)], build.matmul), (SMALL, PAIR, *turns)
     yield "one operand for all", dense_graph([tensor(3, 72, 104), tensor(104, 40)], build.matmul), (SMALL,)
 
     def scores(q: Node, k: Node) -> Node:
@@ -102,7 +106,7 @@ def batches() -> Iterator[tuple[str, Graph, tuple[str, ...]]]:
 
 def epilogues() -> Iterator[tuple[str, Graph, tuple[str, ...]]]:
     xw = [tensor(M, K), tensor(K, N)]
-    yield "mlp", dense_graph([*xw, tensor(N), tensor(M, N)], mlp), (SMALL, SHARED)
+    yield "mlp", dense_graph([*xw, tensor(N), tensor(M, N)], mlp), (SMALL, SHARED, TURNS, TURNS_OF_PAIRS)
     bias = [*xw, tensor(M, 1, dtype=f32)]
     yield "rows", dense_graph(bias, lambda x, w, b: build.add(build.cast(build.matmul(x, w), f32), b)), (SMALL,)
 

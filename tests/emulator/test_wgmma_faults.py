@@ -26,8 +26,9 @@ from tests.support.emulated import SECONDS, compiler, emulated_device, emulation
 from tests.support.products import dense_graph
 
 SEEDS = range(8)
-HEADER = "gemm_sm90.cuh"
-SCHEDULE = "wgmma{rows=128,columns=128,stages=2,consumers=2,cluster=2,group=2,staged=32}"
+HEADERS = ("gemm_epilogue.cuh", "gemm_sm90.cuh")  # the main loop and what it hands its sums to
+SHARED = "wgmma{rows=128,columns=128,stages=2,consumers=2,pingpong=0,cluster=2,group=2,staged=32}"
+TURNS = "wgmma{rows=64,columns=128,stages=2,consumers=2,pingpong=1,cluster=2,group=2,staged=32}"
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,9 @@ GRAPHS = {
     # a along the sum, b across it; then the other way round
     "rows": dense_graph([tensor(2, 300, 328), tensor(2, 328, 264), tensor(264)], biased),
     "columns": dense_graph([tensor(2, 328, 304), tensor(2, 260, 328), tensor(260)], from_columns),
+    "turns": dense_graph([tensor(3, 300, 328), tensor(3, 328, 264), tensor(264)], biased),
 }
+SCHEDULES = {"rows": SHARED, "columns": SHARED, "turns": TURNS}
 
 
 def changed(number: int, **fields: object) -> Callable[[tuple[TensorMapSpec, ...]], tuple[TensorMapSpec, ...]]:
@@ -75,11 +78,32 @@ FAULTS = {
         "rows", "Tile::FULL + 8 * at.stage, at.parity)", "Tile::FULL + 8 * at.stage, at.parity ^ 1)"
     ),
     "producer waits a round too long": Fault("rows", "8 * at.stage, at.parity ^ 1)", "8 * at.stage, at.parity)"),
-    "parity never turns": Fault("rows", "parity ^= 1;"),
+    "parity never turns": Fault("rows", "stage = 0;\n      parity ^= 1;", "stage = 0;"),
     "released while it is multiplied": Fault(
         "rows", "if (depth) release(before);", "release(at.stage);\n      if (false) release(before);"
     ),
     "last stage never released": Fault("rows", "wgmma_wait<0>();\n    release(before);", "wgmma_wait<0>();"),
+    "no wait for the turn": Fault("turns", "barrier_wait(base + Tile::TURN + 8 * group, parity);"),
+    "waits for the turn before": Fault("turns", "uint32_t parity = group == 0;", "uint32_t parity = group != 0;"),
+    "turns never change": Fault("turns", "parity ^= 1;\n    int before", "int before"),
+    "nobody else gets a turn": Fault("turns", "group + 1 == Tile::CONSUMERS ? 0 : group + 1", "group"),
+    "turn passed on before the stages came": Fault(
+        "turns",
+        "int before = 0;",
+        "int before = 0;\n    if (lane == 0) barrier_arrive(base + Tile::TURN + 8 * (group ^ 1));",
+    ),
+    "stages of the others not left out": Fault("turns", "at.advance(OTHERS * DEPTHS);"),
+    "first stages of the others not left out": Fault("turns", "at.advance(turn * DEPTHS);"),
+    "tiles of the others not left out": Fault("turns", "t += STEP * clusters", "t += clusters"),
+    "stages released as if shared": Fault(
+        "turns", "Tile::SHARERS * 4 * Tile::CLUSTER", "Tile::CONSUMERS * 4 * Tile::CLUSTER"
+    ),
+    "fetched for the part after": Fault(
+        "rows", "part_at(0).fetch(ahead, epilogue);", "part_at(1).fetch(ahead, epilogue);"
+    ),
+    "fetched once for all parts": Fault(
+        "rows", "if (part + 1 < M64 * PARTS) part_at(part + 1).fetch(ahead, epilogue);"
+    ),
     "no wait for the last products": Fault("rows", "wgmma_wait<0>();"),
     "no wait for the products before": Fault("rows", "wgmma_wait<1>();"),
     "no commit": Fault("rows", "wgmma_commit();"),
@@ -95,26 +119,24 @@ FAULTS = {
         "barrier_arrive_at(base + Tile::EMPTY + 8 * stage, lane)",
         "barrier_arrive_at(base + Tile::EMPTY + 8 * stage, rank)",
     ),
-    "arrivals of one block counted": Fault("rows", "Tile::CONSUMERS * 4 * Tile::CLUSTER);", "Tile::CONSUMERS * 4);"),
+    "arrivals of one block counted": Fault("rows", "Tile::SHARERS * 4 * Tile::CLUSTER);", "Tile::SHARERS * 4);"),
     "leaves while others signal it": Fault(
-        "rows", "if constexpr (Tile::CLUSTER > 1) cluster_barrier();  // a block stays", "// a block stays"
+        "rows", "if constexpr (Tile::CLUSTER > 1) cluster_meet();  // a block stays", "// a block stays"
     ),
     "no barrier of the cluster at the start": Fault(
-        "rows", "if constexpr (Tile::CLUSTER > 1) cluster_barrier();\n  else block_barrier();", "block_barrier();"
+        "rows", "if constexpr (Tile::CLUSTER > 1) cluster_meet();\n  else block_barrier();", "block_barrier();"
     ),
     "both blocks bring the same columns": Fault("columns", "tile.column + rank * PART, depth", "tile.column, depth"),
     "both blocks bring into one place": Fault("columns", "load_b(b + rank * PART * Tile::SWIZZLE,", "load_b(b,"),
     "sums begin with those before": Fault("rows", "depth + step != 0", "true"),
     "sums begin anew in each stage": Fault("rows", "depth + step != 0", "step != 0"),
     "consumers share their rows": Fault(
-        "rows", "at.stage * Tile::A_BYTES + group * M64 * 64 * Tile::SWIZZLE", "at.stage * Tile::A_BYTES"
+        "rows", "at.stage * Tile::A_BYTES + first_row * Tile::SWIZZLE", "at.stage * Tile::A_BYTES"
     ),
     "no barrier before the next part": Fault("rows", "warp_barrier();  // the part before this one has been read"),
-    "no barrier before a part is read": Fault("rows", "warp_barrier();\n      const int row", "const int row"),
-    "rows beyond the product": Fault("rows", "row, Extents::ROWS, tile.column", "row, 1 << 20, tile.column"),
-    "columns beyond the product": Fault(
-        "rows", "Tile::STAGED, Extents::COLUMNS, epilogue", "Tile::STAGED, 1 << 20, epilogue"
-    ),
+    "no barrier before a part is read": Fault("rows", "warp_barrier();\n      part_at(part).use", "part_at(part).use"),
+    "rows beyond the product": Fault("rows", "row + r < Extents::ROWS &&", ""),
+    "columns beyond the product": Fault("rows", " && column + c < Extents::COLUMNS", ""),
     "the first batch for all": Fault(
         "rows", "map0, bar, depth * 64, place, batch)", "map0, bar, depth * 64, place, 0)"
     ),
@@ -126,17 +148,20 @@ FAULTS = {
 }
 
 
-def right(graph: Graph) -> Kernel:
+def right(graph: Graph, schedule: str) -> Kernel:
     device = emulated_device("sm_90a")
     reject = FAMILIES["wgmma"].accepts(graph, device)
     assert reject is None, reject
-    return FAMILIES["wgmma"].emit(graph, SCHEDULE, device)
+    return FAMILIES["wgmma"].emit(graph, schedule, device)
 
 
 def in_space(space: str, kernel: Kernel, entry: str, old: str, new: str) -> str:
     """The kernel and its main loop, changed, in a namespace of their own."""
-    loop = re.sub(r"^#.*\n", "", (INCLUDE / HEADER).read_text(), flags=re.MULTILINE)
-    text = f'#line 1 "{HEADER}"\n{loop}\n#line 1 "{entry}"\n{kernel.source.replace(kernel.entry, entry)}'
+    loops = "".join(
+        f'#line 1 "{name}"\n' + re.sub(r"^#.*\n", "", (INCLUDE / name).read_text(), flags=re.MULTILINE)
+        for name in HEADERS
+    )
+    text = f'{loops}\n#line 1 "{entry}"\n{kernel.source.replace(kernel.entry, entry)}'
     assert not old or text.count(old) == 1, (old, text.count(old))
     return f"namespace {space} {{\n{text.replace(old, new) if old else text}\n}}\nFP_LAUNCHER({space}, {entry})\n"
 
@@ -144,11 +169,11 @@ def in_space(space: str, kernel: Kernel, entry: str, old: str, new: str) -> str:
 @pytest.fixture(scope="module")
 def emulations() -> dict[str, Emulation]:
     """Of every fault, and of the kernels without one, by the graph's name."""
-    kernels = {name: right(graph) for name, graph in GRAPHS.items()}
+    kernels = {name: right(graph, SCHEDULES[name]) for name, graph in GRAPHS.items()}
     texts = [in_space(f"right_{name}", k, f"k_{name}", "", "") for name, k in kernels.items()]
     texts += [in_space(f"fault{i}", kernels[f.graph], f"k_f{i}", f.old, f.new) for i, f in enumerate(FAULTS.values())]
     made = compiler("sm_90a")
-    headers = ("loops_cuda.cuh", "device_sm90.cuh", "gemm_epilogue.cuh", "gemm_tiles.cuh")
+    headers = ("loops_cuda.cuh", "device_sm90.cuh", "gemm_tiles.cuh")
     head = "".join(f'#include "{name}"\n' for name in headers)
     source = f"#define FP_EMULATE\n#define __CUDA_ARCH__ 900\n{head}{''.join(texts)}"
     with made.slot() as slot:

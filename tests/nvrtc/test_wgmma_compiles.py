@@ -57,7 +57,7 @@ def along(x: Node, w: Node) -> Node:
 def largest() -> list[WgmmaSchedule]:
     """As many sums as a thread may have, for each number of consumers."""
     tiles = ((128, 192, 1, 1), (128, 256, 2, 2), (256, 128, 2, 1), (192, 192, 3, 1), (192, 64, 3, 2))
-    made = [WgmmaSchedule(rows, columns, 2, n, cluster, 8, 32) for rows, columns, n, cluster in tiles]
+    made = [WgmmaSchedule(rows, columns, 2, n, 0, cluster, 8, 32) for rows, columns, n, cluster in tiles]
     assert {s.rows // (64 * s.consumers) * s.columns // 2 for s in made} >= set(MOST_SUMS.values())
     return made
 
@@ -81,7 +81,7 @@ def unit(tmp_path_factory: pytest.TempPathFactory) -> Unit:
     fused = dense_graph([tensor(4096, 4096), tensor(4096, 4096), tensor(4096), tensor(4096, 4096)], mlp)
     rows = dense_graph([tensor(2048, 4096, f=True), tensor(2048, 4096, f=True)], along)
     columns = dense_graph([tensor(4096, 2048), tensor(4096, 2048)], across)
-    narrow = "wgmma{rows=64,columns=8,stages=4,consumers=1,cluster=1,group=1,staged=8}"
+    narrow = "wgmma{rows=64,columns=8,stages=4,consumers=1,pingpong=0,cluster=1,group=1,staged=8}"
     epilogue = kernels_of(fused, [*WGMMA.space(fused, CUDA_DEVICE), *map(str, largest())])
     plain = kernels_of(rows, [*WGMMA.space(rows, CUDA_DEVICE)[:3], narrow])
     plain += kernels_of(columns, WGMMA.space(columns, CUDA_DEVICE)[:3])
