@@ -245,7 +245,15 @@ class BodyText(KeptText):
             return f"cast_exact<bf16>({self.operand(v.args[0], key, width)})"
         if kinds == (bf16, f32) and v.args[0].op != "load":
             return f"widen({self.operand(v.args[0], key, width)})"
+        if v.op == "div" and v.dtype == f32 and width > 1 and self.style.target == "cuda" and self.is_shared(v.args[1], key):
+            return f"divided_({self.operand(v.args[0], key, width)}, {self.operand(v.args[1], key, 1)})"
         return spell(v.op, [self.operand(a, key, width) for a in v.args], v.dtype)
+
+    def is_shared(self, v: Value, key: Key) -> bool:
+        """Whether all lanes of a block have one value, but not one that compilers turn into a product: a power of 2."""
+        if v.op == "const":
+            return v.scalar.bits & 0x7FFFFF != 0
+        return key.lane not in v.deps
 
     def index(self, e: Affine, lane: Axis | None, width: int, count: str | None, ctype: str = "int64_t") -> str:
         if lane is None or pattern(e, lane, width, width).kind == "vector":

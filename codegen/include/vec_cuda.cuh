@@ -171,3 +171,43 @@ template <class U, int W> VDEV Vec<U, W> cast_exact(const Vec<float, W>& x) { re
 #include "vec_memory_cuda.cuh"
 VDEV void stream_fence() {}
 #include "vec_math.h"
+
+// ---- shorter ways to the same bits, for vectors whose lanes are all ordinary numbers
+// exp: |x| <= 87 needs no clamp, and e^x is normal: its exponent can be added to.
+template <int W> VDEV Vec<float, W> exp_(const Vec<float, W>& x) {
+  bool ordinary = true;
+  VEC_UNROLL for (int i = 0; i < W; i++) ordinary &= core::float_abs(x.v[i]) <= 87.0f;
+  Vec<float, W> r;
+  if (__builtin_expect(ordinary, true)) {
+    VEC_UNROLL for (int i = 0; i < W; i++) {
+      int32_t n;
+      const float p = core::exp_of_small(core::exp_reduce(x.v[i], n));
+      r.v[i] = core::as<float>(core::as<uint32_t>(p) + ((uint32_t)n << 23));
+    }
+  } else {
+    VEC_UNROLL for (int i = 0; i < W; i++) r.v[i] = core::exp(x.v[i]);
+  }
+  return r;
+}
+// a / b, one b for all lanes. With r = 1 / b and q = a r rounded, q + (a - q b) r is a / b rounded (Markstein, "Computation of
+// elementary functions on the IBM RISC System/6000 processor"), where nothing underflows: a - q b is exact, and its last bit
+// that of a times 2^-46. A zero keeps its sign since b is above 0.
+template <int W> VDEV Vec<float, W> divided_(const Vec<float, W>& a, const Vec<float, 1>& b) {
+  const float by = b.v[0];
+  bool ordinary = by >= 0x1p-20f && by <= 0x1p20f;
+  VEC_UNROLL for (int i = 0; i < W; i++) {
+    const float size = core::float_abs(a.v[i]);
+    ordinary &= size <= 0x1p60f && (size >= 0x1p-100f || a.v[i] == 0.0f);
+  }
+  Vec<float, W> r;
+  if (__builtin_expect(ordinary, true)) {
+    const float inverse = 1.0f / by;
+    VEC_UNROLL for (int i = 0; i < W; i++) {
+      const float q = a.v[i] * inverse;
+      r.v[i] = core::fma(-core::fma(q, by, -a.v[i]), inverse, q);
+    }
+  } else {
+    VEC_UNROLL for (int i = 0; i < W; i++) r.v[i] = a.v[i] / by;
+  }
+  return r;
+}

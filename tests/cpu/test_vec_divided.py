@@ -1,0 +1,53 @@
+"""`divided_` of CUDA's header, a division of many by one, gives the bits of `div_`."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from fusion_ir.dtype import f32
+from tests.support.vec_compare import differing
+from tests.support.vec_harness import SPELLINGS, Function, Library, build_functions, random_bits, specials
+
+WIDTH = 2
+SHORT = Function("short", "divided_({0}, Vec<float, 1>{{{{{1}.v[0]}}}})", (f32, f32), f32, WIDTH)
+LONG = Function("long_", "div_({0}, splat<2>({1}.v[0]))", (f32, f32), f32, WIDTH)
+
+
+@pytest.fixture(scope="module")
+def library() -> Library:
+    return build_functions([SHORT, LONG], SPELLINGS[-1])
+
+
+def check(library: Library, a: np.ndarray, b: np.ndarray) -> None:
+    """Of numbers a and divisors b, one for every two of those."""
+    assert a.dtype == b.dtype == np.float32
+    assert len(a) % WIDTH == 0
+    b = np.repeat(b[: len(a) // WIDTH], WIDTH)
+    got, expected = library.run(SHORT, a, b), library.run(LONG, a, b)
+    wrong = differing(got, expected)
+    assert wrong.size == 0, [(a[i], b[i], got[i], expected[i]) for i in wrong[:5]]
+
+
+def test_special_values(library: Library) -> None:
+    edges = np.array([2.0**-20, 2.0**20, 2.0**60, 2.0**-100], np.float32)
+    beside = np.concatenate([np.nextafter(edges, np.float32(s)) for s in (0.0, np.inf)])
+    values = np.concatenate([specials(f32), edges, beside, -edges])
+    pairs = np.array(list(product(values, values)), np.float32)
+    for other in (np.float32(1.5), np.float32(-0.0), np.float32(np.nan)):
+        check(library, np.stack([pairs[:, 0], np.full(len(pairs), other)], 1).reshape(-1), pairs[:, 1])
+
+
+def test_any_bits(library: Library) -> None:
+    rng = np.random.default_rng(1)
+    check(library, random_bits(f32, 400_000, rng), random_bits(f32, 200_000, rng))
+
+
+@pytest.mark.parametrize("low", [-100.0, -3.0])
+def test_ordinary_numbers(low: float, library: Library) -> None:
+    """All mantissas, where the short way is taken; sums of so many numbers that are near 1 among the divisors."""
+    rng = np.random.default_rng(2)
+    size = 2_000_000
+    a = (rng.choice([-1, 1], size) * np.exp2(rng.uniform(low, min(-low, 60.0), size))).astype(np.float32)
+    b = np.exp2(rng.uniform(max(low, -20.0), 20.0, size // WIDTH)).astype(np.float32)
+    check(library, a, b)
