@@ -231,7 +231,6 @@ def test_library_steps(cupy: FakeCupy, tmp_path: Path, monkeypatch: pytest.Monke
     call = json.dumps(
         {
             "library": "cublaslt", "m": 4, "n": 8, "k": 8, "batch": 1, "compute": "f32", "alpha": 1.0, "beta": 0.0,
-            "activation": "none",
             "a": {**matrix, "tensor": 0, "leading": 8}, "b": {**matrix, "tensor": 1, "leading": 8},
             "c": None, "d": {**matrix, "tensor": 2, "leading": 8}, "bias": None, "loops": [], "algorithm": 2,
             "workspace_bytes": 64,
