@@ -3,8 +3,8 @@
 cast(contract(x, w) * 2 + y + b)    ->    scale 2, added y and b; the product is stored through views alone
 
 The library sums in the accumulator's dtype and rounds the result once. So does the graph where nothing between the
-contraction and the store is rounded before the last step. A relu is left to kernels: cuBLASLt has one, and it makes 0 of
-NaN (cuBLASLt 13.1 on an H200), where ours and a framework's keep it.
+contraction and the store is rounded before the last step. A relu is left to kernels: cuBLASLt has one, and it makes 0
+of NaN (cuBLASLt 13.1 on an H200), where ours and a framework's keep it.
 """
 
 from dataclasses import dataclass, replace

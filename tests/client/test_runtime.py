@@ -120,10 +120,13 @@ def test_other_pointers_are_another_graph_and_the_oldest_goes(cupy: FakeCupy, tm
     assert isinstance(cupy.log[before + 1], Kernel), "its graph is gone: step by step, as at first"
 
 
-def test_streams_of_the_caller(cupy: FakeCupy, tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [13, 14])
+def test_streams_of_the_caller(version: int, cupy: FakeCupy, tmp_path: Path) -> None:
     class Torch:
         cuda_stream = 55
 
+    if version == 13:
+        cupy.become_13()
     plan = loaded(tmp_path)
     plan.run(tensors(A, B), tensors(OUT), stream=Torch())
     plan.run(tensors(A, B), tensors(OUT), stream=55)
