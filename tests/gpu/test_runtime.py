@@ -29,6 +29,7 @@ from tests.support.candidates import kernels_of, only_row
 from tests.support.products import dense_graph
 
 cupy = pytest.importorskip("cupy")
+pytestmark = pytest.mark.own_context
 
 
 def two_layers(x: Node, a: Node, b: Node, c: Node) -> Node:

@@ -18,7 +18,7 @@ from scheduler.prepare import prepare
 from scheduler.segment import extract
 from scheduler.traffic import traffic_of
 
-# Said to a schedule of family `aten` that names an algorithm beyond the library's list (codegen/families/aten_calls.py).
+# Said to schedules of family `aten` that name an algorithm beyond the library's list (codegen/families/aten_calls.py).
 BEYOND_THE_LIST = re.compile(r"rejected: cuBLASLt has (\d+) algorithms for this call, not \d+$")
 NO_SEARCH = Search(seconds=0, candidates=0, measured=0, complete=False)
 
