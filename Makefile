@@ -1,12 +1,14 @@
 # Every target sets up what it needs, so that `make demo` or `make test` alone works in a fresh clone.
 #   PYTHON=python3.12   interpreter for a new environment          VENV=folder   where that environment lives
 #   JOBS=2              processes that run the tests of `make test`
+#   GPU_JOBS=8          and those of `make test-gpu`, where its interpreter has pytest-xdist
 #   ARGS="..."          passed on to the program of the target, e.g. make test ARGS="tests/unit -x"
 
 PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
 JOBS ?= 2
+GPU_JOBS ?= 8
 
 BIN := $(VENV)/bin
 PIP := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip
@@ -18,7 +20,8 @@ EXTRAS ?= dashboard
 .PHONY: help demo serve test test-gpu soak check format docs bench-cpu bench-gpu wheel clean compiler
 # test-gpu and bench-gpu take an interpreter that has what they need, and install nothing then:
 #   make bench-gpu GPU_PYTHON=python3.12    with torch, cupy, numpy, pydantic, ml_dtypes, rustworkx (and nvmath for
-#   library calls, pytest and pytest-timeout for test-gpu)
+#   library calls, pytest and pytest-timeout for test-gpu, which runs in parallel where there is pytest-xdist)
+# Results of either say the commit; in a copy without git, give it: make bench-gpu FUSEPLAN_COMMIT=$(git rev-parse HEAD)
 GPU_PYTHON ?=
 GPU_RUN := $(or $(GPU_PYTHON),$(BIN)/python)
 GPU_ENV := $(if $(GPU_PYTHON),,$(VENV)/.gpu)
@@ -36,7 +39,8 @@ test: $(VENV)/.test compiler ## Run every test that needs no GPU
 	@$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
 
 test-gpu: $(GPU_ENV) compiler ## Run every family and every emulated instruction on a CUDA device, within 9 minutes
-	@FUSEPLAN_NEED_GPU=1 FUSEPLAN_GPU_RESULTS=benchmarks/results/gpu_tests.json $(GPU_RUN) -m pytest tests/gpu $(ARGS)
+	@parallel=$$($(GPU_RUN) -c 'from importlib.util import find_spec as f; print("-n $(GPU_JOBS)" * bool(f("xdist")))') && \
+	  FUSEPLAN_NEED_GPU=1 FUSEPLAN_GPU_RESULTS=benchmarks/results/gpu_tests.json $(GPU_RUN) -m pytest tests/gpu $$parallel $(ARGS)
 
 soak: $(VENV)/.test compiler ## Run the random-graph tests on 2,000 graphs, plan the whole corpus small, 1,000 faulty trials, 200 kills
 	@FUSEPLAN_RANDOM_GRAPHS=2000 FUSEPLAN_FAULTY_TRIALS=1000 FUSEPLAN_KILLS=200 $(BIN)/python -m pytest -m soak --timeout=7200 $(ARGS)

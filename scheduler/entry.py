@@ -27,7 +27,8 @@ class Entry:
 
     kernels: of variants that were emitted; twins: the first variant of each kernel. winner: of all races so far.
     relative: times as they would have been in the first race, by way of the winners that took part in several.
-    fruitless: candidates timed since the winner was last another one. drawn: whether other segments said what to try.
+    fruitless: candidates tried since the winner was last another one, without those that were rejected unbuilt: they
+    cost next to nothing, and a library's list may be short. drawn: whether other segments said what to try.
     races: those that were taken in. doubted: what would have won or nearly won a race in a spell, and has to be timed
     again, the fastest first.
     """
@@ -83,7 +84,7 @@ class Entry:
         if self.winner != before:
             self.fruitless = 0
         elif not self._in_spell:
-            self.fruitless += len(rows)
+            self.fruitless += sum(m.status is not Status.rejected for m in rows)
         scale = self.relative[before] / times[before] if before in times else 1.0
         self.relative.update((v, scale * time) for v, time in times.items())
         if self._in_spell:

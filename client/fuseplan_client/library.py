@@ -1,7 +1,7 @@
 """Steps that are calls of cuBLASLt, made through nvmath-python's bindings.
 
-The step's binary is the call as JSON: D[m, n] = activation(alpha A[m, k] B[k, n] + beta C[m, n] + bias[n]), rows of
-consecutive elements. The library thinks in columns, so it gets the transposed problem: its first operand is B, its
+The step's binary is the call as JSON: D[m, n] = alpha A[m, k] B[k, n] + beta C[m, n] + bias[n], rows of consecutive
+elements. The library thinks in columns, so it gets the transposed problem: its first operand is B, its
 columns are our rows, and its bias, which runs along its rows, runs along our columns.
 """
 
@@ -20,6 +20,10 @@ NAME = "cublaslt"
 DATA_TYPES = {"f32": 0, "f64": 1, "f16": 2, "bf16": 14}  # cudaDataType_t
 COMPUTE_TYPES = {"f32": 68, "f64": 70, "tf32": 77}  # cublasComputeType_t
 MOST_ALGORITHMS = 32
+FIELDS = {
+    "library", "m", "n", "k", "batch", "compute", "alpha", "beta", "a", "b", "c", "d", "bias", "loops", "algorithm",
+    "workspace_bytes",
+}  # fmt: skip
 
 Fields = Mapping[str, Any]
 
@@ -53,6 +57,11 @@ class Call:
         call = json.loads(text)
         if call.get("library") != NAME or call["compute"] not in COMPUTE_TYPES:
             raise LibraryError(f"expected a call of {NAME}, got {text[:80]!r}")
+        if call.keys() != FIELDS:  # whatever it is, to leave it out would give another result
+            unlike = ", ".join(sorted(call.keys() ^ FIELDS))
+            raise LibraryError(
+                f"expected a call with the fields of this client's version, not with or without {unlike}"
+            )
         self._call: Fields = call
         try:
             self._handle = _handle(device)
@@ -110,8 +119,7 @@ class Call:
         self._description = int(lt.matmul_desc_create(COMPUTE_TYPES[call["compute"]], scale))
         self._describe("TRANSA", int(call["b"]["turned"]))
         self._describe("TRANSB", int(call["a"]["turned"]))
-        names = {"none": ("DEFAULT", "BIAS"), "relu": ("RELU", "RELU_BIAS")}
-        self._describe("EPILOGUE", int(lt.Epilogue[names[call["activation"]][bool(call["bias"])]]))
+        self._describe("EPILOGUE", int(lt.Epilogue["BIAS" if call["bias"] else "DEFAULT"]))
         if call["bias"]:
             self._describe("BIAS_DATA_TYPE", DATA_TYPES[call["bias"]["dtype"]])
             # Until there is an address: one as well aligned.

@@ -67,7 +67,7 @@ class LoadedPlan:
             graph = self._captured(addresses)
             self._remember(key, graph)
         self._graphs.move_to_end(key)
-        graph.launch(cupy().cuda.ExternalStream(at))
+        graph.launch(_of_address(at))
 
     def launch(self, inputs: Sequence[Any], outputs: Sequence[Any], *, stream: Any = None) -> None:
         """The same, step by step and never as a graph of our own: for streams that somebody else captures."""
@@ -103,7 +103,7 @@ class LoadedPlan:
             for size in self.plan.buffers:
                 offsets.append(end)
                 end += -(-size // ALIGNMENT) * ALIGNMENT
-            with cupy().cuda.ExternalStream(stream):  # the pool's memory for this stream: nobody else's work is on it
+            with _of_address(stream):  # the pool's memory for this stream: nobody else's work is on it
                 memory = cupy().cuda.alloc(end) if end else None
             first = int(memory.ptr) if memory is not None else 0
             self._temporaries[stream] = memory, tuple(first + offset for offset in offsets)
@@ -150,6 +150,25 @@ def _as_planned(tensor: Any, spec: Tensor | None) -> View:
     found = view(tensor)
     stands_in = spec is not None and spec.dtype not in CUPY_TYPES and found.dtype in ("u8", "u16")
     return View(found.address, found.shape, spec.dtype, found.strides, found.device) if stands_in and spec else found
+
+
+class _Address:
+    """A stream of somebody else's by the CUDA stream protocol."""
+
+    __slots__ = ("at",)
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.at  # version of the protocol, cudaStream_t
+
+
+def _of_address(at: int) -> Any:
+    """CuPy's object for a cudaStream_t: by the stream protocol, or by `ExternalStream` where CuPy is older than 14."""
+    cuda = cupy().cuda
+    take = getattr(cuda.Stream, "from_external", None)
+    return take(_Address(at)) if take else cuda.ExternalStream(at)
 
 
 def _stream(stream: Any) -> int:

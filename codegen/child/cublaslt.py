@@ -130,8 +130,7 @@ def _description(lt: Any, call: LibraryCall) -> int:
     description = int(lt.matmul_desc_create(COMPUTE_TYPES[call.compute], scale))
     _describe(lt, description, "TRANSA", TURNED if call.b.turned else NOT_TURNED)
     _describe(lt, description, "TRANSB", TURNED if call.a.turned else NOT_TURNED)
-    name = {"none": ("DEFAULT", "BIAS"), "relu": ("RELU", "RELU_BIAS")}[call.activation][call.bias is not None]
-    _describe(lt, description, "EPILOGUE", int(lt.Epilogue[name]))
+    _describe(lt, description, "EPILOGUE", int(lt.Epilogue["BIAS" if call.bias else "DEFAULT"]))
     if call.bias:
         _describe(lt, description, "BIAS_DATA_TYPE", DATA_TYPES[call.bias.dtype])
         # Stands in for the address until there is one: as well aligned, and not null.

@@ -3,8 +3,8 @@
 Operands and the product are reached through any views that keep a unit stride: transposed, sliced, permuted,
 broadcast, batched. On a CPU our own threads share the work; the library runs on the thread that calls it. Operands
 narrower than the sum are widened, and products narrower than it rounded, block by block in the caches. On a GPU it is
-cuBLASLt, with its scale, bias, matrix added and relu where the graph rounds no earlier than it does; its gelu is an
-approximation by tanh that is not ours.
+cuBLASLt, with its scale, bias and matrix added where the graph rounds no earlier than it does; its gelu is an
+approximation by tanh that is not ours, and its relu makes 0 of NaN.
 """
 
 from collections.abc import Iterator

@@ -32,8 +32,6 @@ def compute_call(call: LibraryCall, memory: Sequence[Array]) -> None:
             if call.bias is not None:
                 bias = _vector(call.bias, memory, call.n, sum(i * loop.bias for i, loop in pairs))
                 value = value + round_to(bias, scale)
-            if call.activation == "relu":
-                value = np.where(value <= 0, scale.numpy.type(0), value)  # NaN stays
         d.view(f"u{d.itemsize}")[...] = round_to(value, DTYPES[call.d.dtype]).view(f"u{d.itemsize}")
 
 

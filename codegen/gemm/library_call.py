@@ -100,7 +100,6 @@ def _described(p: _Problem) -> LibraryCall | Reject:
         compute=compute,
         alpha=p.epilogue.scale,
         beta=beta,
-        activation="relu" if p.epilogue.relu else "none",
         a=_matrix(p, of.a, operand, call.a_turned, call.lda, batch.a if batch else 0, [d.a for d in p.loops]),
         b=_matrix(p, of.b, operand, call.b_turned, call.ldb, batch.b if batch else 0, [d.b for d in p.loops]),
         c=addend,

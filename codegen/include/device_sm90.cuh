@@ -54,6 +54,8 @@ VDEV uint32_t cluster_rank() {
 }
 
 // ---- copies of boxes from global to shared memory, by one thread; the barrier receives their bytes
+// The innermost coordinate is a multiple of 16 bytes, negative or beyond the tensor as it may be: with any other, sm_90
+// ends in an illegal instruction (seen on an H200), which neither the driver's encoding nor the PTX ISA refuses.
 #define TENSOR_LOAD "cp.async.bulk.tensor."
 #define TENSOR_LOAD_TO "d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
 #define TENSOR_LOAD_RANK(r, names, ...) if constexpr (RANK == r) \

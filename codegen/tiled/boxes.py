@@ -21,6 +21,7 @@ from fusion_ir.node import Node
 from fusion_ir.records import TensorMapSpec
 from fusion_ir.records.tensor_map import MOST_AXES, STRIDE_BYTES
 
+# Innermost coordinates are multiples of these, and with them of the 16 bytes that a box has to begin at.
 DEPTH = 64  # of a stage: 128 bytes of 16-bit elements, over which boxes are swizzled
 RUN = 64  # rows or columns of a box of an operand that lies across
 SWIZZLE = 128

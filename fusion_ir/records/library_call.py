@@ -11,7 +11,6 @@ from pydantic import Field
 from fusion_ir.records.base import Record
 
 Compute = Literal["f32", "tf32", "f64"]
-Activation = Literal["none", "relu"]
 
 
 class CallMatrix(Record):
@@ -52,7 +51,7 @@ class CallLoop(Record):
 
 
 class LibraryCall(Record):
-    """D[m, n] = activation(alpha A[m, k] B[k, n] + beta C[m, n] + bias[n]), rounded once, for each of a batch.
+    """D[m, n] = alpha A[m, k] B[k, n] + beta C[m, n] + bias[n], rounded once, for each of a batch.
 
     compute: what products are summed in; tf32 also rounds operands, which only numerics class `approximate` allows. c:
     laid out as d is, of its dtype; bias: of its dtype. algorithm: so many better ones are in the library's own list for
@@ -67,7 +66,6 @@ class LibraryCall(Record):
     compute: Compute
     alpha: float = 1.0
     beta: float = 0.0
-    activation: Activation = "none"
     a: CallMatrix
     b: CallMatrix
     c: CallMatrix | None = None

@@ -19,8 +19,9 @@ class TensorMapSpec(Record):
 
     argument: which of the kernel's tensors, inputs and outputs counted together. offset_bytes: of the first element
     from the tensor's address. sizes, strides_bytes, box: innermost axis first; elements of the innermost one are
-    contiguous, its stride is left out. What a box holds beyond the sizes reads as zero. swizzle: bytes over which rows
-    of a box are swizzled in shared memory, 0 for none.
+    contiguous, its stride is left out. What a box holds beyond the sizes reads as zero; it may begin at
+    any multiple of 16 bytes along the innermost axis. swizzle: bytes over which rows of a box are swizzled in shared
+    memory, 0 for none.
 
     Raises ValueError for what the hardware cannot do (CUDA driver API, cuTensorMapEncodeTiled).
     """

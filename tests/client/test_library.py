@@ -1,11 +1,12 @@
 """Library calls as the client makes them, from descriptions that Fuseplan wrote: the same results as the graph's."""
 
+import json
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
 from fuseplan_client import library
-from fuseplan_client.library import Call
+from fuseplan_client.library import Call, LibraryError
 from fuseplan_client.plan import read_plan
 
 from codegen.gemm.library_call import library_call
@@ -35,7 +36,7 @@ def everything(x: Node, w: Node, b: Node, y: Node) -> Node:
     wide = f64 if x.dtype == f64 else f32
     total = build.add(build.mul(build.matmul(x, w, wide), 0.5), build.mul(build.cast(y, wide), -2.0))
     total = build.add(total, build.broadcast_to(build.cast(b, wide), total.shape))
-    return build.cast(build.relu(total), x.dtype)
+    return build.cast(total, x.dtype)
 
 
 GRAPHS = {
@@ -61,6 +62,18 @@ def test_calls(name: str) -> None:
     Call(call.text().encode(), 0).launch([x.ctypes.data for x in (*inputs, out)], 42)
     found = compare([out], reference(graph, inputs))
     assert found.ok, found.detail
+
+
+def test_calls_of_another_version_are_refused() -> None:
+    """What a field says that this client does not know would be left out of the result."""
+    call = library_call(GRAPHS["plain"])
+    assert isinstance(call, LibraryCall), call
+    fields = call.model_dump()
+    with pytest.raises(LibraryError, match="not with or without activation"):
+        Call(json.dumps({**fields, "activation": "relu"}).encode(), 0)
+    del fields["bias"]
+    with pytest.raises(LibraryError, match="not with or without bias"):
+        Call(json.dumps(fields).encode(), 0)
 
 
 def test_plans_that_fuseplan_writes() -> None:

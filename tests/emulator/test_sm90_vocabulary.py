@@ -88,6 +88,12 @@ WRONG = {
         "was never begun, or overwritten",
     ),
     "a box that is not aligned": Wrong(BEGIN + LOAD.replace("(at,", "(at + 64,"), "not aligned to 128"),
+    "a box from within 16 bytes": Wrong(
+        BEGIN + LOAD.replace("bar, 0, 0)", "bar, 4, 0)"), "from element 4 of a row, 2 bytes each"
+    ),
+    "a box from within 16 bytes before": Wrong(
+        BEGIN + LOAD.replace("bar, 0, 0)", "bar, -6, 0)"), "from element -6 of a row, 2 bytes each"
+    ),
     "a box beyond shared memory": Wrong(BEGIN + LOAD.replace("(at,", "(at + 73728 - 128,"), "of shared memory"),
     "blocks of a cluster part": Wrong(
         "  if (blockIdx.x == 0) {\n    cluster_barrier();\n  } else {\n    cluster_barrier();\n  }",

@@ -1,12 +1,12 @@
-"""A device and workbenches on it, or no test at all. Tests that would begin after the time is up are left out, and
-listed at the end as skipped."""
+"""A device and workbenches on it, or no test at all. Tests that would begin after the time is up are left out, and so
+are those that need a context that an earlier test of the process has lost; all are listed at the end as skipped."""
 
 import json
 import os
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,13 +17,41 @@ from codegen.limits import Limits
 from codegen.object_cache import ObjectCache
 from codegen.workbench import Workbench
 from fusion_ir.records import Device
-from tests.support.gpu import BUDGET_SECONDS, STARTED, found, skip_or_fail, time_is_up
+from tests.support.gpu import BUDGET_SECONDS, STARTED, context_error, found, skip_or_fail, time_is_up
 
 
-@pytest.fixture(autouse=True)
-def within_time() -> None:
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """`make test-gpu` ends here where there is no device: one of several processes that left later would be a crash."""
+    if os.environ.get("FUSEPLAN_NEED_GPU") and not hasattr(session.config, "workerinput"):
+        with tempfile.TemporaryDirectory() as folder:
+            answer = found(folder)
+        if isinstance(answer, str):
+            skip_or_fail(answer)
+
+
+LOST: list[str] = []  # which test lost the context of this process, and what the device says since
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Before any fixture, those of modules too."""
     if time_is_up():
         pytest.skip(f"left out: {BUDGET_SECONDS:.0f} s are over")
+    if LOST and item.get_closest_marker("own_context"):
+        pytest.skip(f"context lost by {LOST[0]}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test fails that loses the context, even where its own results were right."""
+    report = yield
+    if item.get_closest_marker("own_context") and not report.skipped and not LOST:
+        error = context_error()
+        if error:
+            LOST.append(f"{item.nodeid}: {error}")
+            if report.passed:
+                report.outcome, report.longrepr = "failed", f"the context is lost: {error}"
+    return report
 
 
 @pytest.fixture(scope="session")

@@ -26,6 +26,7 @@ def loaded(device: Device) -> Loaded:
     return Loaded([case.kernel for case in CASES.values()], device)
 
 
+@pytest.mark.own_context
 @pytest.mark.parametrize("name", CASES)
 def test_the_instruction_is_what_is_emulated(name: str, device: Device) -> None:
     case = CASES[name]

@@ -40,6 +40,7 @@ def emulated(arch: str) -> dict[str, Any]:
     return {e.entry: e for e in build([case.kernel() for case in CASES.values()], arch)}
 
 
+@pytest.mark.own_context
 @pytest.mark.parametrize("name", CASES)
 def test_the_instruction_is_what_is_emulated(name: str, device: Device) -> None:
     if arch_number(device.arch) < 80:

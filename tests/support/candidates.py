@@ -18,6 +18,8 @@ from scheduler.prepare import prepare
 from scheduler.segment import extract
 from scheduler.traffic import traffic_of
 
+# Said to schedules of family `aten` that name an algorithm beyond the library's list (codegen/families/aten_calls.py).
+BEYOND_THE_LIST = re.compile(r"rejected: cuBLASLt has (\d+) algorithms for this call, not \d+$")
 NO_SEARCH = Search(seconds=0, candidates=0, measured=0, complete=False)
 
 
@@ -31,6 +33,12 @@ def kernels_of(graph: Graph, family: str, bench: Workbench, *, most: int = 100) 
         for k in [FAMILIES[family].emit(graph, s, bench.device)]
     }
     return list(found.values())
+
+
+def is_beyond_the_list(line: str) -> bool:
+    """Whether a line of `check_all` says no more than that the library's list is shorter, and not empty."""
+    found = BEYOND_THE_LIST.search(line)
+    return found is not None and int(found[1]) > 0
 
 
 def check_all(cases: Sequence[tuple[str, Graph, list[Kernel]]], bench: Workbench) -> list[str]:

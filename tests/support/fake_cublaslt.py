@@ -28,9 +28,7 @@ class Epilogue(IntEnum):
     """cublasLtEpilogue_t, of those that are used."""
 
     DEFAULT = 1
-    RELU = 2
     BIAS = 4
-    RELU_BIAS = 6
 
 
 class ReductionScheme(IntEnum):
@@ -223,12 +221,10 @@ class FakeBindings:
             if factors[1]:
                 value = value + compute.numpy.type(factors[1]) * round_to(self._matrices(c, c_layout, 0), compute)
             epilogue = said.get("EPILOGUE", int(Epilogue.DEFAULT))
-            if epilogue & int(Epilogue.BIAS):
+            if epilogue == int(Epilogue.BIAS):
                 rows = self.objects[d_layout].rows
                 bias = _memory(said["BIAS_POINTER"], OF_DATA_TYPE[said["BIAS_DATA_TYPE"]], rows)
                 value = value + round_to(bias, compute)[None, :, None]
-            if epilogue & int(Epilogue.RELU):
-                value = np.where(value <= 0, compute.numpy.type(0), value)
         rounded = round_to(np.ascontiguousarray(value), self.objects[d_layout].dtype)
         into.view(f"u{into.itemsize}")[...] = rounded.view(f"u{into.itemsize}")
         chosen = int(np.frombuffer(ctypes.string_at(algorithm, 8), np.uint64)[0])

@@ -79,6 +79,21 @@ class Stream:
 
 
 @dataclass
+class Streams:
+    """`cupy.cuda.Stream` of CuPy 14, where `ExternalStream` is deprecated: there is none here."""
+
+    cupy: "FakeCupy"
+
+    def __call__(self, non_blocking: bool) -> Stream:
+        return self.cupy.stream(100 + len(self.cupy.streams))
+
+    def from_external(self, given: Any) -> Stream:
+        version, ptr = given.__cuda_stream__()
+        assert version == 0
+        return self.cupy.stream(ptr)
+
+
+@dataclass
 class FakeCupy:
     """arity: number of 8-byte parameters of each entry, for what a launch is read back from."""
 
@@ -93,11 +108,10 @@ class FakeCupy:
     entries: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.current.append(self._stream(DEFAULT_STREAM))
+        self.current.append(self.stream(DEFAULT_STREAM))
         self.cuda = SimpleNamespace(
             Device=lambda: SimpleNamespace(id=0, compute_capability=self.capability),
-            Stream=lambda non_blocking: self._stream(100 + len(self.streams)),
-            ExternalStream=self._stream,
+            Stream=Streams(self),
             get_current_stream=lambda: self.current[-1],
             alloc=self._alloc,
             function=SimpleNamespace(Module=self._module),
@@ -114,7 +128,12 @@ class FakeCupy:
         size = int(interface["typestr"][2:])
         return FakeArray(interface["data"][0], shape, interface["typestr"], [s // size for s in strides])
 
-    def _stream(self, ptr: int) -> Stream:
+    def become_13(self) -> None:
+        """CuPy before 14: no stream protocol, and `ExternalStream` by address."""
+        self.cuda.Stream = self.cuda.Stream.__call__
+        self.cuda.ExternalStream = self.stream
+
+    def stream(self, ptr: int) -> Stream:
         return self.streams.setdefault(ptr, Stream(self, ptr))
 
     def _alloc(self, size: int) -> Any:
@@ -150,5 +169,5 @@ class FakeCupy:
 
     def queue(self, launch: Any) -> None:
         """Notes a launch down in the capture of its stream, or in the log."""
-        captured = self._stream(launch.stream).captured
+        captured = self.stream(launch.stream).captured
         (self.log if captured is None else captured).append(launch)

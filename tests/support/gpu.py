@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import sys
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -42,6 +43,20 @@ def found(folder: str) -> Device | str:
 def time_is_up() -> bool:
     """Whether tests that have not begun are to be left out: the whole run has a budget (FUSEPLAN_GPU_SECONDS)."""
     return time.monotonic() - STARTED > BUDGET_SECONDS
+
+
+def context_error() -> str:
+    """What every call on the device answers in this process since a kernel broke its context; "" where all is well, and
+    where CuPy was not used. Such errors stay until the process ends (CUDA runtime API, cudaErrorIllegalInstruction and
+    its like)."""
+    cp = sys.modules.get("cupy")
+    if cp is None or not _answers or isinstance(_answers[0], str):
+        return ""
+    try:
+        cp.cuda.Device().synchronize()
+    except cp.cuda.runtime.CUDARuntimeError as e:
+        return str(e)
+    return ""
 
 
 def arch_number(arch: str) -> int:

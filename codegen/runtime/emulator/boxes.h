@@ -109,6 +109,8 @@ extern "C" void emulator_tensor_load(
     uint32_t to, const TensorMap* map, uint32_t bar, uint32_t mask, int rank, const int* coordinates, emulator::Site site) {
   using namespace emulator;
   check_map(*map, rank, site);
+  if ((int64_t)coordinates[0] * map->element_bytes % 16)  // an illegal instruction on the device
+    fail(site, "tensor_load from element %d of a row, %d bytes each: not aligned to 16 bytes", coordinates[0], (int)map->element_bytes);
   if (to % 128) fail(site, "tensor_load to byte %u of shared memory, which is not aligned to 128", to - SHARED_BASE);
   shared_of(block(), to, box_rows(*map) * map->box[0] * map->element_bytes, "tensor_load", site);
   if (!mask) mask = 1u << block().rank;

@@ -23,6 +23,7 @@ from fusion_ir.node import Node
 from fusion_ir.records import LibraryCall
 from fusion_ir.sample import sample_inputs
 from fusion_ir.tolerance import reference
+from tests.support.candidates import is_beyond_the_list
 from tests.support.devices import CUDA_DEVICE
 from tests.support.fake_cublaslt import FakeBindings
 from tests.support.fake_cupy import FakeCupy
@@ -78,7 +79,7 @@ def test_every_dtype_with_everything_added(dtype: DType, bindings: FakeBindings)
         total = build.mul(build.matmul(x, w, wide), 0.5)
         total = build.add(total, build.mul(build.cast(y, wide), -2.0))
         total = build.add(total, build.broadcast_to(build.cast(b, wide), total.shape))
-        return build.cast(build.relu(total), dtype)
+        return build.cast(total, dtype)
 
     graph = dense_graph([(5, 37, 65), (65, 48), (48,), (5, 37, 48)], compute, dtype)
     assert wrong(graph, described(graph)) == ""
@@ -115,8 +116,12 @@ def test_what_algorithms_may_count_on(bindings: FakeBindings) -> None:
 
 def test_an_algorithm_beyond_the_list(bindings: FakeBindings) -> None:
     call = described(einsum_graph("mk", "kn", "mn", {"m": 32, "k": 64, "n": 48}))
-    with pytest.raises(CallError, match="has 4 algorithms for this call, not 5"):
+    with pytest.raises(CallError, match="has 4 algorithms for this call, not 5") as error:
         Call(call.model_copy(update={"algorithm": 4}), 0)
+    line = f"graph aten{{library=cublaslt,algorithm=4,workspace=0}}: rejected: {error.value}"
+    assert is_beyond_the_list(line)
+    assert not is_beyond_the_list(line.replace("has 4", "has 0"))
+    assert not is_beyond_the_list(line.replace("rejected", "crashed"))
 
 
 def test_version(bindings: FakeBindings) -> None:
