@@ -10,8 +10,8 @@ from tests.support.vec_compare import differing
 from tests.support.vec_harness import SPELLINGS, Function, Library, build_functions, random_bits, specials
 
 WIDTH = 2
-SHORT = Function("short", "divided_({0}, Vec<float, 1>{{{{{1}.v[0]}}}})", (f32, f32), f32, WIDTH)
-LONG = Function("long_", "div_({0}, splat<2>({1}.v[0]))", (f32, f32), f32, WIDTH)
+SHORT = Function("short_way", "divided_({0}, Vec<float, 1>{{{{{1}.v[0]}}}})", (f32, f32), f32, WIDTH)
+LONG = Function("long_way", "div_({0}, splat<2>({1}.v[0]))", (f32, f32), f32, WIDTH)
 
 
 @pytest.fixture(scope="module")
