@@ -1,5 +1,6 @@
 """Comparing a kernel's outputs with those expected: every element of every output."""
 
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import EllipsisType
@@ -8,6 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from fusion_ir.numerics import dtype_of, widen
+from fusion_ir.threads import blockwise, side_by_side
 
 Index = tuple[slice | EllipsisType, ...]
 
@@ -84,7 +86,7 @@ class Comparison:
 
 @dataclass(slots=True)
 class _Wrong:
-    """What is wrong with one output so far. skipped: parts were left out, since it is wrong anyway."""
+    """What is wrong with one output, or with one part of it. skipped: parts were left out, since it is wrong anyway."""
 
     largest: float = 0.0  # difference, where it counts
     count: int = 0
@@ -114,41 +116,64 @@ def compare(got: Sequence[np.ndarray], expected: Reference) -> Comparison:
 
 
 def _compare_one(got: np.ndarray, expected: Reference, i: int) -> _Wrong:
-    """What is wrong with an output whose bits are not all as expected."""
-    wrong = _Wrong()
+    """What is wrong with an output whose bits are not all as expected: its parts side by side.
+
+    Parts behind the first wrong one are not judged: what is wrong already need not be judged to the end.
+    """
     allowed, wanted = expected.allowed[i], expected.outputs[i]
-    for k, index in enumerate(allowed.parts if allowed else [(...,)]):
-        a, b = got[index], wanted[index]
+    parts = allowed.parts if allowed else [(...,)]
+    found_wrong = len(parts)  # the first part known to be wrong
+
+    def judge(k: int) -> tuple[_Wrong, _Wrong] | None:
+        """What is wrong with a part, and the same if it is behind a wrong one."""
+        nonlocal found_wrong
+        a, b = got[parts[k]], wanted[parts[k]]
         differs = unequal(a, b)
         if not differs.any():
-            continue
+            return None
         apart = difference(a, b)
+        plain = _Wrong(_largest(apart), skipped=True)
         tolerance = None
         if allowed is None:
             beyond = differs & ~(_is_nan(a) & _is_nan(b))
         else:
-            if wrong.count:  # what is wrong already need not be judged to the end
-                wrong.largest = max(wrong.largest, float(apart.max(initial=0)))
-                wrong.skipped = True
-                continue
             beyond = differs
             for tolerance in allowed.growing(k):
+                if found_wrong < k:
+                    return plain, plain
                 beyond = _beyond(differs, apart, tolerance, b)
                 if not beyond.any():
                     break
-            apart = np.where(np.isinf(tolerance), 0, apart) if tolerance is not None else apart
-        wrong.largest = max(wrong.largest, float(apart.max(initial=0)))
+            if tolerance is not None and np.isinf(tolerance).any():
+                apart = np.where(np.isinf(tolerance), 0, apart)
         count = int(beyond.sum())
-        if count and not wrong.count:
-            wrong.first = _describe(beyond, a, b, tolerance, index)
-        wrong.count += count
+        if count:
+            with lock:
+                found_wrong = min(found_wrong, k)
+        first = _describe(beyond, a, b, tolerance, parts[k]) if count else ""
+        return _Wrong(_largest(apart), count, first), plain
+
+    lock = threading.Lock()
+    wrong = _Wrong()
+    for found in side_by_side(judge, range(len(parts))):
+        if found is None:
+            continue
+        part = found[1] if wrong.count else found[0]
+        wrong.largest = max(wrong.largest, part.largest)
+        wrong.skipped |= part.skipped
+        wrong.first = wrong.first or part.first
+        wrong.count += part.count
     return wrong
+
+
+def _largest(apart: np.ndarray) -> float:
+    return float(apart.max(initial=0))
 
 
 def _beyond(differs: np.ndarray, apart: np.ndarray, tolerance: np.ndarray, expected: np.ndarray) -> np.ndarray:
     """Which elements are off by more than the tolerance."""
     if dtype_of(expected).is_float:
-        return apart > tolerance
+        return blockwise(np.greater, np.dtype(np.bool_), apart, tolerance)
     beyond = differs & ((apart > tolerance) | (tolerance == 0))
     # As many integers as the perturbed runs changed are forgiven, if they are off by no more than the largest change.
     forgiven = beyond & (apart <= float(tolerance.max(initial=0)))
@@ -169,11 +194,16 @@ def _describe(
 def unequal(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Where the bits differ."""
     bits = np.dtype(f"u{b.dtype.itemsize}")
-    return np.asarray(a.view(bits) != b.view(bits))
+    return blockwise(np.not_equal, np.dtype(np.bool_), a.view(bits), b.view(bits))
 
 
 def difference(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """|a - b| in f32 (f64 for f64 and for integers), with equal infinities and NaNs at distance 0."""
+    narrow = dtype_of(b).is_float and b.dtype != np.float64
+    return blockwise(_difference, np.dtype(np.float32 if narrow else np.float64), a, b)
+
+
+def _difference(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     if a.dtype == np.bool_:
         return np.asarray(a != b).astype(np.float64)
     if not dtype_of(a).is_float:

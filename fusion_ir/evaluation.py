@@ -1,22 +1,19 @@
 """Evaluating a graph piece by piece, as `fusion_ir.cutting` lays it out: what is made in between stays in cache.
 
-Pieces of one time are computed side by side, in threads: NumPy lets go of the interpreter in its loops.
+Pieces of one time are computed side by side (`fusion_ir.threads`).
 """
 
-import os
 from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
 from fusion_ir.cutting import Cutting, along, shaped
 from fusion_ir.node import Node
 from fusion_ir.node_value import evaluate_node
+from fusion_ir.threads import side_by_side
 
 WHOLE = -1  # the "piece" that whole nodes are computed in
-
-THREADS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 # Called by several threads, with different pieces:
 # (node, the node as large as the piece, its operands, number of the piece) -> value of that piece.
@@ -126,10 +123,7 @@ class Evaluation:
         kept = [n for n in self._layout.pieces[self.time] if n in self._layout.kept]
         for node in kept:
             self._values[node] = np.empty(node.sizes, node.dtype.numpy)
-        numbers = range(len(self.cutting.bounds))
-        with ThreadPoolExecutor(max(1, min(THREADS, len(numbers))), "piece") as threads:
-            for _ in threads.map(self._place, numbers):
-                pass  # but raise what was raised there
+        side_by_side(self._place, range(len(self.cutting.bounds)))
         for arg in self._layout.read_by_pieces[self.time]:
             self._release(arg)
 

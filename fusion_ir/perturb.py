@@ -41,11 +41,13 @@ import numpy as np
 from fusion_ir.dtype import accumulate_dtype, compute_dtype
 from fusion_ir.graph import Graph
 from fusion_ir.node import Node
-from fusion_ir.node_value import evaluate_node, pointwise
-from fusion_ir.numerics import accumulate, round_to, widen
+from fusion_ir.node_value import BLOCK_ELEMENTS, blocks, evaluate_node, pointwise
+from fusion_ir.numerics import accumulate, dtype_of, round_to, widen
 from fusion_ir.ops import OPS, OpKind, kind_of
 from fusion_ir.ops.contract import contract_arrays, products, sums_in_any_order
 from fusion_ir.ops.reductions import rows
+from fusion_ir.shared_sums import SharedSums
+from fusion_ir.threads import side_by_side
 
 SAFETY = 4.0
 TIPPING = 512.0  # ulps of one in the wider dtype: a 128th of a bf16's ulp, a 16th of an f16's
@@ -90,7 +92,8 @@ class Exactness:
     The order of pieces makes no difference: to whatever level an operand rises in some piece, the node rises there.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, sums: SharedSums | None = None) -> None:
+        self._sums = sums or SharedSums()
         self._own: dict[Node, int] = {}  # what the node itself adds, the worst of its pieces
         self._levels: dict[Node, int] = {}  # so far
         self._lock = threading.Lock()
@@ -104,6 +107,9 @@ class Exactness:
         with self._lock:
             self._own[node] = max(self._own.get(node, EXACT), own)
             self._levels[node] = max(self._levels.get(node, EXACT), self._own[node], inherited)
+        # Contractions whose sums run in any order are whole: what they are computed from has its final level.
+        if _any_order(node) and inherited < INEXACT:
+            return round_to(self._sums.of_contraction(node, piece, *operands), node.dtype)
         return evaluate_node(as_large, operands)
 
     def levels(self, graph: Graph) -> dict[Node, int]:
@@ -161,32 +167,58 @@ def _own_exactness(node: Node, operands: tuple[np.ndarray, ...], inherited: int)
         if prod(operands[0].shape[a] for a in _axes(node)) <= 1:
             return BY_VALUE
         return BY_VALUE if inherited < INEXACT and _is_exact_sum(node, accumulate(operands[0])) else INEXACT
-    if row.kind is OpKind.CONTRACT and sums_in_any_order(node):
-        a, b = map(accumulate, operands)
-        return BY_VALUE if inherited < INEXACT and _is_exact_contract(node, a, b) else INEXACT
+    if _any_order(node):
+        return BY_VALUE if inherited < INEXACT and _is_exact_contract(node, *operands) else INEXACT
     return EXACT
+
+
+def _any_order(node: Node) -> bool:
+    """Whether the node is a contraction that is not the same bits in every order."""
+    return kind_of(node) is OpKind.CONTRACT and sums_in_any_order(node)
 
 
 class Perturbation:
     """A step that errs by `pattern` at each of the nodes in `numbers`, and tips `roundings`."""
 
-    def __init__(self, pattern: Pattern, numbers: Mapping[Node, int], roundings: Mapping[Node, int]) -> None:
-        self._pattern, self._numbers, self._roundings = pattern, numbers, roundings
+    def __init__(
+        self, pattern: Pattern, numbers: Mapping[Node, int], roundings: Mapping[Node, int], sums: SharedSums
+    ) -> None:
+        self._pattern, self._numbers, self._roundings, self._sums = pattern, numbers, roundings, sums
 
     def __call__(self, node: Node, as_large: Node, operands: tuple[np.ndarray, ...], piece: int) -> np.ndarray:
         number, rounding = self._numbers.get(node), self._roundings.get(node)
         tips = None if rounding is None else _Tips(self._pattern, rounding, piece)
         with np.errstate(all="ignore"):
             if number is None:
-                return evaluate_node(as_large, operands) if tips is None else _cast(as_large, operands[0], tips)
+                if tips is not None:
+                    return _cast(as_large, operands[0], tips)
+                return self._unmoved(node, as_large, operands, piece)
             signs = _Signs(self._pattern, number, piece, tips)
-            match OPS[node.op].kind:
-                case OpKind.POINTWISE:
-                    return _pointwise(as_large, operands, signs)
-                case OpKind.CONTRACT:
-                    return _contract(as_large, operands[0], operands[1], signs)
-                case _:
-                    return _sum(as_large, operands[0], signs)
+            if OPS[node.op].kind is OpKind.POINTWISE:
+                return _pointwise(as_large, operands, signs)
+            found = self._sum(node, as_large, operands, piece)
+            return _rounded(as_large, *found, signs) if found else evaluate_node(as_large, operands)
+
+    def _unmoved(self, node: Node, as_large: Node, operands: tuple[np.ndarray, ...], piece: int) -> np.ndarray:
+        """The value of a node that does not err on its own."""
+        if not self._sums.shares(node) or kind_of(node) not in _SUMS:
+            return evaluate_node(as_large, operands)
+        if _any_order(node):
+            return round_to(self._sums.of_contraction(node, piece, *operands), node.dtype)
+        return self._sums.once("value", node, piece, lambda: (evaluate_node(as_large, operands),))[0]
+
+    def _sum(
+        self, node: Node, as_large: Node, operands: tuple[np.ndarray, ...], piece: int
+    ) -> tuple[np.ndarray, np.ndarray] | None:
+        """The value of a sum or contraction, unrounded, and its error; None where it has none on these operands."""
+        if not self._sums.shares(node):
+            return _sum(as_large, *operands)
+        if kind_of(node) is not OpKind.CONTRACT:
+            found = self._sums.once("sum", node, piece, lambda: _sum(as_large, *operands) or ())
+            return (found[0], found[1]) if found else None
+        value = self._sums.of_contraction(node, piece, *operands)
+        (error,) = self._sums.once("error", node, piece, lambda: (_contraction_error(node, *operands),))
+        return value, error
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,8 +229,9 @@ class _Tips:
     rounding: int
     piece: int
 
-    def moved(self, value: np.ndarray) -> np.ndarray:
-        start = self.rounding * 104_729 + (self.piece + 1) * 15_485_863 + (self.pattern.draw + 1) * 32_452_843
+    def moved(self, value: np.ndarray, first: int = 0) -> np.ndarray:
+        """first: where `value` begins in the elements of the piece."""
+        start = first + self.rounding * 104_729 + (self.piece + 1) * 15_485_863 + (self.pattern.draw + 1) * 32_452_843
         return value * _drawn(_tips(value.dtype, self.pattern.direction), start, value)
 
 
@@ -211,7 +244,9 @@ def _drawn(table: np.ndarray, start: int, value: np.ndarray) -> np.ndarray:
     """Entries of a table of random numbers from `start` on, around its end, in the shape of `value`."""
     start %= table.size
     drawn = table[start : start + value.size]
-    if drawn.size < value.size:
+    if drawn.size < value.size <= table.size:
+        drawn = np.concatenate([drawn, table[: value.size - drawn.size]])
+    elif drawn.size < value.size:
         drawn = np.resize(np.roll(table, -start), value.size)
     return drawn.reshape(value.shape)
 
@@ -225,12 +260,12 @@ class _Signs:
     piece: int
     tips: _Tips | None
 
-    def like(self, value: np.ndarray) -> np.ndarray:
-        """To broadcast against `value`."""
+    def like(self, value: np.ndarray, first: int = 0) -> np.ndarray:
+        """To broadcast against `value`, which begins at element `first` of the piece."""
         if self.pattern.digit is not None:
             minus = self.pattern.digit >= 0 and self.number >> self.pattern.digit & 1
             return np.asarray(value.dtype.type(SAFETY * self.pattern.direction * (-1 if minus else 1)))
-        start = self.number * 104_729 + (self.piece + 1) * 15_485_863 + self.pattern.draw * 49_979_687
+        start = first + self.number * 104_729 + (self.piece + 1) * 15_485_863 + self.pattern.draw * 49_979_687
         return _drawn(_SIGNS, start, value) * value.dtype.type(SAFETY * self.pattern.direction)
 
 
@@ -251,10 +286,16 @@ def _pointwise(node: Node, operands: tuple[np.ndarray, ...], signs: _Signs) -> n
     return np.broadcast_to(_rounded(node, once, error, signs), node.sizes)
 
 
-def _sum(node: Node, x: np.ndarray, signs: _Signs) -> np.ndarray:
+def _sum(node: Node, *operands: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """As `Perturbation._sum`."""
+    if kind_of(node) is OpKind.CONTRACT:
+        if _is_exact_contract(node, *operands):
+            return None
+        return contract_arrays(node, *operands), _contraction_error(node, *operands)
+    (x,) = operands
     wide, axes = accumulate(x), _axes(node)
     if _is_exact_sum(node, wide):
-        return evaluate_node(node, (x,))
+        return None
     count = prod(x.shape[a] for a in axes)
     u = _ulp_of_one(wide.dtype) / 2
     growth = u * (sqrt(count - 1) + (count - 1) / 8 * _repeated(wide))
@@ -270,26 +311,40 @@ def _sum(node: Node, x: np.ndarray, signs: _Signs) -> np.ndarray:
             error = (growth + u) * np.abs(base) + mean_error * np.sqrt(np.abs(base)) + np.square(mean_error)
         case _:
             error = growth * _magnitudes(node, wide)
-    return _rounded(node, base, error, signs)
+    return base, error
 
 
-def _contract(node: Node, a: np.ndarray, b: np.ndarray, signs: _Signs) -> np.ndarray:
+def _contraction_error(node: Node, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     wide_a, wide_b = accumulate(a), accumulate(b)
-    if _is_exact_contract(node, wide_a, wide_b):
-        return evaluate_node(node, (a, b))
     n = products(node)
     repeated = min(_repeated(wide_a), _repeated(wide_b))
     growth = (sqrt(n) + n / 8 * repeated) * _ulp_of_one(wide_a.dtype) / 2
     total = contract_arrays(node, np.abs(wide_a), np.abs(wide_b))
-    return _rounded(node, contract_arrays(node, a, b), growth * total, signs)
+    total *= total.dtype.type(growth)
+    return total
 
 
 def _rounded(node: Node, value: np.ndarray, error: np.ndarray, signs: _Signs) -> np.ndarray:
     """value +- SAFETY error, rounded to the node's dtype, to either side where that tips; infinities stay."""
-    moved = np.asarray(error.astype(value.dtype, copy=False) * signs.like(value))
+    if value.size <= BLOCK_ELEMENTS or not (value.flags.c_contiguous and error.flags.c_contiguous):
+        return _moved(node, value, error, signs, 0)
+    result = np.empty(value.shape, node.dtype.numpy)
+    flat = value.reshape(-1), error.reshape(-1), result.reshape(-1)
+
+    def move(first: int) -> None:
+        own, off, into = (x[first : first + BLOCK_ELEMENTS] for x in flat)
+        into[...] = _moved(node, own, off, signs, first)
+
+    side_by_side(move, range(0, value.size, BLOCK_ELEMENTS))
+    return result
+
+
+def _moved(node: Node, value: np.ndarray, error: np.ndarray, signs: _Signs, first: int) -> np.ndarray:
+    """`_rounded` of a stretch of a value, or of all of it; `first`: where it begins in the value's elements."""
+    moved = np.asarray(error.astype(value.dtype, copy=False) * signs.like(value, first))
     moved += value
     np.copyto(moved, value, where=~np.isfinite(value))
-    return round_to(moved if signs.tips is None else signs.tips.moved(moved), node.dtype)
+    return round_to(moved if signs.tips is None else signs.tips.moved(moved, first), node.dtype)
 
 
 def _axes(node: Node) -> tuple[int, ...]:
@@ -315,9 +370,27 @@ def _is_exact_sum(node: Node, wide: np.ndarray) -> bool:
 
 
 def _is_exact_contract(node: Node, a: np.ndarray, b: np.ndarray) -> bool:
-    if not _all_whole(a) or not _all_whole(b):
+    most = 2 / _ulp_of_one(accumulate_dtype(dtype_of(a)).numpy)
+    largest = _largest_whole(a)
+    if largest is None or (other := _largest_whole(b)) is None:
         return False
-    return bool((contract_arrays(node, np.abs(a), np.abs(b)) < 2 / _ulp_of_one(a.dtype)).all())
+    if largest * other * products(node) < most:  # no sum of magnitudes is larger
+        return True
+    return bool((contract_arrays(node, np.abs(accumulate(a)), np.abs(accumulate(b))) < most).all())
+
+
+def _largest_whole(x: np.ndarray) -> float | None:
+    """The largest magnitude; None where not all are whole numbers."""
+    if not _all_whole(accumulate(x.flat[:64])):
+        return None  # most data are found out at once
+
+    def largest(block: tuple[slice | int, ...]) -> float | None:
+        wide = accumulate(x[block])
+        with np.errstate(all="ignore"):
+            return float(np.abs(wide).max(initial=0)) if _all_whole(wide) else None
+
+    found = [n for n in side_by_side(largest, blocks(x.shape)) if n is not None]
+    return max(found, default=0.0) if len(found) == len(list(blocks(x.shape))) else None
 
 
 def _ulp_of_one(dtype: np.dtype) -> float:

@@ -25,6 +25,7 @@ allowed, and only for the pieces of the graph (`fusion_ir.cutting`) that hold su
 runs over everything, and most kernels, which differ from the interpreter by an ulp here and there, need none.
 """
 
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -38,7 +39,9 @@ from fusion_ir.interpreter import check_inputs, dense
 from fusion_ir.node import Node
 from fusion_ir.node_value import blocks
 from fusion_ir.numerics import dtype_of, ulp, widen
-from fusion_ir.perturb import BY_VALUE, EXACT, Exactness, Perturbation, patterns, sums_of
+from fusion_ir.perturb import BY_VALUE, EXACT, INEXACT, Exactness, Perturbation, patterns, sums_of
+from fusion_ir.shared_sums import SharedSums
+from fusion_ir.threads import blockwise, for_all, side_by_side
 
 MARGIN = 2.0
 
@@ -55,11 +58,12 @@ def reference(graph: Graph, inputs: Sequence[np.ndarray], runs: int = 12) -> Ref
     """
     check_inputs(graph, inputs)
     layout = Layout(cut(graph))
-    exactness = Exactness()
+    sums = SharedSums()
+    exactness = Exactness(sums)
     values = Evaluation(layout, inputs, exactness).outputs()
     given = [o.node.op == "input" for o in graph.outputs]
     outputs = [np.array(v, order="C") if g else dense(v) for v, g in zip(values, given, strict=True)]
-    perturbed = _Perturbed(layout, inputs, outputs, exactness, runs)
+    perturbed = _Perturbed(layout, inputs, outputs, exactness, runs, sums)
     levels = exactness.levels(graph)
     allowed: list[Allowed | None] = []
     for i, (output, expected) in enumerate(zip(graph.outputs, outputs, strict=True)):
@@ -95,13 +99,17 @@ class _Perturbed:
         outputs: Sequence[np.ndarray],
         exactness: Exactness,
         runs: int,
+        sums: SharedSums,
     ) -> None:
         graph = layout.cutting.graph
         levels = exactness.levels(graph)
+        sums.share(node for node in graph.nodes if all(levels[arg] < INEXACT for arg in node.args))
+        self._sums = sums
         self._numbers, self._roundings = exactness.numbers(graph), exactness.roundings(graph)
         self.outputs, self.patterns = outputs, patterns(len(self._numbers), runs, bool(self._roundings))
         self._layout, self._inputs = layout, inputs
         self._evaluations: dict[int, Evaluation] = {}  # by run, where they got to
+        self._lock = threading.Lock()  # of the evaluations
         self._nodes = [o.node for o in graph.outputs]
         jumping = sums_of(graph, self._roundings)
         behind = sums_of(graph, dict.fromkeys(graph.nodes, 0))  # of anything
@@ -137,11 +145,9 @@ class _Perturbed:
         return cutting.index(node, cutting.bounds[share.first][0], cutting.bounds[share.last][1])
 
     def advance(self, share: _Share) -> None:
-        """One run more for a share."""
+        """One run more for a share. Shares of one time may be called for by several threads."""
         if share is self._together:
-            pattern = self.patterns[share.runs]
-            step = Perturbation(pattern, self._numbers, self._roundings)
-            values = Evaluation(self._layout, self._inputs, step).outputs()
+            values = self._start(share.runs).outputs()
             for i in self._whole:
                 self._deviate(share, i, (...,), (...,), values[i])
         else:
@@ -158,14 +164,19 @@ class _Perturbed:
         share.runs += 1
         share.tolerances.clear()
 
+    def _start(self, run: int) -> Evaluation:
+        step = Perturbation(self.patterns[run], self._numbers, self._roundings, self._sums)
+        return Evaluation(self._layout, self._inputs, step)
+
     def _evaluation(self, run: int, time: int) -> Evaluation:
-        found = self._evaluations.get(run)
-        if found is None or found.time > time:
-            step = Perturbation(self.patterns[run], self._numbers, self._roundings)
-            found = Evaluation(self._layout, self._inputs, step)
-            self._evaluations[run] = found
-        found.advance(time)
-        return found
+        with self._lock:
+            found = self._evaluations.get(run)
+            if found is None or found.time > time:
+                found = self._evaluations[run] = self._start(run)
+            if found.time < time:
+                with for_all():
+                    found.advance(time)
+            return found
 
     def _deviate(self, share: _Share, i: int, index: Index, within: Index, value: np.ndarray) -> None:
         """Raises the deviations of a share's elements `within` by |value - expected|: to it where that is more, or by
@@ -174,12 +185,15 @@ class _Perturbed:
         if i not in share.deviations:
             share.deviations[i] = np.zeros(expected.shape, _error_dtype(expected))
         deviation, expected = share.deviations[i][within], expected[within]
-        for block in blocks(deviation.shape):
+
+        def raise_(block: tuple[slice | int, ...]) -> None:
             apart = difference(value[block], expected[block])
             if self._jumping[i]:
                 np.hypot(deviation[block], apart * apart.dtype.type(MARGIN), out=deviation[block])
             else:
                 np.maximum(deviation[block], apart, out=deviation[block])
+
+        side_by_side(raise_, blocks(deviation.shape))
 
     def tolerance(self, share: _Share, i: int, index: Index) -> np.ndarray:
         """What the runs so far allow."""
@@ -204,7 +218,7 @@ class _Growing:
         expected = self._perturbed.outputs[self._i][index]
         if not share.runs:
             is_float = dtype_of(expected).is_float
-            yield ulp(expected) if is_float else np.zeros(expected.shape, _error_dtype(expected))
+            yield blockwise(ulp, _error_dtype(expected), expected) if is_float else np.zeros(expected.shape, _error_dtype(expected))
         else:
             yield self._perturbed.tolerance(share, self._i, index)
         while share.runs < len(self._perturbed.patterns):
@@ -222,12 +236,15 @@ def _loosened(deviation: np.ndarray, expected: np.ndarray, summed: bool) -> np.n
     if not dtype_of(expected).is_float:
         return deviation
     result = np.empty_like(deviation)
-    for block in blocks(deviation.shape):
+
+    def loosen(block: tuple[slice | int, ...]) -> None:
         own = deviation[block]
         if summed:
             noise = own >= np.abs(widen(expected[block]))
             own = np.where(noise, own * own.dtype.type(MARGIN), own)
         result[block] = np.maximum(np.maximum(own, _around(own)), ulp(expected[block]))
+
+    side_by_side(loosen, blocks(deviation.shape))
     return result
 
 

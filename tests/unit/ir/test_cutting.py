@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fusion_ir import build, evaluation
+from fusion_ir import build, threads
 from fusion_ir.cutting import Cutting, cut, operand_axes
 from fusion_ir.dtype import bf16, f32
 from fusion_ir.evaluation import Evaluation, Layout, plain
@@ -126,8 +126,8 @@ def test_levels_are_the_same_however_pieces_meet(monkeypatch: pytest.MonkeyPatch
         found: list[dict[Node, int]] = []
         for integers in (False, True):
             inputs = sample_inputs(graph, seed, integers=integers)
-            for threads in (1, 8, 8):
-                monkeypatch.setattr(evaluation, "THREADS", threads)
+            for count in (1, 8, 8):
+                monkeypatch.setattr(threads, "THREADS", count)
                 exactness = Exactness()
                 Evaluation(Layout(cutting), inputs, exactness).outputs()
                 found.append(exactness.levels(graph))

@@ -1,0 +1,75 @@
+"""Work of NumPy's side by side, in threads: it lets go of the interpreter in its loops."""
+
+import os
+import threading
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import copy_context
+from typing import TypeVar
+
+import numpy as np
+
+from fusion_ir.node_value import BLOCK_ELEMENTS, blocks
+
+THREADS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class _Here(threading.local):
+    """What is known of a thread. beside: others work beside it already, and it starts none."""
+
+    beside = False
+
+
+_here = _Here()
+
+
+def side_by_side(function: Callable[[T], R], items: Iterable[T]) -> list[R]:
+    """The results of a function, in order. Raises what the first item that fails raises.
+
+    Each call sees the caller's context (`np.errstate`). Calls from within calls run one after the other.
+    """
+    work = list(items)
+    if len(work) <= 1 or THREADS == 1 or _here.beside:
+        return [function(item) for item in work]
+
+    def call(item: T) -> R:
+        _here.beside = True
+        return function(item)
+
+    with ThreadPoolExecutor(min(THREADS, len(work)), "side by side") as threads:
+        futures = [threads.submit(copy_context().run, call, item) for item in work]
+        try:
+            return [future.result() for future in futures]
+        finally:
+            for future in futures:
+                future.cancel()
+
+
+@contextmanager
+def for_all() -> Generator[None]:
+    """In here a thread works while those beside it wait for it: it starts threads of its own."""
+    before, _here.beside = _here.beside, False
+    try:
+        yield
+    finally:
+        _here.beside = before
+
+
+def blockwise(
+    function: Callable[..., np.ndarray], dtype: np.dtype, first: np.ndarray, *others: np.ndarray
+) -> np.ndarray:
+    """An elementwise function of arrays of one shape, with results of `dtype`: large ones block by block, so that
+    temporaries stay in cache, and side by side."""
+    if first.size <= BLOCK_ELEMENTS:
+        return np.asarray(function(first, *others))
+    result = np.empty(first.shape, dtype)
+
+    def fill(block: tuple[slice | int, ...]) -> None:
+        result[block] = function(first[block], *(x[block] for x in others))
+
+    side_by_side(fill, blocks(first.shape))
+    return result
