@@ -5,6 +5,8 @@ Pieces of one time are computed side by side (`fusion_ir.threads`).
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from math import prod
+from typing import Protocol
 
 import numpy as np
 
@@ -15,9 +17,22 @@ from fusion_ir.threads import side_by_side
 
 WHOLE = -1  # the "piece" that whole nodes are computed in
 
+
+class Later(Protocol):
+    """The value of a whole node that is made where it is read: of a large one, in cache, and no more than is read."""
+
+    def piece(self, axis: int, low: int, high: int) -> np.ndarray:
+        """Elements low ... high - 1 of the first axis whose extent is not 1. Called by several threads."""
+        ...
+
+    def whole(self) -> np.ndarray:
+        """All of it."""
+        ...
+
+
 # Called by several threads, with different pieces:
 # (node, the node as large as the piece, its operands, number of the piece) -> value of that piece.
-Step = Callable[[Node, Node, tuple[np.ndarray, ...], int], np.ndarray]
+Step = Callable[[Node, Node, tuple[np.ndarray, ...], int], "np.ndarray | Later"]
 
 
 def plain(node: Node, as_large: Node, operands: tuple[np.ndarray, ...], piece: int) -> np.ndarray:
@@ -77,12 +92,14 @@ class Evaluation:
         self._layout = layout
         self._step = step
         self._readers = self._layout.readers.copy()
-        self._values = {n: inputs[n.attr("position", int)] for n in self.cutting.graph.nodes if n.op == "input"}
+        self._values: dict[Node, np.ndarray | Later] = {
+            n: inputs[n.attr("position", int)] for n in self.cutting.graph.nodes if n.op == "input"
+        }
 
     def outputs(self) -> list[np.ndarray]:
         """All outputs, of any strides, possibly views of inputs. Ends the pass."""
         self.advance(len(self._layout.whole))
-        return [self._values[o.node] for o in self.cutting.graph.outputs]
+        return [self._whole(o.node) for o in self.cutting.graph.outputs]
 
     def advance(self, time: int) -> None:
         """Computes all that comes before the pieces of `time`. The clock stands at `time` then."""
@@ -92,6 +109,7 @@ class Evaluation:
             self.time += 1
             if self.time < len(self._layout.whole):
                 self._all_whole()
+                self._make_for_pieces()
 
     def piece(self, number: int) -> dict[Node, np.ndarray]:
         """One piece at the present time: the values that whole nodes, later pieces or whoever evaluates read."""
@@ -104,7 +122,8 @@ class Evaluation:
                 local[arg] if arg in local else self._operand(arg, source, low, high)
                 for arg, source in zip(node.args, self.cutting.sources[node], strict=True)
             )
-            value = self._step(node, self._layout.as_large(node, high - low), operands, number)
+            made = self._step(node, self._layout.as_large(node, high - low), operands, number)
+            value = made if isinstance(made, np.ndarray) else made.whole()
             local[node] = value
             if node in self._layout.kept:
                 kept[node] = value
@@ -116,29 +135,46 @@ class Evaluation:
 
     def _operand(self, arg: Node, source: int | None, low: int, high: int) -> np.ndarray:
         value = self._values[arg]
+        if not isinstance(value, np.ndarray):
+            assert source is not None, "it was made for the pieces"
+            return value.piece(source, low, high)
         return value if source is None else value[along(source, low, high)]
+
+    def _whole(self, node: Node) -> np.ndarray:
+        value = self._values[node]
+        if not isinstance(value, np.ndarray):
+            value = self._values[node] = value.whole()
+        return value
 
     def _all_pieces(self) -> None:
         """Puts the pieces of the present time together, and ends it."""
-        kept = [n for n in self._layout.pieces[self.time] if n in self._layout.kept]
-        for node in kept:
-            self._values[node] = np.empty(node.sizes, node.dtype.numpy)
-        side_by_side(self._place, range(len(self.cutting.bounds)))
+        whole: dict[Node, np.ndarray] = {}
+        for node in (n for n in self._layout.pieces[self.time] if n in self._layout.kept):
+            self._values[node] = whole[node] = np.empty(node.sizes, node.dtype.numpy)
+
+        def place(number: int) -> None:
+            low, high = self.cutting.bounds[number]
+            for node, value in self.piece(number).items():
+                whole[node][self.cutting.index(node, low, high)] = value
+
+        side_by_side(place, range(len(self.cutting.bounds)))
         for arg in self._layout.read_by_pieces[self.time]:
             self._release(arg)
 
-    def _place(self, number: int) -> None:
-        """Computes a piece, and puts it where it belongs in the values that are held whole."""
-        low, high = self.cutting.bounds[number]
-        for node, value in self.piece(number).items():
-            self._values[node][self.cutting.index(node, low, high)] = value
-
     def _all_whole(self) -> None:
         for node in self._layout.whole[self.time]:
-            operands = tuple(self._values[a] for a in node.args)
+            operands = tuple(self._whole(a) for a in node.args)
             self._values[node] = self._step(node, node, operands, WHOLE)
             for arg in dict.fromkeys(node.args):
                 self._release(arg)
+
+    def _make_for_pieces(self) -> None:
+        """Makes the values that were left for later, but those that pieces read once and as one stretch of memory."""
+        for node in self._layout.pieces[self.time]:
+            for arg, source in zip(node.args, self.cutting.sources[node], strict=True):
+                rows = source is not None and prod(arg.sizes[:source]) == 1
+                if arg in self._values and not (rows and self._layout.local_readers[self.time][arg] == 1):
+                    self._whole(arg)
 
     def _release(self, node: Node) -> None:
         """One reader of a whole value is done with it."""

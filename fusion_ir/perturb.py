@@ -39,6 +39,7 @@ from math import prod, sqrt
 import numpy as np
 
 from fusion_ir.dtype import accumulate_dtype, compute_dtype
+from fusion_ir.evaluation import Later
 from fusion_ir.graph import Graph
 from fusion_ir.node import Node
 from fusion_ir.node_value import BLOCK_ELEMENTS, blocks, evaluate_node, pointwise
@@ -185,7 +186,7 @@ class Perturbation:
     ) -> None:
         self._pattern, self._numbers, self._roundings, self._sums = pattern, numbers, roundings, sums
 
-    def __call__(self, node: Node, as_large: Node, operands: tuple[np.ndarray, ...], piece: int) -> np.ndarray:
+    def __call__(self, node: Node, as_large: Node, operands: tuple[np.ndarray, ...], piece: int) -> np.ndarray | Later:
         number, rounding = self._numbers.get(node), self._roundings.get(node)
         tips = None if rounding is None else _Tips(self._pattern, rounding, piece)
         with np.errstate(all="ignore"):
@@ -197,7 +198,10 @@ class Perturbation:
             if OPS[node.op].kind is OpKind.POINTWISE:
                 return _pointwise(as_large, operands, signs)
             found = self._sum(node, as_large, operands, piece)
-            return _rounded(as_large, *found, signs) if found else evaluate_node(as_large, operands)
+            if found is None:
+                return evaluate_node(as_large, operands)
+            large = found[0].size > BLOCK_ELEMENTS and all(x.flags.c_contiguous for x in found)
+            return _RoundedLater(as_large, *found, signs) if large else _rounded(as_large, *found, signs)
 
     def _unmoved(self, node: Node, as_large: Node, operands: tuple[np.ndarray, ...], piece: int) -> np.ndarray:
         """The value of a node that does not err on its own."""
@@ -324,23 +328,39 @@ def _contraction_error(node: Node, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return total
 
 
-def _rounded(node: Node, value: np.ndarray, error: np.ndarray, signs: _Signs) -> np.ndarray:
-    """value +- SAFETY error, rounded to the node's dtype, to either side where that tips; infinities stay."""
-    if value.size <= BLOCK_ELEMENTS or not (value.flags.c_contiguous and error.flags.c_contiguous):
-        return _moved(node, value, error, signs, 0)
-    result = np.empty(value.shape, node.dtype.numpy)
-    flat = value.reshape(-1), error.reshape(-1), result.reshape(-1)
+@dataclass(frozen=True, slots=True)
+class _RoundedLater:
+    """`_rounded` of a large value that is dense, as its error is."""
 
-    def move(first: int) -> None:
-        own, off, into = (x[first : first + BLOCK_ELEMENTS] for x in flat)
-        into[...] = _moved(node, own, off, signs, first)
+    node: Node
+    value: np.ndarray
+    error: np.ndarray
+    signs: _Signs
 
-    side_by_side(move, range(0, value.size, BLOCK_ELEMENTS))
-    return result
+    def piece(self, axis: int, low: int, high: int) -> np.ndarray:
+        rows = (*(slice(None),) * axis, slice(low, high))
+        first = low * prod(self.value.shape[axis + 1 :])
+        with np.errstate(all="ignore"):
+            return _rounded(self.node, self.value[rows], self.error[rows], self.signs, first)
+
+    def whole(self) -> np.ndarray:
+        result = np.empty(self.value.shape, self.node.dtype.numpy)
+        flat = self.value.reshape(-1), self.error.reshape(-1), result.reshape(-1)
+
+        def move(first: int) -> None:
+            own, off, into = (x[first : first + BLOCK_ELEMENTS] for x in flat)
+            into[...] = _rounded(self.node, own, off, self.signs, first)
+
+        with np.errstate(all="ignore"):
+            side_by_side(move, range(0, self.value.size, BLOCK_ELEMENTS))
+        return result
 
 
-def _moved(node: Node, value: np.ndarray, error: np.ndarray, signs: _Signs, first: int) -> np.ndarray:
-    """`_rounded` of a stretch of a value, or of all of it; `first`: where it begins in the value's elements."""
+def _rounded(node: Node, value: np.ndarray, error: np.ndarray, signs: _Signs, first: int = 0) -> np.ndarray:
+    """value +- SAFETY error, rounded to the node's dtype, to either side where that tips; infinities stay.
+
+    first: of a stretch of a value, where it begins in the value's elements.
+    """
     moved = np.asarray(error.astype(value.dtype, copy=False) * signs.like(value, first))
     moved += value
     np.copyto(moved, value, where=~np.isfinite(value))

@@ -218,7 +218,11 @@ class _Growing:
         expected = self._perturbed.outputs[self._i][index]
         if not share.runs:
             is_float = dtype_of(expected).is_float
-            yield blockwise(ulp, _error_dtype(expected), expected) if is_float else np.zeros(expected.shape, _error_dtype(expected))
+            yield (
+                blockwise(ulp, _error_dtype(expected), expected)
+                if is_float
+                else np.zeros(expected.shape, _error_dtype(expected))
+            )
         else:
             yield self._perturbed.tolerance(share, self._i, index)
         while share.runs < len(self._perturbed.patterns):
