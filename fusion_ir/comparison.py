@@ -8,6 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
+from fusion_ir.node_value import blocks
 from fusion_ir.numerics import dtype_of, widen
 from fusion_ir.threads import blockwise, side_by_side
 
@@ -65,12 +66,9 @@ class Reference:
     def scale(self, i: int) -> float:
         """Largest finite magnitude of an output; 1 where that is 0."""
         if i not in self._scales:
-            wide = widen(self.outputs[i])
-            low, high = (float(f(wide, initial=0)) for f in (np.min, np.max))
-            if not np.isfinite([low, high]).all():
-                finite = np.where(np.isfinite(wide), wide, wide.dtype.type(0))
-                low, high = (float(f(finite, initial=0)) for f in (np.min, np.max))
-            self._scales[i] = max(-low, high) or 1.0
+            output = self.outputs[i]
+            found = side_by_side(lambda block: _largest_finite(output[block]), blocks(output.shape))
+            self._scales[i] = max(found, default=0.0) or 1.0
         return self._scales[i]
 
 
@@ -164,6 +162,16 @@ def _compare_one(got: np.ndarray, expected: Reference, i: int) -> _Wrong:
         wrong.first = wrong.first or part.first
         wrong.count += part.count
     return wrong
+
+
+def _largest_finite(x: np.ndarray) -> float:
+    """Magnitude; 0 where none is finite."""
+    wide = widen(x)
+    low, high = (float(f(wide, initial=0)) for f in (np.min, np.max))
+    if not np.isfinite([low, high]).all():
+        finite = np.where(np.isfinite(wide), wide, wide.dtype.type(0))
+        low, high = (float(f(finite, initial=0)) for f in (np.min, np.max))
+    return max(-low, high)
 
 
 def _largest(apart: np.ndarray) -> float:

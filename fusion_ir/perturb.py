@@ -38,7 +38,7 @@ from math import prod, sqrt
 
 import numpy as np
 
-from fusion_ir.dtype import accumulate_dtype, compute_dtype
+from fusion_ir.dtype import DType, accumulate_dtype, compute_dtype
 from fusion_ir.evaluation import Later
 from fusion_ir.graph import Graph
 from fusion_ir.node import Node
@@ -48,7 +48,7 @@ from fusion_ir.ops import OPS, OpKind, kind_of
 from fusion_ir.ops.contract import contract_arrays, products, sums_in_any_order
 from fusion_ir.ops.reductions import rows
 from fusion_ir.shared_sums import SharedSums
-from fusion_ir.threads import side_by_side
+from fusion_ir.threads import blockwise, side_by_side
 
 SAFETY = 4.0
 TIPPING = 512.0  # ulps of one in the wider dtype: a 128th of a bf16's ulp, a 16th of an f16's
@@ -110,7 +110,7 @@ class Exactness:
             self._levels[node] = max(self._levels.get(node, EXACT), self._own[node], inherited)
         # Contractions whose sums run in any order are whole: what they are computed from has its final level.
         if _any_order(node) and inherited < INEXACT:
-            return round_to(self._sums.of_contraction(node, piece, *operands), node.dtype)
+            return _narrowed(self._sums.of_contraction(node, piece, *operands), node.dtype)
         return evaluate_node(as_large, operands)
 
     def levels(self, graph: Graph) -> dict[Node, int]:
@@ -173,6 +173,17 @@ def _own_exactness(node: Node, operands: tuple[np.ndarray, ...], inherited: int)
     return EXACT
 
 
+def _narrowed(value: np.ndarray, dtype: DType) -> np.ndarray:
+    """`round_to`, of a large value by all threads."""
+    if value.dtype == dtype.numpy or not value.flags.c_contiguous:
+        return round_to(value, dtype)
+
+    def narrow(x: np.ndarray) -> np.ndarray:
+        return round_to(x, dtype)
+
+    return blockwise(narrow, dtype.numpy, value)
+
+
 def _any_order(node: Node) -> bool:
     """Whether the node is a contraction that is not the same bits in every order."""
     return kind_of(node) is OpKind.CONTRACT and sums_in_any_order(node)
@@ -208,7 +219,7 @@ class Perturbation:
         if not self._sums.shares(node) or kind_of(node) not in _SUMS:
             return evaluate_node(as_large, operands)
         if _any_order(node):
-            return round_to(self._sums.of_contraction(node, piece, *operands), node.dtype)
+            return _narrowed(self._sums.of_contraction(node, piece, *operands), node.dtype)
         return self._sums.once("value", node, piece, lambda: (evaluate_node(as_large, operands),))[0]
 
     def _sum(
