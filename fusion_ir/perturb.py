@@ -22,18 +22,12 @@ tip the same ones in all runs of one direction. So there each value is moved by 
 wider dtype before it is rounded, of the order of `SAFETY` times what sums of a thousand terms err by: each run draws
 afresh which of the values near a tie go which way.
 
-`patterns` says which signs to try. Random signs per element, and their mirror image: a rounding or a comparison that
-some error could tip is tipped by one of the two. Then signs per node, all elements alike: all plus, and so that any
-two nodes differ in one of the patterns (the binary digits of their numbers): errors of two nodes that cancel in one
-pattern add up in another. Each of these has its mirror image, too: an ulp more and an ulp less are rounded apart, and
-a value near a tie is tipped by one of the two. They also show what a bias does to a sum. Where roundings tip, random
-signs again make up the number of runs: only some of these values tip together.
+Which signs are tried: `fusion_ir.signs`.
 """
 
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from math import prod, sqrt
 
 import numpy as np
@@ -48,10 +42,8 @@ from fusion_ir.ops import OPS, OpKind, kind_of
 from fusion_ir.ops.contract import contract_arrays, products, sums_in_any_order
 from fusion_ir.ops.reductions import rows
 from fusion_ir.shared_sums import SharedSums
+from fusion_ir.signs import Pattern, Signs, Tips, ulp_of_one
 from fusion_ir.threads import blockwise, side_by_side
-
-SAFETY = 4.0
-TIPPING = 512.0  # ulps of one in the wider dtype: a 128th of a bf16's ulp, a 16th of an f16's
 
 EXACT = 0  # the same bits on every target
 BY_VALUE = 1  # equal, but a zero may have either sign: sums may start from +0 or from the first term
@@ -59,32 +51,6 @@ INEXACT = 2
 
 _SUMS = (OpKind.REDUCTION, OpKind.SCAN, OpKind.CONTRACT)
 _FLOAT_SUMS = ("sum", "prod", "mean", "var", "cumsum")
-_SIGNS = np.random.default_rng(0).integers(0, 2, (1 << 18) + 29).astype(np.float32) * 2 - 1
-_SHARES = np.random.default_rng(1).uniform(-1, 1, _SIGNS.size).astype(np.float32)
-
-
-@dataclass(frozen=True, slots=True)
-class Pattern:
-    """Signs of the errors, times `direction`: random per element, or per node, by a digit of its number.
-
-    digit: None for random signs; -1 for all plus; else minus where that binary digit of the inexact node's number is 1.
-    draw: which random numbers are taken; the same for a pattern and its mirror image.
-    """
-
-    direction: int = 1
-    digit: int | None = None
-    draw: int = 0
-
-
-def patterns(inexact_nodes: int, runs: int, tipping: bool = False) -> list[Pattern]:
-    """At most `runs` patterns for a graph with so many inexact nodes, the most telling first; as many where roundings
-    are `tipping`."""
-    digits: list[int | None] = [None]
-    if inexact_nodes > 1:
-        digits += [-1, *range((inexact_nodes - 1).bit_length())]
-    if tipping:
-        digits += [None] * runs
-    return [Pattern(direction, digit, draw) for draw, digit in enumerate(digits) for direction in (1, -1)][:runs]
 
 
 class Exactness:
@@ -199,13 +165,13 @@ class Perturbation:
 
     def __call__(self, node: Node, as_large: Node, operands: tuple[np.ndarray, ...], piece: int) -> np.ndarray | Later:
         number, rounding = self._numbers.get(node), self._roundings.get(node)
-        tips = None if rounding is None else _Tips(self._pattern, rounding, piece)
+        tips = None if rounding is None else Tips(self._pattern, rounding, piece)
         with np.errstate(all="ignore"):
             if number is None:
                 if tips is not None:
                     return _cast(as_large, operands[0], tips)
                 return self._unmoved(node, as_large, operands, piece)
-            signs = _Signs(self._pattern, number, piece, tips)
+            signs = Signs(self._pattern, number, piece, tips)
             if OPS[node.op].kind is OpKind.POINTWISE:
                 return _pointwise(as_large, operands, signs)
             found = self._sum(node, as_large, operands, piece)
@@ -236,62 +202,14 @@ class Perturbation:
         return value, error
 
 
-@dataclass(frozen=True, slots=True)
-class _Tips:
-    """What moves the values that one node rounds in one piece."""
-
-    pattern: Pattern
-    rounding: int
-    piece: int
-
-    def moved(self, value: np.ndarray, first: int = 0) -> np.ndarray:
-        """first: where `value` begins in the elements of the piece."""
-        start = first + self.rounding * 104_729 + (self.piece + 1) * 15_485_863 + (self.pattern.draw + 1) * 32_452_843
-        return value * _drawn(_tips(value.dtype, self.pattern.direction), start, value)
-
-
-@cache
-def _tips(dtype: np.dtype, direction: int) -> np.ndarray:
-    return 1 + _SHARES.astype(dtype) * dtype.type(TIPPING * _ulp_of_one(dtype) * direction)
-
-
-def _drawn(table: np.ndarray, start: int, value: np.ndarray) -> np.ndarray:
-    """Entries of a table of random numbers from `start` on, around its end, in the shape of `value`."""
-    start %= table.size
-    drawn = table[start : start + value.size]
-    if drawn.size < value.size <= table.size:
-        drawn = np.concatenate([drawn, table[: value.size - drawn.size]])
-    elif drawn.size < value.size:
-        drawn = np.resize(np.roll(table, -start), value.size)
-    return drawn.reshape(value.shape)
-
-
-@dataclass(frozen=True, slots=True)
-class _Signs:
-    """SAFETY times the signs of the errors of one node in one piece, and how its rounding tips."""
-
-    pattern: Pattern
-    number: int
-    piece: int
-    tips: _Tips | None
-
-    def like(self, value: np.ndarray, first: int = 0) -> np.ndarray:
-        """To broadcast against `value`, which begins at element `first` of the piece."""
-        if self.pattern.digit is not None:
-            minus = self.pattern.digit >= 0 and self.number >> self.pattern.digit & 1
-            return np.asarray(value.dtype.type(SAFETY * self.pattern.direction * (-1 if minus else 1)))
-        start = first + self.number * 104_729 + (self.piece + 1) * 15_485_863 + self.pattern.draw * 49_979_687
-        return _drawn(_SIGNS, start, value) * value.dtype.type(SAFETY * self.pattern.direction)
-
-
-def _cast(node: Node, x: np.ndarray, tips: _Tips) -> np.ndarray:
+def _cast(node: Node, x: np.ndarray, tips: Tips) -> np.ndarray:
     once = widen(x[tuple(slice(1) if s == 0 else slice(None) for s in x.strides)])
     return np.broadcast_to(round_to(tips.moved(once), node.dtype), node.sizes)
 
 
-def _pointwise(node: Node, operands: tuple[np.ndarray, ...], signs: _Signs) -> np.ndarray:
+def _pointwise(node: Node, operands: tuple[np.ndarray, ...], signs: Signs) -> np.ndarray:
     wide = pointwise(node, operands, compute_dtype(node.dtype))
-    allowed = wide.dtype.type((OPS[node.op].ulps + 0.5) * _ulp_of_one(wide.dtype))
+    allowed = wide.dtype.type((OPS[node.op].ulps + 0.5) * ulp_of_one(wide.dtype))
     once = wide[tuple(slice(1) if s == 0 else slice(None) for s in wide.strides)]
     error = np.asarray(np.abs(once))
     zero = error == 0
@@ -312,7 +230,7 @@ def _sum(node: Node, *operands: np.ndarray) -> tuple[np.ndarray, np.ndarray] | N
     if _is_exact_sum(node, wide):
         return None
     count = prod(x.shape[a] for a in axes)
-    u = _ulp_of_one(wide.dtype) / 2
+    u = ulp_of_one(wide.dtype) / 2
     growth = u * (sqrt(count - 1) + (count - 1) / 8 * _repeated(wide))
     # The same node in its accumulate dtype: the value before it is rounded.
     base = evaluate_node(Node(node.op, node.args, node.attrs, node.shape, accumulate_dtype(node.dtype)), (x,))
@@ -333,7 +251,7 @@ def _contraction_error(node: Node, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     wide_a, wide_b = accumulate(a), accumulate(b)
     n = products(node)
     repeated = min(_repeated(wide_a), _repeated(wide_b))
-    growth = (sqrt(n) + n / 8 * repeated) * _ulp_of_one(wide_a.dtype) / 2
+    growth = (sqrt(n) + n / 8 * repeated) * ulp_of_one(wide_a.dtype) / 2
     total = contract_arrays(node, np.abs(wide_a), np.abs(wide_b))
     total *= total.dtype.type(growth)
     return total
@@ -346,7 +264,7 @@ class _RoundedLater:
     node: Node
     value: np.ndarray
     error: np.ndarray
-    signs: _Signs
+    signs: Signs
 
     def piece(self, axis: int, low: int, high: int) -> np.ndarray:
         rows = (*(slice(None),) * axis, slice(low, high))
@@ -367,7 +285,7 @@ class _RoundedLater:
         return result
 
 
-def _rounded(node: Node, value: np.ndarray, error: np.ndarray, signs: _Signs, first: int = 0) -> np.ndarray:
+def _rounded(node: Node, value: np.ndarray, error: np.ndarray, signs: Signs, first: int = 0) -> np.ndarray:
     """value +- SAFETY error, rounded to the node's dtype, to either side where that tips; infinities stay.
 
     first: of a stretch of a value, where it begins in the value's elements.
@@ -397,11 +315,11 @@ def _is_exact_sum(node: Node, wide: np.ndarray) -> bool:
         largest = rows(np.maximum(np.abs(wide), 1), _axes(node)).prod(axis=-1)
     else:
         largest = _magnitudes(node, wide)
-    return bool((largest < 2 / _ulp_of_one(wide.dtype)).all())
+    return bool((largest < 2 / ulp_of_one(wide.dtype)).all())
 
 
 def _is_exact_contract(node: Node, a: np.ndarray, b: np.ndarray) -> bool:
-    most = 2 / _ulp_of_one(accumulate_dtype(dtype_of(a)).numpy)
+    most = 2 / ulp_of_one(accumulate_dtype(dtype_of(a)).numpy)
     largest = _largest_whole(a)
     if largest is None or (other := _largest_whole(b)) is None:
         return False
@@ -422,10 +340,6 @@ def _largest_whole(x: np.ndarray) -> float | None:
 
     found = [n for n in side_by_side(largest, blocks(x.shape)) if n is not None]
     return max(found, default=0.0) if len(found) == len(list(blocks(x.shape))) else None
-
-
-def _ulp_of_one(dtype: np.dtype) -> float:
-    return float(np.finfo(dtype).eps)
 
 
 def _repeated(x: np.ndarray) -> float:

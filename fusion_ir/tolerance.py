@@ -39,8 +39,9 @@ from fusion_ir.interpreter import check_inputs, dense
 from fusion_ir.node import Node
 from fusion_ir.node_value import blocks
 from fusion_ir.numerics import dtype_of, ulp, widen
-from fusion_ir.perturb import BY_VALUE, EXACT, INEXACT, Exactness, Perturbation, patterns, sums_of
+from fusion_ir.perturb import BY_VALUE, EXACT, INEXACT, Exactness, Perturbation, sums_of
 from fusion_ir.shared_sums import SharedSums
+from fusion_ir.signs import patterns
 from fusion_ir.threads import blockwise, for_all, side_by_side
 
 MARGIN = 2.0

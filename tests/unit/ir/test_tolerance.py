@@ -14,8 +14,8 @@ from fusion_ir.interpreter import evaluate, interpret
 from fusion_ir.node import Node
 from fusion_ir.numerics import accumulate, round_to, ulp
 from fusion_ir.ops import OPS, OpKind, make
-from fusion_ir.perturb import Pattern, patterns
 from fusion_ir.sample import sample_inputs
+from fusion_ir.signs import Pattern, patterns
 from fusion_ir.tolerance import reference
 from tests.support.tensors import graph_of, spec
 
