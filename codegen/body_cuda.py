@@ -44,7 +44,9 @@ class CudaBodyText(BodyText):
     def loop_around(self, path: Path, depth: int) -> str:
         if path not in self.sharing.rows:
             return "LOOP"
-        return "ROWS_KEPT" if path[-1].axis in self.kept_rows else "ROWS"
+        axis = path[-1].axis
+        whole = axis.extent % self.threads.y == 0 and not self.program.last_tile(axis)
+        return f"ROWS{'_KEPT' if axis in self.kept_rows else ''}{'_WHOLE' if whole else ''}"
 
     @cached_property
     def kept_rows(self) -> frozenset[Axis]:
@@ -77,14 +79,16 @@ class CudaBodyText(BodyText):
     def many(self, key: Key) -> str:
         """Loops over lanes are unrolled where arrays in registers are indexed by their vectors."""
         assert key.lane
-        vectors = self.program.vectors(key.lane)
+        vectors, last = self.program.vectors(key.lane), self.program.last_tile(key.lane)
+        together = self.threads.x * self.program.widths[key.lane]
+        whole = "_WHOLE" if key.lane.extent % together == 0 and not last else ""
         if self.indexes_registers(key):
             if vectors > MOST_UNROLLED:
                 raise EmitError(
                     f"a thread would keep {vectors} vectors of a row in registers (at most {MOST_UNROLLED})"
                 )
-            return "_MANY" if self.program.last_tile(key.lane) else ""
-        return "" if vectors == 1 else "_LOOP"
+            return "_MANY" if last else whole
+        return whole if vectors == 1 else f"_LOOP{whole}"
 
     def indexes_registers(self, key: Key) -> bool:
         """Whether a block fills or reads an array over its lanes that registers hold."""

@@ -30,6 +30,8 @@ struct uint4 { uint32_t x, y, z, w; };
 struct dim3 { uint32_t x = 1, y = 1, z = 1; };
 inline float __fmaf_rn(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 inline double __fma_rn(double a, double b, double c) { return __builtin_fma(a, b, c); }
+inline float fabsf(float a) { return __builtin_fabsf(a); }
+inline double fabs(double a) { return __builtin_fabs(a); }
 inline float __fsqrt_rn(float a) { return __builtin_sqrtf(a); }
 inline double __dsqrt_rn(double a) { return __builtin_sqrt(a); }
 template <class T> inline void __stcs(T* p, T x) { *p = x; }

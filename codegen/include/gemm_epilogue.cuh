@@ -39,6 +39,22 @@ template <class Acc, int COLUMNS> struct Staging {
   }
 };
 
+// A vector as whole registers, as it was loaded: what waits over a branch is merged register by register there, and lanes of 16
+// bits would be taken apart for that, which waits for the load.
+template <class T, int W> struct Packed {
+  uint32_t words[(W * (int)sizeof(T) + 3) / 4];
+  VDEV Packed() = default;
+  VDEV Packed(const Vec<T, W>& x) {
+    static_assert(sizeof x == W * sizeof(T), "lanes as in memory");
+    memcpy(words, &x, sizeof x);
+  }
+  VDEV Vec<T, W> get() const {
+    Vec<T, W> x;
+    memcpy(&x, words, sizeof x);
+    return x;
+  }
+};
+
 // COLUMNS columns of a warp's 16 rows, in the product of Extents, from (row, column) on: which runs of them are whose. Runs
 // beyond the product are left out.
 template <class Extents, int COLUMNS> struct Handing {

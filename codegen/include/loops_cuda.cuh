@@ -9,12 +9,20 @@
 // Row r of a thread, which indexes registers.
 #define ROWS_KEPT(a, n) _Pragma("unroll") for (int a##_r = 0; a##_r < ROWS_OF(n); a##_r++) \
   if (const idx_t a = threadIdx.y + a##_r * TY; a < (n))
+#define ROWS_KEPT_WHOLE(a, n) _Pragma("unroll") for (int a##_r = 0; a##_r < (n) / TY; a##_r++) \
+  if (const idx_t a = threadIdx.y + a##_r * TY; true)
 #define ROWS_OF(n) (((n) + TY - 1) / TY)
 #define ROWS(a, n) _Pragma("unroll 4") for (idx_t a = threadIdx.y; a < (n); a += TY)
+// Here and below, _WHOLE: n is a constant that threads share evenly. With no thread left out by a branch, the loads of many
+// iterations are on their way together.
+#define ROWS_WHOLE(a, n) _Pragma("unroll 4") for (int a##_r = 0; a##_r < (n) / TY; a##_r++) \
+  if (const idx_t a = threadIdx.y + a##_r * TY; true)
 // Vector v of thread x starts at lane (v * TX + x) * w; full vectors and the masked last one are told apart per thread. Where
 // v indexes registers, loops are unrolled: LANES and TAIL, and LANES_MANY and TAIL_MANY where n is known at run time only.
 #define LANES(a, w, n, it) _Pragma("unroll") for (int a##_v = 0; a##_v < (it); a##_v++) \
   if (const idx_t a = ((idx_t)a##_v * TX + threadIdx.x) * (w); a + (w) <= (n))
+#define LANES_WHOLE(a, w, n, it) _Pragma("unroll") for (int a##_v = 0; a##_v < (it); a##_v++) \
+  if (const idx_t a = ((idx_t)a##_v * TX + threadIdx.x) * (w); true)
 #define TAIL(a, w, n, it) if (const int a##_v = (n) / (w) / TX; (int)threadIdx.x == (n) / (w) % TX) \
   if (const idx_t a = (n) / (w) * (w); a < (n))
 #define LANES_MANY LANES
@@ -22,6 +30,8 @@
   if (const idx_t a = ((idx_t)a##_v * TX + threadIdx.x) * (w); a < (n) && a + (w) > (n))
 #define LANES_LOOP(a, w, n, it) _Pragma("unroll 4") for (idx_t a = (idx_t)threadIdx.x * (w), a##_v = 0; a + (w) <= (n); \
   a += TX * (w), a##_v++)
+#define LANES_LOOP_WHOLE(a, w, n, it) _Pragma("unroll 4") for (int a##_v = 0; a##_v < (it); a##_v++) \
+  if (const idx_t a = ((idx_t)a##_v * TX + threadIdx.x) * (w); true)
 #define TAIL_LOOP TAIL
 #define VECTORS(w, n) (((n) + (w) * TX - 1) / ((w) * TX))
 #define FIRST_ROW if (threadIdx.y == 0)

@@ -74,12 +74,27 @@ VDEV float fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 VDEV double fma(double a, double b, double c) { return __fma_rn(a, b, c); }
 VDEV float sqrt(float a) { return __fsqrt_rn(a); }
 VDEV double sqrt(double a) { return __dsqrt_rn(a); }
+VDEV float float_abs(float x) { return fabsf(x); }  // costs nothing where its user takes it in
+VDEV double float_abs(double x) { return fabs(x); }
 VDEV uint64_t low_product(uint64_t a, uint32_t m) { return (uint64_t)(uint32_t)a * m; }
 // See vec_instructions.h.
 template <class R> constexpr bool HAS_SCALE = false;
 template <class R> VDEV R scaled(R x, R n);
 template <bool MAX, class R> VDEV R extreme(R a, R b);
 template <bool MAX, class R> VDEV R beyond(R a, R b);
+// From sm_80 on: NaN where one is, and +0 above -0.
+#if !defined(FP_EMULATE) && __CUDA_ARCH__ >= 800
+template <class R> constexpr bool HAS_EXTREME = SAME<R, float>;
+template <bool MAX> VDEV float extreme_or_nan(float a, float b) {
+  float r;
+  if constexpr (MAX) asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+  else asm("min.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+  return r;
+}
+#else
+template <class R> constexpr bool HAS_EXTREME = false;
+template <bool MAX, class R> VDEV R extreme_or_nan(R a, R b);
+#endif
 }  // namespace core
 #include "vec_int.h"
 #include "vec_float.h"

@@ -14,7 +14,9 @@ template <class R> VDEV R infinity() { return fill<R>(as<Element<R>>(INFINITY_BI
 
 template <class R> VDEV UintLike<R> sign_of(R x) { return as<UintLike<R>>(x) & SIGN<R>; }
 template <class R> VDEV UintLike<R> magnitude_of(R x) { return as<UintLike<R>>(x) & (Element<UintLike<R>>)~SIGN<R>; }
+#ifndef VEC_CUDA
 template <class R> VDEV R float_abs(R x) { return as<R>(magnitude_of(x)); }
+#endif
 // |x| must have its sign bit clear.
 template <class R> VDEV R with_sign(R magnitude, UintLike<R> sign) { return as<R>(as<UintLike<R>>(magnitude) | sign); }
 
@@ -100,7 +102,8 @@ template <class R> VDEV R sign(R x) {
 }
 // Equal operands differ in the sign of zero at most: their bits together.
 template <class R> VDEV R maximum(R a, R b) {
-  if constexpr (HAS_SCALE<R>) return ((a == a) & (b == b)) ? extreme<true>(a, b) : a + b;
+  if constexpr (HAS_EXTREME<R>) return extreme_or_nan<true>(a, b);
+  else if constexpr (HAS_SCALE<R>) return ((a == a) & (b == b)) ? extreme<true>(a, b) : a + b;
   else if constexpr (FLOAT<R>) {
     using U = UintLike<R>;
     const R r = ((a > b) | (a != a)) ? a : b;
@@ -108,7 +111,8 @@ template <class R> VDEV R maximum(R a, R b) {
   } else return a > b ? a : b;
 }
 template <class R> VDEV R minimum(R a, R b) {
-  if constexpr (HAS_SCALE<R>) return ((a == a) & (b == b)) ? extreme<false>(a, b) : a + b;
+  if constexpr (HAS_EXTREME<R>) return extreme_or_nan<false>(a, b);
+  else if constexpr (HAS_SCALE<R>) return ((a == a) & (b == b)) ? extreme<false>(a, b) : a + b;
   else if constexpr (FLOAT<R>) {
     using U = UintLike<R>;
     const R r = ((a < b) | (a != a)) ? a : b;

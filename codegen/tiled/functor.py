@@ -164,13 +164,13 @@ class PointPrinter(BodyText):
                 if v.op != "load" or v.tensor == self.product or v.offset.fetched or v in found:
                     continue
                 width = piece.width if piece.lane in v.deps else 1
-                found[v] = f"x{len(found)}", f"Vec<{CTYPE[v.dtype.name]}, {width}>"
+                found[v] = f"x{len(found)}", f"Packed<{CTYPE[v.dtype.name]}, {width}>"
                 self.line(f"fetched.{found[v][0]} = {self.rhs(v, key(piece), self.count(piece))};")
         return found
 
     def rhs(self, v: Value, key: Key, count: str | None) -> str:
         if v in self.fetched:
-            return f"fetched.{self.fetched[v][0]}"
+            return f"fetched.{self.fetched[v][0]}.get()"
         if v.op == "load" and v.tensor == self.product:
             width = self.program.widths[key.lane] if key.lane else 1
             return "product" if self.whole else f"part<{width}>(product, part_number)"

@@ -1,5 +1,5 @@
 // normalization{vec=4,x=16,y=4,per=1,keep=registers,dear=0}
-extern "C" __global__ void __launch_bounds__(64) k_d13bca3d0ecfc8a2(const float* RESTRICT in0, const float* RESTRICT in1, float* RESTRICT out0) {
+extern "C" __global__ void __launch_bounds__(64) k_b3df4660a8a8f2f0(const float* RESTRICT in0, const float* RESTRICT in1, float* RESTRICT out0) {
   constexpr int TX = 16, TY = 4;
   SHARED_MEMORY(shared);
   constexpr int JOINED_X = 0, JOINED = 1024;
@@ -7,7 +7,7 @@ extern "C" __global__ void __launch_bounds__(64) k_d13bca3d0ecfc8a2(const float*
     Vec<float, 4> kv0[ROWS_OF(4)][VECTORS(4, 42)];
     Vec<float, 4> kv1[ROWS_OF(4)][VECTORS(4, 42)];
     Vec<float, 4> av2 = splat<4>(bits<float>(0x80000000u));
-    ROWS_KEPT(i1, 4) {
+    ROWS_KEPT_WHOLE(i1, 4) {
       LANES(i2, 4, 42, VECTORS(4, 42)) {
         const auto v0 = load<4, 2>(in0 + 336 * i1 + 42 * i0 + i2); kv0[i1_r][i2_v] = v0;
         av2 = add_(av2, v0);
@@ -20,7 +20,7 @@ extern "C" __global__ void __launch_bounds__(64) k_d13bca3d0ecfc8a2(const float*
     const auto v2 = join_y<TX, TY>(shared + JOINED_X, [](const auto& a, const auto& b) { return add_(a, b); }, join_x<TX, TY>(nullptr, [](const auto& a, const auto& b) { return add_(a, b); }, join_lanes([](const auto& a, const auto& b) { return add_(a, b); }, av2)));
     Vec<float, 4> av3 = splat<4>(bits<float>(0x80000000u));
     const auto v4 = div_(v2, splat<1>(bits<float>(0x43280000u)));
-    ROWS_KEPT(i1, 4) {
+    ROWS_KEPT_WHOLE(i1, 4) {
       LANES(i2, 4, 42, VECTORS(4, 42)) {
         const auto v1 = sub_(kv0[i1_r][i2_v], splat<4>(v4)); kv1[i1_r][i2_v] = v1;
         const auto v5 = mul_(v1, v1);
@@ -36,7 +36,7 @@ extern "C" __global__ void __launch_bounds__(64) k_d13bca3d0ecfc8a2(const float*
     const auto v6 = div_(v3, splat<1>(bits<float>(0x43280000u)));
     const auto v7 = add_(v6, splat<1>(bits<float>(0x3727c5acu)));
     const auto v8 = rsqrt_(v7);
-    ROWS_KEPT(i1, 4) {
+    ROWS_KEPT_WHOLE(i1, 4) {
       const auto v9 = load<1, 1>(in1 + i0);
       LANES(i2, 4, 42, VECTORS(4, 42)) {
         const auto v10 = mul_(kv1[i1_r][i2_v], splat<4>(v8));

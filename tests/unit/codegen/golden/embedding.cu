@@ -1,11 +1,11 @@
-extern "C" __global__ void __launch_bounds__(256) k_3c3c6b991628709c(const bf16* RESTRICT in0, const int32_t* RESTRICT in1, const bf16* RESTRICT in2, bf16* RESTRICT out0) {
+extern "C" __global__ void __launch_bounds__(256) k_a2686238fbcae6ae(const bf16* RESTRICT in0, const int32_t* RESTRICT in1, const bf16* RESTRICT in2, bf16* RESTRICT out0) {
   constexpr int TX = 16, TY = 16;
   GRID(i0, 64) {
     const auto v0 = load<1, 1>(in1 + i0);
     const auto v1 = minimum_(v0, splat<1>(bits<int32_t>(0x3e7u)));
     const auto v2 = maximum_(v1, splat<1>(bits<int32_t>(0x0u)));
     ROWS(i1, 12) {
-      LANES(i2, 4, 64, VECTORS(4, 64)) {
+      LANES_WHOLE(i2, 4, 64, VECTORS(4, 64)) {
         const auto v3 = load<4, 4>(in0 + 768 * (idx_t)get(v2, 0) + 64 * i1 + i2);
         const auto v4 = cast<float>(v3);
         const auto v5 = load<4, 4>(in2 + 768 * i0 + 64 * i1 + i2);

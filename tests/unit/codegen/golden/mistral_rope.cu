@@ -1,11 +1,11 @@
-extern "C" __global__ void __launch_bounds__(256) k_023181b80fe752a2(const bf16* RESTRICT in0, const bf16* RESTRICT in1, const bf16* RESTRICT in2, const bf16* RESTRICT in3, const int64_t* RESTRICT in4, bf16* RESTRICT out0, bf16* RESTRICT out1, bf16* RESTRICT out2, bf16* RESTRICT out3, bf16* RESTRICT out4) {
+extern "C" __global__ void __launch_bounds__(256) k_781143e4f00f3e78(const bf16* RESTRICT in0, const bf16* RESTRICT in1, const bf16* RESTRICT in2, const bf16* RESTRICT in3, const int64_t* RESTRICT in4, bf16* RESTRICT out0, bf16* RESTRICT out1, bf16* RESTRICT out2, bf16* RESTRICT out3, bf16* RESTRICT out4) {
   constexpr int TX = 16, TY = 16;
   GRID(i0, 4096) {
     const auto v0 = load<1, 1>(in4 + i0);
     const auto v1 = cast<float>(v0);
     Vec<float, 4> kv2[VECTORS(4, 64)];
     Vec<float, 4> kv3[VECTORS(4, 64)];
-    LANES(i1, 4, 64, VECTORS(4, 64)) {
+    LANES_WHOLE(i1, 4, 64, VECTORS(4, 64)) {
       const auto v4 = load<4, 4>(in3 + i1);
       const auto v5 = cast<float>(v4);
       const auto v6 = mul_(v5, splat<4>(v1));
@@ -21,7 +21,7 @@ extern "C" __global__ void __launch_bounds__(256) k_023181b80fe752a2(const bf16*
       FIRST_ROW store<4, 4>(out1 + 128 * i0 + i1 + 64, v10);
     }
     ROWS(i2, 8) {
-      LANES(i1, 4, 64, VECTORS(4, 64)) {
+      LANES_WHOLE(i1, 4, 64, VECTORS(4, 64)) {
         const auto v11 = load<4, 4>(in1 + 1024 * i0 + 128 * i2 + i1);
         const auto v12 = cast<float>(v11);
         const auto v13 = mul_(v12, kv2[i1_v]);
@@ -39,14 +39,14 @@ extern "C" __global__ void __launch_bounds__(256) k_023181b80fe752a2(const bf16*
         LOOP(i3, 4) store<4, 4>(out3 + 2097152 * i2 + 524288 * i3 + 128 * i0 + i1 + 64, v23);
       }
       LOOP(i4, 2) {
-        LANES(i5, 4, 64, VECTORS(4, 64)) {
+        LANES_WHOLE(i5, 4, 64, VECTORS(4, 64)) {
           const auto v24 = load<4, 4>(in2 + 1024 * i0 + 128 * i2 + 64 * i4 + i5);
           LOOP(i3, 4) store<4, 4>(out4 + 2097152 * i2 + 524288 * i3 + 128 * i0 + 64 * i4 + i5, v24);
         }
       }
     }
-    ROWS(i6, 32) {
-      LANES(i1, 4, 64, VECTORS(4, 64)) {
+    ROWS_WHOLE(i6, 32) {
+      LANES_WHOLE(i1, 4, 64, VECTORS(4, 64)) {
         const auto v25 = load<4, 4>(in0 + 4096 * i0 + 128 * i6 + i1);
         const auto v26 = cast<float>(v25);
         const auto v27 = mul_(v26, kv2[i1_v]);

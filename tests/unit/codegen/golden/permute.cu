@@ -1,9 +1,9 @@
-extern "C" __global__ void __launch_bounds__(256) k_ee322044f0868278(const bf16* RESTRICT in0, bf16* RESTRICT out0) {
+extern "C" __global__ void __launch_bounds__(256) k_5879d998ef7aa9d8(const bf16* RESTRICT in0, bf16* RESTRICT out0) {
   constexpr int TX = 16, TY = 16;
   GRID_ROWS(g0, 128) {
     const idx_t i0 = g0 / 2;
     const idx_t i1 = g0 % 2;
-    LANES(i2, 4, 64, VECTORS(4, 64)) {
+    LANES_WHOLE(i2, 4, 64, VECTORS(4, 64)) {
       const auto v0 = load_strided<4>(in0 + 4096 * i1 + 64 * i2 + i0, 64, 4);
       const auto v1 = cast<float>(v0);
       const auto v2 = neg_(v1);

@@ -1,5 +1,5 @@
 // normalization{vec=4,x=8,y=32,per=1,keep=registers,dear=0}
-extern "C" __global__ void __launch_bounds__(256) k_3c89ea5adaff0806(const float* RESTRICT in0, float* RESTRICT out0) {
+extern "C" __global__ void __launch_bounds__(256) k_d9b99c8c10d4ab38(const float* RESTRICT in0, float* RESTRICT out0) {
   constexpr int TX = 8, TY = 32;
   GRID_ROWS(i0, 64) {
     Vec<float, 4> kv0[VECTORS(4, 100)];
@@ -18,7 +18,7 @@ extern "C" __global__ void __launch_bounds__(256) k_3c89ea5adaff0806(const float
     }
     const auto v3 = join_x<TX, TY>(nullptr, [](const auto& a, const auto& b) { return add_(a, b); }, join_lanes([](const auto& a, const auto& b) { return add_(a, b); }, av3));
     LANES(i1, 4, 100, VECTORS(4, 100)) {
-      const auto v5 = div_(kv2[i1_v], splat<4>(v3));
+      const auto v5 = divided_(kv2[i1_v], v3);
       store<4, 4>(out0 + 100 * i0 + i1, v5);
     }
   }
