@@ -52,8 +52,8 @@ START_CLOCKS = 2000  # of a tile: until its first stage is there, and its epilog
 @dataclass(frozen=True)
 class WgmmaSchedule(Schedule):
     """rows, columns: of a tile. stages: of 64 of the summed axis, that are on their way or being multiplied. consumers:
-    warp groups that multiply. pingpong: 1 where each of them takes tiles of its own in turn, 0 where they share the rows
-    of each. cluster: blocks below each other that share what they bring of the columns' operand.
+    warp groups that multiply. pingpong: 1 where each of them takes tiles of its own in turn, 0 where they share the
+    rows of each. cluster: blocks below each other that share what they bring of the columns' operand.
     group: tiles below each other that come before those of the next columns. staged: columns that the epilogue passes
     through shared memory at once."""
 

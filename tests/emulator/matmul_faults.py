@@ -105,9 +105,9 @@ MATMUL_FAULTS = (
     Fault("of columns, always the first half", COPIED, "[j / 2][j % 2 * 2]", "[j / 2][0]", header=SM80),
     # ---- the epilogue
     Fault("no barrier before staging again", COPIED, "warp_barrier();  // the rows", "// the rows", header=EPILOGUE),
-    Fault("no barrier behind the staging", COPIED, "  warp_barrier();\n  hand_out", "  hand_out", header=EPILOGUE),
-    Fault("no end of rows in the epilogue", COPIED, "row + r < rows && ", "", header=EPILOGUE),
-    Fault("no end of columns in the epilogue", COPIED, " && column + c < columns)", ")", header=EPILOGUE),
+    Fault("no barrier behind the staging", COPIED, "  warp_barrier();\n  part.use", "  part.use", header=EPILOGUE),
+    Fault("no end of rows in the epilogue", COPIED, "row + r < Extents::ROWS && ", "", header=EPILOGUE),
+    Fault("no end of columns in the epilogue", COPIED, " && column + c < Extents::COLUMNS)", ")", header=EPILOGUE),
     Fault(
         "fragments' rows by the wrong lanes",
         COPIED,
