@@ -40,13 +40,16 @@ MOST_SUMS = {1: 192, 2: 128, 3: 96}
 TILES = (
     (128, 256, 2, 0), (256, 128, 2, 0), (128, 192, 2, 0), (192, 128, 3, 0), (128, 128, 2, 0), (128, 128, 1, 0),
     (128, 64, 2, 0), (64, 256, 1, 0), (64, 128, 1, 0), (64, 64, 1, 0), (64, 32, 1, 0), (64, 16, 1, 0),
-    (128, 128, 2, 1), (64, 256, 2, 1), (64, 128, 2, 1), (64, 64, 2, 1),
+    (128, 128, 2, 1), (64, 256, 2, 1), (64, 128, 2, 1), (64, 128, 3, 1), (64, 64, 3, 1),
 )  # fmt: skip
 # Of a multiprocessor of an H100, per clock: products of 16-bit floats by wgmma, bytes from the L2 cache as measured in
 # published microbenchmarks. They order the first schedules; measurements decide.
 PRODUCTS_PER_CLOCK = 2048
 L2_BYTES_PER_CLOCK = 48
-START_CLOCKS = 2000  # of a tile: until its first stage is there, and its epilogue
+# Of that rate by the columns of an instruction, from products of 8192^3 on an H200; of those in between, the lower one's.
+RATE = {256: 1.0, 192: 0.88, 128: 0.95, 64: 0.8}
+START_CLOCKS = 500  # of a tile: until its first stage is there
+STAGED_CLOCKS = 8  # of a thread for an element in the epilogue, beside what is computed there
 
 
 @dataclass(frozen=True)
@@ -123,13 +126,14 @@ class Wgmma:
         return found if isinstance(found, Reject) else None
 
     def space(self, segment: Graph, device: Device) -> tuple[str, ...]:
-        p = _accepted(segment).boxes
+        product = _accepted(segment)
+        p, behind = product.boxes, _behind_clocks(segment, product.node)
         found: list[WgmmaSchedule] = []
         for tile, cluster in combinations(TILES, (2, 1)):
             s = _deepest(*tile, cluster, p, device)
             if s and (cluster == 1 or p.m.extent > s.rows):
                 found.append(s)
-        found.sort(key=lambda s: _clocks(s, p, device))
+        found.sort(key=lambda s: _clocks(s, p, behind, device))
         return tuple(map(str, found[:8]))
 
     def choices(self, segment: Graph, device: Device) -> Choices:
@@ -267,9 +271,24 @@ def _turns(s: WgmmaSchedule, p: BoxedProduct, device: Device) -> int:
     return -(-_tiles(s, p) // max(1, device.units // s.cluster))
 
 
-def _clocks(s: WgmmaSchedule, p: BoxedProduct, device: Device) -> float:
-    """About how long a multiprocessor takes: whichever is slower of multiplying and bringing, for each tile that it
-    gets."""
-    multiplying = s.rows * s.columns * DEPTH / PRODUCTS_PER_CLOCK
+def _behind_clocks(segment: Graph, node: Node) -> float:
+    """What a thread computes of one element of the product, about a clock for each operation."""
+    behind = {node}
+    clocks = 0.0
+    for n in segment.nodes:
+        if n is not node and not behind.isdisjoint(n.args):
+            behind.add(n)
+            clocks += OPS[n.op].cost if OPS[n.op].kind is OpKind.POINTWISE else 0.0
+    return clocks
+
+
+def _clocks(s: WgmmaSchedule, p: BoxedProduct, behind: float, device: Device) -> float:
+    """About how long a multiprocessor takes, for each tile that it gets: whichever is slower of multiplying and bringing,
+    and the epilogue, beside which others multiply where they take turns. behind: see `_behind_clocks`."""
+    rate = next((r for columns, r in RATE.items() if s.columns >= columns), 0.5)
+    multiplying = s.rows * s.columns * DEPTH / (PRODUCTS_PER_CLOCK * rate)
     bringing = (s.rows + s.columns / s.cluster) * 2 * DEPTH / L2_BYTES_PER_CLOCK
-    return _turns(s, p, device) * (p.depths * max(multiplying, bringing) + START_CLOCKS)
+    loop = p.depths * max(multiplying, bringing) + START_CLOCKS
+    epilogue = s.rows * s.columns / (128 * s.sharers) * (STAGED_CLOCKS + behind)
+    tile = max(loop, (loop + epilogue) / s.consumers) if s.pingpong else loop + epilogue
+    return _turns(s, p, device) * tile
