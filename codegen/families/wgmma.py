@@ -46,7 +46,7 @@ TILES = (
 # published microbenchmarks. They order the first schedules; measurements decide.
 PRODUCTS_PER_CLOCK = 2048
 L2_BYTES_PER_CLOCK = 48
-# Of that rate by the columns of an instruction, in products of 8192^3 on an H200; in between, that of the fewer columns.
+# Of that rate by the columns of an instruction, in products of 8192^3 on an H200; in between, that of fewer columns.
 RATE = {256: 1.0, 192: 0.88, 128: 0.95, 64: 0.8}
 START_CLOCKS = 500  # of a tile: until its first stage is there
 STAGED_CLOCKS = 8  # of a thread for an element in the epilogue, beside what is computed there
@@ -283,7 +283,7 @@ def _behind_clocks(segment: Graph, node: Node) -> float:
 
 
 def _clocks(s: WgmmaSchedule, p: BoxedProduct, behind: float, device: Device) -> float:
-    """About how long a multiprocessor takes, for each tile that it gets: whichever is slower of multiplying and bringing
+    """How long a multiprocessor takes, for each tile that it gets: whichever is slower of bringing and multiplying
     it, and the epilogue, beside which others multiply where they take turns. behind: see `_behind_clocks`."""
     rate = next((r for columns, r in RATE.items() if s.columns >= columns), 0.5)
     multiplying = s.rows * s.columns * DEPTH / (PRODUCTS_PER_CLOCK * rate)
