@@ -7,7 +7,7 @@ from math import prod
 from codegen.body import BodyText, Style
 from codegen.kernel import EmitError
 from codegen.lowering.across import BLOCK
-from codegen.lowering.index import Axis
+from codegen.lowering.index import Affine, Axis
 from codegen.lowering.program import Kept, Key, Path, Program, Tile
 from codegen.lowering.value import Value
 from codegen.lowering.write import Write
@@ -17,6 +17,7 @@ from codegen.text_tiles import element_type
 from codegen.threads import Sharing
 from fusion_ir.dtype import DType
 
+ACCESS_BYTES = 16  # the most that a thread moves at a time
 MOST_ROWS = 16  # of a thread, what is kept of which is in registers
 UNROLLED = 8  # longest loop over a dimension of an array that is always unrolled
 MOST_UNROLLED = 64  # vectors of a thread along lanes: arrays in registers are indexed by constants only
@@ -44,7 +45,9 @@ class CudaBodyText(BodyText):
     def loop_around(self, path: Path, depth: int) -> str:
         if path not in self.sharing.rows:
             return "LOOP"
-        return "ROWS_KEPT" if path[-1].axis in self.kept_rows else "ROWS"
+        if path[-1].axis in self.kept_rows:
+            return "ROWS_KEPT"
+        return "ROWS_EVEN" if any(self.is_even_row(path, t) for t in self.program.across.values()) else "ROWS"
 
     @cached_property
     def kept_rows(self) -> frozenset[Axis]:
@@ -84,6 +87,8 @@ class CudaBodyText(BodyText):
                     f"a thread would keep {vectors} vectors of a row in registers (at most {MOST_UNROLLED})"
                 )
             return "_MANY" if self.program.last_tile(key.lane) else ""
+        if any(t.lane is key.lane and self.is_even(t.lane) for t in self.program.across.values()):
+            return "_EVEN"
         return "" if vectors == 1 else "_LOOP"
 
     def indexes_registers(self, key: Key) -> bool:
@@ -198,12 +203,11 @@ class CudaBodyText(BodyText):
             kind, bytes_ = self.tile_type(tile)
             self.line(f"{kind} (&{name}){dims} = *({kind}(*){dims})(shared + {self.take(bytes_)});")
             if isinstance(tile.access, Value):
-                tensor = f"in{tile.access.tensor}"
-                moved = ", ".join(self.moved(tile, tensor, tile.access.offset))
-                run = self.run_of(tile, tensor)
-                self.line(f"{self.tile_loops(tile.others)}read_across<TX, TY, {run}>({self.block_of(tile)}, {moved});")
+                base, stride, ends = self.moved(tile, f"in{tile.access.tensor}", tile.access.offset)
+                move = f"fill<{self.how(tile)}>({self.block_of(tile)}, {base}, {stride}, {ends});"
+                self.line(f"{self.tile_loops(tile.others)}{move}")
         if any(isinstance(tile.access, Value) for tile in tiles):
-            self.line("block_barrier();")
+            self.line("filled();")
 
     def end_tiles(self, path: Path, *, stream: bool) -> None:
         written = [t for t in self.program.tiles_at(path) if not isinstance(t.access, Value)]
@@ -211,30 +215,72 @@ class CudaBodyText(BodyText):
             self.line("block_barrier();")
         for tile in written:
             assert not isinstance(tile.access, Value)
-            tensor = f"out{tile.access.out}"
-            base, stride, ends = self.moved(tile, tensor, tile.access.offset)
-            loops, run = self.tile_loops((*tile.repeats, *tile.others)), self.run_of(tile, tensor)
-            self.line(f"{loops}write_across<TX, TY, {run}>({base}, {stride}, {self.block_of(tile)}, {ends});")
+            base, stride, ends = self.moved(tile, f"out{tile.access.out}", tile.access.offset)
+            loops = self.tile_loops((*tile.repeats, *tile.others))
+            self.line(f"{loops}empty<{self.how(tile)}>({base}, {stride}, {self.block_of(tile)}, {ends});")
 
-    def run_of(self, tile: Tile, tensor: str) -> int:
-        """Elements of a tensor along a tile that one access may move."""
-        itemsize = _dtype(tile).bytes
-        return self.tensor_pattern(tensor, tile.access.offset, tile.along, BLOCK, itemsize).width
+    def moved(self, tile: Tile, tensor: str, offset: Affine) -> tuple[str, str, str]:
+        """As on the CPU, but the ends in the order of the tile: what came in chunks is the second."""
+        base, stride, _ = super().moved(tile, tensor, offset)
+        return base, stride, ", ".join(self.end(a) for a in _stored(tile))
+
+    def how(self, tile: Tile) -> str:
+        """The template arguments of what moves a tile: threads, elements that one access may move, whether all tiles
+        are whole ones."""
+        tensor, itemsize = self.tensor_of(tile), _dtype(tile).bytes
+        run = self.tensor_pattern(tensor, tile.access.offset, tile.along, BLOCK, itemsize).width
+        return f"TX, TY, {run}, {'true' if self.is_whole(tile) else 'false'}"
+
+    def tensor_of(self, tile: Tile) -> str:
+        return f"in{tile.access.tensor}" if isinstance(tile.access, Value) else f"out{tile.access.out}"
+
+    def is_whole(self, tile: Tile) -> bool:
+        return not self.program.last_tile(tile.along) and not self.program.last_tile(tile.lane)
 
     def tile_type(self, tile: Tile) -> tuple[str, int]:
         """The type of a tile, and the bytes of all of them: as SharedTile in tiles_cuda.cuh lays it out."""
-        width, itemsize = self.program.widths[tile.lane], _dtype(tile).bytes
-        rows, columns = -(-tile.along.extent // BLOCK) * BLOCK, -(-tile.lane.extent // width) * width
-        pitch = _round(columns * itemsize) // 16 | 1
-        return f"SharedTile<{element_type(tile)}, {rows}, {columns}>", rows * pitch * 16 * prod(
-            a.extent for a in tile.others
+        itemsize = _dtype(tile).bytes
+        down, chunks = _stored(tile)
+        rows, columns = (self.whole_vectors(a, tile) for a in (down, chunks))
+        row = -(-columns * itemsize // ACCESS_BYTES)
+        row = _round_to(row, 8) if row > 4 else 1 << (row - 1).bit_length()
+        # Elements that a thread reads down the tile at a time.
+        each = self.program.widths[tile.lane] if down is tile.lane else ACCESS_BYTES // itemsize
+        kind = f"SharedTile<{element_type(tile)}, {rows}, {columns}, {each}>"
+        return kind, rows * row * ACCESS_BYTES * prod(a.extent for a in tile.others)
+
+    def whole_vectors(self, a: Axis, tile: Tile) -> int:
+        """The extent of an axis of a tile, with the rest of a last vector along lanes."""
+        return _round_to(a.extent, self.program.widths[a]) if a is tile.lane else a.extent
+
+    def is_by_warp(self, tile: Tile, key: Key) -> bool:
+        """Whether all lanes of a warp read a tile of 2-byte elements together, four of eight lanes each for eight rows:
+        the shape of ldmatrix."""
+        width, (x, y) = self.program.widths[tile.lane], (self.threads.x, self.threads.y)
+        return (
+            _dtype(tile).bytes == 2
+            and (width, x, y % 8) == (8, 4, 0)
+            and self.is_even(tile.lane)
+            and any(row == key.path[: len(row)] and self.is_even_row(row, tile) for row in self.sharing.rows)
         )
+
+    def is_even_row(self, path: Path, tile: Tile) -> bool:
+        """Whether `path` is a loop along a tile, of which each thread along y has as many rows."""
+        a = tile.along
+        return path[-1].axis is a and len(path) > 1 and not self.program.last_tile(a) and not a.extent % self.threads.y
+
+    def is_even(self, lane: Axis) -> bool:
+        """Whether each thread along x has as many whole vectors along a lane axis."""
+        return not self.program.last_tile(lane) and not lane.extent % (self.program.widths[lane] * self.threads.x)
 
     def load(self, v: Value, key: Key, lane: Axis | None, width: int, count: str | None) -> str:
         tile = self.program.across.get((key, v))
         if tile is None:
             return super().load(v, key, lane, width, count)
-        return f"{self.block_of(tile)}.get<{width}>({self.axis(tile.along)}, {self.axis(tile.lane)}, {count or width})"
+        place = f"{self.axis(tile.lane)}, {self.axis(tile.along)}"
+        if count is None and self.is_by_warp(tile, key):
+            return f"{self.block_of(tile)}.down_by_warp({place})"
+        return f"{self.block_of(tile)}.down<{width}>({place}, {count or width})"
 
     def lane_element(self, tensor: str, offset: str) -> str:
         return f"read({tensor} + {offset})"  # checked in the emulator
@@ -261,7 +307,16 @@ def _bytes(v: Value, width: int) -> int:
 
 
 def _round(bytes_: int) -> int:
-    return -(-bytes_ // 16) * 16
+    return _round_to(bytes_, ACCESS_BYTES)
+
+
+def _round_to(n: int, unit: int) -> int:
+    return -(-n // unit) * unit
+
+
+def _stored(tile: Tile) -> tuple[Axis, Axis]:
+    """The axes of a tile as it lies in shared memory; along the second one it came there."""
+    return (tile.lane, tile.along) if isinstance(tile.access, Value) else (tile.along, tile.lane)
 
 
 def _dtype(tile: Tile) -> DType:
