@@ -279,7 +279,7 @@ class CudaBodyText(BodyText):
             return super().load(v, key, lane, width, count)
         place = f"{self.axis(tile.lane)}, {self.axis(tile.along)}"
         if count is None and self.is_by_warp(tile, key):
-            return f"{self.block_of(tile)}.down_by_warp({place})"
+            return f"{self.block_of(tile)}.down_by_warp<TX>({place})"
         return f"{self.block_of(tile)}.down<{width}>({place}, {count or width})"
 
     def lane_element(self, tensor: str, offset: str) -> str:

@@ -11,7 +11,7 @@ template <class T, int I, int J, int W> struct SharedTile {
   // A power of two, or whole groups of eight chunks: all 32 banks.
   static constexpr int ROW = CHUNKS > 4 ? (CHUNKS + 7) / 8 * 8 : CHUNKS > 2 ? 4 : CHUNKS, GROUP = ROW < 8 ? ROW : 8;
   alignas(16) T at[I * ROW * CHUNK];
-  static VDEV int place(int i, int j) {
+  static VDEV uint32_t place(uint32_t i, uint32_t j) {
     return (i * ROW + (j / CHUNK ^ ((i / W ^ i % 2 * 4) & (GROUP - 1)))) * CHUNK + j % CHUNK;
   }
   // Elements (i + k, j), k < n.
@@ -20,14 +20,15 @@ template <class T, int I, int J, int W> struct SharedTile {
     VEC_UNROLL for (int k = 0; k < N; k++) if (k < n) x.v[k] = shared_load<T, 1>(&at[place(i + k, j)]).v[0];
     return x;
   }
-  // Elements (i .. i + 7, j) by all lanes of a warp: lane l has i = i0 + 8 (l % 4), j = j0 + l / 4; i0 and j0 multiples of 32, 8.
-  VDEV Vec<T, 8> down_by_warp(int i, int j) const {
+  // Elements (i .. i + 7, j) by all lanes of a warp, of a block whose rows have TX threads: lane l has i = i0 + 8 (l % 4),
+  // j = j0 + l / 4; i0 and j0 are multiples of 32 and 8.
+  template <int TX> VDEV Vec<T, 8> down_by_warp(uint32_t i, uint32_t j) const {
     static_assert(sizeof(T) == 2 && W == 8, "matrices of 8 x 8, two elements of a register side by side");
-    const int lane = (threadIdx.y * blockDim.x + threadIdx.x) % 32;
-    // Register m holds rows 2 m and 2 m + 1 of the lane's eight: rows (l % 4, 0 or 1) of matrix m are 8 (l % 4) + 2 m + 0 or 1.
-    const int row = i - lane % 4 * 8 + lane % 8 / 2 * 8 + lane / 8 * 2 + lane % 2;
+    const uint32_t lane = (threadIdx.y * TX + threadIdx.x) % 32;
+    // A lane's register m holds its elements 2 m and 2 m + 1, which are in the same two rows of matrix m for the same l % 4.
+    const uint32_t row = (i & ~31u) + lane % 8 / 2 * 8 + lane / 8 * 2 + lane % 2;
     uint32_t r[4];
-    load_matrix_x4_transposed(r, shared_address(&at[place(row, j - lane / 4)]));
+    load_matrix_x4_transposed(r, shared_address(&at[place(row, j & ~7u)]));
     Vec<T, 8> x;
     memcpy(&x, r, sizeof x);
     return x;
@@ -49,12 +50,12 @@ template <int TX, int TY, int RUN, bool WHOLE, class T, int I, int J, int W>
 VDEV void fill(SharedTile<T, I, J, W>& tile, const T* base, idx_t stride, int high, int wide) {
   using S = SharedTile<T, I, J, W>;
   constexpr int N = S::CHUNK, THREADS = TX * TY, NEAR = power_above(S::CHUNKS) < THREADS ? power_above(S::CHUNKS) : THREADS;
-  const int thread = threadIdx.y * TX + threadIdx.x;
+  const uint32_t thread = threadIdx.y * TX + threadIdx.x;
   VEC_UNROLL for (int j0 = 0; j0 < S::CHUNKS; j0 += NEAR) {
-    const int j = (j0 + thread % NEAR) * N;
+    const int j = (j0 + (int)(thread % NEAR)) * N;
     if (S::CHUNKS % NEAR != 0 && j >= J) continue;
     _Pragma("unroll 8") for (int i0 = 0; i0 < I; i0 += THREADS / NEAR) {
-      const int i = i0 + thread / NEAR;
+      const int i = i0 + (int)(thread / NEAR);
       if (I % (THREADS / NEAR) != 0 && i >= I) continue;
       if (!WHOLE && (i >= high || j >= wide)) continue;
       T* to = &tile.at[S::place(i, j)];
@@ -79,22 +80,22 @@ VDEV void filled() {
 template <int TX, int TY, int RUN, bool WHOLE, class T, int I, int J, int W>
 VDEV void empty(T* out, idx_t stride, const SharedTile<T, I, J, W>& tile, int high, int wide) {
   constexpr int N = SharedTile<T, I, J, W>::CHUNK, THREADS = TX * TY;
-  const int thread = threadIdx.y * TX + threadIdx.x;
+  const uint32_t thread = threadIdx.y * TX + threadIdx.x;
   if constexpr (WHOLE && sizeof(T) == 2 && I % 32 == 0 && J % 8 == 0 && THREADS % 32 == 0) {
     constexpr int DOWN = I / 32, UNITS = DOWN * (J / 8), WARPS = THREADS / 32;
     _Pragma("unroll 4") for (int u0 = 0; u0 < UNITS; u0 += WARPS) {
-      const int u = u0 + thread / 32;
+      const uint32_t u = u0 + thread / 32;
       if (UNITS % WARPS != 0 && u >= UNITS) break;  // the whole warp
-      const int i = u % DOWN * 32 + thread % 4 * 8, j = u / DOWN * 8 + thread % 32 / 4;
-      store<N, RUN>(out + j * stride + i, tile.down_by_warp(i, j));
+      const idx_t i = u % DOWN * 32 + thread % 4 * 8, j = u / DOWN * 8 + thread % 32 / 4;
+      store<N, RUN>(out + j * stride + i, tile.template down_by_warp<TX>(i, j));
     }
   } else {
     constexpr int NEAR = I > 4 * N ? 8 : power_above((I + N - 1) / N);
     VEC_UNROLL for (int i0 = 0; i0 < I; i0 += NEAR * N) {
-      const int i = i0 + thread % NEAR * N;
+      const int i = i0 + (int)(thread % NEAR) * N;
       if (I % (NEAR * N) != 0 && i >= I) continue;
       _Pragma("unroll 4") for (int j0 = 0; j0 < J; j0 += THREADS / NEAR) {
-        const int j = j0 + thread / NEAR;
+        const int j = j0 + (int)(thread / NEAR);
         if (J % (THREADS / NEAR) != 0 && j >= J) continue;
         if (WHOLE && I % N == 0) {
           store<N, RUN>(out + j * stride + i, tile.template down<N>(i, j, N));
