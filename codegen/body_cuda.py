@@ -6,6 +6,7 @@ from math import prod
 
 from codegen.body import BodyText, Style
 from codegen.kernel import EmitError
+from codegen.lowering.access import Pattern
 from codegen.lowering.across import BLOCK
 from codegen.lowering.index import Affine, Axis
 from codegen.lowering.program import Kept, Key, Path, Program, Tile
@@ -19,6 +20,7 @@ from fusion_ir.dtype import DType
 
 ACCESS_BYTES = 16  # the most that a thread moves at a time
 MOST_ROWS = 16  # of a thread, what is kept of which is in registers
+EARLY_BYTES = 64  # of a thread, read before tiles are there
 UNROLLED = 8  # longest loop over a dimension of an array that is always unrolled
 MOST_UNROLLED = 64  # vectors of a thread along lanes: arrays in registers are indexed by constants only
 
@@ -34,6 +36,7 @@ class CudaBodyText(BodyText):
         # Bytes of shared memory: for what threads along x join, for what those along y do, and for everything else.
         self.x_bytes = self.y_bytes = self.taken = 0
         self.places: dict[Value, str] = {}  # of arrays in shared memory
+        self.early: dict[tuple[Key, Value], str] = {}  # what is read before tiles are there: registers of each vector
 
     # ---- loops
     def is_enough(self, path: Path) -> bool:
@@ -195,6 +198,8 @@ class CudaBodyText(BodyText):
     # ---- tiles in shared memory, which all threads of a block fill and empty
     def begin_tiles(self, path: Path) -> None:
         tiles = self.program.tiles_at(path)
+        if any(isinstance(tile.access, Value) for tile in tiles):
+            self.read_early(path)
         if tiles:
             self.line("block_barrier();")  # until nobody uses what was in the tiles
         for tile in tiles:
@@ -209,6 +214,33 @@ class CudaBodyText(BodyText):
         if any(isinstance(tile.access, Value) for tile in tiles):
             self.line("filled();")
 
+    def read_early(self, path: Path) -> None:
+        """Ahead of tiles, to be on its way together with them: what else their rows read, as far as there is room."""
+        room = EARLY_BYTES
+        for key, block in self.program.blocks.items():
+            lane = key.lane
+            if lane is None or key.path[:-1] != path or key.dims or not self.is_even(lane):
+                continue
+            if self.loop_around(key.path, len(path)) != "ROWS_EVEN" or self.many(key) != "_EVEN":
+                continue
+            width, row = self.program.widths[lane], key.path[-1].axis
+            vectors = (row.extent // self.threads.y, lane.extent // (width * self.threads.x))
+            for v in block.ordered():
+                if v.op != "load" or (key, v) in self.program.across or v.offset.fetched or not v.offset.coef(lane):
+                    continue
+                found, at = self.pointer(v, key, lane, width, v.dtype.bytes)
+                bytes_ = prod(vectors) * width * v.dtype.bytes
+                if found.kind != "vector" or bytes_ > room:
+                    continue
+                room -= bytes_
+                name = f"e{len(self.early)}"
+                self.line(f"Vec<{CTYPE[v.dtype.name]}, {width}> {name}[{vectors[0]}][{vectors[1]}];")
+                loops = f"ROWS_EVEN({self.axis(row)}, {row.extent}) LANES_EVEN({self.axis(lane)}, {width}, {lane.extent}, "
+                place = f"{name}[{self.axis(row)}_r][{self.axis(lane)}_v]"
+                value = f"load_early<{width}, {found.width}>({at})"
+                self.line(f"{loops}VECTORS({width}, {lane.extent})) {place} = {value};")
+                self.early[key, v] = place
+
     def end_tiles(self, path: Path, *, stream: bool) -> None:
         written = [t for t in self.program.tiles_at(path) if not isinstance(t.access, Value)]
         if written:
@@ -220,9 +252,18 @@ class CudaBodyText(BodyText):
             self.line(f"{loops}empty<{self.how(tile)}>({base}, {stride}, {self.block_of(tile)}, {ends});")
 
     def moved(self, tile: Tile, tensor: str, offset: Affine) -> tuple[str, str, str]:
-        """As on the CPU, but the ends in the order of the tile: what came in chunks is the second."""
-        base, stride, _ = super().moved(tile, tensor, offset)
-        return base, stride, ", ".join(self.end(a) for a in _stored(tile))
+        """As on the CPU, but the ends are in the order in which the tile lies in shared memory."""
+        first = offset.subst({tile.along: Affine(), tile.lane: Affine()})
+        ends = ", ".join(self.end(a) for a in _stored(tile))
+        return f"{tensor} + ({self.expr(first)})", str(offset.coef(tile.lane)), ends
+
+    def pointer(
+        self, access: Value | Write, key: Key, lane: Axis | None, width: int, itemsize: int
+    ) -> tuple[Pattern, str]:
+        """Around tiles addresses are sums of 32 bits, and made 64 bits wide once."""
+        found, at = super().pointer(access, key, lane, width, itemsize)
+        tensor, plus, offset = at.partition(" + ")
+        return found, f"{tensor} + ({offset})" if plus and self.program.across else at
 
     def how(self, tile: Tile) -> str:
         """The template arguments of what moves a tile: threads, elements that one access may move, whether all tiles
@@ -274,6 +315,8 @@ class CudaBodyText(BodyText):
         return not self.program.last_tile(lane) and not lane.extent % (self.program.widths[lane] * self.threads.x)
 
     def load(self, v: Value, key: Key, lane: Axis | None, width: int, count: str | None) -> str:
+        if (key, v) in self.early:
+            return self.early[key, v]
         tile = self.program.across.get((key, v))
         if tile is None:
             return super().load(v, key, lane, width, count)

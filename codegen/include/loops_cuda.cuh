@@ -10,11 +10,12 @@
 #define ROWS_KEPT(a, n) _Pragma("unroll") for (int a##_r = 0; a##_r < ROWS_OF(n); a##_r++) \
   if (const idx_t a = threadIdx.y + a##_r * TY; a < (n))
 #define ROWS_OF(n) (((n) + TY - 1) / TY)
-// Of rows that come out even, and of vectors: no thread ends before the others.
-#define ROWS_EVEN(a, n) _Pragma("unroll 4") for (int a##_r = 0; a##_r < (n) / TY; a##_r++) \
-  if (const idx_t a = threadIdx.y + a##_r * TY; true)
-#define LANES_EVEN(a, w, n, it) _Pragma("unroll 8") for (int a##_v = 0; a##_v < (it); a##_v++) \
-  if (const idx_t a = (a##_v * TX + (int)threadIdx.x) * (w); true)
+// Of rows that come out even, and of vectors: no thread ends before the others. In bits, so that the compiler sees which of them
+// are constants.
+#define ROWS_EVEN(a, n) _Pragma("unroll") for (int a##_r = 0; a##_r < (n) / TY; a##_r++) \
+  if (const idx_t a = threadIdx.y % TY ^ a##_r * TY; true)
+#define LANES_EVEN(a, w, n, it) _Pragma("unroll") for (int a##_v = 0; a##_v < (it); a##_v++) \
+  if (const idx_t a = (a##_v * TX ^ threadIdx.x % TX) * (w); true)
 #define ROWS(a, n) _Pragma("unroll 4") for (idx_t a = threadIdx.y; a < (n); a += TY)
 // Vector v of thread x starts at lane (v * TX + x) * w; full vectors and the masked last one are told apart per thread. Where
 // v indexes registers, loops are unrolled: LANES and TAIL, and LANES_MANY and TAIL_MANY where n is known at run time only.

@@ -49,17 +49,19 @@ constexpr int power_above(int n) { return n < 2 ? 1 : 2 * power_above((n + 1) / 
 template <int TX, int TY, int RUN, bool WHOLE, class T, int I, int J, int W>
 VDEV void fill(SharedTile<T, I, J, W>& tile, const T* base, idx_t stride, int high, int wide) {
   using S = SharedTile<T, I, J, W>;
-  constexpr int N = S::CHUNK, THREADS = TX * TY, NEAR = power_above(S::CHUNKS) < THREADS ? power_above(S::CHUNKS) : THREADS;
+  constexpr int N = S::CHUNK, THREADS = TX * TY, ALL = power_above(S::CHUNKS);
+  constexpr int NEAR = ALL < THREADS ? ALL : THREADS, HIGH = THREADS / NEAR;
   const uint32_t thread = threadIdx.y * TX + threadIdx.x;
   VEC_UNROLL for (int j0 = 0; j0 < S::CHUNKS; j0 += NEAR) {
-    const int j = (j0 + (int)(thread % NEAR)) * N;
+    const int j = (j0 + (int)(thread % NEAR)) * N, own = thread / NEAR % HIGH;
     if (S::CHUNKS % NEAR != 0 && j >= J) continue;
-    _Pragma("unroll 8") for (int i0 = 0; i0 < I; i0 += THREADS / NEAR) {
-      const int i = i0 + (int)(thread / NEAR);
-      if (I % (THREADS / NEAR) != 0 && i >= I) continue;
+    const T* mine = base + (own * stride + j);
+    _Pragma("unroll 8") for (int i0 = 0; i0 < I; i0 += HIGH) {
+      const int i = i0 ^ own;  // i0 + own, in bits that `place` can be taken apart by
+      if (I % HIGH != 0 && i >= I) continue;
       if (!WHOLE && (i >= high || j >= wide)) continue;
       T* to = &tile.at[S::place(i, j)];
-      const T* from = base + i * stride + j;
+      const T* from = mine + i0 * stride;
       const bool chunk = WHOLE && J % N == 0 ? true : j + N <= (WHOLE ? J : wide);
       if constexpr (RUN >= N) {
         if (chunk) copy_async<16>(shared_address(to), from);
