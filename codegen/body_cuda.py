@@ -235,7 +235,9 @@ class CudaBodyText(BodyText):
                 room -= bytes_
                 name = f"e{len(self.early)}"
                 self.line(f"Vec<{CTYPE[v.dtype.name]}, {width}> {name}[{vectors[0]}][{vectors[1]}];")
-                loops = f"ROWS_EVEN({self.axis(row)}, {row.extent}) LANES_EVEN({self.axis(lane)}, {width}, {lane.extent}, "
+                loops = (
+                    f"ROWS_EVEN({self.axis(row)}, {row.extent}) LANES_EVEN({self.axis(lane)}, {width}, {lane.extent}, "
+                )
                 place = f"{name}[{self.axis(row)}_r][{self.axis(lane)}_v]"
                 value = f"load_early<{width}, {found.width}>({at})"
                 self.line(f"{loops}VECTORS({width}, {lane.extent})) {place} = {value};")
@@ -306,13 +308,15 @@ class CudaBodyText(BodyText):
         )
 
     def is_even_row(self, path: Path, tile: Tile) -> bool:
-        """Whether `path` is a loop along a tile, of which each thread along y has as many rows."""
+        """Whether `path` is a loop along a tile, of which each thread along y has as many rows, and few."""
         a = tile.along
-        return path[-1].axis is a and len(path) > 1 and not self.program.last_tile(a) and not a.extent % self.threads.y
+        own, rest = divmod(a.extent, self.threads.y)
+        return path[-1].axis is a and len(path) > 1 and not self.program.last_tile(a) and not rest and own <= UNROLLED
 
     def is_even(self, lane: Axis) -> bool:
-        """Whether each thread along x has as many whole vectors along a lane axis."""
-        return not self.program.last_tile(lane) and not lane.extent % (self.program.widths[lane] * self.threads.x)
+        """Whether each thread along x has as many whole vectors along a lane axis, and few."""
+        own, rest = divmod(lane.extent, self.program.widths[lane] * self.threads.x)
+        return not self.program.last_tile(lane) and not rest and own <= UNROLLED
 
     def load(self, v: Value, key: Key, lane: Axis | None, width: int, count: str | None) -> str:
         if (key, v) in self.early:
