@@ -31,7 +31,7 @@ template <int W, int A, class T> VDEV Vec<T, W> load(const T* p FP_AND_SITE) {
 }
 // A load that stays ahead of the barrier it stands before: one of the compiler's own moves behind it, to where its value is used.
 template <int W, int A, class T> VDEV Vec<T, W> load_early(const T* p FP_AND_SITE) {
-#ifdef __CUDA_ARCH__
+#if defined(__CUDA_ARCH__) && !defined(FP_EMULATE)
   if constexpr (Accesses<T, W, A>::EACH == 16) {
     constexpr int N = Accesses<T, W, A>::N;
     uint32_t t[4 * N];

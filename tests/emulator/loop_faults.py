@@ -37,7 +37,7 @@ TURNED = subject("turned", "transpose{vec=4,x=8,y=8,rows=32,columns=32}", turned
 # Aligned: chunks of 16 bytes, of which the last column has one and a half.
 ALIGNED = subject("aligned", "transpose{vec=4,x=8,y=8,rows=64,columns=64}", turned, (70, 64), (64, 70))
 # Whole tiles, by copies that run by themselves and by ldmatrix; what is added is read ahead of them.
-WHOLE = subject("whole", "transpose{vec=8,x=4,y=32,rows=64,columns=32}", turned, (128, 64), (64, 128), dtype=bf16)
+WHOLE = subject("whole", "transpose{vec=8,x=4,y=32,rows=64,columns=32}", turned, (128, 128), (128, 128), dtype=bf16)
 THIN = subject("thin", "gemv{rows=2,few=2,vec=4,x=32,y=2,per=1}", B.linear, (2, 130), (66, 130))
 ADDED = subject("added", "pointwise{vec=4,x=32,y=2,per=1}", lambda x, y: B.add(x, y), (9, 130), (9, 130))
 NAIVE = subject("naive", "naive{threads=64}", lambda x: B.sum_(B.exp(x), 1), (77, 9))
@@ -151,7 +151,7 @@ LOOP_FAULTS = (
         "",
         TILES,
     ),
-    Fault("a chunk is read beyond the tensor", ALIGNED, "j + N <= (WHOLE ? J : wide)", "true", "", TILES),
+    Fault("a chunk is read beyond the tensor", TURNED, "j + N <= (WHOLE ? J : wide)", "true", "", TILES),
     Fault("a tile is written beyond the tensor", ALIGNED, "(i < high && j < wide)", "(i < high)", "", TILES),
     Fault("what was read early is of another row", WHOLE, "= e0[i2_r][i3_v]", "= e0[0][i3_v]"),
     # ---- pointwise
