@@ -6,8 +6,9 @@ from math import prod
 
 from codegen.body import BodyText, Style
 from codegen.kernel import EmitError
+from codegen.lowering.access import Pattern
 from codegen.lowering.across import BLOCK
-from codegen.lowering.index import Axis
+from codegen.lowering.index import Affine, Axis
 from codegen.lowering.program import Kept, Key, Path, Program, Tile
 from codegen.lowering.value import Value
 from codegen.lowering.write import Write
@@ -17,7 +18,9 @@ from codegen.text_tiles import element_type
 from codegen.threads import Sharing
 from fusion_ir.dtype import DType
 
+ACCESS_BYTES = 16  # the most that a thread moves at a time
 MOST_ROWS = 16  # of a thread, what is kept of which is in registers
+EARLY_BYTES = 64  # of a thread, read before tiles are there
 UNROLLED = 8  # longest loop over a dimension of an array that is always unrolled
 MOST_UNROLLED = 64  # vectors of a thread along lanes: arrays in registers are indexed by constants only
 
@@ -33,6 +36,7 @@ class CudaBodyText(BodyText):
         # Bytes of shared memory: for what threads along x join, for what those along y do, and for everything else.
         self.x_bytes = self.y_bytes = self.taken = 0
         self.places: dict[Value, str] = {}  # of arrays in shared memory
+        self.early: dict[tuple[Key, Value], str] = {}  # what is read before tiles are there: registers of each vector
 
     # ---- loops
     def is_enough(self, path: Path) -> bool:
@@ -44,6 +48,8 @@ class CudaBodyText(BodyText):
     def loop_around(self, path: Path, depth: int) -> str:
         if path not in self.sharing.rows:
             return "LOOP"
+        if any(self.is_even_row(path, t) for t in self.program.across.values()):
+            return "ROWS_EVEN"
         axis = path[-1].axis
         whole = axis.extent % self.threads.y == 0 and not self.program.last_tile(axis)
         return f"ROWS{'_KEPT' if axis in self.kept_rows else ''}{'_WHOLE' if whole else ''}"
@@ -87,8 +93,15 @@ class CudaBodyText(BodyText):
                 raise EmitError(
                     f"a thread would keep {vectors} vectors of a row in registers (at most {MOST_UNROLLED})"
                 )
+<<<<<<< HEAD
             return "_MANY" if last else whole
         return whole if vectors == 1 else f"_LOOP{whole}"
+=======
+            return "_MANY" if self.program.last_tile(key.lane) else ""
+        if any(t.lane is key.lane and self.is_even(t.lane) for t in self.program.across.values()):
+            return "_EVEN"
+        return "" if vectors == 1 else "_LOOP"
+>>>>>>> 8751f02dfcebe0bad189055e7f80d5cc128b2019
 
     def indexes_registers(self, key: Key) -> bool:
         """Whether a block fills or reads an array over its lanes that registers hold."""
@@ -194,6 +207,8 @@ class CudaBodyText(BodyText):
     # ---- tiles in shared memory, which all threads of a block fill and empty
     def begin_tiles(self, path: Path) -> None:
         tiles = self.program.tiles_at(path)
+        if any(isinstance(tile.access, Value) for tile in tiles):
+            self.read_early(path)
         if tiles:
             self.line("block_barrier();")  # until nobody uses what was in the tiles
         for tile in tiles:
@@ -202,12 +217,40 @@ class CudaBodyText(BodyText):
             kind, bytes_ = self.tile_type(tile)
             self.line(f"{kind} (&{name}){dims} = *({kind}(*){dims})(shared + {self.take(bytes_)});")
             if isinstance(tile.access, Value):
-                tensor = f"in{tile.access.tensor}"
-                moved = ", ".join(self.moved(tile, tensor, tile.access.offset))
-                run = self.run_of(tile, tensor)
-                self.line(f"{self.tile_loops(tile.others)}read_across<TX, TY, {run}>({self.block_of(tile)}, {moved});")
+                base, stride, ends = self.moved(tile, f"in{tile.access.tensor}", tile.access.offset)
+                move = f"fill<{self.how(tile)}>({self.block_of(tile)}, {base}, {stride}, {ends});"
+                self.line(f"{self.tile_loops(tile.others)}{move}")
         if any(isinstance(tile.access, Value) for tile in tiles):
-            self.line("block_barrier();")
+            self.line("filled();")
+
+    def read_early(self, path: Path) -> None:
+        """Ahead of tiles, to be on its way together with them: what else their rows read, as far as there is room."""
+        room = EARLY_BYTES
+        for key, block in self.program.blocks.items():
+            lane = key.lane
+            if lane is None or key.path[:-1] != path or key.dims or not self.is_even(lane):
+                continue
+            if self.loop_around(key.path, len(path)) != "ROWS_EVEN" or self.many(key) != "_EVEN":
+                continue
+            width, row = self.program.widths[lane], key.path[-1].axis
+            vectors = (row.extent // self.threads.y, lane.extent // (width * self.threads.x))
+            for v in block.ordered():
+                if v.op != "load" or (key, v) in self.program.across or v.offset.fetched or not v.offset.coef(lane):
+                    continue
+                found, at = self.pointer(v, key, lane, width, v.dtype.bytes)
+                bytes_ = prod(vectors) * width * v.dtype.bytes
+                if found.kind != "vector" or bytes_ > room:
+                    continue
+                room -= bytes_
+                name = f"e{len(self.early)}"
+                self.line(f"Vec<{CTYPE[v.dtype.name]}, {width}> {name}[{vectors[0]}][{vectors[1]}];")
+                loops = (
+                    f"ROWS_EVEN({self.axis(row)}, {row.extent}) LANES_EVEN({self.axis(lane)}, {width}, {lane.extent}, "
+                )
+                place = f"{name}[{self.axis(row)}_r][{self.axis(lane)}_v]"
+                value = f"load_early<{width}, {found.width}>({at})"
+                self.line(f"{loops}VECTORS({width}, {lane.extent})) {place} = {value};")
+                self.early[key, v] = place
 
     def end_tiles(self, path: Path, *, stream: bool) -> None:
         written = [t for t in self.program.tiles_at(path) if not isinstance(t.access, Value)]
@@ -215,30 +258,85 @@ class CudaBodyText(BodyText):
             self.line("block_barrier();")
         for tile in written:
             assert not isinstance(tile.access, Value)
-            tensor = f"out{tile.access.out}"
-            base, stride, ends = self.moved(tile, tensor, tile.access.offset)
-            loops, run = self.tile_loops((*tile.repeats, *tile.others)), self.run_of(tile, tensor)
-            self.line(f"{loops}write_across<TX, TY, {run}>({base}, {stride}, {self.block_of(tile)}, {ends});")
+            base, stride, ends = self.moved(tile, f"out{tile.access.out}", tile.access.offset)
+            loops = self.tile_loops((*tile.repeats, *tile.others))
+            self.line(f"{loops}empty<{self.how(tile)}>({base}, {stride}, {self.block_of(tile)}, {ends});")
 
-    def run_of(self, tile: Tile, tensor: str) -> int:
-        """Elements of a tensor along a tile that one access may move."""
-        itemsize = _dtype(tile).bytes
-        return self.tensor_pattern(tensor, tile.access.offset, tile.along, BLOCK, itemsize).width
+    def moved(self, tile: Tile, tensor: str, offset: Affine) -> tuple[str, str, str]:
+        """As on the CPU, but the ends are in the order in which the tile lies in shared memory."""
+        first = offset.subst({tile.along: Affine(), tile.lane: Affine()})
+        ends = ", ".join(self.end(a) for a in _stored(tile))
+        return f"{tensor} + ({self.expr(first)})", str(offset.coef(tile.lane)), ends
+
+    def pointer(
+        self, access: Value | Write, key: Key, lane: Axis | None, width: int, itemsize: int
+    ) -> tuple[Pattern, str]:
+        """Around tiles addresses are sums of 32 bits, and made 64 bits wide once."""
+        found, at = super().pointer(access, key, lane, width, itemsize)
+        tensor, plus, offset = at.partition(" + ")
+        return found, f"{tensor} + ({offset})" if plus and self.program.across else at
+
+    def how(self, tile: Tile) -> str:
+        """The template arguments of what moves a tile: threads, elements that one access may move, whether all tiles
+        are whole ones."""
+        tensor, itemsize = self.tensor_of(tile), _dtype(tile).bytes
+        run = self.tensor_pattern(tensor, tile.access.offset, tile.along, BLOCK, itemsize).width
+        return f"TX, TY, {run}, {'true' if self.is_whole(tile) else 'false'}"
+
+    def tensor_of(self, tile: Tile) -> str:
+        return f"in{tile.access.tensor}" if isinstance(tile.access, Value) else f"out{tile.access.out}"
+
+    def is_whole(self, tile: Tile) -> bool:
+        return not self.program.last_tile(tile.along) and not self.program.last_tile(tile.lane)
 
     def tile_type(self, tile: Tile) -> tuple[str, int]:
         """The type of a tile, and the bytes of all of them: as SharedTile in tiles_cuda.cuh lays it out."""
-        width, itemsize = self.program.widths[tile.lane], _dtype(tile).bytes
-        rows, columns = -(-tile.along.extent // BLOCK) * BLOCK, -(-tile.lane.extent // width) * width
-        pitch = _round(columns * itemsize) // 16 | 1
-        return f"SharedTile<{element_type(tile)}, {rows}, {columns}>", rows * pitch * 16 * prod(
-            a.extent for a in tile.others
+        itemsize = _dtype(tile).bytes
+        down, chunks = _stored(tile)
+        rows, columns = (self.whole_vectors(a, tile) for a in (down, chunks))
+        row = -(-columns * itemsize // ACCESS_BYTES)
+        row = _round_to(row, 8) if row > 4 else 1 << (row - 1).bit_length()
+        # Elements that a thread reads down the tile at a time.
+        each = self.program.widths[tile.lane] if down is tile.lane else ACCESS_BYTES // itemsize
+        kind = f"SharedTile<{element_type(tile)}, {rows}, {columns}, {each}>"
+        return kind, rows * row * ACCESS_BYTES * prod(a.extent for a in tile.others)
+
+    def whole_vectors(self, a: Axis, tile: Tile) -> int:
+        """The extent of an axis of a tile, with the rest of a last vector along lanes."""
+        return _round_to(a.extent, self.program.widths[a]) if a is tile.lane else a.extent
+
+    def is_by_warp(self, tile: Tile, key: Key) -> bool:
+        """Whether all lanes of a warp read a tile of 2-byte elements together, four of eight lanes each for eight rows:
+        the shape of ldmatrix."""
+        width, (x, y) = self.program.widths[tile.lane], (self.threads.x, self.threads.y)
+        return (
+            _dtype(tile).bytes == 2
+            and (width, x, y % 8) == (8, 4, 0)
+            and self.is_even(tile.lane)
+            and any(row == key.path[: len(row)] and self.is_even_row(row, tile) for row in self.sharing.rows)
         )
 
+    def is_even_row(self, path: Path, tile: Tile) -> bool:
+        """Whether `path` is a loop along a tile, of which each thread along y has as many rows, and few."""
+        a = tile.along
+        own, rest = divmod(a.extent, self.threads.y)
+        return path[-1].axis is a and len(path) > 1 and not self.program.last_tile(a) and not rest and own <= UNROLLED
+
+    def is_even(self, lane: Axis) -> bool:
+        """Whether each thread along x has as many whole vectors along a lane axis, and few."""
+        own, rest = divmod(lane.extent, self.program.widths[lane] * self.threads.x)
+        return not self.program.last_tile(lane) and not rest and own <= UNROLLED
+
     def load(self, v: Value, key: Key, lane: Axis | None, width: int, count: str | None) -> str:
+        if (key, v) in self.early:
+            return self.early[key, v]
         tile = self.program.across.get((key, v))
         if tile is None:
             return super().load(v, key, lane, width, count)
-        return f"{self.block_of(tile)}.get<{width}>({self.axis(tile.along)}, {self.axis(tile.lane)}, {count or width})"
+        place = f"{self.axis(tile.lane)}, {self.axis(tile.along)}"
+        if count is None and self.is_by_warp(tile, key):
+            return f"{self.block_of(tile)}.down_by_warp<TX>({place})"
+        return f"{self.block_of(tile)}.down<{width}>({place}, {count or width})"
 
     def lane_element(self, tensor: str, offset: str) -> str:
         return f"read({tensor} + {offset})"  # checked in the emulator
@@ -265,7 +363,16 @@ def _bytes(v: Value, width: int) -> int:
 
 
 def _round(bytes_: int) -> int:
-    return -(-bytes_ // 16) * 16
+    return _round_to(bytes_, ACCESS_BYTES)
+
+
+def _round_to(n: int, unit: int) -> int:
+    return -(-n // unit) * unit
+
+
+def _stored(tile: Tile) -> tuple[Axis, Axis]:
+    """The axes of a tile as it lies in shared memory; along the second one it came there."""
+    return (tile.lane, tile.along) if isinstance(tile.access, Value) else (tile.along, tile.lane)
 
 
 def _dtype(tile: Tile) -> DType:

@@ -108,7 +108,7 @@ class Transpose:
             return {
                 "vec": (1, 2, 4, 8),
                 "x": (4, 8, 16, 32, 64),
-                "y": (2, 4, 8, 16, 32),
+                "y": (2, 4, 8, 16, 32, 64, 128),
                 "rows": (16, 32, 64, 128),
                 "columns": (16, 32, 64, 128),
             }
@@ -135,12 +135,18 @@ class Transpose:
 
 
 def _cuda_schedules(segment: Graph) -> tuple[str, ...]:
+    """Threads side by side have 32 elements along lanes: with 2 bytes each, 64 bytes of eight rows, which is what a
+    warp's ldmatrix turns around; with 4, 128 bytes of four rows. Few vectors to a thread make many blocks, many make
+    little of each be spent on addresses."""
     sizes = [spec.dtype.bytes for spec in segment.inputs] + [o.node.dtype.bytes for o in segment.outputs]
     vec = min(16 // max(min(sizes, default=4), 2), 8)
-    shapes = [(64, 64, 32), (32, 64, 32), (64, 64, 8), (32, 32, 32), (64, 32, 16), (128, 64, 32), (64, 128, 32)]
-    points = [(v, max(columns // v, 1), rows, columns, y) for v in (vec, vec // 2) for rows, columns, y in shapes]
-    schedules = (CudaTransposeSchedule(v, x, min(y, 512 // x), rows, columns) for v, x, rows, columns, y in points if v)
-    return tuple(dict.fromkeys(map(str, schedules)))
+    x = max(32 // vec, 1) if vec > 2 else 8
+    if vec == 8:
+        shapes = [(64, 64, 64), (128, 64, 64), (64, 64, 32), (128, 64, 128), (64, 128, 64), (64, 32, 32)]
+    else:
+        shapes = [(64, 32, 32), (32, 64, 32), (32, 32, 32), (64, 64, 32), (64, 64, 64), (128, 32, 32)]
+    points = [(vec, x, *shape) for shape in shapes] + [(max(vec // 2, 1), 2 * x, 64, 64, 16)]
+    return tuple(dict.fromkeys(str(CudaTransposeSchedule(v, x, y, rows, columns)) for v, x, rows, columns, y in points))
 
 
 def _emit_cuda(segment: Graph, s: CudaTransposeSchedule, device: Device) -> Kernel:

@@ -12,6 +12,12 @@
 #define ROWS_KEPT_WHOLE(a, n) _Pragma("unroll") for (int a##_r = 0; a##_r < (n) / TY; a##_r++) \
   if (const idx_t a = threadIdx.y + a##_r * TY; true)
 #define ROWS_OF(n) (((n) + TY - 1) / TY)
+// Of rows that come out even, and of vectors: no thread ends before the others. In bits, so that the compiler sees which of them
+// are constants.
+#define ROWS_EVEN(a, n) _Pragma("unroll") for (int a##_r = 0; a##_r < (n) / TY; a##_r++) \
+  if (const idx_t a = threadIdx.y % TY ^ a##_r * TY; true)
+#define LANES_EVEN(a, w, n, it) _Pragma("unroll") for (int a##_v = 0; a##_v < (it); a##_v++) \
+  if (const idx_t a = (a##_v * TX ^ threadIdx.x % TX) * (w); true)
 #define ROWS(a, n) _Pragma("unroll 4") for (idx_t a = threadIdx.y; a < (n); a += TY)
 // Here and below, _WHOLE: n is a constant that threads share evenly. With no thread left out by a branch, the loads of many
 // iterations are on their way together.

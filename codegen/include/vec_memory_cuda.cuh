@@ -29,6 +29,23 @@ template <int W, int A, class T> VDEV Vec<T, W> load(const T* p FP_AND_SITE) {
   memcpy(&r, t, sizeof r);
   return r;
 }
+// A load that stays ahead of the barrier it stands before: one of the compiler's own moves behind it, to where its value is used.
+template <int W, int A, class T> VDEV Vec<T, W> load_early(const T* p FP_AND_SITE) {
+#if defined(__CUDA_ARCH__) && !defined(FP_EMULATE)
+  if constexpr (Accesses<T, W, A>::EACH == 16) {
+    constexpr int N = Accesses<T, W, A>::N;
+    uint32_t t[4 * N];
+    VEC_UNROLL for (int i = 0; i < N; i++)
+      asm volatile("ld.global.v4.b32 {%0, %1, %2, %3}, [%4];"
+                   : "=r"(t[4 * i]), "=r"(t[4 * i + 1]), "=r"(t[4 * i + 2]), "=r"(t[4 * i + 3])
+                   : "l"(__cvta_generic_to_global((const uint4*)p + i)) : "memory");
+    Vec<T, W> r;
+    memcpy(&r, t, sizeof r);
+    return r;
+  }
+#endif
+  return load<W, A>(p FP_HERE);
+}
 template <int W, int A, class T> VDEV void store(T* p, const Vec<T, W>& x FP_AND_SITE) {
   using X = Accesses<T, W, A>;
   typename X::type t[X::N];

@@ -34,12 +34,14 @@ COLUMNS = subject("columns", "reduction{vec=4,x=8,y=8,per=1,keep=registers,dear=
 SOFTMAX = subject("softmax", "normalization{vec=4,x=64,y=1,per=1,keep=shared,dear=0}", B.softmax, (5, 700))
 HELD = subject("held", "normalization{vec=4,x=32,y=2,per=1,keep=registers,dear=0}", B.softmax, (5, 391))
 TURNED = subject("turned", "transpose{vec=4,x=8,y=8,rows=32,columns=32}", turned, (70, 45), (45, 70))
-# Aligned: blocks of 4 x 4 are turned around, the last of them with two columns.
+# Aligned: chunks of 16 bytes, of which the last column has one and a half.
 ALIGNED = subject("aligned", "transpose{vec=4,x=8,y=8,rows=64,columns=64}", turned, (70, 64), (64, 70))
+# Whole tiles, by copies that run by themselves and by ldmatrix; what is added is read ahead of them.
+WHOLE = subject("whole", "transpose{vec=8,x=4,y=32,rows=64,columns=32}", turned, (128, 128), (128, 128), dtype=bf16)
 THIN = subject("thin", "gemv{rows=2,few=2,vec=4,x=32,y=2,per=1}", B.linear, (2, 130), (66, 130))
 ADDED = subject("added", "pointwise{vec=4,x=32,y=2,per=1}", lambda x, y: B.add(x, y), (9, 130), (9, 130))
 NAIVE = subject("naive", "naive{threads=64}", lambda x: B.sum_(B.exp(x), 1), (77, 9))
-SUBJECTS = (ROWS, SHORT, COLUMNS, SOFTMAX, HELD, TURNED, ALIGNED, THIN, ADDED, NAIVE)
+SUBJECTS = (ROWS, SHORT, COLUMNS, SOFTMAX, HELD, TURNED, ALIGNED, WHOLE, THIN, ADDED, NAIVE)
 
 LOOP_FAULTS = (
     # ---- what threads join
@@ -133,21 +135,25 @@ LOOP_FAULTS = (
     ),
     Fault("rows of the matrix are swapped", THIN, "kv0[0][1] = join_x", "kv0[1][1] = join_x"),
     # ---- tiles
-    Fault("no barrier behind a fill", TURNED, "block_barrier();\n    ROWS", "ROWS", "shared memory"),
+    Fault("no barrier behind a fill", TURNED, "filled();\n    ROWS", "ROWS", "shared memory"),
+    Fault("no barrier ahead of emptying", TURNED, "block_barrier();\n    empty", "empty", "shared memory"),
+    Fault("copies are not waited for", WHOLE, "  copy_async_wait<0>();\n", "", "shared memory", TILES),
+    Fault("chunks stay in their places", ALIGNED, "(i / W ^ i % 2 * 4) & (GROUP - 1)", "0", "", TILES),
+    Fault("odd rows are in the banks of even ones", WHOLE, "(i / W ^ i % 2 * 4)", "(i / W)", "", TILES),
+    Fault("rows and columns of a tile are swapped", ALIGNED, "place(i + k, j)", "place(i, j + k)", "", TILES),
+    Fault("rows of matrices are swapped", WHOLE, "lane / 8 * 2 + lane % 2", "lane / 8 + lane % 2 * 4", "", TILES),
+    Fault("a warp empties another column", WHOLE, "thread % 32 / 4;", "thread / 4 % 4;", "", TILES),
     Fault(
-        "no barrier ahead of emptying", TURNED, "block_barrier();\n    write_across", "write_across", "shared memory"
-    ),
-    Fault("tiles without room between rows", ALIGNED, "/ 16 | 1) * 16", "/ 16) * 16", "", TILES),
-    Fault("rows and columns of a tile are swapped", ALIGNED, "y.v[i] = x[i].v[r]", "y.v[i] = x[r].v[i]", "", TILES),
-    Fault(
-        "a tile's last columns are left out",
+        "a tile's last column is left out",
         TURNED,
-        "column >= columns) return;\n    Vec<T, E> x[E];\n    VEC_UNROLL for (int i",
-        "column + 1 >= columns) return;\n    Vec<T, E> x[E];\n    VEC_UNROLL for (int i",
+        "(i >= high || j >= wide)",
+        "(i + 1 >= high || j >= wide)",
         "",
         TILES,
     ),
-    Fault("a tile is written beyond the tensor", ALIGNED, "if (column + i >= columns) continue;", "", "", TILES),
+    Fault("a chunk is read beyond the tensor", TURNED, "j + N <= (WHOLE ? J : wide)", "true", "", TILES),
+    Fault("a tile is written beyond the tensor", ALIGNED, "(i < high && j < wide)", "(i < high)", "", TILES),
+    Fault("what was read early is of another row", WHOLE, "= e0[i2_r][i3_v]", "= e0[0][i3_v]"),
     # ---- pointwise
     Fault(
         "a block's lanes are those of the next",

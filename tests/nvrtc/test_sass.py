@@ -36,6 +36,8 @@ WIDE: Mapping[str, tuple[str, Graph]] = {
     "rope": ("pointwise", graph_named("mistral_rope")),
     "layer_norm": ("normalization", corpus("layer_norm")),
     "softmax": ("normalization", corpus("softmax")),
+    "transposed_add": ("transpose", corpus("transposed_add")),
+    "transposed_scale": ("transpose", CASES["transposed_scale"].instance("f32").graph),
 }
 
 # matmul + bias + gelu + residual: family, target, and what must be there of its instructions. Families that are not

@@ -57,6 +57,11 @@ def graph_named(name: str) -> Graph:
 
 
 TILES = "transpose{lanes=32,store=stream,rows=64,columns=128,next=rows,ahead=1}"
+# The last ones not whole; whole ones, read and written by whole warps.
+CUDA_TILES = {
+    "transpose": "transpose{vec=4,x=8,y=32,rows=64,columns=64}",
+    "transpose_whole": "transpose{vec=8,x=4,y=16,rows=16,columns=32}",
+}
 NAMES = ["mistral_rope", *GRAPHS]
 
 
@@ -92,6 +97,9 @@ def test_transpose(golden: Callable[[str, str], None]) -> None:
     graph, tiling = read(text, format="nvfuser").graph, Tiling(32, 64, 128, "rows", tasks=16, keep_bytes=64 << 10)
     golden("transpose.loops", str(lower_tiles(graph, tiling)))
     golden("transpose.cpp", FAMILIES["transpose"].emit(graph, TILES, CPU_DEVICE).source)
+    for name, schedule in CUDA_TILES.items():
+        kernel = FAMILIES["transpose"].emit(graph, schedule, CUDA_DEVICE)
+        golden(f"{name}.cu", f"{kernel.source}// grid {kernel.launch.grid}, block {kernel.launch.block}\n")
 
 
 def test_naive_reduction(golden: Callable[[str, str], None]) -> None:
