@@ -93,15 +93,10 @@ class CudaBodyText(BodyText):
                 raise EmitError(
                     f"a thread would keep {vectors} vectors of a row in registers (at most {MOST_UNROLLED})"
                 )
-<<<<<<< HEAD
             return "_MANY" if last else whole
-        return whole if vectors == 1 else f"_LOOP{whole}"
-=======
-            return "_MANY" if self.program.last_tile(key.lane) else ""
         if any(t.lane is key.lane and self.is_even(t.lane) for t in self.program.across.values()):
             return "_EVEN"
-        return "" if vectors == 1 else "_LOOP"
->>>>>>> 8751f02dfcebe0bad189055e7f80d5cc128b2019
+        return whole if vectors == 1 else f"_LOOP{whole}"
 
     def indexes_registers(self, key: Key) -> bool:
         """Whether a block fills or reads an array over its lanes that registers hold."""
