@@ -1,4 +1,4 @@
-// Tiles in shared memory: parts of tensors that lie across the lanes of a kernel. A tile lies there as it came: what a kernel
+// Tiles in shared memory: parts of tensors that lie across the lanes of a kernel, turned around by way of it. A tile lies there as it came: what a kernel
 // reads across its lanes as the tensor has it, what it writes across them as its lanes have it. It is turned around when it is
 // read from shared memory: by ldmatrix where whole warps do and elements have 2 bytes, else element by element. Tensors are
 // accessed 16 bytes at a time along their own consecutive elements, where they are aligned so.
