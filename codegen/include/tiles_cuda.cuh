@@ -1,7 +1,7 @@
-// Tiles in shared memory: parts of tensors that lie across the lanes of a kernel, turned around by way of it. A tile lies there as it came: what a kernel
-// reads across its lanes as the tensor has it, what it writes across them as its lanes have it. It is turned around when it is
-// read from shared memory: by ldmatrix where whole warps do and elements have 2 bytes, else element by element. Tensors are
-// accessed 16 bytes at a time along their own consecutive elements, where they are aligned so.
+// Tiles in shared memory: parts of tensors that lie across the lanes of a kernel, turned around by way of it. A tile lies there as
+// it came: what a kernel reads across its lanes as the tensor has it, what it writes across them as its lanes have it. It is turned
+// around when it is read from there: by ldmatrix where whole warps do and elements have 2 bytes, else element by element. Tensors
+// are accessed 16 bytes at a time along their own consecutive elements, where they are aligned so.
 #pragma once
 // Element (i, j), j along the chunks of 16 bytes that came. A thread reads W elements down i at a time. Chunks of a row change
 // places by its number, so that threads that read down side by side, and the rows of a matrix of ldmatrix (0, 1, W, W + 1, 2 W,
