@@ -32,6 +32,8 @@ inline float __fmaf_rn(float a, float b, float c) { return __builtin_fmaf(a, b, 
 inline double __fma_rn(double a, double b, double c) { return __builtin_fma(a, b, c); }
 inline float fabsf(float a) { return __builtin_fabsf(a); }
 inline double fabs(double a) { return __builtin_fabs(a); }
+inline float copysignf(float a, float b) { return __builtin_copysignf(a, b); }
+inline double copysign(double a, double b) { return __builtin_copysign(a, b); }
 inline float __fsqrt_rn(float a) { return __builtin_sqrtf(a); }
 inline double __dsqrt_rn(double a) { return __builtin_sqrt(a); }
 template <class T> inline void __stcs(T* p, T x) { *p = x; }

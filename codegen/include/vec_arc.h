@@ -16,7 +16,7 @@ template <class R> VDEV R asin(R x) {
   const R a = float_abs(x), p = arc_reduce(a, b), y = fma(p, b, b);
   const R far = half_pi_hi<R>() - fma(num<R>(2) * b, p, fma(b, all<R>(2), -half_pi_mid<R>()));
   const R r = a > num<R>(0.5) ? far : y;
-  return with_sign(float_abs(r), sign_of(x));
+  return signed_as(r, x);
 }
 template <class R> VDEV R acos(R x) {
   R b;

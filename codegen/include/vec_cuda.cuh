@@ -76,6 +76,8 @@ VDEV float sqrt(float a) { return __fsqrt_rn(a); }
 VDEV double sqrt(double a) { return __dsqrt_rn(a); }
 VDEV float float_abs(float x) { return fabsf(x); }  // costs nothing where its user takes it in
 VDEV double float_abs(double x) { return fabs(x); }
+VDEV float signed_as(float x, float y) { return copysignf(x, y); }
+VDEV double signed_as(double x, double y) { return copysign(x, y); }
 VDEV uint64_t low_product(uint64_t a, uint32_t m) { return (uint64_t)(uint32_t)a * m; }
 // See vec_instructions.h.
 template <class R> constexpr bool HAS_SCALE = false;
@@ -171,13 +173,21 @@ template <class U, class F, class T, int W> VDEV Vec<U, W> apply(F f, const Vec<
 }
 template <class U, class T, int W> VDEV Vec<U, W> cast(const Vec<T, W>& x) {
   if constexpr (SAME<T, U>) return x;
-  else if constexpr (core::PAIRED<U> && W > 1 && !SAME<T, boolean>) {
+  else if constexpr (SAME<T, bf16> && SAME<U, float> && W > 1) {  // two lanes of a register, an instruction for each
+    uint32_t pairs[W / 2];
+    memcpy(pairs, &x, sizeof x);
     Vec<U, W> r;
     VEC_UNROLL for (int i = 0; i < W; i += 2) {
-      const uint32_t u = core::round_pair<U>(core::convert_lanes<float, T>(x.v[i]), core::convert_lanes<float, T>(x.v[i + 1]));
-      r.v[i] = (uint16_t)u;
-      r.v[i + 1] = (uint16_t)(u >> 16);
+      r.v[i] = core::as<float>(pairs[i / 2] << 16);
+      r.v[i + 1] = core::as<float>(pairs[i / 2] & 0xffff0000u);
     }
+    return r;
+  } else if constexpr (core::PAIRED<U> && W > 1 && !SAME<T, boolean>) {
+    uint32_t pairs[W / 2];
+    VEC_UNROLL for (int i = 0; i < W; i += 2)
+      pairs[i / 2] = core::round_pair<U>(core::convert_lanes<float, T>(x.v[i]), core::convert_lanes<float, T>(x.v[i + 1]));
+    Vec<U, W> r;
+    memcpy(&r, pairs, sizeof r);
     return r;
   } else return apply<U>([](auto r) { return core::convert_lanes<U, T>(r); }, x);
 }

@@ -18,11 +18,11 @@ template <class R> VDEV R erf(R x) {
   if constexpr (F32<R>) {  // 1 - e^-z, z = -ln(1 - erf a): e^-z - 1 where it is small, so nothing cancels
     const R a = at_most(float_abs(x), 4), z = fma(a, poly(a, ERF_LOG_F32), a);
     const R t = fma(z, -log2_e<R>(), fill<R>(ROUNDER<R>)), j = t - ROUNDER<R>;
-    const R r = fma(j, -ln2_lo<R>(), fma(j, -ln2_hi<R>(), -z)), p = expm1_of_small(r);
+    const R r = fma(j, -ln2_hi<R>(), -z), p = expm1_of_small(r);  // what ln2_lo would add is far below q's share of 1 - q
     R q;  // 2^j
     if constexpr (HAS_SCALE<R>) q = scaled(all<R>(1), j);
     else q = power_of_2<R>(rounder_int(t));
-    return with_sign(float_abs(fma(p, q, q - num<R>(1))), sign_of(x));
+    return signed_as(fma(p, q, q - num<R>(1)), x);
   } else {
     const R a = float_abs(x), b = within(a, 0, 6), s = a * a;
     const R near = fma(poly(s, ERF_F64), a, a), far = num<R>(1) - erfc_right(b);

@@ -14,11 +14,12 @@ template <class R> VDEV R infinity() { return fill<R>(as<Element<R>>(INFINITY_BI
 
 template <class R> VDEV UintLike<R> sign_of(R x) { return as<UintLike<R>>(x) & SIGN<R>; }
 template <class R> VDEV UintLike<R> magnitude_of(R x) { return as<UintLike<R>>(x) & (Element<UintLike<R>>)~SIGN<R>; }
-#ifndef VEC_CUDA
-template <class R> VDEV R float_abs(R x) { return as<R>(magnitude_of(x)); }
-#endif
 // |x| must have its sign bit clear.
 template <class R> VDEV R with_sign(R magnitude, UintLike<R> sign) { return as<R>(as<UintLike<R>>(magnitude) | sign); }
+#ifndef VEC_CUDA
+template <class R> VDEV R float_abs(R x) { return as<R>(magnitude_of(x)); }
+template <class R> VDEV R signed_as(R x, R y) { return with_sign(float_abs(x), sign_of(y)); }  // |x| with the sign of y
+#endif
 
 // Adding and taking away 2^mantissa leaves the nearest integer.
 template <class R> VDEV R round(R x) {
@@ -29,7 +30,7 @@ template <class R> VDEV R round(R x) {
 template <class R> VDEV R floor(R x) { const R t = round(x); return t > x ? t - num<R>(1) : t; }
 template <class R> VDEV R ceil(R x) {
   const R t = round(x), r = t < x ? t + num<R>(1) : t;
-  return with_sign(float_abs(r), sign_of(x));
+  return signed_as(r, x);
 }
 template <class R> VDEV R trunc(R x) { return with_sign(floor(float_abs(x)), sign_of(x)); }
 
@@ -62,7 +63,7 @@ template <class R> VDEV R fmod(R x, R y) {
   const R a = float_abs(x), b = float_abs(y), q = a / b;
   R r = fma(-floor(q), b, a);
   r = r < num<R>(0) ? r + b : r;
-  r = a < b ? x : with_sign(float_abs(r), sign_of(x));
+  r = a < b ? x : signed_as(r, x);
   if (__builtin_expect(any((q < limit) == 0), 0)) return fmod_lanes(x, y, r, q, limit);
   return r;
 }
