@@ -4,6 +4,9 @@ device, within 9 minutes.
 All sides of an entry are timed in the same rounds on the same tensors of random data, while other processes prepare the
 entries after it. What did not fit into the time is listed, and so is what was slower than PyTorch. `--dry` runs all of
 it on the CPU at tiny sizes, to try it out.
+
+This module must not have `torch` for a name. It is `__mp_main__` in the workers, where Python's pickler would find
+PyTorch's constants by it, and the keys of Inductor's cache would be others than here.
 """
 
 import argparse
@@ -20,7 +23,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from benchmarks.corpus.balance import bytes_of
-from benchmarks.corpus.pytorch import HAS_TORCH, torch
+from benchmarks.corpus.pytorch import HAS_TORCH
 from benchmarks.gpu_agreement import agree
 from benchmarks.gpu_ahead import Outcomes, prepared
 from benchmarks.gpu_entries import Entry, entries
@@ -37,7 +40,7 @@ from benchmarks.gpu_prepare import (
     sizes_of,
 )
 from benchmarks.gpu_row import ALONE, COMPILED, COPY, EAGER, PLAN, TUNED, UNFUSED, Row, line
-from benchmarks.gpu_stage import Call, CudaStage, HostStage, Stage, free, no_gradients, read_plan
+from benchmarks.gpu_stage import Call, CudaStage, HostStage, Stage, free, no_gradients, read_inputs, read_plan
 from benchmarks.gpu_summary import figures, page, summary
 from benchmarks.gpu_turn import Turn, cache_misses
 from benchmarks.gpu_workers import Crew, told
@@ -144,7 +147,7 @@ def hold(entry: Entry, modes: Sequence[str], hall: Hall) -> Row:
     case, stage, folder = entry.case, hall.stage, entry_folder(hall.settings.folder, entry)
     sizes = sizes_of(entry, hall.options.dry)
     graph = case.instance(entry.dtype, sizes).graph
-    inputs = tuple(stage.placed(t) for t in torch.load(folder / INPUTS_FILE, weights_only=True))
+    inputs = read_inputs(folder / INPUTS_FILE, stage.place)
     plan = read_plan(folder / PLAN_FOLDER)
     run, outputs = stage.plan(folder / PLAN_FOLDER, inputs)
     peer = case.peer(sizes)
@@ -189,10 +192,10 @@ def write(hall: Hall, rows: Sequence[Row], left_out: Sequence[str]) -> None:
         **hall.stage.facts(),
         "run": f"{hall.options.minutes:g} minutes, {hall.options.budget:g} s of search a graph, "
         f"{hall.options.race:g} s of timing an entry, {hall.options.jobs} entries prepared at a time",
-        "dry": str(hall.options.dry),
     }
     content = {
         "title": TITLE,
+        "dry": hall.options.dry,
         "facts": head,
         "seed": hall.options.seed,
         "summary": asdict(found),
@@ -215,8 +218,6 @@ def _hall(options: argparse.Namespace, end: float) -> Iterator[Hall]:
             stage = HostStage(cache)
         else:
             device = detect("cuda", cache)
-            if not torch.cuda.is_available():
-                raise DeviceError("PyTorch sees no CUDA device")
             stage = CudaStage(device)
         settings = Settings(
             device, cache.folder, Path(folder, "entries"), end, options.budget, options.seed, options.dry,

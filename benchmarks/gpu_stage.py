@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from benchmarks.corpus.pytorch import torch
 from benchmarks.machine import machine
 from benchmarks.racing import Contestant
+from codegen.devices import DeviceError
 from codegen.machine import usable_cpus
 from codegen.object_cache import ObjectCache
 from fusion_ir.records import Device, Plan
@@ -40,10 +41,6 @@ class Stage(Protocol):
 
     def facts(self) -> dict[str, str]:
         """The device, its driver, and versions."""
-        ...
-
-    def placed(self, tensor: Any) -> Any:
-        """The tensor on the device."""
         ...
 
     def plan(self, bundle: Path, inputs: Tensors) -> tuple[Call, Callable[[], Tensors]]:
@@ -80,11 +77,13 @@ def rounds(
 
 
 class CudaStage:
-    """The first CUDA device. Raises RuntimeError where there is none, ImportError without PyTorch or CuPy."""
+    """The first CUDA device. Raises DeviceError where PyTorch sees none."""
 
     target = place = "cuda"
 
     def __init__(self, device: Device) -> None:
+        if not torch.cuda.is_available():
+            raise DeviceError("PyTorch sees no CUDA device")
         self.device = device
         self._stream: Any = torch.cuda.Stream()
         bytes_ = max(LEAST_EVICTION_BYTES, 2 * device.cache_bytes)
@@ -102,10 +101,6 @@ class CudaStage:
             "torch": f"{torch.__version__}, CUDA {torch.version.cuda}",
             "clock": "CUDA events around one CUDA graph, behind an evicted L2 cache",
         }
-
-    def placed(self, tensor: Any) -> Any:
-        """See Stage."""
-        return placed(tensor, self.place)
 
     def plan(self, bundle: Path, inputs: Tensors) -> tuple[Call, Callable[[], Tensors]]:
         """See Stage. Through the client, on PyTorch's memory and stream."""
@@ -188,10 +183,6 @@ class HostStage:
         """See Stage."""
         return {**machine(), "driver": "none", "torch": torch.__version__, "clock": "a trial on the host"}
 
-    def placed(self, tensor: Any) -> Any:
-        """See Stage."""
-        return placed(tensor, self.place)
-
     def plan(self, bundle: Path, inputs: Tensors) -> tuple[Call, Callable[[], Tensors]]:
         """See Stage."""
         from benchmarks.plan_runner import PlanRunner  # noqa: PLC0415
@@ -240,6 +231,11 @@ def placed(tensor: Any, place: str) -> Any:
     pairs = zip(tensor.shape, tensor.stride(), strict=True)
     extent = 1 + sum((n - 1) * stride for n, stride in pairs) if tensor.numel() else 0
     return tensor.as_strided((extent,), (1,)).to(place).as_strided(tensor.shape, tensor.stride())
+
+
+def read_inputs(file: Path, place: str) -> Tensors:
+    """Tensors that were saved, on the device."""
+    return tuple(placed(t, place) for t in torch.load(file, weights_only=True))
 
 
 def read_plan(bundle: Path) -> Plan:

@@ -140,7 +140,7 @@ class Crew:
 
 
 def _serve(connection: Connection, make: Callable[..., Work], arguments: tuple[Any, ...]) -> None:
-    """A worker's whole life. It gives way to its parent, which times. Ctrl-C is for the parent, whose end is its own."""
+    """A worker's whole life. It gives way to its parent, which times. Ctrl-C is for the parent, with which it ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(NICENESS)
     work: Work | None = None
