@@ -159,7 +159,10 @@ def hold(entry: Entry, modes: Sequence[str], hall: Hall) -> Row:
         notes += [f"{name}: compiled anew"] if cache_misses() > before else []
         calls[name] = lambda function=function: function(*inputs)
     if (folder / UNFUSED_FOLDER).exists():
-        calls[UNFUSED] = stage.plan(folder / UNFUSED_FOLDER, inputs)[0]
+        try:
+            calls[UNFUSED] = stage.plan(folder / UNFUSED_FOLDER, inputs)[0]
+        except Exception as e:  # the other sides are still worth racing
+            notes.append(f"{UNFUSED}: {told(e)}")
     if entry.alone is not None:
         alone = case.peer(sizes, entry.alone)
         calls[ALONE] = lambda: alone(*inputs)
