@@ -1,7 +1,12 @@
-"""`make bench-gpu`: plans beside PyTorch eager and compiled, cuBLAS alone and a copy, on one device, within 9 minutes.
+"""`make bench-gpu`: plans beside PyTorch eager and compiled, our own unfused plans, cuBLAS alone and a copy, on one
+device, within 9 minutes.
 
-All sides of an entry are timed in the same rounds on the same tensors of random data. What did not fit into the time is
-listed, and so is what was slower than PyTorch. `--dry` runs all of it on the CPU at tiny sizes, to try it out.
+All sides of an entry are timed in the same rounds on the same tensors of random data, while other processes prepare the
+entries after it. What did not fit into the time is listed, and so is what was slower than PyTorch. `--dry` runs all of
+it on the CPU at tiny sizes, to try it out.
+
+This module must not have `torch` for a name. It is `__mp_main__` in the workers, where Python's pickler would find
+PyTorch's constants by it, and the keys of Inductor's cache would be others than here.
 """
 
 import argparse
@@ -10,67 +15,47 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from fnmatch import fnmatch
-from math import exp, log
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from benchmarks.corpus.balance import bytes_of
-from benchmarks.corpus.pytorch import HAS_TORCH, torch
+from benchmarks.corpus.pytorch import HAS_TORCH
+from benchmarks.gpu_agreement import agree
+from benchmarks.gpu_ahead import Outcomes, prepared
 from benchmarks.gpu_entries import Entry, entries
-from benchmarks.gpu_stage import Call, CudaStage, HostStage, Stage, free, no_gradients, values
+from benchmarks.gpu_prepare import (
+    INPUTS_FILE,
+    PLAN_FOLDER,
+    UNFUSED_FOLDER,
+    Preparer,
+    Settings,
+    Told,
+    compiled,
+    entry_folder,
+    forget,
+    sizes_of,
+)
+from benchmarks.gpu_row import ALONE, COMPILED, COPY, EAGER, PLAN, TUNED, UNFUSED, Row, line
+from benchmarks.gpu_stage import Call, CudaStage, HostStage, Stage, free, no_gradients, read_inputs, read_plan
+from benchmarks.gpu_summary import figures, page, summary
+from benchmarks.gpu_turn import Turn, cache_misses
+from benchmarks.gpu_workers import Crew, told
 from benchmarks.machine import RESULTS
-from benchmarks.racing import Contestant, Ratio, paired_ratio
+from benchmarks.racing import paired_ratio
 from codegen.devices import DeviceError, detect
+from codegen.machine import usable_cpus
 from codegen.object_cache import ObjectCache
-from codegen.workbench import Workbench
-from fusion_ir.graph import Graph
-from fusion_ir.numerics import OF_NUMPY, widen
-from fusion_ir.records import Device, Plan
-from scheduler.bench import Budget, Forgetful
-from scheduler.tune import tune
 
-PLAN, EAGER, COMPILED, TUNED, ALONE, COPY = "plan", "eager", "compile", "max-autotune", "product alone", "copy"
+TITLE = "Plans on a GPU beside PyTorch"
 MINUTES = 9.0
 CLOSING_SECONDS = 15.0  # kept for writing, and for an entry that takes longer than those before
-LEAST_FOR_TUNED = 60.0  # seconds left, below which max-autotune, the slowest side to compile, is left out
 RECENT = 5  # entries, the longest of which the next one is taken to be as long as
-ULPS = 2.0
-
-
-@dataclass(frozen=True)
-class Row:
-    """An entry's outcome. problem: why there is nothing more. ratios: PyTorch's sides over the plan, the plan over
-    the others. operations: of its steps."""
-
-    name: str
-    topic: str
-    sizes: Mapping[str, int]
-    bytes: int = 0
-    problem: str = ""
-    times: dict[str, Contestant] = field(default_factory=dict[str, Contestant])
-    ratios: dict[str, Ratio] = field(default_factory=dict[str, Ratio])
-    kernels: tuple[str, ...] = ()
-    operations: float = 0.0
-    bound_us: float = 0.0
-    seconds: float = 0.0
-    notes: tuple[str, ...] = ()
-
-    @property
-    def better(self) -> Ratio | None:
-        """The faster of PyTorch's sides over the plan."""
-        known = [self.ratios[s] for s in (EAGER, COMPILED, TUNED) if s in self.ratios]
-        return min(known, key=lambda r: r.median, default=None)
-
-
-class Disagreement(Exception):
-    """Plan and PyTorch do not compute the same; the message says where."""
+CORES_PER_JOB = 4  # of a job: a search, a compiler of PyTorch's, and children of both
+AHEAD_PER_JOB = 3  # entries under way: beyond those at work, so that one that takes long keeps nobody waiting
 
 
 @dataclass(frozen=True)
@@ -78,16 +63,16 @@ class Hall:
     """Where entries are held. left: seconds until the end."""
 
     stage: Stage
-    device: Device
-    cache: ObjectCache
+    turn: Turn
+    settings: Settings
     options: argparse.Namespace
     left: Callable[[], float]
 
 
 def main() -> int:
-    """Runs, prints, writes STEM.json after every entry. 1 where an entry failed, 3 without a device."""
+    """Runs, prints, writes STEM.json and STEM.md after every entry. 1 where an entry failed, 3 without a device."""
     options = _options()
-    started = time.monotonic()
+    end = time.monotonic() + 60 * options.minutes - CLOSING_SECONDS
     if not HAS_TORCH:
         print("bench-gpu compares with PyTorch, which is not installed", file=sys.stderr)
         return 3
@@ -96,194 +81,155 @@ def main() -> int:
         print("\n".join(f"{e.name:44}{e.topic}" for e in chosen))
         return 0
     try:
-        with _hall(options, lambda: 60 * options.minutes - CLOSING_SECONDS - (time.monotonic() - started)) as hall:
-            return _hold_all(chosen, hall)
+        with _hall(options, end) as hall, Crew(2 * options.jobs, Preparer, hall.settings) as crew:
+            return _hold_all(chosen, hall, crew)
     except DeviceError as e:
         print(f"bench-gpu needs a CUDA device: {e}", file=sys.stderr)
         return 3
+    except KeyboardInterrupt:
+        print("interrupted; what was raced is written", file=sys.stderr)
+        return 130
 
 
-def _hold_all(chosen: Sequence[Entry], hall: Hall) -> int:
+def _hold_all(chosen: Sequence[Entry], hall: Hall, crew: Crew) -> int:
     rows: list[Row] = []
-    left_out: list[str] = []
-    for entry in chosen:
-        if hall.left() < max((r.seconds for r in rows[-RECENT:]), default=0.0):
-            left_out.append(entry.name)
-            continue
-        row = _row(entry, hall)
-        free()
+    by_name = {entry.name: entry for entry in chosen}
+
+    def goes_on() -> bool:
+        return hall.left() >= max((r.seconds for r in rows[-RECENT:]), default=0.0)
+
+    for name, parts in prepared(list(by_name), crew, AHEAD_PER_JOB * hall.options.jobs, goes_on):
+        row = _row(by_name[name], parts, hall)
         rows.append(row)
         print(f"[{len(rows)}/{len(chosen)}] {line(row)}", flush=True)
-        write(hall, rows, left_out)
+        write(hall, rows, _without(chosen, rows))
+    left_out = _without(chosen, rows)
     write(hall, rows, left_out)
-    print(summary(rows, left_out))
+    print(f"\n{summary(figures(rows, left_out))}")
     return int(any(r.problem for r in rows))
 
 
-def _row(entry: Entry, hall: Hall) -> Row:
+def _without(chosen: Sequence[Entry], rows: Sequence[Row]) -> list[str]:
+    held = {r.name for r in rows}
+    return [e.name for e in chosen if e.name not in held]
+
+
+def _row(entry: Entry, parts: Outcomes, hall: Hall) -> Row:
     """The entry's outcome, which says what went wrong if something did: the others are still worth measuring."""
-    start = time.monotonic()
-    sizes = entry.case.small[-1] if hall.options.dry else entry.case.sizes
+    start, waited = time.monotonic(), hall.turn.waited_seconds
+    answers = {part: done.answer or Told() for part, done in parts.items()}
+    failed = Row(entry.name, entry.topic, dict(sizes_of(entry, hall.options.dry)))
+    problems = [f"{part}: {done.problem}" for part, done in parts.items() if done.problem]
     try:
         with no_gradients():
-            row = hold(entry, sizes, hall)
+            row = (
+                replace(failed, problem="; ".join(problems)) if problems else hold(entry, answers["peers"].modes, hall)
+            )
     except Exception as e:
-        row = Row(entry.name, entry.topic, sizes, problem=" ".join(f"{type(e).__name__}: {e}".split())[:400])
-    return Row(**{**_fields(row), "seconds": round(time.monotonic() - start, 1)})
+        row = replace(failed, problem=told(e))
+    free()
+    forget(hall.settings.folder, entry)
+    return replace(
+        row,
+        notes=(*answers["plans"].notes, *answers["peers"].notes, *row.notes),
+        seconds=round(time.monotonic() - start, 1),
+        plans_s=round(parts["plans"].seconds, 1),
+        peers_s=round(parts["peers"].seconds, 1),
+        waited_s={
+            **{part: a.waited_s for part, a in answers.items()},
+            "race": round(hall.turn.waited_seconds - waited, 1),
+        },
+    )
 
 
-def hold(entry: Entry, sizes: Mapping[str, int], hall: Hall) -> Row:
-    """Plans, checks and races one entry. Raises whatever that raises, and Disagreement."""
-    case, stage = entry.case, hall.stage
-    instance = case.instance(entry.dtype, sizes)
-    arrays = instance.sample(hall.options.seed)
-    inputs = tuple(stage.placed(a) for a in arrays)
-    plan = _planned(instance.graph, hall)
-    run, outputs = stage.plan(plan, hall.cache, inputs)
-    run()
+def hold(entry: Entry, modes: Sequence[str], hall: Hall) -> Row:
+    """Checks and races one entry. Raises whatever that raises, and Disagreement."""
+    case, stage, folder = entry.case, hall.stage, entry_folder(hall.settings.folder, entry)
+    sizes = sizes_of(entry, hall.options.dry)
+    graph = case.instance(entry.dtype, sizes).graph
+    inputs = read_inputs(folder / INPUTS_FILE, stage.place)
+    plan = read_plan(folder / PLAN_FOLDER)
+    run, outputs = stage.plan(folder / PLAN_FOLDER, inputs)
     peer = case.peer(sizes)
-    agree(values(outputs()), case.peer(sizes, case.agreeing or case.torch), inputs)
     calls: dict[str, Call] = {PLAN: run, EAGER: lambda: peer(*inputs)}
     notes: list[str] = []
-    for name, mode in _modes(hall, notes):
+    for name in modes:
+        function, before = compiled(peer, name), cache_misses()
+        function(*inputs)
+        notes += [f"{name}: compiled anew"] if cache_misses() > before else []
+        calls[name] = lambda function=function: function(*inputs)
+    if (folder / UNFUSED_FOLDER).exists():
         try:
-            compiled = torch.compile(peer, fullgraph=True, dynamic=False, **mode)
-            compiled(*inputs)
-            calls[name] = lambda compiled=compiled: compiled(*inputs)
-        except Exception as e:  # whatever a compiler raises: the others can still be measured
-            notes.append(f"{name}: {type(e).__name__}: {(str(e).strip().splitlines() or [''])[0][:200]}")
+            calls[UNFUSED] = stage.plan(folder / UNFUSED_FOLDER, inputs)[0]
+        except Exception as e:  # the other sides are still worth racing
+            notes.append(f"{UNFUSED}: {told(e)}")
     if entry.alone is not None:
         alone = case.peer(sizes, entry.alone)
         calls[ALONE] = lambda: alone(*inputs)
-    calls[COPY] = stage.copy(bytes_of(instance.graph))
-    timed: dict[str, Call] = {}
-    for name, call in calls.items():
-        timed[name], note = stage.ready(call)
-        notes += [f"{name}: {note}"] if note else []
-    times = stage.race(timed, hall.options.race, hall.options.seed)
+    calls[COPY] = stage.copy(bytes_of(graph))
+    with hall.turn.held():
+        run()
+        agree(outputs(), case.peer(sizes, case.agreeing or case.torch), inputs)
+        timed: dict[str, Call] = {}
+        for name, call in calls.items():
+            timed[name], note = stage.ready(call)
+            notes += [f"{name}: {note}"] if note else []
+        times = stage.race(timed, hall.options.race, hall.options.seed)
     ratios = {n: paired_ratio(times[n], times[PLAN]) for n in (EAGER, COMPILED, TUNED) if n in times}
-    ratios |= {n: paired_ratio(times[PLAN], times[n]) for n in (ALONE, COPY) if n in times}
+    ratios |= {n: paired_ratio(times[PLAN], times[n]) for n in (UNFUSED, ALONE, COPY) if n in times}
     return Row(
-        entry.name, entry.topic, dict(sizes), bytes_of(instance.graph), "", times, ratios,
-        tuple(step.schedule for step in plan.steps), sum(s.operations for s in plan.steps), plan.lower_bound_us,
-        notes=tuple(notes),
+        entry.name, entry.topic, dict(sizes), bytes_of(graph), not any(n.op == "contract" for n in graph.nodes),
+        times=times, ratios=ratios, kernels=tuple(step.schedule for step in plan.steps),
+        operations=sum(s.operations for s in plan.steps), bound_us=plan.lower_bound_us, notes=tuple(notes),
     )  # fmt: skip
 
 
-def _planned(graph: Graph, hall: Hall) -> Plan:
-    """A plan, searched for with a workbench that is gone when the sides are timed."""
-    with Workbench(hall.device, hall.cache) as bench:
-        return tune(graph, hall.device, Budget(hall.options.budget, hall.options.seed), Forgetful(), bench)
-
-
-def _modes(hall: Hall, notes: list[str]) -> Iterator[tuple[str, dict[str, str]]]:
-    """The modes of torch.compile that there is time for."""
-    if hall.options.no_compile:
-        return
-    yield COMPILED, {}
-    if hall.left() > LEAST_FOR_TUNED:
-        yield TUNED, {"mode": "max-autotune-no-cudagraphs"}
-    else:
-        notes.append(f"{TUNED}: left out for time")
-
-
-def agree(got: Sequence[np.ndarray], peer: Callable[..., Any], inputs: Sequence[Any]) -> None:
-    """Raises Disagreement where an output is further from PyTorch's in f64 than twice what PyTorch's own is in the
-    case's dtype, and two ulps of the largest value."""
-    exact = values(peer(*(t.double() if t.is_floating_point() else t for t in inputs)))
-    theirs = values(peer(*inputs))
-    for i, (ours, other, truth) in enumerate(zip(got, theirs, exact, strict=True)):
-        if ours.shape != truth.shape:
-            raise Disagreement(f"out{i} is {list(ours.shape)}, PyTorch's is {list(truth.shape)}")
-        wide = [widen(x).astype(np.float64, copy=False) for x in (ours, other, truth)]
-        off, allowed = _distance(wide[0], wide[2]), 2 * _distance(wide[1], wide[2])
-        largest = float(np.abs(wide[2], where=np.isfinite(wide[2]), out=np.zeros_like(wide[2])).max(initial=0.0))
-        allowed += ULPS * _epsilon(ours) * largest
-        if not off <= allowed:
-            raise Disagreement(f"out{i} is up to {off:.3g} from PyTorch's in f64, {allowed:.3g} is allowed")
-
-
-def _distance(a: np.ndarray, b: np.ndarray) -> float:
-    """Infinite where one is finite and the other is not, or they are different infinities."""
-    with np.errstate(invalid="ignore"):
-        apart = np.abs(a - b)
-    same = (a == b) | (np.isnan(a) & np.isnan(b))
-    return float(np.where(same, 0.0, np.where(np.isnan(apart), np.inf, apart)).max(initial=0.0))
-
-
-def _epsilon(array: np.ndarray) -> float:
-    """From 1 to the next number."""
-    bits = {"f64": 52, "f32": 23, "f16": 10, "bf16": 7}.get(OF_NUMPY[array.dtype].name)
-    return 0.0 if bits is None else 2.0**-bits
-
-
-def line(row: Row) -> str:
-    """A row in one line."""
-    if row.problem:
-        return f"{row.name}: failed: {row.problem}"
-    times = ", ".join(f"{name} {t.median_us:.1f}" for name, t in row.times.items())
-    over = (
-        f"; {row.better.of} {row.better.median:.2f}x [{row.better.low:.2f}, {row.better.high:.2f}]"
-        if row.better
-        else ""
-    )
-    rate = f"; {row.operations / row.times[PLAN].median_us / 1e6:.0f} TFLOP/s" if row.topic.startswith("prod") else ""
-    copied = row.bytes / row.times[COPY].median_us / 1e3
-    return f"{row.name}: {times} us{over}; {1 / row.ratios[COPY].median:.0%} of a copy's {copied:.0f} GB/s{rate}"
-
-
-def summary(rows: Sequence[Row], left_out: Sequence[str]) -> str:
-    """What came out, losses and what was left out included."""
-    held = [(r, r.better) for r in rows if not r.problem]
-    known = [(r, b) for r, b in held if b is not None]
-    lines = [""]
-    if known:
-        mean = exp(sum(log(b.median) for _, b in known) / len(known))
-        lines.append(f"better of PyTorch's sides over the plan: geometric mean {mean:.2f} of {len(known)}")
-        losses = sorted(((b.median, r.name, b.of) for r, b in known if b.median < 1), key=lambda found: found[0])
-        lines.append("slower than PyTorch: " + (", ".join(f"{n} {x:.2f} ({by})" for x, n, by in losses) or "none"))
-    lines.append("failed: " + ("; ".join(f"{r.name}: {r.problem}" for r in rows if r.problem) or "none"))
-    lines.append(f"left out for time: {len(left_out)}{': ' * bool(left_out)}{', '.join(left_out)}")
-    return "\n".join(lines)
-
-
 def write(hall: Hall, rows: Sequence[Row], left_out: Sequence[str]) -> None:
-    """STEM.json, whole after every entry."""
+    """STEM.json and STEM.md, whole after every entry."""
     stem: Path | None = hall.options.out or (None if hall.options.dry else RESULTS / "gpu")
     if stem is None:
         return
-    content = {
-        "title": "Plans on a GPU beside PyTorch",
+    found = figures(rows, left_out)
+    head = {
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        **hall.stage.facts(),
+        "run": f"{hall.options.minutes:g} minutes, {hall.options.budget:g} s of search a graph, "
+        f"{hall.options.race:g} s of timing an entry, {hall.options.jobs} entries prepared at a time",
+    }
+    content = {
+        "title": TITLE,
         "dry": hall.options.dry,
-        "facts": hall.stage.facts(),
-        "minutes": hall.options.minutes,
-        "budget_s": hall.options.budget,
+        "facts": head,
         "seed": hall.options.seed,
+        "summary": asdict(found),
         "rows": [asdict(row) for row in rows],
-        "left_out": list(left_out),
     }
     stem.parent.mkdir(parents=True, exist_ok=True)
     stem.with_suffix(".json").write_text(json.dumps(content, indent=1) + "\n")
-
-
-def _fields(row: Row) -> dict[str, Any]:
-    return {name: getattr(row, name) for name in row.__dataclass_fields__}
+    stem.with_suffix(".md").write_text(page(TITLE, head, rows, found))
 
 
 @contextmanager
-def _hall(options: argparse.Namespace, left: Callable[[], float]) -> Iterator[Hall]:
+def _hall(options: argparse.Namespace, end: float) -> Iterator[Hall]:
     """Raises DeviceError without a device."""
-    with tempfile.TemporaryDirectory(prefix="fuseplan-bench-") as folder:
-        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", f"{folder}/inductor")
+    with tempfile.TemporaryDirectory(prefix="fuseplan-bench-", ignore_cleanup_errors=True) as folder:
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", f"{folder}/inductor")  # workers have it from here
         cache = ObjectCache(options.cache or Path(folder, "objects"))
+        stage: Stage
         if options.dry:
-            yield Hall(HostStage(cache), detect("cpu", cache, ceilings=False), cache, options, left)
-            return
-        device = detect("cuda", cache)
-        if not torch.cuda.is_available():
-            raise DeviceError("PyTorch sees no CUDA device")
-        yield Hall(CudaStage(device), device, cache, options, left)
+            device = detect("cpu", cache, ceilings=False)
+            stage = HostStage(cache)
+        else:
+            device = detect("cuda", cache)
+            stage = CudaStage(device)
+        settings = Settings(
+            device, cache.folder, Path(folder, "entries"), end, options.budget, options.seed, options.dry,
+            not options.no_compile, stage.place, max(len(usable_cpus()) // options.jobs, 1),
+        )  # fmt: skip
+        turn = Turn(cache, device)
+        if settings.compiles:
+            turn.over_inductor(1)  # what workers compiled is only read
+        yield Hall(stage, turn, settings, options, lambda: end - time.monotonic())
 
 
 def _options() -> argparse.Namespace:
@@ -294,10 +240,12 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--budget", type=float, default=6.0, metavar="SECONDS", help="of search per graph")
     parser.add_argument("--race", type=float, default=1.0, metavar="SECONDS", help="of timing per entry")
     parser.add_argument("--seed", type=int, default=0)
+    jobs = max(len(usable_cpus()) // CORES_PER_JOB, 1)
+    parser.add_argument("--jobs", type=int, default=jobs, help="entries prepared at a time, 1 for every 4 cores")
     parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
     parser.add_argument("--dry", action="store_true", help="try it out: on the CPU, at tiny sizes")
     parser.add_argument("--cache", type=Path, metavar="FOLDER", help="keep compiled kernels here")
-    parser.add_argument("--out", type=Path, metavar="STEM", help="write STEM.json; results/gpu.json by default")
+    parser.add_argument("--out", type=Path, metavar="STEM", help="write STEM.json and .md; results/gpu by default")
     return parser.parse_args()
 
 

@@ -9,18 +9,16 @@ cache is read, which leaves nothing there that would have to be written back.
 import gc
 import random
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
-
-from benchmarks.corpus.pytorch import to_numpy, to_torch, torch
+from benchmarks.corpus.pytorch import torch
 from benchmarks.machine import machine
 from benchmarks.racing import Contestant
+from codegen.devices import DeviceError
 from codegen.machine import usable_cpus
 from codegen.object_cache import ObjectCache
 from fusion_ir.records import Device, Plan
@@ -36,20 +34,17 @@ Tensors = tuple[Any, ...]
 
 
 class Stage(Protocol):
-    """See the module. target: of the plans that run here."""
+    """See the module. target: of the plans that run here. place: PyTorch's name for it."""
 
     target: str
+    place: str
 
     def facts(self) -> dict[str, str]:
         """The device, its driver, and versions."""
         ...
 
-    def placed(self, array: np.ndarray) -> Any:
-        """A tensor of PyTorch's with the array's values and strides."""
-        ...
-
-    def plan(self, plan: Plan, cache: ObjectCache, inputs: Tensors) -> tuple[Call, Callable[[], Tensors]]:
-        """A call that runs the plan on `inputs`, and its outputs once it ran."""
+    def plan(self, bundle: Path, inputs: Tensors) -> tuple[Call, Callable[[], Tensors]]:
+        """A call that runs the plan of a bundle on `inputs`, and its outputs once it ran."""
         ...
 
     def ready(self, call: Call) -> tuple[Call, str]:
@@ -82,11 +77,13 @@ def rounds(
 
 
 class CudaStage:
-    """The first CUDA device. Raises RuntimeError where there is none, ImportError without PyTorch or CuPy."""
+    """The first CUDA device. Raises DeviceError where PyTorch sees none."""
 
-    target = "cuda"
+    target = place = "cuda"
 
     def __init__(self, device: Device) -> None:
+        if not torch.cuda.is_available():
+            raise DeviceError("PyTorch sees no CUDA device")
         self.device = device
         self._stream: Any = torch.cuda.Stream()
         bytes_ = max(LEAST_EVICTION_BYTES, 2 * device.cache_bytes)
@@ -105,19 +102,13 @@ class CudaStage:
             "clock": "CUDA events around one CUDA graph, behind an evicted L2 cache",
         }
 
-    def placed(self, array: np.ndarray) -> Any:
-        """See Stage."""
-        return to_torch(array).to("cuda")
-
-    def plan(self, plan: Plan, cache: ObjectCache, inputs: Tensors) -> tuple[Call, Callable[[], Tensors]]:
+    def plan(self, bundle: Path, inputs: Tensors) -> tuple[Call, Callable[[], Tensors]]:
         """See Stage. Through the client, on PyTorch's memory and stream."""
         from fuseplan_client import load  # noqa: PLC0415  needs the path above
 
         from benchmarks.plan_runner import TORCH_DTYPE  # noqa: PLC0415
 
-        with tempfile.TemporaryDirectory(prefix="fuseplan-") as folder:
-            write_bundle(plan, cache, Path(folder))
-            loaded = load(folder)
+        plan, loaded = read_plan(bundle), load(bundle)
         outputs = [
             torch.empty_strided(s.shape, s.strides, dtype=TORCH_DTYPE[s.dtype], device="cuda") for s in plan.outputs
         ]
@@ -181,26 +172,22 @@ class CudaStage:
 class HostStage:
     """This CPU: for trying the benchmark out, with nothing of a device in its figures."""
 
-    target = "cpu"
+    target = place = "cpu"
 
     def __init__(self, cache: ObjectCache) -> None:
         from benchmarks.plan_runner import unpinned_pool  # noqa: PLC0415  compiles
 
-        self._pool = unpinned_pool(len(usable_cpus()), cache)
+        self._pool, self._cache = unpinned_pool(len(usable_cpus()), cache), cache
 
     def facts(self) -> dict[str, str]:
         """See Stage."""
         return {**machine(), "driver": "none", "torch": torch.__version__, "clock": "a trial on the host"}
 
-    def placed(self, array: np.ndarray) -> Any:
-        """See Stage."""
-        return to_torch(array)
-
-    def plan(self, plan: Plan, cache: ObjectCache, inputs: Tensors) -> tuple[Call, Callable[[], Tensors]]:
+    def plan(self, bundle: Path, inputs: Tensors) -> tuple[Call, Callable[[], Tensors]]:
         """See Stage."""
         from benchmarks.plan_runner import PlanRunner  # noqa: PLC0415
 
-        runner = PlanRunner(plan, cache, self._pool)
+        runner = PlanRunner(read_plan(bundle), self._cache, self._pool)
         outputs = runner.empty_outputs()
         return lambda: runner.into(inputs, outputs), lambda: outputs
 
@@ -239,9 +226,21 @@ def write_bundle(plan: Plan, cache: ObjectCache, folder: Path) -> None:
     (folder / "plan.json").write_text(plan.model_dump_json())
 
 
-def values(tensors: Sequence[Any]) -> list[np.ndarray]:
-    """Tensors of any device as arrays."""
-    return [to_numpy(t.detach().to("cpu")) for t in tensors]
+def placed(tensor: Any, place: str) -> Any:
+    """A tensor with its strides, whatever they are: PyTorch's own copies are dense where axes overlap or have gaps."""
+    pairs = zip(tensor.shape, tensor.stride(), strict=True)
+    extent = 1 + sum((n - 1) * stride for n, stride in pairs) if tensor.numel() else 0
+    return tensor.as_strided((extent,), (1,)).to(place).as_strided(tensor.shape, tensor.stride())
+
+
+def read_inputs(file: Path, place: str) -> Tensors:
+    """Tensors that were saved, on the device."""
+    return tuple(placed(t, place) for t in torch.load(file, weights_only=True))
+
+
+def read_plan(bundle: Path) -> Plan:
+    """The plan of a bundle."""
+    return Plan.model_validate_json((bundle / "plan.json").read_text())
 
 
 def free() -> None:

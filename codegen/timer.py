@@ -1,6 +1,8 @@
 """The timing child of a device: one on the machine that works at a time, and a probe after each that ended badly."""
 
+import time
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 from codegen import probe
@@ -18,6 +20,7 @@ class Timer:
 
     probe_job: what a fresh child is asked before the next job where the last one was killed or died. The
     device that fails it is quarantined, and every call from then on, in any process, raises DeviceQuarantined.
+    waited_seconds: until it was our turn, of all calls.
     """
 
     def __init__(self, device: Device, cache: ObjectCache, slot: Slot) -> None:
@@ -26,6 +29,7 @@ class Timer:
         self._cache = cache
         self._quarantines = Quarantines(cache)
         self._in_doubt = False
+        self.waited_seconds = 0.0
 
     def admit(self) -> None:
         """Raises DeviceQuarantined where the device is out of service."""
@@ -40,9 +44,14 @@ class Timer:
         seconds: float,
         total_seconds: float | None = None,
         on_event: Callable[[dict[str, Any]], None] = lambda event: None,
+        beside_others: bool = False,
     ) -> dict[str, Any]:
-        """As `Slot.call`, whose limits begin when it is our turn. Raises DeviceQuarantined, too."""
-        with device_turn(self._cache, self.device.class_key):
+        """As `Slot.call`, whose limits begin when it is our turn. beside_others: the job leaves the device alone, and
+        waits for nobody. Raises DeviceQuarantined, too."""
+        asked = time.monotonic()
+        free = beside_others and not (self._in_doubt or self.slot.is_dead)
+        with nullcontext() if free else device_turn(self._cache, self.device.class_key):
+            self.waited_seconds += time.monotonic() - asked
             self.admit()
             if self._in_doubt or self.slot.is_dead:
                 self._prove()

@@ -145,6 +145,11 @@ class Workbench:
         """Whether compilers leave alone what is timed."""
         return self.device.target != "cpu"
 
+    @property
+    def waited_seconds(self) -> float:
+        """Spent until other processes were through with the device."""
+        return self._timer.waited_seconds
+
     def expect(self, kernels: Sequence[Kernel]) -> None:
         """Starts to compile kernels that will be measured after those that are measured next. Returns at once."""
         if self.compiles_ahead:
@@ -249,7 +254,12 @@ class Workbench:
                 "cache_bytes": self.device.cache_bytes,
             }
             with suppress(SlotFailure):  # whatever it is, it will come again when kernels run, and count against them
-                self._timer.call(request, seconds=check_seconds(graph), total_seconds=self.limits.job_seconds)
+                self._timer.call(
+                    request,
+                    seconds=check_seconds(graph),
+                    total_seconds=self.limits.job_seconds,
+                    beside_others=self.device.target != "cpu",  # whose cores it would take from what is timed
+                )
             ready = time.monotonic()
             built, compiled = compiling.result()
         return built, max(ready - compiled, 0.0)

@@ -197,6 +197,10 @@ class Finalists:
         self.timed = [(p, plan) for p, plan, _ in sorted(passed, key=lambda entry: entry is not winner)]
         return self.timed
 
+    def unfused_losers(self) -> list[Plan]:
+        """The plan of the unfused graph where it was timed and is not the winner; nothing otherwise."""
+        return [plan for proposal, plan in self.timed[1:] if self._is_unfused(proposal)]
+
     def decide(self, plans: list[tuple[Proposal, Plan]], complete: bool) -> Plan:
         """The first of the plans, with bound, gap, reasons and what the search saw."""
         proposal, plan = plans[0]

@@ -58,6 +58,7 @@ def tune(
     families: Mapping[str, Family] = FAMILIES,
     settings: TuneSettings = TuneSettings(),
     clock: Callable[[], float] = time.monotonic,
+    on_unfused: Callable[[Plan], None] = lambda plan: None,
 ) -> Plan:
     """The best plan found within the budget, by rewrites of class `numerics` or a stricter one.
 
@@ -69,7 +70,8 @@ def tune(
 
     KeyboardInterrupt ends the search with the best so far. `bench` None, a budget of 0 seconds, or a device that is
     not there: nothing is timed, and the plan (`time_us` None) follows the predictions; neither in the emulator, but
-    each kernel of the plan is checked. Raises NoPlan.
+    each kernel of the plan is checked. on_unfused: told the plan of the unfused graph where it was timed and lost.
+    Raises NoPlan.
     """
     timed = bench is not None and budget.seconds > 0 and device.origin == "detected" and device.target != "emulator"
     for_plans = min(settings.plans_share * budget.seconds, settings.plans_s)
@@ -107,6 +109,8 @@ def tune(
     except KeyboardInterrupt:
         plans = finalists.timed or finalists.plans(several=False)
         finalists.notes.append(Reason(kind="cap", text=INTERRUPTED))
+    for loser in finalists.unfused_losers():
+        on_unfused(loser)
     return finalists.decide(plans, proved and covers.exact)
 
 

@@ -4,17 +4,23 @@ import json
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from benchmarks.gpu import Disagreement, Row, agree, summary  # noqa: E402  needs PyTorch
+from benchmarks.gpu_agreement import Disagreement, agree  # noqa: E402  needs PyTorch
+from benchmarks.gpu_ahead import prepared  # noqa: E402
 from benchmarks.gpu_entries import DEPTHS, entries  # noqa: E402
-from benchmarks.gpu_stage import rounds  # noqa: E402
-from benchmarks.racing import Ratio  # noqa: E402
+from benchmarks.gpu_row import Row  # noqa: E402
+from benchmarks.gpu_stage import placed, rounds  # noqa: E402
+from benchmarks.gpu_summary import figures, page, summary  # noqa: E402
+from benchmarks.gpu_workers import Crew, Done  # noqa: E402
+from benchmarks.racing import Contestant, Ratio  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -26,7 +32,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_a_dry_run_compares_every_side_and_writes_all(tmp_path: Path) -> None:
     stem = tmp_path / "dry"
-    options = ("--dry", "--no-compile", "--budget", "0.3", "--race", "0.05", "--out", str(stem))
+    options = ("--dry", "--jobs", "2", "--budget", "0.3", "--race", "0.05", "--out", str(stem))
     ended = run("--case", "linear_gelu_residual_k[2]56 bf16", *options)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "left out for time: 0" in ended.stdout
@@ -35,8 +41,14 @@ def test_a_dry_run_compares_every_side_and_writes_all(tmp_path: Path) -> None:
     assert {"device", "driver", "torch", "clock", "commit"} <= found["facts"].keys()
     (row,) = found["rows"]
     assert row["problem"] == ""
-    assert row["times"].keys() == {"plan", "eager", "product alone", "copy"}
-    assert row["ratios"].keys() == {"eager", "product alone", "copy"}
+    assert {"plan", "eager", "compile", "product alone", "copy"} <= row["times"].keys()
+    assert row["ratios"].keys() == row["times"].keys() - {"plan"}
+    assert row["moves"] is False
+    assert not [note for note in row["notes"] if "compiled anew" in note], "what the worker compiled was not found"
+    assert row["plans_s"] > 0
+    assert row["peers_s"] > 0
+    assert found["summary"]["better"]["count"] == 1
+    assert "linear_gelu_residual_k256 bf16" in stem.with_suffix(".md").read_text()
     assert all(len(side["samples_us"]) >= 5 for side in row["times"].values())
 
 
@@ -58,14 +70,14 @@ def test_entries_begin_with_what_matters_most() -> None:
 
 def test_a_wrong_plan_is_noticed() -> None:
     x = torch.rand(64, 64) + 1
-    right = (x @ x).numpy()
+    right = x @ x
     agree([right], lambda t: (t @ t,), [x])
-    wrong = right.copy()
+    wrong = right.clone()
     wrong[3, 4] *= 1.001
     with pytest.raises(Disagreement, match="out0 is up to"):
         agree([wrong], lambda t: (t @ t,), [x])
     with pytest.raises(Disagreement, match="out0"):
-        agree([np.full_like(right, np.nan)], lambda t: (t @ t,), [x])
+        agree([torch.full_like(right, torch.nan)], lambda t: (t @ t,), [x])
 
 
 def test_rounds_are_whole_and_in_random_order() -> None:
@@ -78,9 +90,102 @@ def test_rounds_are_whole_and_in_random_order() -> None:
 
 
 def test_losses_are_named() -> None:
-    ratio = Ratio("eager", "plan", 0.9, 0.8, 0.95)
-    lost, failed = Row("slow f32", "t", {}, ratios={"eager": ratio}), Row("bad f32", "t", {}, problem="crashed")
-    text = summary([lost, failed], ["late f32"])
-    assert "slower than PyTorch: slow f32 0.90 (eager)" in text
+    lost = Row(
+        "slow f32", "norms", {}, 8, True,
+        times={"copy": Contestant("copy", (1.0,)), "plan": Contestant("plan", (2.0,))},
+        ratios={
+            "eager": Ratio("eager", "plan", 0.9, 0.8, 0.95),
+            "compile": Ratio("compile", "plan", 2.0, 1.9, 2.1),
+            "max-autotune": Ratio("max-autotune", "plan", 0.5, 0.4, 0.6),
+            "unfused": Ratio("plan", "unfused", 1.02, 1.01, 1.03),
+            "copy": Ratio("plan", "copy", 2.0, 1.9, 2.1),
+        },
+    )  # fmt: skip
+    won = Row("fast f32", "norms", {}, ratios={"compile": Ratio("compile", "plan", 2.0, 1.9, 2.1)})
+    found = figures([lost, won, Row("bad f32", "t", {}, problem="crashed")], ["late f32"])
+    assert (found.better.count, found.compiled.count) == (2, 2)
+    assert found.compiled.ratio == pytest.approx(1.0)
+    assert found.below_copy_aim == {"slow f32": 0.5}
+    text = summary(found)
+    assert "slower than the best of PyTorch: slow f32 0.50 (max-autotune)" in text
+    assert "slower than our own unfused plan by more than 1%, of 1 raced: slow f32 1.02 (unfused)" in text
     assert "failed: bad f32: crashed" in text
     assert "left out for time: 1: late f32" in text
+    assert "| slow f32 |" in page("Title", {}, [lost], found)
+
+
+def test_tensors_keep_their_strides() -> None:
+    base = torch.arange(24.0).reshape(4, 6)
+    for tensor in (base.t(), base[:, :4], base[:1].expand(3, 6), base[:0]):
+        there = placed(tensor, "cpu")
+        assert (there.stride(), there.tolist()) == (tensor.stride(), tensor.tolist())
+
+
+def worker() -> Callable[[Any], Any]:
+    return work
+
+
+def work(task: Any) -> Any:
+    if task == "raise":
+        raise ValueError("no such thing")
+    if task == "die":
+        os._exit(7)
+    if task == "hang":
+        time.sleep(60)
+    return task
+
+
+def all_of(crew: Crew) -> dict[Any, Done]:
+    done: dict[Any, Done] = {}
+    while crew.pending:
+        done |= {d.task: d for d in crew.outcomes(30)}
+    return done
+
+
+def test_what_goes_wrong_in_a_worker_is_the_outcome_of_its_task() -> None:
+    with Crew(1, worker) as crew:
+        for task in ("die", "raise", "pass"):
+            crew.submit(task)
+        done = all_of(crew)
+    assert done["die"].problem == "its worker died, exit code 7"
+    assert done["raise"].problem == "ValueError: no such thing"
+    assert (done["pass"].answer, done["pass"].problem) == ("pass", "")
+
+
+def test_a_worker_that_hangs_is_replaced_and_none_outlives_the_crew() -> None:
+    with Crew(1, worker, most_seconds=0.5) as crew:
+        crew.submit("hang")
+        while not (done := crew.outcomes(0.2)):
+            pass
+        assert "took longer" in done[0].problem
+    with Crew(1, worker) as crew:
+        crew.submit("hang")
+        process = crew._workers[0].process  # pyright: ignore[reportPrivateUsage]
+    assert not process.is_alive()
+
+
+class Prompt:
+    """A crew that is through with two tasks whenever it is asked, those of "slow" last."""
+
+    def __init__(self) -> None:
+        self.tasks: list[Any] = []
+
+    def submit(self, task: Any) -> None:
+        self.tasks.append(task)
+
+    def outcomes(self, seconds: float) -> list[Done]:
+        done = sorted(self.tasks, key=lambda t: t.entry == "slow")[:2]
+        self.tasks = [t for t in self.tasks if t not in done]
+        return [Done(t) for t in done]
+
+
+def test_an_entry_that_takes_long_keeps_nobody_waiting() -> None:
+    crew: Any = Prompt()
+    assert [name for name, _ in prepared(["slow", "b", "c"], crew, 2, lambda: True)] == ["b", "slow", "c"]
+
+
+def test_no_entry_begins_when_time_is_over() -> None:
+    answers, crew = iter([True, True, False]), Prompt()
+    there: Any = crew
+    assert [name for name, _ in prepared(["a", "b", "c"], there, 3, lambda: next(answers))] == ["a"]
+    assert not [t for t in crew.tasks if t.entry == "a"]

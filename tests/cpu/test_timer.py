@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from codegen.object_cache import ObjectCache
 from codegen.quarantine import DeviceQuarantined, Quarantines
 from codegen.workbench import Workbench
 from fusion_ir.records import Status
+from fusion_ir.text import print_graph
 from tests.support.devices import CPU_DEVICE
 from tests.support.kernels import SUM, sum_graph, sum_kernel
 from tests.support.processes import gone, within
@@ -184,6 +186,23 @@ def test_the_child_of_a_killed_process_does_not_hold_the_device(bench: Workbench
         with device_turn(cache, bench.device.class_key):
             assert time.monotonic() - start < 1.0
         assert within(1.0, lambda: gone(child))
+
+
+def test_a_job_beside_others_does_not_wait(bench: Workbench, cache: ObjectCache) -> None:
+    assert status(bench) is Status.ok
+    timer = bench._timer  # pyright: ignore[reportPrivateUsage]
+    before = bench.waited_seconds
+    job = {"job": "prepare", "graph": print_graph(sum_graph(N)), "seed": 0, "cache_bytes": 1 << 20}
+    with device_turn(cache, bench.device.class_key):
+        timer.call(job, seconds=60.0, beside_others=True)  # would wait for ever
+    assert bench.waited_seconds - before < 1.0
+    with ThreadPoolExecutor(1) as other:
+        with device_turn(cache, bench.device.class_key):
+            waiting = other.submit(timer.call, job, seconds=60.0)
+            time.sleep(0.3)
+            assert not waiting.done()
+        waiting.result(60)
+    assert bench.waited_seconds - before >= 0.2
 
 
 def test_a_kernel_is_not_to_blame_where_somebody_else_killed_its_child(bench: Workbench) -> None:

@@ -257,6 +257,23 @@ def test_fused_and_unfused() -> None:
     assert plan.search.complete
 
 
+def test_the_unfused_plan_is_told_where_it_lost() -> None:
+    graph = graph_of(make("abs", [make("cat", [make("neg", [X]), make("exp", [Y])], {"axis": 0})]))
+    lost: list[Plan] = []
+    bench = FakeBench(slowest=1.0)
+    plan = tune(
+        graph, DEVICE, Budget(10_000.0, seed=3), Memory(), bench, families=families(kinds=ALL), clock=bench.clock,
+        on_unfused=lost.append,
+    )  # fmt: skip
+    assert [(len(p.steps), p.time_us) for p in lost] == [(4, plan.unfused_us)]
+    lone: list[Plan] = []
+    tune(
+        graph_of(make("neg", [X])), DEVICE, Budget(10_000.0, seed=3), Memory(), bench, families=families(kinds=ALL),
+        clock=bench.clock, on_unfused=lone.append,
+    )  # fmt: skip
+    assert lone == [], "it is the plan itself"
+
+
 def test_reasons_name_neighbours_in_different_kernels() -> None:
     plan, _ = search(diamond())
     rejected = next(r for r in plan.reasons if r.kind == "rejected" and "max" in r.text)

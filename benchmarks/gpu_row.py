@@ -1,0 +1,67 @@
+"""What became of one entry of `make bench-gpu`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from benchmarks.racing import Contestant, Ratio
+
+PLAN, EAGER, COMPILED, TUNED = "plan", "eager", "compile", "max-autotune"
+UNFUSED, ALONE, COPY = "unfused", "product alone", "copy"
+
+
+@dataclass(frozen=True)
+class Row:
+    """An entry's outcome. problem: why there is nothing more. moves: whether it has no products, so that memory bounds
+    it. ratios: PyTorch's sides over the plan, the plan over the others. operations: of its steps. seconds: of the race
+    and all around it; plans_s, peers_s: of preparing it before, in other processes; waited_s: for the device, by whom.
+    """
+
+    name: str
+    topic: str
+    sizes: Mapping[str, int]
+    bytes: int = 0
+    moves: bool = False
+    problem: str = ""
+    times: dict[str, Contestant] = field(default_factory=dict[str, Contestant])
+    ratios: dict[str, Ratio] = field(default_factory=dict[str, Ratio])
+    kernels: tuple[str, ...] = ()
+    operations: float = 0.0
+    bound_us: float = 0.0
+    seconds: float = 0.0
+    plans_s: float = 0.0
+    peers_s: float = 0.0
+    waited_s: Mapping[str, float] = field(default_factory=dict[str, float])
+    notes: tuple[str, ...] = ()
+
+    @property
+    def better(self) -> Ratio | None:
+        """The fastest of PyTorch's sides over the plan."""
+        return self._fastest(EAGER, COMPILED, TUNED)
+
+    @property
+    def better_compiled(self) -> Ratio | None:
+        """The faster of torch.compile's two over the plan."""
+        return self._fastest(COMPILED, TUNED)
+
+    def _fastest(self, *sides: str) -> Ratio | None:
+        known = [self.ratios[s] for s in sides if s in self.ratios]
+        return min(known, key=lambda r: r.median, default=None)
+
+    @property
+    def share_of_copy(self) -> float | None:
+        """Copying as many bytes over the plan: 1 is as fast as a copy."""
+        return 1 / self.ratios[COPY].median if COPY in self.ratios else None
+
+
+def line(row: Row) -> str:
+    """A row in one line."""
+    if row.problem:
+        return f"{row.name}: failed: {row.problem}"
+    times = ", ".join(f"{name} {t.median_us:.1f}" for name, t in row.times.items())
+    best = row.better
+    over = f"; {best.of} {best.median:.2f}x [{best.low:.2f}, {best.high:.2f}]" if best else ""
+    copied = row.bytes / row.times[COPY].median_us / 1e3
+    rate = "" if row.moves else f"; {row.operations / row.times[PLAN].median_us / 1e6:.0f} TFLOP/s"
+    waited = sum(row.waited_s.values())
+    took = f"; {row.seconds:.1f} s after {row.plans_s:.0f} and {row.peers_s:.0f} s, {waited:.1f} s of them waiting"
+    return f"{row.name}: {times} us{over}; {row.share_of_copy or 0:.0%} of a copy's {copied:.0f} GB/s{rate}{took}"

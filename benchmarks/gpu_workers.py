@@ -1,0 +1,166 @@
+"""A crew of worker processes that `make bench-gpu` has prepare its entries: tasks in, outcomes out, in any order.
+
+Workers are spawned, since CUDA does not survive a fork. A task that raises has the error for its outcome; so has one
+whose worker died, and another worker takes its place.
+"""
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from types import TracebackType
+from typing import Any
+
+CLOSING_SECONDS = 3.0  # that a worker has to end after it was asked to
+NICENESS = 5
+Work = Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class Done:
+    """What became of a task. problem: why there is no `answer`, "" otherwise. seconds: of work."""
+
+    task: Any
+    answer: Any = None
+    problem: str = ""
+    seconds: float = 0.0
+
+
+class _Worker:
+    """One process and the task it is at, if any."""
+
+    def __init__(self, make: Callable[..., Work], arguments: tuple[Any, ...]) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.connection, other = context.Pipe()
+        self.process: SpawnProcess = context.Process(target=_serve, args=(other, make, arguments), daemon=True)
+        self.process.start()
+        other.close()
+        self.task: Any = None
+        self.since = 0.0
+
+    def give(self, task: Any) -> None:
+        self.task, self.since = task, time.monotonic()
+        with contextlib.suppress(OSError):  # a worker that is gone is found by its end of the pipe
+            self.connection.send(task)
+
+    def end(self) -> None:
+        self.connection.close()
+        self.process.kill()
+        self.process.join()
+
+
+class Crew:
+    """`size` processes, each with `make(*arguments)` for its work: a function of a task. A context manager.
+
+    make, arguments and tasks are pickled: functions of modules and plain data. A task that takes longer than
+    `most_seconds` loses its worker.
+    """
+
+    def __init__(self, size: int, make: Callable[..., Work], *arguments: Any, most_seconds: float = 300.0) -> None:
+        self._make, self._arguments, self._most_seconds = make, arguments, most_seconds
+        self._waiting: deque[Any] = deque()
+        self._size = size
+        self._workers: list[_Worker] = []
+
+    def __enter__(self) -> "Crew":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def pending(self) -> int:
+        """Tasks without an outcome."""
+        return len(self._waiting) + sum(w.task is not None for w in self._workers)
+
+    def submit(self, task: Any) -> None:
+        """Another task, begun when those before it are begun and a worker is free."""
+        self._waiting.append(task)
+        self._hand_out()
+
+    def outcomes(self, seconds: float) -> list[Done]:
+        """Those that came in; waits for one for up to `seconds`, where any are pending."""
+        busy = {w.connection: w for w in self._workers if w.task is not None}
+        if not busy:
+            return []
+        ready = wait(list(busy), max(seconds, 0.0))
+        done = [self._received(busy[c]) for c in ready if isinstance(c, Connection)]
+        late = [w for w in self._workers if w.task is not None and time.monotonic() - w.since > self._most_seconds]
+        done += [self._replaced(w, f"took longer than {self._most_seconds:.0f} s") for w in late]
+        self._hand_out()
+        return done
+
+    def close(self) -> None:
+        """Ends all processes, whatever they are at: those at nothing may clean up."""
+        for worker in self._workers:
+            worker.connection.close()
+            if worker.task is not None:
+                worker.process.terminate()
+        end = time.monotonic() + CLOSING_SECONDS
+        for worker in self._workers:
+            worker.process.join(max(end - time.monotonic(), 0.0))
+            if worker.process.is_alive():
+                worker.process.kill()
+                worker.process.join()
+        self._workers = []
+
+    def _hand_out(self) -> None:
+        while self._waiting:
+            idle = next((w for w in self._workers if w.task is None), None)
+            if idle is None:
+                if len(self._workers) >= self._size:
+                    return
+                idle = _Worker(self._make, self._arguments)
+                self._workers.append(idle)
+            idle.give(self._waiting.popleft())
+
+    def _received(self, worker: _Worker) -> Done:
+        try:
+            answer, problem = worker.connection.recv()
+        except (EOFError, OSError):
+            worker.process.join(CLOSING_SECONDS)
+            return self._replaced(worker, f"its worker died, exit code {worker.process.exitcode}")
+        done = Done(worker.task, answer, problem, time.monotonic() - worker.since)
+        worker.task = None
+        return done
+
+    def _replaced(self, worker: _Worker, problem: str) -> Done:
+        worker.end()
+        self._workers.remove(worker)  # another is started for the next task
+        return Done(worker.task, problem=problem, seconds=time.monotonic() - worker.since)
+
+
+def _serve(connection: Connection, make: Callable[..., Work], arguments: tuple[Any, ...]) -> None:
+    """A worker's whole life. It gives way to its parent, which times. Ctrl-C is for the parent, with which it ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(NICENESS)
+    work: Work | None = None
+    while True:
+        try:
+            task = connection.recv()
+        except (EOFError, OSError):
+            return
+        try:
+            work = work or make(*arguments)
+            answer, problem = work(task), ""
+        except Exception as e:  # whatever it is, it is the task's outcome
+            answer, problem = None, told(e)
+            traceback.print_exc()
+        try:
+            connection.send((answer, problem))
+        except OSError:
+            return
+
+
+def told(error: BaseException) -> str:
+    """An error in one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())[:400]
