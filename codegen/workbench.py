@@ -76,15 +76,22 @@ class Workbench:
 
     Raises CompilerMissing when made, DeviceError when it should run something for a GPU that is not there,
     DeviceQuarantined for a device that failed its probe, SlotError where children cannot work at all. What kernels do
-    wrong is never raised: it is a status. `compiler`: another than the one found for the device.
+    wrong is never raised: it is a status. `compiler`: another than the one found for the device. jobs: of compilers,
+    as many as there are CPUs by default.
     """
 
     def __init__(
-        self, device: Device, cache: ObjectCache, limits: Limits = DEFAULT_LIMITS, *, compiler: Compiler | None = None
+        self,
+        device: Device,
+        cache: ObjectCache,
+        limits: Limits = DEFAULT_LIMITS,
+        *,
+        compiler: Compiler | None = None,
+        jobs: int | None = None,
     ) -> None:
         self.device, self.cache, self.limits = device, cache, limits
         self._compiler: Compiler = compiler or COMPILERS[device.target](device, limits)
-        self._builder = Builder(self._compiler, cache, limits)
+        self._builder = Builder(self._compiler, cache, limits, jobs)
         memory = limits.memory_bytes or device.memory_bytes * 3 // 4
         # CUDA reserves address space beyond all bounds: its memory is limited through CuPy's pool instead.
         bounds = ChildLimits(memory if device.target != "cuda" else None, None, limits.output_bytes)

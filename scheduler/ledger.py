@@ -14,7 +14,7 @@ from scheduler.bench import Bench, Costs
 from scheduler.candidates import Candidate
 from scheduler.entry import Entry, Variant, races, variant_of
 from scheduler.experience import Tuned, expected_logs
-from scheduler.predict import family_bound_us, predicted_kernel_us, predicted_us
+from scheduler.predict import family_bound_us, may_be_narrow, predicted_kernel_us, predicted_us
 from scheduler.proposals import proposals
 from scheduler.segment import Segment, extract
 from scheduler.space import Space
@@ -43,6 +43,7 @@ class Ledger:
         self._entries: dict[str, Entry] = {}
         self._opened: dict[Candidate, Entry] = {}
         self._traffic: dict[Candidate, Traffic] = {}
+        self._predicted: dict[tuple[Candidate, str], float] = {}
         self._computable: dict[str, bool] = {}
         self._spaces: dict[tuple[str, str], Space] = {}  # by segment and family
         self._others: dict[str, Sequence[Tuned]] = {}  # by family
@@ -100,7 +101,23 @@ class Ledger:
         return min(self._predicted_us(candidate, f) * self._scale(f) for f in candidate.families)
 
     def _predicted_us(self, candidate: Candidate, family: str) -> float:
-        return predicted_us(self.traffic(candidate), family, self.device, candidate.families)
+        key = candidate, family
+        if key not in self._predicted:
+            traffic, device = self.traffic(candidate), self.device
+            kernel = self._default(candidate, family) if may_be_narrow(traffic, family, device) else None
+            self._predicted[key] = (
+                predicted_kernel_us(traffic, kernel, None, device, candidate.families)
+                if kernel
+                else predicted_us(traffic, family, device, candidate.families)
+            )
+        return self._predicted[key]
+
+    def _default(self, candidate: Candidate, family: str) -> Kernel | None:
+        graph, made = candidate.segment.canonical.graph, self.families[family]
+        try:
+            return made.emit(graph, space[0], self.device) if (space := made.space(graph, self.device)) else None
+        except EmitError:
+            return None
 
     def expected_us(self, candidate: Candidate, kernel: Kernel, report: CompileReport | None) -> float:
         """The prediction for one kernel of the candidate, corrected in the same way."""

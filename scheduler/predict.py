@@ -37,6 +37,8 @@ EFFICIENCY: dict[str, Efficiency] = {
 # Times the bytes for `pointwise` where `transpose` accepts too: of what lies across the lanes, each element is fetched
 # with a cache line. Measured: 24 and 40 times as slow on 20 and 32 MiB of bf16; less where caches help.
 GATHERED = 8.0
+# Elements of the largest output for each multiprocessor, and bytes: with fewer, or more, blocks may be too few.
+FEW, NARROW_BYTES = 1024, 1 << 20
 USUAL = Efficiency(bandwidth=0.5, arithmetic=0.25, overhead_us=1.0)
 
 # For a device whose ceilings were not measured: only ratios matter here.
@@ -76,6 +78,13 @@ def predicted_us(traffic: Traffic, family: str, device: Device, among: Collectio
     )
     arithmetic_us = operations / (ceilings.fma_gflops * usual.arithmetic * 1e3)
     return ceilings.launch_us + usual.overhead_us + max(memory_us, arithmetic_us)
+
+
+def may_be_narrow(traffic: Traffic, family: str, device: Device) -> bool:
+    """Whether kernels of the family may have too few blocks to keep a GPU's memory busy, however much they read: sums
+    into a few elements. Their launch says it."""
+    reduces = family in ("reduction", "normalization")
+    return device.target != "cpu" and reduces and traffic.elements < FEW * device.units and traffic.bytes > NARROW_BYTES
 
 
 def predicted_kernel_us(

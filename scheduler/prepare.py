@@ -41,7 +41,7 @@ def prepare(graph: Graph, tasks: Tasks | None = None, numerics: Numerics = "reas
 
         out0: %5, out1: %5, out2: %5 strides [1, 8]  ->  out0: %5, out2: reshape(%5) strides [1, 8]; out1 = out0
     """
-    rules = (*RULES, *splitting(tasks)) if tasks else RULES
+    rules = (*RULES, *splitting(tasks.among(graph))) if tasks else RULES
     simplified = simplify(graph, [rule for rule in rules if rule.looseness <= NUMERICS.index(numerics)])
     origin: dict[Node, list[int]] = {}
     for position, node in enumerate(graph.nodes):

@@ -31,17 +31,20 @@ SUFFIXED = {90: "a", 100: "a", 103: "a"}
 
 def detect(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
     """The device `number` as a record, or the problem with it."""
+    return _described(message["number"], _called_libraries())
+
+
+def _described(wanted: int, libraries: dict[str, str]) -> dict[str, Any]:
     try:
         cp = cupy()
         count = cp.cuda.runtime.getDeviceCount()
-        if message["number"] >= count:
-            return {"problem": f"cuda:{message['number']} is not there, the driver shows {count} devices"}
-        facts = cp.cuda.runtime.getDeviceProperties(message["number"])
+        if wanted >= count:
+            return {"problem": f"cuda:{wanted} is not there, the driver shows {count} devices"}
+        facts = cp.cuda.runtime.getDeviceProperties(wanted)
         driver, nvrtc = cp.cuda.runtime.driverGetVersion(), cp.cuda.nvrtc.getVersion()
     except Exception as e:  # a broken driver or installation fails in many ways, all of them "no device"
         return {"problem": f"{type(e).__name__}: {e}"[:300]}
     number = facts["major"] * 10 + facts["minor"]
-    libraries = _called_libraries()
     device = Device(
         target="cuda",
         name=facts["name"].decode(),
@@ -69,7 +72,7 @@ def _called_libraries() -> dict[str, str]:
 def find(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
     """The number of the first device with this `name` and `arch`, or the problem with it."""
     number = 0
-    while "problem" not in (found := detect({"number": number}, channel)):
+    while "problem" not in (found := _described(number, {})):  # whose libraries take a second to load
         if (found["device"]["name"], found["device"]["arch"]) == (message["name"], message["arch"]):
             return {"number": number}
         number += 1

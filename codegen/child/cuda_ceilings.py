@@ -73,7 +73,8 @@ class Eviction:
         cp = cupy()
         bytes_ = -(-max(2 * cache_bytes, LEAST_EVICTION_BYTES) // 4096) * 4096
         self._read = kernels(device).get_function("read")
-        self._memory = cp.full(bytes_, 1, np.uint8)
+        self._memory = cp.empty(bytes_, np.uint8)
+        self._memory.data.memset(1, bytes_)
         self._args = (self._memory, self._memory, np.int64(bytes_ // 16))
         self._grid = (int(cp.cuda.Device(device).attributes["MultiProcessorCount"]) * BLOCKS_PER_UNIT,)
 

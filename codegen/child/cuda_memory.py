@@ -22,7 +22,8 @@ def cupy() -> Any:
 
 
 class DeviceTensors:
-    """Tensors one behind the other in one allocation, with guard regions of a known pattern between them."""
+    """Tensors one behind the other in one allocation, with guard regions of a known pattern between them. Made of plain
+    copies and fills alone: each operation on CuPy's arrays would be compiled first, in every child anew."""
 
     def __init__(self, table: Sequence[Layout], extra: Sequence[int] = ()) -> None:
         self.table = list(table)
@@ -33,7 +34,8 @@ class DeviceTensors:
             self.offsets.append(end)
             end += -(-size // ALIGNMENT) * ALIGNMENT + GUARD_BYTES
         self.sizes = sizes
-        self.memory = cupy().full(end, CANARY, dtype=np.uint8)
+        self.memory = cupy().empty(end, np.uint8)
+        self._set(0, end, CANARY)
 
     @property
     def addresses(self) -> list[int]:
@@ -53,16 +55,23 @@ class DeviceTensors:
 
     def fill(self, i: int, byte: int) -> None:
         """Overwrites a tensor or temporary."""
-        self._slice(i).fill(byte)
+        self._set(self.offsets[i], self.sizes[i], byte)
 
     def trespass(self) -> str:
         """Where a guard region was written, "" if nowhere."""
         start = 0
         for i, (offset, size) in enumerate(zip(self.offsets, self.sizes, strict=True)):
-            if not bool((self.memory[start:offset] == CANARY).all()):
+            if not self._is_intact(start, offset):
                 return f"wrote before tensor {i}"
             start = offset + size
-        return "" if bool((self.memory[start:] == CANARY).all()) else f"wrote behind tensor {len(self.sizes) - 1}"
+        return "" if self._is_intact(start, self.memory.size) else f"wrote behind tensor {len(self.sizes) - 1}"
+
+    def _is_intact(self, start: int, end: int) -> bool:
+        return bool((cupy().asnumpy(self.memory[start:end]) == CANARY).all())
+
+    def _set(self, start: int, size: int, byte: int) -> None:
+        if size:
+            (self.memory.data + start).memset(byte, size)
 
     def _slice(self, i: int) -> Any:
         return self.memory[self.offsets[i] : self.offsets[i] + self.sizes[i]]

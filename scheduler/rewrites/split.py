@@ -15,31 +15,40 @@ normalizer calculation for softmax", 2018.)
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
 
 from fusion_ir import build
 from fusion_ir.dtype import accumulate_dtype
+from fusion_ir.graph import Graph
 from fusion_ir.node import Node
-from fusion_ir.ops import make
+from fusion_ir.ops import OpKind, kind_of, make
 from scheduler.rewrites.rule import Rule
 from scheduler.rewrites.split_contract import split_contract
 
 LEAST_ELEMENTS = 1 << 16  # smaller tensors take less time than a launch
 LEAST_PART = 4  # elements of the split axis in a part
-LEAST_SHARE = 1 << 15  # elements of a block of threads: fewer take less time than another launch
+LEAST_SHARE = 1 << 16  # elements of a block of threads: fewer take less time than another launch
 LONG_ROW = 1 << 21  # elements: 8 MiB of f32, of which a last cache holds few; at 2 MiB, splitting lost a tenth
 
 
 @dataclass(frozen=True)
 class Tasks:
     """Among how many tasks a reduction should be shared, at least. columns: results side by side that one task computes
-    while others compute those beside them (a block of threads); 0: a task sums down all columns of the rows it has."""
+    while others compute those beside them (a block of threads); 0: a task sums down all columns of the rows it has.
+    joined: sizes of tensors of which something else sums the rows: only in blocks that have whole rows can sums down
+    their columns be computed with it."""
 
     count: int
     columns: int = 0
+    joined: frozenset[tuple[int, ...]] = frozenset()
+
+    def among(self, graph: Graph) -> "Tasks":
+        """For the reductions of a graph."""
+        summed = (n for n in graph.nodes if kind_of(n) is OpKind.REDUCTION and n.args[0].rank - 1 in n.ints("axes"))
+        return replace(self, joined=frozenset(n.args[0].sizes for n in summed if n.elements > 1))
 
 
 def splitting(tasks: Tasks) -> tuple[Rule, ...]:
@@ -157,6 +166,9 @@ def _wanted(x: Node, axes: Sequence[int], tasks: Tasks) -> int:
         is_wanted = results < tasks.count or (outside < tasks.count and x.rank - 1 not in axes) or is_long
         return tasks.count if is_wanted else 0
     inside = prod(x.sizes[max(axes) + 1 :])
+    if inside > 1 and x.sizes in tasks.joined:
+        least = max(tasks.count // 2, 1)  # each part writes all columns
+        return least if results // inside < least else 0
     blocks = results // inside * -(-inside // tasks.columns)
     is_wanted = (blocks < tasks.count and x.elements // blocks >= LEAST_SHARE) or is_long
     return max(-(-tasks.count // blocks), 2) if is_wanted else 0
