@@ -30,6 +30,11 @@ class Later(Protocol):
         ...
 
 
+def _array(value: "np.ndarray | Later") -> "np.ndarray | Later":
+    """NumPy makes scalars of arrays without axes."""
+    return np.asarray(value) if isinstance(value, np.generic) else value
+
+
 # Called by several threads, with different pieces:
 # (node, the node as large as the piece, its operands, number of the piece) -> value of that piece.
 Step = Callable[[Node, Node, tuple[np.ndarray, ...], int], "np.ndarray | Later"]
@@ -122,7 +127,7 @@ class Evaluation:
                 local[arg] if arg in local else self._operand(arg, source, low, high)
                 for arg, source in zip(node.args, self.cutting.sources[node], strict=True)
             )
-            made = self._step(node, self._layout.as_large(node, high - low), operands, number)
+            made = _array(self._step(node, self._layout.as_large(node, high - low), operands, number))
             value = made if isinstance(made, np.ndarray) else made.whole()
             local[node] = value
             if node in self._layout.kept:
@@ -164,7 +169,7 @@ class Evaluation:
     def _all_whole(self) -> None:
         for node in self._layout.whole[self.time]:
             operands = tuple(self._whole(a) for a in node.args)
-            self._values[node] = self._step(node, node, operands, WHOLE)
+            self._values[node] = _array(self._step(node, node, operands, WHOLE))
             for arg in dict.fromkeys(node.args):
                 self._release(arg)
 

@@ -47,8 +47,9 @@ class Tasks:
 
     def among(self, graph: Graph) -> "Tasks":
         """For the reductions of a graph."""
-        summed = (n for n in graph.nodes if kind_of(n) is OpKind.REDUCTION and n.args[0].rank - 1 in n.ints("axes"))
-        return replace(self, joined=frozenset(n.args[0].sizes for n in summed if n.elements > 1))
+        reduced = (n for n in graph.nodes if kind_of(n) is OpKind.REDUCTION and n.op not in ("argmax", "argmin"))
+        rows = (n.args[0] for n in reduced if n.elements > 1 and n.args[0].rank - 1 in n.ints("axes"))
+        return replace(self, joined=frozenset(x.sizes for x in rows))
 
 
 def splitting(tasks: Tasks) -> tuple[Rule, ...]:
