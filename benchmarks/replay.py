@@ -136,6 +136,7 @@ class ReplayBench:
         self._races = 0
 
     compiles_ahead = False
+    at_once = 1
 
     def turn(self, segment_key: str) -> AbstractContextManager[None]:
         return nullcontext()
@@ -144,6 +145,9 @@ class ReplayBench:
         pass
 
     def race_seconds(self, segment_key: str, count: int) -> float:
+        return 0.0
+
+    def first_race_seconds(self, segment_keys: frozenset[str], count: int) -> float:
         return 0.0
 
     @property

@@ -5,31 +5,48 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """Seconds that a segment took once, and those that each candidate of its last race took."""
+    """Seconds that a segment took once, those of a round of compilers and of the finals in its last race, and those
+    that each candidate took besides."""
 
     once: float
+    compiled: float
+    finals: float
     each: float
 
 
 class Pace:
-    """Races of a segment take as long as its finals, `finals_s`, however many candidates there are, and then some for
-    each (compiling, checking, screening), as in the race before. The first one takes more: its inputs are sampled and
-    interpreted."""
+    """Races of a segment take a round of compilers for every `at_once` candidates, the finals, `finals_s` at the most,
+    however many candidates there are, and then some for each (checking, screening), as in the race before. The first
+    one takes more: its inputs are sampled and interpreted."""
 
-    def __init__(self, finals_s: float) -> None:
-        self.finals_s = finals_s
+    def __init__(self, finals_s: float, at_once: int = 1) -> None:
+        self.finals_s, self.at_once = finals_s, at_once
         self._taken: dict[str, _Taken] = {}
 
-    def note(self, segment_key: str, count: int, seconds: float, once: float) -> None:
-        """A race of `count` candidates took so many seconds, of which `once` for what is done but once."""
+    def note(self, segment_key: str, count: int, compiled: float, seconds: float, once: float) -> None:
+        """A race of `count` candidates took so many seconds after it was compiled in others, of which `once` for what
+        is done but once."""
         before = self._taken.get(segment_key)
-        each = max(seconds - once - self.finals_s, 0.0) / count
-        self._taken[segment_key] = _Taken(max(once, before.once if before else 0.0), each)
+        finals = min(self.finals_s, max(seconds - once, 0.0))
+        self._taken[segment_key] = _Taken(
+            max(once, before.once if before else 0.0),
+            compiled / self._rounds(count),
+            finals,
+            max(seconds - once - finals, 0.0) / count,
+        )
 
     def seconds(self, segment_key: str, count: int) -> float:
-        """What a race of so many will take; of a segment that was in none, what it would take for the slowest one that
-        was; 0 where there was none at all."""
-        taken = self._taken.get(segment_key)
-        if taken:
-            return self.finals_s + count * taken.each
-        return max((self.finals_s + t.once + count * t.each for t in self._taken.values()), default=0.0)
+        """What a race of so many will take; of a segment that was in none 0."""
+        t = self._taken.get(segment_key)
+        return self._again(t, count) if t else 0.0
+
+    def first_seconds(self, segment_keys: frozenset[str], count: int) -> float:
+        """The same of a segment that was in none, as if it were the slowest of these."""
+        known = [self._taken[k] for k in segment_keys if k in self._taken]
+        return max((t.once + self._again(t, count) for t in known), default=0.0)
+
+    def _again(self, t: _Taken, count: int) -> float:
+        return t.finals + count * t.each + self._rounds(count) * t.compiled
+
+    def _rounds(self, count: int) -> int:
+        return max(-(-count // self.at_once), 1)

@@ -97,7 +97,7 @@ class Workbench:
         bounds = ChildLimits(memory if device.target != "cuda" else None, None, limits.output_bytes)
         self._timer = Timer(device, cache, Slot(BENCHES[device.target], bounds))
         self._lock = threading.Lock()
-        self._pace = Pace(limits.timing_seconds)
+        self._pace = Pace(limits.timing_seconds, self._builder.jobs)
         self._checked: dict[Check, float | None] = {}
         self._setup: dict[str, Any] | None = None
 
@@ -157,6 +157,11 @@ class Workbench:
         """Spent until other processes were through with the device."""
         return self._timer.waited_seconds
 
+    @property
+    def at_once(self) -> int:
+        """Kernels whose first race takes no longer than that of one: they are compiled side by side."""
+        return self._builder.jobs if self.compiles_ahead else 1
+
     def expect(self, kernels: Sequence[Kernel]) -> None:
         """Starts to compile kernels that will be measured after those that are measured next. Returns at once."""
         if self.compiles_ahead:
@@ -183,9 +188,9 @@ class Workbench:
         """
         race = secrets.token_hex(8)
         self._timer.admit()
-        started = time.monotonic()
+        started, waited = time.monotonic(), self.waited_seconds
         with self._lock:
-            built, waited = self._compile_and_prepare(kernels, segment, seed)
+            built, compiled, once = self._compile_and_prepare(kernels, segment, seed)
             outcomes = {i: Outcome(b.status, b.detail) for i, b in enumerate(built) if isinstance(b, Failure)}
             outcomes |= {i: Outcome(Status.dropped, fault) for i, fault in not_worth_timing(kernels, built).items()}
             programs = {
@@ -203,15 +208,21 @@ class Workbench:
                 if outcomes[i].status is Status.ok:
                     self._checked[check] = outcomes[i].max_rel_error
             if kernels:
-                self._pace.note(segment_key, len(kernels), time.monotonic() - started, waited)
+                taken = time.monotonic() - started - (self.waited_seconds - waited)
+                self._pace.note(segment_key, len(kernels), compiled, max(taken - compiled, 0.0), once)
         return [
             measurement(self.device, segment_key, kernel, result, outcomes[i], race)
             for i, (kernel, result) in enumerate(zip(kernels, built, strict=True))
         ]
 
     def race_seconds(self, segment_key: str, count: int) -> float:
-        """What `measure` will take for so many kernels, going by races before; 0 where there were none."""
+        """What `measure` will take for so many kernels, going by races of the segment before; 0 where there were
+        none."""
         return self._pace.seconds(segment_key, count)
+
+    def first_race_seconds(self, segment_keys: frozenset[str], count: int) -> float:
+        """What it will take for a segment that was in none, as if it were the slowest of these."""
+        return self._pace.first_seconds(segment_keys, count)
 
     def measure_plans(self, graph: Graph, plans: Sequence[Plan], *, seed: int = 0, seconds: float) -> list[PlanTiming]:
         """Checks whole plans of `graph` and times them on the same inputs for about `seconds`. Raises MissingBinary."""
@@ -249,9 +260,10 @@ class Workbench:
 
     def _compile_and_prepare(
         self, kernels: Sequence[Kernel], graph: Graph, seed: int, alone: bool = False
-    ) -> tuple[list[Result], float]:
+    ) -> tuple[list[Result], float, float]:
         """Compiles while the timing child samples inputs and interprets the graph, which it does but once. Also how
-        many seconds that took longer."""
+        many seconds compiling took, and how many more the rest."""
+        started = time.monotonic()
         with ThreadPoolExecutor(1, "compile") as other:
             compiling = other.submit(lambda: (self._built(kernels, alone), time.monotonic()))
             request = {
@@ -269,7 +281,7 @@ class Workbench:
                 )
             ready = time.monotonic()
             built, compiled = compiling.result()
-        return built, max(ready - compiled, 0.0)
+        return built, compiled - started, max(ready - compiled, 0.0)
 
     def _bench(
         self,

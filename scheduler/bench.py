@@ -46,6 +46,11 @@ class Bench(Protocol):
         """Whether compiling disturbs nothing that is timed."""
         ...
 
+    @property
+    def at_once(self) -> int:
+        """Kernels whose first race takes about as long as that of one."""
+        ...
+
     def expect(self, kernels: Sequence[Kernel]) -> None:
         """What will be measured after the next race, most likely: compiled while that one runs. Returns at once."""
         ...
@@ -68,7 +73,12 @@ class Bench(Protocol):
         ...
 
     def race_seconds(self, segment_key: str, count: int) -> float:
-        """What `measure` will take for so many kernels, going by earlier races; 0 where there were none."""
+        """What `measure` will take for so many kernels, going by earlier races of the segment; 0 where there were
+        none."""
+        ...
+
+    def first_race_seconds(self, segment_keys: frozenset[str], count: int) -> float:
+        """The same for a segment that was in none, as if it were the slowest of these."""
         ...
 
     def measure_plans(

@@ -21,6 +21,7 @@ from scheduler.space import Space
 from scheduler.traffic import Traffic, traffic_of
 
 HOPEFUL = 3.0  # times the fastest family's prediction
+MOST_AT_ONCE = 6  # schedules in a first race because they are compiled at no cost: each is checked, too
 NEAR_BOUND = 1.1  # times a segment's lower bound: nothing is left to gain
 NEAR_WINNER = 1.05  # times the winner's time: may have lost by chance
 PLAY_OFF = 5  # schedules
@@ -43,6 +44,7 @@ class Ledger:
         self._entries: dict[str, Entry] = {}
         self._opened: dict[Candidate, Entry] = {}
         self._traffic: dict[Candidate, Traffic] = {}
+        self._raced: set[str] = set()  # keys of segments, in this search
         self._predicted: dict[tuple[Candidate, str], float] = {}
         self._computable: dict[str, bool] = {}
         self._spaces: dict[tuple[str, str], Space] = {}  # by segment and family
@@ -208,10 +210,12 @@ class Ledger:
                 self._ratios.setdefault(m.family, []).append(ratio)
 
     def hopeful(self, candidate: Candidate) -> int:
-        """How many families' defaults, those first among what is pending, are predicted to be about as fast as the
-        fastest: family by family, predictions are too coarse to tell them apart."""
+        """How many of what is pending should be in a segment's first race: families' defaults, which come first, that
+        are predicted to be about as fast as the fastest (family by family, predictions are too coarse to tell them
+        apart), and what is compiled beside them at no cost."""
         times = [self._predicted_us(candidate, f) for f in candidate.families]
-        return sum(time <= HOPEFUL * min(times) for time in times)
+        hopeful = sum(time <= HOPEFUL * min(times) for time in times)
+        return max(hopeful, min(self.bench.at_once, MOST_AT_ONCE)) if self.bench else hopeful
 
     def race_seconds(self, candidate: Candidate, count: int) -> float:
         """What `measure` will take, as far as that is known; else 0."""
@@ -219,7 +223,10 @@ class Ledger:
             return 0.0
         entry = self.open(candidate)
         held = bool(entry.winner) + len(entry.doubted[:AGAIN])
-        return self.bench.race_seconds(candidate.segment.key, count + held)
+        key, raced = candidate.segment.key, frozenset(self._raced)
+        if key in raced:
+            return self.bench.race_seconds(key, count + held)
+        return self.bench.first_race_seconds(raced, count + held)
 
     def has_more(self, candidate: Candidate) -> bool:
         """Whether something is pending, or has to be timed again."""
@@ -245,6 +252,7 @@ class Ledger:
             except BaseException:
                 entry.pending[:0] = [(k.family, k.schedule) for k in kernels]
                 raise
+            self._raced.add(segment.key)
             self._learn(candidate, [m for m in rows if variant_of(m) not in entry.tried])
             self._note(candidate, rows)
         return len(kernels)

@@ -7,23 +7,34 @@ from codegen.pace import Pace
 
 def test_what_every_race_takes_is_not_counted_for_each_candidate() -> None:
     pace = Pace(0.8)
-    pace.note("a", 2, seconds=1.4, once=0.0)
+    pace.note("a", 2, compiled=0.0, seconds=1.4, once=0.0)
     assert pace.seconds("a", 1) == pytest.approx(0.8 + 0.3)
     assert pace.seconds("a", 8) == pytest.approx(0.8 + 2.4)
-    pace.note("a", 4, seconds=0.6, once=0.0)
-    assert pace.seconds("a", 8) == pytest.approx(0.8), "its finals ended early"
+    pace.note("a", 4, compiled=0.0, seconds=0.6, once=0.0)
+    assert pace.seconds("a", 8) == pytest.approx(0.6), "its finals ended early"
 
 
 def test_what_the_first_race_took_once_is_not_counted_again() -> None:
     pace = Pace(0.8)
-    pace.note("a", 1, seconds=4.0, once=3.0)
+    pace.note("a", 1, compiled=0.0, seconds=4.0, once=3.0)
     assert pace.seconds("a", 2) == pytest.approx(0.8 + 0.4)
 
 
-def test_an_unknown_segment_takes_as_long_as_the_slowest_did_at_first() -> None:
+def test_compilers_work_side_by_side() -> None:
+    pace = Pace(0.8, at_once=4)
+    pace.note("a", 1, compiled=1.5, seconds=1.0, once=0.0)
+    assert pace.seconds("a", 4) == pytest.approx(1.5 + 0.8 + 4 * 0.2)
+    assert pace.seconds("a", 5) == pytest.approx(3.0 + 0.8 + 5 * 0.2)
+    pace.note("a", 8, compiled=4.0, seconds=0.8, once=0.0)
+    assert pace.seconds("a", 1) == pytest.approx(2.0 + 0.8)
+
+
+def test_an_unknown_segment_takes_as_long_as_the_slowest_of_some_did_at_first() -> None:
     pace = Pace(0.8)
-    assert pace.seconds("b", 8) == 0.0, "nothing is known"
-    pace.note("a", 1, seconds=4.0, once=3.0)
-    pace.note("a", 2, seconds=1.2, once=0.0)
-    pace.note("c", 1, seconds=1.0, once=0.1)
-    assert pace.seconds("b", 2) == pytest.approx(0.8 + 3.0 + 0.4)
+    assert pace.seconds("b", 8) == pace.first_seconds(frozenset("a"), 8) == 0.0, "nothing is known"
+    pace.note("a", 1, compiled=0.0, seconds=4.0, once=3.0)
+    pace.note("a", 2, compiled=0.0, seconds=1.2, once=0.0)
+    pace.note("c", 1, compiled=0.0, seconds=1.0, once=0.1)
+    assert pace.seconds("b", 2) == 0.0
+    assert pace.first_seconds(frozenset("ac"), 2) == pytest.approx(0.8 + 3.0 + 0.4)
+    assert pace.first_seconds(frozenset("c"), 1) == pytest.approx(0.1 + 0.9)

@@ -117,6 +117,7 @@ class FakeBench:
     segments: dict[str, Graph] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
     compiles_ahead: bool = False
+    at_once: int = 1
     expected: list[str] = field(default_factory=list)
 
     def turn(self, segment_key: str) -> AbstractContextManager[None]:
@@ -127,6 +128,9 @@ class FakeBench:
 
     def race_seconds(self, segment_key: str, count: int) -> float:
         return count * self.seconds_each if segment_key in self.segments else 0.0
+
+    def first_race_seconds(self, segment_keys: frozenset[str], count: int) -> float:
+        return 0.0
 
     def time_us(self, segment: Graph, kernel: Kernel) -> float:
         return lower_bound_us(traffic_of(segment), DEVICE) * self.factor(kernel.entry)
