@@ -76,6 +76,19 @@ VDEV float sqrt(float a) { return __fsqrt_rn(a); }
 VDEV double sqrt(double a) { return __dsqrt_rn(a); }
 VDEV float float_abs(float x) { return fabsf(x); }  // costs nothing where its user takes it in
 VDEV double float_abs(double x) { return fabs(x); }
+// a / b for b from 0.5 to 2^120 and a from 0 to b: neither an exceptional case nor an underflow has to be looked for.
+VDEV double proper_fraction(double a, double b) { return a / b; }
+VDEV float proper_fraction(float a, float b) {
+#ifdef FP_EMULATE
+  return a / b;
+#else
+  float r;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(b));
+  r = fma(fma(-b, r, 1.0f), r, r);  // 1 / b rounded
+  const float q = a * r;
+  return fma(fma(-b, q, a), r, q);
+#endif
+}
 VDEV float signed_as(float x, float y) { return copysignf(x, y); }
 VDEV double signed_as(double x, double y) { return copysign(x, y); }
 VDEV uint64_t low_product(uint64_t a, uint32_t m) { return (uint64_t)(uint32_t)a * m; }

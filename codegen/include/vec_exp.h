@@ -39,8 +39,9 @@ template <class R> VDEV R at_most(R x, double high) {  // a NaN passes
   if constexpr (HAS_SCALE<R>) return beyond<false>(hi, x);
   else return x > hi ? hi : x;
 }
-template <class R> VDEV R within(R x, double low, double high) {  // a NaN passes
+template <class R> VDEV R within(R x, double low, double high) {  // a NaN passes; no zero meets one of the other sign
   const R lo = all<R>(low), hi = all<R>(high);
+  if constexpr (HAS_EXTREME<R>) return extreme_or_nan<false>(extreme_or_nan<true>(x, lo), hi);
   if constexpr (HAS_SCALE<R>) return beyond<false>(hi, beyond<true>(lo, x));
   const R y = x < lo ? lo : x;
   return y > hi ? hi : y;
@@ -77,7 +78,7 @@ template <class R> VDEV auto is_tiny(R x) { return float_abs(x) < num<R>(F32<R> 
 template <class R> VDEV R expm1(R x) { return is_tiny(x) ? x : expm1_quarter(x) * num<R>(4); }
 template <class R> VDEV R sigmoid(R x) {
   const R e = exp(-float_abs(x)), one = all<R>(1);
-  return (x < num<R>(0) ? e : one) / (one + e);
+  return proper_fraction(x < num<R>(0) ? e : one, one + e);
 }
 template <class R> VDEV R sinh(R x) {
   const R q = expm1_quarter(float_abs(x));  // a = e^x - 1: (a + a / (a + 1)) / 2
@@ -90,8 +91,8 @@ template <class R> VDEV R cosh(R x) {
 }
 template <class R> VDEV R tanh(R x) {
   const R a = float_abs(x), t = expm1_quarter(within(a + a, 0, 80));
-  const R y = t / (t + num<R>(0.5));
-  return is_tiny(x) ? x : with_sign(y, sign_of(x));
+  const R y = proper_fraction(t, t + num<R>(0.5));
+  return is_tiny(x) ? x : signed_as(y, x);
 }
 template <class R> VDEV R rsqrt(R x) { return num<R>(1) / sqrt(x); }
 }  // namespace core

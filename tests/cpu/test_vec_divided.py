@@ -51,3 +51,25 @@ def test_ordinary_numbers(low: float, library: Library) -> None:
     a = (rng.choice([-1, 1], size) * np.exp2(rng.uniform(low, min(-low, 60.0), size))).astype(np.float32)
     b = np.exp2(rng.uniform(max(low, -20.0), 20.0, size // WIDTH)).astype(np.float32)
     check(library, a, b)
+
+
+def test_quotients_beside_the_middle_of_two_floats(library: Library) -> None:
+    """b odd, of 24 bits, and m odd, of 25 bits, with a 2^k = b m +- 1: a / b is as close to the middle m as any."""
+    rng = np.random.default_rng(3)
+    divisors = np.concatenate([rng.integers(1 << 23, 1 << 24, 200_000), np.arange((1 << 24) - 100_000, 1 << 24)]) | 1
+    inverse = divisors.copy()  # mod 2^25, by Newton's iteration: each doubles the number of right bits, from 3 on
+    for _ in range(4):
+        inverse = inverse * (2 - divisors * inverse) % (1 << 25)
+    a_parts: list[np.ndarray] = []
+    b_parts: list[np.ndarray] = []
+    for sign in (1, -1):
+        for middle in (inverse * sign % (1 << 25), inverse * sign % (1 << 24) + (1 << 24)):
+            product_ = divisors * middle - sign
+            for bits in (24, 25):
+                a = product_ >> bits
+                fits = (product_ % (1 << bits) == 0) & (a >= 1 << 23) & (a < 1 << 24) & (middle >= 1 << 24)
+                a_parts.append(a[fits])
+                b_parts.append(divisors[fits])
+    a, b = (np.concatenate(parts).astype(np.float32) * np.float32(2.0**-23) for parts in (a_parts, b_parts))
+    assert len(a) > 100_000
+    check(library, np.repeat(a, WIDTH), b)
