@@ -10,6 +10,7 @@ from scheduler.ledger import Ledger
 from scheduler.watch import Watch
 
 FAR = 2.0  # times the best prediction
+CLOSER_LOOKS = 8
 
 Proposal = tuple[Candidate, ...]  # segments in execution order
 
@@ -30,6 +31,15 @@ class Covers:
         to do)."""
         cover = self._solve(unknown, without)
         return tuple(self.found.accepted[s] for s in cover.segments) if cover else ()
+
+    def promising(self) -> Proposal:
+        """The cheapest cover by predictions, looked at more closely until that changes none of its segments'."""
+        cover = self.cheapest(self.ledger.predicted_us)
+        for _ in range(CLOSER_LOOKS):
+            if not any([self.ledger.look_closer(c) for c in cover]):
+                break
+            cover = self.cheapest(self.ledger.predicted_us)
+        return cover
 
     def cheapest_us(self, unknown: Callable[[Candidate], float]) -> float | None:
         """What that cover costs, None if there is none."""

@@ -44,6 +44,7 @@ class Ledger:
         self._entries: dict[str, Entry] = {}
         self._opened: dict[Candidate, Entry] = {}
         self._traffic: dict[Candidate, Traffic] = {}
+        self._closely: set[Candidate] = set()  # predicted by their kernels
         self._raced: set[str] = set()  # keys of segments, in this search
         self._predicted: dict[tuple[Candidate, str], float] = {}
         self._computable: dict[str, bool] = {}
@@ -113,6 +114,19 @@ class Ledger:
                 else predicted_us(traffic, family, device, candidate.families)
             )
         return self._predicted[key]
+
+    def look_closer(self, candidate: Candidate) -> bool:
+        """Predicts a segment on a GPU by the launches of its families' first kernels, which say how many blocks share the
+        work. Whether its prediction is another now."""
+        if self.device.target == "cpu" or candidate in self._closely or candidate in self._opened:
+            return False
+        self._closely.add(candidate)
+        before, traffic = self.predicted_us(candidate), self.traffic(candidate)
+        for family in candidate.families:
+            if kernel := self._default(candidate, family):
+                predicted = predicted_kernel_us(traffic, kernel, None, self.device, candidate.families)
+                self._predicted[candidate, family] = max(predicted, self._predicted[candidate, family])
+        return self.predicted_us(candidate) != before
 
     def _default(self, candidate: Candidate, family: str) -> Kernel | None:
         graph, made = candidate.segment.canonical.graph, self.families[family]

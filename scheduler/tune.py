@@ -88,19 +88,21 @@ def tune(
     try:
         watch.tell("candidates", 0)
         if timed:
-            _measure(covers.cheapest(ledger.predicted_us), ledger, watch)
+            _measure(covers.promising(), ledger, watch)
             _measure(covers.coarsest(), ledger, watch)
         while timed and not proved and not watch.is_over():
             refined = _refine(covers.measured(), ledger, watch, settings.batch)
-            learned = _measure(covers.cheapest(ledger.predicted_us), ledger, watch)
+            learned = _measure(covers.promising(), ledger, watch)
             if not (refined or learned):
                 extended = _extend(covers.measured(), ledger, watch, settings.batch)
                 probed = _measure(covers.cheapest(ledger.bound_us), ledger, watch)
                 proved = not (extended or probed)
         if timed:
             _play_off(covers.measured(), ledger, watch)
-        elif bench is not None and device.target == "cuda":
-            settle(covers.cheapest(ledger.predicted_us), ledger, bench)
+        else:
+            cover = covers.promising()
+            if bench is not None and device.target == "cuda":
+                settle(cover, ledger, bench)
         plans = finalists.plans(several=timed)
         if timed:
             watch.tell("plans", ledger.measured)
