@@ -2,7 +2,7 @@
 
 import fusion_ir.build as ir
 from benchmarks.corpus.case import Case, Inputs
-from benchmarks.corpus.pytorch import F, Tensor, Tensors, torch
+from benchmarks.corpus.pytorch import F, Tensor, Tensors, statistic, torch
 from benchmarks.corpus.sizes import IMAGES, plain
 from fusion_ir.node import Node
 
@@ -47,8 +47,8 @@ def batch_norm_backward(inputs: Inputs, batch: int, channels: int, height: int, 
 def torch_batch_norm_backward(grad: Tensor, x: Tensor, weight: Tensor, mean: Tensor, rstd: Tensor) -> Tensors:
     """What autograd calls."""
     return torch.ops.aten.native_batch_norm_backward(
-        grad, x, weight, None, None, mean, rstd, True, EPS, [True] * 3
-    )  # fmt: skip
+        grad, x, weight, None, None, statistic(mean), statistic(rstd), True, EPS, [True] * 3
+    )
 
 
 def _grouped(x: Node, groups: int) -> Node:
@@ -92,7 +92,7 @@ def group_norm_backward(
 def torch_group_norm_backward(
     grad: Tensor, x: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor, *, groups: int
 ) -> Tensors:
-    """What autograd calls."""
+    """What autograd calls. Statistics are in the tensors' dtype, which is what CUDA's kernels take, too."""
     batch, channels, height, width = x.shape
     return torch.ops.aten.native_group_norm_backward(
         grad, x, mean, rstd, weight, batch, channels, height * width, groups, [True] * 3

@@ -27,10 +27,12 @@ def torch_cross_entropy(logits: Tensor, targets: Tensor) -> Tensors:
 
 
 def cross_entropy_backward(inputs: Inputs, tokens: int, classes: int) -> Node:
-    """Gradient of the logits, from that of the mean loss and the forward pass's log-softmax."""
+    """Gradient of the logits, from that of the mean loss and the forward pass's log-softmax. The weights that it summed
+    are ones: their sum, which it saved for PyTorch, is the number of tokens."""
     grad = inputs(domain=(0.5, 1.5))
     out = inputs(tokens, classes, domain=(-8.0, 0.0))
     targets = inputs(tokens, dtype=i64, domain=(0, classes))
+    inputs(domain=(tokens, tokens))  # the sum of weights
     share = ir.mul(ir.cast(grad, inputs.wide), 1.0 / tokens)
     hit = ir.eq(ir.iota([tokens, classes], 1), ir.unsqueeze(targets, 1))
     probability = ir.exp(ir.cast(out, inputs.wide))
@@ -38,9 +40,8 @@ def cross_entropy_backward(inputs: Inputs, tokens: int, classes: int) -> Node:
     return ir.cast(dx, inputs.dtype)
 
 
-def torch_cross_entropy_backward(grad: Tensor, out: Tensor, targets: Tensor) -> Tensor:
+def torch_cross_entropy_backward(grad: Tensor, out: Tensor, targets: Tensor, weight: Tensor) -> Tensor:
     """What autograd calls: the gradient of the log-softmax is a tensor of zeros and one entry a row."""
-    weight = torch.full((), float(out.shape[0]), dtype=out.dtype)
     inner = torch.ops.aten.nll_loss_backward(grad, out, targets, None, 1, -100, weight)
     return torch.ops.aten._log_softmax_backward_data(inner, out, 1, out.dtype)
 

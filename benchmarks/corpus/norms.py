@@ -2,7 +2,7 @@
 
 import fusion_ir.build as ir
 from benchmarks.corpus.case import Case, Inputs
-from benchmarks.corpus.pytorch import F, Tensor, Tensors, torch, wide
+from benchmarks.corpus.pytorch import F, Tensor, Tensors, statistic, torch, wide
 from benchmarks.corpus.sizes import FOUR, LONG, MATRICES
 from fusion_ir.node import Node
 
@@ -38,7 +38,9 @@ def torch_layer_norm_backward(
 ) -> Tensors:
     """What autograd calls."""
     shape = list(x.shape[-1:])
-    return torch.ops.aten.native_layer_norm_backward(grad, x, shape, mean, rstd, weight, bias, [True] * 3)
+    return torch.ops.aten.native_layer_norm_backward(
+        grad, x, shape, statistic(mean), statistic(rstd), weight, bias, [True] * 3
+    )
 
 
 def rms_norm(inputs: Inputs, rows: int, columns: int) -> Node:

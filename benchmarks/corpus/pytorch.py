@@ -36,6 +36,12 @@ def wide(x: Tensor) -> Tensor:
     return x if x.dtype == torch.float64 else x.float()
 
 
+def statistic(x: Tensor) -> Tensor:
+    """A mean or reciprocal deviation as `native_batch_norm_backward` and `native_layer_norm_backward` want it: CUDA's
+    take those of 16-bit tensors in f32, as its forward passes save them; the CPU's take them in the tensors' dtype."""
+    return wide(x) if x.device.type != "cpu" else x
+
+
 def to_torch(array: np.ndarray) -> Tensor:
     """The array as a tensor over the same memory, with its strides."""
     if array.dtype == bf16.numpy:

@@ -51,7 +51,7 @@ def torch_dropout_layer_norm(x: Tensor, residual: Tensor, weight: Tensor, bias: 
 def torch_dropout_layer_norm_of_our_mask(
     x: Tensor, residual: Tensor, weight: Tensor, bias: Tensor, seed: Tensor
 ) -> Tensor:
-    drawn = torch.from_numpy(uniform(int(seed), 0, 0, x.numel())).reshape(x.shape)
+    drawn = torch.from_numpy(uniform(int(seed), 0, 0, x.numel())).to(x.device).reshape(x.shape)
     kept = torch.where(drawn >= np.float32(DROPPED), x * (1.0 / (1.0 - DROPPED)), 0.0)
     return F.layer_norm(kept + residual, x.shape[-1:], weight, bias, LAYER_EPS)
 

@@ -63,7 +63,7 @@ def causal_softmax(inputs: Inputs, heads: int, tokens: int) -> Node:
 
 def torch_causal_softmax(scores: Tensor) -> Tensor:
     """The mask is made at every call, as it depends on the length of the sequence."""
-    tokens = torch.arange(scores.shape[-1])
+    tokens = torch.arange(scores.shape[-1], device=scores.device)
     causal = tokens[None, :] <= tokens[:, None]
     return torch.softmax((scores * SCALE).masked_fill(~causal, -math.inf), -1)
 

@@ -16,7 +16,7 @@ from fusion_ir.dtype import DTYPES, DType, bf16, f16, f32, f64, i32
 from fusion_ir.graph import Graph
 from fusion_ir.node import Node
 from fusion_ir.sample import sample_inputs
-from tests.support.candidates import check_all, is_beyond_the_list, run_kernel
+from tests.support.candidates import check_all, is_beyond_the_list, is_dropped_for_spills, run_kernel
 from tests.support.products import dense_graph, mlp
 
 Build = Callable[..., Node | tuple[Node, ...]]
@@ -75,9 +75,11 @@ def test_on_the_device(name: str, dtype: str, bench: Workbench) -> None:
     made = {f: kernels(graph, f, bench, DEVICE_SCHEDULES) for f in FAMILIES}
     assert any(made.values())
     found = check_all([(f"{name} {dtype} {f}", graph, some) for f, some in made.items() if some], bench)
-    wrong = [line for line in found if not is_beyond_the_list(line)]
+    wrong = [line for line in found if not (is_beyond_the_list(line) or is_dropped_for_spills(line))]
     assert not wrong, "\n".join(wrong)
-    assert not found or len(found) < len(made["aten"]), "no algorithm of the library was checked"
+    for family, some in made.items():
+        unchecked = sum(line.startswith(f"{name} {dtype} {family} ") for line in found)
+        assert not some or unchecked < len(some), f"no schedule of {family} was checked"
 
 
 @pytest.mark.parametrize(("name", "dtype"), CASES)

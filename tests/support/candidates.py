@@ -20,6 +20,8 @@ from scheduler.traffic import traffic_of
 
 # Said to schedules of family `aten` that name an algorithm beyond the library's list (codegen/families/aten_calls.py).
 BEYOND_THE_LIST = re.compile(r"rejected: cuBLASLt has (\d+) algorithms for this call, not \d+$")
+# Said to schedules that their compile report leaves out where another of their family is sound (codegen/outcome.py).
+DROPPED_FOR_SPILLS = re.compile(r"dropped: spills [1-9]\d* bytes of registers in each thread$")
 NO_SEARCH = Search(seconds=0, candidates=0, measured=0, complete=False)
 
 
@@ -39,6 +41,11 @@ def is_beyond_the_list(line: str) -> bool:
     """Whether a line of `check_all` says no more than that the library's list is shorter, and not empty."""
     found = BEYOND_THE_LIST.search(line)
     return found is not None and int(found[1]) > 0
+
+
+def is_dropped_for_spills(line: str) -> bool:
+    """Whether a line of `check_all` says no more than that the kernel was not run, since it spills registers."""
+    return DROPPED_FOR_SPILLS.search(line) is not None
 
 
 def check_all(cases: Sequence[tuple[str, Graph, list[Kernel]]], bench: Workbench) -> list[str]:

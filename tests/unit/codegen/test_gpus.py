@@ -8,6 +8,7 @@ from codegen.kernel import Launch
 from codegen.outcome import not_worth_timing
 from codegen.toolchain.compiler import Binary, Failure
 from fusion_ir.records import CompileReport, Device, Status
+from tests.support.candidates import is_dropped_for_spills
 from tests.support.devices import CPU_DEVICE, CUDA_DEVICE
 from tests.support.kernels import sum_kernel
 
@@ -118,5 +119,8 @@ def test_what_spills_is_dropped_but_never_all_of_a_family() -> None:
         2: "its wgmma is serialised (C7510)",
         3: "spills 40 bytes of registers in each thread",
     }
+    assert [is_dropped_for_spills(f"sum s: dropped: {fault}") for fault in dropped.values()] == [True, False, True]
+    assert not is_dropped_for_spills(f"sum s: incorrect: {dropped[0]}")
+    assert not is_dropped_for_spills(f"sum s: dropped: {dropped[0]}, and {dropped[2]}")
     failed = Failure(Status.compile_failed, "no")
     assert not_worth_timing(kernels[:2], [rows[0][1], failed]) == {}, "nothing else of the family is there to be timed"  # type: ignore[arg-type]
