@@ -36,7 +36,8 @@ class Covers:
         """The cheapest cover by predictions, looked at more closely until that changes none of its segments'."""
         cover = self.cheapest(self.ledger.predicted_us)
         for _ in range(CLOSER_LOOKS):
-            if not any([self.ledger.look_closer(c) for c in cover]):
+            closer = [self.ledger.look_closer(c) for c in cover]
+            if not any(closer):
                 break
             cover = self.cheapest(self.ledger.predicted_us)
         return cover
