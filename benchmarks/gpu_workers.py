@@ -8,6 +8,7 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import sys
 import time
 import traceback
 from collections import deque
@@ -15,10 +16,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any
 
 CLOSING_SECONDS = 3.0  # that a worker has to end after it was asked to
+LATE_SECONDS = 1.0  # the same of one that is replaced while others wait
 NICENESS = 5
 Work = Callable[[Any], Any]
 
@@ -50,10 +52,18 @@ class _Worker:
         with contextlib.suppress(OSError):  # a worker that is gone is found by its end of the pipe
             self.connection.send(task)
 
-    def end(self) -> None:
+    def ask_to_end(self) -> None:
+        """One at nothing ends when its pipe does."""
         self.connection.close()
-        self.process.kill()
-        self.process.join()
+        if self.task is not None:
+            self.process.terminate()
+
+    def end(self, seconds: float) -> None:
+        """Kills it if it has not ended by then."""
+        self.process.join(max(seconds, 0.0))
+        if self.process.is_alive():
+            self.process.kill()
+            self.process.join()
 
 
 class Crew:
@@ -100,17 +110,13 @@ class Crew:
         return done
 
     def close(self) -> None:
-        """Ends all processes, whatever they are at: those at nothing may clean up."""
+        """Ends all processes, whatever they are at. They may clean up: the semaphores that libraries make, tqdm's among
+        them, would be reported as leaked."""
         for worker in self._workers:
-            worker.connection.close()
-            if worker.task is not None:
-                worker.process.terminate()
+            worker.ask_to_end()
         end = time.monotonic() + CLOSING_SECONDS
         for worker in self._workers:
-            worker.process.join(max(end - time.monotonic(), 0.0))
-            if worker.process.is_alive():
-                worker.process.kill()
-                worker.process.join()
+            worker.end(end - time.monotonic())
         self._workers = []
 
     def _hand_out(self) -> None:
@@ -134,7 +140,8 @@ class Crew:
         return done
 
     def _replaced(self, worker: _Worker, problem: str) -> Done:
-        worker.end()
+        worker.ask_to_end()
+        worker.end(LATE_SECONDS)
         self._workers.remove(worker)  # another is started for the next task
         return Done(worker.task, problem=problem, seconds=time.monotonic() - worker.since)
 
@@ -142,6 +149,7 @@ class Crew:
 def _serve(connection: Connection, make: Callable[..., Work], arguments: tuple[Any, ...]) -> None:
     """A worker's whole life. It gives way to its parent, which times. Ctrl-C is for the parent, with which it ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _leave)
     os.nice(NICENESS)
     work: Work | None = None
     while True:
@@ -159,6 +167,11 @@ def _serve(connection: Connection, make: Callable[..., Work], arguments: tuple[A
             connection.send((answer, problem))
         except OSError:
             return
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    """Ends the process as if its work had raised: the signal's own way leaves out what is registered for the end."""
+    sys.exit(128 + number)
 
 
 def told(error: BaseException) -> str:

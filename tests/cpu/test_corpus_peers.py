@@ -1,5 +1,5 @@
-"""PyTorch's side of the corpus on a device other than the CPU, found out without one: over tensors that have a shape and
-a dtype but no elements. What a peer makes is made where its inputs are, and statistics have the dtype that CUDA's
+"""PyTorch's side of the corpus on a device other than the CPU, found out without one: over tensors that have a dtype
+and a shape but no elements. What a peer makes is made where its inputs are, and statistics have the dtype that CUDA's
 kernels ask for, which PyTorch checks nowhere else.
 
 The device is `meta`: a PyTorch without CUDA does not even take slices of tensors that are said to be on `cuda`.

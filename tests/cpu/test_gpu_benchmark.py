@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,10 @@ def work(task: Any) -> Any:
         os._exit(7)
     if task == "hang":
         time.sleep(60)
+    if isinstance(task, Path):
+        Finalize(None, task.with_suffix(".ended").touch, exitpriority=0)
+        task.touch()
+        time.sleep(60)
     return task
 
 
@@ -162,6 +167,15 @@ def test_a_worker_that_hangs_is_replaced_and_none_outlives_the_crew() -> None:
         crew.submit("hang")
         process = crew._workers[0].process  # pyright: ignore[reportPrivateUsage]
     assert not process.is_alive()
+
+
+def test_a_worker_that_is_ended_at_work_cleans_up(tmp_path: Path) -> None:
+    begun = tmp_path / "worker.begun"
+    with Crew(1, worker) as crew:
+        crew.submit(begun)
+        while not begun.exists():
+            assert not crew.outcomes(0.05)
+    assert begun.with_suffix(".ended").exists()
 
 
 class Prompt:
