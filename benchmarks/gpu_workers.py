@@ -22,6 +22,7 @@ from typing import Any
 CLOSING_SECONDS = 3.0  # that a worker has to end after it was asked to
 LATE_SECONDS = 1.0  # the same of one that is replaced while others wait
 NICENESS = 5
+CPUS_EACH = 4  # of a worker, shared with others
 Work = Callable[[Any], Any]
 
 
@@ -38,10 +39,10 @@ class Done:
 class _Worker:
     """One process and the task it is at, if any."""
 
-    def __init__(self, make: Callable[..., Work], arguments: tuple[Any, ...]) -> None:
+    def __init__(self, make: Callable[..., Work], arguments: tuple[Any, ...], cpus: set[int]) -> None:
         context = multiprocessing.get_context("spawn")
         self.connection, other = context.Pipe()
-        self.process: SpawnProcess = context.Process(target=_serve, args=(other, make, arguments), daemon=True)
+        self.process: SpawnProcess = context.Process(target=_serve, args=(other, make, arguments, cpus), daemon=True)
         self.process.start()
         other.close()
         self.task: Any = None
@@ -76,7 +77,7 @@ class Crew:
     def __init__(self, size: int, make: Callable[..., Work], *arguments: Any, most_seconds: float = 300.0) -> None:
         self._make, self._arguments, self._most_seconds = make, arguments, most_seconds
         self._waiting: deque[Any] = deque()
-        self._size = size
+        self._size, self._started = size, 0
         self._workers: list[_Worker] = []
 
     def __enter__(self) -> "Crew":
@@ -125,9 +126,16 @@ class Crew:
             if idle is None:
                 if len(self._workers) >= self._size:
                     return
-                idle = _Worker(self._make, self._arguments)
+                idle = _Worker(self._make, self._arguments, self._cpus())
                 self._workers.append(idle)
             idle.give(self._waiting.popleft())
+
+    def _cpus(self) -> set[int]:
+        """Of the next worker: a few, since each has as many threads as it has CPUs, and its children have."""
+        all_ = sorted(os.sched_getaffinity(0))
+        groups = max(len(all_) // CPUS_EACH, 1)
+        self._started += 1
+        return set(all_[self._started % groups :: groups])
 
     def _received(self, worker: _Worker) -> Done:
         try:
@@ -146,11 +154,12 @@ class Crew:
         return Done(worker.task, problem=problem, seconds=time.monotonic() - worker.since)
 
 
-def _serve(connection: Connection, make: Callable[..., Work], arguments: tuple[Any, ...]) -> None:
+def _serve(connection: Connection, make: Callable[..., Work], arguments: tuple[Any, ...], cpus: set[int]) -> None:
     """A worker's whole life. It gives way to its parent, which times. Ctrl-C is for the parent, with which it ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _leave)
     os.nice(NICENESS)
+    os.sched_setaffinity(0, cpus)
     work: Work | None = None
     while True:
         try:

@@ -20,22 +20,24 @@ STRIPES = 64  # of locks for segments: files of their own would never be removed
 def device_turn(cache: ObjectCache, device_key: str) -> AbstractContextManager[None]:
     """Holds the device for the block, after everybody who asked before. Raises CacheError where nothing can be
     locked."""
-    return _turn(cache, device_key)
+    return turn_in(cache.devices, device_key)
 
 
 def segment_turn(cache: ObjectCache, device_key: str, segment_key: str) -> AbstractContextManager[None]:
     """Holds a segment for the block, on devices of one class; now and then others with it. Whoever holds one may ask
     for the device, never the other way round. Raises CacheError where nothing can be locked."""
-    return _turn(cache, f"{device_key}.segments-{int(segment_key[:8], 16) % STRIPES}")
+    return turn_in(cache.devices, f"{device_key}.segments-{int(segment_key[:8], 16) % STRIPES}")
 
 
 @contextmanager
-def _turn(cache: ObjectCache, name: str) -> Generator[None]:
-    """Whoever waits holds the place at the head of the queue. So a process that is through with one job and asks for
-    the next comes after the one that waited, however quickly it asks."""
+def turn_in(folder: Path, name: str) -> Generator[None]:
+    """The turn that files of this name in a folder stand for: for a child that takes turns itself.
+
+    Whoever waits holds the place at the head of the queue. So a process that is through with one job and asks for the
+    next comes after the one that waited, however quickly it asks."""
     with ExitStack() as turn:
-        with _locked(cache.devices / f"{name}.queue"):
-            turn.enter_context(_locked(cache.devices / f"{name}.lock"))
+        with _locked(folder / f"{name}.queue"):
+            turn.enter_context(_locked(folder / f"{name}.lock"))
         yield
 
 

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from typing import Any
 
 from codegen import probe
@@ -46,15 +45,10 @@ class Timer:
         on_event: Callable[[dict[str, Any]], None] = lambda event: None,
         beside_others: bool = False,
     ) -> dict[str, Any]:
-        """As `Slot.call`, whose limits begin when it is our turn. beside_others: the job leaves the device alone, and
-        waits for nobody. Raises DeviceQuarantined, too."""
-        asked = time.monotonic()
-        free = beside_others and not (self._in_doubt or self.slot.is_dead)
-        with nullcontext() if free else device_turn(self._cache, self.device.class_key):
-            self.waited_seconds += time.monotonic() - asked
-            self.admit()
-            if self._in_doubt or self.slot.is_dead:
-                self._prove()
+        """As `Slot.call`, whose limits begin when it is our turn. beside_others: the job leaves the device alone, or
+        takes turns itself (`turn`), and waits for nobody here. Raises DeviceQuarantined, too."""
+
+        def called() -> dict[str, Any]:
             try:
                 return self.slot.call(message, seconds=seconds, total_seconds=total_seconds, on_event=on_event)
             except SlotError:
@@ -62,6 +56,24 @@ class Timer:
             except BaseException:  # the child was killed, by an interrupt perhaps
                 self._in_doubt = True
                 raise
+
+        if beside_others and not (self._in_doubt or self.slot.is_dead):
+            self.admit()
+            return called()
+        asked = time.monotonic()
+        with device_turn(self._cache, self.device.class_key):
+            self.waited_seconds += time.monotonic() - asked
+            self.admit()
+            if self._in_doubt or self.slot.is_dead:
+                self._prove()
+            if not beside_others:
+                return called()
+        return called()
+
+    @property
+    def turn(self) -> tuple[str, str]:
+        """What a child needs to take turns itself: see `turn_in`."""
+        return str(self._cache.devices), self.device.class_key
 
     def close(self) -> None:
         """Ends the child."""

@@ -298,6 +298,7 @@ class Workbench:
         outcomes: dict[int, Outcome] = {}
         suspects: set[int] = set()
         passed = dict(checked)
+        takes_turns = self.device.target == "cuda"  # whose results are judged by CPUs that time nothing
         prepare, kernel = check_seconds(graph), kernel_seconds(graph, self.limits.kernel_seconds)
         while pending := [i for i in programs if i not in outcomes]:
 
@@ -319,11 +320,17 @@ class Workbench:
                 "kernel_seconds": kernel,
                 "cache_bytes": self.device.cache_bytes,
                 **self._common(),
+                "turn": self._timer.turn if takes_turns else None,
             }
             try:
                 answer = self._timer.call(
-                    request, seconds=prepare, total_seconds=self.limits.job_seconds, on_event=told
+                    request,
+                    seconds=prepare,
+                    total_seconds=self.limits.job_seconds,
+                    on_event=told,
+                    beside_others=takes_turns,
                 )
+                self._timer.waited_seconds += answer.get("waited_seconds", 0.0)
             except SlotFailure as e:
                 culprits = (
                     [pending[e.index]] if 0 <= e.index < len(pending) else [i for i in pending if i not in outcomes]

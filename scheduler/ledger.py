@@ -116,8 +116,8 @@ class Ledger:
         return self._predicted[key]
 
     def look_closer(self, candidate: Candidate) -> bool:
-        """Predicts a segment on a GPU by the launches of its families' first kernels, which say how many blocks share the
-        work. Whether its prediction is another now."""
+        """Predicts a segment on a GPU by the launches of its families' first kernels, which say how many blocks share
+        the work. Whether its prediction is another now."""
         if self.device.target == "cpu" or candidate in self._closely or candidate in self._opened:
             return False
         self._closely.add(candidate)

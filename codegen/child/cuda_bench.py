@@ -1,6 +1,7 @@
 """Child process that runs kernels on a CUDA device: checks and times candidates, runs plans. Needs CuPy and a device;
 not exercised in CI, which has no GPU."""
 
+import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -17,12 +18,14 @@ from codegen.child.cuda_memory import DeviceTensors, check_tensors, cupy
 from codegen.child.nvml import CudaWatch
 from codegen.child.serve import Channel, JobFailure, serve
 from codegen.child.tensor_maps import Parameters, TensorMapError
+from codegen.device_turn import turn_in
 from codegen.libraries import CUBLASLT, is_call
 from codegen.measure import median, race
 from fusion_ir.records import Device, LibraryCall, Status, TensorMapSpec
 from fusion_ir.text import parse_graph
 
 WARM_SAMPLES = 5
+WAITING_SECONDS = 1800.0  # for the device, at the most: others have limits of their own
 MEMORY_SHARE = 0.75  # of the device's memory
 STATIC_SHARED_BYTES = 48 << 10
 # Architectures whose own features (wgmma, TMA, tcgen05) need the suffix.
@@ -86,7 +89,9 @@ def prepare(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
 
 
 def bench(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
-    """As `bench` in cpu_bench.py."""
+    """As `bench` in cpu_bench.py. Takes turns with other processes by itself, where the message says how: while results
+    are judged on the host, the device is free for others."""
+    turns = Turns(message.get("turn"), channel)
     with _device(message):
         case = _case(message["graph"], message["seed"])
         inputs, outputs = len(case.graph.inputs), len(case.graph.outputs)
@@ -101,15 +106,16 @@ def bench(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
             if i in message["passed"]:
                 continue
             try:
-                verdict = _check(case, candidate, channel, i, message)
+                verdict = _check(case, candidate, channel, i, message, turns)
             except cublaslt.CallError as e:
                 verdict = Verdict(str(e), None)
             if verdict.problem:
                 del candidates[i]
             channel.send(verdict_message(i, verdict))
         watch = CudaWatch(cupy().cuda.Device(message["number"]).pci_bus_id)
-        timings = _time(case, candidates, channel, message, watch) if candidates else {}
-        return {"timings": timings, "surroundings": watch.seen and watch.seen.model_dump(mode="json")}
+        timings = _time(case, candidates, channel, message, watch, turns) if candidates else {}
+        seen = watch.seen and watch.seen.model_dump(mode="json")
+        return {"timings": timings, "surroundings": seen, "waited_seconds": turns.waited_seconds}
 
 
 def run(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
@@ -129,6 +135,27 @@ def run(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
             place = candidate.aliases.get(i, inputs + i)
             np.ascontiguousarray(tensors.read(place)).tofile(tensor["file"])
     return {}
+
+
+class Turns:
+    """The device's turn, as `turn_in` (`where`: its folder and name) has it; None: somebody else holds it for us.
+
+    waited_seconds: until it was ours, in all."""
+
+    def __init__(self, where: Sequence[str] | None, channel: Channel) -> None:
+        self.waited_seconds = 0.0
+        self._where, self._channel = where, channel
+
+    @contextmanager
+    def held(self) -> Generator[None]:
+        if self._where is None:
+            yield
+            return
+        self._channel.beat(-1, WAITING_SECONDS)
+        asked = time.monotonic()
+        with turn_in(Path(self._where[0]), self._where[1]):
+            self.waited_seconds += time.monotonic() - asked
+            yield
 
 
 class Candidate:
@@ -177,19 +204,23 @@ class Candidate:
             return stream.end_capture()
 
 
-def _check(case: Case, candidate: Candidate, channel: Channel, index: int, message: dict[str, Any]) -> Verdict:
+def _check(
+    case: Case, candidate: Candidate, channel: Channel, index: int, message: dict[str, Any], turns: Turns
+) -> Verdict:
     inputs = len(case.graph.inputs)
     errors = [0.0]
     for trial, poison in ((0, POISON[0]), (len(case.trials) - 1, POISON[1])):
-        channel.beat(index, message["seconds"])
-        tensors = check_tensors(case, trial, candidate.buffers, poison)
-        channel.beat(index, message["kernel_seconds"])
-        candidate.launch(tensors.addresses)
-        cupy().cuda.Device().synchronize()
-        channel.beat(index, message["seconds"])
-        places = [candidate.aliases.get(i, inputs + i) for i in range(len(case.graph.outputs))]
-        verdict = judge(case, trial, [tensors.read(p) for p in places])
-        problem = verdict.problem or tensors.trespass()
+        with turns.held():
+            channel.beat(index, message["seconds"])
+            tensors = check_tensors(case, trial, candidate.buffers, poison)
+            channel.beat(index, message["kernel_seconds"])
+            candidate.launch(tensors.addresses)
+            cupy().cuda.Device().synchronize()
+            channel.beat(index, message["seconds"])
+            places = [candidate.aliases.get(i, inputs + i) for i in range(len(case.graph.outputs))]
+            outputs, trespass = [tensors.read(p) for p in places], tensors.trespass()
+        verdict = judge(case, trial, outputs)
+        problem = verdict.problem or trespass
         if problem:
             return Verdict(problem, verdict.max_rel_error)
         if verdict.max_rel_error is not None:
@@ -198,7 +229,12 @@ def _check(case: Case, candidate: Candidate, channel: Channel, index: int, messa
 
 
 def _time(
-    case: Case, candidates: dict[int, Candidate], channel: Channel, message: dict[str, Any], watch: CudaWatch
+    case: Case,
+    candidates: dict[int, Candidate],
+    channel: Channel,
+    message: dict[str, Any],
+    watch: CudaWatch,
+    turns: Turns,
 ) -> dict[str, Any]:
     """Races the candidates, each a CUDA graph, behind an evicted L2 cache: the device is busy with that while the host
     queues what is timed, so that nobody is timed launching."""
@@ -213,7 +249,8 @@ def _time(
     events: list[tuple[Any, Any]] = []
     eviction = Eviction(message["number"], message["cache_bytes"])
     cp.cuda.Device().synchronize()
-    graphs = {i: c.captured(addresses, stream) for i, c in candidates.items()}
+    with turns.held():
+        graphs = {i: c.captured(addresses, stream) for i, c in candidates.items()}
     order: list[int] = list(candidates)
 
     def times_us(graph: Any, samples: int, cold: bool = True) -> list[float]:
@@ -233,21 +270,29 @@ def _time(
         channel.beat(order[i], message["kernel_seconds"] * (samples + 1))
         return times_us(graphs[order[i]], samples)
 
+    def warm_us(i: int) -> float:
+        channel.beat(i, message["kernel_seconds"] * 2 * WARM_SAMPLES)
+        return median(times_us(graphs[i], WARM_SAMPLES, cold=False))
+
     def problem(i: int) -> str:
         """What is wrong with one more run of a candidate, over poisoned outputs: it was right when it was checked."""
-        channel.beat(i, message["kernel_seconds"])
-        for k in range(len(case.graph.inputs), len(tensors.sizes)):
-            tensors.fill(k, POISON[0])
-        cp.cuda.Device().synchronize()
-        graphs[i].launch(stream)
-        stream.synchronize()
-        channel.beat(i, message["seconds"])
-        inputs = len(case.graph.inputs)
-        places = [candidates[i].aliases.get(k, inputs + k) for k in range(len(case.graph.outputs))]
-        return judge(case, 0, [tensors.read(p) for p in places]).problem or tensors.trespass()
+        with turns.held():
+            channel.beat(i, message["kernel_seconds"])
+            for k in range(len(case.graph.inputs), len(tensors.sizes)):
+                tensors.fill(k, POISON[0])
+            cp.cuda.Device().synchronize()
+            graphs[i].launch(stream)
+            stream.synchronize()
+            channel.beat(i, message["seconds"])
+            inputs = len(case.graph.inputs)
+            places = [candidates[i].aliases.get(k, inputs + k) for k in range(len(case.graph.outputs))]
+            outputs, trespass = [tensors.read(p) for p in places], tensors.trespass()
+        return judge(case, 0, outputs).problem or trespass
 
     while order:
-        timings = race(len(order), sample, seconds=message["timing_seconds"], seed=message["seed"], watch=watch)
+        with turns.held():
+            timings = race(len(order), sample, seconds=message["timing_seconds"], seed=message["seed"], watch=watch)
+            warm = {i: warm_us(i) for i, timing in zip(order, timings, strict=True) if not timing.note}
         finalists = [i for i, timing in zip(order, timings, strict=True) if timing.was_finalist]
         wrong = {i: found for i in finalists if (found := problem(i))}
         for i, found in wrong.items():
@@ -255,14 +300,10 @@ def _time(
         if wrong:
             order = [i for i in order if i not in wrong]
             continue
-        result: dict[str, Any] = {}
-        for i, timing in zip(order, timings, strict=True):
-            warm = None
-            if not timing.note:
-                channel.beat(i, message["kernel_seconds"] * 2 * WARM_SAMPLES)
-                warm = median(times_us(graphs[i], WARM_SAMPLES, cold=False))
-            result[str(i)] = {"samples_us": timing.samples_us, "note": timing.note, "warm_us": warm, "sets": 1}
-        return result
+        return {
+            str(i): {"samples_us": timing.samples_us, "note": timing.note, "warm_us": warm.get(i), "sets": 1}
+            for i, timing in zip(order, timings, strict=True)
+        }
     return {}
 
 
