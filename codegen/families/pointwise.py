@@ -7,7 +7,7 @@ outputs that share nothing are siblings in one launch.
 from dataclasses import dataclass
 from math import prod
 
-from codegen.families.loops import FETCH, LoopSchedule, emit_cpu, loop_choices, lower, with_variants
+from codegen.families.loops import FETCH, LoopSchedule, emit_cpu, loop_choices, lower, rows_of, with_variants
 from codegen.families.loops_cuda import FREE_BYTES, loop_kernel
 from codegen.kernel import EmitError, Kernel, Reject
 from codegen.lowering.sums import reduced_extents
@@ -84,8 +84,10 @@ class Pointwise:
             return with_variants(segment, schedules)
         narrow = min((o.node.dtype.bytes for o in segment.outputs), default=4)
         vec = max(min(device.vector_bytes, 16) // narrow, 1)
-        shapes = [(32, 8, 1), (8, 32, 1), (16, 16, 1), (128, 1, 1), (128, 1, 4), (256, 1, 1), (32, 4, 2)]
+        shapes = [(32, 8, 1), (16, 16, 1), (8, 32, 1), (128, 1, 1), (128, 1, 4), (256, 1, 1), (32, 4, 2)]
         schedules = [CudaSchedule(v, x, y, per) for v in dict.fromkeys((vec, max(vec // 2, 1))) for x, y, per in shapes]
+        lane = rows_of(segment).lane
+        schedules.sort(key=lambda s: round(_idle(s, lane), 2))
         return tuple(map(str, schedules))
 
     def choices(self, segment: Graph, device: Device) -> Choices:
@@ -105,6 +107,12 @@ class Pointwise:
 def _multiplies(segment: Graph) -> bool:
     """Whether several products are added up, rows of which share what they load."""
     return any(n.op == "contract" and prod(reduced_extents(n)) > 1 for n in segment.nodes)
+
+
+def _idle(s: CudaSchedule, lane: int) -> float:
+    """The share of a block's threads along lanes that have nothing to do, with so many lanes side by side."""
+    vectors = -(-lane // s.vec)
+    return 1 - vectors / (-(-vectors // s.x) * s.x)
 
 
 def _emit_cuda(segment: Graph, s: CudaSchedule, device: Device) -> Kernel:
