@@ -19,6 +19,7 @@ from fusion_ir.ops import OPS, OpKind
 from fusion_ir.ops.contract import ORDERED_PRODUCTS
 from fusion_ir.records import Device
 
+SHORT_ROW = 512  # lanes
 MAX_DEPTH = 200  # nodes from an input to an output
 MAX_NODES = 1000
 REGISTERS = 32  # for the sums of rows that share what they load; with more, g++ takes half a minute and spills them
@@ -87,7 +88,7 @@ class Pointwise:
         shapes = [(32, 8, 1), (16, 16, 1), (8, 32, 1), (128, 1, 1), (128, 1, 4), (256, 1, 1), (32, 4, 2)]
         schedules = [CudaSchedule(v, x, y, per) for v in dict.fromkeys((vec, max(vec // 2, 1))) for x, y, per in shapes]
         lane = rows_of(segment).lane
-        schedules.sort(key=lambda s: round(_idle(s, lane), 2))
+        schedules.sort(key=lambda s: (_splits(s, lane), round(_idle(s, lane), 2)))
         return tuple(map(str, schedules))
 
     def choices(self, segment: Graph, device: Device) -> Choices:
@@ -107,6 +108,11 @@ class Pointwise:
 def _multiplies(segment: Graph) -> bool:
     """Whether several products are added up, rows of which share what they load."""
     return any(n.op == "contract" and prod(reduced_extents(n)) > 1 for n in segment.nodes)
+
+
+def _splits(s: CudaSchedule, lane: int) -> bool:
+    """Whether a block takes a short row in parts: rotary embeddings took twice as long so on an H200."""
+    return s.vec * s.x * s.per < lane <= SHORT_ROW
 
 
 def _idle(s: CudaSchedule, lane: int) -> float:
