@@ -73,7 +73,7 @@ def test_grids_and_registers_count() -> None:
         return predicted_kernel_us(traffic, kernel(blocks), CompileReport(registers=64, blocks=held), H200, ())
 
     full = us(132 * 64, 8)
-    assert us(66, 8) > 3 * full, "half of the multiprocessors, with few threads each"
+    assert us(66, 8) > 2.5 * full, "half of the multiprocessors, with few threads each"
     assert us(132 * 64, 1) > 1.3 * full, "too few threads to keep memory busy"
     assert us(132 * 64, 4) == full
     assert predicted_kernel_us(traffic, kernel(132 * 64), None, H200, ()) == full
