@@ -282,7 +282,9 @@ class CudaBodyText(BodyText):
         return f"in{tile.access.tensor}" if isinstance(tile.access, Value) else f"out{tile.access.out}"
 
     def is_whole(self, tile: Tile) -> bool:
-        return not self.program.last_tile(tile.along) and not self.program.last_tile(tile.lane)
+        """Whether all of it lies in the tensor: also what its last vector along lanes has beyond the axis."""
+        ends = self.program.last_tile(tile.along) or self.program.last_tile(tile.lane)
+        return not ends and self.whole_vectors(tile.lane, tile) == tile.lane.extent
 
     def tile_type(self, tile: Tile) -> tuple[str, int]:
         """The type of a tile, and the bytes of all of them: as SharedTile in tiles_cuda.cuh lays it out."""
