@@ -42,9 +42,9 @@ TILES = (
     (128, 64, 2, 0), (64, 256, 1, 0), (64, 128, 1, 0), (64, 64, 1, 0), (64, 32, 1, 0), (64, 16, 1, 0),
     (128, 128, 2, 1), (64, 256, 2, 1), (64, 128, 2, 1), (64, 128, 3, 1), (64, 64, 3, 1),
 )  # fmt: skip
-# Of a multiprocessor of an H100, per clock: products of 16-bit floats by wgmma; bytes from the L2 cache, between published
-# microbenchmarks and what puts the tiles of products of 8192^3 in the order of their times on an H200. They order the
-# first schedules; measurements decide.
+# Of a multiprocessor of an H100, per clock: products of 16-bit floats by wgmma; bytes from the L2 cache, between what
+# microbenchmarks published and what puts the tiles of products of 8192^3 in the order of their times on an H200. They
+# order the first schedules; measurements decide.
 PRODUCTS_PER_CLOCK = 2048
 L2_BYTES_PER_CLOCK = 40
 # Of that rate by the columns of an instruction, in products of 8192^3 on an H200; in between, that of fewer columns.

@@ -40,6 +40,8 @@ def accesses_by_parameter(sass: Sass, arch: str) -> list[Found]:
         if opcode in GLOBAL_LOADS or opcode in GLOBAL_STORES:
             address = ADDRESS.findall(operands)[-1]
             places = _origins(sass, at, REGISTER.findall(address), first_parameter(arch))
+            if "table" in places and opcode in GLOBAL_LOADS:  # what else is in the address is the index
+                places = {"table"}
             place = next(iter(places)) if len(places) == 1 else None
             found.setdefault((place, opcode in GLOBAL_STORES), Counter())[width_bytes(name)] += 1
     return [Found(place, stores, widths) for (place, stores), widths in found.items()]
