@@ -52,8 +52,9 @@ TILE_FIELDS = (("bm", "bn"), ("rows", "columns"))
 # Times the bytes for `pointwise` where `transpose` accepts too: one element of each sector of 32 bytes, which L2 keeps
 # for the neighbours in part.
 GATHERED = 4.0
-# Threads of a multiprocessor that keep memory busy. On an H200 normalizations of 124 threads for each reached 33 % of a
-# copy's bandwidth, of 248 threads 71 %, of 497 threads 80 %: threads have several loads of 16 bytes in flight.
+# Threads of a multiprocessor that keep memory busy. On an H200 normalizations of 124 threads for each reached some 33 %
+# of a copy's bandwidth, of 248 71 %, of 497 80 %: estimated from times of whole plans, less what their other kernels
+# should take. Threads have several loads of 16 bytes in flight.
 BUSY_THREADS = 384
 
 

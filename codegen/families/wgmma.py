@@ -47,7 +47,8 @@ TILES = (
 # order the first schedules; measurements decide.
 PRODUCTS_PER_CLOCK = 2048
 L2_BYTES_PER_CLOCK = 40
-# Of that rate by the columns of an instruction, in products of 8192^3 on an H200; in between, that of fewer columns.
+# Shares of it by the columns of an instruction: 192 and 128 as products of 8192^3 on an H200 suggest, 64 assumed; in
+# between, that of fewer columns. The two below are assumed, too.
 RATE = {256: 1.0, 192: 0.88, 128: 0.95, 64: 0.8}
 START_CLOCKS = 500  # of a tile: until its first stage is there
 STAGED_CLOCKS = 8  # of a thread for an element in the epilogue, beside what is computed there

@@ -84,7 +84,7 @@ VDEV float proper_fraction(float a, float b) {
 #else
   float r;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(b));
-  r = fma(fma(-b, r, 1.0f), r, r);  // 1 / b rounded
+  r = fma(fma(-b, r, 1.0f), r, r);  // 1 / b; tests/gpu/test_quotients.py compares two thousand million quotients with IEEE's
   const float q = a * r;
   return fma(fma(-b, q, a), r, q);
 #endif
@@ -227,9 +227,10 @@ template <int W> VDEV Vec<float, W> exp_(const Vec<float, W>& x) {
   }
   return r;
 }
-// a / b, one b for all lanes. With r = 1 / b and q = a r rounded, q + (a - q b) r is a / b rounded (Markstein, "Computation of
-// elementary functions on the IBM RISC System/6000 processor"), where nothing underflows: a - q b is exact, and its last bit
-// that of a times 2^-46. A zero keeps its sign since b is above 0.
+// a / b, one b for all lanes. With r = 1 / b and q = a r rounded, q + (a - q b) r is a / b rounded where q is within an ulp of it
+// and nothing underflows (Markstein, "Computation of elementary functions on the IBM RISC System/6000 processor"). q may be
+// off by one and a half: that this changes no quotient is not proved, but tested where it is hardest, next to the middle of
+// two floats (tests/cpu/test_vec_divided.py). A zero keeps its sign since b is above 0.
 template <int W> VDEV Vec<float, W> divided_(const Vec<float, W>& a, const Vec<float, 1>& b) {
   const float by = b.v[0];
   bool ordinary = by >= 0x1p-20f && by <= 0x1p20f;
