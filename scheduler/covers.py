@@ -10,7 +10,7 @@ from scheduler.ledger import Ledger
 from scheduler.watch import Watch
 
 FAR = 2.0  # times the best prediction
-CLOSER_LOOKS = 8
+CLOSER_LOOKS = 48
 
 Proposal = tuple[Candidate, ...]  # segments in execution order
 

@@ -174,13 +174,16 @@ class Ledger:
         return candidate in self._opened
 
     def _entry(self, candidate: Candidate) -> Entry:
-        """Pending: each family's default, fastest prediction first, then the rest of their spaces."""
+        """Pending: each family's default, fastest prediction first, then the rest of their spaces; last the families
+        that are predicted to be far slower than the fastest."""
         graph = candidate.segment.canonical.graph
         families = sorted(candidate.families, key=lambda f: self._predicted_us(candidate, f))
         spaces = {f: self.families[f].space(graph, self.device) for f in families}
         defaults = [(f, space[0]) for f, space in spaces.items() if space]
         rest = [(f, schedule) for f, space in spaces.items() for schedule in space[1:]]
-        variants = dict.fromkeys((*defaults, *rest))
+        most_us = HOPEFUL * self._predicted_us(candidate, families[0])
+        far = {f for f in families if self._predicted_us(candidate, f) > most_us}
+        variants = dict.fromkeys(sorted((*defaults, *rest), key=lambda v: v[0] in far))
         known = self._known(candidate, variants)
         elsewhere = Entry([])  # times of another machine or compiler say what to try first, and no more
         for race in races(m for m in known if not self._is_of_here(m)):

@@ -8,6 +8,7 @@ from fusion_ir.node import Node
 from fusion_ir.ops import make
 from fusion_ir.text import print_graph
 from tests.emulator.faults import Fault, Generated
+from tests.support.loop_graphs import norm_backward
 from tests.support.tensors import graph_of, spec
 
 THREADS, TILES, LOOPS = "threads_cuda.cuh", "tiles_cuda.cuh", "loops_cuda.cuh"
@@ -33,6 +34,11 @@ SHORT = subject("short", "reduction{vec=4,x=8,y=8,per=1,keep=registers,dear=0}",
 COLUMNS = subject("columns", "reduction{vec=4,x=8,y=8,per=1,keep=registers,dear=0}", lambda x: B.sum_(x, 0), (37, 77))
 SOFTMAX = subject("softmax", "normalization{vec=4,x=64,y=1,per=1,keep=shared,dear=0}", B.softmax, (5, 700))
 HELD = subject("held", "normalization{vec=4,x=32,y=2,per=1,keep=registers,dear=0}", B.softmax, (5, 391))
+# Rows one after another, each of which threads join results in, and sums down their columns.
+APART = subject(
+    "apart", "normalization{vec=4,x=32,y=2,per=1,keep=shared,dear=0}", lambda x, dy: norm_backward(x, dy, 12),
+    (36, 130), (36, 130),
+)  # fmt: skip
 TURNED = subject("turned", "transpose{vec=4,x=8,y=8,rows=32,columns=32}", turned, (70, 45), (45, 70))
 # Aligned: chunks of 16 bytes, of which the last column has one and a half.
 ALIGNED = subject("aligned", "transpose{vec=4,x=8,y=8,rows=64,columns=64}", turned, (70, 64), (64, 70))
@@ -41,9 +47,19 @@ WHOLE = subject("whole", "transpose{vec=8,x=4,y=32,rows=64,columns=32}", turned,
 THIN = subject("thin", "gemv{rows=2,few=2,vec=4,x=32,y=2,per=1}", B.linear, (2, 130), (66, 130))
 ADDED = subject("added", "pointwise{vec=4,x=32,y=2,per=1}", lambda x, y: B.add(x, y), (9, 130), (9, 130))
 NAIVE = subject("naive", "naive{threads=64}", lambda x: B.sum_(B.exp(x), 1), (77, 9))
-SUBJECTS = (ROWS, SHORT, COLUMNS, SOFTMAX, HELD, TURNED, ALIGNED, WHOLE, THIN, ADDED, NAIVE)
+SUBJECTS = (ROWS, SHORT, COLUMNS, SOFTMAX, HELD, APART, TURNED, ALIGNED, WHOLE, THIN, ADDED, NAIVE)
 
 LOOP_FAULTS = (
+    # ---- rows one after another
+    Fault(
+        "rows of other threads",
+        APART,
+        "a = threadIdx.y; a < (n); a += TY)\n// Vector v",
+        "a = 0; a < (n); a += TY)\n// Vector v",
+        "",
+        LOOPS,
+    ),
+    Fault("every row by all threads", APART, "a < (n); a += TY)\n// Vector v", "a < (n); a++)\n// Vector v", "", LOOPS),
     # ---- what threads join
     Fault(
         "no barrier behind a row's slots", ROWS, "x);\n    row_barrier<TX, TY>();\n", "x);\n", "shared memory", THREADS
