@@ -41,7 +41,7 @@ FAMILY_SHARES: dict[str, Shares] = {
     "matmul": Shares(bandwidth=0.8, arithmetic=0.6, matrix=0.6, overhead_us=2.0),  # see MMA_SYNC
     "wgmma": Shares(bandwidth=0.8, arithmetic=0.3, matrix=0.68, overhead_us=2.5),
     "aten": Shares(bandwidth=0.8, arithmetic=0.8, matrix=0.75, overhead_us=2.5),
-    "naive": Shares(bandwidth=0.45, arithmetic=0.15, overhead_us=1.0, pulls=True),
+    "naive": Shares(bandwidth=0.45, arithmetic=0.15, overhead_us=2.0, pulls=True),
 }
 OTHERS = Shares(bandwidth=0.6, arithmetic=0.3)
 # Share of the tensor cores' peak that mma.sync reaches, by compute capability: 72-77 % on A100; on Hopper the
@@ -59,8 +59,8 @@ GATHERED = 4.0
 BUSY_THREADS = 370
 # Of the bandwidth, for normalizations all of whose blocks run at once: they wait for their rows' results in step with
 # each other, and memory with them. On an H200: 0.70 with 497 threads on each multiprocessor, 0.69 with 993; 1 where
-# blocks follow upon others.
-IN_STEP = 0.72
+# blocks follow upon others. Alone on a multiprocessor, a block has nobody to go on while it waits.
+IN_STEP, ALONE = 0.72, 0.65
 SERIAL_US = 0.011  # an operation of a thread that has only one to do at a time: a mean of 8192 elements took 185 us
 
 
@@ -92,7 +92,8 @@ def kernel_us(
         held = (report.blocks if report else None) or max(1, 1024 // max(threads, 1))
         rounds = blocks / (device.units * held)
         working = rounds / ceil(rounds) if rounds > 1 else blocks / (device.units * ceil(blocks / device.units))
-        most = IN_STEP if kernel.family == "normalization" and rounds <= 1 else 1.0
+        waits = kernel.family == "normalization" and rounds <= 1
+        most = 1.0 if not waits else IN_STEP if blocks > device.units else ALONE
         busy = min(most, min(held, blocks / device.units) * threads / BUSY_THREADS)
     overhead_us = ceilings.launch_us + shares.overhead_us
     serial_us = _serial_us(traffic, shares)
