@@ -32,6 +32,7 @@ LEAST_ELEMENTS = 1 << 16  # smaller tensors take less time than a launch
 LEAST_PART = 4  # elements of the split axis in a part
 LEAST_SHARE = 1 << 16  # elements of a block of threads: fewer take less time than another launch
 CHEAP, FEW_NODES = 2.0, 12  # arithmetic of a node that is made again, and how many of them
+MADE_AGAIN = 2.1  # times the bytes of what would be written and read: a little more, for what is one value a row
 LONG_ROW = 1 << 21  # elements: 8 MiB of f32, of which a last cache holds few; at 2 MiB, splitting lost a tenth
 
 
@@ -210,7 +211,7 @@ def _made_again(x: Node, sizes: Sequence[int]) -> Node:
         cheap = kind_of(node) is OpKind.POINTWISE and OPS[node.op].cost <= CHEAP
         (inner if cheap else leaves)[node] = None
         stack += [a for a in node.args if cheap and a not in inner]
-    if len(inner) > FEW_NODES or sum(map(_stored_bytes, leaves)) > 2 * x.bytes:
+    if len(inner) > FEW_NODES or sum(map(_stored_bytes, leaves)) > MADE_AGAIN * x.bytes:
         return build.reshape(x, sizes)
     made: dict[Node, Node] = {leaf: build.reshape(leaf, sizes) for leaf in leaves}
 
