@@ -155,15 +155,17 @@ def row_schedules(segment: Graph, device: Device, family: type[CudaRowSchedule])
 
 def _column_points(widths: Sequence[int], rows: Rows, device: Device) -> list[tuple[int, int, int]]:
     """vec, x, y where nothing is reduced along lanes: those first that leave no thread idle along lanes, and no
-    multiprocessor without blocks. Short sums that are written out load many vectors at once: narrow ones."""
+    multiprocessor without a block or with too few threads. Short sums that are written out load many vectors at once:
+    narrow ones."""
 
-    def drawbacks(point: tuple[int, int, int]) -> tuple[float, float]:
+    def drawbacks(point: tuple[int, int, int]) -> tuple[float, float, float]:
         vec, x, y = point
         vectors = -(-rows.lane // vec)
         idle = 1 - vectors / (-(-vectors // x) * x)
         blocks = rows.results * (-(-vectors // x) if rows.shared else 1)
-        short = device.units / blocks if rows.rows > 1 else device.units * ENOUGH_THREADS / (blocks * x * y)
-        return round(idle, 2), round(max(short, 1.0), 1)
+        few = max(device.units / blocks, 1.0) if rows.rows > 1 else 1.0
+        short = device.units * ENOUGH_THREADS / (blocks * x * y)
+        return round(idle, 2), round(max(few, short), 1), round(few, 1)
 
     if rows.rows == 1:
         narrow_first = sorted(widths, key=lambda vec: vec > FEW_LANES)

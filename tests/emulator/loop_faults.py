@@ -32,6 +32,7 @@ ROWS = subject(
 )
 SHORT = subject("short", "reduction{vec=4,x=8,y=8,per=1,keep=registers,dear=0}", lambda x: B.argmax(x, 1), (21, 70))
 COLUMNS = subject("columns", "reduction{vec=4,x=8,y=8,per=1,keep=registers,dear=0}", lambda x: B.sum_(x, 0), (37, 77))
+TALL = subject("tall", "reduction{vec=4,x=4,y=32,per=1,keep=registers,dear=0}", lambda x: B.sum_(x, 0), (75, 37))
 SOFTMAX = subject("softmax", "normalization{vec=4,x=64,y=1,per=1,keep=shared,dear=0}", B.softmax, (5, 700))
 HELD = subject("held", "normalization{vec=4,x=32,y=2,per=1,keep=registers,dear=0}", B.softmax, (5, 391))
 # Rows one after another, each of which threads join results in, and sums down their columns.
@@ -47,9 +48,19 @@ WHOLE = subject("whole", "transpose{vec=8,x=4,y=32,rows=64,columns=32}", turned,
 THIN = subject("thin", "gemv{rows=2,few=2,vec=4,x=32,y=2,per=1}", B.linear, (2, 130), (66, 130))
 ADDED = subject("added", "pointwise{vec=4,x=32,y=2,per=1}", lambda x, y: B.add(x, y), (9, 130), (9, 130))
 NAIVE = subject("naive", "naive{threads=64}", lambda x: B.sum_(B.exp(x), 1), (77, 9))
-SUBJECTS = (ROWS, SHORT, COLUMNS, SOFTMAX, HELD, APART, TURNED, ALIGNED, WHOLE, THIN, ADDED, NAIVE)
+SUBJECTS = (ROWS, SHORT, COLUMNS, TALL, SOFTMAX, HELD, APART, TURNED, ALIGNED, WHOLE, THIN, ADDED, NAIVE)
 
 LOOP_FAULTS = (
+    # ---- many rows, some of which take in the others
+    Fault(
+        "no barrier behind what some rows took in",
+        TALL,
+        "    }\n    block_barrier();\n  }\n  x = get",
+        "    }\n  }\n  x = get",
+        "",
+        THREADS,
+    ),
+    Fault("a row is taken in twice", TALL, "i = threadIdx.y + NEAR; i < TY", "i = threadIdx.y; i < TY", "", THREADS),
     # ---- rows one after another
     Fault(
         "rows of other threads",
@@ -88,7 +99,7 @@ LOOP_FAULTS = (
         "no barrier behind a column's slots", COLUMNS, "x);\n  block_barrier();\n", "x);\n", "shared memory", THREADS
     ),
     Fault(
-        "a row's part is left out", COLUMNS, "for (int i = 1; i < TY; i++)", "for (int i = 2; i < TY; i++)", "", THREADS
+        "a row's part is left out", COLUMNS, "for (int i = 1; i < NEAR; i++)", "for (int i = 2; i < NEAR; i++)", "", THREADS
     ),
     Fault(
         "columns are taken for each other",
