@@ -131,7 +131,7 @@ class Workbench:
             return self._binaries(kernels, self._compile_and_prepare(kernels, graph, seed, alone=True)[0])
 
     def _built(self, kernels: Sequence[Kernel], alone: bool = False) -> list[Result]:
-        """What the builder makes of them, before it goes on with what is expected; the reports of CUDA kernels with what
+        """What the builder makes of them, before it goes on with what is expected. Reports of CUDA kernels have what
         follows from their launches."""
         results = self._builder.compile(kernels, alone=alone)
         self._builder.start(self._expected)
