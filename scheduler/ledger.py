@@ -1,5 +1,6 @@
 """What is known of every candidate: what to try on it, what was measured, and what it costs until then."""
 
+import math
 from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 
@@ -9,12 +10,14 @@ from codegen.kernel import EmitError, Family, Kernel, Reject, offers
 from codegen.measure import median
 from fusion_ir.graph import Graph
 from fusion_ir.records import CompileReport, Device, Measurement, Status
+from scheduler.answers import Answers
 from scheduler.atoms import Atoms
 from scheduler.bench import Bench, Costs
+from scheduler.bound import lower_bound_us
 from scheduler.candidates import Candidate
 from scheduler.entry import Entry, Variant, races, variant_of
 from scheduler.experience import Tuned, expected_logs
-from scheduler.predict import family_bound_us, may_be_narrow, predicted_kernel_us, predicted_us
+from scheduler.predict import family_bound_us, least_us, may_be_narrow, predicted_kernel_us, predicted_us
 from scheduler.proposals import proposals
 from scheduler.segment import Segment, extract
 from scheduler.space import Space
@@ -51,6 +54,7 @@ class Ledger:
         self._spaces: dict[tuple[str, str], Space] = {}  # by segment and family
         self._others: dict[str, Sequence[Tuned]] = {}  # by family
         self._ratios: dict[str, list[float]] = {}  # by family: measured over predicted
+        self._scales: dict[str, float] = {}  # medians of these
         self._statuses: dict[tuple[str, str, str], Status] = {}  # of what was tried here: segment, family, schedule
 
     @property
@@ -66,11 +70,8 @@ class Ledger:
     def ask(self, atoms: Atoms, members: int) -> Candidate | Reject:
         """The candidate that computes these atoms, or what every family says against it."""
         segment = extract(atoms, members)
-        answers = {name: family.accepts(segment.graph, self.device) for name, family in self.families.items()}
-        accepting = tuple(name for name, reject in answers.items() if reject is None)
-        if accepting:
-            return Candidate(segment, accepting)
-        return Reject("; ".join(f"{name}: {reject.reason}" for name, reject in answers.items() if reject is not None))
+        answers = Answers(self.families, segment.graph, self.device)
+        return answers.refusal() or Candidate(segment, answers)
 
     def computable(self, atoms: Atoms, atom: int) -> bool:
         """Whether some family not only accepts the atom with what is free below it, but lowers its default schedule
@@ -97,11 +98,24 @@ class Ledger:
 
     def bound_us(self, candidate: Candidate) -> float:
         """What no kernel of the accepting families can beat."""
-        return min(family_bound_us(self.traffic(candidate), f, self.device) for f in candidate.families)
+        traffic = self.traffic(candidate)
+        bound_us = lower_bound_us(traffic, self.device)
+        best_us = math.inf
+        for name in candidate.families:
+            best_us = min(best_us, family_bound_us(traffic, name, self.device))
+            if best_us <= bound_us:  # the others need not be asked
+                break
+        return best_us
 
     def predicted_us(self, candidate: Candidate) -> float:
-        """The best family's prediction, corrected by how far its predictions were off so far (median ratio)."""
-        return min(self._predicted_us(candidate, f) * self._scale(f) for f in candidate.families)
+        """The best family's prediction, corrected by how far its predictions were off so far (median ratio). Families
+        that could not be the best are not asked whether they accept the segment."""
+        traffic, best_us = self.traffic(candidate), math.inf
+        for name in self.families:
+            scale = self._scale(name)
+            if scale * least_us(traffic, name, self.device) < best_us and name in candidate.families:
+                best_us = min(best_us, scale * self._predicted_us(candidate, name))
+        return best_us
 
     def _predicted_us(self, candidate: Candidate, family: str) -> float:
         key = candidate, family
@@ -125,7 +139,7 @@ class Ledger:
         for family in candidate.families:
             if kernel := self._default(candidate, family):
                 predicted = predicted_kernel_us(traffic, kernel, None, self.device, candidate.families)
-                self._predicted[candidate, family] = max(predicted, self._predicted[candidate, family])
+                self._predicted[candidate, family] = max(predicted, self._predicted_us(candidate, family))
         return self.predicted_us(candidate) != before
 
     def _default(self, candidate: Candidate, family: str) -> Kernel | None:
@@ -142,8 +156,7 @@ class Ledger:
         return predicted * self._scale(kernel.family)
 
     def _scale(self, family: str) -> float:
-        ratios = self._ratios.get(family)
-        return median(ratios) if ratios else 1.0
+        return self._scales.get(family, 1.0)
 
     def cost_us(self, candidate: Candidate, unknown: Callable[[Candidate], float]) -> float:
         """Best time measured; infinite where all that could be tried failed; else `unknown(candidate)`."""
@@ -222,6 +235,7 @@ class Ledger:
             if m.status is Status.ok and m.time_us is not None:
                 ratio = m.time_us / self._predicted_us(candidate, m.family)
                 self._ratios.setdefault(m.family, []).append(ratio)
+                self._scales[m.family] = median(self._ratios[m.family])
 
     def hopeful(self, candidate: Candidate) -> int:
         """How many of what is pending should be in a segment's first race: families' defaults, which come first, that

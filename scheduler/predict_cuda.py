@@ -68,6 +68,13 @@ def family_us(traffic: Traffic, family: str, device: Device, among: Collection[s
     return ceilings.launch_us + shares.overhead_us + max(memory_us, arithmetic_us)
 
 
+def least_family_us(traffic: Traffic, family: str, ceilings: Ceilings) -> float:
+    """The least that `family_us` says of any segment with this traffic."""
+    shares = FAMILY_SHARES.get(family, OTHERS)
+    memory_us = traffic.bytes / (ceilings.copy_gbps[-1][1] * shares.bandwidth * 1e3)
+    return ceilings.launch_us + shares.overhead_us + memory_us
+
+
 def kernel_us(
     traffic: Traffic, kernel: Kernel, report: CompileReport | None, device: Device, among: Collection[str],
     ceilings: Ceilings,
