@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from fusion_ir.records import CompileReport, Device, Measurement, Status
 from scheduler.answers import Answers
 from scheduler.atoms import Atoms
 from scheduler.bench import Bench, Costs
-from scheduler.bound import lower_bound_us
+from scheduler.bound import least_bound_us, lower_bound_us
 from scheduler.candidates import Candidate
 from scheduler.entry import Entry, Variant, races, variant_of
 from scheduler.experience import Tuned, expected_logs
@@ -30,6 +31,19 @@ NEAR_WINNER = 1.05  # times the winner's time: may have lost by chance
 PLAY_OFF = 5  # schedules
 AGAIN = 3  # schedules that are timed again in a race
 PATIENCE = 24  # schedules in a row that do not win, before a segment is let be
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What candidates cost that were not measured. us: of one. least_us: no more than that of any that moves so many
+    bytes, or more."""
+
+    us: Callable[[Candidate], float]
+    least_us: Callable[[int], float]
+
+    def times(self, factor: float) -> "Estimate":
+        """That many times as much."""
+        return Estimate(lambda c: factor * self.us(c), lambda bytes_: factor * self.least_us(bytes_))
 
 
 class Ledger:
@@ -113,9 +127,22 @@ class Ledger:
         traffic, best_us = self.traffic(candidate), math.inf
         for name in self.families:
             scale = self._scale(name)
-            if scale * least_us(traffic, name, self.device) < best_us and name in candidate.families:
+            if scale * least_us(traffic.bytes, name, self.device) < best_us and name in candidate.families:
                 best_us = min(best_us, scale * self._predicted_us(candidate, name))
         return best_us
+
+    @property
+    def predictions(self) -> Estimate:
+        """`predicted_us`, and the least that it says of any segment that moves so many bytes."""
+        scales = [(name, self._scale(name)) for name in self.families]
+        return Estimate(
+            self.predicted_us, lambda bytes_: min(s * least_us(bytes_, name, self.device) for name, s in scales)
+        )
+
+    @property
+    def bounds(self) -> Estimate:
+        """The same of `bound_us`."""
+        return Estimate(self.bound_us, lambda bytes_: least_bound_us(bytes_, self.device))
 
     def _predicted_us(self, candidate: Candidate, family: str) -> float:
         key = candidate, family

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from codegen.kernel import Kernel
 from fusion_ir.records import Ceilings, CompileReport, Device
-from scheduler.bound import lower_bound_us
+from scheduler.bound import best_gbps, lower_bound_us
 from scheduler.predict_cuda import family_us, kernel_us, least_family_us
 from scheduler.traffic import Traffic
 
@@ -80,14 +80,14 @@ def predicted_us(traffic: Traffic, family: str, device: Device, among: Collectio
     return ceilings.launch_us + usual.overhead_us + max(memory_us, arithmetic_us)
 
 
-def least_us(traffic: Traffic, family: str, device: Device) -> float:
-    """The least that `predicted_us` says of any segment with this traffic: a launch, and moving the bytes."""
+def least_us(bytes_: int, family: str, device: Device) -> float:
+    """The least that `predicted_us` says of any segment that moves so many bytes or more: a launch, and moving them."""
     ceilings = device.ceilings or ASSUMED[device.target]
     if device.target != "cpu":
-        return least_family_us(traffic, family, ceilings)
+        return least_family_us(bytes_, family, ceilings)
     usual = EFFICIENCY.get(family, USUAL)
-    memory_us = traffic.bytes / (ceilings.gbps(traffic.bytes) * usual.bandwidth * 1e3)
-    return ceilings.launch_us + usual.overhead_us + memory_us
+    gbps = best_gbps(bytes_, ceilings.copy_gbps)
+    return ceilings.launch_us + usual.overhead_us + bytes_ / (gbps * usual.bandwidth * 1e3)
 
 
 def may_be_narrow(traffic: Traffic, family: str, device: Device) -> bool:

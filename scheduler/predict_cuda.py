@@ -68,10 +68,10 @@ def family_us(traffic: Traffic, family: str, device: Device, among: Collection[s
     return ceilings.launch_us + shares.overhead_us + max(memory_us, arithmetic_us)
 
 
-def least_family_us(traffic: Traffic, family: str, ceilings: Ceilings) -> float:
-    """The least that `family_us` says of any segment with this traffic."""
+def least_family_us(bytes_: int, family: str, ceilings: Ceilings) -> float:
+    """The least that `family_us` says of any segment that moves so many bytes or more."""
     shares = FAMILY_SHARES.get(family, OTHERS)
-    memory_us = traffic.bytes / (ceilings.copy_gbps[-1][1] * shares.bandwidth * 1e3)
+    memory_us = bytes_ / (ceilings.copy_gbps[-1][1] * shares.bandwidth * 1e3)
     return ceilings.launch_us + shares.overhead_us + memory_us
 
 
