@@ -1,31 +1,42 @@
 """Which families accept a segment. Each is asked when that is first needed: some lower the segment to find out."""
 
 from collections.abc import Collection, Iterator, Mapping
+from functools import cached_property
 
 from codegen.kernel import Family, Reject
-from fusion_ir.graph import Graph
 from fusion_ir.records import Device
+from scheduler.atoms import Atoms
+from scheduler.segment import Segment, extract
 
 
 class Answers(Collection[str]):
-    """The accepting families' names, in the order of `families`. To go through them asks one after another; `in` asks
-    that one alone."""
+    """The names of the families that accept a segment, in the order of `families`. To go through them asks one after
+    another; `in` asks that one alone. sure: those that accept it for certain, which are not asked."""
 
-    def __init__(self, families: Mapping[str, Family], graph: Graph, device: Device) -> None:
+    def __init__(
+        self, families: Mapping[str, Family], device: Device, atoms: Atoms, members: int, sure: Collection[str] = ()
+    ) -> None:
         self._families = families
-        self._graph = graph
         self._device = device
-        self._answers: dict[str, Reject | None] = {}
+        self._atoms = atoms
+        self._members = members
+        self._answers: dict[str, Reject | None] = dict.fromkeys(sure)
+
+    @cached_property
+    def segment(self) -> Segment:
+        """What the families are asked about."""
+        return extract(self._atoms, self._members)
 
     def answer(self, name: str) -> Reject | None:
         """None where the family accepts the segment."""
         if name not in self._answers:
-            self._answers[name] = self._families[name].accepts(self._graph, self._device)
+            self._answers[name] = self._families[name].accepts(self.segment.graph, self._device)
         return self._answers[name]
 
     def refusal(self) -> Reject | None:
-        """What every family says against the segment; None where some family accepts it, of which one is asked."""
-        if next(iter(self), None) is not None:
+        """What every family says against the segment; None where some family accepts it: those are asked until one
+        does."""
+        if None in self._answers.values() or next(iter(self), None) is not None:
             return None
         told = ((name, self.answer(name)) for name in self._families)
         return Reject("; ".join(f"{name}: {reject.reason}" for name, reject in told if reject is not None))

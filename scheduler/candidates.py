@@ -33,10 +33,13 @@ class CandidateSettings:
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A segment and the families that accept it, at least one."""
+    """A segment and the families that accept it, at least one. The segment is built when it is first looked at."""
 
-    segment: Segment
     families: Answers
+
+    @property
+    def segment(self) -> Segment:
+        return self.families.segment
 
 
 @dataclass(frozen=True)

@@ -125,6 +125,9 @@ class CoverProblem:
                 ruled_out = sum(1 << i for i, cut in enumerate(self.cuts) if cut.splits(s))
                 followed = tuple(i for i, u in enumerate(unions) if u & s and not ruled_out >> i & 1)
             by_lowest.setdefault(s & -s, []).append((s, length, ruled_out, followed))
+        for choices in by_lowest.values():
+            choices.sort(key=lambda choice: choice[1])
+        least = math.inf  # of the partitions that were reached
         start = (0, 0)
         best: dict[tuple[int, int], float] = {start: 0.0}
         parent: dict[tuple[int, int], tuple[tuple[int, int], int]] = {}
@@ -147,13 +150,17 @@ class CoverProblem:
                 return None
             covered, dead = state
             for s, length, ruled_out, followed in choices:
+                total = distance + length
+                if total > least:
+                    break
                 if s & covered:
                     continue
                 reached = covered | s
                 if followed and any(unions[i] & ~reached == 0 and not dead >> i & 1 for i in followed):
                     continue
+                if reached == self.full:
+                    least = total
                 there = (reached, dead | ruled_out)
-                total = distance + length
                 if total < best.get(there, math.inf):
                     best[there] = total
                     parent[there] = (state, s)

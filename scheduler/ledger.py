@@ -1,12 +1,13 @@
 """What is known of every candidate: what to try on it, what was measured, and what it costs until then."""
 
 import math
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 
+from codegen.families import TAKING_PARTS
 from codegen.kernel import EmitError, Family, Kernel, Reject, offers
 from codegen.measure import median
 from fusion_ir.graph import Graph
@@ -20,7 +21,7 @@ from scheduler.entry import Entry, Variant, races, variant_of
 from scheduler.experience import Tuned, expected_logs
 from scheduler.predict import family_bound_us, least_us, may_be_narrow, predicted_kernel_us, predicted_us
 from scheduler.proposals import proposals
-from scheduler.segment import Segment, extract
+from scheduler.segment import Segment
 from scheduler.space import Space
 from scheduler.traffic import Traffic, traffic_of
 
@@ -64,6 +65,7 @@ class Ledger:
         self._closely: set[Candidate] = set()  # predicted by their kernels
         self._raced: set[str] = set()  # keys of segments, in this search
         self._predicted: dict[tuple[Candidate, str], float] = {}
+        self._sure: dict[Graph, Collection[str]] = {}  # families
         self._computable: dict[str, bool] = {}
         self._spaces: dict[tuple[str, str], Space] = {}  # by segment and family
         self._others: dict[str, Sequence[Tuned]] = {}  # by family
@@ -83,9 +85,15 @@ class Ledger:
 
     def ask(self, atoms: Atoms, members: int) -> Candidate | Reject:
         """The candidate that computes these atoms, or what every family says against it."""
-        segment = extract(atoms, members)
-        answers = Answers(self.families, segment.graph, self.device)
-        return answers.refusal() or Candidate(segment, answers)
+        answers = Answers(self.families, self.device, atoms, members, self._sure_of(atoms.graph))
+        return answers.refusal() or Candidate(answers)
+
+    def _sure_of(self, graph: Graph) -> Collection[str]:
+        """Families that accept the whole graph, and so each of its parts."""
+        if graph not in self._sure:
+            able = [name for name in self.families if name in TAKING_PARTS]
+            self._sure[graph] = [name for name in able if self.families[name].accepts(graph, self.device) is None]
+        return self._sure[graph]
 
     def computable(self, atoms: Atoms, atom: int) -> bool:
         """Whether some family not only accepts the atom with what is free below it, but lowers its default schedule

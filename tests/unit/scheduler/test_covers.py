@@ -4,13 +4,14 @@ import time
 
 import pytest
 
-from codegen.families import FAMILIES
+from codegen.families import FAMILIES, TAKING_PARTS
 from codegen.kernel import Reject
 from fusion_ir.records import Device
 from scheduler.candidates import Candidate
 from scheduler.cover import CoverProblem
 from scheduler.covers import Covers
 from scheduler.ledger import Estimate
+from scheduler.segment import extract
 from scheduler.watch import Watch
 from tests.support.random_graphs import Seeded, any_graph
 from tests.unit.scheduler.test_cover import brute_force
@@ -45,15 +46,20 @@ def test_as_cheap_as_if_all_candidates_were_looked_at(device: Device, which: str
 
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.target)
 def test_families_answer_the_same_whenever_they_are_asked(device: Device) -> None:
+    """Also those that are not asked since they accept the whole graph."""
+    assert TAKING_PARTS <= FAMILIES.keys()
+    sure = 0
     for seed in range(100):
         ledger, atoms, found = searched(any_graph(Seeded(seed), steps=8), device)
         for members, candidate in found.accepted.items():
-            graph = candidate.segment.graph
+            graph = extract(atoms, members).graph
             names = [name for name, family in FAMILIES.items() if family.accepts(graph, device) is None]
+            sure += "segment" not in vars(candidate.families)
             ledger.predicted_us(candidate)
             assert list(candidate.families) == names, (seed, members)
-            best = min(ledger._predicted_us(candidate, name) for name in names)  # noqa: SLF001
+            best = min(ledger._predicted_us(candidate, name) for name in names)
             assert ledger.predicted_us(candidate) == best, (seed, members)
         for a in range(len(atoms)):
             answer = ledger.ask(atoms, 1 << a)
             assert isinstance(answer, Reject) == (1 << a not in found.accepted)
+    assert sure > 100
