@@ -67,6 +67,8 @@ class Ledger:
         self._predicted: dict[tuple[Candidate, str], float] = {}
         self._sure: dict[Graph, Collection[str]] = {}  # families
         self._computable: dict[str, bool] = {}
+        self._first: dict[tuple[str, str], tuple[str, ...]] = {}  # schedules, by segment and family
+        self._kernels: dict[tuple[str, Variant], Kernel] = {}  # by segment
         self._spaces: dict[tuple[str, str], Space] = {}  # by segment and family
         self._others: dict[str, Sequence[Tuned]] = {}  # by family
         self._ratios: dict[str, list[float]] = {}  # by family: measured over predicted
@@ -103,13 +105,12 @@ class Ledger:
             return False
         key = candidate.segment.key
         if key not in self._computable:
-            self._computable[key] = any(self._emits(candidate.segment, self.families[f]) for f in candidate.families)
+            self._computable[key] = any(self._emits(candidate.segment, f) for f in candidate.families)
         return self._computable[key]
 
-    def _emits(self, segment: Segment, family: Family) -> bool:
-        graph = segment.canonical.graph
+    def _emits(self, segment: Segment, family: str) -> bool:
         try:
-            return bool(space := family.space(graph, self.device)) and bool(family.emit(graph, space[0], self.device))
+            return self._first_kernel(segment, family) is not None
         except EmitError:
             return False
 
@@ -178,11 +179,30 @@ class Ledger:
         return self.predicted_us(candidate) != before
 
     def _default(self, candidate: Candidate, family: str) -> Kernel | None:
-        graph, made = candidate.segment.canonical.graph, self.families[family]
         try:
-            return made.emit(graph, space[0], self.device) if (space := made.space(graph, self.device)) else None
+            return self._first_kernel(candidate.segment, family)
         except EmitError:
             return None
+
+    def _first_kernel(self, segment: Segment, family: str) -> Kernel | None:
+        """The kernel of a family's first schedule, None if it has none. Raises EmitError."""
+        schedules = self._schedules(segment, family)
+        return self._emit(segment, (family, schedules[0])) if schedules else None
+
+    def _schedules(self, segment: Segment, family: str) -> tuple[str, ...]:
+        """A family's own first schedules."""
+        key = segment.key, family
+        if key not in self._first:
+            self._first[key] = self.families[family].space(segment.canonical.graph, self.device)
+        return self._first[key]
+
+    def _emit(self, segment: Segment, variant: Variant) -> Kernel:
+        """The kernel of a variant, emitted once. Raises EmitError."""
+        key = segment.key, variant
+        if key not in self._kernels:
+            family, schedule = variant
+            self._kernels[key] = self.families[family].emit(segment.canonical.graph, schedule, self.device)
+        return self._kernels[key]
 
     def expected_us(self, candidate: Candidate, kernel: Kernel, report: CompileReport | None) -> float:
         """The prediction for one kernel of the candidate, corrected in the same way."""
@@ -223,9 +243,8 @@ class Ledger:
 
     def _entry(self, candidate: Candidate) -> Entry:
         """Pending: each family's default, fastest prediction first, then the rest of their spaces."""
-        graph = candidate.segment.canonical.graph
         families = sorted(candidate.families, key=lambda f: self._predicted_us(candidate, f))
-        spaces = {f: self.families[f].space(graph, self.device) for f in families}
+        spaces = {f: self._schedules(candidate.segment, f) for f in families}
         defaults = [(f, space[0]) for f, space in spaces.items() if space]
         rest = [(f, schedule) for f, space in spaces.items() for schedule in space[1:]]
         variants = dict.fromkeys((*defaults, *rest))
@@ -418,16 +437,14 @@ class Ledger:
         key = candidate.segment.key, name
         if key not in self._spaces:
             family, graph = self.families[name], candidate.segment.canonical.graph
-            self._spaces[key] = Space(family, graph, family.space(graph, self.device)[0], self.device)
+            self._spaces[key] = Space(family, graph, self._schedules(candidate.segment, name)[0], self.device)
         return self._spaces[key]
 
     def kernel(self, candidate: Candidate, variant: Variant) -> Kernel:
         """The kernel of a variant. Raises EmitError."""
         entry = self.open(candidate)
         if variant not in entry.kernels:
-            family, schedule = variant
-            graph = candidate.segment.canonical.graph
-            entry.kernels[variant] = self.families[family].emit(graph, schedule, self.device)
+            entry.kernels[variant] = self._emit(candidate.segment, variant)
         return entry.kernels[variant]
 
     def reject(self, candidate: Candidate, variant: Variant, status: Status, detail: str) -> None:

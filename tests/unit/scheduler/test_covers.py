@@ -47,7 +47,7 @@ def test_as_cheap_as_if_all_candidates_were_looked_at(device: Device, which: str
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.target)
 def test_families_answer_the_same_whenever_they_are_asked(device: Device) -> None:
     """Also those that are not asked since they accept the whole graph."""
-    assert TAKING_PARTS <= FAMILIES.keys()
+    assert FAMILIES.keys() >= TAKING_PARTS
     sure = 0
     for seed in range(100):
         ledger, atoms, found = searched(any_graph(Seeded(seed), steps=8), device)
