@@ -33,11 +33,13 @@ class Answers(Collection[str]):
             self._answers[name] = self._families[name].accepts(self.segment.graph, self._device)
         return self._answers[name]
 
-    def refusal(self) -> Reject | None:
-        """What every family says against the segment; None where some family accepts it: those are asked until one
-        does."""
-        if None in self._answers.values() or next(iter(self), None) is not None:
-            return None
+    def any(self, likely: str = "") -> str | None:
+        """Some family that accepts the segment, if one does. likely: is asked first."""
+        known = next((name for name, answer in self._answers.items() if answer is None), None)
+        return known or (likely if likely in self else next(iter(self), None))
+
+    def refusal(self) -> Reject:
+        """What every family says against a segment that none accepts."""
         told = ((name, self.answer(name)) for name in self._families)
         return Reject("; ".join(f"{name}: {reject.reason}" for name, reject in told if reject is not None))
 

@@ -65,6 +65,7 @@ class Ledger:
         self._closely: set[Candidate] = set()  # predicted by their kernels
         self._raced: set[str] = set()  # keys of segments, in this search
         self._predicted: dict[tuple[Candidate, str], float] = {}
+        self._likely = ""  # family that accepted the last segment: neighbours are mostly the same one's
         self._sure: dict[Graph, Collection[str]] = {}  # families
         self._computable: dict[str, bool] = {}
         self._first: dict[tuple[str, str], tuple[str, ...]] = {}  # schedules, by segment and family
@@ -88,7 +89,11 @@ class Ledger:
     def ask(self, atoms: Atoms, members: int) -> Candidate | Reject:
         """The candidate that computes these atoms, or what every family says against it."""
         answers = Answers(self.families, self.device, atoms, members, self._sure_of(atoms.graph))
-        return answers.refusal() or Candidate(answers)
+        accepting = answers.any(self._likely)
+        if accepting is None:
+            return answers.refusal()
+        self._likely = accepting
+        return Candidate(answers)
 
     def _sure_of(self, graph: Graph) -> Collection[str]:
         """Families that accept the whole graph, and so each of its parts."""
