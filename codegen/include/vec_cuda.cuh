@@ -231,9 +231,31 @@ template <class U, class T, int W> VDEV Vec<U, W> cast(const Vec<T, W>& x) {
 }
 template <int W> VDEV Vec<float, W> widen(const Vec<bf16, W>& x) { return cast<float>(x); }
 template <class U, int W> VDEV Vec<U, W> cast_exact(const Vec<float, W>& x) { return cast<U>(x); }
+// a + b, a - b and a b of f32 rounded to bf16. An f32 has more than twice the bits of a bf16 and two, so that rounding the exact
+// result at once gives the same (Figueroa, "When is double rounding innocuous?", 1995); a product that f32 has only as a
+// denormal has at most 16 bits, and would need 17 to differ. So two lanes take one instruction, from sm_80 on.
+#ifdef VEC_PAIRS
+#define VEC_NARROW2(name, op, pairs) template <int W> VDEV Vec<bf16, W> name(const Vec<bf16, W>& x, const Vec<bf16, W>& y) { \
+  if constexpr (W == 1) return cast<bf16>(op(cast<float>(x), cast<float>(y))); \
+  else { \
+    uint32_t a[W / 2], b[W / 2]; \
+    memcpy(a, &x, sizeof x); \
+    memcpy(b, &y, sizeof y); \
+    VEC_UNROLL for (int i = 0; i < W / 2; i++) a[i] = pairs; \
+    Vec<bf16, W> r; \
+    memcpy(&r, a, sizeof r); \
+    return r; \
+  } }
+#else
+#define VEC_NARROW2(name, op, pairs) template <int W> VDEV Vec<bf16, W> name(const Vec<bf16, W>& x, const Vec<bf16, W>& y) { \
+  return cast<bf16>(op(cast<float>(x), cast<float>(y))); }
+#endif
 #include "vec_memory_cuda.cuh"
 VDEV void stream_fence() {}
 #include "vec_math.h"
+VEC_NARROW2(narrow_add_, add_, core::fma_pair(a[i], 0x3f803f80u, b[i]))
+VEC_NARROW2(narrow_sub_, sub_, core::fma_pair(b[i], 0xbf80bf80u, a[i]))
+VEC_NARROW2(narrow_mul_, mul_, core::fma_pair(a[i], b[i], 0x80008000u))
 
 // ---- a shorter way to the same bits, for vectors whose lanes are all ordinary numbers
 // a / b, one b for all lanes. With r = 1 / b and q = a r rounded, q + (a - q b) r is a / b rounded where q is within an ulp of it
