@@ -96,6 +96,11 @@ VDEV float flushed_product(float a, float b) {
 #endif
 }
 VCOLD float quotient_far(float a, float b) { return a / b; }
+template <int W> VCOLD bool any_beyond(Vec<float, W> x, float limit) {
+  bool r = false;
+  VEC_UNROLL for (int i = 0; i < W; i++) r |= !(fabsf(x.v[i]) <= limit);
+  return r;
+}
 // The special function unit: see vec_exp.h. Errors by the PTX ISA: 2^-22 of 2^x, an ulp of 1 / x; denormals are 0 but in the last.
 #ifdef FP_EMULATE
 template <class R> constexpr bool HAS_UNIT = false;
@@ -269,7 +274,7 @@ template <int W> VDEV Vec<float, W> divided_(const Vec<float, W>& a, const Vec<f
     lost += core::float_abs(core::fma(core::flushed_product(a.v[i], 0x1p-26f), -0x1p26f, a.v[i]));
   }
   bool ordinary = lost == 0 && by >= 0x1p-20f && by <= 0x1p20f;
-  if (by < 1) VEC_UNROLL for (int i = 0; i < W; i++) ordinary &= core::float_abs(a.v[i]) <= 0x1p100f;
+  if (__builtin_expect(by < 1, false)) ordinary &= !core::any_beyond(a, 0x1p100f);  // where quotients may overflow
   Vec<float, W> r;
   if (__builtin_expect(ordinary, true)) {
     VEC_UNROLL for (int i = 0; i < W; i++) {
