@@ -102,9 +102,7 @@ template <int W> VCOLD bool any_beyond(Vec<float, W> x, float limit) {
   return r;
 }
 // The special function unit: see vec_exp.h. Errors by the PTX ISA: 2^-22 of 2^x, an ulp of 1 / x; denormals are 0 but in the last.
-#ifdef FP_EMULATE
-template <class R> constexpr bool HAS_UNIT = false;
-#else
+#ifndef FP_EMULATE
 template <class R> constexpr bool HAS_UNIT = SAME<R, float>;
 VDEV float unit_exp2(float x) {
   float r;
@@ -126,6 +124,8 @@ VDEV float saturated_fma(float a, float b, float c) {  // between 0 and 1; 0 of 
   asm("fma.rn.sat.f32 %0, %1, %2, %3;" : "=f"(r) : "f"(a), "f"(b), "f"(c));
   return r;
 }
+#elif !defined(FP_UNIT_EXP2)
+template <class R> constexpr bool HAS_UNIT = false;
 #endif
 // From sm_80 on: NaN where one is, and +0 above -0.
 #if !defined(FP_EMULATE) && __CUDA_ARCH__ >= 800
@@ -141,6 +141,9 @@ template <class R> constexpr bool HAS_EXTREME = false;
 template <bool MAX, class R> VDEV R extreme_or_nan(R a, R b);
 #endif
 }  // namespace core
+#if defined(FP_EMULATE) && defined(FP_UNIT_EXP2)
+#include "emulator_unit.h"
+#endif
 #include "vec_int.h"
 #include "vec_float.h"
 #include "vec_narrow.h"
