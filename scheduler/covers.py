@@ -12,7 +12,7 @@ from scheduler.ledger import Estimate, Ledger
 from scheduler.watch import Watch
 
 FAR = 2.0  # times the best prediction
-CLOSER_LOOKS = 8
+CLOSER_LOOKS = 48
 LOOKS = 50  # covers, after which all candidates' costs are taken
 FORBIDDEN = Estimate(lambda _: math.inf, lambda _: math.inf)
 

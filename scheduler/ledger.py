@@ -25,6 +25,7 @@ from scheduler.segment import Segment
 from scheduler.space import Space
 from scheduler.traffic import Traffic, traffic_of
 
+SHARES_NOTHING = "naive"  # a family for what no other takes
 HOPEFUL = 3.0  # times the fastest family's prediction
 MOST_AT_ONCE = 6  # schedules in a first race because they are compiled at no cost: each is checked, too
 NEAR_BOUND = 1.1  # times a segment's lower bound: nothing is left to gain
@@ -247,12 +248,15 @@ class Ledger:
         return candidate in self._opened
 
     def _entry(self, candidate: Candidate) -> Entry:
-        """Pending: each family's default, fastest prediction first, then the rest of their spaces."""
+        """Pending: each family's default, fastest prediction first, then the rest of their spaces; last the families
+        that are predicted to be far slower than the fastest, and that which shares nothing."""
         families = sorted(candidate.families, key=lambda f: self._predicted_us(candidate, f))
         spaces = {f: self._schedules(candidate.segment, f) for f in families}
         defaults = [(f, space[0]) for f, space in spaces.items() if space]
         rest = [(f, schedule) for f, space in spaces.items() for schedule in space[1:]]
-        variants = dict.fromkeys((*defaults, *rest))
+        most_us = HOPEFUL * self._predicted_us(candidate, families[0])
+        far = {f for f in families if f == SHARES_NOTHING or self._predicted_us(candidate, f) > most_us}
+        variants = dict.fromkeys(sorted((*defaults, *rest), key=lambda v: v[0] in far))
         known = self._known(candidate, variants)
         elsewhere = Entry([])  # times of another machine or compiler say what to try first, and no more
         for race in races(m for m in known if not self._is_of_here(m)):

@@ -13,6 +13,8 @@ from fusion_ir.graph import Graph, InputSpec
 from fusion_ir.node import Node
 from fusion_ir.ops import OPS, OpKind
 
+MOST_BEHIND = 1e18  # operations behind one element, beyond which nobody counts
+
 
 @dataclass(frozen=True)
 class Traffic:
@@ -20,7 +22,7 @@ class Traffic:
     it, two per product of a contraction. vector_operations: those that no narrower or special unit could take over.
     pulled_operations: arithmetic and loads where every element of every output computes all that it needs by itself.
     products: of the operations those of contractions that matrix units may take over, by dtype of the operands.
-    elements: of the largest output."""
+    elements: of the largest output. longest: operations and loads of the element of an output that pulls most."""
 
     read_bytes: int
     written_bytes: int
@@ -29,6 +31,7 @@ class Traffic:
     pulled_operations: float = 0.0
     products: tuple[tuple[str, float], ...] = ()
     elements: int = 0
+    longest: float = 0.0
 
     @property
     def bytes(self) -> int:
@@ -75,8 +78,9 @@ def traffic_of(graph: Graph) -> Traffic:
         products[dtype] = products.get(dtype, 0.0) + work[signature][0]
     largest = max((o.node.elements for o in graph.outputs), default=0)
     return Traffic(
-        read_bytes, written_bytes, operations, bounded, _pulled(graph), tuple(sorted(products.items())), largest
-    )
+        read_bytes, written_bytes, operations, bounded, _pulled(graph), tuple(sorted(products.items())), largest,
+        _longest(graph),
+    )  # fmt: skip
 
 
 def least_reads(graph: Graph) -> list[tuple[int, bool]]:
@@ -123,20 +127,43 @@ def _pulled(graph: Graph) -> float:
         times[output.node] += output.node.elements
     total = 0.0
     for node in reversed(graph.nodes):
-        here, each = times[node], 1.0
-        if node.op == "input":
-            total += here
-            continue
-        row = OPS[node.op]
-        if row.kind is OpKind.REDUCTION:
-            each = node.args[0].elements / max(node.elements, 1)
-        elif row.kind is OpKind.CONTRACT:
-            each = _depth(node)
-        total += 0.0 if row.kind is OpKind.VIEW else here * each * (2 if row.kind is OpKind.CONTRACT else row.cost)
+        here, each = times[node], _terms(node)
+        total += here * each * _cost(node)
         for arg in node.args:
             share = arg.elements / max(node.elements, 1) if node.op == "cat" else 1.0
             times[arg] += here * each * share
     return total
+
+
+def _longest(graph: Graph) -> float:
+    """The same behind one element of that output which has most behind it."""
+    behind: dict[Node, float] = {}
+    for node in graph.nodes:
+        args = [behind[a] for a in node.args]
+        each = _cost(node) + (max(args) if node.op == "cat" else sum(args))
+        behind[node] = min(_terms(node) * each, MOST_BEHIND)
+    return max((behind[o.node] for o in graph.outputs), default=0.0)
+
+
+def _terms(node: Node) -> float:
+    """Of each element of a node."""
+    if node.op == "input":
+        return 1.0
+    match OPS[node.op].kind:
+        case OpKind.REDUCTION:
+            return node.args[0].elements / max(node.elements, 1)
+        case OpKind.CONTRACT:
+            return _depth(node)
+        case _:
+            return 1.0
+
+
+def _cost(node: Node) -> float:
+    """Of each term: a load, or arithmetic."""
+    if node.op == "input":
+        return 1.0
+    row = OPS[node.op]
+    return 0.0 if row.kind is OpKind.VIEW else 2.0 if row.kind is OpKind.CONTRACT else row.cost
 
 
 def _depth(node: Node) -> int:
