@@ -65,10 +65,12 @@ def space(segment: Graph, device: Device) -> tuple[str, ...]:
     node, found = _main(segment), list[TileSchedule]()
     for path in paths_of(node, device):
         tiles = tiles_of(segment, node, path, device)
+        way = arrange(segment, node, tiles)
         if path == SHALLOW:
-            schedules = _shallow(segment, node, device).schedules()
+            few = _shallow(segment, node, device)
+            schedules = few.schedules(way.problem, not way.left.depth_last, device)
         else:
-            schedules = first_schedules(arrange(segment, node, tiles).problem, tiles, path, device)
+            schedules = first_schedules(way.problem, tiles, path, device)
         found += schedules[:1] if found else schedules
     return unique(found)
 
@@ -87,9 +89,9 @@ def emit(segment: Graph, schedule: str, device: Device) -> Kernel:
         raise EmitError(f"path={s.path}, expected {' or '.join(paths)}")
     tiles = tiles_of(segment, node, s.path, device)
     few = _shallow(segment, node, device) if s.path == SHALLOW else None
-    if problem := few.fault(s) if few else fault(s, tiles, device):
-        raise EmitError(problem)
     way = arrange(segment, node, tiles)
+    if problem := few.fault(s, not way.left.depth_last) if few else fault(s, tiles, device):
+        raise EmitError(problem)
     functors = [
         operand_functor(way.left, "Left", device),
         operand_functor(way.right, "Right", device),

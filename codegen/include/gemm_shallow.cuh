@@ -14,6 +14,10 @@ template <class T_, int ROWS_, int COLUMNS_, int WARPS_M_, int WARPS_N_, int GRO
   static constexpr int WARP_ROWS = ROWS / WARPS_M_, WARP_COLUMNS = COLUMNS / WARPS_N;
 };
 
+// Whether there is nothing beyond the last row or column of a tile.
+template <class Tile, class Extents> constexpr bool WHOLE_ROWS = Extents::ROWS % Tile::ROWS == 0;
+template <class Tile, class Extents> constexpr bool WHOLE_COLUMNS = Extents::COLUMNS % Tile::COLUMNS == 0;
+
 // A vector of 4 bytes or more, or zeros, by whole registers.
 template <class T, int W> VDEV Vec<T, W> only_where(bool there, const Vec<T, W>& x) {
   static_assert(sizeof x % 4 == 0, "whole registers");
@@ -27,14 +31,14 @@ template <class T, int W> VDEV Vec<T, W> only_where(bool there, const Vec<T, W>&
 
 // to[i][k] = an operand's element of row or column line(i), of OF, and product first + k, of DEPTH. Zero beyond the products;
 // rows and columns beyond the last have values of others: nobody looks at what becomes of them, and without a branch all loads
-// are on their way at once. Lines are neighbours, CHUNK by CHUNK, where they lie side by side in memory.
-template <int CHUNK, int OF, int DEPTH, int LINES, int DEEP, class T, class Operand, class Line>
+// are on their way at once. WHOLE: there are none of those. Lines are neighbours, CHUNK by CHUNK, where they lie side by side in memory.
+template <int CHUNK, int OF, bool WHOLE, int DEPTH, int LINES, int DEEP, class T, class Operand, class Line>
 VDEV void gather(T (&to)[LINES][DEEP], const Operand& operand, int batch, Line line, int first) {
   constexpr bool LAST = Operand::DEPTH_LAST;
   VEC_UNROLL for (int i = 0; i < LINES; i += LAST ? 1 : CHUNK)
     VEC_UNROLL for (int k = 0; k < DEEP; k += LAST ? CHUNK : 1) {
       const bool there = first + k < DEPTH;
-      const int at = line(i) < OF ? line(i) : 0, deep = there ? first + k : 0;
+      const int at = WHOLE || line(i) < OF ? line(i) : 0, deep = there ? first + k : 0;
       const auto run = only_where(there, LAST ? operand(batch, at, deep, DEPTH - deep) : operand(batch, deep, at, OF - at));
       VEC_UNROLL for (int l = 0; l < CHUNK; l++)
         if (LAST ? k + l < DEEP : i + l < LINES) to[LAST ? i : i + l][LAST ? k + l : k] = run.v[l];
@@ -70,7 +74,7 @@ template <class Tile, class Extents, bool ROWS_APART> struct TensorWarp {
   template <class Right> VDEV void load_columns(const Right& right, int batch, int column) {
     VEC_UNROLL for (int step = 0; step < STEPS; step++) {
       Lane<T> x[2 * BLOCKS][OWN];
-      gather<Tile::CHUNK, Extents::COLUMNS, Extents::DEPTH>(
+      gather<Tile::CHUNK, Extents::COLUMNS, WHOLE_COLUMNS<Tile, Extents>, Extents::DEPTH>(
           x, right, batch, [=](int i) { return column + column_of(i / Tile::RUN) + i % Tile::RUN; },
           step * DEEP + lane() % 4 * OWN);
       VEC_UNROLL for (int i = 0; i < 2 * BLOCKS; i++)
@@ -80,7 +84,7 @@ template <class Tile, class Extents, bool ROWS_APART> struct TensorWarp {
   template <class Left> static VDEV void load_rows(Rows& rows, const Left& left, int batch, int row) {
     VEC_UNROLL for (int step = 0; step < STEPS; step++) {
       Lane<T> x[EIGHTS][OWN];
-      gather<Tile::CHUNK, Extents::ROWS, Extents::DEPTH>(
+      gather<Tile::CHUNK, Extents::ROWS, WHOLE_ROWS<Tile, Extents>, Extents::DEPTH>(
           x, left, batch, [=](int i) { return row + row_of(i, lane() / 4); }, step * DEEP + lane() % 4 * OWN);
       VEC_UNROLL for (int i = 0; i < EIGHTS; i++)
         VEC_UNROLL for (int half = 0; half < 2; half++) rows.words[step][i][half] = word(x[i] + half * WORD);
@@ -118,11 +122,11 @@ template <class Tile, class Extents, bool ROWS_APART> struct FmaWarp {
   static VDEV int own_row(int i) { return i; }
 
   template <class Right> VDEV void load_columns(const Right& right, int batch, int column) {
-    gather<Tile::CHUNK, Extents::COLUMNS, DEPTH>(
+    gather<Tile::CHUNK, Extents::COLUMNS, WHOLE_COLUMNS<Tile, Extents>, DEPTH>(
         columns, right, batch, [=](int i) { return column + column_of(i / Tile::RUN) + i % Tile::RUN; }, 0);
   }
   template <class Left> static VDEV void load_rows(Rows& rows, const Left& left, int batch, int row) {
-    gather<Tile::CHUNK, Extents::ROWS, DEPTH>(
+    gather<Tile::CHUNK, Extents::ROWS, WHOLE_ROWS<Tile, Extents>, DEPTH>(
         rows.x, left, batch, [=](int i) { return row + i; }, 0);
   }
   VDEV void multiply(Vec<Acc, Tile::RUN> (&products)[OWN_ROWS][RUNS], const Rows& rows) const {
@@ -140,7 +144,7 @@ template <class Tile, class Extents, bool ROWS_APART> struct FmaWarp {
 template <template <class, class, bool> class Warp_, class Tile, class Extents, class Left, class Right, class Epilogue>
 VDEV void gemm_shallow(const Left& left, const Right& right, const Epilogue& epilogue) {
   using Warp = Warp_<Tile, Extents, Left::DEPTH_LAST>;
-  constexpr bool WHOLE_ROWS = Extents::ROWS % Tile::ROWS == 0, WHOLE_COLUMNS = Extents::COLUMNS % Tile::COLUMNS == 0;
+  constexpr bool ALL_ROWS = WHOLE_ROWS<Tile, Extents>, ALL_COLUMNS = WHOLE_COLUMNS<Tile, Extents>;
   const TilePlace place = tile_of<Extents, Tile::ROWS, Tile::COLUMNS, Tile::GROUP>(blockIdx.x);
   const int warp = threadIdx.x / 32;
   const int row = place.row * Tile::ROWS + warp / Tile::WARPS_N * Tile::WARP_ROWS;
@@ -154,7 +158,7 @@ VDEV void gemm_shallow(const Left& left, const Right& right, const Epilogue& epi
       VEC_UNROLL for (int i = 0; i < Warp::OWN_ROWS; i++)
         VEC_UNROLL for (int run = 0; run < Warp::RUNS; run++) {
           const int r = from + Warp::own_row(i), c = column + Warp::column_of(run);
-          if ((WHOLE_ROWS || r < Extents::ROWS) && (WHOLE_COLUMNS || c < Extents::COLUMNS)) f(i, run, r, c, Extents::COLUMNS - c);
+          if ((ALL_ROWS || r < Extents::ROWS) && (ALL_COLUMNS || c < Extents::COLUMNS)) f(i, run, r, c, Extents::COLUMNS - c);
         }
     };
     typename Epilogue::Fetched ahead[Warp::OWN_ROWS][Warp::RUNS];

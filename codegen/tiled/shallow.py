@@ -5,11 +5,13 @@ from dataclasses import dataclass
 
 from codegen.text import CTYPE
 from codegen.tiled.operand import Tiles
+from codegen.tiled.problem import Problem
 from codegen.tiled.schedule import TileSchedule, warps_fault
 from fusion_ir.dtype import DType
 from fusion_ir.graph import Graph
 from fusion_ir.node import Node
 from fusion_ir.ops.contract import products
+from fusion_ir.records import Device
 
 SHALLOW = "shallow"
 HEADER = "gemm_shallow.cuh"
@@ -21,8 +23,12 @@ ACCESS_BYTES = 16
 MOST_RUN = 8  # columns that an epilogue is called for
 STAGES = 2  # rows that are multiplied, and the next ones
 GROUP = 8
+BUSY_THREADS = 768  # of a multiprocessor, that keep memory busy with a store of 16 bytes each: assumed
 # Rows of a tile, warps along rows and along columns.
-TILES = ((128, 1, 8), (64, 1, 8), (256, 1, 8), (64, 1, 4), (128, 2, 4), (256, 4, 2), (256, 4, 1))
+TILES = (
+    (128, 1, 8), (64, 1, 8), (256, 1, 8), (32, 1, 8), (64, 1, 4), (32, 1, 4), (128, 2, 4), (256, 4, 2), (256, 4, 1),
+    (64, 1, 1),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -40,10 +46,11 @@ class Shallow:
         """The fewest columns that a warp computes: a run for each of 8 or all of its threads."""
         return self.run * (8 if self.by_tensor_cores else 32)
 
-    @property
-    def step_rows(self) -> int:
-        """Rows that a warp takes in between two branches, at most."""
-        return 2 * self.tiles.run * (8 if self.by_tensor_cores else 1)
+    def step_rows(self, across: bool) -> int:
+        """Rows that a warp takes in between two branches, at most. across: rows lie side by side in memory, and come in
+        runs."""
+        step = self.tiles.run if across or not self.by_tensor_cores else 1
+        return 2 * step * (8 if self.by_tensor_cores else 1)
 
     @property
     def depth_held(self) -> int:
@@ -55,28 +62,29 @@ class Shallow:
         """Registers of a thread for the operand of a warp's columns."""
         return self.depth_held * columns * self.tiles.dtype.bytes // (4 * 32)
 
-    def fault(self, s: TileSchedule) -> str:
-        """Why no kernel can have this schedule; empty if one can."""
+    def fault(self, s: TileSchedule, across: bool) -> str:
+        """Why no kernel can have this schedule; empty if one can. across: see `step_rows`."""
         if found := warps_fault(s):
             return found
         rows, columns = s.bm // s.warps_m, s.bn // s.warps_n
         if columns % self.warp_columns:
             return f"a warp's {columns} columns, expected a multiple of {self.warp_columns}"
-        if rows % self.step_rows:
-            return f"a warp's {rows} rows, expected a multiple of {self.step_rows}"
+        if rows % self.step_rows(across):
+            return f"a warp's {rows} rows, expected a multiple of {self.step_rows(across)}"
         if s.bk != self.depth_held or s.stages != STAGES:
             return f"{s.bk} products in {s.stages} stages, expected all {self.depth_held} in {STAGES}"
         if self.held(columns) > MOST_HELD:
             return f"{self.held(columns)} registers of a thread hold its columns, at most {MOST_HELD}"
         return ""
 
-    def schedules(self) -> list[TileSchedule]:
-        """Schedules worth trying, best first."""
+    def schedules(self, problem: Problem, across: bool, device: Device) -> list[TileSchedule]:
+        """Schedules worth trying, best first: tiles with little beyond the end, and enough of them to keep memory
+        busy."""
         found = [
             TileSchedule(SHALLOW, bm, warps_n * self.warp_columns, self.depth_held, STAGES, warps_m, warps_n, GROUP)
             for bm, warps_m, warps_n in TILES
         ]
-        return [s for s in found if not self.fault(s)]
+        return sorted((s for s in found if not self.fault(s, across)), key=lambda s: _cost(problem, s, device))
 
     @property
     def warp(self) -> str:
@@ -101,3 +109,13 @@ def shallow(segment: Graph, node: Node, tensor: DType | None) -> Shallow:
         if run == tiles.run or found.held(found.warp_columns) <= MOST_HELD:
             return found
         run //= 2
+
+
+def _cost(problem: Problem, s: TileSchedule, device: Device) -> float:
+    """How many times as long as the best tile it takes, by how much of it is beyond the product and how much of the
+    device it leaves idle."""
+    batches, rows, columns = problem.extents
+    blocks = batches * -(-rows // s.bm) * -(-columns // s.bn)
+    beyond = blocks * s.bm * s.bn / (batches * rows * columns)
+    idle = max(1.0, device.units * BUSY_THREADS / (blocks * s.threads))
+    return round(beyond * idle, 1)
