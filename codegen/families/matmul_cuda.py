@@ -23,7 +23,7 @@ from codegen.tiled.schedule import (
     tile_choices,
     unique,
 )
-from codegen.tiled.shallow import HEADER, MOST_DEPTH, SHALLOW, Shallow, shallow
+from codegen.tiled.shallow import FEW, HEADER, SHALLOW, Shallow, is_shallow, shallow
 from fusion_ir.dtype import DType, bf16, f8e4m3, f8e5m2, f16, i8
 from fusion_ir.graph import Graph
 from fusion_ir.node import Node
@@ -118,8 +118,11 @@ def emit(segment: Graph, schedule: str, device: Device) -> Kernel:
 
 def paths_of(node: Node, device: Device) -> tuple[str, ...]:
     """How a contraction can be computed there, the faster way first."""
-    few = (SHALLOW,) if 0 < products(node) <= MOST_DEPTH else ()
-    return (*few, "mma", "fma") if _tensor_dtype(node, device) else (*few, "fma")
+    tensor = _tensor_dtype(node, device)
+    others = ("mma", "fma") if tensor else ("fma",)
+    if not is_shallow(node, tensor):
+        return others
+    return (SHALLOW, *others) if products(node) <= FEW else (*others[:1], SHALLOW, *others[1:])
 
 
 def tiles_of(segment: Graph, node: Node, path: str, device: Device) -> Tiles:

@@ -15,7 +15,8 @@ from fusion_ir.records import Device
 
 SHALLOW = "shallow"
 HEADER = "gemm_shallow.cuh"
-MOST_DEPTH = 16  # products of a sum
+FEW = 16  # products of a sum: up to here the path comes before all others
+MOST_BY_TENSOR_CORES = 32  # beyond, tiles through shared memory load each operand less often
 MOST_HELD = 64  # registers of a thread for the columns' operand
 STEP_BYTES = 32  # of an operand's row that an instruction of the tensor cores takes in
 OWN_BYTES = 8  # of them, of a thread
@@ -97,9 +98,14 @@ class Shallow:
         return f"ShallowTile<{CTYPE[self.tiles.dtype.name]}, {', '.join(map(str, numbers))}>"
 
 
+def is_shallow(node: Node, tensor: DType | None) -> bool:
+    """Whether a contraction sums few enough products, by tensor cores or not: see `shallow`."""
+    return 0 < products(node) <= (MOST_BY_TENSOR_CORES if tensor else FEW)
+
+
 def shallow(segment: Graph, node: Node, tensor: DType | None) -> Shallow:
-    """How the contraction `node` of up to MOST_DEPTH products is computed so. tensor: as what tensor cores take its
-    operands; None where they cannot, or must not."""
+    """How a contraction that `is_shallow` is computed. tensor: as what tensor cores take its operands; None where they
+    cannot, or must not."""
     dtype = tensor or node.attr("acc", DType)
     tiles = Tiles(dtype, (OWN_BYTES if tensor else ACCESS_BYTES) // dtype.bytes, copied=False, across=True)
     widest = max(o.node.dtype.bytes for o in segment.outputs)
