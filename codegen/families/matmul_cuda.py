@@ -9,7 +9,7 @@ while they are on the chip.
 from codegen.architectures import capability
 from codegen.families.wrap import kernel_function
 from codegen.kernel import EmitError, Kernel, Launch, Reject
-from codegen.schedule import Choices, parse_schedule
+from codegen.schedule import Choices, parse_schedule, schedule_values
 from codegen.text import CTYPE
 from codegen.tiled.arrange import Arrangement, arrange
 from codegen.tiled.epilogue import RUN, epilogue
@@ -77,7 +77,14 @@ def space(segment: Graph, device: Device) -> tuple[str, ...]:
 
 def choices(segment: Graph, device: Device) -> Choices:
     """See Family."""
-    return tile_choices(paths_of(_main(segment), device))
+    paths = paths_of(_main(segment), device)
+    if SHALLOW not in paths:
+        return tile_choices(paths)
+    found = [schedule_values(schedule) for schedule in space(segment, device)]  # wider tiles, and all products at once
+    return {
+        name: values if name == "path" else tuple(dict.fromkeys((*values, *(int(own[name]) for own in found))))
+        for name, values in tile_choices(paths).items()
+    }
 
 
 def emit(segment: Graph, schedule: str, device: Device) -> Kernel:

@@ -30,8 +30,8 @@ template <class T, int W> VDEV Vec<T, W> only_where(bool there, const Vec<T, W>&
 }
 
 // to[i][k] = an operand's element of row or column line(i), of OF, and product first + k, of DEPTH. Zero beyond the products;
-// rows and columns beyond the last have values of others: nobody looks at what becomes of them, and without a branch all loads
-// are on their way at once. WHOLE: there are none of those. Lines are neighbours, CHUNK by CHUNK, where they lie side by side in memory.
+// rows and columns beyond the last (WHOLE: there are none) have values of others: nobody looks at what becomes of them, and
+// without a branch all loads are on their way at once. Lines are neighbours, CHUNK by CHUNK, where memory has them side by side.
 template <int CHUNK, int OF, bool WHOLE, int DEPTH, int LINES, int DEEP, class T, class Operand, class Line>
 VDEV void gather(T (&to)[LINES][DEEP], const Operand& operand, int batch, Line line, int first) {
   constexpr bool LAST = Operand::DEPTH_LAST;
@@ -45,9 +45,9 @@ VDEV void gather(T (&to)[LINES][DEEP], const Operand& operand, int batch, Line l
     }
 }
 
-// The multiplying of a warp by mma.sync. In these instructions lane l has rows l / 4 and l / 4 + 8 of the first matrix, which are
-// two neighbouring columns of the product here, and products 4 words (l % 4) and on; column l / 4 of the second matrix is a row of
-// the product, of which lane l gets rows 2 (l % 4) and the next.
+// The multiplying of a warp by mma.sync. In this instruction lane l has rows l / 4 and l / 4 + 8 of the first matrix, which are two
+// neighbouring columns of the product here, and column l / 4 of the second one, which is a row of the product; of both it has
+// OWN products of each sum. It gets sums of its two columns, and of rows 2 (l % 4) and the next.
 template <class Tile, class Extents, bool ROWS_APART> struct TensorWarp {
   using T = typename Tile::T;
   using Acc = If<SAME<T, int8_t>, int32_t, float>;
@@ -96,7 +96,7 @@ template <class Tile, class Extents, bool ROWS_APART> struct TensorWarp {
       VEC_UNROLL for (int block = 0; block < BLOCKS; block++) {
         Acc sums[4] = {};
         VEC_UNROLL for (int step = 0; step < STEPS; step++) {
-          const uint32_t *row = rows.words[step][eight];
+          const uint32_t* row = rows.words[step][eight];
           if constexpr (SAME<T, int8_t>) mma_16x8x32_s8(sums, columns[step][block], row[0], row[1]);
           else mma_16x8x16<T>(sums, columns[step][block], row[0], row[1]);
         }
@@ -167,7 +167,8 @@ VDEV void gemm_shallow(const Left& left, const Right& right, const Epilogue& epi
     own.multiply(products, rows);
     each([&](int i, int run, int r, int c, int left) { epilogue(place.batch, r, c, products[i][run], left, ahead[i][run]); });
   };
-  // Two sets of rows in turns: one is multiplied while the other is on its way, and none is moved.
+  // Two sets of rows in turns: one is multiplied while the other is on its way, and none is moved. Behind the last ones the first
+  // ones come once more, without a branch.
   const int end = row + Tile::WARP_ROWS;
   typename Warp::Rows even, odd;
   Warp::load_rows(even, left, place.batch, row);
