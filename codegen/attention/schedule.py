@@ -47,7 +47,7 @@ class AttentionSchedule(Schedule):
 
 def chunks_of(elements: int) -> int:
     """Chunks of 16 bytes of a line in shared memory: `chunks_of` in attention_sm80.cuh."""
-    return 2 if elements <= 16 else 4 if elements <= 32 else -(-elements // 64) * 8
+    return 2 << (-(-elements // 16) - 1).bit_length()
 
 
 def shared_bytes(s: AttentionSchedule, strips: Strips) -> int:

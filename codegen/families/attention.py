@@ -74,7 +74,7 @@ class Attention:
             *(f.text for f in functors),
             "  SHARED_MEMORY(shared);",
             f"  using Product = Extents<{batches}, {rows}, {columns}, {strips.problem.depth}>;",
-            f"  Strip<{element}, Product, {width}, {s.rows // 16}, {s.warps}, {s.stages}, {results}> strip(shared);",
+            f"  Strip<{element}, Product, {width}, {s.rows // 16}, {s.warps}, {s.stages}, {results}, NoBlanks> strip(shared);",
             *(f"  {call}" for call in calls),
         ]
         entry, source = kernel_function(segment, "\n".join(lines), "cuda", threads=s.threads)

@@ -233,14 +233,14 @@ template <int W> VDEV Vec<float, W> exp_(const Vec<float, W>& x) {
 // two floats (tests/cpu/test_vec_divided.py). A zero keeps its sign since b is above 0.
 template <int W> VDEV Vec<float, W> divided_(const Vec<float, W>& a, const Vec<float, 1>& b) {
   const float by = b.v[0];
+  const float inverse = 1.0f / by;  // before the branch: once for all vectors that are divided by it
   bool ordinary = by >= 0x1p-20f && by <= 0x1p20f;
   VEC_UNROLL for (int i = 0; i < W; i++) {
     const float size = core::float_abs(a.v[i]);
-    ordinary &= size <= 0x1p60f && (size >= 0x1p-100f || a.v[i] == 0.0f);
+    ordinary &= (size <= 0x1p60f) & ((size >= 0x1p-100f) | (a.v[i] == 0.0f));  // no branches, as && has
   }
   Vec<float, W> r;
   if (__builtin_expect(ordinary, true)) {
-    const float inverse = 1.0f / by;
     VEC_UNROLL for (int i = 0; i < W; i++) {
       const float q = a.v[i] * inverse;
       r.v[i] = core::fma(-core::fma(q, by, -a.v[i]), inverse, q);
