@@ -13,27 +13,29 @@ from fusion_ir.records import Device
 
 SLICE = 32  # columns of a warp in a tile: attention_sm80.cuh
 FRAGMENT_ROWS = 16
-MOST_HELD = {4: 128, 8: 128, 16: 64}  # registers of a thread for what is held, by the warps of a block
-MOST_OTHERS = 64  # for the left operand, and for the second product
-ROWS, WARPS, STAGES = (16, 32, 64), tuple(MOST_HELD), (2, 3, 4)
-MOST_DEPTH = 128  # of the first product, and columns of the second
+MOST_REGISTERS = 255  # of a thread
+LEAST_OTHERS = 44  # of them beside what is held, the left operand or the second product: addresses, what is computed
+MOST_OPERANDS = 64  # for these two
+ROWS, WARPS, STAGES, BLOCKS = (16, 32, 64), (4, 8, 16), (2, 3, 4), (1, 2, 3)
 FIRST = 10
 # Of a multiprocessor, per clock: bytes from the L2 cache; elements that an operation is done for; products by mma.sync.
 L2_BYTES_PER_CLOCK = 40
 LANES = 128
 PRODUCTS_PER_CLOCK = 1200
+SPILLED = 1.1  # assumed: times as long where registers are short
 FREE = ("load", "const", "index")  # about nothing to compute
 
 
 @dataclass(frozen=True)
 class AttentionSchedule(Schedule):
     """rows: of a block. warps: that share the columns. stages: tiles of an operand that are in shared memory or on
-    their way, each of 32 columns for every warp."""
+    their way, each of 32 columns for every warp. blocks: for which a multiprocessor has registers."""
 
     FAMILY = "attention"
     rows: int
     warps: int
     stages: int
+    blocks: int
 
     @property
     def threads(self) -> int:
@@ -66,30 +68,36 @@ def held(s: AttentionSchedule, columns: int) -> int:
 
 def fault(s: AttentionSchedule, strips: Strips, device: Device) -> str:
     """Why no kernel can have this schedule; empty if one can."""
-    if s.warps not in MOST_HELD or s.rows % FRAGMENT_ROWS or not s.rows:
-        return f"{s.rows} rows and {s.warps} warps, expected a multiple of 16, and {', '.join(map(str, MOST_HELD))}"
-    if s.stages < 2:
-        return f"{s.stages} stages, expected 2 or more"
-    columns = strips.problem.extents[2]
-    if held(s, columns) > MOST_HELD[s.warps]:
-        return f"{held(s, columns)} registers to hold {columns} columns, at most {MOST_HELD[s.warps]}"
-    blocks, width = s.rows // FRAGMENT_ROWS, strips.second.extent("column") if strips.second else 0
-    if (others := max(blocks * -(-strips.problem.depth // 16) * 4, blocks * -(-width // 16) * 8)) > MOST_OTHERS:
-        return f"{others} registers for the operands of {s.rows} rows, at most {MOST_OTHERS}"
+    if s.warps not in WARPS or s.rows % FRAGMENT_ROWS or s.rows < FRAGMENT_ROWS:
+        return f"{s.rows} rows and {s.warps} warps, expected a multiple of 16, and {', '.join(map(str, WARPS))}"
+    if s.stages < 2 or s.blocks < 1:
+        return f"{s.stages} stages and {s.blocks} blocks, expected 2 or more, and 1 or more"
+    operands, columns = _operands(s, strips), strips.problem.extents[2]
+    if operands > MOST_OPERANDS:
+        return f"{operands} registers for the operands of {s.rows} rows, at most {MOST_OPERANDS}"
+    most = min(MOST_REGISTERS, REGISTERS // (s.threads * s.blocks))
+    if (needed := held(s, columns) + LEAST_OTHERS) > most:
+        return f"{needed} registers to hold {columns} columns of {s.rows} rows, of {most} that a thread has"
     shared, limit = shared_bytes(s, strips), architecture(device.arch).block_shared_bytes
     return f"takes {shared} bytes of shared memory, {device.arch} has {limit}" if shared > limit else ""
 
 
+def _operands(s: AttentionSchedule, strips: Strips) -> int:
+    """Registers of a thread for the left operand, or for the second product, whichever are more."""
+    width = strips.second.extent("column") if strips.second else 0
+    return s.rows // FRAGMENT_ROWS * max(-(-strips.problem.depth // 16) * 4, -(-width // 16) * 8)
+
+
 def first_schedules(strips: Strips, device: Device) -> list[AttentionSchedule]:
     """Schedules worth trying, best first by what a multiprocessor should take for its blocks."""
-    made = [AttentionSchedule(*point) for point in combinations(ROWS, WARPS, STAGES)]
+    made = [AttentionSchedule(*point) for point in combinations(ROWS, WARPS, STAGES, BLOCKS)]
     possible = [s for s in made if not fault(s, strips, device)]
     return sorted(possible, key=lambda s: _clocks(s, strips, device))[:FIRST]
 
 
 def schedule_choices() -> Choices:
     """What the fields of a schedule may be."""
-    return {"rows": ROWS, "warps": WARPS, "stages": STAGES}
+    return {"rows": ROWS, "warps": WARPS, "stages": STAGES, "blocks": BLOCKS}
 
 
 def _clocks(s: AttentionSchedule, strips: Strips, device: Device) -> float:
@@ -100,14 +108,12 @@ def _clocks(s: AttentionSchedule, strips: Strips, device: Device) -> float:
     bringing = wide * lines * 2 / L2_BYTES_PER_CLOCK
     computing = s.rows * wide * (lines / PRODUCTS_PER_CLOCK + _operations(strips) / LANES)
     chip = architecture(device.arch)
-    registers = held(s, columns) + MOST_OTHERS
-    resident = min(
-        REGISTERS // (s.threads * registers),
-        chip.shared_bytes // (shared_bytes(s, strips) + chip.reserved_shared_bytes),
-        chip.threads // s.threads,
-    )
+    of_block = shared_bytes(s, strips) + chip.reserved_shared_bytes
+    resident = min(s.blocks, chip.shared_bytes // of_block, chip.threads // s.threads)
+    tight = held(s, columns) + _operands(s, strips) + LEAST_OTHERS > REGISTERS // (s.threads * s.blocks)
     rounds = -(-(batches * -(-rows // s.rows)) // max(device.units, 1))
-    return rounds * (max(bringing, computing) + min(bringing, computing) / max(resident, 1)) - s.stages
+    clocks = rounds * (max(bringing, computing) + min(bringing, computing) / max(resident, 1))
+    return clocks * (SPILLED if tight else 1.0) * (1.0 + 0.01 * (s.blocks - resident)) - s.stages
 
 
 def _operations(strips: Strips) -> float:

@@ -6,6 +6,7 @@ first product to the last; nothing of their size is stored that is no output. By
 """
 
 from codegen.architectures import capability
+from codegen.attention.blanks import blanks_text
 from codegen.attention.schedule import AttentionSchedule, fault, first_schedules, schedule_choices, shared_bytes
 from codegen.attention.strips import Strips, element_type, part_functor, reduce_call, strips_of
 from codegen.families.wrap import INDEX_LIMIT, kernel_function
@@ -39,7 +40,7 @@ class Attention:
             return Reject(str(error))
         if first_schedules(found, device):
             return None
-        return Reject(fault(AttentionSchedule(16, 8, 2), found, device))
+        return Reject(fault(AttentionSchedule(16, 8, 2, 1), found, device))
 
     def space(self, segment: Graph, device: Device) -> tuple[str, ...]:
         return tuple(map(str, first_schedules(_accepted(segment), device)))
@@ -70,14 +71,17 @@ class Attention:
             functors += [values, behind]
             calls[1:1] = [f"const auto values = {values.made};", "strip.prepare(values);"]
             calls[-1] = f"strip.multiply_again({last.made}, values, {behind.made});"
+        blanks = blanks_text(strips)
+        numbers = (element, "Product", width, s.rows // 16, s.warps, s.stages, results)
         lines = [
             *(f.text for f in functors),
+            *([blanks] if blanks else []),
             "  SHARED_MEMORY(shared);",
             f"  using Product = Extents<{batches}, {rows}, {columns}, {strips.problem.depth}>;",
-            f"  Strip<{element}, Product, {width}, {s.rows // 16}, {s.warps}, {s.stages}, {results}, NoBlanks> strip(shared);",
+            f"  Strip<{', '.join(map(str, numbers))}, {'Blanks' if blanks else 'NoBlanks'}> strip(shared);",
             *(f"  {call}" for call in calls),
         ]
-        entry, source = kernel_function(segment, "\n".join(lines), "cuda", threads=s.threads)
+        entry, source = kernel_function(segment, "\n".join(lines), "cuda", threads=s.threads, blocks=s.blocks)
         launch = Launch((_blocks(strips, s), 1, 1), (s.threads, 1, 1), shared_bytes(s, strips))
         accesses = tuple(dict.fromkeys(a for f in functors for a in f.accesses))
         return Kernel(entry, source, "cuda", self.name, str(s), launch, accesses, headers=(HEADER,))

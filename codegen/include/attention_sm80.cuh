@@ -29,6 +29,14 @@ template <int LINES_, int CHUNKS_> struct SliceTile {
 // Chunks of a line of so many 16-bit elements.
 constexpr int chunks_of(int elements) { return power_above((elements + 15) / 16) * 2; }
 
+// A value that the compiler takes as it comes: what is added to it stays apart, as the constant part of an address.
+VDEV int settled(int x) {
+#ifndef FP_EMULATE
+  asm volatile("" : "+r"(x));
+#endif
+  return x;
+}
+
 // Results of reductions in a row: REDUCTIONS of them.
 template <int REDUCTIONS> struct RowValues { Vec<float, 1> of[REDUCTIONS]; };
 
@@ -53,10 +61,10 @@ VDEV void bring(unsigned char* to, const Operand& operand, const Window& w) {
   }
 }
 
-// Where what is held does not follow from the product, and is VALUE: generated, for all points of a box. NoBlanks: nowhere.
+// Where the first phase gives value(), whatever the product: generated, for all points of a box. NoBlanks: nowhere.
 struct NoBlanks {
-  static constexpr bool SOME = false;
-  static constexpr float VALUE = 0.0f;
+  enum { SOME = false };
+  static VDEV float value() { return 0.0f; }
   static VDEV bool all(int, int, int, int) { return false; }  // rows from, to, columns from, to: all included
 };
 
@@ -77,7 +85,7 @@ template <class T, class Product, int WIDTH, int BLOCKS, int WARPS, int STAGES, 
   static constexpr int REDUCED_AT = TILE_BYTES > PARTIAL_BYTES ? TILE_BYTES : PARTIAL_BYTES;
 
   unsigned char* shared;
-  int batch, row, lane, warp;
+  int batch, row, lane, warp, own_row, own_column;
   float held[BLOCKS][TILES][4][4];
   Vec<float, 1> blank[BLOCKS][2];          // what is held wherever a slice is blank, of rows lane / 4 and lane / 4 + 8
   RowValues<REDUCTIONS> found[BLOCKS][2];  // of the same rows
@@ -89,11 +97,13 @@ template <class T, class Product, int WIDTH, int BLOCKS, int WARPS, int STAGES, 
     row = (Blanks::SOME ? DOWN - 1 - blockIdx.x / BATCHES : blockIdx.x % DOWN) * ROWS;
     lane = threadIdx.x % 32;
     warp = threadIdx.x / 32;
-    VEC_UNROLL for (int i = 0; i < 2 * BLOCKS; i++) blank[i / 2][i % 2].v[0] = Blanks::VALUE;
+    own_row = settled(row + lane / 4);
+    own_column = settled(warp * SLICE + lane % 4 * RUN);
+    VEC_UNROLL for (int i = 0; i < 2 * BLOCKS; i++) blank[i / 2][i % 2].v[0] = Blanks::value();
   }
   // Of this thread: the first of its 8 columns of a tile, and one of its rows.
-  VDEV int column(int tile) const { return tile * STEP + warp * SLICE + lane % 4 * RUN; }
-  VDEV int row_of(int block, int half) const { return row + block * FRAGMENT_ROWS + half * 8 + lane / 4; }
+  VDEV int column(int tile) const { return own_column + tile * STEP; }
+  VDEV int row_of(int block, int half) const { return own_row + block * FRAGMENT_ROWS + half * 8; }
   VDEV bool there(int block, int half, int tile) const {
     return WHOLE || (row_of(block, half) < Product::ROWS && column(tile) < Product::COLUMNS);
   }
