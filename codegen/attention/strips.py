@@ -9,7 +9,7 @@ so it shows whether a phase reads them at the point that it is computed for, and
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 
@@ -17,6 +17,7 @@ from codegen.attention.phases import COMBINES, Phase, Phases, phases_of
 from codegen.kernel import EmitError, Reject
 from codegen.lowering.access import alignments
 from codegen.lowering.index import Affine, flatten
+from codegen.lowering.narrow import narrow
 from codegen.lowering.program import Key
 from codegen.lowering.stores import pull_outputs
 from codegen.lowering.sums import identity
@@ -183,7 +184,8 @@ def _part(
             if any(place != _row_of(places[0]) for place in loads_of(number + 1 + i, write.value)):
                 raise EmitError("what a row is reduced to is used in another row")
         pieces.append(located(write, places[0], points, RUN))
-    return Part(tuple(pieces), points, number)
+    writes = narrow([piece.write for piece in pieces], points.lanes.values())
+    return Part(tuple(replace(p, write=w) for p, w in zip(pieces, writes, strict=True)), points, number)
 
 
 def _row_of(place: Affine) -> Affine:
@@ -255,6 +257,18 @@ def part_functor(segment: Graph, part: Part, name: str, result: str | None, rows
     )
     accesses = tuple(sorted(printer.accesses, key=lambda a: (a.tensor, a.kind, a.width)))
     return Functor(name, text, members, accesses)
+
+
+def lines_made(of: Operand, functor: Functor) -> str:
+    """An operand's object in the kernel, as the `Lines` that it is made of."""
+    step = 0
+    if of.copied:
+        (piece,) = of.pieces
+        offset, rows = piece.write.value.offset, [(d, a) for (d, _), a in of.points.digits.items() if d.number == ROW]
+        along = [a for d, a in rows if (d.start, d.period, d.step) == (0, 0, 1)]
+        if len(rows) == len(along) == 1 and along[0] not in offset.opaque_axes:
+            step = offset.coef(along[0])
+    return f"Lines<{functor.name}, {step}>{{{functor.made}}}"
 
 
 def reduce_call(step: Phase, number: int, phase: Functor) -> str:

@@ -8,7 +8,7 @@ first product to the last; nothing of their size is stored that is no output. By
 from codegen.architectures import capability
 from codegen.attention.blanks import blanks_text
 from codegen.attention.schedule import AttentionSchedule, fault, first_schedules, schedule_choices, shared_bytes
-from codegen.attention.strips import Strips, element_type, part_functor, reduce_call, strips_of
+from codegen.attention.strips import Strips, element_type, lines_made, part_functor, reduce_call, strips_of
 from codegen.families.wrap import INDEX_LIMIT, kernel_function
 from codegen.kernel import EmitError, Kernel, Launch, Reject
 from codegen.schedule import Choices, parse_schedule
@@ -63,13 +63,17 @@ class Attention:
         last = part_functor(segment, strips.parts[-1], "Last", element if strips.second else None, results, device)
         functors, width = [left, right, *steps, last], 0
         reduced = [reduce_call(step, i, f) for i, (step, f) in enumerate(zip(strips.phases.steps, steps, strict=True))]
-        calls = [f"strip.multiply({left.made}, {right.made});", *reduced, f"strip.store({last.made});"]
+        calls = [
+            f"strip.multiply({lines_made(strips.left, left)}, {lines_made(strips.right, right)});",
+            *reduced,
+            f"strip.store({last.made});",
+        ]
         if strips.second and strips.values:
             width = strips.second.extent("column")
             values = operand_functor(strips.values, "Values", device)
             behind = epilogue(segment, strips.second, device)
             functors += [values, behind]
-            calls[1:1] = [f"const auto values = {values.made};", "strip.prepare(values);"]
+            calls[1:1] = [f"const auto values = {lines_made(strips.values, values)};", "strip.prepare(values);"]
             calls[-1] = f"strip.multiply_again({last.made}, values, {behind.made});"
         blanks = blanks_text(strips)
         numbers = (element, "Product", width, s.rows // 16, s.warps, s.stages, results)

@@ -12,6 +12,14 @@
 constexpr int SLICE = 32;  // columns that a warp has of each tile
 VDEV int slice_column(int fragment, int element) { return 8 * (element / 2) + 2 * fragment + element % 2; }
 
+// A value that the compiler takes as it comes: what is added to it stays apart, as the constant part of an address.
+VDEV int settled(int x) {
+#ifndef FP_EMULATE
+  asm volatile("" : "+r"(x));
+#endif
+  return x;
+}
+
 // Lines of CHUNKS chunks of 16 bytes, turned so that lines of one fragment lie in different banks.
 template <int LINES_, int CHUNKS_> struct SliceTile {
   static constexpr int LINES = LINES_, CHUNKS = CHUNKS_, BYTES = LINES * CHUNKS * 16;
@@ -29,17 +37,13 @@ template <int LINES_, int CHUNKS_> struct SliceTile {
 // Chunks of a line of so many 16-bit elements.
 constexpr int chunks_of(int elements) { return power_above((elements + 15) / 16) * 2; }
 
-// A value that the compiler takes as it comes: what is added to it stays apart, as the constant part of an address.
-VDEV int settled(int x) {
-#ifndef FP_EMULATE
-  asm volatile("" : "+r"(x));
-#endif
-  return x;
-}
-
 // Results of reductions in a row: REDUCTIONS of them.
 template <int REDUCTIONS> struct RowValues { Vec<float, 1> of[REDUCTIONS]; };
 
+// An operand whose lines lie STEP elements apart, or not evenly: 0. The compiler cannot tell, since an index may wrap.
+template <class Operand, int STEP_> struct Lines : Operand {
+  static constexpr int STEP = STEP_;
+};
 // The part of an operand that goes into a tile at `to`: copied without the threads, or computed by them.
 template <class T, class Tile, int THREADS, class Operand, class Window>
 VDEV void bring(unsigned char* to, const Operand& operand, const Window& w) {
@@ -49,10 +53,13 @@ VDEV void bring(unsigned char* to, const Operand& operand, const Window& w) {
     static_assert((LINES & (LINES - 1)) == 0 && LINES > 0, "lines of a thread apart by a power of two");
     const int line = threadIdx.x / PER_LINE, part = threadIdx.x % PER_LINE, column = w.column + part * (BYTES / (int)sizeof(T));
     const uint32_t place = shared_address(to) + Tile::at(line, part / PARTS) + part % PARTS * BYTES;
+    const auto at = [&](int i) {
+      if constexpr (Operand::STEP > 0) return operand.at(w.batch, w.line + line, column) + (int64_t)i * Operand::STEP;
+      else return operand.at(w.batch, w.line + line + i, column);
+    };
     VEC_UNROLL for (int i = 0; i < Tile::LINES; i += LINES) {
       if (Tile::LINES % LINES != 0 && line + i >= Tile::LINES) break;
-      const int from = w.line + line + i;
-      copy_async<BYTES>(Tile::moved(place, i, 0), operand.at(w.batch, from, column), w.has(from, column));
+      copy_async<BYTES>(Tile::moved(place, i, 0), at(i), w.has(w.line + line + i, column));
     }
   } else {
     HeldTile<T, Tile, THREADS> computed;

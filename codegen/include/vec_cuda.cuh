@@ -233,7 +233,6 @@ template <int W> VDEV Vec<float, W> exp_(const Vec<float, W>& x) {
 // two floats (tests/cpu/test_vec_divided.py). A zero keeps its sign since b is above 0.
 template <int W> VDEV Vec<float, W> divided_(const Vec<float, W>& a, const Vec<float, 1>& b) {
   const float by = b.v[0];
-  const float inverse = 1.0f / by;  // before the branch: once for all vectors that are divided by it
   bool ordinary = by >= 0x1p-20f && by <= 0x1p20f;
   VEC_UNROLL for (int i = 0; i < W; i++) {
     const float size = core::float_abs(a.v[i]);
@@ -241,6 +240,13 @@ template <int W> VDEV Vec<float, W> divided_(const Vec<float, W>& a, const Vec<f
   }
   Vec<float, W> r;
   if (__builtin_expect(ordinary, true)) {
+#ifdef FP_EMULATE
+    const float inverse = 1.0f / by;
+#else
+    float near;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(near) : "f"(by));
+    const float inverse = core::fma(-core::fma(by, near, -1.0f), near, near);  // as ptxas has 1 / by, without its exceptions
+#endif
     VEC_UNROLL for (int i = 0; i < W; i++) {
       const float q = a.v[i] * inverse;
       r.v[i] = core::fma(-core::fma(q, by, -a.v[i]), inverse, q);
