@@ -121,6 +121,11 @@ template <class T, class Product, int WIDTH, int BLOCKS, int WARPS, int STAGES, 
   }
   VDEV bool is_blank_tile(int tile) const { return Blanks::all(row, row + ROWS - 1, tile * STEP, tile * STEP + STEP - 1); }
 
+  VDEV Vec<float, RUN> get(int block, int half, int tile) const {
+    Vec<float, RUN> x;
+    VEC_UNROLL for (int i = 0; i < RUN; i++) x.v[i] = held[block][tile][i / 2][half * 2 + i % 2];
+    return x;
+  }
   // What a phase makes of the 8 columns of a thread in one row. Of a slice that is blank all of them hold the same.
   template <class Phase> VDEV auto computed(const Phase& phase, int block, int half, int tile, const Vec<float, RUN>& x) const {
     const int at = column(tile);
@@ -128,9 +133,7 @@ template <class T, class Product, int WIDTH, int BLOCKS, int WARPS, int STAGES, 
   }
   template <class Phase> VDEV auto computed(const Phase& phase, int block, int half, int tile) const {
     if (Blanks::SOME && is_blank(tile)) return computed(phase, block, half, tile, splat<RUN>(blank[block][half]));
-    Vec<float, RUN> x;
-    VEC_UNROLL for (int i = 0; i < RUN; i++) x.v[i] = held[block][tile][i / 2][half * 2 + i % 2];
-    return computed(phase, block, half, tile, x);
+    return computed(phase, block, half, tile, get(block, half, tile));
   }
 
   template <class Tile, int LENGTH, class Operand> VDEV void begin(const Operand& operand, int tile) const {
@@ -182,13 +185,20 @@ template <class T, class Product, int WIDTH, int BLOCKS, int WARPS, int STAGES, 
         Vec<float, 1> held_blank = blank[i][half];
         VEC_UNROLL for (int tile = 0; tile < TILES; tile++) {
           if (!there(i, half, tile)) continue;
-          const bool blanks = Blanks::SOME && is_blank(tile);
-          // The first phase has been computed there: it is where blanks come from.
-          auto x = blanks && I == 0 ? splat<RUN>(blank[i][half]) : computed(phase, i, half, tile);
-          if (KEPT && blanks) held_blank.v[0] = x.v[0];
-          else if (KEPT) VEC_UNROLL for (int e = 0; e < RUN; e++) held[i][tile][e / 2][half * 2 + e % 2] = x.v[e];
-          if (Product::COLUMNS % RUN != 0) x = first_lanes(Product::COLUMNS - column(tile), x, splat<RUN>(identity));
-          all = join(all, x);
+          const auto take = [&](Vec<float, RUN> x) {
+            if (Product::COLUMNS % RUN != 0) x = first_lanes(Product::COLUMNS - column(tile), x, splat<RUN>(identity));
+            all = join(all, x);
+          };
+          if (Blanks::SOME && is_blank(tile)) {
+            auto x = splat<RUN>(blank[i][half]);
+            if (I > 0) x = computed(phase, i, half, tile, x);  // the first phase has been: it is where blanks come from
+            if (KEPT) held_blank.v[0] = x.v[0];
+            take(x);
+          } else {
+            const auto x = computed(phase, i, half, tile, get(i, half, tile));
+            if (KEPT) VEC_UNROLL for (int e = 0; e < RUN; e++) held[i][tile][e / 2][half * 2 + e % 2] = x.v[e];
+            take(x);
+          }
         }
         blank[i][half] = held_blank;
         auto one = join_lanes(join, all);
