@@ -99,7 +99,12 @@ LOOP_FAULTS = (
         "no barrier behind a column's slots", COLUMNS, "x);\n  block_barrier();\n", "x);\n", "shared memory", THREADS
     ),
     Fault(
-        "a row's part is left out", COLUMNS, "for (int i = 1; i < NEAR; i++)", "for (int i = 2; i < NEAR; i++)", "", THREADS
+        "a row's part is left out",
+        COLUMNS,
+        "for (int i = 1; i < NEAR; i++)",
+        "for (int i = 2; i < NEAR; i++)",
+        "",
+        THREADS,
     ),
     Fault(
         "columns are taken for each other",
