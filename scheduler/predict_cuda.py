@@ -40,6 +40,7 @@ FAMILY_SHARES: dict[str, Shares] = {
     "gemv": Shares(bandwidth=0.85, arithmetic=0.3),
     "matmul": Shares(bandwidth=0.8, arithmetic=0.6, matrix=0.6, overhead_us=2.0),  # see MMA_SYNC
     "wgmma": Shares(bandwidth=0.8, arithmetic=0.3, matrix=0.68, overhead_us=2.5),
+    "attention": Shares(bandwidth=0.8, arithmetic=0.3, matrix=0.6, overhead_us=2.0),  # see MMA_SYNC; others assumed
     "aten": Shares(bandwidth=0.8, arithmetic=0.8, matrix=0.75, overhead_us=2.5),
     "naive": Shares(bandwidth=0.45, arithmetic=0.15, overhead_us=2.0, pulls=True),
 }
@@ -73,6 +74,13 @@ def family_us(traffic: Traffic, family: str, device: Device, among: Collection[s
     if shares.pulls:  # a thread for each element
         memory_us /= min(1.0, max(traffic.elements, 1) / (device.units * BUSY_THREADS))
     return ceilings.launch_us + shares.overhead_us + max(memory_us, arithmetic_us, _serial_us(traffic, shares))
+
+
+def least_family_us(bytes_: int, family: str, ceilings: Ceilings) -> float:
+    """The least that `family_us` says of any segment that moves so many bytes or more."""
+    shares = FAMILY_SHARES.get(family, OTHERS)
+    memory_us = bytes_ / (ceilings.copy_gbps[-1][1] * shares.bandwidth * 1e3)
+    return ceilings.launch_us + shares.overhead_us + memory_us
 
 
 def kernel_us(
@@ -115,7 +123,7 @@ def _tile(kernel: Kernel) -> int | None:
 
 def _shares(family: str, device: Device) -> Shares:
     shares = FAMILY_SHARES.get(family, OTHERS)
-    if family != "matmul":
+    if family not in ("matmul", "attention"):
         return shares
     return Shares(
         shares.bandwidth, shares.arithmetic, MMA_SYNC.get(capability(device.arch), 0.0), shares.overhead_us

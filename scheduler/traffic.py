@@ -45,32 +45,30 @@ def traffic_of(graph: Graph) -> Traffic:
     read_bytes = 0
     work: dict[tuple[object, ...], tuple[float, float]] = {}
     multiplied: dict[tuple[object, ...], str] = {}  # contractions of narrow operands: their dtype
-    numbers: dict[object, int] = {}
-    roots: dict[Node, int] = {}  # nodes that are views of the same tensors share a number
+    roots: dict[Node, object] = {}  # what views are made of: the same of all views of the same tensors
     for node in graph.nodes:
-        count = max(different[node] - (node.elements - needed[node]), min(needed[node], 1))
+        count = _read(node, different[node], needed[node])
         if node.op == "input":
             read_bytes += count * node.dtype.bytes
-            roots[node] = numbers.setdefault(node, len(numbers))
+            roots[node] = node
             continue
         row = OPS[node.op]
-        # Nodes that compute the same of the same tensors, seen through views, may be computed once: count the larger.
-        below = tuple(roots[a] for a in node.args)
         if row.kind is OpKind.VIEW:
-            made_of = tuple(sorted(set(below)))
-            roots[node] = made_of[0] if len(made_of) == 1 else numbers.setdefault(made_of, len(numbers))
-        else:
-            roots[node] = numbers.setdefault(node, len(numbers))
-        if row.kind is OpKind.VIEW or node.op == "cast":
+            made_of = frozenset([roots[a] for a in node.args])
+            roots[node] = next(iter(made_of)) if len(made_of) == 1 else made_of
             continue
-        operations = _operations(node, count, different, needed)
-        narrow = node.dtype.name not in ("f32", "f64") and row.kind is OpKind.CONTRACT
-        bounded = 0.0 if narrow or not node.dtype.is_float else operations
-        if row.kind is OpKind.CONTRACT and any(a.dtype.bytes < 4 for a in node.args):
-            bounded = 0.0  # matrix units
-        signature = (node.op, node.dtype, below)
-        if row.kind is OpKind.CONTRACT and not bounded:
-            multiplied[signature] = max((a.dtype for a in node.args), key=lambda dtype: dtype.bytes).name
+        roots[node] = node
+        if node.op == "cast":
+            continue
+        operations = row.cost * count if row.kind is OpKind.POINTWISE else _operations(node, count, different, needed)
+        bounded = operations if node.dtype.is_float else 0.0
+        # Nodes that compute the same of the same tensors, seen through views, may be computed once: count the larger.
+        signature = (node.op, node.dtype, *[roots[a] for a in node.args])
+        if row.kind is OpKind.CONTRACT:
+            if node.dtype.name not in ("f32", "f64") or any(a.dtype.bytes < 4 for a in node.args):
+                bounded = 0.0  # matrix units
+            if not bounded:
+                multiplied[signature] = max((a.dtype for a in node.args), key=lambda dtype: dtype.bytes).name
         known = work.get(signature, (0.0, 0.0))
         work[signature] = (max(known[0], operations), max(known[1], bounded))
     written_bytes = sum(o.node.bytes for o in graph.outputs)
@@ -85,6 +83,30 @@ def traffic_of(graph: Graph) -> Traffic:
     )  # fmt: skip
 
 
+def least_reads(graph: Graph) -> list[tuple[int, bool]]:
+    """Bytes of each input that are read wherever the outputs are computed whole, whatever is computed besides, and
+    whether that is all of it."""
+    needed = dict.fromkeys(graph.nodes, 0)
+    for output in graph.outputs:
+        needed[output.node] = output.node.elements
+    for node in reversed(graph.nodes):
+        for place, arg in enumerate(node.args):
+            needed[arg] = max(needed[arg], min(_needed_by(node, place, needed[node]), arg.elements))
+    reads = [(0, False)] * len(graph.inputs)
+    for node, count in needed.items():
+        if node.op == "input":
+            position = node.attr("position", int)
+            different = min(_addresses(graph.inputs[position]), node.elements)
+            read = _read(node, different, count)
+            reads[position] = read * node.dtype.bytes, count == node.elements
+    return reads
+
+
+def _read(node: Node, different: int, needed: int) -> int:
+    """Elements of a node that are different and needed, at the least."""
+    return max(different - (node.elements - needed), min(needed, 1))
+
+
 def _operations(node: Node, count: int, different: dict[Node, int], needed: dict[Node, int]) -> float:
     """Arithmetic behind `count` elements of a node."""
     row = OPS[node.op]
@@ -95,9 +117,7 @@ def _operations(node: Node, count: int, different: dict[Node, int], needed: dict
     if row.kind is OpKind.REDUCTION:
         operand = node.args[0]
         return max(different[operand] - (operand.elements - needed[operand]) - count, 0)
-    if row.kind is OpKind.GATHER:
-        return 0.0
-    return row.cost * count
+    return 0.0 if row.kind is OpKind.GATHER else row.cost * count
 
 
 def _pulled(graph: Graph) -> float:
@@ -163,10 +183,10 @@ def _different(graph: Graph) -> dict[Node, int]:
             n = _addresses(graph.inputs[node.attr("position", int)])
         else:
             match OPS[node.op].kind:
-                case OpKind.VIEW:
-                    n = _different_in_view(node, args)
                 case OpKind.POINTWISE:
                     n = max(args, default=1)
+                case OpKind.VIEW:
+                    n = _different_in_view(node, args)
                 case OpKind.REDUCTION:
                     # Distinct operand elements make up at least so many distinct rows.
                     n = -(-args[0] * n // node.args[0].elements) if node.args[0].elements else min(n, 1)
@@ -227,6 +247,8 @@ def _needed(graph: Graph) -> dict[Node, int]:
         if node.op == "slice":
             slices.setdefault(node.args[0], []).append(node)
         for place, arg in enumerate(node.args):
+            if needed[arg] == volumes[arg] == arg.elements:
+                continue  # all of it is
             needed[arg] = max(needed[arg], min(_needed_by(node, place, needed[node]), arg.elements))
             if needed[node]:
                 axes = _whole_by(node, place, whole[node])
@@ -252,11 +274,14 @@ def _apart(slices: list[Node]) -> int:
 
 def _whole_by(node: Node, place: int, axes: Axes) -> Axes:
     """Axes of operand `place` that are needed whole where those of the node are."""
+    kind = OPS[node.op].kind
+    if kind is OpKind.POINTWISE:
+        return axes
     arg = node.args[place]
     if len(axes) == node.rank and _needed_by(node, place, node.elements) >= arg.elements:
         return frozenset(range(arg.rank))
-    match OPS[node.op].kind:
-        case OpKind.POINTWISE | OpKind.SCAN:
+    match kind:
+        case OpKind.SCAN:
             return axes
         case OpKind.REDUCTION:
             reduced = node.ints("axes") if "axes" in OPS[node.op].attrs else (node.attr("axis", int),)
