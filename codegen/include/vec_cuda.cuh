@@ -289,8 +289,7 @@ template <int W> VDEV Vec<float, W> divided_(const Vec<float, W>& a, const Vec<f
 #ifdef FP_EMULATE
     const float inverse = 1.0f / by;
 #else
-    float near;
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(near) : "f"(by));
+    const float near = core::unit_inverse(by);
     const float inverse = core::fma(-core::fma(by, near, -1.0f), near, near);  // as ptxas has 1 / by, without its exceptions
 #endif
     VEC_UNROLL for (int i = 0; i < W; i++) {
