@@ -21,9 +21,11 @@ def kernel_function(
     interleave: bool = False,
     cluster: int = 1,
     tensor_maps: int = 0,
+    resident: int = 1,
 ) -> tuple[str, str]:
     """(entry, source). The entry's name is derived from the source, so equal kernels have equal names. cluster: blocks
-    of a cluster. tensor_maps: how many there are, map0, map1, ..."""
+    of a cluster. tensor_maps: how many there are, map0, map1, ... resident: blocks that a multiprocessor must have
+    registers for."""
     params = parameters(graph)
     if target == "cpu":
         order = "INTERLEAVED " if interleave else ""
@@ -34,7 +36,8 @@ def kernel_function(
         maps = [f"const __grid_constant__ TensorMap map{i}" for i in range(tensor_maps)]
         listed = ", ".join([*(f"{t} RESTRICT {name}" for t, name in params), *maps])
         together = f"__cluster_dims__({cluster}, 1, 1) " if cluster > 1 else ""
-        head = f'extern "C" __global__ void __launch_bounds__({threads}) {together}{{entry}}({listed}) {{{{'
+        bounds = f"{threads}, {resident}" if resident > 1 else f"{threads}"
+        head = f'extern "C" __global__ void __launch_bounds__({bounds}) {together}{{entry}}({listed}) {{{{'
         lines = [f"  {line}" for line in (*_wide_index(graph), *prologue)]
     tail = ["  stream_fence();"] if streams else []
     text = "\n".join([*lines, body, *tail, "}"])
