@@ -1,6 +1,7 @@
 """Kernel families, in the order in which ties are decided: one visible table."""
 
 from codegen.families.aten import Aten
+from codegen.families.attention import Attention
 from codegen.families.gemv import Gemv
 from codegen.families.matmul import Matmul
 from codegen.families.naive import Naive
@@ -23,7 +24,12 @@ FAMILIES: dict[str, Family] = {
         Gemv(),
         Matmul(),
         Wgmma(),
+        Attention(),
         Aten(),
         Naive(),
     )
 }
+
+# Of these, those that accept every part of a segment that they accept: of a graph that they accept whole, no part need
+# be asked about.
+TAKING_PARTS = frozenset({"pointwise"})

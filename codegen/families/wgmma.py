@@ -202,7 +202,7 @@ class Wgmma:
             threads=s.threads,
             cluster=s.cluster,
             tensor_maps=2,
-            resident=s.resident,
+            blocks=s.resident,
         )
         launch = Launch(
             grid=(_grid(s, p, device), 1, 1),

@@ -5,7 +5,7 @@ the fewest bytes is taken, a short access counting as a whole one; of equals, th
 is.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
@@ -64,10 +64,11 @@ def _ways(node: Node) -> Iterator[tuple[bool, dict[Group, list[int]]]]:
         groups = groups_of(node, turned=turned)
         is_ordered = products(node) <= ORDERED_PRODUCTS
         names: tuple[Group, ...] = ("row", "column") if is_ordered else ("row", "column", "depth")
-        for orders in product(*(_orders(axes_of(groups, name)) for name in names)):
+        for orders in product(*(orders_of(groups, name) for name in names)):
             yield turned, dict(zip(names, orders, strict=True))
 
 
-def _orders(axes: list[int]) -> list[list[int]]:
-    """The order as it is, and those with another axis last."""
+def orders_of(groups: Sequence[Group], group: Group) -> list[list[int]]:
+    """The axes of a group in the order that they have, and in those with another axis last."""
+    axes = axes_of(groups, group)
     return [axes, *([b for b in axes if b != a] + [a] for a in reversed(axes[:-1]))]

@@ -71,7 +71,7 @@ def epilogue(segment: Graph, problem: Problem, device: Device, name: str = "Epil
     for own in printer.runs(pieces):
         for piece in own:
             with printer.where(piece):
-                _write(printer, piece)
+                print_write(printer, piece)
     outputs = tuple(f"out{i}" for i in sorted({p.write.out for p in pieces}))
     members = (*tensors_of(pieces, scratch), *outputs)
     acc = CTYPE[problem.acc.name]
@@ -88,7 +88,8 @@ def epilogue(segment: Graph, problem: Problem, device: Device, name: str = "Epil
     return Functor(name, text, members, accesses)
 
 
-def _write(printer: PointPrinter, piece: Piece) -> None:
+def print_write(printer: PointPrinter, piece: Piece) -> None:
+    """A piece's value and its store, for all repeats."""
     if not piece.repeats:
         printer.define(piece)
         printer.line(printer.store(piece.write, key(piece), printer.count(piece)))

@@ -1,0 +1,122 @@
+"""The schedule of strips: rows of a block, warps that share their columns, tiles on their way; which come first."""
+
+from dataclasses import dataclass
+from itertools import product as combinations
+
+from codegen.architectures import REGISTERS, architecture
+from codegen.attention.strips import Strips
+from codegen.lowering.value import cone
+from codegen.schedule import Choices, Schedule
+from codegen.tiled.epilogue import RUN
+from fusion_ir.ops import OPS
+from fusion_ir.records import Device
+
+SLICE = 32  # columns of a warp in a tile: attention_sm80.cuh
+FRAGMENT_ROWS = 16
+MOST_REGISTERS = 255  # of a thread
+LEAST_OTHERS = 44  # of them beside what is held, the left operand or the second product: addresses, what is computed
+MOST_OPERANDS = 64  # for these two
+ROWS, WARPS, STAGES, BLOCKS = (16, 32, 64), (4, 8, 16), (2, 3, 4), (1, 2, 3)
+FIRST = 10
+# Of a multiprocessor, per clock: bytes from the L2 cache; elements that an operation is done for; products by mma.sync.
+L2_BYTES_PER_CLOCK = 40
+LANES = 128
+PRODUCTS_PER_CLOCK = 1200
+SPILLED = 1.1  # assumed: times as long where registers are short
+FREE = ("load", "const", "index")  # about nothing to compute
+
+
+@dataclass(frozen=True)
+class AttentionSchedule(Schedule):
+    """rows: of a block. warps: that share the columns. stages: tiles of an operand that are in shared memory or on
+    their way, each of 32 columns for every warp. blocks: for which a multiprocessor has registers."""
+
+    FAMILY = "attention"
+    rows: int
+    warps: int
+    stages: int
+    blocks: int
+
+    @property
+    def threads(self) -> int:
+        """Of a block."""
+        return 32 * self.warps
+
+    def tiles(self, columns: int) -> int:
+        """Tiles of so many columns."""
+        return -(-columns // (SLICE * self.warps))
+
+
+def chunks_of(elements: int) -> int:
+    """Chunks of 16 bytes of a line in shared memory: `chunks_of` in attention_sm80.cuh."""
+    return 2 << (-(-elements // 16) - 1).bit_length()
+
+
+def shared_bytes(s: AttentionSchedule, strips: Strips) -> int:
+    """Shared memory of a block: Strip::SHARED_BYTES."""
+    depth, width = strips.problem.depth, strips.second.extent("column") if strips.second else 0
+    widest = max(chunks_of(depth), chunks_of(width) if width else 0)
+    tiles = s.stages * SLICE * s.warps * widest * 16 + s.rows * chunks_of(depth) * 16
+    partial = s.warps * FRAGMENT_ROWS * (-(-width // 16) * 16 + RUN) * 4 if width else 0
+    return max(tiles, partial) + len(strips.phases.steps) * s.rows * s.warps * 4
+
+
+def held(s: AttentionSchedule, columns: int) -> int:
+    """Registers of a thread for what is held of the rows."""
+    return s.rows // FRAGMENT_ROWS * s.tiles(columns) * FRAGMENT_ROWS * SLICE // 32
+
+
+def fault(s: AttentionSchedule, strips: Strips, device: Device) -> str:
+    """Why no kernel can have this schedule; empty if one can."""
+    if s.warps not in WARPS or s.rows % FRAGMENT_ROWS or s.rows < FRAGMENT_ROWS:
+        return f"{s.rows} rows and {s.warps} warps, expected a multiple of 16, and {', '.join(map(str, WARPS))}"
+    if s.stages < 2 or s.blocks < 1:
+        return f"{s.stages} stages and {s.blocks} blocks, expected 2 or more, and 1 or more"
+    operands, columns = _operands(s, strips), strips.problem.extents[2]
+    if operands > MOST_OPERANDS:
+        return f"{operands} registers for the operands of {s.rows} rows, at most {MOST_OPERANDS}"
+    most = min(MOST_REGISTERS, REGISTERS // (s.threads * s.blocks))
+    if (needed := held(s, columns) + LEAST_OTHERS) > most:
+        return f"{needed} registers to hold {columns} columns of {s.rows} rows, of {most} that a thread has"
+    shared, limit = shared_bytes(s, strips), architecture(device.arch).block_shared_bytes
+    return f"takes {shared} bytes of shared memory, {device.arch} has {limit}" if shared > limit else ""
+
+
+def _operands(s: AttentionSchedule, strips: Strips) -> int:
+    """Registers of a thread for the left operand, or for the second product, whichever are more."""
+    width = strips.second.extent("column") if strips.second else 0
+    return s.rows // FRAGMENT_ROWS * max(-(-strips.problem.depth // 16) * 4, -(-width // 16) * 8)
+
+
+def first_schedules(strips: Strips, device: Device) -> list[AttentionSchedule]:
+    """Schedules worth trying, best first by what a multiprocessor should take for its blocks."""
+    made = [AttentionSchedule(*point) for point in combinations(ROWS, WARPS, STAGES, BLOCKS)]
+    possible = [s for s in made if not fault(s, strips, device)]
+    return sorted(possible, key=lambda s: _clocks(s, strips, device))[:FIRST]
+
+
+def schedule_choices() -> Choices:
+    """What the fields of a schedule may be."""
+    return {"rows": ROWS, "warps": WARPS, "stages": STAGES, "blocks": BLOCKS}
+
+
+def _clocks(s: AttentionSchedule, strips: Strips, device: Device) -> float:
+    """Of a multiprocessor: blocks at a time bring tiles while others compute; one alone does one after the other."""
+    batches, rows, columns = strips.problem.extents
+    lines = strips.problem.depth + (strips.second.extent("column") if strips.second else 0)
+    wide = s.tiles(columns) * SLICE * s.warps
+    bringing = wide * lines * 2 / L2_BYTES_PER_CLOCK
+    computing = s.rows * wide * (lines / PRODUCTS_PER_CLOCK + _operations(strips) / LANES)
+    chip = architecture(device.arch)
+    of_block = shared_bytes(s, strips) + chip.reserved_shared_bytes
+    resident = min(s.blocks, chip.shared_bytes // of_block, chip.threads // s.threads)
+    tight = held(s, columns) + _operands(s, strips) + LEAST_OTHERS > REGISTERS // (s.threads * s.blocks)
+    rounds = -(-(batches * -(-rows // s.rows)) // max(device.units, 1))
+    clocks = rounds * (max(bringing, computing) + min(bringing, computing) / max(resident, 1))
+    return clocks * (SPILLED if tight else 1.0) * (1.0 + 0.01 * (s.blocks - resident)) - s.stages
+
+
+def _operations(strips: Strips) -> float:
+    """Of one element of the product, but for the products themselves: some of each value."""
+    values = {v for part in strips.parts for v in cone(p.write.value for p in part.pieces) if v.op not in FREE}
+    return sum(OPS[v.op].cost if v.op in OPS else 1.0 for v in values)

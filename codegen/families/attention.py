@@ -1,0 +1,103 @@
+"""Family `attention`: a product of 16-bit matrices whose rows are reduced, with whatever leads to that and follows.
+
+Softmax of scores, and all of attention: contract, pointwise ops, reductions of whole rows, pointwise ops, then the
+outputs or a second contraction over the columns. Rows of up to some thousand columns stay in registers from the
+first product to the last; nothing of their size is stored that is no output. By mma.sync, from sm_80 on.
+"""
+
+from codegen.architectures import capability
+from codegen.attention.blanks import blanks_text
+from codegen.attention.schedule import AttentionSchedule, fault, first_schedules, schedule_choices, shared_bytes
+from codegen.attention.strips import Strips, element_type, lines_made, part_functor, reduce_call, strips_of
+from codegen.families.wrap import INDEX_LIMIT, kernel_function
+from codegen.kernel import EmitError, Kernel, Launch, Reject
+from codegen.schedule import Choices, parse_schedule
+from codegen.tiled.epilogue import epilogue
+from codegen.tiled.operand import operand_functor
+from fusion_ir.graph import Graph
+from fusion_ir.records import Device
+
+HEADER = "attention_sm80.cuh"
+
+
+class Attention:
+    """See the module."""
+
+    name = "attention"
+
+    def accepts(self, segment: Graph, device: Device) -> Reject | None:
+        if device.target == "cpu" or capability(device.arch) < 80:
+            return Reject("takes instructions of sm_80 and later")
+        found = strips_of(segment)
+        if isinstance(found, Reject):
+            return found
+        if max(spec.span for spec in (*segment.inputs, *segment.outputs)) >= INDEX_LIMIT:
+            return Reject(f"a tensor has {INDEX_LIMIT} elements or more")
+        try:
+            if found.second:
+                epilogue(segment, found.second, device)
+        except EmitError as error:
+            return Reject(str(error))
+        if first_schedules(found, device):
+            return None
+        return Reject(fault(AttentionSchedule(16, 8, 2, 1), found, device))
+
+    def space(self, segment: Graph, device: Device) -> tuple[str, ...]:
+        return tuple(map(str, first_schedules(_accepted(segment), device)))
+
+    def choices(self, segment: Graph, device: Device) -> Choices:
+        return schedule_choices()
+
+    def emit(self, segment: Graph, schedule: str, device: Device) -> Kernel:
+        s = parse_schedule(schedule, AttentionSchedule)
+        strips = _accepted(segment)
+        if problem := fault(s, strips, device):
+            raise EmitError(problem)
+        batches, rows, columns = strips.problem.extents
+        element, results = element_type(strips.phases.product.args[0]), len(strips.phases.steps)
+        left, right = operand_functor(strips.left, "Left", device), operand_functor(strips.right, "Right", device)
+        steps = [
+            part_functor(segment, part, f"Phase{i}", "float", results, device)
+            for i, part in enumerate(strips.parts[:-1])
+        ]
+        last = part_functor(segment, strips.parts[-1], "Last", element if strips.second else None, results, device)
+        functors, width = [left, right, *steps, last], 0
+        reduced = [reduce_call(step, i, f) for i, (step, f) in enumerate(zip(strips.phases.steps, steps, strict=True))]
+        calls = [
+            f"strip.multiply({lines_made(strips.left, left)}, {lines_made(strips.right, right)});",
+            *reduced,
+            f"strip.store({last.made});",
+        ]
+        if strips.second and strips.values:
+            width = strips.second.extent("column")
+            values = operand_functor(strips.values, "Values", device)
+            behind = epilogue(segment, strips.second, device)
+            functors += [values, behind]
+            calls[1:1] = [f"const auto values = {lines_made(strips.values, values)};", "strip.prepare(values);"]
+            calls[-1] = f"strip.multiply_again({last.made}, values, {behind.made});"
+        blanks = blanks_text(strips)
+        numbers = (element, "Product", width, s.rows // 16, s.warps, s.stages, results)
+        lines = [
+            *(f.text for f in functors),
+            *([blanks] if blanks else []),
+            "  SHARED_MEMORY(shared);",
+            f"  using Product = Extents<{batches}, {rows}, {columns}, {strips.problem.depth}>;",
+            f"  Strip<{', '.join(map(str, numbers))}, {'Blanks' if blanks else 'NoBlanks'}> strip(shared);",
+            *(f"  {call}" for call in calls),
+        ]
+        entry, source = kernel_function(segment, "\n".join(lines), "cuda", threads=s.threads, blocks=s.blocks)
+        launch = Launch((_blocks(strips, s), 1, 1), (s.threads, 1, 1), shared_bytes(s, strips))
+        accesses = tuple(dict.fromkeys(a for f in functors for a in f.accesses))
+        return Kernel(entry, source, "cuda", self.name, str(s), launch, accesses, headers=(HEADER,))
+
+
+def _accepted(segment: Graph) -> Strips:
+    found = strips_of(segment)
+    if isinstance(found, Reject):
+        raise EmitError(found.reason)
+    return found
+
+
+def _blocks(strips: Strips, s: AttentionSchedule) -> int:
+    batches, rows, _ = strips.problem.extents
+    return batches * -(-rows // s.rows)
