@@ -101,7 +101,8 @@ template <int W> VCOLD bool any_beyond(Vec<float, W> x, float limit) {
   VEC_UNROLL for (int i = 0; i < W; i++) r |= !(fabsf(x.v[i]) <= limit);
   return r;
 }
-// The special function unit: see vec_exp.h. Errors by the PTX ISA: 2^-22 of 2^x, an ulp of 1 / x; denormals are 0 but in the last.
+// The special function unit: see vec_exp.h. Errors by the PTX ISA: 2^-22 of 2^x, 2^-22.9 of 1 / sqrt x, an ulp of 1 / x. Denormals
+// are 0 in the first two.
 #ifndef FP_EMULATE
 template <class R> constexpr bool HAS_UNIT = SAME<R, float>;
 VDEV float unit_exp2(float x) {
@@ -117,6 +118,11 @@ VDEV float unit_inverse(float x) {
 VDEV float unit_exp2_any(float x) {
   float r;
   asm("ex2.approx.f32 %0, %1;" : "=f"(r) : "f"(x));
+  return r;
+}
+VDEV float unit_rsqrt(float x) {
+  float r;
+  asm("rsqrt.approx.f32 %0, %1;" : "=f"(r) : "f"(x));
   return r;
 }
 VDEV float saturated_fma(float a, float b, float c) {  // between 0 and 1; 0 of a NaN
@@ -283,8 +289,7 @@ template <int W> VDEV Vec<float, W> divided_(const Vec<float, W>& a, const Vec<f
 #ifdef FP_EMULATE
     const float inverse = 1.0f / by;
 #else
-    float near;
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(near) : "f"(by));
+    const float near = core::unit_inverse(by);
     const float inverse = core::fma(-core::fma(by, near, -1.0f), near, near);  // as ptxas has 1 / by, without its exceptions
 #endif
     VEC_UNROLL for (int i = 0; i < W; i++) {
