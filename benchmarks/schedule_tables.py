@@ -111,7 +111,7 @@ def segments(device: Device, pattern: str = "*", dtypes: Sequence[str] = ()) -> 
             atoms = cut(prepared.graph, ledger.computable)
             found = find_candidates(atoms, lambda m, a=atoms, of=ledger: of.ask(a, m), CandidateSettings())
             covers = Covers(atoms, found, ledger, Watch(60.0, 0.0, None, time.monotonic), 2.0)
-            cover = covers.coarsest() or covers.cheapest(ledger.predicted_us)
+            cover = covers.coarsest() or covers.cheapest(ledger.predictions)
             largest = max(cover, key=ledger.bound_us)
             if largest.segment.key not in seen:
                 seen.add(largest.segment.key)

@@ -10,13 +10,16 @@ from codegen.lowering.access import Pattern, pattern
 from codegen.lowering.across import BLOCK
 from codegen.lowering.index import Affine, Axis
 from codegen.lowering.program import Block, Key, Path, Program
-from codegen.lowering.value import Value, is_representable
+from codegen.lowering.value import Value, Values, is_representable, is_value
 from codegen.lowering.write import Write
 from codegen.text import CTYPE, spell
 from codegen.text_kept import KeptText
 from codegen.threads import ONE_THREAD, Threads
 from fusion_ir.dtype import bf16, f32
 from fusion_ir.records import TargetKind
+from fusion_ir.scalar import Scalar
+
+NARROW = ("add", "sub", "mul")  # of two bf16, rounded to bf16: one instruction for two lanes (cuda)
 
 
 @dataclass(frozen=True)
@@ -218,7 +221,7 @@ class BodyText(KeptText):
         """Declares those that no open brace has declared."""
         self.here = key
         for v in values:
-            if any(v in scope for scope in self.scopes):
+            if self.is_declared(v):
                 continue
             self.scopes[-1].add(v)
             kept = self.program.kept.get(v)
@@ -241,6 +244,8 @@ class BodyText(KeptText):
                 return f"uniform_run<{width}>({seed}, {offset}, {v.attr[0]}, {self.expr(v.offset)})"
             return f"uniform_<{width}>({seed}, {offset}, {v.attr[0]}, {self.index(v.offset, lane, width, count)})"
         kinds = (v.args[0].dtype, v.dtype) if v.op == "cast" else ()
+        if kinds == (f32, bf16) and (operands := self.narrow_operands(v.args[0])):
+            return f"narrow_{v.args[0].op}_({', '.join(self.operand(a, key, width) for a in operands)})"
         if kinds == (f32, bf16) and is_representable(v.args[0], bf16):
             return f"cast_exact<bf16>({self.operand(v.args[0], key, width)})"
         if kinds == (bf16, f32) and v.args[0].op != "load":
@@ -254,6 +259,21 @@ class BodyText(KeptText):
         ):
             return f"divided_({self.operand(v.args[0], key, width)}, {self.operand(v.args[1], key, 1)})"
         return spell(v.op, [self.operand(a, key, width) for a in v.args], v.dtype)
+
+    def narrow_operands(self, v: Value) -> list[Value]:
+        """The operands of v as bf16, where CUDA rounds v of two lanes in one instruction, and they are declared."""
+        if self.style.target != "cuda" or v.op not in NARROW or not self.is_declared(v):
+            return []
+        found: list[Value] = []
+        for a in v.args:
+            if a.op == "const" and is_value(a.scalar, bf16):
+                found.append(Values().const(Scalar.of(a.scalar.value, bf16)))
+            elif a.op == "cast" and a.args[0].dtype == bf16 and self.is_declared(a.args[0]):
+                found.append(a.args[0])
+        return found if len(found) == len(v.args) else []
+
+    def is_declared(self, v: Value) -> bool:
+        return any(v in scope for scope in self.scopes)
 
     def is_shared(self, v: Value, key: Key) -> bool:
         """Whether all lanes of a block have one value, but not one that compilers turn into a product: a power of 2."""

@@ -51,6 +51,8 @@ class CudaBodyText(BodyText):
         if any(self.is_even_row(path, t) for t in self.program.across.values()):
             return "ROWS_EVEN"
         axis = path[-1].axis
+        if axis not in self.kept_rows and any(r.home.path == path for r in self.program.reductions.values()):
+            return "ROWS_APART"
         whole = axis.extent % self.threads.y == 0 and not self.program.last_tile(axis)
         return f"ROWS{'_KEPT' if axis in self.kept_rows else ''}{'_WHOLE' if whole else ''}"
 

@@ -12,6 +12,7 @@ class _Taken:
     compiled: float
     finals: float
     each: float
+    cold: bool
 
 
 class Pace:
@@ -23,9 +24,11 @@ class Pace:
         self.finals_s, self.at_once = finals_s, at_once
         self._taken: dict[str, _Taken] = {}
 
-    def note(self, segment_key: str, count: int, compiled: float, seconds: float, once: float) -> None:
+    def note(
+        self, segment_key: str, count: int, compiled: float, seconds: float, once: float, *, cold: bool = False
+    ) -> None:
         """A race of `count` candidates took so many seconds after it was compiled in others, of which `once` for what
-        is done but once."""
+        is done but once. cold: some of it for the start of children."""
         before = self._taken.get(segment_key)
         finals = min(self.finals_s, max(seconds - once, 0.0))
         self._taken[segment_key] = _Taken(
@@ -33,6 +36,7 @@ class Pace:
             compiled / self._rounds(count),
             finals,
             max(seconds - once - finals, 0.0) / count,
+            cold,
         )
 
     def seconds(self, segment_key: str, count: int) -> float:
@@ -41,9 +45,10 @@ class Pace:
         return self._again(t, count) if t else 0.0
 
     def first_seconds(self, segment_keys: frozenset[str], count: int) -> float:
-        """The same of a segment that was in none, as if it were the slowest of these."""
+        """The same of a segment that was in none, as if it were the slowest of these, but for what was cold."""
         known = [self._taken[k] for k in segment_keys if k in self._taken]
-        return max((t.once + self._again(t, count) for t in known), default=0.0)
+        warm = [t for t in known if not t.cold]
+        return max((t.once + self._again(t, count) for t in warm or known), default=0.0)
 
     def _again(self, t: _Taken, count: int) -> float:
         return t.finals + count * t.each + self._rounds(count) * t.compiled

@@ -100,6 +100,7 @@ class Workbench:
         self._pace = Pace(limits.timing_seconds, self._builder.jobs)
         self._checked: dict[Check, float | None] = {}
         self._setup: dict[str, Any] | None = None
+        self._expected: Sequence[Kernel] = ()
 
     def __enter__(self) -> "Workbench":
         return self
@@ -130,8 +131,11 @@ class Workbench:
             return self._binaries(kernels, self._compile_and_prepare(kernels, graph, seed, alone=True)[0])
 
     def _built(self, kernels: Sequence[Kernel], alone: bool = False) -> list[Result]:
-        """What the builder makes of them; the reports of CUDA kernels with what follows from their launches."""
+        """What the builder makes of them, before it goes on with what is expected. Reports of CUDA kernels have what
+        follows from their launches."""
         results = self._builder.compile(kernels, alone=alone)
+        self._builder.start(self._expected)
+        self._expected = ()
         if self.device.target != "cuda":
             return results
         return [
@@ -163,9 +167,10 @@ class Workbench:
         return self._builder.jobs if self.compiles_ahead else 1
 
     def expect(self, kernels: Sequence[Kernel]) -> None:
-        """Starts to compile kernels that will be measured after those that are measured next. Returns at once."""
+        """Lets compilers turn to kernels that will be measured after those that are measured next, as soon as they are
+        through with these."""
         if self.compiles_ahead:
-            self._builder.start(kernels)
+            self._expected = kernels
 
     def turn(self, segment_key: str) -> AbstractContextManager[None]:
         """Held while schedules of a segment are chosen, measured and recorded: no other process does so meanwhile."""
@@ -190,6 +195,7 @@ class Workbench:
         self._timer.admit()
         started, waited = time.monotonic(), self.waited_seconds
         with self._lock:
+            cold = self._setup is None
             built, compiled, once = self._compile_and_prepare(kernels, segment, seed)
             outcomes = {i: Outcome(b.status, b.detail) for i, b in enumerate(built) if isinstance(b, Failure)}
             outcomes |= {i: Outcome(Status.dropped, fault) for i, fault in not_worth_timing(kernels, built).items()}
@@ -209,7 +215,7 @@ class Workbench:
                     self._checked[check] = outcomes[i].max_rel_error
             if kernels:
                 taken = time.monotonic() - started - (self.waited_seconds - waited)
-                self._pace.note(segment_key, len(kernels), compiled, max(taken - compiled, 0.0), once)
+                self._pace.note(segment_key, len(kernels), compiled, max(taken - compiled, 0.0), once, cold=cold)
         return [
             measurement(self.device, segment_key, kernel, result, outcomes[i], race)
             for i, (kernel, result) in enumerate(zip(kernels, built, strict=True))
@@ -266,6 +272,7 @@ class Workbench:
         started = time.monotonic()
         with ThreadPoolExecutor(1, "compile") as other:
             compiling = other.submit(lambda: (self._built(kernels, alone), time.monotonic()))
+            self._common()
             request = {
                 "job": "prepare",
                 "graph": print_graph(graph),

@@ -24,6 +24,9 @@ class DType:
     accumulate: str
     numpy: np.dtype
 
+    def __hash__(self) -> int:
+        return hash(self.name)
+
     def __repr__(self) -> str:
         return self.name
 

@@ -18,6 +18,9 @@ class Extent:
         if self.value < 0:
             raise ValueError(f"extent {self.value} is negative")
 
+    def __hash__(self) -> int:
+        return self.value
+
     def __add__(self, other: "Extent | int") -> "Extent":
         return Extent(self.value + _value(other))
 

@@ -116,11 +116,11 @@ def topological(roots: Iterable[Node]) -> Iterator[Node]:
             continue
         while stack:
             node, args = stack[-1]
-            following = next((a for a in args if a not in done), None)
-            if following is None:
-                stack.pop()
-                if node not in done:
-                    done.add(node)
-                    yield node
+            for arg in args:
+                if arg not in done:
+                    stack.append((arg, iter(arg.args)))
+                    break
             else:
-                stack.append((following, iter(following.args)))
+                stack.pop()
+                done.add(node)
+                yield node

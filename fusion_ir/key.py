@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from fusion_ir.graph import Graph, InputSpec, OutputSpec, topological
 from fusion_ir.layout import normal_strides
-from fusion_ir.node import Node, intern
+from fusion_ir.node import Node
 from fusion_ir.ops import make_input
 from fusion_ir.text import print_graph
 
@@ -65,10 +65,7 @@ def canonical_segment(segment: Graph) -> CanonicalSegment:
             position = node.attr("position", int)
             rebuilt[node] = make_input(new_position[position], specs[position])
         else:
-            args = tuple([rebuilt[a] for a in node.args])
-            rebuilt[node] = (
-                node if args == node.args else intern(node.op, args, dict(node.attrs), node.shape, node.dtype)
-            )
+            rebuilt[node] = node.over(tuple([rebuilt[a] for a in node.args]))
     graph = Graph(
         tuple(specs[i] for i in inputs),
         tuple(_moved(segment.outputs[i], rebuilt, new_position) for i in outputs),

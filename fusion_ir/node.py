@@ -47,6 +47,10 @@ class Node:
         """The attribute `name`, a tuple of integers (axes, widths, indices)."""
         return cast("tuple[int, ...]", self.attr(name, tuple))
 
+    def over(self, args: "tuple[Node, ...]") -> "Node":
+        """The same op of other operands, which have the types of its own: this node where they are its own."""
+        return self if args == self.args else _intern(self.op, args, self.attrs, self.shape, self.dtype)
+
     @property
     def rank(self) -> int:
         return len(self.sizes)
@@ -66,7 +70,10 @@ _lock = threading.Lock()
 
 def intern(op: str, args: tuple[Node, ...], attrs: dict[str, Attr], shape: Shape, dtype: DType) -> Node:
     """The one node with these fields. `attrs` in any order."""
-    items = tuple(sorted(attrs.items(), key=lambda item: item[0]))
+    return _intern(op, args, tuple(sorted(attrs.items(), key=lambda item: item[0])), shape, dtype)
+
+
+def _intern(op: str, args: tuple[Node, ...], items: tuple[tuple[str, Attr], ...], shape: Shape, dtype: DType) -> Node:
     key = (op, args, items, shape, dtype)
     with _lock:
         node = _interned.get(key)

@@ -1,5 +1,7 @@
 """Lower bounds: times that no kernel on the device can beat, from its ceilings alone and no candidate's measurement."""
 
+from collections.abc import Sequence
+
 from codegen.gpus import facts
 from fusion_ir.records import Device
 from scheduler.traffic import Traffic
@@ -24,6 +26,20 @@ def lower_bound_us(traffic: Traffic, device: Device) -> float:
     gbps = max(ceilings.gbps(traffic.bytes), ceilings.gbps(traffic.bytes, reads_only=True))
     arithmetic_us = traffic.vector_operations / (ceilings.fma_gflops * 1e3)
     return max(launch_us, arithmetic_us, matrix_us, traffic.bytes / (gbps * 1e3))
+
+
+def least_bound_us(bytes_: int, device: Device) -> float:
+    """The least that `lower_bound_us` says of any traffic of so many bytes or more."""
+    ceilings = device.ceilings
+    if ceilings is None:
+        return 0.0
+    gbps = max(best_gbps(bytes_, ceilings.copy_gbps), best_gbps(bytes_, ceilings.read_gbps))
+    return max(0.0 if device.origin == "specified" else ceilings.launch_us, bytes_ / (gbps * 1e3))
+
+
+def best_gbps(bytes_: int, rates: Sequence[tuple[int, float]]) -> float:
+    """The best bandwidth of the levels that hold so many bytes: of more bytes, too, none is better."""
+    return max(rate for limit, rate in rates if limit == 0 or bytes_ <= limit)
 
 
 def copy_us(traffic: Traffic, device: Device) -> float | None:

@@ -14,6 +14,7 @@ import rustworkx as rx
 
 from codegen.kernel import Reject
 from fusion_ir.records import Reason
+from scheduler.answers import Answers
 from scheduler.atoms import Atoms
 from scheduler.cover import bits
 from scheduler.segment import Segment
@@ -32,10 +33,13 @@ class CandidateSettings:
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A segment and the families that accept it, in the order of their table; at least one."""
+    """A segment and the families that accept it, at least one. The segment is built when it is first looked at."""
 
-    segment: Segment
-    families: tuple[str, ...]
+    families: Answers
+
+    @property
+    def segment(self) -> Segment:
+        return self.families.segment
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from fusion_ir.errors import FormatError
 from fusion_ir.extent import dense_strides
 from fusion_ir.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.layout import normal_strides
-from fusion_ir.node import Node, intern
+from fusion_ir.node import Node
 from fusion_ir.ops import make_input
 from fusion_ir.records import NUMERICS, Device, Numerics, Ref
 from scheduler.prepare import Prepared, prepare
@@ -103,8 +103,7 @@ def _segment(given: Graph, part: Part, tensors: dict[Ref, _Tensor], there: set[N
             ref = part.reads[position]
             image[node] = _read(tensors, ref, part.graph.inputs[position], f"{place}/reads/{position}").node
         else:
-            args = tuple([image[a] for a in node.args])
-            image[node] = node if args == node.args else intern(node.op, args, dict(node.attrs), node.shape, node.dtype)
+            image[node] = node.over(tuple([image[a] for a in node.args]))
     for i, (ref, spec) in enumerate(zip(part.reads, part.graph.inputs, strict=True)):  # those that nothing uses too
         _read(tensors, ref, spec, f"{place}/reads/{i}")
     reads = tuple(tensors[ref].node for ref in part.reads)

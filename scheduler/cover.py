@@ -85,6 +85,7 @@ class CoverProblem:
         self.beam = beam
         self.clock = clock
         self.cuts: list[_Cut] = []
+        self._atoms: dict[int, tuple[int, ...]] = {}  # of candidates
 
     def solve(self, costs: Mapping[int, float], deadline: float = math.inf) -> Cover | None:
         """The cheapest acyclic partition; None where the candidates of finite cost cannot make one.
@@ -100,7 +101,7 @@ class CoverProblem:
             covered |= s
         if covered != self.full:
             return None
-        lengths = _reduced(usable, len(self.preds))
+        lengths = self._reduced(usable)
         while len(self.cuts) <= MAX_CUTS:
             chosen = self._cheapest(lengths, deadline)
             if chosen is None:
@@ -119,9 +120,14 @@ class CoverProblem:
         by_lowest: dict[int, list[tuple[int, float, int, tuple[int, ...]]]] = {}
         unions = [cut.atoms for cut in self.cuts]
         for s, length in lengths.items():
-            ruled_out = sum(1 << i for i, cut in enumerate(self.cuts) if cut.splits(s))
-            followed = tuple(i for i, u in enumerate(unions) if u & s and not ruled_out >> i & 1)
+            ruled_out, followed = 0, ()
+            if unions:
+                ruled_out = sum(1 << i for i, cut in enumerate(self.cuts) if cut.splits(s))
+                followed = tuple(i for i, u in enumerate(unions) if u & s and not ruled_out >> i & 1)
             by_lowest.setdefault(s & -s, []).append((s, length, ruled_out, followed))
+        for choices in by_lowest.values():
+            choices.sort(key=lambda choice: choice[1])
+        least = math.inf  # of the partitions that were reached
         start = (0, 0)
         best: dict[tuple[int, int], float] = {start: 0.0}
         parent: dict[tuple[int, int], tuple[tuple[int, int], int]] = {}
@@ -144,18 +150,36 @@ class CoverProblem:
                 return None
             covered, dead = state
             for s, length, ruled_out, followed in choices:
+                total = distance + length
+                if total > least:
+                    break
                 if s & covered:
                     continue
                 reached = covered | s
-                if any(unions[i] & ~reached == 0 and not dead >> i & 1 for i in followed):
+                if followed and any(unions[i] & ~reached == 0 and not dead >> i & 1 for i in followed):
                     continue
+                if reached == self.full:
+                    least = total
                 there = (reached, dead | ruled_out)
-                total = distance + length
                 if total < best.get(there, math.inf):
                     best[there] = total
                     parent[there] = (state, s)
                     heapq.heappush(heap, (total, self.full & ~reached, there))
         return []
+
+    def _reduced(self, costs: Mapping[int, float]) -> dict[int, float]:
+        """Costs less the shares of their atoms: non-negative, and least for the same partition."""
+        for s in costs:
+            if s not in self._atoms:
+                self._atoms[s] = tuple(bits(s))
+        share = [math.inf] * len(self.preds)
+        for s, c in costs.items():
+            atoms = self._atoms[s]
+            each = c / len(atoms)
+            for a in atoms:
+                if each < share[a]:
+                    share[a] = each
+        return {s: max(0.0, c - math.fsum([share[a] for a in self._atoms[s]])) for s, c in costs.items()}
 
     def _beam(self, lengths: Mapping[int, float]) -> tuple[int, ...] | None:
         """Sets closed under predecessors, by number of atoms, the best few of each number kept."""
@@ -187,16 +211,6 @@ class CoverProblem:
             order.append(s)
             covered = before
         return tuple(reversed(order))
-
-
-def _reduced(costs: Mapping[int, float], atoms: int) -> dict[int, float]:
-    """Costs less the shares of their atoms: non-negative, and least for the same partition."""
-    share = [math.inf] * atoms
-    for s, c in costs.items():
-        each = c / s.bit_count()
-        for a in bits(s):
-            share[a] = min(share[a], each)
-    return {s: max(0.0, c - math.fsum(share[a] for a in bits(s))) for s, c in costs.items()}
 
 
 def _condensed(preds: Sequence[int], segments: Sequence[int]) -> "rx.PyDiGraph[int, None]":

@@ -1,16 +1,20 @@
 """Covers of one graph by what its candidates cost at the moment."""
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Collection
+from functools import cache
 
 from scheduler.atoms import Atoms
 from scheduler.candidates import Candidate, Candidates
 from scheduler.cover import Cover, CoverProblem
-from scheduler.ledger import Ledger
+from scheduler.least import Least
+from scheduler.ledger import Estimate, Ledger
 from scheduler.watch import Watch
 
 FAR = 2.0  # times the best prediction
-CLOSER_LOOKS = 8
+CLOSER_LOOKS = 48
+LOOKS = 50  # covers, after which all candidates' costs are taken
+FORBIDDEN = Estimate(lambda _: math.inf, lambda _: math.inf)
 
 Proposal = tuple[Candidate, ...]  # segments in execution order
 
@@ -24,25 +28,26 @@ class Covers:
         self.watch = watch
         self.cover_s = cover_s
         self.problem = CoverProblem(atoms.preds, clock=watch.clock)
+        self.least = Least(atoms)
+        self._looked_at: set[int] = set()  # members of candidates that were in a cover: their costs tell them apart
         self.exact = True  # whether all answers so far were
 
-    def cheapest(self, unknown: Callable[[Candidate], float], without: Collection[Candidate] = ()) -> Proposal:
-        """The cheapest cover where an unmeasured candidate costs `unknown(candidate)`; () if there is none (or nothing
-        to do)."""
+    def cheapest(self, unknown: Estimate, without: Collection[Candidate] = ()) -> Proposal:
+        """The cheapest cover where unmeasured candidates cost `unknown`; () if there is none (or nothing to do)."""
         cover = self._solve(unknown, without)
         return tuple(self.found.accepted[s] for s in cover.segments) if cover else ()
 
     def promising(self) -> Proposal:
         """The cheapest cover by predictions, looked at more closely until that changes none of its segments'."""
-        cover = self.cheapest(self.ledger.predicted_us)
+        cover = self.cheapest(self.ledger.predictions)
         for _ in range(CLOSER_LOOKS):
             closer = [self.ledger.look_closer(c) for c in cover]
             if not any(closer):
                 break
-            cover = self.cheapest(self.ledger.predicted_us)
+            cover = self.cheapest(self.ledger.predictions)
         return cover
 
-    def cheapest_us(self, unknown: Callable[[Candidate], float]) -> float | None:
+    def cheapest_us(self, unknown: Estimate) -> float | None:
         """What that cover costs, None if there is none."""
         cover = self._solve(unknown, ())
         return cover and cover.cost_us
@@ -50,7 +55,7 @@ class Covers:
     def coarsest(self) -> Proposal:
         """The partition of fewest segments found by merging, unless it is predicted to be far from the best."""
         usable = [r for r in self.found.regions if all(s in self.found.accepted for s in r)]
-        best_us = self.cheapest_us(self.ledger.predicted_us)
+        best_us = self.cheapest_us(self.ledger.predictions)
         for partition in usable:
             segments = tuple(self.found.accepted[s] for s in partition)
             if best_us is not None and sum(map(self.ledger.predicted_us, segments)) <= FAR * best_us:
@@ -59,11 +64,29 @@ class Covers:
 
     def measured(self, without: Collection[Candidate] = ()) -> Proposal:
         """The cheapest cover by measured segments alone."""
-        return self.cheapest(lambda _: math.inf, without)
+        return self.cheapest(FORBIDDEN, without)
 
-    def _solve(self, unknown: Callable[[Candidate], float], without: Collection[Candidate]) -> Cover | None:
-        costs = {m: self.ledger.cost_us(c, unknown) for m, c in self.found.accepted.items() if c not in without}
-        cover = self.problem.solve(costs, self.watch.clock() + self.cover_s)
-        if cover is not None and not cover.exact:
-            self.exact = False
+    def _solve(self, unknown: Estimate, without: Collection[Candidate]) -> Cover | None:
+        """Candidates cost the least that they can, by the bytes that they move, until they are in the cheapest cover;
+        then what they do. When all of those in it do, it is the cheapest: others cost more than in this comparison."""
+        usable = {m: c for m, c in self.found.accepted.items() if c not in without}
+        vague = {m for m, c in usable.items() if m not in self._looked_at and not self.ledger.is_open(c)}
+        least_us = cache(unknown.least_us)
+        costs = {
+            m: least_us(self.least.bytes(m)) if m in vague else self.ledger.cost_us(c, unknown.us)
+            for m, c in usable.items()
+        }
+        looks = 0
+        while True:
+            looks += 1
+            cover = self.problem.solve(costs, self.watch.clock() + self.cover_s)
+            if cover is None:
+                return None
+            new = vague.intersection(cover.segments) if looks < LOOKS else set(vague)
+            if not new:
+                break
+            costs.update((m, self.ledger.cost_us(usable[m], unknown.us)) for m in new)
+            vague -= new
+            self._looked_at |= new
+        self.exact &= cover.exact
         return cover

@@ -61,7 +61,7 @@ class Finalists:
 
     def _best(self) -> Proposal:
         """The best cover by measurements; without enough of them, by predictions. Raises NoPlan."""
-        best = self.covers.measured() or self.covers.cheapest(lambda c: DOUBT * self.ledger.predicted_us(c))
+        best = self.covers.measured() or self.covers.cheapest(self.ledger.predictions.times(DOUBT))
         if not best and len(self.atoms):
             raise NoPlan(self._why_none())
         return best
@@ -206,7 +206,7 @@ class Finalists:
         proposal, plan = plans[0]
         for candidate in proposal:  # also of one that nothing was tried on: it explains its step
             self.ledger.costs.record(candidate.segment.canonical.graph, [])
-        least_us = self.covers.cheapest_us(self.ledger.bound_us)
+        least_us = self.covers.cheapest_us(self.ledger.bounds)
         gap = None
         if plan.time_us is not None and least_us is not None:
             least_us = max(least_us, plan.lower_bound_us)

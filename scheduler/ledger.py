@@ -1,25 +1,31 @@
 """What is known of every candidate: what to try on it, what was measured, and what it costs until then."""
 
-from collections.abc import Callable, Container, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 import numpy as np
 
+from codegen.families import TAKING_PARTS
 from codegen.kernel import EmitError, Family, Kernel, Reject, offers
 from codegen.measure import median
 from fusion_ir.graph import Graph
 from fusion_ir.records import CompileReport, Device, Measurement, Status
+from scheduler.answers import Answers
 from scheduler.atoms import Atoms
 from scheduler.bench import Bench, Costs
+from scheduler.bound import least_bound_us, lower_bound_us
 from scheduler.candidates import Candidate
 from scheduler.entry import Entry, Variant, races, variant_of
 from scheduler.experience import Tuned, expected_logs
-from scheduler.predict import family_bound_us, may_be_narrow, predicted_kernel_us, predicted_us
+from scheduler.predict import family_bound_us, least_us, may_be_narrow, predicted_kernel_us, predicted_us
 from scheduler.proposals import proposals
-from scheduler.segment import Segment, extract
+from scheduler.segment import Segment
 from scheduler.space import Space
 from scheduler.traffic import Traffic, traffic_of
 
+SHARES_NOTHING = "naive"  # a family for what no other takes
 HOPEFUL = 3.0  # times the fastest family's prediction
 MOST_AT_ONCE = 6  # schedules in a first race because they are compiled at no cost: each is checked, too
 NEAR_BOUND = 1.1  # times a segment's lower bound: nothing is left to gain
@@ -27,6 +33,19 @@ NEAR_WINNER = 1.05  # times the winner's time: may have lost by chance
 PLAY_OFF = 5  # schedules
 AGAIN = 3  # schedules that are timed again in a race
 PATIENCE = 24  # schedules in a row that do not win, before a segment is let be
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What candidates cost that were not measured. us: of one. least_us: no more than that of any that moves so many
+    bytes, or more."""
+
+    us: Callable[[Candidate], float]
+    least_us: Callable[[int], float]
+
+    def times(self, factor: float) -> "Estimate":
+        """That many times as much."""
+        return Estimate(lambda c: factor * self.us(c), lambda bytes_: factor * self.least_us(bytes_))
 
 
 class Ledger:
@@ -47,10 +66,15 @@ class Ledger:
         self._closely: set[Candidate] = set()  # predicted by their kernels
         self._raced: set[str] = set()  # keys of segments, in this search
         self._predicted: dict[tuple[Candidate, str], float] = {}
+        self._likely = ""  # family that accepted the last segment: neighbours are mostly the same one's
+        self._sure: dict[Graph, Collection[str]] = {}  # families
         self._computable: dict[str, bool] = {}
+        self._first: dict[tuple[str, str], tuple[str, ...]] = {}  # schedules, by segment and family
+        self._kernels: dict[tuple[str, Variant], Kernel] = {}  # by segment
         self._spaces: dict[tuple[str, str], Space] = {}  # by segment and family
         self._others: dict[str, Sequence[Tuned]] = {}  # by family
         self._ratios: dict[str, list[float]] = {}  # by family: measured over predicted
+        self._scales: dict[str, float] = {}  # medians of these
         self._statuses: dict[tuple[str, str, str], Status] = {}  # of what was tried here: segment, family, schedule
 
     @property
@@ -65,12 +89,19 @@ class Ledger:
 
     def ask(self, atoms: Atoms, members: int) -> Candidate | Reject:
         """The candidate that computes these atoms, or what every family says against it."""
-        segment = extract(atoms, members)
-        answers = {name: family.accepts(segment.graph, self.device) for name, family in self.families.items()}
-        accepting = tuple(name for name, reject in answers.items() if reject is None)
-        if accepting:
-            return Candidate(segment, accepting)
-        return Reject("; ".join(f"{name}: {reject.reason}" for name, reject in answers.items() if reject is not None))
+        answers = Answers(self.families, self.device, atoms, members, self._sure_of(atoms.graph))
+        accepting = answers.any(self._likely)
+        if accepting is None:
+            return answers.refusal()
+        self._likely = accepting
+        return Candidate(answers)
+
+    def _sure_of(self, graph: Graph) -> Collection[str]:
+        """Families that accept the whole graph, and so each of its parts."""
+        if graph not in self._sure:
+            able = [name for name in self.families if name in TAKING_PARTS]
+            self._sure[graph] = [name for name in able if self.families[name].accepts(graph, self.device) is None]
+        return self._sure[graph]
 
     def computable(self, atoms: Atoms, atom: int) -> bool:
         """Whether some family not only accepts the atom with what is free below it, but lowers its default schedule
@@ -80,13 +111,12 @@ class Ledger:
             return False
         key = candidate.segment.key
         if key not in self._computable:
-            self._computable[key] = any(self._emits(candidate.segment, self.families[f]) for f in candidate.families)
+            self._computable[key] = any(self._emits(candidate.segment, f) for f in candidate.families)
         return self._computable[key]
 
-    def _emits(self, segment: Segment, family: Family) -> bool:
-        graph = segment.canonical.graph
+    def _emits(self, segment: Segment, family: str) -> bool:
         try:
-            return bool(space := family.space(graph, self.device)) and bool(family.emit(graph, space[0], self.device))
+            return self._first_kernel(segment, family) is not None
         except EmitError:
             return False
 
@@ -97,11 +127,37 @@ class Ledger:
 
     def bound_us(self, candidate: Candidate) -> float:
         """What no kernel of the accepting families can beat."""
-        return min(family_bound_us(self.traffic(candidate), f, self.device) for f in candidate.families)
+        traffic = self.traffic(candidate)
+        bound_us = lower_bound_us(traffic, self.device)
+        best_us = math.inf
+        for name in candidate.families:
+            best_us = min(best_us, family_bound_us(traffic, name, self.device))
+            if best_us <= bound_us:  # the others need not be asked
+                break
+        return best_us
 
     def predicted_us(self, candidate: Candidate) -> float:
-        """The best family's prediction, corrected by how far its predictions were off so far (median ratio)."""
-        return min(self._predicted_us(candidate, f) * self._scale(f) for f in candidate.families)
+        """The best family's prediction, corrected by how far its predictions were off so far (median ratio). Families
+        that could not be the best are not asked whether they accept the segment."""
+        traffic, best_us = self.traffic(candidate), math.inf
+        for name in self.families:
+            scale = self._scale(name)
+            if scale * least_us(traffic.bytes, name, self.device) < best_us and name in candidate.families:
+                best_us = min(best_us, scale * self._predicted_us(candidate, name))
+        return best_us
+
+    @property
+    def predictions(self) -> Estimate:
+        """`predicted_us`, and the least that it says of any segment that moves so many bytes."""
+        scales = [(name, self._scale(name)) for name in self.families]
+        return Estimate(
+            self.predicted_us, lambda bytes_: min(s * least_us(bytes_, name, self.device) for name, s in scales)
+        )
+
+    @property
+    def bounds(self) -> Estimate:
+        """The same of `bound_us`."""
+        return Estimate(self.bound_us, lambda bytes_: least_bound_us(bytes_, self.device))
 
     def _predicted_us(self, candidate: Candidate, family: str) -> float:
         key = candidate, family
@@ -125,15 +181,34 @@ class Ledger:
         for family in candidate.families:
             if kernel := self._default(candidate, family):
                 predicted = predicted_kernel_us(traffic, kernel, None, self.device, candidate.families)
-                self._predicted[candidate, family] = max(predicted, self._predicted[candidate, family])
+                self._predicted[candidate, family] = max(predicted, self._predicted_us(candidate, family))
         return self.predicted_us(candidate) != before
 
     def _default(self, candidate: Candidate, family: str) -> Kernel | None:
-        graph, made = candidate.segment.canonical.graph, self.families[family]
         try:
-            return made.emit(graph, space[0], self.device) if (space := made.space(graph, self.device)) else None
+            return self._first_kernel(candidate.segment, family)
         except EmitError:
             return None
+
+    def _first_kernel(self, segment: Segment, family: str) -> Kernel | None:
+        """The kernel of a family's first schedule, None if it has none. Raises EmitError."""
+        schedules = self._schedules(segment, family)
+        return self._emit(segment, (family, schedules[0])) if schedules else None
+
+    def _schedules(self, segment: Segment, family: str) -> tuple[str, ...]:
+        """A family's own first schedules."""
+        key = segment.key, family
+        if key not in self._first:
+            self._first[key] = self.families[family].space(segment.canonical.graph, self.device)
+        return self._first[key]
+
+    def _emit(self, segment: Segment, variant: Variant) -> Kernel:
+        """The kernel of a variant, emitted once. Raises EmitError."""
+        key = segment.key, variant
+        if key not in self._kernels:
+            family, schedule = variant
+            self._kernels[key] = self.families[family].emit(segment.canonical.graph, schedule, self.device)
+        return self._kernels[key]
 
     def expected_us(self, candidate: Candidate, kernel: Kernel, report: CompileReport | None) -> float:
         """The prediction for one kernel of the candidate, corrected in the same way."""
@@ -142,8 +217,7 @@ class Ledger:
         return predicted * self._scale(kernel.family)
 
     def _scale(self, family: str) -> float:
-        ratios = self._ratios.get(family)
-        return median(ratios) if ratios else 1.0
+        return self._scales.get(family, 1.0)
 
     def cost_us(self, candidate: Candidate, unknown: Callable[[Candidate], float]) -> float:
         """Best time measured; infinite where all that could be tried failed; else `unknown(candidate)`."""
@@ -174,13 +248,15 @@ class Ledger:
         return candidate in self._opened
 
     def _entry(self, candidate: Candidate) -> Entry:
-        """Pending: each family's default, fastest prediction first, then the rest of their spaces."""
-        graph = candidate.segment.canonical.graph
+        """Pending: each family's default, fastest prediction first, then the rest of their spaces; last the families
+        that are predicted to be far slower than the fastest, and that which shares nothing."""
         families = sorted(candidate.families, key=lambda f: self._predicted_us(candidate, f))
-        spaces = {f: self.families[f].space(graph, self.device) for f in families}
+        spaces = {f: self._schedules(candidate.segment, f) for f in families}
         defaults = [(f, space[0]) for f, space in spaces.items() if space]
         rest = [(f, schedule) for f, space in spaces.items() for schedule in space[1:]]
-        variants = dict.fromkeys((*defaults, *rest))
+        most_us = HOPEFUL * self._predicted_us(candidate, families[0])
+        far = {f for f in families if f == SHARES_NOTHING or self._predicted_us(candidate, f) > most_us}
+        variants = dict.fromkeys(sorted((*defaults, *rest), key=lambda v: v[0] in far))
         known = self._known(candidate, variants)
         elsewhere = Entry([])  # times of another machine or compiler say what to try first, and no more
         for race in races(m for m in known if not self._is_of_here(m)):
@@ -222,6 +298,7 @@ class Ledger:
             if m.status is Status.ok and m.time_us is not None:
                 ratio = m.time_us / self._predicted_us(candidate, m.family)
                 self._ratios.setdefault(m.family, []).append(ratio)
+                self._scales[m.family] = median(self._ratios[m.family])
 
     def hopeful(self, candidate: Candidate) -> int:
         """How many of what is pending should be in a segment's first race: families' defaults, which come first, that
@@ -369,16 +446,14 @@ class Ledger:
         key = candidate.segment.key, name
         if key not in self._spaces:
             family, graph = self.families[name], candidate.segment.canonical.graph
-            self._spaces[key] = Space(family, graph, family.space(graph, self.device)[0], self.device)
+            self._spaces[key] = Space(family, graph, self._schedules(candidate.segment, name)[0], self.device)
         return self._spaces[key]
 
     def kernel(self, candidate: Candidate, variant: Variant) -> Kernel:
         """The kernel of a variant. Raises EmitError."""
         entry = self.open(candidate)
         if variant not in entry.kernels:
-            family, schedule = variant
-            graph = candidate.segment.canonical.graph
-            entry.kernels[variant] = self.families[family].emit(graph, schedule, self.device)
+            entry.kernels[variant] = self._emit(candidate.segment, variant)
         return entry.kernels[variant]
 
     def reject(self, candidate: Candidate, variant: Variant, status: Status, detail: str) -> None:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from codegen.kernel import Kernel
 from fusion_ir.records import Ceilings, CompileReport, Device
-from scheduler.bound import lower_bound_us
-from scheduler.predict_cuda import family_us, kernel_us
+from scheduler.bound import best_gbps, lower_bound_us
+from scheduler.predict_cuda import family_us, kernel_us, least_family_us
 from scheduler.traffic import Traffic
 
 
@@ -78,6 +78,16 @@ def predicted_us(traffic: Traffic, family: str, device: Device, among: Collectio
     )
     arithmetic_us = operations / (ceilings.fma_gflops * usual.arithmetic * 1e3)
     return ceilings.launch_us + usual.overhead_us + max(memory_us, arithmetic_us)
+
+
+def least_us(bytes_: int, family: str, device: Device) -> float:
+    """The least that `predicted_us` says of any segment that moves so many bytes or more: a launch, and moving them."""
+    ceilings = device.ceilings or ASSUMED[device.target]
+    if device.target != "cpu":
+        return least_family_us(bytes_, family, ceilings)
+    usual = EFFICIENCY.get(family, USUAL)
+    gbps = best_gbps(bytes_, ceilings.copy_gbps)
+    return ceilings.launch_us + usual.overhead_us + bytes_ / (gbps * usual.bandwidth * 1e3)
 
 
 def may_be_narrow(traffic: Traffic, family: str, device: Device) -> bool:

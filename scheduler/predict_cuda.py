@@ -26,21 +26,23 @@ class Shares:
     pulls: bool = False
 
 
-# By family. Softmax and layer normalisation of QuACK: 90 % of the peak of an H100, as much as copies; a transpose pays
-# for its tile in shared memory; a scan waits for its carries. cuBLAS on an H100: 716 of 989 TFLOP/s at 4096, 795 at
-# 8192; on an A100 79-84 %. fast.cu and DeepGEMM by wgmma: as much; a plain CUTLASS 3 kernel 85 % of that.
+# By family. Copies, sums and norms whose rows are independent reach as much as a copy on an H200 (QuACK: on an H100,
+# too); arithmetic there: GELU, softmax and cross entropy, whose functions take more instructions than `OPS` counts. A
+# transpose pays for its tile in shared memory; a scan waits for its carries. cuBLAS on an H100: 716 of 989 TFLOP/s at
+# 4096, 795 at 8192; on an A100 79-84 %. fast.cu and DeepGEMM by wgmma: as much; a plain CUTLASS 3 kernel 85 % of that.
+# naive: GELU of a bias at 53 us instead of 26, the gradient of a softmax at 9 ms instead of 15 us.
 FAMILY_SHARES: dict[str, Shares] = {
-    "pointwise": Shares(bandwidth=0.95, arithmetic=0.5),
-    "transpose": Shares(bandwidth=0.85, arithmetic=0.4),
-    "reduction": Shares(bandwidth=0.9, arithmetic=0.4),
-    "normalization": Shares(bandwidth=0.9, arithmetic=0.4),
+    "pointwise": Shares(bandwidth=0.97, arithmetic=0.22),
+    "transpose": Shares(bandwidth=0.9, arithmetic=0.22),
+    "reduction": Shares(bandwidth=0.97, arithmetic=0.22),
+    "normalization": Shares(bandwidth=0.97, arithmetic=0.22),
     "scan": Shares(bandwidth=0.4, arithmetic=0.1),
     "gemv": Shares(bandwidth=0.85, arithmetic=0.3),
     "matmul": Shares(bandwidth=0.8, arithmetic=0.6, matrix=0.6, overhead_us=2.0),  # see MMA_SYNC
     "wgmma": Shares(bandwidth=0.8, arithmetic=0.3, matrix=0.68, overhead_us=2.5),
     "attention": Shares(bandwidth=0.8, arithmetic=0.3, matrix=0.6, overhead_us=2.0),  # see MMA_SYNC; others assumed
     "aten": Shares(bandwidth=0.8, arithmetic=0.8, matrix=0.75, overhead_us=2.5),
-    "naive": Shares(bandwidth=0.2, arithmetic=0.02, overhead_us=1.0, pulls=True),
+    "naive": Shares(bandwidth=0.45, arithmetic=0.15, overhead_us=2.0, pulls=True),
 }
 OTHERS = Shares(bandwidth=0.6, arithmetic=0.3)
 # Share of the tensor cores' peak that mma.sync reaches, by compute capability: 72-77 % on A100; on Hopper the
@@ -54,9 +56,13 @@ TILE_FIELDS = (("bm", "bn"), ("rows", "columns"))
 # for the neighbours in part.
 GATHERED = 4.0
 # Threads of a multiprocessor that keep memory busy. On an H200 normalizations of 124 threads for each reached some 33 %
-# of a copy's bandwidth, of 248 71 %, of 497 80 %: estimated from times of whole plans, less what their other kernels
-# should take. Threads have several loads of 16 bytes in flight.
-BUSY_THREADS = 384
+# of a copy's bandwidth, of 248 68 %. Threads have several loads of 16 bytes in flight.
+BUSY_THREADS = 370
+# Of the bandwidth, for normalizations all of whose blocks run at once: they wait for their rows' results in step with
+# each other, and memory with them. On an H200: 0.70 with 497 threads on each multiprocessor, 0.69 with 993; 1 where
+# blocks follow upon others. Alone on a multiprocessor, a block has nobody to go on while it waits.
+IN_STEP, ALONE = 0.72, 0.65
+SERIAL_US = 0.011  # an operation of a thread that has only one to do at a time: a mean of 8192 elements took 185 us
 
 
 def family_us(traffic: Traffic, family: str, device: Device, among: Collection[str], ceilings: Ceilings) -> float:
@@ -66,7 +72,14 @@ def family_us(traffic: Traffic, family: str, device: Device, among: Collection[s
     shares = _shares(family, device)
     if shares.pulls:  # a thread for each element
         memory_us /= min(1.0, max(traffic.elements, 1) / (device.units * BUSY_THREADS))
-    return ceilings.launch_us + shares.overhead_us + max(memory_us, arithmetic_us)
+    return ceilings.launch_us + shares.overhead_us + max(memory_us, arithmetic_us, _serial_us(traffic, shares))
+
+
+def least_family_us(bytes_: int, family: str, ceilings: Ceilings) -> float:
+    """The least that `family_us` says of any segment that moves so many bytes or more."""
+    shares = FAMILY_SHARES.get(family, OTHERS)
+    memory_us = bytes_ / (ceilings.copy_gbps[-1][1] * shares.bandwidth * 1e3)
+    return ceilings.launch_us + shares.overhead_us + memory_us
 
 
 def kernel_us(
@@ -87,9 +100,17 @@ def kernel_us(
         held = (report.blocks if report else None) or max(1, 1024 // max(threads, 1))
         rounds = blocks / (device.units * held)
         working = rounds / ceil(rounds) if rounds > 1 else blocks / (device.units * ceil(blocks / device.units))
-        busy = min(1.0, min(held, blocks / device.units) * threads / BUSY_THREADS)
+        waits = kernel.family == "normalization" and rounds <= 1
+        most = 1.0 if not waits else IN_STEP if blocks > device.units else ALONE
+        busy = min(most, min(held, blocks / device.units) * threads / BUSY_THREADS)
     overhead_us = ceilings.launch_us + shares.overhead_us
-    return overhead_us + max(memory_us / max(busy, 1e-3), arithmetic_us / max(working, 1e-3))
+    serial_us = _serial_us(traffic, shares)
+    return overhead_us + max(memory_us / max(busy, 1e-3), arithmetic_us / max(working, 1e-3), serial_us)
+
+
+def _serial_us(traffic: Traffic, shares: Shares) -> float:
+    """Of the thread that has most to do, where nothing is shared: one operation waits for another."""
+    return SERIAL_US * traffic.longest if shares.pulls else 0.0
 
 
 def _tile(kernel: Kernel) -> int | None:

@@ -6,7 +6,7 @@ from functools import cached_property
 from fusion_ir.extent import dense_strides
 from fusion_ir.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.key import CanonicalSegment, canonical_segment, graph_key
-from fusion_ir.node import Node, intern
+from fusion_ir.node import Node
 from fusion_ir.ops import make_input
 from scheduler.atoms import Atoms
 from scheduler.cover import bits
@@ -66,8 +66,7 @@ def extract(atoms: Atoms, members: int) -> Segment:
         rebuilt[node] = make_input(position, spec)
     cone = _cone(atoms, writes, set(reads))
     for node in cone:
-        args = tuple([rebuilt[a] for a in node.args])
-        rebuilt[node] = node if args == node.args else intern(node.op, args, dict(node.attrs), node.shape, node.dtype)
+        rebuilt[node] = node.over(tuple([rebuilt[a] for a in node.args]))
     outputs = tuple(
         OutputSpec(rebuilt[n], wanted[n].strides if n in wanted else dense_strides(n.sizes)) for n in writes
     )

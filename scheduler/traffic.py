@@ -13,6 +13,8 @@ from fusion_ir.graph import Graph, InputSpec
 from fusion_ir.node import Node
 from fusion_ir.ops import OPS, OpKind
 
+MOST_BEHIND = 1e18  # operations behind one element, beyond which nobody counts
+
 
 @dataclass(frozen=True)
 class Traffic:
@@ -20,7 +22,7 @@ class Traffic:
     it, two per product of a contraction. vector_operations: those that no narrower or special unit could take over.
     pulled_operations: arithmetic and loads where every element of every output computes all that it needs by itself.
     products: of the operations those of contractions that matrix units may take over, by dtype of the operands.
-    elements: of the largest output."""
+    elements: of the largest output. longest: operations and loads of the element of an output that pulls most."""
 
     read_bytes: int
     written_bytes: int
@@ -29,6 +31,7 @@ class Traffic:
     pulled_operations: float = 0.0
     products: tuple[tuple[str, float], ...] = ()
     elements: int = 0
+    longest: float = 0.0
 
     @property
     def bytes(self) -> int:
@@ -42,32 +45,30 @@ def traffic_of(graph: Graph) -> Traffic:
     read_bytes = 0
     work: dict[tuple[object, ...], tuple[float, float]] = {}
     multiplied: dict[tuple[object, ...], str] = {}  # contractions of narrow operands: their dtype
-    numbers: dict[object, int] = {}
-    roots: dict[Node, int] = {}  # nodes that are views of the same tensors share a number
+    roots: dict[Node, object] = {}  # what views are made of: the same of all views of the same tensors
     for node in graph.nodes:
-        count = max(different[node] - (node.elements - needed[node]), min(needed[node], 1))
+        count = _read(node, different[node], needed[node])
         if node.op == "input":
             read_bytes += count * node.dtype.bytes
-            roots[node] = numbers.setdefault(node, len(numbers))
+            roots[node] = node
             continue
         row = OPS[node.op]
-        # Nodes that compute the same of the same tensors, seen through views, may be computed once: count the larger.
-        below = tuple(roots[a] for a in node.args)
         if row.kind is OpKind.VIEW:
-            made_of = tuple(sorted(set(below)))
-            roots[node] = made_of[0] if len(made_of) == 1 else numbers.setdefault(made_of, len(numbers))
-        else:
-            roots[node] = numbers.setdefault(node, len(numbers))
-        if row.kind is OpKind.VIEW or node.op == "cast":
+            made_of = frozenset([roots[a] for a in node.args])
+            roots[node] = next(iter(made_of)) if len(made_of) == 1 else made_of
             continue
-        operations = _operations(node, count, different, needed)
-        narrow = node.dtype.name not in ("f32", "f64") and row.kind is OpKind.CONTRACT
-        bounded = 0.0 if narrow or not node.dtype.is_float else operations
-        if row.kind is OpKind.CONTRACT and any(a.dtype.bytes < 4 for a in node.args):
-            bounded = 0.0  # matrix units
-        signature = (node.op, node.dtype, below)
-        if row.kind is OpKind.CONTRACT and not bounded:
-            multiplied[signature] = max((a.dtype for a in node.args), key=lambda dtype: dtype.bytes).name
+        roots[node] = node
+        if node.op == "cast":
+            continue
+        operations = row.cost * count if row.kind is OpKind.POINTWISE else _operations(node, count, different, needed)
+        bounded = operations if node.dtype.is_float else 0.0
+        # Nodes that compute the same of the same tensors, seen through views, may be computed once: count the larger.
+        signature = (node.op, node.dtype, *[roots[a] for a in node.args])
+        if row.kind is OpKind.CONTRACT:
+            if node.dtype.name not in ("f32", "f64") or any(a.dtype.bytes < 4 for a in node.args):
+                bounded = 0.0  # matrix units
+            if not bounded:
+                multiplied[signature] = max((a.dtype for a in node.args), key=lambda dtype: dtype.bytes).name
         known = work.get(signature, (0.0, 0.0))
         work[signature] = (max(known[0], operations), max(known[1], bounded))
     written_bytes = sum(o.node.bytes for o in graph.outputs)
@@ -77,8 +78,33 @@ def traffic_of(graph: Graph) -> Traffic:
         products[dtype] = products.get(dtype, 0.0) + work[signature][0]
     largest = max((o.node.elements for o in graph.outputs), default=0)
     return Traffic(
-        read_bytes, written_bytes, operations, bounded, _pulled(graph), tuple(sorted(products.items())), largest
-    )
+        read_bytes, written_bytes, operations, bounded, _pulled(graph), tuple(sorted(products.items())), largest,
+        _longest(graph),
+    )  # fmt: skip
+
+
+def least_reads(graph: Graph) -> list[tuple[int, bool]]:
+    """Bytes of each input that are read wherever the outputs are computed whole, whatever is computed besides, and
+    whether that is all of it."""
+    needed = dict.fromkeys(graph.nodes, 0)
+    for output in graph.outputs:
+        needed[output.node] = output.node.elements
+    for node in reversed(graph.nodes):
+        for place, arg in enumerate(node.args):
+            needed[arg] = max(needed[arg], min(_needed_by(node, place, needed[node]), arg.elements))
+    reads = [(0, False)] * len(graph.inputs)
+    for node, count in needed.items():
+        if node.op == "input":
+            position = node.attr("position", int)
+            different = min(_addresses(graph.inputs[position]), node.elements)
+            read = _read(node, different, count)
+            reads[position] = read * node.dtype.bytes, count == node.elements
+    return reads
+
+
+def _read(node: Node, different: int, needed: int) -> int:
+    """Elements of a node that are different and needed, at the least."""
+    return max(different - (node.elements - needed), min(needed, 1))
 
 
 def _operations(node: Node, count: int, different: dict[Node, int], needed: dict[Node, int]) -> float:
@@ -91,9 +117,7 @@ def _operations(node: Node, count: int, different: dict[Node, int], needed: dict
     if row.kind is OpKind.REDUCTION:
         operand = node.args[0]
         return max(different[operand] - (operand.elements - needed[operand]) - count, 0)
-    if row.kind is OpKind.GATHER:
-        return 0.0
-    return row.cost * count
+    return 0.0 if row.kind is OpKind.GATHER else row.cost * count
 
 
 def _pulled(graph: Graph) -> float:
@@ -103,20 +127,43 @@ def _pulled(graph: Graph) -> float:
         times[output.node] += output.node.elements
     total = 0.0
     for node in reversed(graph.nodes):
-        here, each = times[node], 1.0
-        if node.op == "input":
-            total += here
-            continue
-        row = OPS[node.op]
-        if row.kind is OpKind.REDUCTION:
-            each = node.args[0].elements / max(node.elements, 1)
-        elif row.kind is OpKind.CONTRACT:
-            each = _depth(node)
-        total += 0.0 if row.kind is OpKind.VIEW else here * each * (2 if row.kind is OpKind.CONTRACT else row.cost)
+        here, each = times[node], _terms(node)
+        total += here * each * _cost(node)
         for arg in node.args:
             share = arg.elements / max(node.elements, 1) if node.op == "cat" else 1.0
             times[arg] += here * each * share
     return total
+
+
+def _longest(graph: Graph) -> float:
+    """The same behind one element of that output which has most behind it."""
+    behind: dict[Node, float] = {}
+    for node in graph.nodes:
+        args = [behind[a] for a in node.args]
+        each = _cost(node) + (max(args) if node.op == "cat" else sum(args))
+        behind[node] = min(_terms(node) * each, MOST_BEHIND)
+    return max((behind[o.node] for o in graph.outputs), default=0.0)
+
+
+def _terms(node: Node) -> float:
+    """Of each element of a node."""
+    if node.op == "input":
+        return 1.0
+    match OPS[node.op].kind:
+        case OpKind.REDUCTION:
+            return node.args[0].elements / max(node.elements, 1)
+        case OpKind.CONTRACT:
+            return _depth(node)
+        case _:
+            return 1.0
+
+
+def _cost(node: Node) -> float:
+    """Of each term: a load, or arithmetic."""
+    if node.op == "input":
+        return 1.0
+    row = OPS[node.op]
+    return 0.0 if row.kind is OpKind.VIEW else 2.0 if row.kind is OpKind.CONTRACT else row.cost
 
 
 def _depth(node: Node) -> int:
@@ -136,10 +183,10 @@ def _different(graph: Graph) -> dict[Node, int]:
             n = _addresses(graph.inputs[node.attr("position", int)])
         else:
             match OPS[node.op].kind:
-                case OpKind.VIEW:
-                    n = _different_in_view(node, args)
                 case OpKind.POINTWISE:
                     n = max(args, default=1)
+                case OpKind.VIEW:
+                    n = _different_in_view(node, args)
                 case OpKind.REDUCTION:
                     # Distinct operand elements make up at least so many distinct rows.
                     n = -(-args[0] * n // node.args[0].elements) if node.args[0].elements else min(n, 1)
@@ -200,6 +247,8 @@ def _needed(graph: Graph) -> dict[Node, int]:
         if node.op == "slice":
             slices.setdefault(node.args[0], []).append(node)
         for place, arg in enumerate(node.args):
+            if needed[arg] == volumes[arg] == arg.elements:
+                continue  # all of it is
             needed[arg] = max(needed[arg], min(_needed_by(node, place, needed[node]), arg.elements))
             if needed[node]:
                 axes = _whole_by(node, place, whole[node])
@@ -225,11 +274,14 @@ def _apart(slices: list[Node]) -> int:
 
 def _whole_by(node: Node, place: int, axes: Axes) -> Axes:
     """Axes of operand `place` that are needed whole where those of the node are."""
+    kind = OPS[node.op].kind
+    if kind is OpKind.POINTWISE:
+        return axes
     arg = node.args[place]
     if len(axes) == node.rank and _needed_by(node, place, node.elements) >= arg.elements:
         return frozenset(range(arg.rank))
-    match OPS[node.op].kind:
-        case OpKind.POINTWISE | OpKind.SCAN:
+    match kind:
+        case OpKind.SCAN:
             return axes
         case OpKind.REDUCTION:
             reduced = node.ints("axes") if "axes" in OPS[node.op].attrs else (node.attr("axis", int),)

@@ -95,7 +95,7 @@ def tune(
             learned = _measure(covers.promising(), ledger, watch)
             if not (refined or learned):
                 extended = _extend(covers.measured(), ledger, watch, settings.batch)
-                probed = _measure(covers.cheapest(ledger.bound_us), ledger, watch)
+                probed = _measure(covers.cheapest(ledger.bounds), ledger, watch)
                 proved = not (extended or probed)
         if timed:
             _play_off(covers.measured(), ledger, watch)

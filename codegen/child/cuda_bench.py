@@ -2,32 +2,33 @@
 not exercised in CI, which has no GPU."""
 
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from codegen.child import cublaslt
-from codegen.child.case import Case, Verdict, judge, make_case, verdict_message
-from codegen.child.cpu_memory import POISON, tensor_layout
+from codegen.child.case import Verdict, judge, make_case, verdict_message
+from codegen.child.cpu_memory import tensor_layout
+from codegen.child.cuda_candidate import Candidate
 from codegen.child.cuda_ceilings import Eviction, ceilings
-from codegen.child.cuda_memory import DeviceTensors, check_tensors, cupy
+from codegen.child.cuda_checks import CheckTensors, Prepared
+from codegen.child.cuda_memory import DeviceTensors, cupy
 from codegen.child.nvml import CudaWatch
 from codegen.child.serve import Channel, JobFailure, serve
-from codegen.child.tensor_maps import Parameters, TensorMapError
+from codegen.child.tensor_maps import TensorMapError
 from codegen.device_turn import turn_in
-from codegen.libraries import CUBLASLT, is_call
+from codegen.libraries import CUBLASLT
 from codegen.measure import median, race
-from fusion_ir.records import Device, LibraryCall, Status, TensorMapSpec
+from fusion_ir.records import Device, Status
 from fusion_ir.text import parse_graph
 
 WARM_SAMPLES = 5
 WAITING_SECONDS = 1800.0  # for the device, at the most: others have limits of their own
 MEMORY_SHARE = 0.75  # of the device's memory
-STATIC_SHARED_BYTES = 48 << 10
 # Architectures whose own features (wgmma, TMA, tcgen05) need the suffix.
 SUFFIXED = {90: "a", 100: "a", 103: "a"}
 
@@ -84,7 +85,7 @@ def find(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
 
 def prepare(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
     """Does what `bench` needs for the first programs of a graph: samples inputs and interprets it."""
-    _case(message["graph"], message["seed"])
+    _prepared(message["graph"], message["seed"])
     return {}
 
 
@@ -92,9 +93,10 @@ def bench(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
     """As `bench` in cpu_bench.py. Takes turns with other processes by itself, where the message says how: while results
     are judged on the host, the device is free for others."""
     turns = Turns(message.get("turn"), channel)
+    inspector = Inspector(channel, message, turns)
     with _device(message):
-        case = _case(message["graph"], message["seed"])
-        inputs, outputs = len(case.graph.inputs), len(case.graph.outputs)
+        prepared = _prepared(message["graph"], message["seed"])
+        inputs, outputs = len(prepared.case.graph.inputs), len(prepared.case.graph.outputs)
         candidates: dict[int, Candidate] = {}
         for i, text in enumerate(message["programs"]):
             try:
@@ -106,14 +108,14 @@ def bench(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
             if i in message["passed"]:
                 continue
             try:
-                verdict = _check(case, candidate, channel, i, message, turns)
+                verdict = inspector.check(prepared, candidate, i)
             except cublaslt.CallError as e:
                 verdict = Verdict(str(e), None)
             if verdict.problem:
                 del candidates[i]
             channel.send(verdict_message(i, verdict))
         watch = CudaWatch(cupy().cuda.Device(message["number"]).pci_bus_id)
-        timings = _time(case, candidates, channel, message, watch, turns) if candidates else {}
+        timings = _time(prepared, candidates, channel, message, watch, turns, inspector) if candidates else {}
         seen = watch.seen and watch.seen.model_dump(mode="json")
         return {"timings": timings, "surroundings": seen, "waited_seconds": turns.waited_seconds}
 
@@ -158,98 +160,86 @@ class Turns:
             yield
 
 
-class Candidate:
-    """A kernel or a plan, its functions loaded: steps over the table inputs, outputs, temporaries. Raises CallError and
-    ImportError for library calls that cannot be made here."""
+class Inspector:
+    """Runs candidates over poisoned memory, in turns with other processes, and says what is wrong with what they leave.
+    Results are judged while others have the device."""
 
-    def __init__(self, text: dict[str, Any], inputs: int, outputs: int) -> None:
-        first = {"in": 0, "out": inputs, "tmp": inputs + outputs}
-        self.buffers: tuple[int, ...] = tuple(text["buffers"])
-        self.aliases = {i: first[place] + index for i, (place, index) in text["aliases"]}
-        self._steps: list[tuple[Any, dict[str, Any], list[int], list[TensorMapSpec]]] = []
-        for step in text["steps"]:
-            places = [first[place] + index for place, index in step["args"]]
-            if is_call(step["libraries"]):
-                self._steps.append((_call(step["binary"]), step, places, []))
-                continue
-            function = _module(step["binary"]).get_function(step["entry"])
-            if step["shared_bytes"] > STATIC_SHARED_BYTES:
-                function.max_dynamic_shared_size_bytes = step["shared_bytes"]
-            maps = [TensorMapSpec.model_validate(m) for m in step.get("tensor_maps", ())]
-            self._steps.append((function, step, places, maps))
+    def __init__(self, channel: Channel, message: dict[str, Any], turns: Turns) -> None:
+        self._channel, self._message, self._turns = channel, message, turns
 
-    def launch(self, addresses: Sequence[int]) -> None:
-        """Queues all steps on the current stream."""
-        for function, step, places, maps in self._steps:
-            if isinstance(function, cublaslt.Call):
-                function.launch([addresses[p] for p in places], cupy().cuda.get_current_stream().ptr)
-                continue
-            if maps:  # CuPy's own way of launching takes no parameters of 128 bytes
-                parameters = Parameters([addresses[p] for p in places], maps)
-                shape = (*step["grid"], *step["block"], step["shared_bytes"])
-                stream = cupy().cuda.get_current_stream().ptr
-                cupy().cuda.driver.launchKernel(function.kernel.ptr, *shape, stream, parameters.address, 0)
-                continue
-            args = tuple(np.uint64(addresses[p]) for p in places)
-            function(tuple(step["grid"]), tuple(step["block"]), args, shared_mem=step["shared_bytes"])
+    def check(self, prepared: Prepared, candidate: Candidate, index: int) -> Verdict:
+        """Of a candidate's first runs."""
+        errors = [0.0]
+        with self._turns.held():
+            self._channel.beat(index, self._message["seconds"])
+            checks = prepared.checks
+        for memory, poison in checks:
+            temporary = DeviceTensors([], candidate.buffers)
+            launch = partial(candidate.launch, [*memory.addresses, *temporary.addresses])
+            verdict = self.run(memory, temporary, poison, candidate, index, launch)
+            if verdict.problem:
+                return verdict
+            if verdict.max_rel_error is not None:
+                errors.append(verdict.max_rel_error)
+        return Verdict("", max(errors))
 
-    def captured(self, addresses: Sequence[int], stream: Any) -> Any:
-        """The steps as a CUDA graph. They run once before: what a library or the driver loads at a first launch cannot
-        be loaded while launches are only noted down."""
-        with stream:
-            self.launch(addresses)
-            stream.synchronize()
-            stream.begin_capture()
-            self.launch(addresses)
-            return stream.end_capture()
-
-
-def _check(
-    case: Case, candidate: Candidate, channel: Channel, index: int, message: dict[str, Any], turns: Turns
-) -> Verdict:
-    inputs = len(case.graph.inputs)
-    errors = [0.0]
-    for trial, poison in ((0, POISON[0]), (len(case.trials) - 1, POISON[1])):
-        with turns.held():
+    def run(
+        self,
+        memory: CheckTensors,
+        temporary: DeviceTensors,
+        poison: int,
+        candidate: Candidate,
+        index: int,
+        launch: Callable[[], None],
+    ) -> Verdict:
+        """Of one run of a candidate on this memory, whose launches are queued by `launch`."""
+        channel, message = self._channel, self._message
+        with self._turns.held():
             channel.beat(index, message["seconds"])
-            tensors = check_tensors(case, trial, candidate.buffers, poison)
+            memory.reset(poison)
+            for k in range(len(temporary.sizes)):
+                temporary.fill(k, poison)
+            cupy().cuda.Device().synchronize()
             channel.beat(index, message["kernel_seconds"])
-            candidate.launch(tensors.addresses)
+            launch()
             cupy().cuda.Device().synchronize()
             channel.beat(index, message["seconds"])
-            places = [candidate.aliases.get(i, inputs + i) for i in range(len(case.graph.outputs))]
-            outputs, trespass = [tensors.read(p) for p in places], tensors.trespass()
-        verdict = judge(case, trial, outputs)
-        problem = verdict.problem or trespass
-        if problem:
-            return Verdict(problem, verdict.max_rel_error)
-        if verdict.max_rel_error is not None:
-            errors.append(verdict.max_rel_error)
-    return Verdict("", max(errors))
+            known = None if candidate.aliases else memory.known()
+            trespass = temporary.trespass() or ("" if known else memory.trespass())
+            outputs = [] if known else memory.outputs(candidate.aliases)
+            left = None if known or candidate.aliases else memory.copy()
+        verdict = known or judge(memory.case, memory.trial, outputs)
+        if verdict.problem or trespass:
+            return Verdict(verdict.problem or trespass, verdict.max_rel_error)
+        if left is not None:
+            memory.keep(left, verdict)
+        return verdict
 
 
 def _time(
-    case: Case,
+    prepared: Prepared,
     candidates: dict[int, Candidate],
     channel: Channel,
     message: dict[str, Any],
     watch: CudaWatch,
     turns: Turns,
+    inspector: Inspector,
 ) -> dict[str, Any]:
     """Races the candidates, each a CUDA graph, behind an evicted L2 cache: the device is busy with that while the host
     queues what is timed, so that nobody is timed launching."""
     channel.beat(-1, message["seconds"])
     cp = cupy()
-    tensors = check_tensors(case, 0, (), POISON[0])
     most = max(len(c.buffers) for c in candidates.values())
     sizes = [max((c.buffers[k] for c in candidates.values() if k < len(c.buffers)), default=0) for k in range(most)]
-    temporary = DeviceTensors([], sizes)
-    addresses = [*tensors.addresses, *temporary.addresses]
     stream = cp.cuda.Stream(non_blocking=True)
     events: list[tuple[Any, Any]] = []
     eviction = Eviction(message["number"], message["cache_bytes"])
-    cp.cuda.Device().synchronize()
     with turns.held():
+        memory, poison = prepared.checks[0]
+        memory.reset(poison)
+        temporary = DeviceTensors([], sizes)
+        addresses = [*memory.addresses, *temporary.addresses]
+        cp.cuda.Device().synchronize()
         graphs = {i: c.captured(addresses, stream) for i, c in candidates.items()}
     order: list[int] = list(candidates)
 
@@ -275,19 +265,13 @@ def _time(
         return median(times_us(graphs[i], WARM_SAMPLES, cold=False))
 
     def problem(i: int) -> str:
-        """What is wrong with one more run of a candidate, over poisoned outputs: it was right when it was checked."""
-        with turns.held():
-            channel.beat(i, message["kernel_seconds"])
-            for k in range(len(case.graph.inputs), len(tensors.sizes)):
-                tensors.fill(k, POISON[0])
-            cp.cuda.Device().synchronize()
+        """What is wrong with one more run of a candidate: it was right when it was checked."""
+
+        def launch() -> None:
             graphs[i].launch(stream)
             stream.synchronize()
-            channel.beat(i, message["seconds"])
-            inputs = len(case.graph.inputs)
-            places = [candidates[i].aliases.get(k, inputs + k) for k in range(len(case.graph.outputs))]
-            outputs, trespass = [tensors.read(p) for p in places], tensors.trespass()
-        return judge(case, 0, outputs).problem or trespass
+
+        return inspector.run(memory, temporary, poison, candidates[i], i, launch).problem
 
     while order:
         with turns.held():
@@ -322,19 +306,9 @@ def _device(message: dict[str, Any]) -> Generator[None]:
         raise JobFailure(Status.crashed, str(e)) from e
 
 
-@lru_cache(maxsize=512)
-def _module(file: str) -> Any:
-    return cupy().RawModule(path=file)
-
-
-def _call(file: str) -> cublaslt.Call:
-    described = LibraryCall.model_validate_json(Path(file).read_bytes())
-    return cublaslt.Call(described, cupy().cuda.Device().id)
-
-
 @lru_cache(maxsize=2)
-def _case(text: str, seed: int) -> Case:
-    return make_case(parse_graph(text).graph, seed)
+def _prepared(text: str, seed: int) -> Prepared:
+    return Prepared(make_case(parse_graph(text).graph, seed))
 
 
 if __name__ == "__main__":

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from codegen.child.case import Array, Case
-from codegen.child.cpu_memory import Layout, layouts
+from codegen.child.case import Array
+from codegen.child.cpu_memory import Layout
 
 GUARD_BYTES = 1 << 16
 CANARY = 0xC5
@@ -35,7 +35,7 @@ class DeviceTensors:
             end += -(-size // ALIGNMENT) * ALIGNMENT + GUARD_BYTES
         self.sizes = sizes
         self.memory = cupy().empty(end, np.uint8)
-        self._set(0, end, CANARY)
+        self.guard(0)
 
     @property
     def addresses(self) -> list[int]:
@@ -57,6 +57,12 @@ class DeviceTensors:
         """Overwrites a tensor or temporary."""
         self._set(self.offsets[i], self.sizes[i], byte)
 
+    def guard(self, i: int) -> None:
+        """Overwrites tensors from the i-th on, and all guard regions behind them, with the guards' pattern."""
+        start = self.offsets[i] if i < len(self.offsets) else int(self.memory.size) - GUARD_BYTES
+        start = start if i else 0
+        self._set(start, int(self.memory.size) - start, CANARY)
+
     def trespass(self) -> str:
         """Where a guard region was written, "" if nowhere."""
         start = 0
@@ -75,14 +81,3 @@ class DeviceTensors:
 
     def _slice(self, i: int) -> Any:
         return self.memory[self.offsets[i] : self.offsets[i] + self.sizes[i]]
-
-
-def check_tensors(case: Case, trial: int, buffers: Sequence[int], poison: int) -> DeviceTensors:
-    """Inputs of one trial, poisoned outputs and temporaries."""
-    inputs, outputs = layouts(case.graph)
-    tensors = DeviceTensors([*inputs, *outputs], buffers)
-    for i, array in enumerate(case.trials[trial].inputs):
-        tensors.write(i, array)
-    for i in range(len(inputs), len(tensors.sizes)):
-        tensors.fill(i, poison)
-    return tensors

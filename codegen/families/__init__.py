@@ -29,3 +29,7 @@ FAMILIES: dict[str, Family] = {
         Naive(),
     )
 }
+
+# Of these, those that accept every part of a segment that they accept: of a graph that they accept whole, no part need
+# be asked about.
+TAKING_PARTS = frozenset({"pointwise"})

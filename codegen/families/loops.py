@@ -200,11 +200,16 @@ def steps_apart(segment: Graph, width: int) -> bool:
 @dataclass(frozen=True)
 class Rows:
     """What is reduced, as the loops will have it. lane: the longest axis of lanes that something is reduced along, else
-    the longest one. along: whether something is reduced along it. rows: iterations of other axes of one reduction."""
+    the longest one. along: whether something is reduced along it. rows: iterations of other axes of one reduction.
+    results: iterations of the axes that all reductions leave, lanes aside: what blocks can share; where nothing is
+    reduced, or too little to stay a loop, elements of the output that has fewest. shared: whether blocks can share the
+    lanes, too."""
 
     lane: int
     along: bool
     rows: int
+    results: int = 1
+    shared: bool = False
 
 
 def rows_of(segment: Graph) -> Rows:
@@ -213,11 +218,15 @@ def rows_of(segment: Graph) -> Rows:
         writes, _ = _writes(segment, 1)
     except (TooManyValues, NotOnePiece):
         return Rows(1, along=False, rows=1)
-    sums = [set(v.bound) for v in cone(w.value for w in writes) if v.bound]
-    lanes = choose_lanes(writes)
-    along = {a for bound in sums for a in bound}
+    sums = [v for v in cone(w.value for w in writes) if v.bound]
+    lanes = set(choose_lanes(writes))
+    along = {a for v in sums for a in v.bound}
     lane, is_along = max(((a.extent, a in along) for a in lanes), key=lambda e: (e[1], e[0]), default=(1, False))
-    return Rows(lane, is_along, max((volume(bound - set(lanes)) for bound in sums), default=1))
+    rows = max((volume(set(v.bound) - lanes) for v in sums), default=1)
+    written = min((volume(set(w.axes) - lanes) for w in writes), default=1)
+    common = {a for a in sums[0].deps if all(a in v.deps for v in sums)} if sums else set[Axis]()
+    results = volume(common - lanes) if sums else written
+    return Rows(lane, is_along, rows, results, not is_along and all(lanes & set(w.axes) for w in writes))
 
 
 def emit_cpu(

@@ -1,17 +1,18 @@
 """Family `matmul` on CUDA: a contraction tile by tile, with what is computed of its operands and of its result.
 
 Tiles are multiplied by mma.sync (f16, bf16, f8 as f16, i8; from sm_80 on, f16 from sm_75) or by fma (any dtype,
-anywhere). Operands are copied into shared memory as they lie there, or computed on the way; the rest of the segment
-runs over the product's values while they are on the chip.
+anywhere). Operands are copied into shared memory as they lie there, or computed on the way; those of few products a sum
+(path `shallow`) go into registers, and are multiplied by either. The rest of the segment runs over the product's values
+while they are on the chip.
 """
 
 from codegen.architectures import capability
 from codegen.families.wrap import kernel_function
 from codegen.kernel import EmitError, Kernel, Launch, Reject
-from codegen.schedule import Choices, parse_schedule
+from codegen.schedule import Choices, parse_schedule, schedule_values
 from codegen.text import CTYPE
 from codegen.tiled.arrange import Arrangement, arrange
-from codegen.tiled.epilogue import epilogue
+from codegen.tiled.epilogue import RUN, epilogue
 from codegen.tiled.operand import Tiles, operand_functor
 from codegen.tiled.problem import main_contraction
 from codegen.tiled.schedule import (
@@ -22,11 +23,12 @@ from codegen.tiled.schedule import (
     tile_choices,
     unique,
 )
+from codegen.tiled.shallow import FEW, HEADER, SHALLOW, Shallow, is_shallow, shallow
 from fusion_ir.dtype import DType, bf16, f8e4m3, f8e5m2, f16, i8
 from fusion_ir.graph import Graph
 from fusion_ir.node import Node
 from fusion_ir.ops import OPS, OpKind
-from fusion_ir.ops.contract import ORDERED_PRODUCTS, products
+from fusion_ir.ops.contract import products, sums_in_any_order
 from fusion_ir.records import Device
 
 MAX_NODES = 300
@@ -52,7 +54,7 @@ def accepts(segment: Graph, device: Device) -> Reject | None:
         return Reject("an output does not depend on the product")
     try:
         for path in paths_of(node, device):
-            arrange(segment, node, tiles_of(node, path))
+            arrange(segment, node, tiles_of(segment, node, path, device))
     except EmitError as error:
         return Reject(str(error))
     return None
@@ -62,15 +64,27 @@ def space(segment: Graph, device: Device) -> tuple[str, ...]:
     """See Family."""
     node, found = _main(segment), list[TileSchedule]()
     for path in paths_of(node, device):
-        tiles = tiles_of(node, path)
-        schedules = first_schedules(arrange(segment, node, tiles).problem, tiles, path, device)
+        tiles = tiles_of(segment, node, path, device)
+        way = arrange(segment, node, tiles)
+        if path == SHALLOW:
+            few = _shallow(segment, node, device)
+            schedules = few.schedules(way.problem, not way.left.depth_last, device)
+        else:
+            schedules = first_schedules(way.problem, tiles, path, device)
         found += schedules[:1] if found else schedules
     return unique(found)
 
 
 def choices(segment: Graph, device: Device) -> Choices:
     """See Family."""
-    return tile_choices(paths_of(_main(segment), device))
+    paths = paths_of(_main(segment), device)
+    if SHALLOW not in paths:
+        return tile_choices(paths)
+    found = [schedule_values(schedule) for schedule in space(segment, device)]  # wider tiles, and all products at once
+    return {
+        name: values if name == "path" else tuple(dict.fromkeys((*values, *(int(own[name]) for own in found))))
+        for name, values in tile_choices(paths).items()
+    }
 
 
 def emit(segment: Graph, schedule: str, device: Device) -> Kernel:
@@ -80,45 +94,65 @@ def emit(segment: Graph, schedule: str, device: Device) -> Kernel:
     paths = paths_of(node, device)
     if s.path not in paths:
         raise EmitError(f"path={s.path}, expected {' or '.join(paths)}")
-    tiles = tiles_of(node, s.path)
-    if problem := fault(s, tiles, device):
-        raise EmitError(problem)
+    tiles = tiles_of(segment, node, s.path, device)
+    few = _shallow(segment, node, device) if s.path == SHALLOW else None
     way = arrange(segment, node, tiles)
+    if problem := few.fault(s, not way.left.depth_last) if few else fault(s, tiles, device):
+        raise EmitError(problem)
     functors = [
         operand_functor(way.left, "Left", device),
         operand_functor(way.right, "Right", device),
-        epilogue(segment, way.problem, device),
+        epilogue(segment, way.problem, device, run=few.run if few else RUN),
     ]
+    made = ", ".join(f.made for f in functors)
     batches, rows, columns = way.problem.extents
     lines = [
         *(f.text for f in functors),
-        f"  using Tile = {_tile(s, tiles)};",
+        f"  using Tile = {few.tile(s) if few else _tile(s, tiles)};",
         f"  using Product = Extents<{batches}, {rows}, {columns}, {way.problem.depth}>;",
-        "  SHARED_MEMORY(shared);",
-        f"  {'gemm_sm80' if s.path == 'mma' else 'gemm_fma'}<Tile, Product>("
-        f"shared, {', '.join(f.made for f in functors)});",
     ]
+    if few:
+        lines.append(f"  gemm_shallow<{few.warp}, Tile, Product>({made});")
+    else:
+        lines.append("  SHARED_MEMORY(shared);")
+        lines.append(f"  {'gemm_sm80' if s.path == 'mma' else 'gemm_fma'}<Tile, Product>(shared, {made});")
     entry, source = kernel_function(segment, "\n".join(lines), "cuda", threads=s.threads)
-    launch = Launch((_blocks(way, s), 1, 1), (s.threads, 1, 1), shared_bytes(s, tiles))
+    launch = Launch((_blocks(way, s), 1, 1), (s.threads, 1, 1), 0 if few else shared_bytes(s, tiles))
     accesses = tuple(dict.fromkeys(a for f in functors for a in f.accesses))
-    return Kernel(entry, source, "cuda", "matmul", str(s), launch, accesses)
+    headers = (HEADER,) if few else ()
+    return Kernel(entry, source, "cuda", "matmul", str(s), launch, accesses, headers=headers)
 
 
 def paths_of(node: Node, device: Device) -> tuple[str, ...]:
-    """How a contraction can be computed there, the faster way first. Tensor cores sum in no order."""
-    dtype = TENSOR_DTYPES.get(node.args[0].dtype)
-    if dtype is None or products(node) <= ORDERED_PRODUCTS:
-        return ("fma",)
-    return ("mma", "fma") if capability(device.arch) >= (75 if dtype == f16 else 80) else ("fma",)
+    """How a contraction can be computed there, the faster way first."""
+    tensor = _tensor_dtype(node, device)
+    others = ("mma", "fma") if tensor else ("fma",)
+    if not is_shallow(node, tensor):
+        return others
+    return (SHALLOW, *others) if products(node) <= FEW else (*others[:1], SHALLOW, *others[1:])
 
 
-def tiles_of(node: Node, path: str) -> Tiles:
+def tiles_of(segment: Graph, node: Node, path: str, device: Device) -> Tiles:
     """What tiles hold: the operands, or, for fma, the dtype of the sums."""
-    if path == "fma":
+    if path == SHALLOW:
+        return _shallow(segment, node, device).tiles
+    dtype = _tensor_dtype(node, device) if path == "mma" else None
+    if dtype is None:
         acc = node.attr("acc", DType)
         return Tiles(acc, ACCESS_BYTES // acc.bytes, copied=False, across=True)
-    dtype = TENSOR_DTYPES[node.args[0].dtype]
     return Tiles(dtype, ACCESS_BYTES // dtype.bytes, copied=True, across=dtype.bytes == 2)
+
+
+def _tensor_dtype(node: Node, device: Device) -> DType | None:
+    """What tensor cores take the operands as; None where they do not, or must not: they sum in no order."""
+    dtype = TENSOR_DTYPES.get(node.args[0].dtype)
+    if dtype is None or capability(device.arch) < (75 if dtype == f16 else 80):
+        return None
+    return dtype if sums_in_any_order(node) or not node.dtype.is_float else None
+
+
+def _shallow(segment: Graph, node: Node, device: Device) -> Shallow:
+    return shallow(segment, node, _tensor_dtype(node, device))
 
 
 def _main(segment: Graph) -> Node:

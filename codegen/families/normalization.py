@@ -46,7 +46,7 @@ class Normalization:
 
     def space(self, segment: Graph, device: Device) -> tuple[str, ...]:
         if device.target != "cpu":
-            return row_schedules(segment, CudaNormalizationSchedule)
+            return row_schedules(segment, device, CudaNormalizationSchedule)
         native = max(device.vector_bytes // 4, 4)
         widths = [4 * native, 2 * native, native]
         points = [(lanes, store, 4, 1) for lanes in widths for store in ("stream", "plain")]

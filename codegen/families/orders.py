@@ -4,9 +4,9 @@ a + b.T   ->   a lies along axis 1, b along axis 0, and both vary with both: one
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
+from typing import NamedTuple
 
 from fusion_ir.extent import dense_strides
 from fusion_ir.graph import Graph
@@ -14,8 +14,7 @@ from fusion_ir.node import Node
 from fusion_ir.ops import OPS, OpKind
 
 
-@dataclass(frozen=True)
-class Order:
+class Order(NamedTuple):
     """Of one tensor, in axes of some node. along: the axis of its consecutive elements. over: those it varies with."""
 
     along: int

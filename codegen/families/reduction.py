@@ -57,7 +57,7 @@ class Reduction:
 
     def space(self, segment: Graph, device: Device) -> tuple[str, ...]:
         if device.target != "cpu":
-            return row_schedules(segment, CudaReductionSchedule)
+            return row_schedules(segment, device, CudaReductionSchedule)
         native = max(device.vector_bytes // 4, 4)
         points = [(4 * native, 4096), (2 * native, 4096), (2 * native, 1024), (native, 4096), (4 * native, 512)]
         stores = ("stream", "plain") if 8 * segment.written_bytes > segment.read_bytes else ("plain",)
@@ -96,6 +96,21 @@ def unshared(segment: Graph, device: Device) -> Reject | None:
             )
         if node.args[0].op == node.op:
             return Reject("the parts of a reduction come together in a kernel of their own, once all tasks are done")
+    return None if device.target == "cpu" else _beside_rows(segment)
+
+
+def _beside_rows(segment: Graph) -> Reject | None:
+    """Why blocks of threads would have nothing to share of a sum down columns: where rows are summed, too, a block has
+    whole rows, and so all columns."""
+    sums = [n for n in segment.nodes if is_reduction(n) and n.op in OPS and "axes" in OPS[n.op].attrs]
+    if not any(n.args[0].rank - 1 in n.ints("axes") and n.args[0].sizes[-1] > 1 for n in sums):
+        return None
+    for node in sums:
+        whole = node.rank and node.args[0].rank - 1 not in node.ints("axes") and node.elements == node.sizes[-1] > 1
+        if whole and node.args[0].elements > MAX_REPEATED:
+            return Reject(
+                f"sums down {node.elements} columns whole beside sums along rows: nothing for blocks to share"
+            )
     return None
 
 

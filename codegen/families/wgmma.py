@@ -212,7 +212,7 @@ def _product(segment: Graph) -> _Product | Reject:
     if operand not in (bf16, f16):
         return Reject(f"multiplies bf16 and f16, not {operand}")
     if products(node) <= ORDERED_PRODUCTS:
-        return Reject(f"a contraction over {products(node)} products is summed in order")
+        return Reject(f"sums {products(node)} products, expected more than {ORDERED_PRODUCTS}")
     if max([*(spec.span for spec in segment.inputs), node.elements]) >= INDEX_LIMIT:
         return Reject(f"a tensor has {INDEX_LIMIT} elements or more")
     dense = dense_strides(node.sizes)

@@ -14,7 +14,7 @@ from codegen.lowering.stores import pull_outputs
 from fusion_ir.dtype import DType
 from fusion_ir.extent import dense_strides
 from fusion_ir.graph import Graph, InputSpec, OutputSpec
-from fusion_ir.node import Node, intern
+from fusion_ir.node import Node
 from fusion_ir.ops import OPS, OpKind, make, make_input
 from fusion_ir.ops.contract import ORDERED_PRODUCTS
 
@@ -100,8 +100,7 @@ def with_scratch(graph: Graph, node: Node, strides: Sequence[int], acc: DType) -
     new: dict[Node, Node] = {node: scratch if acc == node.dtype else make("cast", [scratch], {"dtype": node.dtype})}
     for n in graph.nodes:
         if n not in new:
-            args = tuple([new[a] for a in n.args])
-            new[n] = n if args == n.args else intern(n.op, args, dict(n.attrs), n.shape, n.dtype)
+            new[n] = n.over(tuple([new[a] for a in n.args]))
     outputs = tuple(OutputSpec(new[o.node], o.strides, o.donates) for o in graph.outputs)
     return Graph((*graph.inputs, spec), outputs)
 

@@ -59,11 +59,6 @@ template <class Tile, int LENGTH, bool COLUMNS, class Operand> struct FmaFeed {
   }
 };
 
-template <class Acc> VDEV Acc multiply_add(Acc a, Acc b, Acc sum) {
-  if constexpr (FLOATING<Acc>) return core::fma(a, b, sum);
-  else return (Acc)((Uint<sizeof(Acc)>)a * (Uint<sizeof(Acc)>)b + (Uint<sizeof(Acc)>)sum);
-}
-
 // The block's tile of the product, handed to `epilogue`: see gemm_epilogue.cuh.
 //
 // left, right: operands in Acc, computed CHUNK<Acc> columns at a time. shared: two tiles of each.

@@ -105,3 +105,7 @@ template <int W, class T, int N> VDEV Vec<T, W> part(const Vec<T, N>& run, int p
 template <int W, class T, int N> VDEV void put_part(Vec<T, N>& run, int p, const Vec<T, W>& x) {
   VEC_UNROLL for (int i = 0; i < W; i++) run.v[p * W + i] = x.v[i];
 }
+template <class Acc> VDEV Acc multiply_add(Acc a, Acc b, Acc sum) {
+  if constexpr (FLOATING<Acc>) return core::fma(a, b, sum);
+  else return (Acc)((Uint<sizeof(Acc)>)a * (Uint<sizeof(Acc)>)b + (Uint<sizeof(Acc)>)sum);
+}

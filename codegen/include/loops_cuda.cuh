@@ -23,6 +23,8 @@
 // iterations are on their way together.
 #define ROWS_WHOLE(a, n) _Pragma("unroll 4") for (int a##_r = 0; a##_r < (n) / TY; a##_r++) \
   if (const idx_t a = threadIdx.y + a##_r * TY; true)
+// Rows that threads join results in: nothing of the next one can begin before, so that unrolling only takes registers.
+#define ROWS_APART(a, n) _Pragma("unroll 1") for (idx_t a = threadIdx.y; a < (n); a += TY)
 // Vector v of thread x starts at lane (v * TX + x) * w; full vectors and the masked last one are told apart per thread. Where
 // v indexes registers, loops are unrolled: LANES and TAIL, and LANES_MANY and TAIL_MANY where n is known at run time only.
 #define LANES(a, w, n, it) _Pragma("unroll") for (int a##_v = 0; a##_v < (it); a##_v++) \

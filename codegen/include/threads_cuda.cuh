@@ -65,13 +65,22 @@ template <int TX, int TY, class F, class V> VDEV V join_x(unsigned char* shared,
   }
   return x;
 }
-// shared: TX * TY slots. All threads of the block call it.
+// shared: TX * TY slots. All threads of the block call it. Of many rows, some first take in what the others have: that every
+// thread reads every row would take longer than what is summed.
 template <int TX, int TY, class F, class V> VDEV V join_y(unsigned char* shared, F f, V x) {
+  constexpr int NEAR = TY < 16 ? TY : TY < 64 ? 4 : 8;
   block_barrier();  // until nobody reads what was joined last
   put_slot(shared, threadIdx.y * TX + threadIdx.x, x);
   block_barrier();
+  if constexpr (NEAR < TY) {
+    if (threadIdx.y < NEAR) {
+      for (int i = threadIdx.y + NEAR; i < TY; i += NEAR) x = f(x, get_slot<V>(shared, i * TX + threadIdx.x));
+      put_slot(shared, threadIdx.y * TX + threadIdx.x, x);
+    }
+    block_barrier();
+  }
   x = get_slot<V>(shared, threadIdx.x);
-  for (int i = 1; i < TY; i++) x = f(x, get_slot<V>(shared, i * TX + threadIdx.x));
+  for (int i = 1; i < NEAR; i++) x = f(x, get_slot<V>(shared, i * TX + threadIdx.x));
   return x;
 }
 // Vectors that one thread writes and reads again, in shared memory for lack of registers: chunk c of vector v of thread t is

@@ -76,19 +76,6 @@ VDEV float sqrt(float a) { return __fsqrt_rn(a); }
 VDEV double sqrt(double a) { return __dsqrt_rn(a); }
 VDEV float float_abs(float x) { return fabsf(x); }  // costs nothing where its user takes it in
 VDEV double float_abs(double x) { return fabs(x); }
-// a / b for b from 0.5 to 2^120 and a from 0 to b: neither an exceptional case nor an underflow has to be looked for.
-VDEV double proper_fraction(double a, double b) { return a / b; }
-VDEV float proper_fraction(float a, float b) {
-#ifdef FP_EMULATE
-  return a / b;
-#else
-  float r;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(b));
-  r = fma(fma(-b, r, 1.0f), r, r);  // 1 / b; tests/gpu/test_quotients.py compares two thousand million quotients with IEEE's
-  const float q = a * r;
-  return fma(fma(-b, q, a), r, q);
-#endif
-}
 VDEV float signed_as(float x, float y) { return copysignf(x, y); }
 VDEV double signed_as(double x, double y) { return copysign(x, y); }
 VDEV uint64_t low_product(uint64_t a, uint32_t m) { return (uint64_t)(uint32_t)a * m; }
@@ -97,6 +84,49 @@ template <class R> constexpr bool HAS_SCALE = false;
 template <class R> VDEV R scaled(R x, R n);
 template <bool MAX, class R> VDEV R extreme(R a, R b);
 template <bool MAX, class R> VDEV R beyond(R a, R b);
+// a b, 0 instead of a denormal.
+VDEV float flushed_product(float a, float b) {
+#ifdef FP_EMULATE
+  const float r = a * b;
+  return fabsf(r) < 0x1p-126f || fabsf(a) < 0x1p-126f ? 0.0f : r;
+#else
+  float r;
+  asm("mul.rn.ftz.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+  return r;
+#endif
+}
+VCOLD float quotient_far(float a, float b) { return a / b; }
+template <int W> VCOLD bool any_beyond(Vec<float, W> x, float limit) {
+  bool r = false;
+  VEC_UNROLL for (int i = 0; i < W; i++) r |= !(fabsf(x.v[i]) <= limit);
+  return r;
+}
+// The special function unit: see vec_exp.h. Errors by the PTX ISA: 2^-22 of 2^x, an ulp of 1 / x; denormals are 0 but in the last.
+#ifndef FP_EMULATE
+template <class R> constexpr bool HAS_UNIT = SAME<R, float>;
+VDEV float unit_exp2(float x) {
+  float r;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+  return r;
+}
+VDEV float unit_inverse(float x) {
+  float r;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+  return r;
+}
+VDEV float unit_exp2_any(float x) {
+  float r;
+  asm("ex2.approx.f32 %0, %1;" : "=f"(r) : "f"(x));
+  return r;
+}
+VDEV float saturated_fma(float a, float b, float c) {  // between 0 and 1; 0 of a NaN
+  float r;
+  asm("fma.rn.sat.f32 %0, %1, %2, %3;" : "=f"(r) : "f"(a), "f"(b), "f"(c));
+  return r;
+}
+#elif !defined(FP_UNIT_EXP2)
+template <class R> constexpr bool HAS_UNIT = false;
+#endif
 // From sm_80 on: NaN where one is, and +0 above -0.
 #if !defined(FP_EMULATE) && __CUDA_ARCH__ >= 800
 template <class R> constexpr bool HAS_EXTREME = SAME<R, float>;
@@ -111,6 +141,9 @@ template <class R> constexpr bool HAS_EXTREME = false;
 template <bool MAX, class R> VDEV R extreme_or_nan(R a, R b);
 #endif
 }  // namespace core
+#if defined(FP_EMULATE) && defined(FP_UNIT_EXP2)
+#include "emulator_unit.h"
+#endif
 #include "vec_int.h"
 #include "vec_float.h"
 #include "vec_narrow.h"
@@ -206,53 +239,53 @@ template <class U, class T, int W> VDEV Vec<U, W> cast(const Vec<T, W>& x) {
 }
 template <int W> VDEV Vec<float, W> widen(const Vec<bf16, W>& x) { return cast<float>(x); }
 template <class U, int W> VDEV Vec<U, W> cast_exact(const Vec<float, W>& x) { return cast<U>(x); }
+// a + b, a - b and a b of f32 rounded to bf16. An f32 has more than twice the bits of a bf16 and two, so that rounding the exact
+// result at once gives the same (Figueroa, "When is double rounding innocuous?", 1995); a product that f32 has only as a
+// denormal has at most 16 bits, and would need 17 to differ. So two lanes take one instruction, from sm_80 on.
+#ifdef VEC_PAIRS
+#define VEC_NARROW2(name, op, pairs) template <int W> VDEV Vec<bf16, W> name(const Vec<bf16, W>& x, const Vec<bf16, W>& y) { \
+  if constexpr (W == 1) return cast<bf16>(op(cast<float>(x), cast<float>(y))); \
+  else { \
+    uint32_t a[W / 2], b[W / 2]; \
+    memcpy(a, &x, sizeof x); \
+    memcpy(b, &y, sizeof y); \
+    VEC_UNROLL for (int i = 0; i < W / 2; i++) a[i] = pairs; \
+    Vec<bf16, W> r; \
+    memcpy(&r, a, sizeof r); \
+    return r; \
+  } }
+#else
+#define VEC_NARROW2(name, op, pairs) template <int W> VDEV Vec<bf16, W> name(const Vec<bf16, W>& x, const Vec<bf16, W>& y) { \
+  return cast<bf16>(op(cast<float>(x), cast<float>(y))); }
+#endif
 #include "vec_memory_cuda.cuh"
 VDEV void stream_fence() {}
 #include "vec_math.h"
+VEC_NARROW2(narrow_add_, add_, core::fma_pair(a[i], 0x3f803f80u, b[i]))
+VEC_NARROW2(narrow_sub_, sub_, core::fma_pair(b[i], 0xbf80bf80u, a[i]))
+VEC_NARROW2(narrow_mul_, mul_, core::fma_pair(a[i], b[i], 0x80008000u))
 
-// ---- shorter ways to the same bits, for vectors whose lanes are all ordinary numbers
-// exp: |x| <= 87 needs no clamp, and e^x is normal: its exponent can be added to.
-template <int W> VDEV Vec<float, W> exp_(const Vec<float, W>& x) {
-  bool ordinary = true;
-  VEC_UNROLL for (int i = 0; i < W; i++) ordinary &= core::float_abs(x.v[i]) <= 87.0f;
-  Vec<float, W> r;
-  if (__builtin_expect(ordinary, true)) {
-    VEC_UNROLL for (int i = 0; i < W; i++) {
-      int32_t n;
-      const float p = core::exp_of_small(core::exp_reduce(x.v[i], n));
-      r.v[i] = core::as<float>(core::as<uint32_t>(p) + ((uint32_t)n << 23));
-    }
-  } else {
-    VEC_UNROLL for (int i = 0; i < W; i++) r.v[i] = core::exp(x.v[i]);
-  }
-  return r;
-}
+// ---- a shorter way to the same bits, for vectors whose lanes are all ordinary numbers
 // a / b, one b for all lanes. With r = 1 / b and q = a r rounded, q + (a - q b) r is a / b rounded where q is within an ulp of it
 // and nothing underflows (Markstein, "Computation of elementary functions on the IBM RISC System/6000 processor"). q may be
 // off by one and a half: that this changes no quotient is not proved, but tested where it is hardest, next to the middle of
 // two floats (tests/cpu/test_vec_divided.py). A zero keeps its sign since b is above 0.
 template <int W> VDEV Vec<float, W> divided_(const Vec<float, W>& a, const Vec<float, 1>& b) {
-  const float by = b.v[0];
-  bool ordinary = by >= 0x1p-20f && by <= 0x1p20f;
+  const float by = b.v[0], inverse = 1.0f / by;
+  float lost = 0;  // what is below 2^-100, and NaN where an infinity is: sums cost less than so many comparisons
   VEC_UNROLL for (int i = 0; i < W; i++) {
-    const float size = core::float_abs(a.v[i]);
-    ordinary &= (size <= 0x1p60f) & ((size >= 0x1p-100f) | (a.v[i] == 0.0f));  // no branches, as && has
+    lost += core::float_abs(core::fma(core::flushed_product(a.v[i], 0x1p-26f), -0x1p26f, a.v[i]));
   }
+  bool ordinary = lost == 0 && by >= 0x1p-20f && by <= 0x1p20f;
+  if (__builtin_expect(by < 1, false)) ordinary &= !core::any_beyond(a, 0x1p100f);  // where quotients may overflow
   Vec<float, W> r;
   if (__builtin_expect(ordinary, true)) {
-#ifdef FP_EMULATE
-    const float inverse = 1.0f / by;
-#else
-    float near;
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(near) : "f"(by));
-    const float inverse = core::fma(-core::fma(by, near, -1.0f), near, near);  // as ptxas has 1 / by, without its exceptions
-#endif
     VEC_UNROLL for (int i = 0; i < W; i++) {
       const float q = a.v[i] * inverse;
       r.v[i] = core::fma(-core::fma(q, by, -a.v[i]), inverse, q);
     }
   } else {
-    VEC_UNROLL for (int i = 0; i < W; i++) r.v[i] = a.v[i] / by;
+    VEC_UNROLL for (int i = 0; i < W; i++) r.v[i] = core::quotient_far(a.v[i], by);
   }
   return r;
 }

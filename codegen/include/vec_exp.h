@@ -61,8 +61,28 @@ template <class R> VDEV R exp_up(R x, int up) {
   const R r = exp_reduce(F32<R> ? within(x, -110, 110) : within(x, -760, 760), n);
   return scale(exp_of_small(r), n + up);
 }
-template <class R> VDEV R exp(R x) { return exp_up(x, 0); }
+// ---- float by the special function unit of a CUDA device (HAS_UNIT): 2^x and 1 / x in an instruction each, off by an ulp or so.
+// tests/gpu/test_elementary.py tries every float.
+//
+// e^(SIGN x) = p 2^n, n the whole number from FIRST to LAST that is nearest to SIGN x log2 e; where that lies outside, p is as
+// small or large as it has to be. Returns p, and 2^(n + UP) in `power`: p times that is rounded once, and is 0, a denormal,
+// infinite or NaN where it should be, without a test.
+template <int SIGN, int FIRST, int LAST, int UP, class R> VDEV R unit_exp(R x, R& power) {
+  constexpr float L = SIGN * LOG2_E_HI_F32, L_LO = SIGN * LOG2_E_LO_F32, SPAN = LAST - FIRST;
+  const R way = saturated_fma(x, L / SPAN, -FIRST / SPAN);  // 0 to 1, from FIRST to LAST; 0 of a NaN
+  const R t = fma(way, SPAN, ROUNDER<R> + (FIRST + UP + BIAS<R>)), n = t - (ROUNDER<R> + (UP + BIAS<R>));
+  power = as<R>(as<uint32_t>(t) << MANTISSA<R>);
+  return unit_exp2(fma(x, L_LO, fma(x, L, -n)));
+}
+template <class R> VDEV R exp(R x) {
+  if constexpr (HAS_UNIT<R>) {
+    R power;
+    const R p = unit_exp<1, -126, 127, 0>(x, power);
+    return p * power;
+  } else return exp_up(x, 0);
+}
 template <class R> VDEV R exp2(R x) {
+  if constexpr (HAS_UNIT<R>) return unit_exp2_any(x);
   const R c = F32<R> ? within(x, -160, 160) : within(x, -1100, 1100);
   const R t = c + ROUNDER<R>, f = c - (t - ROUNDER<R>);  // exact
   return scale(exp_of_small(fma(f, ln2_hi<R>(), f * ln2_lo<R>())), rounder_int(t));
@@ -77,8 +97,14 @@ template <class R> VDEV R expm1_quarter(R x) {
 template <class R> VDEV auto is_tiny(R x) { return float_abs(x) < num<R>(F32<R> ? 0x1p-30 : 0x1p-60); }
 template <class R> VDEV R expm1(R x) { return is_tiny(x) ? x : expm1_quarter(x) * num<R>(4); }
 template <class R> VDEV R sigmoid(R x) {
-  const R e = exp(-float_abs(x)), one = all<R>(1);
-  return proper_fraction(x < num<R>(0) ? e : one, one + e);
+  if constexpr (HAS_UNIT<R>) {  // 2^-24 and 2^-24 e^-x instead of 1 and e^-x: no overflow before the result is 0, no denormal
+    R power;
+    const R p = unit_exp<-1, -102, 150, -24>(x, power);
+    return unit_inverse(fma(p, power, num<R>(0x1p-24))) * num<R>(0x1p-24);
+  } else {
+    const R e = exp(-float_abs(x)), one = all<R>(1);
+    return (x < num<R>(0) ? e : one) / (one + e);
+  }
 }
 template <class R> VDEV R sinh(R x) {
   const R q = expm1_quarter(float_abs(x));  // a = e^x - 1: (a + a / (a + 1)) / 2
@@ -90,9 +116,15 @@ template <class R> VDEV R cosh(R x) {
   return h + num<R>(0.25) / h;
 }
 template <class R> VDEV R tanh(R x) {
-  const R a = float_abs(x), t = expm1_quarter(within(a + a, 0, 80));
-  const R y = proper_fraction(t, t + num<R>(0.5));
-  return is_tiny(x) ? x : signed_as(y, x);
+  const R a = float_abs(x);
+  if constexpr (HAS_UNIT<R>) {
+    const R e = unit_exp2(a * num<R>(2 * LOG2_E_HI_F32)), far = fma(unit_inverse(e + num<R>(1)), num<R>(-2), num<R>(1));
+    const R s = x * x, near = fma(poly(s, TANH_F32), x * s, x);
+    return signed_as(a < num<R>(0.75) ? near : far, x);
+  } else {
+    const R t = expm1_quarter(within(a + a, 0, 80));
+    return is_tiny(x) ? x : signed_as(t / (t + num<R>(0.5)), x);
+  }
 }
 template <class R> VDEV R rsqrt(R x) { return num<R>(1) / sqrt(x); }
 }  // namespace core

@@ -17,7 +17,6 @@ template <class R> VDEV UintLike<R> magnitude_of(R x) { return as<UintLike<R>>(x
 // |x| must have its sign bit clear.
 template <class R> VDEV R with_sign(R magnitude, UintLike<R> sign) { return as<R>(as<UintLike<R>>(magnitude) | sign); }
 #ifndef VEC_CUDA
-template <class R> VDEV R proper_fraction(R a, R b) { return a / b; }
 template <class R> VDEV R float_abs(R x) { return as<R>(magnitude_of(x)); }
 template <class R> VDEV R signed_as(R x, R y) { return with_sign(float_abs(x), sign_of(y)); }  // |x| with the sign of y
 #endif

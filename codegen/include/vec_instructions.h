@@ -104,6 +104,7 @@ template <bool MAX, class R> VDEV R beyond(R a, R b);
 template <class R> VDEV R scaled(R x, R n);
 template <bool MAX, class R> VDEV R extreme(R a, R b);
 #endif
+template <class R> constexpr bool HAS_UNIT = false;
 template <class R> constexpr bool HAS_EXTREME = false;
 template <bool MAX, class R> VDEV R extreme_or_nan(R a, R b);
 // Whether a lane of a mask is set.

@@ -13,6 +13,12 @@ template <class T> VDEV uint32_t round_pair(float lo, float hi) {
   else asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
   return r;
 }
+// a b + c of two bf16 at once, each rounded once, denormals too.
+VDEV uint32_t fma_pair(uint32_t a, uint32_t b, uint32_t c) {
+  uint32_t r;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
+  return r;
+}
 #else
 template <class T> constexpr bool PAIRED = false;
 template <class T> VDEV uint32_t round_pair(float, float) { return 0; }

@@ -26,8 +26,9 @@ from fusion_ir.records import Device
 RUN = 8  # columns that the epilogue is called for: gemm_epilogue.cuh
 
 
-def epilogue_pieces(segment: Graph, problem: Problem) -> tuple[list[Piece], Points]:
-    """What is written, as functions of the point of the product that it depends on. Raises EmitError."""
+def epilogue_pieces(segment: Graph, problem: Problem, run: int = RUN) -> tuple[list[Piece], Points]:
+    """What is written, as functions of the point of the product that it depends on, for runs of `run` columns. Raises
+    EmitError."""
     behind = with_scratch(segment, problem.node, [where.stride for where in problem.result], problem.acc)
     writes, axes = writes_at_points(behind)
     batches, rows, columns = problem.extents
@@ -39,7 +40,7 @@ def epilogue_pieces(segment: Graph, problem: Problem) -> tuple[list[Piece], Poin
             raise EmitError(
                 f"out{write.out} depends on the product at {len(places)} points for each of its elements, expected 1"
             )
-        pieces.append(located(write, places[0], points, RUN))
+        pieces.append(located(write, places[0], points, run))
     return pieces, points
 
 
@@ -57,15 +58,16 @@ def epilogue_cost(segment: Graph, problem: Problem) -> float:
     return cost
 
 
-def epilogue(segment: Graph, problem: Problem, device: Device, name: str = "Epilogue") -> Functor:
-    """The functor that computes and writes all outputs of a segment from the product. Raises EmitError."""
-    pieces, points = epilogue_pieces(segment, problem)
+def epilogue(segment: Graph, problem: Problem, device: Device, name: str = "Epilogue", run: int = RUN) -> Functor:
+    """The functor that computes and writes all outputs of a segment from the product, for runs of `run` columns. Raises
+    EmitError."""
+    pieces, points = epilogue_pieces(segment, problem, run)
     scratch = len(segment.inputs)
     style = aligned(segment, alignments(segment), min(device.vector_bytes, 16))
-    everywhere = [p for p in pieces if p.width == RUN and not p.conditions and not p.repeats]
-    fetching = PointPrinter(points, pieces, style, RUN, scratch)
+    everywhere = [p for p in pieces if p.width == run and not p.conditions and not p.repeats]
+    fetching = PointPrinter(points, pieces, style, run, scratch)
     fetched = fetching.fetch(everywhere)
-    printer = PointPrinter(points, pieces, style, RUN, scratch, fetched)
+    printer = PointPrinter(points, pieces, style, run, scratch, fetched)
     for own in printer.runs(pieces):
         for piece in own:
             with printer.where(piece):
@@ -77,7 +79,7 @@ def epilogue(segment: Graph, problem: Problem, device: Device, name: str = "Epil
     kept = " ".join(f"{kind} {field};" for field, kind in fetched.values())
     methods = {
         f"VDEV Fetched fetch({point}, int left) const": ["  Fetched fetched;", *fetching.lines, "  return fetched;"],
-        f"VDEV void operator()({point}, const Vec<{acc}, {RUN}>& product, int left, const Fetched& fetched) const":
+        f"VDEV void operator()({point}, const Vec<{acc}, {run}>& product, int left, const Fetched& fetched) const":
             printer.lines,
     }  # fmt: skip
     fields = [*fields_of(segment, members), f"struct Fetched {{ {kept} }};" if kept else "struct Fetched {};"]

@@ -21,9 +21,10 @@ WORDS = 4  # bytes of a register
 class TileSchedule(Schedule):
     """The tile of a block, and who computes it.
 
-    path: `mma` (tensor cores) or `fma`. bm, bn: rows and columns of the product in a tile. bk: products that a step
-    takes in. stages: steps whose operands are in shared memory or on their way there. warps_m, warps_n: warps along
-    rows and columns. group: rows of tiles that blocks go through together, column by column.
+    path: `mma` (tensor cores), `fma`, or `shallow` (either, of few products, in registers). bm, bn: rows and columns of
+    the product in a tile. bk: products that a step takes in. stages: steps whose operands are on the chip or on their
+    way there. warps_m, warps_n: warps along rows and columns. group: rows of tiles that blocks go through together,
+    column by column.
     """
 
     FAMILY = "matmul"
@@ -58,15 +59,18 @@ def shared_bytes(s: TileSchedule, tiles: Tiles) -> int:
 
 def fault(s: TileSchedule, tiles: Tiles, device: Device) -> str:
     """Why no kernel can have this schedule; empty if one can."""
-    if s.bm % s.warps_m or s.bn % s.warps_n:
-        return f"{s.warps_m} x {s.warps_n} warps do not divide a tile of {s.bm} x {s.bn}"
-    if s.threads > 32 * MOST_WARPS:
-        return f"{s.threads // 32} warps, at most {MOST_WARPS}"
-    found = (_mma_fault if s.path == "mma" else _fma_fault)(s, tiles)
+    found = warps_fault(s) or (_mma_fault if s.path == "mma" else _fma_fault)(s, tiles)
     if found:
         return found
     shared, limit = shared_bytes(s, tiles), architecture(device.arch).block_shared_bytes
     return f"takes {shared} bytes of shared memory, {device.arch} has {limit}" if shared > limit else ""
+
+
+def warps_fault(s: TileSchedule) -> str:
+    """Why its warps cannot share its tile; empty if they can."""
+    if s.bm % s.warps_m or s.bn % s.warps_n:
+        return f"{s.warps_m} x {s.warps_n} warps do not divide a tile of {s.bm} x {s.bn}"
+    return f"{s.threads // 32} warps, at most {MOST_WARPS}" if s.threads > 32 * MOST_WARPS else ""
 
 
 def _mma_fault(s: TileSchedule, tiles: Tiles) -> str:

@@ -42,7 +42,7 @@ class Builder:
 
     def start(self, kernels: Sequence[Kernel]) -> None:
         """Compiles in the background what `compile`, which waits for that, will be asked for next."""
-        if self._ahead is None:
+        if self._ahead is None and kernels:
             self._ahead = self._background.submit(self._compile, kernels, False)
 
     def _compile(self, kernels: Sequence[Kernel], alone: bool) -> list[Result]:

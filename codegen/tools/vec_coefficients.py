@@ -157,6 +157,11 @@ FITS: tuple[Fit, ...] = (
         -1.0, 0.75, (11, 23)),
     Fit("ERF_LOG", "-ln(1 - erf x) / x - 1, x <= 4", _erf_log, lambda x: x * mp.erfc(x) / mp.erf(x) if x else mpf(1),
         0.0, 4.0, (8, 0)),
+    Fit("ERF_NEAR", "erf(x) / x - 1 of x^2, x <= 0.9", lambda s: mp.erf(mp.sqrt(s)) / mp.sqrt(s) - 1,
+        lambda s: mp.sqrt(s) / mp.erf(mp.sqrt(s)), 0.0, 0.8101, (5, 0)),
+    Fit("ERF_FAR", "-log2(1 - erf x), 0.9 <= x <= 4", lambda x: -mp.log(mp.erfc(x), 2),
+        lambda x: mp.ln2 * mp.erfc(x) / mp.erf(x), 0.8999, 4.0, (5, 0)),
+    Fit("TANH", "(tanh(r) - r) / r^3 of r^2, r <= 0.75", _odd_tail(mp.tanh), _odd_error(mp.tanh), 0.0, 0.5626, (4, 0)),
 )  # fmt: skip
 
 

@@ -281,7 +281,10 @@ POINTWISE: tuple[Op, ...] = (
     _exact("shift_right_logical", "a >> b with zeros; 0 where b < 0 or b >= width", 2, integers, _shift_right_logical,
            domain=(-12.0, 12.0)),
     # within ulps, floats only
-    _inexact("exp", "e^x", 1, np.exp, ulps=1, cost=8),
+    # exp 2 and sigmoid 5 for CUDA's 2^x in one instruction (its exp2f: 2 ulps by the CUDA C++ Programming Guide's
+    # mathematical functions), elsewhere 1 and 3. An e^-x just above a power of 2 makes 1 / (1 + e^-x) just below one,
+    # where the same error is twice as many ulps.
+    _inexact("exp", "e^x", 1, np.exp, ulps=2, cost=8),
     _inexact("exp2", "2^x", 1, np.exp2, ulps=2, cost=8),
     _inexact("expm1", "e^x - 1", 1, np.expm1, ulps=2, cost=12),
     _inexact("log", "ln x; NaN below 0", 1, np.log, ulps=1, cost=10, domain=(0.0625, 64.0)),
@@ -304,6 +307,6 @@ POINTWISE: tuple[Op, ...] = (
     _inexact("atanh", "inverse of tanh", 1, np.arctanh, ulps=3, cost=16, domain=(-0.9375, 0.9375)),
     replace(_inexact("erf", "error function", 1, _each(math.erf), ulps=2, cost=14), reference=_erf),
     _inexact("erfc", "1 - erf x", 1, _each(math.erfc), ulps=7, cost=20),
-    _inexact("sigmoid", "1 / (1 + e^-x)", 1, _sigmoid, ulps=3, cost=12),
+    _inexact("sigmoid", "1 / (1 + e^-x)", 1, _sigmoid, ulps=5, cost=12),
     _inexact("pow", "a^b as in C", 2, np.power, ulps=2, cost=24, domain=(0.125, 4.0)),
 )  # fmt: skip

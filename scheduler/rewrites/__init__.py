@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fusion_ir.graph import Graph
-from fusion_ir.node import Node, intern
+from fusion_ir.node import Node
 from fusion_ir.ops import make
 from scheduler.casts import is_exact
 from scheduler.rewrites.rule import Rule
@@ -92,8 +92,7 @@ def simplify(graph: Graph, rules: Sequence[Rule] = RULES) -> Simplified:
     image: dict[Node, Node] = {}
     matched: set[str] = set()
     for node in graph.nodes:
-        args = tuple([image[a] for a in node.args])
-        new = node if args == node.args else intern(node.op, args, dict(node.attrs), node.shape, node.dtype)
+        new = node.over(tuple([image[a] for a in node.args]))
         while True:
             for rule in rules:
                 better = rule.apply(new)

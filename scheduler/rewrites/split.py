@@ -24,13 +24,15 @@ from fusion_ir import build
 from fusion_ir.dtype import accumulate_dtype
 from fusion_ir.graph import Graph
 from fusion_ir.node import Node
-from fusion_ir.ops import OpKind, kind_of, make
+from fusion_ir.ops import OPS, OpKind, kind_of, make
 from scheduler.rewrites.rule import Rule
 from scheduler.rewrites.split_contract import split_contract
 
 LEAST_ELEMENTS = 1 << 16  # smaller tensors take less time than a launch
 LEAST_PART = 4  # elements of the split axis in a part
 LEAST_SHARE = 1 << 16  # elements of a block of threads: fewer take less time than another launch
+CHEAP, FEW_NODES = 2.0, 12  # arithmetic of a node that is made again, and how many of them
+MADE_AGAIN = 2.1  # times the bytes of what would be written and read: a little more, for what is one value a row
 LONG_ROW = 1 << 21  # elements: 8 MiB of f32, of which a last cache holds few; at 2 MiB, splitting lost a tenth
 
 
@@ -38,18 +40,22 @@ LONG_ROW = 1 << 21  # elements: 8 MiB of f32, of which a last cache holds few; a
 class Tasks:
     """Among how many tasks a reduction should be shared, at least. columns: results side by side that one task computes
     while others compute those beside them (a block of threads); 0: a task sums down all columns of the rows it has.
-    joined: sizes of tensors of which something else sums the rows: only in blocks that have whole rows can sums down
-    their columns be computed with it."""
+    joined: sizes of tensors of which something sums the rows, and over which axes: only in blocks that have whole rows
+    can sums down their columns be computed with it."""
 
     count: int
     columns: int = 0
-    joined: frozenset[tuple[int, ...]] = frozenset()
+    joined: frozenset[tuple[tuple[int, ...], tuple[int, ...]]] = frozenset()
 
     def among(self, graph: Graph) -> "Tasks":
         """For the reductions of a graph."""
         reduced = (n for n in graph.nodes if kind_of(n) is OpKind.REDUCTION and n.op not in ("argmax", "argmin"))
-        rows = (n.args[0] for n in reduced if n.elements > 1 and n.args[0].rank - 1 in n.ints("axes"))
-        return replace(self, joined=frozenset(x.sizes for x in rows))
+        rows = (n for n in reduced if n.elements > 1 and n.args[0].rank - 1 in n.ints("axes"))
+        return replace(self, joined=frozenset((n.args[0].sizes, n.ints("axes")) for n in rows))
+
+    def joins(self, x: Node, axes: Sequence[int]) -> bool:
+        """Whether something sums the rows of a tensor of this size over other axes than these."""
+        return any(sizes == x.sizes and set(over) != set(axes) for sizes, over in self.joined)
 
 
 def splitting(tasks: Tasks) -> tuple[Rule, ...]:
@@ -167,7 +173,7 @@ def _wanted(x: Node, axes: Sequence[int], tasks: Tasks) -> int:
         is_wanted = results < tasks.count or (outside < tasks.count and x.rank - 1 not in axes) or is_long
         return tasks.count if is_wanted else 0
     inside = prod(x.sizes[max(axes) + 1 :])
-    if inside > 1 and x.sizes in tasks.joined:
+    if inside > 1 and tasks.joins(x, axes):
         least = max(tasks.count // 2, 1)  # each part writes all columns
         return least if results // inside < least else 0
     blocks = results // inside * -(-inside // tasks.columns)
@@ -182,10 +188,46 @@ def _parts(x: Node, axes: Sequence[int], tasks: Tasks) -> _Parts | None:
         n = x.sizes[axis]
         for count in range(least, 4 * least + 1):
             if n % count == 0 and n // count >= LEAST_PART:
-                whole = build.reshape(x, (*x.sizes[:axis], count, n // count, *x.sizes[axis + 1 :]))
+                sizes = (*x.sizes[:axis], count, n // count, *x.sizes[axis + 1 :])
+                apart = tasks.columns and not tasks.joins(x, axes)
+                whole = _made_again(x, sizes) if apart else build.reshape(x, sizes)
                 inner = tuple(a if a < axis else a + 1 for a in sorted(axes))
                 return _Parts(whole, inner, sum(1 for d in range(axis) if d not in axes), count)
     return None
+
+
+def _made_again(x: Node, sizes: Sequence[int]) -> Node:
+    """`x` in the shape of its parts. What little arithmetic it takes is done on its operands in that shape, where those
+    take no more memory than writing and reading `x`: else who reads both x and the reduction would have x stored in a
+    kernel that cannot do more than reduce it.
+
+        sum(reshape(x - mean))  ->  sum(reshape(x) - reshape(mean)), beside (x - mean) / deviation of another kernel
+    """
+    inner: dict[Node, None] = {}
+    leaves: dict[Node, None] = {}
+    stack = [x]
+    while stack:
+        node = stack.pop()
+        cheap = kind_of(node) is OpKind.POINTWISE and OPS[node.op].cost <= CHEAP
+        (inner if cheap else leaves)[node] = None
+        stack += [a for a in node.args if cheap and a not in inner]
+    if len(inner) > FEW_NODES or sum(map(_stored_bytes, leaves)) > MADE_AGAIN * x.bytes:
+        return build.reshape(x, sizes)
+    made: dict[Node, Node] = {leaf: build.reshape(leaf, sizes) for leaf in leaves}
+
+    def again(node: Node) -> Node:
+        if node not in made:
+            made[node] = make(node.op, [again(a) for a in node.args], dict(node.attrs))
+        return made[node]
+
+    return again(x)
+
+
+def _stored_bytes(node: Node) -> int:
+    """Of what a view is made of."""
+    while kind_of(node) is OpKind.VIEW and node.args:
+        node = max(node.args, key=lambda a: a.bytes)
+    return node.bytes
 
 
 def _left(rank: int, dropped: Sequence[int]) -> list[int]:

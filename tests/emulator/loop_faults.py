@@ -8,6 +8,7 @@ from fusion_ir.node import Node
 from fusion_ir.ops import make
 from fusion_ir.text import print_graph
 from tests.emulator.faults import Fault, Generated
+from tests.support.loop_graphs import norm_backward
 from tests.support.tensors import graph_of, spec
 
 THREADS, TILES, LOOPS = "threads_cuda.cuh", "tiles_cuda.cuh", "loops_cuda.cuh"
@@ -31,8 +32,14 @@ ROWS = subject(
 )
 SHORT = subject("short", "reduction{vec=4,x=8,y=8,per=1,keep=registers,dear=0}", lambda x: B.argmax(x, 1), (21, 70))
 COLUMNS = subject("columns", "reduction{vec=4,x=8,y=8,per=1,keep=registers,dear=0}", lambda x: B.sum_(x, 0), (37, 77))
+TALL = subject("tall", "reduction{vec=4,x=4,y=32,per=1,keep=registers,dear=0}", lambda x: B.sum_(x, 0), (75, 37))
 SOFTMAX = subject("softmax", "normalization{vec=4,x=64,y=1,per=1,keep=shared,dear=0}", B.softmax, (5, 700))
 HELD = subject("held", "normalization{vec=4,x=32,y=2,per=1,keep=registers,dear=0}", B.softmax, (5, 391))
+# Rows one after another, each of which threads join results in, and sums down their columns.
+APART = subject(
+    "apart", "normalization{vec=4,x=32,y=2,per=1,keep=shared,dear=0}", lambda x, dy: norm_backward(x, dy, 12),
+    (36, 130), (36, 130),
+)  # fmt: skip
 TURNED = subject("turned", "transpose{vec=4,x=8,y=8,rows=32,columns=32}", turned, (70, 45), (45, 70))
 # Aligned: chunks of 16 bytes, of which the last column has one and a half.
 ALIGNED = subject("aligned", "transpose{vec=4,x=8,y=8,rows=64,columns=64}", turned, (70, 64), (64, 70))
@@ -41,9 +48,29 @@ WHOLE = subject("whole", "transpose{vec=8,x=4,y=32,rows=64,columns=32}", turned,
 THIN = subject("thin", "gemv{rows=2,few=2,vec=4,x=32,y=2,per=1}", B.linear, (2, 130), (66, 130))
 ADDED = subject("added", "pointwise{vec=4,x=32,y=2,per=1}", lambda x, y: B.add(x, y), (9, 130), (9, 130))
 NAIVE = subject("naive", "naive{threads=64}", lambda x: B.sum_(B.exp(x), 1), (77, 9))
-SUBJECTS = (ROWS, SHORT, COLUMNS, SOFTMAX, HELD, TURNED, ALIGNED, WHOLE, THIN, ADDED, NAIVE)
+SUBJECTS = (ROWS, SHORT, COLUMNS, TALL, SOFTMAX, HELD, APART, TURNED, ALIGNED, WHOLE, THIN, ADDED, NAIVE)
 
 LOOP_FAULTS = (
+    # ---- many rows, some of which take in the others
+    Fault(
+        "no barrier behind what some rows took in",
+        TALL,
+        "    }\n    block_barrier();\n  }\n  x = get",
+        "    }\n  }\n  x = get",
+        "",
+        THREADS,
+    ),
+    Fault("a row is taken in twice", TALL, "i = threadIdx.y + NEAR; i < TY", "i = threadIdx.y; i < TY", "", THREADS),
+    # ---- rows one after another
+    Fault(
+        "rows of other threads",
+        APART,
+        "a = threadIdx.y; a < (n); a += TY)\n// Vector v",
+        "a = 0; a < (n); a += TY)\n// Vector v",
+        "",
+        LOOPS,
+    ),
+    Fault("every row by all threads", APART, "a < (n); a += TY)\n// Vector v", "a < (n); a++)\n// Vector v", "", LOOPS),
     # ---- what threads join
     Fault(
         "no barrier behind a row's slots", ROWS, "x);\n    row_barrier<TX, TY>();\n", "x);\n", "shared memory", THREADS
@@ -72,7 +99,12 @@ LOOP_FAULTS = (
         "no barrier behind a column's slots", COLUMNS, "x);\n  block_barrier();\n", "x);\n", "shared memory", THREADS
     ),
     Fault(
-        "a row's part is left out", COLUMNS, "for (int i = 1; i < TY; i++)", "for (int i = 2; i < TY; i++)", "", THREADS
+        "a row's part is left out",
+        COLUMNS,
+        "for (int i = 1; i < NEAR; i++)",
+        "for (int i = 2; i < NEAR; i++)",
+        "",
+        THREADS,
     ),
     Fault(
         "columns are taken for each other",

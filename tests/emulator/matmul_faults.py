@@ -15,7 +15,10 @@ from tests.support.products import dense_graph
 ROWS, DEPTH, COLUMNS = 40, 152, 72  # rests of tiles along all of them
 MMA = "matmul{path=mma,bm=32,bn=64,bk=32,stages=4,warps_m=1,warps_n=2,group=4}"
 FMA = "matmul{path=fma,bm=64,bn=32,bk=16,stages=2,warps_m=2,warps_n=1,group=2}"
+FEW_MMA = "matmul{path=shallow,bm=64,bn=64,bk=16,stages=2,warps_m=2,warps_n=1,group=4}"
+FEW_FMA = "matmul{path=shallow,bm=32,bn=128,bk=5,stages=2,warps_m=1,warps_n=1,group=4}"
 TILES, SM80, EPILOGUE, BY_FMA = "gemm_tiles.cuh", "gemm_sm80.cuh", "gemm_epilogue.cuh", "gemm_fma.cuh"
+SHALLOW = "gemm_shallow.cuh"
 
 
 def tensor(*sizes: int, dtype: DType = bf16) -> InputSpec:
@@ -46,6 +49,16 @@ APART = product(
     "apart", MMA, lambda x, w: tuple(heads(piece(build.matmul(x, w), 24 * i, 24 * (i + 1)), 3) for i in range(3)), bf16
 )
 PLAIN = product("plain", FMA, lambda x, w, b: build.add(build.matmul(x, w), b), f32, COLUMNS)
+
+
+def few(name: str, schedule: str, dtype: DType) -> Generated:
+    """x[40, 5] w[5, 72] + bias"""
+    specs = [tensor(ROWS, 5, dtype=dtype), tensor(5, COLUMNS, dtype=dtype), tensor(COLUMNS, dtype=dtype)]
+    graph = dense_graph(specs, lambda x, w, b: build.add(build.matmul(x, w), b))
+    return Generated(name, "matmul", print_graph(graph), schedule)
+
+
+FEW, FEW_PLAIN = few("few", FEW_MMA, bf16), few("few_plain", FEW_FMA, f32)
 
 MATMUL_FAULTS = (
     # ---- the pipeline
@@ -127,6 +140,20 @@ MATMUL_FAULTS = (
         "(at / TOGETHER)",
         header=BY_FMA,
     ),
+    # ---- few products a sum
+    Fault("few: beyond the last product", FEW, "there ? words[i] : 0", "words[i]", header=SHALLOW),
+    Fault("few: products beyond the last read", FEW, "there ? first + k : 0", "first + k", header=SHALLOW),
+    Fault("few: rows beyond the last read", FEW, "WHOLE || line(i) < OF ? line(i) : 0", "line(i)", header=SHALLOW),
+    Fault("few: no end of rows", FEW, "(ALL_ROWS || r < Extents::ROWS) && ", "", header=SHALLOW),
+    Fault("few: no end of columns", FEW, " && (ALL_COLUMNS || c < Extents::COLUMNS))", ")", header=SHALLOW),
+    Fault("few: columns of other halves", FEW, "[half * 2 + i % 2]", "[half + i % 2 * 2]", header=SHALLOW),
+    Fault("few: sums of other columns", FEW, "block * 2 + i / 2", "block * 2 + i % 2", header=SHALLOW),
+    Fault("few: sums of other rows", FEW, "lane() % 4 * 2 + i % 2", "lane() % 4 + i % 2 * 4", header=SHALLOW),
+    Fault("few: columns by the wrong lanes", FEW, "(run * 8 + lane() / 4)", "(run * 8 + lane() % 8)", header=SHALLOW),
+    Fault("few: the same rows twice", FEW, "use(odd, at + Warp::STEP)", "use(even, at + Warp::STEP)", header=SHALLOW),
+    Fault("few: the next rows too early", FEW, "at + 2 * Warp::STEP : row", "at + Warp::STEP : row", header=SHALLOW),
+    Fault("few: fma of one row", FEW_PLAIN, "return row + i; }", "return row; }", header=SHALLOW),
+    Fault("few: fma of other columns", FEW_PLAIN, "columns[j][k], sum", "columns[j ^ 1][k], sum", header=SHALLOW),
     # ---- what is generated
     Fault("result turned", COPIED, "out0 + 72 * row + column", "out0 + 72 * column + row"),
     Fault("operand one row on", COPIED, "in0 + 152 * row + column", "in0 + 152 * row + column + 152"),

@@ -253,7 +253,7 @@ def test_dtypes(bench: Workbench) -> None:
 
 
 def test_sizes(bench: Workbench) -> None:
-    """No product, one, a few, which are summed in order, and more; one row, one column, and rests of tiles."""
+    """No product, one, a few, which stay in registers, and more; one row, one column, and rests of tiles."""
     sizes = [
         (10, 0, 12),
         (10, 1, 12),

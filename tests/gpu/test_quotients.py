@@ -1,4 +1,4 @@
-"""Divisions without exceptional cases give what IEEE division gives, on many millions of operands."""
+"""Divisions by one number give what IEEE division gives, on a thousand million operands."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,6 @@ SOURCE = """extern "C" __global__ void __launch_bounds__(256) quotients(const ui
     const uint32_t b_bits = (state >> 9) | (126 + (state & 7)) << 23;  // 0.5 to 64
     state = state * 1664525u + 1013904223u;
     const float b = __uint_as_float(b_bits), a = b * (float)(state >> 8) * 0x1p-24f;
-    found += core::proper_fraction(a, b) != a / b;
     const Vec<float, 1> by{{b}};
     found += divided_(Vec<float, 1>{{a}}, by).v[0] != a / b;
   }

@@ -117,6 +117,33 @@ def test_fma_has_no_narrow_access(tmp_path: Path) -> None:
     assert sass.count("FFMA") >= sums * s["bk"]
 
 
+@pytest.mark.parametrize("dtype", [bf16, f32], ids=str)
+def test_few_products_stay_in_registers(dtype: DType, tmp_path: Path) -> None:
+    """Whole stores of every element and nothing through shared memory; every row's loads before the loop or in one of
+    its two halves, and the bias before it."""
+    device = specified("h100", "")
+    few = {
+        f"{depth}": dense_graph(
+            [tensor(SIZE, depth, dtype=dtype), tensor(depth, SIZE, dtype=dtype), tensor(SIZE, dtype=dtype)],
+            lambda x, w, b: build.relu(build.add(build.matmul(x, w), b)),
+        )
+        for depth in (4, 8, 16)
+    }
+    kernels = {name: default_kernel(graph, device) for name, graph in few.items()}
+    for name, sass in machine_code(device, kernels, tmp_path).items():
+        assert "path=shallow" in kernels[name].schedule
+        assert not sass.local
+        assert not sass.count("LDS", "STS", "LDSM", "LDGSTS", "BAR", "SHFL")
+        assert set(sass.global_stores) == {16}, sass.global_stores
+        if dtype == bf16:
+            assert sass.global_loads == {8: 8 + 3, 16: 1}, sass.global_loads
+            assert sass.count("HMMA") == 2 * 64 // 16
+        else:
+            stores = sass.global_stores[16]
+            assert set(sass.global_loads) == {16}
+            assert sass.count("FFMA") == stores * 4 * int(name)
+
+
 def test_a_narrow_tensor_is_noticed(tmp_path: Path) -> None:
     """Of an unaligned residual the loads are narrow, and the test above would say so."""
     device = specified("a100", "")

@@ -23,6 +23,17 @@ def batch_norm(x: Node) -> Node:
     return B.mul(B.sub(x, mean), B.rsqrt(B.add(var, 1e-5)))
 
 
+def norm_backward(x: Node, dy: Node, rows: int) -> list[Node]:
+    """With sums down the columns of every `rows` rows."""
+    sums = [B.sum_(B.reshape(y, (x.sizes[0] // rows, rows, x.sizes[1])), 1) for y in (dy, B.mul(dy, x))]
+    return [B.sub(dy, B.mul(x, B.mean(B.mul(dy, x), -1, keepdims=True))), *sums]
+
+
+def heads(x: Node, scale: Node) -> list[Node]:
+    """Sums over few heads, beside what is computed of each."""
+    return [B.mul(x, B.broadcast_in_dim(scale, x.sizes, (3,))), B.sum_(x, 2)]
+
+
 def turned(x: Node, y: Node) -> list[Node]:
     total = B.add(x, make("permute", [y], {"dims": (1, 0)}))
     return [total, B.neg(make("permute", [total], {"dims": (1, 0)}))]
@@ -50,6 +61,7 @@ REDUCTIONS: dict[str, Graph] = {
     "argmax down": graph_of([spec((260, 9), bf16)], lambda x: B.argmax(x, 0)),
     "misaligned": graph_of([misaligned(spec((24, 256), f32))], lambda x: B.sum_(B.exp(x), 1)),
     "strided rows": graph_of([InputSpec(spec((24, 100), f32).shape, f32, (102, 1), 8)], lambda x: B.sum_(x, 1)),
+    "heads": graph_of([spec((3, 5, 4, 40), bf16), spec((40,), bf16)], heads),
     "all at most": graph_of([spec((16, 130), i32)], lambda x: B.any_(B.lt(x, 0), 1)),
 }
 NORMS: dict[str, Graph] = {
@@ -59,6 +71,7 @@ NORMS: dict[str, Graph] = {
     "layer norm": graph_of([spec((10, 768), bf16), spec((768,), bf16)], lambda x, w: B.layer_norm(x, -1, w)),
     "softmax backward": graph_of([spec((17, 200), f32), spec((17, 200), f32)], softmax_backward),
     "batch norm": graph_of([spec((7, 3, 50), f32)], batch_norm),
+    "norm backward": graph_of([spec((48, 520), bf16), spec((48, 520), bf16)], lambda x, dy: norm_backward(x, dy, 12)),
     "softmax down columns": graph_of([spec((40, 33), f32)], lambda x: B.softmax(x, 0)),
     "misaligned": graph_of([misaligned(spec((24, 256), bf16))], B.softmax),
 }

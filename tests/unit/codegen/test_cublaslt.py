@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from codegen.child import cublaslt, cuda_bench
+from codegen.child import cublaslt, cuda_candidate
 from codegen.child.cublaslt import Call, CallError, library_version
 from codegen.families import FAMILIES
 from codegen.gemm.library_call import library_call
@@ -151,13 +151,13 @@ def test_the_family_on_a_gpu() -> None:
 
 def test_a_program_of_the_timing_child(bindings: FakeBindings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     cupy = FakeCupy()
-    monkeypatch.setattr(cuda_bench, "cupy", lambda: cupy)
+    monkeypatch.setattr(cuda_candidate, "cupy", lambda: cupy)
     graph = dense_graph([(32, 64), (48, 64), (48,)], build.linear)
     kernel = FAMILIES["aten"].emit(graph, "aten{library=cublaslt,algorithm=0,workspace=4}", WITH_LIBRARY)
     cache = ObjectCache(tmp_path)
     text = kernel_program(kernel, cache.put(kernel.source.encode()), graph, cache)
     assert text["buffers"] == [4 << 20]
-    candidate = cuda_bench.Candidate(text, 3, 1)
+    candidate = cuda_candidate.Candidate(text, 3, 1)
     inputs = [np.ascontiguousarray(x) for x in sample_inputs(graph, 5)]
     out, scratch = np.zeros((32, 48), np.float32), np.zeros(8, np.uint8)
     candidate.captured([x.ctypes.data for x in (*inputs, out, scratch)], cupy.cuda.Stream(non_blocking=True))

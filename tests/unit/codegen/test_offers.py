@@ -12,6 +12,7 @@ from tests.support.devices import CPU_DEVICE, CUDA_DEVICE
 from tests.support.kernels import dense, graph_of
 
 WIDE, SQUARE, ROW = dense(64, 4096), dense(256, 256), dense(1, 256)
+TALL, FLAT = dense(640, 5), dense(5, 2048)
 X, A, B, R = make_input(0, WIDE), make_input(0, SQUARE), make_input(1, SQUARE), make_input(0, ROW)
 SEGMENTS: dict[str, Graph] = {
     "pointwise": graph_of((WIDE,), build.exp(X)),
@@ -20,6 +21,7 @@ SEGMENTS: dict[str, Graph] = {
     "softmax": graph_of((WIDE,), build.softmax(X)),
     "scan": graph_of((WIDE,), build.cumsum(X, 1)),
     "matmul": graph_of((SQUARE, SQUARE), build.matmul(A, B)),
+    "few products": graph_of((TALL, FLAT), build.matmul(make_input(0, TALL), make_input(1, FLAT))),
     "gemv": graph_of((ROW, SQUARE), build.matmul(R, B)),
 }
 

@@ -38,3 +38,13 @@ def test_an_unknown_segment_takes_as_long_as_the_slowest_of_some_did_at_first() 
     assert pace.seconds("b", 2) == 0.0
     assert pace.first_seconds(frozenset("ac"), 2) == pytest.approx(0.8 + 3.0 + 0.4)
     assert pace.first_seconds(frozenset("c"), 1) == pytest.approx(0.1 + 0.9)
+
+
+def test_the_start_of_children_says_nothing_of_other_segments() -> None:
+    pace = Pace(0.8)
+    pace.note("a", 1, compiled=3.0, seconds=1.0, once=2.0, cold=True)
+    assert pace.first_seconds(frozenset("a"), 1) >= 5.0, "as long as nothing else is known"
+    pace.note("b", 1, compiled=0.5, seconds=0.4, once=0.0)
+    assert pace.first_seconds(frozenset("ab"), 1) == pytest.approx(0.9)
+    pace.note("a", 1, compiled=0.6, seconds=0.4, once=0.0)
+    assert pace.first_seconds(frozenset("ab"), 1) == pytest.approx(2.0 + 1.0)

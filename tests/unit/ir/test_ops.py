@@ -11,6 +11,7 @@ from fusion_ir.extent import shape_of
 from fusion_ir.node import Node
 from fusion_ir.numerics import round_to, ulp
 from fusion_ir.ops import OPS, OpKind, RuleError, kind_of, make
+from fusion_ir.ops.contract import contract_accumulator, sums_in_any_order
 from fusion_ir.scalar import Scalar
 from tests.support.tensors import evaluate_one, same_bits, tensor
 
@@ -438,6 +439,25 @@ def nearest_f32(value: Fraction) -> np.float32:
     near = np.float32(float(value))
     around = [near, np.nextafter(near, np.float32(np.inf)), np.nextafter(near, np.float32(-np.inf))]
     return min(around, key=lambda n: (abs(Fraction(float(n)) - value), int(n.view(np.uint32)) % 2))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "most"), [(bf16, 2), (f16, 2), (f32, 16), (f64, 16), (i8, None), (i64, None)], ids=str
+)
+def test_up_to_how_many_products_sums_are_ordered(dtype: DType, most: int | None) -> None:
+    """Tensor cores take the products of narrow floats several at once; sums of integers are the same in any order."""
+
+    def in_any_order(k: int) -> bool:
+        acc = DTYPES[contract_accumulator(dtype)]
+        out = dtype if dtype.is_float else acc
+        a, b = tensor(0, (4, k), dtype), tensor(1, (k, 5), dtype)
+        return sums_in_any_order(contract(a, b, (0, -1, 1), (-1, 1, 0), 1, acc, out))
+
+    if most is None:
+        assert not in_any_order(1000)
+    else:
+        assert not in_any_order(most)
+        assert in_any_order(most + 1)
 
 
 def test_contract_without_products_is_zero_and_with_one_is_the_product() -> None:

@@ -71,6 +71,25 @@ def test_parts_for_blocks_of_threads(sizes: tuple[int, ...], axes: tuple[int, ..
         assert found is not None and found.args[0].sizes[min(axes)] == parts
 
 
+def test_what_is_summed_is_made_again_for_blocks_of_threads() -> None:
+    """The gradient of a batch norm reads what it sums once more: stored, x - mean would take twice as much as x."""
+    sizes = (32, 8, 4096)
+    x, mean = make_input(0, dense(*sizes, dtype=bf16)), make_input(1, dense(8))
+    centred = build.sub(build.cast(x, f32), build.broadcast_in_dim(mean, sizes, (1,)))
+    total = make("sum", [centred], {"axes": (0, 2)})
+    tasks = Tasks(64, columns=128)
+    found = splitting(tasks)[-1].apply(total)
+    assert found is not None
+    (difference,) = found.args[0].args
+    assert (difference.op, difference.sizes) == ("sub", (8, 4, 8, 4096))
+    assert difference.args[0] is build.cast(build.reshape(x, difference.sizes), f32)
+    rows = make("sum", [centred], {"axes": (2,)})
+    specs = (dense(*sizes, dtype=bf16), dense(8))
+    joined = splitting(tasks.among(graph_of(specs, total, rows)))[-1].apply(total)
+    assert joined is not None
+    assert joined.args[0].args[0] is build.reshape(centred, (8, 4, 8, 4096)), "other sums read it as it is"
+
+
 @pytest.mark.parametrize("op", ["sum", "mean", "var", "prod", "max", "min"])
 @pytest.mark.parametrize("dtype", ["f32", "bf16", "f64"])
 @pytest.mark.parametrize(("sizes", "axes"), [((2048, 40), (0,)), ((256, 4, 80), (0, 1, 2)), ((3, 1024, 32), (1,))])

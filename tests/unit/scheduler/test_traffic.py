@@ -34,7 +34,7 @@ X = make_input(0, dense(64, 128))
 def test_pointwise_reads_and_writes_once() -> None:
     y = node("add", node("exp", X), X)
     assert traffic_of(graph_of(y, specs=(dense(64, 128),))) == Traffic(
-        64 * 128 * 4, 64 * 128 * 4, 9.0 * 8192, 9.0 * 8192, 11.0 * 8192, elements=8192
+        64 * 128 * 4, 64 * 128 * 4, 9.0 * 8192, 9.0 * 8192, 11.0 * 8192, elements=8192, longest=11.0
     )
 
 

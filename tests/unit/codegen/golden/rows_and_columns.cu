@@ -1,11 +1,11 @@
-// reduction{vec=4,x=32,y=8,per=1,keep=registers,dear=0}
-extern "C" __global__ void __launch_bounds__(256) k_5362ca76cb2ac4b7(const float* RESTRICT in0, float* RESTRICT out0, float* RESTRICT out1) {
-  constexpr int TX = 32, TY = 8;
+// reduction{vec=4,x=32,y=16,per=1,keep=registers,dear=0}
+extern "C" __global__ void __launch_bounds__(512) k_dac6d7a0b627ac07(const float* RESTRICT in0, float* RESTRICT out0, float* RESTRICT out1) {
+  constexpr int TX = 32, TY = 16;
   SHARED_MEMORY(shared);
-  constexpr int JOINED_X = 0, JOINED = 4096;
+  constexpr int JOINED_X = 0, JOINED = 8192;
   Vec<float, 4> kv0[VECTORS(4, 96)];
   UNROLL(i0_v, VECTORS(4, 96)) kv0[i0_v] = splat<4>(bits<float>(0xff800000u));
-  ROWS_WHOLE(i1, 48) {
+  ROWS_APART(i1, 48) {
     Vec<float, 4> av1 = splat<4>(bits<float>(0x80000000u));
     LANES(i0, 4, 96, VECTORS(4, 96)) {
       const auto v2 = load<4, 4>(in0 + 96 * i1 + i0);
@@ -22,4 +22,4 @@ extern "C" __global__ void __launch_bounds__(256) k_5362ca76cb2ac4b7(const float
     }
   }
 }
-// grid (1, 1, 1), block (32, 8, 1), 4096 bytes of shared memory
+// grid (1, 1, 1), block (32, 16, 1), 8192 bytes of shared memory

@@ -1,10 +1,10 @@
-"""The kernels that measure a device's ceilings compile. There CuPy compiles them; here nothing else would."""
+"""The timing child's own kernels compile. There CuPy compiles them; here nothing else would."""
 
 from pathlib import Path
 
 import pytest
 
-from codegen.child.cuda_ceilings import SOURCE
+from codegen.child.cuda_kernels import SOURCE
 from codegen.toolchain.cuda import CudaCompiler
 from tests.support.devices import CUDA_DEVICE
 

@@ -1,0 +1,53 @@
+"""Which families accept a segment. Each is asked when that is first needed: some lower the segment to find out."""
+
+from collections.abc import Collection, Iterator, Mapping
+from functools import cached_property
+
+from codegen.kernel import Family, Reject
+from fusion_ir.records import Device
+from scheduler.atoms import Atoms
+from scheduler.segment import Segment, extract
+
+
+class Answers(Collection[str]):
+    """The names of the families that accept a segment, in the order of `families`. To go through them asks one after
+    another; `in` asks that one alone. sure: those that accept it for certain, which are not asked."""
+
+    def __init__(
+        self, families: Mapping[str, Family], device: Device, atoms: Atoms, members: int, sure: Collection[str] = ()
+    ) -> None:
+        self._families = families
+        self._device = device
+        self._atoms = atoms
+        self._members = members
+        self._answers: dict[str, Reject | None] = dict.fromkeys(sure)
+
+    @cached_property
+    def segment(self) -> Segment:
+        """What the families are asked about."""
+        return extract(self._atoms, self._members)
+
+    def answer(self, name: str) -> Reject | None:
+        """None where the family accepts the segment."""
+        if name not in self._answers:
+            self._answers[name] = self._families[name].accepts(self.segment.graph, self._device)
+        return self._answers[name]
+
+    def any(self, likely: str = "") -> str | None:
+        """Some family that accepts the segment, if one does. likely: is asked first."""
+        known = next((name for name, answer in self._answers.items() if answer is None), None)
+        return known or (likely if likely in self else next(iter(self), None))
+
+    def refusal(self) -> Reject:
+        """What every family says against a segment that none accepts."""
+        told = ((name, self.answer(name)) for name in self._families)
+        return Reject("; ".join(f"{name}: {reject.reason}" for name, reject in told if reject is not None))
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name in self._families and self.answer(name) is None
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self._families if self.answer(name) is None)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)

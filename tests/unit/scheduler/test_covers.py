@@ -1,0 +1,65 @@
+"""The cheapest cover is found although few candidates are looked at."""
+
+import time
+
+import pytest
+
+from codegen.families import FAMILIES, TAKING_PARTS
+from codegen.kernel import Reject
+from fusion_ir.records import Device
+from scheduler.candidates import Candidate
+from scheduler.cover import CoverProblem
+from scheduler.covers import Covers
+from scheduler.ledger import Estimate
+from scheduler.segment import extract
+from scheduler.watch import Watch
+from tests.support.random_graphs import Seeded, any_graph
+from tests.unit.scheduler.test_cover import brute_force
+from tests.unit.scheduler.test_least import DEVICES, searched
+
+
+@pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.target)
+@pytest.mark.parametrize("which", ["predictions", "bounds"])
+def test_as_cheap_as_if_all_candidates_were_looked_at(device: Device, which: str) -> None:
+    looked, all_ = 0, 0
+    for seed in range(100):
+        ledger, atoms, found = searched(any_graph(Seeded(seed), steps=30), device)
+        estimate: Estimate = getattr(ledger, which)
+        seen: set[Candidate] = set()
+
+        def us(candidate: Candidate, of: Estimate = estimate, seen: set[Candidate] = seen) -> float:
+            seen.add(candidate)
+            return of.us(candidate)
+
+        covers = Covers(atoms, found, ledger, Watch(60.0, 0.0, None, time.monotonic), 10.0)
+        chosen = covers.cheapest(Estimate(us, estimate.least_us))
+        costs = {m: estimate.us(c) for m, c in found.accepted.items()}
+        expected = CoverProblem(atoms.preds).solve(costs)
+        assert expected is not None, seed
+        total_us = sum(costs[c.segment.members] for c in chosen)
+        assert total_us == pytest.approx(expected.cost_us, rel=1e-12), seed
+        if len(atoms) <= 7:
+            assert total_us == pytest.approx(brute_force(list(atoms.preds), costs)[0], rel=1e-12), seed
+        looked, all_ = looked + len(seen), all_ + len(costs)
+    assert looked < 0.8 * all_
+
+
+@pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.target)
+def test_families_answer_the_same_whenever_they_are_asked(device: Device) -> None:
+    """Also those that are not asked since they accept the whole graph."""
+    assert FAMILIES.keys() >= TAKING_PARTS
+    sure = 0
+    for seed in range(100):
+        ledger, atoms, found = searched(any_graph(Seeded(seed), steps=8), device)
+        for members, candidate in found.accepted.items():
+            graph = extract(atoms, members).graph
+            names = [name for name, family in FAMILIES.items() if family.accepts(graph, device) is None]
+            sure += "segment" not in vars(candidate.families)
+            ledger.predicted_us(candidate)
+            assert list(candidate.families) == names, (seed, members)
+            best = min(ledger._predicted_us(candidate, name) for name in names)
+            assert ledger.predicted_us(candidate) == best, (seed, members)
+        for a in range(len(atoms)):
+            answer = ledger.ask(atoms, 1 << a)
+            assert isinstance(answer, Reject) == (1 << a not in found.accepted)
+    assert sure > 100
