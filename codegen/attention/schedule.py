@@ -14,7 +14,8 @@ from fusion_ir.records import Device
 SLICE = 32  # columns of a warp in a tile: attention_sm80.cuh
 FRAGMENT_ROWS = 16
 MOST_REGISTERS = 255  # of a thread
-LEAST_OTHERS = 44  # of them beside what is held, the left operand or the second product: addresses, what is computed
+LEAST_OTHERS = 44  # of them beside what is held
+LEAST_FREE = 30  # of them beside that and the left operand, or the second product; with fewer, they spill as a rule
 MOST_OPERANDS = 64  # for these two
 ROWS, WARPS, STAGES, BLOCKS = (16, 32, 64), (4, 8, 16), (2, 3, 4), (1, 2, 3)
 FIRST = 10
@@ -22,7 +23,8 @@ FIRST = 10
 L2_BYTES_PER_CLOCK = 40
 LANES = 128
 PRODUCTS_PER_CLOCK = 1200
-SPILLED = 1.1  # assumed: times as long where registers are short
+WAITING = 6  # assumed: with so many warps of a multiprocessor at a time, half of its clocks pass unused
+SPILLED = 1.3  # assumed: times as long where registers are short
 FREE = ("load", "const", "index")  # about nothing to compute
 
 
@@ -109,10 +111,11 @@ def _clocks(s: AttentionSchedule, strips: Strips, device: Device) -> float:
     computing = s.rows * wide * (lines / PRODUCTS_PER_CLOCK + _operations(strips) / LANES)
     chip = architecture(device.arch)
     of_block = shared_bytes(s, strips) + chip.reserved_shared_bytes
-    resident = min(s.blocks, chip.shared_bytes // of_block, chip.threads // s.threads)
-    tight = held(s, columns) + _operands(s, strips) + LEAST_OTHERS > REGISTERS // (s.threads * s.blocks)
+    resident = max(min(s.blocks, chip.shared_bytes // of_block, chip.threads // s.threads), 1)
+    computing *= 1.0 + WAITING / (resident * s.warps)
+    tight = held(s, columns) + _operands(s, strips) + LEAST_FREE > REGISTERS // (s.threads * s.blocks)
     rounds = -(-(batches * -(-rows // s.rows)) // max(device.units, 1))
-    clocks = rounds * (max(bringing, computing) + min(bringing, computing) / max(resident, 1))
+    clocks = rounds * (max(bringing, computing) + min(bringing, computing) / resident)
     return clocks * (SPILLED if tight else 1.0) * (1.0 + 0.01 * (s.blocks - resident)) - s.stages
 
 
