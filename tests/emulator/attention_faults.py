@@ -8,16 +8,28 @@ from tests.support.products import dense_graph
 HEADER = "attention_sm80.cuh"
 # Rests of rows, columns and depth; blank slices; more tiles than stages; a tile of fewer lines than are copied at once.
 CAUSAL = Generated(
-    "causal", "attention", print_graph(causal(1, 70, 200, 40, 24)), "attention{rows=64,warps=4,stages=2,blocks=1}"
+    "causal",
+    "attention",
+    print_graph(causal(1, 70, 200, 40, 24)),
+    "attention{rows=64,warps=4,groups=1,stages=2,turns=1,blocks=1}",
 )
 SCORES = Generated(
-    "masked", "attention", print_graph(masked(1, 40, 268, 40)), "attention{rows=16,warps=4,stages=2,blocks=1}"
+    "masked",
+    "attention",
+    print_graph(masked(1, 40, 268, 40)),
+    "attention{rows=16,warps=4,groups=1,stages=2,turns=1,blocks=1}",
 )
 WHOLE = Generated(
     "whole",
     "attention",
     print_graph(dense_graph([tensor(1, 40, 40), tensor(1, 600, 40), tensor(1, 600, 24)], whole)),
-    "attention{rows=16,warps=8,stages=2,blocks=1}",
+    "attention{rows=16,warps=8,groups=1,stages=2,turns=1,blocks=1}",
+)
+TURNS = Generated(
+    "turns",
+    "attention",
+    print_graph(masked(1, 70, 268, 40)),
+    "attention{rows=16,warps=4,groups=2,stages=3,turns=2,blocks=1}",
 )
 
 
@@ -36,15 +48,19 @@ ROWS = "\n    VEC_UNROLL for (int i = 0; i < BLOCKS; i++)\n"
 
 ATTENTION_FAULTS = (
     # ---- the pipeline
-    without_barrier("no barrier before a tile", SCORES, "      ", TILE, "      next("),
-    without_barrier("no barrier before a tile of values", WHOLE, "      ", TILE, "      begin<"),
+    without_barrier("no barrier before a tile", SCORES, "        ", TILE, "        next("),
+    without_barrier("no barrier before a tile of values", WHOLE, "      ", TILE, "      bring_tile<"),
     without_barrier("no barrier between the products", WHOLE, "", "  // nobody reads the tiles of the first any more"),
     without_barrier("no barrier before partial sums", WHOLE, "", "  // the stages, or the rows before, have been read"),
     without_barrier("no barrier behind partial sums", WHOLE, "sums[i][j], lane);\n      ", ""),
-    without_barrier("no barrier between reducing and reading", SCORES, "    ", "", ROWS),
+    changed("no barrier between reducing and reading", SCORES, f"    group_barrier();{ROWS}", ROWS),
+    without_barrier("no barrier before tiles that stay", TURNS, "copy_async_wait<0>();\n    ", "", "\n  }\n"),
+    changed("no barrier before a group's rows", TURNS, "      group_barrier();\n    } else", "    } else"),
+    changed("one barrier for all groups", TURNS, "named_barrier(1 + group, ", "named_barrier(1, "),
+    changed("groups reduce in the same slots", TURNS, "(I * GROUPS + group)", "(I * GROUPS)"),
     changed("a tile too few", SCORES, "copy_async_wait<STAGES - 2>()", "copy_async_wait<STAGES - 1>()", count=2),
     changed("fills the stage that is read", SCORES, "next(tile + STAGES - 1);", "next(tile + STAGES);"),
-    changed("reductions in the same slots", SCORES, " + I * ROWS * WARPS;", ";"),
+    changed("reductions in the same slots", SCORES, "(I * GROUPS + group) * ROWS", "group * ROWS"),
     # ---- tiles and fragments
     changed("no end of lines in a tile", WHOLE, "line + i >= Tile::LINES", "false"),
     changed("no turns", SCORES, "line / 8 % 4 * 2 + line % 2;", "0;"),

@@ -31,8 +31,8 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workbench]:
         yield made
 
 
-def schedule(rows: int, warps: int, stages: int, blocks: int = 1) -> str:
-    values = {"rows": rows, "warps": warps, "stages": stages, "blocks": blocks}
+def schedule(rows: int, warps: int, stages: int, groups: int = 1, turns: int = 1, blocks: int = 1) -> str:
+    values = {"rows": rows, "warps": warps, "groups": groups, "stages": stages, "turns": turns, "blocks": blocks}
     return schedule_text("attention", values)
 
 
@@ -136,10 +136,12 @@ def test_cones_layouts_and_sizes(bench: Workbench) -> None:
 
 def test_schedules(bench: Workbench) -> None:
     """Rows, warps and stages of all kinds; more tiles than stages, and fewer."""
-    points = [(16, 4, 2, 3), (32, 4, 3, 1), (64, 4, 4, 1), (16, 8, 2, 2), (32, 8, 3, 1), (32, 16, 2, 1)]
+    points = [(16, 4, 2, 1, 1, 3), (32, 4, 3, 2), (64, 4, 4), (16, 8, 2, 2), (32, 8, 3), (32, 16, 2)]
+    turns = [(16, 4, 3, 2, 2), (32, 8, 2, 1, 3), (16, 4, 4, 1, 16)]
     cases: list[tuple[str, Graph, list[Kernel]]] = []
     for name, graph in (("causal", causal(1, 72, 328, 40, 24)), ("masked", masked(2, 72, 264, 40))):
-        cases.append((name, graph, [ATTENTION.emit(graph, schedule(*p), DEVICE) for p in points]))
+        own = points if name == "causal" else points + turns
+        cases.append((name, graph, [ATTENTION.emit(graph, schedule(*p), DEVICE) for p in own]))
     assert not check_all(cases, bench)
 
 
