@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 from codegen.object_cache import CacheError, ObjectCache
 
-STRIPES = 64  # of locks for segments: files of their own would never be removed
+STRIPES = 1024  # of locks for segments: files of their own would never be removed
 
 
 def device_turn(cache: ObjectCache, device_key: str) -> AbstractContextManager[None]:

@@ -93,7 +93,7 @@ def loop_kernel(
     is_many = threads.count >= MANY_THREADS and blocks > device.units
     together = MOST_THREADS // threads.count if waits and is_many else 1
     entry, source = kernel_function(
-        segment, body.text, "cuda", prologue=prologue, threads=threads.count, together=together
+        segment, body.text, "cuda", prologue=prologue, threads=threads.count, blocks=together
     )
     launch = Launch((blocks, 1, 1), (threads.x, threads.y, 1), body.shared_bytes)
     return Kernel(entry, source, "cuda", s.FAMILY, str(s), launch, body.accesses)

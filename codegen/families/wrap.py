@@ -17,15 +17,15 @@ def kernel_function(
     *,
     prologue: Sequence[str] = (),
     threads: int = 1,
+    blocks: int = 1,
     streams: bool = False,
     interleave: bool = False,
     cluster: int = 1,
     tensor_maps: int = 0,
-    together: int = 1,
 ) -> tuple[str, str]:
-    """(entry, source). The entry's name is derived from the source, so equal kernels have equal names. cluster: blocks
-    of a cluster. tensor_maps: how many there are, map0, map1, ... together: blocks that a multiprocessor should hold
-    (cuda)."""
+    """(entry, source). The entry's name is derived from the source, so equal kernels have equal names. blocks: that a
+    multiprocessor is to have registers for at a time. cluster: blocks of a cluster. tensor_maps: how many there are,
+    map0, map1, ..."""
     params = parameters(graph)
     if target == "cpu":
         order = "INTERLEAVED " if interleave else ""
@@ -35,9 +35,9 @@ def kernel_function(
     else:
         maps = [f"const __grid_constant__ TensorMap map{i}" for i in range(tensor_maps)]
         listed = ", ".join([*(f"{t} RESTRICT {name}" for t, name in params), *maps])
-        clustered = f"__cluster_dims__({cluster}, 1, 1) " if cluster > 1 else ""
-        bounds = f"{threads}, {together}" if together > 1 else str(threads)
-        head = f'extern "C" __global__ void __launch_bounds__({bounds}) {clustered}{{entry}}({listed}) {{{{'
+        bounds = f"{threads}, {blocks}" if blocks > 1 else threads
+        together = f"__cluster_dims__({cluster}, 1, 1) " if cluster > 1 else ""
+        head = f'extern "C" __global__ void __launch_bounds__({bounds}) {together}{{entry}}({listed}) {{{{'
         lines = [f"  {line}" for line in (*_wide_index(graph), *prologue)]
     tail = ["  stream_fence();"] if streams else []
     text = "\n".join([*lines, body, *tail, "}"])

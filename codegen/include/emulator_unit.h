@@ -1,5 +1,5 @@
-// A model of the special function unit, for tests of what is made of it (-DFP_UNIT_EXP2=E -DFP_UNIT_INVERSE=I): 2^x is off by
-// E, and 1 / x by I ulps, before they are rounded. A device has errors of its own for each argument, within these.
+// A model of the special function unit, for tests of what is made of it (-DFP_UNIT_EXP2=E -DFP_UNIT_INVERSE=I
+// -DFP_UNIT_RSQRT=R): 2^x is off by E, 1 / x by I and 1 / sqrt x by R ulps, before they are rounded. A device has errors of its own for each argument, within these.
 #pragma once
 namespace core {
 template <class R> constexpr bool HAS_UNIT = SAME<R, float>;
@@ -16,6 +16,7 @@ inline float unit_exp2_any(float x) {
   const float root = unit_exp2(x < -126 ? x * 0.5f : x);
   return x < -126 ? root * root : root;
 }
+inline float unit_rsqrt(float x) { return off_by(1.0 / __builtin_sqrt(x), FP_UNIT_RSQRT); }
 inline float saturated_fma(float a, float b, float c) {
   const float r = __builtin_fmaf(a, b, c);
   return r > 0 ? r < 1 ? r : 1.0f : 0.0f;

@@ -101,7 +101,8 @@ template <int W> VCOLD bool any_beyond(Vec<float, W> x, float limit) {
   VEC_UNROLL for (int i = 0; i < W; i++) r |= !(fabsf(x.v[i]) <= limit);
   return r;
 }
-// The special function unit: see vec_exp.h. Errors by the PTX ISA: 2^-22 of 2^x, an ulp of 1 / x; denormals are 0 but in the last.
+// The special function unit: see vec_exp.h. Errors by the PTX ISA: 2^-22 of 2^x, 2^-22.9 of 1 / sqrt x, an ulp of 1 / x. Denormals
+// are 0 in the first two.
 #ifndef FP_EMULATE
 template <class R> constexpr bool HAS_UNIT = SAME<R, float>;
 VDEV float unit_exp2(float x) {
@@ -117,6 +118,11 @@ VDEV float unit_inverse(float x) {
 VDEV float unit_exp2_any(float x) {
   float r;
   asm("ex2.approx.f32 %0, %1;" : "=f"(r) : "f"(x));
+  return r;
+}
+VDEV float unit_rsqrt(float x) {
+  float r;
+  asm("rsqrt.approx.f32 %0, %1;" : "=f"(r) : "f"(x));
   return r;
 }
 VDEV float saturated_fma(float a, float b, float c) {  // between 0 and 1; 0 of a NaN
@@ -271,7 +277,7 @@ VEC_NARROW2(narrow_mul_, mul_, core::fma_pair(a[i], b[i], 0x80008000u))
 // off by one and a half: that this changes no quotient is not proved, but tested where it is hardest, next to the middle of
 // two floats (tests/cpu/test_vec_divided.py). A zero keeps its sign since b is above 0.
 template <int W> VDEV Vec<float, W> divided_(const Vec<float, W>& a, const Vec<float, 1>& b) {
-  const float by = b.v[0], inverse = 1.0f / by;
+  const float by = b.v[0];
   float lost = 0;  // what is below 2^-100, and NaN where an infinity is: sums cost less than so many comparisons
   VEC_UNROLL for (int i = 0; i < W; i++) {
     lost += core::float_abs(core::fma(core::flushed_product(a.v[i], 0x1p-26f), -0x1p26f, a.v[i]));
@@ -280,6 +286,12 @@ template <int W> VDEV Vec<float, W> divided_(const Vec<float, W>& a, const Vec<f
   if (__builtin_expect(by < 1, false)) ordinary &= !core::any_beyond(a, 0x1p100f);  // where quotients may overflow
   Vec<float, W> r;
   if (__builtin_expect(ordinary, true)) {
+#ifdef FP_EMULATE
+    const float inverse = 1.0f / by;
+#else
+    const float near = core::unit_inverse(by);
+    const float inverse = core::fma(-core::fma(by, near, -1.0f), near, near);  // as ptxas has 1 / by, without its exceptions
+#endif
     VEC_UNROLL for (int i = 0; i < W; i++) {
       const float q = a.v[i] * inverse;
       r.v[i] = core::fma(-core::fma(q, by, -a.v[i]), inverse, q);

@@ -61,7 +61,8 @@ template <class R> VDEV R exp_up(R x, int up) {
   const R r = exp_reduce(F32<R> ? within(x, -110, 110) : within(x, -760, 760), n);
   return scale(exp_of_small(r), n + up);
 }
-// ---- float by the special function unit of a CUDA device (HAS_UNIT): 2^x and 1 / x in an instruction each, off by an ulp or so.
+// ---- float by the special function unit of a CUDA device (HAS_UNIT): 2^x, 1 / x and 1 / sqrt x in an instruction each,
+// off by an ulp or so.
 // tests/gpu/test_elementary.py tries every float.
 //
 // e^(SIGN x) = p 2^n, n the whole number from FIRST to LAST that is nearest to SIGN x log2 e; where that lies outside, p is as
@@ -126,5 +127,8 @@ template <class R> VDEV R tanh(R x) {
     return is_tiny(x) ? x : signed_as(t / (t + num<R>(0.5)), x);
   }
 }
-template <class R> VDEV R rsqrt(R x) { return num<R>(1) / sqrt(x); }
+template <class R> VDEV R rsqrt(R x) {
+  if constexpr (HAS_UNIT<R>) return unit_rsqrt(x);
+  else return num<R>(1) / sqrt(x);
+}
 }  // namespace core

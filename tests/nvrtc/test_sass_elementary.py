@@ -24,6 +24,7 @@ EXPECTED: dict[str, tuple[str, DType, float]] = {
     "sigmoid": (OPS["sigmoid"].cpp, f32, 10),
     "tanh": (OPS["tanh"].cpp, f32, 14),
     "erf": (OPS["erf"].cpp, f32, 16),
+    "rsqrt": (OPS["rsqrt"].cpp, f32, 4),
     "twice": ("narrow_add_({0}, {0})", bf16, 0.5),
 }
 NARROW, WIDE = 8, 16  # elements of a thread: what both have is not the elements'
