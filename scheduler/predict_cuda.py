@@ -147,7 +147,7 @@ def _work_us(
         if shares.matrix and rate:
             operations -= products
             matrix_us += products / (rate * shares.matrix * 1e3)
-    if matrix_us:
+    if matrix_us and family != "attention":  # whose blocks are rows of the first product, whatever comes out
         matrix_us *= min(_rounds(traffic.elements, tile, device.units) / _use(tile) for tile in tiles)
     return memory_us, matrix_us + operations / (ceilings.fma_gflops * shares.arithmetic * 1e3)
 

@@ -14,33 +14,41 @@ from fusion_ir.records import Device
 SLICE = 32  # columns of a warp in a tile: attention_sm80.cuh
 FRAGMENT_ROWS = 16
 MOST_REGISTERS = 255  # of a thread
-LEAST_OTHERS = 44  # of them beside what is held, the left operand or the second product: addresses, what is computed
+LEAST_OTHERS = 44  # of them beside what is held
+LEAST_FREE = 30  # of them beside that and the left operand, or the second product; with fewer, they spill as a rule
 MOST_OPERANDS = 64  # for these two
-ROWS, WARPS, STAGES, BLOCKS = (16, 32, 64), (4, 8, 16), (2, 3, 4), (1, 2, 3)
+ROWS, WARPS, GROUPS, STAGES, BLOCKS = (16, 32, 64), (4, 8, 16), (1, 2), (2, 3, 4), (1, 2, 3)
+TURNS = (1, 2, 3, 4, 6, 8, 12, 16)
+MOST_GROUPS, MOST_THREADS = 4, 1024
 FIRST = 10
 # Of a multiprocessor, per clock: bytes from the L2 cache; elements that an operation is done for; products by mma.sync.
 L2_BYTES_PER_CLOCK = 40
 LANES = 128
 PRODUCTS_PER_CLOCK = 1200
-SPILLED = 1.1  # assumed: times as long where registers are short
+WAITING = 6  # assumed: with so many warps of a multiprocessor at a time, half of its clocks pass unused
+SPILLED = 1.3  # assumed: times as long where registers are short
 FREE = ("load", "const", "index")  # about nothing to compute
 
 
 @dataclass(frozen=True)
 class AttentionSchedule(Schedule):
-    """rows: of a block. warps: that share the columns. stages: tiles of an operand that are in shared memory or on
-    their way, each of 32 columns for every warp. blocks: for which a multiprocessor has registers."""
+    """rows: of a group of warps at a time. warps: of a group, that share the columns. groups: of a block, that share
+    the tiles of right operands. stages: such tiles that are in shared memory or on their way, each of 32 columns for
+    every warp. turns: strips of rows that a group takes one after the other, with all tiles in shared memory; 1: each
+    tile comes and goes. blocks: for which a multiprocessor has registers."""
 
     FAMILY = "attention"
     rows: int
     warps: int
+    groups: int
     stages: int
+    turns: int
     blocks: int
 
     @property
     def threads(self) -> int:
         """Of a block."""
-        return 32 * self.warps
+        return 32 * self.warps * self.groups
 
     def tiles(self, columns: int) -> int:
         """Tiles of so many columns."""
@@ -56,9 +64,9 @@ def shared_bytes(s: AttentionSchedule, strips: Strips) -> int:
     """Shared memory of a block: Strip::SHARED_BYTES."""
     depth, width = strips.problem.depth, strips.second.extent("column") if strips.second else 0
     widest = max(chunks_of(depth), chunks_of(width) if width else 0)
-    tiles = s.stages * SLICE * s.warps * widest * 16 + s.rows * chunks_of(depth) * 16
-    partial = s.warps * FRAGMENT_ROWS * (-(-width // 16) * 16 + RUN) * 4 if width else 0
-    return max(tiles, partial) + len(strips.phases.steps) * s.rows * s.warps * 4
+    tiles = s.stages * SLICE * s.warps * widest * 16 + s.groups * s.rows * chunks_of(depth) * 16
+    partial = s.groups * s.warps * FRAGMENT_ROWS * (-(-width // 16) * 16 + RUN) * 4 if width else 0
+    return max(tiles, partial) + len(strips.phases.steps) * s.groups * s.rows * s.warps * 4
 
 
 def held(s: AttentionSchedule, columns: int) -> int:
@@ -66,12 +74,24 @@ def held(s: AttentionSchedule, columns: int) -> int:
     return s.rows // FRAGMENT_ROWS * s.tiles(columns) * FRAGMENT_ROWS * SLICE // 32
 
 
+def grid(s: AttentionSchedule, strips: Strips) -> int:
+    """Blocks of a kernel."""
+    batches, rows, _ = strips.problem.extents
+    return batches * -(-rows // (s.rows * s.groups * s.turns))
+
+
 def fault(s: AttentionSchedule, strips: Strips, device: Device) -> str:
     """Why no kernel can have this schedule; empty if one can."""
     if s.warps not in WARPS or s.rows % FRAGMENT_ROWS or s.rows < FRAGMENT_ROWS:
         return f"{s.rows} rows and {s.warps} warps, expected a multiple of 16, and {', '.join(map(str, WARPS))}"
-    if s.stages < 2 or s.blocks < 1:
-        return f"{s.stages} stages and {s.blocks} blocks, expected 2 or more, and 1 or more"
+    if s.stages < 2 or s.blocks < 1 or s.turns < 1:
+        return f"{s.stages} stages, {s.turns} turns, {s.blocks} blocks, expected 2 or more, and 1 or more"
+    if not 1 <= s.groups <= MOST_GROUPS or s.threads > MOST_THREADS:
+        return f"{s.groups} groups of {s.warps} warps, at most {MOST_GROUPS} and {MOST_THREADS} threads"
+    if s.groups > 1 and not strips.left.copied:
+        return "the left operand is computed, by one group alone"
+    if s.turns > 1 and (strips.second or s.tiles(strips.problem.extents[2]) > s.stages):
+        return f"{s.turns} turns, but not all tiles of the right operands stay in {s.stages} stages"
     operands, columns = _operands(s, strips), strips.problem.extents[2]
     if operands > MOST_OPERANDS:
         return f"{operands} registers for the operands of {s.rows} rows, at most {MOST_OPERANDS}"
@@ -90,33 +110,36 @@ def _operands(s: AttentionSchedule, strips: Strips) -> int:
 
 def first_schedules(strips: Strips, device: Device) -> list[AttentionSchedule]:
     """Schedules worth trying, best first by what a multiprocessor should take for its blocks."""
-    made = [AttentionSchedule(*point) for point in combinations(ROWS, WARPS, STAGES, BLOCKS)]
+    made = [AttentionSchedule(*point) for point in combinations(ROWS, WARPS, GROUPS, STAGES, TURNS, BLOCKS)]
     possible = [s for s in made if not fault(s, strips, device)]
-    return sorted(possible, key=lambda s: _clocks(s, strips, device))[:FIRST]
+    operations = _operations_of(strips)
+    return sorted(possible, key=lambda s: _clocks(s, strips, operations, device))[:FIRST]
 
 
 def schedule_choices() -> Choices:
     """What the fields of a schedule may be."""
-    return {"rows": ROWS, "warps": WARPS, "stages": STAGES, "blocks": BLOCKS}
+    return {"rows": ROWS, "warps": WARPS, "groups": GROUPS, "stages": STAGES, "turns": TURNS, "blocks": BLOCKS}
 
 
-def _clocks(s: AttentionSchedule, strips: Strips, device: Device) -> float:
-    """Of a multiprocessor: blocks at a time bring tiles while others compute; one alone does one after the other."""
-    batches, rows, columns = strips.problem.extents
+def _clocks(s: AttentionSchedule, strips: Strips, operations: float, device: Device) -> float:
+    """Of a multiprocessor: blocks at a time bring tiles while others compute; one alone does one after the other.
+    operations: of one element."""
+    columns = strips.problem.extents[2]
     lines = strips.problem.depth + (strips.second.extent("column") if strips.second else 0)
     wide = s.tiles(columns) * SLICE * s.warps
     bringing = wide * lines * 2 / L2_BYTES_PER_CLOCK
-    computing = s.rows * wide * (lines / PRODUCTS_PER_CLOCK + _operations(strips) / LANES)
+    strip = s.rows * wide * (lines / PRODUCTS_PER_CLOCK + operations / LANES)
     chip = architecture(device.arch)
     of_block = shared_bytes(s, strips) + chip.reserved_shared_bytes
-    resident = min(s.blocks, chip.shared_bytes // of_block, chip.threads // s.threads)
-    tight = held(s, columns) + _operands(s, strips) + LEAST_OTHERS > REGISTERS // (s.threads * s.blocks)
-    rounds = -(-(batches * -(-rows // s.rows)) // max(device.units, 1))
-    clocks = rounds * (max(bringing, computing) + min(bringing, computing) / max(resident, 1))
+    resident = max(min(s.blocks, chip.shared_bytes // of_block, chip.threads // s.threads), 1)
+    computing = s.groups * s.turns * strip * (1.0 + WAITING / (resident * s.warps * s.groups))
+    tight = held(s, columns) + _operands(s, strips) + LEAST_FREE > REGISTERS // (s.threads * s.blocks)
+    rounds = -(-grid(s, strips) // max(device.units, 1))
+    clocks = rounds * (max(bringing, computing) + min(bringing, computing) / resident)
     return clocks * (SPILLED if tight else 1.0) * (1.0 + 0.01 * (s.blocks - resident)) - s.stages
 
 
-def _operations(strips: Strips) -> float:
+def _operations_of(strips: Strips) -> float:
     """Of one element of the product, but for the products themselves: some of each value."""
     values = {v for part in strips.parts for v in cone(p.write.value for p in part.pieces) if v.op not in FREE}
     return sum(OPS[v.op].cost if v.op in OPS else 1.0 for v in values)

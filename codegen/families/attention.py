@@ -7,7 +7,7 @@ first product to the last; nothing of their size is stored that is no output. By
 
 from codegen.architectures import capability
 from codegen.attention.blanks import blanks_text
-from codegen.attention.schedule import AttentionSchedule, fault, first_schedules, schedule_choices, shared_bytes
+from codegen.attention.schedule import AttentionSchedule, fault, first_schedules, grid, schedule_choices, shared_bytes
 from codegen.attention.strips import Strips, element_type, lines_made, part_functor, reduce_call, strips_of
 from codegen.families.wrap import INDEX_LIMIT, kernel_function
 from codegen.kernel import EmitError, Kernel, Launch, Reject
@@ -40,7 +40,7 @@ class Attention:
             return Reject(str(error))
         if first_schedules(found, device):
             return None
-        return Reject(fault(AttentionSchedule(16, 8, 2, 1), found, device))
+        return Reject(fault(AttentionSchedule(16, 8, 1, 2, 1, 1), found, device))
 
     def space(self, segment: Graph, device: Device) -> tuple[str, ...]:
         return tuple(map(str, first_schedules(_accepted(segment), device)))
@@ -75,8 +75,16 @@ class Attention:
             functors += [values, behind]
             calls[1:1] = [f"const auto values = {lines_made(strips.values, values)};", "strip.prepare(values);"]
             calls[-1] = f"strip.multiply_again({last.made}, values, {behind.made});"
+        if s.turns > 1:
+            turns = [
+                f"const auto left = {lines_made(strips.left, left)};",
+                f"const auto right = {lines_made(strips.right, right)};",
+                "strip.keep(right);",
+                f"VEC_ROLLED for (int turn = 0; turn < {s.turns} && strip.begin(turn); turn++) {{",
+            ]
+            calls = [*turns, *(f"  {call}" for call in ("strip.multiply(left, right);", *calls[1:])), "}"]
         blanks = blanks_text(strips)
-        numbers = (element, "Product", width, s.rows // 16, s.warps, s.stages, results)
+        numbers = (element, "Product", width, s.rows // 16, s.warps, s.groups, s.stages, s.turns, results)
         lines = [
             *(f.text for f in functors),
             *([blanks] if blanks else []),
@@ -86,7 +94,7 @@ class Attention:
             *(f"  {call}" for call in calls),
         ]
         entry, source = kernel_function(segment, "\n".join(lines), "cuda", threads=s.threads, blocks=s.blocks)
-        launch = Launch((_blocks(strips, s), 1, 1), (s.threads, 1, 1), shared_bytes(s, strips))
+        launch = Launch((grid(s, strips), 1, 1), (s.threads, 1, 1), shared_bytes(s, strips))
         accesses = tuple(dict.fromkeys(a for f in functors for a in f.accesses))
         return Kernel(entry, source, "cuda", self.name, str(s), launch, accesses, headers=(HEADER,))
 
@@ -96,8 +104,3 @@ def _accepted(segment: Graph) -> Strips:
     if isinstance(found, Reject):
         raise EmitError(found.reason)
     return found
-
-
-def _blocks(strips: Strips, s: AttentionSchedule) -> int:
-    batches, rows, _ = strips.problem.extents
-    return batches * -(-rows // s.rows)

@@ -45,13 +45,14 @@ template <class Operand, int STEP_> struct Lines : Operand {
   static constexpr int STEP = STEP_;
 };
 // The part of an operand that goes into a tile at `to`: copied without the threads, or computed by them.
+// thread: of THREADS, which are all of the block's where the operand is computed.
 template <class T, class Tile, int THREADS, class Operand, class Window>
-VDEV void bring(unsigned char* to, const Operand& operand, const Window& w) {
+VDEV void bring(unsigned char* to, const Operand& operand, const Window& w, int thread) {
   constexpr int BYTES = Operand::BYTES;
   if constexpr (BYTES > 0) {
     constexpr int PARTS = 16 / BYTES, PER_LINE = Tile::CHUNKS * PARTS, LINES = THREADS / PER_LINE;  // lines at once
     static_assert((LINES & (LINES - 1)) == 0 && LINES > 0, "lines of a thread apart by a power of two");
-    const int line = threadIdx.x / PER_LINE, part = threadIdx.x % PER_LINE, column = w.column + part * (BYTES / (int)sizeof(T));
+    const int line = thread / PER_LINE, part = thread % PER_LINE, column = w.column + part * (BYTES / (int)sizeof(T));
     const uint32_t place = shared_address(to) + Tile::at(line, part / PARTS) + part % PARTS * BYTES;
     const auto at = [&](int i) {
       if constexpr (Operand::STEP > 0) return operand.at(w.batch, w.line + line, column) + (int64_t)i * Operand::STEP;
@@ -75,38 +76,57 @@ struct NoBlanks {
   static VDEV bool all(int, int, int, int) { return false; }  // rows from, to, columns from, to: all included
 };
 
+// A block's GROUPS of WARPS warps have a strip of 16 * BLOCKS rows each, TURNS times one after the other, and share the right
+// operands' tiles. With several turns all of these stay in shared memory, and the groups do not wait for each other.
 // T: of the operands. Product: its extents. WIDTH: columns of the second product; 0: there is none. STAGES: tiles of an operand
 // that are in shared memory or on their way. REDUCTIONS: of a row. Blanks: of what the first phase makes of the product.
-template <class T, class Product, int WIDTH, int BLOCKS, int WARPS, int STAGES, int REDUCTIONS, class Blanks> struct Strip {
-  static constexpr int THREADS = 32 * WARPS, ROWS = FRAGMENT_ROWS * BLOCKS, DOWN = (Product::ROWS + ROWS - 1) / ROWS;
+template <class T, class Product, int WIDTH, int BLOCKS, int WARPS, int GROUPS, int STAGES, int TURNS, int REDUCTIONS, class Blanks>
+struct Strip {
+  static constexpr int GROUP_THREADS = 32 * WARPS, THREADS = GROUPS * GROUP_THREADS;
+  static constexpr int ROWS = FRAGMENT_ROWS * BLOCKS, DOWN = (Product::ROWS + ROWS - 1) / ROWS, EACH = GROUPS * TURNS;
   static constexpr int STEP = SLICE * WARPS, TILES = (Product::COLUMNS + STEP - 1) / STEP;  // columns of a tile
   static constexpr int DEEP = (Product::DEPTH + 15) / 16, ACROSS = (WIDTH + 15) / 16;       // steps of mma
-  static constexpr bool WHOLE = Product::ROWS % ROWS == 0 && Product::COLUMNS % STEP == 0;
+  static constexpr bool WHOLE_ROWS = Product::ROWS % ROWS == 0 && DOWN % EACH == 0;
+  static constexpr bool WHOLE = WHOLE_ROWS && Product::COLUMNS % STEP == 0, RESIDENT = TURNS > 1;
+  static_assert(!RESIDENT || (TILES <= STAGES && WIDTH == 0), "all tiles stay");
   using Left = SliceTile<ROWS, chunks_of(Product::DEPTH)>;
   using Right = SliceTile<STEP, chunks_of(Product::DEPTH)>;
   using Values = SliceTile<STEP, chunks_of(WIDTH)>;
   using Partial = Staging<float, 16 * ACROSS + (ACROSS == 0) * RUN>;  // of a warp, of the second product
-  // Shared memory: stages, then the left operand; the partial sums take their place; behind them the rows' reductions.
+  // Shared memory: stages, then left operands; the partial sums take their place; behind them the rows' reductions.
   static constexpr int STAGE_BYTES = WIDTH > 0 && Values::BYTES > Right::BYTES ? Values::BYTES : Right::BYTES;
-  static constexpr int TILE_BYTES = STAGES * STAGE_BYTES + Left::BYTES, PARTIAL_BYTES = WIDTH > 0 ? WARPS * Partial::BYTES : 0;
+  static constexpr int LEFT_AT = STAGES * STAGE_BYTES, TILE_BYTES = LEFT_AT + GROUPS * Left::BYTES;
+  static constexpr int PARTIAL_BYTES = WIDTH > 0 ? GROUPS * WARPS * Partial::BYTES : 0;
   static constexpr int REDUCED_AT = TILE_BYTES > PARTIAL_BYTES ? TILE_BYTES : PARTIAL_BYTES;
 
   unsigned char* shared;
-  int batch, row, lane, warp, own_row, own_column;
+  int batch, strip, group, thread, lane, warp, row, own_row, own_column;  // thread and warp: of the group
   float held[BLOCKS][TILES][4][4];
   Vec<float, 1> blank[BLOCKS][2];          // what is held wherever a slice is blank, of rows lane / 4 and lane / 4 + 8
   RowValues<REDUCTIONS> found[BLOCKS][2];  // of the same rows
 
   VDEV explicit Strip(unsigned char* memory) : shared(memory) {
     // Where rows differ in their work, those with the most of it come first: as a rule the last ones.
-    constexpr int BATCHES = Product::BATCHES;
-    batch = Blanks::SOME ? blockIdx.x % BATCHES : blockIdx.x / DOWN;
-    row = (Blanks::SOME ? DOWN - 1 - blockIdx.x / BATCHES : blockIdx.x % DOWN) * ROWS;
+    constexpr int BATCHES = Product::BATCHES, PER_BATCH = (DOWN + EACH - 1) / EACH;
+    group = GROUPS > 1 ? threadIdx.x / GROUP_THREADS : 0;
+    thread = threadIdx.x - group * GROUP_THREADS;
     lane = threadIdx.x % 32;
-    warp = threadIdx.x / 32;
-    own_row = settled(row + lane / 4);
+    warp = thread / 32;
+    batch = Blanks::SOME ? blockIdx.x % BATCHES : blockIdx.x / PER_BATCH;
+    strip = (Blanks::SOME ? PER_BATCH - 1 - blockIdx.x / BATCHES : blockIdx.x % PER_BATCH) * EACH + group;
     own_column = settled(warp * SLICE + lane % 4 * RUN);
+    begin(0);
+  }
+  // The group's next strip; false where there is none.
+  VDEV bool begin(int turn) {
+    row = (strip + turn * GROUPS) * ROWS;
+    own_row = settled(row + lane / 4);
     VEC_UNROLL for (int i = 0; i < 2 * BLOCKS; i++) blank[i / 2][i % 2].v[0] = Blanks::value();
+    return WHOLE_ROWS || row < Product::ROWS;
+  }
+  VDEV void group_barrier() const {
+    if constexpr (GROUPS == 1) block_barrier();
+    else named_barrier(1 + group, GROUP_THREADS);
   }
   // Of this thread: the first of its 8 columns of a tile, and one of its rows.
   VDEV int column(int tile) const { return own_column + tile * STEP; }
@@ -119,7 +139,10 @@ template <class T, class Product, int WIDTH, int BLOCKS, int WARPS, int STAGES, 
     const int first = tile * STEP + warp * SLICE;
     return Blanks::all(row, row + ROWS - 1, first, first + SLICE - 1);
   }
-  VDEV bool is_blank_tile(int tile) const { return Blanks::all(row, row + ROWS - 1, tile * STEP, tile * STEP + STEP - 1); }
+  VDEV bool is_blank_tile(int tile) const {
+    const int first = row - group * ROWS;
+    return Blanks::all(first, first + GROUPS * ROWS - 1, tile * STEP, tile * STEP + STEP - 1);
+  }
 
   VDEV Vec<float, RUN> get(int block, int half, int tile) const {
     Vec<float, RUN> x;
@@ -136,30 +159,52 @@ template <class T, class Product, int WIDTH, int BLOCKS, int WARPS, int STAGES, 
     return computed(phase, block, half, tile, get(block, half, tile));
   }
 
-  template <class Tile, int LENGTH, class Operand> VDEV void begin(const Operand& operand, int tile) const {
+  // The part of the left operand that is a strip, as a Window: rows beyond the last are zero, those of a whole strip, too.
+  struct Rows {
+    static constexpr int COLUMNS = Product::DEPTH;
+    int batch, line, column;
+    VDEV bool has(int at_line, int at_column) const {
+      return (WHOLE_ROWS || at_line < Product::ROWS) && (COLUMNS % (8 * Left::CHUNKS) == 0 || at_column < COLUMNS);
+    }
+  };
+  template <class Tile, int LENGTH, class Operand> VDEV void bring_tile(const Operand& operand, int tile) const {
     if (tile < TILES)
       bring<T, Tile, THREADS>(
           shared + tile % STAGES * STAGE_BYTES, operand,
-          Window<Product::COLUMNS, LENGTH, Tile, 8 * Tile::CHUNKS>{batch, tile * STEP, 0});
+          Window<Product::COLUMNS, LENGTH, Tile, 8 * Tile::CHUNKS>{batch, tile * STEP, 0}, threadIdx.x);
     copy_async_commit();  // an empty group counts, too
+  }
+  // All of the right operand, for all turns.
+  template <class B> VDEV void keep(const B& right) const {
+    VEC_UNROLL for (int tile = 0; tile < TILES; tile++) bring_tile<Right, Product::DEPTH>(right, tile);
+    copy_async_wait<0>();
+    block_barrier();
   }
 
   // held = the product.
   template <class A, class B> VDEV void multiply(const A& left, const B& right) {
-    unsigned char* const rows = shared + STAGES * STAGE_BYTES;
+    unsigned char* const rows = shared + LEFT_AT + group * Left::BYTES;
     const auto next = [&](int tile) {
       if (Blanks::SOME && tile < TILES && is_blank_tile(tile)) copy_async_commit();
-      else begin<Right, Product::DEPTH>(right, tile);
+      else bring_tile<Right, Product::DEPTH>(right, tile);
     };
-    bring<T, Left, THREADS>(rows, left, Window<Product::ROWS, Product::DEPTH, Left, 8 * Left::CHUNKS>{batch, row, 0});
-    VEC_UNROLL for (int tile = 0; tile < STAGES - 1; tile++) next(tile);
+    bring<T, Left, GROUP_THREADS>(rows, left, Rows{batch, row, 0}, thread);
+    if (RESIDENT) {
+      copy_async_commit();
+      copy_async_wait<0>();
+      group_barrier();
+    } else {
+      VEC_UNROLL for (int tile = 0; tile < STAGES - 1; tile++) next(tile);
+    }
     // Of four matrices, two fragments and of each the halves in depth.
     const uint32_t own = shared_address(shared) + Right::at(warp * SLICE + slice_column(lane / 16, lane % 8), lane / 8 % 2);
     uint32_t a[DEEP][BLOCKS][4];
     VEC_UNROLL for (int tile = 0; tile < TILES; tile++) {
-      copy_async_wait<STAGES - 2>();
-      block_barrier();  // the tile is there, and nobody reads the one before any more
-      next(tile + STAGES - 1);
+      if (!RESIDENT) {
+        copy_async_wait<STAGES - 2>();
+        block_barrier();  // the tile is there, and nobody reads the one before any more
+        next(tile + STAGES - 1);
+      }
       if (tile == 0) VEC_UNROLL for (int k = 0; k < DEEP; k++) load_fragments<Left, true, false>(a[k], shared_address(rows), 0, k, lane);
       if (Blanks::SOME && is_blank(tile)) continue;
       VEC_UNROLL for (int i = 0; i < BLOCKS; i++)
@@ -178,7 +223,7 @@ template <class T, class Product, int WIDTH, int BLOCKS, int WARPS, int STAGES, 
 
   // found.of[I] = what `join` makes of phase(...) in all columns of a row; held becomes that phase's values if KEPT.
   template <int I, bool KEPT, class Phase, class Join> VDEV void reduce(const Phase& phase, float identity, Join join) {
-    float* const slots = (float*)(shared + REDUCED_AT) + I * ROWS * WARPS;
+    float* const slots = (float*)(shared + REDUCED_AT) + (I * GROUPS + group) * ROWS * WARPS;
     VEC_UNROLL for (int i = 0; i < BLOCKS; i++)
       VEC_UNROLL for (int half = 0; half < 2; half++) {
         auto all = splat<RUN>(identity);
@@ -205,7 +250,7 @@ template <class T, class Product, int WIDTH, int BLOCKS, int WARPS, int STAGES, 
         VEC_UNROLL for (int k = 1; k < 4; k *= 2) one = join(one, Vec<float, 1>{{shuffle_xor(one.v[0], k)}});
         if (lane % 4 == 0) shared_store<float, 1>(slots + (i * FRAGMENT_ROWS + half * 8 + lane / 4) * WARPS + warp, one);
       }
-    block_barrier();
+    group_barrier();
     VEC_UNROLL for (int i = 0; i < BLOCKS; i++)
       VEC_UNROLL for (int half = 0; half < 2; half++) {
         const float* const from = slots + (i * FRAGMENT_ROWS + half * 8 + lane / 4) * WARPS;
@@ -226,7 +271,7 @@ template <class T, class Product, int WIDTH, int BLOCKS, int WARPS, int STAGES, 
   // The first tiles of the second product's right operand, which come while rows are reduced.
   template <class C> VDEV void prepare(const C& values) const {
     block_barrier();  // nobody reads the tiles of the first any more
-    VEC_UNROLL for (int tile = 0; tile < STAGES - 1; tile++) begin<Values, WIDTH>(values, tile);
+    VEC_UNROLL for (int tile = 0; tile < STAGES - 1; tile++) bring_tile<Values, WIDTH>(values, tile);
   }
   // Hands the sums over columns of phase(...), of type T, and `values` to `epilogue`: see gemm_epilogue.cuh.
   template <class Phase, class C, class Epilogue> VDEV void multiply_again(const Phase& phase, const C& values, const Epilogue& epilogue) const {
@@ -236,7 +281,7 @@ template <class T, class Product, int WIDTH, int BLOCKS, int WARPS, int STAGES, 
     VEC_UNROLL for (int tile = 0; tile < TILES; tile++) {
       copy_async_wait<STAGES - 2>();
       block_barrier();  // the tile is there, and nobody reads the one before any more
-      begin<Values, WIDTH>(values, tile + STAGES - 1);
+      bring_tile<Values, WIDTH>(values, tile + STAGES - 1);
       uint32_t a[BLOCKS][2][4];  // of the slice's halves
       VEC_UNROLL for (int i = 0; i < BLOCKS; i++)
         VEC_UNROLL for (int half = 0; half < 2; half++) {
@@ -260,16 +305,17 @@ template <class T, class Product, int WIDTH, int BLOCKS, int WARPS, int STAGES, 
     copy_async_wait<0>();
     VEC_UNROLL for (int i = 0; i < BLOCKS; i++) {
       block_barrier();  // the stages, or the rows before, have been read
-      const Partial own_part{(float*)(shared + warp * Partial::BYTES)};
+      unsigned char* const parts = shared + group * WARPS * Partial::BYTES;
+      const Partial own_part{(float*)(parts + warp * Partial::BYTES)};
       VEC_UNROLL for (int j = 0; j < 2 * ACROSS; j++) own_part.put(j, sums[i][j], lane);
       block_barrier();
-      VEC_UNROLL for (int from = 0; from < FRAGMENT_ROWS * 2 * ACROSS; from += THREADS) {
-        const int item = from + threadIdx.x, r = item / (2 * ACROSS), run = item % (2 * ACROSS), left = WIDTH - run * RUN;
+      VEC_UNROLL for (int from = 0; from < FRAGMENT_ROWS * 2 * ACROSS; from += GROUP_THREADS) {
+        const int item = from + thread, r = item / (2 * ACROSS), run = item % (2 * ACROSS), left = WIDTH - run * RUN;
         const int at = row + i * FRAGMENT_ROWS + r;
         if (r >= FRAGMENT_ROWS || at >= Product::ROWS || left <= 0) continue;
         const auto ahead = epilogue.fetch(batch, at, run * RUN, left);
-        auto x = Partial{(float*)shared}.run(r, run, lane);
-        VEC_UNROLL for (int w = 1; w < WARPS; w++) x = add_(x, Partial{(float*)(shared + w * Partial::BYTES)}.run(r, run, lane));
+        auto x = Partial{(float*)parts}.run(r, run, lane);
+        VEC_UNROLL for (int w = 1; w < WARPS; w++) x = add_(x, Partial{(float*)(parts + w * Partial::BYTES)}.run(r, run, lane));
         epilogue(batch, at, run * RUN, x, left, ahead);
       }
     }

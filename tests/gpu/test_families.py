@@ -17,6 +17,7 @@ from fusion_ir.dtype import DTYPES, DType, bf16, f16, f32, f64, i32
 from fusion_ir.graph import Graph
 from fusion_ir.node import Node
 from fusion_ir.sample import sample_inputs
+from tests.support.attention import whole
 from tests.support.candidates import check_all, is_beyond_the_list, is_dropped_for_spills, run_kernel
 from tests.support.products import dense_graph, mlp
 
@@ -50,6 +51,7 @@ GRAPHS: dict[str, tuple[Shapes, Build, tuple[DType, ...]]] = {
     "linear, gelu, residual": ([(130, 96), (96, 136), (136,), (130, 136)], mlp, (f32, bf16)),
     "biased": ([(130, 96), (136, 96), (136,)], build.linear, (f16, bf16)),
     "biased, relu": ([(130, 96), (136, 96), (136,)], lambda x, w, b: build.relu(build.linear(x, w, b)), (bf16,)),
+    "attention": ([(2, 70, 40), (2, 330, 40), (2, 330, 24)], whole, (f16, bf16)),
     "running sum": ([(17, 300)], lambda x: build.cumsum(x, 1), (f32,)),
 }  # fmt: skip
 CASES = [(name, dtype.name) for name, (_, _, dtypes) in GRAPHS.items() for dtype in dtypes]
