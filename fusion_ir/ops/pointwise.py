@@ -281,11 +281,11 @@ POINTWISE: tuple[Op, ...] = (
     _exact("shift_right_logical", "a >> b with zeros; 0 where b < 0 or b >= width", 2, integers, _shift_right_logical,
            domain=(-12.0, 12.0)),
     # within ulps, floats only
-    # exp 2 and sigmoid 5 for CUDA's 2^x in one instruction (its exp2f: 2 ulps by the CUDA C++ Programming Guide's
-    # mathematical functions), elsewhere 1 and 3. An e^-x just above a power of 2 makes 1 / (1 + e^-x) just below one,
-    # where the same error is twice as many ulps.
-    _inexact("exp", "e^x", 1, np.exp, ulps=2, cost=8),
-    _inexact("exp2", "2^x", 1, np.exp2, ulps=2, cost=8),
+    # exp, exp2 and sigmoid are CUDA's, whose 2^x is one instruction: over all floats they were off by 2.07, 2.38 and 3.89 ulps
+    # on an H200 (tests/gpu/test_elementary.py). Of sigmoid, just above a power of 2 the same error is twice as many ulps; its
+    # row is what the bounds of the PTX ISA come to.
+    _inexact("exp", "e^x", 1, np.exp, ulps=2.5, cost=8),
+    _inexact("exp2", "2^x", 1, np.exp2, ulps=2.5, cost=8),
     _inexact("expm1", "e^x - 1", 1, np.expm1, ulps=2, cost=12),
     _inexact("log", "ln x; NaN below 0", 1, np.log, ulps=1, cost=10, domain=(0.0625, 64.0)),
     _inexact("log2", "log to base 2", 1, np.log2, ulps=2, cost=10, domain=(0.0625, 64.0)),
