@@ -109,11 +109,15 @@ def _operands(s: AttentionSchedule, strips: Strips) -> int:
 
 
 def first_schedules(strips: Strips, device: Device) -> list[AttentionSchedule]:
-    """Schedules worth trying, best first by what a multiprocessor should take for its blocks."""
+    """Schedules worth trying, best first by what a multiprocessor should take for its blocks: one of each kind, then
+    others of the same kinds."""
     made = [AttentionSchedule(*point) for point in combinations(ROWS, WARPS, GROUPS, STAGES, TURNS, BLOCKS)]
     possible = [s for s in made if not fault(s, strips, device)]
     operations = _operations_of(strips)
-    return sorted(possible, key=lambda s: _clocks(s, strips, operations, device))[:FIRST]
+    possible.sort(key=lambda s: _clocks(s, strips, operations, device))
+    kinds = {(s.rows, s.warps, s.groups, s.turns > 1, s.blocks): s for s in reversed(possible)}
+    best = [s for s in possible if s in kinds.values()]
+    return [*best, *(s for s in possible if s not in best)][:FIRST]
 
 
 def schedule_choices() -> Choices:
