@@ -38,14 +38,22 @@ class Covers:
         return tuple(self.found.accepted[s] for s in cover.segments) if cover else ()
 
     def promising(self) -> Proposal:
-        """The cheapest cover by predictions, looked at more closely until that changes none of its segments'."""
-        cover = self.cheapest(self.ledger.predictions)
+        """The cheapest cover by predictions, which closer looks can only raise: until the best one that was looked at
+        is as good as any that was not."""
+        best, best_us = self.cheapest(self.ledger.predictions), math.inf
+        cover = best
         for _ in range(CLOSER_LOOKS):
-            closer = [self.ledger.look_closer(c) for c in cover]
-            if not any(closer):
+            if self._predicted_us(cover) >= best_us:
                 break
+            for candidate in cover:
+                self.ledger.look_closer(candidate)
+            if (us := self._predicted_us(cover)) < best_us:
+                best, best_us = cover, us
             cover = self.cheapest(self.ledger.predictions)
-        return cover
+        return best
+
+    def _predicted_us(self, cover: Proposal) -> float:
+        return sum(self.ledger.cost_us(c, self.ledger.predicted_us) for c in cover)
 
     def cheapest_us(self, unknown: Estimate) -> float | None:
         """What that cover costs, None if there is none."""

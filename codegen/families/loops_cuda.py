@@ -129,11 +129,11 @@ def row_schedules(segment: Graph, device: Device, family: type[CudaRowSchedule])
     Sums down columns: threads side by side, rows in groups. Short rows: several to a block, a part of a warp or a whole
     one for each. Long rows: a block for each. Sums over rows and lanes: a block, its threads shared between them.
     """
-    rows = rows_of(segment)
+    rows, widths = rows_of(segment), vectors_of(segment)
     points: list[tuple[int, int, int, int, str, int]] = []
     if not rows.along:
-        points = [(vec, x, y, 1, "registers", 0) for vec, x, y in _column_points(vectors_of(segment), rows, device)]
-    for vec in vectors_of(segment) if rows.along else ():
+        points = [(vec, x, y, 1, "registers", 0) for vec, x, y in _column_points(widths, rows, device)]
+    for vec in widths if rows.along else ():
         vectors = -(-rows.lane // vec)
         if rows.rows > 1:
             wanted = _power(device.units * MOST_THREADS // max(rows.results, 1) // 2 + 1, 256, MANY_THREADS)
@@ -149,7 +149,12 @@ def row_schedules(segment: Graph, device: Device, family: type[CudaRowSchedule])
             keeps.sort(key="shared".__ne__)  # sums down columns are in registers already
         points += [(vec, x, y, 1, keep, 0) for keep in keeps]
         wider, narrower = min(2 * x, MOST_THREADS), max(x // 2, 1)
-        points += [(vec, wider, max(y * x // wider, 1), 1, keeps[0], 0), (vec, narrower, y, 1, keeps[0], 4)]
+        if wider <= vectors or rows.rows == 1:
+            points.append((vec, wider, max(y * x // wider, 1), 1, keeps[0], 0))
+        points.append((vec, narrower, y, 1, keeps[0], 4))
+    if rows.along and rows.rows > 1:  # the first of each width ahead: which of them spill is hard to tell
+        firsts = [next(p for p in points if p[0] == vec) for vec in widths]
+        points = [*firsts, *points]
     return tuple(dict.fromkeys(str(family(*point)) for point in points if point[1] * point[2] >= LEAST_THREADS))
 
 

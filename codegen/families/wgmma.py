@@ -32,6 +32,10 @@ KINDS = {OpKind.INPUT, OpKind.POINTWISE, OpKind.VIEW, OpKind.RANDOM, OpKind.CONT
 HEADER = "gemm_sm90.cuh"
 ARCH = "sm_90a"
 SHARED_BYTES = architecture(ARCH).block_shared_bytes
+UNIT_SHARED_BYTES, RESERVED_BYTES = architecture(ARCH).shared_bytes, architecture(ARCH).reserved_shared_bytes
+# Two blocks of so many threads have 80 registers for each thread: with these accumulators and an epilogue of so many
+# columns at a time, gelu and a residual in it, nothing is spilled.
+MOST_SUMS_OF_TWO, MOST_THREADS_OF_TWO, STAGED_OF_TWO = 32, 384, 16
 MOST_STAGES = 12
 # Accumulators of a thread, by how many warp groups multiply: with the registers that ptxas has for a block of that many
 # threads (255, 168, 128) the instruction and its addresses fit, and nothing is spilled.
@@ -88,6 +92,19 @@ class WgmmaSchedule(Schedule):
     def threads(self) -> int:
         return 128 * (self.consumers + 1)
 
+    @property
+    def sums(self) -> int:
+        """Accumulators of a thread."""
+        return self.rows // (64 * self.sharers) * self.columns // 2
+
+    @property
+    def resident(self) -> int:
+        """Blocks of a multiprocessor: two where each has few accumulators and little shared memory. Then twice as many
+        warps are at their epilogues."""
+        fits = 2 * (self.shared_bytes + RESERVED_BYTES) <= UNIT_SHARED_BYTES
+        small = self.sums <= MOST_SUMS_OF_TWO and self.threads <= MOST_THREADS_OF_TWO
+        return 2 if fits and small and self.staged <= STAGED_OF_TWO else 1
+
     def problem(self, b_across: bool) -> str:
         """Why there is no such kernel; empty where there is."""
         if self.pingpong not in (0, 1) or (self.pingpong and self.consumers == 1):
@@ -96,9 +113,8 @@ class WgmmaSchedule(Schedule):
             return f"{self.rows} rows cannot be shared by {self.sharers} warp groups, 64 each at a time"
         if self.columns % 8 or not 8 <= self.columns <= 256:
             return f"{self.columns} columns, expected a multiple of 8 up to 256"
-        sums = self.rows // (64 * self.sharers) * self.columns // 2
-        if sums > MOST_SUMS[self.consumers]:
-            return f"{sums} accumulators a thread, at most {MOST_SUMS[self.consumers]} fit its registers"
+        if self.sums > MOST_SUMS[self.consumers]:
+            return f"{self.sums} accumulators a thread, at most {MOST_SUMS[self.consumers]} fit its registers"
         unit = RUN if b_across else 8 * self.cluster
         if self.columns % unit:
             return f"{self.columns} columns are brought in boxes of {unit}"
@@ -180,7 +196,13 @@ class Wgmma:
             f"  multiply_wgmma<Tile, Product, {p.depths}>(shared, load_a, load_b, {behind.made});",
         ]
         entry, source = kernel_function(
-            segment, "\n".join(lines), "cuda", threads=s.threads, cluster=s.cluster, tensor_maps=2
+            segment,
+            "\n".join(lines),
+            "cuda",
+            threads=s.threads,
+            cluster=s.cluster,
+            tensor_maps=2,
+            blocks=s.resident,
         )
         launch = Launch(
             grid=(_grid(s, p, device), 1, 1),
@@ -265,7 +287,7 @@ def _tiles(s: WgmmaSchedule, p: BoxedProduct) -> int:
 
 def _grid(s: WgmmaSchedule, p: BoxedProduct, device: Device) -> int:
     """Blocks: as many clusters as there are tiles or room for."""
-    return s.cluster * min(_tiles(s, p), max(1, device.units // s.cluster))
+    return s.cluster * min(_tiles(s, p), max(1, s.resident * device.units // s.cluster))
 
 
 def _turns(s: WgmmaSchedule, p: BoxedProduct, device: Device) -> int:

@@ -6,12 +6,16 @@
 #pragma once
 #include "gemm_tiles.cuh"
 
-// A block's tile of the product, ROWS x COLUMNS; each of WARPS_M x WARPS_N warps computes a part of it. GROUP: see tile_of. RUN:
-// columns that the epilogue is called for. CHUNK: elements that an operand is called for.
+// A block's tile of the product, ROWS x COLUMNS; each of WARPS_M x WARPS_N warps computes a part of it. GROUP: see tile_of; with 1,
+// rows are dealt to the blocks of the same columns in turns, so that all of them together go through the result once from its
+// beginning to its end, and each tile is one of rows far apart. RUN: columns that the epilogue is called for. CHUNK: elements that
+// an operand is called for.
 template <class T_, int ROWS_, int COLUMNS_, int WARPS_M_, int WARPS_N_, int GROUP_, int RUN_, int CHUNK_> struct ShallowTile {
   using T = T_;
-  static constexpr int ROWS = ROWS_, COLUMNS = COLUMNS_, WARPS_N = WARPS_N_, GROUP = GROUP_, RUN = RUN_, CHUNK = CHUNK_;
-  static constexpr int WARP_ROWS = ROWS / WARPS_M_, WARP_COLUMNS = COLUMNS / WARPS_N;
+  static constexpr int ROWS = ROWS_, COLUMNS = COLUMNS_, WARPS_M = WARPS_M_, WARPS_N = WARPS_N_;
+  static constexpr int GROUP = GROUP_, RUN = RUN_, CHUNK = CHUNK_;
+  static constexpr bool DEALT = GROUP == 1;
+  static constexpr int WARP_ROWS = ROWS / WARPS_M, WARP_COLUMNS = COLUMNS / WARPS_N;
 };
 
 // Whether there is nothing beyond the last row or column of a tile.
@@ -147,7 +151,9 @@ VDEV void gemm_shallow(const Left& left, const Right& right, const Epilogue& epi
   constexpr bool ALL_ROWS = WHOLE_ROWS<Tile, Extents>, ALL_COLUMNS = WHOLE_COLUMNS<Tile, Extents>;
   const TilePlace place = tile_of<Extents, Tile::ROWS, Tile::COLUMNS, Tile::GROUP>(blockIdx.x);
   const int warp = threadIdx.x / 32;
-  const int row = place.row * Tile::ROWS + warp / Tile::WARPS_N * Tile::WARP_ROWS;
+  constexpr int STEP = Warp::STEP, DOWN = (Extents::ROWS + Tile::ROWS - 1) / Tile::ROWS;
+  constexpr int NEXT = Tile::DEALT ? DOWN * Tile::WARPS_M * STEP : STEP;  // rows from one step to the next
+  const int row = (place.row * Tile::WARPS_M + warp / Tile::WARPS_N) * (Tile::DEALT ? STEP : Tile::WARP_ROWS);
   const int column = place.column * Tile::COLUMNS + warp % Tile::WARPS_N * Tile::WARP_COLUMNS;
   if (row >= Extents::ROWS || column >= Extents::COLUMNS) return;
 
@@ -169,13 +175,13 @@ VDEV void gemm_shallow(const Left& left, const Right& right, const Epilogue& epi
   };
   // Two sets of rows in turns: one is multiplied while the other is on its way, and none is moved. Behind the last ones the first
   // ones come once more, without a branch.
-  const int end = row + Tile::WARP_ROWS;
+  const int end = row + Tile::WARP_ROWS / STEP * NEXT;
   typename Warp::Rows even, odd;
   Warp::load_rows(even, left, place.batch, row);
-  VEC_ROLLED for (int at = row; at < end; at += 2 * Warp::STEP) {
-    Warp::load_rows(odd, left, place.batch, at + Warp::STEP);
+  VEC_ROLLED for (int at = row; at < end; at += 2 * NEXT) {
+    Warp::load_rows(odd, left, place.batch, at + NEXT);
     use(even, at);
-    Warp::load_rows(even, left, place.batch, at + 2 * Warp::STEP < end ? at + 2 * Warp::STEP : row);
-    use(odd, at + Warp::STEP);
+    Warp::load_rows(even, left, place.batch, at + 2 * NEXT < end ? at + 2 * NEXT : row);
+    use(odd, at + NEXT);
   }
 }

@@ -183,8 +183,8 @@ VDEV void multiply_wgmma(unsigned char* shared, LoadA load_a, LoadB load_b, cons
   }
   if constexpr (Tile::CLUSTER > 1) cluster_meet();
   else block_barrier();
-  // Where sums take few registers, three consumers need no more than they have, and ptxas cannot tell how many that is (C7508).
-  constexpr bool TRADES = Tile::CONSUMERS == 2 || (Tile::CONSUMERS == 3 && Tile::SUMS > 32);
+  // Where sums take few registers, consumers need no more than they have, and ptxas cannot tell how many that is (C7508).
+  constexpr bool TRADES = Tile::CONSUMERS > 1 && Tile::SUMS > 32;
   if (group == Tile::CONSUMERS) {
     if constexpr (TRADES) registers_down<Tile::CONSUMERS == 2 ? 40 : 32>();
     if (threadIdx.x % 128 == 0) wgmma_produce<Tile, Extents, DEPTHS>(base, rank, load_a, load_b);

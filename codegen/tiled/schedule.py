@@ -24,7 +24,7 @@ class TileSchedule(Schedule):
     path: `mma` (tensor cores), `fma`, or `shallow` (either, of few products, in registers). bm, bn: rows and columns of
     the product in a tile. bk: products that a step takes in. stages: steps whose operands are on the chip or on their
     way there. warps_m, warps_n: warps along rows and columns. group: rows of tiles that blocks go through together,
-    column by column.
+    column by column (`shallow`: with 1, tiles below each other take rows in turns).
     """
 
     FAMILY = "matmul"

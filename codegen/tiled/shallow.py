@@ -1,7 +1,7 @@
 """Products of few products a sum, whose result is what takes time: a warp keeps its columns' operand in registers, rows
 pass by. What the path `shallow` of family `matmul` can run, and which tiles it tries first (gemm_shallow.cuh)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from codegen.text import CTYPE
 from codegen.tiled.operand import Tiles
@@ -23,7 +23,8 @@ OWN_BYTES = 8  # of them, of a thread
 ACCESS_BYTES = 16
 MOST_RUN = 8  # columns that an epilogue is called for
 STAGES = 2  # rows that are multiplied, and the next ones
-GROUP = 8
+GROUP = 8  # tiles that follow each other down; 1: their rows are dealt to them in turns
+DEALT = 2  # tiles that are tried both ways
 BUSY_THREADS = 768  # of a multiprocessor, that keep memory busy with a store of 16 bytes each: assumed
 # Rows of a tile, warps along rows and along columns.
 TILES = (
@@ -85,7 +86,8 @@ class Shallow:
             TileSchedule(SHALLOW, bm, warps_n * self.warp_columns, self.depth_held, STAGES, warps_m, warps_n, GROUP)
             for bm, warps_m, warps_n in TILES
         ]
-        return sorted((s for s in found if not self.fault(s, across)), key=lambda s: _cost(problem, s, device))
+        best = sorted((s for s in found if not self.fault(s, across)), key=lambda s: _cost(problem, s, device))
+        return [way for s in best[:DEALT] for way in (s, replace(s, group=1))] + best[DEALT:]
 
     @property
     def warp(self) -> str:

@@ -150,8 +150,8 @@ MATMUL_FAULTS = (
     Fault("few: sums of other columns", FEW, "block * 2 + i / 2", "block * 2 + i % 2", header=SHALLOW),
     Fault("few: sums of other rows", FEW, "lane() % 4 * 2 + i % 2", "lane() % 4 + i % 2 * 4", header=SHALLOW),
     Fault("few: columns by the wrong lanes", FEW, "(run * 8 + lane() / 4)", "(run * 8 + lane() % 8)", header=SHALLOW),
-    Fault("few: the same rows twice", FEW, "use(odd, at + Warp::STEP)", "use(even, at + Warp::STEP)", header=SHALLOW),
-    Fault("few: the next rows too early", FEW, "at + 2 * Warp::STEP : row", "at + Warp::STEP : row", header=SHALLOW),
+    Fault("few: the same rows twice", FEW, "use(odd, at + NEXT)", "use(even, at + NEXT)", header=SHALLOW),
+    Fault("few: the next rows too early", FEW, "at + 2 * NEXT : row", "at + NEXT : row", header=SHALLOW),
     Fault("few: fma of one row", FEW_PLAIN, "return row + i; }", "return row; }", header=SHALLOW),
     Fault("few: fma of other columns", FEW_PLAIN, "columns[j][k], sum", "columns[j ^ 1][k], sum", header=SHALLOW),
     # ---- what is generated

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from codegen.architectures import launched
 from codegen.families import FAMILIES
 from codegen.families.wgmma import MOST_SUMS, WgmmaSchedule
 from codegen.kernel import Kernel, Launch
@@ -62,6 +63,10 @@ def largest() -> list[WgmmaSchedule]:
     return made
 
 
+# A multiprocessor has two blocks of it.
+RESIDENT = WgmmaSchedule(128, 64, 4, 2, 0, 1, 8, 16)
+
+
 def kernels_of(graph: Graph, schedules: Sequence[str]) -> list[Kernel]:
     return [WGMMA.emit(graph, s, CUDA_DEVICE) for s in schedules]
 
@@ -82,7 +87,7 @@ def unit(tmp_path_factory: pytest.TempPathFactory) -> Unit:
     rows = dense_graph([tensor(2048, 4096, f=True), tensor(2048, 4096, f=True)], along)
     columns = dense_graph([tensor(4096, 2048), tensor(4096, 2048)], across)
     narrow = "wgmma{rows=64,columns=8,stages=4,consumers=1,pingpong=0,cluster=1,group=1,staged=8}"
-    epilogue = kernels_of(fused, [*WGMMA.space(fused, CUDA_DEVICE), *map(str, largest())])
+    epilogue = kernels_of(fused, [*WGMMA.space(fused, CUDA_DEVICE), *map(str, largest()), str(RESIDENT)])
     plain = kernels_of(rows, [*WGMMA.space(rows, CUDA_DEVICE)[:3], narrow])
     plain += kernels_of(columns, WGMMA.space(columns, CUDA_DEVICE)[:3])
     kernels = list({k.entry: k for k in (*epilogue, *plain)}.values())
@@ -96,6 +101,9 @@ def test_kernels_spill_nothing_and_stay_asynchronous(unit: Unit) -> None:
     for k in (*unit.epilogue, *unit.plain):
         report = reports[k.entry]
         assert (report.spill_bytes, report.frame_bytes, report.warnings) == (0, 0, ()), k.schedule
+        if k.schedule == str(RESIDENT):
+            assert launched(report, CUDA_DEVICE.arch, k.launch).blocks == RESIDENT.resident == 2
+            assert k.launch.grid[0] == 2 * CUDA_DEVICE.units
 
 
 @pytest.mark.skipif(nvdisasm() is None, reason="needs nvidia-cuda-nvdisasm: the extra `dev`")
@@ -105,7 +113,8 @@ def test_machine_code_multiplies_and_copies_by_hardware(unit: Unit) -> None:
         sass = code[k.entry]
         assert sass.count("HGMMA") >= 4, k.schedule
         assert sass.count("UTMALDG") >= 2, k.schedule
-        assert sass.count("USETMAXREG") == (2 if "consumers=2" in k.schedule else sass.count("USETMAXREG")), k.schedule
+        trades = "consumers=2" in k.schedule and k.schedule != str(RESIDENT)
+        assert sass.count("USETMAXREG") == (2 if trades else sass.count("USETMAXREG")), k.schedule
         assert not sass.local, k.schedule
         assert set(sass.global_stores) == {16}, k.schedule
         assert set(sass.global_loads) == ({16} if k in unit.epilogue else set()), k.schedule
