@@ -61,7 +61,7 @@ def chunks_of(elements: int) -> int:
 
 
 def shared_bytes(s: AttentionSchedule, strips: Strips) -> int:
-    """Shared memory of a block: Strip::SHARED_BYTES."""
+    """Shared memory of a block, as `Strip` in attention_sm80.cuh lays it out."""
     depth, width = strips.problem.depth, strips.second.extent("column") if strips.second else 0
     widest = max(chunks_of(depth), chunks_of(width) if width else 0)
     tiles = s.stages * SLICE * s.warps * widest * 16 + s.groups * s.rows * chunks_of(depth) * 16
