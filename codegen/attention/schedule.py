@@ -61,7 +61,7 @@ def chunks_of(elements: int) -> int:
 
 
 def shared_bytes(s: AttentionSchedule, strips: Strips) -> int:
-    """Shared memory of a block: Strip::SHARED_BYTES."""
+    """Shared memory of a block, as `Strip` in attention_sm80.cuh lays it out."""
     depth, width = strips.problem.depth, strips.second.extent("column") if strips.second else 0
     widest = max(chunks_of(depth), chunks_of(width) if width else 0)
     tiles = s.stages * SLICE * s.warps * widest * 16 + s.groups * s.rows * chunks_of(depth) * 16
@@ -109,11 +109,15 @@ def _operands(s: AttentionSchedule, strips: Strips) -> int:
 
 
 def first_schedules(strips: Strips, device: Device) -> list[AttentionSchedule]:
-    """Schedules worth trying, best first by what a multiprocessor should take for its blocks."""
+    """Schedules worth trying, best first by what a multiprocessor should take for its blocks: one of each kind, then
+    others of the same kinds."""
     made = [AttentionSchedule(*point) for point in combinations(ROWS, WARPS, GROUPS, STAGES, TURNS, BLOCKS)]
     possible = [s for s in made if not fault(s, strips, device)]
     operations = _operations_of(strips)
-    return sorted(possible, key=lambda s: _clocks(s, strips, operations, device))[:FIRST]
+    possible.sort(key=lambda s: _clocks(s, strips, operations, device))
+    kinds = {(s.rows, s.warps, s.groups, s.turns > 1, s.blocks): s for s in reversed(possible)}
+    best = [s for s in possible if s in kinds.values()]
+    return [*best, *(s for s in possible if s not in best)][:FIRST]
 
 
 def schedule_choices() -> Choices:

@@ -100,7 +100,8 @@ struct Strip {
   static constexpr int REDUCED_AT = TILE_BYTES > PARTIAL_BYTES ? TILE_BYTES : PARTIAL_BYTES;
 
   unsigned char* shared;
-  int batch, strip, group, thread, lane, warp, row, own_row, own_column;  // thread and warp: of the group
+  int batch, strip, group, thread, lane, warp;  // thread and warp: of the group
+  int row, own_row, own_column;                 // the first row of the strip; the first row and column of the thread
   float held[BLOCKS][TILES][4][4];
   Vec<float, 1> blank[BLOCKS][2];          // what is held wherever a slice is blank, of rows lane / 4 and lane / 4 + 8
   RowValues<REDUCTIONS> found[BLOCKS][2];  // of the same rows
@@ -292,6 +293,7 @@ struct Strip {
           memcpy(words, &x, sizeof words);
           VEC_UNROLL for (int b = 0; b < 4; b++) a[i][b / 2][half + b % 2 * 2] = words[b];
         }
+      warp_barrier();  // lanes may have parted: fragments are all lanes' together
       VEC_UNROLL for (int p = 0; p < 2; p++)
         VEC_UNROLL for (int j = 0; j < 2 * ACROSS; j += 2) {
           uint32_t columns[4];
