@@ -273,8 +273,8 @@ def _load(name: str, coordinates: Sequence[str], *, multicast: bool) -> str:
 def _deepest(
     rows: int, columns: int, consumers: int, pingpong: int, cluster: int, p: BoxedProduct, device: Device
 ) -> WgmmaSchedule | None:
-    """The schedule of a tile with as many stages as there is room for and use of, over all tiles of a block. Where groups
-    take turns, an epilogue that passes more columns at once was faster on an H200 than a stage more."""
+    """The schedule of a tile with as many stages as there is room for and use of, over all tiles of a block. Where
+    groups take turns, an epilogue that passes more columns at once was faster on an H200 than a stage more."""
     staged = min(64 if pingpong and columns % 64 == 0 else 32, columns)
     made = [WgmmaSchedule(rows, columns, n, consumers, pingpong, cluster, 8, staged) for n in range(MOST_STAGES, 1, -1)]
     most = max(2, p.depths * _turns(made[0], p, device))
