@@ -282,8 +282,8 @@ POINTWISE: tuple[Op, ...] = (
            domain=(-12.0, 12.0)),
     # within ulps, floats only
     # exp, exp2 and sigmoid are CUDA's, whose 2^x is one instruction: over all floats they were off by 2.07, 2.38 and
-    # 3.89 ulps on an H200 (tests/gpu/test_elementary.py). Of sigmoid, just above a power of 2 the same error counts twice
-    # as many ulps; its row is what the bounds of the PTX ISA come to.
+    # 3.89 ulps on an H200 (tests/gpu/test_elementary.py). Of sigmoid, just above a power of 2 the same error is
+    # twice as many ulps; its row is what the bounds of the PTX ISA come to.
     _inexact("exp", "e^x", 1, np.exp, ulps=2.5, cost=8),
     _inexact("exp2", "2^x", 1, np.exp2, ulps=2.5, cost=8),
     _inexact("expm1", "e^x - 1", 1, np.expm1, ulps=2, cost=12),
