@@ -27,7 +27,7 @@ from scheduler.tune import tune
 
 MODES: Mapping[str, Mapping[str, str]] = {COMPILED: {}, TUNED: {"mode": "max-autotune-no-cudagraphs"}}
 COMPILERS = 4  # of a worker's workbench
-LEAST_FOR_TUNED = 60.0  # seconds left, below which max-autotune, the slowest side to compile, is left out
+LEAST_FOR_TUNED = 90.0  # seconds left, below which max-autotune, the slowest side to compile, is left out
 PLAN_FOLDER, UNFUSED_FOLDER, INPUTS_FILE = "plan", "unfused", "inputs.pt"
 
 
