@@ -130,10 +130,10 @@ def launches(graph: Graph, device: Device) -> Iterator[tuple[Kernel, Any]]:
         cupy().cuda.driver.funcSetAttribute(function.ptr, MAX_DYNAMIC_SHARED_SIZE_BYTES, kernel.launch.shared_bytes)
 
         def launched(tensors: list[Any], kernel: Kernel = kernel, function: Any = function) -> Call:
-            parameters = Parameters([t.data_ptr() for t in tensors], kernel.launch.tensor_maps)
             shape = (*kernel.launch.grid, *kernel.launch.block, kernel.launch.shared_bytes)
 
-            def call() -> None:
+            def call() -> None:  # holds the tensors: capturing a CUDA graph frees what PyTorch only caches
+                parameters = Parameters([t.data_ptr() for t in tensors], kernel.launch.tensor_maps)
                 stream = torch.cuda.current_stream().cuda_stream
                 cupy().cuda.driver.launchKernel(function.ptr, *shape, stream, parameters.address, 0)
 

@@ -119,7 +119,7 @@ def test_a_kernel_that_spills_is_not_run(tmp_path: Path, monkeypatch: pytest.Mon
         ran.append([step["entry"] for p in programs.values() for step in p["steps"]])
         return {i: Outcome(Status.ok, samples_us=(1.0,)) for i in programs}
 
-    monkeypatch.setattr(Timer, "call", lambda *_, **__: {})
+    monkeypatch.setattr(Timer, "call", lambda *_, **__: {"number": 0})
     monkeypatch.setattr(Workbench, "_bench", timed)
     spec = dense(256)
     graph = graph_of((spec,), make("neg", [make_input(0, spec)]))
