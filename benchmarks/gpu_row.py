@@ -52,6 +52,15 @@ class Row:
         """Copying as many bytes over the plan: 1 is as fast as a copy."""
         return 1 / self.ratios[COPY].median if COPY in self.ratios else None
 
+    @property
+    def share_of_limit(self) -> float:
+        """What plans take at the least, as a rule, over this one: as long as a copy of as many bytes, or as cuBLAS's
+        product alone, if that is longer; 1 where it takes no longer, and where products alone are not known."""
+        if not self.moves and ALONE not in self.ratios:
+            return 1.0
+        known = [1 / self.ratios[side].median for side in (COPY, ALONE) if side in self.ratios]
+        return min(max(known, default=1.0), 1.0)
+
 
 def line(row: Row) -> str:
     """A row in one line."""

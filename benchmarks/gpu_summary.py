@@ -26,11 +26,13 @@ class Mean:
 
 @dataclass(frozen=True)
 class Figures:
-    """better: of all of PyTorch's sides; compiled: of torch.compile's two. topics: both, by topic. Losses and shares by
+    """better: of all of PyTorch's sides; compiled: of torch.compile's two; at_limits: the same if every plan took as
+    little as `Row.share_of_limit` has it. topics: both, by topic. Losses and shares by
     entry, the worst first. copy_shares: of what has no products. alone: products alone over the plan."""
 
     better: Mean
     compiled: Mean
+    at_limits: Mean
     topics: Mapping[str, tuple[Mean, Mean]]
     slower: Mapping[str, Ratio]
     slower_than_compiled: Mapping[str, Ratio]
@@ -49,16 +51,17 @@ def figures(rows: Sequence[Row], left_out: Sequence[str]) -> Figures:
     held = [r for r in rows if not r.problem]
     better, compiled = _known(held, lambda r: r.better), _known(held, lambda r: r.better_compiled)
     topics = {
-        topic: (_mean(better[r.name] for r in of if r.name in better),
-                _mean(compiled[r.name] for r in of if r.name in compiled))
+        topic: (_mean(better[r.name].median for r in of if r.name in better),
+                _mean(compiled[r.name].median for r in of if r.name in compiled))
         for topic in dict.fromkeys(r.topic for r in held)
         for of in [[r for r in held if r.topic == topic]]
     }  # fmt: skip
     shares = _ascending({r.name: s for r in held if r.moves and (s := r.share_of_copy) is not None})
     unfused = _known(held, lambda r: r.ratios.get(UNFUSED))
     return Figures(
-        better=_mean(better.values()),
-        compiled=_mean(compiled.values()),
+        better=_mean(r.median for r in better.values()),
+        compiled=_mean(r.median for r in compiled.values()),
+        at_limits=_mean(compiled[r.name].median / r.share_of_limit for r in held if r.name in compiled),
         topics=topics,
         slower=_worst({n: r for n, r in better.items() if r.median < 1}),
         slower_than_compiled=_worst({n: r for n, r in compiled.items() if r.median < 1}),
@@ -78,6 +81,7 @@ def summary(found: Figures) -> str:
     lines = [
         f"PyTorch over the plan, geometric means: better of eager and compiled {found.better}; "
         f"better of torch.compile's two {found.compiled}",
+        f"the latter if no plan took longer than a copy of its bytes, or cuBLAS's product alone: {found.at_limits}",
     ]
     for topic, (better, compiled) in found.topics.items():
         lines.append(f"  {topic}: {better}; compiled {compiled}")
@@ -114,8 +118,8 @@ def _known(rows: Sequence[Row], ratio: Callable[[Row], Ratio | None]) -> dict[st
     return {r.name: found for r in rows if (found := ratio(r)) is not None}
 
 
-def _mean(ratios: Iterable[Ratio]) -> Mean:
-    logs = [log(r.median) for r in ratios]
+def _mean(ratios: Iterable[float]) -> Mean:
+    logs = [log(r) for r in ratios]
     return Mean(len(logs), exp(sum(logs) / len(logs)) if logs else 0.0)
 
 

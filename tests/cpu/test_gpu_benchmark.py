@@ -106,6 +106,7 @@ def test_losses_are_named() -> None:
     found = figures([lost, won, Row("bad f32", "t", {}, problem="crashed")], ["late f32"])
     assert (found.better.count, found.compiled.count) == (2, 2)
     assert found.compiled.ratio == pytest.approx(1.0)
+    assert found.at_limits.ratio == pytest.approx((2 * 0.5 / 0.5) ** 0.5), "the slow one twice as fast"
     assert found.below_copy_aim == {"slow f32": 0.5}
     text = summary(found)
     assert "slower than the best of PyTorch: slow f32 0.50 (max-autotune)" in text
@@ -113,6 +114,17 @@ def test_losses_are_named() -> None:
     assert "failed: bad f32: crashed" in text
     assert "left out for time: 1: late f32" in text
     assert "| slow f32 |" in page("Title", {}, [lost], found)
+
+
+def test_limits_are_those_of_copies_and_products() -> None:
+    def share(moves: bool, **over: float) -> float:
+        ratios = {side.replace("_", " "): Ratio("plan", side, r, r, r) for side, r in over.items()}
+        return Row("r", "t", {}, moves=moves, ratios=ratios).share_of_limit
+
+    assert share(True, copy=1.25) == pytest.approx(0.8)
+    assert share(True, copy=0.7) == 1.0, "faster than a copy that reads what this need not"
+    assert share(False, copy=5.0, product_alone=2.0) == pytest.approx(0.5)
+    assert share(False, copy=5.0) == 1.0, "several products: nothing is known"
 
 
 def test_tensors_keep_their_strides() -> None:
