@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 
 from codegen.kernel import Family, Reject
-from fusion_ir.records import Device
+from fusion_ir.records import Device, Refusal
 from scheduler.atoms import Atoms
 from scheduler.segment import Segment, extract
 
@@ -18,14 +18,14 @@ class Answers(Collection[str]):
     ) -> None:
         self._families = families
         self._device = device
-        self._atoms = atoms
+        self.atoms = atoms
         self._members = members
         self._answers: dict[str, Reject | None] = dict.fromkeys(sure)
 
     @cached_property
     def segment(self) -> Segment:
         """What the families are asked about."""
-        return extract(self._atoms, self._members)
+        return extract(self.atoms, self._members)
 
     def answer(self, name: str) -> Reject | None:
         """None where the family accepts the segment."""
@@ -38,10 +38,17 @@ class Answers(Collection[str]):
         known = next((name for name, answer in self._answers.items() if answer is None), None)
         return known or (likely if likely in self else next(iter(self), None))
 
+    def refusals(self) -> tuple[Refusal, ...]:
+        """What the families that do not accept the segment say, those together that say the same."""
+        told: dict[str, list[str]] = {}
+        for name in self._families:
+            if reject := self.answer(name):
+                told.setdefault(reject.reason, []).append(name)
+        return tuple(Refusal(families=tuple(names), text=text) for text, names in told.items())
+
     def refusal(self) -> Reject:
-        """What every family says against a segment that none accepts."""
-        told = ((name, self.answer(name)) for name in self._families)
-        return Reject("; ".join(f"{name}: {reject.reason}" for name, reject in told if reject is not None))
+        """The same as one text."""
+        return Reject("; ".join(f"{', '.join(r.families)}: {r.text}" for r in self.refusals()))
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and name in self._families and self.answer(name) is None

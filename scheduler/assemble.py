@@ -9,7 +9,7 @@ from codegen.kernel import Kernel
 from codegen.toolchain.compiler import Binary
 from fusion_ir.key import graph_key
 from fusion_ir.node import Node
-from fusion_ir.records import Buffer, Device, Plan, Ref, Search, Step, TensorSpec
+from fusion_ir.records import Buffer, Device, Plan, Ref, Search, Step, TensorAccess, TensorSpec
 from scheduler.bound import copy_us, lower_bound_us
 from scheduler.buffers import Lifetime, share_buffers
 from scheduler.prepare import Prepared
@@ -102,7 +102,21 @@ def _step(prepared: Prepared, device: Device, choice: Choice, refs: dict[Node, R
         nodes=positions(prepared, segment),
         segment_key=segment.key,
         scratch=scratch,
+        accesses=_accesses(kernel, reads, writes),
     )
+
+
+def _accesses(kernel: Kernel, reads: Sequence[Node], writes: Sequence[Node]) -> tuple[TensorAccess, ...]:
+    """The kernel's accesses by argument, in order."""
+    places = {f"in{i}": (i, node) for i, node in enumerate(reads)}
+    places |= {f"out{i}": (len(reads) + i, node) for i, node in enumerate(writes)}
+    found = [
+        TensorAccess(argument=argument, kind=a.kind, width=a.width, bytes=a.width * node.dtype.bytes)
+        for a in kernel.accesses
+        if a.tensor in places
+        for argument, node in [places[a.tensor]]
+    ]
+    return tuple(sorted(found, key=lambda a: (a.argument, -a.bytes, a.kind)))
 
 
 def positions(prepared: Prepared, segment: Segment) -> tuple[int, ...]:

@@ -10,10 +10,11 @@ from scheduler.assemble import Choice, assemble
 from scheduler.atoms import Atoms
 from scheduler.bench import Bench, PlanResult
 from scheduler.candidates import Candidate, Candidates
+from scheduler.contractions import contractions
 from scheduler.covers import Covers, Proposal
 from scheduler.ledger import Ledger
 from scheduler.prepare import Prepared
-from scheduler.reasons import explain
+from scheduler.reasons import Outcome, explain
 from scheduler.watch import Watch
 
 LEAST_PLANS_S = 0.5  # for timing whole plans, even where the budget is spent
@@ -219,9 +220,12 @@ class Finalists:
         if plan.time_us is not None and plan.time_us < plan.lower_bound_us:
             text = "faster than its bound: the device's ceilings were measured while its memory was slower than now"
             self.notes.append(Reason(kind="note", text=text))
-        reasons = self.notes
-        if proposal is not self.unfused:
-            reasons = [*reasons, *explain(self.prepared, self.atoms, proposal, self.found, self.ledger)]
+        costs, untold = contractions(self.prepared, self.atoms, proposal, plan, self.found, self.ledger)
+        if untold:
+            text = f"contractions beyond the first {len(costs)}, of which families' costs are kept: {untold}"
+            self.notes.append(Reason(kind="note", text=text))
+        outcome = Outcome(complete, by_plans=len(self.timed) > 1)
+        reasons = [*self.notes, *explain(self.prepared, proposal, self.found, self.ledger, outcome)]
         if len(reasons) > MAX_REASONS:
             left_out = Reason(kind="note", text=f"{len(reasons) - MAX_REASONS} more reasons left out")
             reasons = [*reasons[:MAX_REASONS], left_out]
@@ -229,6 +233,7 @@ class Finalists:
             "unfused_us": self.unfused_us,
             "search_gap": gap,
             "reasons": tuple(reasons),
+            "contractions": costs,
             "search": self._search(complete),
         }
         return plan.model_copy(update=update)

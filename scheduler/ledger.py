@@ -11,7 +11,7 @@ from codegen.families import TAKING_PARTS
 from codegen.kernel import EmitError, Family, Kernel, Reject, offers
 from codegen.measure import median
 from fusion_ir.graph import Graph
-from fusion_ir.records import CompileReport, Device, Measurement, Status
+from fusion_ir.records import CompileReport, Cost, Device, Measurement, Status
 from scheduler.answers import Answers
 from scheduler.atoms import Atoms
 from scheduler.bench import Bench, Costs
@@ -89,12 +89,16 @@ class Ledger:
 
     def ask(self, atoms: Atoms, members: int) -> Candidate | Reject:
         """The candidate that computes these atoms, or what every family says against it."""
-        answers = Answers(self.families, self.device, atoms, members, self._sure_of(atoms.graph))
+        answers = self.answers(atoms, members)
         accepting = answers.any(self._likely)
         if accepting is None:
             return answers.refusal()
         self._likely = accepting
         return Candidate(answers)
+
+    def answers(self, atoms: Atoms, members: int) -> Answers:
+        """What the families say to computing these atoms in one launch, each asked when that is needed."""
+        return Answers(self.families, self.device, atoms, members, self._sure_of(atoms.graph))
 
     def _sure_of(self, graph: Graph) -> Collection[str]:
         """Families that accept the whole graph, and so each of its parts."""
@@ -145,6 +149,16 @@ class Ledger:
             if scale * least_us(traffic.bytes, name, self.device) < best_us and name in candidate.families:
                 best_us = min(best_us, scale * self._predicted_us(candidate, name))
         return best_us
+
+    def predicted_by(self, candidate: Candidate, family: str) -> float:
+        """The same of one family that accepts the segment."""
+        return self._scale(family) * self._predicted_us(candidate, family)
+
+    def known(self, candidate: Candidate) -> Cost | None:
+        """Its best time measured, or a prediction; None where all that could be tried failed. Looks nothing up."""
+        us = self.cost_us(candidate, self.predicted_us)
+        measured = candidate in self._opened and self.time_us(candidate) is not None
+        return Cost(us=us, measured=measured) if math.isfinite(us) else None
 
     @property
     def predictions(self) -> Estimate:

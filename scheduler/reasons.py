@@ -1,9 +1,9 @@
 """Why neighbours are in different kernels, for a person to read."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from codegen.kernel import Reject
-from fusion_ir.records import Reason
+from fusion_ir.records import Cost, Reason
 from scheduler.atoms import Atoms
 from scheduler.candidates import Candidate, Candidates
 from scheduler.cover import bits
@@ -11,47 +11,128 @@ from scheduler.ledger import Ledger
 from scheduler.prepare import Prepared
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """How the search ended. complete: nothing untried can win. by_plans: several whole plans were timed, and the
+    fastest was taken."""
+
+    complete: bool
+    by_plans: bool
+
+
 def explain(
-    prepared: Prepared, atoms: Atoms, cover: Sequence[Candidate], found: Candidates, ledger: Ledger
+    prepared: Prepared, cover: Sequence[Candidate], found: Candidates, ledger: Ledger, outcome: Outcome
 ) -> tuple[Reason, ...]:
-    """One reason for every two segments of the cover of which one reads what the other writes."""
-    return tuple(
-        _apart(prepared, atoms, one, other, found, ledger)
-        for i, one in enumerate(cover)
-        for other in cover[i + 1 :]
-        if atoms.reads_of(other.segment.members) & one.segment.members
-    )
+    """Why each two segments of the cover, of which one reads what the other writes, are apart. Where it is the same for
+    several, in the layers of a model for instance, one reason names all of them."""
+    reasons: dict[object, Reason] = {}
+    for i, one in enumerate(cover):
+        atoms = one.families.atoms
+        for j, other in enumerate(cover[i + 1 :], i + 1):
+            if not atoms.reads_of(other.segment.members) & one.segment.members:
+                continue
+            new = _apart(prepared, cover, i, j, found, ledger, outcome)
+            same = new.kind, new.text, new.together, new.apart, new.refusals
+            old = reasons.get(same)
+            update = old and {"nodes": tuple(sorted({*old.nodes, *new.nodes})), "edges": (*old.edges, *new.edges)}
+            reasons[same] = old.model_copy(update=update) if old else new
+    return tuple(reasons.values())
 
 
 def _apart(
-    prepared: Prepared, atoms: Atoms, one: Candidate, other: Candidate, found: Candidates, ledger: Ledger
+    prepared: Prepared,
+    cover: Sequence[Candidate],
+    i: int,
+    j: int,
+    found: Candidates,
+    ledger: Ledger,
+    outcome: Outcome,
 ) -> Reason:
     """Why not in one launch: impossible, refused, failed, slower or not tried."""
+    one, other = cover[i], cover[j]
+    atoms = one.families.atoms
     members = one.segment.members | other.segment.members
-    nodes = tuple(sorted({p for a in _edge(atoms, one, other) for p in prepared.origin.get(atoms.nodes[a], ())}))
-    if not atoms.is_convex(members):
+    nodes = {p for a in _edge(atoms, one, other) for p in prepared.origin.get(atoms.nodes[a], ())}
+    reason = Reason(kind="not_fused", nodes=tuple(sorted(nodes)), text="", edges=((i, j),))
+    if not atoms.is_convex(members) or _leads_around(atoms, cover, i, j):
         text = "other kernels run between them, which need the one and feed the other"
-        return Reason(kind="not_fused", nodes=nodes, text=text)
-    together = found.accepted.get(members) or ledger.ask(atoms, members)
-    if isinstance(together, Reject):
-        return Reason(kind="rejected", nodes=nodes, text=together.reason)
-    apart = f"apart {_time_text(one, ledger)} + {_time_text(other, ledger)}"
-    time_us = ledger.time_us(together)
-    if time_us is not None:
-        compared = ledger.time_us(one) is not None and ledger.time_us(other) is not None
-        kind = "measured_worse" if compared else "not_fused"
-        return Reason(kind=kind, nodes=nodes, text=f"together {time_us:.1f} us, {apart}")
-    failures = ledger.failures(together)
-    if failures:
-        text = f"together: {failures[0].family} {failures[0].schedule} {failures[0].status.value}: {failures[0].detail}"
-        return Reason(kind="not_fused", nodes=nodes, text=text)
-    expected = f"predicted {ledger.predicted_us(together):.1f} us, at the least {ledger.bound_us(together):.1f} us"
-    return Reason(kind="not_fused", nodes=nodes, text=f"together not measured ({expected}), {apart}")
+        return reason.model_copy(update={"text": text})
+    answers = ledger.answers(atoms, members)
+    if answers.any() is None:
+        update = {"kind": "rejected", "text": "no family takes both", "refusals": answers.refusals()}
+        return reason.model_copy(update=update)
+    looked_at = found.accepted.get(members)
+    together = looked_at or Candidate(answers)
+    ours = atoms is next((c.families.atoms for c in found.accepted.values()), None)
+    kind, text = _why(together, one, other, ledger, outcome)
+    if ours and looked_at is None and not _is_measured(together, ledger):
+        kind, text = "cap", f"not among the segments looked at ({_limits(found)}); {text}"
+    apart = [ledger.known(c) for c in (one, other)]
+    costs = {"together": ledger.known(together), "apart": _sum(apart)}
+    return reason.model_copy(update={"kind": kind, "text": text, **costs})
 
 
-def _time_text(candidate: Candidate, ledger: Ledger) -> str:
-    time_us = ledger.time_us(candidate)
-    return f"{ledger.predicted_us(candidate):.1f} us (predicted)" if time_us is None else f"{time_us:.1f} us"
+def _why(together: Candidate, one: Candidate, other: Candidate, ledger: Ledger, outcome: Outcome) -> tuple[str, str]:
+    """Kind and text for what some family takes."""
+    ledger.open(together)  # what earlier searches measured counts
+    whole, parts = ledger.known(together), [ledger.known(c) for c in (one, other)]
+    apart = _sum(parts)
+    if whole is None:
+        failed = ledger.failures(together)[0]
+        return "not_fused", f"together: {failed.family} {failed.schedule} {failed.status.value}: {failed.detail}"
+    if apart is None:
+        return "not_fused", f"together {_text(whole)}; one of the two has no kernel that can be used"
+    both = f"together {_text(whole)}, apart {' + '.join(_text(p) for p in parts if p)}"
+    is_slower = whole.us >= apart.us
+    if whole.measured:
+        if is_slower:
+            return ("measured_worse" if apart.measured else "predicted_worse"), both
+        how = "several whole plans were timed, and this one won" if outcome.by_plans else "no cover with it was better"
+        return "not_fused", f"{both}, but {how}"
+    if is_slower:
+        return "predicted_worse", both if ledger.bench is None else f"{both}; not tried"
+    if ledger.bench is None:
+        return "cap", f"{both}; no cover with it came up before the search ended"
+    if outcome.complete:
+        return "predicted_worse", f"{both}; not tried: at its bound, {_us(ledger.bound_us(together))}, it would not win"
+    return "cap", f"{both}; not tried before the time was over"
+
+
+def _is_measured(candidate: Candidate, ledger: Ledger) -> bool:
+    cost = ledger.known(candidate)
+    return cost is not None and cost.measured
+
+
+def _limits(found: Candidates) -> str:
+    """What kept the search from looking at more."""
+    caps = [r.text for r in found.reasons if r.kind == "cap"]
+    return "; ".join(caps) or "they grow by one tensor at a time, and a part of this one is refused"
+
+
+def _leads_around(atoms: Atoms, cover: Sequence[Candidate], i: int, j: int) -> bool:
+    """Whether other segments read the one and lead to the other: in one launch with both they would wait for each
+    other."""
+    reached = cover[i].segment.members
+    for k in range(i + 1, j):  # in execution order
+        members = cover[k].segment.members
+        if atoms.reads_of(members) & reached:
+            reached |= members
+    return bool(atoms.reads_of(cover[j].segment.members) & reached & ~cover[i].segment.members)
+
+
+def _sum(costs: Sequence[Cost | None]) -> Cost | None:
+    known = [c for c in costs if c]
+    if len(known) < len(costs):
+        return None
+    return Cost(us=sum(c.us for c in known), measured=all(c.measured for c in known))
+
+
+def _text(cost: Cost) -> str:
+    return _us(cost.us) if cost.measured else f"{_us(cost.us)} (predicted)"
+
+
+def _us(us: float) -> str:
+    return f"{us:.2f} us" if us < 100 else f"{us:.1f} us"
 
 
 def _edge(atoms: Atoms, one: Candidate, other: Candidate) -> Iterator[int]:

@@ -11,18 +11,20 @@ from fusion_ir.records.plan import (
     Numerics,
     Place,
     Plan,
-    Reason,
     Ref,
     Search,
     Step,
+    TensorAccess,
     TensorSpec,
 )
+from fusion_ir.records.reason import Alternative, Contraction, Cost, FamilyCost, Reason, Refusal
 from fusion_ir.records.surroundings import Moment, Surroundings
 from fusion_ir.records.tensor_map import TensorMapSpec
 
 __all__ = [
     "NUMERICS",
     "WIRE_VERSION",
+    "Alternative",
     "Buffer",
     "CallLoop",
     "CallMatrix",
@@ -30,7 +32,10 @@ __all__ = [
     "Ceilings",
     "CompileReport",
     "Compute",
+    "Contraction",
+    "Cost",
     "Device",
+    "FamilyCost",
     "LibraryCall",
     "Measurement",
     "Moment",
@@ -40,11 +45,13 @@ __all__ = [
     "Reason",
     "Record",
     "Ref",
+    "Refusal",
     "Search",
     "Status",
     "Step",
     "Surroundings",
     "TargetKind",
+    "TensorAccess",
     "TensorMapSpec",
     "TensorSpec",
 ]

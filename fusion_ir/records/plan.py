@@ -8,6 +8,7 @@ from pydantic import Field
 from fusion_ir.records.base import Record
 from fusion_ir.records.device import Device
 from fusion_ir.records.measurement import CompileReport
+from fusion_ir.records.reason import Contraction, Reason
 from fusion_ir.records.tensor_map import TensorMapSpec
 
 WIRE_VERSION = 1
@@ -52,6 +53,16 @@ class Buffer(Record):
     alignment_bytes: int = 64
 
 
+class TensorAccess(Record):
+    """How a kernel accesses one of its step's `args`: elements and bytes at a time. kind: see
+    `codegen.kernel.Access`."""
+
+    argument: int = Field(ge=0)
+    kind: str
+    width: int
+    bytes: int
+
+
 class Step(Record):
     """One launch. `args`: tensors read, then tensors written, in the kernel's parameter order; reads come first, and
     the temporary that is its `scratch`, if it has one, last.
@@ -62,7 +73,8 @@ class Step(Record):
     cluster, which `cluster` repeats.
     libraries: shared libraries, by their names in this project, that must be loaded before the binary. Where it is
     "cublaslt", the binary is no machine code but the JSON of a `LibraryCall`, for whoever runs the step to make.
-    predicted_us: where nothing was timed, and time_us is None. report: of the compiler about this kernel.
+    predicted_us: where nothing was timed, and time_us is None. report: of the compiler about this kernel. accesses: of
+    its own code; what a library or a tensor map fetches is not among them.
     """
 
     family: str
@@ -89,19 +101,12 @@ class Step(Record):
     predicted_us: float | None = _optional()
     report: CompileReport | None = _optional()
     scratch: Ref | None = _optional()
+    accesses: tuple[TensorAccess, ...] = Field(default=(), exclude_if=lambda accesses: not accesses)
 
     @property
     def args(self) -> tuple[Ref, ...]:
         """Every argument, in order."""
         return (*self.reads, *self.writes, *((self.scratch,) if self.scratch else ()))
-
-
-class Reason(Record):
-    """Why something is as it is: why two neighbours are apart, why a family refused a segment, which cap was hit."""
-
-    kind: Literal["not_fused", "rejected", "measured_worse", "cap", "note"]
-    nodes: tuple[int, ...] = ()
-    text: str
 
 
 class Search(Record):
@@ -140,6 +145,7 @@ class Plan(Record):
     search: Search
     version: str  # of Fuseplan
     predicted_us: float | None = _optional()  # where time_us is None: nothing was timed
+    contractions: tuple[Contraction, ...] = Field(default=(), exclude_if=lambda contractions: not contractions)
 
     @property
     def plan_key(self) -> str:

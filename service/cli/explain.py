@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,15 +13,16 @@ from rich.table import Table
 from rich.text import Text
 
 from fusion_ir.named import NamedGraph
-from fusion_ir.records import Plan, Step
+from fusion_ir.records import Plan, Reason, Step
 from fusion_ir.text import parse_graph
+from service.cli.contraction_view import contraction_view
 from service.cli.options import Cache, Db, Format, Json, Seconds, Shapes, Target
 from service.cli.plan_view import plan_view
 from service.cli.source import read_graph
 from service.cli.stored import PREFIX, load_plan
 from service.cli.terminal import print_json, show
 from service.cli.tune import search_seconds, tune_here
-from service.formatting import duration, percent, ratio
+from service.formatting import duration, percent, ratio, size
 from service.reports import report_words
 from service.settings import load
 from tuning_db import Store
@@ -33,7 +35,8 @@ _TITLES = {
     "not_fused": "Why these are apart",
     "rejected": "What the kernel families refused",
     "measured_worse": "What was tried and was slower",
-    "cap": "Limits that the search hit",
+    "predicted_worse": "What is predicted to be slower",
+    "cap": "What limits of the search left untried",
     "note": "Notes",
 }
 
@@ -48,7 +51,8 @@ def explain(
     shapes: Shapes = None,
     json: Json = False,
 ) -> None:
-    """Show what each kernel of a plan computes, why the graph was cut so, and how far it is from the bound."""
+    """Show what each kernel of a plan computes, why the graph was cut so, what each family would cost for every
+    contraction, and how far the plan is from the bound."""
     settings = load({"target": target, "db": db, "cache": cache})
     with Store(settings.db) as store:
         if PREFIX.match(subject) and not Path(subject).exists():
@@ -75,9 +79,28 @@ def _why(plan: Plan, ops: Mapping[int, str]) -> Iterator[RenderableType]:
         reasons = [r for r in plan.reasons if r.kind == kind]
         if reasons:
             yield Padding(Text(title, style="bold"), (1, 0, 0, 1))
-            yield from (Padding(Text(r.text + _where(r.nodes, ops)), (0, 0, 0, 3)) for r in reasons)
+            yield from (Padding(_reason(r, ops), (0, 0, 0, 3)) for r in reasons)
+    for contraction in plan.contractions:
+        yield Padding(contraction_view(contraction, ops), (1, 0, 0, 1))
     if plan.rewrites:
         yield Padding(Text.assemble(("Rewrites used: ", "bold"), ", ".join(plan.rewrites)), (1, 0, 0, 1))
+
+
+def _reason(reason: Reason, ops: Mapping[int, str]) -> Text:
+    """Between which kernels, the text, where; below it what families say."""
+    text = Text(f"{_edges(reason.edges)}{reason.text}")
+    text.append(_where(reason.nodes, ops), style="dim")
+    for refusal in reason.refusals:
+        text.append(f"\n  {', '.join(refusal.families)}: ", style="cyan")
+        text.append(refusal.text)
+    return text
+
+
+def _edges(edges: Sequence[tuple[int, int]]) -> str:
+    """ "kernels 0 and 1, 4 and 5: "."""
+    pairs = ", ".join(f"{i} and {j}" for i, j in edges[:6])
+    more = f", {len(edges) - 6} more" if len(edges) > 6 else ""
+    return f"kernels {pairs}{more}: " if edges else ""
 
 
 def node_ops(named: NamedGraph) -> dict[int, str]:
@@ -100,9 +123,21 @@ def _step(number: int, step: Step, ops: Mapping[int, str]) -> Table:
     elif step.predicted_us is not None:
         bound += f"; predicted to take {duration(step.predicted_us)}, not timed"
     table.add_row("bound", bound)
+    if step.accesses:
+        table.add_row("accesses", Text("\n".join(_accesses(step))))
     if step.report is not None:
         table.add_row("compiled", "; ".join(report_words(step.report)))
     return table
+
+
+def _accesses(step: Step) -> Iterator[str]:
+    """ "in0: vector of 8 (16 B)": elements and bytes at a time, tensors alike together."""
+    alike: dict[str, list[str]] = {}
+    for argument, accesses in groupby(step.accesses, key=lambda a: a.argument):
+        text = ", ".join(f"{a.kind} of {a.width} ({size(a.bytes)})" for a in accesses)
+        place = "reads" if argument < len(step.reads) else "writes"
+        alike.setdefault(text, []).append(f"{place} {step.args[argument]}")
+    return (f"{', '.join(names)}: {text}" for text, names in alike.items())
 
 
 def _histogram(nodes: Sequence[int], ops: Mapping[int, str]) -> str:
@@ -139,9 +174,11 @@ def _as_json(plan: Plan, state: str, ops: Mapping[int, str]) -> dict[str, Any]:
                 "nodes": [{"node": n, "op": ops.get(n)} for n in s.nodes],
                 "reads": [str(r) for r in s.reads],
                 "writes": [str(w) for w in s.writes],
+                "accesses": [{"tensor": str(s.args[a.argument]), **a.model_dump(mode="json")} for a in s.accesses],
             }
             for s in plan.steps
         ],
         "reasons": [r.model_dump(mode="json") for r in plan.reasons],
+        "contractions": [c.model_dump(mode="json") for c in plan.contractions],
         "rewrites": list(plan.rewrites),
     }

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from fusion_ir.dtype import DTYPES
 from fusion_ir.graph import Graph
-from fusion_ir.records import Plan, Reason, Step, TensorSpec
+from fusion_ir.records import Alternative, Cost, Plan, Reason, Step, TensorSpec
 from service import formatting
 from service.api.models import OperationModel
 from service.dashboard import source
@@ -26,6 +26,7 @@ REASON_TITLES = {
     "not_fused": "Why not fused",
     "rejected": "Refused by a kernel family",
     "measured_worse": "Tried, and slower",
+    "predicted_worse": "Predicted to be slower",
     "cap": "Limits that were hit",
     "note": "Notes",
 }
@@ -87,6 +88,25 @@ class ReasonGroup:
 
 
 @dataclass(frozen=True)
+class CostRow:
+    """What a family costs for a contraction, in one launch with `nodes`; or why it does not take them."""
+
+    nodes: Sequence[int]
+    family: str
+    schedule: str
+    time: str
+    apart: str
+    chosen: bool
+    refusal: str
+
+
+@dataclass(frozen=True)
+class CostTable:
+    nodes: Sequence[int]
+    rows: Sequence[CostRow]
+
+
+@dataclass(frozen=True)
 class PlanView:
     """Everything on a plan's page but the picture."""
 
@@ -107,6 +127,7 @@ class PlanView:
     inputs: Sequence[TensorRow]
     outputs: Sequence[TensorRow]
     reasons: Sequence[ReasonGroup]
+    contractions: Sequence[CostTable]
     temporaries: str
     copy_rate: str
     launch: str
@@ -237,10 +258,24 @@ def plan_view(
             for kind, title in REASON_TITLES.items()
             if any(r.kind == kind for r in plan.reasons)
         ],
+        contractions=[
+            CostTable(c.nodes, [r for a in c.alternatives for r in _cost_rows(a)]) for c in plan.contractions
+        ],
         temporaries=formatting.size(sum(b.bytes for b in plan.buffers)) if plan.buffers else "none",
         copy_rate=formatting.NONE if dram is None else f"{formatting.significant(dram)} GB/s",
         launch=formatting.NONE if plan.device.ceilings is None else formatting.duration(plan.device.ceilings.launch_us),
     )
+
+
+def _cost_rows(alternative: Alternative) -> list[CostRow]:
+    nodes, apart = alternative.nodes, alternative.apart
+    apart_text = _cost(apart) if apart else ""
+    rows = [CostRow(nodes, c.family, c.schedule, _cost(c.cost), apart_text, c.chosen, "") for c in alternative.costs]
+    return rows + [CostRow(nodes, ", ".join(r.families), "", "", "", False, r.text) for r in alternative.refusals]
+
+
+def _cost(cost: Cost) -> str:
+    return formatting.expected(cost.us if cost.measured else None, cost.us)
 
 
 def _bars(plan: Plan) -> list[Bar]:

@@ -149,6 +149,26 @@ def test_a_plans_page_holds_its_numbers_steps_source_reasons_and_picture(service
     assert f"/v1/plans/{plan_key}/source?step=0" in shown.links
 
 
+def test_a_plans_page_says_what_families_refuse_and_cost(service: Running) -> None:
+    graph, names = chain(4, ("exp", "neg")), Names(("x",), ("y",))
+    refusal = Refusal(families=("matmul", "aten"), text="takes one contraction")
+    cost = FamilyCost(family="gemv", schedule="gemv{rows=4}", cost=Cost(us=7.5, measured=False))
+    plan = plan_of(
+        graph, reasons=[Reason(kind="rejected", text="no family takes both", edges=((0, 1),), refusals=(refusal,))]
+    )
+    alternative = Alternative(nodes=(1, 2), costs=(cost,), refusals=(refusal,), apart=Cost(us=9.0, measured=True))
+    plan = plan.model_copy(update={"contractions": (Contraction(nodes=(1,), alternatives=(alternative,)),)})
+    shown = page(service, f"/plans/{put_plan(service.store, graph, names, plan)}")
+    for words in (
+        "steps 0 and 1: no family takes both",
+        "matmul, aten",
+        "takes one contraction",
+        "~7.50 µs",
+        "9.00 µs",
+    ):
+        assert words in shown.text, words
+
+
 def test_the_gap_of_the_search_is_a_ratio_of_times(service: Running) -> None:
     shown = page(service, f"/plans/{store_plan(service.store, chain())}")
     assert "1.04× the time of the best cover" in shown.text

@@ -11,7 +11,7 @@ from fusion_ir.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.interpreter import interpret
 from fusion_ir.node import Node
 from fusion_ir.ops import OpKind, make, make_input
-from fusion_ir.records import Plan, Ref
+from fusion_ir.records import Cost, Plan, Ref
 from scheduler.atoms import cut
 from scheduler.bench import Budget, Event
 from scheduler.candidates import Candidate, CandidateSettings
@@ -276,7 +276,7 @@ def test_the_unfused_plan_is_told_where_it_lost() -> None:
 
 def test_reasons_name_neighbours_in_different_kernels() -> None:
     plan, _ = search(diamond())
-    rejected = next(r for r in plan.reasons if r.kind == "rejected" and "max" in r.text)
+    rejected = next(r for r in plan.reasons if r.kind == "rejected" and any("max" in f.text for f in r.refusals))
     assert {diamond().nodes[p].op for p in rejected.nodes} >= {"max"}
 
 
@@ -287,8 +287,12 @@ def test_reasons_give_both_times_where_fusing_was_slower() -> None:
         if len(plan.steps) == 2:
             reason = next(r for r in plan.reasons if r.kind == "measured_worse")
             together = max(bench.times.values())
+            times = [s.time_us or 0.0 for s in plan.steps]
             assert f"together {together:.1f} us" in reason.text
-            assert all(f"{s.time_us:.1f}" in reason.text for s in plan.steps)
+            assert all(f"{time:.1f} us" in reason.text for time in times)
+            assert reason.together == Cost(us=together, measured=True)
+            assert reason.apart == Cost(us=sum(times), measured=True)
+            assert reason.edges == ((0, 1),)
             return
     raise AssertionError("no seed made fusing slower")
 
