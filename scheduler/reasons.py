@@ -94,7 +94,11 @@ def _why(together: Candidate, one: Candidate, other: Candidate, ledger: Ledger, 
     if ledger.bench is None:
         return "cap", f"{both}; no cover with it came up before the search ended"
     if outcome.complete:
-        return "predicted_worse", f"{both}; not tried: at its bound, {_us(ledger.bound_us(together))}, it would not win"
+        bound_us = ledger.bound_us(together)
+        proof = (
+            f"at its bound, {_us(bound_us)}, it would not win" if bound_us >= apart.us else "no cover with it can win"
+        )
+        return "predicted_worse", f"{both}; not tried: {proof}"
     return "cap", f"{both}; not tried before the time was over"
 
 

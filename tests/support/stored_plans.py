@@ -99,12 +99,16 @@ def store_plan(
     reasons: Sequence[Reason] = (),
 ) -> str:
     """Stores the graph and `plan_of` it as measured; the plan's key."""
+    return put_plan(store, graph, names, plan_of(graph, source, version, reasons), source)
+
+
+def put_plan(store: Store, graph: Graph, names: Names | None, plan: Plan, source: str = "void k() {}\n") -> str:
+    """The same with a plan of one's own."""
     names = names or Names(
         tuple(f"x{i}" for i in range(len(graph.inputs))), tuple(f"y{i}" for i in range(len(graph.outputs)))
     )
     key = graph_key(graph)
     store.put_graph(key, print_graph(graph), names)
-    plan = plan_of(graph, source, version, reasons)
     return store.store_plan(
         RequestKey(key, DEVICE.class_key), plan, "measured", {sha(BINARY): BINARY}, {sha(source): source}
     )

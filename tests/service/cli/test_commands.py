@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from fusion_ir.records import Alternative, Contraction, Cost, FamilyCost, Reason, Refusal, TensorAccess
 from service.cli.app import commands
 from service.settings import Settings
 from tests.service.cli.conftest import GRAPH, Cli
-from tests.support.stored_plans import chain, plan_of, store_plan
+from tests.support.stored_plans import chain, plan_of, put_plan, store_plan
 from tuning_db import Store
 
 TUNE_FIELDS = (
@@ -114,6 +115,43 @@ def test_explain_a_stored_plan_by_the_beginning_of_its_key(cli: Cli, stored: str
     assert "1 exp, 1 neg" in ended.out
     nodes = json.loads(cli("explain", stored[:8], "--json").out)["steps"][0]["nodes"]
     assert nodes == [{"node": 1, "op": "exp"}, {"node": 2, "op": "neg"}]
+
+
+def test_explain_shows_refusals_costs_and_widths_of_a_stored_plan(cli: Cli, tmp_path: Path) -> None:
+    refusal = Refusal(families=("matmul", "gemv"), text="takes one contraction")
+    reason = Reason(kind="rejected", nodes=(1, 2), text="no family takes both", edges=((0, 1),), refusals=(refusal,))
+    costs = (
+        FamilyCost(family="aten", schedule="aten{rows=1}", cost=Cost(us=7.5, measured=True), chosen=True),
+        FamilyCost(family="wgmma", schedule="wgmma{rows=64}", cost=Cost(us=8.25, measured=False)),
+    )
+    alone = Alternative(nodes=(1,), costs=costs, refusals=(refusal,))
+    late = Refusal(families=("aten",), text="adds nothing")
+    fused = Alternative(nodes=(1, 2), costs=costs[1:], refusals=(refusal, late), apart=Cost(us=9.0, measured=True))
+    made = plan_of(chain(), reasons=[reason])
+    step = made.steps[0].model_copy(update={"accesses": (TensorAccess(argument=0, kind="vector", width=4, bytes=16),)})
+    update = {"steps": (step,), "contractions": (Contraction(nodes=(1,), alternatives=(alone, fused)),)}
+    with Store(f"sqlite:///{tmp_path / 'plans.db'}") as store:
+        key = put_plan(store, chain(), None, made.model_copy(update=update))
+    lines = [" ".join(line.split()) for line in cli("explain", key[:8]).out.splitlines()]
+    for line in (
+        "accesses reads in0: vector of 4 (16 B)",
+        "kernels 0 and 1: no family takes both (%1 exp, %2 neg)",
+        "matmul, gemv: takes one contraction",
+        "What each family costs for %1 exp",
+        "alone aten in the plan rows=1 7.50 µs",
+        "wgmma rows=64 ~8.25 µs",
+        "with %2 neg wgmma rows=64 ~8.25 µs 9.00 µs",
+        "matmul, gemv, alone: takes one contraction",
+        "aten, with %2 neg: adds nothing",
+    ):
+        assert line in lines, line
+    body = json.loads(cli("explain", key[:8], "--json").out)
+    assert body["reasons"][0]["refusals"] == [{"families": ["matmul", "gemv"], "text": "takes one contraction"}]
+    assert body["contractions"][0]["alternatives"][0]["costs"][0] == {
+        "family": "aten", "schedule": "aten{rows=1}", "cost": {"us": 7.5, "measured": True}, "chosen": True,
+    }  # fmt: skip
+    widths = [{"tensor": "in0", "argument": 0, "kind": "vector", "width": 4, "bytes": 16}]
+    assert body["steps"][0]["accesses"] == widths
 
 
 def test_explain_a_graph(cli: Cli, graph_file: Path, planned: list[object]) -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from fusion_ir.records import Reason
+from fusion_ir.records import Alternative, Contraction, Cost, FamilyCost, Reason, Refusal
 from service.dashboard import layout, routes
 from tests.support.service_app import Running, running, wire
-from tests.support.stored_plans import chain, store_plan
+from tests.support.stored_plans import chain, plan_of, put_plan, store_plan
 from tuning_db import Names
 
 NASTY = "\"'><script>alert(1)</script>\n{{ 7*7 }}&amp;]]>"
