@@ -79,7 +79,7 @@ class _Tables:
         no other contraction."""
         holding = [m for m in self.accepted if m >> a & 1 and m.bit_count() > 1]
         gains: list[tuple[float, int]] = []
-        for m in holding:
+        for m in [m for m in holding if self.ledger.is_open(self.accepted[m])]:  # predictions of all would take time
             cost = self._cost(m)
             apart = self._apart(a, m) if cost and cost.measured else None
             if cost and apart:
