@@ -106,7 +106,7 @@ class _Finder:
 
     def merged(self, order: Iterable[int]) -> tuple[int, ...]:
         """A partition: each atom, in the order given, joins the regions of its neighbours wherever that is accepted."""
-        regions = _Regions(self.atoms)
+        regions = Regions(self.atoms)
         for a in order:
             for neighbour in bits(self.atoms.preds[a] | self.atoms.succs[a]):
                 regions.join(a, neighbour, self.accepts)
@@ -114,14 +114,14 @@ class _Finder:
 
     def with_siblings(self, partition: tuple[int, ...]) -> tuple[int, ...]:
         """The partition with regions joined wherever that is accepted, those that read the same tensors first."""
-        regions = _Regions(self.atoms, partition)
+        regions = Regions(self.atoms, partition)
         for one, other in sorted(combinations(partition, 2), key=lambda pair: -_likeness(self.atoms, *pair)):
             first, second = next(bits(one)), next(bits(other))
             regions.join(first, second, self.accepts)
         return regions.masks()
 
 
-class _Regions:
+class Regions:
     """A partition under merging that stays free of cycles."""
 
     def __init__(self, atoms: Atoms, partition: Iterable[int] | None = None) -> None:

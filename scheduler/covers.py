@@ -20,7 +20,7 @@ Proposal = tuple[Candidate, ...]  # segments in execution order
 
 
 class Covers:
-    """`cover_s`: seconds that one run of the partition programme may take."""
+    """`cover_s`: seconds that the partition programme may take for one answer."""
 
     def __init__(self, atoms: Atoms, found: Candidates, ledger: Ledger, watch: Watch, cover_s: float) -> None:
         self.found = found
@@ -60,6 +60,18 @@ class Covers:
         cover = self._solve(unknown, ())
         return cover and cover.cost_us
 
+    def relaxed_us(self, unknown: Estimate) -> float:
+        """What no cover by these candidates is below, from each atom's cheapest share of one alone: of those that were
+        not in a cheapest cover yet, as much as they cost at the least."""
+        return self.problem.relaxed_us(
+            {
+                m: self.ledger.cost_us(c, unknown.us)
+                if m in self._looked_at or self.ledger.is_open(c)
+                else unknown.least_us(self.least.bytes(m))
+                for m, c in self.found.accepted.items()
+            }
+        )
+
     def coarsest(self) -> Proposal:
         """The partition of fewest segments found by merging, unless it is predicted to be far from the best."""
         usable = [r for r in self.found.regions if all(s in self.found.accepted for s in r)]
@@ -84,10 +96,10 @@ class Covers:
             m: least_us(self.least.bytes(m)) if m in vague else self.ledger.cost_us(c, unknown.us)
             for m, c in usable.items()
         }
-        looks = 0
+        looks, deadline = 0, self.watch.clock() + self.cover_s
         while True:
             looks += 1
-            cover = self.problem.solve(costs, self.watch.clock() + self.cover_s)
+            cover = self.problem.solve(costs, deadline)
             if cover is None:
                 return None
             new = vague.intersection(cover.segments) if looks < LOOKS else set(vague)

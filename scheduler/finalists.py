@@ -206,7 +206,7 @@ class Finalists:
         proposal, plan = plans[0]
         for candidate in proposal:  # also of one that nothing was tried on: it explains its step
             self.ledger.costs.record(candidate.segment.canonical.graph, [])
-        least_us = self.covers.cheapest_us(self.ledger.bounds)
+        least_us = self.covers.cheapest_us(self.ledger.bounds) if plan.time_us is not None else None
         gap = None
         if plan.time_us is not None and least_us is not None:
             least_us = max(least_us, plan.lower_bound_us)
