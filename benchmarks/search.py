@@ -3,9 +3,9 @@
     python -m benchmarks.search [--graph GLOB] [--case GLOB] [--target h200 cpu] [--limit S]
 
 writes benchmarks/results/search.{md,json}. Nothing is timed on a device: families answer for real, predictions are the
-costs. Each graph of `search_graphs` is searched in a process of its own, up to three times; then each case of the corpus
-is cut in simpler ways (`search_baselines`), and what these are predicted to take is divided by what the search's own
-cover is.
+costs. Each graph of `search_graphs` is searched in a process of its own, up to three times; then each case of the
+corpus is cut in simpler ways (`search_baselines`), and what these are predicted to take is divided by what the search's
+own cover is.
 """
 
 import argparse
@@ -64,8 +64,8 @@ class Searched:
 
 @dataclass(frozen=True)
 class Row:
-    """A graph on a target. seconds: by phase, and "tune" with a plan in the end, medians of so many runs. peak_mib: of the process,
-    added_mib: over what it took before. distinct: candidates' segments that no one kernel serves. over_relaxed: the
+    """A graph on a target. seconds: by phase, and "tune" with a plan in the end, medians of `runs`. peak_mib: of the
+    process, added_mib: over what it took before. distinct: segments of candidates up to isomorphism. over_relaxed: the
     cover's cost over what no cover is below; 1 where it is exact. problem: why there are no figures."""
 
     graph: str
