@@ -64,7 +64,7 @@ class Searched:
 
 @dataclass(frozen=True)
 class Row:
-    """A graph on a target. seconds: by phase, and "tune" with a plan in the end, medians of `runs`. peak_mib: of the
+    """A graph on a target. seconds: of CPU time, by phase, and "tune" with a plan in the end, medians of `runs`. peak_mib: of the
     process, added_mib: over what it took before. distinct: segments of candidates up to isomorphism. over_relaxed: the
     cover's cost over what no cover is below; 1 where it is exact. problem: why there are no figures."""
 
@@ -97,17 +97,17 @@ class Against:
 
 def searched(graph: Graph, device: Device) -> Searched:
     """The phases of `tune` up to the best cover by predictions."""
-    times = [time.perf_counter()]
+    times = [time.process_time()]
     prepared = prepare(graph, split_tasks(device))
-    times.append(time.perf_counter())
+    times.append(time.process_time())
     ledger = Ledger(device, FAMILIES, Forgetful(), None, 0)
     atoms = cut(prepared.graph, ledger.computable)
-    times.append(time.perf_counter())
+    times.append(time.process_time())
     found = find_candidates(atoms, lambda members: ledger.ask(atoms, members))
-    times.append(time.perf_counter())
+    times.append(time.process_time())
     covers = Covers(atoms, found, ledger, Watch(0.0, 0.0, None, time.monotonic), TuneSettings().cover_s)
     cover = covers.promising()
-    times.append(time.perf_counter())
+    times.append(time.process_time())
     seconds = {name: after - before for name, (before, after) in zip(PHASES, pairwise(times), strict=True)}
     return Searched(seconds, atoms, ledger, found, covers, cover)
 
@@ -119,9 +119,9 @@ def measured(name: str, device: Device, repeats: int) -> Row:
     runs: list[dict[str, float]] = []
     while len(runs) < repeats and sum(run["tune"] for run in runs) < ENOUGH_S:
         last = searched(graph, device)
-        started = time.perf_counter()
+        started = time.process_time()
         tune(graph, device, Budget(0), Forgetful(), None)
-        runs.append({**last.seconds, "tune": time.perf_counter() - started})
+        runs.append({**last.seconds, "tune": time.process_time() - started})
         peak = _peak_mib()
     cost_us = sum(map(last.ledger.predicted_us, last.cover))
     return Row(
@@ -220,7 +220,7 @@ def page(rows: Sequence[Row], compared: Sequence[Against]) -> str:
     lines = [
         "# The search without measuring",
         "",
-        f"{about['device']}, {about['commit']}. Seconds are medians of one process, {', '.join(PHASES)} and `tune` "
+        f"{about['device']}, {about['commit']}. Seconds of CPU time (one thread), medians of one process: {', '.join(PHASES)}, and `tune` "
         "whole (from the graph to a plan); MiB the peak of the process and what the searches added to it.",
     ]
     for target in dict.fromkeys(r.target for r in rows):

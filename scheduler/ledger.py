@@ -62,7 +62,8 @@ class Ledger:
         self.seed = seed
         self._entries: dict[str, Entry] = {}
         self._opened: dict[Candidate, Entry] = {}
-        self._traffic: dict[Candidate, Traffic] = {}
+        self._traffic: dict[Graph, Traffic] = {}  # equal for equal segments of different layers
+        self._told: dict[tuple[str, Graph], Reject | None] = {}  # by families
         self._closely: set[Candidate] = set()  # predicted by their kernels
         self._raced: set[str] = set()  # keys of segments, in this search
         self._predicted: dict[tuple[Candidate, str], float] = {}
@@ -89,7 +90,7 @@ class Ledger:
 
     def ask(self, atoms: Atoms, members: int) -> Candidate | Reject:
         """The candidate that computes these atoms, or what every family says against it."""
-        answers = Answers(self.families, self.device, atoms, members, self._sure_of(atoms.graph))
+        answers = Answers(self.families, self.device, atoms, members, self._sure_of(atoms.graph), self._told)
         accepting = answers.any(self._likely)
         if accepting is None:
             return answers.refusal()
@@ -121,9 +122,10 @@ class Ledger:
             return False
 
     def traffic(self, candidate: Candidate) -> Traffic:
-        if candidate not in self._traffic:
-            self._traffic[candidate] = traffic_of(candidate.segment.graph)
-        return self._traffic[candidate]
+        graph = candidate.segment.graph
+        if graph not in self._traffic:
+            self._traffic[graph] = traffic_of(graph)
+        return self._traffic[graph]
 
     def bound_us(self, candidate: Candidate) -> float:
         """What no kernel of the accepting families can beat."""
