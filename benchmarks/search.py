@@ -64,9 +64,10 @@ class Searched:
 
 @dataclass(frozen=True)
 class Row:
-    """A graph on a target. seconds: of CPU time, by phase, and "tune" with a plan in the end, medians of `runs`. peak_mib: of the
-    process, added_mib: over what it took before. distinct: segments of candidates up to isomorphism. over_relaxed: the
-    cover's cost over what no cover is below; 1 where it is exact. problem: why there are no figures."""
+    """A graph on a target. seconds: of CPU time, by phase, and "tune" with a plan in the end, medians of `runs`.
+    peak_mib: of the process, added_mib: over what it took before. distinct: segments of candidates up to isomorphism.
+    over_relaxed: the cover's cost over what no cover is below; 1 where it is exact. problem: why there are no figures.
+    """
 
     graph: str
     target: str
@@ -211,7 +212,8 @@ def _in_a_process(name: str, target: str, cache: Path, options: argparse.Namespa
     if ended.returncode:
         return Row(name, target, problem=(ended.stderr.strip().splitlines() or [f"exit {ended.returncode}"])[-1])
     found: dict[str, Any] = json.loads(ended.stdout)
-    return Row(**found | {"target": target})
+    found["target"] = target
+    return Row(**found)
 
 
 def page(rows: Sequence[Row], compared: Sequence[Against]) -> str:
@@ -220,8 +222,9 @@ def page(rows: Sequence[Row], compared: Sequence[Against]) -> str:
     lines = [
         "# The search without measuring",
         "",
-        f"{about['device']}, {about['commit']}. Seconds of CPU time (one thread), medians of one process: {', '.join(PHASES)}, and `tune` "
-        "whole (from the graph to a plan); MiB the peak of the process and what the searches added to it.",
+        f"{about['device']}, {about['commit']}. Seconds are CPU time of the one thread that searches, medians of one "
+        f"process: {', '.join(PHASES)}, and `tune` whole (from the graph to a plan). MiB: the peak of the process, and "
+        "what the searches added to it.",
     ]
     for target in dict.fromkeys(r.target for r in rows):
         lines += [

@@ -96,10 +96,12 @@ class Covers:
             m: least_us(self.least.bytes(m)) if m in vague else self.ledger.cost_us(c, unknown.us)
             for m, c in usable.items()
         }
-        looks, deadline = 0, self.watch.clock() + self.cover_s
+        looks, left_s = 0, self.cover_s
         while True:
             looks += 1
-            cover = self.problem.solve(costs, deadline)
+            started = self.watch.clock()
+            cover = self.problem.solve(costs, started + left_s)
+            left_s -= self.watch.clock() - started
             if cover is None:
                 return None
             new = vague.intersection(cover.segments) if looks < LOOKS else set(vague)
