@@ -204,7 +204,8 @@ class CoverProblem:
         readers = _readers(self.preds)
         ready = {0: sum(1 << a for a, reads in enumerate(self.preds) if not reads)}  # of the sets that were kept
         for level in levels:
-            for covered, (distance, before, last) in sorted(level.items(), key=lambda e: (e[1][0], e[0]))[: self.beam]:
+            states = ((distance, covered, before, last) for covered, (distance, before, last) in level.items())
+            for distance, covered, before, last in heapq.nsmallest(self.beam, states):
                 if last:
                     ready[covered] = ready[before] & ~last
                     for a in {r for b in self._atoms[last] for r in readers[b]}:

@@ -49,6 +49,8 @@ class Covers:
                 self.ledger.look_closer(candidate)
             if (us := self._predicted_us(cover)) < best_us:
                 best, best_us = cover, us
+            if not self.exact:  # another beam would take as long again, and prove nothing either
+                break
             cover = self.cheapest(self.ledger.predictions)
         return best
 
@@ -104,7 +106,8 @@ class Covers:
             left_s -= self.watch.clock() - started
             if cover is None:
                 return None
-            new = vague.intersection(cover.segments) if looks < LOOKS else set(vague)
+            one_by_one = cover.exact and looks < LOOKS  # a beam proves nothing, and takes seconds
+            new = vague.intersection(cover.segments) if one_by_one else set(vague)
             if not new:
                 break
             costs.update((m, self.ledger.cost_us(usable[m], unknown.us)) for m in new)
