@@ -1,7 +1,7 @@
 """The graph as the search sees it: simplified, and every output a tensor of its own that some kernel has to write."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from fusion_ir.graph import Graph, OutputSpec
 from fusion_ir.layout import normal_strides
@@ -9,7 +9,11 @@ from fusion_ir.node import Node
 from fusion_ir.ops import make
 from fusion_ir.records import NUMERICS, Numerics, Ref
 from scheduler.rewrites import RULES, simplify
+from scheduler.rewrites.rule import Rule
+from scheduler.rewrites.sink import Sinking
 from scheduler.rewrites.split import Tasks, splitting
+
+MOST_PASSES = 8  # of slices that sink behind one another
 
 
 @dataclass(frozen=True)
@@ -33,25 +37,25 @@ class Prepared:
 
 
 def prepare(graph: Graph, tasks: Tasks | None = None, numerics: Numerics = "reassociate") -> Prepared:
-    """Simplifies, splits reductions among `tasks` (None: none is), and resolves outputs that need no work, by rules of
-    class `numerics` or a stricter one.
+    """Simplifies, lets slices sink, splits reductions among `tasks` (None: none is), and resolves outputs that need no
+    work, by rules of class `numerics` or a stricter one.
 
     An output that repeats an input or another output in the same layout is an alias; in another layout it becomes a
     copy, written as a reshape to the same shape:
 
         out0: %5, out1: %5, out2: %5 strides [1, 8]  ->  out0: %5, out2: reshape(%5) strides [1, 8]; out1 = out0
     """
-    rules = (*RULES, *splitting(tasks.among(graph))) if tasks else RULES
-    simplified = simplify(graph, [rule for rule in rules if rule.looseness <= NUMERICS.index(numerics)])
+    rewritten = _rewritten(graph, tasks, numerics)
     origin: dict[Node, list[int]] = {}
-    for position, node in enumerate(graph.nodes):
-        origin.setdefault(simplified.image[node], []).append(position)
+    for node, position in rewritten.stands:
+        if position not in origin.setdefault(node, []):
+            origin[node].append(position)
     outputs: list[OutputSpec] = []
     slots: list[int] = []
     aliases: list[tuple[int, Ref]] = []
     places: dict[tuple[Node, tuple[int, ...]], Ref] = {}
     for slot, output in enumerate(graph.outputs):
-        value = node = simplified.image[output.node]
+        value = node = rewritten.image[output.node]
         strides = normal_strides(node.sizes, output.strides)
         if node.op == "input":
             position = node.attr("position", int)
@@ -73,6 +77,45 @@ def prepare(graph: Graph, tasks: Tasks | None = None, numerics: Numerics = "reas
         tuple(slots),
         tuple(aliases),
         {n: tuple(p) for n, p in origin.items()},
-        tuple(rule.name for rule in simplified.rules),
-        NUMERICS[max((rule.looseness for rule in simplified.rules), default=0)],
+        tuple(rule.name for rule in rewritten.rules),
+        NUMERICS[max((rule.looseness for rule in rewritten.rules), default=0)],
     )
+
+
+class _Rewriting:
+    """A graph on its way through several passes of rules. image: what became of each output. stands: nodes, with the
+    positions of those given that they stand for, in whole or in part. rules: those that matched."""
+
+    def __init__(self, graph: Graph, allowed: int) -> None:
+        self.graph, self._allowed = graph, allowed
+        self.image = {o.node: o.node for o in graph.outputs}
+        self.stands = [(node, position) for position, node in enumerate(graph.nodes)]
+        self.rules: tuple[Rule, ...] = ()
+
+    def apply(self, rules: Sequence[Rule], made: Mapping[Node, Node]) -> bool:
+        """One pass. made: what these rules made of parts of nodes. Whether any matched."""
+        allowed = [rule for rule in rules if rule.looseness <= self._allowed]
+        found = simplify(self.graph, allowed)
+        if not found.rules:
+            return False
+        self.image = {given: found.image[node] for given, node in self.image.items()}
+        of = dict(self.stands)
+        self.stands = [(found.image.get(node, node), position) for node, position in self.stands]
+        self.stands += [(part, of[whole]) for part, whole in made.items() if whole in of]
+        outputs = tuple(replace(o, node=found.image[o.node]) for o in self.graph.outputs)
+        self.graph = Graph(self.graph.inputs, outputs)
+        self.rules = tuple(dict.fromkeys((*self.rules, *found.rules)))
+        return True
+
+
+def _rewritten(graph: Graph, tasks: Tasks | None, numerics: Numerics) -> _Rewriting:
+    """Simplified first, so that slices sink through what is left of it; what is split is what slices left."""
+    rewriting = _Rewriting(graph, NUMERICS.index(numerics))
+    rewriting.apply(RULES, {})
+    for _ in range(MOST_PASSES):
+        sinking = Sinking(rewriting.graph)
+        if not rewriting.apply((*RULES, *sinking.rules()), sinking.made):
+            break
+    if tasks:
+        rewriting.apply((*RULES, *splitting(tasks.among(rewriting.graph))), {})
+    return rewriting
