@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 
 from codegen.kernel import Family, Reject
+from fusion_ir.graph import Graph
 from fusion_ir.records import Device, Refusal
 from scheduler.atoms import Atoms
 from scheduler.segment import Segment, extract
@@ -11,16 +12,24 @@ from scheduler.segment import Segment, extract
 
 class Answers(Collection[str]):
     """The names of the families that accept a segment, in the order of `families`. To go through them asks one after
-    another; `in` asks that one alone. sure: those that accept it for certain, which are not asked."""
+    another; `in` asks that one alone. sure: those that accept it for certain, which are not asked. told: what families
+    said of equal segments, of other layers for example; added to."""
 
     def __init__(
-        self, families: Mapping[str, Family], device: Device, atoms: Atoms, members: int, sure: Collection[str] = ()
+        self,
+        families: Mapping[str, Family],
+        device: Device,
+        atoms: Atoms,
+        members: int,
+        sure: Collection[str],
+        told: dict[tuple[str, Graph], Reject | None],
     ) -> None:
         self._families = families
         self._device = device
         self.atoms = atoms
         self._members = members
         self._answers: dict[str, Reject | None] = dict.fromkeys(sure)
+        self._told = told
 
     @cached_property
     def segment(self) -> Segment:
@@ -30,7 +39,10 @@ class Answers(Collection[str]):
     def answer(self, name: str) -> Reject | None:
         """None where the family accepts the segment."""
         if name not in self._answers:
-            self._answers[name] = self._families[name].accepts(self.segment.graph, self._device)
+            asked = name, self.segment.graph
+            if asked not in self._told:
+                self._told[asked] = self._families[name].accepts(self.segment.graph, self._device)
+            self._answers[name] = self._told[asked]
         return self._answers[name]
 
     def any(self, likely: str = "") -> str | None:

@@ -106,7 +106,7 @@ class _Finder:
 
     def merged(self, order: Iterable[int]) -> tuple[int, ...]:
         """A partition: each atom, in the order given, joins the regions of its neighbours wherever that is accepted."""
-        regions = _Regions(self.atoms)
+        regions = Regions(self.atoms)
         for a in order:
             for neighbour in bits(self.atoms.preds[a] | self.atoms.succs[a]):
                 regions.join(a, neighbour, self.accepts)
@@ -114,14 +114,15 @@ class _Finder:
 
     def with_siblings(self, partition: tuple[int, ...]) -> tuple[int, ...]:
         """The partition with regions joined wherever that is accepted, those that read the same tensors first."""
-        regions = _Regions(self.atoms, partition)
-        for one, other in sorted(combinations(partition, 2), key=lambda pair: -_likeness(self.atoms, *pair)):
+        regions = Regions(self.atoms, partition)
+        likeness = _Likeness(self.atoms)
+        for one, other in sorted(combinations(partition, 2), key=lambda pair: -likeness(*pair)):
             first, second = next(bits(one)), next(bits(other))
             regions.join(first, second, self.accepts)
         return regions.masks()
 
 
-class _Regions:
+class Regions:
     """A partition under merging that stays free of cycles."""
 
     def __init__(self, atoms: Atoms, partition: Iterable[int] | None = None) -> None:
@@ -137,7 +138,9 @@ class _Regions:
     def join(self, a: int, b: int, accepts: Callable[[int], bool]) -> bool:
         """Merges the regions of two atoms if that closes no cycle among regions and is accepted."""
         one, other = self.region[a], self.region[b]
-        if one == other or self._leads(one, other) or self._leads(other, one) or not accepts(one | other):
+        if one == other or not self.atoms.is_convex(one | other):  # quicker than going from region to region
+            return False
+        if self._leads(one, other) or self._leads(other, one) or not accepts(one | other):
             return False
         self._set(one | other)
         return True
@@ -194,11 +197,23 @@ def _readers(atoms: Atoms) -> Iterator[int]:
             yield from (1 << a for a in readers)
 
 
-def _likeness(atoms: Atoms, one: int, other: int) -> int:
+class _Likeness:
     """2 for a tensor that both read, 1 for an output shape that both have."""
-    shared = atoms.reads_of(one) & atoms.reads_of(other)
-    shapes = [{atoms.nodes[a].sizes for a in bits(atoms.writes_of(m))} for m in (one, other)]
-    return 2 * bool(shared) + bool(shapes[0] & shapes[1])
+
+    def __init__(self, atoms: Atoms) -> None:
+        self._atoms = atoms
+        self._known: dict[int, tuple[int, frozenset[tuple[int, ...]]]] = {}  # tensors read, shapes written
+
+    def __call__(self, one: int, other: int) -> int:
+        (reads, shapes), (other_reads, other_shapes) = self._of(one), self._of(other)
+        return 2 * bool(reads & other_reads) + (not shapes.isdisjoint(other_shapes))
+
+    def _of(self, members: int) -> tuple[int, frozenset[tuple[int, ...]]]:
+        if members not in self._known:
+            atoms = self._atoms
+            shapes = frozenset(atoms.nodes[a].sizes for a in bits(atoms.writes_of(members)))
+            self._known[members] = atoms.reads_of(members), shapes
+        return self._known[members]
 
 
 def _unions(finder: _Finder, blocks: list[int], settings: CandidateSettings) -> Iterator[Reason]:
@@ -208,11 +223,11 @@ def _unions(finder: _Finder, blocks: list[int], settings: CandidateSettings) -> 
     if len(distinct) > settings.max_paired:
         text = f"disconnected siblings: paired {settings.max_paired} of {len(distinct)} connected segments"
         yield Reason(kind="cap", text=text)
-    pairs: list[tuple[int, int, int]] = []
+    likeness, pairs = _Likeness(atoms), list[tuple[int, int, int]]()
     for one, other in combinations(distinct[: settings.max_paired], 2):
         if one & other or any((atoms.preds[a] | atoms.succs[a]) & other for a in bits(one)):
             continue
-        pairs.append((-_likeness(atoms, one, other), len(pairs), one | other))
+        pairs.append((-likeness(one, other), len(pairs), one | other))
     for _, _, union in sorted(pairs)[:limit]:
         finder.accepts(union)
     if len(pairs) > limit:

@@ -167,8 +167,18 @@ class CoverProblem:
                     heapq.heappush(heap, (total, self.full & ~reached, there))
         return []
 
+    def relaxed_us(self, costs: Mapping[int, float]) -> float:
+        """What no partition is below: the sum of every atom's cheapest share of a candidate's cost."""
+        return math.fsum(self._shares(costs))
+
     def _reduced(self, costs: Mapping[int, float]) -> dict[int, float]:
         """Costs less the shares of their atoms: non-negative, and least for the same partition."""
+        share = self._shares(costs)
+        return {s: max(0.0, c - math.fsum([share[a] for a in self._atoms[s]])) for s, c in costs.items()}
+
+    def _shares(self, costs: Mapping[int, float]) -> list[float]:
+        """Of each atom: the least that it has to bear of the cost of any candidate that it is in, all atoms of one
+        bearing the same."""
         for s in costs:
             if s not in self._atoms:
                 self._atoms[s] = tuple(bits(s))
@@ -179,7 +189,7 @@ class CoverProblem:
             for a in atoms:
                 if each < share[a]:
                     share[a] = each
-        return {s: max(0.0, c - math.fsum([share[a] for a in self._atoms[s]])) for s, c in costs.items()}
+        return share
 
     def _beam(self, lengths: Mapping[int, float]) -> tuple[int, ...] | None:
         """Sets closed under predecessors, by number of atoms, the best few of each number kept."""
@@ -191,11 +201,17 @@ class CoverProblem:
             by_lowest.setdefault(s & -s, []).append((s, reads & ~s, length))
         levels: list[dict[int, tuple[float, int, int]]] = [{} for _ in range(len(self.preds) + 1)]
         levels[0][0] = (0.0, 0, 0)
+        readers = _readers(self.preds)
+        ready = {0: sum(1 << a for a, reads in enumerate(self.preds) if not reads)}  # of the sets that were kept
         for level in levels:
-            for covered, (distance, _, _) in sorted(level.items(), key=lambda e: (e[1][0], e[0]))[: self.beam]:
-                for a in bits(self.full & ~covered):
-                    if self.preds[a] & ~covered:
-                        continue
+            states = ((distance, covered, before, last) for covered, (distance, before, last) in level.items())
+            for distance, covered, before, last in heapq.nsmallest(self.beam, states):
+                if last:
+                    ready[covered] = ready[before] & ~last
+                    for a in {r for b in self._atoms[last] for r in readers[b]}:
+                        if not covered >> a & 1 and not self.preds[a] & ~covered:
+                            ready[covered] |= 1 << a
+                for a in bits(ready[covered]):
                     for s, reads, length in by_lowest.get(1 << a, ()):
                         if s & covered or reads & ~covered:
                             continue
@@ -211,6 +227,15 @@ class CoverProblem:
             order.append(s)
             covered = before
         return tuple(reversed(order))
+
+
+def _readers(preds: Sequence[int]) -> list[list[int]]:
+    """Of each atom."""
+    readers: list[list[int]] = [[] for _ in preds]
+    for a, reads in enumerate(preds):
+        for p in bits(reads):
+            readers[p].append(a)
+    return readers
 
 
 def _condensed(preds: Sequence[int], segments: Sequence[int]) -> "rx.PyDiGraph[int, None]":

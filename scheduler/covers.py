@@ -20,7 +20,7 @@ Proposal = tuple[Candidate, ...]  # segments in execution order
 
 
 class Covers:
-    """`cover_s`: seconds that one run of the partition programme may take."""
+    """`cover_s`: seconds that the partition programme may take for one answer."""
 
     def __init__(self, atoms: Atoms, found: Candidates, ledger: Ledger, watch: Watch, cover_s: float) -> None:
         self.found = found
@@ -49,6 +49,8 @@ class Covers:
                 self.ledger.look_closer(candidate)
             if (us := self._predicted_us(cover)) < best_us:
                 best, best_us = cover, us
+            if not self.exact:  # another beam would take as long again, and prove nothing either
+                break
             cover = self.cheapest(self.ledger.predictions)
         return best
 
@@ -59,6 +61,18 @@ class Covers:
         """What that cover costs, None if there is none."""
         cover = self._solve(unknown, ())
         return cover and cover.cost_us
+
+    def relaxed_us(self, unknown: Estimate) -> float:
+        """What no cover by these candidates is below, from each atom's cheapest share of one alone: of those that were
+        not in a cheapest cover yet, as much as they cost at the least."""
+        return self.problem.relaxed_us(
+            {
+                m: self.ledger.cost_us(c, unknown.us)
+                if m in self._looked_at or self.ledger.is_open(c)
+                else unknown.least_us(self.least.bytes(m))
+                for m, c in self.found.accepted.items()
+            }
+        )
 
     def coarsest(self) -> Proposal:
         """The partition of fewest segments found by merging, unless it is predicted to be far from the best."""
@@ -84,13 +98,16 @@ class Covers:
             m: least_us(self.least.bytes(m)) if m in vague else self.ledger.cost_us(c, unknown.us)
             for m, c in usable.items()
         }
-        looks = 0
+        looks, left_s = 0, self.cover_s
         while True:
             looks += 1
-            cover = self.problem.solve(costs, self.watch.clock() + self.cover_s)
+            started = self.watch.clock()
+            cover = self.problem.solve(costs, started + left_s)
+            left_s -= self.watch.clock() - started
             if cover is None:
                 return None
-            new = vague.intersection(cover.segments) if looks < LOOKS else set(vague)
+            one_by_one = cover.exact and looks < LOOKS  # a beam proves nothing, and takes seconds
+            new = vague.intersection(cover.segments) if one_by_one else set(vague)
             if not new:
                 break
             costs.update((m, self.ledger.cost_us(usable[m], unknown.us)) for m in new)

@@ -99,18 +99,19 @@ class Finalists:
         return "the accepted segments make no cover"
 
     def _kernels(self, proposals: Sequence[Proposal]) -> dict[Candidate, Kernel] | None:
-        """A kernel for each candidate; None where one had to be struck out."""
-        kernels: dict[Candidate, Kernel] = {}
+        """A kernel for each candidate; None where some had to be struck out."""
+        kernels, struck_out = dict[Candidate, Kernel](), False
         for candidate in (c for p in proposals for c in p):
             variant = self.ledger.choice(candidate)
             if variant is None:
-                return None
+                struck_out = True
+                continue
             try:
                 kernels[candidate] = self.ledger.kernel(candidate, variant)
             except EmitError as e:
                 self.ledger.reject(candidate, variant, Status.rejected, str(e))
-                return None
-        return kernels
+                struck_out = True
+        return None if struck_out else kernels
 
     def _binaries(self, kernels: dict[Candidate, Kernel], timed: bool) -> dict[str, Binary] | None:
         """By entry; None where one did not compile and was struck out. Without a bench, none. timed: plans of these
@@ -207,7 +208,7 @@ class Finalists:
         proposal, plan = plans[0]
         for candidate in proposal:  # also of one that nothing was tried on: it explains its step
             self.ledger.costs.record(candidate.segment.canonical.graph, [])
-        least_us = self.covers.cheapest_us(self.ledger.bounds)
+        least_us = self.covers.cheapest_us(self.ledger.bounds) if plan.time_us is not None else None
         gap = None
         if plan.time_us is not None and least_us is not None:
             least_us = max(least_us, plan.lower_bound_us)

@@ -62,7 +62,8 @@ class Ledger:
         self.seed = seed
         self._entries: dict[str, Entry] = {}
         self._opened: dict[Candidate, Entry] = {}
-        self._traffic: dict[Candidate, Traffic] = {}
+        self._traffic: dict[Graph, Traffic] = {}  # equal for equal segments of different layers
+        self._told: dict[tuple[str, Graph], Reject | None] = {}  # by families
         self._closely: set[Candidate] = set()  # predicted by their kernels
         self._raced: set[str] = set()  # keys of segments, in this search
         self._predicted: dict[tuple[Candidate, str], float] = {}
@@ -98,7 +99,7 @@ class Ledger:
 
     def answers(self, atoms: Atoms, members: int) -> Answers:
         """What the families say to computing these atoms in one launch, each asked when that is needed."""
-        return Answers(self.families, self.device, atoms, members, self._sure_of(atoms.graph))
+        return Answers(self.families, self.device, atoms, members, self._sure_of(atoms.graph), self._told)
 
     def _sure_of(self, graph: Graph) -> Collection[str]:
         """Families that accept the whole graph, and so each of its parts."""
@@ -125,9 +126,10 @@ class Ledger:
             return False
 
     def traffic(self, candidate: Candidate) -> Traffic:
-        if candidate not in self._traffic:
-            self._traffic[candidate] = traffic_of(candidate.segment.graph)
-        return self._traffic[candidate]
+        graph = candidate.segment.graph
+        if graph not in self._traffic:
+            self._traffic[graph] = traffic_of(graph)
+        return self._traffic[graph]
 
     def bound_us(self, candidate: Candidate) -> float:
         """What no kernel of the accepting families can beat."""

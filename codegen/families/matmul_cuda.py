@@ -11,7 +11,7 @@ from codegen.families.wrap import kernel_function
 from codegen.kernel import EmitError, Kernel, Launch, Reject
 from codegen.schedule import Choices, parse_schedule, schedule_values
 from codegen.text import CTYPE
-from codegen.tiled.arrange import Arrangement, arrange
+from codegen.tiled.arrange import Arrangement, arrange, check_arranged
 from codegen.tiled.epilogue import RUN, epilogue
 from codegen.tiled.operand import Tiles, operand_functor
 from codegen.tiled.problem import main_contraction
@@ -54,7 +54,7 @@ def accepts(segment: Graph, device: Device) -> Reject | None:
         return Reject("an output does not depend on the product")
     try:
         for path in paths_of(node, device):
-            arrange(segment, node, tiles_of(segment, node, path, device))
+            check_arranged(segment, node, tiles_of(segment, node, path, device))
     except EmitError as error:
         return Reject(str(error))
     return None

@@ -49,6 +49,23 @@ def arrange(segment: Graph, node: Node, tiles: Tiles) -> Arrangement:
     return best[1]
 
 
+@lru_cache(maxsize=256)
+def check_arranged(segment: Graph, node: Node, tiles: Tiles) -> None:
+    """Raises EmitError where `arrange` does; the first way that there is ends the look."""
+    error: EmitError | None = None
+    for turned, orders in _ways(node):
+        problem = problem_of(node, turned=turned, orders=orders)
+        try:
+            epilogue_cost(segment, problem)
+            for right in (False, True):
+                _side(segment, problem, tiles, right)
+        except EmitError as e:
+            error = error or e
+            continue
+        return
+    raise error or EmitError("the contraction cannot be arranged")
+
+
 def _side(segment: Graph, problem: Problem, tiles: Tiles, right: bool) -> Operand:
     found = [
         operand(segment, problem, tiles, right=right, depth_last=depth_last)

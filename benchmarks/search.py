@@ -1,0 +1,311 @@
+"""How the search scales without measuring, and how much better its covers are than what simpler ways of cutting choose.
+
+    python -m benchmarks.search [--graph GLOB] [--case GLOB] [--target h200 cpu] [--limit S]
+
+writes benchmarks/results/search.{md,json}. Nothing is timed on a device: families answer for real, predictions are the
+costs. Each graph of `search_graphs` is searched in a process of its own, up to three times; then each case of the
+corpus is cut in simpler ways (`search_baselines`), and what these are predicted to take is divided by what the search's
+own cover is.
+"""
+
+import argparse
+import json
+import math
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from fnmatch import fnmatch
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from benchmarks.corpus import TOPICS
+from benchmarks.machine import RESULTS, machine
+from benchmarks.search_baselines import baselines
+from benchmarks.search_graphs import GRAPHS
+from codegen.devices import detect
+from codegen.families import FAMILIES
+from codegen.kernel import Reject
+from codegen.object_cache import ObjectCache
+from fusion_ir.graph import Graph
+from fusion_ir.records import Device
+from scheduler.atoms import Atoms, cut
+from scheduler.bench import Budget, Forgetful
+from scheduler.candidates import Candidate, Candidates, find_candidates
+from scheduler.covers import Covers, Proposal
+from scheduler.ledger import Ledger
+from scheduler.prepare import prepare
+from scheduler.tune import TuneSettings, split_tasks, tune
+from scheduler.watch import Watch
+
+TARGETS = ("h200", "cpu")
+LIMITS_S: Mapping[str, float] = {"layers 12": 2.0, "layers 100": 20.0, "chains 32": 5.0}  # issue 6
+PHASES = ("prepare", "cut", "candidates", "cover")
+REPEATS = 3
+ENOUGH_S = 15.0  # of the phases: slower graphs are searched no further
+
+
+@dataclass(frozen=True)
+class Searched:
+    """What the phases of a search left behind. seconds: by phase."""
+
+    seconds: Mapping[str, float]
+    atoms: Atoms
+    ledger: Ledger
+    found: Candidates
+    covers: Covers
+    cover: Proposal
+
+
+@dataclass(frozen=True)
+class Row:
+    """A graph on a target. seconds: of CPU time, by phase, and "tune" with a plan in the end, medians of `runs`;
+    no "tune" where the phases took more than ENOUGH_S.
+    peak_mib: of the process, added_mib: over what it took before. distinct: segments of candidates up to isomorphism.
+    over_relaxed: the cover's cost over what no cover is below; 1 where it is exact. problem: why there are no figures.
+    """
+
+    graph: str
+    target: str
+    nodes: int = 0
+    atoms: int = 0
+    candidates: int = 0
+    distinct: int = 0
+    segments: int = 0
+    exact: bool = False
+    over_relaxed: float = 0.0
+    seconds: Mapping[str, float] | None = None
+    peak_mib: int = 0
+    added_mib: int = 0
+    runs: int = 0
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Against:
+    """A case on a target: predicted microseconds of our cover, and the baselines' over it."""
+
+    case: str
+    target: str
+    ours_us: float
+    exact: bool
+    ratios: Mapping[str, float]
+
+
+def searched(graph: Graph, device: Device) -> Searched:
+    """The phases of `tune` up to the best cover by predictions."""
+    times = [time.process_time()]
+    prepared = prepare(graph, split_tasks(device))
+    times.append(time.process_time())
+    ledger = Ledger(device, FAMILIES, Forgetful(), None, 0)
+    atoms = cut(prepared.graph, ledger.computable)
+    times.append(time.process_time())
+    found = find_candidates(atoms, lambda members: ledger.ask(atoms, members))
+    times.append(time.process_time())
+    covers = Covers(atoms, found, ledger, Watch(0.0, 0.0, None, time.monotonic), TuneSettings().cover_s)
+    cover = covers.promising()
+    times.append(time.process_time())
+    seconds = {name: after - before for name, (before, after) in zip(PHASES, pairwise(times), strict=True)}
+    return Searched(seconds, atoms, ledger, found, covers, cover)
+
+
+def measured(name: str, device: Device, repeats: int) -> Row:
+    """The row of one graph; call it in a fresh process, whose memory it reads."""
+    graph = GRAPHS[name]()
+    before = _peak_mib()
+    runs: list[dict[str, float]] = []
+    while True:
+        last = searched(graph, device)
+        runs.append(dict(last.seconds))
+        if sum(last.seconds.values()) > ENOUGH_S:
+            break
+        started = time.process_time()
+        tune(graph, device, Budget(0), Forgetful(), None)
+        runs[-1]["tune"] = time.process_time() - started
+        if len(runs) >= repeats:
+            break
+    peak = _peak_mib()
+    cost_us = sum(map(last.ledger.predicted_us, last.cover))
+    return Row(
+        name,
+        device.target if device.origin == "detected" else device.name,
+        len(graph.nodes),
+        len(last.atoms),
+        len(last.found.accepted),
+        len({c.segment.key for c in last.found.accepted.values()}),
+        len(last.cover),
+        last.covers.exact,
+        1.0 if last.covers.exact else cost_us / last.covers.relaxed_us(last.ledger.predictions),
+        {p: statistics.median(run[p] for run in runs if p in run) for p in runs[0]},
+        peak,
+        peak - before,
+        len(runs),
+    )
+
+
+def against(case: str, graph: Graph, device: Device) -> Against:
+    """The baselines on one graph, at the costs by which its cover was chosen."""
+    found = searched(graph, device)
+    ledger, known = found.ledger, dict[int, Candidate | Reject](found.found.accepted)
+
+    def ask(members: int) -> Candidate | Reject:
+        if members not in known:
+            convex = found.atoms.is_convex(members)
+            known[members] = ledger.ask(found.atoms, members) if convex else Reject("not convex")
+        return known[members]
+
+    def cost_us(members: int) -> float:
+        """By first kernels, as the segments of the search's cover are predicted."""
+        candidate = ask(members)
+        if isinstance(candidate, Reject):
+            return math.inf
+        ledger.look_closer(candidate)
+        return ledger.predicted_us(candidate)
+
+    ours_us = sum(cost_us(c.segment.members) for c in found.cover)
+    ratios = {
+        name: sum(map(cost_us, partition)) / ours_us if ours_us else 1.0
+        for name, partition in baselines(found.atoms, lambda m: isinstance(ask(m), Candidate), cost_us).items()
+    }
+    return Against(case, device.target, ours_us, found.covers.exact, ratios)
+
+
+def cases(pattern: str, small: bool) -> Iterator[tuple[str, Graph]]:
+    """The corpus, at benchmark sizes or the tests'."""
+    for case in (c for of in TOPICS.values() for c in of if fnmatch(c.name, pattern)):
+        for dtype in case.bench_dtypes:
+            yield f"{case.name} {dtype}", case.instance(dtype, case.small[-1] if small else None).graph
+
+
+def main() -> int:
+    options = _options()
+    with tempfile.TemporaryDirectory(prefix="fuseplan-search-") as folder:
+        cache = ObjectCache(options.cache or folder)
+        if options.one:
+            row = measured(options.one, detect(options.target[0], cache), options.repeats)
+            print(json.dumps(asdict(row)))
+            return 0
+        rows, compared = list[Row](), list[Against]()
+        for target in options.target:
+            device = detect(target, cache)
+            for name in (n for n in GRAPHS if fnmatch(n, options.graph)):
+                rows.append(_in_a_process(name, target, cache.folder, options))
+                print(_line(rows[-1]), file=sys.stderr, flush=True)
+            for name, graph in cases(options.case, options.dry):
+                compared.append(against(name, graph, device))
+                print(name, target, compared[-1].ratios, file=sys.stderr, flush=True)
+    text = page(rows, compared)
+    print(text)
+    if options.out:
+        content = {"machine": machine(), "graphs": [asdict(r) for r in rows], "corpus": [asdict(a) for a in compared]}
+        options.out.with_suffix(".md").write_text(text)
+        options.out.with_suffix(".json").write_text(json.dumps(content, indent=1) + "\n")
+    return 0
+
+
+def _in_a_process(name: str, target: str, cache: Path, options: argparse.Namespace) -> Row:
+    command = [sys.executable, "-m", "benchmarks.search", "--one", name, "--target", target, "--cache", str(cache)]
+    command += ["--repeats", str(options.repeats)]
+    try:
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=options.limit, check=False)
+    except subprocess.TimeoutExpired:
+        return Row(name, target, problem=f"stopped after {options.limit:g} s")
+    if ended.returncode:
+        return Row(name, target, problem=(ended.stderr.strip().splitlines() or [f"exit {ended.returncode}"])[-1])
+    found: dict[str, Any] = json.loads(ended.stdout)
+    found["target"] = target
+    return Row(**found)
+
+
+def page(rows: Sequence[Row], compared: Sequence[Against]) -> str:
+    """The page: time and memory against nodes, then the baselines."""
+    about = machine()
+    lines = [
+        "# The search without measuring",
+        "",
+        f"{about['device']}, {about['commit']}. Seconds are CPU time of the one thread that searches, medians of one "
+        f"process: {', '.join(PHASES)}, and `tune` whole (from the graph to a plan). MiB: the peak of the process, and "
+        "what the searches added to it.",
+    ]
+    for target in dict.fromkeys(r.target for r in rows):
+        lines += [
+            "",
+            f"## {target}",
+            "",
+            f"| graph | nodes | atoms | candidates | distinct | segments | {' | '.join(PHASES)} | tune | MiB | added "
+            "| cover | target |",
+            "|---|" + "---:|" * (len(PHASES) + 8) + "---|---|",
+        ]
+        lines += [_cells(r) for r in sorted(rows, key=lambda r: (r.nodes, r.graph)) if r.target == target]
+    if compared:
+        lines += ["", "## Other ways to cut the corpus", ""]
+        lines += ["Predicted time of theirs over that of ours, on the same costs.", ""]
+        lines += ["| target | baseline | graphs | geometric mean | largest | below 1 |", "|---|---|---:|---:|---|---|"]
+        for target in dict.fromkeys(a.target for a in compared):
+            of = [a for a in compared if a.target == target]
+            lines += [_compared(target, name, of) for name in of[0].ratios]
+    return "\n".join(lines) + "\n"
+
+
+def _cells(row: Row) -> str:
+    limit_s = LIMITS_S.get(row.graph)
+    if row.seconds is None:
+        return f"| {row.graph} | {row.problem}" + " |" * (len(PHASES) + 9) + (" not met |" if limit_s else " |")
+    times = [f"{row.seconds[phase]:.2f}" if phase in row.seconds else "" for phase in (*PHASES, "tune")]
+    verdict = "met" if limit_s and whole_s(row.seconds) < limit_s else "not met"
+    cells = [row.graph, row.nodes, row.atoms, row.candidates, row.distinct, row.segments, *times, row.peak_mib]
+    cells += [row.added_mib, "exact" if row.exact else f"at most {row.over_relaxed:.2f}x of the cheapest"]
+    cells += [f"{limit_s:g} s: {verdict}" if limit_s else ""]
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def _compared(target: str, name: str, of: Sequence[Against]) -> str:
+    ratios = {a.case: a.ratios[name] for a in of}
+    mean = math.exp(statistics.fmean(math.log(r) for r in ratios.values()))
+    worst = max(ratios, key=ratios.__getitem__)
+    below = [f"{case} {r:.4f}" for case, r in ratios.items() if r < 1 - 1e-9]
+    cells = [target, name, str(len(of)), f"{mean:.3f}", f"{worst} {ratios[worst]:.2f}", ", ".join(below) or "none"]
+    return f"| {' | '.join(cells)} |"
+
+
+def whole_s(seconds: Mapping[str, float]) -> float:
+    """Of `tune`, where it was run after the phases alone; else of these."""
+    return seconds.get("tune", sum(seconds[p] for p in PHASES))
+
+
+def _line(row: Row) -> str:
+    if row.seconds is None:
+        return f"{row.graph} {row.target}: {row.problem}"
+    return f"{row.graph} {row.target}: {row.nodes} nodes, {whole_s(row.seconds):.2f} s, {row.peak_mib} MiB"
+
+
+def _peak_mib() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.search", description="The search without measuring.")
+    parser.add_argument("--graph", default="*", help="glob over the names of graphs")
+    parser.add_argument("--case", default="*", help="glob over the names of the corpus's cases")
+    parser.add_argument("--target", nargs="+", default=list(TARGETS))
+    parser.add_argument("--repeats", type=int, default=REPEATS)
+    parser.add_argument("--limit", type=float, default=600.0, help="seconds for all runs of one graph")
+    parser.add_argument(
+        "--dry", action="store_true", help="tests' sizes for the corpus; write nothing unless told where"
+    )
+    parser.add_argument("--out", type=Path, help="stem of the files to write")
+    parser.add_argument("--cache", type=Path)
+    parser.add_argument("--one", help="measure this graph in this process, and print its row")
+    options = parser.parse_args()
+    if options.out is None and not options.dry:
+        options.out = RESULTS / "search"
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())
