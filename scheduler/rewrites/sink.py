@@ -109,8 +109,8 @@ def _composed(inner: Window, outer: Window) -> Window:
     """The window of a window."""
     found: list[tuple[int, int, int]] = []
     for (first, _, by), (start, _, step), count in zip(inner, outer, _sizes(outer), strict=True):
-        begin = first + start * by
-        found.append((begin, begin + max(count - 1, 0) * by * step + (count > 0), by * step))
+        begin, last = first + start * by, first + (start + (count - 1) * step) * by
+        found.append((begin, last + 1, by * step) if count else (0, 0, 1))  # an empty one may begin behind the end
     return tuple(found)
 
 

@@ -149,6 +149,9 @@ def test_empty_parts_stay() -> None:
     graph = dense_graph([[4, 6]], lambda x: part(build.exp(x), (1, 1), (0, 6)))
     (found,) = interpret(sunk(graph), random_inputs(graph, 0))
     assert found.shape == (0, 6)
+    graph = dense_graph([[4, 6]], lambda x: part(part(x, (0, 4, 3), (1, 6)), (2, 2), (0, 5)))  # behind the end of x
+    (found,) = interpret(sunk(graph), random_inputs(graph, 0))
+    assert found.shape == (0, 5)
 
 
 def test_runs_begin_where_they_are_aligned() -> None:
