@@ -9,7 +9,7 @@ from codegen.kernel import Kernel
 from codegen.toolchain.compiler import Binary
 from fusion_ir.key import graph_key
 from fusion_ir.node import Node
-from fusion_ir.records import Buffer, Device, Plan, Ref, Search, Step, TensorAccess, TensorSpec
+from fusion_ir.records import NUMERICS, Buffer, Device, Plan, Ref, Search, Step, TensorAccess, TensorSpec
 from scheduler.bound import copy_us, lower_bound_us
 from scheduler.buffers import Lifetime, share_buffers
 from scheduler.prepare import Prepared
@@ -38,9 +38,11 @@ def assemble(prepared: Prepared, device: Device, choices: Sequence[Choice], sear
     times = [c.time_us for c in choices]
     predicted = [c.predicted_us if c.time_us is None else c.time_us for c in choices]
     whole = traffic_of(prepared.graph)
+    found_by = prepared.alternatives.found_by
+    used = list(dict.fromkeys(found_by[n] for c in choices for n in c.segment.cone if n in found_by))
     return Plan(
         graph_key=graph_key(given),
-        numerics=prepared.numerics,
+        numerics=NUMERICS[max([NUMERICS.index(prepared.numerics), *(offer.looseness for offer in used)])],
         device=device,
         inputs=tuple(
             TensorSpec(
@@ -69,7 +71,7 @@ def assemble(prepared: Prepared, device: Device, choices: Sequence[Choice], sear
         search_gap=None,
         copy_us=copy_us(whole, device),
         max_rel_error=None,
-        rewrites=prepared.rewrites,
+        rewrites=(*prepared.rewrites, *(offer.name for offer in used)),
         search=search,
         version=_version(),
     )
