@@ -27,14 +27,14 @@ class Answers(Collection[str]):
         self._families = families
         self._device = device
         self.atoms = atoms
-        self._members = members
+        self.members = members
         self._answers: dict[str, Reject | None] = dict.fromkeys(sure)
         self._told = told
 
     @cached_property
     def segment(self) -> Segment:
         """What the families are asked about."""
-        return extract(self.atoms, self._members)
+        return extract(self.atoms, self.members)
 
     def answer(self, name: str) -> Reject | None:
         """None where the family accepts the segment."""

@@ -8,6 +8,7 @@ Three sources, the first two always complete, the last one capped and grown from
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 
 import rustworkx as rx
@@ -18,6 +19,8 @@ from scheduler.answers import Answers
 from scheduler.atoms import Atoms
 from scheduler.cover import bits
 from scheduler.segment import Segment
+
+PROLOGUE_WEIGHT = 1e-3  # of a segment that runs once for each version of the constants: ties go to the least work
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,23 @@ class Candidate:
     @property
     def segment(self) -> Segment:
         return self.families.segment
+
+    @cached_property
+    def is_prologue(self) -> bool:
+        """Whether a plan runs it once for each version of the graph's constants."""
+        return self.families.atoms.is_constant(self.families.members)
+
+    @property
+    def weight(self) -> float:
+        """What its time counts among those of a cover."""
+        return PROLOGUE_WEIGHT if self.is_prologue else 1.0
+
+    @cached_property
+    def keeps_a_prologue_out(self) -> bool:
+        """Whether it computes for others at every run what depends on constants alone: a prologue would, once."""
+        atoms, members = self.families.atoms, self.families.members
+        constant = members & atoms.constants
+        return bool(constant) and constant != members and bool(atoms.writes_of(members) & constant)
 
 
 @dataclass(frozen=True)
