@@ -28,14 +28,14 @@ class Answers(Collection[str]):
         self._families = families
         self._device = device
         self.atoms = atoms
-        self._piece = piece
+        self.piece = piece
         self._answers: dict[str, Reject | None] = dict.fromkeys(sure)
         self._told = told
 
     @cached_property
     def segment(self) -> Segment:
         """What the families are asked about."""
-        return extract(self.atoms, self._piece)
+        return extract(self.atoms, self.piece)
 
     def answer(self, name: str) -> Reject | None:
         """None where the family accepts the segment."""

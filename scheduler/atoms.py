@@ -128,6 +128,26 @@ class Atoms:
         return sum(1 << a for a, n in enumerate(self.nodes) if n in wanted)
 
     @cached_property
+    def constants(self) -> int:
+        """Tensors that depend on constant inputs alone: these, and atoms that are no outputs of the graph. A segment of
+        such atoms is computed once for each version of the constants. None where the graph has no constant input."""
+        if all(spec.constant is None for spec in self.graph.inputs):
+            return 0
+        known = sum(
+            1 << t
+            for t, n in enumerate(self.tensors)
+            if n.op == "input" and self.graph.inputs[n.attr("position", int)].constant is not None
+        )
+        for a, reads in enumerate(self.reads):
+            if not reads & ~known and not self.outputs >> self.stands[a] & 1:
+                known |= 1 << a
+        return known
+
+    def is_constant(self, tensors: int) -> bool:
+        """Whether all of these depend on constant inputs alone."""
+        return not tensors & ~self.constants
+
+    @cached_property
     def order(self) -> dict[Node, int]:
         """Position of every node of the graph and its alternatives; operands come first."""
         return {n: i for i, n in enumerate((*self.graph.nodes, *self.alternatives.added))}

@@ -9,6 +9,7 @@ Three sources, the first two always complete, the last one capped and grown from
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 
 import rustworkx as rx
@@ -22,6 +23,8 @@ from scheduler.piece import Piece
 from scheduler.pieces import computing_again, pieces_of
 from scheduler.regions import Likeness, merged, with_siblings
 from scheduler.segment import Segment
+
+PROLOGUE_WEIGHT = 1e-3  # of a segment that runs once for each version of the constants: ties go to the least work
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,23 @@ class Candidate:
     @property
     def segment(self) -> Segment:
         return self.families.segment
+
+    @cached_property
+    def is_prologue(self) -> bool:
+        """Whether a plan runs it once for each version of the graph's constants."""
+        return self.families.atoms.is_constant(self.families.piece.members)
+
+    @property
+    def weight(self) -> float:
+        """What its time counts among those of a cover."""
+        return PROLOGUE_WEIGHT if self.is_prologue else 1.0
+
+    @cached_property
+    def keeps_a_prologue_out(self) -> bool:
+        """Whether it computes for others at every run what depends on constants alone: a prologue would, once."""
+        members, writes = self.families.piece
+        constant = self.families.atoms.constants
+        return bool(writes & constant) and bool(members & ~constant)
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,7 @@ class Finalists:
         return bool(proposal) and keys[0] == keys[1]
 
     def _us(self, candidate: Candidate) -> float:
-        return self.ledger.cost_us(candidate, self.ledger.predicted_us)
+        return candidate.weight * self.ledger.cost_us(candidate, self.ledger.predicted_us)
 
     def _why_none(self) -> str:
         """What failed for the first atom that nothing computes."""

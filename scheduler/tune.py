@@ -12,7 +12,7 @@ from fusion_ir.records import Device, Numerics, Plan, Reason
 from scheduler.atoms import cut
 from scheduler.bench import Bench, Budget, Costs, Progress
 from scheduler.candidates import Candidate, CandidateSettings, find_candidates
-from scheduler.covers import Covers, Proposal
+from scheduler.covers import Covers, Proposal, prologue_first
 from scheduler.finalists import Finalists
 from scheduler.ledger import Ledger
 from scheduler.prepare import prepare
@@ -133,7 +133,7 @@ def unfused_segments(graph: Graph, ledger: Ledger) -> Proposal:
     atoms = cut(graph, ledger.computable, copies)
     answers = [ledger.ask(atoms, atoms.piece(1 << a)) for a in range(len(atoms))]
     segments = [a for a in answers if not isinstance(a, Reject)]
-    return tuple(segments) if len(segments) == len(answers) else ()
+    return prologue_first(segments) if len(segments) == len(answers) else ()
 
 
 def _measure(cover: Proposal, ledger: Ledger, watch: Watch) -> bool:
@@ -154,7 +154,7 @@ def _refine(cover: Proposal, ledger: Ledger, watch: Watch, batch: int) -> bool:
     """Tries more schedules on the segment of the cover that may gain most, of those that have any left. Whether there
     was one."""
     if cover:
-        watch.best_us = sum(ledger.time_us(c) or 0.0 for c in cover)
+        watch.best_us = sum(ledger.time_us(c) or 0.0 for c in cover if not c.is_prologue)
     waiting = next((c for c in _by_gain(cover, ledger) if ledger.has_more(c)), None)
     if waiting is None:
         return False
@@ -190,4 +190,4 @@ def _play_off(cover: Proposal, ledger: Ledger, watch: Watch) -> None:
 
 def _by_gain(cover: Proposal, ledger: Ledger) -> list[Candidate]:
     """Those first that may gain most: what they take beyond their lower bound."""
-    return sorted(cover, key=lambda c: ledger.bound_us(c) - (ledger.time_us(c) or 0.0))
+    return sorted(cover, key=lambda c: c.weight * (ledger.bound_us(c) - (ledger.time_us(c) or 0.0)))
