@@ -148,5 +148,10 @@ class Plan(Record):
     contractions: tuple[Contraction, ...] = Field(default=(), exclude_if=lambda contractions: not contractions)
 
     @property
+    def temporary_bytes(self) -> int:
+        """What a run needs beyond inputs and outputs: what a limit of memory counts."""
+        return sum(buffer.bytes for buffer in self.buffers)
+
+    @property
     def plan_key(self) -> str:
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
