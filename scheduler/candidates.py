@@ -6,7 +6,7 @@ Three sources, the first two always complete, the last one capped and grown from
 - convex connected sets, grown one neighbour at a time.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -17,6 +17,7 @@ from fusion_ir.records import Reason
 from scheduler.answers import Answers
 from scheduler.atoms import Atoms
 from scheduler.cover import bits
+from scheduler.regions import Likeness, merged, with_siblings
 from scheduler.segment import Segment
 
 
@@ -64,13 +65,13 @@ def find_candidates(atoms: Atoms, ask: Ask, settings: CandidateSettings = Candid
     singles = tuple(1 << a for a in range(n))
     for a in singles:
         finder.accepts(a)
-    forward = finder.merged(range(n))
-    backward = finder.merged(reversed(range(n)))
+    forward = merged(atoms, range(n), finder.accepts)
+    backward = merged(atoms, reversed(range(n)), finder.accepts)
     components = _components(atoms)
     finder.accepts(atoms.all)
     blocks = list(dict.fromkeys((*forward, *backward, *components, *_output_cones(atoms))))
     blocks = [b for b in blocks if finder.accepts(b)]
-    siblings = [finder.with_siblings(forward), finder.with_siblings(backward)]
+    siblings = [with_siblings(atoms, p, finder.accepts) for p in (forward, backward)]
     reasons = [*_grow(finder, settings)]
     blocks += [*_readers(atoms), *sorted(finder.accepted, key=lambda m: (m.bit_count(), m))]
     reasons += _unions(finder, blocks, settings)
@@ -104,70 +105,6 @@ class _Finder:
         self.rejected.add(members)
         return False
 
-    def merged(self, order: Iterable[int]) -> tuple[int, ...]:
-        """A partition: each atom, in the order given, joins the regions of its neighbours wherever that is accepted."""
-        regions = Regions(self.atoms)
-        for a in order:
-            for neighbour in bits(self.atoms.preds[a] | self.atoms.succs[a]):
-                regions.join(a, neighbour, self.accepts)
-        return regions.masks()
-
-    def with_siblings(self, partition: tuple[int, ...]) -> tuple[int, ...]:
-        """The partition with regions joined wherever that is accepted, those that read the same tensors first."""
-        regions = Regions(self.atoms, partition)
-        likeness = _Likeness(self.atoms)
-        for one, other in sorted(combinations(partition, 2), key=lambda pair: -likeness(*pair)):
-            first, second = next(bits(one)), next(bits(other))
-            regions.join(first, second, self.accepts)
-        return regions.masks()
-
-
-class Regions:
-    """A partition under merging that stays free of cycles."""
-
-    def __init__(self, atoms: Atoms, partition: Iterable[int] | None = None) -> None:
-        self.atoms = atoms
-        self.region = [1 << a for a in range(len(atoms))]
-        for mask in partition or ():
-            self._set(mask)
-
-    def masks(self) -> tuple[int, ...]:
-        """Regions by their lowest atom."""
-        return tuple(dict.fromkeys(self.region))
-
-    def join(self, a: int, b: int, accepts: Callable[[int], bool]) -> bool:
-        """Merges the regions of two atoms if that closes no cycle among regions and is accepted."""
-        one, other = self.region[a], self.region[b]
-        if one == other or not self.atoms.is_convex(one | other):  # quicker than going from region to region
-            return False
-        if self._leads(one, other) or self._leads(other, one) or not accepts(one | other):
-            return False
-        self._set(one | other)
-        return True
-
-    def _set(self, mask: int) -> None:
-        for a in bits(mask):
-            self.region[a] = mask
-
-    def _leads(self, start: int, goal: int) -> bool:
-        """Whether a path leads from one region to the other by way of a third."""
-        seen = start | goal
-        queue = self._next(start) & ~seen
-        while queue:
-            region = self.region[(queue & -queue).bit_length() - 1]
-            seen |= region
-            following = self._next(region)
-            if following & goal:
-                return True
-            queue = (queue | following) & ~seen
-        return False
-
-    def _next(self, region: int) -> int:
-        after = 0
-        for a in bits(region):
-            after |= self.atoms.succs[a]
-        return after & ~region
-
 
 def _components(atoms: Atoms) -> tuple[int, ...]:
     """Weakly connected components of the atoms."""
@@ -197,25 +134,6 @@ def _readers(atoms: Atoms) -> Iterator[int]:
             yield from (1 << a for a in readers)
 
 
-class _Likeness:
-    """2 for a tensor that both read, 1 for an output shape that both have."""
-
-    def __init__(self, atoms: Atoms) -> None:
-        self._atoms = atoms
-        self._known: dict[int, tuple[int, frozenset[tuple[int, ...]]]] = {}  # tensors read, shapes written
-
-    def __call__(self, one: int, other: int) -> int:
-        (reads, shapes), (other_reads, other_shapes) = self._of(one), self._of(other)
-        return 2 * bool(reads & other_reads) + (not shapes.isdisjoint(other_shapes))
-
-    def _of(self, members: int) -> tuple[int, frozenset[tuple[int, ...]]]:
-        if members not in self._known:
-            atoms = self._atoms
-            shapes = frozenset(atoms.nodes[a].sizes for a in bits(atoms.writes_of(members)))
-            self._known[members] = atoms.reads_of(members), shapes
-        return self._known[members]
-
-
 def _unions(finder: _Finder, blocks: list[int], settings: CandidateSettings) -> Iterator[Reason]:
     """Tries unions of two disjoint blocks without an edge between them, the likeliest first."""
     atoms, limit = finder.atoms, settings.max_unions
@@ -223,7 +141,7 @@ def _unions(finder: _Finder, blocks: list[int], settings: CandidateSettings) -> 
     if len(distinct) > settings.max_paired:
         text = f"disconnected siblings: paired {settings.max_paired} of {len(distinct)} connected segments"
         yield Reason(kind="cap", text=text)
-    likeness, pairs = _Likeness(atoms), list[tuple[int, int, int]]()
+    likeness, pairs = Likeness(atoms), list[tuple[int, int, int]]()
     for one, other in combinations(distinct[: settings.max_paired], 2):
         if one & other or any((atoms.preds[a] | atoms.succs[a]) & other for a in bits(one)):
             continue

@@ -114,15 +114,6 @@ def test_caps_are_told() -> None:
     assert (1 << 20) - 1 in found.accepted, "regions are not capped"
 
 
-def test_regions_close_no_cycles() -> None:
-    """Two regions that read each other's atoms must not both be merged."""
-    a, b = make("neg", [X]), make("neg", [Y])
-    graph = graph_of(make("add", [a, b]), make("mul", [a, b]))
-    atoms, found = search(graph, most=2)
-    for partition in found.regions:
-        assert execution_order(atoms.preds, partition) is not None
-
-
 def test_asked_once_for_each_set() -> None:
     graph = graph_of(chain(X, "neg", "exp", "abs", "sin")[-1])
     atoms = atoms_of(graph)
