@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 
 from scheduler.covering import NEAR, Covering, Decision, Look, Solution
 from scheduler.masks import bits
-from scheduler.pieces import Piece, in_order
+from scheduler.piece import Piece
 
 GAIN = 1e-9  # of the cost: a cover that is better by less is not sought
 MOST_MEMBERS = 40  # of a piece, of which pairs are considered

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from scheduler.branch import GAIN, search
 from scheduler.covering import Covering, Look
 from scheduler.masks import bits
-from scheduler.pieces import Piece, Producers
+from scheduler.piece import Piece
+from scheduler.producers import Producers
 
 __all__ = ["Cover", "CoverProblem", "Piece", "Producers", "bits"]
 

@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.masks import bits
-from scheduler.pieces import Piece, Producers, in_order, reached
+from scheduler.piece import Piece
+from scheduler.producers import Producers, in_order, reached
 from scheduler.relaxation import Optimum, Relaxation
 
 NEAR = 1e-6  # 0 or 1, as the solver leaves it

@@ -1,41 +1,49 @@
 """Covers of one graph by what its candidates cost at the moment."""
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from functools import cache
 
 from scheduler.atoms import Atoms
 from scheduler.candidates import Candidate, Candidates
-from scheduler.cover import Cover, CoverProblem, Piece, Producers
+from scheduler.cover import Cover, CoverProblem, Producers
 from scheduler.least import Least
 from scheduler.ledger import Estimate, Ledger
+from scheduler.piece import Piece
 from scheduler.watch import Watch
 
 FAR = 2.0  # times the best prediction
 CLOSER_LOOKS = 48
 FORBIDDEN = Estimate(lambda _: math.inf, lambda _: math.inf)
 
-Proposal = tuple[Candidate, ...]  # segments in execution order
+Proposal = tuple[Candidate, ...]  # segments in execution order, those of the prologue first
+
+
+def prologue_first(segments: Iterable[Candidate]) -> Proposal:
+    """Segments in execution order, with those in front that run once for each version of the constants."""
+    return tuple(sorted(segments, key=lambda c: not c.is_prologue))
 
 
 class Covers:
-    """`cover_s`: seconds that branching may take for one answer."""
+    """`cover_s`: seconds that branching may take for one answer. Costs are of one run: a prologue's are
+    next to nothing."""
 
     def __init__(self, atoms: Atoms, found: Candidates, ledger: Ledger, watch: Watch, cover_s: float) -> None:
         self.found = found
+        self.usable = {p: c for p, c in found.accepted.items() if not c.keeps_a_prologue_out}
         self.ledger = ledger
         self.watch = watch
         self.cover_s = cover_s
-        self.problem = CoverProblem(Producers(atoms.preds, range(len(atoms)), atoms.outputs), clock=watch.clock)
+        self.problem = CoverProblem(Producers(atoms.preds, atoms.stands, atoms.outputs), clock=watch.clock)
         self.least = Least(atoms)
-        self._pieces = {Piece(m, atoms.writes_of(m)): c for m, c in found.accepted.items()}
+        self._plain = {p.members: c for p, c in self.usable.items() if atoms.is_plain(p)}
         self._looked_at: set[Piece] = set()  # were part of a solution: their costs tell them apart
         self.exact = True  # whether all answers so far were
 
     def cheapest(self, unknown: Estimate, without: Collection[Candidate] = ()) -> Proposal:
         """The cheapest cover where unmeasured candidates cost `unknown`; () if there is none (or nothing to do)."""
         cover = self._solve(unknown, without)
-        return tuple(self._pieces[p] for p in cover.pieces) if cover else ()
+        return prologue_first(self.usable[p] for p in cover.pieces) if cover else ()
 
     def promising(self) -> Proposal:
         """The cheapest cover by predictions, which closer looks can only raise: until the best one that was looked at
@@ -49,13 +57,13 @@ class Covers:
                 self.ledger.look_closer(candidate)
             if (us := self._predicted_us(cover)) < best_us:
                 best, best_us = cover, us
-            if not self.exact:  # another beam would take as long again, and prove nothing either
+            if not self.exact:  # branching again would take as long, and prove nothing either
                 break
             cover = self.cheapest(self.ledger.predictions)
         return best
 
     def _predicted_us(self, cover: Proposal) -> float:
-        return sum(self.ledger.cost_us(c, self.ledger.predicted_us) for c in cover)
+        return sum(c.weight * self.ledger.cost_us(c, self.ledger.predicted_us) for c in cover)
 
     def cheapest_us(self, unknown: Estimate) -> float | None:
         """What that cover costs, None if there is none."""
@@ -69,11 +77,11 @@ class Covers:
 
     def coarsest(self) -> Proposal:
         """The partition of fewest segments found by merging, unless it is predicted to be far from the best."""
-        usable = [r for r in self.found.regions if all(s in self.found.accepted for s in r)]
+        usable = [r for r in self.found.regions if all(s in self._plain for s in r)]
         best_us = self.cheapest_us(self.ledger.predictions)
         for partition in usable:
-            segments = tuple(self.found.accepted[s] for s in partition)
-            if best_us is not None and sum(map(self.ledger.predicted_us, segments)) <= FAR * best_us:
+            segments = prologue_first(self._plain[s] for s in partition)
+            if best_us is not None and sum(c.weight * self.ledger.predicted_us(c) for c in segments) <= FAR * best_us:
                 return segments
         return ()
 
@@ -84,20 +92,23 @@ class Covers:
     def _solve(self, unknown: Estimate, without: Collection[Candidate]) -> Cover | None:
         """Candidates cost the least that they can, by the bytes that they move, until they are part of a solution; then
         what they do. When all of those in it do, it is the cheapest: others cost more than in this comparison."""
-        usable = {p: c for p, c in self._pieces.items() if c not in without}
+        usable = {p: c for p, c in self.usable.items() if c not in without}
         vague = {p for p, c in usable.items() if p not in self._looked_at and not self.ledger.is_open(c)}
         least_us = cache(unknown.least_us)
-        costs = {
-            p: least_us(self.least.bytes(p.members)) if p in vague else self.ledger.cost_us(c, unknown.us)
-            for p, c in usable.items()
-        }
+
+        def cost_us(piece: Piece) -> float:
+            candidate = usable[piece]
+            vaguely = piece in vague
+            return candidate.weight * (
+                least_us(self.least.bytes(piece)) if vaguely else self.ledger.cost_us(candidate, unknown.us)
+            )
 
         def look(pieces: Collection[Piece]) -> dict[Piece, float]:
             new = vague.intersection(pieces)
             vague.difference_update(new)
             self._looked_at |= new
-            return {p: self.ledger.cost_us(usable[p], unknown.us) for p in new}
+            return {p: cost_us(p) for p in new}
 
-        cover = self.problem.solve(costs, self.watch.clock() + self.cover_s, look)
+        cover = self.problem.solve({p: cost_us(p) for p in usable}, self.watch.clock() + self.cover_s, look)
         self.exact &= cover is None or cover.exact
         return cover

@@ -1,129 +1,86 @@
-"""What covers are made of, as sets of numbers: tensors, atoms that compute them, pieces that compute and write some.
+"""What a segment of given atoms may write: everything that others may read, or less.
 
-Tensors are numbered; atoms are, too. Several atoms may compute the same tensor (alternatives), and an atom may be a
-member of several chosen pieces (recomputation). Sets of tensors and of atoms are masks.
+    {a, b} writes a and b     a is read by others, too
+    {a, b} writes b           whoever else needs a computes it again, or reads it from another segment
 
-    tensor 0 <- atom 0            piece {0, 1} writes {1}: reads nothing, keeps tensor 0 to itself
-    tensor 1 <- atom 1 reads 0    piece {1} writes {1}: reads tensor 0, which another piece has to write
-             <- atom 2 reads 0    piece {2} writes {1}: the same from the alternative
+Computing again pays for what is light: views, and arithmetic on operands that take little more to read than the result.
+An exponential that is summed and then divided by its sum is written by no segment at all:
+
+    {exp, sum} writes sum, {exp, div} writes div, which reads the sum
 """
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator
 
+from fusion_ir.ops import OpKind, kind_of
+from scheduler.atoms import Atoms
 from scheduler.masks import bits
+from scheduler.piece import Piece
+
+LIGHT = frozenset({OpKind.VIEW, OpKind.POINTWISE})
+DEEPEST = 3  # tensors computed again, one behind the other
 
 
-class Piece(NamedTuple):
-    """members: atoms that it computes. writes: tensors that it writes, some of those that its members compute."""
-
-    members: int
-    writes: int
-
-
-class Producers:
-    """Atoms and tensors of one problem. `reads`: by atom, the tensors that it reads, inputs of the graph left out.
-    `stands`: by atom, the tensor that it computes. `outputs`: tensors that somebody wants."""
-
-    def __init__(self, reads: Sequence[int], stands: Sequence[int], outputs: int) -> None:
-        self.reads = tuple(reads)
-        self.stands = tuple(stands)
-        self.outputs = outputs
-        self.everything = (1 << 1 + max(stands, default=-1)) - 1
-        self._alternatives = sum(1 << a for a, t in enumerate(stands) if a != t)
-        self.needs = _needs(self.reads, self.stands)
-        self.required = self.needed_for(outputs)
-
-    def made(self, members: int) -> int:
-        """Tensors that these atoms compute."""
-        made = members & ~self._alternatives
-        for a in bits(members & self._alternatives):
-            made |= 1 << self.stands[a]
-        return made
-
-    def read(self, members: int) -> int:
-        """Tensors that these atoms read of others."""
-        reads = 0
-        for a in bits(members):
-            reads |= self.reads[a]
-        return reads & ~self.made(members)
-
-    def needed_for(self, tensors: int) -> int:
-        """Tensors that have to be computed for these, whichever alternatives are taken; these among them."""
-        needed = 0
-        for t in bits(tensors):
-            if not needed >> t & 1:
-                needed |= self.needs[t]
-        return needed
+def pieces_of(atoms: Atoms, members: int) -> tuple[Piece, ...]:
+    """The segments of these atoms that compute nothing that another one has to compute again: everything that others
+    may read is written; and, where alternatives leave some of these others without a use, what the rest reads."""
+    tensors = atoms.made_by(members)
+    if tensors.bit_count() < members.bit_count():  # two producers of one tensor
+        return ()
+    whole = Piece(members, atoms.writes_of(members))
+    if len(atoms) == atoms.given:
+        return (whole,)
+    idle = _idle(atoms, members, tensors)
+    needed = sum(
+        1 << t
+        for t in bits(whole.writes)
+        if atoms.outputs >> t & 1 or not atoms.succs[t] & members or atoms.succs[t] & ~members & atoms.givens & ~idle
+    )
+    return (whole,) if needed == whole.writes else (whole, Piece(members, needed))
 
 
-def _needs(reads: Sequence[int], stands: Sequence[int]) -> list[int]:
-    """By tensor, what every way to compute it computes, itself among it: the largest solution of
-
-    needs[t] = {t} | intersection over atoms a of t of (union over tensors r that a reads of needs[r]).
-    """
-    count = 1 + max(stands, default=-1)
-    everything = (1 << count) - 1
-    by_tensor: list[list[int]] = [[] for _ in range(count)]
-    for a, t in enumerate(stands):
-        by_tensor[t].append(a)
-    needs = [everything] * count
-    changed = True
-    while changed:  # twice where atoms are numbered in topological order
-        changed = False
-        for t, atoms in enumerate(by_tensor):
-            common = everything
-            for a in atoms:
-                above = 0
-                for r in bits(reads[a]):
-                    if not above >> r & 1:
-                        above |= needs[r]
-                common &= above
-            common |= 1 << t
-            if common != needs[t]:
-                needs[t], changed = common, True
-    return needs
+def _idle(atoms: Atoms, members: int, tensors: int) -> int:
+    """Atoms of the graph as given whose results nobody needs where these members produce these tensors."""
+    idle = 0
+    stack = list(bits(tensors & ~members))  # the tensors' own producers
+    while stack:
+        a = stack.pop()
+        if idle >> a & 1:
+            continue
+        idle |= 1 << a
+        for t in bits(atoms.preds[a] & atoms.givens & ~members):
+            readers = atoms.succs[t] & atoms.givens
+            if not readers & ~idle and not atoms.outputs >> t & 1:
+                stack.append(t)
+    return idle
 
 
-def in_order(pieces: Iterable[tuple[Piece, int]], outputs: int) -> tuple[Piece, ...] | None:
-    """Pieces, given with what they read, so that each comes after something has written what it reads, the lowest first
-    where free, those left out whose writes nobody needs. None where they do not write the outputs."""
-    waiting = sorted(pieces, key=lambda p: (p[0].members & -p[0].members, p[0]))
-    order: list[tuple[Piece, int]] = []
-    written = 0
-    while waiting:
-        ready = next((i for i, (_, reads) in enumerate(waiting) if not reads & ~written), None)
-        if ready is None:
-            break
-        order.append(waiting.pop(ready))
-        written |= order[-1][0].writes
-    if outputs & ~written:
-        return None
-    return _needed(order, outputs)
+def computing_again(atoms: Atoms, piece: Piece) -> Iterator[Piece]:
+    """The segment with light tensors that it reads computed in it, though others read them, too, or another producer
+    would do: one more in each piece, up to the deepest."""
+    for _ in range(DEEPEST):
+        better = max(_with_one_more(atoms, piece), default=None)
+        if better is None:
+            return
+        _, piece = better
+        yield piece
 
 
-def _needed(order: Sequence[tuple[Piece, int]], outputs: int) -> tuple[Piece, ...]:
-    """Those of an order that are the first to write something that is needed."""
-    first: list[int] = []
-    written = 0
-    for piece, _ in order:
-        first.append(piece.writes & ~written)
-        written |= piece.writes
-    wanted, needed = outputs, list[Piece]()
-    for (piece, reads), new in zip(reversed(order), reversed(first), strict=True):
-        if new & wanted:
-            needed.append(piece)
-            wanted |= reads
-    return tuple(reversed(needed))
+def _with_one_more(atoms: Atoms, piece: Piece) -> Iterator[tuple[int, Piece]]:
+    """The segment with one light tensor more computed in it, and the bytes that it would save if all readers of that
+    tensor did the same: none has to write it, and each reads its operands instead."""
+    reads = atoms.reads_of(piece.members)
+    for t in bits(reads & atoms.all):
+        readers, producers = atoms.succs[t].bit_count(), atoms.producers[t]
+        if readers == 1 and len(producers) == 1:
+            continue  # its reader computes it alone, in a segment like others
+        for a in (a for a in producers if is_light(atoms, a)):
+            more_bytes = sum(atoms.tensors[r].bytes for r in bits(atoms.reads[a] & ~reads))
+            saved_bytes = atoms.nodes[t].bytes * (1 + readers) - more_bytes * readers
+            larger = Piece(piece.members | 1 << a, piece.writes)
+            if saved_bytes >= 0 and atoms.is_possible(larger):
+                yield saved_bytes, larger
 
 
-def reached(pieces: Iterable[tuple[Piece, int]]) -> int:
-    """Tensors that these pieces, given with what they read, can write in some order."""
-    waiting, written = list(pieces), 0
-    while True:
-        ready = [p for p in waiting if not p[1] & ~written]
-        if not ready:
-            return written
-        waiting = [p for p in waiting if p[1] & ~written]
-        for piece, _ in ready:
-            written |= piece.writes
+def is_light(atoms: Atoms, atom: int) -> bool:
+    """Whether a tensor is cheap to compute again."""
+    return kind_of(atoms.nodes[atom]) in LIGHT

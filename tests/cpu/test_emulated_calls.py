@@ -22,7 +22,7 @@ from fusion_ir.sample import sample_inputs
 from fusion_ir.tolerance import reference
 from scheduler.assemble import Choice, assemble
 from scheduler.atoms import atoms_of
-from scheduler.cover import bits
+from scheduler.masks import bits
 from scheduler.prepare import prepare
 from scheduler.segment import extract
 from scheduler.traffic import traffic_of
@@ -66,7 +66,7 @@ def test_a_plan_of_calls_and_kernels(bench: Workbench) -> None:
     atoms = atoms_of(prepared.graph)
     choices: list[Choice] = []
     for atom in bits(atoms.all):
-        segment = extract(atoms, 1 << atom)
+        segment = extract(atoms, atoms.piece(1 << atom))
         part = segment.canonical.graph
         name = "aten" if FAMILIES["aten"].accepts(part, bench.device) is None else "pointwise"
         family = FAMILIES[name]

@@ -20,10 +20,10 @@ from fusion_ir.ops.contract import products
 from fusion_ir.records import Device, Plan, Search, Status
 from scheduler.assemble import Choice, assemble
 from scheduler.atoms import Atoms, cut
-from scheduler.cover import execution_order
 from scheduler.prepare import Prepared, prepare
 from scheduler.segment import Segment, extract
 from scheduler.traffic import traffic_of
+from tests.support.partitions import execution_order
 from tests.support.random_graphs import Seeded, any_graph, pointwise_graph
 from tests.support.random_reductions import reduction_graph
 
@@ -127,14 +127,14 @@ def _attempt(graph: Graph, seed: int, how: str, device: Device, result: Result) 
         return None
 
     def computable(atoms: Atoms, atom: int) -> bool:
-        return kernel(extract(atoms, 1 << atom)) is not None
+        return kernel(extract(atoms, atoms.piece(1 << atom))) is not None
 
     atoms = cut(prepared.graph, computable)
     made: dict[int, tuple[Segment, Kernel | None]] = {}
 
     def kernel_of(mask: int) -> tuple[Segment, Kernel | None]:
         if mask not in made:
-            made[mask] = (segment := extract(atoms, mask), kernel(segment))
+            made[mask] = (segment := extract(atoms, atoms.piece(mask)), kernel(segment))
         return made[mask]
 
     groups = _groups(

@@ -15,11 +15,11 @@ from fusion_ir.records import Cost, Plan, Ref
 from scheduler.atoms import cut
 from scheduler.bench import Budget, Event
 from scheduler.candidates import Candidate, CandidateSettings
-from scheduler.cover import execution_order
 from scheduler.finalists import NoPlan
 from scheduler.ledger import Ledger
 from scheduler.prepare import prepare
 from scheduler.tune import TuneSettings, tune
+from tests.support.partitions import execution_order
 from tests.support.random_graphs import Seeded, any_graph
 from tests.unit.scheduler.fakes import DEVICE, Clock, FakeBench, Memory, families, random_inputs, run_plan, same_bits
 from tests.unit.scheduler.test_cover import partitions
@@ -67,7 +67,7 @@ def best_possible(graph: Graph, bench: FakeBench, first: bool = False, **kwargs:
 
     def cost(members: int) -> float:
         if members not in best:
-            answer = ledger.ask(atoms, members) if atoms.is_convex(members) else None
+            answer = ledger.ask(atoms, atoms.piece(members)) if atoms.is_convex(members) else None
             best[members] = math.inf
             if isinstance(answer, Candidate):
                 entry = ledger.open(answer)
@@ -134,7 +134,7 @@ def unmeasured_segments(graph: Graph, **kwargs: object) -> dict[str, Graph]:
     """Single atoms by key: plans may hold some that were never timed."""
     ledger = Ledger(DEVICE, families(kinds=ALL, **kwargs), Memory(), None, 0)
     atoms = cut(prepare(graph).graph, ledger.computable)
-    answers = [ledger.ask(atoms, 1 << a) for a in range(len(atoms))]
+    answers = [ledger.ask(atoms, atoms.piece(1 << a)) for a in range(len(atoms))]
     return {a.segment.key: a.segment.canonical.graph for a in answers if isinstance(a, Candidate)}
 
 
