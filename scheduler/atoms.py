@@ -21,7 +21,7 @@ from fusion_ir.node import Node
 from fusion_ir.ops import OPS, OpKind
 from scheduler.alternatives import Alternatives
 from scheduler.casts import is_exact
-from scheduler.cover import bits
+from scheduler.masks import bits
 from scheduler.piece import Piece
 
 
