@@ -11,7 +11,7 @@ from fusion_ir.graph import Graph
 from fusion_ir.key import graph_key
 from fusion_ir.node import Node
 from fusion_ir.ops import make_input
-from fusion_ir.records import Buffer, Device, Plan, Ref, Search, Step, TensorAccess, TensorSpec
+from fusion_ir.records import NUMERICS, Buffer, Device, Plan, Ref, Search, Step, TensorAccess, TensorSpec
 from scheduler.bound import copy_us, lower_bound_us
 from scheduler.buffers import Lifetime, share_buffers
 from scheduler.prepare import Prepared
@@ -42,9 +42,11 @@ def assemble(prepared: Prepared, device: Device, choices: Sequence[Choice], sear
     whole = traffic_of(_every_run(prepared, choices[once:], refs) if once else prepared.graph)
     time_us, predicted_us = _times_us(choices[once:])
     prologue_us = next((us for us in _times_us(choices[:once]) if us is not None), None) if once else None
+    found_by = prepared.alternatives.found_by
+    used = list(dict.fromkeys(found_by[n] for c in choices for n in c.segment.cone if n in found_by))
     return Plan(
         graph_key=graph_key(given),
-        numerics=prepared.numerics,
+        numerics=NUMERICS[max([NUMERICS.index(prepared.numerics), *(offer.looseness for offer in used)])],
         device=device,
         inputs=tuple(
             TensorSpec(
@@ -77,7 +79,7 @@ def assemble(prepared: Prepared, device: Device, choices: Sequence[Choice], sear
         search_gap=None,
         copy_us=copy_us(whole, device),
         max_rel_error=None,
-        rewrites=prepared.rewrites,
+        rewrites=(*prepared.rewrites, *(offer.name for offer in used)),
         search=search,
         version=_version(),
     )

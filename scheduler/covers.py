@@ -30,19 +30,22 @@ class Covers:
 
     def __init__(self, atoms: Atoms, found: Candidates, ledger: Ledger, watch: Watch, cover_s: float) -> None:
         self.found = found
-        self.usable = {m: c for m, c in found.accepted.items() if not c.keeps_a_prologue_out}
+        self.accepted = {
+            p.members: c for p, c in found.accepted.items() if atoms.is_plain(p) and not c.keeps_a_prologue_out
+        }
         self.ledger = ledger
         self.watch = watch
         self.cover_s = cover_s
-        self.problem = CoverProblem(atoms.preds, clock=watch.clock)
+        self.problem = CoverProblem(atoms.plain.preds, clock=watch.clock)
         self.least = Least(atoms)
+        self.atoms = atoms
         self._looked_at: set[int] = set()  # members of candidates that were in a cover: their costs tell them apart
         self.exact = True  # whether all answers so far were
 
     def cheapest(self, unknown: Estimate, without: Collection[Candidate] = ()) -> Proposal:
         """The cheapest cover where unmeasured candidates cost `unknown`; () if there is none (or nothing to do)."""
         cover = self._solve(unknown, without)
-        return prologue_first(self.found.accepted[s] for s in cover.segments) if cover else ()
+        return prologue_first(self.accepted[s] for s in cover.segments) if cover else ()
 
     def promising(self) -> Proposal:
         """The cheapest cover by predictions, which closer looks can only raise: until the best one that was looked at
@@ -78,18 +81,18 @@ class Covers:
                 * (
                     self.ledger.cost_us(c, unknown.us)
                     if m in self._looked_at or self.ledger.is_open(c)
-                    else unknown.least_us(self.least.bytes(m))
+                    else unknown.least_us(self.least.bytes(self.atoms.piece(m)))
                 )
-                for m, c in self.usable.items()
+                for m, c in self.accepted.items()
             }
         )
 
     def coarsest(self) -> Proposal:
         """The partition of fewest segments found by merging, unless it is predicted to be far from the best."""
-        usable = [r for r in self.found.regions if all(s in self.usable for s in r)]
+        usable = [r for r in self.found.regions if all(s in self.accepted for s in r)]
         best_us = self.cheapest_us(self.ledger.predictions)
         for partition in usable:
-            segments = prologue_first(self.found.accepted[s] for s in partition)
+            segments = prologue_first(self.accepted[s] for s in partition)
             if best_us is not None and sum(c.weight * self.ledger.predicted_us(c) for c in segments) <= FAR * best_us:
                 return segments
         return ()
@@ -101,11 +104,12 @@ class Covers:
     def _solve(self, unknown: Estimate, without: Collection[Candidate]) -> Cover | None:
         """Candidates cost the least that they can, by the bytes that they move, until they are in the cheapest cover;
         then what they do. When all of those in it do, it is the cheapest: others cost more than in this comparison."""
-        usable = {m: c for m, c in self.usable.items() if c not in without}
+        usable = {m: c for m, c in self.accepted.items() if c not in without}
         vague = {m for m, c in usable.items() if m not in self._looked_at and not self.ledger.is_open(c)}
         least_us = cache(unknown.least_us)
         costs = {
-            m: c.weight * (least_us(self.least.bytes(m)) if m in vague else self.ledger.cost_us(c, unknown.us))
+            m: c.weight
+            * (least_us(self.least.bytes(self.atoms.piece(m))) if m in vague else self.ledger.cost_us(c, unknown.us))
             for m, c in usable.items()
         }
         looks, left_s = 0, self.cover_s

@@ -1,7 +1,7 @@
 """The search: graph in, plan out."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -16,6 +16,8 @@ from scheduler.covers import Covers, Proposal, prologue_first
 from scheduler.finalists import Finalists
 from scheduler.ledger import Ledger
 from scheduler.prepare import prepare
+from scheduler.rewrites import ALTERNATIVES
+from scheduler.rewrites.rule import Offer
 from scheduler.rewrites.split import Tasks
 from scheduler.untimed import settle
 from scheduler.watch import Watch
@@ -56,6 +58,7 @@ def tune(
     *,
     numerics: Numerics = "reassociate",
     families: Mapping[str, Family] = FAMILIES,
+    offers: Sequence[Offer] = ALTERNATIVES,
     settings: TuneSettings = TuneSettings(),
     clock: Callable[[], float] = time.monotonic,
     on_unfused: Callable[[Plan], None] = lambda plan: None,
@@ -77,10 +80,10 @@ def tune(
     for_plans = min(settings.plans_share * budget.seconds, settings.plans_s)
     share = settings.play_off_share * budget.seconds
     watch = Watch(budget.seconds, for_plans, progress, clock, max(share, min(2 * share, settings.play_off_s)))
-    prepared = prepare(graph, split_tasks(device), numerics)
+    prepared = prepare(graph, split_tasks(device), numerics, offers)
     ledger = Ledger(device, families, costs, bench if timed else None, budget.seed)
-    atoms = cut(prepared.graph, ledger.computable)
-    found = find_candidates(atoms, lambda members: ledger.ask(atoms, members), settings.candidates)
+    atoms = cut(prepared.graph, ledger.computable, alternatives=prepared.alternatives)
+    found = find_candidates(atoms, lambda piece: ledger.ask(atoms, piece), settings.candidates)
     unfused = unfused_segments(prepared.graph, ledger)
     covers = Covers(atoms, found, ledger, watch, settings.cover_s)
     finalists = Finalists(prepared, atoms, found, ledger, covers, unfused, watch, bench, settings.finalists)
@@ -128,7 +131,7 @@ def unfused_segments(graph: Graph, ledger: Ledger) -> Proposal:
     views and widening casts are part of whatever reads them. () where some family refuses a part."""
     copies = frozenset(n for n in graph.nodes if n.op in ("cat", "pad"))
     atoms = cut(graph, ledger.computable, copies)
-    answers = [ledger.ask(atoms, 1 << a) for a in range(len(atoms))]
+    answers = [ledger.ask(atoms, atoms.piece(1 << a)) for a in range(len(atoms))]
     segments = [a for a in answers if not isinstance(a, Reject)]
     return prologue_first(segments) if len(segments) == len(answers) else ()
 
