@@ -129,9 +129,8 @@ class Atoms:
 
     @cached_property
     def constants(self) -> int:
-        """Tensors that depend on constant inputs alone: these, and what atoms produce of them, outputs of the graph
-        apart; and alternatives to such atoms of which the same is true. A segment of such atoms is computed once for
-        each version of the constants. None where the graph has no constant input."""
+        """Tensors that depend on constant inputs alone: these, and atoms that are no outputs of the graph. A segment of
+        such atoms is computed once for each version of the constants. None where the graph has no constant input."""
         if all(spec.constant is None for spec in self.graph.inputs):
             return 0
         known = sum(
@@ -139,9 +138,8 @@ class Atoms:
             for t, n in enumerate(self.tensors)
             if n.op == "input" and self.graph.inputs[n.attr("position", int)].constant is not None
         )
-        for a, (reads, tensor) in enumerate(zip(self.reads, self.stands, strict=True)):
-            stands_for_one = tensor == a or known >> tensor & 1
-            if stands_for_one and not reads & ~known and not self.outputs >> a & 1:
+        for a, reads in enumerate(self.reads):
+            if not reads & ~known and not self.outputs >> self.stands[a] & 1:
                 known |= 1 << a
         return known
 

@@ -61,8 +61,10 @@ class Candidate:
 
     @cached_property
     def keeps_a_prologue_out(self) -> bool:
-        """Whether it writes at every run what depends on constants alone: a prologue would, once."""
-        return not self.is_prologue and bool(self.families.piece.writes & self.families.atoms.constants)
+        """Whether it computes for others at every run what depends on constants alone: a prologue would, once."""
+        members, writes = self.families.piece
+        constant = self.families.atoms.constants
+        return bool(writes & constant) and bool(members & ~constant)
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ class Covers:
 
     def __init__(self, atoms: Atoms, found: Candidates, ledger: Ledger, watch: Watch, cover_s: float) -> None:
         self.found = found
-        self.accepted = {
+        self.usable = {
             p.members: c for p, c in found.accepted.items() if atoms.is_plain(p) and not c.keeps_a_prologue_out
         }
         self.ledger = ledger
@@ -45,7 +45,7 @@ class Covers:
     def cheapest(self, unknown: Estimate, without: Collection[Candidate] = ()) -> Proposal:
         """The cheapest cover where unmeasured candidates cost `unknown`; () if there is none (or nothing to do)."""
         cover = self._solve(unknown, without)
-        return prologue_first(self.accepted[s] for s in cover.segments) if cover else ()
+        return prologue_first(self.usable[s] for s in cover.segments) if cover else ()
 
     def promising(self) -> Proposal:
         """The cheapest cover by predictions, which closer looks can only raise: until the best one that was looked at
@@ -83,16 +83,16 @@ class Covers:
                     if m in self._looked_at or self.ledger.is_open(c)
                     else unknown.least_us(self.least.bytes(self.atoms.piece(m)))
                 )
-                for m, c in self.accepted.items()
+                for m, c in self.usable.items()
             }
         )
 
     def coarsest(self) -> Proposal:
         """The partition of fewest segments found by merging, unless it is predicted to be far from the best."""
-        usable = [r for r in self.found.regions if all(s in self.accepted for s in r)]
+        usable = [r for r in self.found.regions if all(s in self.usable for s in r)]
         best_us = self.cheapest_us(self.ledger.predictions)
         for partition in usable:
-            segments = prologue_first(self.accepted[s] for s in partition)
+            segments = prologue_first(self.usable[s] for s in partition)
             if best_us is not None and sum(c.weight * self.ledger.predicted_us(c) for c in segments) <= FAR * best_us:
                 return segments
         return ()
@@ -104,7 +104,7 @@ class Covers:
     def _solve(self, unknown: Estimate, without: Collection[Candidate]) -> Cover | None:
         """Candidates cost the least that they can, by the bytes that they move, until they are in the cheapest cover;
         then what they do. When all of those in it do, it is the cheapest: others cost more than in this comparison."""
-        usable = {m: c for m, c in self.accepted.items() if c not in without}
+        usable = {m: c for m, c in self.usable.items() if c not in without}
         vague = {m for m, c in usable.items() if m not in self._looked_at and not self.ledger.is_open(c)}
         least_us = cache(unknown.least_us)
         costs = {

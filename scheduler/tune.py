@@ -10,7 +10,7 @@ from codegen.kernel import Family, Reject
 from fusion_ir.graph import Graph
 from fusion_ir.records import Device, Numerics, Plan, Reason
 from scheduler.atoms import cut
-from scheduler.bench import Bench, Budget, Costs, Progress
+from scheduler.bench import Bench, Budget, Costs, Progress, check_numerics
 from scheduler.candidates import Candidate, CandidateSettings, find_candidates
 from scheduler.covers import Covers, Proposal, prologue_first
 from scheduler.finalists import Finalists
@@ -74,8 +74,9 @@ def tune(
     KeyboardInterrupt ends the search with the best so far. `bench` None, a budget of 0 seconds, or a device that is
     not there: nothing is timed, and the plan (`time_us` None) follows the predictions; neither in the emulator, but
     each kernel of the plan is checked. on_unfused: told the plan of the unfused graph where it was timed and lost.
-    Raises NoPlan.
+    Raises NoPlan, of which MemoryExceeded where no plan keeps to the budget's memory; RequestError.
     """
+    check_numerics(numerics)
     timed = bench is not None and budget.seconds > 0 and device.origin == "detected" and device.target != "emulator"
     for_plans = min(settings.plans_share * budget.seconds, settings.plans_s)
     share = settings.play_off_share * budget.seconds
@@ -86,7 +87,7 @@ def tune(
     found = find_candidates(atoms, lambda piece: ledger.ask(atoms, piece), settings.candidates)
     unfused = unfused_segments(prepared.graph, ledger)
     covers = Covers(atoms, found, ledger, watch, settings.cover_s)
-    finalists = Finalists(prepared, atoms, found, ledger, covers, unfused, watch, bench, settings.finalists)
+    finalists = Finalists(prepared, atoms, found, ledger, covers, unfused, watch, bench, settings.finalists, budget)
     proved = False
     try:
         watch.tell("candidates", 0)

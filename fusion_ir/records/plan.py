@@ -180,6 +180,11 @@ class Plan(Record):
         return sum(buffer.bytes for buffer in self.buffers if buffer.kept)
 
     @property
+    def temporary_bytes(self) -> int:
+        """What a run needs beyond inputs and outputs: what a limit of memory counts."""
+        return sum(buffer.bytes for buffer in self.buffers)
+
+    @property
     def plan_key(self) -> str:
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
 

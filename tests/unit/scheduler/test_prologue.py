@@ -72,14 +72,16 @@ def test_the_cheapest_cover_by_weights_computes_constants_in_the_prologue() -> N
         covers = Covers(atoms, found, ledger, Watch(60.0, 0.0, None, time.monotonic), 10.0)
         chosen = covers.cheapest(estimate)
         costs: dict[int, float] = {}
-        for piece, candidate in found.accepted.items():
-            constant = sum(1 << a for a in bits(piece.members) if atoms.constants >> a & 1)
-            once = constant == piece.members
+        for (members, writes), candidate in found.accepted.items():
+            if (members, writes) != atoms.piece(members):
+                continue
+            constant = sum(1 << a for a in bits(members) if atoms.constants >> a & 1)
+            once = constant == members
             assert candidate.is_prologue == once
-            if atoms.is_plain(piece) and (once or not piece.writes & atoms.constants):
-                costs[piece.members] = (1e-3 if once else 1.0) * estimate.us(candidate)
-        expected = brute_force(list(atoms.plain.preds), costs)[0]
-        assert sum(costs[c.segment.piece.members] for c in chosen) == pytest.approx(expected, rel=1e-12), seed
+            if once or not constant & writes:
+                costs[members] = (1e-3 if once else 1.0) * estimate.us(candidate)
+        expected = brute_force(list(atoms.preds), costs)[0]
+        assert sum(costs[c.segment.members] for c in chosen) == pytest.approx(expected, rel=1e-12), seed
         first = [c.is_prologue for c in chosen]
         assert first == sorted(first, reverse=True), "the prologue comes first"
         several += any(first)
