@@ -7,8 +7,8 @@ from fusion_ir.node import Node
 from fusion_ir.ops import OpKind, kind_of, make
 from scheduler.atoms import Atoms, atoms_of
 from scheduler.candidates import Candidates, CandidateSettings, find_candidates
-from scheduler.cover import bits
 from scheduler.ledger import Ledger
+from scheduler.masks import bits
 from scheduler.piece import Piece
 from scheduler.prepare import Prepared
 from scheduler.rewrites.neighbourhood import Neighbourhood

@@ -19,7 +19,7 @@ from scheduler import compose as composing
 from scheduler.assemble import Choice, assemble
 from scheduler.atoms import atoms_of
 from scheduler.compose import Part, compose
-from scheduler.cover import bits
+from scheduler.masks import bits
 from scheduler.prepare import Prepared, prepare
 from scheduler.segment import Segment, extract
 from scheduler.traffic import traffic_of

@@ -16,7 +16,7 @@ from fusion_ir.ops import make, make_input
 from scheduler.alternatives import find_alternatives
 from scheduler.atoms import Atoms, atoms_of
 from scheduler.candidates import Candidates
-from scheduler.cover import bits
+from scheduler.masks import bits
 from scheduler.piece import Piece
 from scheduler.pieces import computing_again, pieces_of
 from scheduler.prepare import prepare
