@@ -7,8 +7,8 @@ together.
 from collections.abc import Callable, Mapping
 
 from scheduler.atoms import Atoms
-from scheduler.candidates import Regions
 from scheduler.cover import bits
+from scheduler.regions import Regions
 
 Accepts = Callable[[int], bool]
 Cost = Callable[[int], float]

@@ -8,7 +8,7 @@ from codegen.toolchain.compiler import Binary
 from fusion_ir.records import Plan, Reason, Search, Status
 from scheduler.assemble import Choice, assemble
 from scheduler.atoms import Atoms
-from scheduler.bench import Bench, PlanResult
+from scheduler.bench import Bench, Budget, PlanResult
 from scheduler.candidates import Candidate, Candidates
 from scheduler.contractions import contractions
 from scheduler.covers import Covers, Proposal
@@ -27,6 +27,10 @@ class NoPlan(Exception):
     how."""
 
 
+class MemoryExceeded(NoPlan):
+    """No plan that was found keeps to the limit of memory; the message says what the least needs."""
+
+
 class Finalists:
     """Proposals -> plans -> times -> the winner. `count`: plans to time besides the unfused one."""
 
@@ -41,9 +45,11 @@ class Finalists:
         watch: Watch,
         bench: Bench | None,
         count: int,
+        budget: Budget,
     ) -> None:
         self.prepared, self.atoms, self.found, self.ledger = prepared, atoms, found, ledger
         self.covers, self.unfused, self.watch, self.bench, self.count = covers, unfused, watch, bench, count
+        self.memory_bytes = budget.memory_bytes
         self.notes: list[Reason] = list(found.reasons)
         self.timed: list[tuple[Proposal, Plan]] = []
         self.unfused_us: float | None = None
@@ -58,7 +64,19 @@ class Finalists:
                 continue
             binaries = self._binaries(kernels, timed=several)
             if binaries is not None:
-                return [(p, self._plan(p, kernels, binaries)) for p in proposals]
+                return self._fitting([(p, self._plan(p, kernels, binaries)) for p in proposals])
+
+    def _fitting(self, plans: list[tuple[Proposal, Plan]]) -> list[tuple[Proposal, Plan]]:
+        """Those that keep to the limit of memory. Raises MemoryExceeded where none does."""
+        limit = self.memory_bytes
+        if limit is None:
+            return plans
+        fitting = [(proposal, plan) for proposal, plan in plans if plan.temporary_bytes <= limit]
+        if not fitting:
+            least = min(plan.temporary_bytes for _, plan in plans)
+            text = f"no plan was found that needs at most {limit:,} bytes of temporaries; the least needs {least:,}"
+            raise MemoryExceeded(text)
+        return fitting
 
     def _best(self) -> Proposal:
         """The best cover by measurements; without enough of them, by predictions. Raises NoPlan."""
@@ -72,7 +90,7 @@ class Finalists:
         best = self._best()
         dearest = sorted(best, key=lambda c: -self._us(c))[: self.count + 1]
         others = {p for c in dearest if (p := self.covers.measured(without=(c,)))}
-        ranked = sorted(others, key=lambda p: (sum(map(self._us, p)), len(p), [c.segment.members for c in p]))
+        ranked = sorted(others, key=lambda p: (sum(map(self._us, p)), len(p), [c.segment.piece for c in p]))
         proposals = [best, *ranked[: self.count - 1]]
         usable = all(self.ledger.choice(c) is not None for c in self.unfused)
         if self.unfused and usable and not any(map(self._is_unfused, proposals)):
@@ -85,12 +103,12 @@ class Finalists:
         return bool(proposal) and keys[0] == keys[1]
 
     def _us(self, candidate: Candidate) -> float:
-        return self.ledger.cost_us(candidate, self.ledger.predicted_us)
+        return candidate.weight * self.ledger.cost_us(candidate, self.ledger.predicted_us)
 
     def _why_none(self) -> str:
         """What failed for the first atom that nothing computes."""
-        for a, node in enumerate(self.atoms.nodes):
-            single = self.found.accepted.get(1 << a)
+        for a, node in enumerate(self.atoms.plain.nodes):
+            single = self.found.whole(1 << a)
             if single is None:
                 return f"no family accepts {node}"
             if self.ledger.choice(single) is None:

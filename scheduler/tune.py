@@ -1,7 +1,7 @@
 """The search: graph in, plan out."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -10,12 +10,14 @@ from codegen.kernel import Family, Reject
 from fusion_ir.graph import Graph
 from fusion_ir.records import Device, Numerics, Plan, Reason
 from scheduler.atoms import cut
-from scheduler.bench import Bench, Budget, Costs, Progress
+from scheduler.bench import Bench, Budget, Costs, Progress, check_numerics
 from scheduler.candidates import Candidate, CandidateSettings, find_candidates
-from scheduler.covers import Covers, Proposal
+from scheduler.covers import Covers, Proposal, prologue_first
 from scheduler.finalists import Finalists
 from scheduler.ledger import Ledger
 from scheduler.prepare import prepare
+from scheduler.rewrites import ALTERNATIVES
+from scheduler.rewrites.rule import Offer
 from scheduler.rewrites.split import Tasks
 from scheduler.untimed import settle
 from scheduler.watch import Watch
@@ -56,6 +58,7 @@ def tune(
     *,
     numerics: Numerics = "reassociate",
     families: Mapping[str, Family] = FAMILIES,
+    offers: Sequence[Offer] = ALTERNATIVES,
     settings: TuneSettings = TuneSettings(),
     clock: Callable[[], float] = time.monotonic,
     on_unfused: Callable[[Plan], None] = lambda plan: None,
@@ -71,19 +74,20 @@ def tune(
     KeyboardInterrupt ends the search with the best so far. `bench` None, a budget of 0 seconds, or a device that is
     not there: nothing is timed, and the plan (`time_us` None) follows the predictions; neither in the emulator, but
     each kernel of the plan is checked. on_unfused: told the plan of the unfused graph where it was timed and lost.
-    Raises NoPlan.
+    Raises NoPlan, of which MemoryExceeded where no plan keeps to the budget's memory; RequestError.
     """
+    check_numerics(numerics)
     timed = bench is not None and budget.seconds > 0 and device.origin == "detected" and device.target != "emulator"
     for_plans = min(settings.plans_share * budget.seconds, settings.plans_s)
     share = settings.play_off_share * budget.seconds
     watch = Watch(budget.seconds, for_plans, progress, clock, max(share, min(2 * share, settings.play_off_s)))
-    prepared = prepare(graph, split_tasks(device), numerics)
+    prepared = prepare(graph, split_tasks(device), numerics, offers)
     ledger = Ledger(device, families, costs, bench if timed else None, budget.seed)
-    atoms = cut(prepared.graph, ledger.computable)
-    found = find_candidates(atoms, lambda members: ledger.ask(atoms, members), settings.candidates)
+    atoms = cut(prepared.graph, ledger.computable, alternatives=prepared.alternatives)
+    found = find_candidates(atoms, lambda piece: ledger.ask(atoms, piece), settings.candidates)
     unfused = unfused_segments(prepared.graph, ledger)
     covers = Covers(atoms, found, ledger, watch, settings.cover_s)
-    finalists = Finalists(prepared, atoms, found, ledger, covers, unfused, watch, bench, settings.finalists)
+    finalists = Finalists(prepared, atoms, found, ledger, covers, unfused, watch, bench, settings.finalists, budget)
     proved = False
     try:
         watch.tell("candidates", 0)
@@ -128,9 +132,9 @@ def unfused_segments(graph: Graph, ledger: Ledger) -> Proposal:
     views and widening casts are part of whatever reads them. () where some family refuses a part."""
     copies = frozenset(n for n in graph.nodes if n.op in ("cat", "pad"))
     atoms = cut(graph, ledger.computable, copies)
-    answers = [ledger.ask(atoms, 1 << a) for a in range(len(atoms))]
+    answers = [ledger.ask(atoms, atoms.piece(1 << a)) for a in range(len(atoms))]
     segments = [a for a in answers if not isinstance(a, Reject)]
-    return tuple(segments) if len(segments) == len(answers) else ()
+    return prologue_first(segments) if len(segments) == len(answers) else ()
 
 
 def _measure(cover: Proposal, ledger: Ledger, watch: Watch) -> bool:
@@ -151,7 +155,7 @@ def _refine(cover: Proposal, ledger: Ledger, watch: Watch, batch: int) -> bool:
     """Tries more schedules on the segment of the cover that may gain most, of those that have any left. Whether there
     was one."""
     if cover:
-        watch.best_us = sum(ledger.time_us(c) or 0.0 for c in cover)
+        watch.best_us = sum(ledger.time_us(c) or 0.0 for c in cover if not c.is_prologue)
     waiting = next((c for c in _by_gain(cover, ledger) if ledger.has_more(c)), None)
     if waiting is None:
         return False
@@ -187,4 +191,4 @@ def _play_off(cover: Proposal, ledger: Ledger, watch: Watch) -> None:
 
 def _by_gain(cover: Proposal, ledger: Ledger) -> list[Candidate]:
     """Those first that may gain most: what they take beyond their lower bound."""
-    return sorted(cover, key=lambda c: ledger.bound_us(c) - (ledger.time_us(c) or 0.0))
+    return sorted(cover, key=lambda c: c.weight * (ledger.bound_us(c) - (ledger.time_us(c) or 0.0)))

@@ -21,7 +21,7 @@ from service.api import artifacts, batch_events, batches, devices, health, opena
 from service.api.context import Context, Devices, Memo
 from service.api.middleware import Gate
 from service.dashboard import pages
-from service.errors import ApiError, pointer, problem_response
+from service.errors import ApiError, in_words, pointer, problem_response
 from service.metrics import Metrics
 from service.settings import Settings
 from service.version import VERSION
@@ -114,7 +114,8 @@ async def _invalid(_: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     place = tuple(first["loc"])
-    return problem_response("bad-request", first["msg"], str(place[-1]) if place[:1] == ("query",) else pointer(place))
+    where = str(place[-1]) if place[:1] == ("query",) else pointer(place)
+    return problem_response("bad-request", in_words(first), where)
 
 
 async def _http_error(_: Request, error: Exception) -> Response:

@@ -11,6 +11,8 @@ from starlette.responses import Response
 MEDIA_TYPE = "application/problem+json"
 DETAIL_CHARACTERS = 600
 PLACE_CHARACTERS = 200
+GOT_CHARACTERS = 80  # of a value that was found wrong
+UNTOLD = ("missing", "extra_forbidden")  # faults that are no value's
 
 
 @dataclass(frozen=True)
@@ -174,6 +176,13 @@ PROBLEM_TYPES: dict[str, ProblemType] = {
             "`detail` says why; the operation keeps the record.",
         ),
         ProblemType(
+            "memory-exceeded",
+            422,
+            "No plan keeps to the limit of memory",
+            "Every plan that the search found needs more bytes of temporaries than `memory_bytes` allows.",
+            "`detail` says how many the least of them needs: ask with that many, or without a limit.",
+        ),
+        ProblemType(
             "cancelled",
             409,
             "The operation was cancelled",
@@ -265,11 +274,18 @@ def pointer(location: Sequence[int | str]) -> str:
 
 
 def from_validation(error: ValidationError) -> ApiError:
-    """The first fault that pydantic found, without the input that caused it."""
-    first: Any = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    """The first fault that pydantic found, with what was there instead where that is short."""
+    first: Any = error.errors(include_url=False, include_context=False)[0]
     if first["type"] == "json_invalid":
         return bad_json(str(first["msg"]).removeprefix("Invalid JSON: "))
-    return ApiError("bad-request", first["msg"], pointer(first["loc"]) or "/")
+    return ApiError("bad-request", in_words(first), pointer(first["loc"]) or "/")
+
+
+def in_words(fault: Any) -> str:
+    """A fault that pydantic found: what it expected, and what was there instead, where that is short."""
+    given = fault["input"]
+    is_short = fault["type"] not in UNTOLD and (given is None or isinstance(given, str | int | float))
+    return f"{fault['msg']}, got {json.dumps(given)[:GOT_CHARACTERS]}" if is_short else str(fault["msg"])
 
 
 def bad_json(message: str) -> ApiError:

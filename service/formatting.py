@@ -1,8 +1,15 @@
 """Numbers as people read them: three significant digits and a unit."""
 
+import re
 from datetime import UTC, datetime
 
 NONE = "–"
+SIZE = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,20})?) ?([a-z]*)", re.ASCII | re.IGNORECASE)
+UNITS = {"": 1, "b": 1} | {
+    f"{letter}{suffix}": base**power
+    for power, letter in enumerate("kmgt", 1)
+    for suffix, base in (("ib", 1024), ("b", 1000))
+}
 
 
 def significant(value: float, digits: int = 3) -> str:
@@ -46,6 +53,20 @@ def size(bytes_: float | None) -> str:
             return f"{int(value)} B" if unit == "B" else f"{significant(value)} {unit}"
         value /= 1024
     return f"{significant(value)} {units[-1]}"
+
+
+def parse_size(text: str) -> int:
+    """Bytes from "4096", "1.5GiB" (powers of 1024) or "2 GB" (powers of 1000), in any case. Raises ValueError for
+    anything else, for what is less than a byte, and from 8 EiB on."""
+    match = SIZE.fullmatch(text.strip())
+    scale = UNITS.get(match[2].lower()) if match else None
+    if match is None or scale is None:
+        raise ValueError(f"expected bytes, or a number and a unit (KiB, MiB, GiB, TiB, kB, MB, GB, TB), got {text!r}")
+    whole, _, part = match[1].partition(".")
+    bytes_ = int(whole) * scale + int(part or "0") * scale // 10 ** len(part)
+    if not 1 <= bytes_ < 2**63:
+        raise ValueError(f"expected 1 byte to 2^63 - 1 bytes, got {text!r}")
+    return bytes_
 
 
 def rate(bytes_: float, us: float | None) -> str:

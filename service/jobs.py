@@ -18,6 +18,7 @@ class PlanJob(BaseModel):
     target: str
     seconds: float
     numerics: Numerics
+    memory_bytes: int | None = None
 
 
 class PlanResult(BaseModel):

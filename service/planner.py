@@ -1,7 +1,7 @@
 """Plans one graph on this machine: device, search, storage. Used by workers and by `fuseplan tune` alone."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from codegen.devices import detect, with_raised_ceilings
@@ -83,10 +83,11 @@ def plan_graph(
 ) -> PlanAnswer:
     """The stored plan for the graph on `target`; where there is none, or it is stale, a new one, stored whole.
 
-    Raises DeviceError, DatabaseError, PlanningError, and whatever `progress` raises to stop the search.
+    Raises DeviceError, DatabaseError, PlanningError, RequestError, NoPlan, and whatever `progress` raises to
+    stop the search.
     """
     device = detect(target, cache)
-    request = RequestKey(graph_key(named.graph), device.class_key, numerics, tenant)
+    request = RequestKey(graph_key(named.graph), device.class_key, numerics, tenant, memory_bytes=budget.memory_bytes)
     found = store.resolve(request, Conditions.of_device(device, VERSION))
     if found is not None and found.state in ("measured", "predicted"):
         return PlanAnswer(Plan.model_validate_json(found.body), found.plan_key, "hit", found.state)
@@ -101,7 +102,7 @@ def plan_graph(
             reached = [(s.bytes, s.bytes / s.time_us / 1e3) for s in plan.steps if s.time_us]
             device = with_raised_ceilings(device, cache, reached)
             store.put_device(device)
-            rest = Budget(min(budget.seconds, AGAIN_SECONDS), budget.seed)
+            rest = replace(budget, seconds=min(budget.seconds, AGAIN_SECONDS))
             again = tune(named.graph, device, rest, costs, bench, progress, numerics=numerics)
             plan = again.model_copy(update={"search": _together(plan.search, again.search)})
     state: PlanState = "predicted" if plan.time_us is None else "measured"

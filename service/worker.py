@@ -25,8 +25,8 @@ from codegen.quarantine import DeviceQuarantined
 from codegen.toolchain.compiler import CompilerMissing
 from fusion_ir.named import NamedGraph
 from fusion_ir.text import parse_graph
-from scheduler.bench import Budget, Event
-from scheduler.finalists import NoPlan
+from scheduler.bench import Budget, Event, RequestError
+from scheduler.finalists import MemoryExceeded, NoPlan
 from service import logs, planner
 from service.errors import problem
 from service.jobs import PLAN, PlanJob, PlanResult
@@ -154,7 +154,7 @@ class Worker:
         answer = planner.plan_graph(
             named,
             job.target,
-            Budget(job.seconds),
+            Budget(job.seconds, memory_bytes=job.memory_bytes),
             self._store,
             ObjectCache(self._settings.cache),
             lease.progress,
@@ -170,7 +170,9 @@ def _explain(operation: Operation, error: Exception) -> str:
         document = problem("no-device", str(error))
     elif isinstance(error, DeviceQuarantined):
         document = problem("device-quarantined", str(error))
-    elif isinstance(error, PlanningError | NoPlan):
+    elif isinstance(error, MemoryExceeded):
+        document = problem("memory-exceeded", str(error))
+    elif isinstance(error, PlanningError | NoPlan | RequestError):
         document = problem("tuning-failed", str(error))
     else:
         incident = secrets.token_hex(6)

@@ -118,6 +118,7 @@ class RequestRow(Base):
     tenant: Mapped[str]
     generator: Mapped[str]
     wire_version: Mapped[int]
+    memory_bytes: Mapped[int | None]
     plan_key: Mapped[str] = mapped_column(ForeignKey("plans.plan_key"), index=True)
     state: Mapped[str]  # measured | predicted | stale | failed
     conditions: Mapped[str]  # JSON, see tuning_db.requests.Conditions

@@ -125,6 +125,7 @@ def store_plan(
             "tenant": request.tenant,
             "generator": request.generator,
             "wire_version": request.wire_version,
+            "memory_bytes": request.memory_bytes,
         }
         pointer = database.insert(RequestRow).values(**asked, **answer, hits=0, created=now)
         connection.execute(pointer.on_conflict_do_update(index_elements=["key"], set_=answer))
@@ -179,6 +180,9 @@ def _check_answers(request: RequestKey, plan: Plan, state: State) -> None:
             raise ValueError(f"the plan answers another request: {what} {asked} was asked for, it is for {made}")
     if request.numerics not in NUMERICS[NUMERICS.index(plan.numerics) :]:
         raise ValueError(f"the plan's numerics {plan.numerics} are looser than {request.numerics}, which was asked for")
+    if request.memory_bytes is not None and plan.temporary_bytes > request.memory_bytes:
+        needed = f"{plan.temporary_bytes} bytes of temporaries"
+        raise ValueError(f"the plan needs {needed}, and at most {request.memory_bytes} were asked for")
     if state not in STATES:
         raise ValueError(f"state must be one of {', '.join(STATES)}, not {state!r}")
 

@@ -1,7 +1,7 @@
 """What was asked, and the plan that answers it: the hot path."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, get_args
 
@@ -21,7 +21,8 @@ class RequestKey:
     """Everything on which the correctness of an answer depends. A change in any part is another request: a miss.
 
     device_key: `Device.class_key`. numerics: the loosest class allowed. generator: version of the code generator,
-    raised by the service when code made before must not run again.
+    raised by the service when code made before must not run again. memory_bytes: of temporaries that the plan may need,
+    None for any number.
     """
 
     graph_key: str
@@ -30,12 +31,14 @@ class RequestKey:
     tenant: str = ""
     generator: str = "1"
     wire_version: int = WIRE_VERSION
+    memory_bytes: int | None = None
 
     @cached_property
     def digest(self) -> str:
-        """sha256 over all parts: the key of the row."""
+        """sha256 over all parts: the key of the row. Without a limit of memory it is what it was before there were
+        any."""
         parts = (self.graph_key, self.device_key, self.numerics, self.tenant, self.generator, self.wire_version)
-        return digest(json.dumps(parts))
+        return digest(json.dumps(parts if self.memory_bytes is None else (*parts, self.memory_bytes)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,8 @@ class Conditions:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The answer to a request. `body` is the plan as JSON; its sha256 is `plan_key` (checked)."""
+    """The answer to a request. `body` is the plan as JSON; its sha256 is `plan_key` (checked). `request`: what it is
+    stored for, which may lack a limit of memory that it keeps."""
 
     request: RequestKey
     plan_key: str
@@ -85,7 +89,18 @@ _ASKED: Select[Any] = (
 
 
 def resolve(database: Database, request: RequestKey, now: Conditions | None) -> Resolved | None:
-    """One SELECT. None where nothing is stored, the plan failed its verification, or a checksum does not match."""
+    """One SELECT; of a request with a limit of memory a second one: the plan for any memory answers it, too, where it
+    fits. None where nothing is stored, the plan failed its verification, or a checksum does not match."""
+    found = _answer(database, request, now)
+    if found is None and request.memory_bytes is not None:
+        unlimited = _answer(database, replace(request, memory_bytes=None), now)
+        if unlimited is not None and unlimited.plan().temporary_bytes <= request.memory_bytes:
+            return unlimited
+    return found
+
+
+def _answer(database: Database, request: RequestKey, now: Conditions | None) -> Resolved | None:
+    """What is stored for this very request."""
     rows = database.cached("requests", request.digest, _RESOLVE, {"key": request.digest})
     if not rows:
         return None
@@ -109,7 +124,7 @@ def asked(database: Database, plan_key: str) -> list[RequestKey]:
     found: list[RequestKey] = []
     for row in database.cached("requests", plan_key, _ASKED, {"plan": plan_key}):
         parts = (row.graph_key, row.device_key, row.numerics, row.tenant, row.generator, row.wire_version)
-        request = RequestKey(*parts)
+        request = RequestKey(*parts, row.memory_bytes)
         if request.digest == row.key and row_checksum(row.key, plan_key, row.state, row.conditions) == row.checksum:
             found.append(request)
         else:

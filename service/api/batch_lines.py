@@ -9,7 +9,7 @@ from codegen.devices import DeviceError
 from fusion_ir.text import print_graph
 from service.api.batch_models import CUSTOM_ID
 from service.api.context import Context
-from service.api.reading import Ask, read_members, read_object
+from service.api.reading import Ask, check_seconds, read_members, read_object
 from service.errors import ApiError, problem
 from service.jobs import PLAN, PlanJob, PlanResult
 from tuning_db import Conditions, Ending, Names, NewGraph, NewItem, RequestKey, Work
@@ -78,14 +78,15 @@ def _members(number: int, line: bytes) -> tuple[str, dict[str, Any]]:
 def _item(ctx: Context, custom_id: str, ask: Ask) -> NewItem:
     """The item, done where there is a plan for it. Raises ApiError."""
     target, seconds = ask.request.target or ctx.settings.target, ask.request.seconds
-    check_seconds(ctx, seconds, "/seconds")
+    check_seconds(ctx.settings, seconds, "/seconds")
     if ask.named is None and ctx.store.graph(ask.graph_key) is None:
         raise ApiError("unknown-graph", "No graph with this key is stored.", "/graph_key")
     try:
         device = ctx.devices.detect(target)
     except DeviceError as error:
         raise ApiError("no-device", str(error), "/target") from error
-    key = RequestKey(ask.graph_key, device.class_key, ask.request.numerics)
+    memory_bytes = ask.request.memory_bytes
+    key = RequestKey(ask.graph_key, device.class_key, ask.request.numerics, memory_bytes=memory_bytes)
     found = ctx.store.resolve(key, Conditions.of_device(device, ctx.version))
     if found is not None and found.state != "stale":
         ctx.metrics.resolves.labels("hit").inc()
@@ -97,11 +98,6 @@ def _item(ctx: Context, custom_id: str, ask: Ask) -> NewItem:
         target=target,
         seconds=seconds or ctx.settings.default_seconds,
         numerics=ask.request.numerics,
+        memory_bytes=memory_bytes,
     )
     return NewItem(custom_id, ask.graph_key, Work(PLAN, job.model_dump_json(), key.digest))
-
-
-def check_seconds(ctx: Context, seconds: float | None, place: str) -> None:
-    """Raises ApiError for a longer search than the server makes."""
-    if seconds is not None and seconds > ctx.settings.max_seconds:
-        raise ApiError("bad-request", f"At most {ctx.settings.max_seconds:g} seconds (setting max_seconds).", place)

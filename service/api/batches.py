@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from starlette.responses import Response, StreamingResponse
 
 from fusion_ir.records import Numerics
-from service.api.batch_lines import check_seconds, read_lines
+from service.api.batch_lines import read_lines
 from service.api.batch_models import (
     BatchError,
     BatchModel,
@@ -28,6 +28,7 @@ from service.api.batch_models import (
 )
 from service.api.context import Context, context
 from service.api.operations import object_in, problem_in
+from service.api.reading import check_seconds
 from service.api.times import moment
 from service.errors import ApiError
 from service.jobs import PlanResult
@@ -70,18 +71,20 @@ async def submit(
     target: Annotated[str | None, Query(pattern=TARGET)] = None,
     seconds: Annotated[float | None, Query(ge=0.1, le=86400)] = None,
     numerics: Numerics | None = None,
+    memory_bytes: Annotated[int | None, Query(ge=1, le=2**63 - 1)] = None,
 ) -> Response:
     """Each line of the body is a request as `POST /v1/plans:resolve` takes it, with a `custom_id` of its own.
 
-    `target`, `seconds` and `numerics` stand in for members that a line lacks. All lines are taken, or, where one
-    cannot be told apart, none. With `Idempotency-Key`, the same body makes one batch however often it is sent.
+    `target`, `seconds`, `numerics` and `memory_bytes` stand in for members that a line lacks. All lines are taken, or,
+    where one cannot be told apart, none. With `Idempotency-Key`, the same body makes one batch however often it is
+    sent.
     """
     ctx = context(request)
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type not in MEDIA_TYPES:
         raise ApiError("unsupported-media-type", f"Expected Content-Type: {LINES}.", "Content-Type")
-    check_seconds(ctx, seconds, "seconds")
-    given = {"target": target, "seconds": seconds, "numerics": numerics}
+    check_seconds(ctx.settings, seconds, "seconds")
+    given = {"target": target, "seconds": seconds, "numerics": numerics, "memory_bytes": memory_bytes}
     defaults = {name: value for name, value in given.items() if value is not None}
     if target is not None:
         await ctx.devices.get(target)

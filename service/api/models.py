@@ -34,6 +34,12 @@ class ResolveRequest(Body):
     target: Annotated[str, StringConstraints(pattern=TARGET)] | None = Field(None, description=f"{TARGET_WORDS}.")
     seconds: float | None = Field(None, ge=0.1, le=86400, description="Seconds of search on a miss.")
     numerics: Numerics = "reassociate"
+    memory_bytes: int | None = Field(
+        None,
+        ge=1,
+        le=2**63 - 1,
+        description="Most bytes of temporaries that the plan may need; any number where absent.",
+    )
 
 
 class Names(BaseModel):

@@ -15,6 +15,7 @@ from fusion_ir.key import graph_key
 from fusion_ir.named import NamedGraph
 from service.api.models import ResolveRequest
 from service.errors import ApiError, from_validation, pointer
+from service.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,13 @@ def read_members(value: Mapping[str, Any]) -> Ask:
         assert request.graph_key is not None
         return Ask(request, None, request.graph_key)
     return Ask(request, named, graph_key(named.graph))
+
+
+def check_seconds(settings: Settings, seconds: float | None, place: str) -> None:
+    """Raises ApiError for a longer search than the server makes."""
+    if seconds is not None and seconds > settings.max_seconds:
+        most = f"at most {settings.max_seconds:g} seconds (setting max_seconds)"
+        raise ApiError("bad-request", f"Expected {most}, got {seconds:g}.", place)
 
 
 def _graph(request: ResolveRequest, value: Mapping[str, Any]) -> NamedGraph | None:

@@ -16,7 +16,7 @@ from service.api.models import Pending, Resolution, ResolveRequest
 from service.api.openapi import body as json_body
 from service.api.operations import model as operation_model
 from service.api.operations import problem_of
-from service.api.reading import Ask, read_body
+from service.api.reading import Ask, check_seconds, read_body
 from service.errors import ApiError
 from service.jobs import PLAN, PlanJob
 from tuning_db import Conditions, Names, Operation, QueueFull, RequestKey, Resolved
@@ -84,11 +84,7 @@ async def _read(ctx: Context, body: bytes) -> tuple[Ask, Remembered]:
     """The request with its key. Raises ApiError."""
     inline = len(body) <= INLINE_BYTES
     ask = read_body(body) if inline else await asyncio.to_thread(read_body, body)
-    seconds = ask.request.seconds
-    if seconds is not None and seconds > ctx.settings.max_seconds:
-        raise ApiError(
-            "bad-request", f"At most {ctx.settings.max_seconds:g} seconds (setting max_seconds).", "/seconds"
-        )
+    check_seconds(ctx.settings, ask.request.seconds, "/seconds")
     device = await ctx.devices.get(ask.request.target or ctx.settings.target)
     if ask.named is not None:
         names = Names(ask.named.input_names, ask.named.output_names)
@@ -97,7 +93,8 @@ async def _read(ctx: Context, body: bytes) -> tuple[Ask, Remembered]:
         if stored is None:
             raise ApiError("unknown-graph", "No graph with this key is stored.", "/graph_key")
         names = stored.names
-    key = RequestKey(ask.graph_key, device.class_key, ask.request.numerics)
+    memory_bytes = ask.request.memory_bytes
+    key = RequestKey(ask.graph_key, device.class_key, ask.request.numerics, memory_bytes=memory_bytes)
     return ask, Remembered(key, Conditions.of_device(device, ctx.version), names.json().encode())
 
 
@@ -113,6 +110,7 @@ async def _queue(ctx: Context, remembered: Remembered, ask: Ask) -> Operation:
             target=ask.request.target or ctx.settings.target,
             seconds=ask.request.seconds or ctx.settings.default_seconds,
             numerics=ask.request.numerics,
+            memory_bytes=ask.request.memory_bytes,
         )
         return ctx.store.submit(PLAN, job.model_dump_json(), remembered.request.digest, limit=ctx.settings.max_queue)
 

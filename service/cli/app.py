@@ -16,6 +16,7 @@ from codegen.slot import SlotError
 from codegen.toolchain.compiler import CompilerMissing
 from codegen.workbench import RunError
 from fusion_ir.errors import FormatError
+from scheduler.bench import RequestError
 from scheduler.finalists import NoPlan
 from service.cli import batch, config, db, plans
 from service.cli.convert import convert
@@ -61,6 +62,7 @@ EXIT_CODES: dict[type[Exception], int] = {
     DeviceQuarantined: FAILED,
     CompilerMissing: FAILED,
     PlanningError: FAILED,
+    RequestError: BAD_INPUT,
     NoPlan: FAILED,
     RunError: FAILED,
     MissingBinary: FAILED,

@@ -18,7 +18,7 @@ from service.api.batch_models import BatchModel, BatchProgress, BatchSummary, It
 from service.cli.batch_remote import BatchRemote
 from service.cli.errors import BAD_INPUT, CommandError, failed
 from service.cli.folders import graph_files
-from service.cli.options import Format, Graphs, Json, Seconds, Target
+from service.cli.options import Format, Graphs, Json, Memory, Seconds, Target
 from service.cli.plan_view import KEY_DIGITS
 from service.cli.source import read_graph
 from service.cli.terminal import err, phase, print_json, print_line, say
@@ -51,6 +51,7 @@ def submit(
     target: Target = None,
     seconds: Seconds = None,
     numerics: BatchNumerics = None,
+    memory: Memory = None,
     format_: Format = None,
     key: Key = None,
     watch: Watch = False,
@@ -60,7 +61,7 @@ def submit(
     lines, unreadable = _lines(graph_files(graphs), format_)
     if not lines:
         raise CommandError("no graph could be read: nothing was submitted", BAD_INPUT)
-    given = {"target": target, "seconds": seconds, "numerics": numerics}
+    given = {"target": target, "seconds": seconds, "numerics": numerics, "memory_bytes": memory}
     defaults = {name: value for name, value in given.items() if value is not None}
     with _remote(server) as remote:
         batch = remote.submit(lines, defaults, key)

@@ -16,12 +16,12 @@ from fusion_ir.named import NamedGraph
 from fusion_ir.records import Plan, Reason, Step
 from fusion_ir.text import parse_graph
 from service.cli.contraction_view import contraction_view
-from service.cli.options import Cache, Db, Format, Json, Seconds, Shapes, Target
+from service.cli.options import Cache, Db, Format, Json, Memory, Seconds, Shapes, Target
 from service.cli.plan_view import plan_view
 from service.cli.source import read_graph
 from service.cli.stored import PREFIX, load_plan
 from service.cli.terminal import print_json, show
-from service.cli.tune import search_seconds, tune_here
+from service.cli.tune import search_budget, tune_here
 from service.formatting import duration, percent, ratio, size
 from service.reports import report_words
 from service.settings import load
@@ -45,6 +45,7 @@ def explain(
     subject: Subject,
     target: Target = None,
     seconds: Seconds = None,
+    memory: Memory = None,
     db: Db = None,
     cache: Cache = None,
     format_: Format = None,
@@ -63,7 +64,7 @@ def explain(
             ops = node_ops(parse_graph(stored.text)) if stored is not None else {}
         else:
             named = read_graph(subject, format_, shapes)
-            answer = tune_here(named, store, settings, search_seconds(settings, seconds))
+            answer = tune_here(named, store, settings, search_budget(settings, seconds, memory))
             plan, state, ops = answer.plan, answer.state, node_ops(named)
     if json:
         print_json(_as_json(plan, state, ops))

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from fusion_ir.records import Numerics
+from service.formatting import parse_size
 from service.settings import TARGET, TARGET_WORDS
 
 
@@ -14,6 +15,13 @@ def _target(value: str | None) -> str | None:
     if value is not None and not re.fullmatch(TARGET, value):
         raise typer.BadParameter(f"expected {TARGET_WORDS}, got {value!r}", param_hint="--target")
     return value
+
+
+def _size(text: str) -> int:
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
@@ -24,6 +32,15 @@ Seconds = Annotated[float | None, typer.Option(metavar="S", help="Seconds of sea
 NumericsClass = Annotated[
     Numerics,
     typer.Option(metavar="CLASS", help="Loosest rewrites to use: exact, reassociate or approximate."),
+]
+Memory = Annotated[
+    int | None,
+    typer.Option(
+        "--memory",
+        metavar="SIZE",
+        parser=_size,
+        help="Most memory for the plan's temporaries: bytes, or with a unit as in 64MiB, 8GiB, 2GB.",
+    ),
 ]
 Server = Annotated[str | None, typer.Option(metavar="URL", help="Ask this running server instead of planning here.")]
 Format = Annotated[

@@ -23,7 +23,7 @@ from service.cli.source import read_graph
 from service.cli.stored import PREFIX, load_plan
 from service.cli.tensors import read_tensors, select, write_tensors
 from service.cli.terminal import print_json, say
-from service.cli.tune import search_seconds, tune_here
+from service.cli.tune import search_budget, tune_here
 from service.settings import Settings, load
 from tuning_db import Store
 
@@ -61,7 +61,7 @@ def run(
     Inputs are named as in the graph's text, for a plan in0, in1, ...; outputs are out0, out1, ...
     """
     settings = load({"target": target, "db": db, "cache": cache})
-    budget = search_seconds(settings, seconds)
+    budget = search_budget(settings, seconds)
     if settings.target in GPUS:
         raise bad_input(f"--target: {settings.target} is planned for, and not run on: expected cpu, cuda or cuda:N")
     tensors = read_tensors(inputs)

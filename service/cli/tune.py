@@ -1,7 +1,6 @@
 """`fuseplan tune`: plans of graphs, from the database or by searches."""
 
 import math
-from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -19,7 +18,7 @@ from service.cli.answer import Answer
 from service.cli.errors import bad_input
 from service.cli.folders import graph_files
 from service.cli.interrupts import Interrupts
-from service.cli.options import Cache, Db, Format, Graphs, Json, NumericsClass, Seconds, Server, Shapes, Target
+from service.cli.options import Cache, Db, Format, Graphs, Json, Memory, NumericsClass, Seconds, Server, Shapes, Target
 from service.cli.plan_view import KEY_DIGITS, as_json, plan_view
 from service.cli.remote import Remote
 from service.cli.source import read_graph
@@ -35,6 +34,7 @@ def tune(
     target: Target = None,
     seconds: Seconds = None,
     numerics: NumericsClass = "reassociate",
+    memory: Memory = None,
     db: Db = None,
     cache: Cache = None,
     server: Server = None,
@@ -49,7 +49,7 @@ def tune(
     search began, ends the command without a plan: 130.
     """
     settings = load({"target": target, "db": db, "cache": cache})
-    budget = search_seconds(settings, seconds)
+    budget = search_budget(settings, seconds, memory)
     several = len(graphs) > 1 or Path(graphs[0]).is_dir()
     if several and shapes is not None:
         raise bad_input("--shapes: goes with one graph, which it completes")
@@ -58,11 +58,11 @@ def tune(
         if server is not None:
             remote = stack.enter_context(Remote(server))
             segments_of = None
-            ask = partial(tune_remotely, remote=remote, target=target, seconds=budget, numerics=numerics)
+            ask = partial(tune_remotely, remote=remote, target=target, budget=budget, numerics=numerics)
         else:
             store = stack.enter_context(Store(settings.db))
             segments_of = store.segments_of
-            here = partial(tune_here, store=store, settings=settings, seconds=budget, numerics=numerics)
+            here = partial(tune_here, store=store, settings=settings, budget=budget, numerics=numerics)
             ask = partial(here, interrupts=interrupts)
         if several or server is None:
             stack.enter_context(interrupts)
@@ -80,38 +80,40 @@ def _print(answer: Answer, json: bool) -> None:
     show(plan_view(answer.plan, answer.state), Padding(_whereabouts(answer), (0, 0, 0, 1)))
 
 
-def search_seconds(settings: Settings, seconds: float | None) -> float:
-    """The seconds asked for, or the default. Raises CommandError for what is no time."""
+def search_budget(settings: Settings, seconds: float | None, memory_bytes: int | None = None) -> Budget:
+    """The seconds asked for, or the default, and the limit of memory. Raises CommandError for what is no time."""
     chosen = settings.default_seconds if seconds is None else seconds
     if not math.isfinite(chosen) or not 0 <= chosen <= settings.max_seconds:
         raise bad_input(
             f"--seconds: expected a number from 0 (nothing is timed) to {settings.max_seconds:g}, got {chosen}"
         )
-    return chosen
+    return Budget(chosen, memory_bytes=memory_bytes)
 
 
 def tune_here(
     named: NamedGraph,
     store: Store,
     settings: Settings,
-    seconds: float,
+    budget: Budget,
     numerics: Numerics = "reassociate",
     interrupts: Interrupts | None = None,
 ) -> Answer:
     """Plans in this process, on this machine."""
     cache = ObjectCache(settings.cache)
-    with search_progress(seconds) as progress:
+    with search_progress(budget.seconds) as progress:
         told = interrupts.watching(progress.on_search) if interrupts else progress.on_search
-        found = plan_graph(named, settings.target, Budget(seconds), store, cache, told, numerics=numerics)
+        found = plan_graph(named, settings.target, budget, store, cache, told, numerics=numerics)
     return Answer(found.plan, settings.target, found.state, found.cache, store.place)
 
 
-def tune_remotely(named: NamedGraph, remote: Remote, target: str | None, seconds: float, numerics: Numerics) -> Answer:
+def tune_remotely(named: NamedGraph, remote: Remote, target: str | None, budget: Budget, numerics: Numerics) -> Answer:
     """Asks a server. The graph was read here, so what is wrong with it is said with its place in the file."""
-    body: Mapping[str, Any] = {"graph": to_wire(named), "seconds": seconds, "numerics": numerics}
+    body: dict[str, Any] = {"graph": to_wire(named), "seconds": budget.seconds, "numerics": numerics}
     if target:
-        body = {**body, "target": target}
-    with search_progress(seconds) as progress:
+        body["target"] = target
+    if budget.memory_bytes is not None:
+        body["memory_bytes"] = budget.memory_bytes
+    with search_progress(budget.seconds) as progress:
         found = remote.resolve(body, progress.show)
     address = remote.page(found.plan_key)
     return Answer(found.plan, target or found.plan.device.target, found.state, found.cache, remote.url, address)

@@ -84,7 +84,9 @@ def _graph(store: Store, key: str, plan: Plan) -> StoredGraph:
 
 
 def _plan_line(store: Store, key: str, plan: Plan) -> PlanLine:
-    asked = {request.numerics for request in store.asked(key)}
+    requests = store.asked(key)
+    asked = {request.numerics for request in requests}
+    limits = [request.memory_bytes for request in requests if request.memory_bytes is not None]
     classes: tuple[Numerics, ...] = tuple(n for n in NUMERICS if n in asked) or (_default(plan),)
     return PlanLine(
         key=key,
@@ -95,6 +97,7 @@ def _plan_line(store: Store, key: str, plan: Plan) -> PlanLine:
         steps=tuple(_steps(plan)),
         aliases=plan.aliases,
         version=plan.version,
+        memory_bytes=max(limits) if limits and len(limits) == len(requests) else None,
     )
 
 

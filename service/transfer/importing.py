@@ -123,7 +123,8 @@ class Importer:
         started = time.monotonic()
         composed, kernels = self._kernels(bundle, line, device)
         decided = self._assembled(composed, kernels, device)
-        requests = [RequestKey(line.graph, device.class_key, n) for n in line.asked]
+        limit = line.memory_bytes
+        requests = [RequestKey(line.graph, device.class_key, n, memory_bytes=limit) for n in line.asked]
         answers = {r: self.store.answer(r, Conditions.of_device(device, VERSION)) for r in requests}
         open_ = [r for r in requests if self.force or not _is_known(answers[r], decided)]
         if not open_:

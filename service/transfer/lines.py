@@ -76,7 +76,7 @@ class StepLine(Record):
 
 class PlanLine(Record):
     """The decisions of a plan. key: of the plan that they are from. asked: the classes of numerics that it was the
-    answer for."""
+    answer for. memory_bytes: the largest limit of memory that it was the answer for, None where there was none."""
 
     kind: Literal["plan"] = "plan"
     key: Key
@@ -87,6 +87,7 @@ class PlanLine(Record):
     steps: Annotated[tuple[StepLine, ...], Field(max_length=LIMITS.nodes)]
     aliases: Annotated[tuple[tuple[int, Ref], ...], Field(max_length=LIMITS.outputs)]
     version: Word
+    memory_bytes: Annotated[int | None, Field(ge=1, le=2**63 - 1, exclude_if=lambda limit: limit is None)] = None
 
 
 class MeasurementLine(Record):

@@ -81,6 +81,11 @@ BODIES: list[tuple[str, Any, str, str]] = [
     ("a year", {"graph": wire(), "seconds": 3e7}, "bad-request", "/seconds"),
     ("more seconds than the setting", {"graph": wire(), "seconds": 3601}, "bad-request", "/seconds"),
     ("unknown numerics", {"graph": wire(), "numerics": "fast"}, "bad-request", "/numerics"),
+    ("no memory", {"graph": wire(), "memory_bytes": 0}, "bad-request", "/memory_bytes"),
+    ("less than no memory", {"graph": wire(), "memory_bytes": -1}, "bad-request", "/memory_bytes"),
+    ("memory with a unit", {"graph": wire(), "memory_bytes": "8GiB"}, "bad-request", "/memory_bytes"),
+    ("half a byte", {"graph": wire(), "memory_bytes": 1.5}, "bad-request", "/memory_bytes"),
+    ("2^63 bytes", {"graph": wire(), "memory_bytes": 2**63}, "bad-request", "/memory_bytes"),
     ("a short key", {"graph_key": "abc"}, "bad-request", "/graph_key"),
     ("an upper-case key", {"graph_key": "A" * 64}, "bad-request", "/graph_key"),
     ("a format alone", {"graph": wire(), "format": "json"}, "bad-request", "/format"),
@@ -186,3 +191,19 @@ def refused(service: Running, body: bytes, status: int, slug: str, place: str) -
     assert len(response.content) < 2000
     assert stored(service.store) == (0, 0)
     assert service.store.devices() == []
+
+
+@pytest.mark.parametrize(
+    ("members", "detail"),
+    [
+        ({"seconds": -1}, "Input should be greater than or equal to 0.1, got -1"),
+        ({"seconds": 3601}, "Expected at most 3600 seconds (setting max_seconds), got 3601."),
+        ({"seconds": True}, "Input should be a valid number, got true"),
+        ({"numerics": "fast"}, "Input should be 'exact', 'reassociate' or 'approximate', got \"fast\""),
+        ({"memory_bytes": 0}, "Input should be greater than or equal to 1, got 0"),
+        ({"memory_bytes": "8GiB"}, 'Input should be a valid integer, got "8GiB"'),
+    ],
+)
+def test_what_was_expected_and_what_came(closed: Running, members: dict[str, Any], detail: str) -> None:
+    answer = closed.client.post(URL, json={"graph": wire(), **members}, headers=HEADERS)
+    assert (answer.status_code, answer.json()["detail"]) == (422, detail)

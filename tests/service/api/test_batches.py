@@ -110,6 +110,8 @@ def test_parameters_stand_in_for_members_that_lines_lack(service: Running) -> No
     for query, type_, place in (
         ("?seconds=1e9", "bad-request", "seconds"),
         ("?seconds=4000", "bad-request", "seconds"),
+        ("?memory_bytes=0", "bad-request", "memory_bytes"),
+        ("?memory_bytes=8GiB", "bad-request", "memory_bytes"),
         ("?target=gpu", "bad-request", "target"),
         ("?target=cuda", "no-device", "/target"),
     ):

@@ -9,6 +9,7 @@ import pytest
 from fusion_ir.formats.json_wire import to_wire
 from fusion_ir.text import parse_graph
 from service.cli.tensors import write_tensors
+from service.formatting import parse_size
 from service.settings import TARGET_WORDS
 from tests.service.cli.conftest import GRAPH, Cli
 
@@ -63,6 +64,20 @@ def test_a_graph_that_is_too_large(cli: Cli, tmp_path: Path) -> None:
 @pytest.mark.parametrize("seconds", ["nan", "inf", "-1", "1e9", "soon"])
 def test_seconds(cli: Cli, graph_file: Path, seconds: str) -> None:
     ends_with_message(cli, "tune", graph_file, "--seconds", seconds, place="--seconds")
+
+
+@pytest.mark.parametrize("memory", ["0", "-1", "8 gibibytes", "GiB", "1e9", "nan", "0.1B", "8EiB", "9999999999GiB", ""])
+@pytest.mark.parametrize("command", ["tune", "explain"])
+def test_memory(cli: Cli, graph_file: Path, command: str, memory: str) -> None:
+    ends_with_message(cli, command, graph_file, f"--memory={memory}", place="--memory")
+
+
+@pytest.mark.parametrize(
+    ("text", "bytes_"),
+    [("1", 1), ("4096 B", 4096), ("64MiB", 64 << 20), ("1.5gib", 3 << 29), ("2 GB", 2_000_000_000), ("0.3kB", 300)],
+)
+def test_sizes(text: str, bytes_: int) -> None:
+    assert parse_size(text) == bytes_
 
 
 @pytest.mark.parametrize("target", ["gpu", "cuda:x", "cpu:1", ""])

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import text
 
-from fusion_ir.records import WIRE_VERSION
+from fusion_ir.records import WIRE_VERSION, Buffer
 from tests.service.db.samples import Samples, sha
-from tuning_db import Conditions, Names, PlanFilter, Store
+from tuning_db import Conditions, Names, PlanFilter, RequestKey, Store
 from tuning_db.engine import Database
 from tuning_db.pages import Position
 
@@ -160,6 +160,36 @@ def test_a_plan_for_another_request_is_refused(store: Store, samples: Samples) -
     assert store.plans(PlanFilter(superseded=True)).items == []
     assert store.binary(sha(samples.binary())) is None, "a refused plan leaves nothing behind"
     assert store.store_plan(samples.request(numerics="approximate"), plan, "predicted", binaries, {}) == plan.plan_key
+
+
+def test_a_limit_of_memory_is_part_of_what_is_asked(store: Store, samples: Samples) -> None:
+    """A plan without a limit answers a request with one where it fits; one with a limit answers no other."""
+    plan = samples.plan().model_copy(update={"buffers": (Buffer(bytes=600), Buffer(bytes=400))})
+    binaries = {sha(samples.binary()): samples.binary()}
+    store.put_graph(samples.graph_key(), samples.graph(), samples.names)
+    with pytest.raises(ValueError, match="needs 1000 bytes of temporaries, and at most 999 were asked for"):
+        store.store_plan(samples.request(memory_bytes=999), plan, "measured", binaries, {})
+    limited = samples.request(memory_bytes=1000)
+    assert store.store_plan(limited, plan, "measured", binaries, {}) == plan.plan_key
+    assert store.asked(plan.plan_key) == [limited]
+    assert store.resolve(limited) is not None
+    assert all(store.resolve(samples.request(memory_bytes=m)) is None for m in (None, 999, 1001))
+    store.store_plan(samples.request(), plan, "measured", binaries, {})
+    for memory_bytes, fits in ((1, False), (999, False), (1000, True), (1001, True), (None, True)):
+        found = store.resolve(samples.request(memory_bytes=memory_bytes))
+        assert (found is not None) == fits, memory_bytes
+    smaller = plan.model_copy(update={"buffers": ()})
+    store.store_plan(samples.request(memory_bytes=999), smaller, "measured", binaries, {})
+    own = store.resolve(samples.request(memory_bytes=999))
+    assert own is not None
+    assert own.plan_key == smaller.plan_key
+
+
+def test_requests_without_a_limit_keep_their_keys() -> None:
+    """Of a database from before there were limits."""
+    request = RequestKey("a" * 64, "b" * 64)
+    assert request.digest == "9b31c2263d28f1e0011116a09cba943cde628951bfc5b206afc21a6922337bd6"
+    assert request.digest != RequestKey("a" * 64, "b" * 64, memory_bytes=1).digest
 
 
 def test_graph_text_must_hash_to_its_key_and_names_may_change(store: Store, samples: Samples) -> None:

@@ -1,0 +1,80 @@
+"""What a search is allowed, and what is said where that cannot be: times, classes of rewrites, memory."""
+
+import math
+from typing import Any
+
+import pytest
+
+from fusion_ir.graph import Graph
+from fusion_ir.ops import make
+from scheduler.bench import Budget, RequestError
+from scheduler.finalists import MemoryExceeded
+from scheduler.tune import tune
+from tests.unit.scheduler.fakes import DEVICE, FakeBench, Memory, families
+from tests.unit.scheduler.test_tune import ALL, X, Y, graph_of
+
+BYTES = 512 * 1024 * 4  # of every tensor here
+
+
+@pytest.mark.parametrize(
+    "seconds", [-1.0, -1e-9, math.nan, math.inf, -math.inf, 86_400.1, 1e300, 10**400, "30", None, True, [1.0]]
+)
+def test_seconds_that_are_none(seconds: Any) -> None:
+    with pytest.raises(RequestError, match=r"^seconds: expected a number from 0 \(nothing is timed\) to 86400, got "):
+        Budget(seconds)
+
+
+@pytest.mark.parametrize("memory_bytes", [0, -1, 2**63, 1.5, math.nan, "8GiB", True])
+def test_memory_that_is_none(memory_bytes: Any) -> None:
+    with pytest.raises(RequestError) as caught:
+        Budget(1.0, memory_bytes=memory_bytes)
+    assert str(caught.value) == f"memory_bytes: expected a whole number from 1 to 2^63 - 1, got {memory_bytes!r}"
+
+
+@pytest.mark.parametrize("seed", [-1, 2**63, 1.0, None, "0", False])
+def test_seeds_that_are_none(seed: Any) -> None:
+    with pytest.raises(RequestError, match=r"^seed: expected a whole number from 0 to"):
+        Budget(1.0, seed)
+
+
+def test_limits_themselves_are_allowed() -> None:
+    for budget in (Budget(0), Budget(86_400), Budget(1.0, 2**63 - 1), Budget(1.0, memory_bytes=1)):
+        assert budget.seconds >= 0
+
+
+@pytest.mark.parametrize("numerics", ["sloppy", "", "EXACT", None, 1])
+def test_numerics_that_are_no_class(numerics: Any) -> None:
+    with pytest.raises(RequestError) as caught:
+        tune(chain(), DEVICE, Budget(1.0), Memory(), None, numerics=numerics, families=families(kinds=ALL))
+    assert str(caught.value) == f"numerics: expected one of exact, reassociate, approximate, got {numerics!r}"
+
+
+def chain() -> Graph:
+    """Three computations; the last one reads what the first one left, too."""
+    a = make("exp", [X])
+    return graph_of(make("mul", [make("neg", [make("add", [a, Y])]), a]))
+
+
+def limited(memory_bytes: int | None, seconds: float = 10_000.0, **kwargs: Any) -> Any:
+    bench = FakeBench(slowest=1.0)
+    budget = Budget(seconds, seed=3, memory_bytes=memory_bytes)
+    return tune(chain(), DEVICE, budget, Memory(), bench, families=families(kinds=ALL, **kwargs), clock=bench.clock)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 10_000.0])
+def test_a_plan_keeps_to_its_memory(seconds: float) -> None:
+    free = limited(None, seconds, most=2)
+    assert free.temporary_bytes >= BYTES, "two kernels need something between them"
+    assert limited(free.temporary_bytes, seconds, most=2).temporary_bytes == free.temporary_bytes
+    fused = limited(1, seconds)
+    assert fused.temporary_bytes == 0
+    assert len(fused.steps) == 1
+
+
+@pytest.mark.parametrize("seconds", [0.0, 10_000.0])
+def test_where_nothing_fits_the_error_says_what_the_least_needs(seconds: float) -> None:
+    with pytest.raises(MemoryExceeded) as caught:
+        limited(BYTES - 1, seconds, most=2)
+    least = limited(None, seconds, most=2).temporary_bytes
+    expected = f"no plan was found that needs at most {BYTES - 1:,} bytes of temporaries; the least needs {least:,}"
+    assert str(caught.value) == expected
