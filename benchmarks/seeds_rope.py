@@ -1,4 +1,4 @@
-"""Mistral's rotary embedding, whose angles are a product with K = 1: one kernel, against a library call for the product.
+"""Mistral's rotary embedding, whose angles are a product with K = 1: one kernel, against a library's product.
 
 Two graphs as nvFuser printed them (examples/): the part that it cuts off first, up to the cosine, and the whole. The
 sides: the plan as searched; the whole graph in one kernel, the contraction inlined by the pointwise family; the cut
@@ -140,7 +140,7 @@ def one_kernel(graph: Graph, place: Place) -> Plan | None:
     part in it."""
     prepared = prepare(graph, split_tasks(place.device))
     atoms = atoms_of(prepared.graph)
-    segment, family = extract(atoms, atoms.all), FAMILIES["pointwise"]
+    segment, family = extract(atoms, atoms.piece(atoms.all)), FAMILIES["pointwise"]
     own = segment.canonical.graph
     if family.accepts(own, place.device) is not None:
         return None
