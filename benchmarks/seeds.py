@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks import seeds_chain, seeds_rope, seeds_sweep
+from benchmarks import seeds_chain, seeds_rope, seeds_sweep, seeds_widths
 from benchmarks.machine import RESULTS, machine
 from benchmarks.seeds_place import Place, place
 from codegen.devices import DeviceError
@@ -43,6 +43,7 @@ CASES: Mapping[str, Case] = {
         "Rotary embedding of Mistral: one kernel, or the cut at its product", seeds_rope.rows, seeds_rope.page
     ),
     "sweep": Case("Small products: which family wins", seeds_sweep.rows, seeds_sweep.page, seeds_sweep.plot),
+    "widths": Case("Vector widths of what epilogues read", seeds_widths.rows, seeds_widths.page),
     "chain": Case("The tail of an attention block: P (Y A + b) C", seeds_chain.rows, seeds_chain.page),
 }
 
