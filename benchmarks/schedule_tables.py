@@ -109,7 +109,7 @@ def segments(device: Device, pattern: str = "*", dtypes: Sequence[str] = ()) -> 
             prepared = prepare(case.instance(dtype).graph, split_tasks(device), "reassociate")
             ledger = Ledger(device, FAMILIES, Forgetful(), None, 0)
             atoms = cut(prepared.graph, ledger.computable)
-            found = find_candidates(atoms, lambda m, a=atoms, of=ledger: of.ask(a, m), CandidateSettings())
+            found = find_candidates(atoms, lambda p, a=atoms, of=ledger: of.ask(a, p), CandidateSettings())
             covers = Covers(atoms, found, ledger, Watch(60.0, 0.0, None, time.monotonic), 2.0)
             cover = covers.coarsest() or covers.cheapest(ledger.predictions)
             largest = max(cover, key=ledger.bound_us)

@@ -105,7 +105,7 @@ def searched(graph: Graph, device: Device) -> Searched:
     ledger = Ledger(device, FAMILIES, Forgetful(), None, 0)
     atoms = cut(prepared.graph, ledger.computable)
     times.append(time.process_time())
-    found = find_candidates(atoms, lambda members: ledger.ask(atoms, members))
+    found = find_candidates(atoms, lambda piece: ledger.ask(atoms, piece))
     times.append(time.process_time())
     covers = Covers(atoms, found, ledger, Watch(0.0, 0.0, None, time.monotonic), TuneSettings().cover_s)
     cover = covers.promising()
@@ -151,12 +151,13 @@ def measured(name: str, device: Device, repeats: int) -> Row:
 def against(case: str, graph: Graph, device: Device) -> Against:
     """The baselines on one graph, at the costs by which its cover was chosen."""
     found = searched(graph, device)
-    ledger, known = found.ledger, dict[int, Candidate | Reject](found.found.accepted)
+    ledger, atoms = found.ledger, found.atoms
+    known: dict[int, Candidate | Reject] = {p.members: c for p, c in found.found.accepted.items() if atoms.is_plain(p)}
 
     def ask(members: int) -> Candidate | Reject:
         if members not in known:
-            convex = found.atoms.is_convex(members)
-            known[members] = ledger.ask(found.atoms, members) if convex else Reject("not convex")
+            convex = atoms.is_convex(members)
+            known[members] = ledger.ask(atoms, atoms.piece(members)) if convex else Reject("not convex")
         return known[members]
 
     def cost_us(members: int) -> float:
@@ -170,7 +171,7 @@ def against(case: str, graph: Graph, device: Device) -> Against:
     ours_us = sum(cost_us(c.segment.members) for c in found.cover)
     ratios = {
         name: sum(map(cost_us, partition)) / ours_us if ours_us else 1.0
-        for name, partition in baselines(found.atoms, lambda m: isinstance(ask(m), Candidate), cost_us).items()
+        for name, partition in baselines(atoms.plain, lambda m: isinstance(ask(m), Candidate), cost_us).items()
     }
     return Against(case, device.target, ours_us, found.covers.exact, ratios)
 

@@ -153,7 +153,7 @@ def small_segments(device: Device) -> Iterator[tuple[Segment, Kernel]]:
         prepared = prepare(case.instance("f32", case.small[0]).graph, split_tasks(device))
         ledger = Ledger(device, FAMILIES, Forgetful(), None, 0)
         atoms = cut(prepared.graph, ledger.computable)
-        candidate = ledger.ask(atoms, 1 << (number // len(cases)) % len(atoms))
+        candidate = ledger.ask(atoms, atoms.piece(1 << (number // len(cases)) % len(atoms)))
         if isinstance(candidate, Candidate):
             with suppress(EmitError):
                 yield candidate.segment, ledger.kernel(candidate, ledger.open(candidate).pending[0])

@@ -124,7 +124,7 @@ def _regret(table: Table, asked: Sequence[str]) -> float:
 
 def _candidate(table: Table, ledger: Ledger) -> Candidate:
     atoms = cut(table.graph, lambda _a, _b: True)
-    answer = ledger.ask(atoms, (1 << len(atoms)) - 1)
+    answer = ledger.ask(atoms, atoms.piece((1 << len(atoms)) - 1))
     assert isinstance(answer, Candidate), answer
     return answer
 

@@ -7,6 +7,7 @@ from codegen.kernel import Family, Reject
 from fusion_ir.graph import Graph
 from fusion_ir.records import Device, Refusal
 from scheduler.atoms import Atoms
+from scheduler.piece import Piece
 from scheduler.segment import Segment, extract
 
 
@@ -20,21 +21,21 @@ class Answers(Collection[str]):
         families: Mapping[str, Family],
         device: Device,
         atoms: Atoms,
-        members: int,
+        piece: Piece,
         sure: Collection[str],
         told: dict[tuple[str, Graph], Reject | None],
     ) -> None:
         self._families = families
         self._device = device
         self.atoms = atoms
-        self._members = members
+        self.piece = piece
         self._answers: dict[str, Reject | None] = dict.fromkeys(sure)
         self._told = told
 
     @cached_property
     def segment(self) -> Segment:
         """What the families are asked about."""
-        return extract(self.atoms, self._members)
+        return extract(self.atoms, self.piece)
 
     def answer(self, name: str) -> Reject | None:
         """None where the family accepts the segment."""

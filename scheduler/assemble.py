@@ -1,15 +1,17 @@
 """A cover with its kernels -> a plan: steps, buffers, and where everything is found."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from math import fsum
 
 from codegen.kernel import Kernel
 from codegen.toolchain.compiler import Binary
+from fusion_ir.graph import Graph
 from fusion_ir.key import graph_key
 from fusion_ir.node import Node
-from fusion_ir.records import Buffer, Device, Plan, Ref, Search, Step, TensorAccess, TensorSpec
+from fusion_ir.ops import make_input
+from fusion_ir.records import NUMERICS, Buffer, Device, Plan, Ref, Search, Step, TensorAccess, TensorSpec
 from scheduler.bound import copy_us, lower_bound_us
 from scheduler.buffers import Lifetime, share_buffers
 from scheduler.prepare import Prepared
@@ -31,16 +33,20 @@ class Choice:
 
 
 def assemble(prepared: Prepared, device: Device, choices: Sequence[Choice], search: Search) -> Plan:
-    """The plan that runs `choices` in order. Its time is the sum of its steps', predicted if one of them is;
-    times of the whole, gap and reasons are for the caller to fill in."""
+    """The plan that runs `choices` in order, but first those that depend on constants alone: these are its prologue.
+    Its time is the sum of the other steps', predicted if one of them is; times of the whole, gap and reasons are for
+    the caller to fill in."""
     given = prepared.given
-    refs, scratch, buffers = _places(prepared, choices)
-    times = [c.time_us for c in choices]
-    predicted = [c.predicted_us if c.time_us is None else c.time_us for c in choices]
-    whole = traffic_of(prepared.graph)
+    choices, once = _prologue_first(prepared.graph, choices)
+    refs, scratch, buffers = _places(prepared, choices, once)
+    whole = traffic_of(_every_run(prepared, choices[once:], refs) if once else prepared.graph)
+    time_us, predicted_us = _times_us(choices[once:])
+    prologue_us = next((us for us in _times_us(choices[:once]) if us is not None), None) if once else None
+    found_by = prepared.alternatives.found_by
+    used = list(dict.fromkeys(found_by[n] for c in choices for n in c.segment.cone if n in found_by))
     return Plan(
         graph_key=graph_key(given),
-        numerics=prepared.numerics,
+        numerics=NUMERICS[max([NUMERICS.index(prepared.numerics), *(offer.looseness for offer in used)])],
         device=device,
         inputs=tuple(
             TensorSpec(
@@ -59,23 +65,78 @@ def assemble(prepared: Prepared, device: Device, choices: Sequence[Choice], sear
             for o in given.outputs
         ),
         buffers=buffers,
-        steps=tuple(_step(prepared, device, c, refs, own) for c, own in zip(choices, scratch, strict=True)),
+        steps=tuple(
+            _step(prepared, device, c, refs, own, prologue=i < once)
+            for i, (c, own) in enumerate(zip(choices, scratch, strict=True))
+        ),
         aliases=prepared.aliases,
-        time_us=fsum(t for t in times if t is not None) if None not in times else None,
-        predicted_us=fsum(t for t in predicted if t is not None) if None in times and None not in predicted else None,
+        time_us=time_us,
+        predicted_us=predicted_us,
+        prologue_us=prologue_us,
         spread=None,
         unfused_us=None,
         lower_bound_us=lower_bound_us(whole, device) if choices else 0.0,
         search_gap=None,
         copy_us=copy_us(whole, device),
         max_rel_error=None,
-        rewrites=prepared.rewrites,
+        rewrites=(*prepared.rewrites, *(offer.name for offer in used)),
         search=search,
         version=_version(),
     )
 
 
-def _step(prepared: Prepared, device: Device, choice: Choice, refs: dict[Node, Ref], scratch: Ref | None) -> Step:
+def _prologue_first(graph: Graph, choices: Sequence[Choice]) -> tuple[list[Choice], int]:
+    """Choices with those in front that read constants and what others of these write, and write no output; and how many
+    these are. Where nothing is constant, there are none that run but once."""
+    known = {make_input(i, spec) for i, spec in enumerate(graph.inputs) if spec.constant is not None}
+    if not known:
+        return list(choices), 0
+    outputs = {o.node for o in graph.outputs}
+    once, others = list[Choice](), list[Choice]()
+    for choice in choices:
+        segment = choice.segment
+        if known.issuperset(segment.reads) and outputs.isdisjoint(segment.writes):
+            once.append(choice)
+            known.update(segment.writes)
+        else:
+            others.append(choice)
+    return [*once, *others], len(once)
+
+
+def _every_run(prepared: Prepared, choices: Sequence[Choice], refs: Mapping[Node, Ref]) -> Graph:
+    """What these compute of the graph's inputs and of what the prologue left, which are inputs like any other."""
+    inputs = list(prepared.graph.inputs)
+    there: dict[Node, Node] = {}
+    for choice in choices:
+        segment = choice.segment
+        image: dict[Node, Node] = {}
+        for node, spec in zip(segment.reads, segment.graph.inputs, strict=True):
+            if node not in there:
+                position = refs[node].index if node.op == "input" else len(inputs)
+                if node.op != "input":
+                    inputs.append(spec)
+                there[node] = make_input(position, inputs[position])
+        for node in segment.graph.nodes:
+            if node.op == "input":
+                image[node] = there[segment.reads[node.attr("position", int)]]
+            else:
+                image[node] = node.over(tuple([image[a] for a in node.args]))
+        there |= {n: image[o.node] for n, o in zip(segment.writes, segment.graph.outputs, strict=True)}
+    return Graph(tuple(inputs), tuple(replace(o, node=there[o.node], donates=None) for o in prepared.graph.outputs))
+
+
+def _times_us(choices: Sequence[Choice]) -> tuple[float | None, float | None]:
+    """Of all together: measured, or else predicted."""
+    times = [c.time_us for c in choices]
+    if None not in times:
+        return fsum(t for t in times if t is not None), None
+    predicted = [c.predicted_us if c.time_us is None else c.time_us for c in choices]
+    return None, fsum(t for t in predicted if t is not None) if None not in predicted else None
+
+
+def _step(
+    prepared: Prepared, device: Device, choice: Choice, refs: dict[Node, Ref], scratch: Ref | None, prologue: bool
+) -> Step:
     kernel, segment = choice.kernel, choice.segment
     reads, writes = segment.arguments
     return Step(
@@ -102,6 +163,7 @@ def _step(prepared: Prepared, device: Device, choice: Choice, refs: dict[Node, R
         nodes=positions(prepared, segment),
         segment_key=segment.key,
         scratch=scratch,
+        prologue=prologue,
         accesses=_accesses(kernel, reads, writes),
     )
 
@@ -125,11 +187,11 @@ def positions(prepared: Prepared, segment: Segment) -> tuple[int, ...]:
 
 
 def _places(
-    prepared: Prepared, choices: Sequence[Choice]
+    prepared: Prepared, choices: Sequence[Choice], once: int
 ) -> tuple[dict[Node, Ref], tuple[Ref | None, ...], tuple[Buffer, ...]]:
     """Where each tensor that a step reads or writes is found, and each step's scratch. Temporaries are numbered in the
     order of the kernels' arguments: equal kernels make equal plans, in whatever order a segment came to list its
-    tensors."""
+    tensors. What the first `once` choices write for others has a buffer to itself."""
     graph = prepared.graph
     refs = {o.node: Ref(place="out", index=slot) for o, slot in zip(graph.outputs, prepared.slots, strict=True)}
     first: dict[Node, int] = {}
@@ -144,12 +206,14 @@ def _places(
             first[node] = last[node] = i
     stored = [n for n in first if n not in refs]
     scratch = {i: c.kernel.launch.scratch_bytes for i, c in enumerate(choices) if c.kernel.launch.scratch_bytes}
-    lifetimes = [Lifetime(first[n], last[n], n.bytes) for n in stored]
+    lifetimes = [Lifetime(first[n], last[n], n.bytes, kept=first[n] < once <= last[n]) for n in stored]
     buffer_of, bytes_ = share_buffers([*lifetimes, *(Lifetime(i, i, size) for i, size in scratch.items())])
     places = [Ref(place="tmp", index=b) for b in buffer_of]
     refs |= dict(zip(stored, places, strict=False))
     own = dict(zip(scratch, places[len(stored) :], strict=True))
-    return refs, tuple(own.get(i) for i in range(len(choices))), tuple(Buffer(bytes=b) for b in bytes_)
+    kept = {b for b, tensor in zip(buffer_of, lifetimes, strict=False) if tensor.kept}
+    buffers = tuple(Buffer(bytes=size, kept=b in kept) for b, size in enumerate(bytes_))
+    return refs, tuple(own.get(i) for i in range(len(choices))), buffers
 
 
 def _version() -> str:

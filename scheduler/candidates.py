@@ -3,11 +3,13 @@
 Three sources, the first two always complete, the last one capped and grown from small to large:
 - single atoms, greedily merged regions, cones of the outputs, the whole graph;
 - disconnected siblings (horizontal fusion), which growing by neighbours never reaches: unions of the former;
-- convex connected sets, grown one neighbour at a time.
+- convex connected sets, grown one neighbour at a time;
+- what computes light tensors again that others compute, too (`scheduler.pieces`).
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 
 import rustworkx as rx
@@ -17,19 +19,24 @@ from fusion_ir.records import Reason
 from scheduler.answers import Answers
 from scheduler.atoms import Atoms
 from scheduler.cover import bits
+from scheduler.piece import Piece
+from scheduler.pieces import computing_again, pieces_of
 from scheduler.regions import Likeness, merged, with_siblings
 from scheduler.segment import Segment
+
+PROLOGUE_WEIGHT = 1e-3  # of a segment that runs once for each version of the constants: ties go to the least work
 
 
 @dataclass(frozen=True)
 class CandidateSettings:
     """max_atoms: of a grown candidate. max_grown: grown candidates kept. max_unions: unions of siblings tried, among
-    `max_paired` segments."""
+    `max_paired` segments. max_again: candidates tried that compute again what others compute, too."""
 
     max_atoms: int = 20
     max_grown: int = 2_000
     max_unions: int = 1_000
     max_paired: int = 100
+    max_again: int = 500
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,67 +49,100 @@ class Candidate:
     def segment(self) -> Segment:
         return self.families.segment
 
+    @cached_property
+    def is_prologue(self) -> bool:
+        """Whether a plan runs it once for each version of the graph's constants."""
+        return self.families.atoms.is_constant(self.families.piece.members)
+
+    @property
+    def weight(self) -> float:
+        """What its time counts among those of a cover."""
+        return PROLOGUE_WEIGHT if self.is_prologue else 1.0
+
+    @cached_property
+    def keeps_a_prologue_out(self) -> bool:
+        """Whether it computes for others at every run what depends on constants alone: a prologue would, once."""
+        members, writes = self.families.piece
+        constant = self.families.atoms.constants
+        return bool(writes & constant) and bool(members & ~constant)
+
 
 @dataclass(frozen=True)
 class Candidates:
-    """accepted: by members, in the order found. regions: partitions of all atoms into accepted segments, the coarsest
+    """accepted: in the order found. regions: partitions of the graph's own atoms into accepted segments, the coarsest
     first; the last one is the atoms by themselves. refused: neighbours that no family takes together, by both their
     bits, with the families' words."""
 
-    accepted: dict[int, Candidate]
+    atoms: Atoms
+    accepted: dict[Piece, Candidate]
     regions: tuple[tuple[int, ...], ...]
     refused: dict[int, str]
     reasons: tuple[Reason, ...]
 
+    def whole(self, members: int) -> Candidate | None:
+        """The candidate of these atoms that writes all that others may read."""
+        return self.accepted.get(self.atoms.piece(members))
 
-Ask = Callable[[int], Candidate | Reject]
+
+Ask = Callable[[Piece], Candidate | Reject]
 
 
 def find_candidates(atoms: Atoms, ask: Ask, settings: CandidateSettings = CandidateSettings()) -> Candidates:
-    """Candidates of a graph. `ask(members)`: the families' answer, called once for each convex set."""
-    finder = _Finder(atoms, ask)
-    n = len(atoms)
+    """Candidates of a graph. `ask(piece)`: the families' answer, called once for each."""
+    finder, plain = _Finder(atoms, ask), atoms.plain
+    n = len(plain)
+    for a in range(len(atoms)):
+        finder.accepts(1 << a)
     singles = tuple(1 << a for a in range(n))
-    for a in singles:
-        finder.accepts(a)
-    forward = merged(atoms, range(n), finder.accepts)
-    backward = merged(atoms, reversed(range(n)), finder.accepts)
-    components = _components(atoms)
-    finder.accepts(atoms.all)
-    blocks = list(dict.fromkeys((*forward, *backward, *components, *_output_cones(atoms))))
+    forward = merged(plain, range(n), finder.accepts)
+    backward = merged(plain, reversed(range(n)), finder.accepts)
+    components = _components(plain)
+    finder.accepts(plain.all)
+    blocks = list(dict.fromkeys((*forward, *backward, *components, *_output_cones(plain))))
     blocks = [b for b in blocks if finder.accepts(b)]
-    siblings = [with_siblings(atoms, p, finder.accepts) for p in (forward, backward)]
+    siblings = [with_siblings(plain, p, finder.accepts) for p in (forward, backward)]
     reasons = [*_grow(finder, settings)]
-    blocks += [*_readers(atoms), *sorted(finder.accepted, key=lambda m: (m.bit_count(), m))]
+    blocks += [*_readers(plain), *sorted(finder.sets, key=lambda m: (m.bit_count(), m))]
     reasons += _unions(finder, blocks, settings)
+    reasons += _again(finder, settings)
     partitions = sorted(dict.fromkeys((*siblings, forward, backward)), key=len)
     regions = dict.fromkeys((*partitions, singles))
-    return Candidates(finder.accepted, tuple(regions), finder.refused, tuple(reasons))
+    return Candidates(atoms, finder.accepted, tuple(regions), finder.refused, tuple(reasons))
 
 
 class _Finder:
-    """Asks the families once per set and remembers."""
+    """Asks the families once per piece and remembers. sets: of atoms that are accepted."""
 
     def __init__(self, atoms: Atoms, ask: Ask) -> None:
         self.atoms = atoms
         self.ask = ask
-        self.accepted: dict[int, Candidate] = {}
+        self.accepted: dict[Piece, Candidate] = {}
+        self.sets: dict[int, None] = {}
         self.rejected: set[int] = set()
         self.refused: dict[int, str] = {}
 
     def accepts(self, members: int) -> bool:
         """Whether the set is convex and some family accepts it."""
-        if members in self.accepted:
+        if members in self.sets:
             return True
         if not members or members in self.rejected:
             return False
-        answer = self.ask(members) if self.atoms.is_convex(members) else None
+        for piece in pieces_of(self.atoms, members):
+            if self.atoms.is_possible(piece) and self.takes(piece):
+                self.sets[members] = None
+        if members not in self.sets:
+            self.rejected.add(members)
+            return False
+        return True
+
+    def takes(self, piece: Piece) -> bool:
+        """Whether some family accepts the segment."""
+        answer = self.accepted[piece] if piece in self.accepted else self.ask(piece)
         if isinstance(answer, Candidate):
-            self.accepted[members] = answer
+            self.accepted[piece] = answer
             return True
-        if isinstance(answer, Reject) and members.bit_count() == 2:
-            self.refused[members] = answer.reason
-        self.rejected.add(members)
+        if piece.members.bit_count() == 2:
+            self.refused[piece.members] = answer.reason
         return False
 
 
@@ -155,8 +195,8 @@ def _unions(finder: _Finder, blocks: list[int], settings: CandidateSettings) -> 
 def _grow(finder: _Finder, settings: CandidateSettings) -> Iterator[Reason]:
     """Convex connected sets by size, from the single atoms, through sets that are accepted."""
     atoms = finder.atoms
-    near = [p | s for p, s in zip(atoms.preds, atoms.succs, strict=True)]
-    level = [1 << a for a in range(len(atoms)) if 1 << a in finder.accepted]
+    near = [_near(atoms, a) for a in range(len(atoms))]
+    level = [1 << a for a in range(len(atoms)) if 1 << a in finder.sets]
     kept = 0
     for size in range(2, settings.max_atoms + 1):
         grown: dict[int, None] = {}
@@ -180,3 +220,27 @@ def _grow(finder: _Finder, settings: CandidateSettings) -> Iterator[Reason]:
     if settings.max_atoms < len(atoms):
         text = f"connected segments have at most {settings.max_atoms} atoms; larger ones only as regions"
         yield Reason(kind="cap", text=text)
+
+
+def _near(atoms: Atoms, a: int) -> int:
+    """Atoms that produce what the atom reads, or read what it produces."""
+    near = atoms.succs[atoms.stands[a]]
+    for t in bits(atoms.preds[a]):
+        for producer in atoms.producers[t]:
+            near |= 1 << producer
+    return near
+
+
+def _again(finder: _Finder, settings: CandidateSettings) -> Iterator[Reason]:
+    """Segments that compute again what others compute, too, from the small ones on."""
+    tried, atoms = 0, finder.atoms
+    for piece in sorted(finder.accepted, key=lambda p: (p.members.bit_count(), p)):
+        for larger in computing_again(atoms, piece):
+            if larger in finder.accepted:
+                continue
+            if tried >= settings.max_again:
+                yield Reason(kind="cap", text=f"segments that compute again what others compute: tried {tried}")
+                return
+            tried += 1
+            if not finder.takes(larger):
+                break

@@ -8,7 +8,7 @@ Nodes are interned: of steps that this version's own rewrites led to, the compos
 node, which proves that they compute the graph given.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from fusion_ir.errors import FormatError
@@ -18,7 +18,10 @@ from fusion_ir.layout import normal_strides
 from fusion_ir.node import Node
 from fusion_ir.ops import make_input
 from fusion_ir.records import NUMERICS, Device, Numerics, Ref
+from scheduler.alternatives import Alternatives
+from scheduler.piece import Piece
 from scheduler.prepare import Prepared, prepare
+from scheduler.rewrites import ALTERNATIVES
 from scheduler.segment import OUTPUT_ALIGNMENT_BYTES, TEMPORARY_ALIGNMENT_BYTES, Segment
 from scheduler.tune import split_tasks
 
@@ -66,6 +69,27 @@ def compose(
     that they compute `given` but running them, and their class counts as "reassociate" at least. Raises FormatError,
     whose place is a pointer into the steps, where tensors do not fit or outputs are missing.
     """
+    tasks = split_tasks(device)
+    allowed = NUMERICS[: NUMERICS.index(numerics) + 1]
+    for each in allowed:
+        prepared = prepare(given, tasks, each, ALTERNATIVES)
+        segments, graph, slots = _composed(given, parts, aliases, prepared.alternatives.tensor)
+        if (prepared.slots, prepared.aliases) == (slots, tuple(aliases)) and _same(prepared.graph, graph):
+            return Composed(prepared, segments, recognised=True)
+    if numerics == "exact":
+        raise FormatError("/steps", "expected what exact rewrites of this version make of the graph, got another graph")
+    segments, graph, slots = _composed(given, parts, aliases, lambda node: node)
+    origin = prepare(given, tasks, numerics).origin
+    own = Alternatives(graph)
+    prepared = Prepared(given, graph, slots, tuple(aliases), origin, tuple(rewrites), numerics, own)
+    return Composed(prepared, segments, recognised=False)
+
+
+def _composed(
+    given: Graph, parts: Sequence[Part], aliases: Sequence[tuple[int, Ref]], tensor: Callable[[Node], Node]
+) -> tuple[tuple[Segment, ...], Graph, tuple[int, ...]]:
+    """The parts, the graph that they compute, and the outputs that they write. tensor: the node that stands for what a
+    node produces, which may be one of several ways."""
     tensors = {
         Ref(place="in", index=i): _Tensor(
             make_input(i, spec), normal_strides(spec.sizes, spec.strides), spec.alignment_bytes
@@ -73,53 +97,51 @@ def compose(
         for i, spec in enumerate(given.inputs)
     }
     there = {t.node for t in tensors.values()}
-    segments = tuple(_segment(given, part, tensors, there, f"/steps/{k}") for k, part in enumerate(parts))
+    segments = tuple(_segment(given, part, tensors, there, tensor, f"/steps/{k}") for k, part in enumerate(parts))
     slots = tuple(sorted(ref.index for ref in tensors if ref.place == "out"))
     _check_outputs(given, slots, aliases, tensors)
     outputs = (replace(given.outputs[s], node=tensors[Ref(place="out", index=s)].node) for s in slots)
-    graph = Graph(given.inputs, tuple(_normal(o) for o in outputs))
-    tasks = split_tasks(device)
-    allowed = NUMERICS[: NUMERICS.index(numerics) + 1]
-    for each in allowed:
-        prepared = prepare(given, tasks, each)
-        if (prepared.slots, prepared.aliases) == (slots, tuple(aliases)) and _same(prepared.graph, graph):
-            return Composed(prepared, segments, recognised=True)
-    if numerics == "exact":
-        raise FormatError("/steps", "expected what exact rewrites of this version make of the graph, got another graph")
-    origin = prepare(given, tasks, numerics).origin
-    prepared = Prepared(given, graph, slots, tuple(aliases), origin, tuple(rewrites), numerics)
-    return Composed(prepared, segments, recognised=False)
+    return segments, Graph(given.inputs, tuple(_normal(o) for o in outputs)), slots
 
 
-def _segment(given: Graph, part: Part, tensors: dict[Ref, _Tensor], there: set[Node], place: str) -> Segment:
+def _segment(
+    given: Graph,
+    part: Part,
+    tensors: dict[Ref, _Tensor],
+    there: set[Node],
+    tensor: Callable[[Node], Node],
+    place: str,
+) -> Segment:
     """The part over the tensors that are `there` so far, to which it adds those that it writes."""
     for what, refs, specs in (("reads", part.reads, part.graph.inputs), ("writes", part.writes, part.graph.outputs)):
         if len(refs) != len(specs):
             raise FormatError(f"{place}/{what}", f"expected {len(specs)} tensors, as the segment has, got {len(refs)}")
     image: dict[Node, Node] = {}
+    made: dict[Node, Node] = {}  # before it is known for one of several ways to produce a tensor
     for node in part.graph.nodes:
         if node.op == "input":
             position = node.attr("position", int)
             ref = part.reads[position]
             image[node] = _read(tensors, ref, part.graph.inputs[position], f"{place}/reads/{position}").node
         else:
-            image[node] = node.over(tuple([image[a] for a in node.args]))
+            made[node] = node.over(tuple([image[a] for a in node.args]))
+            image[node] = tensor(made[node])
     for i, (ref, spec) in enumerate(zip(part.reads, part.graph.inputs, strict=True)):  # those that nothing uses too
         _read(tensors, ref, spec, f"{place}/reads/{i}")
     reads = tuple(tensors[ref].node for ref in part.reads)
     writes: list[Node] = []
     for i, (ref, output) in enumerate(zip(part.writes, part.graph.outputs, strict=True)):
         where = f"{place}/writes/{i}"
-        tensor = _written(given, ref, output, image[output.node], where)
+        written = _written(given, ref, output, image[output.node], where)
         if ref in tensors:
             raise FormatError(where, f"expected a place that is not written yet, got {ref}")
-        if tensor.node in there:
+        if written.node in there:
             raise FormatError(where, "expected a tensor that is not there yet, got one that is an input or was written")
-        tensors[ref] = tensor
-        there.add(tensor.node)
-        writes.append(tensor.node)
-    cone = tuple(image[n] for n in part.graph.nodes if n.op != "input")
-    return Segment(0, reads, tuple(writes), cone, part.graph)
+        tensors[ref] = written
+        there.add(written.node)
+        writes.append(written.node)
+    cone = tuple(made.values())
+    return Segment(Piece(0, 0), reads, tuple(writes), cone, part.graph)
 
 
 def _read(tensors: dict[Ref, _Tensor], ref: Ref, spec: InputSpec, place: str) -> _Tensor:

@@ -28,7 +28,7 @@ def contractions(
     for step, candidate in enumerate(cover):
         nodes = candidate.families.atoms.nodes
         for node in [nodes[b] for b in bits(candidate.segment.members) if nodes[b].op == "contract"]:
-            single = found.accepted.get(1 << bit[node])
+            single = found.whole(1 << bit[node]) if node in bit else None
             key = candidate.segment.key, single.segment.key if single else ""
             alike.setdefault(key, []).extend(prepared.origin.get(node, ()))
             firsts.setdefault(key, (bit[node], step))
@@ -53,7 +53,8 @@ class _Tables:
         ledger: Ledger,
     ) -> None:
         self.prepared, self.atoms, self.cover, self.plan = prepared, atoms, cover, plan
-        self.accepted, self.ledger = found.accepted, ledger
+        self.accepted = {p.members: c for p, c in found.accepted.items() if atoms.is_plain(p)}
+        self.ledger = ledger
         self.contracts = sum(1 << a for a, node in enumerate(atoms.nodes) if node.op == "contract")
         bit = {node: 1 << a for a, node in enumerate(atoms.nodes)}
         self.masks = [

@@ -90,7 +90,7 @@ class Finalists:
         best = self._best()
         dearest = sorted(best, key=lambda c: -self._us(c))[: self.count + 1]
         others = {p for c in dearest if (p := self.covers.measured(without=(c,)))}
-        ranked = sorted(others, key=lambda p: (sum(map(self._us, p)), len(p), [c.segment.members for c in p]))
+        ranked = sorted(others, key=lambda p: (sum(map(self._us, p)), len(p), [c.segment.piece for c in p]))
         proposals = [best, *ranked[: self.count - 1]]
         usable = all(self.ledger.choice(c) is not None for c in self.unfused)
         if self.unfused and usable and not any(map(self._is_unfused, proposals)):
@@ -103,12 +103,12 @@ class Finalists:
         return bool(proposal) and keys[0] == keys[1]
 
     def _us(self, candidate: Candidate) -> float:
-        return self.ledger.cost_us(candidate, self.ledger.predicted_us)
+        return candidate.weight * self.ledger.cost_us(candidate, self.ledger.predicted_us)
 
     def _why_none(self) -> str:
         """What failed for the first atom that nothing computes."""
-        for a, node in enumerate(self.atoms.nodes):
-            single = self.found.accepted.get(1 << a)
+        for a, node in enumerate(self.atoms.plain.nodes):
+            single = self.found.whole(1 << a)
             if single is None:
                 return f"no family accepts {node}"
             if self.ledger.choice(single) is None:

@@ -19,6 +19,7 @@ from scheduler.bound import least_bound_us, lower_bound_us
 from scheduler.candidates import Candidate
 from scheduler.entry import Entry, Variant, races, variant_of
 from scheduler.experience import Tuned, expected_logs
+from scheduler.piece import Piece
 from scheduler.predict import family_bound_us, least_us, may_be_narrow, predicted_kernel_us, predicted_us
 from scheduler.proposals import proposals
 from scheduler.segment import Segment
@@ -88,18 +89,18 @@ class Ledger:
         """Kernels that could not be used."""
         return len(self._statuses) - self.measured
 
-    def ask(self, atoms: Atoms, members: int) -> Candidate | Reject:
+    def ask(self, atoms: Atoms, piece: Piece) -> Candidate | Reject:
         """The candidate that computes these atoms, or what every family says against it."""
-        answers = self.answers(atoms, members)
+        answers = self.answers(atoms, piece)
         accepting = answers.any(self._likely)
         if accepting is None:
             return answers.refusal()
         self._likely = accepting
         return Candidate(answers)
 
-    def answers(self, atoms: Atoms, members: int) -> Answers:
+    def answers(self, atoms: Atoms, piece: Piece) -> Answers:
         """What the families say to computing these atoms in one launch, each asked when that is needed."""
-        return Answers(self.families, self.device, atoms, members, self._sure_of(atoms.graph), self._told)
+        return Answers(self.families, self.device, atoms, piece, self._sure_of(atoms.graph), self._told)
 
     def _sure_of(self, graph: Graph) -> Collection[str]:
         """Families that accept the whole graph, and so each of its parts."""
@@ -111,7 +112,7 @@ class Ledger:
     def computable(self, atoms: Atoms, atom: int) -> bool:
         """Whether some family not only accepts the atom with what is free below it, but lowers its default schedule
         too."""
-        candidate = self.ask(atoms, 1 << atom)
+        candidate = self.ask(atoms, atoms.piece(1 << atom))
         if isinstance(candidate, Reject):
             return False
         key = candidate.segment.key

@@ -8,8 +8,9 @@ from fusion_ir.layout import normal_strides
 from fusion_ir.node import Node
 from fusion_ir.ops import make
 from fusion_ir.records import NUMERICS, Numerics, Ref
+from scheduler.alternatives import Alternatives, find_alternatives
 from scheduler.rewrites import RULES, simplify
-from scheduler.rewrites.rule import Rule
+from scheduler.rewrites.rule import Offer, Rule
 from scheduler.rewrites.sink import Sinking
 from scheduler.rewrites.split import Tasks, splitting
 
@@ -25,6 +26,7 @@ class Prepared:
     origin:   for each node of `graph`, positions in `given.nodes` of the nodes that it stands for.
     rewrites: names of the rules that matched.
     numerics: the loosest class of these.
+    alternatives: what else produces the tensors of `graph`.
     """
 
     given: Graph
@@ -34,11 +36,14 @@ class Prepared:
     origin: Mapping[Node, tuple[int, ...]]
     rewrites: tuple[str, ...]
     numerics: Numerics
+    alternatives: Alternatives
 
 
-def prepare(graph: Graph, tasks: Tasks | None = None, numerics: Numerics = "reassociate") -> Prepared:
-    """Simplifies, lets slices sink, splits reductions among `tasks` (None: none is), and resolves outputs that need no
-    work, by rules of class `numerics` or a stricter one.
+def prepare(
+    graph: Graph, tasks: Tasks | None = None, numerics: Numerics = "reassociate", offers: Sequence[Offer] = ()
+) -> Prepared:
+    """Simplifies, lets slices sink, splits reductions among `tasks` (None: none is), resolves outputs that need no
+    work, and finds alternatives, by rules of class `numerics` or a stricter one.
 
     An output that repeats an input or another output in the same layout is an alias; in another layout it becomes a
     copy, written as a reshape to the same shape:
@@ -71,14 +76,19 @@ def prepare(graph: Graph, tasks: Tasks | None = None, numerics: Numerics = "reas
         origin.setdefault(node, list(origin[value]))
         outputs.append(OutputSpec(node, strides, output.donates))
         slots.append(slot)
+    prepared = Graph(graph.inputs, tuple(outputs))
+    alternatives = find_alternatives(prepared, offers, numerics)
+    for node, tensor in alternatives.serves.items():
+        origin.setdefault(node, origin.get(tensor, []))
     return Prepared(
         graph,
-        Graph(graph.inputs, tuple(outputs)),
+        prepared,
         tuple(slots),
         tuple(aliases),
         {n: tuple(p) for n, p in origin.items()},
         tuple(rule.name for rule in rewritten.rules),
         NUMERICS[max((rule.looseness for rule in rewritten.rules), default=0)],
+        alternatives,
     )
 
 

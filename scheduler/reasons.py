@@ -29,7 +29,7 @@ def explain(
     for i, one in enumerate(cover):
         atoms = one.families.atoms
         for j, other in enumerate(cover[i + 1 :], i + 1):
-            if not atoms.reads_of(other.segment.members) & one.segment.members:
+            if not atoms.reads_of(other.segment.members) & one.segment.piece.writes:
                 continue
             new = _apart(prepared, cover, i, j, found, ledger, outcome)
             same = new.kind, new.text, new.together, new.apart, new.refusals
@@ -57,11 +57,11 @@ def _apart(
     if not atoms.is_convex(members) or _leads_around(atoms, cover, i, j):
         text = "other kernels run between them, which need the one and feed the other"
         return reason.model_copy(update={"text": text})
-    answers = ledger.answers(atoms, members)
+    answers = ledger.answers(atoms, atoms.piece(members))
     if answers.any() is None:
         update = {"kind": "rejected", "text": "no family takes both", "refusals": answers.refusals()}
         return reason.model_copy(update=update)
-    looked_at = found.accepted.get(members)
+    looked_at = found.whole(members)
     together = looked_at or Candidate(answers)
     ours = atoms is next((c.families.atoms for c in found.accepted.values()), None)
     kind, text = _why(together, one, other, ledger, outcome)
@@ -116,12 +116,12 @@ def _limits(found: Candidates) -> str:
 def _leads_around(atoms: Atoms, cover: Sequence[Candidate], i: int, j: int) -> bool:
     """Whether other segments read the one and lead to the other: in one launch with both they would wait for each
     other."""
-    reached = cover[i].segment.members
+    reached = first = cover[i].segment.piece.writes
     for k in range(i + 1, j):  # in execution order
-        members = cover[k].segment.members
+        members, writes = cover[k].segment.piece
         if atoms.reads_of(members) & reached:
-            reached |= members
-    return bool(atoms.reads_of(cover[j].segment.members) & reached & ~cover[i].segment.members)
+            reached |= writes
+    return bool(atoms.reads_of(cover[j].segment.members) & reached & ~first)
 
 
 def _sum(costs: Sequence[Cost | None]) -> Cost | None:

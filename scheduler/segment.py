@@ -1,5 +1,6 @@
 """A segment: what one launch computes. Tensors read, tensors written, the cone between."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,6 +11,7 @@ from fusion_ir.node import Node
 from fusion_ir.ops import make_input
 from scheduler.atoms import Atoms
 from scheduler.cover import bits
+from scheduler.piece import Piece
 
 TEMPORARY_ALIGNMENT_BYTES = 64
 # What kernels assume of the buffers that callers pass for outputs; plans demand it.
@@ -22,14 +24,20 @@ class Segment:
     was cut.
 
     A read that is an input of that graph keeps its layout; any other is as its writer stored it: in the layout of the
-    output that it is, else dense.
+    output that it is, else dense. cone: nodes computed, operands first, as they are in that graph or its alternatives:
+    over the nodes that stand for what they read, whichever producer computed that.
     """
 
-    members: int
+    piece: Piece
     reads: tuple[Node, ...]
     writes: tuple[Node, ...]
     cone: tuple[Node, ...]
     graph: Graph
+
+    @property
+    def members(self) -> int:
+        """Atoms computed."""
+        return self.piece.members
 
     @cached_property
     def canonical(self) -> CanonicalSegment:
@@ -48,11 +56,13 @@ class Segment:
         return tuple(self.reads[i] for i in inputs), tuple(self.writes[i] for i in outputs)
 
 
-def extract(atoms: Atoms, members: int) -> Segment:
+def extract(atoms: Atoms, piece: Piece) -> Segment:
     """The segment that computes these atoms, and whatever is free below them."""
     wanted = {o.node: o for o in atoms.graph.outputs}
-    reads = tuple(atoms.tensors[t] for t in bits(atoms.reads_of(members)))
-    writes = tuple(atoms.nodes[a] for a in bits(atoms.writes_of(members)))
+    reads = tuple(atoms.tensors[t] for t in bits(atoms.reads_of(piece.members)))
+    writes = tuple(atoms.nodes[t] for t in bits(piece.writes))
+    tensor = atoms.alternatives.tensor
+    made_by = {tensor(n): n for n in (atoms.nodes[a] for a in bits(piece.members & ~atoms.givens))}
     rebuilt: dict[Node, Node] = {}
     inputs: list[InputSpec] = []
     for position, node in enumerate(reads):
@@ -64,22 +74,38 @@ def extract(atoms: Atoms, members: int) -> Segment:
             spec = InputSpec(node.shape, node.dtype, dense_strides(node.sizes), TEMPORARY_ALIGNMENT_BYTES)
         inputs.append(spec)
         rebuilt[node] = make_input(position, spec)
-    cone = _cone(atoms, writes, set(reads))
+    cone = _cone(atoms, writes, set(reads), made_by)
     for node in cone:
-        rebuilt[node] = node.over(tuple([rebuilt[a] for a in node.args]))
+        rebuilt[tensor(node)] = node.over(tuple([rebuilt[tensor(a)] for a in node.args]))
     outputs = tuple(
         OutputSpec(rebuilt[n], wanted[n].strides if n in wanted else dense_strides(n.sizes)) for n in writes
     )
-    return Segment(members, reads, writes, cone, Graph(tuple(inputs), outputs))
+    return Segment(piece, reads, writes, cone, Graph(tuple(inputs), outputs))
 
 
-def _cone(atoms: Atoms, writes: tuple[Node, ...], reads: set[Node]) -> tuple[Node, ...]:
-    """Nodes computed on the way from `reads` to `writes`, operands first."""
-    found: set[Node] = set(writes)
-    stack = list(writes)
-    while stack:
-        for arg in stack.pop().args:
-            if arg not in found and arg not in reads:
-                found.add(arg)
-                stack.append(arg)
-    return tuple(sorted(found, key=atoms.order.__getitem__))
+def _cone(atoms: Atoms, writes: tuple[Node, ...], reads: set[Node], made_by: Mapping[Node, Node]) -> tuple[Node, ...]:
+    """Nodes computed on the way from `reads` to `writes`, operands first. made_by: what computes a tensor, where that
+    is not its own node."""
+    tensor = atoms.alternatives.tensor
+    found: set[Node] = set()
+    stack = [made_by.get(n, n) for n in writes]
+    order: list[Node] = []
+    if not made_by:
+        found.update(stack)
+        while stack:
+            for arg in stack.pop().args:
+                if arg not in found and arg not in reads:
+                    found.add(arg)
+                    stack.append(arg)
+        return tuple(sorted(found, key=atoms.order.__getitem__))
+    while stack:  # depth first: a producer may come after who reads its tensor
+        node = stack[-1]
+        below = [tensor(a) for a in node.args]
+        waiting = [n for t in below if t not in reads and (n := made_by.get(t, t)) not in found]
+        stack += waiting
+        if not waiting:
+            stack.pop()
+            if node not in found:
+                found.add(node)
+                order.append(node)
+    return tuple(order)

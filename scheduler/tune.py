@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -14,10 +14,13 @@ from fusion_ir.records import Device, Numerics, Plan, Reason
 from scheduler.atoms import cut
 from scheduler.bench import Bench, Budget, Costs, Progress, check_numerics
 from scheduler.candidates import Candidate, CandidateSettings, find_candidates
-from scheduler.covers import Covers, Proposal
+from scheduler.covers import Covers, Proposal, prologue_first
 from scheduler.finalists import Finalists
 from scheduler.ledger import Ledger
+from scheduler.piece import Piece
 from scheduler.prepare import prepare
+from scheduler.rewrites import ALTERNATIVES
+from scheduler.rewrites.rule import Offer
 from scheduler.rewrites.split import Tasks
 from scheduler.untimed import settle
 from scheduler.watch import Watch
@@ -63,6 +66,7 @@ def tune(
     *,
     numerics: Numerics = "reassociate",
     families: Mapping[str, Family] = FAMILIES,
+    offers: Sequence[Offer] = ALTERNATIVES,
     settings: TuneSettings = TuneSettings(),
     clock: Callable[[], float] = time.monotonic,
     on_unfused: Callable[[Plan], None] = lambda plan: None,
@@ -76,15 +80,15 @@ def tune(
     segments are timed once more, against each other; then the best few covers, and the unfused graph, whole.
 
     KeyboardInterrupt, wherever it comes, ends the search with the best so far; a second one ends it without a plan.
-    `bench` None, a budget of 0 seconds, or a device that is
-    not there: nothing is timed, and the plan (`time_us` None) follows the predictions; neither in the emulator, but
-    each kernel of the plan is checked. on_unfused: told the plan of the unfused graph where it was timed and lost.
+    `bench` None, a budget of 0 seconds, or a device that is not there: nothing is timed, and the plan (`time_us` None)
+    follows the predictions; neither in the emulator, but each kernel of the plan is checked. on_unfused: told the plan
+    of the unfused graph where it was timed and lost.
     Raises NoPlan, of which MemoryExceeded where no plan keeps to the budget's memory; RequestError.
     """
     check_numerics(numerics)
     timed = bench is not None and budget.seconds > 0 and device.origin == "detected" and device.target != "emulator"
     watch = _watch(budget, progress, settings, clock)
-    begin = partial(_begin, graph, device, budget, costs, bench, watch, numerics, families, timed=timed)
+    begin = partial(_begin, graph, device, budget, costs, bench, watch, numerics, offers, families, timed=timed)
     interrupted = False
     try:
         watch.tell("candidates", 0)
@@ -145,24 +149,25 @@ def _begin(
     bench: Bench | None,
     watch: Watch,
     numerics: Numerics,
+    offers: Sequence[Offer],
     families: Mapping[str, Family],
     settings: TuneSettings,
     *,
     timed: bool,
 ) -> tuple[Ledger, Covers, Finalists]:
     """What there is to choose from, before anything is measured."""
-    prepared = prepare(graph, split_tasks(device), numerics)
+    prepared = prepare(graph, split_tasks(device), numerics, offers)
     ledger = Ledger(device, families, costs, bench if timed else None, budget.seed)
-    atoms = cut(prepared.graph, ledger.computable)
+    atoms = cut(prepared.graph, ledger.computable, alternatives=prepared.alternatives)
     until_s = settings.candidates_share * budget.seconds if timed else math.inf
     late = False
 
-    def ask(members: int) -> Candidate | Reject:
+    def ask(piece: Piece) -> Candidate | Reject:
         nonlocal late
-        if members & (members - 1) and watch.seconds > until_s:
+        if piece.members & (piece.members - 1) and watch.seconds > until_s:
             late = True
             return TOO_LATE
-        return ledger.ask(atoms, members)
+        return ledger.ask(atoms, piece)
 
     found = find_candidates(atoms, ask, settings.candidates)
     unfused = unfused_segments(prepared.graph, ledger)
@@ -188,9 +193,9 @@ def unfused_segments(graph: Graph, ledger: Ledger) -> Proposal:
     views and widening casts are part of whatever reads them. () where some family refuses a part."""
     copies = frozenset(n for n in graph.nodes if n.op in ("cat", "pad"))
     atoms = cut(graph, ledger.computable, copies)
-    answers = [ledger.ask(atoms, 1 << a) for a in range(len(atoms))]
+    answers = [ledger.ask(atoms, atoms.piece(1 << a)) for a in range(len(atoms))]
     segments = [a for a in answers if not isinstance(a, Reject)]
-    return tuple(segments) if len(segments) == len(answers) else ()
+    return prologue_first(segments) if len(segments) == len(answers) else ()
 
 
 def _measure(cover: Proposal, ledger: Ledger, watch: Watch) -> bool:
@@ -211,7 +216,7 @@ def _refine(cover: Proposal, ledger: Ledger, watch: Watch, batch: int) -> bool:
     """Tries more schedules on the segment of the cover that may gain most, of those that have any left. Whether there
     was one."""
     if cover:
-        watch.best_us = sum(ledger.time_us(c) or 0.0 for c in cover)
+        watch.best_us = sum(ledger.time_us(c) or 0.0 for c in cover if not c.is_prologue)
     waiting = next((c for c in _by_gain(cover, ledger) if ledger.has_more(c)), None)
     if waiting is None:
         return False
@@ -247,4 +252,4 @@ def _play_off(cover: Proposal, ledger: Ledger, watch: Watch) -> None:
 
 def _by_gain(cover: Proposal, ledger: Ledger) -> list[Candidate]:
     """Those first that may gain most: what they take beyond their lower bound."""
-    return sorted(cover, key=lambda c: ledger.bound_us(c) - (ledger.time_us(c) or 0.0))
+    return sorted(cover, key=lambda c: c.weight * (ledger.bound_us(c) - (ledger.time_us(c) or 0.0)))

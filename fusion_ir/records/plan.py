@@ -1,9 +1,9 @@
 """A plan: self-contained instructions for computing one graph on one class of devices."""
 
 import hashlib
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Self, get_args
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from fusion_ir.records.base import Record
 from fusion_ir.records.device import Device
@@ -47,10 +47,12 @@ class Ref(Record):
 
 
 class Buffer(Record):
-    """A temporary of the plan. Buffers of tensors whose lifetimes do not meet are shared by the planner."""
+    """A temporary of the plan. Buffers of tensors whose lifetimes do not meet are shared by the planner. kept: it holds
+    one tensor, which the prologue writes and the other steps read at every run."""
 
     bytes: int = Field(ge=0)
     alignment_bytes: int = 64
+    kept: bool = Field(default=False, exclude_if=lambda kept: not kept)
 
 
 class TensorAccess(Record):
@@ -75,6 +77,8 @@ class Step(Record):
     "cublaslt", the binary is no machine code but the JSON of a `LibraryCall`, for whoever runs the step to make.
     predicted_us: where nothing was timed, and time_us is None. report: of the compiler about this kernel. accesses: of
     its own code; what a library or a tensor map fetches is not among them.
+    prologue: runs once for each version of the constants, before all steps that are none: it reads constant inputs and
+    what other such steps wrote, and writes temporaries.
     """
 
     family: str
@@ -102,6 +106,7 @@ class Step(Record):
     report: CompileReport | None = _optional()
     scratch: Ref | None = _optional()
     accesses: tuple[TensorAccess, ...] = Field(default=(), exclude_if=lambda accesses: not accesses)
+    prologue: bool = Field(default=False, exclude_if=lambda once: not once)
 
     @property
     def args(self) -> tuple[Ref, ...]:
@@ -121,7 +126,12 @@ class Search(Record):
 
 
 class Plan(Record):
-    """See the module. `plan_key` is the sha256 of the body; names of tensors never enter."""
+    """See the module. `plan_key` is the sha256 of the body; names of tensors never enter.
+
+    Steps of the prologue come first. What they write for the others stays in its buffer from run to run: whoever runs
+    the plan runs them before the first run, and again when a constant that they read is another, or has other values.
+    Times are of one run without them. prologue_us: what they take together, measured once.
+    """
 
     wire_version: int = WIRE_VERSION
     graph_key: str
@@ -146,12 +156,64 @@ class Plan(Record):
     version: str  # of Fuseplan
     predicted_us: float | None = _optional()  # where time_us is None: nothing was timed
     contractions: tuple[Contraction, ...] = Field(default=(), exclude_if=lambda contractions: not contractions)
+    prologue_us: float | None = _optional()
+
+    @model_validator(mode="after")
+    def _check_prologue(self) -> Self:
+        if problem := _problem_of_prologue(self):
+            raise ValueError(problem)
+        return self
+
+    @property
+    def prologue(self) -> tuple[Step, ...]:
+        """Steps that run once for each version of the constants."""
+        return tuple(step for step in self.steps if step.prologue)
+
+    @property
+    def constants(self) -> tuple[int, ...]:
+        """Inputs that the prologue reads, in order."""
+        return tuple(sorted({r.index for step in self.prologue for r in step.reads if r.place == "in"}))
+
+    @property
+    def kept_bytes(self) -> int:
+        """Of the buffers that stay from run to run."""
+        return sum(buffer.bytes for buffer in self.buffers if buffer.kept)
 
     @property
     def temporary_bytes(self) -> int:
-        """What a run needs beyond inputs and outputs: what a limit of memory counts."""
+        """What runs need beyond inputs and outputs, also what is kept between them: what a limit of memory counts."""
         return sum(buffer.bytes for buffer in self.buffers)
 
     @property
     def plan_key(self) -> str:
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
+
+
+def _problem_of_prologue(plan: Plan) -> str:
+    """Why a run of the plan without its prologue could differ from one with it, "" for nothing: the prologue reads
+    constants and writes temporaries alone, nobody else writes what is kept of them, and the rest is not read."""
+    count, kept = len(plan.prologue), {i for i, buffer in enumerate(plan.buffers) if buffer.kept}
+    if not count and not kept:
+        return ""
+    constant = {i for i, spec in enumerate(plan.inputs) if spec.constant is not None}
+    there, touched = set[int](), set[int]()  # buffers: of tensors that may be read; whatever was written to
+    for i, step in enumerate(plan.steps):
+        if step.prologue != (i < count):
+            return f"step {i} is of the prologue, behind one that is not"
+        if i == count:
+            there &= kept
+        for ref in step.reads:
+            if step.prologue and (ref.place == "out" or (ref.place == "in" and ref.index not in constant)):
+                return f"step {i} is of the prologue and reads {ref}, which is no constant"
+            if ref.place == "tmp" and ref.index not in there:
+                return f"step {i} reads {ref}, where nothing is that it may read"
+        for ref in (*step.writes, *((step.scratch,) if step.scratch else ())):
+            if step.prologue and ref.place != "tmp":
+                return f"step {i} is of the prologue and writes {ref}"
+            if ref.place == "tmp" and ref.index in kept and (not step.prologue or ref.index in touched):
+                return f"step {i} writes {ref}, which is kept for another tensor"
+            if ref.place == "tmp":
+                touched.add(ref.index)
+        there |= {ref.index for ref in step.writes if ref.place == "tmp"}
+    lost = kept - {ref.index for step in plan.prologue for ref in step.writes}
+    return f"tmp{min(lost)} is kept, and no step of the prologue writes it" if lost else ""

@@ -12,7 +12,9 @@ from fusion_ir.graph import Graph
 from fusion_ir.node import Node
 from fusion_ir.ops import make
 from scheduler.casts import is_exact
-from scheduler.rewrites.rule import Rule
+from scheduler.rewrites.rule import Offer, Rule
+
+ALTERNATIVES: tuple[Offer, ...] = ()
 
 
 @dataclass(frozen=True)

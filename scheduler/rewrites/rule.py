@@ -1,21 +1,49 @@
-"""What a rewrite is: one declaration with its mathematics."""
+"""What a rewrite is: one declaration with its mathematics.
 
-from collections.abc import Callable
+A rule is
+
+    exact        if what it makes has the same bits, NaN payloads aside;
+    reassociate  if it is equal by the laws of arithmetic on real numbers, rounds no more values on the way than there
+                 were and none to a narrower dtype: sums in another order, (x y) z for x (y z). Then the error is at
+                 most that of the same number of roundings, each relative to the sum of the magnitudes of the products,
+                 which is what bounds that of the graph as given. Either may overflow where the other does not.
+    approximate  otherwise.
+"""
+
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from fusion_ir.node import Node
 from fusion_ir.records import NUMERICS, Numerics
+from scheduler.rewrites.neighbourhood import Neighbourhood
 
 
 @dataclass(frozen=True)
 class Rule:
     """`apply` gives an equal node (same shape, dtype and, for `exact`, bits but for NaN payloads), None where it does
-    not match."""
+    not match. What it gives stands for the node from then on."""
 
     name: str
     equation: str
     numerics: Numerics
     apply: Callable[[Node], Node | None]
+
+    @property
+    def looseness(self) -> int:
+        """Place of its class among `NUMERICS`."""
+        return NUMERICS.index(self.numerics)
+
+
+@dataclass(frozen=True)
+class Offer:
+    """`find` gives other nodes that equal a node of a graph (same shape and dtype), for the search to weigh against it:
+    none where it does not match, the one likeliest to pay first. It sees the node's neighbourhood, and builds on nodes
+    that are there; none of them needs what it makes, so no cycle comes of one offer alone."""
+
+    name: str
+    equation: str
+    numerics: Numerics
+    find: Callable[[Node, Neighbourhood], Iterable[Node]]
 
     @property
     def looseness(self) -> int:

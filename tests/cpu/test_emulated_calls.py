@@ -66,7 +66,7 @@ def test_a_plan_of_calls_and_kernels(bench: Workbench) -> None:
     atoms = atoms_of(prepared.graph)
     choices: list[Choice] = []
     for atom in bits(atoms.all):
-        segment = extract(atoms, 1 << atom)
+        segment = extract(atoms, atoms.piece(1 << atom))
         part = segment.canonical.graph
         name = "aten" if FAMILIES["aten"].accepts(part, bench.device) is None else "pointwise"
         family = FAMILIES[name]

@@ -92,7 +92,7 @@ def run_kernel(graph: Graph, kernel: Kernel, inputs: Sequence[np.ndarray], bench
     canonical order."""
     prepared = prepare(graph)
     atoms = atoms_of(prepared.graph)
-    segment = extract(atoms, atoms.all)
+    segment = extract(atoms, atoms.piece(atoms.all))
     (binary,) = bench.compile([kernel])
     assert isinstance(binary, Binary), binary
     plan = assemble(

@@ -24,7 +24,7 @@ def run_kernel(
     """The outputs of `graph`, computed by one kernel of a family."""
     prepared = prepare(graph)
     atoms = atoms_of(prepared.graph)
-    segment = extract(atoms, atoms.all)
+    segment = extract(atoms, atoms.piece(atoms.all))
     kernel = FAMILIES[family].emit(segment.canonical.graph, schedule, bench.device)
     (binary,) = bench.compile([kernel])
     assert isinstance(binary, Binary), binary

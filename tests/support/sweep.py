@@ -127,14 +127,14 @@ def _attempt(graph: Graph, seed: int, how: str, device: Device, result: Result) 
         return None
 
     def computable(atoms: Atoms, atom: int) -> bool:
-        return kernel(extract(atoms, 1 << atom)) is not None
+        return kernel(extract(atoms, atoms.piece(1 << atom))) is not None
 
     atoms = cut(prepared.graph, computable)
     made: dict[int, tuple[Segment, Kernel | None]] = {}
 
     def kernel_of(mask: int) -> tuple[Segment, Kernel | None]:
         if mask not in made:
-            made[mask] = (segment := extract(atoms, mask), kernel(segment))
+            made[mask] = (segment := extract(atoms, atoms.piece(mask)), kernel(segment))
         return made[mask]
 
     groups = _groups(

@@ -188,7 +188,7 @@ class FakeBench:
 
     def measure_plans(self, graph: Graph, plans: Sequence[Plan], *, seed: int = 0, seconds: float) -> list[Timing]:
         self.clock.now += seconds
-        times = [sum(s.bound_us * self.factor(s.entry) for s in plan.steps) for plan in plans]
+        times = [sum(s.bound_us * self.factor(s.entry) for s in plan.steps if not s.prologue) for plan in plans]
         return [Timing((time,) * 20) for time in times]
 
 
@@ -209,12 +209,18 @@ class Memory:
             self.rows.setdefault(m.segment_key, []).append(m)
 
 
-def run_plan(plan: Plan, segments: dict[str, Graph], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+def run_plan(
+    plan: Plan,
+    segments: dict[str, Graph],
+    inputs: Sequence[np.ndarray],
+    held: Sequence[bytearray] | None = None,
+    prologue: bool = True,
+) -> list[np.ndarray]:
     """Outputs of a plan whose kernels are interpreted: `segments` by key. Buffers hold bytes, and reuse overwrites
-    them."""
-    buffers = [np.zeros(b.bytes, np.uint8) for b in plan.buffers]
+    them. held: buffers with what an earlier run left. prologue: whether its steps run, too."""
+    buffers = [np.frombuffer(b, np.uint8) for b in held or [bytearray(b.bytes) for b in plan.buffers]]
     outputs: list[np.ndarray | None] = [None] * len(plan.outputs)
-    for step in plan.steps:
+    for step in plan.steps if prologue else plan.steps[len(plan.prologue) :]:
         segment = segments[step.segment_key]
         reads: list[np.ndarray] = []
         for spec, ref in zip(segment.inputs, step.reads, strict=True):

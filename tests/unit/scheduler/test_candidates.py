@@ -15,6 +15,7 @@ from scheduler.atoms import Atoms, atoms_of
 from scheduler.candidates import Candidate, Candidates, CandidateSettings, find_candidates
 from scheduler.cover import bits, execution_order
 from scheduler.ledger import Ledger
+from scheduler.piece import Piece
 from scheduler.prepare import prepare
 from tests.support.random_graphs import Seeded, any_graph
 from tests.unit.scheduler.fakes import DEVICE, Memory, families
@@ -26,7 +27,7 @@ ROPE = Path(__file__).parents[3] / "examples" / "mistral_rope_forward.nvfuser.py
 def search(graph: Graph, settings: CandidateSettings = UNCHANGED, **kwargs: object) -> tuple[Atoms, Candidates]:
     ledger = Ledger(DEVICE, families(**kwargs), Memory(), None, 0)
     atoms = atoms_of(prepare(graph).graph)
-    return atoms, find_candidates(atoms, lambda members: ledger.ask(atoms, members), settings)
+    return atoms, find_candidates(atoms, lambda piece: ledger.ask(atoms, piece), settings)
 
 
 def is_convex(atoms: Atoms, members: int) -> bool:
@@ -61,12 +62,14 @@ def graph_of(*outputs: Node) -> Graph:
 def test_random_graphs_have_convex_candidates_that_hold_a_cover() -> None:
     for seed in range(60):
         atoms, found = search(any_graph(Seeded(seed), steps=12), most=4)
-        for members, candidate in found.accepted.items():
-            assert is_convex(atoms, members), seed
-            assert candidate.segment.members == members
+        for piece, candidate in found.accepted.items():
+            assert is_convex(atoms, piece.members) or not atoms.is_plain(piece), seed
+            assert candidate.segment.piece == piece
         for a in range(len(atoms)):
-            if 1 << a not in found.accepted:
-                assert isinstance(Ledger(DEVICE, families(most=4), Memory(), None, 0).ask(atoms, 1 << a), Reject)
+            if found.whole(1 << a) is None:
+                assert isinstance(
+                    Ledger(DEVICE, families(most=4), Memory(), None, 0).ask(atoms, atoms.piece(1 << a)), Reject
+                )
         for partition in found.regions:
             assert sum(partition) == atoms.all
             assert execution_order(atoms.preds, partition) is not None
@@ -82,18 +85,18 @@ def test_growing_finds_every_connected_set() -> None:
         graph.add_edges_from_no_data([(index[p], index[a]) for a in index for p in bits(atoms.preds[a]) if p in index])
         if rx.is_connected(graph) and is_convex(atoms, members):
             expected += 1
-            assert members in found.accepted
+            assert found.whole(members)
     assert expected > 15
 
 
 def test_disconnected_siblings_are_candidates() -> None:
     one, other = chain(X, "neg", "exp"), chain(Y, "sin", "cos")
     atoms, found = search(graph_of(one[-1], other[-1]))
-    assert atoms.all in found.accepted
+    assert found.whole(atoms.all)
     assert found.regions[0] == (atoms.all,)
     # With room for half of it, siblings are still found among the smaller ones.
     atoms, found = search(graph_of(make("neg", [X]), make("exp", [X]), make("abs", [X])), most=2)
-    assert {m for m in found.accepted if m.bit_count() == 2} == {0b011, 0b101, 0b110}
+    assert {p.members for p in found.accepted if p.members.bit_count() == 2} == {0b011, 0b101, 0b110}
 
 
 def test_refused_neighbours_keep_the_families_words() -> None:
@@ -111,18 +114,18 @@ def test_caps_are_told() -> None:
     assert "20 connected segments" in found.reasons[0].text
     _, found = search(graph_of(nodes[-1]), CandidateSettings(max_atoms=5))
     assert any("at most 5 atoms" in r.text for r in found.reasons)
-    assert (1 << 20) - 1 in found.accepted, "regions are not capped"
+    assert found.whole((1 << 20) - 1), "regions are not capped"
 
 
 def test_asked_once_for_each_set() -> None:
     graph = graph_of(chain(X, "neg", "exp", "abs", "sin")[-1])
     atoms = atoms_of(graph)
     ledger = Ledger(DEVICE, families(most=2), Memory(), None, 0)
-    asked: list[int] = []
+    asked: list[Piece] = []
 
-    def ask(members: int) -> Candidate | Reject:
-        asked.append(members)
-        return ledger.ask(atoms, members)
+    def ask(piece: Piece) -> Candidate | Reject:
+        asked.append(piece)
+        return ledger.ask(atoms, piece)
 
     find_candidates(atoms, ask)
     assert len(asked) == len(set(asked))
@@ -133,6 +136,8 @@ def test_mistral_rope_is_one_candidate() -> None:
     atoms, found = search(graph)
     assert len(atoms) == 22
     assert len(found.accepted) < 4000
-    assert atoms.all in found.accepted
+    assert found.whole(atoms.all)
     v_path = next(a for a in range(len(atoms)) if atoms.preds[a] == 0 and atoms.nodes[a].op == "reshape")
-    assert any(m >> v_path & 1 and m.bit_count() > 1 for m in found.accepted), "its V path shares nothing with the rest"
+    assert any(m >> v_path & 1 and m.bit_count() > 1 for m, _ in found.accepted), (
+        "its V path shares nothing with the rest"
+    )

@@ -40,7 +40,7 @@ def parts_of(prepared: Prepared) -> list[Part]:
     parts: list[Part] = []
     count = 0
     for a in range(len(atoms)):
-        segment = extract(atoms, 1 << a)
+        segment = extract(atoms, atoms.piece(1 << a))
         reads, writes = segment.arguments
         for node in writes:
             if node not in places:
@@ -72,7 +72,7 @@ def test_equal_kernels_make_equal_plans_however_segments_list_their_tensors() ->
     prepared = prepare(graph_of((spec,), make("mul", [one, other])))
     atoms = atoms_of(prepared.graph)
     two = sum(1 << a for a, node in enumerate(atoms.nodes) if node.op in ("exp", "neg"))
-    first, second = extract(atoms, two), extract(atoms, (1 << len(atoms)) - 1 - two)
+    first, second = extract(atoms, atoms.piece(two)), extract(atoms, atoms.piece((1 << len(atoms)) - 1 - two))
     turned = replace(first, writes=first.writes[::-1], graph=replace(first.graph, outputs=first.graph.outputs[::-1]))
     family, made = FAMILIES["pointwise"], list[Plan]()
     for segments in ((first, second), (turned, second)):

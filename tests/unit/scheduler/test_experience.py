@@ -15,6 +15,7 @@ from scheduler.atoms import cut
 from scheduler.candidates import Candidate
 from scheduler.experience import LEAST_TIMES, Tuned, alike, expected_logs
 from scheduler.ledger import Ledger
+from scheduler.piece import Piece
 from scheduler.proposals import proposals
 from scheduler.space import Space
 from scheduler.surrogate import Surrogate
@@ -115,7 +116,7 @@ def test_the_search_tries_first_what_others_say() -> None:
     for costs, in_order in ((Taught(), True), (Memory(), False)):
         kinds = families(schedules=(FIRST, *(p[6:-1] for p in first)), beyond=CHOICES)
         ledger = Ledger(DEVICE, kinds, costs, FakeBench(slowest=1.0), 0)
-        candidate = ledger.ask(cut(segment(512, 1024), ledger.computable), 1)
+        candidate = ledger.ask(cut(segment(512, 1024), ledger.computable), Piece(1, 1))
         assert isinstance(candidate, Candidate)
         ledger.measure(candidate, 1)
         ledger.draw_on_others(candidate)

@@ -115,7 +115,7 @@ def every_segment() -> dict[str, Graph]:
     ledger = Ledger(DEVICE, families(kinds=ALL, most=3), Memory(), None, 0)
     atoms = cut(prepare(diamond()).graph, ledger.computable)
     sets = [members for members in range(1, 1 << len(atoms)) if atoms.is_convex(members)]
-    answers = [ledger.ask(atoms, members) for members in sets]
+    answers = [ledger.ask(atoms, atoms.piece(members)) for members in sets]
     return {a.segment.key: a.segment.canonical.graph for a in answers if isinstance(a, Candidate)}
 
 

@@ -29,7 +29,7 @@ DEVICES = [device.model_copy(update={"ceilings": SLOW}) for device in (CPU_DEVIC
 def searched(graph: Graph, device: Device) -> tuple[Ledger, Atoms, Candidates]:
     ledger = Ledger(device, FAMILIES, Forgetful(), None, 0)
     atoms = cut(prepare(graph, split_tasks(device)).graph, ledger.computable)
-    return ledger, atoms, find_candidates(atoms, lambda members: ledger.ask(atoms, members))
+    return ledger, atoms, find_candidates(atoms, lambda piece: ledger.ask(atoms, piece))
 
 
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.target)
@@ -60,7 +60,7 @@ def test_what_a_slice_drops_need_not_be_read() -> None:
     atoms = atoms_of(Graph((spec,), (OutputSpec(neg, dense_strides(neg.sizes)),)))
     assert [n.op for n in atoms.nodes] == ["exp", "neg"]
     least = Least(atoms)
-    assert least.bytes(0b01) == 4 * (128 + 128)
-    assert least.bytes(0b10) == 4 * (32 + 32)
-    assert least.bytes(0b11) == 4 * 32, "only that it writes is sure: a sum of its parts would read more"
-    assert traffic_of(extract(atoms, 0b11).graph).bytes == 4 * (32 + 32)
+    assert least.bytes(atoms.piece(0b01)) == 4 * (128 + 128)
+    assert least.bytes(atoms.piece(0b10)) == 4 * (32 + 32)
+    assert least.bytes(atoms.piece(0b11)) == 4 * 32, "only that it writes is sure: a sum of its parts would read more"
+    assert traffic_of(extract(atoms, atoms.piece(0b11)).graph).bytes == 4 * (32 + 32)

@@ -41,7 +41,7 @@ class Tired(FakeBench):
 def ledger_of(bench: FakeBench | None, costs: Memory) -> tuple[Ledger, Candidate]:
     ledger = Ledger(DEVICE, families(schedules=SCHEDULES), costs, bench, 0)
     atoms = cut(graph_of((SPEC,), make("exp", [make_input(0, SPEC)])), ledger.computable)
-    candidate = ledger.ask(atoms, 1)
+    candidate = ledger.ask(atoms, atoms.piece(1))
     assert isinstance(candidate, Candidate)
     return ledger, candidate
 
@@ -203,7 +203,7 @@ def test_tiles_come_first_where_something_lies_across() -> None:
     graph = graph_of(specs, make("add", [make_input(0, specs[0]), turned]))
     ledger = Ledger(CPU_DEVICE, FAMILIES, Memory(), None, 0)
     atoms = cut(graph, ledger.computable)
-    candidate = ledger.ask(atoms, (1 << len(atoms)) - 1)
+    candidate = ledger.ask(atoms, atoms.piece((1 << len(atoms)) - 1))
     assert isinstance(candidate, Candidate)
     assert "pointwise" in candidate.families
     chosen = ledger.choice(candidate)

@@ -45,7 +45,7 @@ def planned() -> tuple[Plan, list[LibraryCall]]:
     """A step for each product, in order."""
     prepared = prepare(GRAPH)
     atoms = atoms_of(prepared.graph)
-    choices = [choice(extract(atoms, 1 << a), i) for i, a in enumerate(bits(atoms.all))]
+    choices = [choice(extract(atoms, atoms.piece(1 << a)), i) for i, a in enumerate(bits(atoms.all))]
     calls = [LibraryCall.model_validate_json(c.kernel.source) for c in choices]
     return assemble(prepared, DEVICE, choices, SEARCH), calls
 

@@ -14,6 +14,7 @@ from scheduler.atoms import cut
 from scheduler.bench import Budget
 from scheduler.candidates import Candidate
 from scheduler.ledger import NEAR_BOUND, PATIENCE, Ledger
+from scheduler.piece import Piece
 from scheduler.proposals import by_estimator, proposals
 from scheduler.space import Space
 from scheduler.tune import tune
@@ -109,7 +110,7 @@ def test_it_ends(seed: int) -> None:
     """Where the winner is near its bound, or where nothing wins for a while."""
     bench = FakeBench(seed=seed)
     ledger = Ledger(DEVICE, families(schedules=("a=1,b=0,c=x,d=0,e=0",), beyond=MANY), Memory(), bench, 0)
-    candidate = ledger.ask(cut(GRAPH, ledger.computable), 1)
+    candidate = ledger.ask(cut(GRAPH, ledger.computable), Piece(1, 1))
     assert isinstance(candidate, Candidate)
     ledger.measure(candidate, 1)
     while ledger.extend(candidate, 8):

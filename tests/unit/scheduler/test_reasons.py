@@ -137,12 +137,14 @@ def of_singles(bench: Timed, caps: tuple[Reason, ...] = (), whole: bool = False,
     ledger = Ledger(DEVICE, {"fused": fused, "one": one}, Memory(), bench, 0)  # type: ignore[dict-item]
     prepared = prepare(chain("neg", "exp"))
     atoms = cut(prepared.graph, ledger.computable)
-    singles = {1 << a: c for a in range(len(atoms)) if isinstance(c := ledger.ask(atoms, 1 << a), Candidate)}
+    pieces = [atoms.piece(1 << a) for a in range(len(atoms))]
+    singles = {p: c for p in pieces if isinstance(c := ledger.ask(atoms, p), Candidate)}
     for candidate in singles.values():
         ledger.measure(candidate, 2)
-    together = ledger.ask(atoms, atoms.all)
+    together = ledger.ask(atoms, atoms.piece(atoms.all))
     assert isinstance(together, Candidate)
-    found = Candidates(singles | ({atoms.all: together} if whole else {}), (tuple(singles),), {}, caps)
+    accepted = singles | ({atoms.piece(atoms.all): together} if whole else {})
+    found = Candidates(atoms, accepted, (tuple(p.members for p in singles),), {}, caps)
     outcome = Outcome(complete, by_plans=False)
     [reason] = explain(prepared, tuple(singles.values()), found, ledger, outcome)
     return reason

@@ -38,7 +38,7 @@ def test_more_trials_are_never_worse(table: Table) -> None:
         bench = ReplayBench(table, DEVICE)
         ledger = Ledger(DEVICE, table.families, Known({}), bench, seed)
         atoms = cut(table.graph, lambda _atoms, _atom: True)
-        candidate = ledger.ask(atoms, (1 << len(atoms)) - 1)
+        candidate = ledger.ask(atoms, atoms.piece((1 << len(atoms)) - 1))
         assert isinstance(candidate, Candidate)
         entry, seen = ledger.open(candidate), list[float]()
         while bench.trials < 40 and (entry.pending or ledger.extend(candidate, 4)):

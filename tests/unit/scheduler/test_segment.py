@@ -14,6 +14,7 @@ from fusion_ir.ops import make, make_input
 from fusion_ir.scalar import Scalar
 from scheduler.atoms import Atoms, atoms_of, cut
 from scheduler.cover import bits, execution_order
+from scheduler.piece import Piece
 from scheduler.prepare import prepare
 from scheduler.segment import extract
 from tests.support.random_graphs import Seeded, any_graph
@@ -42,7 +43,7 @@ def run(atoms: Atoms, partition: tuple[int, ...], inputs: list[np.ndarray]) -> l
         if tensor.op == "input":
             values[tensor] = inputs[tensor.attr("position", int)]
     for members in partition:
-        segment = extract(atoms, members)
+        segment = extract(atoms, atoms.piece(members))
         reads, writes = segment.arguments
         graph = segment.canonical.graph
         for spec, node in zip(graph.inputs, reads, strict=True):
@@ -96,7 +97,7 @@ def test_views_and_widening_casts_are_free() -> None:
     z = node("exp", broadcast(wide, 3, 4, 8))
     atoms = atoms_of(graph_of([z], SPEC))
     assert atoms.nodes == (y, z)
-    segment = extract(atoms, 0b10)
+    segment = extract(atoms, atoms.piece(0b10))
     assert [s.dtype for s in segment.graph.inputs] == [bf16], "the narrow tensor before its broadcast is stored"
     assert segment.cone == (wide, broadcast(wide, 3, 4, 8), z)
 
@@ -108,7 +109,7 @@ def test_broadcast_output_is_written_but_not_read() -> None:
     atoms = atoms_of(graph_of([out, z], SPEC))
     assert set(atoms.nodes) == {y, out, z}
     assert out in atoms.through
-    both = extract(atoms, sum(1 << atoms.nodes.index(n) for n in (out, z)))
+    both = extract(atoms, atoms.piece(sum(1 << atoms.nodes.index(n) for n in (out, z))))
     assert both.reads == (y,)
 
 
@@ -117,9 +118,9 @@ def test_output_of_equal_size_is_read_where_it_is() -> None:
     out = node("permute", y, dims=(1, 0))
     z = node("exp", out)
     atoms = atoms_of(graph_of([out, z], SPEC))
-    segment = extract(atoms, 1 << atoms.nodes.index(z))
+    segment = extract(atoms, atoms.piece(1 << atoms.nodes.index(z)))
     assert segment.reads == (out,)
-    first = extract(atoms, 1 << atoms.nodes.index(y) | 1 << atoms.nodes.index(out))
+    first = extract(atoms, atoms.piece(1 << atoms.nodes.index(y) | 1 << atoms.nodes.index(out)))
     assert first.writes == (out,), "what only the output reads is not stored"
 
 
@@ -128,14 +129,14 @@ def test_reads_of_an_output_have_its_layout() -> None:
     z = node("exp", y)
     graph = Graph((SPEC,), (OutputSpec(y, (1, 4)), OutputSpec(z, (8, 1))))
     atoms = atoms_of(graph)
-    assert extract(atoms, 0b01).graph.outputs[0].strides == (1, 4)
-    assert extract(atoms, 0b10).graph.inputs[0].strides == (1, 4)
+    assert extract(atoms, atoms.piece(0b01)).graph.outputs[0].strides == (1, 4)
+    assert extract(atoms, atoms.piece(0b10)).graph.inputs[0].strides == (1, 4)
 
 
 def test_unchanged_nodes_stay_the_same_object() -> None:
     constant = node("iota", shape=shape_of((4, 8)), axis=1, start=Scalar.of(0, i64), step=Scalar.of(1, i64))
     y = node("add", node("cast", constant, dtype=f32), node("cast", X, dtype=f32))
-    segment = extract(atoms_of(graph_of([y], SPEC)), 1)
+    segment = extract(atoms_of(graph_of([y], SPEC)), Piece(1, 1))
     assert constant in segment.graph.nodes
 
 
@@ -144,10 +145,10 @@ def test_equal_parts_have_equal_keys() -> None:
     for op in ("neg", "exp") * 3:
         chain.append(node(op, chain[-1]))
     atoms = atoms_of(graph_of([chain[-1]], SPEC))
-    first, second, last = (extract(atoms, mask) for mask in (0b000011, 0b001100, 0b110000))
+    first, second, last = (extract(atoms, atoms.piece(mask)) for mask in (0b000011, 0b001100, 0b110000))
     assert second.key == last.key
     assert second.key != first.key, "the graph's input promises 16 bytes of alignment, a temporary has more"
-    assert second.key != extract(atoms, 0b011000).key
+    assert second.key != extract(atoms, atoms.piece(0b011000)).key
 
 
 def test_views_that_cannot_be_lowered_become_atoms() -> None:

@@ -7,6 +7,7 @@ from fusion_ir.ops import make, make_input
 from scheduler.atoms import cut
 from scheduler.candidates import Candidate
 from scheduler.ledger import Ledger
+from scheduler.piece import Piece
 from scheduler.space import Space
 from tests.support.devices import CPU_DEVICE
 from tests.support.kernels import dense, graph_of
@@ -51,7 +52,7 @@ def test_a_kernel_is_measured_once_whatever_its_schedules() -> None:
         idle=frozenset({"tile"}),
     )
     ledger = Ledger(DEVICE, kinds, Memory(), bench, 0)
-    candidate = ledger.ask(cut(GRAPH, ledger.computable), 1)
+    candidate = ledger.ask(cut(GRAPH, ledger.computable), Piece(1, 1))
     assert isinstance(candidate, Candidate)
     entry = ledger.open(candidate)
     held = set[str]()
@@ -67,7 +68,7 @@ def test_another_spelling_of_what_was_tried_is_not_measured() -> None:
     bench = FakeBench(seed=1)
     kinds = families(schedules=(FIRST,), beyond=CHOICES, idle=frozenset({"tile"}))
     ledger = Ledger(DEVICE, kinds, Memory(), bench, 0)
-    candidate = ledger.ask(cut(GRAPH, ledger.computable), 1)
+    candidate = ledger.ask(cut(GRAPH, ledger.computable), Piece(1, 1))
     assert isinstance(candidate, Candidate)
     ledger.measure(candidate, 2)
     entry, other = ledger.open(candidate), ("fused", "fused{lanes=16,tile=64,store=plain}")

@@ -67,7 +67,7 @@ def best_possible(graph: Graph, bench: FakeBench, first: bool = False, **kwargs:
 
     def cost(members: int) -> float:
         if members not in best:
-            answer = ledger.ask(atoms, members) if atoms.is_convex(members) else None
+            answer = ledger.ask(atoms, atoms.piece(members)) if atoms.is_convex(members) else None
             best[members] = math.inf
             if isinstance(answer, Candidate):
                 entry = ledger.open(answer)
@@ -134,7 +134,7 @@ def unmeasured_segments(graph: Graph, **kwargs: object) -> dict[str, Graph]:
     """Single atoms by key: plans may hold some that were never timed."""
     ledger = Ledger(DEVICE, families(kinds=ALL, **kwargs), Memory(), None, 0)
     atoms = cut(prepare(graph).graph, ledger.computable)
-    answers = [ledger.ask(atoms, 1 << a) for a in range(len(atoms))]
+    answers = [ledger.ask(atoms, atoms.piece(1 << a)) for a in range(len(atoms))]
     return {a.segment.key: a.segment.canonical.graph for a in answers if isinstance(a, Candidate)}
 
 

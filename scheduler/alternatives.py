@@ -1,0 +1,173 @@
+"""Other ways to produce the tensors of a graph: nodes of equal value beside those given, for the search to choose from.
+
+    %3 = contract(%1, %2)       one producer of the tensor %4
+    %4 = contract(%3, w)
+    %5 = contract(%2, w)        needed by the other one alone
+    %6 = contract(%1, %5)       the other producer of %4
+
+A tensor is known by the node that stands for it: the one of the graph as given. Whoever reads it may read what any of
+its producers wrote. A producer that needs, by whatever way, the tensor that it would produce is left out: then no
+choice of producers closes a cycle.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from fusion_ir.extent import dense_strides
+from fusion_ir.graph import Graph, OutputSpec
+from fusion_ir.node import Node
+from fusion_ir.records import NUMERICS, Numerics, Reason
+from scheduler.rewrites import RULES, simplify
+from scheduler.rewrites.neighbourhood import Neighbourhood
+from scheduler.rewrites.rule import Offer
+
+ROUNDS = 2  # alternatives of alternatives
+MOST_EACH = 6  # of one tensor
+MOST = 600  # of a graph
+
+
+@dataclass(frozen=True)
+class Alternatives:
+    """What the rules offer for `graph`. producers: of tensors that have others than their own node, these. found_by:
+    the rule that gave each."""
+
+    graph: Graph
+    producers: Mapping[Node, tuple[Node, ...]] = field(default_factory=dict[Node, tuple[Node, ...]])
+    found_by: Mapping[Node, Offer] = field(default_factory=dict[Node, Offer])
+    reasons: tuple[Reason, ...] = ()
+
+    @cached_property
+    def stands_for(self) -> Mapping[Node, Node]:
+        """The tensor of every producer that is not its own."""
+        return {p: tensor for tensor, producers in self.producers.items() for p in producers}
+
+    def tensor(self, node: Node) -> Node:
+        """What the node produces."""
+        return self.stands_for.get(node, node)
+
+    @cached_property
+    def added(self) -> tuple[Node, ...]:
+        """Nodes that are not in the graph, operands first."""
+        return tuple(n for n in _with_producers(self.graph, self.stands_for).nodes if n not in self.givens)
+
+    @cached_property
+    def givens(self) -> frozenset[Node]:
+        """Nodes of the graph."""
+        return frozenset(self.graph.nodes)
+
+    @cached_property
+    def serves(self) -> Mapping[Node, Node]:
+        """Of every added node, a tensor of the graph that it is there for."""
+        found: dict[Node, Node] = {}
+        for tensor, producers in self.producers.items():  # those of the graph come before those that they added
+            stack = list(producers)
+            while stack:
+                node = stack.pop()
+                if node not in self.givens and node not in found:
+                    found[node] = found.get(tensor, tensor)
+                    stack.extend(node.args)
+        return found
+
+    @cached_property
+    def folded(self) -> frozenset[Node]:
+        """Added nodes that depend on constants alone, while something that reads them does not."""
+        if not self.producers:
+            return frozenset()
+        whole = _with_producers(self.graph, self.stands_for)
+        is_constant = Neighbourhood(whole).is_constant
+        read = {a for n in whole.nodes if not is_constant(n) for a in n.args} | self.stands_for.keys()
+        return frozenset(n for n in self.added if n in read and is_constant(n))
+
+
+def find_alternatives(graph: Graph, offers: Sequence[Offer], numerics: Numerics) -> Alternatives:
+    """What rules of class `numerics` or a stricter one offer for the nodes of a simplified graph, and for the nodes
+    that this adds."""
+    allowed = [o for o in offers if o.looseness <= NUMERICS.index(numerics)]
+    search = _Search(graph)
+    fresh: Iterable[Node] = graph.nodes
+    for _ in range(ROUNDS if allowed else 0):
+        before = set(search.union.nodes)
+        search.add(fresh, allowed)
+        fresh = [n for n in search.union.nodes if n not in before]
+        if not fresh:
+            break
+    return search.found()
+
+
+class _Search:
+    def __init__(self, graph: Graph) -> None:
+        self.graph = self.union = graph
+        self.producers: dict[Node, list[Node]] = {}
+        self.stands_for: dict[Node, Node] = {}
+        self.found_by: dict[Node, Offer] = {}
+        self.left_out = 0
+
+    def add(self, nodes: Iterable[Node], offers: Sequence[Offer]) -> None:
+        """What the rules offer for these nodes."""
+        neighbourhood = Neighbourhood(self.union)
+        offered = [
+            (node, other, offer)
+            for node in nodes
+            if node.op != "input"
+            for offer in offers
+            for other in offer.find(node, neighbourhood)
+        ]
+        roots = _with_producers(self.union, [other for _, other, _ in offered])
+        image = simplify(roots, RULES).image
+        for node, other, offer in offered:
+            if (other.sizes, other.dtype) != (node.sizes, node.dtype):
+                raise AssertionError(f"rule {offer.name} offers {other} for {node}")
+            self._take(self.stands_for.get(node, node), image[other], offer)
+        self.union = _with_producers(self.graph, self.stands_for)
+
+    def _take(self, tensor: Node, producer: Node, offer: Offer) -> None:
+        if producer is tensor or producer in self.stands_for or producer in self.producers or producer.op == "input":
+            return
+        if producer in self._given or self._needs(producer.args, tensor):
+            return
+        own = self.producers.setdefault(tensor, [])
+        if len(own) >= MOST_EACH or len(self.stands_for) >= MOST:
+            self.left_out += 1
+            return
+        own.append(producer)
+        self.stands_for[producer] = tensor
+        self.found_by[producer] = offer
+
+    @cached_property
+    def _given(self) -> frozenset[Node]:
+        return frozenset(self.graph.nodes)
+
+    def _needs(self, nodes: Sequence[Node], tensor: Node) -> bool:
+        """Whether some producer of what these nodes are needs the tensor."""
+        seen: set[Node] = set()
+        stack = list(nodes)
+        while stack:
+            node = stack.pop()
+            node = self.stands_for.get(node, node)
+            if node is tensor:
+                return True
+            if node not in seen:
+                seen.add(node)
+                stack += node.args
+                for other in self.producers.get(node, ()):
+                    stack += other.args
+        return False
+
+    def found(self) -> Alternatives:
+        """All of them, made of nodes that stand for their tensors: of those that became another producer of a tensor,
+        only this knows them."""
+        normal: dict[Node, Node] = {}
+        for node in self.union.nodes:
+            same = node.over(tuple([self.stands_for.get(a, normal[a]) for a in node.args]))
+            normal[node] = same
+        text = f"alternatives: kept {len(self.stands_for)}, at most {MOST_EACH} of a tensor and {MOST} in all"
+        reasons = (Reason(kind="cap", text=text),) if self.left_out else ()
+        producers = {t: tuple(dict.fromkeys(normal[p] for p in found)) for t, found in self.producers.items() if found}
+        return Alternatives(self.graph, producers, {normal[p]: by for p, by in self.found_by.items()}, reasons)
+
+
+def _with_producers(graph: Graph, nodes: Iterable[Node]) -> Graph:
+    """The graph, whose nodes are then these, too."""
+    more: Iterator[OutputSpec] = (OutputSpec(n, dense_strides(n.sizes)) for n in dict.fromkeys(nodes))
+    return Graph(graph.inputs, (*graph.outputs, *more))
