@@ -181,12 +181,8 @@ class Ledger(Predictor):
                 return 0
             held = [self.kernel(candidate, v) for v in (entry.winner, *entry.doubted[:AGAIN]) if v]
             if self.bench.compiles_ahead:
-                self.bench.expect(self._upcoming(candidate, count))
-            try:
-                rows = self.bench.measure(segment.canonical.graph, segment.key, [*held, *kernels], seed=self.seed)
-            except BaseException:
-                entry.pending[:0] = [(k.family, k.schedule) for k in kernels]
-                raise
+                self.bench.expect(self._upcoming(candidate, kernels, count))
+            rows = self.bench.measure(segment.canonical.graph, segment.key, [*held, *kernels], seed=self.seed)
             self._raced.add(segment.key)
             self._learn(candidate, [m for m in rows if variant_of(m) not in entry.tried])
             self._note(candidate, rows)
@@ -220,12 +216,14 @@ class Ledger(Predictor):
         return True
 
     def _next(self, candidate: Candidate, count: int) -> list[Kernel]:
-        """Takes kernels of pending variants, `count` or all that there are. What cannot be emitted is noted as such;
-        what comes to a kernel that was tried takes over what is known of that."""
+        """Kernels of pending variants, `count` or all that there are; they stay pending until they are noted, so that
+        none is lost where the search is interrupted. What cannot be emitted is noted as such; what comes to a kernel
+        that was tried takes over what is known of that."""
         entry = self.open(candidate)
         kernels: list[Kernel] = []
-        while entry.pending and len(kernels) < count:
-            variant = entry.pending.pop(0)
+        for variant in tuple(entry.pending):
+            if len(kernels) == count:
+                break
             try:
                 kernel = self.kernel(candidate, variant)
             except EmitError as e:
@@ -238,10 +236,11 @@ class Ledger(Predictor):
                 kernels.append(kernel)
         return kernels
 
-    def _upcoming(self, candidate: Candidate, count: int) -> list[Kernel]:
-        """Kernels of what is pending, as far as they can be emitted."""
+    def _upcoming(self, candidate: Candidate, now: Sequence[Kernel], count: int) -> list[Kernel]:
+        """Kernels of what is pending after those that are measured now, as far as they can be emitted."""
         found: list[Kernel] = []
-        for variant in self.open(candidate).pending[:count]:
+        measured = {(k.family, k.schedule) for k in now}
+        for variant in [v for v in self.open(candidate).pending if v not in measured][:count]:
             with suppress(EmitError):  # said when its turn comes
                 found.append(self.kernel(candidate, variant))
         return found

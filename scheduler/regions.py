@@ -1,10 +1,11 @@
 """Partitions of the atoms into regions: neighbours merged greedily, then siblings, wherever that is accepted."""
 
 from collections.abc import Callable, Iterable
+from graphlib import TopologicalSorter
 from typing import NamedTuple
 
 from scheduler.atoms import Atoms
-from scheduler.cover import bits, execution_order
+from scheduler.masks import bits
 
 Accepts = Callable[[int], bool]  # whether a set of atoms can be one segment
 
@@ -60,9 +61,8 @@ class Regions:
                 self._unite(first, other)
                 first |= other
         if partition:
-            order = execution_order(atoms.preds, tuple(dict.fromkeys(self.region)))
-            assert order is not None, "a partition without cycles"
-            self._position = {mask: i for i, mask in enumerate(order)}
+            reads = {m: [self.region[p] for p in bits(self._links[m].preds & ~m)] for m in self.masks()}
+            self._position = {m: i for i, m in enumerate(TopologicalSorter(reads).static_order())}
 
     def masks(self) -> tuple[int, ...]:
         """Regions by their lowest atom."""
