@@ -19,8 +19,8 @@ from scheduler import assemble
 from scheduler.atoms import atoms_of
 from scheduler.bench import Budget
 from scheduler.buffers import Lifetime, share_buffers
-from scheduler.cover import bits
 from scheduler.covers import Covers
+from scheduler.masks import bits
 from scheduler.prepare import prepare
 from scheduler.tune import TuneSettings, tune
 from scheduler.watch import Watch
