@@ -2,15 +2,15 @@
 
     view(f(x, y))           = f(view x, view y)             f pointwise, a slice or a permute: they sink, so that
                                                             neighbours meet
-    f(view x, view y)       = view(f(x, y))                 a permute or a repeat: they rise, so that f is stored as x
-                                                            is, and computed once where it repeats
+    f(view x, view y)       = view(f(x, y))                 a permute: they rise, so that f is stored as x is; or a
+                                                            repeat, where f is computed once then and takes some time
     [x | x | x]             = x repeated                    no copy
     x at start + step i     = slice(x)                      a gather whose indices are counted
     x at (one index)        = a slice, repeated
     x at repeat(indices)    = repeat(x at indices)
 
 A view moves no data by itself, but a tensor is stored in its node's axis order, and as often as it repeats there. A
-reshape changes neither.
+reshape changes neither, and a cast that loses nothing is done wherever it is read.
 """
 
 from collections.abc import Iterator
@@ -18,25 +18,29 @@ from collections.abc import Iterator
 from fusion_ir import build
 from fusion_ir.extent import shape_of
 from fusion_ir.node import Node
-from fusion_ir.ops import OpKind, kind_of, make
+from fusion_ir.ops import OPS, OpKind, kind_of, make
 from fusion_ir.scalar import Scalar
+from scheduler.casts import is_exact
 from scheduler.rewrites.neighbourhood import Neighbourhood
 from scheduler.rewrites.rule import Offer
 
+CHEAP = 2.0  # arithmetic per element that is as well done for every repetition
 SINKING, RISING = ("slice", "permute"), ("permute", "broadcast_in_dim", "expand")
 
 
 def _sunk(node: Node, around: Neighbourhood) -> Iterator[Node]:
-    if node.op in SINKING and kind_of(node.args[0]) is OpKind.POINTWISE and _moves(node):
+    if node.op in SINKING and _is_computed(node.args[0]) and _moves(node):
         inner = node.args[0]
         yield make(inner.op, [make(node.op, [a], dict(node.attrs)) for a in inner.args], dict(inner.attrs))
 
 
 def _risen(node: Node, around: Neighbourhood) -> Iterator[Node]:
-    if kind_of(node) is not OpKind.POINTWISE:
+    if not _is_computed(node):
         return
     moved = [a for a in node.args if a.op != "full"]
     if not moved or moved[0].op not in RISING or not _moves(moved[0]):
+        return
+    if moved[0].op != "permute" and OPS[node.op].cost <= CHEAP:
         return
     view, below = moved[0], moved[0].args[0]
     if any((a.op, a.attrs) != (view.op, view.attrs) or a.args[0].shape != below.shape for a in moved[1:]):
@@ -49,9 +53,17 @@ def _risen(node: Node, around: Neighbourhood) -> Iterator[Node]:
 
 
 def _moves(view: Node) -> bool:
-    """Whether a permute changes how elements lie in memory."""
-    order = [d for d in view.ints("dims") if view.args[0].sizes[d] > 1] if view.op == "permute" else []
-    return view.op != "permute" or order != sorted(order)
+    """Whether a view changes how elements lie in memory, or how many there are."""
+    if view.op != "permute":
+        return view.elements != view.args[0].elements
+    order = [d for d in view.ints("dims") if view.args[0].sizes[d] > 1]
+    return order != sorted(order)
+
+
+def _is_computed(node: Node) -> bool:
+    """Whether a node is pointwise, and no cast that loses nothing."""
+    is_cast = node.op == "cast" and is_exact(node.args[0].dtype, node.dtype)
+    return kind_of(node) is OpKind.POINTWISE and not is_cast
 
 
 def _repeats(node: Node, around: Neighbourhood) -> Iterator[Node]:
