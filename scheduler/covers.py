@@ -8,8 +8,9 @@ from scheduler.atoms import Atoms
 from scheduler.candidates import Candidate, Candidates
 from scheduler.cover import Cover, CoverProblem, Producers
 from scheduler.least import Least
-from scheduler.ledger import Estimate, Ledger
+from scheduler.ledger import Ledger
 from scheduler.piece import Piece
+from scheduler.predictions import Estimate
 from scheduler.watch import Watch
 
 FAR = 2.0  # times the best prediction
