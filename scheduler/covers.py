@@ -10,7 +10,7 @@ from scheduler.cover import Cover, CoverProblem, Producers
 from scheduler.least import Least
 from scheduler.ledger import Ledger
 from scheduler.piece import Piece
-from scheduler.predictions import Estimate
+from scheduler.predictor import Estimate
 from scheduler.watch import Watch
 
 FAR = 2.0  # times the best prediction
