@@ -16,6 +16,7 @@ from fusion_ir.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.ops import make_input
 from fusion_ir.records import Plan, Status
 from scheduler.bench import Budget
+from scheduler.rewrites.chains import CHAINS
 from scheduler.tune import tune
 from tests.support.constants import with_constants
 from tests.support.folding import folding_wrongly, sharing, sum_plan
@@ -26,17 +27,18 @@ N = 1001
 SHAPES = (("x", (48, 96), None), ("w1", (96, 64), "a@1"), ("w2", (64, 80), "b@1"))
 
 
-def chain() -> Graph:
-    """x @ (w1 @ w2), of which w1 and w2 are weights."""
+def chain(from_left: bool = False) -> Graph:
+    """x @ (w1 @ w2), or (x @ w1) @ w2, of which w1 and w2 are weights."""
     specs = tuple(InputSpec(shape_of(sizes), f32, (sizes[1], 1), 64, constant) for _, sizes, constant in SHAPES)
     x, w1, w2 = (make_input(i, spec) for i, spec in enumerate(specs))
-    return Graph(specs, (OutputSpec(build.matmul(x, build.matmul(w1, w2)), (80, 1)),))
+    product = build.matmul(build.matmul(x, w1), w2) if from_left else build.matmul(x, build.matmul(w1, w2))
+    return Graph(specs, (OutputSpec(product, (80, 1)),))
 
 
 def planned(bench: Workbench, graph: Graph) -> Plan:
     """By predictions, with compiled kernels."""
     device = bench.device.model_copy(update={"ceilings": CEILINGS})
-    return tune(graph, device, Budget(0.0), Memory(), bench)
+    return tune(graph, device, Budget(0.0), Memory(), bench, offers=CHAINS)
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +67,18 @@ def test_the_inner_product_runs_once_for_each_version(bench: Workbench, plan: Pl
     check(bench.run(plan, [x, other[1], w2], versions={1: "2", 2: "1"}), x, other[1], w2)
     check(bench.run(plan, [x, w1, other[2]], versions={1: "2", 2: "1"}), x, other[1], w2)
     check(bench.run(plan, [x, w1, other[2]], versions={1: "2", 2: "2"}), x, w1, other[2])
+
+
+def test_a_chain_from_the_left_is_folded_where_that_is_cheaper(bench: Workbench) -> None:
+    """(x @ w1) @ w2: the product of the weights is an alternative, and costs nothing at every run."""
+    graph = chain(from_left=True)
+    plan = planned(bench, graph)
+    assert plan.rewrites == ("chain-order",)
+    assert [s.prologue for s in plan.steps] == [True, False]
+    assert planned(bench, with_constants(graph, {})).prologue == ()
+    for seed in range(2):
+        x, w1, w2 = tensors(seed)
+        check(bench.run(plan, [x, w1, w2]), x, w1, w2)
 
 
 def test_without_versions_the_content_tells(bench: Workbench, plan: Plan) -> None:
