@@ -1,9 +1,9 @@
 """The tail of DistilGPT-2's attention, P (Y A + b) C with a split of heads between the products, in every form.
 
 A C and b C can be computed once, if A, b and C are constants: of one head that saves a product; of twelve it takes
-seven times the work in every run. The forms are graphs of their own, each tuned and all timed in one race; operations are
-those that our traffic analysis counts of the graph as the search prepares it. Then what the planner chooses when it is
-given the first form, as MIGraphX printed it (examples/).
+seven times the work in every run. The forms are graphs of their own, each tuned and all timed in one race; operations
+are those that our traffic analysis counts of the graph as the search prepares it. Then what the planner chooses when it
+is given the first form, as MIGraphX printed it (examples/).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
