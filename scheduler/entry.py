@@ -56,6 +56,7 @@ class Entry:
 
     def copy(self, variant: Variant, twin: Variant) -> None:
         """What is known of a variant is known of another that comes to the same kernel."""
+        self.pending[:] = [v for v in self.pending if v != variant]
         self.tried[variant] = self.tried[twin]
         if twin in self.relative:
             self.relative[variant] = self.relative[twin]

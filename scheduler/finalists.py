@@ -206,8 +206,13 @@ class Finalists:
                 continue
             if self._is_unfused(proposal):
                 self.unfused_us = median(result.samples_us)
-            times = {"time_us": median(result.samples_us), "spread": spread(result.samples_us)}
-            passed.append((proposal, plan.model_copy(update=times | {"max_rel_error": result.max_rel_error}), result))
+            found = {
+                "time_us": median(result.samples_us),
+                "spread": spread(result.samples_us),
+                "max_rel_error": result.max_rel_error,
+                "prologue_us": result.prologue_us,
+            }
+            passed.append((proposal, plan.model_copy(update=found), result))
         if not passed:
             raise NoPlan("; ".join(n.text for n in self.notes if n.kind == "note"))
         winner = min(passed, key=lambda entry: len(entry[1].steps))
@@ -227,24 +232,24 @@ class Finalists:
         for candidate in proposal:  # also of one that nothing was tried on: it explains its step
             self.ledger.costs.record(candidate.segment.canonical.graph, [])
         least_us = self.covers.cheapest_us(self.ledger.bounds) if plan.time_us is not None else None
-        gap = None
+        gap, notes = None, list(self.notes)
         if plan.time_us is not None and least_us is not None:
             least_us = max(least_us, plan.lower_bound_us)
             gap = max(plan.time_us / least_us, 1.0) if least_us else None
         if not self.covers.exact:
             text = "covers by beam search: the partition programme ran out of steps or time"
-            self.notes.append(Reason(kind="cap", text=text))
+            notes.append(Reason(kind="cap", text=text))
         if self.bench is not None and plan.time_us is not None and plan.spread is None:
-            self.notes.append(Reason(kind="note", text="not timed end to end: the time is the sum of the steps'"))
+            notes.append(Reason(kind="note", text="not timed end to end: the time is the sum of the steps'"))
         if plan.time_us is not None and plan.time_us < plan.lower_bound_us:
             text = "faster than its bound: the device's ceilings were measured while its memory was slower than now"
-            self.notes.append(Reason(kind="note", text=text))
+            notes.append(Reason(kind="note", text=text))
         costs, untold = contractions(self.prepared, self.atoms, proposal, plan, self.found, self.ledger)
         if untold:
             text = f"contractions beyond the first {len(costs)}, of which families' costs are kept: {untold}"
-            self.notes.append(Reason(kind="note", text=text))
+            notes.append(Reason(kind="note", text=text))
         outcome = Outcome(complete, by_plans=len(self.timed) > 1)
-        reasons = [*self.notes, *explain(self.prepared, proposal, self.found, self.ledger, outcome)]
+        reasons = [*notes, *explain(self.prepared, proposal, self.found, self.ledger, outcome)]
         if len(reasons) > MAX_REASONS:
             left_out = Reason(kind="note", text=f"{len(reasons) - MAX_REASONS} more reasons left out")
             reasons = [*reasons[:MAX_REASONS], left_out]

@@ -1,8 +1,10 @@
 """The search: graph in, plan out."""
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from codegen.families import FAMILIES
@@ -15,6 +17,7 @@ from scheduler.candidates import Candidate, CandidateSettings, find_candidates
 from scheduler.covers import Covers, Proposal, prologue_first
 from scheduler.finalists import Finalists
 from scheduler.ledger import Ledger
+from scheduler.piece import Piece
 from scheduler.prepare import prepare
 from scheduler.rewrites import ALTERNATIVES
 from scheduler.rewrites.rule import Offer
@@ -25,6 +28,8 @@ from scheduler.watch import Watch
 __all__ = ["INTERRUPTED", "TuneSettings", "tune"]
 
 INTERRUPTED = "the search was interrupted"
+TOO_LATE = Reject("was not asked about: the time for finding segments was over")
+FEW = CandidateSettings(max_grown=0, max_unions=0)  # of an interrupted search: single atoms, regions, the whole graph
 
 TASKS_PER_UNIT = 8  # parts that a reduction is split into, by thread of a CPU
 BLOCKS_PER_UNIT = 2  # the same by multiprocessor of a GPU
@@ -33,13 +38,16 @@ BLOCK_COLUMNS = 128  # that a block of threads sums down at once
 
 @dataclass(frozen=True)
 class TuneSettings:
-    """cover_s: seconds of one run of the partition programme. batch: schedules of one segment measured together.
+    """candidates_share: part of the budget after which no more segments are looked for. cover_s: seconds of one run of
+    the partition programme, no more than cover_share of the budget. batch: schedules of one segment measured together.
     finalists: whole plans timed end to end, besides the unfused one. plans_share, plans_s: part of the budget kept for
     that, and the most of it. play_off_share: part of it kept for near ties of schedules; play_off_s: of a small budget
     up to twice that part, as long as one race takes."""
 
     candidates: CandidateSettings = field(default_factory=CandidateSettings)
+    candidates_share: float = 0.5
     cover_s: float = 2.0
+    cover_share: float = 0.2
     batch: int = 8
     finalists: int = 3
     plans_share: float = 0.2
@@ -71,26 +79,27 @@ def tune(
     further schedules, until they are near their bounds or nothing more is gained. The best few schedules of its
     segments are timed once more, against each other; then the best few covers, and the unfused graph, whole.
 
-    KeyboardInterrupt ends the search with the best so far. `bench` None, a budget of 0 seconds, or a device that is
-    not there: nothing is timed, and the plan (`time_us` None) follows the predictions; neither in the emulator, but
-    each kernel of the plan is checked. on_unfused: told the plan of the unfused graph where it was timed and lost.
+    KeyboardInterrupt, wherever it comes, ends the search with the best so far; a second one ends it without a plan.
+    `bench` None, a budget of 0 seconds, or a device that is not there: nothing is timed, and the plan (`time_us` None)
+    follows the predictions; neither in the emulator, but each kernel of the plan is checked. on_unfused: told the plan
+    of the unfused graph where it was timed and lost.
     Raises NoPlan, of which MemoryExceeded where no plan keeps to the budget's memory; RequestError.
     """
     check_numerics(numerics)
     timed = bench is not None and budget.seconds > 0 and device.origin == "detected" and device.target != "emulator"
-    for_plans = min(settings.plans_share * budget.seconds, settings.plans_s)
-    share = settings.play_off_share * budget.seconds
-    watch = Watch(budget.seconds, for_plans, progress, clock, max(share, min(2 * share, settings.play_off_s)))
-    prepared = prepare(graph, split_tasks(device), numerics, offers)
-    ledger = Ledger(device, families, costs, bench if timed else None, budget.seed)
-    atoms = cut(prepared.graph, ledger.computable, alternatives=prepared.alternatives)
-    found = find_candidates(atoms, lambda piece: ledger.ask(atoms, piece), settings.candidates)
-    unfused = unfused_segments(prepared.graph, ledger)
-    covers = Covers(atoms, found, ledger, watch, settings.cover_s)
-    finalists = Finalists(prepared, atoms, found, ledger, covers, unfused, watch, bench, settings.finalists, budget)
-    proved = False
+    watch = _watch(budget, progress, settings, clock)
+    begin = partial(_begin, graph, device, budget, costs, bench, watch, numerics, offers, families, timed=timed)
+    interrupted = False
     try:
         watch.tell("candidates", 0)
+        ledger, covers, finalists = begin(settings)
+    except KeyboardInterrupt:  # once more, for that may have left anything half done, and no more than it takes
+        interrupted = True
+        ledger, covers, finalists = begin(replace(settings, candidates=FEW))
+    proved = False
+    try:
+        if interrupted:
+            raise KeyboardInterrupt
         if timed:
             _measure(covers.promising(), ledger, watch)
             _measure(covers.coarsest(), ledger, watch)
@@ -113,11 +122,63 @@ def tune(
             plans = finalists.time(plans)
         watch.tell("done", ledger.measured)
     except KeyboardInterrupt:
+        interrupted = True
         plans = finalists.timed or finalists.plans(several=False)
-        finalists.notes.append(Reason(kind="cap", text=INTERRUPTED))
-    for loser in finalists.unfused_losers():
-        on_unfused(loser)
-    return finalists.decide(plans, proved and covers.exact)
+    with suppress(KeyboardInterrupt):
+        for loser in finalists.unfused_losers():
+            on_unfused(loser)
+    if not interrupted:
+        with suppress(KeyboardInterrupt):
+            return finalists.decide(plans, proved and covers.exact)
+    finalists.notes.append(Reason(kind="cap", text=INTERRUPTED))
+    return finalists.decide(plans, complete=False)
+
+
+def _watch(budget: Budget, progress: Progress | None, settings: TuneSettings, clock: Callable[[], float]) -> Watch:
+    """The clock of the search, which starts now, with the parts of the budget that are kept."""
+    for_plans = min(settings.plans_share * budget.seconds, settings.plans_s)
+    share = settings.play_off_share * budget.seconds
+    return Watch(budget.seconds, for_plans, progress, clock, max(share, min(2 * share, settings.play_off_s)))
+
+
+def _begin(
+    graph: Graph,
+    device: Device,
+    budget: Budget,
+    costs: Costs,
+    bench: Bench | None,
+    watch: Watch,
+    numerics: Numerics,
+    offers: Sequence[Offer],
+    families: Mapping[str, Family],
+    settings: TuneSettings,
+    *,
+    timed: bool,
+) -> tuple[Ledger, Covers, Finalists]:
+    """What there is to choose from, before anything is measured."""
+    prepared = prepare(graph, split_tasks(device), numerics, offers)
+    ledger = Ledger(device, families, costs, bench if timed else None, budget.seed)
+    atoms = cut(prepared.graph, ledger.computable, alternatives=prepared.alternatives)
+    until_s = settings.candidates_share * budget.seconds if timed else math.inf
+    late = False
+
+    def ask(piece: Piece) -> Candidate | Reject:
+        nonlocal late
+        if piece.members & (piece.members - 1) and watch.seconds > until_s:
+            late = True
+            return TOO_LATE
+        return ledger.ask(atoms, piece)
+
+    found = find_candidates(atoms, ask, settings.candidates)
+    unfused = unfused_segments(prepared.graph, ledger)
+    cover_s = min(settings.cover_s, settings.cover_share * budget.seconds) if timed else settings.cover_s
+    covers = Covers(atoms, found, ledger, watch, cover_s)
+    finalists = Finalists(prepared, atoms, found, ledger, covers, unfused, watch, bench, settings.finalists, budget)
+    if late:
+        share = f"{settings.candidates_share:.0%} of the budget"
+        text = f"finding segments ended after {until_s:g} s, {share}: {len(found.accepted)} were found"
+        finalists.notes.append(Reason(kind="cap", text=text))
+    return ledger, covers, finalists
 
 
 def split_tasks(device: Device) -> Tasks:

@@ -83,8 +83,8 @@ def plan_graph(
 ) -> PlanAnswer:
     """The stored plan for the graph on `target`; where there is none, or it is stale, a new one, stored whole.
 
-    Raises DeviceError, DatabaseError, PlanningError, RequestError, NoPlan, and whatever `progress` raises to
-    stop the search.
+    KeyboardInterrupt from `progress` ends the search with the best so far, which is stored; any other exception from
+    there ends it without. Raises DeviceError, DatabaseError, PlanningError, RequestError, NoPlan.
     """
     device = detect(target, cache)
     request = RequestKey(graph_key(named.graph), device.class_key, numerics, tenant, memory_bytes=budget.memory_bytes)
@@ -96,9 +96,8 @@ def plan_graph(
     with Workbench(device, cache) as bench:
         costs = StoredCosts(store, device.class_key, request.graph_key)
         plan = tune(named.graph, device, budget, costs, bench, progress, numerics=numerics)
-        if _beats_its_bound(plan) and not _was_interrupted(
-            plan
-        ):  # the ceilings were measured at a slower moment: once more, on what is known by now
+        if _beats_its_bound(plan) and not was_interrupted(plan):
+            # The ceilings were measured at a slower moment: once more, on what is known by now.
             reached = [(s.bytes, s.bytes / s.time_us / 1e3) for s in plan.steps if s.time_us]
             device = with_raised_ceilings(device, cache, reached)
             store.put_device(device)
@@ -106,6 +105,8 @@ def plan_graph(
             again = tune(named.graph, device, rest, costs, bench, progress, numerics=numerics)
             plan = again.model_copy(update={"search": _together(plan.search, again.search)})
     state: PlanState = "predicted" if plan.time_us is None else "measured"
+    if state == "predicted" and was_interrupted(plan):
+        state = "stale"  # right, and due for another search: this one was ended before it had timed enough
     binaries, sources = artifacts(plan, cache)
     plan_key = store.store_plan(request, plan, state, binaries, sources)
     return PlanAnswer(plan, plan_key, "miss", state)
@@ -117,7 +118,8 @@ def _beats_its_bound(plan: Plan) -> bool:
     return any(time_us is not None and time_us < 0.97 * bound_us for time_us, bound_us in pairs)
 
 
-def _was_interrupted(plan: Plan) -> bool:
+def was_interrupted(plan: Plan) -> bool:
+    """Whether somebody ended the search for it."""
     return any(reason.text == INTERRUPTED for reason in plan.reasons)
 
 

@@ -1,7 +1,8 @@
 """A worker: takes operations from the queue and does them, in a process of its own (`python -m service.worker`).
 
-While one runs, a thread renews its lease. A worker that loses its lease, or whose operation is cancelled, drops the
-work at the search's next step; SIGTERM ends it at once and gives the operation back.
+While one runs, a thread renews its lease. A worker that loses its lease drops the work at the search's next step; one
+whose operation is cancelled ends the search there, and where something was measured keeps the best plan so far, for
+whoever asks next. SIGTERM ends it at once and gives the operation back.
 """
 
 import argparse
@@ -42,7 +43,7 @@ OUTAGE_SECONDS = 5.0  # pause after the database did not answer
 
 
 class Dropped(Exception):
-    """The operation is not to be finished: cancelled, or the lease is lost."""
+    """The work is not to be finished: another worker has it, or it was cancelled with nothing measured yet."""
 
 
 class Lease:
@@ -66,7 +67,7 @@ class Lease:
 
     def progress(self, event: Event) -> None:
         """Writes how far the search is: at once when the first kernels are measured, whose rows a later attempt begins
-        with, and at most every PROGRESS_SECONDS. Raises Dropped."""
+        with, and at most every PROGRESS_SECONDS. Raises as `check` does."""
         self.check()
         begun = event.measured > 0 and self._measured == 0
         if begun or time.monotonic() - self._reported >= PROGRESS_SECONDS:
@@ -78,9 +79,12 @@ class Lease:
             self.check()
 
     def check(self) -> None:
-        """Raises Dropped where the work is not wanted any more."""
-        if self.lost or self.cancelled:
+        """Where the work is not wanted any more, raises KeyboardInterrupt, which ends a search with the best so far; or
+        Dropped where that would be nobody's, or a mere prediction."""
+        if self.lost or (self.cancelled and not self._measured):
             raise Dropped
+        if self.cancelled:
+            raise KeyboardInterrupt
 
     def _renew(self) -> None:
         while not self._over.wait(self._seconds / 3):
@@ -130,13 +134,15 @@ class Worker:
         try:
             with lease:
                 result = self._plan(operation, lease)
-        except Dropped:
-            if lease.cancelled:
+        except (Dropped, SystemExit, KeyboardInterrupt) as error:
+            if lease.cancelled and not isinstance(error, SystemExit):
                 self._store.finish(*held, cancelled=True)
-            log.info("operation %s was %s", operation.id, "cancelled" if lease.cancelled else "taken by another worker")
-        except (SystemExit, KeyboardInterrupt):
-            self._store.release(*held)
-            raise
+                log.info("operation %s was cancelled", operation.id)
+            elif isinstance(error, Dropped):
+                log.info("operation %s was taken by another worker", operation.id)
+            else:
+                self._store.release(*held)
+                raise
         except DatabaseError:
             raise  # the lease runs out by itself
         except Exception as error:

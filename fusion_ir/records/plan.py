@@ -181,7 +181,7 @@ class Plan(Record):
 
     @property
     def temporary_bytes(self) -> int:
-        """What a run needs beyond inputs and outputs: what a limit of memory counts."""
+        """What runs need beyond inputs and outputs, also what is kept between them: what a limit of memory counts."""
         return sum(buffer.bytes for buffer in self.buffers)
 
     @property

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,8 +16,10 @@ import pytest
 from codegen.devices import DeviceError
 from fusion_ir.key import graph_key
 from fusion_ir.named import NamedGraph
+from fusion_ir.records import Plan
 from fusion_ir.text import print_graph
 from scheduler.bench import Event
+from scheduler.tune import INTERRUPTED
 from service import planner, server, worker
 from service.api.operations import problem_of
 from service.errors import Problem
@@ -139,6 +142,33 @@ def test_cancelling_stops_the_search_at_its_next_step(
     assert worker.Worker(settings, store).step()
     assert ended(store, operation).state == "cancelled"
     assert steps < 20
+
+
+def test_a_cancelled_search_leaves_the_best_plan_so_far(settings: Settings, store: Store) -> None:
+    """On this machine's CPU: cancelled once something was measured, though a minute was asked for."""
+    graph = chain(1000)
+    store.put_graph(graph_key(graph), print_graph(graph), Names(("x",), ("y",)))
+    job = PlanJob(graph_key=graph_key(graph), target="cpu", seconds=60, numerics="exact")
+    operation = store.submit(PLAN, job.model_dump_json(), "same")
+
+    def cancel() -> None:
+        while not json.loads(ended(store, operation).progress or "{}").get("measured"):
+            time.sleep(0.02)
+        store.cancel(operation.id)
+
+    canceller = threading.Thread(target=cancel, daemon=True)
+    canceller.start()
+    assert worker.Worker(settings, store).step()
+    canceller.join(1)
+    assert not canceller.is_alive()
+    assert ended(store, operation).state == "cancelled"
+    [listed] = store.plans().items
+    assert listed.graph_key == graph_key(graph)
+    plan = Plan.model_validate_json(store.plan(listed.plan_key) or b"")
+    if any(r.text == INTERRUPTED for r in plan.reasons):
+        assert listed.state == ("stale" if plan.time_us is None else "measured")
+    else:
+        assert plan.search.seconds < 60, "it was through before"
 
 
 def test_a_worker_that_lost_its_lease_writes_nothing(
