@@ -162,6 +162,7 @@ def _row(place: Place, dtype: DType, heads: int) -> Row:
     if place.sides is None:
         us = {name: plan.time_us or plan.predicted_us for name, plan in plans.items()}
         return {**found, "us": us, "over": {}}
+    torch.compiler.reset()  # what was compiled before would count against the limit of recompilations
     arrays = arrays_of(heads, dtype, place.seed)
     operands = {name: place.sides.tensors([arrays[n] for n in FORMS[name][1]]) for name in forms_of(heads)}
     operands |= dict.fromkeys((CHOSEN, EAGER, COMPILED), operands[GIVEN])

@@ -137,6 +137,7 @@ def _row(place: Place, mapping: tuple[str, str, str], dtype: DType) -> Row:
     }
     if place.sides is None:
         return {**found, "us": {PLAN: plan.time_us or plan.predicted_us}, "over": {}}
+    torch.compiler.reset()  # what was compiled before would count against the limit of recompilations
     tensors = place.sides.tensors(sample_inputs(graph, place.seed))
     einsum = partial(_einsum, f"{mapping[0]},{mapping[1]}->{mapping[2]}")
     functions: dict[str, Function] = {PLAN: place.sides.function(plan), EAGER: einsum}
