@@ -27,7 +27,8 @@ TORCH_DTYPE = {
 
 
 class PlanRunner:
-    """Runs one plan for the CPU on a pool that it shares with others. Temporaries are allocated once."""
+    """Runs one plan for the CPU on a pool that it shares with others. Temporaries are allocated once; the prologue runs
+    again for other constants, and for such as PyTorch wrote to."""
 
     def __init__(self, plan: Plan, cache: ObjectCache, pool: Pool) -> None:
         """Raises ValueError for a plan with outputs that alias others, and for one whose binaries are gone."""
@@ -44,6 +45,7 @@ class PlanRunner:
             )
             for s in plan.steps
         ]
+        self._prepared: tuple[tuple[int, int], ...] | None = None  # the constants that the prologue ran for
 
     def __call__(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Fresh outputs from PyTorch's allocator, computed from `inputs`."""
@@ -64,7 +66,12 @@ class PlanRunner:
                         f"{t.data_ptr():#x}"
                     )
         addresses = [t.data_ptr() for t in (*inputs, *outputs)] + [b.address for b in self._buffers]
-        self._pool.run(program(self._launches, np.array([addresses], np.uint64)))
+        once = len(self.plan.prologue)
+        constants = tuple((inputs[i].data_ptr(), inputs[i]._version) for i in self.plan.constants)
+        if once and constants != self._prepared:
+            self._pool.run(program(self._launches[:once], np.array([addresses], np.uint64)))
+            self._prepared = constants
+        self._pool.run(program(self._launches[once:], np.array([addresses], np.uint64)))
 
     def empty_outputs(self) -> tuple[torch.Tensor, ...]:
         """Uninitialised outputs of the plan's shapes and strides."""

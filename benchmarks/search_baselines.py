@@ -7,7 +7,7 @@ together.
 from collections.abc import Callable, Mapping
 
 from scheduler.atoms import Atoms
-from scheduler.cover import bits
+from scheduler.masks import bits
 from scheduler.regions import Regions
 
 Accepts = Callable[[int], bool]

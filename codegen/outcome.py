@@ -11,7 +11,8 @@ from fusion_ir.records import Device, Measurement, Status, Surroundings
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How it ended, and what was seen until then; samples in microseconds, in the order taken."""
+    """How it ended, and what was seen until then; samples in microseconds, in the order taken. prologue_us: of a plan
+    that has one."""
 
     status: Status
     detail: str = ""
@@ -20,6 +21,7 @@ class Outcome:
     warm_us: float | None = None
     input_sets: int | None = None
     surroundings: Surroundings | None = None
+    prologue_us: float | None = None
 
 
 def timed(timing: Mapping[str, Any], max_rel_error: float | None, surroundings: Surroundings | None) -> Outcome:
@@ -30,7 +32,8 @@ def timed(timing: Mapping[str, Any], max_rel_error: float | None, surroundings: 
     cold = f"cold, {sets} input sets in turn" if sets > 1 else "cold"
     warm = f"; warm {warm_us:.4g} us" if warm_us is not None else ""
     detail = "; ".join(part for part in (timing["note"], cold + warm) if part)
-    return Outcome(Status.ok, detail, tuple(timing["samples_us"]), max_rel_error, warm_us, sets, surroundings)
+    samples_us, prologue_us = tuple(timing["samples_us"]), timing.get("prologue_us")
+    return Outcome(Status.ok, detail, samples_us, max_rel_error, warm_us, sets, surroundings, prologue_us)
 
 
 def not_worth_timing(kernels: Sequence[Kernel], built: Sequence[Binary | Failure]) -> dict[int, str]:

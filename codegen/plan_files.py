@@ -1,5 +1,6 @@
 """Tensors of a plan that is run: files that parent and timing child exchange."""
 
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,14 @@ def check_inputs(plan: Plan, inputs: Sequence[Array]) -> None:
             raise ValueError(
                 f"input {i}: expected {spec.dtype}{list(spec.shape)}, got {array.dtype}{list(array.shape)}"
             )
+
+
+def constant_version(array: Array, told: str | None) -> str:
+    """What says whether a constant is still the same: the version that its owner names, or else its content."""
+    if told is not None:
+        return f"version {told}"
+    content = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+    return f"content {hashlib.blake2b(content, digest_size=32).hexdigest()}"
 
 
 def tensor_file(spec: TensorSpec, file: str) -> dict[str, Any]:

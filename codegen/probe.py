@@ -85,7 +85,7 @@ def probe_job(device: Device, binary: Path, common: Mapping[str, Any]) -> dict[s
         "job": "bench",
         "graph": print_graph(probe_graph()),
         "seed": SEED,
-        "programs": [{"steps": [step], "buffers": [], "aliases": []}],
+        "programs": [{"steps": [step], "once": 0, "buffers": [], "kept": [], "aliases": []}],
         "passed": [],
         "timing_seconds": 0.0,
         "screen": False,

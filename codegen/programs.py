@@ -7,7 +7,9 @@ from codegen.object_cache import ObjectCache
 from fusion_ir.graph import Graph
 from fusion_ir.records import Plan
 
-Program = dict[str, Any]  # steps; bytes of temporary buffers; aliases: outputs that are other entries of the table
+# steps, of which the first `once` are a prologue; bytes of temporary buffers; kept: buffers that hold what the prologue
+# left; aliases: outputs that are other entries of the table
+Program = dict[str, Any]
 
 
 class MissingBinary(LookupError):
@@ -31,7 +33,7 @@ def kernel_program(kernel: Kernel, binary: str, segment: Graph, cache: ObjectCac
         "args": args + [("tmp", 0)] * len(scratch),
         "reads": len(segment.inputs),
     }
-    return {"steps": [step], "buffers": scratch, "aliases": []}
+    return {"steps": [step], "once": 0, "buffers": scratch, "kept": [], "aliases": []}
 
 
 def plan_program(plan: Plan, cache: ObjectCache) -> Program:
@@ -53,7 +55,13 @@ def plan_program(plan: Plan, cache: ObjectCache) -> Program:
         for step in plan.steps
     ]
     aliases = [(i, (ref.place, ref.index)) for i, ref in plan.aliases]
-    return {"steps": steps, "buffers": [b.bytes for b in plan.buffers], "aliases": aliases}
+    return {
+        "steps": steps,
+        "once": len(plan.prologue),
+        "buffers": [b.bytes for b in plan.buffers],
+        "kept": [i for i, b in enumerate(plan.buffers) if b.kept],
+        "aliases": aliases,
+    }
 
 
 def _file(sha: str, cache: ObjectCache) -> str:

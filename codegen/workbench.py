@@ -24,7 +24,7 @@ from codegen.machine import usable_cpus
 from codegen.object_cache import ObjectCache
 from codegen.outcome import Outcome, measurement, not_worth_timing, timed
 from codegen.pace import Pace
-from codegen.plan_files import check_inputs, read_tensor, tensor_file
+from codegen.plan_files import check_inputs, constant_version, read_tensor, tensor_file
 from codegen.probe import probe_binary, probe_job
 from codegen.programs import Program, kernel_program, plan_program
 from codegen.slot import ChildLimits, Slot, SlotFailure, once_more
@@ -62,12 +62,13 @@ class RunError(RuntimeError):
 @dataclass(frozen=True, slots=True)
 class PlanTiming:
     """How a whole plan did. Samples in microseconds, whole runs in the order taken; those of plans timed together
-    belong together by position."""
+    belong together by position. They are of runs without the prologue, which took prologue_us when it ran."""
 
     samples_us: tuple[float, ...]
     max_rel_error: float | None
     status: Status
     detail: str = ""
+    prologue_us: float | None = None
 
 
 class Workbench:
@@ -236,13 +237,16 @@ class Workbench:
             programs = {i: plan_program(plan, self.cache) for i, plan in enumerate(plans)}
             outcomes = self._bench(graph, programs, seconds, seed)
         return [
-            PlanTiming(o.samples_us, o.max_rel_error, o.status, o.detail)
+            PlanTiming(o.samples_us, o.max_rel_error, o.status, o.detail, o.prologue_us)
             for o in (outcomes[i] for i in range(len(plans)))
         ]
 
-    def run(self, plan: Plan, inputs: Sequence[Array]) -> list[Array]:
+    def run(self, plan: Plan, inputs: Sequence[Array], *, versions: Mapping[int, str] = {}) -> list[Array]:
         """Runs a plan. Inputs of the plan's shapes and dtypes, any strides; outputs dense, row-major. Raises
-        ValueError for inputs that do not fit, MissingBinary, RunError."""
+        ValueError for inputs that do not fit, MissingBinary, RunError.
+
+        Its prologue runs at the first call, and when a constant that it reads is another than at the call before: by
+        its version (`versions`, by position), and by its content where the caller names none."""
         check_inputs(plan, inputs)
         with self._lock, tempfile.TemporaryDirectory(prefix="fuseplan-") as folder:
             for i, array in enumerate(inputs):
@@ -255,6 +259,8 @@ class Workbench:
                 "inputs": [tensor_file(spec, f"{folder}/in{i}") for i, spec in enumerate(plan.inputs)],
                 "outputs": [tensor_file(spec, f"{folder}/out{i}") for i, spec in enumerate(plan.outputs)],
                 "kernel_seconds": allowance_seconds(self.limits.kernel_seconds, bytes_, operations),
+                "plan": plan.plan_key,
+                "versions": {str(i): constant_version(inputs[i], versions.get(i)) for i in plan.constants},
                 **self._common(),
             }
             try:

@@ -79,6 +79,14 @@ class Graph:
     outputs: tuple[OutputSpec, ...]
 
     @cached_property
+    def _hash(self) -> int:
+        return hash((self.inputs, self.outputs))
+
+    def __hash__(self) -> int:
+        """Kept: what is known of a graph is looked up by it, again and again."""
+        return self._hash
+
+    @cached_property
     def nodes(self) -> tuple[Node, ...]:
         """Every node that an output depends on, operands first, in depth-first order from the first output."""
         return tuple(topological(o.node for o in self.outputs))

@@ -17,6 +17,7 @@ from functools import cached_property
 from fusion_ir.extent import dense_strides
 from fusion_ir.graph import Graph, OutputSpec
 from fusion_ir.node import Node
+from fusion_ir.ops.contract import products
 from fusion_ir.records import NUMERICS, Numerics, Reason
 from scheduler.rewrites import RULES, simplify
 from scheduler.rewrites.neighbourhood import Neighbourhood
@@ -25,6 +26,7 @@ from scheduler.rewrites.rule import Offer
 ROUNDS = 2  # alternatives of alternatives
 MOST_EACH = 6  # of one tensor
 MOST = 600  # of a graph
+MOST_WORK = 8  # times the multiplications that it makes needless: what takes more is not looked at
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,7 @@ class _Search:
         self.stands_for: dict[Node, Node] = {}
         self.found_by: dict[Node, Offer] = {}
         self.left_out = 0
+        self.too_much = 0
 
     def add(self, nodes: Iterable[Node], offers: Sequence[Offer]) -> None:
         """What the rules offer for these nodes."""
@@ -118,7 +121,11 @@ class _Search:
         for node, other, offer in offered:
             if (other.sizes, other.dtype) != (node.sizes, node.dtype):
                 raise AssertionError(f"rule {offer.name} offers {other} for {node}")
-            self._take(self.stands_for.get(node, node), image[other], offer)
+            tensor = self.stands_for.get(node, node)
+            if self._work(image[other], neighbourhood) <= MOST_WORK * self._saved(tensor, neighbourhood):
+                self._take(tensor, image[other], offer)
+            else:
+                self.too_much += 1
         self.union = _with_producers(self.graph, self.stands_for)
 
     def _take(self, tensor: Node, producer: Node, offer: Offer) -> None:
@@ -133,6 +140,29 @@ class _Search:
         own.append(producer)
         self.stands_for[producer] = tensor
         self.found_by[producer] = offer
+
+    def _work(self, producer: Node, neighbourhood: Neighbourhood) -> int:
+        """Multiplications that a producer adds to every run."""
+        added: set[Node] = set()
+        stack = [producer]
+        while stack:
+            node = stack.pop()
+            if node not in added and node not in neighbourhood.places and node.op != "input":
+                added.add(node)
+                stack.extend(node.args)
+        return sum(_multiplications(n) for n in added if not neighbourhood.is_constant(n))
+
+    def _saved(self, tensor: Node, neighbourhood: Neighbourhood) -> int:
+        """Multiplications of what nothing but this tensor needs."""
+        alone: set[Node] = set()
+        stack = [tensor]
+        while stack:
+            node = stack.pop()
+            alone.add(node)
+            for a in node.args:
+                if a not in alone and not neighbourhood.is_output(a) and alone.issuperset(neighbourhood.readers(a)):
+                    stack.append(a)
+        return sum(_multiplications(n) for n in alone if not neighbourhood.is_constant(n))
 
     @cached_property
     def _given(self) -> frozenset[Node]:
@@ -161,10 +191,18 @@ class _Search:
         for node in self.union.nodes:
             same = node.over(tuple([self.stands_for.get(a, normal[a]) for a in node.args]))
             normal[node] = same
-        text = f"alternatives: kept {len(self.stands_for)}, at most {MOST_EACH} of a tensor and {MOST} in all"
-        reasons = (Reason(kind="cap", text=text),) if self.left_out else ()
+        limits = (
+            (self.left_out, f"beyond {MOST_EACH} of a tensor or {MOST} in all"),
+            (self.too_much, f"that take over {MOST_WORK} times the multiplications"),
+        )
+        texts = [f"alternatives: kept {len(self.stands_for)}, left out {n} {why}" for n, why in limits if n]
+        reasons = tuple(Reason(kind="cap", text=text) for text in texts)
         producers = {t: tuple(dict.fromkeys(normal[p] for p in found)) for t, found in self.producers.items() if found}
         return Alternatives(self.graph, producers, {normal[p]: by for p, by in self.found_by.items()}, reasons)
+
+
+def _multiplications(node: Node) -> int:
+    return node.elements * products(node) if node.op == "contract" else 0
 
 
 def _with_producers(graph: Graph, nodes: Iterable[Node]) -> Graph:

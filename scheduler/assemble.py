@@ -203,7 +203,8 @@ def _places(
                 refs[node] = Ref(place="in", index=node.attr("position", int))
             last[node] = i
         for node in writes:
-            first[node] = last[node] = i
+            first.setdefault(node, i)
+            last[node] = i
     stored = [n for n in first if n not in refs]
     scratch = {i: c.kernel.launch.scratch_bytes for i, c in enumerate(choices) if c.kernel.launch.scratch_bytes}
     lifetimes = [Lifetime(first[n], last[n], n.bytes, kept=first[n] < once <= last[n]) for n in stored]

@@ -21,7 +21,7 @@ from fusion_ir.node import Node
 from fusion_ir.ops import OPS, OpKind
 from scheduler.alternatives import Alternatives
 from scheduler.casts import is_exact
-from scheduler.cover import bits
+from scheduler.masks import bits
 from scheduler.piece import Piece
 
 
@@ -283,15 +283,13 @@ def cut(
     alternatives: Alternatives | None = None,
 ) -> Atoms:
     """Atoms each of which can be computed alone: where `computable(atoms, atom)` says no, the free nodes that the atom
-    would have recomputed become atoms, so that it reads finished tensors. For an alternative, those of its own alone:
-    what it cannot be computed without otherwise, nobody else would have stored."""
+    would have recomputed become atoms, so that it reads finished tensors. Alternatives that cannot be computed are not
+    worth that."""
     while True:
         atoms = atoms_of(graph, materialised, alternatives)
         stored = frozenset[Node]()
-        for a in range(len(atoms)):
+        for a in range(atoms.given):
             views = atoms.free_below(a)
-            if a >= atoms.given:
-                views -= atoms.alternatives.givens
             if views and not computable(atoms, a):
                 stored |= views
         if not stored:

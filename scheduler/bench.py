@@ -24,10 +24,14 @@ class Failed(Protocol):
 
 
 class PlanResult(Protocol):
-    """A whole plan, timed end to end: microseconds per run, empty unless `status` is ok."""
+    """A whole plan, timed end to end: microseconds per run, empty unless `status` is ok. prologue_us: of its prologue,
+    which is not part of a run."""
 
     @property
     def samples_us(self) -> tuple[float, ...]: ...
+
+    @property
+    def prologue_us(self) -> float | None: ...
 
     @property
     def max_rel_error(self) -> float | None: ...

@@ -18,7 +18,7 @@ from codegen.kernel import Reject
 from fusion_ir.records import Reason
 from scheduler.answers import Answers
 from scheduler.atoms import Atoms
-from scheduler.cover import bits
+from scheduler.masks import bits
 from scheduler.piece import Piece
 from scheduler.pieces import computing_again, pieces_of
 from scheduler.regions import Likeness, merged, with_siblings

@@ -6,8 +6,8 @@ from fusion_ir.records import Alternative, Contraction, Cost, FamilyCost, Plan, 
 from scheduler.assemble import positions
 from scheduler.atoms import Atoms
 from scheduler.candidates import Candidate, Candidates
-from scheduler.cover import bits
 from scheduler.ledger import Ledger
+from scheduler.masks import bits
 from scheduler.prepare import Prepared
 
 MOST = 24  # contractions told of, those that are computed in the same way counted once

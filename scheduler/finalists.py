@@ -206,8 +206,13 @@ class Finalists:
                 continue
             if self._is_unfused(proposal):
                 self.unfused_us = median(result.samples_us)
-            times = {"time_us": median(result.samples_us), "spread": spread(result.samples_us)}
-            passed.append((proposal, plan.model_copy(update=times | {"max_rel_error": result.max_rel_error}), result))
+            found = {
+                "time_us": median(result.samples_us),
+                "spread": spread(result.samples_us),
+                "max_rel_error": result.max_rel_error,
+                "prologue_us": result.prologue_us,
+            }
+            passed.append((proposal, plan.model_copy(update=found), result))
         if not passed:
             raise NoPlan("; ".join(n.text for n in self.notes if n.kind == "note"))
         winner = min(passed, key=lambda entry: len(entry[1].steps))

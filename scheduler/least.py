@@ -10,7 +10,7 @@ an atom is read by a segment's other atoms too only adds to that: no segment's `
 """
 
 from scheduler.atoms import Atoms
-from scheduler.cover import bits
+from scheduler.masks import bits
 from scheduler.piece import Piece
 from scheduler.segment import extract
 from scheduler.traffic import least_reads

@@ -1,30 +1,21 @@
 """What is known of every candidate: what to try on it, what was measured, and what it costs until then."""
 
 import math
-from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 import numpy as np
 
-from codegen.families import TAKING_PARTS
-from codegen.kernel import EmitError, Family, Kernel, Reject, offers
-from codegen.measure import median
+from codegen.kernel import EmitError, Family, Kernel, offers
 from fusion_ir.graph import Graph
-from fusion_ir.records import CompileReport, Cost, Device, Measurement, Status
-from scheduler.answers import Answers
-from scheduler.atoms import Atoms
+from fusion_ir.records import Cost, Device, Measurement, Status
 from scheduler.bench import Bench, Costs
-from scheduler.bound import least_bound_us, lower_bound_us
 from scheduler.candidates import Candidate
 from scheduler.entry import Entry, Variant, races, variant_of
 from scheduler.experience import Tuned, expected_logs
-from scheduler.piece import Piece
-from scheduler.predict import family_bound_us, least_us, may_be_narrow, predicted_kernel_us, predicted_us
+from scheduler.predictor import Predictor
 from scheduler.proposals import proposals
-from scheduler.segment import Segment
 from scheduler.space import Space
-from scheduler.traffic import Traffic, traffic_of
 
 SHARES_NOTHING = "naive"  # a family for what no other takes
 HOPEFUL = 3.0  # times the fastest family's prediction
@@ -36,47 +27,22 @@ AGAIN = 3  # schedules that are timed again in a race
 PATIENCE = 24  # schedules in a row that do not win, before a segment is let be
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """What candidates cost that were not measured. us: of one. least_us: no more than that of any that moves so many
-    bytes, or more."""
-
-    us: Callable[[Candidate], float]
-    least_us: Callable[[int], float]
-
-    def times(self, factor: float) -> "Estimate":
-        """That many times as much."""
-        return Estimate(lambda c: factor * self.us(c), lambda bytes_: factor * self.least_us(bytes_))
-
-
-class Ledger:
+class Ledger(Predictor):
     """Costs of candidates by segment key, and the only place that measures them. `bench` None: nothing can be
     measured."""
 
     def __init__(
         self, device: Device, families: Mapping[str, Family], costs: Costs, bench: Bench | None, seed: int
     ) -> None:
-        self.device = device
-        self.families = families
+        super().__init__(device, families)
         self.costs = costs
         self.bench = bench
         self.seed = seed
         self._entries: dict[str, Entry] = {}
         self._opened: dict[Candidate, Entry] = {}
-        self._traffic: dict[Graph, Traffic] = {}  # equal for equal segments of different layers
-        self._told: dict[tuple[str, Graph], Reject | None] = {}  # by families
-        self._closely: set[Candidate] = set()  # predicted by their kernels
         self._raced: set[str] = set()  # keys of segments, in this search
-        self._predicted: dict[tuple[Candidate, str], float] = {}
-        self._likely = ""  # family that accepted the last segment: neighbours are mostly the same one's
-        self._sure: dict[Graph, Collection[str]] = {}  # families
-        self._computable: dict[str, bool] = {}
-        self._first: dict[tuple[str, str], tuple[str, ...]] = {}  # schedules, by segment and family
-        self._kernels: dict[tuple[str, Variant], Kernel] = {}  # by segment
         self._spaces: dict[tuple[str, str], Space] = {}  # by segment and family
         self._others: dict[str, Sequence[Tuned]] = {}  # by family
-        self._ratios: dict[str, list[float]] = {}  # by family: measured over predicted
-        self._scales: dict[str, float] = {}  # medians of these
         self._statuses: dict[tuple[str, str, str], Status] = {}  # of what was tried here: segment, family, schedule
 
     @property
@@ -89,152 +55,11 @@ class Ledger:
         """Kernels that could not be used."""
         return len(self._statuses) - self.measured
 
-    def ask(self, atoms: Atoms, piece: Piece) -> Candidate | Reject:
-        """The candidate that computes these atoms, or what every family says against it."""
-        answers = self.answers(atoms, piece)
-        accepting = answers.any(self._likely)
-        if accepting is None:
-            return answers.refusal()
-        self._likely = accepting
-        return Candidate(answers)
-
-    def answers(self, atoms: Atoms, piece: Piece) -> Answers:
-        """What the families say to computing these atoms in one launch, each asked when that is needed."""
-        return Answers(self.families, self.device, atoms, piece, self._sure_of(atoms.graph), self._told)
-
-    def _sure_of(self, graph: Graph) -> Collection[str]:
-        """Families that accept the whole graph, and so each of its parts."""
-        if graph not in self._sure:
-            able = [name for name in self.families if name in TAKING_PARTS]
-            self._sure[graph] = [name for name in able if self.families[name].accepts(graph, self.device) is None]
-        return self._sure[graph]
-
-    def computable(self, atoms: Atoms, atom: int) -> bool:
-        """Whether some family not only accepts the atom with what is free below it, but lowers its default schedule
-        too."""
-        candidate = self.ask(atoms, atoms.piece(1 << atom))
-        if isinstance(candidate, Reject):
-            return False
-        key = candidate.segment.key
-        if key not in self._computable:
-            self._computable[key] = any(self._emits(candidate.segment, f) for f in candidate.families)
-        return self._computable[key]
-
-    def _emits(self, segment: Segment, family: str) -> bool:
-        try:
-            return self._first_kernel(segment, family) is not None
-        except EmitError:
-            return False
-
-    def traffic(self, candidate: Candidate) -> Traffic:
-        graph = candidate.segment.graph
-        if graph not in self._traffic:
-            self._traffic[graph] = traffic_of(graph)
-        return self._traffic[graph]
-
-    def bound_us(self, candidate: Candidate) -> float:
-        """What no kernel of the accepting families can beat."""
-        traffic = self.traffic(candidate)
-        bound_us = lower_bound_us(traffic, self.device)
-        best_us = math.inf
-        for name in candidate.families:
-            best_us = min(best_us, family_bound_us(traffic, name, self.device))
-            if best_us <= bound_us:  # the others need not be asked
-                break
-        return best_us
-
-    def predicted_us(self, candidate: Candidate) -> float:
-        """The best family's prediction, corrected by how far its predictions were off so far (median ratio). Families
-        that could not be the best are not asked whether they accept the segment."""
-        traffic, best_us = self.traffic(candidate), math.inf
-        for name in self.families:
-            scale = self._scale(name)
-            if scale * least_us(traffic.bytes, name, self.device) < best_us and name in candidate.families:
-                best_us = min(best_us, scale * self._predicted_us(candidate, name))
-        return best_us
-
-    def predicted_by(self, candidate: Candidate, family: str) -> float:
-        """The same of one family that accepts the segment."""
-        return self._scale(family) * self._predicted_us(candidate, family)
-
     def known(self, candidate: Candidate) -> Cost | None:
         """Its best time measured, or a prediction; None where all that could be tried failed. Looks nothing up."""
         us = self.cost_us(candidate, self.predicted_us)
         measured = candidate in self._opened and self.time_us(candidate) is not None
         return Cost(us=us, measured=measured) if math.isfinite(us) else None
-
-    @property
-    def predictions(self) -> Estimate:
-        """`predicted_us`, and the least that it says of any segment that moves so many bytes."""
-        scales = [(name, self._scale(name)) for name in self.families]
-        return Estimate(
-            self.predicted_us, lambda bytes_: min(s * least_us(bytes_, name, self.device) for name, s in scales)
-        )
-
-    @property
-    def bounds(self) -> Estimate:
-        """The same of `bound_us`."""
-        return Estimate(self.bound_us, lambda bytes_: least_bound_us(bytes_, self.device))
-
-    def _predicted_us(self, candidate: Candidate, family: str) -> float:
-        key = candidate, family
-        if key not in self._predicted:
-            traffic, device = self.traffic(candidate), self.device
-            kernel = self._default(candidate, family) if may_be_narrow(traffic, family, device) else None
-            self._predicted[key] = (
-                predicted_kernel_us(traffic, kernel, None, device, candidate.families)
-                if kernel
-                else predicted_us(traffic, family, device, candidate.families)
-            )
-        return self._predicted[key]
-
-    def look_closer(self, candidate: Candidate) -> bool:
-        """Predicts a segment on a GPU by the launches of its families' first kernels, which say how many blocks share
-        the work. Whether its prediction is another now."""
-        if self.device.target == "cpu" or candidate in self._closely or candidate in self._opened:
-            return False
-        self._closely.add(candidate)
-        before, traffic = self.predicted_us(candidate), self.traffic(candidate)
-        for family in candidate.families:
-            if kernel := self._default(candidate, family):
-                predicted = predicted_kernel_us(traffic, kernel, None, self.device, candidate.families)
-                self._predicted[candidate, family] = max(predicted, self._predicted_us(candidate, family))
-        return self.predicted_us(candidate) != before
-
-    def _default(self, candidate: Candidate, family: str) -> Kernel | None:
-        try:
-            return self._first_kernel(candidate.segment, family)
-        except EmitError:
-            return None
-
-    def _first_kernel(self, segment: Segment, family: str) -> Kernel | None:
-        """The kernel of a family's first schedule, None if it has none. Raises EmitError."""
-        schedules = self._schedules(segment, family)
-        return self._emit(segment, (family, schedules[0])) if schedules else None
-
-    def _schedules(self, segment: Segment, family: str) -> tuple[str, ...]:
-        """A family's own first schedules."""
-        key = segment.key, family
-        if key not in self._first:
-            self._first[key] = self.families[family].space(segment.canonical.graph, self.device)
-        return self._first[key]
-
-    def _emit(self, segment: Segment, variant: Variant) -> Kernel:
-        """The kernel of a variant, emitted once. Raises EmitError."""
-        key = segment.key, variant
-        if key not in self._kernels:
-            family, schedule = variant
-            self._kernels[key] = self.families[family].emit(segment.canonical.graph, schedule, self.device)
-        return self._kernels[key]
-
-    def expected_us(self, candidate: Candidate, kernel: Kernel, report: CompileReport | None) -> float:
-        """The prediction for one kernel of the candidate, corrected in the same way."""
-        among = candidate.families
-        predicted = predicted_kernel_us(self.traffic(candidate), kernel, report, self.device, among)
-        return predicted * self._scale(kernel.family)
-
-    def _scale(self, family: str) -> float:
-        return self._scales.get(family, 1.0)
 
     def cost_us(self, candidate: Candidate, unknown: Callable[[Candidate], float]) -> float:
         """Best time measured; infinite where all that could be tried failed; else `unknown(candidate)`."""
@@ -245,6 +70,10 @@ class Ledger:
         if best is not None:
             return best.time_us or 0.0
         return unknown(candidate) if entry.pending else float("inf")
+
+    def look_closer(self, candidate: Candidate) -> bool:
+        """See `Predictor`; of what was opened, measurements say more."""
+        return candidate not in self._opened and super().look_closer(candidate)
 
     def time_us(self, candidate: Candidate) -> float | None:
         """Best time measured, None if there is none."""
@@ -267,12 +96,12 @@ class Ledger:
     def _entry(self, candidate: Candidate) -> Entry:
         """Pending: each family's default, fastest prediction first, then the rest of their spaces; last the families
         that are predicted to be far slower than the fastest, and that which shares nothing."""
-        families = sorted(candidate.families, key=lambda f: self._predicted_us(candidate, f))
-        spaces = {f: self._schedules(candidate.segment, f) for f in families}
+        families = sorted(candidate.families, key=lambda f: self.uncorrected_us(candidate, f))
+        spaces = {f: self.first_schedules(candidate.segment, f) for f in families}
         defaults = [(f, space[0]) for f, space in spaces.items() if space]
         rest = [(f, schedule) for f, space in spaces.items() for schedule in space[1:]]
-        most_us = HOPEFUL * self._predicted_us(candidate, families[0])
-        far = {f for f in families if f == SHARES_NOTHING or self._predicted_us(candidate, f) > most_us}
+        most_us = HOPEFUL * self.uncorrected_us(candidate, families[0])
+        far = {f for f in families if f == SHARES_NOTHING or self.uncorrected_us(candidate, f) > most_us}
         variants = dict.fromkeys(sorted((*defaults, *rest), key=lambda v: v[0] in far))
         known = self._known(candidate, variants)
         elsewhere = Entry([])  # times of another machine or compiler say what to try first, and no more
@@ -313,15 +142,13 @@ class Ledger:
         """Notes how far off the predictions of families were."""
         for m in rows:
             if m.status is Status.ok and m.time_us is not None:
-                ratio = m.time_us / self._predicted_us(candidate, m.family)
-                self._ratios.setdefault(m.family, []).append(ratio)
-                self._scales[m.family] = median(self._ratios[m.family])
+                self.correct(candidate, m.family, m.time_us)
 
     def hopeful(self, candidate: Candidate) -> int:
         """How many of what is pending should be in a segment's first race: families' defaults, which come first, that
         are predicted to be about as fast as the fastest (family by family, predictions are too coarse to tell them
         apart), and what is compiled beside them at no cost."""
-        times = [self._predicted_us(candidate, f) for f in candidate.families]
+        times = [self.uncorrected_us(candidate, f) for f in candidate.families]
         hopeful = sum(time <= HOPEFUL * min(times) for time in times)
         return max(hopeful, min(self.bench.at_once, MOST_AT_ONCE)) if self.bench else hopeful
 
@@ -462,14 +289,14 @@ class Ledger:
         key = candidate.segment.key, name
         if key not in self._spaces:
             family, graph = self.families[name], candidate.segment.canonical.graph
-            self._spaces[key] = Space(family, graph, self._schedules(candidate.segment, name)[0], self.device)
+            self._spaces[key] = Space(family, graph, self.first_schedules(candidate.segment, name)[0], self.device)
         return self._spaces[key]
 
     def kernel(self, candidate: Candidate, variant: Variant) -> Kernel:
         """The kernel of a variant. Raises EmitError."""
         entry = self.open(candidate)
         if variant not in entry.kernels:
-            entry.kernels[variant] = self._emit(candidate.segment, variant)
+            entry.kernels[variant] = self.emit(candidate.segment, variant)
         return entry.kernels[variant]
 
     def reject(self, candidate: Candidate, variant: Variant, status: Status, detail: str) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from fusion_ir.ops import OpKind, kind_of
 from scheduler.atoms import Atoms
-from scheduler.cover import bits
+from scheduler.masks import bits
 from scheduler.piece import Piece
 
 LIGHT = frozenset({OpKind.VIEW, OpKind.POINTWISE})

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from fusion_ir.records import Cost, Reason
 from scheduler.atoms import Atoms
 from scheduler.candidates import Candidate, Candidates
-from scheduler.cover import bits
 from scheduler.ledger import Ledger
+from scheduler.masks import bits
 from scheduler.prepare import Prepared
 
 

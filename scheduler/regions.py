@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from itertools import combinations
 
 from scheduler.atoms import Atoms
-from scheduler.cover import bits
+from scheduler.masks import bits
 
 Accepts = Callable[[int], bool]  # whether a set of atoms can be one segment
 

@@ -10,7 +10,7 @@ from fusion_ir.key import CanonicalSegment, canonical_segment, graph_key
 from fusion_ir.node import Node
 from fusion_ir.ops import make_input
 from scheduler.atoms import Atoms
-from scheduler.cover import bits
+from scheduler.masks import bits
 from scheduler.piece import Piece
 
 TEMPORARY_ALIGNMENT_BYTES = 64

@@ -3,7 +3,10 @@
 import re
 from datetime import UTC, datetime
 
+from fusion_ir.records import Plan
+
 NONE = "–"
+ONCE = "once for each version of the constants"  # how often steps of a prologue run
 SIZE = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,20})?) ?([a-z]*)", re.ASCII | re.IGNORECASE)
 UNITS = {"": 1, "b": 1} | {
     f"{letter}{suffix}": base**power
@@ -41,6 +44,13 @@ def duration(us: float | None) -> str:
 def expected(time_us: float | None, predicted_us: float | None) -> str:
     """A measured time as it is, a predicted one as "~12.3 µs"."""
     return f"~{duration(predicted_us)}" if time_us is None and predicted_us is not None else duration(time_us)
+
+
+def prologue(plan: Plan) -> str:
+    """What runs before a plan's first run: "prologue 12.3 µs, once for each version of the constants, keeps 30 KiB"."""
+    timed = plan.time_us is not None
+    time = expected(plan.prologue_us if timed else None, plan.prologue_us)
+    return f"prologue {time}, {ONCE}, keeps {size(plan.kept_bytes)}"
 
 
 def size(bytes_: float | None) -> str:

@@ -4,6 +4,17 @@ from fuseplan_client.bundle import Bundle, BundleError, read_bundle
 from fuseplan_client.guards import GuardError
 from fuseplan_client.library import LibraryError
 from fuseplan_client.plan import Plan
+from fuseplan_client.prologue import PrologueError
 from fuseplan_client.runtime import LoadedPlan, load
 
-__all__ = ["Bundle", "BundleError", "GuardError", "LibraryError", "LoadedPlan", "Plan", "load", "read_bundle"]
+__all__ = [
+    "Bundle",
+    "BundleError",
+    "GuardError",
+    "LibraryError",
+    "LoadedPlan",
+    "Plan",
+    "PrologueError",
+    "load",
+    "read_bundle",
+]

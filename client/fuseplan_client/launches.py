@@ -48,14 +48,20 @@ class Launches:
             ready = Call(data, device) if NAME in step.libraries else self._kernel(step, data)
             self._steps.append((step, places, ready))
 
-    def queue(self, addresses: Sequence[int], stream: int) -> None:
-        """Queues every step. addresses: of inputs, outputs and temporaries. Raises LibraryError, and CuPy's errors."""
-        for step, places, ready in self._steps:
+    def queue(self, addresses: Sequence[int], stream: int, *, prologue: bool = False) -> None:
+        """Queues every step behind the prologue, or those of the prologue. addresses: of inputs, outputs and
+        temporaries. Raises LibraryError, and CuPy's errors."""
+        once = self.plan.once
+        for step, places, ready in self._steps[:once] if prologue else self._steps[once:]:
             args = [addresses[p] for p in places]
             if isinstance(ready, Call):
                 ready.launch(args, stream)
             else:
                 _launch(step, ready, args, stream)
+
+    def is_capturing(self, stream: int) -> bool:
+        """Whether somebody captures what is queued on a stream."""
+        return bool(of_address(stream).is_capturing())
 
     def _kernel(self, step: Step, data: bytes) -> Any:
         module = self._modules.get(step.binary)
@@ -66,6 +72,25 @@ class Launches:
         if step.shared_bytes > STATIC_SHARED_BYTES:
             cupy().cuda.driver.funcSetAttribute(function.ptr, MAX_DYNAMIC_SHARED_SIZE_BYTES, step.shared_bytes)
         return function
+
+
+class _Address:
+    """A stream of somebody else's by the CUDA stream protocol."""
+
+    __slots__ = ("at",)
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.at  # version of the protocol, cudaStream_t
+
+
+def of_address(at: int) -> Any:
+    """CuPy's object for a cudaStream_t: by the stream protocol, or by `ExternalStream` where CuPy is older than 14."""
+    cuda = cupy().cuda
+    take = getattr(cuda.Stream, "from_external", None)
+    return take(_Address(at)) if take else cuda.ExternalStream(at)
 
 
 def position(plan: Plan, ref: Ref) -> int:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 WIRE_VERSION = 1
@@ -10,6 +11,8 @@ ITEM_BYTES = {
     "f64": 8, "f32": 4, "f16": 2, "bf16": 2, "f8e4m3": 1, "f8e5m2": 1,
     "i64": 8, "i32": 4, "i16": 2, "i8": 1, "u8": 1, "bool": 1,
 }  # fmt: skip
+
+ALIGNMENT = 256  # of temporaries
 
 Three = tuple[int, int, int]
 
@@ -20,12 +23,14 @@ class PlanError(ValueError):
 
 @dataclass(frozen=True)
 class Tensor:
-    """Shape, dtype and strides (elements) of an input or output, and the alignment in bytes that the plan relies on."""
+    """Shape, dtype and strides (elements) of an input or output, and the alignment in bytes that the plan relies on.
+    constant: the version that an input was named with, where it is a weight."""
 
     shape: tuple[int, ...]
     dtype: str
     strides: tuple[int, ...]
     alignment_bytes: int
+    constant: str | None = None
 
     @property
     def span(self) -> int:
@@ -58,8 +63,17 @@ class TensorMap:
 
 
 @dataclass(frozen=True)
+class Buffer:
+    """A temporary. kept: the plan's prologue writes it, for the other steps to read at every run."""
+
+    bytes: int
+    kept: bool = False
+
+
+@dataclass(frozen=True)
 class Step:
-    """One launch, or one call of a library, whose description is its binary then. args: reads, writes, scratch."""
+    """One launch, or one call of a library, whose description is its binary then. args: reads, of which there are
+    `reads`, writes, scratch. prologue: once for each version of the constants, before all steps that are not."""
 
     binary: str
     entry: str
@@ -69,19 +83,32 @@ class Step:
     shared_bytes: int
     libraries: tuple[str, ...]
     tensor_maps: tuple[TensorMap, ...]
+    reads: int = 0
+    prologue: bool = False
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A plan for one architecture of CUDA devices. buffers: bytes of the temporaries. aliases: outputs that no step
-    writes, and the input or output that each of them is."""
+    """A plan for one architecture of CUDA devices. aliases: outputs that no step writes, and the input or output that
+    each of them is."""
 
     arch: str
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
-    buffers: tuple[int, ...]
+    buffers: tuple[Buffer, ...]
     steps: tuple[Step, ...]
     aliases: tuple[tuple[int, Ref], ...]
+
+    @property
+    def once(self) -> int:
+        """How many of the steps are a prologue: the first ones."""
+        return sum(step.prologue for step in self.steps)
+
+    @cached_property
+    def constants(self) -> tuple[int, ...]:
+        """Inputs that the prologue reads."""
+        read = {r.index for s in self.steps[: self.once] for r in s.args[: s.reads] if r.place == "in"}
+        return tuple(sorted(read))
 
 
 def read_plan(body: Mapping[str, Any]) -> Plan:
@@ -96,7 +123,7 @@ def read_plan(body: Mapping[str, Any]) -> Plan:
             str(body["device"]["arch"]),
             tuple(_tensor(t) for t in body["inputs"]),
             tuple(_tensor(t) for t in body["outputs"]),
-            tuple(int(b["bytes"]) for b in body["buffers"]),
+            tuple(Buffer(int(b["bytes"]), bool(b.get("kept", False))) for b in body["buffers"]),
             tuple(_step(s) for s in body["steps"]),
             tuple((int(i), _ref(r)) for i, r in body.get("aliases", ())),
         )
@@ -109,7 +136,8 @@ def read_plan(body: Mapping[str, Any]) -> Plan:
 def _tensor(t: Mapping[str, Any]) -> Tensor:
     if t["dtype"] not in ITEM_BYTES:
         raise PlanError(f"expected one of {', '.join(ITEM_BYTES)}, got dtype {t['dtype']!r}")
-    return Tensor(tuple(t["shape"]), t["dtype"], tuple(t["strides"]), int(t["alignment_bytes"]))
+    shape, strides = tuple(t["shape"]), tuple(t["strides"])
+    return Tensor(shape, t["dtype"], strides, int(t["alignment_bytes"]), t.get("constant"))
 
 
 def _ref(r: Mapping[str, Any]) -> Ref:
@@ -139,6 +167,8 @@ def _step(s: Mapping[str, Any]) -> Step:
             )
             for m in s.get("tensor_maps", ())
         ),
+        len(s["reads"]),
+        bool(s.get("prologue", False)),
     )
 
 
@@ -148,7 +178,7 @@ def _three(values: Any) -> Three:
 
 
 def _check(plan: Plan) -> None:
-    """Every place that is mentioned is there."""
+    """Every place that is mentioned is there, and what a prologue leaves stays."""
     counts = {"in": len(plan.inputs), "out": len(plan.outputs), "tmp": len(plan.buffers)}
     mentioned = [r for s in plan.steps for r in s.args] + [r for _, r in plan.aliases]
     for ref in mentioned:
@@ -159,3 +189,25 @@ def _check(plan: Plan) -> None:
     missing = sorted(set(range(len(plan.outputs))) - aliased - written)
     if missing:
         raise PlanError(f"no step writes out{missing[0]}")
+    if problem := _problem_of_prologue(plan):
+        raise PlanError(problem)
+
+
+def _problem_of_prologue(plan: Plan) -> str:
+    """Why a call without the prologue could differ from one with it, "" for nothing."""
+    kept = {i for i, buffer in enumerate(plan.buffers) if buffer.kept}
+    written = set[int]()  # of these, by the prologue
+    for i, step in enumerate(plan.steps):
+        if step.prologue != (i < plan.once):
+            return f"step {i} is of the prologue, behind one that is not"
+        for ref in step.args[: step.reads] if step.prologue else ():
+            if ref.place == "out" or (ref.place == "in" and plan.inputs[ref.index].constant is None):
+                return f"step {i} is of the prologue and reads {ref.place}{ref.index}, which is no constant"
+        for ref in step.args[step.reads :]:
+            if step.prologue and ref.place != "tmp":
+                return f"step {i} is of the prologue and writes {ref.place}{ref.index}"
+            if ref.place == "tmp" and ref.index in kept and (not step.prologue or ref.index in written):
+                return f"step {i} writes tmp{ref.index}, which is kept for another tensor"
+            written |= {ref.index} if ref.place == "tmp" else set()
+    lost = kept - written if plan.once else kept
+    return f"tmp{min(lost)} is kept, and no step of the prologue writes it" if lost else ""

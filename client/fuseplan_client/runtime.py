@@ -1,19 +1,19 @@
-"""Running a plan: guards, temporaries, and CUDA graphs of the whole plan."""
+"""Running a plan: guards, its prologue, temporaries, and CUDA graphs of the whole plan."""
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from fuseplan_client.bundle import Bundle, read_bundle
 from fuseplan_client.guards import check
-from fuseplan_client.launches import Launches, check_arch, cupy
-from fuseplan_client.plan import ITEM_BYTES, Tensor
+from fuseplan_client.launches import Launches, check_arch, cupy, of_address
+from fuseplan_client.plan import ALIGNMENT, ITEM_BYTES, Tensor
+from fuseplan_client.prologue import Prologue
 from fuseplan_client.tensors import View, view
 
 MOST_GRAPHS = 16
-ALIGNMENT = 256
 # Of CuPy's own arrays, where its dtypes have the type; others are made as bytes (see `LoadedPlan.empty_outputs`).
 CUPY_TYPES = {
     "f64": "f8", "f32": "f4", "f16": "f2", "i64": "i8", "i32": "i4", "i16": "i2", "i8": "i1", "u8": "u1", "bool": "?",
@@ -31,6 +31,11 @@ class LoadedPlan:
     Temporaries are one allocation for each stream that calls come on, kept for later calls. The second call with the
     same addresses on a stream captures the steps as a CUDA graph, which later ones launch; of these `most_graphs` are
     kept, the longest unused goes first. Graphs hold addresses: other tensors are another graph.
+
+    What depends on constants alone is computed at the first call, outside of graphs, and kept. It is computed again
+    where a constant is another tensor, or has another version: what the caller says of it (`versions`, by position of
+    the input: anything that compares), or else PyTorch's own count of what was written to it in place. Who changes
+    other tensors in place says so: by a version, or by `constants_changed`.
     """
 
     def __init__(self, bundle: Bundle, *, most_graphs: int = MOST_GRAPHS) -> None:
@@ -39,24 +44,27 @@ class LoadedPlan:
         self._device = cp.cuda.Device()
         check_arch(self.plan.arch, str(self._device.compute_capability))
         self._launches = Launches(bundle, int(self._device.id))
+        self._prologue = Prologue(self.plan, self._launches)
         self._most_graphs = most_graphs
         self._capturing: Any = None
         self._temporaries: dict[int, tuple[Any, tuple[int, ...]]] = {}
         self._graphs: OrderedDict[tuple[int, ...], Any] = OrderedDict()  # None: seen once, not captured yet
         self._aliases = dict(self.plan.aliases)
 
-    def __call__(self, *inputs: Any, stream: Any = None) -> tuple[Any, ...]:
+    def __call__(self, *inputs: Any, stream: Any = None, versions: Mapping[int, Any] = {}) -> tuple[Any, ...]:
         """Outputs of the plan as new CuPy arrays; those that are inputs as they stand are the caller's own. Raises
         GuardError, TypeError."""
         outputs = self.empty_outputs()
-        self.run(inputs, outputs, stream=stream)
+        self.run(inputs, outputs, stream=stream, versions=versions)
         return tuple(self._result(i, inputs, outputs) for i in range(len(outputs)))
 
-    def run(self, inputs: Sequence[Any], outputs: Sequence[Any], *, stream: Any = None) -> None:
+    def run(
+        self, inputs: Sequence[Any], outputs: Sequence[Any], *, stream: Any = None, versions: Mapping[int, Any] = {}
+    ) -> None:
         """Computes into `outputs`, in stream order. stream: a cudaStream_t as a number, anything with `ptr` (CuPy) or
         `cuda_stream` (PyTorch); CuPy's current one by default. An output that is another tensor as it stands is not
         written; None will do for it. Raises GuardError, TypeError."""
-        addresses, at = self._checked(inputs, outputs, stream)
+        addresses, at = self._checked(inputs, outputs, stream, versions)
         key = (at, *addresses)
         if key not in self._graphs:
             self._remember(key, None)
@@ -67,12 +75,23 @@ class LoadedPlan:
             graph = self._captured(addresses)
             self._remember(key, graph)
         self._graphs.move_to_end(key)
-        graph.launch(_of_address(at))
+        graph.launch(of_address(at))
 
-    def launch(self, inputs: Sequence[Any], outputs: Sequence[Any], *, stream: Any = None) -> None:
-        """The same, step by step and never as a graph of our own: for streams that somebody else captures."""
-        addresses, at = self._checked(inputs, outputs, stream)
+    def launch(
+        self, inputs: Sequence[Any], outputs: Sequence[Any], *, stream: Any = None, versions: Mapping[int, Any] = {}
+    ) -> None:
+        """The same, step by step and never as a graph of our own: for streams that somebody else captures. Raises
+        PrologueError on such a stream where `prepare` did not see these constants."""
+        addresses, at = self._checked(inputs, outputs, stream, versions)
         self._launches.queue(addresses, at)
+
+    def prepare(self, inputs: Sequence[Any], *, stream: Any = None, versions: Mapping[int, Any] = {}) -> None:
+        """Computes what depends on constants alone, if that is not there, and nothing else. Raises GuardError."""
+        self._checked(inputs, None, stream, versions)
+
+    def constants_changed(self) -> None:
+        """Constants may have other values than at the last call: what depends on them is computed again."""
+        self._prologue.forget()
 
     def empty_outputs(self) -> list[Any]:
         """Memory for the outputs from CuPy's allocator, laid out as the plan writes them; None for those that are other
@@ -84,29 +103,44 @@ class LoadedPlan:
         """Graphs that are captured."""
         return sum(graph is not None for graph in self._graphs.values())
 
-    def _checked(self, inputs: Sequence[Any], outputs: Sequence[Any], stream: Any) -> tuple[tuple[int, ...], int]:
-        """Addresses of inputs, outputs and temporaries, and the stream's own."""
-        read = [view(x) for x in inputs]
+    @property
+    def prologue_runs(self) -> int:
+        """How often what depends on constants alone was computed."""
+        return self._prologue.runs
+
+    def _checked(
+        self, inputs: Sequence[Any], outputs: Sequence[Any] | None, stream: Any, versions: Mapping[int, Any]
+    ) -> tuple[tuple[int, ...], int]:
+        """Addresses of inputs, outputs and temporaries, and the stream's own. The prologue has run for the inputs.
+        outputs: None where nothing is to be written."""
+        read, specs = [view(x) for x in inputs], self.plan.outputs
         written = [
-            None if i in self._aliases else _as_planned(x, self.plan.outputs[i] if i < len(self.plan.outputs) else None)
-            for i, x in enumerate(outputs)
+            None if i in self._aliases else _as_planned(x, specs[i] if i < len(specs) else None)
+            for i, x in enumerate(outputs or ())
         ]
+        if outputs is None:
+            written = [None] * len(specs)
         check(self.plan, read, written, int(self._device.id))
         at = _stream(stream)
         tensors = [v.address if v is not None else 0 for v in (*read, *written)]
-        return (*tensors, *self._scratch(at)), at
+        addresses = (*tensors, *self._scratch(at))
+        self._prologue.ensure(inputs, read, versions, addresses, at)
+        return addresses, at
 
     def _scratch(self, stream: int) -> tuple[int, ...]:
-        """Addresses of the temporaries for a stream: calls on one stream run one after the other."""
+        """Addresses of the temporaries for a stream: calls on one stream run one after the other. What is kept is the
+        same for all streams."""
         if stream not in self._temporaries:
+            kept = self._prologue.addresses(stream)
             offsets, end = list[int](), 0
-            for size in self.plan.buffers:
+            for i, buffer in enumerate(self.plan.buffers):
                 offsets.append(end)
-                end += -(-size // ALIGNMENT) * ALIGNMENT
-            with _of_address(stream):  # the pool's memory for this stream: nobody else's work is on it
+                end += 0 if i in kept else -(-buffer.bytes // ALIGNMENT) * ALIGNMENT
+            with of_address(stream):  # the pool's memory for this stream: nobody else's work is on it
                 memory = cupy().cuda.alloc(end) if end else None
             first = int(memory.ptr) if memory is not None else 0
-            self._temporaries[stream] = memory, tuple(first + offset for offset in offsets)
+            places = tuple(kept.get(i, first + offset) for i, offset in enumerate(offsets))
+            self._temporaries[stream] = memory, places
         return self._temporaries[stream][1]
 
     def _captured(self, addresses: Sequence[int]) -> Any:
@@ -150,25 +184,6 @@ def _as_planned(tensor: Any, spec: Tensor | None) -> View:
     found = view(tensor)
     stands_in = spec is not None and spec.dtype not in CUPY_TYPES and found.dtype in ("u8", "u16")
     return View(found.address, found.shape, spec.dtype, found.strides, found.device) if stands_in and spec else found
-
-
-class _Address:
-    """A stream of somebody else's by the CUDA stream protocol."""
-
-    __slots__ = ("at",)
-
-    def __init__(self, at: int) -> None:
-        self.at = at
-
-    def __cuda_stream__(self) -> tuple[int, int]:
-        return 0, self.at  # version of the protocol, cudaStream_t
-
-
-def _of_address(at: int) -> Any:
-    """CuPy's object for a cudaStream_t: by the stream protocol, or by `ExternalStream` where CuPy is older than 14."""
-    cuda = cupy().cuda
-    take = getattr(cuda.Stream, "from_external", None)
-    return take(_Address(at)) if take else cuda.ExternalStream(at)
 
 
 def _stream(stream: Any) -> int:

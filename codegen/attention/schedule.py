@@ -57,6 +57,9 @@ class AttentionSchedule(Schedule):
         return -(-columns // (SLICE * self.warps))
 
 
+ALL = tuple(AttentionSchedule(*point) for point in combinations(ROWS, WARPS, GROUPS, STAGES, TURNS, BLOCKS))
+
+
 def chunks_of(elements: int) -> int:
     """Chunks of 16 bytes of a line in shared memory: `chunks_of` in attention_sm80.cuh."""
     return 2 << (-(-elements // 16) - 1).bit_length()
@@ -110,11 +113,15 @@ def _operands(s: AttentionSchedule, strips: Strips) -> int:
     return s.rows // FRAGMENT_ROWS * max(-(-strips.problem.depth // 16) * 4, -(-width // 16) * 8)
 
 
+def has_schedules(strips: Strips, device: Device) -> bool:
+    """Whether `first_schedules` finds any."""
+    return any(not fault(s, strips, device) for s in ALL)
+
+
 def first_schedules(strips: Strips, device: Device) -> list[AttentionSchedule]:
     """Schedules worth trying, best first by what a multiprocessor should take for its blocks: one of each kind, then
     others of the same kinds."""
-    made = [AttentionSchedule(*point) for point in combinations(ROWS, WARPS, GROUPS, STAGES, TURNS, BLOCKS)]
-    possible = [s for s in made if not fault(s, strips, device)]
+    possible = [s for s in ALL if not fault(s, strips, device)]
     operations = _operations_of(strips)
     possible.sort(key=lambda s: _clocks(s, strips, operations, device))
     kinds = {(s.rows, s.warps, s.groups, s.turns > 1, s.blocks): s for s in reversed(possible)}

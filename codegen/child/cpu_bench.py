@@ -5,13 +5,15 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from codegen.child.case import Array, Case, Verdict, judge, make_case, verdict_message
-from codegen.child.cpu_memory import POISON, CheckMemory, TimingMemory, temporaries, tensor_layout
+from codegen.child.cpu_memory import POISON, CheckMemory, KeptTensors, TimingMemory, temporaries, tensor_layout
+from codegen.child.kept import Kept
 from codegen.child.review import Runs, review
 from codegen.child.serve import Channel, expect_no_processes, limit_cpu, serve
 from codegen.launch_cpu import Guarded, Launch, Memory, Pool, Program, load_entry, program
@@ -26,12 +28,19 @@ MOST_CASES = 3
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A kernel or a plan: steps over the table inputs, outputs, temporaries. aliases: output i is entry j of the
-    table."""
+    """A kernel or a plan: steps over the table inputs, outputs, temporaries. prologue: of these, what runs before the
+    first run; it writes the temporaries `kept`. aliases: output i is entry j of the table."""
 
+    prologue: tuple[Launch, ...]
     steps: tuple[Launch, ...]
     buffers: tuple[int, ...]
+    kept: tuple[int, ...]
     aliases: tuple[tuple[int, int], ...]
+
+    @property
+    def temporaries(self) -> tuple[int, ...]:
+        """Bytes of each temporary; none of those that are kept, which are elsewhere while it is timed."""
+        return tuple(0 if k in self.kept else size for k, size in enumerate(self.buffers))
 
 
 class Prepared:
@@ -63,6 +72,7 @@ class Prepared:
 
 
 _cases: OrderedDict[tuple[str, int], Prepared] = OrderedDict()
+_kept = Kept()
 
 
 def prepare(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
@@ -76,9 +86,9 @@ def prepare(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
 
 def bench(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
     """Checks and times `programs` on samples of `graph`. Sends {"checked": i, "status", "detail", "max_rel_error"}
-    for each; the result holds a timing for each that passed (samples_us, note, warm_us, sets), and the surroundings of
-    the race. `passed`: those that an earlier
-    child checked. `screen`: their checks count as first runs of the race."""
+    for each; the result holds a timing for each that passed (samples_us, note, warm_us, sets, prologue_us), and the
+    surroundings of the race. `passed`: those that an earlier child checked. `screen`: their checks count as first runs
+    of the race."""
     limit_cpu(message["cpu_seconds"])
     prepared = _prepare(message["graph"], message["seed"])
     pool = _pool(message["pool"], tuple(message["cpus"]))
@@ -104,18 +114,26 @@ def bench(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
 
 
 def run(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
-    """Runs `program` once on tensors in files (dense, row-major). Writes the outputs to files of the same form."""
+    """Runs `program` once on tensors in files (dense, row-major). Writes the outputs to files of the same form. Its
+    prologue runs only where it did not run before in this process for the same `plan` and `versions` of constants."""
     limit_cpu(message["cpu_seconds"])
     pool = _pool(message["pool"], tuple(message["cpus"]))
     tensors = [*message["inputs"], *message["outputs"]]
     candidate = _candidate(message["program"], len(message["inputs"]), len(message["outputs"]))
     table = [tensor_layout(t, 64) for t in tensors]
     memory = [Memory(t.bytes) for t in table] + temporaries(candidate.buffers, POISON[0])
+    plan, versions = message["plan"], message["versions"]
+    left: list[Memory] | None = _kept.find(plan, versions) if candidate.prologue else []
+    for k, place in zip(candidate.kept, left or (), strict=False):
+        memory[len(table) + k] = place
     for tensor, layout, place in zip(message["inputs"], table, memory, strict=False):
         if layout.span:
             layout.view(place.bytes)[...] = np.fromfile(tensor["file"], layout.dtype.numpy).reshape(layout.sizes)
     addresses = np.array([[place.address for place in memory]], np.uint64)
     channel.beat(0, message["kernel_seconds"])
+    if left is None:
+        pool.run(program(candidate.prologue, addresses))
+        _kept.keep(plan, versions, [memory[len(table) + k] for k in candidate.kept])
     pool.run(program(candidate.steps, addresses))
     channel.beat(-1, message["seconds"])
     values = [layout.view(place.bytes) for layout, place in zip(table, memory, strict=False)]
@@ -129,27 +147,35 @@ def run(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
 def _check(
     prepared: Prepared, candidate: Candidate, pool: Pool, channel: Channel, index: int, message: dict[str, Any]
 ) -> tuple[Verdict, list[float]]:
-    """The verdict, and how long each run took, in microseconds."""
+    """The verdict, and how long each run took, in microseconds, without its prologue. Where there is one, what it left
+    serves a second run, too."""
     errors, runs_us = [0.0], list[float]()
     for which in prepared.runs:
         channel.beat(index, message["seconds"])
         memory = prepared.check_memory(which)
-        memory.poison_outputs()
         buffers = temporaries(candidate.buffers, memory.poison, prepared.buffers)
         addresses = np.array([[*memory.addresses, *(b.address for b in buffers)]], np.uint64)
         runnable = program(candidate.steps, addresses)
-        channel.beat(index, message["kernel_seconds"])
-        start = time.perf_counter()
-        pool.run(runnable)
-        runs_us.append(1e6 * (time.perf_counter() - start))
-        expect_no_processes()
-        channel.beat(index, message["seconds"])
-        verdict = judge(prepared.case, which[0], _results(memory, candidate))
-        problem = verdict.problem or memory.trespass()
-        if problem:
-            return Verdict(problem, verdict.max_rel_error), runs_us
-        if verdict.max_rel_error is not None:
-            errors.append(verdict.max_rel_error)
+        if candidate.prologue:
+            channel.beat(index, message["kernel_seconds"])
+            pool.run(program(candidate.prologue, addresses))
+        for again in range(2 if candidate.prologue else 1):
+            memory.poison_outputs()
+            for k in set(range(len(buffers))).difference(candidate.kept) if again else ():
+                buffers[k].bytes[: candidate.buffers[k]] = memory.poison
+            channel.beat(index, message["kernel_seconds"])
+            start = time.perf_counter()
+            pool.run(runnable)
+            runs_us.append(1e6 * (time.perf_counter() - start))
+            expect_no_processes()
+            channel.beat(index, message["seconds"])
+            verdict = judge(prepared.case, which[0], _results(memory, candidate))
+            problem = verdict.problem or memory.trespass()
+            if problem:
+                found = f"{problem} (at the second run, which the prologue was not part of)" if again else problem
+                return Verdict(found, verdict.max_rel_error), runs_us
+            if verdict.max_rel_error is not None:
+                errors.append(verdict.max_rel_error)
     return Verdict("", max(errors)), runs_us
 
 
@@ -174,15 +200,24 @@ def _time(
     it they may have been screened out. Announces the wrong ones."""
     channel.beat(-1, message["seconds"])
     memory = prepared.timing_memory(message["cache_bytes"])
-    most = max(len(c.buffers) for c in candidates.values())
-    sizes = [max((c.buffers[k] for c in candidates.values() if k < len(c.buffers)), default=0) for k in range(most)]
-    held = temporaries(
-        sizes, 0, prepared.buffers
-    )  # shared by all candidates, as the runner of a plan keeps its buffers between calls
+    sizes = [max(column) for column in zip_longest(*(c.temporaries for c in candidates.values()), fillvalue=0)]
+    # Shared by all candidates, as the runner of a plan keeps its buffers between calls.
+    held = temporaries(sizes, 0, prepared.buffers)
     buffers = np.array([b.address for b in held], np.uint64)
     tensors = np.hstack([memory.addresses, np.broadcast_to(buffers, (memory.sets, len(buffers)))])
-    runnable = {i: program(c.steps, tensors) for i, c in candidates.items()}
-    single = {i: program(c.steps, tensors[:1]) for i, c in candidates.items()}
+    kept = {
+        i: KeptTensors(tensors, memory.addresses.shape[1], c.buffers, c.kept, message["cache_bytes"])
+        for i, c in candidates.items()
+        if c.prologue
+    }
+    tables = {i: kept[i].addresses if i in kept else tensors for i in candidates}
+    prologues_us = dict[int, float]()
+    for i in kept:
+        note = channel.beats(i, message["kernel_seconds"])
+        (prologues_us[i],) = pool.time_us(program(candidates[i].prologue, tables[i][:1]), 1, 0, note)
+        kept[i].repeat()
+    runnable = {i: program(c.steps, tables[i]) for i, c in candidates.items()}
+    single = {i: program(c.steps, tables[i][:1]) for i, c in candidates.items()}
     order: list[int] = list(candidates)
     runs = Runs(memory.sets)
     position = 0
@@ -218,7 +253,7 @@ def _time(
             channel.send(verdict_message(i, verdict))
         if not wrong:
             return {
-                str(i): _timing(i, t, memory, single[i], pool, channel, message)
+                str(i): _timing(i, t, memory, single[i], pool, channel, message) | {"prologue_us": prologues_us.get(i)}
                 for i, t in zip(order, timings, strict=True)
             }
         order = [i for i in order if i not in wrong]
@@ -263,8 +298,8 @@ def _entry(binary: str, entry: str, libraries: tuple[str, ...]) -> int:
 
 
 def _candidate(text: dict[str, Any], inputs: int, outputs: int) -> Candidate:
-    """Reads one program of a message: {"steps": [{"binary", "entry", "libraries", "tasks", "args"}], "buffers":
-    [bytes], "aliases"}. OSError if a binary cannot be loaded."""
+    """Reads one program of a message: {"steps": [{"binary", "entry", "libraries", "tasks", "args"}], "once", "buffers":
+    [bytes], "kept", "aliases"}. OSError if a binary cannot be loaded."""
     first = {"in": 0, "out": inputs, "tmp": inputs + outputs}
     steps = [
         Launch(
@@ -274,8 +309,10 @@ def _candidate(text: dict[str, Any], inputs: int, outputs: int) -> Candidate:
         )
         for step in text["steps"]
     ]
+    once = text["once"]
     aliases = [(i, first[place] + index) for i, (place, index) in text["aliases"]]
-    return Candidate(tuple(steps), tuple(text["buffers"]), tuple(aliases))
+    kept = tuple(text["kept"])
+    return Candidate(tuple(steps[:once]), tuple(steps[once:]), tuple(text["buffers"]), kept, tuple(aliases))
 
 
 if __name__ == "__main__":

@@ -179,6 +179,37 @@ class TimingMemory:
             self.restore(which, poison)
 
 
+class KeptTensors:
+    """What the prologue of one plan leaves, while the plan is timed: several times over, so that each run finds it in
+    memory, as it does its inputs. `addresses`: a table of tensors whose temporaries, from column `first` on, have
+    places of their own here where they are `kept`."""
+
+    def __init__(
+        self,
+        table: np.ndarray[Any, np.dtype[np.uint64]],
+        first: int,
+        buffers: Sequence[int],
+        kept: Sequence[int],
+        cache_bytes: int,
+    ) -> None:
+        sets, offsets, stride = len(table), dict[int, int](), 0
+        for k in kept:
+            offsets[k] = stride
+            step = 4096 if buffers[k] >= 4096 else 64
+            stride = -(-(stride + buffers[k]) // step) * step
+        copies = min(sets, 2 * cache_bytes // max(stride, 64) + 2)
+        self._memory = Memory(stride * copies)
+        self._raw = self._memory.bytes.reshape(copies, stride)
+        self.addresses = table.copy()
+        starts = self._memory.address + np.arange(sets, dtype=np.uint64) % np.uint64(copies) * np.uint64(stride)
+        for k, offset in offsets.items():
+            self.addresses[:, first + k] = starts + np.uint64(offset)
+
+    def repeat(self) -> None:
+        """Copies what the prologue left for the first set to wherever the others look for it."""
+        self._raw[1:] = self._raw[0]
+
+
 def _bits(array: Array) -> Array:
     return array.view(f"u{array.dtype.itemsize}")
 

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache, partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from codegen.child.cuda_candidate import Candidate
 from codegen.child.cuda_ceilings import Eviction, ceilings
 from codegen.child.cuda_checks import CheckTensors, Prepared
 from codegen.child.cuda_memory import DeviceTensors, cupy
+from codegen.child.kept import Kept
 from codegen.child.nvml import CudaWatch
 from codegen.child.serve import Channel, JobFailure, serve
 from codegen.child.tensor_maps import TensorMapError
@@ -31,6 +33,7 @@ WAITING_SECONDS = 1800.0  # for the device, at the most: others have limits of t
 MEMORY_SHARE = 0.75  # of the device's memory
 # Architectures whose own features (wgmma, TMA, tcgen05) need the suffix.
 SUFFIXED = {90: "a", 100: "a", 103: "a"}
+_kept = Kept()
 
 
 def detect(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
@@ -126,17 +129,30 @@ def run(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
         table = [tensor_layout(t, 256) for t in (*message["inputs"], *message["outputs"])]
         inputs = len(message["inputs"])
         candidate = Candidate(message["program"], inputs, len(message["outputs"]))
-        tensors = DeviceTensors(table, candidate.buffers)
+        tensors, plan, versions = DeviceTensors(table, candidate.temporaries), message["plan"], message["versions"]
+        left: DeviceTensors | None = _kept.find(plan, versions) if candidate.once else DeviceTensors([])
+        own = left or _kept_tensors(candidate)
+        places = tensors.addresses
+        addresses = candidate.table(places[: len(table)], places[len(table) :], own.addresses)
         for i, tensor in enumerate(message["inputs"]):
             tensors.write(i, np.fromfile(tensor["file"], table[i].dtype.numpy).reshape(table[i].sizes))
         channel.beat(0, message["kernel_seconds"])
-        candidate.launch(tensors.addresses)
+        if left is None:
+            candidate.launch(addresses, prologue=True)
+            cupy().cuda.Device().synchronize()
+            _kept.keep(plan, versions, own)
+        candidate.launch(addresses)
         cupy().cuda.Device().synchronize()
         channel.beat(-1, message["seconds"])
         for i, tensor in enumerate(message["outputs"]):
             place = candidate.aliases.get(i, inputs + i)
             np.ascontiguousarray(tensors.read(place)).tofile(tensor["file"])
     return {}
+
+
+def _kept_tensors(candidate: Candidate) -> DeviceTensors:
+    """Memory for what the prologue leaves."""
+    return DeviceTensors([], [candidate.buffers[k] for k in candidate.kept])
 
 
 class Turns:
@@ -168,19 +184,27 @@ class Inspector:
         self._channel, self._message, self._turns = channel, message, turns
 
     def check(self, prepared: Prepared, candidate: Candidate, index: int) -> Verdict:
-        """Of a candidate's first runs."""
+        """Of a candidate's first runs: where it has a prologue, of one with it and of one that finds what it left."""
         errors = [0.0]
         with self._turns.held():
             self._channel.beat(index, self._message["seconds"])
             checks = prepared.checks
         for memory, poison in checks:
-            temporary = DeviceTensors([], candidate.buffers)
-            launch = partial(candidate.launch, [*memory.addresses, *temporary.addresses])
-            verdict = self.run(memory, temporary, poison, candidate, index, launch)
-            if verdict.problem:
-                return verdict
-            if verdict.max_rel_error is not None:
-                errors.append(verdict.max_rel_error)
+            temporary, kept = DeviceTensors([], candidate.temporaries), _kept_tensors(candidate)
+            addresses = candidate.table(memory.addresses, temporary.addresses, kept.addresses)
+            launch = partial(candidate.launch, addresses)
+
+            def whole(launch: Callable[..., None] = launch) -> None:
+                launch(prologue=True)
+                launch()
+
+            for once in [whole, launch] if candidate.once else [launch]:
+                verdict = self.run(memory, temporary, poison, candidate, index, once)
+                trespass = kept.trespass()
+                if verdict.problem or trespass:
+                    return Verdict(verdict.problem or trespass, verdict.max_rel_error)
+                if verdict.max_rel_error is not None:
+                    errors.append(verdict.max_rel_error)
         return Verdict("", max(errors))
 
     def run(
@@ -229,18 +253,18 @@ def _time(
     queues what is timed, so that nobody is timed launching."""
     channel.beat(-1, message["seconds"])
     cp = cupy()
-    most = max(len(c.buffers) for c in candidates.values())
-    sizes = [max((c.buffers[k] for c in candidates.values() if k < len(c.buffers)), default=0) for k in range(most)]
+    sizes = [max(column) for column in zip_longest(*(c.temporaries for c in candidates.values()), fillvalue=0)]
     stream = cp.cuda.Stream(non_blocking=True)
     events: list[tuple[Any, Any]] = []
     eviction = Eviction(message["number"], message["cache_bytes"])
     with turns.held():
         memory, poison = prepared.checks[0]
         memory.reset(poison)
-        temporary = DeviceTensors([], sizes)
-        addresses = [*memory.addresses, *temporary.addresses]
+        temporary, kept = DeviceTensors([], sizes), {i: _kept_tensors(c) for i, c in candidates.items()}
+        tables = {i: c.table(memory.addresses, temporary.addresses, kept[i].addresses) for i, c in candidates.items()}
         cp.cuda.Device().synchronize()
-        graphs = {i: c.captured(addresses, stream) for i, c in candidates.items()}
+        prologues = {i: c.captured(tables[i], stream, prologue=True) for i, c in candidates.items() if c.once}
+        graphs = {i: c.captured(tables[i], stream) for i, c in candidates.items()}
     order: list[int] = list(candidates)
 
     def times_us(graph: Any, samples: int, cold: bool = True) -> list[float]:
@@ -273,6 +297,11 @@ def _time(
 
         return inspector.run(memory, temporary, poison, candidates[i], i, launch).problem
 
+    with turns.held():
+        prologues_us = dict[int, float]()
+        for i, graph in prologues.items():
+            channel.beat(i, message["kernel_seconds"] * 2)
+            (prologues_us[i],) = times_us(graph, 1)
     while order:
         with turns.held():
             timings = race(len(order), sample, seconds=message["timing_seconds"], seed=message["seed"], watch=watch)
@@ -285,7 +314,13 @@ def _time(
             order = [i for i in order if i not in wrong]
             continue
         return {
-            str(i): {"samples_us": timing.samples_us, "note": timing.note, "warm_us": warm.get(i), "sets": 1}
+            str(i): {
+                "samples_us": timing.samples_us,
+                "note": timing.note,
+                "warm_us": warm.get(i),
+                "sets": 1,
+                "prologue_us": prologues_us.get(i),
+            }
             for i, timing in zip(order, timings, strict=True)
         }
     return {}

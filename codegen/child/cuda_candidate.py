@@ -17,12 +17,15 @@ STATIC_SHARED_BYTES = 48 << 10
 
 
 class Candidate:
-    """A kernel or a plan, its functions loaded: steps over the table inputs, outputs, temporaries. Raises CallError and
-    ImportError for library calls that cannot be made here."""
+    """A kernel or a plan, its functions loaded: steps over the table inputs, outputs, temporaries. once: of these, the
+    first ones, which are a prologue; it writes the temporaries `kept`. Raises CallError and ImportError for library
+    calls that cannot be made here."""
 
     def __init__(self, text: dict[str, Any], inputs: int, outputs: int) -> None:
         first = {"in": 0, "out": inputs, "tmp": inputs + outputs}
+        self.once: int = text["once"]
         self.buffers: tuple[int, ...] = tuple(text["buffers"])
+        self.kept: tuple[int, ...] = tuple(text["kept"])
         self.aliases = {i: first[place] + index for i, (place, index) in text["aliases"]}
         self._steps: list[tuple[Any, dict[str, Any], list[int], list[TensorMapSpec]]] = []
         for step in text["steps"]:
@@ -36,9 +39,9 @@ class Candidate:
             maps = [TensorMapSpec.model_validate(m) for m in step.get("tensor_maps", ())]
             self._steps.append((function, step, places, maps))
 
-    def launch(self, addresses: Sequence[int]) -> None:
-        """Queues all steps on the current stream."""
-        for function, step, places, maps in self._steps:
+    def launch(self, addresses: Sequence[int], *, prologue: bool = False) -> None:
+        """Queues all steps behind the prologue on the current stream, or those of the prologue."""
+        for function, step, places, maps in self._steps[: self.once] if prologue else self._steps[self.once :]:
             if isinstance(function, cublaslt.Call):
                 function.launch([addresses[p] for p in places], cupy().cuda.get_current_stream().ptr)
                 continue
@@ -51,14 +54,27 @@ class Candidate:
             args = tuple(np.uint64(addresses[p]) for p in places)
             function(tuple(step["grid"]), tuple(step["block"]), args, shared_mem=step["shared_bytes"])
 
-    def captured(self, addresses: Sequence[int], stream: Any) -> Any:
-        """The steps as a CUDA graph. They run once before: what a library or the driver loads at a first launch cannot
-        be loaded while launches are only noted down."""
+    @property
+    def temporaries(self) -> tuple[int, ...]:
+        """Bytes of each temporary; none of those that are kept, which are elsewhere."""
+        return tuple(0 if k in self.kept else size for k, size in enumerate(self.buffers))
+
+    def table(self, tensors: Sequence[int], temporaries: Sequence[int], kept: Sequence[int]) -> list[int]:
+        """Addresses of inputs and outputs, then of temporaries, with places of their own for those that are kept, in
+        order."""
+        addresses = [*tensors, *temporaries[: len(self.buffers)]]
+        for k, address in zip(self.kept, kept, strict=True):
+            addresses[len(tensors) + k] = address
+        return addresses
+
+    def captured(self, addresses: Sequence[int], stream: Any, *, prologue: bool = False) -> Any:
+        """The steps that `launch` queues as a CUDA graph. They run once before: what a library or the driver loads at a
+        first launch cannot be loaded while launches are only noted down."""
         with stream:
-            self.launch(addresses)
+            self.launch(addresses, prologue=prologue)
             stream.synchronize()
             stream.begin_capture()
-            self.launch(addresses)
+            self.launch(addresses, prologue=prologue)
             return stream.end_capture()
 
 

@@ -70,7 +70,8 @@ def bench(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
 
 
 def run(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
-    """As `run` in cpu_bench.py. What the emulator finds wrong is a failure."""
+    """As `run` in cpu_bench.py. What the emulator finds wrong is a failure. Nothing is kept: prologues run every
+    time."""
     load_runtime(Path(message["runtime"]))
     inputs = len(message["inputs"])
     candidate = Candidate(message["program"], inputs, len(message["outputs"]))
@@ -94,14 +95,17 @@ def run(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
 
 
 class Candidate:
-    """A kernel or a plan, its functions loaded: steps over the table inputs, outputs, temporaries. Raises OSError."""
+    """A kernel or a plan, its functions loaded: steps over the table inputs, outputs, temporaries. once: of these, the
+    first ones, which are a prologue. Raises OSError."""
 
     def __init__(self, text: dict[str, Any], inputs: int, outputs: int) -> None:
         first = {"in": 0, "out": inputs, "tmp": inputs + outputs}
         names = [*(f"in{i}" for i in range(inputs)), *(f"out{i}" for i in range(outputs))]
         self.names = [*names, *(f"tmp{i}" for i in range(len(text["buffers"])))]
         self.inputs = inputs
+        self.once: int = text["once"]
         self.buffers: tuple[int, ...] = tuple(text["buffers"])
+        self.kept: tuple[int, ...] = tuple(text["kept"])
         self.aliases = {i: first[place] + index for i, (place, index) in text["aliases"]}
         self._steps: list[tuple[Emulation | LibraryCall, list[int], int]] = []
         for step in text["steps"]:
@@ -122,11 +126,18 @@ class Candidate:
             self._steps.append((emulation, places, step["reads"]))
 
     def launch(self, tensors: Sequence[tuple[int, int]], poison: int, seed: int) -> list[Run]:
-        """Runs all steps. tensors: address and bytes of inputs and outputs. Raises EmulatorFault."""
+        """Runs all steps; those behind a prologue twice, over poisoned temporaries where it left nothing. tensors:
+        address and bytes of inputs and outputs. Raises EmulatorFault."""
         buffers = temporaries(self.buffers, poison)
         table = [*tensors, *((b.address, size) for b, size in zip(buffers, self.buffers, strict=True))]
         written = [None if i < self.inputs else np.zeros(size, np.uint8) for i, (_, size) in enumerate(table)]
-        return [self._step(step, table, written, seed) for step in self._steps]
+        runs = [self._step(step, table, written, seed) for step in self._steps]
+        if not self.once:
+            return runs
+        for k in set(range(len(buffers))).difference(self.kept):
+            buffers[k].bytes[: self.buffers[k]] = poison
+            written[len(tensors) + k] = np.zeros(self.buffers[k], np.uint8)
+        return runs + [self._step(step, table, written, seed) for step in self._steps[self.once :]]
 
     def _step(
         self,

@@ -7,12 +7,20 @@ first product to the last; nothing of their size is stored that is no output. By
 
 from codegen.architectures import capability
 from codegen.attention.blanks import blanks_text
-from codegen.attention.schedule import AttentionSchedule, fault, first_schedules, grid, schedule_choices, shared_bytes
+from codegen.attention.schedule import (
+    AttentionSchedule,
+    fault,
+    first_schedules,
+    grid,
+    has_schedules,
+    schedule_choices,
+    shared_bytes,
+)
 from codegen.attention.strips import Strips, element_type, lines_made, part_functor, reduce_call, strips_of
 from codegen.families.wrap import INDEX_LIMIT, kernel_function
 from codegen.kernel import EmitError, Kernel, Launch, Reject
 from codegen.schedule import Choices, parse_schedule
-from codegen.tiled.epilogue import epilogue
+from codegen.tiled.epilogue import check_epilogue, epilogue
 from codegen.tiled.operand import operand_functor
 from fusion_ir.graph import Graph
 from fusion_ir.records import Device
@@ -35,10 +43,10 @@ class Attention:
             return Reject(f"a tensor has {INDEX_LIMIT} elements or more")
         try:
             if found.second:
-                epilogue(segment, found.second, device)
+                check_epilogue(segment, found.second)
         except EmitError as error:
             return Reject(str(error))
-        if first_schedules(found, device):
+        if has_schedules(found, device):
             return None
         return Reject(fault(AttentionSchedule(16, 8, 1, 2, 1, 1), found, device))
 

@@ -18,7 +18,7 @@ from codegen.kernel import EmitError, Kernel, Launch, Reject
 from codegen.schedule import Choices, Schedule, parse_schedule
 from codegen.text import CTYPE
 from codegen.tiled.boxes import DEPTH, RUN, BoxedProduct, boxed, operand_a, operand_b, point_problem
-from codegen.tiled.epilogue import epilogue, epilogue_cost
+from codegen.tiled.epilogue import check_epilogue, epilogue, epilogue_cost
 from codegen.tiled.problem import Problem, main_contraction
 from fusion_ir.dtype import bf16, f16
 from fusion_ir.extent import dense_strides
@@ -140,7 +140,7 @@ class Wgmma:
         for n in segment.nodes:
             if (OPS[n.op].kind if n.op in OPS else OpKind.INPUT) not in KINDS:
                 return Reject(f"{n.op} is no pointwise op")
-        found = _product(segment)
+        found = _products(segment)
         return found if isinstance(found, Reject) else None
 
     def space(self, segment: Graph, device: Device) -> tuple[str, ...]:
@@ -225,8 +225,16 @@ class _Product:
 
 @lru_cache(maxsize=256)
 def _product(segment: Graph) -> _Product | Reject:
-    """The largest product of matrices, with that operand for its columns by which the epilogue moves the fewest bytes,
+    """Of the largest products of matrices that whose operand for the columns lets the epilogue move the fewest bytes,
     short accesses counting as whole ones."""
+    found = _products(segment)
+    if isinstance(found, Reject):
+        return found
+    return min(found, key=lambda product: epilogue_cost(segment, product.problem))
+
+
+def _products(segment: Graph) -> tuple[_Product, ...] | Reject:
+    """The largest products of matrices, with either operand for the columns."""
     node = main_contraction(segment)
     if isinstance(node, Reject):
         return node
@@ -244,16 +252,17 @@ def _product(segment: Graph) -> _Product | Reject:
     if isinstance(boxes, Reject):
         return boxes
     reasons: list[str] = []
-    ways: list[tuple[float, _Product]] = []
+    ways: list[_Product] = []
     for p in boxes:
         problem = point_problem(node, p)
         try:
             if isinstance(problem, Reject):
                 raise EmitError(problem.reason)
-            ways.append((epilogue_cost(segment, problem), _Product(node, p, problem)))
+            check_epilogue(segment, problem)
+            ways.append(_Product(node, p, problem))
         except EmitError as error:
             reasons.append(str(error))
-    return min(ways, key=lambda way: way[0])[1] if ways else Reject(reasons[0])
+    return tuple(ways) if ways else Reject(reasons[0])
 
 
 def _accepted(segment: Graph) -> _Product:

@@ -84,17 +84,33 @@ class Affine:
     def of(c: int, pairs: Iterable[tuple[Term, int]]) -> "Affine":
         coefs: dict[Term, int] = {}
         for term, coef in pairs:
-            if term.extent > 1 and coef:
+            if coef and term.extent > 1:
                 coefs[term] = coefs.get(term, 0) + coef
-        return Affine(c, tuple(sorted(coefs.items(), key=lambda item: (-item[1], _order(item[0])))))
+        if len(coefs) < 2:
+            return Affine(c, tuple(coefs.items()))
+        return Affine(c, tuple(sorted(coefs.items(), key=_rank)))
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.c, self.terms))
+
+    def __hash__(self) -> int:
+        """Kept: indices are keys wherever something is pulled, again and again."""
+        return self._hash
 
     def __add__(self, other: "Affine | int") -> "Affine":
         if isinstance(other, int):
-            return Affine(self.c + other, self.terms)
+            return Affine(self.c + other, self.terms) if other else self
+        if not other.terms:
+            return self + other.c
+        if not self.terms:
+            return other + self.c
         return Affine.of(self.c + other.c, self.terms + other.terms)
 
     def __mul__(self, factor: int) -> "Affine":
-        return Affine.of(self.c * factor, ((t, k * factor) for t, k in self.terms))
+        if factor == 1:
+            return self
+        return Affine.of(self.c * factor, [(t, k * factor) for t, k in self.terms])
 
     def __repr__(self) -> str:
         parts = [f"{k}*{t}" if k > 1 else f"{t}" for t, k in self.terms]
@@ -176,6 +192,12 @@ def _axes_of(term: Term) -> tuple[Axis, ...]:
     return term.of.axes if isinstance(term, Opaque) else tuple(sorted(term.value.deps, key=lambda a: a.uid))
 
 
+def _rank(item: tuple[Term, int]) -> tuple[int, tuple[int, ...]]:
+    """Of a term and its coefficient in an expression: larger coefficients first."""
+    term, coef = item
+    return -coef, _order(term)
+
+
 def _order(term: Term) -> tuple[int, ...]:
     if isinstance(term, Fetched):
         return (1 << 31, term.value.uid)
@@ -209,10 +231,9 @@ def clamp(e: Affine, extent: int) -> Affine:
 
 def flatten(index: Iterable[Affine], strides: Iterable[int]) -> Affine:
     """sum(index * stride)."""
-    total = Affine()
-    for e, stride in zip(index, strides, strict=True):
-        total = total + e * stride
-    return total
+    scaled = [(e, stride) for e, stride in zip(index, strides, strict=True)]
+    terms = [(t, k * stride) for e, stride in scaled for t, k in e.terms]
+    return Affine.of(sum(e.c * stride for e, stride in scaled), terms)
 
 
 class Refine(Exception):

@@ -127,7 +127,7 @@ class Values:
         self, op: str, args: Sequence[Value], attr: tuple[object, ...], dtype: DType, own: Iterable[Axis] = ()
     ) -> Value:
         """`own`: axes that the attribute itself varies with. A reduction does not vary with the axes in its own."""
-        key = (op, *(a.uid for a in args), "|", *attr, dtype)
+        key = (op, *[a.uid for a in args], "|", *attr, dtype.name)
         value = self._known.get(key)
         if value is None:
             if len(self._known) >= self.limit:

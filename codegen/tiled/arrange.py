@@ -11,8 +11,8 @@ from functools import lru_cache
 from itertools import product
 
 from codegen.kernel import EmitError
-from codegen.tiled.epilogue import epilogue_cost
-from codegen.tiled.operand import Operand, Tiles, operand
+from codegen.tiled.epilogue import check_epilogue, epilogue_cost
+from codegen.tiled.operand import Operand, Tiles, check_operand, operand
 from codegen.tiled.problem import Group, Problem, axes_of, groups_of, problem_of
 from fusion_ir.graph import Graph
 from fusion_ir.node import Node
@@ -33,11 +33,12 @@ def arrange(segment: Graph, node: Node, tiles: Tiles) -> Arrangement:
     """The best way. Raises EmitError where there is none."""
     error: EmitError | None = None
     best: tuple[float, Arrangement] | None = None
+    known: dict[tuple[object, ...], Operand] = {}
     for turned, orders in _ways(node):
         problem = problem_of(node, turned=turned, orders=orders)
         try:
             cost = epilogue_cost(segment, problem)
-            sides = [_side(segment, problem, tiles, right) for right in (False, True)]
+            sides = [_side(segment, problem, tiles, right, known) for right in (False, True)]
         except EmitError as e:
             error = error or e
             continue
@@ -49,16 +50,14 @@ def arrange(segment: Graph, node: Node, tiles: Tiles) -> Arrangement:
     return best[1]
 
 
-@lru_cache(maxsize=256)
-def check_arranged(segment: Graph, node: Node, tiles: Tiles) -> None:
-    """Raises EmitError where `arrange` does; the first way that there is ends the look."""
+def check_arranged(segment: Graph, node: Node) -> None:
+    """Raises EmitError where `arrange` does, whatever the tiles; the first way that there is ends the look."""
+    for arg in node.args:
+        check_operand(segment, arg)
     error: EmitError | None = None
     for turned, orders in _ways(node):
-        problem = problem_of(node, turned=turned, orders=orders)
         try:
-            epilogue_cost(segment, problem)
-            for right in (False, True):
-                _side(segment, problem, tiles, right)
+            check_epilogue(segment, problem_of(node, turned=turned, orders=orders))
         except EmitError as e:
             error = error or e
             continue
@@ -66,11 +65,16 @@ def check_arranged(segment: Graph, node: Node, tiles: Tiles) -> None:
     raise error or EmitError("the contraction cannot be arranged")
 
 
-def _side(segment: Graph, problem: Problem, tiles: Tiles, right: bool) -> Operand:
-    found = [
-        operand(segment, problem, tiles, right=right, depth_last=depth_last)
-        for depth_last in ((True, False) if tiles.across else (True,))
-    ]
+def _side(
+    segment: Graph, problem: Problem, tiles: Tiles, right: bool, known: dict[tuple[object, ...], Operand]
+) -> Operand:
+    """known: operands of other ways; most have an operand of theirs as it is here."""
+    found: list[Operand] = []
+    for depth_last in (True, False) if tiles.across else (True,):
+        key = (*problem.operand(right, depth_last=depth_last), depth_last)
+        if key not in known:
+            known[key] = operand(segment, problem, tiles, right=right, depth_last=depth_last)
+        found.append(known[key])
     return min(found, key=lambda side: (side.copied == 0, side.cost))
 
 

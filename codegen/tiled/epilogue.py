@@ -11,10 +11,13 @@ Views behind the product (reshape, permute, slice) only say where results go. Ea
 element of the product, or on none where it is padding.
 """
 
+from functools import lru_cache
+
 from codegen.gemm.dims import with_scratch
 from codegen.kernel import EmitError
 from codegen.lowering.access import alignments, pattern
 from codegen.lowering.index import volume
+from codegen.lowering.own import with_own_inputs
 from codegen.text import CTYPE
 from codegen.tiled.functor import Functor, PointPrinter, aligned, braced, fields_of, key, tensors_of
 from codegen.tiled.operand import access_cost, load_cost
@@ -29,13 +32,36 @@ RUN = 8  # columns that the epilogue is called for: gemm_epilogue.cuh
 def epilogue_pieces(segment: Graph, problem: Problem, run: int = RUN) -> tuple[list[Piece], Points]:
     """What is written, as functions of the point of the product that it depends on, for runs of `run` columns. Raises
     EmitError."""
-    behind = with_scratch(segment, problem.node, [where.stride for where in problem.result], problem.acc)
+    return _pieces(_behind(segment, problem), len(segment.inputs), problem.extents, run)
+
+
+def check_epilogue(segment: Graph, problem: Problem) -> None:
+    """Raises EmitError where `epilogue_pieces` does. Segments with the same epilogue are looked at once."""
+    behind, position = with_own_inputs(_behind(segment, problem))
+    if fault := _fault(behind, position.get(len(segment.inputs)), problem.extents):
+        raise EmitError(fault)
+
+
+@lru_cache(maxsize=1024)
+def _fault(behind: Graph, scratch: int | None, extents: tuple[int, int, int]) -> str:
+    try:
+        _pieces(behind, scratch, extents, RUN)
+    except EmitError as error:
+        return str(error)
+    return ""
+
+
+def _behind(segment: Graph, problem: Problem) -> Graph:
+    return with_scratch(segment, problem.node, [where.stride for where in problem.result], problem.acc)
+
+
+def _pieces(behind: Graph, scratch: int | None, extents: tuple[int, int, int], run: int) -> tuple[list[Piece], Points]:
+    """scratch: position of the input that is the product, None where nothing depends on it."""
     writes, axes = writes_at_points(behind)
-    batches, rows, columns = problem.extents
-    points = Points((columns, rows, batches), axes)
-    scratch, pieces = len(segment.inputs), list[Piece]()
+    batches, rows, columns = extents
+    points, pieces = Points((columns, rows, batches), axes), list[Piece]()
     for write in writes:
-        places = loads_of(scratch, write.value)
+        places = loads_of(scratch, write.value) if scratch is not None else []
         if len(places) != 1:
             raise EmitError(
                 f"out{write.out} depends on the product at {len(places)} points for each of its elements, expected 1"

@@ -9,17 +9,23 @@ other way round.
 """
 
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
-from codegen.kernel import Access
+from codegen.kernel import Access, EmitError
 from codegen.lowering.access import Pattern, alignments, pattern
 from codegen.lowering.index import volume
-from codegen.lowering.value import Value, cone
+from codegen.lowering.own import with_own_inputs
+from codegen.lowering.stores import pull_outputs
+from codegen.lowering.unify import unify
+from codegen.lowering.value import TooManyValues, Value, cone
 from codegen.text import CTYPE
 from codegen.tiled.functor import Functor, PointPrinter, aligned, braced, fields_of, tensors_of
 from codegen.tiled.points import Piece, Points, located, writes_at_points
 from codegen.tiled.problem import Problem
 from fusion_ir.dtype import DType
+from fusion_ir.extent import dense_strides
 from fusion_ir.graph import Graph, OutputSpec
+from fusion_ir.node import Node
 from fusion_ir.ops import make
 from fusion_ir.records import Device
 
@@ -53,7 +59,7 @@ class Operand:
     run: int
     copied: int
 
-    @property
+    @cached_property
     def cost(self) -> float:
         """Bytes to load, those that come in short accesses counting as whole ones."""
         return sum(load_cost(self.segment, piece) for piece in self.pieces)
@@ -78,6 +84,24 @@ def operand(segment: Graph, problem: Problem, tiles: Tiles, *, right: bool, dept
     if copied and copied < run:
         pieces, points = at_points(copied)
     return Operand(segment, dtype, depth_last, pieces, points, copied or run, copied)
+
+
+def check_operand(segment: Graph, node: Node) -> None:
+    """Raises EmitError where `operand` does. Segments with the same operand are looked at once."""
+    dense = OutputSpec(node, dense_strides(node.sizes))  # where its elements are put makes no difference
+    if fault := _fault(with_own_inputs(Graph(segment.inputs, (dense,)))[0]):
+        raise EmitError(fault)
+
+
+@lru_cache(maxsize=1024)
+def _fault(alone: Graph) -> str:
+    try:
+        pulled = pull_outputs(alone)
+        if pulled.bound.pieces:
+            unify(pulled)
+    except TooManyValues as error:
+        return str(error)
+    return ""
 
 
 def load_cost(segment: Graph, piece: Piece, without: int | None = None) -> float:

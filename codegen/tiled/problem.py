@@ -6,6 +6,7 @@ contract(x[4, 32, 64], w[8, 48, 64]) : f32[4, 32, 8, 48]     ->   rows 4 * 32, c
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from typing import Literal
 
@@ -37,14 +38,14 @@ class Problem:
 
     def extent(self, group: Group) -> int:
         """How many batches, rows, columns or products there are."""
-        return prod(n for n, g in zip(self.root, self.groups, strict=True) if g == group)
+        return prod([n for n, g in zip(self.root, self.groups, strict=True) if g == group])
 
-    @property
+    @cached_property
     def extents(self) -> tuple[int, int, int]:
         """Batches, rows and columns."""
         return self.extent("batch"), self.extent("row"), self.extent("column")
 
-    @property
+    @cached_property
     def depth(self) -> int:
         """Products of a sum."""
         return self.extent("depth")

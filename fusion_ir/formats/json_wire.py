@@ -22,6 +22,7 @@ from fusion_ir.formats.wire_ops import build_node
 from fusion_ir.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.layout import check_alignment, check_donation, check_strides, normal_strides
 from fusion_ir.limits import LIMITS, check_body, check_count, check_name, check_sizes
+from fusion_ir.multiplied_sums import contracted
 from fusion_ir.named import NamedGraph, unique_name
 from fusion_ir.node import Attr, Node
 from fusion_ir.ops import make_input
@@ -160,7 +161,7 @@ class _Reader:
             outputs.append(self.output(f"/outputs/{i}", row, outputs))
         graph = Graph(tuple(self.specs), tuple(outputs))
         check_count("/nodes", "nodes after composite ops were taken apart", len(graph.nodes), LIMITS.nodes)
-        return NamedGraph(graph, tuple(self.positions), tuple(names))
+        return NamedGraph(contracted(graph), tuple(self.positions), tuple(names))
 
     def input(self, place: str, row: WireInput) -> None:
         if row.name in self.positions:

@@ -33,6 +33,7 @@ from fusion_ir.formats.side_file import NOTHING, SideFile
 from fusion_ir.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.layout import check_strides, normal_strides
 from fusion_ir.limits import LIMITS, check_body, check_count
+from fusion_ir.multiplied_sums import contracted
 from fusion_ir.named import NamedGraph
 from fusion_ir.ops import make_input
 
@@ -147,7 +148,7 @@ class _Dump:
         outputs = tuple(OutputSpec(t.node, dense_strides(t.node.sizes)) for t in tensors)
         graph = Graph(tuple(self.inputs.values()), outputs)
         check_count("", "nodes", len(graph.nodes), LIMITS.nodes)
-        return NamedGraph(graph, tuple(self.inputs), names, tuple(self._notes(names)))
+        return NamedGraph(contracted(graph), tuple(self.inputs), names, tuple(self._notes(names)))
 
     def _outputs(self) -> tuple[str, ...]:
         """The outputs listed; of an excerpt those that the side file names, or what nothing reads."""

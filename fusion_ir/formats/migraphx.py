@@ -44,6 +44,7 @@ from fusion_ir.formats.side_file import NOTHING, SideFile
 from fusion_ir.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.layout import check_strides, normal_strides
 from fusion_ir.limits import LIMITS, check_body, check_count, check_name, check_sizes
+from fusion_ir.multiplied_sums import contracted
 from fusion_ir.named import NamedGraph, unique_name
 from fusion_ir.node import Node
 from fusion_ir.ops import make_input
@@ -89,7 +90,7 @@ class _Program:
             outputs[unique_name(word.text, outputs)] = OutputSpec(value.node, strides)
         graph = Graph(tuple(self.inputs.values()), tuple(outputs.values()))
         check_count("", "nodes", len(graph.nodes), LIMITS.nodes)
-        return NamedGraph(graph, tuple(self.inputs), tuple(outputs))
+        return NamedGraph(contracted(graph), tuple(self.inputs), tuple(outputs))
 
     def check_beside(self) -> None:
         """Holds what is stated beside the text against the inputs. Raises FormatError."""

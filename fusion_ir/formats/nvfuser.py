@@ -24,6 +24,7 @@ from fusion_ir.formats.signature import Parameter, parameters
 from fusion_ir.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.layout import check_donation, normal_strides
 from fusion_ir.limits import LIMITS, check_body, check_count, check_name, check_sizes
+from fusion_ir.multiplied_sums import contracted
 from fusion_ir.named import NamedGraph, unique_name
 from fusion_ir.node import Node
 from fusion_ir.ops import make_input
@@ -173,4 +174,4 @@ class _Definition:
             raise FormatError("", "the definition has no outputs: fd.add_output is never called")
         graph = Graph(tuple(self.inputs.values()), tuple(self.outputs.values()))
         check_count("", "nodes", len(graph.nodes), LIMITS.nodes)
-        return NamedGraph(graph, tuple(self.inputs), tuple(self.outputs))
+        return NamedGraph(contracted(graph), tuple(self.inputs), tuple(self.outputs))

@@ -1,8 +1,8 @@
-"""Rewrites: equal tensors, produced otherwise. One table, `RULES`; each row is a declaration with its mathematics.
+"""Rewrites: equal tensors, produced otherwise. Two tables; each row is a declaration with its mathematics.
 
-The rules here make a graph smaller and lose nothing, so `simplify` applies them wherever they match; those in `split`
-open choices to the search and close none. Rules that trade one cost for another are alternatives for the search to
-weigh and never go into this table.
+`RULES` make a graph smaller and lose nothing, so `simplify` applies them wherever they match; those in `split` open
+choices to the search and close none. `ALTERNATIVES` trade one cost for another: what they offer stands beside a node,
+and the search weighs both.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,9 +12,11 @@ from fusion_ir.graph import Graph
 from fusion_ir.node import Node
 from fusion_ir.ops import make
 from scheduler.casts import is_exact
+from scheduler.rewrites.chains import CHAINS
+from scheduler.rewrites.distributing import DISTRIBUTING
+from scheduler.rewrites.factoring import FACTORING
 from scheduler.rewrites.rule import Offer, Rule
-
-ALTERNATIVES: tuple[Offer, ...] = ()
+from scheduler.rewrites.siblings import SIBLINGS
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,9 @@ RULES: tuple[Rule, ...] = (
     Rule("cast-back", "cast(cast(x, wide), dtype of x) = x where wide holds every value of x", "exact", _cast_back),
     Rule("cast-cast", "cast(cast(x, wide), t) = cast(x, t), floats, where wide holds every x", "exact", _cast_cast),
 )
+
+# What is likeliest to pay first: where there is no room for all, the last ones are left out.
+ALTERNATIVES: tuple[Offer, ...] = (*DISTRIBUTING, *CHAINS, *SIBLINGS, *FACTORING)
 
 
 def simplify(graph: Graph, rules: Sequence[Rule] = RULES) -> Simplified:

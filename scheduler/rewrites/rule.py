@@ -37,13 +37,23 @@ class Rule:
 @dataclass(frozen=True)
 class Offer:
     """`find` gives other nodes that equal a node of a graph (same shape and dtype), for the search to weigh against it:
-    none where it does not match, the one likeliest to pay first. It sees the node's neighbourhood, and builds on nodes
-    that are there; none of them needs what it makes, so no cycle comes of one offer alone."""
+    none where it does not match, the one likeliest to pay first. What it makes is made of nodes that the node depends
+    on, and of its siblings, of which none depends on another."""
 
     name: str
     equation: str
     numerics: Numerics
     find: Callable[[Node, Neighbourhood], Iterable[Node]]
+
+    def of(self, node: Node, around: Neighbourhood) -> tuple[Node, ...]:
+        """What is offered for a node, each once; nothing for what a prologue computes anyhow."""
+        if not node.args or around.is_constant(node):
+            return ()
+        found = tuple(dict.fromkeys(new for new in self.find(node, around) if new is not node))
+        for new in found:
+            if new.sizes != node.sizes or new.dtype != node.dtype:
+                raise AssertionError(f"rewrite {self.name} made {new} of {node}")
+        return found
 
     @property
     def looseness(self) -> int:

@@ -22,7 +22,7 @@ from service.cli.source import read_graph
 from service.cli.stored import PREFIX, load_plan
 from service.cli.terminal import print_json, show
 from service.cli.tune import search_budget, tune_here
-from service.formatting import duration, percent, ratio, size
+from service.formatting import ONCE, duration, percent, ratio, size
 from service.reports import report_words
 from service.settings import load
 from tuning_db import Store
@@ -124,6 +124,8 @@ def _step(number: int, step: Step, ops: Mapping[int, str]) -> Table:
     elif step.predicted_us is not None:
         bound += f"; predicted to take {duration(step.predicted_us)}, not timed"
     table.add_row("bound", bound)
+    if step.prologue:
+        table.add_row("runs", f"{ONCE}: it reads nothing else")
     if step.accesses:
         table.add_row("accesses", Text("\n".join(_accesses(step))))
     if step.report is not None:
@@ -164,6 +166,8 @@ def _as_json(plan: Plan, state: str, ops: Mapping[int, str]) -> dict[str, Any]:
         "copy_us": plan.copy_us,
         "search_gap": plan.search_gap,
         "complete": plan.search.complete,
+        "prologue_us": plan.prologue_us,
+        "kept_bytes": plan.kept_bytes,
         "steps": [
             {
                 "family": s.family,
@@ -175,6 +179,7 @@ def _as_json(plan: Plan, state: str, ops: Mapping[int, str]) -> dict[str, Any]:
                 "nodes": [{"node": n, "op": ops.get(n)} for n in s.nodes],
                 "reads": [str(r) for r in s.reads],
                 "writes": [str(w) for w in s.writes],
+                "prologue": s.prologue,
                 "accesses": [{"tensor": str(s.args[a.argument]), **a.model_dump(mode="json")} for a in s.accesses],
             }
             for s in plan.steps

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fusion_ir.records import Plan, Ref, Step
-from service.formatting import NONE, count, expected, percent, ratio, significant, size, times
+from service.formatting import NONE, ONCE, count, expected, percent, prologue, ratio, significant, size, times
 
 KEY_DIGITS = 12  # of a plan key, as people see it; any unique beginning is understood
 _BAR = 36
@@ -32,6 +32,8 @@ def as_json(plan: Plan, target: str, state: str, cache: str) -> dict[str, Any]:
         "lower_bound_us": plan.lower_bound_us,
         "search_gap": plan.search_gap,
         "max_rel_error": plan.max_rel_error,
+        "prologue_us": plan.prologue_us,
+        "kept_bytes": plan.kept_bytes,
         "steps": [
             {
                 "family": step.family,
@@ -43,6 +45,7 @@ def as_json(plan: Plan, target: str, state: str, cache: str) -> dict[str, Any]:
                 "nodes": list(step.nodes),
                 "reads": [str(r) for r in step.reads],
                 "writes": [str(w) for w in step.writes],
+                "prologue": step.prologue,
             }
             for step in plan.steps
         ],
@@ -155,13 +158,20 @@ def _footer(plan: Plan) -> Text:
         words.append("no untried cover can be better" if search.complete else least)
     if plan.max_rel_error is not None:
         words.append(f"largest relative error {plan.max_rel_error:.2g}")
+    if plan.prologue:
+        words.append(prologue(plan))
     return Text("; ".join(words), style="dim")
 
 
 def _schedule(step: Step) -> Text:
-    """The family, and below it the schedule's parameters, which a narrow terminal breaks between them."""
+    """The family, and below it whether the step is of the prologue, and the schedule's parameters, which a narrow
+    terminal breaks between them."""
     parameters = step.schedule.removeprefix(step.family).strip("{}").replace(",", ", ")
-    return Text.assemble((step.family, "cyan"), (f"\n{parameters}" if parameters else "", "dim"))
+    return Text.assemble(
+        (step.family, "cyan"),
+        (f"\n{ONCE}" if step.prologue else "", "magenta"),
+        (f"\n{parameters}" if parameters else "", "dim"),
+    )
 
 
 def _units(plan: Plan) -> str:

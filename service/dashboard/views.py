@@ -51,6 +51,7 @@ class StepRow:
     colour: int
     family: str
     schedule: str
+    once: str  # of the prologue: how often it runs
     time: str
     bound: str
     share: str
@@ -129,6 +130,7 @@ class PlanView:
     reasons: Sequence[ReasonGroup]
     contractions: Sequence[CostTable]
     temporaries: str
+    prologue: str
     copy_rate: str
     launch: str
 
@@ -262,6 +264,7 @@ def plan_view(
             CostTable(c.nodes, [r for a in c.alternatives for r in _cost_rows(a)]) for c in plan.contractions
         ],
         temporaries=formatting.size(sum(b.bytes for b in plan.buffers)) if plan.buffers else "none",
+        prologue=formatting.prologue(plan) if plan.prologue else "",
         copy_rate=formatting.NONE if dram is None else f"{formatting.significant(dram)} GB/s",
         launch=formatting.NONE if plan.device.ceilings is None else formatting.duration(plan.device.ceilings.launch_us),
     )
@@ -308,6 +311,7 @@ def _step(index: int, step: Step, graph: Graph | None, sources: Mapping[str, str
         colour=index % COLOURS,
         family=step.family,
         schedule=step.schedule,
+        once=formatting.ONCE if step.prologue else "",
         time=formatting.expected(step.time_us, step.predicted_us),
         compiled="; ".join(report_words(step.report)) if step.report else "",
         bound=formatting.duration(step.bound_us),

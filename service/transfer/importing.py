@@ -251,8 +251,13 @@ class Importer:
         mine = timings[0]
         if mine.status is not Status.ok:
             raise _Refused(f"the plan does not compute the graph: {mine.status.value}: {mine.detail}")
-        times = {"time_us": median(mine.samples_us), "spread": spread(mine.samples_us)}
-        plan = plan.model_copy(update=times | {"max_rel_error": mine.max_rel_error})
+        found = {
+            "time_us": median(mine.samples_us),
+            "spread": spread(mine.samples_us),
+            "max_rel_error": mine.max_rel_error,
+            "prologue_us": mine.prologue_us,
+        }
+        plan = plan.model_copy(update=found)
         return _Tried(plan, list(known.values())), timings
 
     def _incumbents(self, answers: Sequence[Resolved | None]) -> dict[str, Plan]:

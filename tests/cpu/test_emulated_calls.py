@@ -22,7 +22,7 @@ from fusion_ir.sample import sample_inputs
 from fusion_ir.tolerance import reference
 from scheduler.assemble import Choice, assemble
 from scheduler.atoms import atoms_of
-from scheduler.cover import bits
+from scheduler.masks import bits
 from scheduler.prepare import prepare
 from scheduler.segment import extract
 from scheduler.traffic import traffic_of

@@ -6,11 +6,11 @@ import pytest
 
 pytest.importorskip("cupy")
 
-from fuseplan_client import runtime
+from fuseplan_client import launches
 
 
 def test_streams_by_address() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert runtime._of_address(0).ptr == 0
-        assert runtime._of_address(4242).ptr == 4242
+        assert launches.of_address(0).ptr == 0
+        assert launches.of_address(4242).ptr == 4242

@@ -28,12 +28,16 @@ from service.planner import plan_graph
 from service.transfer import importing
 from service.transfer.importing import Importer, Outcome
 from service.transfer.reading import read_export
+from tests.support.constants import with_constants
 from tests.support.exports import Lines, changed, exported, of_kind
 from tests.support.kernels import dense, graph_of
 from tuning_db import Store
 
 ROWS = dense(2, 1 << 17)
 SPLIT = graph_of((ROWS,), build.softmax(make_input(0, ROWS)))  # both reductions in parts, and rescaled
+SQUARE = dense(128, 128)
+X, W1, W2 = (make_input(i, SQUARE) for i in range(3))
+FOLDED = with_constants(graph_of((SQUARE,) * 3, build.matmul(X, build.matmul(W1, W2))), {1: "a@1", 2: "b@1"})
 SMALL_SPEC = dense(64, 64)
 SMALL = graph_of((SMALL_SPEC,), make("neg", [make("exp", [make_input(0, SMALL_SPEC)])]))
 
@@ -61,8 +65,9 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Source:
     cache, url = ObjectCache(folder / "cache"), f"sqlite:///{folder / 'plans.db'}"
     keys: dict[str, str] = {}
     with Store(url) as store:
-        for name, graph in (("split", SPLIT), ("small", SMALL)):
-            named = NamedGraph(graph, (f"{name}_x",), (f"{name}_y",))
+        for name, graph in (("split", SPLIT), ("small", SMALL), ("folded", FOLDED)):
+            inputs = tuple(f"{name}_x{i or ''}" for i in range(len(graph.inputs)))
+            named = NamedGraph(graph, inputs, (f"{name}_y",))
             keys[name] = plan_graph(named, "cpu", Budget(1.0), store, cache).plan_key
     return Source(url, cache, keys)
 
@@ -88,6 +93,19 @@ def decisions(plan: Plan) -> Any:
 
 def is_empty(store: Store) -> bool:
     return not store.plans().items and not store.devices() and store.graph(graph_key(SMALL)) is None
+
+
+def test_a_prologue_comes_along(source: Source, target: Store, tmp_path: Path) -> None:
+    original = source.plan("folded")
+    assert [s.prologue for s in original.steps] == [True, False], "the inner product, of constants"
+    (outcome,), _ = take(target, ObjectCache(tmp_path / "cache"), source.export("folded"))
+    assert outcome.result == "stored", outcome
+    made = Plan.model_validate_json(target.plan(outcome.plan_key or "") or b"")
+    assert decisions(made) == decisions(original)
+    assert [s.prologue for s in made.steps] == [True, False]
+    assert made.buffers == original.buffers
+    assert original.prologue_us
+    assert made.prologue_us
 
 
 def test_a_round_trip_of_rewritten_reductions(source: Source, target: Store, tmp_path: Path) -> None:

@@ -68,6 +68,9 @@ class Stream:
     def synchronize(self) -> None:
         self.cupy.log.append(("synchronize", self.ptr))
 
+    def is_capturing(self) -> bool:
+        return self.captured is not None
+
     def begin_capture(self) -> None:
         assert self.ptr, "a legacy default stream cannot be captured"
         self.captured = []
@@ -110,7 +113,9 @@ class FakeCupy:
     def __post_init__(self) -> None:
         self.current.append(self.stream(DEFAULT_STREAM))
         self.cuda = SimpleNamespace(
-            Device=lambda: SimpleNamespace(id=0, compute_capability=self.capability),
+            Device=lambda: SimpleNamespace(
+                id=0, compute_capability=self.capability, synchronize=lambda: self.log.append(("synchronize", "device"))
+            ),
             Stream=Streams(self),
             get_current_stream=lambda: self.current[-1],
             alloc=self._alloc,

@@ -20,10 +20,10 @@ from fusion_ir.ops.contract import products
 from fusion_ir.records import Device, Plan, Search, Status
 from scheduler.assemble import Choice, assemble
 from scheduler.atoms import Atoms, cut
-from scheduler.cover import execution_order
 from scheduler.prepare import Prepared, prepare
 from scheduler.segment import Segment, extract
 from scheduler.traffic import traffic_of
+from tests.support.partitions import execution_order
 from tests.support.random_graphs import Seeded, any_graph, pointwise_graph
 from tests.support.random_reductions import reduction_graph
 

@@ -14,7 +14,7 @@ from tuning_db import Store
 
 TUNE_FIELDS = (
     "plan_key graph_key device target state cache time_us predicted_us unfused_us lower_bound_us search_gap "
-    "max_rel_error steps numerics rewrites reasons search"
+    "max_rel_error prologue_us kept_bytes steps numerics rewrites reasons search"
 ).split()
 
 
@@ -28,7 +28,8 @@ def stored(tmp_path: Path) -> str:
 def test_tune_as_json(cli: Cli, graph_file: Path, planned: list[tuple[str, float]]) -> None:
     first, second = (json.loads(cli("tune", graph_file, "--seconds", "3", "--json").out) for _ in range(2))
     assert list(first) == TUNE_FIELDS
-    assert list(first["steps"][0]) == "family schedule time_us predicted_us report bytes nodes reads writes".split()
+    step = "family schedule time_us predicted_us report bytes nodes reads writes prologue"
+    assert list(first["steps"][0]) == step.split()
     assert list(first["search"]) == "seconds candidates measured".split()
     assert first["steps"][0]["reads"] == ["in0"]
     assert first["steps"][0]["writes"] == ["out0"]

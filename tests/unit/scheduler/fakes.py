@@ -95,6 +95,7 @@ class Timing:
     max_rel_error: float | None = 0.0
     status: Status = Status.ok
     detail: str = ""
+    prologue_us: float | None = None
 
 
 RACES = count()
@@ -189,7 +190,8 @@ class FakeBench:
     def measure_plans(self, graph: Graph, plans: Sequence[Plan], *, seed: int = 0, seconds: float) -> list[Timing]:
         self.clock.now += seconds
         times = [sum(s.bound_us * self.factor(s.entry) for s in plan.steps if not s.prologue) for plan in plans]
-        return [Timing((time,) * 20) for time in times]
+        once = [sum(s.bound_us * self.factor(s.entry) for s in plan.prologue) for plan in plans]
+        return [Timing((time,) * 20, prologue_us=us or None) for time, us in zip(times, once, strict=True)]
 
 
 class Memory:

@@ -13,10 +13,11 @@ from fusion_ir.node import Node
 from fusion_ir.ops import make, make_input
 from scheduler.atoms import Atoms, atoms_of
 from scheduler.candidates import Candidate, Candidates, CandidateSettings, find_candidates
-from scheduler.cover import bits, execution_order
 from scheduler.ledger import Ledger
+from scheduler.masks import bits
 from scheduler.piece import Piece
 from scheduler.prepare import prepare
+from tests.support.partitions import execution_order
 from tests.support.random_graphs import Seeded, any_graph
 from tests.unit.scheduler.fakes import DEVICE, Memory, families
 

@@ -1,6 +1,7 @@
 """Steps back to graphs: what was assembled is composed again, node for node; what does not fit is named."""
 
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -18,12 +19,15 @@ from scheduler import compose as composing
 from scheduler.assemble import Choice, assemble
 from scheduler.atoms import atoms_of
 from scheduler.compose import Part, compose
+from scheduler.masks import bits
 from scheduler.prepare import Prepared, prepare
-from scheduler.segment import extract
+from scheduler.segment import Segment, extract
 from scheduler.traffic import traffic_of
 from tests.support.devices import CPU_DEVICE, CUDA_DEVICE
 from tests.support.kernels import dense, graph_of
+from tests.support.random_graphs import Seeded, any_graph
 from tests.support.small_graphs import random_graph
+from tests.unit.scheduler.alternative_graphs import OFFERS, random_cover, searched
 
 
 def ref(text: str) -> Ref:
@@ -32,15 +36,19 @@ def ref(text: str) -> Ref:
 
 
 def parts_of(prepared: Prepared) -> list[Part]:
-    """Every atom a step, its segment by way of its text, its tensors by number."""
+    """Every atom a step."""
     atoms = atoms_of(prepared.graph)
+    return parts_from(prepared, [extract(atoms, atoms.piece(1 << a)) for a in range(len(atoms))])
+
+
+def parts_from(prepared: Prepared, segments: Sequence[Segment]) -> list[Part]:
+    """Every segment a step, by way of its text, its tensors by number."""
     places = {
         o.node: Ref(place="out", index=slot) for o, slot in zip(prepared.graph.outputs, prepared.slots, strict=True)
     }
     parts: list[Part] = []
     count = 0
-    for a in range(len(atoms)):
-        segment = extract(atoms, atoms.piece(1 << a))
+    for segment in segments:
         reads, writes = segment.arguments
         for node in writes:
             if node not in places:
@@ -63,6 +71,27 @@ def test_random_graphs_come_back(seed: int) -> None:
     assert composed.recognised
     assert [o.node for o in composed.prepared.graph.outputs] == [o.node for o in prepared.graph.outputs]
     assert composed.prepared.origin == prepared.origin
+
+
+def test_covers_with_alternatives_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the graph that they are alternatives for, whichever producers the steps hold."""
+    monkeypatch.setattr(composing, "ALTERNATIVES", OFFERS)
+    others = 0
+    for seed in range(40):
+        given, rng = any_graph(Seeded(seed), steps=10), random.Random(seed)
+        prepared = prepare(given, composing.split_tasks(CPU_DEVICE), offers=OFFERS)
+        atoms, found = searched(prepared)
+        cover = random_cover(atoms, found, rng)
+        if cover is None or sum(p.writes.bit_count() for p in cover) > len({t for p in cover for t in bits(p.writes)}):
+            continue  # a plan writes each tensor once
+        segments = [found.accepted[p].segment for p in cover]
+        composed = compose(given, parts_from(prepared, segments), prepared.aliases, CPU_DEVICE, "exact")
+        assert composed.recognised, seed
+        assert [o.node for o in composed.prepared.graph.outputs] == [o.node for o in prepared.graph.outputs]
+        for one, other in zip(composed.segments, segments, strict=True):
+            assert set(one.cone) == set(other.cone), seed
+            others += any(n in prepared.alternatives.found_by for n in one.cone)
+    assert others > 10
 
 
 def test_equal_kernels_make_equal_plans_however_segments_list_their_tensors() -> None:

@@ -10,7 +10,7 @@ from fusion_ir.records import Device
 from scheduler.candidates import Candidate
 from scheduler.cover import CoverProblem
 from scheduler.covers import Covers
-from scheduler.ledger import Estimate
+from scheduler.predictor import Estimate
 from scheduler.segment import extract
 from scheduler.watch import Watch
 from tests.support.random_graphs import Seeded, any_graph
@@ -57,7 +57,7 @@ def test_families_answer_the_same_whenever_they_are_asked(device: Device) -> Non
             sure += "segment" not in vars(candidate.families)
             ledger.predicted_us(candidate)
             assert list(candidate.families) == names, (seed, piece)
-            best = min(ledger._predicted_us(candidate, name) for name in names)
+            best = min(ledger.uncorrected_us(candidate, name) for name in names)
             assert ledger.predicted_us(candidate) == best, (seed, piece)
         for a in range(len(atoms)):
             answer = ledger.ask(atoms, atoms.piece(1 << a))

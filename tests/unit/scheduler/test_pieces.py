@@ -1,7 +1,8 @@
 """Pieces of graphs with alternatives: whatever covers they are put together to, the outputs are the graph's own."""
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,79 +12,19 @@ from fusion_ir.extent import dense_strides, shape_of
 from fusion_ir.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.interpreter import interpret
 from fusion_ir.node import Node
-from fusion_ir.ops import OpKind, kind_of, make, make_input
+from fusion_ir.ops import make, make_input
 from scheduler.alternatives import find_alternatives
 from scheduler.atoms import Atoms, atoms_of
-from scheduler.candidates import Candidates, CandidateSettings, find_candidates
-from scheduler.cover import bits
-from scheduler.ledger import Ledger
+from scheduler.candidates import Candidates
+from scheduler.masks import bits
 from scheduler.piece import Piece
 from scheduler.pieces import computing_again, pieces_of
 from scheduler.prepare import prepare
 from scheduler.rewrites.neighbourhood import Neighbourhood
 from scheduler.rewrites.rule import Offer
 from tests.support.random_graphs import Seeded, any_graph
-from tests.unit.scheduler.fakes import DEVICE, Memory, families, random_inputs, same_bits
-
-
-def _other_sign(node: Node, _: Neighbourhood) -> Iterator[Node]:
-    if node.op in ("add", "sub") and node.dtype.is_float:
-        a, b = node.args
-        yield make("sub" if node.op == "add" else "add", [a, make("neg", [b])])
-
-
-def _around(node: Node, _: Neighbourhood) -> Iterator[Node]:
-    if node.op in ("add", "mul") and node.args[0] is not node.args[1]:
-        yield make(node.op, node.args[::-1])
-
-
-def _as_view(node: Node, _: Neighbourhood) -> Iterator[Node]:
-    """A part of a larger tensor, as parts of a horizontal product are."""
-    if kind_of(node) is OpKind.POINTWISE and node.rank and 0 not in node.sizes:
-        whole = make(node.op, [make("cat", [a, a], {"axis": 0}) for a in node.args], dict(node.attrs))
-        stop = node.sizes
-        yield make("slice", [whole], {"start": (0,) * node.rank, "stop": stop, "step": (1,) * node.rank})
-
-
-OFFERS = (
-    Offer("other-sign", "a + b = a - -b", "exact", _other_sign),
-    Offer("around", "a + b = b + a", "exact", _around),
-    Offer("as-view", "f(x) = f([x | x])[:n]", "exact", _as_view),
-)
-
-
-def searched(graph: Graph, offers: Iterable[Offer] = OFFERS, most: int = 4) -> tuple[Atoms, Candidates]:
-    prepared = prepare(graph, offers=tuple(offers))
-    atoms = atoms_of(prepared.graph, alternatives=prepared.alternatives)
-    ledger = Ledger(DEVICE, families(most=most, kinds=frozenset(OpKind)), Memory(), None, 0)  # type: ignore[arg-type]
-    few = CandidateSettings(max_grown=300, max_unions=50, max_again=100)
-    return atoms, find_candidates(atoms, lambda piece: ledger.ask(atoms, piece), few)
-
-
-def random_cover(atoms: Atoms, found: Candidates, rng: random.Random) -> list[Piece] | None:
-    """Some pieces that write the outputs and what they read, in execution order; None where these made a cycle."""
-    writers: dict[int, list[Piece]] = {}
-    for piece in found.accepted:
-        for t in bits(piece.writes):
-            writers.setdefault(t, []).append(piece)
-    chosen: list[Piece] = []
-    wanted, written = atoms.outputs, 0
-    while missing := wanted & ~written:
-        able = writers[rng.choice(list(bits(missing)))]
-        others = [p for p in able if p.members & ~atoms.givens]
-        piece = rng.choice(others if others and rng.random() < 0.5 else able)
-        chosen.append(piece)
-        written |= piece.writes
-        wanted |= atoms.reads_of(piece.members) & atoms.all
-    order: list[Piece] = []
-    there = ~atoms.all
-    while len(order) < len(chosen):
-        ready = next((p for p in chosen if p not in order and not atoms.reads_of(p.members) & ~there), None)
-        if ready is None:
-            return None
-        order.append(ready)
-        there |= ready.writes
-    return order
+from tests.unit.scheduler.alternative_graphs import OFFERS, random_cover, searched
+from tests.unit.scheduler.fakes import random_inputs, same_bits
 
 
 def run(atoms: Atoms, found: Candidates, cover: list[Piece], inputs: list[np.ndarray]) -> list[np.ndarray]:
@@ -100,7 +41,7 @@ def test_whatever_cover_is_chosen_it_computes_the_graph() -> None:
     runs = again = others = cyclic = 0
     for seed in range(80):
         rng = random.Random(seed)
-        atoms, found = searched(any_graph(Seeded(seed), steps=10))
+        atoms, found = searched(prepare(any_graph(Seeded(seed), steps=10), offers=OFFERS))
         inputs = random_inputs(atoms.graph, seed)
         expected = interpret(atoms.graph, inputs)
         for _ in range(6):
@@ -149,7 +90,7 @@ def test_a_producer_that_needs_its_own_tensor_is_left_out() -> None:
 
 
 def test_looser_offers_are_not_asked() -> None:
-    offer = Offer("around", "a + b = b + a", "reassociate", _around)
+    offer = replace(OFFERS[1], numerics="reassociate")
     graph = graph_of(make("add", [X, Y]))
     assert not find_alternatives(graph, (offer,), "exact").producers
     assert find_alternatives(graph, (offer,), "reassociate").producers
@@ -165,7 +106,7 @@ def test_what_no_longer_has_a_use_need_not_be_written() -> None:
         if node is last:
             yield other
 
-    atoms, _ = searched(graph_of(last, make("neg", [total])), (Offer("sooner", "", "exact", sooner),))
+    atoms, _ = searched(prepare(graph_of(last, make("neg", [total])), offers=(Offer("sooner", "", "exact", sooner),)))
     members = 1 << place(atoms, total) | 1 << place(atoms, make("neg", [total]))
     assert {p.writes for p in pieces_of(atoms, members)} == {members}, "last may still want it"
     with_other = members | 1 << place(atoms, other)

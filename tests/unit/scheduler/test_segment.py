@@ -13,10 +13,11 @@ from fusion_ir.node import Node
 from fusion_ir.ops import make, make_input
 from fusion_ir.scalar import Scalar
 from scheduler.atoms import Atoms, atoms_of, cut
-from scheduler.cover import bits, execution_order
+from scheduler.masks import bits
 from scheduler.piece import Piece
 from scheduler.prepare import prepare
 from scheduler.segment import extract
+from tests.support.partitions import execution_order
 from tests.support.random_graphs import Seeded, any_graph
 from tests.unit.scheduler.fakes import random_inputs, same_bits
 

@@ -15,11 +15,11 @@ from fusion_ir.records import Cost, Plan, Ref
 from scheduler.atoms import cut
 from scheduler.bench import Budget, Event
 from scheduler.candidates import Candidate, CandidateSettings
-from scheduler.cover import execution_order
 from scheduler.finalists import NoPlan
 from scheduler.ledger import Ledger
 from scheduler.prepare import prepare
 from scheduler.tune import TuneSettings, tune
+from tests.support.partitions import execution_order
 from tests.support.random_graphs import Seeded, any_graph
 from tests.unit.scheduler.fakes import DEVICE, Clock, FakeBench, Memory, families, random_inputs, run_plan, same_bits
 from tests.unit.scheduler.test_cover import partitions

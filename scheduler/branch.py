@@ -1,0 +1,100 @@
+"""Branch and bound over covers: the relaxation with decisions, the lowest bound first.
+
+A node is a set of decisions. Where its relaxation takes pieces in part, a decision parts it into two: a tensor is
+stored or it is not, two atoms are computed together or nowhere together, a piece is taken or not.
+"""
+
+import heapq
+import math
+from collections.abc import Callable, Mapping
+from itertools import combinations, count, islice
+from typing import NamedTuple, TypeVar
+
+from scheduler.covering import NEAR, Covering, Decision, Look, Solution
+from scheduler.masks import bits
+from scheduler.piece import Piece
+
+GAIN = 1e-9  # of the cost: a cover that is better by less is not sought
+MOST_MEMBERS = 40  # of a piece, of which pairs are considered
+
+
+class Found(NamedTuple):
+    """The best cover, in execution order; () if there is none. lower_us: what none is below."""
+
+    order: tuple[Piece, ...]
+    cost_us: float
+    lower_us: float
+
+
+class _Node(NamedTuple):
+    taken: tuple[Decision, ...] = ()
+    left: tuple[Decision, ...] = ()
+
+
+def search(covering: Covering, most_nodes: int, is_late: Callable[[], bool], look: Look | None) -> Found:
+    """The cheapest cover at the costs that `covering` has, unless nodes or time run out."""
+    best: tuple[Piece, ...] = ()
+    best_us = math.inf
+    tie = count()
+    waiting: list[tuple[float, int, _Node]] = [(0.0, next(tie), _Node())]
+    nodes = 0
+    while waiting and waiting[0][0] < best_us * (1 - GAIN):
+        if nodes and best and (nodes >= most_nodes or is_late()):
+            return Found(best, best_us, waiting[0][0])
+        lower_us, _, node = heapq.heappop(waiting)
+        nodes += 1
+        solution = covering.solve(node.taken, node.left, look)
+        if solution is None:
+            continue
+        order = rounded(covering, solution)
+        if (cost_us := covering.cost_us(order)) < best_us:
+            best, best_us = order, cost_us
+        lower_us = max(lower_us, solution.value)
+        if solution.divided and lower_us < best_us * (1 - GAIN):
+            if nodes == 1:
+                covering.forbid_dearer(best_us - solution.value)
+            decision = _decide(covering, solution)
+            heapq.heappush(waiting, (lower_us, next(tie), _Node((*node.taken, decision), node.left)))
+            heapq.heappush(waiting, (lower_us, next(tie), _Node(node.taken, (*node.left, decision))))
+    return Found(best, best_us, best_us)
+
+
+def rounded(covering: Covering, solution: Solution) -> tuple[Piece, ...]:
+    """A cover made of what a solution takes, whole or in part: those that it takes least of are left out where the
+    others do."""
+    parts = dict(solution.x)
+    order = covering.order(parts)
+    for j in sorted(solution.divided, key=lambda j: (parts[j], j)):
+        others = [k for k in parts if k != j]
+        if smaller := covering.order(others):
+            order = smaller
+            del parts[j]
+    return order
+
+
+def _decide(covering: Covering, solution: Solution) -> Decision:
+    """What the solution is most undecided about."""
+    stored: dict[int, float] = {}
+    for j, part in solution.x.items():
+        for t in bits(covering.pieces[j].writes):
+            stored[t] = stored.get(t, 0.0) + part
+    if (t := _undecided(stored)) is not None:
+        return covering.stored(t)
+    column = min(solution.divided, key=lambda j: (abs(solution.x[j] - 0.5), j))
+    together: dict[tuple[int, int], float] = {}
+    members = list(islice(bits(covering.pieces[column].members), MOST_MEMBERS))
+    for pair in combinations(members, 2):
+        both = 1 << pair[0] | 1 << pair[1]
+        together[pair] = sum(part for j, part in solution.x.items() if covering.pieces[j].members & both == both)
+    if (pair := _undecided(together)) is not None:
+        return covering.together(*pair)
+    return covering.taking(column)
+
+
+T = TypeVar("T")
+
+
+def _undecided(parts: Mapping[T, float]) -> T | None:
+    """Of which half is there, nearly; None where all are there or nothing is."""
+    between = [key for key, part in parts.items() if NEAR < part < 1 - NEAR]
+    return min(between, key=lambda key: abs(parts[key] - 0.5), default=None)

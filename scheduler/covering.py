@@ -1,0 +1,199 @@
+"""Covers as a covering problem: pieces are columns, and of each row one is taken at least.
+
+Let U be a set of tensors with an output among them. However a cover is executed, some piece writes the first tensor of
+U, and reads none. So of the pieces that write into U and read nothing of it one is chosen:
+
+    sum of x[p] over pieces p with writes & U and not reads & U  >=  1        for each U that holds an output
+
+Pieces for which all of these hold are a cover; otherwise let U be what they cannot write in any order. This one family
+of rows says that outputs are written, that reads are, and that there is an order: of two pieces that wait for each
+other neither writes the first tensor. (Steiner trees have such cuts in graphs; pieces are edges from several tensors to
+several.) Of each tensor v that is computed in every cover the set of all that need v is a row from the beginning: some
+piece computes v from what does not need it. Others become rows when a solution violates them.
+"""
+
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scheduler.masks import bits
+from scheduler.piece import Piece
+from scheduler.producers import Producers, in_order, reached
+from scheduler.relaxation import Optimum, Relaxation
+
+NEAR = 1e-6  # 0 or 1, as the solver leaves it
+FREE = -math.inf
+
+Look = Callable[[Collection[Piece]], Mapping[Piece, float]]
+
+
+class Solution(NamedTuple):
+    """Of the relaxation: its value, and the columns in it with their parts."""
+
+    value: float
+    x: Mapping[int, float]
+
+    @property
+    def divided(self) -> list[int]:
+        """Columns that are taken in part."""
+        return [j for j, part in self.x.items() if part < 1 - NEAR]
+
+
+class Decision(NamedTuple):
+    """Either at least one column of a row is taken, or none of `columns`, those of the row among them."""
+
+    row: int
+    columns: NDArray[np.intp]
+
+
+class Covering:
+    """The relaxation of one problem. Its rows, and where its last solution left it, serve all solutions to come."""
+
+    def __init__(self, producers: Producers) -> None:
+        self.producers = producers
+        self.pieces: list[Piece] = []
+        self.reads: list[int] = []
+        self.column: dict[Piece, int] = {}
+        self.cuts: dict[int, int] = {}  # sets of tensors, with their rows
+        self._required = tuple(bits(producers.required))  # rows 0 ...
+        self._decisions: dict[tuple[str, int, int], Decision] = {}
+        self._demanded: frozenset[int] = frozenset()  # rows of decisions
+        self.forbidden = np.zeros(0, dtype=bool)
+        self.relaxation = Relaxation((), 0)
+        self._last: Optimum | None = None
+
+    def price(self, costs: Mapping[Piece, float]) -> None:
+        """What pieces cost, all others being forbidden; infinite: that one, too."""
+        if not self.column.keys() >= costs.keys():
+            self._extend(sorted(costs.keys() - self.column.keys()))
+        usable = {self.column[p]: c for p, c in costs.items() if c < math.inf}
+        self.forbidden = np.ones(len(self.pieces), dtype=bool)
+        self.forbidden[list(usable)] = False
+        self.relaxation.price(list(usable), list(usable.values()))
+        self.relaxation.forbid(self.forbidden)
+        self.relaxation.rescale()
+
+    def _extend(self, pieces: Iterable[Piece]) -> None:
+        """A new relaxation, with further columns."""
+        row = {v: i for i, v in enumerate(self._required)}
+        for piece in pieces:
+            self.column[piece] = len(self.pieces)
+            self.pieces.append(piece)
+            self.reads.append(self.producers.read(piece.members))
+        rows_of: list[list[int]] = []
+        for piece, reads in zip(self.pieces, self.reads, strict=True):
+            computed = self.producers.made(piece.members) & self.producers.required
+            rows_of.append([row[v] for v in bits(computed & ~self.producers.needed_for(reads))])
+        self.relaxation = Relaxation(rows_of, len(self._required))
+        self.cuts = {cut: self.relaxation.add_row(self._crossing(cut)) for cut in self.cuts}
+        self._decisions.clear()
+        self._demanded = frozenset()
+
+    def _crossing(self, cut: int) -> list[int]:
+        """Columns of the pieces that may write the first tensor of a set."""
+        return [j for j, p in enumerate(self.pieces) if p.writes & cut and not self.reads[j] & cut]
+
+    def solve(self, taken: Collection[Decision], left: Collection[Decision], look: Look | None) -> Solution | None:
+        """The relaxation's optimum where some column of each decision is `taken`, or all are `left`, such that what is
+        in it, taken whole, is a cover. None if there is none.
+
+        `look`: what pieces that come into it really cost.
+        """
+        forbidden = self.forbidden.copy()
+        for decision in left:
+            forbidden[decision.columns] = True
+        self.relaxation.forbid(forbidden)
+        demanded = frozenset(d.row for d in taken)
+        for row in demanded ^ self._demanded:
+            self.relaxation.demand(row, 1.0 if row in demanded else FREE)
+        self._demanded = demanded
+        while True:
+            self._last = optimum = self.relaxation.solve()
+            if optimum is None:
+                return None
+            x = {int(j): float(optimum.x[j]) for j in np.flatnonzero(optimum.x > NEAR)}
+            if look and self._dearer(look([self.pieces[j] for j in x])):
+                continue
+            if not (self._violated(x, NEAR) or self._violated(x, 0.5)):
+                return Solution(optimum.value, x)
+
+    def forbid_dearer(self, gap: float) -> None:
+        """Pieces that are in no cover which costs less than the last optimum and as much more."""
+        if self._last:
+            self.forbidden |= self.relaxation.reduced(self._last.duals) > gap
+
+    def order(self, columns: Iterable[int]) -> tuple[Piece, ...]:
+        """An order in which these can be executed, without those that are not needed; () if they are no cover."""
+        return in_order(((self.pieces[j], self.reads[j]) for j in columns), self.producers.outputs) or ()
+
+    def cost_us(self, pieces: Collection[Piece]) -> float:
+        """Of a cover; infinite of none."""
+        costs = self.relaxation.costs
+        return math.fsum(costs[self.column[p]] for p in pieces) if pieces else math.inf
+
+    def _dearer(self, costs: Mapping[Piece, float]) -> bool:
+        """Takes over what looks showed. Whether that is another cost than before."""
+        finite = {self.column[p]: c for p, c in costs.items() if c < math.inf}
+        changed = {j: c for j, c in finite.items() if c != self.relaxation.costs[j]}
+        self.relaxation.price(list(changed), list(changed.values()))
+        for piece in costs.keys() - {self.pieces[j] for j in finite}:
+            self.forbidden[self.column[piece]] = True
+            self.relaxation.forbid(self.forbidden | self.relaxation.forbidden)
+        return bool(changed) or len(finite) < len(costs)
+
+    def _violated(self, x: Mapping[int, float], least: float) -> bool:
+        """Adds a cut that columns with so large a part leave open, if all of them together do."""
+        columns = [j for j, part in x.items() if part >= least]
+        written = reached((self.pieces[j], self.reads[j]) for j in columns)
+        if not self.producers.outputs & ~written:
+            return False
+        cut = self._smallest(columns, written)
+        if cut in self.cuts or sum(x[j] for j in x if self._crosses(j, cut)) >= 1 - NEAR:
+            return False
+        self.cuts[cut] = self.relaxation.add_row(self._crossing(cut))
+        return True
+
+    def _smallest(self, columns: Sequence[int], written: int) -> int:
+        """A set that these columns leave open, of few tensors: an output that they do not write, and of each piece that
+        would write into the set one tensor that it waits for, best one that none of them writes."""
+        waiting = [j for j in columns if self.reads[j] & ~written]
+        offered = written
+        for j in waiting:
+            offered |= self.pieces[j].writes
+        missing = self.producers.outputs & ~written
+        cut = missing & -missing
+        while crossing := [j for j in waiting if self._crosses(j, cut)]:
+            for j in crossing:
+                if not self.reads[j] & cut:
+                    lacking = self.reads[j] & ~offered or self.reads[j] & ~written
+                    cut |= lacking & -lacking
+        return cut
+
+    def _crosses(self, j: int, cut: int) -> bool:
+        return bool(self.pieces[j].writes & cut) and not self.reads[j] & cut
+
+    def stored(self, tensor: int) -> Decision:
+        """Whether a tensor is written, and may be read."""
+        bit = 1 << tensor
+        writing = [j for j, p in enumerate(self.pieces) if p.writes & bit]
+        reading = [j for j, reads in enumerate(self.reads) if reads & bit]
+        return self._decision(("stored", tensor, 0), writing, reading)
+
+    def together(self, a: int, b: int) -> Decision:
+        """Whether some piece computes both atoms."""
+        both = 1 << a | 1 << b
+        return self._decision(("together", a, b), [j for j, p in enumerate(self.pieces) if p.members & both == both])
+
+    def taking(self, column: int) -> Decision:
+        """Whether one piece is taken."""
+        return self._decision(("taking", column, 0), [column])
+
+    def _decision(self, key: tuple[str, int, int], some: list[int], others: Collection[int] = ()) -> Decision:
+        if key not in self._decisions:
+            row = self.relaxation.add_row(some)
+            self.relaxation.demand(row, FREE)
+            self._decisions[key] = Decision(row, np.array([*some, *others], dtype=np.intp))
+        return self._decisions[key]

@@ -1,0 +1,207 @@
+"""What candidates cost before anything of them is measured: from their traffic, the families' usual shares, and the
+launches of first kernels."""
+
+import math
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+from codegen.families import TAKING_PARTS
+from codegen.kernel import EmitError, Family, Kernel, Reject
+from codegen.measure import median
+from fusion_ir.graph import Graph
+from fusion_ir.records import CompileReport, Device
+from scheduler.answers import Answers
+from scheduler.atoms import Atoms
+from scheduler.bound import least_bound_us, lower_bound_us
+from scheduler.candidates import Candidate
+from scheduler.entry import Variant
+from scheduler.piece import Piece
+from scheduler.predict import family_bound_us, least_us, may_be_narrow, predicted_kernel_us, predicted_us
+from scheduler.segment import Segment
+from scheduler.traffic import Traffic, traffic_of
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What candidates cost that were not measured. us: of one. least_us: no more than that of any that moves so many
+    bytes, or more."""
+
+    us: Callable[[Candidate], float]
+    least_us: Callable[[int], float]
+
+    def times(self, factor: float) -> "Estimate":
+        """That many times as much."""
+        return Estimate(lambda c: factor * self.us(c), lambda bytes_: factor * self.least_us(bytes_))
+
+
+class Predictor:
+    """Asks families which segments they accept, and predicts what these take. Keeps whatever it was told."""
+
+    def __init__(self, device: Device, families: Mapping[str, Family]) -> None:
+        self.device = device
+        self.families = families
+        self._likely = ""  # family that accepted the last segment: neighbours are mostly the same one's
+        self._sure: dict[Graph, Collection[str]] = {}  # families
+        self._told: dict[tuple[str, Graph], Reject | None] = {}  # by families
+        self._computable: dict[str, bool] = {}
+        self._first: dict[tuple[str, str], tuple[str, ...]] = {}  # schedules, by segment and family
+        self._kernels: dict[tuple[str, Variant], Kernel] = {}  # by segment
+        self._traffic: dict[Graph, Traffic] = {}  # equal for equal segments of different layers
+        self._predicted: dict[tuple[Candidate, str], float] = {}  # by family, not corrected
+        self._best_us: dict[Candidate, float] = {}
+        self._closely: set[Candidate] = set()  # predicted by their kernels
+        self._ratios: dict[str, list[float]] = {}  # by family: measured over predicted
+        self._scales: dict[str, float] = {}  # medians of these
+
+    def ask(self, atoms: Atoms, piece: Piece) -> Candidate | Reject:
+        """The candidate that computes these atoms, or what every family says against it."""
+        answers = self.answers(atoms, piece)
+        accepting = answers.any(self._likely)
+        if accepting is None:
+            return answers.refusal()
+        self._likely = accepting
+        return Candidate(answers)
+
+    def answers(self, atoms: Atoms, piece: Piece) -> Answers:
+        """What the families say to computing these atoms in one launch, each asked when that is needed."""
+        return Answers(self.families, self.device, atoms, piece, self._sure_of(atoms.graph), self._told)
+
+    def _sure_of(self, graph: Graph) -> Collection[str]:
+        """Families that accept the whole graph, and so each of its parts."""
+        if graph not in self._sure:
+            able = [name for name in self.families if name in TAKING_PARTS]
+            self._sure[graph] = [name for name in able if self.families[name].accepts(graph, self.device) is None]
+        return self._sure[graph]
+
+    def computable(self, atoms: Atoms, atom: int) -> bool:
+        """Whether some family not only accepts the atom with what is free below it, but lowers its default schedule
+        too."""
+        candidate = self.ask(atoms, atoms.piece(1 << atom))
+        if isinstance(candidate, Reject):
+            return False
+        key = candidate.segment.key
+        if key not in self._computable:
+            self._computable[key] = any(self._emits(candidate.segment, f) for f in candidate.families)
+        return self._computable[key]
+
+    def _emits(self, segment: Segment, family: str) -> bool:
+        try:
+            return self._first_kernel(segment, family) is not None
+        except EmitError:
+            return False
+
+    def traffic(self, candidate: Candidate) -> Traffic:
+        graph = candidate.segment.graph
+        if graph not in self._traffic:
+            self._traffic[graph] = traffic_of(graph)
+        return self._traffic[graph]
+
+    def bound_us(self, candidate: Candidate) -> float:
+        """What no kernel of the accepting families can beat."""
+        traffic = self.traffic(candidate)
+        bound_us = lower_bound_us(traffic, self.device)
+        best_us = math.inf
+        for name in candidate.families:
+            best_us = min(best_us, family_bound_us(traffic, name, self.device))
+            if best_us <= bound_us:  # the others need not be asked
+                break
+        return best_us
+
+    def predicted_us(self, candidate: Candidate) -> float:
+        """The best family's prediction, corrected by how far its predictions were off so far (median ratio). Families
+        that could not be the best are not asked whether they accept the segment."""
+        best_us = self._best_us.get(candidate)
+        if best_us is None:
+            traffic, best_us = self.traffic(candidate), math.inf
+            for name in self.families:
+                scale = self._scale(name)
+                if scale * least_us(traffic.bytes, name, self.device) < best_us and name in candidate.families:
+                    best_us = min(best_us, scale * self.uncorrected_us(candidate, name))
+            self._best_us[candidate] = best_us
+        return best_us
+
+    def predicted_by(self, candidate: Candidate, family: str) -> float:
+        """The same of one family that accepts the segment."""
+        return self._scale(family) * self.uncorrected_us(candidate, family)
+
+    @property
+    def predictions(self) -> Estimate:
+        """`predicted_us`, and the least that it says of any segment that moves so many bytes."""
+        scales = [(name, self._scale(name)) for name in self.families]
+        return Estimate(
+            self.predicted_us, lambda bytes_: min(s * least_us(bytes_, name, self.device) for name, s in scales)
+        )
+
+    @property
+    def bounds(self) -> Estimate:
+        """The same of `bound_us`."""
+        return Estimate(self.bound_us, lambda bytes_: least_bound_us(bytes_, self.device))
+
+    def uncorrected_us(self, candidate: Candidate, family: str) -> float:
+        """What is predicted of one family that accepts the segment, however far off its predictions were."""
+        key = candidate, family
+        if key not in self._predicted:
+            traffic, device = self.traffic(candidate), self.device
+            kernel = self._default(candidate, family) if may_be_narrow(traffic, family, device) else None
+            self._predicted[key] = (
+                predicted_kernel_us(traffic, kernel, None, device, candidate.families)
+                if kernel
+                else predicted_us(traffic, family, device, candidate.families)
+            )
+        return self._predicted[key]
+
+    def look_closer(self, candidate: Candidate) -> bool:
+        """Predicts a segment on a GPU by the launches of its families' first kernels, which say how many blocks share
+        the work. Whether its prediction is another now."""
+        if self.device.target == "cpu" or candidate in self._closely:
+            return False
+        self._closely.add(candidate)
+        before, traffic = self.predicted_us(candidate), self.traffic(candidate)
+        for family in candidate.families:
+            if kernel := self._default(candidate, family):
+                predicted = predicted_kernel_us(traffic, kernel, None, self.device, candidate.families)
+                self._predicted[candidate, family] = max(predicted, self.uncorrected_us(candidate, family))
+        del self._best_us[candidate]
+        return self.predicted_us(candidate) != before
+
+    def _default(self, candidate: Candidate, family: str) -> Kernel | None:
+        try:
+            return self._first_kernel(candidate.segment, family)
+        except EmitError:
+            return None
+
+    def _first_kernel(self, segment: Segment, family: str) -> Kernel | None:
+        """The kernel of a family's first schedule, None if it has none. Raises EmitError."""
+        schedules = self.first_schedules(segment, family)
+        return self.emit(segment, (family, schedules[0])) if schedules else None
+
+    def first_schedules(self, segment: Segment, family: str) -> tuple[str, ...]:
+        """A family's own first schedules."""
+        key = segment.key, family
+        if key not in self._first:
+            self._first[key] = self.families[family].space(segment.canonical.graph, self.device)
+        return self._first[key]
+
+    def emit(self, segment: Segment, variant: Variant) -> Kernel:
+        """The kernel of a variant, emitted once. Raises EmitError."""
+        key = segment.key, variant
+        if key not in self._kernels:
+            family, schedule = variant
+            self._kernels[key] = self.families[family].emit(segment.canonical.graph, schedule, self.device)
+        return self._kernels[key]
+
+    def expected_us(self, candidate: Candidate, kernel: Kernel, report: CompileReport | None) -> float:
+        """The prediction for one kernel of the candidate, corrected in the same way."""
+        among = candidate.families
+        predicted = predicted_kernel_us(self.traffic(candidate), kernel, report, self.device, among)
+        return predicted * self._scale(kernel.family)
+
+    def correct(self, candidate: Candidate, family: str, time_us: float) -> None:
+        """Notes how far off a prediction was."""
+        ratio = time_us / self.uncorrected_us(candidate, family)
+        self._ratios.setdefault(family, []).append(ratio)
+        self._scales[family] = median(self._ratios[family])
+        self._best_us.clear()
+
+    def _scale(self, family: str) -> float:
+        return self._scales.get(family, 1.0)

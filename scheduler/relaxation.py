@@ -1,0 +1,128 @@
+"""The linear relaxation of covering: rows of columns, of each of which at least one is taken.
+
+    minimise  sum of cost[j] x[j]  over x >= 0,  such that  sum of x[j] over the columns j of a row  >=  1  for each row
+
+Solved by HiGHS's dual simplex, which goes on from where it was when rows, costs or bounds have changed.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import highspy
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+TOLERANCE = 1e-9  # of the solver, on reduced costs and on rows
+
+
+class Optimum(NamedTuple):
+    """value: of the relaxation. x: by column. duals: by row."""
+
+    value: float
+    x: Floats
+    duals: Floats
+
+
+class Relaxation:
+    """`rows_of`: by column, the rows that it is in, of `rows` in all. Columns cost nothing until they are priced."""
+
+    def __init__(self, rows_of: Sequence[Sequence[int]], rows: int) -> None:
+        self.columns = len(rows_of)
+        self.rows = rows
+        self._starts = np.zeros(self.columns + 1, dtype=np.int32)
+        np.cumsum([len(r) for r in rows_of], out=self._starts[1:])
+        self._entries = np.fromiter((r for of in rows_of for r in of), np.int32, int(self._starts[-1]))
+        self._column_of = np.repeat(np.arange(self.columns), np.diff(self._starts))  # by entry
+        self._unit = 1.0  # of costs, in the solver
+        self._added: list[NDArray[np.int32]] = []
+        self.costs = np.zeros(self.columns)
+        self.forbidden = np.zeros(self.columns, dtype=bool)
+        self._solver: Any = highspy.Highs()
+        options = {"output_flag": False, "presolve": "off", "solver": "simplex", "threads": 1}
+        options |= {"primal_feasibility_tolerance": TOLERANCE, "dual_feasibility_tolerance": TOLERANCE}
+        for name, value in options.items():
+            self._solver.setOptionValue(name, value)
+        self._solver.passModel(self._model())
+
+    def _model(self) -> Any:
+        lp: Any = highspy.HighsLp()
+        lp.num_col_, lp.num_row_ = self.columns, self.rows
+        lp.col_cost_ = self.costs
+        lp.col_lower_, lp.col_upper_ = np.zeros(self.columns), np.full(self.columns, highspy.kHighsInf)
+        lp.row_lower_, lp.row_upper_ = np.ones(self.rows), np.full(self.rows, highspy.kHighsInf)
+        lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+        lp.a_matrix_.start_, lp.a_matrix_.index_ = self._starts, self._entries
+        lp.a_matrix_.value_ = np.ones(len(self._entries))
+        return lp
+
+    def price(self, columns: Sequence[int], costs: Sequence[float]) -> None:
+        """Finite costs, not negative."""
+        self.costs[columns] = costs
+        scaled = np.array(costs, np.float64) / self._unit
+        self._solver.changeColsCost(len(columns), np.array(columns, np.int32), scaled)
+
+    def rescale(self) -> None:
+        """Measures costs, inside the solver, in what a row takes of them on average: its tolerances are absolute."""
+        in_all = np.diff(self._starts)
+        share = np.full(self.rows, np.inf)
+        usable = ~self.forbidden[self._column_of]
+        np.minimum.at(share, self._entries[usable], (self.costs / np.maximum(in_all, 1))[self._column_of[usable]])
+        known = share[np.isfinite(share) & (share > 0)]
+        self._unit = float(known.mean()) if len(known) else 1.0
+        self._solver.changeColsCost(self.columns, np.arange(self.columns, dtype=np.int32), self.costs / self._unit)
+
+    def forbid(self, forbidden: NDArray[np.bool_]) -> None:
+        """By column: these may not be taken, all others may."""
+        changed = np.flatnonzero(forbidden != self.forbidden).astype(np.int32)
+        upper = np.where(forbidden[changed], 0.0, highspy.kHighsInf)
+        self._solver.changeColsBounds(len(changed), changed, np.zeros(len(changed)), upper)
+        self.forbidden = forbidden.copy()
+
+    def add_row(self, columns: Iterable[int]) -> int:
+        """A further row; its number."""
+        entries = np.fromiter(columns, np.int32)
+        self._solver.addRow(1.0, highspy.kHighsInf, len(entries), entries, np.ones(len(entries)))
+        self._added.append(entries)
+        return self.rows + len(self._added) - 1
+
+    def demand(self, row: int, at_least: float) -> None:
+        """What the row adds up to at the least: 1 until something else is said."""
+        self._solver.changeRowBounds(row, at_least, highspy.kHighsInf)
+
+    def solve(self) -> Optimum | None:
+        """None where some row has no column left."""
+        for _ in range(2):
+            self._solver.run()
+            status = self._solver.getModelStatus()
+            if status == highspy.HighsModelStatus.kInfeasible:
+                return None
+            if status == highspy.HighsModelStatus.kOptimal:
+                solution = self._solver.getSolution()
+                value = self._unit * self._solver.getObjectiveValue()
+                return Optimum(value, np.array(solution.col_value), self._unit * np.array(solution.row_dual))
+            self._solver.clearSolver()  # lost on its way from the last optimum: from the beginning
+        raise RuntimeError(f"the relaxation was not solved: {self._solver.modelStatusToString(status)}")
+
+    def reduced(self, duals: Floats) -> Floats:
+        """Costs less the duals of the rows that the columns are in."""
+        sums = np.bincount(self._column_of, duals[self._entries], self.columns)
+        for row, columns in enumerate(self._added, self.rows):
+            sums[columns] += duals[row]
+        return self.costs - sums
+
+    def packed(self, duals: Floats) -> Floats:
+        """Duals, a little less here and there, so that no reduced cost is negative: their sum is then a bound without
+        the solver's tolerances."""
+        duals = np.maximum(duals, 0.0)
+        reduced = self.reduced(duals)
+        for j in np.flatnonzero(reduced < 0):
+            rows = [*self._entries[self._starts[j] : self._starts[j + 1]]]
+            rows += [self.rows + i for i, columns in enumerate(self._added) if j in columns]
+            left = -float(reduced[j])
+            for row in rows:
+                less = min(left, float(duals[row]))
+                duals[row] -= less
+                left -= less
+        return duals

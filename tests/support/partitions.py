@@ -1,0 +1,15 @@
+"""Partitions of atoms, as masks."""
+
+from collections.abc import Sequence
+
+from scheduler.masks import bits
+from scheduler.piece import Piece
+from scheduler.producers import in_order
+
+
+def execution_order(preds: Sequence[int], segments: Sequence[int]) -> tuple[int, ...] | None:
+    """Parts so that each comes after what it reads, lowest atom first where free; None if they form a cycle. `preds`:
+    by atom, those that it reads."""
+    reads = [sum(1 << r for r in {r for a in bits(s) for r in bits(preds[a])}) & ~s for s in segments]
+    order = in_order(((Piece(s, s), r) for s, r in zip(segments, reads, strict=True)), sum(segments))
+    return None if order is None else tuple(piece.members for piece in order)
