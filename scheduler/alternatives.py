@@ -23,9 +23,9 @@ from scheduler.rewrites import RULES, simplify
 from scheduler.rewrites.neighbourhood import Neighbourhood
 from scheduler.rewrites.rule import Offer
 
-ROUNDS = 2  # alternatives of alternatives
 MOST_EACH = 6  # of one tensor
 MOST = 600  # of a graph
+MOST_NODES = 300  # of a graph whose alternatives get alternatives
 MOST_WORK = 8  # times the multiplications that it makes needless: what takes more is not looked at
 
 
@@ -83,55 +83,47 @@ class Alternatives:
 
 
 def find_alternatives(graph: Graph, offers: Sequence[Offer], numerics: Numerics) -> Alternatives:
-    """What rules of class `numerics` or a stricter one offer for the nodes of a simplified graph, and for the nodes
-    that this adds."""
+    """What rules of class `numerics` or a stricter one offer for the nodes of a simplified graph; then for the nodes
+    that each alternative adds, seen as if there were no other way to its tensor."""
     allowed = [o for o in offers if o.looseness <= NUMERICS.index(numerics)]
+    if not allowed:
+        return Alternatives(graph)
     search = _Search(graph)
-    fresh: Iterable[Node] = graph.nodes
-    for _ in range(ROUNDS if allowed else 0):
-        before = set(search.union.nodes)
-        search.add(fresh, allowed)
-        fresh = [n for n in search.union.nodes if n not in before]
-        if not fresh:
-            break
+    search.add(graph.nodes, Neighbourhood(graph), allowed)
+    if len(graph.nodes) <= MOST_NODES:
+        for producer in list(search.stands_for):
+            alone = Neighbourhood(Graph(graph.inputs, (OutputSpec(producer, dense_strides(producer.sizes)),)))
+            search.add([n for n in alone.graph.nodes if n not in search.given], alone, allowed)
+    else:
+        search.limits.append(f"alternatives of alternatives are sought in graphs of up to {MOST_NODES} nodes")
     return search.found()
 
 
 class _Search:
     def __init__(self, graph: Graph) -> None:
-        self.graph = self.union = graph
+        self.graph = graph
+        self.given = frozenset(graph.nodes)
         self.producers: dict[Node, list[Node]] = {}
         self.stands_for: dict[Node, Node] = {}
         self.found_by: dict[Node, Offer] = {}
         self.left_out = 0
         self.too_much = 0
+        self.limits: list[str] = []
 
-    def add(self, nodes: Iterable[Node], offers: Sequence[Offer]) -> None:
+    def add(self, nodes: Iterable[Node], around: Neighbourhood, offers: Sequence[Offer]) -> None:
         """What the rules offer for these nodes."""
-        neighbourhood = Neighbourhood(self.union)
-        offered = [
-            (node, other, offer)
-            for node in nodes
-            if node.op != "input"
-            for offer in offers
-            for other in offer.find(node, neighbourhood)
-        ]
-        roots = _with_producers(self.union, [other for _, other, _ in offered])
-        image = simplify(roots, RULES).image
+        offered = [(node, other, offer) for node in nodes for offer in offers for other in offer.of(node, around)]
+        image = simplify(_with_producers(around.graph, [other for _, other, _ in offered]), RULES).image
         for node, other, offer in offered:
-            if (other.sizes, other.dtype) != (node.sizes, node.dtype):
-                raise AssertionError(f"rule {offer.name} offers {other} for {node}")
-            tensor = self.stands_for.get(node, node)
-            if self._work(image[other], neighbourhood) <= MOST_WORK * self._saved(tensor, neighbourhood):
-                self._take(tensor, image[other], offer)
+            if _work(image[other], around) <= MOST_WORK * _saved(node, around):
+                self._take(self.stands_for.get(node, node), image[other], offer)
             else:
                 self.too_much += 1
-        self.union = _with_producers(self.graph, self.stands_for)
 
     def _take(self, tensor: Node, producer: Node, offer: Offer) -> None:
         if producer is tensor or producer in self.stands_for or producer in self.producers or producer.op == "input":
             return
-        if producer in self._given or self._needs(producer.args, tensor):
+        if producer in self.given or self._needs(producer.args, tensor):
             return
         own = self.producers.setdefault(tensor, [])
         if len(own) >= MOST_EACH or len(self.stands_for) >= MOST:
@@ -140,33 +132,6 @@ class _Search:
         own.append(producer)
         self.stands_for[producer] = tensor
         self.found_by[producer] = offer
-
-    def _work(self, producer: Node, neighbourhood: Neighbourhood) -> int:
-        """Multiplications that a producer adds to every run."""
-        added: set[Node] = set()
-        stack = [producer]
-        while stack:
-            node = stack.pop()
-            if node not in added and node not in neighbourhood.places and node.op != "input":
-                added.add(node)
-                stack.extend(node.args)
-        return sum(_multiplications(n) for n in added if not neighbourhood.is_constant(n))
-
-    def _saved(self, tensor: Node, neighbourhood: Neighbourhood) -> int:
-        """Multiplications of what nothing but this tensor needs."""
-        alone: set[Node] = set()
-        stack = [tensor]
-        while stack:
-            node = stack.pop()
-            alone.add(node)
-            for a in node.args:
-                if a not in alone and not neighbourhood.is_output(a) and alone.issuperset(neighbourhood.readers(a)):
-                    stack.append(a)
-        return sum(_multiplications(n) for n in alone if not neighbourhood.is_constant(n))
-
-    @cached_property
-    def _given(self) -> frozenset[Node]:
-        return frozenset(self.graph.nodes)
 
     def _needs(self, nodes: Sequence[Node], tensor: Node) -> bool:
         """Whether some producer of what these nodes are needs the tensor."""
@@ -188,7 +153,7 @@ class _Search:
         """All of them, made of nodes that stand for their tensors: of those that became another producer of a tensor,
         only this knows them."""
         normal: dict[Node, Node] = {}
-        for node in self.union.nodes:
+        for node in _with_producers(self.graph, self.stands_for).nodes:
             same = node.over(tuple([self.stands_for.get(a, normal[a]) for a in node.args]))
             normal[node] = same
         limits = (
@@ -196,9 +161,35 @@ class _Search:
             (self.too_much, f"that take over {MOST_WORK} times the multiplications"),
         )
         texts = [f"alternatives: kept {len(self.stands_for)}, left out {n} {why}" for n, why in limits if n]
+        texts += self.limits if self.stands_for else []
         reasons = tuple(Reason(kind="cap", text=text) for text in texts)
         producers = {t: tuple(dict.fromkeys(normal[p] for p in found)) for t, found in self.producers.items() if found}
         return Alternatives(self.graph, producers, {normal[p]: by for p, by in self.found_by.items()}, reasons)
+
+
+def _work(producer: Node, around: Neighbourhood) -> int:
+    """Multiplications that a producer adds to every run."""
+    added: set[Node] = set()
+    stack = [producer]
+    while stack:
+        node = stack.pop()
+        if node not in added and node not in around.places and node.op != "input":
+            added.add(node)
+            stack.extend(node.args)
+    return sum(_multiplications(n) for n in added if not around.is_constant(n))
+
+
+def _saved(tensor: Node, around: Neighbourhood) -> int:
+    """Multiplications of what nothing but this tensor needs."""
+    alone: set[Node] = set()
+    stack = [tensor]
+    while stack:
+        node = stack.pop()
+        alone.add(node)
+        for a in node.args:
+            if a not in alone and not around.is_output(a) and alone.issuperset(around.readers(a)):
+                stack.append(a)
+    return sum(_multiplications(n) for n in alone if not around.is_constant(n))
 
 
 def _multiplications(node: Node) -> int:

@@ -20,7 +20,7 @@ from scheduler.answers import Answers
 from scheduler.atoms import Atoms
 from scheduler.masks import bits
 from scheduler.piece import Piece
-from scheduler.pieces import computing_again, pieces_of
+from scheduler.pieces import computing_again, is_light, pieces_of
 from scheduler.regions import Likeness, merged, with_siblings
 from scheduler.segment import Segment
 
@@ -102,7 +102,8 @@ def find_candidates(atoms: Atoms, ask: Ask, settings: CandidateSettings = Candid
     blocks = [b for b in blocks if finder.accepts(b)]
     siblings = [with_siblings(plain, p, finder.accepts) for p in (forward, backward)]
     reasons = [*_grow(finder, settings)]
-    blocks += [*_readers(plain), *sorted(finder.sets, key=lambda m: (m.bit_count(), m))]
+    own = (m for m in finder.sets if not m & ~atoms.givens)
+    blocks += [*_readers(plain), *sorted(own, key=lambda m: (m.bit_count(), m))]
     reasons += _unions(finder, blocks, settings)
     reasons += _again(finder, settings)
     partitions = sorted(dict.fromkeys((*siblings, forward, backward)), key=len)
@@ -223,12 +224,17 @@ def _grow(finder: _Finder, settings: CandidateSettings) -> Iterator[Reason]:
 
 
 def _near(atoms: Atoms, a: int) -> int:
-    """Atoms that produce what the atom reads, or read what it produces."""
+    """Atoms that produce what the atom reads, or read what it produces. What depends on constants alone is computed
+    once: there is nothing to gain from more of that in one launch, nor from computing it at every run, but for views.
+    """
+    if atoms.constants >> a & 1 and not is_light(atoms, a):
+        return 0
     near = atoms.succs[atoms.stands[a]]
     for t in bits(atoms.preds[a]):
         for producer in atoms.producers[t]:
             near |= 1 << producer
-    return near
+    dear = sum(1 << b for b in bits(near & atoms.constants) if not is_light(atoms, b))
+    return near & ~dear
 
 
 def _again(finder: _Finder, settings: CandidateSettings) -> Iterator[Reason]:
