@@ -8,7 +8,7 @@ or keep one to themselves that others read. Solved as a covering problem whose r
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from scheduler.branch import search
@@ -44,16 +44,25 @@ class CoverProblem:
         self.clock = clock
         self._covering = Covering(producers)
 
-    def solve(self, costs: Mapping[Piece, float], deadline: float = math.inf, look: Look | None = None) -> Cover | None:
+    def solve(self, costs: Mapping[Piece, float], most_s: float = math.inf, look: Look | None = None) -> Cover | None:
         """The cheapest cover; None where the pieces of finite cost make none.
 
         `costs`: microseconds by piece, not negative, infinite to forbid it. `look`: asked about pieces before they
         become part of a cover; answers what those really cost for which `costs` only has a lower bound. Exact unless
-        branching takes more than `max_nodes` or the time until `deadline` on the clock given; then the best that was
-        found, with the bound that was reached.
+        branching takes more than `max_nodes` or `most_s` on the clock given, looks apart; then the best that was found,
+        with the bound that was reached.
         """
         if not self.producers.outputs:
             return Cover((), 0.0, 0.0, True)
         self._covering.price(costs)
-        found = search(self._covering, self.max_nodes, lambda: self.clock() > deadline, look)
+        ends = self.clock() + most_s
+
+        def looked(pieces: Collection[Piece]) -> Mapping[Piece, float]:
+            nonlocal ends
+            began = self.clock()
+            found = look(pieces) if look else {}
+            ends += self.clock() - began
+            return found
+
+        found = search(self._covering, self.max_nodes, lambda: self.clock() > ends, looked)
         return Cover(*found) if found.order else None
