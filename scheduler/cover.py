@@ -121,7 +121,7 @@ class CoverProblem:
             chosen = set(cheapest.pieces)
             ordered = self._demand([s for s in steps if s.piece in chosen], bound)
             result = ordered.cheapest(limit_bytes, self.max_states, self._is_late)
-            if result.way:
+            if result.way and len(result.way.order()) == len(cheapest.pieces):  # none twice
                 return self._cover(result.way, cheapest.lower_us, cheapest.exact)
             demand = self._demand(steps, bound)
             result = demand.cheapest(limit_bytes, self.max_states, self._is_late)

@@ -4,10 +4,10 @@ matters of those after, so that memory can be limited.
     demanded before = demanded after - writes + reads      while the piece runs: demanded after + writes + reads
 
 A piece can be next where it writes something that is demanded. Whatever order comes out can be executed, and a piece
-may be executed twice where keeping a tensor would take too much. States are visited by cost so far and a bound of what is
-left (A*): the dual of the covering problem's relaxation, of the rows whose tensors are demanded. Orders of independent
-pieces are told apart, since their peaks differ: where that makes too many states, a beam keeps the best of each number
-of steps.
+may be executed twice where keeping a tensor would take too much. States are visited by cost so far and a bound of what
+is left (A*): the dual of the covering problem's relaxation, of the rows whose tensors are demanded. Orders of
+independent pieces are told apart, since their peaks differ: where that makes too many states, a beam keeps the best of
+each number of steps.
 """
 
 import heapq
