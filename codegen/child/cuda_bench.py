@@ -200,7 +200,8 @@ class Inspector:
 
             for once in [whole, launch] if candidate.once else [launch]:
                 verdict = self.run(memory, temporary, poison, candidate, index, once)
-                trespass = kept.trespass()
+                with self._turns.held():
+                    trespass = kept.trespass() if candidate.once else ""
                 if verdict.problem or trespass:
                     return Verdict(verdict.problem or trespass, verdict.max_rel_error)
                 if verdict.max_rel_error is not None:
