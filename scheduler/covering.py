@@ -26,6 +26,7 @@ from scheduler.relaxation import Optimum, Relaxation
 
 NEAR = 1e-6  # 0 or 1, as the solver leaves it
 FREE = -math.inf
+TIE = 1e-8  # of what a tensor costs on average, by atom computed: of covers that cost the same, those that compute less
 
 Look = Callable[[Collection[Piece]], Mapping[Piece, float]]
 
@@ -64,17 +65,24 @@ class Covering:
         self.forbidden = np.zeros(0, dtype=bool)
         self.relaxation = Relaxation((), 0)
         self._last: Optimum | None = None
+        self.costs: dict[int, float] = {}  # microseconds, by column that may be taken
 
     def price(self, costs: Mapping[Piece, float]) -> None:
         """What pieces cost, all others being forbidden; infinite: that one, too."""
         if not self.column.keys() >= costs.keys():
             self._extend(sorted(costs.keys() - self.column.keys()))
-        usable = {self.column[p]: c for p, c in costs.items() if c < math.inf}
+        self.costs = {self.column[p]: c for p, c in costs.items() if c < math.inf}
         self.forbidden = np.ones(len(self.pieces), dtype=bool)
-        self.forbidden[list(usable)] = False
-        self.relaxation.price(list(usable), list(usable.values()))
+        self.forbidden[list(self.costs)] = False
         self.relaxation.forbid(self.forbidden)
+        self.relaxation.price(list(self.costs), list(self.costs.values()))
         self.relaxation.rescale()
+        self._reprice(self.costs)
+
+    def _reprice(self, costs: Mapping[int, float]) -> None:
+        each = TIE * self.relaxation.unit
+        prices = [c + each * self.pieces[j].members.bit_count() for j, c in costs.items()]
+        self.relaxation.price(list(costs), prices)
 
     def _extend(self, pieces: Iterable[Piece]) -> None:
         """A new relaxation, with further columns."""
@@ -131,14 +139,19 @@ class Covering:
 
     def cost_us(self, pieces: Collection[Piece]) -> float:
         """Of a cover; infinite of none."""
+        return math.fsum(self.costs[self.column[p]] for p in pieces) if pieces else math.inf
+
+    def price_of(self, pieces: Collection[Piece]) -> float:
+        """The same, ties apart: what solutions' values compare with."""
         costs = self.relaxation.costs
         return math.fsum(costs[self.column[p]] for p in pieces) if pieces else math.inf
 
     def _dearer(self, costs: Mapping[Piece, float]) -> bool:
         """Takes over what looks showed. Whether that is another cost than before."""
         finite = {self.column[p]: c for p, c in costs.items() if c < math.inf}
-        changed = {j: c for j, c in finite.items() if c != self.relaxation.costs[j]}
-        self.relaxation.price(list(changed), list(changed.values()))
+        changed = {j: c for j, c in finite.items() if c != self.costs[j]}
+        self.costs |= changed
+        self._reprice(changed)
         for piece in costs.keys() - {self.pieces[j] for j in finite}:
             self.forbidden[self.column[piece]] = True
             self.relaxation.forbid(self.forbidden | self.relaxation.forbidden)

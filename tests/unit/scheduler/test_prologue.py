@@ -19,15 +19,17 @@ from scheduler import assemble
 from scheduler.atoms import atoms_of
 from scheduler.bench import Budget
 from scheduler.buffers import Lifetime, share_buffers
+from scheduler.cover import Producers
 from scheduler.covers import Covers
 from scheduler.masks import bits
+from scheduler.piece import Piece
 from scheduler.prepare import prepare
 from scheduler.tune import TuneSettings, tune
 from scheduler.watch import Watch
 from tests.support.constants import with_constants
+from tests.support.cover_problems import Problem, cheapest
 from tests.support.random_graphs import Seeded, any_graph
 from tests.unit.scheduler.fakes import DEVICE, FakeBench, Memory, families, random_inputs, run_plan, same_bits
-from tests.unit.scheduler.test_cover import brute_force
 from tests.unit.scheduler.test_least import DEVICES, searched
 from tests.unit.scheduler.test_tune import ALL, unmeasured_segments
 
@@ -62,7 +64,7 @@ def test_constant_atoms_are_those_whose_cone_has_constants_alone() -> None:
 
 
 def test_the_cheapest_cover_by_weights_computes_constants_in_the_prologue() -> None:
-    """Against brute force over all partitions: a segment of constants counts a thousandth; no other one writes any."""
+    """Against enumeration: a segment of constants counts a thousandth; no other one writes any."""
     several = 0
     for seed in range(300):
         ledger, atoms, found = searched(drawn(seed, steps=8), DEVICES[0])
@@ -71,17 +73,16 @@ def test_the_cheapest_cover_by_weights_computes_constants_in_the_prologue() -> N
         estimate = ledger.predictions
         covers = Covers(atoms, found, ledger, Watch(60.0, 0.0, None, time.monotonic), 10.0)
         chosen = covers.cheapest(estimate)
-        costs: dict[int, float] = {}
-        for (members, writes), candidate in found.accepted.items():
-            if (members, writes) != atoms.piece(members):
-                continue
+        costs: dict[Piece, float] = {}
+        for piece, candidate in found.accepted.items():
+            members, writes = piece
             constant = sum(1 << a for a in bits(members) if atoms.constants >> a & 1)
             once = constant == members
             assert candidate.is_prologue == once
             if once or not constant & writes:
-                costs[members] = (1e-3 if once else 1.0) * estimate.us(candidate)
-        expected = brute_force(list(atoms.preds), costs)[0]
-        assert sum(costs[c.segment.members] for c in chosen) == pytest.approx(expected, rel=1e-12), seed
+                costs[piece] = (1e-3 if once else 1.0) * estimate.us(candidate)
+        expected = cheapest(Problem(Producers(atoms.preds, atoms.stands, atoms.outputs), costs))
+        assert sum(costs[c.segment.piece] for c in chosen) == pytest.approx(expected, rel=1e-9), seed
         first = [c.is_prologue for c in chosen]
         assert first == sorted(first, reverse=True), "the prologue comes first"
         several += any(first)

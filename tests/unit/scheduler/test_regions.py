@@ -8,9 +8,9 @@ from fusion_ir.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.node import Node
 from fusion_ir.ops import make, make_input
 from scheduler.atoms import Atoms, atoms_of
-from scheduler.cover import execution_order
 from scheduler.prepare import prepare
 from scheduler.regions import Regions, merged, with_siblings
+from tests.support.partitions import execution_order
 from tests.support.random_graphs import Seeded, any_graph
 
 SPECS = tuple(InputSpec(shape_of(sizes), f32, dense_strides(sizes)) for sizes in ((4, 8), (4, 8), (16,)))
