@@ -2,8 +2,8 @@
 
 A C and b C can be computed once, if A, b and C are constants: of one head that saves a product; of twelve it takes
 seven times the work in every run. The forms are graphs of their own, each tuned and all timed in one race; operations
-are those that our traffic analysis counts of the graph as the search prepares it. Then what the planner chooses when it
-is given the first form, as MIGraphX printed it (examples/).
+are those that our traffic analysis counts of the graph as the search prepares it. Each form is planned as it is,
+without alternatives; then what the planner chooses, given the first one as MIGraphX printed it (examples/).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -147,7 +147,7 @@ def rows(place: Place, before: Sequence[Row]) -> Iterator[Row]:
 
 def _row(place: Place, dtype: DType, heads: int) -> Row:
     graphs = {name: form(name, heads, dtype) for name in forms_of(heads)}
-    plans = {name: place.plan(graph) for name, graph in graphs.items()}
+    plans = {name: place.plan(graph, offers=()) for name, graph in graphs.items()}
     plans[CHOSEN] = place.plan(as_printed(heads, dtype))
     found: Row = {
         "forms": {
@@ -226,7 +226,7 @@ def page(found: Sequence[Row], is_measured: bool) -> list[str]:
             cost = f"{own['gflop']:.2f}" if own else ""
             constants = f"{own['constant_bytes'] / 2**20:.1f} MiB" if own else ""
             if name == CHOSEN and plan["prologue_us"]:
-                constants = f"{plan['kept_bytes'] / 2**20:.1f} MiB, folded once in {plan['prologue_us'] / 1e3:.1f} ms"
+                constants = f"{plan['kept_bytes'] / 2**20:.1f} MiB, folded once in {plan['prologue_us']:.0f} us"
             ratio = f"{over[0]:.2f}x [{over[1]:.2f}, {over[2]:.2f}]" if over else ""
             kernels = ", ".join(k.partition("{")[0] for k in plan["kernels"]) if plan else ""
             if name == CHOSEN and plan["rewrites"]:
