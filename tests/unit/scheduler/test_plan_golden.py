@@ -10,6 +10,7 @@ from fusion_ir.formats import read
 from fusion_ir.graph import Graph
 from fusion_ir.records import Ceilings, Measurement
 from scheduler.bench import Budget
+from scheduler.experience import Tuned
 from scheduler.tune import tune
 from tests.support.devices import CPU_DEVICE, CUDA_DEVICE
 
@@ -28,6 +29,9 @@ DEVICES = {
 
 class NothingKnown:
     def known(self, segment_key: str) -> Sequence[Measurement]:
+        return ()
+
+    def others(self, family: str) -> Sequence[Tuned]:
         return ()
 
     def record(self, segment: Graph, measurements: Sequence[Measurement]) -> None:
