@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks import seeds_chain, seeds_rope, seeds_sweep, seeds_widths
+from benchmarks import seeds_chain, seeds_operands, seeds_rope, seeds_sweep, seeds_widths
 from benchmarks.machine import RESULTS, machine
 from benchmarks.seeds_place import Place, place
 from codegen.devices import DeviceError
@@ -44,6 +44,7 @@ CASES: Mapping[str, Case] = {
     ),
     "sweep": Case("Small products: which family wins", seeds_sweep.rows, seeds_sweep.page, seeds_sweep.plot),
     "widths": Case("Vector widths of what epilogues read", seeds_widths.rows, seeds_widths.page),
+    "operands": Case("Operands with axes of their own", seeds_operands.rows, seeds_operands.page),
     "chain": Case("The tail of an attention block: P (Y A + b) C", seeds_chain.rows, seeds_chain.page),
 }
 

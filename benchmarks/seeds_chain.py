@@ -1,9 +1,9 @@
 """The tail of DistilGPT-2's attention, P (Y A + b) C with a split of heads between the products, in every form.
 
 A C and b C can be computed once, if A, b and C are constants: of one head that saves a product; of twelve it takes
-seven times the work in every run. The forms are graphs of their own, each tuned and all timed in one race; operations are
-those that our traffic analysis counts of the graph as the search prepares it. Then what the planner chooses when it is
-given the first form, as MIGraphX printed it (examples/).
+seven times the work in every run. The forms are graphs of their own, each tuned and all timed in one race; operations
+are those that our traffic analysis counts of the graph as the search prepares it. Then what the planner chooses when it
+is given the first form, as MIGraphX printed it (examples/).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -162,6 +162,7 @@ def _row(place: Place, dtype: DType, heads: int) -> Row:
     if place.sides is None:
         us = {name: plan.time_us or plan.predicted_us for name, plan in plans.items()}
         return {**found, "us": us, "over": {}}
+    torch.compiler.reset()  # what was compiled before would count against the limit of recompilations
     arrays = arrays_of(heads, dtype, place.seed)
     operands = {name: place.sides.tensors([arrays[n] for n in FORMS[name][1]]) for name in forms_of(heads)}
     operands |= dict.fromkeys((CHOSEN, EAGER, COMPILED), operands[GIVEN])

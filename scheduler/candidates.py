@@ -169,10 +169,13 @@ def _output_cones(atoms: Atoms) -> Iterator[int]:
 
 def _readers(atoms: Atoms) -> Iterator[int]:
     """For each tensor, each of its readers where there are several."""
-    for t in range(len(atoms.tensors)):
-        readers = [a for a in range(len(atoms)) if atoms.reads[a] >> t & 1]
-        if len(readers) > 1:
-            yield from (1 << a for a in readers)
+    readers: list[list[int]] = [[] for _ in atoms.tensors]
+    for a, reads in enumerate(atoms.reads):
+        for t in bits(reads):
+            readers[t].append(a)
+    for own in readers:
+        if len(own) > 1:
+            yield from (1 << a for a in own)
 
 
 def _unions(finder: _Finder, blocks: list[int], settings: CandidateSettings) -> Iterator[Reason]:

@@ -52,18 +52,19 @@ class Covers:
         best, best_us = self.cheapest(self.ledger.predictions), math.inf
         cover = best
         for _ in range(CLOSER_LOOKS):
-            if self._predicted_us(cover) >= best_us:
+            if self.us(cover) >= best_us:
                 break
             for candidate in cover:
                 self.ledger.look_closer(candidate)
-            if (us := self._predicted_us(cover)) < best_us:
+            if (us := self.us(cover)) < best_us:
                 best, best_us = cover, us
             if not self.exact:  # branching again would take as long, and prove nothing either
                 break
             cover = self.cheapest(self.ledger.predictions)
         return best
 
-    def _predicted_us(self, cover: Proposal) -> float:
+    def us(self, cover: Proposal) -> float:
+        """What a cover costs, by what is measured or predicted."""
         return sum(c.weight * self.ledger.cost_us(c, self.ledger.predicted_us) for c in cover)
 
     def cheapest_us(self, unknown: Estimate) -> float | None:

@@ -266,7 +266,8 @@ class Finalists:
             text = f"contractions beyond the first {len(costs)}, of which families' costs are kept: {untold}"
             notes.append(Reason(kind="note", text=text))
         outcome = Outcome(complete, by_plans=len(self.timed) > 1)
-        reasons = [*notes, *explain(self.prepared, proposal, self.found, self.ledger, outcome)]
+        ways = explained(self.prepared, self.atoms, proposal, self.covers, self.ledger)
+        reasons = [*notes, *ways, *explain(self.prepared, proposal, self.found, self.ledger, outcome)]
         if len(reasons) > MAX_REASONS:
             left_out = Reason(kind="note", text=f"{len(reasons) - MAX_REASONS} more reasons left out")
             reasons = [*reasons[:MAX_REASONS], left_out]

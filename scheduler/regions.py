@@ -1,12 +1,15 @@
 """Partitions of the atoms into regions: neighbours merged greedily, then siblings, wherever that is accepted."""
 
 from collections.abc import Callable, Iterable
-from itertools import combinations
+from graphlib import TopologicalSorter
+from typing import NamedTuple
 
 from scheduler.atoms import Atoms
 from scheduler.masks import bits
 
 Accepts = Callable[[int], bool]  # whether a set of atoms can be one segment
+
+NEXT = 16  # of regions that have something in common, that each is paired with
 
 
 def merged(atoms: Atoms, order: Iterable[int], accepts: Accepts) -> tuple[int, ...]:
@@ -21,21 +24,45 @@ def merged(atoms: Atoms, order: Iterable[int], accepts: Accepts) -> tuple[int, .
 def with_siblings(atoms: Atoms, partition: tuple[int, ...], accepts: Accepts) -> tuple[int, ...]:
     """The partition with regions joined wherever that is accepted, those that read the same tensors first."""
     regions = Regions(atoms, partition)
-    likeness = Likeness(atoms)
-    for one, other in sorted(combinations(partition, 2), key=lambda pair: -likeness(*pair)):
-        first, second = next(bits(one)), next(bits(other))
-        regions.join(first, second, accepts)
+    for one, other in _siblings(atoms, partition):
+        regions.join(next(bits(one)), next(bits(other)), accepts)
     return regions.masks()
 
 
+def _siblings(atoms: Atoms, partition: tuple[int, ...]) -> list[tuple[int, int]]:
+    """Pairs of regions, the likeliest to be joined first: each with the next few of all, of those that read one of its
+    tensors, and of those that write one of its shapes."""
+    likeness = Likeness(atoms)
+    alike: dict[object, list[int]] = {}
+    for i, mask in enumerate(partition):
+        reads, shapes = likeness.of(mask)
+        for trait in ("all", *bits(reads), *shapes):
+            alike.setdefault(trait, []).append(i)
+    near = {(i, j) for own in alike.values() for at, i in enumerate(own) for j in own[at + 1 : at + 1 + NEXT]}
+    ordered = sorted((-likeness(partition[i], partition[j]), i, j) for i, j in near)
+    return [(partition[i], partition[j]) for _, i, j in ordered]
+
+
 class Regions:
-    """A partition under merging that stays free of cycles."""
+    """A partition under merging that stays free of cycles.
+
+    Regions are kept in a topological order (Pearce and Kelly, "A dynamic topological sort algorithm for directed
+    acyclic graphs", 2006): what leads from one to another lies between the two, and only that is walked.
+    """
 
     def __init__(self, atoms: Atoms, partition: Iterable[int] | None = None) -> None:
         self.atoms = atoms
         self.region = [1 << a for a in range(len(atoms))]
+        self._links = {1 << a: _Links(*links) for a, links in enumerate(_links_of(atoms))}
+        self._position = {1 << a: a for a in range(len(atoms))}
         for mask in partition or ():
-            self._set(mask)
+            first, *others = (1 << a for a in bits(mask))
+            for other in others:
+                self._unite(first, other)
+                first |= other
+        if partition:
+            reads = {m: [self.region[p] for p in bits(self._links[m].preds & ~m)] for m in self.masks()}
+            self._position = {m: i for i, m in enumerate(TopologicalSorter(reads).static_order())}
 
     def masks(self) -> tuple[int, ...]:
         """Regions by their lowest atom."""
@@ -43,36 +70,69 @@ class Regions:
 
     def join(self, a: int, b: int, accepts: Accepts) -> bool:
         """Merges the regions of two atoms if that closes no cycle among regions and is accepted."""
-        one, other = self.region[a], self.region[b]
-        if one == other or not self.atoms.is_convex(one | other):  # quicker than going from region to region
+        one, other = sorted((self.region[a], self.region[b]), key=self._position.__getitem__)
+        if one == other or self._links[one].below & self._links[other].above & ~(one | other):  # not convex
             return False
-        if self._leads(one, other) or self._leads(other, one) or not accepts(one | other):
+        after = self._between(one, other, forward=True)
+        if after is None or not accepts(one | other):
             return False
-        self._set(one | other)
+        before = self._between(other, one, forward=False)
+        assert before is not None, "what leads from one to the other does so both ways"
+        at = self._position
+        order = (*sorted(before, key=at.__getitem__), one | other, *sorted(after, key=at.__getitem__))
+        places = sorted([at.pop(one), at.pop(other), *(at[region] for region in (*before, *after))])
+        self._unite(one, other)
+        at.update(zip(order, places, strict=False))  # one place is left over
         return True
 
-    def _set(self, mask: int) -> None:
+    def _unite(self, one: int, other: int) -> None:
+        mask = one | other
+        self._links[mask] = self._links.pop(one).joined(self._links.pop(other))
         for a in bits(mask):
             self.region[a] = mask
 
-    def _leads(self, start: int, goal: int) -> bool:
-        """Whether a path leads from one region to the other by way of a third."""
-        seen = start | goal
-        queue = self._next(start) & ~seen
-        while queue:
-            region = self.region[(queue & -queue).bit_length() - 1]
-            seen |= region
-            following = self._next(region)
-            if following & goal:
-                return True
-            queue = (queue | following) & ~seen
-        return False
+    def _between(self, start: int, goal: int, *, forward: bool) -> set[int] | None:
+        """Regions between two in the order that the start leads to, or that lead to it; None where one of them does so
+        with the goal."""
+        at = self._position
+        low, high = sorted((at[start], at[goal]))
+        found, stack = set[int](), [start]
+        while stack:
+            region = stack.pop()
+            links = self._links[region]
+            near = (links.succs if forward else links.preds) & ~region
+            if region != start and near & goal:
+                return None
+            near &= ~(start | goal)
+            while near:
+                following = self.region[(near & -near).bit_length() - 1]
+                near &= ~following
+                if low < at[following] < high and following not in found:
+                    found.add(following)
+                    stack.append(following)
+        return found
 
-    def _next(self, region: int) -> int:
-        after = 0
-        for a in bits(region):
-            after |= self.atoms.succs[a]
-        return after & ~region
+
+class _Links(NamedTuple):
+    """Of a set of atoms: those that any of them reads or is read by, and those on any path to or from one."""
+
+    preds: int
+    succs: int
+    above: int
+    below: int
+
+    def joined(self, other: "_Links") -> "_Links":
+        return _Links(*(a | b for a, b in zip(self, other, strict=True)))
+
+
+def _links_of(atoms: Atoms) -> Iterable[tuple[int, int, int, int]]:
+    """Of each atom alone."""
+    below = [0] * len(atoms)
+    for a in reversed(range(len(atoms))):
+        below[a] = atoms.succs[a]
+        for s in bits(atoms.succs[a]):
+            below[a] |= below[s]
+    return zip(atoms.preds, atoms.succs, atoms.ancestors, below, strict=True)
 
 
 class Likeness:
@@ -83,10 +143,11 @@ class Likeness:
         self._known: dict[int, tuple[int, frozenset[tuple[int, ...]]]] = {}  # tensors read, shapes written
 
     def __call__(self, one: int, other: int) -> int:
-        (reads, shapes), (other_reads, other_shapes) = self._of(one), self._of(other)
+        (reads, shapes), (other_reads, other_shapes) = self.of(one), self.of(other)
         return 2 * bool(reads & other_reads) + (not shapes.isdisjoint(other_shapes))
 
-    def _of(self, members: int) -> tuple[int, frozenset[tuple[int, ...]]]:
+    def of(self, members: int) -> tuple[int, frozenset[tuple[int, ...]]]:
+        """Tensors that a set of atoms reads, and shapes that it writes."""
         if members not in self._known:
             atoms = self._atoms
             shapes = frozenset(atoms.nodes[a].sizes for a in bits(atoms.writes_of(members)))

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from fusion_ir import build
 from fusion_ir.dtype import DType
 from fusion_ir.node import Node
-from fusion_ir.ops import OpKind, kind_of
+from fusion_ir.ops import OpKind, kind_of, make
 from scheduler.casts import is_exact
-from scheduler.rewrites.labels import Axis, Labels
+from scheduler.rewrites.labels import Axis, Label, Labels
 from scheduler.rewrites.windows import Window, cut, operand_windows, sizes_of, whole
 
 MOST_FACTORS = 10
@@ -110,6 +110,8 @@ class _Expanding:
             given = self._through(x, window, axes)
             if given is not None:
                 return self.factors_of(x.args[0], *given, dtype)
+        if x.op == "full" and not self.labels.all_of(axes) & self._kept:
+            x, window, axes = make("full", [], {**dict(x.attrs), "shape": ()}), (), ()
         self.factors.append(Factor(x, window, dtype, axes))
         return len(self.factors) - 1
 
@@ -153,9 +155,14 @@ class _Expanding:
                 dims = x.ints("dims") if x.op == "broadcast_in_dim" else range(x.rank)
                 given = tuple(() if n == 1 else axes[d] for d, n in zip(dims, sizes_of(below), strict=True))
                 lost = self.labels.all_of(axes) - self.labels.all_of(given)
-                if lost & self.labels.all_of([tuple(self._summed)]):
+                if lost & self._kept:
                     return None  # its sum is over as many equal values
         return None if given is None else (below, given)
+
+    @property
+    def _kept(self) -> set[Label]:
+        """Labels that factors must have, since there is a sum over them."""
+        return self.labels.all_of([tuple(self._summed)])
 
 
 def _placed(rank: int, places: Sequence[int], axes: Sequence[Axis]) -> tuple[Axis, ...]:

@@ -27,6 +27,7 @@ REASON_TITLES = {
     "rejected": "Refused by a kernel family",
     "measured_worse": "Tried, and slower",
     "predicted_worse": "Predicted to be slower",
+    "alternative": "Other ways to compute it",
     "cap": "Limits that were hit",
     "note": "Notes",
 }
