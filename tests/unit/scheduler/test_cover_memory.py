@@ -95,8 +95,7 @@ def test_a_beam_keeps_to_the_limit() -> None:
 def test_room_is_what_is_alive_at_once() -> None:
     """0 -> 1 -> 2, all written: each step holds what it reads and what it writes; the last one writes an output."""
     producers = Producers([0, 0b1, 0b10], range(3), 0b100)
-    order = [(Piece(1 << a, 1 << a), producers.reads[a]) for a in range(3)]
-    assert Memory([5, 7, 100], producers.outputs).peak(order, producers.outputs) == 12
+    assert Memory(producers, [5, 7, 100]).peak(Piece(1 << a, 1 << a) for a in range(3)) == 12
 
 
 def test_many_chains_within_what_one_after_the_other_needs() -> None:
