@@ -10,6 +10,7 @@ from scheduler.cover import Cover, CoverProblem, Producers
 from scheduler.least import Least
 from scheduler.ledger import Ledger
 from scheduler.piece import Piece
+from scheduler.pieces import writing_less
 from scheduler.predictor import Estimate
 from scheduler.watch import Watch
 
@@ -113,5 +114,21 @@ class Covers:
             return {p: cost_us(p) for p in new}
 
         cover = self.problem.solve({p: cost_us(p) for p in usable}, self.cover_s, look)
+        if cover and self._once_each(cover.pieces):
+            return self._solve(unknown, without)
         self.exact &= cover is None or cover.exact
         return cover
+
+    def _once_each(self, pieces: Iterable[Piece]) -> bool:
+        """Where two segments of a cover write the same tensor, makes the later one without it a candidate. Whether
+        there are new ones."""
+        new = False
+        written = 0
+        for piece in pieces:
+            if piece.writes & written:
+                less = writing_less(self.found.atoms, piece, piece.writes & ~written)
+                if less not in self.found.accepted and isinstance(answer := self.found.ask(less), Candidate):
+                    self.found.accepted[less] = self.usable[less] = answer
+                    new = True
+            written |= piece.writes
+        return new
