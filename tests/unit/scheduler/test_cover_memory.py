@@ -19,7 +19,7 @@ PROBLEMS = 600
 def limited(seed: int) -> tuple[Problem, list[int], int]:
     """A problem, bytes by tensor, and a limit."""
     problem, rng = random_problem(seed), random.Random(seed)
-    return problem, [rng.randint(1, 9) for _ in problem.producers.stands], rng.randint(0, 16)
+    return problem, [rng.randint(3, 4) for _ in problem.producers.stands], rng.randint(6, 11)
 
 
 def differing(count: int) -> int:
@@ -77,7 +77,7 @@ def bound_thrice(init: Callable[..., None]) -> Callable[..., None]:
 
 def test_a_beam_keeps_to_the_limit() -> None:
     found = 0
-    for seed in range(200):
+    for seed in range(PROBLEMS):
         problem, bytes_, limit = limited(seed)
         expected, _ = cheapest_within(problem, bytes_, limit)
         try:
