@@ -16,11 +16,12 @@ from scheduler.branch import Cover, search
 from scheduler.covering import Covering, Look
 from scheduler.demand import MOST_STATES
 from scheduler.limited import Limited, NoRoom
+from scheduler.masks import bits
 from scheduler.memory import Memory
 from scheduler.piece import Piece
 from scheduler.producers import Producers
 
-__all__ = ["Cover", "CoverProblem", "NoRoom", "Producers"]
+__all__ = ["Cover", "CoverProblem", "NoRoom", "Producers", "bits"]
 
 MAX_NODES = 400  # of branching; each takes some milliseconds
 
