@@ -96,6 +96,7 @@ def _planned(part: Part, place: Place) -> Row:
 def _raced(part: Part, place: Place) -> Row:
     graph = part.graph()
     assert place.sides is not None
+    torch.compiler.reset()  # what was compiled before would count against the limit of recompilations
     tensors = place.sides.tensors(sample_inputs(graph, place.seed))
     unfused: list[Plan] = []
     with place.bench() as bench:

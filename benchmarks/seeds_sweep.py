@@ -9,6 +9,8 @@ the library sums in another order than the language promises is told apart by th
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from math import exp, log
+from statistics import fmean
 from typing import Any
 
 from benchmarks.seeds_place import Place
@@ -34,6 +36,8 @@ FIRST = 3  # schedules of each family
 # Products that are written out at the most: of 64, the pointwise kernel of f32[64, 4096] took g++ 27 s, and 4.5 times
 # as long as the library.
 WRITTEN_OUT = 32
+PANELS_PER_ROW = 3
+CLEARLY = 1.1
 LEAST = "naive"  # computes everything and wins nothing: left out
 
 Row = dict[str, Any]
@@ -87,6 +91,11 @@ def kernels(graph: Graph, depth: int, device: Device, first: int = FIRST) -> lis
     return list(found.values())
 
 
+def by_rule(graph: Graph, device: Device) -> list[str]:
+    """Families that take the product as their limits are."""
+    return [name for name, family in FAMILIES.items() if name != LEAST and family.accepts(graph, device) is None]
+
+
 def rows(place: Place, before: Sequence[Row]) -> Iterator[Row]:
     """A row for each point that is not among `before`."""
     known = {row["key"] for row in before}
@@ -94,14 +103,17 @@ def rows(place: Place, before: Sequence[Row]) -> Iterator[Row]:
     left = [point for point in points if point[0] not in known]
     if not place.is_there:
         for key, dtype, m, n, k in left:
-            yield {"key": key, "dtype": dtype, "m": m, "n": n, "k": k, **_predicted(product(m, n, k, dtype), k, place)}
+            graph = product(m, n, k, dtype)
+            point = {"key": key, "dtype": dtype, "m": m, "n": n, "k": k, "by_rule": by_rule(graph, place.device)}
+            yield {**point, **_predicted(graph, k, place)}
         return
     with place.bench() as bench:
         for key, dtype, m, n, k in left:
             graph = product(m, n, k, dtype)
             tried = kernels(graph, k, place.device)
             measured = bench.measure(graph, graph_key(graph), tried, seed=place.seed) if tried else []
-            yield {"key": key, "dtype": dtype, "m": m, "n": n, "k": k, **_families(measured)}
+            point = {"key": key, "dtype": dtype, "m": m, "n": n, "k": k, "by_rule": by_rule(graph, place.device)}
+            yield {**point, **_families(measured)}
 
 
 def _families(measured: Sequence[Measurement]) -> Row:
@@ -154,7 +166,23 @@ def page(found: Sequence[Row], is_measured: bool) -> list[str]:
         for m, n in SHAPES:
             cells = [_cell(own.get((m, n, k))) for k in DEPTHS]
             lines.append(f"| {m} x {n} | {' | '.join(cells)} |")
-    return lines
+    lost = sorted(((lost_by_rule(row), row["key"]) for row in found), reverse=True)
+    worse = [f"{key} {ratio:.2f}x" for ratio, key in lost if ratio > CLEARLY]
+    mean = exp(fmean(log(ratio) for ratio, _ in lost))
+    won = ", ".join(f"{family} {count}" for family, count in summary(found).items())
+    return [
+        *lines,
+        "",
+        f"Fastest: {won}. What the families' own limits cost, the best that they admit over the best of all: "
+        f"{mean:.3f}x, geometric mean of {len(lost)} points; more than {CLEARLY - 1:.0%}: "
+        f"{', '.join(worse) or 'nowhere'}.",
+    ]
+
+
+def lost_by_rule(row: Row) -> float:
+    """The best family that may take the point as limits are, over the best of all; 1 where none of them is known."""
+    admitted = [row["us"][family] for family in row["by_rule"] if family in row["us"]]
+    return min(admitted) / row["us"][winner(row)] if admitted else 1.0
 
 
 def _cell(row: Row | None) -> str:
@@ -191,4 +219,4 @@ def plot(found: Sequence[Row], title: str) -> str:
                     series.setdefault(family, []).append((row["k"], us / row["us"][winner(row)]))
             if series:
                 panels.append(Panel(f"{dtype}, {m} x {n}", {f: series[f] for f in FAMILIES if f in series}))
-    return panels_svg(title, panels, len(SHAPES) // 2, "K", "time over that of the fastest family", 10.0)
+    return panels_svg(title, panels, PANELS_PER_ROW, "K", "time over that of the fastest family", 10.0)

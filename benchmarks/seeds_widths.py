@@ -207,7 +207,7 @@ def page(found: Sequence[Row], _: bool) -> list[str]:
     families = list(dict.fromkeys(f for row in found for f in row["found"]))
     lines = [
         f"Added to x[{M}, {K}] w[{K}, {N}]; the first schedule of each family, compiled. Elements per access, and the "
-        "most that enumerating all addresses allows, along the rows of the result as they lie in memory and across them.",
+        "most that enumerating all addresses allows: along the rows of the result as they lie in memory, and across.",
         "",
         f"| operand | dtype | {' | '.join(families)} | allowed | across |",
         "|---|---|" + "---|" * len(families) + "---:|---:|",

@@ -15,15 +15,19 @@ from scheduler.masks import bits
 from scheduler.piece import Piece
 
 GAIN = 1e-9  # of the cost: a cover that is better by less is not sought
+PRECISION = 1e-7  # of costs, with the solver's tolerances and what tells ties apart
+ROUNDED = 16  # of so many nodes one is rounded to a cover, which takes longer than its relaxation
 MOST_MEMBERS = 40  # of a piece, of which pairs are considered
 
 
 class Found(NamedTuple):
-    """The best cover, in execution order; () if there is none. lower_us: what none is below."""
+    """The best cover, in execution order; () if there is none. lower_us: what none is below. exact: none is cheaper, by
+    more than PRECISION of its cost."""
 
     order: tuple[Piece, ...]
     cost_us: float
     lower_us: float
+    exact: bool
 
 
 class _Node(NamedTuple):
@@ -34,29 +38,31 @@ class _Node(NamedTuple):
 def search(covering: Covering, most_nodes: int, is_late: Callable[[], bool], look: Look | None) -> Found:
     """The cheapest cover at the costs that `covering` has, unless nodes or time run out."""
     best: tuple[Piece, ...] = ()
-    best_us = math.inf
+    best_price = math.inf
     tie = count()
     waiting: list[tuple[float, int, _Node]] = [(0.0, next(tie), _Node())]
     nodes = 0
-    while waiting and waiting[0][0] < best_us * (1 - GAIN):
-        if nodes and best and (nodes >= most_nodes or is_late()):
-            return Found(best, best_us, waiting[0][0])
-        lower_us, _, node = heapq.heappop(waiting)
+    while waiting and waiting[0][0] < best_price * (1 - GAIN):
+        if best and (nodes >= most_nodes or is_late()):
+            return Found(best, covering.cost_us(best), waiting[0][0] * (1 - PRECISION), False)
+        lower, _, node = heapq.heappop(waiting)
         nodes += 1
         solution = covering.solve(node.taken, node.left, look)
         if solution is None:
             continue
-        order = rounded(covering, solution)
-        if (cost_us := covering.cost_us(order)) < best_us:
-            best, best_us = order, cost_us
-        lower_us = max(lower_us, solution.value)
-        if solution.divided and lower_us < best_us * (1 - GAIN):
+        divided = solution.divided
+        order = rounded(covering, solution) if nodes % ROUNDED == 1 else () if divided else covering.order(solution.x)
+        if (price := covering.price_of(order)) < best_price:
+            best, best_price = order, price
+        lower = max(lower, solution.value)
+        if divided and lower < best_price * (1 - GAIN):
             if nodes == 1:
-                covering.forbid_dearer(best_us - solution.value)
+                covering.forbid_dearer(best_price - lower)
             decision = _decide(covering, solution)
-            heapq.heappush(waiting, (lower_us, next(tie), _Node((*node.taken, decision), node.left)))
-            heapq.heappush(waiting, (lower_us, next(tie), _Node(node.taken, (*node.left, decision))))
-    return Found(best, best_us, best_us)
+            heapq.heappush(waiting, (lower, next(tie), _Node((*node.taken, decision), node.left)))
+            heapq.heappush(waiting, (lower, next(tie), _Node(node.taken, (*node.left, decision))))
+    cost_us = covering.cost_us(best)
+    return Found(best, cost_us, cost_us, True)
 
 
 def rounded(covering: Covering, solution: Solution) -> tuple[Piece, ...]:

@@ -13,7 +13,8 @@ piece computes v from what does not need it. Others become rows when a solution 
 """
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +27,7 @@ from scheduler.relaxation import Optimum, Relaxation
 
 NEAR = 1e-6  # 0 or 1, as the solver leaves it
 FREE = -math.inf
+TIE = 1e-8  # of what a tensor costs on average, by atom computed: of covers that cost the same, those that compute less
 
 Look = Callable[[Collection[Piece]], Mapping[Piece, float]]
 
@@ -64,17 +66,28 @@ class Covering:
         self.forbidden = np.zeros(0, dtype=bool)
         self.relaxation = Relaxation((), 0)
         self._last: Optimum | None = None
+        self.costs: dict[int, float] = {}  # microseconds, by column that may be taken
 
     def price(self, costs: Mapping[Piece, float]) -> None:
         """What pieces cost, all others being forbidden; infinite: that one, too."""
         if not self.column.keys() >= costs.keys():
             self._extend(sorted(costs.keys() - self.column.keys()))
-        usable = {self.column[p]: c for p, c in costs.items() if c < math.inf}
-        self.forbidden = np.ones(len(self.pieces), dtype=bool)
-        self.forbidden[list(usable)] = False
-        self.relaxation.price(list(usable), list(usable.values()))
+        self.costs = {self.column[p]: c for p, c in costs.items() if c < math.inf}
+        self.allow()
         self.relaxation.forbid(self.forbidden)
+        self.relaxation.price(list(self.costs), list(self.costs.values()))
         self.relaxation.rescale()
+        self._reprice(self.costs)
+
+    def allow(self) -> None:
+        """All pieces that cost something finite."""
+        self.forbidden = np.ones(len(self.pieces), dtype=bool)
+        self.forbidden[list(self.costs)] = False
+
+    def _reprice(self, costs: Mapping[int, float]) -> None:
+        each = TIE * self.relaxation.unit
+        prices = [c + each * self.pieces[j].members.bit_count() for j, c in costs.items()]
+        self.relaxation.price(list(costs), prices)
 
     def _extend(self, pieces: Iterable[Piece]) -> None:
         """A new relaxation, with further columns."""
@@ -115,7 +128,7 @@ class Covering:
             if optimum is None:
                 return None
             x = {int(j): float(optimum.x[j]) for j in np.flatnonzero(optimum.x > NEAR)}
-            if look and self._dearer(look([self.pieces[j] for j in x])):
+            if look and self.dearer(look([self.pieces[j] for j in x])):
                 continue
             if not (self._violated(x, NEAR) or self._violated(x, 0.5)):
                 return Solution(optimum.value, x)
@@ -129,18 +142,48 @@ class Covering:
         """An order in which these can be executed, without those that are not needed; () if they are no cover."""
         return in_order(((self.pieces[j], self.reads[j]) for j in columns), self.producers.outputs) or ()
 
+    def usable(self) -> Iterator[tuple[Piece, int, float]]:
+        """Pieces that may be taken, what they read, and their prices."""
+        for j in self.costs:
+            yield self.pieces[j], self.reads[j], float(self.relaxation.costs[j])
+
     def cost_us(self, pieces: Collection[Piece]) -> float:
         """Of a cover; infinite of none."""
+        return math.fsum(self.costs[self.column[p]] for p in pieces) if pieces else math.inf
+
+    def price_of(self, pieces: Collection[Piece]) -> float:
+        """The same, ties apart: what solutions' values compare with."""
         costs = self.relaxation.costs
         return math.fsum(costs[self.column[p]] for p in pieces) if pieces else math.inf
 
-    def _dearer(self, costs: Mapping[Piece, float]) -> bool:
+    def potential(self) -> Callable[[int], float]:
+        """What making tensors costs at the least, whatever there is not yet, by the last optimum's dual: what the rows
+        bear whose sets hold any of them. Once a piece has written all of these that are in a set, and reads none of it,
+        it is in the row; so no piece lowers that by more than it costs."""
+        assert self._last, "solved before"
+        duals = self.relaxation.packed(self._last.duals)
+        of_tensors = np.zeros(self.producers.everything.bit_length())
+        of_tensors[list(self._required)] = duals[: len(self._required)]
+        of_cuts = [(cut, float(duals[row])) for cut, row in self.cuts.items() if duals[row] > 0]
+        size = (len(of_tensors) + 7) // 8
+
+        @cache
+        def potential(tensors: int) -> float:
+            needed = np.frombuffer(self.producers.needed_for(tensors).to_bytes(size, "little"), np.uint8)
+            computed = np.unpackbits(needed, count=len(of_tensors), bitorder="little")
+            return float(computed @ of_tensors) + sum(dual for cut, dual in of_cuts if cut & tensors)
+
+        return potential
+
+    def dearer(self, costs: Mapping[Piece, float]) -> bool:
         """Takes over what looks showed. Whether that is another cost than before."""
         finite = {self.column[p]: c for p, c in costs.items() if c < math.inf}
-        changed = {j: c for j, c in finite.items() if c != self.relaxation.costs[j]}
-        self.relaxation.price(list(changed), list(changed.values()))
+        changed = {j: c for j, c in finite.items() if c != self.costs[j]}
+        self.costs |= changed
+        self._reprice(changed)
         for piece in costs.keys() - {self.pieces[j] for j in finite}:
             self.forbidden[self.column[piece]] = True
+            self.costs.pop(self.column[piece], None)
             self.relaxation.forbid(self.forbidden | self.relaxation.forbidden)
         return bool(changed) or len(finite) < len(costs)
 

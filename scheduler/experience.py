@@ -15,7 +15,7 @@ import numpy as np
 from fusion_ir.graph import Graph
 from fusion_ir.ops import OPS, OpKind
 from scheduler.surrogate import Floats, Surrogate
-from scheduler.traffic import traffic_of
+from scheduler.traffic import Traffic, traffic_of
 
 NEAREST = 6  # segments that are asked
 LEAST_TIMES = 4  # schedules of a segment, for it to say anything
@@ -24,10 +24,12 @@ DOUBT = 0.5  # how much of what other segments say holds for a new one: the rest
 
 @dataclass(frozen=True)
 class Tuned:
-    """A segment and what schedules of one family took there, in any unit."""
+    """A segment and what schedules of one family took there, in any unit. time_us: the fastest of them, where that is
+    known."""
 
     graph: Graph
     times: Mapping[str, float]
+    time_us: float | None = None
 
 
 def expected_logs(graph: Graph, points: Sequence[str], known: Sequence[Tuned], seed: int) -> Floats | None:
@@ -53,8 +55,11 @@ def alike(one: Graph, other: Graph) -> float:
 
 @lru_cache(maxsize=1024)
 def _features(graph: Graph) -> tuple[float, ...]:
+    return features(graph, traffic_of(graph))
+
+
+def features(graph: Graph, traffic: Traffic) -> tuple[float, ...]:
     """Numbers whose difference by 1 says that schedules may do otherwise."""
-    traffic = traffic_of(graph)
     kinds = [OPS[n.op].kind for n in graph.nodes if n.op in OPS]
     tensors = [(s.sizes, s.dtype) for s in graph.inputs] + [(o.node.sizes, o.node.dtype) for o in graph.outputs]
     rows = [sizes[-1] for sizes, _ in tensors if sizes]

@@ -1,8 +1,8 @@
-"""What candidates cost before anything of them is measured: from their traffic, the families' usual shares, and the
-launches of first kernels."""
+"""What candidates cost before anything of them is measured: from their traffic, the families' usual shares, the
+launches of first kernels, and what other segments took."""
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from codegen.families import TAKING_PARTS
@@ -15,6 +15,8 @@ from scheduler.atoms import Atoms
 from scheduler.bound import least_bound_us, lower_bound_us
 from scheduler.candidates import Candidate
 from scheduler.entry import Variant
+from scheduler.experience import Tuned
+from scheduler.learned import Corrections, corrections
 from scheduler.piece import Piece
 from scheduler.predict import family_bound_us, least_us, may_be_narrow, predicted_kernel_us, predicted_us
 from scheduler.segment import Segment
@@ -37,7 +39,10 @@ class Estimate:
 class Predictor:
     """Asks families which segments they accept, and predicts what these take. Keeps whatever it was told."""
 
-    def __init__(self, device: Device, families: Mapping[str, Family]) -> None:
+    def __init__(
+        self, device: Device, families: Mapping[str, Family], others: Callable[[str], Sequence[Tuned]] = lambda _: ()
+    ) -> None:
+        """others: segments that a family was timed on, on this device."""
         self.device = device
         self.families = families
         self._likely = ""  # family that accepted the last segment: neighbours are mostly the same one's
@@ -50,6 +55,9 @@ class Predictor:
         self._predicted: dict[tuple[Candidate, str], float] = {}  # by family, not corrected
         self._best_us: dict[Candidate, float] = {}
         self._closely: set[Candidate] = set()  # predicted by their kernels
+        self._others: dict[str, Sequence[Tuned]] = {}  # by family
+        self._ask_others = others
+        self._learned: dict[str, Corrections | None] = {}  # by family
         self._ratios: dict[str, list[float]] = {}  # by family: measured over predicted
         self._scales: dict[str, float] = {}  # medians of these
 
@@ -81,7 +89,7 @@ class Predictor:
             return False
         key = candidate.segment.key
         if key not in self._computable:
-            cheapest_first = [f for f in reversed(self.families) if f in candidate.families]
+            cheapest_first = [f for f in reversed(list(self.families)) if f in candidate.families]
             self._computable[key] = any(self._emits(candidate.segment, f) for f in cheapest_first)
         return self._computable[key]
 
@@ -114,7 +122,7 @@ class Predictor:
         best_us = self._best_us.get(candidate)
         if best_us is None:
             traffic, best_us = self.traffic(candidate), math.inf
-            hoped = ((self._scale(f) * predicted_us(traffic, f, self.device, ()), f) for f in self.families)
+            hoped = ((self._hoped_us(traffic, name), name) for name in self.families)
             for us, name in sorted(hoped):
                 if us >= best_us:
                     break
@@ -131,9 +139,18 @@ class Predictor:
     def predictions(self) -> Estimate:
         """`predicted_us`, and the least that it says of any segment that moves so many bytes."""
         scales = [(name, self._scale(name)) for name in self.families]
-        return Estimate(
-            self.predicted_us, lambda bytes_: min(s * least_us(bytes_, name, self.device) for name, s in scales)
-        )
+        return Estimate(self.predicted_us, lambda bytes_: min(s * self._least_us(bytes_, name) for name, s in scales))
+
+    def _hoped_us(self, traffic: Traffic, family: str) -> float:
+        """The least that is predicted of the family before it is asked whether it accepts the segment."""
+        learned = self.corrections_of(family)
+        us = self._scale(family) * predicted_us(traffic, family, self.device, ())
+        return us * learned.least if learned else us
+
+    def _least_us(self, bytes_: int, family: str) -> float:
+        """The least that is predicted of any of the family's segments that move so many bytes or more."""
+        learned = self.corrections_of(family)
+        return least_us(bytes_, family, self.device) * (learned.least if learned else 1.0)
 
     @property
     def bounds(self) -> Estimate:
@@ -145,12 +162,37 @@ class Predictor:
         key = candidate, family
         if key not in self._predicted:
             traffic, device = self.traffic(candidate), self.device
-            us = predicted_us(traffic, family, device, candidate.families)
+            predicted = predicted_us(traffic, family, device, candidate.families)
             narrow = may_be_narrow(traffic, family, device)
             if (narrow or candidate in self._closely) and (kernel := self._default(candidate, family)):
-                us = max(us, predicted_kernel_us(traffic, kernel, None, device, candidate.families))
-            self._predicted[key] = us
+                predicted = max(predicted, predicted_kernel_us(traffic, kernel, None, device, candidate.families))
+            self._predicted[key] = self._as_learned(candidate, family, predicted)
         return self._predicted[key]
+
+    def _as_learned(self, candidate: Candidate, family: str, predicted_us: float) -> float:
+        """A prediction, corrected by what the family took on other segments where that is known to help."""
+        learned = self.corrections_of(family)
+        if learned is None:
+            return predicted_us
+        return predicted_us * learned.factor(candidate.segment.graph, self.traffic(candidate))
+
+    def corrections_of(self, family: str) -> Corrections | None:
+        """What other segments say about the family's predictions, if anything."""
+        if family not in self._learned:
+            turning = self.families.get("transpose")  # what it takes, `pointwise` fetches badly
+
+            def predict(graph: Graph, traffic: Traffic) -> float:
+                turns = turning is not None and turning.accepts(graph, self.device) is None
+                return predicted_us(traffic, family, self.device, ("transpose",) if turns else ())
+
+            self._learned[family] = corrections(self.others_of(family), predict)
+        return self._learned[family]
+
+    def others_of(self, family: str) -> Sequence[Tuned]:
+        """Segments that the family was timed on, on this device; asked for once."""
+        if family not in self._others:
+            self._others[family] = self._ask_others(family)
+        return self._others[family]
 
     def look_closer(self, candidate: Candidate) -> bool:
         """Predicts a segment on a GPU by the launches of its families' first kernels, which say how many blocks share
@@ -194,7 +236,7 @@ class Predictor:
         """The prediction for one kernel of the candidate, corrected in the same way."""
         among = candidate.families
         predicted = predicted_kernel_us(self.traffic(candidate), kernel, report, self.device, among)
-        return predicted * self._scale(kernel.family)
+        return self._as_learned(candidate, kernel.family, predicted) * self._scale(kernel.family)
 
     def correct(self, candidate: Candidate, family: str, time_us: float) -> None:
         """Notes how far off a prediction was."""

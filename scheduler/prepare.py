@@ -10,6 +10,7 @@ from fusion_ir.ops import make
 from fusion_ir.records import NUMERICS, Numerics, Ref
 from scheduler.alternatives import Alternatives, find_alternatives
 from scheduler.rewrites import RULES, simplify
+from scheduler.rewrites.identities import commuting
 from scheduler.rewrites.rule import Offer, Rule
 from scheduler.rewrites.sink import Sinking
 from scheduler.rewrites.split import Tasks, splitting
@@ -121,7 +122,7 @@ class _Rewriting:
 def _rewritten(graph: Graph, tasks: Tasks | None, numerics: Numerics) -> _Rewriting:
     """Simplified first, so that slices sink through what is left of it; what is split is what slices left."""
     rewriting = _Rewriting(graph, NUMERICS.index(numerics))
-    rewriting.apply(RULES, {})
+    rewriting.apply((*RULES, commuting()), {})
     for _ in range(MOST_PASSES):
         sinking = Sinking(rewriting.graph)
         if not rewriting.apply((*RULES, *sinking.rules()), sinking.made):

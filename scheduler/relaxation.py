@@ -35,7 +35,7 @@ class Relaxation:
         np.cumsum([len(r) for r in rows_of], out=self._starts[1:])
         self._entries = np.fromiter((r for of in rows_of for r in of), np.int32, int(self._starts[-1]))
         self._column_of = np.repeat(np.arange(self.columns), np.diff(self._starts))  # by entry
-        self._unit = 1.0  # of costs, in the solver
+        self.unit = 1.0  # of costs inside the solver
         self._added: list[NDArray[np.int32]] = []
         self.costs = np.zeros(self.columns)
         self.forbidden = np.zeros(self.columns, dtype=bool)
@@ -60,7 +60,7 @@ class Relaxation:
     def price(self, columns: Sequence[int], costs: Sequence[float]) -> None:
         """Finite costs, not negative."""
         self.costs[columns] = costs
-        scaled = np.array(costs, np.float64) / self._unit
+        scaled = np.array(costs, np.float64) / self.unit
         self._solver.changeColsCost(len(columns), np.array(columns, np.int32), scaled)
 
     def rescale(self) -> None:
@@ -70,8 +70,8 @@ class Relaxation:
         usable = ~self.forbidden[self._column_of]
         np.minimum.at(share, self._entries[usable], (self.costs / np.maximum(in_all, 1))[self._column_of[usable]])
         known = share[np.isfinite(share) & (share > 0)]
-        self._unit = float(known.mean()) if len(known) else 1.0
-        self._solver.changeColsCost(self.columns, np.arange(self.columns, dtype=np.int32), self.costs / self._unit)
+        self.unit = float(known.mean()) if len(known) else 1.0
+        self._solver.changeColsCost(self.columns, np.arange(self.columns, dtype=np.int32), self.costs / self.unit)
 
     def forbid(self, forbidden: NDArray[np.bool_]) -> None:
         """By column: these may not be taken, all others may."""
@@ -93,6 +93,7 @@ class Relaxation:
 
     def solve(self) -> Optimum | None:
         """None where some row has no column left."""
+        status = None
         for _ in range(2):
             self._solver.run()
             status = self._solver.getModelStatus()
@@ -100,10 +101,10 @@ class Relaxation:
                 return None
             if status == highspy.HighsModelStatus.kOptimal:
                 solution = self._solver.getSolution()
-                value = self._unit * self._solver.getObjectiveValue()
-                return Optimum(value, np.array(solution.col_value), self._unit * np.array(solution.row_dual))
+                value = self.unit * self._solver.getObjectiveValue()
+                return Optimum(value, np.array(solution.col_value), self.unit * np.array(solution.row_dual))
             self._solver.clearSolver()  # lost on its way from the last optimum: from the beginning
-        raise RuntimeError(f"the relaxation was not solved: {self._solver.modelStatusToString(status)}")
+        raise RuntimeError(f"the relaxation was not solved: {status}")
 
     def reduced(self, duals: Floats) -> Floats:
         """Costs less the duals of the rows that the columns are in."""
@@ -113,11 +114,10 @@ class Relaxation:
         return self.costs - sums
 
     def packed(self, duals: Floats) -> Floats:
-        """Duals, a little less here and there, so that no reduced cost is negative: their sum is then a bound without
-        the solver's tolerances."""
+        """Duals, a little less here and there, so that no reduced cost of a column that may be taken is negative."""
         duals = np.maximum(duals, 0.0)
         reduced = self.reduced(duals)
-        for j in np.flatnonzero(reduced < 0):
+        for j in np.flatnonzero((reduced < 0) & ~self.forbidden):
             rows = [*self._entries[self._starts[j] : self._starts[j + 1]]]
             rows += [self.rows + i for i, columns in enumerate(self._added) if j in columns]
             left = -float(reduced[j])

@@ -14,8 +14,9 @@ from fusion_ir.records import Device, Numerics, Plan, Reason
 from scheduler.atoms import cut
 from scheduler.bench import Bench, Budget, Costs, Progress, check_numerics
 from scheduler.candidates import Candidate, CandidateSettings, find_candidates
-from scheduler.covers import Covers, Proposal, prologue_first
+from scheduler.covers import FAR, Covers, Proposal, prologue_first
 from scheduler.finalists import Finalists
+from scheduler.forms import forms
 from scheduler.ledger import Ledger
 from scheduler.piece import Piece
 from scheduler.prepare import prepare
@@ -103,6 +104,7 @@ def tune(
         if timed:
             _measure(covers.promising(), ledger, watch)
             _measure(covers.coarsest(), ledger, watch)
+            _measure_forms(covers, ledger, watch)
         while timed and not proved and not watch.is_over():
             refined = _refine(covers.measured(), ledger, watch, settings.batch)
             learned = _measure(covers.promising(), ledger, watch)
@@ -210,6 +212,16 @@ def _measure(cover: Proposal, ledger: Ledger, watch: Watch) -> bool:
             _race(candidate, ledger, watch, ledger.hopeful(candidate))
             learned = True
     return learned
+
+
+def _measure_forms(covers: Covers, ledger: Ledger, watch: Watch) -> None:
+    """Where a tensor of the best cover can be computed in several ways, gets the best cover of another way measured,
+    too, unless it is predicted to be far from the best: predictions of different products are far apart."""
+    best = covers.measured()
+    best_us = covers.us(best)
+    for form in forms(covers.found.atoms, best, covers, ledger):
+        if covers.us(form.other) <= FAR * best_us:
+            _measure(form.other, ledger, watch)
 
 
 def _refine(cover: Proposal, ledger: Ledger, watch: Watch, batch: int) -> bool:

@@ -62,7 +62,8 @@ class StoredCosts:
             text = self.store.segment(key)
             times = relative_times(m for m in self._measured(key) if m.family == family)
             if text is not None and times:
-                found.append(Tuned(parse_graph(text).graph, {schedule: time for (_, schedule), time in times.items()}))
+                by_schedule = {schedule: time for (_, schedule), time in times.items()}
+                found.append(Tuned(parse_graph(text).graph, by_schedule, min(by_schedule.values())))
         return found
 
     def record(self, segment: Graph, measurements: Sequence[Measurement]) -> None:

@@ -37,11 +37,12 @@ class Reason(Record):
 
     Of neighbours, also: edges, (i, j) where step j reads what step i writes, all those that the reason holds for;
     together, apart: what one launch would cost, and what the two cost; refusals: where no family takes both.
-    rejected: no family takes both. measured_worse, predicted_worse: it would be slower. cap: a limit of the search,
-    its time among them. not_fused: anything else.
+    rejected: no family takes both. measured_worse, predicted_worse: it would be slower. not_fused: anything else.
+    alternative: which of several ways to compute something the plan takes, and what the best plan without it costs.
+    cap: a limit of the search, its time among them.
     """
 
-    kind: Literal["not_fused", "rejected", "measured_worse", "predicted_worse", "cap", "note"]
+    kind: Literal["not_fused", "rejected", "measured_worse", "predicted_worse", "alternative", "cap", "note"]
     nodes: tuple[int, ...] = ()
     text: str
     edges: tuple[tuple[int, int], ...] = _if_any()

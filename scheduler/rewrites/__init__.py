@@ -15,8 +15,14 @@ from scheduler.casts import is_exact
 from scheduler.rewrites.chains import CHAINS
 from scheduler.rewrites.distributing import DISTRIBUTING
 from scheduler.rewrites.factoring import FACTORING
+from scheduler.rewrites.identities import IDENTITIES
 from scheduler.rewrites.rule import Offer, Rule
+from scheduler.rewrites.scaling import SCALING
 from scheduler.rewrites.siblings import SIBLINGS
+from scheduler.rewrites.sums import SUMS
+from scheduler.rewrites.through import THROUGH
+from scheduler.rewrites.twice import TWICE
+from scheduler.rewrites.views import VIEWS
 
 
 @dataclass(frozen=True)
@@ -76,7 +82,9 @@ def _cast_cast(node: Node) -> Node | None:
     if node.op != "cast" or node.args[0].op != "cast":
         return None
     x, middle = node.args[0].args[0], node.args[0].dtype
-    if not (x.dtype.is_float and middle.is_float and node.dtype.is_float and is_exact(x.dtype, middle)):
+    # Integers wrap where floats saturate: an integer that went through floats must fit.
+    alike = x.dtype.is_float == middle.is_float or node.dtype.is_float or is_exact(x.dtype, node.dtype)
+    if not (is_exact(x.dtype, middle) and alike):
         return None
     return make("cast", [x], {"dtype": node.dtype})
 
@@ -86,11 +94,22 @@ RULES: tuple[Rule, ...] = (
     Rule("reshape-reshape", "reshape(reshape(x), s) = reshape(x, s)", "exact", _reshape_reshape),
     Rule("permute-permute", "permute(permute(x, p), q) = permute(x, p[q])", "exact", _permute_permute),
     Rule("cast-back", "cast(cast(x, wide), dtype of x) = x where wide holds every value of x", "exact", _cast_back),
-    Rule("cast-cast", "cast(cast(x, wide), t) = cast(x, t), floats, where wide holds every x", "exact", _cast_cast),
+    Rule("cast-cast", "cast(cast(x, wide), t) = cast(x, t) where wide holds every x", "exact", _cast_cast),
+    *IDENTITIES,
 )
 
 # What is likeliest to pay first: where there is no room for all, the last ones are left out.
-ALTERNATIVES: tuple[Offer, ...] = (*DISTRIBUTING, *CHAINS, *SIBLINGS, *FACTORING)
+ALTERNATIVES: tuple[Offer, ...] = (
+    *DISTRIBUTING,
+    *CHAINS,
+    *SIBLINGS,
+    *FACTORING,
+    *SCALING,
+    *THROUGH,
+    *SUMS,
+    *TWICE,
+    *VIEWS,
+)
 
 
 def simplify(graph: Graph, rules: Sequence[Rule] = RULES) -> Simplified:

@@ -16,8 +16,9 @@ from fusion_ir.node import Node
 from fusion_ir.ops import make
 from scheduler.rewrites.chains import KEPT, Ordering
 from scheduler.rewrites.joining import Operand, Settled, arranged, settle, shaped
+from scheduler.rewrites.labels import Label
 from scheduler.rewrites.neighbourhood import Neighbourhood
-from scheduler.rewrites.product import Factor, Product, expand, is_product
+from scheduler.rewrites.product import Factor, Product, Tree, expand, is_product
 from scheduler.rewrites.rule import Offer
 
 MOST_ORDERS = 2  # of each term times the constant
@@ -66,25 +67,30 @@ class _Distribution:
             return  # nothing is summed where they are multiplied
         between = self.product.between or self.node.dtype
         kept = needed & frozenset((*total.labels, *constant.labels))
-        sums: list[list[Operand]] = []
+        sums: list[list[tuple[Ordering, Tree]]] = []
         for term, operands in zip(self.terms, (first, second), strict=True):
             order = self._ordering(operands, [*term.factors, self.constant], kept, settled, term.between or between)
             folding = [tree for _, tree in order.best(KEPT) if order.folds(tree)]
-            sums.append([order.multiplied(tree) for tree in folding[:MOST_ORDERS]])
-        for u in sums[0]:
-            for v in sums[1]:
-                yield from self._behind(self._added(u, v, settled), others, settled, between)
+            sums.append([(order, tree) for tree in folding[:MOST_ORDERS]])
+        for order, tree in sums[0]:
+            u = order.multiplied(tree)
+            both = [*u.labels, *sorted(kept - {*u.labels})]
+            for other, its in sums[1]:
+                v = other.multiplied(its, both)
+                # Along what others sum over, it repeats where neither term has it.
+                needs = [label for label in total.labels if label in kept and label not in flat]
+                yield from self._behind(self._added(u, v, needs, settled), others, settled, between)
 
     def _ordering(
-        self, operands: list[Operand], factors: list[Factor], kept: frozenset[int], settled: Settled, between: DType
+        self, operands: list[Operand], factors: list[Factor], kept: frozenset[Label], settled: Settled, between: DType
     ) -> Ordering:
         acc = self.node.attr("acc", DType)
         constant = tuple(self.around.is_constant(f.source) for f in factors)
         return Ordering(tuple(operands), settled.extents, kept, acc, between, acc, constant, {})
 
-    def _added(self, u: Operand, v: Operand, settled: Settled) -> Operand:
-        """In the accumulator's dtype: the only rounding is that of the sum."""
-        order = [*u.labels, *(label for label in v.labels if label not in u.labels)]
+    def _added(self, u: Operand, v: Operand, needs: list[Label], settled: Settled) -> Operand:
+        """In the accumulator's dtype: the only rounding is that of the sum. needs: labels that it must have."""
+        order = list(dict.fromkeys((*u.labels, *v.labels, *needs)))
         terms = [arranged(x, order, settled.extents) for x in (u, v)]
         return Operand(make(self.total.source.op, terms), tuple(order))
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from fusion_ir import build
 from fusion_ir.building.operands import promote
 from fusion_ir.dtype import DType, accumulate_dtype
+from fusion_ir.extent import shape_of
 from fusion_ir.node import Node
 from fusion_ir.ops import make
 from scheduler.rewrites.labels import Axis, Label, Labels
@@ -106,10 +107,13 @@ def join(
 
 def arranged(x: Operand, order: Sequence[Label], extents: dict[Label, int]) -> Node:
     """An operand with its axes in this order, repeated along those that it lacks."""
+    sizes = [extents[label] for label in order]
+    if x.node.op == "full":
+        return make("full", [], {**dict(x.node.attrs), "shape": shape_of(sizes)})
     present = [label for label in order if label in x.labels]
     turned = build.permute(x.node, [x.labels.index(label) for label in present])
     places = [place for place, label in enumerate(order) if label in x.labels]
-    return build.broadcast_in_dim(turned, [extents[label] for label in order], places)
+    return build.broadcast_in_dim(turned, sizes, places)
 
 
 def shaped(x: Operand, axes: Sequence[Axis], sizes: Sequence[int], extents: dict[Label, int]) -> Node:

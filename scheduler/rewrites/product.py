@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from fusion_ir import build
 from fusion_ir.dtype import DType
 from fusion_ir.node import Node
-from fusion_ir.ops import OpKind, kind_of
+from fusion_ir.ops import OpKind, kind_of, make
 from scheduler.casts import is_exact
-from scheduler.rewrites.labels import Axis, Labels
+from scheduler.rewrites.labels import Axis, Label, Labels
 from scheduler.rewrites.windows import Window, cut, operand_windows, sizes_of, whole
 
 MOST_FACTORS = 10
@@ -40,7 +40,8 @@ class Factor:
 class Product:
     """What a node is the product of. axes: of the node. tree: as given. inside: the other contractions that this went
     through, each with its part of the tree. between: the widest dtype to which one of these is rounded; None without
-    any. acc: accumulator of the first contraction; None where there is none."""
+    any. acc, rounded: of the first contraction, the accumulator and the dtype to which its result is rounded before it
+    is this node; None where there is none."""
 
     labels: Labels
     factors: tuple[Factor, ...]
@@ -49,6 +50,7 @@ class Product:
     inside: tuple[tuple[Factor, Tree], ...]
     between: DType | None
     acc: DType | None
+    rounded: DType | None
 
 
 def expand(
@@ -68,7 +70,7 @@ def expand(
     tree = expanding.factors_of(node, window or whole(node), axes, node.dtype)
     inside = tuple(expanding.inside)
     between = max((f.dtype for f, _ in inside), key=lambda d: d.bytes, default=None)
-    return Product(labels, tuple(expanding.factors), axes, tree, inside, between, expanding.acc)
+    return Product(labels, tuple(expanding.factors), axes, tree, inside, between, expanding.acc, expanding.rounded)
 
 
 def is_product(node: Node) -> bool:
@@ -91,6 +93,7 @@ class _Expanding:
     def __init__(self, labels: Labels, most: int, summed: Axis) -> None:
         self.labels, self.most = labels, most
         self.acc: DType | None = None
+        self.rounded: DType | None = None
         self.factors: list[Factor] = []
         self.inside: list[tuple[Factor, Tree]] = []
         self._count = 0
@@ -110,13 +113,15 @@ class _Expanding:
             given = self._through(x, window, axes)
             if given is not None:
                 return self.factors_of(x.args[0], *given, dtype)
+        if x.op == "full" and not self.labels.all_of(axes) & self._kept:
+            x, window, axes = make("full", [], {**dict(x.attrs), "shape": ()}), (), ()
         self.factors.append(Factor(x, window, dtype, axes))
         return len(self.factors) - 1
 
     def _contraction(self, x: Node, window: Window, axes: tuple[Axis, ...], dtype: DType) -> Tree:
         is_first = not self._count
         self._count += 1
-        self.acc = self.acc or x.attr("acc", DType)
+        self.acc, self.rounded = self.acc or x.attr("acc", DType), self.rounded or dtype
         reduced, root = x.attr("reduced", int), list(axes)
         a_axes, b_axes = x.ints("a_axes"), x.ints("b_axes")
         for position in a_axes[len(a_axes) - reduced :]:
@@ -153,9 +158,14 @@ class _Expanding:
                 dims = x.ints("dims") if x.op == "broadcast_in_dim" else range(x.rank)
                 given = tuple(() if n == 1 else axes[d] for d, n in zip(dims, sizes_of(below), strict=True))
                 lost = self.labels.all_of(axes) - self.labels.all_of(given)
-                if lost & self.labels.all_of([tuple(self._summed)]):
+                if lost & self._kept:
                     return None  # its sum is over as many equal values
         return None if given is None else (below, given)
+
+    @property
+    def _kept(self) -> set[Label]:
+        """Labels that factors must have, since there is a sum over them."""
+        return self.labels.all_of([tuple(self._summed)])
 
 
 def _placed(rank: int, places: Sequence[int], axes: Sequence[Axis]) -> tuple[Axis, ...]:

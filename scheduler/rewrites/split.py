@@ -14,9 +14,10 @@ of what reads a row twice: a part stays in cache, and what is known of all parts
 normalizer calculation for softmax", 2018.)
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -25,7 +26,8 @@ from fusion_ir.dtype import accumulate_dtype
 from fusion_ir.graph import Graph
 from fusion_ir.node import Node
 from fusion_ir.ops import OPS, OpKind, kind_of, make
-from scheduler.rewrites.rule import Rule
+from scheduler.rewrites.neighbourhood import Neighbourhood
+from scheduler.rewrites.rule import Offer, Rule
 from scheduler.rewrites.split_contract import split_contract
 
 LEAST_ELEMENTS = 1 << 16  # smaller tensors take less time than a launch
@@ -82,6 +84,23 @@ def splitting(tasks: Tasks) -> tuple[Rule, ...]:
         ),
     )
     return (contractions, *reductions) if tasks.columns else reductions
+
+
+def split_offers(tasks: Tasks) -> tuple[Offer, ...]:
+    """The rules of `splitting` as alternatives: for a search that weighs them, too."""
+    known: WeakKeyDictionary[Neighbourhood, tuple[Rule, ...]] = WeakKeyDictionary()
+
+    def offer(place: int, rule: Rule) -> Offer:
+        def find(node: Node, around: Neighbourhood) -> Iterator[Node]:
+            if around not in known:
+                known[around] = splitting(tasks.among(around.graph))
+            found = known[around][place].apply(node)
+            if found is not None:
+                yield found
+
+        return Offer(rule.name, rule.equation, rule.numerics, find)
+
+    return tuple(offer(place, rule) for place, rule in enumerate(splitting(tasks)))
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ _TITLES = {
     "rejected": "What the kernel families refused",
     "measured_worse": "What was tried and was slower",
     "predicted_worse": "What is predicted to be slower",
+    "alternative": "Other ways to compute it",
     "cap": "What limits of the search left untried",
     "note": "Notes",
 }

@@ -24,9 +24,14 @@ from benchmarks.plan_runner import PlanRunner, unpinned_pool  # noqa: E402
 from benchmarks.racing import Contestant, Ratio, paired_ratio, race  # noqa: E402
 from benchmarks.report import Report, line  # noqa: E402
 from benchmarks.summary import summarise  # noqa: E402
+from codegen.devices import detect  # noqa: E402
 from codegen.launch_cpu import Launch, entry_address, program  # noqa: E402
 from codegen.object_cache import ObjectCache  # noqa: E402
+from codegen.toolchain.compiler import Binary  # noqa: E402
+from codegen.workbench import Workbench  # noqa: E402
 from fusion_ir.records import Plan  # noqa: E402
+from tests.support.folding import sum_plan  # noqa: E402
+from tests.support.kernels import sum_kernel  # noqa: E402
 from tuning_db import Store  # noqa: E402
 
 
@@ -89,6 +94,27 @@ def test_runner_checks_strides(place: Place, monkeypatch: pytest.MonkeyPatch) ->
     assert torch.equal(out, case.torch(x, scale, bias))
     with pytest.raises(ValueError, match=r"expected f32.* with strides"):
         runner(x.contiguous(), scale, bias)
+
+
+def test_runner_computes_what_depends_on_constants_once(place: Place) -> None:
+    with Workbench(detect("cpu", place.cache, ceilings=False), place.cache) as bench:
+        (add,) = bench.compile_for_plans([sum_kernel(1000, "runner_add")])
+        assert isinstance(add, Binary)
+        _, plan = sum_plan(1000, bench.device, add, tasks=2)
+    runner = PlanRunner(plan, place.cache, place.pool)
+    x, w, other = torch.rand(1000), torch.rand(1000), torch.rand(1000)
+
+    def expected(w: Any) -> Any:
+        a = x + (w + w)
+        return (a + x) + a
+
+    before = w.clone()
+    assert torch.equal(runner(x, w)[0], expected(before))
+    w.numpy()[:] += 1  # nobody counts this
+    assert torch.equal(runner(x, w)[0], expected(before))
+    w.mul_(2)
+    assert torch.equal(runner(x, w)[0], expected(w))
+    assert torch.equal(runner(x, other)[0], expected(other))
 
 
 def test_copies_move_their_bytes(place: Place) -> None:

@@ -13,30 +13,32 @@ from fusion_ir import build
 from fusion_ir.dtype import f32
 from fusion_ir.extent import shape_of
 from fusion_ir.graph import Graph, InputSpec, OutputSpec
-from fusion_ir.key import graph_key
-from fusion_ir.ops import make, make_input
-from fusion_ir.records import Buffer, Plan, Ref, Search, Status, Step, TensorSpec
+from fusion_ir.ops import make_input
+from fusion_ir.records import Plan, Status
 from scheduler.bench import Budget
+from scheduler.rewrites.chains import CHAINS
 from scheduler.tune import tune
 from tests.support.constants import with_constants
-from tests.support.kernels import dense, graph_of, sum_kernel
+from tests.support.folding import folding_wrongly, sharing, sum_plan
+from tests.support.kernels import sum_kernel
 from tests.unit.scheduler.fakes import CEILINGS, Memory
 
 N = 1001
 SHAPES = (("x", (48, 96), None), ("w1", (96, 64), "a@1"), ("w2", (64, 80), "b@1"))
 
 
-def chain() -> Graph:
-    """x @ (w1 @ w2), of which w1 and w2 are weights."""
+def chain(from_left: bool = False) -> Graph:
+    """x @ (w1 @ w2), or (x @ w1) @ w2, of which w1 and w2 are weights."""
     specs = tuple(InputSpec(shape_of(sizes), f32, (sizes[1], 1), 64, constant) for _, sizes, constant in SHAPES)
     x, w1, w2 = (make_input(i, spec) for i, spec in enumerate(specs))
-    return Graph(specs, (OutputSpec(build.matmul(x, build.matmul(w1, w2)), (80, 1)),))
+    product = build.matmul(build.matmul(x, w1), w2) if from_left else build.matmul(x, build.matmul(w1, w2))
+    return Graph(specs, (OutputSpec(product, (80, 1)),))
 
 
 def planned(bench: Workbench, graph: Graph) -> Plan:
     """By predictions, with compiled kernels."""
     device = bench.device.model_copy(update={"ceilings": CEILINGS})
-    return tune(graph, device, Budget(0.0), Memory(), bench)
+    return tune(graph, device, Budget(0.0), Memory(), bench, offers=CHAINS)
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +67,18 @@ def test_the_inner_product_runs_once_for_each_version(bench: Workbench, plan: Pl
     check(bench.run(plan, [x, other[1], w2], versions={1: "2", 2: "1"}), x, other[1], w2)
     check(bench.run(plan, [x, w1, other[2]], versions={1: "2", 2: "1"}), x, other[1], w2)
     check(bench.run(plan, [x, w1, other[2]], versions={1: "2", 2: "2"}), x, w1, other[2])
+
+
+def test_a_chain_from_the_left_is_folded_where_that_is_cheaper(bench: Workbench) -> None:
+    """(x @ w1) @ w2: the product of the weights is an alternative, and costs nothing at every run."""
+    graph = chain(from_left=True)
+    plan = planned(bench, graph)
+    assert plan.rewrites == ("chain-order",)
+    assert [s.prologue for s in plan.steps] == [True, False]
+    assert planned(bench, with_constants(graph, {})).prologue == ()
+    for seed in range(2):
+        x, w1, w2 = tensors(seed)
+        check(bench.run(plan, [x, w1, w2]), x, w1, w2)
 
 
 def test_without_versions_the_content_tells(bench: Workbench, plan: Plan) -> None:
@@ -114,44 +128,16 @@ def test_inputs_that_are_no_constants_make_the_same_plan_as_ever(bench: Workbenc
 
 @pytest.fixture(scope="module")
 def sums(bench: Workbench) -> tuple[Graph, Plan]:
-    """y = in1 + in1, of constants; a = in0 + y; b = a + in0; out = b + a."""
-    specs = (dense(N), dense(N))
-    x, w = make_input(0, specs[0]), make_input(1, specs[1])
-    a = make("add", [x, make("add", [w, w])])
-    graph = with_constants(graph_of(specs, make("add", [make("add", [a, x]), a])), {1: "w@1"})
     (add,) = bench.compile_for_plans([sum_kernel(N, "prologue_add")])
     assert isinstance(add, Binary)
-    texts = ["in1 in1 tmp0", "in0 tmp0 tmp1", "tmp1 in0 tmp2", "tmp2 tmp1 out0"]
-    steps = [[Ref(place=t[:-1], index=int(t[-1])) for t in text.split()] for text in texts]  # type: ignore[arg-type]
-    spec = TensorSpec(shape=(N,), dtype="f32", strides=(1,), alignment_bytes=16)
-    made = Plan(
-        graph_key=graph_key(graph), numerics="exact", device=bench.device,
-        inputs=(spec, spec.model_copy(update={"constant": "w@1"})), outputs=(spec,),
-        buffers=(Buffer(bytes=4 * N, kept=True), Buffer(bytes=4 * N), Buffer(bytes=4 * N)),
-        steps=tuple(
-            Step(
-                family="hand", schedule="", binary=add.sha256, entry=add.entry, reads=(a, b), writes=(c,), tasks=2,
-                time_us=None, bound_us=0.0, bytes=12 * N, operations=N, nodes=(), segment_key="", prologue=i == 0,
-            )
-            for i, (a, b, c) in enumerate(steps)
-        ),
-        time_us=None, spread=None, unfused_us=None, lower_bound_us=0.0, search_gap=None, copy_us=None,
-        max_rel_error=None, search=Search(seconds=0, candidates=0, measured=0, complete=False), version="0",
-    )  # fmt: skip
-    return graph, made
-
-
-def _moved(refs: Sequence[Ref]) -> tuple[Ref, ...]:
-    """tmp0 for tmp2."""
-    return tuple(r.model_copy(update={"index": 0}) if str(r) == "tmp2" else r for r in refs)
+    return sum_plan(N, bench.device, add, tasks=2)
 
 
 def test_a_kept_buffer_that_is_shared_is_found_out(bench: Workbench, sums: tuple[Graph, Plan]) -> None:
     """The seeded fault: b lies where y was, after the last step that reads it. The first run is right all the same."""
     graph, right = sums
-    steps = [s.model_copy(update={"reads": _moved(s.reads), "writes": _moved(s.writes)}) for s in right.steps]
-    shared = right.model_copy(update={"steps": tuple(steps)})
-    every_time = [s.model_copy(update={"prologue": False}) for s in steps]
+    shared = sharing(right)
+    every_time = [s.model_copy(update={"prologue": False}) for s in shared.steps]
     anew = shared.model_copy(update={"steps": tuple(every_time)})
     timings = bench.measure_plans(graph, [shared, right, anew], seconds=0.0)
     assert [t.status for t in timings] == [Status.wrong_result, Status.ok, Status.ok], [t.detail for t in timings]
@@ -161,6 +147,5 @@ def test_a_kept_buffer_that_is_shared_is_found_out(bench: Workbench, sums: tuple
 
 def test_a_wrong_prologue_is_found_out(bench: Workbench, sums: tuple[Graph, Plan]) -> None:
     graph, right = sums
-    first = right.steps[0].model_copy(update={"reads": right.steps[1].reads})
-    (timing,) = bench.measure_plans(graph, [right.model_copy(update={"steps": (first, *right.steps[1:])})], seconds=0.0)
+    (timing,) = bench.measure_plans(graph, [folding_wrongly(right)], seconds=0.0)
     assert timing.status is Status.wrong_result

@@ -1,6 +1,6 @@
 """Partitions of atoms, as masks."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from scheduler.masks import bits
 from scheduler.piece import Piece
@@ -13,3 +13,22 @@ def execution_order(preds: Sequence[int], segments: Sequence[int]) -> tuple[int,
     reads = [sum(1 << r for r in {r for a in bits(s) for r in bits(preds[a])}) & ~s for s in segments]
     order = in_order(((Piece(s, s), r) for s, r in zip(segments, reads, strict=True)), sum(segments))
     return None if order is None else tuple(piece.members for piece in order)
+
+
+def partitions(n: int) -> Iterator[list[int]]:
+    """All partitions of n atoms, as masks."""
+    blocks: list[int] = []
+
+    def grow(atom: int) -> Iterator[list[int]]:
+        if atom == n:
+            yield list(blocks)
+            return
+        for i in range(len(blocks)):
+            blocks[i] |= 1 << atom
+            yield from grow(atom + 1)
+            blocks[i] ^= 1 << atom
+        blocks.append(1 << atom)
+        yield from grow(atom + 1)
+        blocks.pop()
+
+    yield from grow(0)

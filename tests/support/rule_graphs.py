@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import prod
 
 from fusion_ir import build
-from fusion_ir.dtype import DType, accumulate_dtype
+from fusion_ir.dtype import DType, accumulate_dtype, i64
 from fusion_ir.extent import dense_strides, shape_of
 from fusion_ir.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.node import Node
@@ -61,8 +61,11 @@ class RuleGraphs:
         labels = self.order(list(extents))
         sizes = tuple(extents[label] for label in labels)
         version = f"v{len(self.inputs)}" if self.chance(constant) else None
+        return Tensor(self.input(sizes, version), tuple(labels))
+
+    def input(self, sizes: Sequence[int], version: str | None) -> Node:
         self.inputs.append(InputSpec(shape_of(sizes), self.dtype, dense_strides(sizes), 16, version))
-        return Tensor(make_input(len(self.inputs) - 1, self.inputs[-1]), tuple(labels))
+        return make_input(len(self.inputs) - 1, self.inputs[-1])
 
     # ---- steps, from a tensor to another one
     def times(self, x: Tensor, y: Tensor, out: Sequence[int]) -> Tensor:
@@ -138,6 +141,80 @@ class RuleGraphs:
             self.made.append(Tensor(product, tuple(out)))
         return self.made[-1]
 
+    def repeated(self, x: Tensor) -> Tensor:
+        """A product in which both repeat along an axis, or one of them."""
+        if not x.labels:
+            return x
+        summed, batch, own = x.labels[-1], self.label(), {self.label(): self.extent()}
+        y = self.tensor({summed: x.extent(summed)} | own)
+        x, y = (self.along(side, batch) if self.chance(70) else side for side in (x, y))
+        out = dict.fromkeys(label for label in (*x.labels, *y.labels) if label != summed)
+        return self.times(x, y, self.order([*out]))
+
+    def along(self, x: Tensor, label: int) -> Tensor:
+        """Repeated along a new axis."""
+        sizes = [3, *x.node.sizes]
+        return Tensor(build.broadcast_in_dim(x.node, sizes, range(1, len(sizes))), (label, *x.labels))
+
+    def parts(self, x: Tensor) -> Tensor:
+        """A product with two tensors beside each other."""
+        if not x.labels:
+            return x
+        (summed, *left) = self.order(x.labels)
+        own = self.label()
+        n = x.extent(summed)
+        beside = own if self.chance(50) or n == 1 else summed
+        first, second = (
+            ({summed: n, own: 3}, {summed: n, own: 2})
+            if beside == own
+            else ({summed: 1, own: 3}, {summed: n - 1, own: 3})
+        )
+        y = self.tensor(first)
+        z = self.input([second[label] for label in y.labels], None)
+        return self.times(x, Tensor(build.cat([y.node, z], y.labels.index(beside)), y.labels), self.order([*left, own]))
+
+    def summed(self, x: Tensor) -> Tensor:
+        """A product spelled as the sum of a multiplication, everything repeated to all axes."""
+        if not x.labels:
+            return x
+        (summed, *left) = self.order(x.labels)
+        own = {self.label(): self.extent()}
+        y = self.tensor({summed: x.extent(summed)} | own)
+        sizes = [*x.node.sizes, *own.values()]
+        wide = build.broadcast_in_dim(x.node, sizes, range(len(x.labels)))
+        places = [len(x.labels) if label in own else x.labels.index(label) for label in y.labels]
+        turned = build.permute(y.node, sorted(range(2), key=lambda k: places[k]))
+        product = build.mul(wide, build.broadcast_in_dim(turned, sizes, sorted(places)))
+        total = build.sum_(product, x.labels.index(summed))
+        return Tensor(total, (*(label for label in x.labels if label in left), *own))
+
+    def again(self, x: Tensor) -> Tensor:
+        """The same product twice, with its axes in different orders."""
+        if not x.labels:
+            return x
+        (summed, *left) = self.order(x.labels)
+        own = {self.label(): self.extent()}
+        y = self.tensor({summed: x.extent(summed)} | own)
+        out = [*left, *own]
+        first, second = (
+            Tensor(build.einsum(a.node, b.node, a.labels, b.labels, order), tuple(order))
+            for a, b, order in ((x, y, self.order(out)), (y, x, self.order(out)))
+        )
+        return self.added(first, second)
+
+    def picked(self, x: Tensor) -> Tensor:
+        """Parts of x again and again, or every other one."""
+        if not x.labels:
+            return x
+        axis = self.choose.below(len(x.labels))
+        n = x.node.sizes[axis]
+        few = build.iota([1 + self.choose.below(n)], dtype=i64)
+        again = build.broadcast_in_dim(few, [2, *few.sizes], [1]), build.broadcast_in_dim(few, [*few.sizes, 2], [0])
+        one = build.full([3], self.choose.below(n + 1), i64)
+        index = (few, one, *(build.flatten(wide) for wide in again))[self.choose.below(4)]
+        picked = build.cat([x.node] * 3, axis) if self.chance(30) else build.index_select(x.node, axis, index)
+        return Tensor(picked, (*x.labels[:axis], self.label(), *x.labels[axis + 1 :]))
+
     def added(self, x: Tensor, y: Tensor) -> Tensor:
         places = [x.labels.index(label) for label in y.labels]
         ordered = sorted(range(len(places)), key=lambda k: places[k])
@@ -151,10 +228,12 @@ class RuleGraphs:
         return self.added(x, self.tensor({label: x.extent(label) for label in labels}, 80))
 
     def scale(self, x: Tensor) -> Tensor:
+        """By one number, or by one for each place along an axis; often of a product, or in front of one."""
+        x = self.product(x) if self.chance(40) else x
         if self.chance(30):
             return Tensor(build.mul(x.node, 0.5), x.labels)
         labels = self.some(x.labels)[:1]
-        y = self.tensor({label: x.extent(label) for label in labels})
+        y = self.tensor({label: x.extent(label) for label in labels}, 70)
         places = [x.labels.index(label) for label in labels]
         return Tensor(build.mul(x.node, build.broadcast_in_dim(y.node, x.node.sizes, places)), x.labels)
 
@@ -201,15 +280,17 @@ class RuleGraphs:
         return Tensor(build.cast(x.node, self.dtype if x.node.dtype == wide else wide), x.labels)
 
     def kept(self, x: Tensor) -> Tensor:
-        """Something that products are not seen through."""
-        return Tensor(build.relu(x.node), x.labels)
+        """Something that products are not seen through, with its axes in another order before or behind."""
+        x = self.turned(x) if self.chance(50) else x
+        x = Tensor(build.relu(x.node), x.labels)
+        return self.turned(x) if self.chance(50) else x
 
     def grown(self) -> Graph:
         """Outputs are the last tensor and now and then one before."""
         steps: tuple[Callable[[Tensor], Tensor], ...] = (
-            *(self.product,) * 6, self.shared, self.shared, self.siblings, self.layers, self.layers, self.bias,
-            self.bias, self.scale, self.split,
-            self.split, self.merged, self.turned, self.cut, self.cast, self.kept,
+            *(self.product,) * 6, *(self.shared,) * 2, *(self.layers,) * 2, *(self.bias,) * 2, *(self.scale,) * 2,
+            *(self.split,) * 2, self.siblings, *(self.repeated,) * 2, self.parts, self.summed, self.again,
+            *(self.picked,) * 3, *(self.kept,) * 2, self.merged, self.turned, self.cut, self.cast,
         )  # fmt: skip
         x = self.tensor({self.label(): self.extent() for _ in range(2 + self.chance(40))}, 20)
         for _ in range(3 + self.choose.below(6)):

@@ -1,142 +1,156 @@
-"""The partition programme against brute force over all partitions."""
+"""Covers against enumeration: overlap, alternatives, several writes, pieces that wait for each other."""
 
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Collection, Mapping
 
+import numpy as np
 import pytest
 
-from scheduler.cover import CoverProblem, bits, execution_order
+from scheduler import covering as covering_
+from scheduler.cover import CoverProblem
+from scheduler.covering import Covering
+from scheduler.piece import Piece
+from scheduler.producers import Producers
+from tests.support.cover_problems import Problem, cheapest, cheapest_in_no_order, check_order, random_problem
+
+PROBLEMS = 1000
 
 
-def partitions(n: int) -> Iterator[list[int]]:
-    """All partitions of n atoms, as masks."""
-    blocks: list[int] = []
-
-    def grow(atom: int) -> Iterator[list[int]]:
-        if atom == n:
-            yield list(blocks)
-            return
-        for i in range(len(blocks)):
-            blocks[i] |= 1 << atom
-            yield from grow(atom + 1)
-            blocks[i] ^= 1 << atom
-        blocks.append(1 << atom)
-        yield from grow(atom + 1)
-        blocks.pop()
-
-    yield from grow(0)
-
-
-def brute_force(preds: list[int], costs: dict[int, float]) -> tuple[float, float]:
-    """(cheapest acyclic partition, cheapest partition with cycles allowed)."""
-    acyclic = anyhow = math.inf
-    for blocks in partitions(len(preds)):
-        cost = sum(costs.get(b, math.inf) for b in blocks)
-        anyhow = min(anyhow, cost)
-        if cost < acyclic and execution_order(preds, blocks) is not None:
-            acyclic = cost
-    return acyclic, anyhow
-
-
-def random_problem(seed: int) -> tuple[list[int], dict[int, float]]:
-    rng = random.Random(seed)
-    n = rng.randint(2, 8)
-    preds = [0] * n
-    for a in range(1, n):
-        for p in rng.sample(range(a), min(a, rng.randint(0, 2))):
-            preds[a] |= 1 << p
-    costs = {m: float(rng.randint(5, 40)) for m in range(1, 1 << n) if m.bit_count() == 1 or rng.random() < 0.5}
-    return preds, costs
-
-
-BUTTERFLY = [0, 0, 0b11, 0b11]  # 2 and 3 both read 0 and 1
-
-
-def check_order(preds: list[int], segments: tuple[int, ...]) -> None:
-    done = 0
-    for s in segments:
-        assert not s & done
-        reads = 0
-        for a in bits(s):
-            reads |= preds[a]
-        assert not reads & ~s & ~done, "a segment runs before what it reads"
-        done |= s
-    assert done == (1 << len(preds)) - 1
-
-
-def test_agrees_with_brute_force() -> None:
-    cyclic = 0
-    for seed in range(300):
-        preds, costs = random_problem(seed)
-        expected, anyhow = brute_force(preds, costs)
-        cover = CoverProblem(preds).solve(costs)
-        assert cover is not None
-        assert cover.exact
-        assert cover.cost_us == pytest.approx(expected), seed
-        assert sum(costs[s] for s in cover.segments) == pytest.approx(cover.cost_us)
-        check_order(preds, cover.segments)
-        cyclic += anyhow < expected
-    assert cyclic > 20, "the problems must include some whose cheapest partition is cyclic"
-
-
-def test_beam_is_a_cover_and_no_better_than_the_optimum() -> None:
-    for seed in range(100):
-        preds, costs = random_problem(seed)
-        expected, _ = brute_force(preds, costs)
-        cover = CoverProblem(preds, max_steps=0).solve(costs)
-        assert cover is not None
-        assert not cover.exact
-        assert cover.cost_us >= expected - 1e-9
-        check_order(preds, cover.segments)
-
-
-def test_butterfly_whose_cheapest_partition_is_cyclic() -> None:
-    # {0, 3} and {1, 2} read each other.
-    costs = {0b1001: 1.0, 0b0110: 1.0, 0b0001: 3.0, 0b0010: 3.0, 0b0100: 3.0, 0b1000: 3.0}
-    cover = CoverProblem(BUTTERFLY).solve(costs)
-    assert cover is not None
-    assert cover.cost_us == 7.0
+def solved_us(problem: Problem) -> float:
+    """What the cover costs; infinite where there is none."""
+    cover = CoverProblem(problem.producers).solve(problem.costs)
+    if cover is None:
+        return math.inf
     assert cover.exact
+    assert cover.cost_us == sum(problem.costs[p] for p in cover.pieces)
+    check_order(problem, cover.pieces)
+    return cover.cost_us
 
 
-def test_cuts_are_kept_and_hold_for_other_costs() -> None:
-    problem = CoverProblem(BUTTERFLY)
+def test_agrees_with_enumeration() -> None:
+    overlapping = cyclic = impossible = 0
+    for seed in range(PROBLEMS):
+        problem = random_problem(seed)
+        expected = cheapest(problem)
+        assert solved_us(problem) == pytest.approx(expected, rel=1e-12), seed
+        cyclic += cheapest_in_no_order(problem) < expected
+        impossible += expected == math.inf
+        overlapping += cheapest(without_overlap(problem)) > expected
+    assert cyclic > 100, "the problems must include some whose cheapest pieces wait for each other"
+    assert impossible > 10
+    assert overlapping > 20, "some must be covered cheaper by pieces that keep to themselves what others need, too"
+
+
+def without_overlap(problem: Problem) -> Problem:
+    """With the pieces alone that write whatever they compute."""
+    whole = {p: c for p, c in problem.costs.items() if p.writes == problem.producers.made(p.members)}
+    return Problem(problem.producers, whole)
+
+
+@pytest.mark.parametrize("fault", ["order", "alternatives", "gap", "branches"])
+def test_faults_are_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same comparison fails where something is wrong with the programme."""
+    decision = Covering._decision
+    if fault == "order":  # pieces that wait for each other pass for a cover
+        monkeypatch.setattr(covering_, "reached", lambda pieces: -1)
+        monkeypatch.setattr(covering_, "in_order", lambda pieces, outputs: tuple(p for p, _ in pieces))
+    elif fault == "alternatives":  # what one producer of several reads has to be computed
+        monkeypatch.setattr(Producers, "needed_for", lambda self, tensors: self.everything if tensors else 0)
+    elif fault == "gap":  # pieces are struck out that are in the best cover
+        forbid = Covering.forbid_dearer
+        monkeypatch.setattr(Covering, "forbid_dearer", lambda self, gap: forbid(self, 0.2 * gap))
+    else:  # what a decision leaves out is not looked at
+        monkeypatch.setattr(
+            Covering, "_decision", lambda self, *of: decision(self, *of)._replace(columns=np.arange(len(self.pieces)))
+        )
+    differing = 0
+    for seed in range(PROBLEMS):
+        problem = random_problem(seed)
+        try:
+            differing += solved_us(problem) != pytest.approx(cheapest(problem))
+        except AssertionError:
+            differing += 1
+    assert differing
+
+
+def test_pieces_that_wait_for_each_other() -> None:
+    """{0, 3} and {1, 2} are cheapest, and read each other."""
+    producers = Producers([0, 0, 0b11, 0b11], range(4), 0b1100)
+    costs = {Piece(m, m): 1.0 if m in (0b1001, 0b0110) else 4.0 for m in (0b1001, 0b0110, 1, 2, 4, 8)}
+    problem = Problem(producers, costs)
+    assert cheapest_in_no_order(problem) == 2.0
+    assert solved_us(problem) == cheapest(problem) == 6.0
+
+
+def test_one_problem_serves_many_costs() -> None:
+    """Cuts and decisions are kept, pieces come and go."""
     rng = random.Random(1)
-    for _ in range(30):
-        costs = {m: float(rng.randint(1, 9) + 2 * (m.bit_count() == 1)) for m in range(1, 15)}
-        cover = problem.solve(costs)
-        assert cover is not None
-        assert cover.cost_us == brute_force(BUTTERFLY, costs)[0]
-    assert problem.cuts
+    for seed in range(20):
+        producers, pieces = random_problem(seed)
+        problem = CoverProblem(producers)
+        for _ in range(10):
+            costs = {p: float(rng.randint(5, 60)) for p in pieces if rng.random() < 0.8}
+            cover = problem.solve(costs)
+            assert (cover.cost_us if cover else math.inf) == cheapest(Problem(producers, costs)), seed
 
 
-def test_infinite_costs_forbid_and_may_leave_no_cover() -> None:
-    preds = [0, 1]
-    assert CoverProblem(preds).solve({1: 1.0, 2: 1.0, 3: math.inf}) is not None
-    assert CoverProblem(preds).solve({1: 1.0, 2: math.inf, 3: math.inf}) is None
-    assert CoverProblem([0, 0, 0]).solve({0b011: 1.0, 0b110: 1.0}) is None
+def test_looks_at_what_may_be_part_of_a_cover() -> None:
+    """Costs that are lower bounds first give the same cover, and most pieces are never asked about."""
+    asked = all_ = 0
+    for seed in range(200):
+        producers, costs = random_problem(seed)
+        rng = random.Random(seed)
+        seen: set[Piece] = set()
+
+        def look(pieces: Collection[Piece], seen: set[Piece] = seen, costs: Mapping[Piece, float] = costs):
+            new = set(pieces) - seen
+            seen |= new
+            return {p: costs[p] for p in new}
+
+        vague = {p: c * rng.uniform(0.7, 1.0) if c < math.inf else 10.0 for p, c in costs.items()}
+        cover = CoverProblem(producers).solve(vague, look=look)
+        assert (cover.cost_us if cover else math.inf) == cheapest(Problem(producers, costs)), seed
+        asked, all_ = asked + len(seen), all_ + len(costs)
+    assert asked < 0.5 * all_
+
+
+def test_without_branching_the_bound_holds() -> None:
+    open_ = 0
+    for seed in range(PROBLEMS):
+        problem = random_problem(seed)
+        cover = CoverProblem(problem.producers, max_nodes=1).solve(problem.costs)
+        if cover is not None:
+            expected = cheapest(problem)
+            check_order(problem, cover.pieces)
+            assert cover.lower_us <= expected * (1 + 1e-9)
+            assert cover.cost_us >= expected
+            assert cover.exact <= (cover.cost_us == expected)
+            open_ += not cover.exact
+    assert open_ > 5
 
 
 def test_nothing_to_cover() -> None:
-    cover = CoverProblem([]).solve({})
-    assert cover is not None
-    assert cover.segments == ()
-
-
-def test_parallel_chains_stay_small() -> None:
-    """Eight chains of four: 390,625 sets closed under predecessors; depth-first order needs a few hundred states."""
-    preds: list[int] = []
-    for _ in range(8):
-        for depth in range(4):
-            preds.append(1 << len(preds) - 1 if depth else 0)
-    costs: dict[int, float] = {}
-    for start in range(0, 32, 4):
-        for first in range(4):
-            for last in range(first, 4):
-                mask = sum(1 << start + a for a in range(first, last + 1))
-                costs[mask] = 10.0 + abs(last - first - 1)
-    cover = CoverProblem(preds, max_steps=20_000).solve(costs)
+    cover = CoverProblem(Producers((), (), 0)).solve({})
     assert cover is not None
     assert cover.exact
-    assert cover.cost_us == 8 * 12.0
+    assert cover.pieces == ()
+
+
+def test_parallel_chains_with_ties() -> None:
+    """Thirty-two chains of eight, of which any segments may be merged with those of a neighbour at the same price."""
+    chains, length = 32, 8
+    reads = [1 << a - 1 if a % length else 0 for a in range(chains * length)]
+    outputs = sum(1 << length * c + length - 1 for c in range(chains))
+    costs: dict[Piece, float] = {}
+    for first, last in ((f, l) for f in range(length) for l in range(f, length)):
+        inside = [((2 << last) - (1 << first)) << length * c for c in range(chains)]
+        ends = [1 << last + length * c for c in range(chains)]
+        for c in range(chains):
+            costs[Piece(inside[c], ends[c])] = 10.0 + abs(last - first - 1)
+        for c in range(0, chains, 2):
+            costs[Piece(inside[c] | inside[c + 1], ends[c] | ends[c + 1])] = 20.0 + 2 * abs(last - first - 1)
+    cover = CoverProblem(Producers(reads, range(len(reads)), outputs)).solve(costs)
+    assert cover is not None
+    assert cover.exact
+    assert cover.cost_us == chains * 16.0

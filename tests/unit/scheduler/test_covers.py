@@ -8,13 +8,13 @@ from codegen.families import FAMILIES, TAKING_PARTS
 from codegen.kernel import Reject
 from fusion_ir.records import Device
 from scheduler.candidates import Candidate
-from scheduler.cover import CoverProblem
+from scheduler.cover import CoverProblem, Producers
 from scheduler.covers import Covers
 from scheduler.predictor import Estimate
 from scheduler.segment import extract
 from scheduler.watch import Watch
+from tests.support.cover_problems import Problem, cheapest
 from tests.support.random_graphs import Seeded, any_graph
-from tests.unit.scheduler.test_cover import brute_force
 from tests.unit.scheduler.test_least import DEVICES, searched
 
 
@@ -33,13 +33,14 @@ def test_as_cheap_as_if_all_candidates_were_looked_at(device: Device, which: str
 
         covers = Covers(atoms, found, ledger, Watch(60.0, 0.0, None, time.monotonic), 10.0)
         chosen = covers.cheapest(Estimate(us, estimate.least_us))
-        costs = {p.members: estimate.us(c) for p, c in found.accepted.items() if atoms.is_plain(p)}
-        expected = CoverProblem(atoms.preds).solve(costs)
+        costs = {p: estimate.us(c) for p, c in found.accepted.items()}
+        producers = Producers(atoms.preds, atoms.stands, atoms.outputs)
+        expected = CoverProblem(producers).solve(costs)
         assert expected is not None, seed
-        total_us = sum(costs[c.segment.members] for c in chosen)
-        assert total_us == pytest.approx(expected.cost_us, rel=1e-12), seed
-        if len(atoms) <= 7:
-            assert total_us == pytest.approx(brute_force(list(atoms.preds), costs)[0], rel=1e-12), seed
+        total_us = sum(costs[c.segment.piece] for c in chosen)
+        assert total_us == pytest.approx(expected.cost_us, rel=1e-9), seed
+        if len(atoms) <= 12:
+            assert total_us == pytest.approx(cheapest(Problem(producers, costs)), rel=1e-9), seed
         looked, all_ = looked + len(seen), all_ + len(costs)
     assert looked < 0.8 * all_
 

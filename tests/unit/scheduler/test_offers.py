@@ -2,22 +2,33 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fusion_ir import build
-from fusion_ir.dtype import DType, f16, f32
+from fusion_ir.comparison import compare
+from fusion_ir.dtype import DType, bf16, f16, f32, f64, i32, i64
 from fusion_ir.extent import dense_strides, shape_of
+from fusion_ir.formats import read
 from fusion_ir.graph import Graph, InputSpec, OutputSpec
+from fusion_ir.interpreter import interpret
 from fusion_ir.node import Node
-from fusion_ir.ops import make_input
+from fusion_ir.ops import make, make_input
 from fusion_ir.ops.contract import products
 from fusion_ir.records import NUMERICS
+from fusion_ir.sample import sample_inputs
 from fusion_ir.text import print_graph
+from fusion_ir.tolerance import reference
+from scheduler.prepare import prepare
 from scheduler.rewrites import ALTERNATIVES
 from scheduler.rewrites.neighbourhood import Neighbourhood
-from tests.support.offers import offers_of
+from scheduler.rewrites.split import Tasks, split_offers
+from scheduler.rewrites.split_contract import split_contract
+from tests.support.offers import offers_of, with_alternatives
 
+EXAMPLES = Path(__file__).parents[3] / "examples"
 Compute = Callable[..., Node | tuple[Node, ...]]
 Sizes = tuple[int, ...]
 
@@ -42,6 +53,15 @@ def heads(x: Node, count: int) -> Node:
 def joined(x: Node) -> Node:
     """[count, S, p] -> [S, count * p]"""
     return build.reshape(build.permute(x, (1, 0, 2)), [x.sizes[1], -1])
+
+
+def along(x: Node, sizes: Sizes, *dims: int) -> Node:
+    """Repeated to these sizes, its axes being `dims`."""
+    return build.broadcast_in_dim(x, sizes, dims)
+
+
+def power(x: Node, to: float) -> Node:
+    return make("pow", [x, build.full(x.sizes, to, x.dtype)])
 
 
 def tail(p: Node, y: Node, a: Node, b: Node, c: Node) -> Node:
@@ -75,6 +95,76 @@ CASES: dict[str, dict[str, tuple[list[InputSpec | Sizes], Compute]]] = {
         "sum": ([(4, 8), (8, 3), (4, 2), (2, 3)], lambda x, y, z, w: build.add(mm(x, y), mm(z, w))),
         "turned": ([(4, 8), (8, 3), (2, 4), (3, 2)], lambda x, y, z, w: build.add(mm(x, y), build.transpose(mm(w, z)))),
         "difference": ([(4, 8), (8, 3), (4, 2), weight(2, 3)], lambda x, y, z, w: build.sub(mm(x, y), mm(z, w))),
+    },
+    "scale-out": {
+        "rows": ([(4, 8), (4,), (8, 3)], lambda x, s, y: mm(build.mul(x, along(s, (4, 8), 0)), y)),
+        "one number": ([(4, 8), (8, 3)], lambda x, y: mm(build.mul(x, 0.3), y)),
+        "into a constant": (
+            [(4, 8), weight(8), weight(8, 3)],
+            lambda x, s, y: mm(build.mul(x, along(s, (4, 8), 1)), y),
+        ),
+    },
+    "scale-in": {
+        "columns": ([(4, 8), weight(8, 3), weight(3)], lambda x, y, s: build.mul(mm(x, y), along(s, (4, 3), 1))),
+        "scores": ([(2, 9, 3), (2, 9, 3)], lambda q, k: build.mul(mm(q, build.transpose(k)), 0.3)),
+        "16 bits by a power of two": (
+            [weight(9, 3, dtype=bf16), InputSpec(shape_of((3, 9)), bf16, (9, 1))],
+            lambda x, y: build.mul(build.matmul(x, y, f32), 0.25),
+        ),
+    },
+    "view-of-product": {
+        "columns": ([(4, 8), (8, 6)], lambda x, y: (build.slice_(xy := mm(x, y), [0, 1], [4, 3]), xy)),
+        "a batch": ([(3, 4, 8), (3, 8, 6)], lambda x, y: build.slice_(mm(x, y), [1, 0, 0], [3, 4, 6], [1, 2, 1])),
+        "transposed": ([(4, 8), (8, 6)], lambda x, y: build.transpose(mm(x, y))),
+    },
+    "product-of-repeats": {
+        "batch": (
+            [(4, 8), (8, 6)],
+            lambda x, y: mm(build.expand(x, (3, 4, 8)), build.expand(y, (3, 8, 6))),
+        ),
+        "one side": ([(3, 4, 8), (8, 6)], lambda x, y: mm(x, build.expand(y, (3, 8, 6)))),
+    },
+    "product-of-parts": {
+        "columns": ([(4, 8), (8, 2), (8, 3)], lambda x, y, z: mm(x, build.cat([y, z], 1))),
+        "sums": ([(4, 2), (4, 3), (5, 6)], lambda x, z, y: mm(build.cat([x, z], 1), y)),
+    },
+    "sum-of-products": {
+        "matrices": (
+            [(4, 8), (8, 3)],
+            lambda x, y: build.sum_(build.mul(along(x, (4, 8, 3), 0, 1), along(y, (4, 8, 3), 1, 2)), 1),
+        ),
+        "a vector": ([(4, 8), (8,)], lambda x, y: build.sum_(build.mul(x, along(y, (4, 8), 1)), 1)),
+    },
+    "same-product": {
+        "turned": ([(4, 8), (8, 3)], lambda x, y: (mm(x, y), build.einsum(y, x, (1, 2), (0, 1), (2, 0)))),
+    },
+    "powers": {
+        "square": ([(4,)], lambda x: power(x, 2.0)),
+        "inverse": ([(4,)], lambda x: power(x, -1.0)),
+    },
+    "view-sinks": {
+        "permute": ([(4, 8), (4, 8)], lambda x, y: build.transpose(build.add(x, y))),
+        "slice": ([(4, 8)], lambda x: (build.slice_(e := build.exp(x), [0, 2], [4, 5]), e)),
+    },
+    "view-rises": {
+        "permutes": ([(4, 8), (4, 8)], lambda x, y: build.mul(build.transpose(x), build.transpose(y))),
+        "a repeat": ([(8,)], lambda x: build.exp(along(x, (4, 8), 1))),
+    },
+    "repeat-to-expand": {"cat": ([(4, 8)], lambda x: build.cat([x, x, x], 1))},
+    "counted-gather": {
+        "every other": ([(4, 8)], lambda x: build.index_select(x, 1, build.iota([3], start=1, step=2))),
+        "one": ([(4, 8)], lambda x: build.index_select(x, 0, build.full([3], 2, i64))),
+        "behind the end": ([(4, 8)], lambda x: build.index_select(x, 0, build.full([3], 9, i64))),
+    },
+    "repeated-gather": {
+        "each twice": (
+            [(4, 8), InputSpec(shape_of((3,)), i64, (1,))],
+            lambda x, i: build.index_select(x, 0, build.flatten(build.broadcast_in_dim(i, [3, 2], [0]))),
+        ),
+        "all twice": (
+            [(4, 8), InputSpec(shape_of((3,)), i64, (1,))],
+            lambda x, i: build.index_select(x, 1, build.flatten(build.broadcast_in_dim(i, [2, 3], [1]))),
+        ),
     },
 }
 # Just outside: by what it lacks, the rule that must not match.
@@ -127,6 +217,63 @@ KEPT: dict[str, tuple[str, list[InputSpec | Sizes], Compute]] = {
         "concatenate-k",
         [(4, 8), (8, 3), (4, 2), (2, 3)],
         lambda x, y, z, w: build.sub(mm(x, y), mm(z, w)),
+    ),
+    "a scale of what is summed over that changes": (
+        "scale-out",
+        [(4, 8), (8,), weight(8, 3)],
+        lambda x, s, y: mm(build.mul(x, along(s, (4, 8), 1)), y),
+    ),
+    "no scale but a tensor": ("scale-out", [(4, 8), (4, 8), (8, 3)], lambda x, s, y: mm(build.mul(x, s), y)),
+    "a scale that changes": (
+        "scale-in",
+        [(4, 8), weight(8, 3), (3,)],
+        lambda x, y, s: build.mul(mm(x, y), along(s, (4, 3), 1)),
+    ),
+    "16 bits by another number": (
+        "scale-in",
+        [weight(9, 3, dtype=bf16), InputSpec(shape_of((3, 9)), bf16, (9, 1))],
+        lambda x, y: build.mul(build.matmul(x, y, f32), 0.3),
+    ),
+    "a number for each element": (
+        "scale-in",
+        [(4, 8), weight(8, 3), weight(4, 3)],
+        lambda x, y, s: build.mul(mm(x, y), s),
+    ),
+    "only merged": ("view-of-product", [(2, 4, 8), (2, 8, 3)], lambda x, y: build.reshape(mm(x, y), [8, 3])),
+    "a repeat that is summed over": (
+        "product-of-repeats",
+        [(4, 1), (8, 6)],
+        lambda x, y: mm(build.expand(x, (4, 8)), y),
+    ),
+    "too many parts": ("product-of-parts", [(4, 8), (8, 2)], lambda x, y: mm(x, build.cat([y] * 5, 1))),
+    "rows times rows": ("sum-of-products", [(4, 8), (4, 8)], lambda x, y: build.sum_(build.mul(x, y), 1)),
+    "integers": (
+        "sum-of-products",
+        [InputSpec(shape_of((4, 8)), i32, (8, 1)), InputSpec(shape_of((8,)), i32, (1,))],
+        lambda x, y: build.sum_(build.mul(x, along(y, (4, 8), 1)), 1),
+    ),
+    "other sums": (
+        "same-product",
+        [(4, 4), (4, 4)],
+        lambda x, y: (mm(x, y), build.einsum(y, x, (0, 1), (0, 2), (2, 1))),
+    ),
+    "a root": ("powers", [(4,)], lambda x: power(x, 0.5)),
+    "only split": ("view-sinks", [(4, 8)], lambda x: build.reshape(build.exp(x), [4, 2, 4])),
+    "a sum": ("view-sinks", [(4, 8, 2)], lambda x: build.transpose(build.sum_(x, 2))),
+    "turned and not": ("view-rises", [(4, 4), (4, 4)], lambda x, y: build.mul(build.transpose(x), y)),
+    "cheap": ("view-rises", [(8,)], lambda x: build.mul(along(x, (4, 8), 1), 2.0)),
+    "a cast that loses nothing": ("view-rises", [(4, 8)], lambda x: build.cast(build.transpose(x), f64)),
+    "two tensors": ("repeat-to-expand", [(4, 8), (4, 8)], lambda x, y: build.cat([x, y, x], 1)),
+    "beyond the end": (
+        "counted-gather",
+        [(4, 8)],
+        lambda x: build.index_select(x, 1, build.iota([3], start=2, step=3)),
+    ),
+    "before the start": ("counted-gather", [(4, 8)], lambda x: build.index_select(x, 1, build.iota([3], start=-1))),
+    "indices that are only split": (
+        "repeated-gather",
+        [(4, 8), InputSpec(shape_of((2, 2)), i64, (2, 1))],
+        lambda x, i: build.index_select(x, 0, build.flatten(i)),
     ),
 }
 
@@ -192,3 +339,39 @@ def test_flops_of_the_tail_of_attention() -> None:
     assert {7.16, 3.05} <= set(found[12]), "a c folded for every head; values times c first"
     assert min(found[12]) == 1.01
     assert min(found[1]) == 0.60
+
+
+def test_the_tail_as_it_is_dumped() -> None:
+    """From MIGraphX's text, with the slice of all values, keys and queries between the products."""
+    name = "distilgpt2_attention_tail.migraphx.txt"
+    graph = read((EXAMPLES / name).read_text(), filename=name).graph
+    for given in (graph, prepare(graph).graph):
+        (out,) = given.outputs
+        offers = [(offer.name, new) for offer, node, new in offers_of(given) if node is out.node]
+        found = {rule: round(flops(Graph(given.inputs, (replace(out, node=new),))), 2) for rule, new in offers}
+        assert found["fold-through-bias"] == 7.16
+    assert round(flops(given), 2) == 1.01
+    assert found["chain-order"] == 3.05
+
+
+@pytest.mark.parametrize("to", [2.0, -1.0])
+@pytest.mark.parametrize("dtype", [f32, f16], ids=str)
+def test_powers_keep_their_values(to: float, dtype: DType) -> None:
+    graph = graph_of([(64,)], lambda x: power(x, to), dtype)
+    ((_, node, new),) = offers_of(graph)
+    inputs = sample_inputs(graph, 1)
+    inputs[0].flat[:6] = [0.0, -0.0, np.inf, -np.inf, np.nan, -1.0]
+    result = interpret(with_alternatives(graph, {node: new}) or graph, inputs)
+    assert compare(result, reference(graph, inputs)).ok
+
+
+def test_splits_as_alternatives() -> None:
+    """What the rules of `splitting` replace, offered beside it."""
+    graph = graph_of([(64, 8192), (8192, 64)], lambda x, y: build.sum_(build.exp(mm(x, y)), 0))
+    tasks = Tasks(264, 128)
+    found = {offer.name: new for offer, _, new in offers_of(graph, split_offers(tasks))}
+    (product,) = (n for n in graph.nodes if n.op == "contract")
+    assert found == {"split-contraction": split_contract(product, 264)}
+    rows = graph_of([(8, 1 << 16)], lambda x: build.sum_(x, 1))
+    ((offer, _, new),) = offers_of(rows, split_offers(tasks))
+    assert (offer.name, new.args[0].op) == ("split-reduction", "sum")

@@ -2,6 +2,7 @@
 
 import random
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -19,15 +20,20 @@ from scheduler import assemble
 from scheduler.atoms import atoms_of
 from scheduler.bench import Budget
 from scheduler.buffers import Lifetime, share_buffers
+from scheduler.cover import Producers
 from scheduler.covers import Covers
 from scheduler.masks import bits
+from scheduler.piece import Piece
 from scheduler.prepare import prepare
+from scheduler.rewrites import ALTERNATIVES
+from scheduler.rewrites.chains import CHAINS
+from scheduler.rewrites.rule import Offer
 from scheduler.tune import TuneSettings, tune
 from scheduler.watch import Watch
 from tests.support.constants import with_constants
+from tests.support.cover_problems import Problem, cheapest
 from tests.support.random_graphs import Seeded, any_graph
 from tests.unit.scheduler.fakes import DEVICE, FakeBench, Memory, families, random_inputs, run_plan, same_bits
-from tests.unit.scheduler.test_cover import brute_force
 from tests.unit.scheduler.test_least import DEVICES, searched
 from tests.unit.scheduler.test_tune import ALL, unmeasured_segments
 
@@ -62,7 +68,7 @@ def test_constant_atoms_are_those_whose_cone_has_constants_alone() -> None:
 
 
 def test_the_cheapest_cover_by_weights_computes_constants_in_the_prologue() -> None:
-    """Against brute force over all partitions: a segment of constants counts a thousandth; no other one writes any."""
+    """Against enumeration: a segment of constants counts a thousandth; no other one writes any."""
     several = 0
     for seed in range(300):
         ledger, atoms, found = searched(drawn(seed, steps=8), DEVICES[0])
@@ -71,28 +77,29 @@ def test_the_cheapest_cover_by_weights_computes_constants_in_the_prologue() -> N
         estimate = ledger.predictions
         covers = Covers(atoms, found, ledger, Watch(60.0, 0.0, None, time.monotonic), 10.0)
         chosen = covers.cheapest(estimate)
-        costs: dict[int, float] = {}
-        for (members, writes), candidate in found.accepted.items():
-            if (members, writes) != atoms.piece(members):
-                continue
+        costs: dict[Piece, float] = {}
+        for piece, candidate in found.accepted.items():
+            members, writes = piece
             constant = sum(1 << a for a in bits(members) if atoms.constants >> a & 1)
             once = constant == members
             assert candidate.is_prologue == once
             if once or not constant & writes:
-                costs[members] = (1e-3 if once else 1.0) * estimate.us(candidate)
-        expected = brute_force(list(atoms.preds), costs)[0]
-        assert sum(costs[c.segment.members] for c in chosen) == pytest.approx(expected, rel=1e-12), seed
+                costs[piece] = (1e-3 if once else 1.0) * estimate.us(candidate)
+        expected = cheapest(Problem(Producers(atoms.preds, atoms.stands, atoms.outputs), costs))
+        assert sum(costs[c.segment.piece] for c in chosen) == pytest.approx(expected, rel=1e-9), seed
         first = [c.is_prologue for c in chosen]
         assert first == sorted(first, reverse=True), "the prologue comes first"
         several += any(first)
     assert several > 5
 
 
-def search(graph: Graph, seed: int, seconds: float = 30.0, **kwargs: object) -> tuple[Plan, FakeBench]:
+def search(
+    graph: Graph, seed: int, seconds: float = 30.0, offers: Sequence[Offer] = ALTERNATIVES, **kwargs: object
+) -> tuple[Plan, FakeBench]:
     bench = FakeBench(seed=seed)
     plan = tune(
         graph, DEVICE, Budget(seconds, seed=3), Memory(), bench, families=families(kinds=ALL, **kwargs),
-        settings=TuneSettings(), clock=bench.clock,
+        settings=TuneSettings(), clock=bench.clock, offers=offers,
     )  # fmt: skip
     return plan, bench
 
@@ -158,6 +165,22 @@ def test_the_plan_of_a_chain() -> None:
     again = Plan.model_validate_json(plan.model_dump_json())
     assert again == plan
     assert again.plan_key == plan.plan_key
+
+
+def test_the_bound_is_of_what_the_plan_computes() -> None:
+    """(x @ w1) @ w2 computes more than the plan that folds, or that only multiplies in the other order."""
+    specs = [InputSpec(shape_of(s), f32, (s[1], 1), 64) for s in ((512, 512), (512, 512), (512, 1))]
+    x, w1, w2 = (make_input(i, spec) for i, spec in enumerate(specs))
+    given = Graph(tuple(specs), (OutputSpec(build.matmul(build.matmul(x, w1), w2), (1, 1)),))
+    bounds = list[float]()
+    for graph, offers in ((given, ()), (given, CHAINS), (with_constants(given, {1: "a@1", 2: "b@1"}), CHAINS)):
+        plan, _ = search(graph, 0, most=1, offers=offers)
+        assert plan.time_us is not None
+        assert plan.time_us >= plan.lower_bound_us > 0
+        bounds.append(plan.lower_bound_us)
+    assert bounds[0] == pytest.approx(2 * 512 * 512 * (512 + 1) / 100e3)  # the others are bound by their bytes
+    assert bounds[1] == pytest.approx((2 * 512 * 512 + 2 * 512) * 4 / 60e3, rel=0.02)
+    assert bounds[2] == pytest.approx((512 * 512 + 2 * 512) * 4 / 60e3, rel=0.02)
 
 
 def test_without_constants_nothing_of_it_is_in_a_plan() -> None:

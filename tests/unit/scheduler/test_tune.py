@@ -19,10 +19,9 @@ from scheduler.finalists import NoPlan
 from scheduler.ledger import Ledger
 from scheduler.prepare import prepare
 from scheduler.tune import TuneSettings, tune
-from tests.support.partitions import execution_order
+from tests.support.partitions import execution_order, partitions
 from tests.support.random_graphs import Seeded, any_graph
 from tests.unit.scheduler.fakes import DEVICE, Clock, FakeBench, Memory, families, random_inputs, run_plan, same_bits
-from tests.unit.scheduler.test_cover import partitions
 
 ALL = frozenset(OpKind) - {OpKind.REDUCTION}
 SPEC = InputSpec(shape_of((512, 1024)), f32, (1024, 1))

@@ -1,0 +1,12 @@
+def nvfuser_fusion_id0(fd : FusionDefinition) -> None :
+    T0 = fd.define_tensor(shape=[128, 8, 192], contiguity=[True, True, True], dtype=DataType.BFloat16, is_cpu=False, stride_order=[2, 1, 0])
+    T1 = fd.define_tensor(shape=[256, 8, 128], contiguity=[True, True, True], dtype=DataType.BFloat16, is_cpu=False, stride_order=[2, 1, 0])
+    T2 = fd.ops.permute(T0, dims=[2, 1, 0])
+    T3 = fd.ops.broadcast_in_dim(T2, shape=[256, 192, 8, 128], broadcast_dims=[1, 2, 3])
+    T4 = fd.ops.cast(T3, dtype=DataType.Float)
+    T5 = fd.ops.cast(T1, dtype=DataType.Float)
+    T6 = fd.ops.broadcast_in_dim(T5, shape=[256, 192, 8, 128], broadcast_dims=[0, 2, 3])
+    T7 = fd.ops.mul(T4, T6)
+    T8 = fd.ops.sum(T7, dims=[3], keepdim=False, dtype=DataType.Null)
+    T9 = fd.ops.cast(T8, dtype=DataType.BFloat16)
+    fd.add_output(T9)

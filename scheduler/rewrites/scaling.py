@@ -1,0 +1,109 @@
+"""Scales on their way through products.
+
+    (x s) y = (x y) s                   s is one number, or one for each row: of the result instead of the operand
+    (x s) a = x (s a)                   a and s constant, s one number, or one for each axis that a has too
+    (x a) s = x (a s)                   likewise; one number also where x or a, which needs be no constant, is smaller
+
+Where a scale is in f32 and what it comes to is an operand of 16 bits, that would be one rounding more: it is done for
+powers of two alone, which lose nothing. (MIGraphX folds scales into the constant operands of dot from either side.)
+"""
+
+from collections.abc import Iterator
+from math import frexp
+
+from fusion_ir import build
+from fusion_ir.building.operands import promote
+from fusion_ir.dtype import DType
+from fusion_ir.node import Node
+from fusion_ir.ops import make
+from fusion_ir.scalar import Scalar
+from scheduler.casts import is_exact
+from scheduler.rewrites.joining import Operand, arranged, join, settle, shaped
+from scheduler.rewrites.neighbourhood import Neighbourhood
+from scheduler.rewrites.product import Factor, Product, expand, heart, is_product
+from scheduler.rewrites.rule import Offer
+
+
+def _split_factor(factor: Factor, product: Product) -> Iterator[tuple[Factor, Factor]]:
+    """What a factor is the product of, element by element: something with all of its axes, and a scale that lacks some
+    or is one number."""
+    labels = product.labels
+    for x, s in (factor.source.args, factor.source.args[::-1]) if factor.source.op == "mul" else ():
+        found = [expand(n, labels, factor.axes, factor.window, most=1).factors[0] for n in (x, s)]
+        every, few = (labels.all_of(f.axes) for f in found)
+        if few < every == labels.all_of(factor.axes):
+            yield found[0], found[1]
+
+
+def _out_of_operand(node: Node, around: Neighbourhood) -> Iterator[Node]:
+    product = expand(node, most=2) if is_product(node) else None
+    if product is None or len(product.factors) != 2 or product.acc is None:
+        return
+    for i, factor in enumerate(product.factors):
+        other = product.factors[1 - i]
+        for x, s in _split_factor(factor, product):
+            settled = settle(product.labels, [x, s, other], [product.axes])
+            a, scale, b = settled.operands
+            flat = [label for axis in settled.outs[0] for label in axis]
+            if set(scale.labels) <= set(flat):
+                dtype = promote((product.acc, scale.node.dtype))
+                whole = join(a, b, flat, product.acc, product.acc, flat)
+                repeated = build.cast(arranged(scale, whole.labels, settled.extents), dtype)
+                scaled = build.cast(make("mul", [build.cast(whole.node, dtype), repeated]), node.dtype)
+                yield shaped(Operand(scaled, whole.labels), settled.outs[0], node.sizes, settled.extents)
+            if around.is_constant(other.source) and around.is_constant(s.source):
+                folded = _scaled(b, scale, factor.dtype, settled.extents)
+                if folded is not None:
+                    whole = join(a, folded, flat, product.acc, node.dtype, flat)
+                    yield shaped(whole, settled.outs[0], node.sizes, settled.extents)
+
+
+def _into_operand(node: Node, around: Neighbourhood) -> Iterator[Node]:
+    if node.op != "mul" or not node.dtype.is_float or not any(is_product(heart(a)) for a in node.args):
+        return
+    for term, s in (node.args, node.args[::-1]):
+        if not is_product(heart(term)):
+            continue
+        product = expand(term, most=2)
+        if len(product.factors) != 2 or product.acc is None or node.dtype.bytes > product.acc.bytes:
+            continue
+        (scale,) = expand(s, product.labels, product.axes, most=1).factors
+        settled = settle(product.labels, [*product.factors, scale], [product.axes])
+        *sides, by = settled.operands
+        flat = [label for axis in settled.outs[0] for label in axis]
+        for i, side in enumerate(sides):
+            is_constant = around.is_constant(product.factors[i].source) and around.is_constant(scale.source)
+            if not is_constant and (by.labels or side.node.elements >= node.elements):
+                continue
+            scaled = _scaled(side, by, node.dtype, settled.extents)
+            if scaled is not None:
+                pair = (scaled, sides[1]) if i == 0 else (sides[0], scaled)
+                whole = join(*pair, flat, product.acc, node.dtype, flat)
+                yield shaped(whole, settled.outs[0], node.sizes, settled.extents)
+
+
+def _scaled(x: Operand, scale: Operand, given: DType, extents: dict[int, int]) -> Operand | None:
+    """An operand times a scale, in the operand's dtype. given: the dtype to which the scale's product is rounded as
+    things are. None where the scale has axes that the operand lacks, or where that would be one rounding more."""
+    dtype = x.node.dtype
+    if not set(scale.labels) <= set(x.labels):
+        return None
+    if not is_exact(given, dtype) and not _is_power_of_two(scale.node):
+        return None
+    wide = promote((dtype, scale.node.dtype))
+    repeated = build.cast(arranged(scale, x.labels, extents), wide)
+    return Operand(build.cast(make("mul", [build.cast(x.node, wide), repeated]), dtype), x.labels)
+
+
+def _is_power_of_two(node: Node) -> bool:
+    full = heart(node)
+    if full.op != "full" or not full.dtype.is_float:
+        return False
+    value = full.attr("value", Scalar).value
+    return 2.0**-8 <= abs(value) <= 2.0**8 and abs(frexp(value)[0]) == 0.5
+
+
+SCALING = (
+    Offer("scale-out", "(x s) y = (x y) s or x (s y)", "reassociate", _out_of_operand),
+    Offer("scale-in", "(x y) s = x (y s)", "reassociate", _into_operand),
+)

@@ -1,0 +1,71 @@
+"""Contractions in every role and order of axes against numpy.einsum, and what plans of them move."""
+
+import random
+from collections.abc import Iterable, Sequence
+from itertools import permutations, product
+
+import numpy as np
+import pytest
+
+from benchmarks.seeds_operands import MAPPINGS, REJECTED, Mapping, contraction, materialised_bytes, rejection, spelled
+from codegen.gpus import specified
+from fusion_ir import build
+from fusion_ir.dtype import DTYPES, bf16, f32
+from fusion_ir.key import graph_key
+from fusion_ir.multiplied_sums import contracted
+from scheduler.bench import Budget, Forgetful
+from scheduler.tune import tune
+from tests.support.devices import CPU_DEVICE
+from tests.support.tensors import evaluate_one
+
+EXTENT = dict(zip("abmonpkl", (2, 3, 4, 2, 5, 3, 6, 2), strict=True))
+ORDERS = 12  # of each set of axes where there are several of a kind
+SETS = list(product(("", "b", "ab"), ("", "m", "mo"), ("", "n", "np"), ("", "k", "kl")))
+
+
+@pytest.mark.parametrize("axes", SETS, ids="-".join)
+def test_every_role_and_order_is_what_einsum_says(axes: tuple[str, str, str, str]) -> None:
+    """All orders of both operands and of the result where there is at most one axis of each role, else a few."""
+    batch, rows, columns, depth = axes
+    tensors = batch + rows + depth, batch + columns + depth, batch + rows + columns
+    draw = random.Random("".join(axes))
+    triples: Iterable[Sequence[Sequence[str]]] = product(*map(permutations, tensors))
+    if max(map(len, axes)) > 1:
+        triples = [[draw.sample(s, len(s)) for s in tensors] for _ in range(ORDERS)]
+    rng = np.random.default_rng(0)
+    for a, b, out in (map("".join, triple) for triple in triples):
+        x, y = (rng.integers(-3, 4, [EXTENT[c] for c in s]).astype(np.float32) for s in (a, b))
+        labels = [[ord(c) for c in s] for s in (a, b, out)]
+        got = evaluate_one(lambda p, q, of=labels: build.einsum(p, q, of[0], of[1], of[2]), x, y)
+        np.testing.assert_array_equal(got, np.einsum(f"{a},{b}->{out}", x, y))
+
+
+@pytest.mark.parametrize("name", REJECTED)
+def test_rejections_name_the_axis(name: str) -> None:
+    message = rejection(REJECTED[name])
+    assert message
+    if name not in ("lists of unequal length", "more reduced axes than there are"):
+        assert "axis" in message
+        assert any(c.isdigit() for c in message)
+
+
+def test_what_is_right_is_not_rejected() -> None:
+    assert not rejection(Mapping((2, 3), (3, 4), (0, -1, 1), (-1, 1, 0), 1))
+
+
+@pytest.mark.parametrize("mapping", MAPPINGS, ids=lambda m: f"{m[0]},{m[1]}->{m[2]}")
+def test_nothing_is_broadcast_in_memory(mapping: tuple[str, str, str]) -> None:
+    """Plans read the operands once, write the result once and keep nothing, in one launch: on a CPU and on a GPU."""
+    for device in (CPU_DEVICE, specified("h200", "13.0")):
+        for dtype in ("f32", "bf16"):
+            graph = contraction(*mapping, DTYPES[dtype])
+            plan = tune(graph, device, Budget(0), Forgetful(), None)
+            assert materialised_bytes(plan, graph) == 0
+            assert len(plan.steps) == 1
+
+
+@pytest.mark.parametrize("mapping", MAPPINGS, ids=lambda m: f"{m[0]},{m[1]}->{m[2]}")
+def test_the_other_spelling_is_the_same_graph_where_that_is_exact(mapping: tuple[str, str, str]) -> None:
+    assert graph_key(contracted(spelled(*mapping, bf16))) == graph_key(contraction(*mapping, bf16))
+    given = spelled(*mapping, f32)
+    assert contracted(given) is given

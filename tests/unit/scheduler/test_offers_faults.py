@@ -1,0 +1,122 @@
+"""Faults put into rules: the comparison on random graphs finds each."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pkgutil import resolve_name
+from typing import Any
+
+import pytest
+
+from fusion_ir import build
+from fusion_ir.dtype import f64
+from fusion_ir.node import Node
+from scheduler.rewrites.chains import CHAINS
+from scheduler.rewrites.distributing import DISTRIBUTING
+from scheduler.rewrites.factoring import FACTORING
+from scheduler.rewrites.joining import Operand, arranged
+from scheduler.rewrites.rule import Offer
+from scheduler.rewrites.scaling import SCALING
+from scheduler.rewrites.siblings import SIBLINGS
+from scheduler.rewrites.sums import SUMS
+from scheduler.rewrites.through import THROUGH
+from scheduler.rewrites.twice import TWICE
+from scheduler.rewrites.views import VIEWS
+from tests.support.offers import Checked
+
+GRAPHS = 300  # in which a fault must show
+Function = Callable[..., Any]
+
+
+def _first(original: Function) -> Function:
+    """Nothing is done to the first argument."""
+    return lambda x, *rest: x
+
+
+def _exchanged(original: Function) -> Function:
+    """Of `join`: two axes of the result that have one extent, the wrong way round."""
+
+    def wrong(*args: Any, **named: Any) -> Operand:
+        right = original(*args, **named)
+        sizes = right.node.sizes
+        pairs = [(i, j) for j in range(len(sizes)) for i in range(j) if sizes[i] == sizes[j] > 1]
+        return Operand(build.transpose(right.node, *pairs[0]), right.labels) if pairs else right
+
+    return wrong
+
+
+def _without_bias(original: Function) -> Function:
+    def wrong(self: Any, u: Operand, v: Operand, needs: Any, settled: Any) -> Operand:
+        right = original(self, u, v, needs, settled)
+        return Operand(build.cast(arranged(u, right.labels, settled.extents), right.node.dtype), right.labels)
+
+    return wrong
+
+
+def _another_part(original: Function) -> Function:
+    """Of a horizontal product: the one that the last of the group should have, if it is as wide."""
+
+    def wrong(node: Node, group: Any, product: Node) -> Node:
+        (own,) = (shared for shared in group if shared.node is node)
+        alike = [shared for shared in group if shared.own == own.own and shared.y.sizes == own.y.sizes]
+        return (
+            original(alike[-1].node, group, product)
+            if alike[-1].node.sizes == node.sizes
+            else original(node, group, product)
+        )
+
+    return wrong
+
+
+def _any_factor(original: Function) -> Function:
+    """Factors in common that are only of one shape."""
+
+    def wrong(f: Any, g: Any, terms: Any) -> bool:
+        same = replace(g, source=f.source, window=f.window, dtype=f.dtype)
+        return f.node.sizes == g.node.sizes and original(f, same, terms)
+
+    return wrong
+
+
+def _from_the_start(original: Function) -> Function:
+    """Of a slice: as many elements, but the first ones."""
+    return lambda node: tuple((0, stop - start, step) for start, stop, step in original(node))
+
+
+def _interleaved(original: Function) -> Function:
+    def wrong(x: Node, axis: int, count: int) -> Node:
+        sizes = (*x.sizes[: axis + 1], count, *x.sizes[axis + 1 :])
+        wide = build.broadcast_in_dim(x, sizes, [d if d <= axis else d + 1 for d in range(x.rank)])
+        return build.reshape(wide, original(x, axis, count).sizes)
+
+    return wrong
+
+
+def _in_order(original: Function) -> Function:
+    """Of a permute: no change, where nobody sees it by the sizes."""
+    return lambda x, dims: x if original(x, dims).sizes == x.sizes else original(x, dims)
+
+
+# By family: where what goes wrong.
+REWRITES = "scheduler.rewrites."
+FAULTS: dict[str, tuple[Sequence[Offer], str, Callable[[Function], Function]]] = {
+    "chains: an axis": (CHAINS, "chains.join", _exchanged),
+    "chains: where a slice begins": (CHAINS, "windows.of_slice", _from_the_start),
+    "distributing: no bias": (DISTRIBUTING, "distributing._Distribution._added", _without_bias),
+    "siblings: another part": (SIBLINGS, "siblings._part", _another_part),
+    "factoring: a sign": (FACTORING, "factoring._negative", _first),
+    "factoring: no factor in common": (FACTORING, "factoring._is_one", _any_factor),
+    "scaling: no scale": (SCALING, "scaling._scaled", _first),
+    "scaling: an axis": (SCALING, "scaling.join", _exchanged),
+    "through: an axis": (THROUGH, "through.join", _exchanged),
+    "through: where a slice begins": (THROUGH, "windows.of_slice", _from_the_start),
+    "sums: an axis": (SUMS, "sums.join", _exchanged),
+    "twice: order of axes": (TWICE, "twice.permute", _in_order),
+    "views: order of repeats": (VIEWS, "views._repeated", _interleaved),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_shows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    table, place, fault = FAULTS[name]
+    monkeypatch.setattr(REWRITES + place, fault(resolve_name(REWRITES + place)))
+    assert any(Checked(seed, f64, table).wrong for seed in range(GRAPHS))
