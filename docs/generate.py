@@ -68,10 +68,10 @@ def rewrites() -> str:
     lines = [
         "# Rewrites",
         "",
-        "What a graph computes, computed otherwise. *exact* gives the same bits; *reassociate* is equal by the laws of",
-        "arithmetic on real numbers and rounds no more values, none to a narrower dtype (`scheduler/rewrites/rule.py`).",
-        "A request names the loosest class that it allows (`--numerics`). x, y are tensors, a, b, c constants, which are",
-        "multiplied and added ahead of time; `[x | y]` is one behind the other.",
+        "What a graph computes, computed otherwise. *exact* gives the same bits; *reassociate* is equal by the laws",
+        "of arithmetic on real numbers, and rounds no more values and none to a narrower dtype",
+        "(`scheduler/rewrites/rule.py`). A request names the loosest class that it allows (`--numerics`). x, y are",
+        "tensors, a, b, c constants, which are multiplied and added ahead of time; `[x | y]` is one behind the other.",
     ]
     empty = Graph((), ())
     replacing = (*RULES, commuting(), *Sinking(empty).rules(), *splitting(Tasks(1, 1)))

@@ -29,13 +29,19 @@ ELSEWHERE = {"powers"}  # which take sums of magnitudes out of proportion: test_
 def test_random_graphs(capsys: pytest.CaptureFixture[str]) -> None:
     matched: Counter[str] = Counter()
     wrong: list[str] = []
+    together = 0
     for seed in range(GRAPHS):
         checked = Checked(seed, DTYPES[seed % len(DTYPES)])
         matched.update(offer.name for offer, _, _ in checked.found)
         wrong += checked.wrong
+        together += checked.together
     with capsys.disabled():
-        print(f"\n{GRAPHS} graphs: " + ", ".join(f"{name} {count}" for name, count in sorted(matched.items())))
+        print(
+            f"\n{GRAPHS} graphs, {together} together: "
+            + ", ".join(f"{name} {count}" for name, count in sorted(matched.items()))
+        )
     assert not wrong, "\n".join(wrong[:3])
+    assert together > GRAPHS
     assert min(matched[offer.name] for offer in ALTERNATIVES if offer.name not in ELSEWHERE) >= GRAPHS // 10
 
 
