@@ -16,6 +16,7 @@ from scheduler.watch import Watch
 
 FAR = 2.0  # times the best prediction
 CLOSER_LOOKS = 48
+NEARLY = 1.005  # predictions are further off
 FORBIDDEN = Estimate(lambda _: math.inf, lambda _: math.inf)
 
 Proposal = tuple[Candidate, ...]  # segments in execution order, those of the prologue first
@@ -49,11 +50,11 @@ class Covers:
 
     def promising(self) -> Proposal:
         """The cheapest cover by predictions, which closer looks can only raise: until the best one that was looked at
-        is as good as any that was not."""
+        is nearly as good as any that was not."""
         best, best_us = self.cheapest(self.ledger.predictions), math.inf
         cover = best
         for _ in range(CLOSER_LOOKS):
-            if self.us(cover) >= best_us:
+            if self.us(cover) >= best_us / NEARLY:
                 break
             for candidate in cover:
                 self.ledger.look_closer(candidate)
@@ -112,7 +113,7 @@ class Covers:
             self._looked_at |= new
             return {p: cost_us(p) for p in new}
 
-        cover = self.problem.solve({p: cost_us(p) for p in usable}, self.watch.clock() + self.cover_s, look)
+        cover = self.problem.solve({p: cost_us(p) for p in usable}, self.cover_s, look)
         if cover and self._once_each(cover.pieces):
             return self._solve(unknown, without)
         self.exact &= cover is None or cover.exact

@@ -96,6 +96,7 @@ class Timing:
     status: Status = Status.ok
     detail: str = ""
     prologue_us: float | None = None
+    warm_us: float | None = None
 
 
 RACES = count()
