@@ -25,7 +25,10 @@ class Failed(Protocol):
 
 class PlanResult(Protocol):
     """A whole plan, timed end to end: microseconds per run, empty unless `status` is ok. prologue_us: of its prologue,
-    which is not part of a run."""
+    which is not part of a run. warm_us: of runs on the same tensors again and again, where the samples were not."""
+
+    @property
+    def warm_us(self) -> float | None: ...
 
     @property
     def samples_us(self) -> tuple[float, ...]: ...

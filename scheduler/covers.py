@@ -10,11 +10,13 @@ from scheduler.cover import Cover, CoverProblem, Producers
 from scheduler.least import Least
 from scheduler.ledger import Ledger
 from scheduler.piece import Piece
+from scheduler.pieces import writing_less
 from scheduler.predictor import Estimate
 from scheduler.watch import Watch
 
 FAR = 2.0  # times the best prediction
 CLOSER_LOOKS = 48
+NEARLY = 1.005  # predictions are further off
 FORBIDDEN = Estimate(lambda _: math.inf, lambda _: math.inf)
 
 Proposal = tuple[Candidate, ...]  # segments in execution order, those of the prologue first
@@ -48,11 +50,11 @@ class Covers:
 
     def promising(self) -> Proposal:
         """The cheapest cover by predictions, which closer looks can only raise: until the best one that was looked at
-        is as good as any that was not."""
+        is nearly as good as any that was not."""
         best, best_us = self.cheapest(self.ledger.predictions), math.inf
         cover = best
         for _ in range(CLOSER_LOOKS):
-            if self.us(cover) >= best_us:
+            if self.us(cover) >= best_us / NEARLY:
                 break
             for candidate in cover:
                 self.ledger.look_closer(candidate)
@@ -111,6 +113,22 @@ class Covers:
             self._looked_at |= new
             return {p: cost_us(p) for p in new}
 
-        cover = self.problem.solve({p: cost_us(p) for p in usable}, self.watch.clock() + self.cover_s, look)
+        cover = self.problem.solve({p: cost_us(p) for p in usable}, self.cover_s, look)
+        if cover and self._once_each(cover.pieces):
+            return self._solve(unknown, without)
         self.exact &= cover is None or cover.exact
         return cover
+
+    def _once_each(self, pieces: Iterable[Piece]) -> bool:
+        """Where two segments of a cover write the same tensor, makes the later one without it a candidate. Whether
+        there are new ones."""
+        new = False
+        written = 0
+        for piece in pieces:
+            if piece.writes & written:
+                less = writing_less(self.found.atoms, piece, piece.writes & ~written)
+                if less not in self.found.accepted and isinstance(answer := self.found.ask(less), Candidate):
+                    self.found.accepted[less] = self.usable[less] = answer
+                    new = True
+            written |= piece.writes
+        return new

@@ -1,9 +1,15 @@
-"""The end of a search: the best few covers as whole plans, timed against each other, since costs do not quite add."""
+"""The end of a search: the best few covers as whole plans, timed against each other, since costs do not quite add.
+
+Plans are timed as a program runs them between other work: a run finds its inputs in memory, and each step what its
+producer left in the caches. That time decides. What the same takes again and again on the same tensors, which is how a
+loop over nothing else would run it, is reported beside it (`Plan.warm_us`): no plan is chosen for what is in a cache
+only because nobody else used it.
+"""
 
 from collections.abc import Mapping, Sequence
 
 from codegen.kernel import EmitError, Kernel
-from codegen.measure import beats, median, spread
+from codegen.measure import LEAST_PAIRS, beats, median, spread
 from codegen.toolchain.compiler import Binary
 from fusion_ir.records import Plan, Reason, Search, Status
 from scheduler.assemble import Choice, assemble
@@ -19,6 +25,9 @@ from scheduler.reasons import Outcome, explain
 from scheduler.watch import Watch
 
 LEAST_PLANS_S = 0.5  # for timing whole plans, even where the budget is spent
+MOST_LATE_S = 2.0  # the most of it then: as long as it takes until differences are clear, by what plans should take
+ROUNDS = 3 * LEAST_PAIRS  # that this needs, of a machine that others use too
+UNTIMED_GAIN = 0.9  # times what a plan of kernels that were never timed takes, for another to be chosen
 MAX_REASONS = 100
 DOUBT = 2.0  # a prediction has to be that much better than a measurement to be chosen in the end
 
@@ -73,6 +82,10 @@ class Finalists:
         if limit is None:
             return plans
         fitting = [(proposal, plan) for proposal, plan in plans if plan.temporary_bytes <= limit]
+        if fitting and len(fitting) < len(plans):
+            least = min(plan.temporary_bytes for _, plan in plans if plan.temporary_bytes > limit)
+            left_out = f"{len(plans) - len(fitting)} of {len(plans)} plans left out, which need {least:,} bytes or more"
+            self.notes.append(Reason(kind="cap", text=f"at most {limit:,} bytes of temporaries: {left_out}"))
         if not fitting:
             least = min(plan.temporary_bytes for _, plan in plans)
             text = f"no plan was found that needs at most {limit:,} bytes of temporaries; the least needs {least:,}"
@@ -185,17 +198,20 @@ class Finalists:
             failed=self.ledger.failed,
             complete=complete,
             seed=self.ledger.seed,
+            memory_bytes=self.memory_bytes,
         )
 
     def time(self, plans: list[tuple[Proposal, Plan]]) -> list[tuple[Proposal, Plan]]:
-        """Plans that passed end to end, the winner first: the one with fewest steps unless another is clearly faster.
+        """Plans that passed end to end, the winner first: the one with fewest steps unless another is clearly faster;
+        or, where nobody timed its kernels before, faster at all.
 
         Raises NoPlan where none passed.
         """
         if self.bench is None or not any(p.steps for _, p in plans):
             return plans
         plans = sorted(plans, key=lambda entry: len(entry[1].steps))  # what others are compared with comes first
-        seconds = max(self.watch.end - self.watch.clock(), LEAST_PLANS_S)
+        needed = ROUNDS * sum(plan.time_us or plan.predicted_us or 0.0 for _, plan in plans) / 1e6
+        seconds = max(self.watch.end - self.watch.clock(), LEAST_PLANS_S, min(needed, MOST_LATE_S))
         results = self.bench.measure_plans(
             self.prepared.given, [plan for _, plan in plans], seed=self.ledger.seed, seconds=seconds
         )
@@ -212,13 +228,14 @@ class Finalists:
                 "spread": spread(result.samples_us),
                 "max_rel_error": result.max_rel_error,
                 "prologue_us": result.prologue_us,
+                "warm_us": result.warm_us,
             }
             passed.append((proposal, plan.model_copy(update=found), result))
         if not passed:
             raise NoPlan("; ".join(n.text for n in self.notes if n.kind == "note"))
         winner = min(passed, key=lambda entry: len(entry[1].steps))
         for challenger in passed:
-            if beats(challenger[2].samples_us, winner[2].samples_us):
+            if _is_better(challenger, winner):
                 winner = challenger
         self.timed = [(p, plan) for p, plan, _ in sorted(passed, key=lambda entry: entry is not winner)]
         return self.timed
@@ -263,3 +280,12 @@ class Finalists:
             "search": self._search(complete),
         }
         return plan.model_copy(update=update)
+
+
+def _is_better(challenger: tuple[Proposal, Plan, PlanResult], winner: tuple[Proposal, Plan, PlanResult]) -> bool:
+    """Whether one plan is to be chosen instead of another that was timed in the same rounds."""
+    samples, others = challenger[2].samples_us, winner[2].samples_us
+    if beats(samples, others):
+        return True
+    was_timed = all(step.time_us is not None for step in winner[1].steps)
+    return not was_timed and median(samples) < UNTIMED_GAIN * median(others)

@@ -23,6 +23,7 @@ from fusion_ir.records import Status
 from fusion_ir.text import parse_graph
 
 WARM_SAMPLES = 5
+PROLOGUE_SAMPLES = 3  # of what decides nothing
 MOST_CASES = 3
 
 
@@ -216,7 +217,8 @@ def _time(
     prologues_us = dict[int, float]()
     for i in kept:
         note = channel.beats(i, message["kernel_seconds"])
-        (prologues_us[i],) = pool.time_us(program(candidates[i].prologue, tables[i][:1]), 1, 0, note)
+        once = program(candidates[i].prologue, tables[i][:1])
+        prologues_us[i] = median(pool.time_us(once, PROLOGUE_SAMPLES, 0, note))
         kept[i].repeat()
     runnable = {i: program(c.steps, tables[i]) for i, c in candidates.items()}
     single = {i: program(c.steps, tables[i][:1]) for i, c in candidates.items()}

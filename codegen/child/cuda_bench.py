@@ -29,6 +29,7 @@ from fusion_ir.records import Device, Status
 from fusion_ir.text import parse_graph
 
 WARM_SAMPLES = 5
+PROLOGUE_SAMPLES = 3  # of what decides nothing
 WAITING_SECONDS = 1800.0  # for the device, at the most: others have limits of their own
 MEMORY_SHARE = 0.75  # of the device's memory
 # Architectures whose own features (wgmma, TMA, tcgen05) need the suffix.
@@ -200,7 +201,8 @@ class Inspector:
 
             for once in [whole, launch] if candidate.once else [launch]:
                 verdict = self.run(memory, temporary, poison, candidate, index, once)
-                trespass = kept.trespass()
+                with self._turns.held():
+                    trespass = kept.trespass() if candidate.once else ""
                 if verdict.problem or trespass:
                     return Verdict(verdict.problem or trespass, verdict.max_rel_error)
                 if verdict.max_rel_error is not None:
@@ -301,8 +303,8 @@ def _time(
     with turns.held():
         prologues_us = dict[int, float]()
         for i, graph in prologues.items():
-            channel.beat(i, message["kernel_seconds"] * 2)
-            (prologues_us[i],) = times_us(graph, 1)
+            channel.beat(i, message["kernel_seconds"] * (PROLOGUE_SAMPLES + 1))
+            prologues_us[i] = median(times_us(graph, PROLOGUE_SAMPLES))
     while order:
         with turns.held():
             timings = race(len(order), sample, seconds=message["timing_seconds"], seed=message["seed"], watch=watch)

@@ -115,7 +115,7 @@ class Step(Record):
 
 
 class Search(Record):
-    """What the search spent and saw."""
+    """What the search spent and saw. memory_bytes: of temporaries that a plan was allowed, None for any number."""
 
     seconds: float
     candidates: int
@@ -123,6 +123,7 @@ class Search(Record):
     failed: int = 0
     complete: bool  # the best cover was proved against every untried segment's bound
     seed: int = 0
+    memory_bytes: int | None = _optional()
 
 
 class Plan(Record):
@@ -131,6 +132,9 @@ class Plan(Record):
     Steps of the prologue come first. What they write for the others stays in its buffer from run to run: whoever runs
     the plan runs them before the first run, and again when a constant that they read is another, or has other values.
     Times are of one run without them. prologue_us: what they take together, measured once.
+
+    time_us is of runs that find their inputs in memory, each step what its producer left in the caches. warm_us: of
+    runs on the same tensors again and again, where those differ.
     """
 
     wire_version: int = WIRE_VERSION
@@ -157,6 +161,7 @@ class Plan(Record):
     predicted_us: float | None = _optional()  # where time_us is None: nothing was timed
     contractions: tuple[Contraction, ...] = Field(default=(), exclude_if=lambda contractions: not contractions)
     prologue_us: float | None = _optional()
+    warm_us: float | None = _optional()
 
     @model_validator(mode="after")
     def _check_prologue(self) -> Self:

@@ -32,7 +32,9 @@ def as_json(plan: Plan, target: str, state: str, cache: str) -> dict[str, Any]:
         "lower_bound_us": plan.lower_bound_us,
         "search_gap": plan.search_gap,
         "max_rel_error": plan.max_rel_error,
+        "warm_us": plan.warm_us,
         "prologue_us": plan.prologue_us,
+        "temporary_bytes": plan.temporary_bytes,
         "kept_bytes": plan.kept_bytes,
         "steps": [
             {
@@ -56,6 +58,7 @@ def as_json(plan: Plan, target: str, state: str, cache: str) -> dict[str, Any]:
             "seconds": plan.search.seconds,
             "candidates": plan.search.candidates,
             "measured": plan.search.measured,
+            "memory_bytes": plan.search.memory_bytes,
         },
     }
 
@@ -101,6 +104,7 @@ def times_table(plan: Plan) -> Table:
     own = ("this plan", plan.time_us, "bold green", _spread(plan))
     rows = [
         own if timed else ("this plan", plan.predicted_us, "bold yellow", "predicted, not timed"),
+        *([("  again and again", plan.warm_us, "green", "on the same tensors, in cache")] if plan.warm_us else []),
         (
             "one kernel per op",
             plan.unfused_us,
@@ -160,6 +164,9 @@ def _footer(plan: Plan) -> Text:
         words.append(f"largest relative error {plan.max_rel_error:.2g}")
     if plan.prologue:
         words.append(prologue(plan))
+    if plan.temporary_bytes or plan.search.memory_bytes is not None:
+        allowed = "" if plan.search.memory_bytes is None else f" of at most {size(plan.search.memory_bytes)}"
+        words.append(f"temporaries {size(plan.temporary_bytes)}{allowed}")
     return Text("; ".join(words), style="dim")
 
 

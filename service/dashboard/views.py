@@ -264,7 +264,7 @@ def plan_view(
         contractions=[
             CostTable(c.nodes, [r for a in c.alternatives for r in _cost_rows(a)]) for c in plan.contractions
         ],
-        temporaries=formatting.size(sum(b.bytes for b in plan.buffers)) if plan.buffers else "none",
+        temporaries=_temporaries(plan),
         prologue=formatting.prologue(plan) if plan.prologue else "",
         copy_rate=formatting.NONE if dram is None else f"{formatting.significant(dram)} GB/s",
         launch=formatting.NONE if plan.device.ceilings is None else formatting.duration(plan.device.ceilings.launch_us),
@@ -282,11 +282,19 @@ def _cost(cost: Cost) -> str:
     return formatting.expected(cost.us if cost.measured else None, cost.us)
 
 
+def _temporaries(plan: Plan) -> str:
+    """ "84.0 MiB of at most 1.00 GiB"."""
+    limit = plan.search.memory_bytes
+    allowed = "" if limit is None else f" of at most {formatting.size(limit)}"
+    return f"{formatting.size(plan.temporary_bytes) if plan.buffers else 'none'}{allowed}"
+
+
 def _bars(plan: Plan) -> list[Bar]:
     known_by = "assumed" if plan.device.origin == "specified" else "measured"
     rows = (
         ("Unfused", "unfused", plan.unfused_us, "One kernel per node, each the best measured"),
-        ("This plan", "plan", plan.time_us, "All steps, timed end to end"),
+        ("This plan", "plan", plan.time_us, "All steps, timed end to end, inputs in memory"),
+        ("This plan, warm", "plan", plan.warm_us, "Again and again on the same tensors, inputs in cache"),
         ("This plan, predicted", "predicted", plan.predicted_us, "The sum of what its steps are predicted to take"),
         ("Copy floor", "copy", plan.copy_us, f"Its inputs and outputs at the {known_by} copy bandwidth"),
         ("Lower bound", "bound", plan.lower_bound_us, "No kernels on this device can be faster"),
