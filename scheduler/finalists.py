@@ -18,6 +18,7 @@ from scheduler.bench import Bench, Budget, PlanResult
 from scheduler.candidates import Candidate, Candidates
 from scheduler.contractions import contractions
 from scheduler.covers import Covers, Proposal
+from scheduler.forms import explained
 from scheduler.ledger import Ledger
 from scheduler.prepare import Prepared
 from scheduler.reasons import Outcome, explain

@@ -34,6 +34,9 @@ class NothingKnown:
     def others(self, family: str) -> Sequence[Tuned]:
         return ()
 
+    def timed(self, family: str) -> Sequence[tuple[Graph, float]]:
+        return ()
+
     def record(self, segment: Graph, measurements: Sequence[Measurement]) -> None:
         assert not measurements, "nothing is measured without a bench"
 
