@@ -76,8 +76,10 @@ def _run(name: str, here: Place, content: dict[str, Any], stem: Path, anew: bool
         facts["device"] = machine()["device"]
     known = content.setdefault(here.target, {}).get(name, {"rows": []})
     found: list[Row] = [] if anew or known.get("facts", {}).get("device") != facts["device"] else known["rows"]
+    busiest = known.get("facts", {}).get("load", 0.0) if found else 0.0
     for row in CASES[name].rows(here, found):
         found = [*found, row]
+        busiest = facts["load"] = max(busiest, round(os.getloadavg()[0], 1))
         print(f"{name}: {json.dumps(row)[:200]}", file=sys.stderr, flush=True)
         content[here.target][name] = {"facts": facts, "rows": found}
         _write(content, stem)
@@ -114,10 +116,15 @@ def _section(name: str, target: str, case: Mapping[str, Any]) -> list[str]:
         f"## {_title(name, case)}",
         "",
         f"`python -m benchmarks.seeds {name}{'' if target == TARGET else f' --target {target}'}` at "
-        f"{case['facts']['commit']}",
+        f"{case['facts']['commit']}{_load(case['facts'])}",
         "",
         *CASES[name].page(case["rows"], case["facts"]["measured"]),
     ]
+
+
+def _load(facts: Mapping[str, Any]) -> str:
+    """What else the machine did: ratios of one race hold nevertheless, times do not."""
+    return f"; load average up to {facts['load']:g}" if facts["measured"] and "load" in facts else ""
 
 
 def _title(name: str, case: Mapping[str, Any]) -> str:

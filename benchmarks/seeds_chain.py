@@ -2,8 +2,8 @@
 
 A C and b C can be computed once, if A, b and C are constants: of one head that saves a product; of twelve it takes
 seven times the work in every run. The forms are graphs of their own, each tuned and all timed in one race; operations
-are those that our traffic analysis counts of the graph as the search prepares it. Then what the planner chooses when it
-is given the first form, as MIGraphX printed it (examples/).
+are those that our traffic analysis counts of the graph as the search prepares it. Each form is planned as it is,
+without alternatives; then what the planner chooses, given the first one as MIGraphX printed it (examples/).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -147,7 +147,7 @@ def rows(place: Place, before: Sequence[Row]) -> Iterator[Row]:
 
 def _row(place: Place, dtype: DType, heads: int) -> Row:
     graphs = {name: form(name, heads, dtype) for name in forms_of(heads)}
-    plans = {name: place.plan(graph) for name, graph in graphs.items()}
+    plans = {name: place.plan(graph, offers=()) for name, graph in graphs.items()}
     plans[CHOSEN] = place.plan(as_printed(heads, dtype))
     found: Row = {
         "forms": {
@@ -168,7 +168,7 @@ def _row(place: Place, dtype: DType, heads: int) -> Row:
     operands |= dict.fromkeys((CHOSEN, EAGER, COMPILED), operands[GIVEN])
     functions: dict[str, Function] = {name: place.sides.function(plan) for name, plan in plans.items()}
     functions[EAGER] = partial(torch_given, heads)
-    if dtype == f32 or place.device.target != "cpu":  # PyTorch takes a second for each of these in f16 on a CPU
+    if dtype == f32 or place.device.target != "cpu":  # in f16 a call takes PyTorch a second on a CPU, compiled or not
         functions[COMPILED] = torch.compile(functions[EAGER], fullgraph=True, dynamic=False)
     calls = {name: partial(function, *operands[name]) for name, function in functions.items()}
     check({name: call()[0] for name, call in calls.items()}, dtype)
@@ -202,6 +202,7 @@ def _described(plan: Plan) -> Row:
         "prologue_us": plan.prologue_us,
         "kept_bytes": plan.kept_bytes,
         "rewrites": list(plan.rewrites),
+        "why": [r.text for r in plan.reasons if r.kind == "alternative"],
     }
 
 
@@ -222,11 +223,14 @@ def page(found: Sequence[Row], is_measured: bool) -> list[str]:
     for row in found:
         for name, us in sorted(row["us"].items(), key=lambda item: item[1]):
             own, plan, over = row["forms"].get(name), row["plans"].get(name), row["over"].get(name)
-            cost = f"{(own or plan)['gflop']:.2f}" if own or plan else ""
+            cost = f"{own['gflop']:.2f}" if own else ""
             constants = f"{own['constant_bytes'] / 2**20:.1f} MiB" if own else ""
+            if name == CHOSEN and plan["prologue_us"]:
+                constants = f"{plan['kept_bytes'] / 2**20:.1f} MiB, folded once in {plan['prologue_us']:.0f} us"
             ratio = f"{over[0]:.2f}x [{over[1]:.2f}, {over[2]:.2f}]" if over else ""
             kernels = ", ".join(k.partition("{")[0] for k in plan["kernels"]) if plan else ""
             if name == CHOSEN and plan["rewrites"]:
                 kernels += f" ({', '.join(plan['rewrites'])})"
             lines.append(f"| {row['key']} | {name} | {cost} | {constants} | {us:.0f} | {ratio} | {kernels} |")
-    return lines
+    lines += ["", "What `fuseplan explain` says of the other forms, given the first one:", ""]
+    return lines + [f"- {row['key']}: {text}" for row in found for text in row["plans"][CHOSEN]["why"]]

@@ -13,14 +13,14 @@ import numpy as np
 from benchmarks.corpus.pytorch import HAS_TORCH, to_torch, torch
 from benchmarks.racing import Contestant, race
 from codegen.devices import detect
-from codegen.families import FAMILIES
-from codegen.kernel import Family
 from codegen.machine import usable_cpus
 from codegen.object_cache import ObjectCache
 from codegen.workbench import Workbench
 from fusion_ir.graph import Graph
 from fusion_ir.records import Device, Plan
 from scheduler.bench import Budget, Forgetful
+from scheduler.rewrites import ALTERNATIVES
+from scheduler.rewrites.rule import Offer
 from scheduler.tune import tune
 
 Tensors = tuple[Any, ...]
@@ -67,11 +67,11 @@ class Place:
         with Workbench(self.device, self.cache) as bench:
             yield bench
 
-    def plan(self, graph: Graph, families: Mapping[str, Family] = FAMILIES, seconds: float | None = None) -> Plan:
-        """A new plan; nothing is known of earlier ones."""
-        budget = Budget((self.budget_s if seconds is None else seconds) if self.is_there else 0.0, self.seed)
+    def plan(self, graph: Graph, offers: Sequence[Offer] = ALTERNATIVES) -> Plan:
+        """A new plan; nothing is known of earlier ones. offers: rules that may compute it in another way."""
+        budget = Budget(self.budget_s if self.is_there else 0.0, self.seed)
         with self.bench() as bench:
-            return tune(graph, self.device, budget, Forgetful(), bench, families=families)
+            return tune(graph, self.device, budget, Forgetful(), bench, offers=offers)
 
 
 class HostSides:

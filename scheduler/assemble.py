@@ -39,11 +39,12 @@ def assemble(prepared: Prepared, device: Device, choices: Sequence[Choice], sear
     given = prepared.given
     choices, once = _prologue_first(prepared.graph, choices)
     refs, scratch, buffers = _places(prepared, choices, once)
-    whole = traffic_of(_every_run(prepared, choices[once:], refs) if once else prepared.graph)
-    time_us, predicted_us = _times_us(choices[once:])
-    prologue_us = next((us for us in _times_us(choices[:once]) if us is not None), None) if once else None
     found_by = prepared.alternatives.found_by
     used = list(dict.fromkeys(found_by[n] for c in choices for n in c.segment.cone if n in found_by))
+    # What the graph given takes is no bound for a plan that computes less.
+    whole = traffic_of(_every_run(prepared, choices[once:], refs) if once or used else prepared.graph)
+    time_us, predicted_us = _times_us(choices[once:])
+    prologue_us = next((us for us in _times_us(choices[:once]) if us is not None), None) if once else None
     return Plan(
         graph_key=graph_key(given),
         numerics=NUMERICS[max([NUMERICS.index(prepared.numerics), *(offer.looseness for offer in used)])],

@@ -16,6 +16,7 @@ from scheduler.piece import Piece
 
 GAIN = 1e-9  # of the cost: a cover that is better by less is not sought
 PRECISION = 1e-7  # of costs, with the solver's tolerances and what tells ties apart
+ROUNDED = 16  # of so many nodes one is rounded to a cover, which takes longer than its relaxation
 MOST_MEMBERS = 40  # of a piece, of which pairs are considered
 
 
@@ -49,11 +50,12 @@ def search(covering: Covering, most_nodes: int, is_late: Callable[[], bool], loo
         solution = covering.solve(node.taken, node.left, look)
         if solution is None:
             continue
-        order = rounded(covering, solution)
+        divided = solution.divided
+        order = rounded(covering, solution) if nodes % ROUNDED == 1 else () if divided else covering.order(solution.x)
         if (price := covering.price_of(order)) < best_price:
             best, best_price = order, price
         lower = max(lower, solution.value)
-        if solution.divided and lower < best_price * (1 - GAIN):
+        if divided and lower < best_price * (1 - GAIN):
             if nodes == 1:
                 covering.forbid_dearer(best_price - lower)
             decision = _decide(covering, solution)

@@ -71,13 +71,14 @@ class Candidate:
 class Candidates:
     """accepted: in the order found. regions: partitions of the graph's own atoms into accepted segments, the coarsest
     first; the last one is the atoms by themselves. refused: neighbours that no family takes together, by both their
-    bits, with the families' words."""
+    bits, with the families' words. ask: the families' answer to one more piece."""
 
     atoms: Atoms
     accepted: dict[Piece, Candidate]
     regions: tuple[tuple[int, ...], ...]
     refused: dict[int, str]
     reasons: tuple[Reason, ...]
+    ask: "Ask" = lambda _: Reject("nobody is asked")
 
     def whole(self, members: int) -> Candidate | None:
         """The candidate of these atoms that writes all that others may read."""
@@ -108,7 +109,7 @@ def find_candidates(atoms: Atoms, ask: Ask, settings: CandidateSettings = Candid
     reasons += _again(finder, settings)
     partitions = sorted(dict.fromkeys((*siblings, forward, backward)), key=len)
     regions = dict.fromkeys((*partitions, singles))
-    return Candidates(atoms, finder.accepted, tuple(regions), finder.refused, tuple(reasons))
+    return Candidates(atoms, finder.accepted, tuple(regions), finder.refused, tuple(reasons), ask)
 
 
 class _Finder:

@@ -96,8 +96,7 @@ def _composed(
         )
         for i, spec in enumerate(given.inputs)
     }
-    there = {t.node for t in tensors.values()}
-    segments = tuple(_segment(given, part, tensors, there, tensor, f"/steps/{k}") for k, part in enumerate(parts))
+    segments = tuple(_segment(given, part, tensors, tensor, f"/steps/{k}") for k, part in enumerate(parts))
     slots = tuple(sorted(ref.index for ref in tensors if ref.place == "out"))
     _check_outputs(given, slots, aliases, tensors)
     outputs = (replace(given.outputs[s], node=tensors[Ref(place="out", index=s)].node) for s in slots)
@@ -108,11 +107,10 @@ def _segment(
     given: Graph,
     part: Part,
     tensors: dict[Ref, _Tensor],
-    there: set[Node],
     tensor: Callable[[Node], Node],
     place: str,
 ) -> Segment:
-    """The part over the tensors that are `there` so far, to which it adds those that it writes."""
+    """The part over the tensors that there are so far, to which it adds those that it writes."""
     for what, refs, specs in (("reads", part.reads, part.graph.inputs), ("writes", part.writes, part.graph.outputs)):
         if len(refs) != len(specs):
             raise FormatError(f"{place}/{what}", f"expected {len(specs)} tensors, as the segment has, got {len(refs)}")
@@ -130,16 +128,18 @@ def _segment(
         _read(tensors, ref, spec, f"{place}/reads/{i}")
     reads = tuple(tensors[ref].node for ref in part.reads)
     writes: list[Node] = []
+    there = {t.node for t in tensors.values()}
     for i, (ref, output) in enumerate(zip(part.writes, part.graph.outputs, strict=True)):
         where = f"{place}/writes/{i}"
         written = _written(given, ref, output, image[output.node], where)
         if ref in tensors:
             raise FormatError(where, f"expected a place that is not written yet, got {ref}")
-        if written.node in there:
-            raise FormatError(where, "expected a tensor that is not there yet, got one that is an input or was written")
+        if written.node.op == "input":
+            raise FormatError(where, "expected a tensor that is not there yet, got an input")
         tensors[ref] = written
-        there.add(written.node)
         writes.append(written.node)
+    if there.issuperset(writes):
+        raise FormatError(f"{place}/writes/0", "expected a tensor that is not there yet, got one that was written")
     cone = tuple(made.values())
     return Segment(Piece(0, 0), reads, tuple(writes), cone, part.graph)
 

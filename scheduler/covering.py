@@ -13,7 +13,8 @@ piece computes v from what does not need it. Others become rows when a solution 
 """
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -72,12 +73,16 @@ class Covering:
         if not self.column.keys() >= costs.keys():
             self._extend(sorted(costs.keys() - self.column.keys()))
         self.costs = {self.column[p]: c for p, c in costs.items() if c < math.inf}
-        self.forbidden = np.ones(len(self.pieces), dtype=bool)
-        self.forbidden[list(self.costs)] = False
+        self.allow()
         self.relaxation.forbid(self.forbidden)
         self.relaxation.price(list(self.costs), list(self.costs.values()))
         self.relaxation.rescale()
         self._reprice(self.costs)
+
+    def allow(self) -> None:
+        """All pieces that cost something finite."""
+        self.forbidden = np.ones(len(self.pieces), dtype=bool)
+        self.forbidden[list(self.costs)] = False
 
     def _reprice(self, costs: Mapping[int, float]) -> None:
         each = TIE * self.relaxation.unit
@@ -123,7 +128,7 @@ class Covering:
             if optimum is None:
                 return None
             x = {int(j): float(optimum.x[j]) for j in np.flatnonzero(optimum.x > NEAR)}
-            if look and self._dearer(look([self.pieces[j] for j in x])):
+            if look and self.dearer(look([self.pieces[j] for j in x])):
                 continue
             if not (self._violated(x, NEAR) or self._violated(x, 0.5)):
                 return Solution(optimum.value, x)
@@ -137,6 +142,11 @@ class Covering:
         """An order in which these can be executed, without those that are not needed; () if they are no cover."""
         return in_order(((self.pieces[j], self.reads[j]) for j in columns), self.producers.outputs) or ()
 
+    def usable(self) -> Iterator[tuple[Piece, int, float]]:
+        """Pieces that may be taken, what they read, and their prices."""
+        for j in self.costs:
+            yield self.pieces[j], self.reads[j], float(self.relaxation.costs[j])
+
     def cost_us(self, pieces: Collection[Piece]) -> float:
         """Of a cover; infinite of none."""
         return math.fsum(self.costs[self.column[p]] for p in pieces) if pieces else math.inf
@@ -146,7 +156,26 @@ class Covering:
         costs = self.relaxation.costs
         return math.fsum(costs[self.column[p]] for p in pieces) if pieces else math.inf
 
-    def _dearer(self, costs: Mapping[Piece, float]) -> bool:
+    def potential(self) -> Callable[[int], float]:
+        """What making tensors costs at the least, whatever there is not yet, by the last optimum's dual: what the rows
+        bear whose sets hold any of them. Once a piece has written all of these that are in a set, and reads none of it,
+        it is in the row; so no piece lowers that by more than it costs."""
+        assert self._last, "solved before"
+        duals = self.relaxation.packed(self._last.duals)
+        of_tensors = np.zeros(self.producers.everything.bit_length())
+        of_tensors[list(self._required)] = duals[: len(self._required)]
+        of_cuts = [(cut, float(duals[row])) for cut, row in self.cuts.items() if duals[row] > 0]
+        size = (len(of_tensors) + 7) // 8
+
+        @cache
+        def potential(tensors: int) -> float:
+            needed = np.frombuffer(self.producers.needed_for(tensors).to_bytes(size, "little"), np.uint8)
+            computed = np.unpackbits(needed, count=len(of_tensors), bitorder="little")
+            return float(computed @ of_tensors) + sum(dual for cut, dual in of_cuts if cut & tensors)
+
+        return potential
+
+    def dearer(self, costs: Mapping[Piece, float]) -> bool:
         """Takes over what looks showed. Whether that is another cost than before."""
         finite = {self.column[p]: c for p, c in costs.items() if c < math.inf}
         changed = {j: c for j, c in finite.items() if c != self.costs[j]}
@@ -154,6 +183,7 @@ class Covering:
         self._reprice(changed)
         for piece in costs.keys() - {self.pieces[j] for j in finite}:
             self.forbidden[self.column[piece]] = True
+            self.costs.pop(self.column[piece], None)
             self.relaxation.forbid(self.forbidden | self.relaxation.forbidden)
         return bool(changed) or len(finite) < len(costs)
 

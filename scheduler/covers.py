@@ -6,15 +6,17 @@ from functools import cache
 
 from scheduler.atoms import Atoms
 from scheduler.candidates import Candidate, Candidates
-from scheduler.cover import Cover, CoverProblem, Producers
+from scheduler.cover import Cover, CoverProblem, NoRoom, Producers
 from scheduler.least import Least
 from scheduler.ledger import Ledger
 from scheduler.piece import Piece
+from scheduler.pieces import writing_less
 from scheduler.predictor import Estimate
 from scheduler.watch import Watch
 
 FAR = 2.0  # times the best prediction
 CLOSER_LOOKS = 48
+NEARLY = 1.005  # predictions are further off
 FORBIDDEN = Estimate(lambda _: math.inf, lambda _: math.inf)
 
 Proposal = tuple[Candidate, ...]  # segments in execution order, those of the prologue first
@@ -27,15 +29,27 @@ def prologue_first(segments: Iterable[Candidate]) -> Proposal:
 
 class Covers:
     """`cover_s`: seconds that branching may take for one answer. Costs are of one run: a prologue's are
-    next to nothing."""
+    next to nothing. `memory_bytes`: of temporaries that covers may need, None for any number; where none of those asked
+    for keeps to it, `least_bytes` is what the least of them needs."""
 
-    def __init__(self, atoms: Atoms, found: Candidates, ledger: Ledger, watch: Watch, cover_s: float) -> None:
+    def __init__(
+        self,
+        atoms: Atoms,
+        found: Candidates,
+        ledger: Ledger,
+        watch: Watch,
+        cover_s: float,
+        memory_bytes: int | None = None,
+    ) -> None:
         self.found = found
         self.usable = {p: c for p, c in found.accepted.items() if not c.keeps_a_prologue_out}
         self.ledger = ledger
         self.watch = watch
         self.cover_s = cover_s
-        self.problem = CoverProblem(Producers(atoms.preds, atoms.stands, atoms.outputs), clock=watch.clock)
+        self.memory_bytes = memory_bytes
+        self.least_bytes: int | None = None
+        producers, bytes_ = Producers(atoms.preds, atoms.stands, atoms.outputs), [node.bytes for node in atoms.nodes]
+        self.problem = CoverProblem(producers, bytes_, clock=watch.clock)
         self.least = Least(atoms)
         self._plain = {p.members: c for p, c in self.usable.items() if atoms.is_plain(p)}
         self._looked_at: set[Piece] = set()  # were part of a solution: their costs tell them apart
@@ -48,11 +62,11 @@ class Covers:
 
     def promising(self) -> Proposal:
         """The cheapest cover by predictions, which closer looks can only raise: until the best one that was looked at
-        is as good as any that was not."""
+        is nearly as good as any that was not."""
         best, best_us = self.cheapest(self.ledger.predictions), math.inf
         cover = best
         for _ in range(CLOSER_LOOKS):
-            if self.us(cover) >= best_us:
+            if self.us(cover) >= best_us / NEARLY:
                 break
             for candidate in cover:
                 self.ledger.look_closer(candidate)
@@ -111,6 +125,26 @@ class Covers:
             self._looked_at |= new
             return {p: cost_us(p) for p in new}
 
-        cover = self.problem.solve({p: cost_us(p) for p in usable}, self.watch.clock() + self.cover_s, look)
+        try:
+            cover = self.problem.solve({p: cost_us(p) for p in usable}, self.cover_s, look, self.memory_bytes)
+        except NoRoom as error:
+            self.least_bytes = error.cover.peak_bytes
+            return None
+        if cover and self._once_each(cover.pieces):
+            return self._solve(unknown, without)
         self.exact &= cover is None or cover.exact
         return cover
+
+    def _once_each(self, pieces: Iterable[Piece]) -> bool:
+        """Where two segments of a cover write the same tensor, makes the later one without it a candidate. Whether
+        there are new ones."""
+        new = False
+        written = 0
+        for piece in pieces:
+            if piece.writes & written:
+                less = writing_less(self.found.atoms, piece, piece.writes & ~written)
+                if less not in self.found.accepted and isinstance(answer := self.found.ask(less), Candidate):
+                    self.found.accepted[less] = self.usable[less] = answer
+                    new = True
+            written |= piece.writes
+        return new

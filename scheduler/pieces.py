@@ -81,6 +81,18 @@ def _with_one_more(atoms: Atoms, piece: Piece) -> Iterator[tuple[int, Piece]]:
                 yield saved_bytes, larger
 
 
+def writing_less(atoms: Atoms, piece: Piece, writes: int) -> Piece:
+    """The segment that writes no more than that, without the atoms that only the rest needed."""
+    producer = {atoms.stands[a]: a for a in bits(piece.members)}
+    members, stack = 0, list(bits(writes))
+    while stack:
+        a = producer[stack.pop()]
+        if not members >> a & 1:
+            members |= 1 << a
+            stack += [t for t in bits(atoms.preds[a]) if t in producer]
+    return Piece(members, writes)
+
+
 def is_light(atoms: Atoms, atom: int) -> bool:
     """Whether a tensor is cheap to compute again."""
     return kind_of(atoms.nodes[atom]) in LIGHT

@@ -114,11 +114,10 @@ class Relaxation:
         return self.costs - sums
 
     def packed(self, duals: Floats) -> Floats:
-        """Duals, a little less here and there, so that no reduced cost is negative: their sum is then a bound without
-        the solver's tolerances."""
+        """Duals, a little less here and there, so that no reduced cost of a column that may be taken is negative."""
         duals = np.maximum(duals, 0.0)
         reduced = self.reduced(duals)
-        for j in np.flatnonzero(reduced < 0):
+        for j in np.flatnonzero((reduced < 0) & ~self.forbidden):
             rows = [*self._entries[self._starts[j] : self._starts[j + 1]]]
             rows += [self.rows + i for i, columns in enumerate(self._added) if j in columns]
             left = -float(reduced[j])

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from codegen.child import cublaslt
-from codegen.child.case import Verdict, judge, make_case, verdict_message
+from codegen.child.case import Verdict, is_judged, judge, make_case, verdict_message
 from codegen.child.cpu_memory import tensor_layout
 from codegen.child.cuda_candidate import Candidate
 from codegen.child.cuda_ceilings import Eviction, ceilings
@@ -29,6 +29,7 @@ from fusion_ir.records import Device, Status
 from fusion_ir.text import parse_graph
 
 WARM_SAMPLES = 5
+PROLOGUE_SAMPLES = 3  # of what decides nothing
 WAITING_SECONDS = 1800.0  # for the device, at the most: others have limits of their own
 MEMORY_SHARE = 0.75  # of the device's memory
 # Architectures whose own features (wgmma, TMA, tcgen05) need the suffix.
@@ -200,7 +201,8 @@ class Inspector:
 
             for once in [whole, launch] if candidate.once else [launch]:
                 verdict = self.run(memory, temporary, poison, candidate, index, once)
-                trespass = kept.trespass()
+                with self._turns.held():
+                    trespass = kept.trespass() if candidate.once else ""
                 if verdict.problem or trespass:
                     return Verdict(verdict.problem or trespass, verdict.max_rel_error)
                 if verdict.max_rel_error is not None:
@@ -232,10 +234,11 @@ class Inspector:
             trespass = temporary.trespass() or ("" if known else memory.trespass())
             outputs = [] if known else memory.outputs(candidate.aliases)
             left = None if known or candidate.aliases else memory.copy()
-        verdict = known or judge(memory.case, memory.trial, outputs)
+        is_due = is_judged(memory.case, memory.trial, candidate.reordered)
+        verdict = known or (judge(memory.case, memory.trial, outputs) if is_due else Verdict("", None))
         if verdict.problem or trespass:
             return Verdict(verdict.problem or trespass, verdict.max_rel_error)
-        if left is not None:
+        if left is not None and is_due:
             memory.keep(left, verdict)
         return verdict
 
@@ -300,8 +303,8 @@ def _time(
     with turns.held():
         prologues_us = dict[int, float]()
         for i, graph in prologues.items():
-            channel.beat(i, message["kernel_seconds"] * 2)
-            (prologues_us[i],) = times_us(graph, 1)
+            channel.beat(i, message["kernel_seconds"] * (PROLOGUE_SAMPLES + 1))
+            prologues_us[i] = median(times_us(graph, PROLOGUE_SAMPLES))
     while order:
         with turns.held():
             timings = race(len(order), sample, seconds=message["timing_seconds"], seed=message["seed"], watch=watch)

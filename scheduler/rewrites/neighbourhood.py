@@ -1,8 +1,9 @@
 """What rules may ask about the graph around a node: who reads it, what it depends on, whether on constants alone."""
 
+from collections.abc import Container, Iterator
 from functools import cached_property
 
-from fusion_ir.graph import Graph, topological
+from fusion_ir.graph import Graph
 from fusion_ir.node import Node
 
 
@@ -30,10 +31,9 @@ class Neighbourhood:
     def is_constant(self, node: Node) -> bool:
         """Whether a node, of the graph or made by a rule, depends on constants alone: a prologue computes it, once per
         version of these."""
-        for n in topological([node]) if node not in self._constant else ():
-            if n not in self._constant:
-                own = n.op != "input" or any(name == "constant" and value is not None for name, value in n.attrs)
-                self._constant[n] = own and all(self._constant[a] for a in n.args)
+        for n in _unknown(node, self._constant):
+            own = n.op != "input" or any(name == "constant" and value is not None for name, value in n.attrs)
+            self._constant[n] = own and all(self._constant[a] for a in n.args)
         return self._constant[node]
 
     def depends(self, node: Node, on: Node) -> bool:
@@ -47,10 +47,22 @@ class Neighbourhood:
 
     def _reached(self, node: Node) -> int:
         """Mask of places that a node depends on, its own included."""
-        for n in topological([node]) if node not in self._below else ():
-            if n not in self._below:
-                mask = 1 << self.places[n]
-                for a in n.args:
-                    mask |= self._below[a]
-                self._below[n] = mask
+        for n in _unknown(node, self._below):
+            mask = 1 << self.places[n]
+            for a in n.args:
+                mask |= self._below[a]
+            self._below[n] = mask
         return self._below[node]
+
+
+def _unknown(node: Node, known: Container[Node]) -> Iterator[Node]:
+    """The nodes below one that are not known yet, operands first; each must be known when the next is asked for."""
+    stack = [node]
+    while stack:
+        missing = [a for a in stack[-1].args if a not in known]
+        if missing and stack[-1] not in known:
+            stack += missing
+            continue
+        n = stack.pop()
+        if n not in known:
+            yield n

@@ -40,7 +40,8 @@ class Factor:
 class Product:
     """What a node is the product of. axes: of the node. tree: as given. inside: the other contractions that this went
     through, each with its part of the tree. between: the widest dtype to which one of these is rounded; None without
-    any. acc: accumulator of the first contraction; None where there is none."""
+    any. acc, rounded: of the first contraction, the accumulator and the dtype to which its result is rounded before it
+    is this node; None where there is none."""
 
     labels: Labels
     factors: tuple[Factor, ...]
@@ -49,6 +50,7 @@ class Product:
     inside: tuple[tuple[Factor, Tree], ...]
     between: DType | None
     acc: DType | None
+    rounded: DType | None
 
 
 def expand(
@@ -68,7 +70,7 @@ def expand(
     tree = expanding.factors_of(node, window or whole(node), axes, node.dtype)
     inside = tuple(expanding.inside)
     between = max((f.dtype for f, _ in inside), key=lambda d: d.bytes, default=None)
-    return Product(labels, tuple(expanding.factors), axes, tree, inside, between, expanding.acc)
+    return Product(labels, tuple(expanding.factors), axes, tree, inside, between, expanding.acc, expanding.rounded)
 
 
 def is_product(node: Node) -> bool:
@@ -91,6 +93,7 @@ class _Expanding:
     def __init__(self, labels: Labels, most: int, summed: Axis) -> None:
         self.labels, self.most = labels, most
         self.acc: DType | None = None
+        self.rounded: DType | None = None
         self.factors: list[Factor] = []
         self.inside: list[tuple[Factor, Tree]] = []
         self._count = 0
@@ -118,7 +121,7 @@ class _Expanding:
     def _contraction(self, x: Node, window: Window, axes: tuple[Axis, ...], dtype: DType) -> Tree:
         is_first = not self._count
         self._count += 1
-        self.acc = self.acc or x.attr("acc", DType)
+        self.acc, self.rounded = self.acc or x.attr("acc", DType), self.rounded or dtype
         reduced, root = x.attr("reduced", int), list(axes)
         a_axes, b_axes = x.ints("a_axes"), x.ints("b_axes")
         for position in a_axes[len(a_axes) - reduced :]:

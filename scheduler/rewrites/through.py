@@ -13,7 +13,7 @@ from fusion_ir import build
 from fusion_ir.dtype import DType
 from fusion_ir.node import Node
 from fusion_ir.ops import make
-from scheduler.rewrites.joining import join, settle, shaped
+from scheduler.rewrites.joining import Operand, join, settle, shaped
 from scheduler.rewrites.neighbourhood import Neighbourhood
 from scheduler.rewrites.product import Product, expand, heart, is_product
 from scheduler.rewrites.rule import Offer
@@ -22,12 +22,13 @@ MOST_PARTS = 4  # of something that is beside each other
 
 
 def _of_factors(node: Node, product: Product) -> Iterator[Node]:
-    """A product of two factors as one contraction."""
-    if len(product.factors) == 2 and product.acc is not None and node.dtype.bytes <= product.acc.bytes:
+    """A product of two factors as one contraction, rounded as it was."""
+    if len(product.factors) == 2 and product.acc is not None and product.rounded is not None:
         settled = settle(product.labels, product.factors, [product.axes])
         flat = [label for axis in settled.outs[0] for label in axis]
         a, b = settled.operands
-        whole = join(a, b, flat, product.acc, node.dtype, flat)
+        whole = join(a, b, flat, product.acc, product.rounded, flat)
+        whole = Operand(build.cast(whole.node, node.dtype), whole.labels)
         yield shaped(whole, settled.outs[0], node.sizes, settled.extents)
 
 

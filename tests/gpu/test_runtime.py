@@ -26,10 +26,15 @@ from fusion_ir.tolerance import reference
 from scheduler.bench import Budget, Forgetful
 from scheduler.tune import tune
 from tests.support.candidates import kernels_of, only_row
+from tests.support.constants import with_constants
 from tests.support.products import dense_graph
 
 cupy = pytest.importorskip("cupy")
 pytestmark = pytest.mark.own_context
+
+
+def folded(x: Node, a: Node, b: Node) -> Node:
+    return build.matmul(x, build.matmul(a, b))
 
 
 def two_layers(x: Node, a: Node, b: Node, c: Node) -> Node:
@@ -144,3 +149,26 @@ def test_every_algorithm_of_a_call(dtype: DType, bench: Workbench) -> None:
         statuses.append(row.status.value if row.status.value != "rejected" else f"rejected: {row.detail}")
     assert statuses[0] == "ok", statuses
     assert all(s == "ok" or "algorithms for this call" in s for s in statuses), statuses
+
+
+def test_a_prologue_runs_for_pointers_and_versions(bench: Workbench) -> None:
+    graph = with_constants(dense_graph([(64, 96), (96, 128), (128, 80)], folded), {1: "a@1", 2: "b@1"})
+    made = tune(graph, bench.device, Budget(4.0), Forgetful(), bench)
+    assert made.prologue
+    assert made.prologue_us
+    with tempfile.TemporaryDirectory() as folder:
+        write_bundle(made, bench.cache, Path(folder))
+        plan = load(folder)
+    arrays, (x, *weights) = on_device(graph, 0)
+    outputs = plan.empty_outputs()
+    for _ in range(3):
+        plan.run([x, *weights], outputs)
+        assert compare([cupy.asnumpy(outputs[0])], reference(graph, arrays)).ok
+    assert plan.prologue_runs == 1
+    weights[0] *= 2  # exact, and nobody counts it
+    plan.run([x, *weights], outputs)
+    assert compare([cupy.asnumpy(outputs[0])], reference(graph, arrays)).ok
+    doubled = reference(graph, [arrays[0], 2 * arrays[1], arrays[2]])
+    plan.run([x, *weights], outputs, versions={1: "a@2"})
+    assert compare([cupy.asnumpy(outputs[0])], doubled).ok
+    assert plan.prologue_runs == 2

@@ -3,7 +3,7 @@
 import heapq
 import math
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from scheduler.masks import bits
@@ -93,3 +93,52 @@ def check_order(problem: Problem, pieces: tuple[Piece, ...]) -> None:
         written |= piece.writes
     assert not problem.producers.outputs & ~written
     assert not any(b >= len(problem.producers.stands) for b in bits(written))
+
+
+def cheapest_within(problem: Problem, bytes_: Sequence[int], limit_bytes: float) -> tuple[float, int]:
+    """(the least cost of pieces executed one after the other whose temporaries never take more than the limit, the
+    least peak of any).
+
+    Forward, by which tensors hold room: a piece adds what it writes, and before the next one any are given up. So what
+    is kept for longer than it is needed takes room, too: the best giving up is among all.
+    """
+    producers, costs = problem
+    room = [0 if producers.outputs >> t & 1 else b for t, b in enumerate(bytes_)]
+
+    def of(tensors: int) -> int:
+        return sum(room[t] for t in bits(tensors))
+
+    pieces = [(p.writes, producers.read(p.members), c) for p, c in costs.items() if c < math.inf]
+    found: list[float] = []
+    for measure in ("cost", "peak"):
+        best, heap = {0: 0.0}, [(0.0, 0)]
+        answer = math.inf
+        while heap:
+            value, held = heapq.heappop(heap)
+            if not producers.outputs & ~held:
+                answer = value
+                break
+            if value > best[held]:
+                continue
+            for writes, reads, c in pieces:
+                there = held | writes
+                if reads & ~held:
+                    continue
+                bytes_now = of(there)
+                if measure == "cost" and bytes_now > limit_bytes:
+                    continue
+                reached = value + c if measure == "cost" else max(value, float(bytes_now))
+                for given_up in _subsets(there & ~producers.outputs):
+                    if reached < best.get(there & ~given_up, math.inf):
+                        best[there & ~given_up] = reached
+                        heapq.heappush(heap, (reached, there & ~given_up))
+        found.append(answer)
+    return found[0], int(found[1]) if found[1] < math.inf else -1
+
+
+def _subsets(mask: int) -> Iterator[int]:
+    part = mask
+    while part:
+        yield part
+        part = (part - 1) & mask
+    yield 0

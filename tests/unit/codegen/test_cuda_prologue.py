@@ -40,7 +40,8 @@ class Quiet:
 
 
 def array(address: Any) -> np.ndarray:
-    return np.frombuffer((ctypes.c_float * N).from_address(int(address)), np.float32)
+    raw: Any = (ctypes.c_float * N).from_address(int(address))
+    return np.frombuffer(raw, np.float32)
 
 
 def add(grid: object, block: object, args: Sequence[Any], shared_mem: int) -> None:

@@ -4,12 +4,22 @@ its class (`tests.support.offers`). FUSEPLAN_RANDOM_GRAPHS sets how many.
 
 import os
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 
+from fusion_ir import build
 from fusion_ir.dtype import bf16, f32, f64
+from fusion_ir.extent import dense_strides
+from fusion_ir.graph import Graph, OutputSpec
+from fusion_ir.interpreter import interpret
+from fusion_ir.text import print_graph
 from scheduler.rewrites import ALTERNATIVES
-from tests.support.offers import Checked
+from tests.support.offers import Checked, offers_of
+from tests.support.products import dense_graph
+from tests.support.random_graphs import Seeded, any_graph
+from tests.support.random_products import product_graph
+from tests.unit.scheduler.fakes import random_inputs, same_bits
 
 GRAPHS = int(os.environ.get("FUSEPLAN_RANDOM_GRAPHS", "200"))
 DTYPES = (f64, f32, bf16)
@@ -27,3 +37,27 @@ def test_random_graphs(capsys: pytest.CaptureFixture[str]) -> None:
         print(f"\n{GRAPHS} graphs: " + ", ".join(f"{name} {count}" for name, count in sorted(matched.items())))
     assert not wrong, "\n".join(wrong[:3])
     assert min(matched[offer.name] for offer in ALTERNATIVES if offer.name not in ELSEWHERE) >= GRAPHS // 10
+
+
+@pytest.mark.parametrize("make", [any_graph, product_graph], ids=["any", "products"])
+def test_graphs_of_every_kind(make: Callable[[Seeded], Graph]) -> None:
+    """Every op, extents of 0 and 1, gaps in memory: rules that are exact give the same bits, and none fails."""
+    exact = 0
+    for seed in range(GRAPHS):
+        graph = make(Seeded(seed))
+        for offer, node, new in offers_of(graph):
+            both = Graph(graph.inputs, tuple(OutputSpec(n, dense_strides(n.sizes)) for n in (node, new)))
+            values = interpret(both, random_inputs(graph, seed))
+            assert values[0].shape == values[1].shape and values[0].dtype == values[1].dtype
+            if offer.numerics == "exact":
+                exact += 1
+                assert same_bits(*values), f"seed {seed}, {offer.name}\n{print_graph(both)}"
+    assert exact > 10
+
+
+def test_nothing_is_offered_for_nothing() -> None:
+    """Products over no elements, or of none."""
+    graph = dense_graph([(4, 0), (0, 5), (5, 3)], lambda x, y, z: build.mul(build.matmul(build.matmul(x, y), z), 0.5))
+    assert not offers_of(graph)
+    graph = dense_graph([(0, 4), (4, 5), (5, 3)], lambda x, y, z: build.matmul(build.matmul(x, y), z))
+    assert not offers_of(graph)

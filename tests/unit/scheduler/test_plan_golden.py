@@ -9,8 +9,7 @@ import pytest
 from fusion_ir.formats import read
 from fusion_ir.graph import Graph
 from fusion_ir.records import Ceilings, Measurement
-from scheduler.bench import Budget
-from scheduler.experience import Tuned
+from scheduler.bench import Budget, Forgetful
 from scheduler.tune import tune
 from tests.support.devices import CPU_DEVICE, CUDA_DEVICE
 
@@ -27,16 +26,7 @@ DEVICES = {
 }
 
 
-class NothingKnown:
-    def known(self, segment_key: str) -> Sequence[Measurement]:
-        return ()
-
-    def others(self, family: str) -> Sequence[Tuned]:
-        return ()
-
-    def timed(self, family: str) -> Sequence[tuple[Graph, float]]:
-        return ()
-
+class NothingKnown(Forgetful):
     def record(self, segment: Graph, measurements: Sequence[Measurement]) -> None:
         assert not measurements, "nothing is measured without a bench"
 

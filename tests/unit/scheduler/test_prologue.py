@@ -2,6 +2,7 @@
 
 import random
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -24,6 +25,9 @@ from scheduler.covers import Covers
 from scheduler.masks import bits
 from scheduler.piece import Piece
 from scheduler.prepare import prepare
+from scheduler.rewrites import ALTERNATIVES
+from scheduler.rewrites.chains import CHAINS
+from scheduler.rewrites.rule import Offer
 from scheduler.tune import TuneSettings, tune
 from scheduler.watch import Watch
 from tests.support.constants import with_constants
@@ -89,11 +93,13 @@ def test_the_cheapest_cover_by_weights_computes_constants_in_the_prologue() -> N
     assert several > 5
 
 
-def search(graph: Graph, seed: int, seconds: float = 30.0, **kwargs: object) -> tuple[Plan, FakeBench]:
+def search(
+    graph: Graph, seed: int, seconds: float = 30.0, offers: Sequence[Offer] = ALTERNATIVES, **kwargs: object
+) -> tuple[Plan, FakeBench]:
     bench = FakeBench(seed=seed)
     plan = tune(
         graph, DEVICE, Budget(seconds, seed=3), Memory(), bench, families=families(kinds=ALL, **kwargs),
-        settings=TuneSettings(), clock=bench.clock,
+        settings=TuneSettings(), clock=bench.clock, offers=offers,
     )  # fmt: skip
     return plan, bench
 
@@ -159,6 +165,22 @@ def test_the_plan_of_a_chain() -> None:
     again = Plan.model_validate_json(plan.model_dump_json())
     assert again == plan
     assert again.plan_key == plan.plan_key
+
+
+def test_the_bound_is_of_what_the_plan_computes() -> None:
+    """(x @ w1) @ w2 computes more than the plan that folds, or that only multiplies in the other order."""
+    specs = [InputSpec(shape_of(s), f32, (s[1], 1), 64) for s in ((512, 512), (512, 512), (512, 1))]
+    x, w1, w2 = (make_input(i, spec) for i, spec in enumerate(specs))
+    given = Graph(tuple(specs), (OutputSpec(build.matmul(build.matmul(x, w1), w2), (1, 1)),))
+    bounds = list[float]()
+    for graph, offers in ((given, ()), (given, CHAINS), (with_constants(given, {1: "a@1", 2: "b@1"}), CHAINS)):
+        plan, _ = search(graph, 0, most=1, offers=offers)
+        assert plan.time_us is not None
+        assert plan.time_us >= plan.lower_bound_us > 0
+        bounds.append(plan.lower_bound_us)
+    assert bounds[0] == pytest.approx(2 * 512 * 512 * (512 + 1) / 100e3)  # the others are bound by their bytes
+    assert bounds[1] == pytest.approx((2 * 512 * 512 + 2 * 512) * 4 / 60e3, rel=0.02)
+    assert bounds[2] == pytest.approx((512 * 512 + 2 * 512) * 4 / 60e3, rel=0.02)
 
 
 def test_without_constants_nothing_of_it_is_in_a_plan() -> None:

@@ -1,0 +1,116 @@
+"""Covers whose temporaries fit, against enumeration; what fits nowhere says what it needs."""
+
+import math
+import random
+from collections.abc import Callable
+
+import pytest
+
+from scheduler.cover import CoverProblem, NoRoom
+from scheduler.demand import Demand
+from scheduler.memory import Memory
+from scheduler.piece import Piece
+from scheduler.producers import Producers
+from tests.support.cover_problems import Problem, cheapest, cheapest_within, check_order, random_problem
+
+PROBLEMS = 600
+
+
+def limited(seed: int) -> tuple[Problem, list[int], int]:
+    """A problem, bytes by tensor, and a limit."""
+    problem, rng = random_problem(seed), random.Random(seed)
+    return problem, [rng.randint(1, 9) for _ in problem.producers.stands], rng.randint(0, 16)
+
+
+def differing(count: int) -> int:
+    """Problems whose answer is not that of enumeration."""
+    wrong = 0
+    for seed in range(count):
+        problem, bytes_, limit = limited(seed)
+        expected, least = cheapest_within(problem, bytes_, limit)
+        try:
+            cover = CoverProblem(problem.producers, bytes_).solve(problem.costs, limit_bytes=limit)
+        except NoRoom as none:
+            wrong += expected < math.inf or not none.exact or none.cover.peak_bytes != least
+            continue
+        wrong += (cover.cost_us if cover else math.inf) != expected
+        if cover:
+            check_order(problem, cover.pieces)
+            wrong += not cover.exact or cover.peak_bytes > limit
+    return wrong
+
+
+def test_agrees_with_enumeration() -> None:
+    assert differing(PROBLEMS) == 0
+    dearer = impossible = 0
+    for seed in range(PROBLEMS):
+        problem, bytes_, limit = limited(seed)
+        expected, _ = cheapest_within(problem, bytes_, limit)
+        dearer += cheapest(problem) < expected < math.inf
+        impossible += cheapest(problem) < expected == math.inf
+    assert dearer > 50, "the limit must matter"
+    assert impossible > 50
+
+
+@pytest.mark.parametrize("fault", ["writes", "potential"])
+def test_faults_are_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if fault == "writes":  # what a piece writes for nobody yet takes no room
+        of = Memory.of
+        before = Demand._before
+
+        def forgetful(self: Demand, after, limit):
+            self._memory.of = lambda tensors: of(self._memory, tensors & after.demanded)  # type: ignore[method-assign]
+            yield from before(self, after, limit)
+
+        monkeypatch.setattr(Demand, "_before", forgetful)
+    else:  # a bound that is none
+        monkeypatch.setattr(Demand, "__init__", bound_thrice(Demand.__init__))
+    assert differing(PROBLEMS) > 3
+
+
+def bound_thrice(init: Callable[..., None]) -> Callable[..., None]:
+    def wrong(self: Demand, steps: object, outputs: int, memory: Memory, bound: Callable[[int], float]) -> None:
+        init(self, steps, outputs, memory, lambda demanded: 3 * bound(demanded))
+
+    return wrong
+
+
+def test_a_beam_keeps_to_the_limit() -> None:
+    found = 0
+    for seed in range(200):
+        problem, bytes_, limit = limited(seed)
+        expected, _ = cheapest_within(problem, bytes_, limit)
+        try:
+            cover = CoverProblem(problem.producers, bytes_, max_states=0).solve(problem.costs, limit_bytes=limit)
+        except NoRoom:
+            continue
+        if cover:
+            check_order(problem, cover.pieces)
+            assert cover.peak_bytes <= limit
+            assert cover.cost_us >= expected >= cover.lower_us * (1 - 1e-9)
+            found += not cover.exact and expected < math.inf
+    assert found > 10
+
+
+def test_room_is_what_is_alive_at_once() -> None:
+    """0 -> 1 -> 2, all written: each step holds what it reads and what it writes; the last one writes an output."""
+    producers = Producers([0, 0b1, 0b10], range(3), 0b100)
+    order = [(Piece(1 << a, 1 << a), producers.reads[a]) for a in range(3)]
+    assert Memory([5, 7, 100], producers.outputs).peak(order, producers.outputs) == 12
+
+
+def test_many_chains_within_what_one_after_the_other_needs() -> None:
+    """Sixteen chains of six whose steps do not merge: in depth-first order two temporaries are alive, although the
+    cheapest cover is executed in any order."""
+    chains, length = 16, 6
+    reads = [1 << a - 1 if a % length else 0 for a in range(chains * length)]
+    outputs = sum(1 << length * c + length - 1 for c in range(chains))
+    costs = {Piece(1 << a, 1 << a): 1.0 for a in range(len(reads))}
+    problem = CoverProblem(Producers(reads, range(len(reads)), outputs), [10] * len(reads))
+    cover = problem.solve(costs, limit_bytes=20)
+    assert cover is not None
+    assert cover.exact
+    assert cover.peak_bytes == 20
+    assert set(costs) == set(cover.pieces)
+    with pytest.raises(NoRoom, match=r"at most 19 bytes; the least that .* is 20"):
+        problem.solve(costs, limit_bytes=19)
