@@ -90,6 +90,11 @@ class Ledger(Predictor):
             entry = self._opened[candidate] = self._entries[key]
         return entry
 
+    def look_up(self, candidate: Candidate) -> None:
+        """Opens the candidate where earlier searches measured its segment: that counts."""
+        if candidate not in self._opened and self.costs.known(candidate.segment.key):
+            self.open(candidate)
+
     def is_open(self, candidate: Candidate) -> bool:
         return candidate in self._opened
 
