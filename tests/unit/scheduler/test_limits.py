@@ -80,7 +80,7 @@ def test_where_nothing_fits_the_error_says_what_the_least_needs(seconds: float) 
         limited(BYTES - 1, seconds, most=2)
     least = limited(None, seconds, most=2).temporary_bytes
     limit = f"at most {BYTES - 1:,} bytes of temporaries"
-    expected = f"no plan was found that needs {limit}; the least needs {least:,}"
+    expected = f"no plan was found that needs {limit}; the least that was found needs {least:,}"
     assert str(caught.value) == expected
 
 
