@@ -28,7 +28,7 @@ from scheduler.relaxation import Optimum, Relaxation
 
 NEAR = 1e-6  # 0 or 1, as the solver leaves it
 FREE = -math.inf
-MOST_ROUNDS = 300  # of cuts and looks for one solution
+MOST_ROUNDS = 1_000  # of cuts and looks for one solution
 TIE = 1e-8  # of what a tensor costs on average, by atom computed: of covers that cost the same, those that compute less
 
 Look = Callable[[Collection[Piece]], Mapping[Piece, float]]
