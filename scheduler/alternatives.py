@@ -107,6 +107,7 @@ class _Search:
         self.producers: dict[Node, list[Node]] = {}
         self.stands_for: dict[Node, Node] = {}
         self.found_by: dict[Node, Offer] = {}
+        self._within: dict[Node, list[tuple[Node, Node]]] = {}  # tensors and their producers that an added node is for
         self.left_out = 0
         self.too_much = 0
         self.limits: list[str] = []
@@ -127,6 +128,12 @@ class _Search:
             return
         if producer in self.given or self._needs(producer.args, tensor):
             return
+        # What has the producer inside will read the tensor.
+        self.stands_for[producer] = tensor
+        closes = any(self._needs(p.args, t) for t, p in self._within.get(producer, ()))
+        del self.stands_for[producer]
+        if closes:
+            return
         own = self.producers.setdefault(tensor, [])
         if len(own) >= MOST_EACH or len(self.stands_for) >= MOST:
             self.left_out += 1
@@ -134,6 +141,13 @@ class _Search:
         own.append(producer)
         self.stands_for[producer] = tensor
         self.found_by[producer] = offer
+        inside, stack = set[Node](), [producer]
+        while stack:
+            node = stack.pop()
+            if node not in inside and node not in self.given:
+                inside.add(node)
+                self._within.setdefault(node, []).append((tensor, producer))
+                stack += node.args
 
     def _needs(self, nodes: Sequence[Node], tensor: Node) -> bool:
         """Whether some producer of what these nodes are needs the tensor."""

@@ -15,7 +15,6 @@ from scheduler.atoms import Atoms
 from scheduler.bound import least_bound_us, lower_bound_us
 from scheduler.candidates import Candidate
 from scheduler.entry import Variant
-from scheduler.experience import Tuned
 from scheduler.learned import Corrections, corrections
 from scheduler.piece import Piece
 from scheduler.predict import family_bound_us, least_us, may_be_narrow, predicted_kernel_us, predicted_us
@@ -40,9 +39,12 @@ class Predictor:
     """Asks families which segments they accept, and predicts what these take. Keeps whatever it was told."""
 
     def __init__(
-        self, device: Device, families: Mapping[str, Family], others: Callable[[str], Sequence[Tuned]] = lambda _: ()
+        self,
+        device: Device,
+        families: Mapping[str, Family],
+        timed: Callable[[str], Sequence[tuple[Graph, float]]] = lambda _: (),
     ) -> None:
-        """others: segments that a family was timed on, on this device."""
+        """timed: segments that a family was timed on, on this device, and the shortest time of each (us)."""
         self.device = device
         self.families = families
         self._likely = ""  # family that accepted the last segment: neighbours are mostly the same one's
@@ -55,8 +57,7 @@ class Predictor:
         self._predicted: dict[tuple[Candidate, str], float] = {}  # by family, not corrected
         self._best_us: dict[Candidate, float] = {}
         self._closely: set[Candidate] = set()  # predicted by their kernels
-        self._others: dict[str, Sequence[Tuned]] = {}  # by family
-        self._ask_others = others
+        self._timed = timed
         self._learned: dict[str, Corrections | None] = {}  # by family
         self._ratios: dict[str, list[float]] = {}  # by family: measured over predicted
         self._scales: dict[str, float] = {}  # medians of these
@@ -89,7 +90,8 @@ class Predictor:
             return False
         key = candidate.segment.key
         if key not in self._computable:
-            self._computable[key] = any(self._emits(candidate.segment, f) for f in candidate.families)
+            cheapest_first = [f for f in reversed(list(self.families)) if f in candidate.families]
+            self._computable[key] = any(self._emits(candidate.segment, f) for f in cheapest_first)
         return self._computable[key]
 
     def _emits(self, segment: Segment, family: str) -> bool:
@@ -117,14 +119,16 @@ class Predictor:
 
     def predicted_us(self, candidate: Candidate) -> float:
         """The best family's prediction, corrected by how far its predictions were off so far (median ratio). Families
-        that could not be the best are not asked whether they accept the segment."""
+        are asked whether they accept the segment in the order of what they would take, until one does."""
         best_us = self._best_us.get(candidate)
         if best_us is None:
             traffic, best_us = self.traffic(candidate), math.inf
-            for name in self.families:
-                scale = self._scale(name)
-                if scale * self._least_us(traffic.bytes, name) < best_us and name in candidate.families:
-                    best_us = min(best_us, scale * self.uncorrected_us(candidate, name))
+            hoped = ((self._hoped_us(traffic, name), name) for name in self.families)
+            for us, name in sorted(hoped):
+                if us >= best_us:
+                    break
+                if name in candidate.families:
+                    best_us = min(best_us, self.predicted_by(candidate, name))
             self._best_us[candidate] = best_us
         return best_us
 
@@ -137,6 +141,12 @@ class Predictor:
         """`predicted_us`, and the least that it says of any segment that moves so many bytes."""
         scales = [(name, self._scale(name)) for name in self.families]
         return Estimate(self.predicted_us, lambda bytes_: min(s * self._least_us(bytes_, name) for name, s in scales))
+
+    def _hoped_us(self, traffic: Traffic, family: str) -> float:
+        """The least that is predicted of the family before it is asked whether it accepts the segment."""
+        learned = self.corrections_of(family)
+        us = self._scale(family) * predicted_us(traffic, family, self.device, ())
+        return us * learned.least if learned else us
 
     def _least_us(self, bytes_: int, family: str) -> float:
         """The least that is predicted of any of the family's segments that move so many bytes or more."""
@@ -153,12 +163,10 @@ class Predictor:
         key = candidate, family
         if key not in self._predicted:
             traffic, device = self.traffic(candidate), self.device
-            kernel = self._default(candidate, family) if may_be_narrow(traffic, family, device) else None
-            predicted = (
-                predicted_kernel_us(traffic, kernel, None, device, candidate.families)
-                if kernel
-                else predicted_us(traffic, family, device, candidate.families)
-            )
+            predicted = predicted_us(traffic, family, device, candidate.families)
+            narrow = may_be_narrow(traffic, family, device)
+            if (narrow or candidate in self._closely) and (kernel := self._default(candidate, family)):
+                predicted = max(predicted, predicted_kernel_us(traffic, kernel, None, device, candidate.families))
             self._predicted[key] = self._as_learned(candidate, family, predicted)
         return self._predicted[key]
 
@@ -178,28 +186,19 @@ class Predictor:
                 turns = turning is not None and turning.accepts(graph, self.device) is None
                 return predicted_us(traffic, family, self.device, ("transpose",) if turns else ())
 
-            self._learned[family] = corrections(self.others_of(family), predict)
+            self._learned[family] = corrections(self._timed(family), predict)
         return self._learned[family]
-
-    def others_of(self, family: str) -> Sequence[Tuned]:
-        """Segments that the family was timed on, on this device; asked for once."""
-        if family not in self._others:
-            self._others[family] = self._ask_others(family)
-        return self._others[family]
 
     def look_closer(self, candidate: Candidate) -> bool:
         """Predicts a segment on a GPU by the launches of its families' first kernels, which say how many blocks share
-        the work. Whether its prediction is another now."""
+        the work. Whether its prediction is another now, which is never a lower one."""
         if self.device.target == "cpu" or candidate in self._closely:
             return False
+        before = self.predicted_us(candidate)
         self._closely.add(candidate)
-        before, traffic = self.predicted_us(candidate), self.traffic(candidate)
-        for family in candidate.families:
-            if kernel := self._default(candidate, family):
-                predicted = predicted_kernel_us(traffic, kernel, None, self.device, candidate.families)
-                predicted = self._as_learned(candidate, family, predicted)
-                self._predicted[candidate, family] = max(predicted, self.uncorrected_us(candidate, family))
         del self._best_us[candidate]
+        for family in self.families:
+            self._predicted.pop((candidate, family), None)
         return self.predicted_us(candidate) != before
 
     def _default(self, candidate: Candidate, family: str) -> Kernel | None:

@@ -26,12 +26,10 @@ def explain(
     """Why each two segments of the cover, of which one reads what the other writes, are apart. Where it is the same for
     several, in the layers of a model for instance, one reason names all of them."""
     reasons: dict[object, Reason] = {}
-    for i, one in enumerate(cover):
-        atoms = one.families.atoms
-        for j, other in enumerate(cover[i + 1 :], i + 1):
-            if not atoms.reads_of(other.segment.members) & one.segment.piece.writes:
-                continue
-            new = _apart(prepared, cover, i, j, found, ledger, outcome)
+    edges = _Edges(cover)
+    for i in range(len(cover)):
+        for j in edges.readers(i):
+            new = _apart(prepared, cover, i, j, edges, found, ledger, outcome)
             same = new.kind, new.text, new.together, new.apart, new.refusals
             old = reasons.get(same)
             update = old and {"nodes": tuple(sorted({*old.nodes, *new.nodes})), "edges": (*old.edges, *new.edges)}
@@ -44,6 +42,7 @@ def _apart(
     cover: Sequence[Candidate],
     i: int,
     j: int,
+    edges: "_Edges",
     found: Candidates,
     ledger: Ledger,
     outcome: Outcome,
@@ -54,7 +53,7 @@ def _apart(
     members = one.segment.members | other.segment.members
     nodes = {p for a in _edge(atoms, one, other) for p in prepared.origin.get(atoms.nodes[a], ())}
     reason = Reason(kind="not_fused", nodes=tuple(sorted(nodes)), text="", edges=((i, j),))
-    if not atoms.is_convex(members) or _leads_around(atoms, cover, i, j):
+    if not atoms.is_convex(members) or edges.lead_around(i, j):
         text = "other kernels run between them, which need the one and feed the other"
         return reason.model_copy(update={"text": text})
     answers = ledger.answers(atoms, atoms.piece(members))
@@ -74,7 +73,7 @@ def _apart(
 
 def _why(together: Candidate, one: Candidate, other: Candidate, ledger: Ledger, outcome: Outcome) -> tuple[str, str]:
     """Kind and text for what some family takes."""
-    ledger.open(together)  # what earlier searches measured counts
+    ledger.look_up(together)
     whole, parts = ledger.known(together), [ledger.known(c) for c in (one, other)]
     apart = _sum(parts)
     if whole is None:
@@ -113,15 +112,29 @@ def _limits(found: Candidates) -> str:
     return "; ".join(caps) or "they grow by one tensor at a time, and a part of this one is refused"
 
 
-def _leads_around(atoms: Atoms, cover: Sequence[Candidate], i: int, j: int) -> bool:
-    """Whether other segments read the one and lead to the other: in one launch with both they would wait for each
-    other."""
-    reached = first = cover[i].segment.piece.writes
-    for k in range(i + 1, j):  # in execution order
-        members, writes = cover[k].segment.piece
-        if atoms.reads_of(members) & reached:
-            reached |= writes
-    return bool(atoms.reads_of(cover[j].segment.members) & reached & ~first)
+class _Edges:
+    """What the segments of a cover, in execution order, read of each other."""
+
+    def __init__(self, cover: Sequence[Candidate]) -> None:
+        self._writes = [c.segment.piece.writes for c in cover]
+        self._reads = [c.families.atoms.reads_of(c.segment.members) for c in cover]
+        self._readers: dict[int, list[int]] = {}  # by tensor
+        for j, reads in enumerate(self._reads):
+            for t in bits(reads):
+                self._readers.setdefault(t, []).append(j)
+
+    def readers(self, i: int) -> list[int]:
+        """Later segments that read what one writes."""
+        return sorted({j for t in bits(self._writes[i]) for j in self._readers.get(t, ()) if j > i})
+
+    def lead_around(self, i: int, j: int) -> bool:
+        """Whether other segments read the one and lead to the other: in one launch with both they would wait for each
+        other."""
+        reached = first = self._writes[i]
+        for k in range(i + 1, j):
+            if self._reads[k] & reached:
+                reached |= self._writes[k]
+        return bool(self._reads[j] & reached & ~first)
 
 
 def _sum(costs: Sequence[Cost | None]) -> Cost | None:

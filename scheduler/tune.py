@@ -203,7 +203,7 @@ def unfused_segments(graph: Graph, ledger: Ledger) -> Proposal:
 def _measure(cover: Proposal, ledger: Ledger, watch: Watch) -> bool:
     """Gets every segment of the cover a first measured time. Whether anything was learned, or time ran out first."""
     learned = False
-    for candidate in cover:
+    for candidate in sorted(cover, key=lambda c: c.is_prologue):  # what every run takes comes first
         learned = learned or not ledger.is_open(candidate)
         entry = ledger.open(candidate)
         while entry.best() is None and entry.pending:
