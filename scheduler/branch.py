@@ -72,7 +72,7 @@ def rounded(covering: Covering, solution: Solution) -> tuple[Piece, ...]:
     """A cover made of what a solution takes, whole or in part: those that it takes least of are left out where the
     others do."""
     parts = dict(solution.x)
-    order = covering.order(parts)
+    order = covering.order(parts) or covering.order(covering.repaired(parts))
     for j in sorted(solution.divided, key=lambda j: (parts[j], j)):
         others = [k for k in parts if k != j]
         if smaller := covering.order(others):

@@ -15,6 +15,7 @@ piece computes v from what does not need it. Others become rows when a solution 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
+from itertools import count
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +28,7 @@ from scheduler.relaxation import Optimum, Relaxation
 
 NEAR = 1e-6  # 0 or 1, as the solver leaves it
 FREE = -math.inf
+MOST_ROUNDS = 1_000  # of cuts and looks for one solution
 TIE = 1e-8  # of what a tensor costs on average, by atom computed: of covers that cost the same, those that compute less
 
 Look = Callable[[Collection[Piece]], Mapping[Piece, float]]
@@ -110,8 +112,9 @@ class Covering:
         return [j for j, p in enumerate(self.pieces) if p.writes & cut and not self.reads[j] & cut]
 
     def solve(self, taken: Collection[Decision], left: Collection[Decision], look: Look | None) -> Solution | None:
-        """The relaxation's optimum where some column of each decision is `taken`, or all are `left`, such that what is
-        in it, taken whole, is a cover. None if there is none.
+        """The relaxation's optimum where some column of each decision is `taken`, or all are `left`; None if there is
+        none. What is in it, taken whole, is a cover, unless that would take too many rounds of cuts and looks; where
+        nothing in it is taken in part, it is one.
 
         `look`: what pieces that come into it really cost.
         """
@@ -123,15 +126,19 @@ class Covering:
         for row in demanded ^ self._demanded:
             self.relaxation.demand(row, 1.0 if row in demanded else FREE)
         self._demanded = demanded
-        while True:
+        for rounds in count():
             self._last = optimum = self.relaxation.solve()
             if optimum is None:
                 return None
             x = {int(j): float(optimum.x[j]) for j in np.flatnonzero(optimum.x > NEAR)}
             if look and self.dearer(look([self.pieces[j] for j in x])):
                 continue
+            solution = Solution(optimum.value, x)
+            if rounds >= MOST_ROUNDS and solution.divided:
+                return solution
             if not (self._violated(x, NEAR) or self._violated(x, 0.5)):
-                return Solution(optimum.value, x)
+                return solution
+        raise AssertionError
 
     def forbid_dearer(self, gap: float) -> None:
         """Pieces that are in no cover which costs less than the last optimum and as much more."""
@@ -141,6 +148,22 @@ class Covering:
     def order(self, columns: Iterable[int]) -> tuple[Piece, ...]:
         """An order in which these can be executed, without those that are not needed; () if they are no cover."""
         return in_order(((self.pieces[j], self.reads[j]) for j in columns), self.producers.outputs) or ()
+
+    def repaired(self, columns: Iterable[int]) -> list[int]:
+        """These, with others that write what they lack, the cheapest of those that read nothing else that is
+        lacking."""
+        chosen, prices = list(columns), self.relaxation.costs
+        while True:
+            written = reached((self.pieces[j], self.reads[j]) for j in chosen)
+            lacking = self.producers.outputs & ~written
+            if not lacking:
+                return chosen
+            for j in chosen:
+                lacking |= self.reads[j] & ~written
+            writing = [j for j in self.costs if self.pieces[j].writes & lacking and not self.reads[j] & ~written]
+            if not writing:
+                return []
+            chosen.append(min(writing, key=lambda j: (prices[j], j)))
 
     def usable(self) -> list[Piece]:
         """Pieces that may be taken."""

@@ -117,9 +117,12 @@ def reached(pieces: Iterable[tuple[Piece, int]]) -> int:
     """Tensors that these pieces, given with what they read, can write in some order."""
     waiting, written = list(pieces), 0
     while True:
-        ready = [p for p in waiting if not p[1] & ~written]
-        if not ready:
+        still: list[tuple[Piece, int]] = []
+        for entry in waiting:
+            if entry[1] & ~written:
+                still.append(entry)
+            else:
+                written |= entry[0].writes
+        if len(still) == len(waiting):
             return written
-        waiting = [p for p in waiting if p[1] & ~written]
-        for piece, _ in ready:
-            written |= piece.writes
+        waiting = still
