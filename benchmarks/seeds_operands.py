@@ -7,6 +7,8 @@ spelling is read as the contraction itself (`fusion_ir/multiplied_sums.py`).
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from math import exp, log
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -183,11 +185,20 @@ def page(found: Sequence[Row], is_measured: bool) -> list[str]:
     for row in (r for r in found if "mapping" in r):
         a, b, out = row["mapping"]
         families = ", ".join(k.partition("{")[0] for k in row["kernels"])
-        others = "; ".join(f"{name} {over[0]:.2f}x" for name, over in row["over"].items())
+        others = "; ".join(f"{n} {mid:.2f}x [{low:.2f}, {high:.2f}]" for n, (mid, low, high) in row["over"].items())
         same = "the same graph" if row["same_graph"] else "no contraction"
         lines.append(
             f"| {a}, {b} → {out} | {row['dtype']} | {families} | {row['materialised_bytes']} | "
             f"{row['broadcast_bytes'] / 2**20:.0f} MiB | {same} | {row['us'][PLAN]:.0f} | {others} |"
         )
+    better = [min(row["over"][EAGER], row["over"][COMPILED]) for row in found if EAGER in row.get("over", {})]
+    if better:
+        mean = exp(fmean(log(median) for median, *_ in better))
+        slower = sum(high < 1 for _, _, high in better)
+        lines += [
+            "",
+            f"The better of PyTorch's two over the plan: {mean:.2f}x, geometric mean of {len(better)}; its interval is "
+            f"below 1 for {slower} of them.",
+        ]
     lines += ["", "| rejected | message |", "|---|---|"]
     return lines + [f"| {r['key']} | {r['rejected']} |" for r in found if "rejected" in r]

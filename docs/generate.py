@@ -8,7 +8,12 @@ from itertools import takewhile
 from pathlib import Path
 
 from codegen.families import FAMILIES
+from fusion_ir.graph import Graph
 from fusion_ir.ops import OPS, OpKind
+from scheduler.rewrites import ALTERNATIVES, RULES
+from scheduler.rewrites.identities import commuting
+from scheduler.rewrites.sink import Sinking
+from scheduler.rewrites.split import Tasks, splitting
 from service import errors
 from service.cli.app import commands
 from service.settings import describe
@@ -56,6 +61,27 @@ def families() -> str:
         text = sys.modules[type(family).__module__].__doc__ or ""
         lines += [f"## `{name}`", "", *(line.strip() for line in text.strip().splitlines()), ""]
     return "\n".join(lines)
+
+
+def rewrites() -> str:
+    """docs/rewrites.md, from `scheduler.rewrites`."""
+    lines = [
+        "# Rewrites",
+        "",
+        "What a graph computes, computed otherwise. *exact* gives the same bits; *reassociate* is equal by the laws",
+        "of arithmetic on real numbers, and rounds no more values and none to a narrower dtype",
+        "(`scheduler/rewrites/rule.py`). A request names the loosest class that it allows (`--numerics`). x, y are",
+        "tensors, a, b, c constants, which are multiplied and added ahead of time; `[x | y]` is one behind the other.",
+    ]
+    empty = Graph((), ())
+    replacing = (*RULES, commuting(), *Sinking(empty).rules(), *splitting(Tasks(1, 1)))
+    for title, table in (
+        ("Alternatives: the search weighs them against the graph as given", ALTERNATIVES),
+        ("Replacements: made wherever they match, before the search", replacing),
+    ):
+        lines += ["", f"## {title}", "", "| rule | | class |", "|---|---|---|"]
+        lines += [f"| `{rule.name}` | {_cell(rule.equation)} | {rule.numerics} |" for rule in table]
+    return "\n".join(lines) + "\n"
 
 
 def settings() -> str:
@@ -123,6 +149,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "command_line.md": command_line,
     "errors.md": errors.markdown,
     "families.md": families,
+    "rewrites.md": rewrites,
     "ops.md": ops,
     "settings.md": settings,
 }

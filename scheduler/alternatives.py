@@ -19,6 +19,7 @@ from fusion_ir.graph import Graph, OutputSpec
 from fusion_ir.node import Node
 from fusion_ir.ops.contract import products
 from fusion_ir.records import NUMERICS, Numerics, Reason
+from scheduler.casts import is_free
 from scheduler.rewrites import RULES, simplify
 from scheduler.rewrites.neighbourhood import Neighbourhood
 from scheduler.rewrites.rule import Offer
@@ -106,6 +107,7 @@ class _Search:
         self.producers: dict[Node, list[Node]] = {}
         self.stands_for: dict[Node, Node] = {}
         self.found_by: dict[Node, Offer] = {}
+        self._within: dict[Node, list[tuple[Node, Node]]] = {}  # tensors and their producers that an added node is for
         self.left_out = 0
         self.too_much = 0
         self.limits: list[str] = []
@@ -115,15 +117,22 @@ class _Search:
         offered = [(node, other, offer) for node in nodes for offer in offers for other in offer.of(node, around)]
         image = simplify(_with_producers(around.graph, [other for _, other, _ in offered]), RULES).image
         for node, other, offer in offered:
-            if _work(image[other], around) <= MOST_WORK * _saved(node, around):
-                self._take(self.stands_for.get(node, node), image[other], offer)
-            else:
+            if _work(image[other], around) > MOST_WORK * _saved(node, around):
                 self.too_much += 1
+                continue
+            for own, producer in _stored(node, image[other], around):
+                self._take(self.stands_for.get(own, own), producer, offer)
 
     def _take(self, tensor: Node, producer: Node, offer: Offer) -> None:
         if producer is tensor or producer in self.stands_for or producer in self.producers or producer.op == "input":
             return
         if producer in self.given or self._needs(producer.args, tensor):
+            return
+        # What has the producer inside will read the tensor.
+        self.stands_for[producer] = tensor
+        closes = any(self._needs(p.args, t) for t, p in self._within.get(producer, ()))
+        del self.stands_for[producer]
+        if closes:
             return
         own = self.producers.setdefault(tensor, [])
         if len(own) >= MOST_EACH or len(self.stands_for) >= MOST:
@@ -132,6 +141,13 @@ class _Search:
         own.append(producer)
         self.stands_for[producer] = tensor
         self.found_by[producer] = offer
+        inside, stack = set[Node](), [producer]
+        while stack:
+            node = stack.pop()
+            if node not in inside and node not in self.given:
+                inside.add(node)
+                self._within.setdefault(node, []).append((tensor, producer))
+                stack += node.args
 
     def _needs(self, nodes: Sequence[Node], tensor: Node) -> bool:
         """Whether some producer of what these nodes are needs the tensor."""
@@ -165,6 +181,19 @@ class _Search:
         reasons = tuple(Reason(kind="cap", text=text) for text in texts)
         producers = {t: tuple(dict.fromkeys(normal[p] for p in found)) for t, found in self.producers.items() if found}
         return Alternatives(self.graph, producers, {normal[p]: by for p, by in self.found_by.items()}, reasons)
+
+
+def _stored(node: Node, other: Node, around: Neighbourhood) -> Iterator[tuple[Node, Node]]:
+    """Another producer of a node, or, where nobody stores the node, of what is made of it.
+
+    %1 = permute(%0); %2 = exp(%1)       another way to %1 gives another way to %2
+    """
+    if not is_free(node) or around.is_output(node):
+        yield node, other
+    if is_free(node):
+        for reader in around.readers(node):
+            again = reader.over(tuple([other if a is node else a for a in reader.args]))
+            yield from _stored(reader, again, around)
 
 
 def _work(producer: Node, around: Neighbourhood) -> int:

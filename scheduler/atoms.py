@@ -18,9 +18,8 @@ from functools import cached_property
 
 from fusion_ir.graph import Graph
 from fusion_ir.node import Node
-from fusion_ir.ops import OPS, OpKind
 from scheduler.alternatives import Alternatives
-from scheduler.casts import is_exact
+from scheduler.casts import is_free
 from scheduler.masks import bits
 from scheduler.piece import Piece
 
@@ -224,15 +223,6 @@ class Atoms:
                 found.add(node)
                 stack.extend(node.args)
         return frozenset(found)
-
-
-def is_free(node: Node) -> bool:
-    """View ops, and casts to a type that holds every value of the operand's."""
-    if node.op == "input":
-        return False
-    if node.op == "cast":
-        return is_exact(node.args[0].dtype, node.dtype)
-    return OPS[node.op].kind is OpKind.VIEW
 
 
 def atoms_of(

@@ -7,6 +7,7 @@ stored or it is not, two atoms are computed together or nowhere together, a piec
 import heapq
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from itertools import combinations, count, islice
 from typing import NamedTuple, TypeVar
 
@@ -20,14 +21,16 @@ ROUNDED = 16  # of so many nodes one is rounded to a cover, which takes longer t
 MOST_MEMBERS = 40  # of a piece, of which pairs are considered
 
 
-class Found(NamedTuple):
-    """The best cover, in execution order; () if there is none. lower_us: what none is below. exact: none is cheaper, by
-    more than PRECISION of its cost."""
+@dataclass(frozen=True)
+class Cover:
+    """Pieces in execution order. lower_us: what no cover by the pieces that there were is below. exact: none is cheaper
+    by more than PRECISION of its cost. peak_bytes: of temporaries alive at once, where their sizes are known."""
 
-    order: tuple[Piece, ...]
+    pieces: tuple[Piece, ...]
     cost_us: float
     lower_us: float
     exact: bool
+    peak_bytes: int = 0
 
 
 class _Node(NamedTuple):
@@ -35,8 +38,8 @@ class _Node(NamedTuple):
     left: tuple[Decision, ...] = ()
 
 
-def search(covering: Covering, most_nodes: int, is_late: Callable[[], bool], look: Look | None) -> Found:
-    """The cheapest cover at the costs that `covering` has, unless nodes or time run out."""
+def search(covering: Covering, most_nodes: int, is_late: Callable[[], bool], look: Look | None) -> Cover | None:
+    """The cheapest cover at the costs that `covering` has, unless nodes or time run out; None if there is none."""
     best: tuple[Piece, ...] = ()
     best_price = math.inf
     tie = count()
@@ -44,7 +47,7 @@ def search(covering: Covering, most_nodes: int, is_late: Callable[[], bool], loo
     nodes = 0
     while waiting and waiting[0][0] < best_price * (1 - GAIN):
         if best and (nodes >= most_nodes or is_late()):
-            return Found(best, covering.cost_us(best), waiting[0][0] * (1 - PRECISION), False)
+            return Cover(best, covering.cost_us(best), waiting[0][0] * (1 - PRECISION), False)
         lower, _, node = heapq.heappop(waiting)
         nodes += 1
         solution = covering.solve(node.taken, node.left, look)
@@ -62,7 +65,7 @@ def search(covering: Covering, most_nodes: int, is_late: Callable[[], bool], loo
             heapq.heappush(waiting, (lower, next(tie), _Node((*node.taken, decision), node.left)))
             heapq.heappush(waiting, (lower, next(tie), _Node(node.taken, (*node.left, decision))))
     cost_us = covering.cost_us(best)
-    return Found(best, cost_us, cost_us, True)
+    return Cover(best, cost_us, cost_us, True) if best else None
 
 
 def rounded(covering: Covering, solution: Solution) -> tuple[Piece, ...]:

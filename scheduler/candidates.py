@@ -30,13 +30,15 @@ PROLOGUE_WEIGHT = 1e-3  # of a segment that runs once for each version of the co
 @dataclass(frozen=True)
 class CandidateSettings:
     """max_atoms: of a grown candidate. max_grown: grown candidates kept. max_unions: unions of siblings tried, among
-    `max_paired` segments. max_again: candidates tried that compute again what others compute, too."""
+    `max_paired` segments. max_again: candidates tried that compute again what others compute, too. max_alternative:
+    grown candidates kept that hold an alternative."""
 
     max_atoms: int = 20
     max_grown: int = 2_000
     max_unions: int = 1_000
     max_paired: int = 100
     max_again: int = 500
+    max_alternative: int = 1_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +104,8 @@ def find_candidates(atoms: Atoms, ask: Ask, settings: CandidateSettings = Candid
     blocks = list(dict.fromkeys((*forward, *backward, *components, *_output_cones(plain))))
     blocks = [b for b in blocks if finder.accepts(b)]
     siblings = [with_siblings(plain, p, finder.accepts) for p in (forward, backward)]
-    reasons = [*_grow(finder, settings)]
+    reasons = [*_grow(finder, settings, range(n), atoms.givens, settings.max_grown)]
+    reasons += _grow(finder, settings, range(n, len(atoms)), atoms.all, settings.max_alternative)
     own = (m for m in finder.sets if not m & ~atoms.givens)
     blocks += [*_readers(plain), *sorted(own, key=lambda m: (m.bit_count(), m))]
     reasons += _unions(finder, blocks, settings)
@@ -197,11 +200,12 @@ def _unions(finder: _Finder, blocks: list[int], settings: CandidateSettings) -> 
         yield Reason(kind="cap", text=f"disconnected siblings: tried {limit} of {len(pairs)} pairs")
 
 
-def _grow(finder: _Finder, settings: CandidateSettings) -> Iterator[Reason]:
-    """Convex connected sets by size, from the single atoms, through sets that are accepted."""
+def _grow(finder: _Finder, settings: CandidateSettings, start: range, within: int, most: int) -> Iterator[Reason]:
+    """Convex connected sets by size, from single atoms of `start`, `within` a set, through sets that are accepted, up
+    to `most`."""
     atoms = finder.atoms
-    near = [_near(atoms, a) for a in range(len(atoms))]
-    level = [1 << a for a in range(len(atoms)) if 1 << a in finder.sets]
+    near = [_near(atoms, a) & within for a in range(len(atoms))]
+    level = [1 << a for a in start if 1 << a in finder.sets]
     kept = 0
     for size in range(2, settings.max_atoms + 1):
         grown: dict[int, None] = {}
@@ -213,8 +217,9 @@ def _grow(finder: _Finder, settings: CandidateSettings) -> Iterator[Reason]:
                 larger = mask | 1 << a
                 if larger in grown or not finder.accepts(larger):
                     continue
-                if kept >= settings.max_grown:
-                    text = f"{kept} connected segments of up to {size} atoms; larger ones only as regions"
+                if kept >= most:
+                    what = "connected segments" if start.start == 0 else "connected segments with alternatives"
+                    text = f"{kept} {what} of up to {size} atoms; larger ones only as regions"
                     yield Reason(kind="cap", text=text)
                     return
                 grown[larger] = None
@@ -222,7 +227,7 @@ def _grow(finder: _Finder, settings: CandidateSettings) -> Iterator[Reason]:
         if not grown:
             return
         level = sorted(grown)
-    if settings.max_atoms < len(atoms):
+    if settings.max_atoms < len(atoms) and level:
         text = f"connected segments have at most {settings.max_atoms} atoms; larger ones only as regions"
         yield Reason(kind="cap", text=text)
 

@@ -1,6 +1,8 @@
-"""Which casts change no value: those may be recomputed, moved and dropped freely."""
+"""What changes no value: casts to wider types and views, which are recomputed, moved and dropped freely."""
 
 from fusion_ir.dtype import DType
+from fusion_ir.node import Node
+from fusion_ir.ops import OPS, OpKind
 
 # Significand bits with the implicit one, exponent of the smallest subnormal, exponent of the largest value.
 _FLOATS: dict[str, tuple[int, int, int]] = {
@@ -37,3 +39,12 @@ def is_exact(source: DType, target: DType) -> bool:
         return bits <= significand and bits <= largest
     wide, signed = _INTEGERS[target.name]
     return bits <= wide and signed >= negative
+
+
+def is_free(node: Node) -> bool:
+    """View ops, and casts to a type that holds every value of the operand's."""
+    if node.op == "input":
+        return False
+    if node.op == "cast":
+        return is_exact(node.args[0].dtype, node.dtype)
+    return OPS[node.op].kind is OpKind.VIEW

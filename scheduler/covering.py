@@ -13,7 +13,7 @@ piece computes v from what does not need it. Others become rows when a solution 
 """
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -142,10 +142,9 @@ class Covering:
         """An order in which these can be executed, without those that are not needed; () if they are no cover."""
         return in_order(((self.pieces[j], self.reads[j]) for j in columns), self.producers.outputs) or ()
 
-    def usable(self) -> Iterator[tuple[Piece, int, float]]:
-        """Pieces that may be taken, what they read, and their prices."""
-        for j in self.costs:
-            yield self.pieces[j], self.reads[j], float(self.relaxation.costs[j])
+    def usable(self) -> list[Piece]:
+        """Pieces that may be taken."""
+        return [self.pieces[j] for j in self.costs]
 
     def cost_us(self, pieces: Collection[Piece]) -> float:
         """Of a cover; infinite of none."""

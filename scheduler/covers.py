@@ -6,7 +6,7 @@ from functools import cache
 
 from scheduler.atoms import Atoms
 from scheduler.candidates import Candidate, Candidates
-from scheduler.cover import Cover, CoverProblem, Producers
+from scheduler.cover import Cover, CoverProblem, NoRoom, Producers
 from scheduler.least import Least
 from scheduler.ledger import Ledger
 from scheduler.piece import Piece
@@ -28,23 +28,34 @@ def prologue_first(segments: Iterable[Candidate]) -> Proposal:
 
 
 class Covers:
-    """`cover_s`: seconds that branching may take for one answer. Costs are of one run: a prologue's are
-    next to nothing."""
+    """`cover_s`: seconds that branching may take for one answer. `limit_bytes`: of temporaries. Costs are of one run: a
+    prologue's are next to nothing."""
 
-    def __init__(self, atoms: Atoms, found: Candidates, ledger: Ledger, watch: Watch, cover_s: float) -> None:
+    def __init__(
+        self,
+        atoms: Atoms,
+        found: Candidates,
+        ledger: Ledger,
+        watch: Watch,
+        cover_s: float,
+        limit_bytes: int | None = None,
+    ) -> None:
         self.found = found
         self.usable = {p: c for p, c in found.accepted.items() if not c.keeps_a_prologue_out}
         self.ledger = ledger
         self.watch = watch
         self.cover_s = cover_s
-        self.problem = CoverProblem(Producers(atoms.preds, atoms.stands, atoms.outputs), clock=watch.clock)
+        self.limit_bytes = limit_bytes
+        producers = Producers(atoms.preds, atoms.stands, atoms.outputs)
+        self.problem = CoverProblem(producers, [n.bytes for n in atoms.nodes], clock=watch.clock)
         self.least = Least(atoms)
         self._plain = {p.members: c for p, c in self.usable.items() if atoms.is_plain(p)}
         self._looked_at: set[Piece] = set()  # were part of a solution: their costs tell them apart
         self.exact = True  # whether all answers so far were
 
     def cheapest(self, unknown: Estimate, without: Collection[Candidate] = ()) -> Proposal:
-        """The cheapest cover where unmeasured candidates cost `unknown`; () if there is none (or nothing to do)."""
+        """The cheapest cover where unmeasured candidates cost `unknown`; () if there is none (or nothing to do). Where
+        none has temporaries within the limit, the one found that takes least."""
         cover = self._solve(unknown, without)
         return prologue_first(self.usable[p] for p in cover.pieces) if cover else ()
 
@@ -113,11 +124,23 @@ class Covers:
             self._looked_at |= new
             return {p: cost_us(p) for p in new}
 
-        cover = self.problem.solve({p: cost_us(p) for p in usable}, self.cover_s, look)
+        costs = {p: cost_us(p) for p in usable}
+        try:
+            cover = self.problem.solve(costs, self.cover_s, look, self.limit_bytes)
+        except NoRoom as none:
+            cover = none.cover
         if cover and self._once_each(cover.pieces):
             return self._solve(unknown, without)
         self.exact &= cover is None or cover.exact
         return cover
+
+    def leave_room(self, bytes_: int) -> bool:
+        """Takes a limit to be so many bytes less, which kernels need beside the tensors, or buffers that tensors of
+        several sizes share. Whether anything is left of it."""
+        if self.limit_bytes is None or bytes_ >= self.limit_bytes:
+            return False
+        self.limit_bytes -= bytes_
+        return True
 
     def _once_each(self, pieces: Iterable[Piece]) -> bool:
         """Where two segments of a cover write the same tensor, makes the later one without it a candidate. Whether

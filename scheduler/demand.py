@@ -20,7 +20,7 @@ from scheduler.masks import bits
 from scheduler.memory import Memory
 from scheduler.piece import Piece
 
-MOST_STATES = 20_000
+MOST_STATES = 5_000
 BEAM = 32
 MOST_STEPS = 4  # times as many as there are tensors
 TIE = 1e-9  # of the bound: costs that differ by less are the same
@@ -98,7 +98,7 @@ class Demand:
                     heapq.heappush(heap, (round((before.price + left) / unit), left, next(tie), before))
         raise AssertionError
 
-    def narrow(self, limit_bytes: int, is_late: Callable[[], bool]) -> Way | None:
+    def narrow(self, limit_bytes: int) -> Way | None:
         """The cheapest cover within a limit that a beam finds."""
         best, level = None, [self._start]
         for _ in range(MOST_STEPS * (1 + max(self._writing, default=0))):
@@ -109,7 +109,7 @@ class Demand:
                     if (not known or before.price < known.price) and (not best or before.price < best.price):
                         reached[before.demanded] = before
             best = reached.pop(0, best)
-            if not reached or is_late():
+            if not reached:
                 break
             level = heapq.nsmallest(BEAM, reached.values(), key=self._promise)
         return best
@@ -117,37 +117,24 @@ class Demand:
     def _promise(self, way: Way) -> tuple[float, int]:
         return way.price + self._bound(way.demanded), way.demanded
 
-    def smallest(self, most_states: int) -> tuple[Way | None, bool]:
-        """A cover of the least peak, and whether none has less: not where there are more states than that."""
+    def smallest(self, most_states: int) -> Way | None:
+        """A cover of the least peak, unless there are more states than that."""
         tie = count()
         heap = [(0, self._bound(self._start.demanded), next(tie), self._start)]
         best = {self._start.demanded: 0}
-        for states in count():
+        for _ in range(most_states):
             if not heap:
-                return None, True
+                return None
             peak, _, _, way = heapq.heappop(heap)
             if not way.demanded:
-                return way, True
-            if states > most_states:
-                return self._deepest(way), False
+                return way
             if peak > best[way.demanded]:
                 continue
             for before in self._before(way, math.inf):
                 if before.peak < best.get(before.demanded, math.inf):
                     best[before.demanded] = before.peak
                     heapq.heappush(heap, (before.peak, self._bound(before.demanded), next(tie), before))
-        raise AssertionError
-
-    def _deepest(self, way: Way) -> Way | None:
-        """On from there by the step with the least peak, the cheapest of these; None where that leads nowhere."""
-        seen = {way.demanded}
-        while way.demanded:
-            ways = [w for w in self._before(way, math.inf) if w.demanded not in seen]
-            if not ways:
-                return None
-            way = min(ways, key=lambda w: (w.peak, w.price + self._bound(w.demanded), w.demanded))
-            seen.add(way.demanded)
-        return way
+        return None
 
     def _before(self, after: Way, limit_bytes: float) -> Iterator[Way]:
         """One step more."""

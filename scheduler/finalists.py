@@ -29,6 +29,7 @@ MOST_LATE_S = 2.0  # the most of it then: as long as it takes until differences 
 ROUNDS = 3 * LEAST_PAIRS  # that this needs, of a machine that others use too
 UNTIMED_GAIN = 0.9  # times what a plan of kernels that were never timed takes, for another to be chosen
 MAX_REASONS = 100
+MOST_TIGHTENED = 3  # times that a limit of memory is taken to be less, for what plans need beside tensors
 DOUBT = 2.0  # a prediction has to be that much better than a measurement to be chosen in the end
 
 
@@ -60,6 +61,7 @@ class Finalists:
         self.prepared, self.atoms, self.found, self.ledger = prepared, atoms, found, ledger
         self.covers, self.unfused, self.watch, self.bench, self.count = covers, unfused, watch, bench, count
         self.memory_bytes = budget.memory_bytes
+        self._tightened = 0  # times that covers had to take less
         self.notes: list[Reason] = list(found.reasons)
         self.timed: list[tuple[Proposal, Plan]] = []
         self.unfused_us: float | None = None
@@ -74,7 +76,19 @@ class Finalists:
                 continue
             binaries = self._binaries(kernels, timed=several)
             if binaries is not None:
-                return self._fitting([(p, self._plan(p, kernels, binaries)) for p in proposals])
+                plans = [(p, self._plan(p, kernels, binaries)) for p in proposals]
+                if not self._room_left(plans):
+                    return self._fitting(plans)
+
+    def _room_left(self, plans: list[tuple[Proposal, Plan]]) -> bool:
+        """Whether covers were told to take less, since every plan takes more than the limit: with what kernels need
+        beside the tensors, and buffers that tensors of several sizes share."""
+        limit = self.memory_bytes
+        if limit is None or self._tightened >= MOST_TIGHTENED:
+            return False
+        self._tightened += 1
+        over = min(plan.temporary_bytes - limit for _, plan in plans)
+        return over > 0 and self.covers.leave_room(over)
 
     def _fitting(self, plans: list[tuple[Proposal, Plan]]) -> list[tuple[Proposal, Plan]]:
         """Those that keep to the limit of memory. Raises MemoryExceeded where none does."""

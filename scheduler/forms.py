@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from fusion_ir.records import Reason
 from scheduler.atoms import Atoms
 from scheduler.candidates import Candidate
-from scheduler.cover import bits
 from scheduler.covers import Covers, Proposal
 from scheduler.ledger import Ledger
+from scheduler.masks import bits
 from scheduler.prepare import Prepared
 
 MOST = 6  # ways that are looked at

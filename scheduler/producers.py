@@ -23,6 +23,7 @@ class Producers:
         self.stands = tuple(stands)
         self.outputs = outputs
         self.everything = (1 << 1 + max(stands, default=-1)) - 1
+        self._read: dict[int, int] = {}
         self._alternatives = sum(1 << a for a, t in enumerate(stands) if a != t)
         self.needs = _needs(self.reads, self.stands)
         self.required = self.needed_for(outputs)
@@ -36,10 +37,12 @@ class Producers:
 
     def read(self, members: int) -> int:
         """Tensors that these atoms read of others."""
-        reads = 0
-        for a in bits(members):
-            reads |= self.reads[a]
-        return reads & ~self.made(members)
+        if members not in self._read:
+            reads = 0
+            for a in bits(members):
+                reads |= self.reads[a]
+            self._read[members] = reads & ~self.made(members)
+        return self._read[members]
 
     def needed_for(self, tensors: int) -> int:
         """Tensors that have to be computed for these, whichever alternatives are taken; these among them."""

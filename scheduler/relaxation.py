@@ -97,7 +97,7 @@ class Relaxation:
         for _ in range(2):
             self._solver.run()
             status = self._solver.getModelStatus()
-            if status == highspy.HighsModelStatus.kInfeasible:
+            if status in (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kModelEmpty):
                 return None
             if status == highspy.HighsModelStatus.kOptimal:
                 solution = self._solver.getSolution()

@@ -174,7 +174,7 @@ def _begin(
     found = find_candidates(atoms, ask, settings.candidates)
     unfused = unfused_segments(prepared.graph, ledger)
     cover_s = min(settings.cover_s, settings.cover_share * budget.seconds) if timed else settings.cover_s
-    covers = Covers(atoms, found, ledger, watch, cover_s)
+    covers = Covers(atoms, found, ledger, watch, cover_s, budget.memory_bytes)
     finalists = Finalists(prepared, atoms, found, ledger, covers, unfused, watch, bench, settings.finalists, budget)
     if late:
         share = f"{settings.candidates_share:.0%} of the budget"
@@ -203,7 +203,7 @@ def unfused_segments(graph: Graph, ledger: Ledger) -> Proposal:
 def _measure(cover: Proposal, ledger: Ledger, watch: Watch) -> bool:
     """Gets every segment of the cover a first measured time. Whether anything was learned, or time ran out first."""
     learned = False
-    for candidate in cover:
+    for candidate in sorted(cover, key=lambda c: c.is_prologue):  # what every run takes comes first
         learned = learned or not ledger.is_open(candidate)
         entry = ledger.open(candidate)
         while entry.best() is None and entry.pending:

@@ -217,8 +217,8 @@ def _time(
     prologues_us = dict[int, float]()
     for i in kept:
         note = channel.beats(i, message["kernel_seconds"])
-        once = program(candidates[i].prologue, tables[i][:1])
-        prologues_us[i] = median(pool.time_us(once, PROLOGUE_SAMPLES, 0, note))
+        ahead = program(candidates[i].prologue, tables[i][:1])
+        prologues_us[i] = median(pool.time_us(ahead, PROLOGUE_SAMPLES, 0, note))
         kept[i].repeat()
     runnable = {i: program(c.steps, tables[i]) for i, c in candidates.items()}
     single = {i: program(c.steps, tables[i][:1]) for i, c in candidates.items()}

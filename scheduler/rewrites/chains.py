@@ -97,8 +97,18 @@ class Ordering:
         if tree in self.made:
             return self.made[tree]
         inner = replace(self, dtype=self.between)
-        a, b = (inner.multiplied(branch) for branch in tree)
+        a, b = (inner.multiplied(branch, self._folded_order(branch)) for branch in tree)
         return join(a, b, self._left(_mask(tree)), self.acc, self.dtype, order)
+
+    def _folded_order(self, tree: Tree) -> list[Label] | None:
+        """What is made of constants may lie in memory as we like: what is summed over next goes first, so that its
+        other axes are columns side by side for whoever multiplies with it."""
+        mask = _mask(tree)
+        if isinstance(tree, int) or not all(c for i, c in enumerate(self.constant) if mask >> i & 1):
+            return None
+        left = self._left(mask)
+        labels = dict.fromkeys(x for i in leaves(tree) for x in self.operands[i].labels if x in left)
+        return sorted(labels, key=lambda label: label in self.kept)
 
     def _labels(self, mask: int) -> frozenset[Label]:
         return frozenset(x for i, operand in enumerate(self.operands) if mask >> i & 1 for x in operand.labels)

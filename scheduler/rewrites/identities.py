@@ -1,6 +1,7 @@
 """What need not be computed, or is computed already.
 
-    x 1, x / 1, x - 0, x + -0, x^1  = x             not x + 0, which makes 0 of -0; not x 0, which is NaN where x is
+    x 1, x / 1, x - 0, x + -0, x^1  = x             not x + 0, which makes 0 of -0
+    x 0                             = 0             of integers: floats may be infinite
     where(c, x, x), max(x, x)       = x
     slice([x | y])                  = slice(x)      where it is of x alone
     f(y, x)                         = f(x, y)       where that is computed already, f commutative
@@ -32,7 +33,12 @@ def number(node: Node) -> float | None:
 def _neutral(node: Node) -> Node | None:
     match node.op, node.args:
         case "mul", (x, y):
-            return x if number(y) == 1 else y if number(x) == 1 else None
+            for one, other in ((x, y), (y, x)):
+                if number(other) == 1:
+                    return one
+                if number(other) == 0 and not node.dtype.is_float:
+                    return other
+            return None
         case "add", (x, y):
             return x if _adds_nothing(y) else y if _adds_nothing(x) else None
         case "sub", (x, y):
@@ -72,7 +78,12 @@ def _slice_of_parts(node: Node) -> Node | None:
 
 
 IDENTITIES: tuple[Rule, ...] = (
-    Rule("neutral-element", "x 1 = x / 1 = x - 0 = x + -0 = x^1 = where(c, x, x) = x", "exact", _neutral),
+    Rule(
+        "neutral-element",
+        "x 1 = x / 1 = x - 0 = x + -0 = x^1 = where(c, x, x) = x; x 0 = 0 of integers",
+        "exact",
+        _neutral,
+    ),
     Rule("slice-of-parts", "slice([x | y]) = slice(x) where it is of x alone", "exact", _slice_of_parts),
 )
 

@@ -19,6 +19,7 @@ from codegen.devices import detect  # noqa: E402
 from codegen.families import FAMILIES  # noqa: E402
 from codegen.families import pointwise as pointwise_family  # noqa: E402
 from codegen.gemm import call  # noqa: E402
+from codegen.gpus import specified  # noqa: E402
 from codegen.object_cache import ObjectCache  # noqa: E402
 from fusion_ir.dtype import f16, f32  # noqa: E402
 from fusion_ir.formats import read  # noqa: E402
@@ -27,6 +28,8 @@ from fusion_ir.interpreter import interpret  # noqa: E402
 from fusion_ir.key import graph_key  # noqa: E402
 from fusion_ir.ops.contract import ORDERED_PRODUCTS  # noqa: E402
 from fusion_ir.sample import sample_inputs  # noqa: E402
+from scheduler.bench import Budget, Forgetful  # noqa: E402
+from scheduler.tune import tune  # noqa: E402
 from tests.support.devices import CPU_DEVICE, CUDA_DEVICE  # noqa: E402
 
 TOKENS, WIDTH = 10, 24
@@ -64,6 +67,15 @@ def test_the_first_form_is_what_was_printed(heads: int) -> None:
     ]
     assert seeds_chain.gflop(printed) == seeds_chain.gflop(ours)
     assert [n.op for n in printed.nodes].count("contract") == 3
+
+
+@pytest.mark.parametrize("heads", seeds_chain.HEADS)
+def test_the_planner_folds_where_that_saves_a_product(heads: int) -> None:
+    """Given the form as printed, by predictions: a prologue for one head, none for twelve."""
+    plan = tune(seeds_chain.as_printed(heads, f16), specified("h200", "13.0"), Budget(0), Forgetful(), None)
+    assert ("fold-through-bias" in plan.rewrites) == (heads == 1)
+    assert bool(plan.prologue) == (heads == 1)
+    assert any(r.kind == "alternative" for r in plan.reasons), "explain prints what the other forms would cost"
 
 
 @pytest.mark.parametrize("part", seeds_rope.PARTS)

@@ -94,7 +94,7 @@ def pages() -> dict[str, Callable[[], str]]:
     return module.PAGES
 
 
-PRINTED = ["../ARCHITECTURE.md", "command_line.md", "errors.md", "families.md", "ops.md", "settings.md"]
+PRINTED = ["../ARCHITECTURE.md", "command_line.md", "errors.md", "families.md", "ops.md", "rewrites.md", "settings.md"]
 
 
 @pytest.mark.parametrize("name", PRINTED)

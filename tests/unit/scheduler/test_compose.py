@@ -78,7 +78,7 @@ def test_covers_with_alternatives_come_back(monkeypatch: pytest.MonkeyPatch) -> 
     """As the graph that they are alternatives for, whichever producers the steps hold."""
     monkeypatch.setattr(composing, "ALTERNATIVES", OFFERS)
     others = 0
-    for seed in range(40):
+    for seed in range(60):
         given, rng = any_graph(Seeded(seed), steps=10), random.Random(seed)
         prepared = prepare(given, composing.split_tasks(CPU_DEVICE), offers=OFFERS)
         atoms, found = searched(prepared)

@@ -19,7 +19,7 @@ PROBLEMS = 600
 def limited(seed: int) -> tuple[Problem, list[int], int]:
     """A problem, bytes by tensor, and a limit."""
     problem, rng = random_problem(seed), random.Random(seed)
-    return problem, [rng.randint(1, 9) for _ in problem.producers.stands], rng.randint(0, 16)
+    return problem, [rng.randint(3, 4) for _ in problem.producers.stands], rng.randint(6, 11)
 
 
 def differing(count: int) -> int:
@@ -77,7 +77,7 @@ def bound_thrice(init: Callable[..., None]) -> Callable[..., None]:
 
 def test_a_beam_keeps_to_the_limit() -> None:
     found = 0
-    for seed in range(200):
+    for seed in range(PROBLEMS):
         problem, bytes_, limit = limited(seed)
         expected, _ = cheapest_within(problem, bytes_, limit)
         try:
@@ -95,8 +95,7 @@ def test_a_beam_keeps_to_the_limit() -> None:
 def test_room_is_what_is_alive_at_once() -> None:
     """0 -> 1 -> 2, all written: each step holds what it reads and what it writes; the last one writes an output."""
     producers = Producers([0, 0b1, 0b10], range(3), 0b100)
-    order = [(Piece(1 << a, 1 << a), producers.reads[a]) for a in range(3)]
-    assert Memory([5, 7, 100], producers.outputs).peak(order, producers.outputs) == 12
+    assert Memory(producers, [5, 7, 100]).peak(Piece(1 << a, 1 << a) for a in range(3)) == 12
 
 
 def test_many_chains_within_what_one_after_the_other_needs() -> None:

@@ -158,6 +158,7 @@ def test_the_plan_of_a_chain() -> None:
     (kept,) = plan.steps[0].writes
     assert [b.kept for b in plan.buffers] == [i == kept.index for i in range(len(plan.buffers))]
     assert plan.kept_bytes == 256 * 256 * 4
+    assert plan.temporary_bytes == plan.kept_bytes + 64 * 256 * 4, "what is kept counts against a limit of memory"
     assert plan.prologue_us == plan.steps[0].time_us
     every_run = [s.time_us for s in plan.steps[1:]]
     assert plan.time_us == pytest.approx(sum(us or 0.0 for us in every_run), rel=0.05)
@@ -165,6 +166,12 @@ def test_the_plan_of_a_chain() -> None:
     again = Plan.model_validate_json(plan.model_dump_json())
     assert again == plan
     assert again.plan_key == plan.plan_key
+
+
+def test_what_runs_every_time_is_measured_first() -> None:
+    plan, bench = search(chain(), 0, most=1, offers=())
+    assert [s.prologue for s in plan.steps] == [True, False, False]
+    assert list(bench.segments)[-1] == plan.steps[0].segment_key
 
 
 def test_the_bound_is_of_what_the_plan_computes() -> None:

@@ -11,7 +11,9 @@ from fusion_ir.interpreter import interpret
 from fusion_ir.node import Node
 from fusion_ir.ops import make, make_input
 from scheduler.casts import is_exact
+from scheduler.prepare import prepare
 from scheduler.rewrites import RULES, simplify
+from scheduler.rewrites.identities import commuting
 from tests.support.random_graphs import Seeded, any_graph
 from tests.unit.scheduler.fakes import random_inputs, same_bits
 
@@ -47,6 +49,7 @@ CASES = [
     ("neutral-element", build.sub(X, 0.0), X),
     ("neutral-element", build.add(X, -0.0), X),
     ("neutral-element", build.add(INTEGERS, 0), INTEGERS),
+    ("neutral-element", build.mul(INTEGERS, 0), build.full((4, 6), 0, i8)),
     ("neutral-element", make("pow", [X, build.full(X.sizes, 1.0, bf16)]), X),
     ("neutral-element", build.where(build.gt(X, 0.0), X, X), X),
     ("neutral-element", build.maximum(X, X), X),
@@ -123,3 +126,11 @@ def test_exact_casts_by_value() -> None:
                 assert same_bits(result, x), (source, target)
             elif target.is_float:  # integers wrap, and may come back
                 assert not same_bits(result, x), (source, target)
+
+
+def test_what_is_computed_with_its_operands_the_other_way_round() -> None:
+    pair = (build.add(X, Y), build.add(Y, X), build.sub(X, Y), build.sub(Y, X))
+    graph = Graph(INPUTS, tuple(OutputSpec(n, dense_strides(n.sizes)) for n in pair))
+    simplified = simplify(graph, [commuting()])
+    assert [simplified.image[n] for n in pair] == [pair[0], pair[0], *pair[2:]]
+    assert prepare(graph).aliases, "an output given twice"
