@@ -23,7 +23,6 @@ from codegen.families import FAMILIES
 from codegen.object_cache import ObjectCache
 from fusion_ir.graph import Graph
 from fusion_ir.records import Device
-from scheduler.experience import Tuned
 from scheduler.learned import LEAST_SEGMENTS, corrections
 from scheduler.predict import predicted_us
 from scheduler.traffic import Traffic, traffic_of
@@ -94,7 +93,7 @@ def _row(target: str, family: str, cases: Sequence[Timed], device: Device) -> Ro
     for case, traffic, off in zip(cases, traffics, logs, strict=True):
         others = [(t, other) for t, other in zip(cases, logs, strict=True) if t.name != case.name]
         by_median.append(abs(off - statistics.median(other for _, other in others)))
-        learned = corrections([Tuned(t.graph, {}, t.time_us) for t, _ in others], predict)
+        learned = corrections([(t.graph, t.time_us) for t, _ in others], predict)
         used += learned is not None
         corrected.append(abs(off - (log(learned.factor(case.graph, traffic)) if learned else 0.0)))
     alone, middle, best = (exp(statistics.mean(map(abs, each))) for each in (logs, by_median, corrected))

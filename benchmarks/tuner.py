@@ -52,6 +52,9 @@ class Known:
     def others(self, family: str) -> Sequence[Tuned]:
         return self.others_of.get(family, ())
 
+    def timed(self, family: str) -> Sequence[tuple[Graph, float]]:
+        return ()
+
     def record(self, segment: Graph, measurements: Sequence[Measurement]) -> None:
         pass
 

@@ -114,6 +114,11 @@ class Costs(Protocol):
         """Segments that schedules of a family were timed on, on this device: the last ones, for a first guess."""
         ...
 
+    def timed(self, family: str) -> Sequence[tuple[Graph, float]]:
+        """Segments that schedules of a family were timed on, on this device, and the shortest time of each in
+        microseconds: the last ones, to correct predictions with."""
+        ...
+
     def record(self, segment: Graph, measurements: Sequence[Measurement]) -> None:
         """Called once for each batch measured, with the segment in canonical form; and for each segment of the plan in
         the end, with no measurements."""
@@ -127,6 +132,9 @@ class Forgetful:
         return ()
 
     def others(self, family: str) -> Sequence[Tuned]:
+        return ()
+
+    def timed(self, family: str) -> Sequence[tuple[Graph, float]]:
         return ()
 
     def record(self, segment: Graph, measurements: Sequence[Measurement]) -> None:

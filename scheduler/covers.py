@@ -28,8 +28,9 @@ def prologue_first(segments: Iterable[Candidate]) -> Proposal:
 
 
 class Covers:
-    """`cover_s`: seconds that branching may take for one answer. `limit_bytes`: of temporaries. Costs are of one run: a
-    prologue's are next to nothing."""
+    """`cover_s`: seconds that branching may take for one answer. Costs are of one run: a prologue's are
+    next to nothing. `memory_bytes`: of temporaries that covers may need, None for any number; where none of those asked
+    for keeps to it, `least_bytes` is what the least of them needs."""
 
     def __init__(
         self,
@@ -38,16 +39,17 @@ class Covers:
         ledger: Ledger,
         watch: Watch,
         cover_s: float,
-        limit_bytes: int | None = None,
+        memory_bytes: int | None = None,
     ) -> None:
         self.found = found
         self.usable = {p: c for p, c in found.accepted.items() if not c.keeps_a_prologue_out}
         self.ledger = ledger
         self.watch = watch
         self.cover_s = cover_s
-        self.limit_bytes = limit_bytes
-        producers = Producers(atoms.preds, atoms.stands, atoms.outputs)
-        self.problem = CoverProblem(producers, [n.bytes for n in atoms.nodes], clock=watch.clock)
+        self.memory_bytes = memory_bytes
+        self.least_bytes: int | None = None
+        producers, bytes_ = Producers(atoms.preds, atoms.stands, atoms.outputs), [node.bytes for node in atoms.nodes]
+        self.problem = CoverProblem(producers, bytes_, clock=watch.clock)
         self.least = Least(atoms)
         self._plain = {p.members: c for p, c in self.usable.items() if atoms.is_plain(p)}
         self._looked_at: set[Piece] = set()  # were part of a solution: their costs tell them apart
@@ -124,23 +126,15 @@ class Covers:
             self._looked_at |= new
             return {p: cost_us(p) for p in new}
 
-        costs = {p: cost_us(p) for p in usable}
         try:
-            cover = self.problem.solve(costs, self.cover_s, look, self.limit_bytes)
-        except NoRoom as none:
-            cover = none.cover
+            cover = self.problem.solve({p: cost_us(p) for p in usable}, self.cover_s, look, self.memory_bytes)
+        except NoRoom as error:
+            self.least_bytes = error.cover.peak_bytes
+            return None
         if cover and self._once_each(cover.pieces):
             return self._solve(unknown, without)
         self.exact &= cover is None or cover.exact
         return cover
-
-    def leave_room(self, bytes_: int) -> bool:
-        """Takes a limit to be so many bytes less, which kernels need beside the tensors, or buffers that tensors of
-        several sizes share. Whether anything is left of it."""
-        if self.limit_bytes is None or bytes_ >= self.limit_bytes:
-            return False
-        self.limit_bytes -= bytes_
-        return True
 
     def _once_each(self, pieces: Iterable[Piece]) -> bool:
         """Where two segments of a cover write the same tensor, makes the later one without it a candidate. Whether

@@ -24,12 +24,10 @@ DOUBT = 0.5  # how much of what other segments say holds for a new one: the rest
 
 @dataclass(frozen=True)
 class Tuned:
-    """A segment and what schedules of one family took there, in any unit. time_us: the fastest of them, where that is
-    known."""
+    """A segment and what schedules of one family took there, in any unit."""
 
     graph: Graph
     times: Mapping[str, float]
-    time_us: float | None = None
 
 
 def expected_logs(graph: Graph, points: Sequence[str], known: Sequence[Tuned], seed: int) -> Floats | None:

@@ -29,7 +29,6 @@ MOST_LATE_S = 2.0  # the most of it then: as long as it takes until differences 
 ROUNDS = 3 * LEAST_PAIRS  # that this needs, of a machine that others use too
 UNTIMED_GAIN = 0.9  # times what a plan of kernels that were never timed takes, for another to be chosen
 MAX_REASONS = 100
-MOST_TIGHTENED = 3  # times that a limit of memory is taken to be less, for what plans need beside tensors
 DOUBT = 2.0  # a prediction has to be that much better than a measurement to be chosen in the end
 
 
@@ -61,7 +60,7 @@ class Finalists:
         self.prepared, self.atoms, self.found, self.ledger = prepared, atoms, found, ledger
         self.covers, self.unfused, self.watch, self.bench, self.count = covers, unfused, watch, bench, count
         self.memory_bytes = budget.memory_bytes
-        self._tightened = 0  # times that covers had to take less
+        self._least_bytes: int | None = None  # of plans that were made and did not keep to that
         self.notes: list[Reason] = list(found.reasons)
         self.timed: list[tuple[Proposal, Plan]] = []
         self.unfused_us: float | None = None
@@ -76,22 +75,14 @@ class Finalists:
                 continue
             binaries = self._binaries(kernels, timed=several)
             if binaries is not None:
-                plans = [(p, self._plan(p, kernels, binaries)) for p in proposals]
-                if not self._room_left(plans):
-                    return self._fitting(plans)
-
-    def _room_left(self, plans: list[tuple[Proposal, Plan]]) -> bool:
-        """Whether covers were told to take less, since every plan takes more than the limit: with what kernels need
-        beside the tensors, and buffers that tensors of several sizes share."""
-        limit = self.memory_bytes
-        if limit is None or self._tightened >= MOST_TIGHTENED:
-            return False
-        self._tightened += 1
-        over = min(plan.temporary_bytes - limit for _, plan in plans)
-        return over > 0 and self.covers.leave_room(over)
+                fitting = self._fitting([(p, self._plan(p, kernels, binaries)) for p in proposals])
+                if fitting:
+                    return fitting
 
     def _fitting(self, plans: list[tuple[Proposal, Plan]]) -> list[tuple[Proposal, Plan]]:
-        """Those that keep to the limit of memory. Raises MemoryExceeded where none does."""
+        """Those that keep to the limit of memory. Where none does, since kernels want room beside tensors, or buffers
+        that tensors share are not as full as they could be, covers are to make do with that much less from now on.
+        Raises MemoryExceeded where there are none of those."""
         limit = self.memory_bytes
         if limit is None:
             return plans
@@ -102,13 +93,23 @@ class Finalists:
             self.notes.append(Reason(kind="cap", text=f"at most {limit:,} bytes of temporaries: {left_out}"))
         if not fitting:
             least = min(plan.temporary_bytes for _, plan in plans)
-            text = f"no plan was found that needs at most {limit:,} bytes of temporaries; the least needs {least:,}"
-            raise MemoryExceeded(text)
+            self._least_bytes = min(self._least_bytes or least, least)
+            left = (self.covers.memory_bytes or 0) - (least - limit)
+            if left < 0:
+                raise MemoryExceeded(self._no_room())
+            self.covers.memory_bytes = left
         return fitting
+
+    def _no_room(self) -> str:
+        least = self._least_bytes or self.covers.least_bytes or 0
+        limit = f"at most {self.memory_bytes:,} bytes of temporaries"
+        return f"no plan was found that needs {limit}; the least that was found needs {least:,}"
 
     def _best(self) -> Proposal:
         """The best cover by measurements; without enough of them, by predictions. Raises NoPlan."""
         best = self.covers.measured() or self.covers.cheapest(self.ledger.predictions.times(DOUBT))
+        if not best and self.covers.least_bytes is not None:
+            raise MemoryExceeded(self._no_room())
         if not best and len(self.atoms):
             raise NoPlan(self._why_none())
         return best

@@ -18,7 +18,7 @@ import numpy as np
 
 from codegen.measure import median
 from fusion_ir.graph import Graph
-from scheduler.experience import Tuned, features
+from scheduler.experience import features
 from scheduler.surrogate import Floats
 from scheduler.traffic import Traffic, traffic_of
 
@@ -48,10 +48,12 @@ class Corrections:
         return exp(_mean(self.logs, likeness))
 
 
-def corrections(known: Sequence[Tuned], predicted_us: Callable[[Graph, Traffic], float]) -> Corrections | None:
-    """What is to be learned from segments that a family was timed on; None where they are too few, or predictions are
-    better without."""
-    timed = [(t.graph, traffic_of(t.graph), t.time_us) for t in known if t.time_us]
+def corrections(
+    known: Sequence[tuple[Graph, float]], predicted_us: Callable[[Graph, Traffic], float]
+) -> Corrections | None:
+    """What is to be learned from segments that a family was timed on, with their times (us); None where they are too
+    few, or predictions are better without."""
+    timed = [(graph, traffic_of(graph), time_us) for graph, time_us in known]
     if len(timed) < LEAST_SEGMENTS:
         return None
     points = np.array([features(graph, traffic) for graph, traffic, _ in timed])

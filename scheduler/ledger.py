@@ -12,7 +12,7 @@ from fusion_ir.records import Cost, Device, Measurement, Status
 from scheduler.bench import Bench, Costs
 from scheduler.candidates import Candidate
 from scheduler.entry import Entry, Variant, races, variant_of
-from scheduler.experience import expected_logs
+from scheduler.experience import Tuned, expected_logs
 from scheduler.predictor import SHARES_NOTHING, Predictor
 from scheduler.proposals import proposals
 from scheduler.space import Space
@@ -33,12 +33,13 @@ class Ledger(Predictor):
     def __init__(
         self, device: Device, families: Mapping[str, Family], costs: Costs, bench: Bench | None, seed: int
     ) -> None:
-        super().__init__(device, families, costs.others)
+        super().__init__(device, families, costs.timed)
         self.costs = costs
         self.bench = bench
         self.seed = seed
         self._entries: dict[str, Entry] = {}
         self._opened: dict[Candidate, Entry] = {}
+        self._others: dict[str, Sequence[Tuned]] = {}  # by family
         self._raced: set[str] = set()  # keys of segments, in this search
         self._spaces: dict[tuple[str, str], Space] = {}  # by segment and family
         self._statuses: dict[tuple[str, str, str], Status] = {}  # of what was tried here: segment, family, schedule
@@ -263,7 +264,7 @@ class Ledger(Predictor):
             point = space.point(schedule) if family == best.family else None
             if point is not None:
                 tried[point] = entry.relative.get((family, schedule))
-        found = proposals(space, tried, count, self.seed, self.others_of(best.family))
+        found = proposals(space, tried, count, self.seed, self._others_of(best.family))
         entry.pending += [(best.family, schedule) for schedule in found]
         return bool(entry.pending)
 
@@ -277,10 +278,15 @@ class Ledger(Predictor):
         entry.drawn = True
         own = [v for v in entry.pending if v[0] == best.family]
         points = [schedule for _, schedule in own]
-        expected = expected_logs(candidate.segment.canonical.graph, points, self.others_of(best.family), self.seed)
+        expected = expected_logs(candidate.segment.canonical.graph, points, self._others_of(best.family), self.seed)
         if expected is not None:
             first = [own[int(i)] for i in np.argsort(expected, kind="stable")]
             entry.pending[:] = [*first, *(v for v in entry.pending if v[0] != best.family)]
+
+    def _others_of(self, family: str) -> Sequence[Tuned]:
+        if family not in self._others:
+            self._others[family] = self.costs.others(family)
+        return self._others[family]
 
     def _space(self, candidate: Candidate, name: str) -> Space:
         """All that there is to try of a family."""

@@ -15,7 +15,6 @@ from scheduler.atoms import Atoms
 from scheduler.bound import least_bound_us, lower_bound_us
 from scheduler.candidates import Candidate
 from scheduler.entry import Variant
-from scheduler.experience import Tuned
 from scheduler.learned import Corrections, corrections
 from scheduler.piece import Piece
 from scheduler.predict import family_bound_us, least_us, may_be_narrow, predicted_kernel_us, predicted_us
@@ -42,9 +41,12 @@ class Predictor:
     """Asks families which segments they accept, and predicts what these take. Keeps whatever it was told."""
 
     def __init__(
-        self, device: Device, families: Mapping[str, Family], others: Callable[[str], Sequence[Tuned]] = lambda _: ()
+        self,
+        device: Device,
+        families: Mapping[str, Family],
+        timed: Callable[[str], Sequence[tuple[Graph, float]]] = lambda _: (),
     ) -> None:
-        """others: segments that a family was timed on, on this device."""
+        """timed: segments that a family was timed on, on this device, and the shortest time of each (us)."""
         self.device = device
         self.families = families
         self._likely = ""  # family that accepted the last segment: neighbours are mostly the same one's
@@ -57,8 +59,7 @@ class Predictor:
         self._predicted: dict[tuple[Candidate, str], float] = {}  # by family, not corrected
         self._best_us: dict[Candidate, float] = {}
         self._closely: set[Candidate] = set()  # predicted by their kernels
-        self._others: dict[str, Sequence[Tuned]] = {}  # by family
-        self._ask_others = others
+        self._timed = timed
         self._learned: dict[str, Corrections | None] = {}  # by family
         self._ratios: dict[str, list[float]] = {}  # by family: measured over predicted
         self._scales: dict[str, float] = {}  # medians of these
@@ -188,14 +189,8 @@ class Predictor:
                 turns = turning is not None and turning.accepts(graph, self.device) is None
                 return predicted_us(traffic, family, self.device, ("transpose",) if turns else ())
 
-            self._learned[family] = corrections(self.others_of(family), predict)
+            self._learned[family] = corrections(self._timed(family), predict)
         return self._learned[family]
-
-    def others_of(self, family: str) -> Sequence[Tuned]:
-        """Segments that the family was timed on, on this device; asked for once."""
-        if family not in self._others:
-            self._others[family] = self._ask_others(family)
-        return self._others[family]
 
     def look_closer(self, candidate: Candidate) -> bool:
         """Predicts a segment on a GPU by the launches of its families' first kernels, which say how many blocks share

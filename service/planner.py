@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from typing import Literal
 
 from codegen.devices import detect, with_raised_ceilings
@@ -20,6 +21,7 @@ from service.version import VERSION
 from tuning_db import Conditions, Names, RequestKey, Store
 
 OTHERS = 64  # segments that a search asks for a first guess
+MOST_FASTEST = 512  # times of all families that predictions are corrected with
 AGAIN_SECONDS = 8.0  # of a search whose measurements are mostly known
 
 PlanState = Literal["measured", "predicted", "stale", "failed"]
@@ -62,13 +64,26 @@ class StoredCosts:
             text = self.store.segment(key)
             times = relative_times(m for m in self._measured(key) if m.family == family)
             if text is not None and times:
-                by_schedule = {schedule: time for (_, schedule), time in times.items()}
-                found.append(Tuned(parse_graph(text).graph, by_schedule, min(by_schedule.values())))
+                found.append(Tuned(parse_graph(text).graph, {schedule: time for (_, schedule), time in times.items()}))
         return found
+
+    def timed(self, family: str) -> Sequence[tuple[Graph, float]]:
+        found = [(key, time_us) for name, key, time_us in self._fastest if name == family][:OTHERS]
+        texts = [(self.store.segment(key), time_us) for key, time_us in found]
+        return [(_graph(text), time_us) for text, time_us in texts if text is not None]
+
+    @cached_property
+    def _fastest(self) -> list[tuple[str, str, float]]:
+        return self.store.fastest_times(self.device_key, VERSION, MOST_FASTEST)
 
     def record(self, segment: Graph, measurements: Sequence[Measurement]) -> None:
         self.store.put_segment(self.graph_key, print_graph(segment))
         self.store.record(measurements, version=VERSION)
+
+
+@lru_cache(maxsize=MOST_FASTEST)
+def _graph(text: str) -> Graph:
+    return parse_graph(text).graph
 
 
 def plan_graph(

@@ -15,6 +15,13 @@ _TUNED = (
     .order_by(func.max(_ROWS.id).desc())
     .limit(bindparam("most", type_=Integer))
 )
+_FASTEST = (
+    select(_ROWS.family, _ROWS.segment_key, func.min(_ROWS.median_us))
+    .where(_ROWS.device_key == bindparam("device"), _ROWS.version == bindparam("version"), _ROWS.median_us > 0)
+    .group_by(_ROWS.family, _ROWS.segment_key)
+    .order_by(func.max(_ROWS.id).desc())
+    .limit(bindparam("most", type_=Integer))
+)
 _OF_GRAPH = (
     select(GraphSegmentRow.segment_key)
     .where(GraphSegmentRow.graph_key == bindparam("key"))
@@ -52,6 +59,15 @@ def tuned_segments(database: Database, device_key: str, family: str, limit: int)
     """Keys of segments that schedules of a family were timed on, on one class of devices; those of late first."""
     found = database.cached("measurements", device_key, _TUNED, {"device": device_key, "family": family, "most": limit})
     return [row.segment_key for row in found]
+
+
+def fastest_times(database: Database, device_key: str, version: str, limit: int) -> list[tuple[str, str, float]]:
+    """Families, keys of segments that they were timed on, on one class of devices, and the shortest time (us), those of
+    late first. Of rows as they are: what is unreadable is found out where rows are looked up."""
+    values = {"device": device_key, "version": version, "most": limit}
+    return [
+        (family, key, time_us) for family, key, time_us in database.cached("measurements", device_key, _FASTEST, values)
+    ]
 
 
 def segments_of(database: Database, graph_key: str) -> list[str]:

@@ -182,6 +182,11 @@ class Store:
         """Keys of segments that schedules of a family were timed on, on one class of devices; those of late first."""
         return segments.tuned_segments(self._database, device_key, family, limit)
 
+    def fastest_times(self, device_key: str, version: str, limit: int) -> list[tuple[str, str, float]]:
+        """Families, keys of segments that they were timed on, on one class of devices, and the shortest time (us),
+        those of late first."""
+        return segments.fastest_times(self._database, device_key, version, limit)
+
     def put_segment(self, graph_key: str, text: str) -> None:
         """Notes that a segment, as canonical text, is part of a graph; idempotent."""
         segments.put_segment(self._database, graph_key, text)

@@ -19,10 +19,8 @@ pytestmark = pytest.mark.skipif(nvdisasm() is None, reason="needs nvidia-cuda-nv
 SHOWN = {
     "residual [M, N]": 8,
     "residual, rows 2 elements apart": 2,
-    "residual aligned to 8 bytes": 4,
     "bias [N, M], transposed": 1,
     "columns 4... of [M, N + 16]": 4,
-    "[M, N - 16] padded by 8 and 8": 8,
 }
 
 

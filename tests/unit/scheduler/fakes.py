@@ -207,6 +207,9 @@ class Memory:
     def others(self, family: str) -> list[Tuned]:
         return []
 
+    def timed(self, family: str) -> Sequence[tuple[Graph, float]]:
+        return ()
+
     def record(self, segment: Graph, measurements: Sequence[Measurement]) -> None:
         for m in measurements:
             self.rows.setdefault(m.segment_key, []).append(m)

@@ -10,7 +10,6 @@ from fusion_ir.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.ops import make, make_input
 from scheduler.atoms import cut
 from scheduler.candidates import Candidate, find_candidates
-from scheduler.experience import Tuned
 from scheduler.learned import LEAST_SEGMENTS, corrections
 from scheduler.predictor import Predictor
 from scheduler.traffic import Traffic, traffic_of
@@ -31,10 +30,10 @@ def predict(graph: Graph, traffic: Traffic) -> float:
     return traffic.bytes / 50e3
 
 
-def known(off: dict[tuple[int, int, int], float]) -> list[Tuned]:
+def known(off: dict[tuple[int, int, int], float]) -> list[tuple[Graph, float]]:
     """Segments that took so many times their prediction."""
     graphs = {shape: chain(*shape) for shape in off}
-    return [Tuned(g, {}, off[shape] * predict(g, traffic_of(g))) for shape, g in graphs.items()]
+    return [(g, off[shape] * predict(g, traffic_of(g))) for shape, g in graphs.items()]
 
 
 LIGHT = {(rows, columns, 1): 1.5 for rows in (64, 512, 4096) for columns in (128, 2048)}
@@ -67,8 +66,6 @@ def test_the_order_of_what_is_known_does_not_matter() -> None:
 def test_few_segments_say_nothing() -> None:
     few = dict(list((LIGHT | DEAR).items())[: LEAST_SEGMENTS - 1])
     assert corrections(known(few), predict) is None
-    unknown = [Tuned(t.graph, {"a": 1.0}) for t in known(LIGHT | DEAR)]
-    assert corrections(unknown, predict) is None, "times in any unit are none"
 
 
 def test_what_contradicts_itself_is_not_used() -> None:
@@ -85,11 +82,11 @@ def test_twins_do_not_vouch_for_each_other() -> None:
 def test_predictions_are_corrected_and_stay_above_what_is_said_to_be_the_least() -> None:
     asked: list[str] = []
 
-    def others(family: str) -> list[Tuned]:
+    def timed(family: str) -> list[tuple[Graph, float]]:
         asked.append(family)
         return known(LIGHT | DEAR) if family == "fused" else []
 
-    plain, taught = (Predictor(DEVICE, families(kinds=ALL), told) for told in (lambda _: (), others))
+    plain, taught = (Predictor(DEVICE, families(kinds=ALL), told) for told in (lambda _: (), timed))
     atoms = cut(diamond(), taught.computable)
     found = find_candidates(atoms, lambda piece: taught.ask(atoms, piece))
     changed = 0

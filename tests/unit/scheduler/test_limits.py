@@ -6,12 +6,15 @@ from typing import Any
 import pytest
 
 from fusion_ir.graph import Graph
+from fusion_ir.interpreter import interpret
 from fusion_ir.ops import make
+from fusion_ir.records import Plan
 from scheduler.bench import Budget, RequestError
 from scheduler.finalists import MemoryExceeded
 from scheduler.tune import tune
-from tests.unit.scheduler.fakes import DEVICE, FakeBench, Memory, families
-from tests.unit.scheduler.test_tune import ALL, X, Y, graph_of
+from tests.support.random_graphs import Seeded, any_graph
+from tests.unit.scheduler.fakes import DEVICE, FakeBench, Memory, families, random_inputs, run_plan, same_bits
+from tests.unit.scheduler.test_tune import ALL, X, Y, graph_of, unmeasured_segments
 
 BYTES = 512 * 1024 * 4  # of every tensor here
 
@@ -76,5 +79,43 @@ def test_where_nothing_fits_the_error_says_what_the_least_needs(seconds: float) 
     with pytest.raises(MemoryExceeded) as caught:
         limited(BYTES - 1, seconds, most=2)
     least = limited(None, seconds, most=2).temporary_bytes
-    expected = f"no plan was found that needs at most {BYTES - 1:,} bytes of temporaries; the least needs {least:,}"
+    limit = f"at most {BYTES - 1:,} bytes of temporaries"
+    expected = f"no plan was found that needs {limit}; the least that was found needs {least:,}"
     assert str(caught.value) == expected
+
+
+def planned(graph: Graph, seed: int, memory_bytes: int | None) -> tuple[Plan | str, FakeBench]:
+    """The plan, or why there is none."""
+    bench = FakeBench(seed=seed)
+    budget = Budget(30.0, seed=seed, memory_bytes=memory_bytes)
+    try:
+        plan = tune(graph, DEVICE, budget, Memory(), bench, families=families(kinds=ALL, most=2), clock=bench.clock)
+    except MemoryExceeded as error:
+        return str(error), bench
+    return plan, bench
+
+
+def test_plans_within_a_limit_compute_their_graphs() -> None:
+    """Random graphs, each within what its plan needs, and within three quarters of that and half, or not at all."""
+    kept = refused = 0
+    for seed in range(24):
+        graph = any_graph(Seeded(seed), steps=12)
+        free, _ = planned(graph, seed, None)
+        assert isinstance(free, Plan)
+        needed = free.temporary_bytes
+        for limit in {needed, needed * 3 // 4, needed // 2} - {0}:
+            plan, bench = planned(graph, seed, limit)
+            if isinstance(plan, str):
+                assert limit < needed, plan
+                assert int(plan.rpartition(" ")[2].replace(",", "")) > limit
+                refused += 1
+                continue
+            assert plan.temporary_bytes <= limit
+            assert plan.search.memory_bytes == limit
+            kept += limit < needed
+            inputs = random_inputs(graph, seed)
+            segments = bench.segments | unmeasured_segments(graph, most=2)
+            for got, right in zip(run_plan(plan, segments, inputs), interpret(graph, inputs), strict=True):
+                assert same_bits(got, right), seed
+    assert kept > 1
+    assert refused > 1
