@@ -5,7 +5,6 @@ stored or it is not, two atoms are computed together or nowhere together, a piec
 """
 
 import heapq
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import combinations, count, islice
@@ -38,14 +37,25 @@ class _Node(NamedTuple):
     left: tuple[Decision, ...] = ()
 
 
-def search(covering: Covering, most_nodes: int, is_late: Callable[[], bool], look: Look | None) -> Cover | None:
-    """The cheapest cover at the costs that `covering` has, unless nodes or time run out; None if there is none."""
-    best: tuple[Piece, ...] = ()
-    best_price = math.inf
+def search(
+    covering: Covering,
+    most_nodes: int,
+    is_late: Callable[[], bool],
+    look: Look | None,
+    start: tuple[Piece, ...] = (),
+    gap: float = 0.0,
+) -> Cover | None:
+    """The cheapest cover at the costs that `covering` has, unless nodes or time run out; None if there is none.
+
+    start: a cover that is known, whose pieces were looked at. gap: of the cost; covers that are better by less are not
+    sought.
+    """
+    best, best_price = start, covering.price_of(start)
+    enough = 1 - max(GAIN, gap)
     tie = count()
     waiting: list[tuple[float, int, _Node]] = [(0.0, next(tie), _Node())]
     nodes = 0
-    while waiting and waiting[0][0] < best_price * (1 - GAIN):
+    while waiting and waiting[0][0] < best_price * enough:
         if best and (nodes >= most_nodes or is_late()):
             return Cover(best, covering.cost_us(best), waiting[0][0] * (1 - PRECISION), False)
         lower, _, node = heapq.heappop(waiting)
@@ -58,14 +68,14 @@ def search(covering: Covering, most_nodes: int, is_late: Callable[[], bool], loo
         if (price := covering.price_of(order)) < best_price:
             best, best_price = order, price
         lower = max(lower, solution.value)
-        if divided and lower < best_price * (1 - GAIN):
+        if divided and lower < best_price * enough:
             if nodes == 1:
                 covering.forbid_dearer(best_price - lower)
             decision = _decide(covering, solution)
             heapq.heappush(waiting, (lower, next(tie), _Node((*node.taken, decision), node.left)))
             heapq.heappush(waiting, (lower, next(tie), _Node(node.taken, (*node.left, decision))))
     cost_us = covering.cost_us(best)
-    return Cover(best, cost_us, cost_us, True) if best else None
+    return Cover(best, cost_us, cost_us * (1 - gap), not gap) if best else None
 
 
 def rounded(covering: Covering, solution: Solution) -> tuple[Piece, ...]:

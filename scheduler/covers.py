@@ -16,6 +16,7 @@ from scheduler.watch import Watch
 
 FAR = 2.0  # times the best prediction
 CLOSER_LOOKS = 48
+MANY, GAP = 1_000, 1e-3  # of so many pieces, no cover is sought that is better by less than that
 NEARLY = 1.005  # predictions are further off
 FORBIDDEN = Estimate(lambda _: math.inf, lambda _: math.inf)
 
@@ -51,9 +52,10 @@ class Covers:
         producers, bytes_ = Producers(atoms.preds, atoms.stands, atoms.outputs), [node.bytes for node in atoms.nodes]
         self.problem = CoverProblem(producers, bytes_, clock=watch.clock)
         self.least = Least(atoms)
+        self._own = {p for p in self.usable if not p.members & ~atoms.givens}  # without alternatives
         self._plain = {p.members: c for p, c in self.usable.items() if atoms.is_plain(p)}
         self._looked_at: set[Piece] = set()  # were part of a solution: their costs tell them apart
-        self.exact = True  # whether all answers so far were
+        self.exact = True  # whether all answers so far were, up to the gap
 
     def cheapest(self, unknown: Estimate, without: Collection[Candidate] = ()) -> Proposal:
         """The cheapest cover where unmeasured candidates cost `unknown`; () if there is none (or nothing to do). Where
@@ -126,14 +128,21 @@ class Covers:
             self._looked_at |= new
             return {p: cost_us(p) for p in new}
 
+        gap = GAP if len(usable) > MANY else 0.0
+
+        def solved(pieces: Iterable[Piece], start: tuple[Piece, ...] = ()) -> Cover | None:
+            costs = {p: cost_us(p) for p in pieces}
+            return self.problem.solve(costs, self.cover_s, look, self.memory_bytes, start=start, gap=gap)
+
         try:
-            cover = self.problem.solve({p: cost_us(p) for p in usable}, self.cover_s, look, self.memory_bytes)
+            plain = solved(p for p in usable if p in self._own) if gap and len(self._own) < len(self.usable) else None
+            cover = solved(usable, plain.pieces if plain else ())
         except NoRoom as error:
             self.least_bytes = error.cover.peak_bytes
             return None
         if cover and self._once_each(cover.pieces):
             return self._solve(unknown, without)
-        self.exact &= cover is None or cover.exact
+        self.exact &= cover is None or cover.exact or cover.lower_us >= cover.cost_us * (1 - 2 * gap)
         return cover
 
     def _once_each(self, pieces: Iterable[Piece]) -> bool:
