@@ -3,7 +3,8 @@
     python -m benchmarks.bounds [--case GLOB] [--dtype f32] [--passes N]
 
 Corpus cases that one kernel computes, by the fastest of a few schedules: the one that the last run of `make bench-cpu`
-chose, and the first of its family. Nothing is searched for or checked here. Each case is visited several times, far
+chose, the best of the tables in benchmarks/data/schedules where there is one, and the first of its family. Nothing is
+searched for or checked here. Each case is visited several times, far
 apart. In a visit the device's ceilings and the kernel are timed in turns: memory of a shared machine is at one moment
 twice as fast as at another, for seconds at a time, so that a time says something beside the ceilings of its own moment
 only. Whole plans on the H200 are taken from benchmarks/results/gpu.json. Writes benchmarks/results/bounds.{md,json}.
@@ -29,11 +30,12 @@ import numpy as np
 from benchmarks.corpus import TOPICS
 from benchmarks.corpus.case import Case, Instance
 from benchmarks.machine import RESULTS, machine
+from benchmarks.replay import tables
 from codegen.ceilings import DRAM_BYTES
 from codegen.child.cpu_memory import Layout, layouts, rotating_sets
 from codegen.devices import detect
 from codegen.families import FAMILIES
-from codegen.kernel import EmitError, Kernel, Reject
+from codegen.kernel import EmitError, Kernel
 from codegen.launch_cpu import Launch, Memory, Pool, entry_address, load_entry, program
 from codegen.machine import usable_cpus
 from codegen.object_cache import ObjectCache
@@ -52,7 +54,7 @@ NOISE = 0.03  # of a time
 STEADY = 0.1  # the most by which ceilings before and after a kernel differ within one moment
 ROUNDS = 4  # of a visit
 SAMPLES = 3
-SCHEDULES = 2  # of a family, of which the fastest is taken
+SCHEDULES = 3  # of a family, of which the fastest is taken
 PATTERN = 1 << 20  # elements drawn of each input; the rest repeats them
 
 
@@ -193,23 +195,38 @@ def _fill(
         part[:] = pattern[: len(part)]
 
 
-def chosen(case: Case, dtype: str, known: Mapping[tuple[str, str], Sequence[str]], device: Device) -> Entry | None:
-    """The case with its kernel; None where several compute it, or the schedule is none of its family's any more."""
-    kernels = known.get((case.name, dtype), ())
-    if len(kernels) != 1:
+def chosen(case: Case, dtype: str, known: Sequence[str], device: Device) -> Entry | None:
+    """The case with kernels of these schedules and of the first one of their family; None where there is none."""
+    if not known:
         return None
     instance = case.instance(dtype)
-    graph = instance.graph
-    family = FAMILIES[kernels[0].partition("{")[0]]
-    if isinstance(family.accepts(graph, device), Reject):
-        return None
     emitted: dict[str, Kernel] = {}
-    for schedule in (kernels[0], *family.space(graph, device)):
-        if len(emitted) < SCHEDULES:
+    usual = FAMILIES[_family(known[0])]
+    accepted = usual.accepts(instance.graph, device) is None
+    for schedule in (*known, *(usual.space(instance.graph, device) if accepted else ())):
+        family = FAMILIES[_family(schedule)]
+        if len(emitted) < SCHEDULES and family.accepts(instance.graph, device) is None:
             with suppress(EmitError, ValueError, KeyError):  # of a generator before this one, it may be none any more
-                kernel = family.emit(graph, schedule, device)
+                kernel = family.emit(instance.graph, schedule, device)
                 emitted.setdefault(kernel.entry, kernel)
-    return Entry(case, dtype, instance, tuple(emitted.values()), traffic_of(graph)) if emitted else None
+    return Entry(case, dtype, instance, tuple(emitted.values()), traffic_of(instance.graph)) if emitted else None
+
+
+def schedules() -> dict[tuple[str, str], list[str]]:
+    """By case and dtype, schedules of one kernel that did well before: in the tables, and in the last benchmark."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for table in tables():
+        name, _, dtype = table.name.rpartition("_")
+        best = min((row.truth, schedule) for schedule, row in table.rows.items() if row.training)
+        found[name, dtype] = [best[1]]
+    for o in json.loads(CPU_RESULTS.read_text())["outcomes"]:
+        if not o["problem"] and len(o["kernels"]) == 1:
+            found.setdefault((o["name"], o["dtype"]), []).append(o["kernels"][0])
+    return found
+
+
+def _family(schedule: str) -> str:
+    return schedule.partition("{")[0]
 
 
 def with_memory(device: Device, copy_gbps: float, read_gbps: float) -> Device:
@@ -239,8 +256,7 @@ def outcome(entry: Entry, schedule: str, moments: Sequence[Moment], best: Device
 
 def measured(options: argparse.Namespace) -> tuple[list[Outcome], Device]:
     """The corpus on this machine."""
-    found = json.loads(CPU_RESULTS.read_text())["outcomes"]
-    known = {(o["name"], o["dtype"]): o["kernels"] for o in found if not o["problem"]}
+    known = schedules()
     with tempfile.TemporaryDirectory(prefix="fuseplan-bounds-") as folder:
         cache = ObjectCache(Path(folder))
         device = detect("cpu", cache)
@@ -251,7 +267,7 @@ def measured(options: argparse.Namespace) -> tuple[list[Outcome], Device]:
             for dtype in case.bench_dtypes
             if fnmatch(case.name, options.case) and options.dtype in ("", dtype)
         ]
-        entries = [e for case, dtype in asked if (e := chosen(case, dtype, known, device))]
+        entries = [e for case, dtype in asked if (e := chosen(case, dtype, known.get((case.name, dtype), ()), device))]
         print(f"{len(entries)} of {len(asked)} cases are one kernel", file=sys.stderr, flush=True)
         with Workbench(device, cache) as bench:
             results = iter(bench.compile_for_plans([k for e in entries for k in e.kernels]))

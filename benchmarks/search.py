@@ -2,8 +2,8 @@
 
     python -m benchmarks.search [--graph GLOB] [--case GLOB] [--target h200 cpu] [--limit S]
 
-writes benchmarks/results/search.{md,json}. Nothing is timed on a device: families answer for real, predictions are the
-costs. Each graph of `search_graphs` is searched in a process of its own, up to three times; then each case of the
+writes benchmarks/results/search.{md,json,svg}. Nothing is timed on a device: families answer for real, predictions are
+the costs. Each graph of `search_graphs` is searched in a process of its own, up to three times; then each case of the
 corpus is cut in simpler ways (`search_baselines`), and what these are predicted to take is divided by what the search's
 own cover is.
 """
@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatch
 from itertools import pairwise
@@ -28,6 +28,8 @@ from benchmarks.corpus import TOPICS
 from benchmarks.machine import RESULTS, machine
 from benchmarks.search_baselines import baselines
 from benchmarks.search_graphs import GRAPHS
+from benchmarks.search_page import PHASES, Against, Row, page, panels, whole_s
+from benchmarks.search_plot import panels_svg
 from codegen.devices import detect
 from codegen.families import FAMILIES
 from codegen.kernel import Reject
@@ -40,12 +42,11 @@ from scheduler.candidates import Candidate, Candidates, find_candidates
 from scheduler.covers import Covers, Proposal
 from scheduler.ledger import Ledger
 from scheduler.prepare import prepare
+from scheduler.rewrites import ALTERNATIVES
 from scheduler.tune import TuneSettings, split_tasks, tune
 from scheduler.watch import Watch
 
 TARGETS = ("h200", "cpu")
-LIMITS_S: Mapping[str, float] = {"layers 12": 2.0, "layers 100": 20.0, "chains 32": 5.0}  # issue 6
-PHASES = ("prepare", "cut", "candidates", "cover")
 REPEATS = 3
 ENOUGH_S = 15.0  # of the phases: slower graphs are searched no further
 
@@ -62,48 +63,13 @@ class Searched:
     cover: Proposal
 
 
-@dataclass(frozen=True)
-class Row:
-    """A graph on a target. seconds: of CPU time, by phase, and "tune" with a plan in the end, medians of `runs`;
-    no "tune" where the phases took more than ENOUGH_S.
-    peak_mib: of the process, added_mib: over what it took before. distinct: segments of candidates up to isomorphism.
-    over_relaxed: the cover's cost over what no cover is below; 1 where it is exact. problem: why there are no figures.
-    """
-
-    graph: str
-    target: str
-    nodes: int = 0
-    atoms: int = 0
-    candidates: int = 0
-    distinct: int = 0
-    segments: int = 0
-    exact: bool = False
-    over_relaxed: float = 0.0
-    seconds: Mapping[str, float] | None = None
-    peak_mib: int = 0
-    added_mib: int = 0
-    runs: int = 0
-    problem: str = ""
-
-
-@dataclass(frozen=True)
-class Against:
-    """A case on a target: predicted microseconds of our cover, and the baselines' over it."""
-
-    case: str
-    target: str
-    ours_us: float
-    exact: bool
-    ratios: Mapping[str, float]
-
-
 def searched(graph: Graph, device: Device) -> Searched:
     """The phases of `tune` up to the best cover by predictions."""
     times = [time.process_time()]
-    prepared = prepare(graph, split_tasks(device))
+    prepared = prepare(graph, split_tasks(device), offers=ALTERNATIVES)
     times.append(time.process_time())
     ledger = Ledger(device, FAMILIES, Forgetful(), None, 0)
-    atoms = cut(prepared.graph, ledger.computable)
+    atoms = cut(prepared.graph, ledger.computable, alternatives=prepared.alternatives)
     times.append(time.process_time())
     found = find_candidates(atoms, lambda piece: ledger.ask(atoms, piece))
     times.append(time.process_time())
@@ -166,9 +132,9 @@ def against(case: str, graph: Graph, device: Device) -> Against:
         if isinstance(candidate, Reject):
             return math.inf
         ledger.look_closer(candidate)
-        return ledger.predicted_us(candidate)
+        return candidate.weight * ledger.predicted_us(candidate)
 
-    ours_us = sum(cost_us(c.segment.members) for c in found.cover)
+    ours_us = found.covers.us(found.cover)
     ratios = {
         name: sum(map(cost_us, partition)) / ours_us if ours_us else 1.0
         for name, partition in baselines(atoms.plain, lambda m: isinstance(ask(m), Candidate), cost_us).items()
@@ -206,6 +172,7 @@ def main() -> int:
         content = {"machine": machine(), "graphs": [asdict(r) for r in rows], "corpus": [asdict(a) for a in compared]}
         options.out.with_suffix(".md").write_text(text)
         options.out.with_suffix(".json").write_text(json.dumps(content, indent=1) + "\n")
+        options.out.with_suffix(".svg").write_text(panels_svg(panels(rows), columns=2))
     return 0
 
 
@@ -221,62 +188,6 @@ def _in_a_process(name: str, target: str, cache: Path, options: argparse.Namespa
     found: dict[str, Any] = json.loads(ended.stdout)
     found["target"] = target
     return Row(**found)
-
-
-def page(rows: Sequence[Row], compared: Sequence[Against]) -> str:
-    """The page: time and memory against nodes, then the baselines."""
-    about = machine()
-    lines = [
-        "# The search without measuring",
-        "",
-        f"{about['device']}, {about['commit']}. Seconds are CPU time of the one thread that searches, medians of one "
-        f"process: {', '.join(PHASES)}, and `tune` whole (from the graph to a plan). MiB: the peak of the process, and "
-        "what the searches added to it.",
-    ]
-    for target in dict.fromkeys(r.target for r in rows):
-        lines += [
-            "",
-            f"## {target}",
-            "",
-            f"| graph | nodes | atoms | candidates | distinct | segments | {' | '.join(PHASES)} | tune | MiB | added "
-            "| cover | target |",
-            "|---|" + "---:|" * (len(PHASES) + 8) + "---|---|",
-        ]
-        lines += [_cells(r) for r in sorted(rows, key=lambda r: (r.nodes, r.graph)) if r.target == target]
-    if compared:
-        lines += ["", "## Other ways to cut the corpus", ""]
-        lines += ["Predicted time of theirs over that of ours, on the same costs.", ""]
-        lines += ["| target | baseline | graphs | geometric mean | largest | below 1 |", "|---|---|---:|---:|---|---|"]
-        for target in dict.fromkeys(a.target for a in compared):
-            of = [a for a in compared if a.target == target]
-            lines += [_compared(target, name, of) for name in of[0].ratios]
-    return "\n".join(lines) + "\n"
-
-
-def _cells(row: Row) -> str:
-    limit_s = LIMITS_S.get(row.graph)
-    if row.seconds is None:
-        return f"| {row.graph} | {row.problem}" + " |" * (len(PHASES) + 9) + (" not met |" if limit_s else " |")
-    times = [f"{row.seconds[phase]:.2f}" if phase in row.seconds else "" for phase in (*PHASES, "tune")]
-    verdict = "met" if limit_s and whole_s(row.seconds) < limit_s else "not met"
-    cells = [row.graph, row.nodes, row.atoms, row.candidates, row.distinct, row.segments, *times, row.peak_mib]
-    cells += [row.added_mib, "exact" if row.exact else f"at most {row.over_relaxed:.2f}x of the cheapest"]
-    cells += [f"{limit_s:g} s: {verdict}" if limit_s else ""]
-    return f"| {' | '.join(map(str, cells))} |"
-
-
-def _compared(target: str, name: str, of: Sequence[Against]) -> str:
-    ratios = {a.case: a.ratios[name] for a in of}
-    mean = math.exp(statistics.fmean(math.log(r) for r in ratios.values()))
-    worst = max(ratios, key=ratios.__getitem__)
-    below = [f"{case} {r:.4f}" for case, r in ratios.items() if r < 1 - 1e-9]
-    cells = [target, name, str(len(of)), f"{mean:.3f}", f"{worst} {ratios[worst]:.2f}", ", ".join(below) or "none"]
-    return f"| {' | '.join(cells)} |"
-
-
-def whole_s(seconds: Mapping[str, float]) -> float:
-    """Of `tune`, where it was run after the phases alone; else of these."""
-    return seconds.get("tune", sum(seconds[p] for p in PHASES))
 
 
 def _line(row: Row) -> str:

@@ -20,6 +20,7 @@ from fusion_ir.node import Node
 from fusion_ir.ops.contract import products
 from fusion_ir.records import NUMERICS, Numerics, Reason
 from scheduler.casts import is_free
+from scheduler.reach import Reach
 from scheduler.rewrites import RULES, simplify
 from scheduler.rewrites.neighbourhood import Neighbourhood
 from scheduler.rewrites.rule import Offer
@@ -108,6 +109,7 @@ class _Search:
         self.stands_for: dict[Node, Node] = {}
         self.found_by: dict[Node, Offer] = {}
         self._within: dict[Node, list[tuple[Node, Node]]] = {}  # tensors and their producers that an added node is for
+        self._reach = Reach(graph.nodes)
         self.left_out = 0
         self.too_much = 0
         self.limits: list[str] = []
@@ -144,10 +146,12 @@ class _Search:
         inside, stack = set[Node](), [producer]
         while stack:
             node = stack.pop()
-            if node not in inside and node not in self.given:
+            if node not in inside:
                 inside.add(node)
-                self._within.setdefault(node, []).append((tensor, producer))
-                stack += node.args
+                if node not in self.given:
+                    self._within.setdefault(node, []).append((tensor, producer))
+                    stack += node.args
+        self._reach.add(tensor, inside & self.given)
 
     def _needs(self, nodes: Sequence[Node], tensor: Node) -> bool:
         """Whether some producer of what these nodes are needs the tensor."""
@@ -158,7 +162,7 @@ class _Search:
             node = self.stands_for.get(node, node)
             if node is tensor:
                 return True
-            if node not in seen:
+            if node not in seen and not self._reach.is_out_of(node, tensor):
                 seen.add(node)
                 stack += node.args
                 for other in self.producers.get(node, ()):

@@ -46,10 +46,10 @@ class Answers(Collection[str]):
             self._answers[name] = self._told[asked]
         return self._answers[name]
 
-    def any(self, likely: str = "") -> str | None:
-        """Some family that accepts the segment, if one does. likely: is asked first."""
+    def any(self, *first: str) -> str | None:
+        """Some family that accepts the segment, if one does. first: those that are asked before the others."""
         known = next((name for name, answer in self._answers.items() if answer is None), None)
-        return known or (likely if likely in self else next(iter(self), None))
+        return known or next((name for name in (*first, *self._families) if name in self), None)
 
     def refusals(self) -> tuple[Refusal, ...]:
         """What the families that do not accept the segment say, those together that say the same."""

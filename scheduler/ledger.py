@@ -13,11 +13,10 @@ from scheduler.bench import Bench, Costs
 from scheduler.candidates import Candidate
 from scheduler.entry import Entry, Variant, races, variant_of
 from scheduler.experience import Tuned, expected_logs
-from scheduler.predictor import Predictor
+from scheduler.predictor import SHARES_NOTHING, Predictor
 from scheduler.proposals import proposals
 from scheduler.space import Space
 
-SHARES_NOTHING = "naive"  # a family for what no other takes
 HOPEFUL = 3.0  # times the fastest family's prediction
 MOST_AT_ONCE = 6  # schedules in a first race because they are compiled at no cost: each is checked, too
 NEAR_BOUND = 1.1  # times a segment's lower bound: nothing is left to gain

@@ -73,8 +73,9 @@ def predicted_us(traffic: Traffic, family: str, device: Device, among: Collectio
     if family == "pointwise" and "transpose" in among:
         memory_us *= GATHERED
     narrow = traffic.operations - traffic.vector_operations
+    narrow += sum(made for _, made in traffic.made_products) - sum(least for _, least in traffic.products)
     operations = (
-        traffic.pulled_operations if usual.pulls else traffic.operations - narrow + narrow / _narrow_rate(device)
+        traffic.pulled_operations if usual.pulls else traffic.made_operations - narrow + narrow / _narrow_rate(device)
     )
     arithmetic_us = operations / (ceilings.fma_gflops * usual.arithmetic * 1e3)
     return ceilings.launch_us + usual.overhead_us + max(memory_us, arithmetic_us)

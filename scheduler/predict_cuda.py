@@ -140,9 +140,9 @@ def _work_us(
     memory_us = traffic.bytes / (ceilings.copy_gbps[-1][1] * shares.bandwidth * 1e3)
     if family == "pointwise" and "transpose" in among:
         memory_us *= GATHERED
-    operations = traffic.pulled_operations if shares.pulls else traffic.operations
+    operations = traffic.pulled_operations if shares.pulls else traffic.made_operations
     matrix_us = 0.0
-    for dtype, products in traffic.products:
+    for dtype, products in traffic.made_products:
         rate = tensor_gflops(device, dtype)
         if shares.matrix and rate:
             operations -= products

@@ -21,6 +21,8 @@ from scheduler.predict import family_bound_us, least_us, may_be_narrow, predicte
 from scheduler.segment import Segment
 from scheduler.traffic import Traffic, traffic_of
 
+SHARES_NOTHING = "naive"  # a family for what no other takes: says at once what it accepts, which is most
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -65,10 +67,11 @@ class Predictor:
     def ask(self, atoms: Atoms, piece: Piece) -> Candidate | Reject:
         """The candidate that computes these atoms, or what every family says against it."""
         answers = self.answers(atoms, piece)
-        accepting = answers.any(self._likely)
+        accepting = answers.any(SHARES_NOTHING, self._likely)
         if accepting is None:
             return answers.refusal()
-        self._likely = accepting
+        if accepting != SHARES_NOTHING:
+            self._likely = accepting
         return Candidate(answers)
 
     def answers(self, atoms: Atoms, piece: Piece) -> Answers:

@@ -22,7 +22,9 @@ class Traffic:
     it, two per product of a contraction. vector_operations: those that no narrower or special unit could take over.
     pulled_operations: arithmetic and loads where every element of every output computes all that it needs by itself.
     products: of the operations those of contractions that matrix units may take over, by dtype of the operands.
-    elements: of the largest output. longest: operations and loads of the element of an output that pulls most."""
+    elements: of the largest output. longest: operations and loads of the element of an output that pulls most.
+    made_operations, made_products: the same as operations and products with every needed element of a contraction
+    counted, equal ones and those that a bound knows too little of, too: what kernels do, for predictions."""
 
     read_bytes: int
     written_bytes: int
@@ -32,6 +34,8 @@ class Traffic:
     products: tuple[tuple[str, float], ...] = ()
     elements: int = 0
     longest: float = 0.0
+    made_operations: float = 0.0
+    made_products: tuple[tuple[str, float], ...] = ()
 
     @property
     def bytes(self) -> int:
@@ -43,7 +47,7 @@ def traffic_of(graph: Graph) -> Traffic:
     different = _different(graph)
     needed = _needed(graph)
     read_bytes = 0
-    work: dict[tuple[object, ...], tuple[float, float]] = {}
+    work: dict[tuple[object, ...], tuple[float, float, float]] = {}
     multiplied: dict[tuple[object, ...], str] = {}  # contractions of narrow operands: their dtype
     roots: dict[Node, object] = {}  # what views are made of: the same of all views of the same tensors
     for node in graph.nodes:
@@ -69,17 +73,22 @@ def traffic_of(graph: Graph) -> Traffic:
                 bounded = 0.0  # matrix units
             if not bounded:
                 multiplied[signature] = max((a.dtype for a in node.args), key=lambda dtype: dtype.bytes).name
-        known = work.get(signature, (0.0, 0.0))
-        work[signature] = (max(known[0], operations), max(known[1], bounded))
+        made = 2.0 * _depth(node) * needed[node] if row.kind is OpKind.CONTRACT else operations
+        known = work.get(signature, (0.0, 0.0, 0.0))
+        work[signature] = (max(known[0], operations), max(known[1], bounded), max(known[2], made))
     written_bytes = sum(o.node.bytes for o in graph.outputs)
-    operations, bounded = (float(sum(pair[i] for pair in work.values())) for i in range(2))
-    products: dict[str, float] = {}
-    for signature, dtype in multiplied.items():
-        products[dtype] = products.get(dtype, 0.0) + work[signature][0]
+    operations, bounded, made = (float(sum(counts[i] for counts in work.values())) for i in range(3))
+
+    def by_dtype(place: int) -> tuple[tuple[str, float], ...]:
+        products: dict[str, float] = {}
+        for signature, dtype in multiplied.items():
+            products[dtype] = products.get(dtype, 0.0) + work[signature][place]
+        return tuple(sorted(products.items()))
+
     largest = max((o.node.elements for o in graph.outputs), default=0)
     return Traffic(
-        read_bytes, written_bytes, operations, bounded, _pulled(graph), tuple(sorted(products.items())), largest,
-        _longest(graph),
+        read_bytes, written_bytes, operations, bounded, _pulled(graph), by_dtype(0), largest, _longest(graph),
+        made, by_dtype(2),
     )  # fmt: skip
 
 
@@ -111,9 +120,9 @@ def _operations(node: Node, count: int, different: dict[Node, int], needed: dict
     """Arithmetic behind `count` elements of a node."""
     row = OPS[node.op]
     if row.kind is OpKind.CONTRACT:
-        if needed[node] < node.elements or any(different[a] < a.elements for a in node.args):
+        if any(different[a] < a.elements for a in node.args):
             return 2.0 * max(count, *(different[a] - (a.elements - needed[a]) for a in node.args))
-        return 2.0 * _depth(node) * node.elements
+        return 2.0 * _depth(node) * needed[node]
     if row.kind is OpKind.REDUCTION:
         operand = node.args[0]
         return max(different[operand] - (operand.elements - needed[operand]) - count, 0)

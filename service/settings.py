@@ -145,7 +145,16 @@ def describe(flags: Mapping[str, Any] | None = None, env: Mapping[str, str] | No
                 value = value(env)
         checked = _check(value, kind, row.metadata, where, is_text=origin == "environment")
         settings.append(Setting(row.name, kind, checked, origin, row.metadata["help"]))
+    _check_seconds({s.name: s for s in settings})
     return settings
+
+
+def _check_seconds(settings: Mapping[str, Setting]) -> None:
+    """A request that names no time must not ask for more than one may."""
+    usual, most = settings["default_seconds"], settings["max_seconds"]
+    if usual.value > most.value:
+        limit = f"at most max_seconds, {most.value:g} ({most.origin})"
+        raise SettingsError(f"default_seconds: expected {limit}, got {usual.value:g} ({usual.origin})")
 
 
 def _read_file(path: Path, required: bool) -> dict[str, Any]:

@@ -7,6 +7,7 @@ Operands narrower than the sum are widened on the way.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from math import prod
 
@@ -16,7 +17,7 @@ from codegen.families.loops import KEEP_BYTES, has_chains, lower
 from codegen.families.pointwise import MAX_NODES
 from codegen.families.wrap import kernel_function
 from codegen.gemm.call import OPENBLAS, Call, choose_call, libraries_for
-from codegen.gemm.dims import Contraction, Digit, contraction, long_contract, with_scratch
+from codegen.gemm.dims import Digit, contraction, long_contract, with_scratch
 from codegen.gemm.tasks import Cut, count_tasks, offset_text, task_lines
 from codegen.kernel import EmitError, Kernel, Launch, Reject
 from codegen.lowering.access import alignments
@@ -79,7 +80,10 @@ class Matmul:
         if any(o.node not in reached for o in segment.outputs):
             return Reject("an output does not depend on the product")
         call = _call(segment, node)
-        return call if isinstance(call, Reject) else None
+        if isinstance(call, Reject):
+            return call
+        orders, fault = _orders(segment)
+        return None if orders else Reject(fault)
 
     def space(self, segment: Graph, device: Device) -> tuple[str, ...]:
         if device.target != "cpu":
@@ -87,24 +91,12 @@ class Matmul:
         native = max(device.vector_bytes // 4, 4)
         return tuple(
             str(MatmulSchedule(library, rows, axes, lanes, store))
-            for axes in self._orders(segment, device)
+            for axes in _orders(segment)[0]
             for library in _libraries(segment, device)
             for lanes in ((4 * native, 2 * native) if has_chains(segment) else (native, 2 * native))
             for rows in (256, 128, 512)
             for store in ("plain", "stream")
         )
-
-    def _orders(self, segment: Graph, device: Device) -> tuple[str, ...]:
-        """Orders of axes that can be lowered; all, where none can."""
-        layouts = tuple(_layouts(segment, _product(segment)))
-        lowered = (a for a in layouts if self._lowers(segment, MatmulSchedule(OPENBLAS, 1, a, 1, "plain"), device))
-        return tuple(lowered) or layouts
-
-    def _lowers(self, segment: Graph, schedule: MatmulSchedule, device: Device) -> bool:
-        try:
-            return bool(self.emit(segment, str(schedule), device))
-        except EmitError:
-            return False
 
     def choices(self, segment: Graph, device: Device) -> Choices:
         if device.target != "cpu":
@@ -113,7 +105,7 @@ class Matmul:
         return {
             "library": _libraries(segment, device),
             "rows": (32, 64, 96, 128, 192, 256, 384, 512, 768, 1024),
-            "axes": self._orders(segment, device),
+            "axes": _orders(segment)[0],
             "lanes": (native, 2 * native, 4 * native, 8 * native),
             "store": ("plain", "stream"),
         }
@@ -127,6 +119,19 @@ class Matmul:
         if s.axes not in layouts:
             raise EmitError(f"axes={s.axes}, expected one of {', '.join(layouts)}")
         return _emit(segment, node, layouts[s.axes], s, device)
+
+
+@lru_cache(maxsize=1024)
+def _orders(segment: Graph) -> tuple[tuple[str, ...], str]:
+    """Orders of axes that can be lowered; why the first one cannot, where none can."""
+    node, found, fault = _product(segment), list[str](), ""
+    for axes, strides in _layouts(segment, node).items():
+        try:
+            _panels(*_lowered(segment, node, strides, lanes=1, stream=False), rows=1, units=1)
+            found.append(axes)
+        except EmitError as error:
+            fault = fault or str(error)
+    return tuple(found), fault
 
 
 def _call(segment: Graph, node: Node) -> Call | Reject:
@@ -149,18 +154,25 @@ class _Panels:
     elements: int
 
 
-def _emit(segment: Graph, node: Node, strides: tuple[int, ...], s: MatmulSchedule, device: Device) -> Kernel:
+def _lowered(
+    segment: Graph, node: Node, strides: tuple[int, ...], *, lanes: int, stream: bool
+) -> tuple[Call, Body, int]:
+    """The product's call, the text behind it, and the elements of a row. Raises EmitError."""
     behind = _rows_first(with_scratch(segment, node, strides, node.attr("acc", DType)))
-    program = lower(behind, s.lanes, WHOLE_ROWS, WHOLE_ROWS, least_tasks=1, keep_bytes=KEEP_BYTES)
-    scratch = len(segment.inputs)
-    row = _row_elements(program, scratch)
+    program = lower(behind, lanes, WHOLE_ROWS, WHOLE_ROWS, least_tasks=1, keep_bytes=KEEP_BYTES)
+    row = _row_elements(program, len(segment.inputs))
     found = contraction(segment, node, _digits(node, strides), apart=row)
     call = found if isinstance(found, Reject) else choose_call(found)
     if isinstance(call, Reject):
         raise EmitError(call.reason)
+    return call, emit_body(program, Style("cpu", alignments(behind), stream=stream)), row
+
+
+def _emit(segment: Graph, node: Node, strides: tuple[int, ...], s: MatmulSchedule, device: Device) -> Kernel:
     stream = s.store == "stream"
-    body = emit_body(program, Style("cpu", alignments(behind), stream=stream))
-    panels = _panels(call.of, body, row, s, device)
+    call, body, row = _lowered(segment, node, strides, lanes=s.lanes, stream=stream)
+    panels = _panels(call, body, row, rows=s.rows, units=device.units)
+    scratch = len(segment.inputs)
     ctype = CTYPE[call.of.dtype.name]
     prologue = [
         f"alignas(64) {ctype} scratch[{panels.elements}];",
@@ -197,7 +209,9 @@ def _values(program: Program) -> list[Value]:
     return cone([*written, *(v for block in program.blocks.values() for v in block.values)])
 
 
-def _panels(of: Contraction, body: Body, row: int, s: MatmulSchedule, device: Device) -> _Panels:
+def _panels(call: Call, body: Body, row: int, *, rows: int, units: int) -> _Panels:
+    """rows: of a panel, at most. units: threads that share them. Raises EmitError."""
+    of = call.of
     outer = sorted((d for d in of.outer if d.c >= row), key=lambda d: -d.c)
     nested = all(high.c == low.c * low.extent for high, low in pairwise(outer))
     ((iterations, _),) = body.roots
@@ -205,12 +219,12 @@ def _panels(of: Contraction, body: Body, row: int, s: MatmulSchedule, device: De
         raise EmitError(f"the loop behind the product runs {iterations} times, over no whole axes of the product")
     *whole, last = outer
     batches = prod(d.extent for d in whole)
-    rows = min(s.rows, SCRATCH_BYTES // (row * of.dtype.bytes))
+    rows = min(rows, SCRATCH_BYTES // (row * of.dtype.bytes))
     if not rows:
         raise EmitError(f"a row of {row} elements does not fit into {SCRATCH_BYTES} bytes of scratch memory")
     pieces = -(-last.extent // rows)
-    if batches * pieces < MOST_TASKS_PER_UNIT * device.units:  # as many for every thread
-        pieces = next(p for p in range(pieces, pieces + device.units) if batches * p % device.units == 0)
+    if batches * pieces < MOST_TASKS_PER_UNIT * units:  # as many for every thread
+        pieces = next(p for p in range(pieces, pieces + units) if batches * p % units == 0)
     cut = Cut(last, min(pieces, last.extent))
     return _Panels([*(Cut(d, d.extent) for d in whole), cut], cut.longest * row)
 

@@ -80,3 +80,9 @@ def test_targets_that_are_taken(tmp_path: Path, target: str) -> None:
 def test_a_child_process_gets_the_same_settings(tmp_path: Path) -> None:
     settings = load({"port": 0, "lease_seconds": 2.5, "db": "sqlite:////a b/x.db"}, env(tmp_path))
     assert load({}, env(tmp_path, **environment(settings))) == settings
+
+
+def test_the_default_time_is_one_that_may_be_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"default_seconds: expected at most max_seconds, 10 \(flag\), got 30"):
+        load({"max_seconds": 10.0}, env(tmp_path))
+    assert load({"max_seconds": 10.0, "default_seconds": 10.0}, env(tmp_path)).default_seconds == 10.0

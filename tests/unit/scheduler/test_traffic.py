@@ -34,7 +34,14 @@ X = make_input(0, dense(64, 128))
 def test_pointwise_reads_and_writes_once() -> None:
     y = node("add", node("exp", X), X)
     assert traffic_of(graph_of(y, specs=(dense(64, 128),))) == Traffic(
-        64 * 128 * 4, 64 * 128 * 4, 9.0 * 8192, 9.0 * 8192, 11.0 * 8192, elements=8192, longest=11.0
+        64 * 128 * 4,
+        64 * 128 * 4,
+        9.0 * 8192,
+        9.0 * 8192,
+        11.0 * 8192,
+        elements=8192,
+        longest=11.0,
+        made_operations=9.0 * 8192,
     )
 
 
@@ -134,3 +141,18 @@ def test_pulled_work_is_done_again_for_every_reader() -> None:
     elements = 64 * 128
     assert cost.operations == (8 + 1 + 1) * elements - 64
     assert cost.pulled_operations == elements * (1 + 8 + 1 + 128 * (8 + 1 + 1))
+
+
+def test_of_a_product_only_the_slice_counts_but_whole_sums() -> None:
+    """As a part of several products at once does."""
+    y = make_input(1, dense(128, 96))
+    part = node("slice", build.matmul(X, y), start=(0, 0), stop=(64, 32), step=(1, 1))
+    cost = traffic_of(graph_of(part, specs=(dense(64, 128), dense(128, 96))))
+    assert cost.operations == cost.made_operations == 2.0 * 64 * 32 * 128
+
+
+def test_products_with_repeated_operands_bound_little_and_take_their_time() -> None:
+    row = make_input(0, dense(128))
+    wide = node("broadcast_in_dim", row, shape=shape_of((64, 128)), dims=(1,))
+    cost = traffic_of(graph_of(build.matmul(wide, make_input(1, dense(128, 96))), specs=(dense(128), dense(128, 96))))
+    assert cost.operations < 2.0 * 64 * 96 * 128 == cost.made_operations
