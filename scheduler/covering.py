@@ -29,6 +29,7 @@ from scheduler.relaxation import Optimum, Relaxation
 NEAR = 1e-6  # 0 or 1, as the solver leaves it
 FREE = -math.inf
 MOST_CUTS = 20  # added at once
+MANY_CUTS = 500  # from so many on one at a time: most of them are not needed, and rows cost time
 MOST_ROUNDS = 1_000  # of cuts and looks for one solution
 TIE = 1e-8  # of what a tensor costs on average, by atom computed: of covers that cost the same, those that compute less
 
@@ -230,7 +231,7 @@ class Covering:
             cuts = {self._open_set(writing, written, output, roots, 0)}
         new = [cut for cut in sorted(cuts) if cut not in self.cuts]
         violated = [cut for cut in new if sum(x[j] for j in x if self._crosses(j, cut)) < 1 - NEAR]
-        for cut in violated[:MOST_CUTS]:
+        for cut in violated[: MOST_CUTS if len(self.cuts) < MANY_CUTS else 1]:
             self.cuts[cut] = self.relaxation.add_row(self._crossing(cut))
         return bool(violated)
 
