@@ -28,6 +28,8 @@ from scheduler.relaxation import Optimum, Relaxation
 
 NEAR = 1e-6  # 0 or 1, as the solver leaves it
 FREE = -math.inf
+MOST_CUTS = 20  # added at once
+MANY_CUTS = 500  # from so many on one at a time: most of them are not needed, and rows cost time
 MOST_ROUNDS = 1_000  # of cuts and looks for one solution
 TIE = 1e-8  # of what a tensor costs on average, by atom computed: of covers that cost the same, those that compute less
 
@@ -210,31 +212,68 @@ class Covering:
         return bool(changed) or len(finite) < len(costs)
 
     def _violated(self, x: Mapping[int, float], least: float) -> bool:
-        """Adds a cut that columns with so large a part leave open, if all of them together do."""
+        """Adds cuts that columns with so large a part leave open, if all of them together do."""
         columns = [j for j, part in x.items() if part >= least]
         written = reached((self.pieces[j], self.reads[j]) for j in columns)
-        if not self.producers.outputs & ~written:
+        missing = self.producers.outputs & ~written
+        if not missing:
             return False
-        cut = self._smallest(columns, written)
-        if cut in self.cuts or sum(x[j] for j in x if self._crosses(j, cut)) >= 1 - NEAR:
-            return False
-        self.cuts[cut] = self.relaxation.add_row(self._crossing(cut))
-        return True
-
-    def _smallest(self, columns: Sequence[int], written: int) -> int:
-        """A set that these columns leave open, of few tensors: an output that they do not write, and of each piece that
-        would write into the set one tensor that it waits for, best one that none of them writes."""
         waiting = [j for j in columns if self.reads[j] & ~written]
+        roots = self._roots(waiting, written)
+        writing: dict[int, list[int]] = {}
+        for j in waiting:
+            for t in bits(self.pieces[j].writes & ~written):
+                writing.setdefault(1 << t, []).append(j)
+        output = missing & -missing
+        of_output = roots.get(output, 0)  # none where columns wait for each other alone
+        cuts = {self._open_set(writing, written, output, roots, 1 << r) for r in bits(of_output)}
+        if not cuts:
+            cuts = {self._open_set(writing, written, output, roots, 0)}
+        new = [cut for cut in sorted(cuts) if cut not in self.cuts]
+        violated = [cut for cut in new if sum(x[j] for j in x if self._crosses(j, cut)) < 1 - NEAR]
+        for cut in violated[: MOST_CUTS if len(self.cuts) < MANY_CUTS else 1]:
+            self.cuts[cut] = self.relaxation.add_row(self._crossing(cut))
+        return bool(violated)
+
+    def _roots(self, waiting: Sequence[int], written: int) -> dict[int, int]:
+        """By tensor (as a bit) that waiting columns would write or read: tensors that it waits for in the end. Those
+        that none of them writes."""
+        roots: dict[int, int] = {}
         offered = written
         for j in waiting:
             offered |= self.pieces[j].writes
-        missing = self.producers.outputs & ~written
-        cut = missing & -missing
-        while crossing := [j for j in waiting if self._crosses(j, cut)]:
-            for j in crossing:
+        for j in waiting:
+            for t in bits(self.reads[j] & ~offered):
+                roots[1 << t] = 1 << t
+        changed = True
+        while changed:
+            changed = False
+            for j in waiting:
+                waits_for = 0
+                for t in bits(self.reads[j] & ~written):
+                    waits_for |= roots.get(1 << t, 0)
+                if not waits_for:
+                    continue
+                for t in bits(self.pieces[j].writes & ~written):
+                    known = roots.get(1 << t, 0)
+                    if waits_for & ~known:
+                        roots[1 << t] = known | waits_for
+                        changed = True
+        return roots
+
+    def _open_set(
+        self, writing: Mapping[int, Sequence[int]], written: int, output: int, roots: Mapping[int, int], root: int
+    ) -> int:
+        """A set that no column enters, of few tensors: the output, and of each column that would write into the set
+        (`writing`: by tensor) one tensor that it waits for, best because of that root."""
+        cut, stack = output, [output]
+        while stack:
+            for j in writing.get(stack.pop(), ()):
                 if not self.reads[j] & cut:
-                    lacking = self.reads[j] & ~offered or self.reads[j] & ~written
-                    cut |= lacking & -lacking
+                    lacking = [1 << t for t in bits(self.reads[j] & ~written)]
+                    added = next((t for t in lacking if roots.get(t, 0) & root), lacking[0])
+                    cut |= added
+                    stack.append(added)
         return cut
 
     def _crosses(self, j: int, cut: int) -> bool:

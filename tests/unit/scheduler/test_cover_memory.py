@@ -13,7 +13,7 @@ from scheduler.piece import Piece
 from scheduler.producers import Producers
 from tests.support.cover_problems import Problem, cheapest, cheapest_within, check_order, random_problem
 
-PROBLEMS = 600
+PROBLEMS = 400
 
 
 def limited(seed: int) -> tuple[Problem, list[int], int]:
