@@ -27,7 +27,8 @@ from scheduler.rewrites.rule import Offer
 
 MOST_EACH = 6  # of one tensor
 MOST = 600  # of a graph
-MOST_NODES = 300  # of a graph whose alternatives get alternatives
+MOST_NODES = 300  # of a graph: beyond, covers with them take seconds to find
+MOST_NODES_AGAIN = 150  # of one whose alternatives get alternatives
 MOST_WORK = 8  # times the multiplications that it makes needless: what takes more is not looked at
 
 
@@ -90,14 +91,17 @@ def find_alternatives(graph: Graph, offers: Sequence[Offer], numerics: Numerics)
     allowed = [o for o in offers if o.looseness <= NUMERICS.index(numerics)]
     if not allowed:
         return Alternatives(graph)
+    if len(graph.nodes) > MOST_NODES:
+        text = f"alternatives are sought in graphs of up to {MOST_NODES} nodes, this one has {len(graph.nodes)}"
+        return Alternatives(graph, reasons=(Reason(kind="cap", text=text),))
     search = _Search(graph)
     search.add(graph.nodes, Neighbourhood(graph), allowed)
-    if len(graph.nodes) <= MOST_NODES:
+    if len(graph.nodes) <= MOST_NODES_AGAIN:
         for producer in list(search.stands_for):
             alone = Neighbourhood(Graph(graph.inputs, (OutputSpec(producer, dense_strides(producer.sizes)),)))
             search.add([n for n in alone.graph.nodes if n not in search.given], alone, allowed)
     else:
-        search.limits.append(f"alternatives of alternatives are sought in graphs of up to {MOST_NODES} nodes")
+        search.limits.append(f"alternatives of alternatives are sought in graphs of up to {MOST_NODES_AGAIN} nodes")
     return search.found()
 
 
@@ -183,8 +187,15 @@ class _Search:
         texts = [f"alternatives: kept {len(self.stands_for)}, left out {n} {why}" for n, why in limits if n]
         texts += self.limits if self.stands_for else []
         reasons = tuple(Reason(kind="cap", text=text) for text in texts)
-        producers = {t: tuple(dict.fromkeys(normal[p] for p in found)) for t, found in self.producers.items() if found}
-        return Alternatives(self.graph, producers, {normal[p]: by for p, by in self.found_by.items()}, reasons)
+        producers: dict[Node, tuple[Node, ...]] = {}
+        taken: set[Node] = set(self.given)
+        for tensor, found in self.producers.items():
+            own = [p for p in dict.fromkeys(normal[p] for p in found) if p not in taken and p is not normal[tensor]]
+            taken.update(own)
+            if own:
+                producers[normal[tensor]] = tuple(own)
+        found_by = {normal[p]: by for p, by in self.found_by.items() if normal[p] in taken}
+        return Alternatives(self.graph, producers, found_by, reasons)
 
 
 def _stored(node: Node, other: Node, around: Neighbourhood) -> Iterator[tuple[Node, Node]]:

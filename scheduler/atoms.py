@@ -190,6 +190,10 @@ class Atoms:
         """Whether the segment is one of a partition of the graph's own atoms."""
         return not piece.members & ~self.givens and piece.writes == self.plain.writes_of(piece.members)
 
+    def is_own(self, piece: Piece) -> bool:
+        """Whether the segment would be there if the graph had no alternatives."""
+        return not piece.members & ~self.givens and not piece.writes & ~self.plain.writes_of(piece.members)
+
     @cached_property
     def plain(self) -> "Atoms":
         """The atoms of the graph as given alone."""

@@ -28,6 +28,11 @@ def prologue_first(segments: Iterable[Candidate]) -> Proposal:
     return tuple(sorted(segments, key=lambda c: not c.is_prologue))
 
 
+def _problem(atoms: Atoms, watch: Watch) -> CoverProblem:
+    producers = Producers(atoms.preds, atoms.stands, atoms.outputs)
+    return CoverProblem(producers, [node.bytes for node in atoms.nodes], clock=watch.clock)
+
+
 class Covers:
     """`cover_s`: seconds that branching may take for one answer. Costs are of one run: a prologue's are
     next to nothing. `memory_bytes`: of temporaries that covers may need, None for any number; where none of those asked
@@ -49,10 +54,11 @@ class Covers:
         self.cover_s = cover_s
         self.memory_bytes = memory_bytes
         self.least_bytes: int | None = None
-        producers, bytes_ = Producers(atoms.preds, atoms.stands, atoms.outputs), [node.bytes for node in atoms.nodes]
-        self.problem = CoverProblem(producers, bytes_, clock=watch.clock)
+        self.problem = _problem(atoms, watch)
+        self._own_problem = _problem(atoms.plain, watch)
         self.least = Least(atoms)
-        self._own = {p for p in self.usable if not p.members & ~atoms.givens}  # without alternatives
+        self._own = {p for p in self.usable if atoms.is_own(p)}  # what there would be without alternatives
+        self._others = len(self._own) < len(self.usable)
         self._plain = {p.members: c for p, c in self.usable.items() if atoms.is_plain(p)}
         self._looked_at: set[Piece] = set()  # were part of a solution: their costs tell them apart
         self.exact = True  # whether all answers so far were, up to the gap
@@ -66,7 +72,7 @@ class Covers:
     def promising(self) -> Proposal:
         """The cheapest cover by predictions, which closer looks can only raise: until the best one that was looked at
         is nearly as good as any that was not."""
-        best, best_us = self.cheapest(self.ledger.predictions), math.inf
+        best, best_us = self._first(self.ledger.predictions), math.inf
         cover = best
         for _ in range(CLOSER_LOOKS):
             if self.us(cover) >= best_us / NEARLY:
@@ -77,8 +83,19 @@ class Covers:
                 best, best_us = cover, us
             if not self.exact:  # branching again would take as long, and prove nothing either
                 break
+            cover = self._first(self.ledger.predictions)
+        if self._others:
             cover = self.cheapest(self.ledger.predictions)
+            for candidate in cover:
+                self.ledger.look_closer(candidate)
+            if self.us(cover) < best_us:
+                best = cover
         return best
+
+    def _first(self, unknown: Estimate) -> Proposal:
+        """The cheapest cover; where there are alternatives, the cheapest without them, which takes less time."""
+        cover = self._solve(unknown, (), self._own) if self._others else self._solve(unknown, ())
+        return prologue_first(self.usable[p] for p in cover.pieces) if cover else ()
 
     def us(self, cover: Proposal) -> float:
         """What a cover costs, by what is measured or predicted."""
@@ -108,10 +125,12 @@ class Covers:
         """The cheapest cover by measured segments alone."""
         return self.cheapest(FORBIDDEN, without)
 
-    def _solve(self, unknown: Estimate, without: Collection[Candidate]) -> Cover | None:
+    def _solve(
+        self, unknown: Estimate, without: Collection[Candidate], among: Collection[Piece] | None = None
+    ) -> Cover | None:
         """Candidates cost the least that they can, by the bytes that they move, until they are part of a solution; then
         what they do. When all of those in it do, it is the cheapest: others cost more than in this comparison."""
-        usable = {p: c for p, c in self.usable.items() if c not in without}
+        usable = {p: c for p, c in self.usable.items() if c not in without and (among is None or p in among)}
         vague = {p for p, c in usable.items() if p not in self._looked_at and not self.ledger.is_open(c)}
         least_us = cache(unknown.least_us)
 
@@ -128,20 +147,19 @@ class Covers:
             self._looked_at |= new
             return {p: cost_us(p) for p in new}
 
+        start: tuple[Piece, ...] = ()
+        if self._others and among is None and (plain := self._solve(unknown, without, self._own)):
+            start = plain.pieces
+        costs = {p: cost_us(p) for p in usable}
+        problem = self.problem if among is None else self._own_problem
         gap = GAP if len(usable) > MANY else 0.0
-
-        def solved(pieces: Iterable[Piece], start: tuple[Piece, ...] = ()) -> Cover | None:
-            costs = {p: cost_us(p) for p in pieces}
-            return self.problem.solve(costs, self.cover_s, look, self.memory_bytes, start=start, gap=gap)
-
         try:
-            plain = solved(p for p in usable if p in self._own) if gap and len(self._own) < len(self.usable) else None
-            cover = solved(usable, plain.pieces if plain else ())
+            cover = problem.solve(costs, self.cover_s, look, self.memory_bytes, start=start, gap=gap)
         except NoRoom as error:
             self.least_bytes = error.cover.peak_bytes
             return None
         if cover and self._once_each(cover.pieces):
-            return self._solve(unknown, without)
+            return self._solve(unknown, without, among)
         self.exact &= cover is None or cover.exact or cover.lower_us >= cover.cost_us * (1 - 2 * gap)
         return cover
 
