@@ -60,7 +60,7 @@ def search(
             return Cover(best, covering.cost_us(best), waiting[0][0] * (1 - PRECISION), False)
         lower, _, node = heapq.heappop(waiting)
         nodes += 1
-        solution = covering.solve(node.taken, node.left, look)
+        solution = covering.solve(node.taken, node.left, look, is_late)
         if solution is None:
             continue
         divided = solution.divided

@@ -113,10 +113,16 @@ class Covering:
         """Columns of the pieces that may write the first tensor of a set."""
         return [j for j, p in enumerate(self.pieces) if p.writes & cut and not self.reads[j] & cut]
 
-    def solve(self, taken: Collection[Decision], left: Collection[Decision], look: Look | None) -> Solution | None:
+    def solve(
+        self,
+        taken: Collection[Decision],
+        left: Collection[Decision],
+        look: Look | None,
+        is_late: Callable[[], bool] = lambda: False,
+    ) -> Solution | None:
         """The relaxation's optimum where some column of each decision is `taken`, or all are `left`; None if there is
-        none. What is in it, taken whole, is a cover, unless that would take too many rounds of cuts and looks; where
-        nothing in it is taken in part, it is one.
+        none. What is in it, taken whole, is a cover, unless that would take too many rounds of cuts and looks, or too
+        long; where nothing in it is taken in part, it is one.
 
         `look`: what pieces that come into it really cost.
         """
@@ -136,7 +142,7 @@ class Covering:
             if look and self.dearer(look([self.pieces[j] for j in x])):
                 continue
             solution = Solution(optimum.value, x)
-            if rounds >= MOST_ROUNDS and solution.divided:
+            if (rounds >= MOST_ROUNDS or is_late()) and solution.divided:
                 return solution
             if not (self._violated(x, NEAR) or self._violated(x, 0.5)):
                 return solution

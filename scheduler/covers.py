@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 from functools import cache
 
 from scheduler.atoms import Atoms
@@ -16,6 +17,7 @@ from scheduler.watch import Watch
 
 FAR = 2.0  # times the best prediction
 CLOSER_LOOKS = 48
+SHARE = 0.25  # of the time of one cover, for what alternatives bring beyond the best without them
 MANY, GAP = 1_000, 1e-3  # of so many pieces, no cover is sought that is better by less than that
 NEARLY = 1.005  # predictions are further off
 FORBIDDEN = Estimate(lambda _: math.inf, lambda _: math.inf)
@@ -147,19 +149,24 @@ class Covers:
             self._looked_at |= new
             return {p: cost_us(p) for p in new}
 
-        start: tuple[Piece, ...] = ()
-        if self._others and among is None and (plain := self._solve(unknown, without, self._own)):
-            start = plain.pieces
+        plain = self._solve(unknown, without, self._own) if self._others and among is None else None
+        start = plain.pieces if plain else ()
         costs = {p: cost_us(p) for p in usable}
         problem = self.problem if among is None else self._own_problem
         gap = GAP if len(usable) > MANY else 0.0
         try:
-            cover = problem.solve(costs, self.cover_s, look, self.memory_bytes, start=start, gap=gap)
+            most_s = SHARE * self.cover_s if start else self.cover_s
+            cover = problem.solve(costs, most_s, look, self.memory_bytes, start=start, gap=gap)
         except NoRoom as error:
             self.least_bytes = error.cover.peak_bytes
             return None
         if cover and self._once_each(cover.pieces):
             return self._solve(unknown, without, among)
+        if cover and not cover.exact:  # out of time, it may have what was not looked at
+            look(cover.pieces)
+            cover = replace(cover, cost_us=math.fsum(map(cost_us, cover.pieces)))
+            if plain and plain.cost_us <= cover.cost_us:
+                cover = replace(plain, lower_us=min(plain.lower_us, cover.lower_us), exact=False)
         self.exact &= cover is None or cover.exact or cover.lower_us >= cover.cost_us * (1 - 2 * gap)
         return cover
 
