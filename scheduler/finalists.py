@@ -270,7 +270,7 @@ class Finalists:
             least_us = max(least_us, plan.lower_bound_us)
             gap = max(plan.time_us / least_us, 1.0) if least_us else None
         if not self.covers.exact:
-            text = "covers by beam search: the partition programme ran out of steps or time"
+            text = "covers: branching ran out of time, and what it did not look at may be better"
             notes.append(Reason(kind="cap", text=text))
         if self.bench is not None and plan.time_us is not None and plan.spread is None:
             notes.append(Reason(kind="note", text="not timed end to end: the time is the sum of the steps'"))

@@ -20,6 +20,7 @@ from fusion_ir.records import Plan
 from fusion_ir.tolerance import reference
 from scheduler.bench import Budget, Forgetful
 from scheduler.tune import tune
+from tests.support.narrow_products import comparable_offers
 
 needs_torch = pytest.mark.skipif(not HAS_TORCH, reason="needs PyTorch: the extra `bench`")
 each_case = pytest.mark.parametrize("case", CASES.values(), ids=lambda case: case.name)
@@ -119,7 +120,8 @@ def test_plan_computes_the_case(name: str, dtype: str, number: int, bench: Workb
     sizes = case.small[number]
     instance = case.instance(dtype, sizes)
     arrays = instance.sample(0)
-    plan: Plan = tune(instance.graph, bench.device, Budget(0.0), Forgetful(), bench)
+    offers = comparable_offers(instance.graph)
+    plan: Plan = tune(instance.graph, bench.device, Budget(0.0), Forgetful(), bench, offers=offers)
     got = bench.run(plan, arrays)
     own = reference(instance.graph, arrays)
     outcome = compare(got, own)
