@@ -48,7 +48,7 @@ from scheduler.watch import Watch
 
 TARGETS = ("h200", "cpu")
 REPEATS = 3
-ENOUGH_S = 15.0  # of the phases: slower graphs are searched no further
+ENOUGH_S = 25.0  # of the phases: slower graphs are searched no further
 
 
 @dataclass(frozen=True)
