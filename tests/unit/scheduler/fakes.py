@@ -242,6 +242,8 @@ def run_plan(
         for output, ref, value in zip(segment.outputs, step.writes, interpret(segment, reads), strict=True):
             assert ref.place != "in"
             if ref.place == "out":
+                before = outputs[ref.index]
+                assert before is None or before.tobytes() == value.tobytes(), f"{ref} is written twice, differently"
                 assert plan.outputs[ref.index].shape == output.node.sizes
                 outputs[ref.index] = value
             else:
