@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -25,6 +26,7 @@ from tests.support.emulated import build, emulated_device
 
 Array = np.ndarray[Any, Any]
 SEEDS = range(6)
+APART_BYTES = 1 << 20
 
 
 class Subject(Protocol):
@@ -61,8 +63,9 @@ class HandWritten:
         return Kernel(f"k_{self.name}", self.source, "cuda", "test", self.name, launch)
 
     def run(self, emulation: Emulation, seed: int) -> tuple[str, Run]:
-        outputs = [np.full_like(a, -77) for a in self.expected]
-        run = run_arrays(emulation, self.inputs, outputs, seed=seed)
+        placed = _apart([*self.inputs, *(np.full_like(a, -77) for a in self.expected)])
+        inputs, outputs = placed[: len(self.inputs)], placed[len(self.inputs) :]
+        run = run_arrays(emulation, inputs, outputs, seed=seed)
         wrong = [i for i, (a, b) in enumerate(zip(outputs, self.expected, strict=True)) if not np.array_equal(a, b)]
         return (f"wrong result in out{wrong[0]}" if wrong else ""), run
 
@@ -88,7 +91,7 @@ class Generated:
             _spread(a, s.strides, s.span) for a, s in zip(case.trials[trial].inputs, case.graph.inputs, strict=True)
         ]
         outputs = [np.full(o.span, 0xFF, np.uint8).repeat(o.node.dtype.bytes) for o in case.graph.outputs]
-        aligned = [_aligned(a) for a in (*inputs, *outputs)]
+        aligned = _apart([*inputs, *outputs])
         tensors = [
             Tensor(f"in{i}", "input", a.ctypes.data, a.nbytes)
             if i < len(inputs)
@@ -219,9 +222,15 @@ def _spread(array: Array, strides: Sequence[int], span: int) -> Array:
     return raw
 
 
-def _aligned(raw: Array) -> Array:
-    """The same bytes from a multiple of 256 on."""
-    whole = np.zeros(raw.size + 256, np.uint8)
-    start = -int(whole.ctypes.data) % 256
-    whole[start : start + raw.size] = raw
-    return whole[start : start + raw.size]
+def _apart(arrays: Sequence[Array]) -> list[Array]:
+    """Copies from multiples of 256 bytes on, in this order and so far from each other that what lies behind one, or in
+    front of it, belongs to nothing else: where the heap puts them differs from process to process."""
+    starts = list(accumulate((-(-a.nbytes // 256) * 256 + APART_BYTES for a in arrays), initial=APART_BYTES))
+    whole = np.zeros(starts[-1] + 256, np.uint8)
+    whole = whole[-int(whole.ctypes.data) % 256 :]
+    copies: list[Array] = []
+    for array, start in zip(arrays, starts, strict=False):
+        copy = whole[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+        copy[...] = array
+        copies.append(copy)
+    return copies
