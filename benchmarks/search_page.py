@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from benchmarks.machine import machine
 from benchmarks.search_plot import Panel
-from scheduler.covers import GAP, MANY
 
 LIMITS_S: Mapping[str, float] = {"layers 12": 2.0, "layers 100": 20.0, "chains 32": 5.0}  # issue 6
 PHASES = ("prepare", "cut", "candidates", "cover")
@@ -114,7 +113,7 @@ def _cells(row: Row) -> str:
 
 def _exactly(row: Row) -> str:
     """Of many pieces, covers are not sought that are better by less than a gap."""
-    return f"within {2 * GAP:.1%} of the cheapest" if row.candidates > MANY else "exact"
+    return "exact"
 
 
 def _compared(target: str, name: str, of: Sequence[Against]) -> str:

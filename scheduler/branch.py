@@ -5,13 +5,15 @@ stored or it is not, two atoms are computed together or nowhere together, a piec
 """
 
 import heapq
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import combinations, count, islice
 from typing import NamedTuple, TypeVar
 
-from scheduler.covering import NEAR, Covering, Decision, Look, Solution
+from scheduler.covering import Covering, Decision, Look, Solution
 from scheduler.masks import bits
+from scheduler.open_sets import NEAR
 from scheduler.piece import Piece
 
 GAIN = 1e-9  # of the cost: a cover that is better by less is not sought
@@ -42,16 +44,10 @@ def search(
     most_nodes: int,
     is_late: Callable[[], bool],
     look: Look | None,
-    start: tuple[Piece, ...] = (),
-    gap: float = 0.0,
 ) -> Cover | None:
-    """The cheapest cover at the costs that `covering` has, unless nodes or time run out; None if there is none.
-
-    start: a cover that is known, whose pieces were looked at. gap: of the cost; covers that are better by less are not
-    sought.
-    """
-    best, best_price = start, covering.price_of(start)
-    enough = 1 - max(GAIN, gap)
+    """The cheapest cover at the costs that `covering` has, unless nodes or time run out; None if there is none."""
+    best: tuple[Piece, ...] = ()
+    best_price, enough = math.inf, 1 - GAIN
     tie = count()
     waiting: list[tuple[float, int, _Node]] = [(0.0, next(tie), _Node())]
     nodes = 0
@@ -75,7 +71,7 @@ def search(
             heapq.heappush(waiting, (lower, next(tie), _Node((*node.taken, decision), node.left)))
             heapq.heappush(waiting, (lower, next(tie), _Node(node.taken, (*node.left, decision))))
     cost_us = covering.cost_us(best)
-    return Cover(best, cost_us, cost_us * (1 - gap), not gap) if best else None
+    return Cover(best, cost_us, cost_us, True) if best else None
 
 
 def rounded(covering: Covering, solution: Solution) -> tuple[Piece, ...]:

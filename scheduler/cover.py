@@ -52,17 +52,13 @@ class CoverProblem:
         most_s: float = math.inf,
         look: Look | None = None,
         limit_bytes: int | None = None,
-        *,
-        start: tuple[Piece, ...] = (),
-        gap: float = 0.0,
     ) -> Cover | None:
         """The cheapest cover; None where the pieces of finite cost make none.
 
         `costs`: microseconds by piece, not negative, infinite to forbid it. `look`: asked about pieces before they
         become part of a cover; answers what those really cost for which `costs` only has a lower bound. Exact unless
         branching takes more than `max_nodes` or `most_s` on the clock given, looks apart; then the best that was found,
-        with the bound that was reached. `start`: a cover that is known; one that is better by less than `gap` of its
-        cost is not sought. Within `limit_bytes` of temporaries, `max_states` limits exactness, too. Raises
+        with the bound that was reached. Within `limit_bytes` of temporaries, `max_states` limits exactness, too. Raises
         NoRoom where no cover that was found fits.
         """
         if not self.producers.outputs:
@@ -81,7 +77,7 @@ class CoverProblem:
 
         if limit_bytes is None:
             self._covering.price(costs)
-            cover = search(self._covering, self.max_nodes, is_late, looked, start, gap)
+            cover = search(self._covering, self.max_nodes, is_late, looked)
             return cover and replace(cover, peak_bytes=self._memory.peak(cover.pieces))
         limited = Limited(self._covering, self._memory, self.max_nodes, self.max_states, is_late, looked)
         return limited.cheapest(costs, limit_bytes)

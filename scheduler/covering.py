@@ -22,14 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.masks import bits
+from scheduler.open_sets import NEAR, Column, Parts
 from scheduler.piece import Piece
 from scheduler.producers import Producers, in_order, reached
 from scheduler.relaxation import Optimum, Relaxation
 
-NEAR = 1e-6  # 0 or 1, as the solver leaves it
 FREE = -math.inf
-MOST_CUTS = 20  # added at once
-MANY_CUTS = 500  # from so many on one at a time: most of them are not needed, and rows cost time
 MOST_ROUNDS = 1_000  # of cuts and looks for one solution
 TIE = 1e-8  # of what a tensor costs on average, by atom computed: of covers that cost the same, those that compute less
 
@@ -63,8 +61,12 @@ class Covering:
         self.pieces: list[Piece] = []
         self.reads: list[int] = []
         self.column: dict[Piece, int] = {}
-        self.cuts: dict[int, int] = {}  # sets of tensors, with their rows
+        self.cuts = dict.fromkeys((1 << t for t in bits(producers.outputs)), -1)  # sets of tensors, with their rows
         self._required = tuple(bits(producers.required))  # rows 0 ...
+        self._needing = [producers.needing(v) for v in self._required]
+        self._sides: list[Column] = []
+        self._sets: list[int] = []
+        self._entered: list[list[int]] = []  # sets, by column
         self._decisions: dict[tuple[str, int, int], Decision] = {}
         self._demanded: frozenset[int] = frozenset()  # rows of decisions
         self.forbidden = np.zeros(0, dtype=bool)
@@ -105,13 +107,13 @@ class Covering:
             computed = self.producers.made(piece.members) & self.producers.required
             rows_of.append([row[v] for v in bits(computed & ~self.producers.needed_for(reads))])
         self.relaxation = Relaxation(rows_of, len(self._required))
-        self.cuts = {cut: self.relaxation.add_row(self._crossing(cut)) for cut in self.cuts}
+        self._sides = [Column(r, tuple(bits(r)), tuple(bits(p.writes))) for p, r in zip(self.pieces, self.reads, strict=True)]
+        known, self.cuts = list(self.cuts), {}
+        self._sets, self._entered = list(self._needing), rows_of
+        for cut in known:
+            self._add_set(cut)
         self._decisions.clear()
         self._demanded = frozenset()
-
-    def _crossing(self, cut: int) -> list[int]:
-        """Columns of the pieces that may write the first tensor of a set."""
-        return [j for j, p in enumerate(self.pieces) if p.writes & cut and not self.reads[j] & cut]
 
     def solve(
         self,
@@ -144,7 +146,7 @@ class Covering:
             solution = Solution(optimum.value, x)
             if (rounds >= MOST_ROUNDS or is_late()) and solution.divided:
                 return solution
-            if not (self._violated(x, NEAR) or self._violated(x, 0.5)):
+            if not self._violated(x):
                 return solution
         raise AssertionError
 
@@ -217,73 +219,30 @@ class Covering:
             self.relaxation.forbid(self.forbidden | self.relaxation.forbidden)
         return bool(changed) or len(finite) < len(costs)
 
-    def _violated(self, x: Mapping[int, float], least: float) -> bool:
-        """Adds cuts that columns with so large a part leave open, if all of them together do."""
-        columns = [j for j, part in x.items() if part >= least]
-        written = reached((self.pieces[j], self.reads[j]) for j in columns)
-        missing = self.producers.outputs & ~written
-        if not missing:
-            return False
-        waiting = [j for j in columns if self.reads[j] & ~written]
-        roots = self._roots(waiting, written)
-        writing: dict[int, list[int]] = {}
-        for j in waiting:
-            for t in bits(self.pieces[j].writes & ~written):
-                writing.setdefault(1 << t, []).append(j)
-        output = missing & -missing
-        of_output = roots.get(output, 0)  # none where columns wait for each other alone
-        cuts = {self._open_set(writing, written, output, roots, 1 << r) for r in bits(of_output)}
-        if not cuts:
-            cuts = {self._open_set(writing, written, output, roots, 0)}
-        new = [cut for cut in sorted(cuts) if cut not in self.cuts]
-        violated = [cut for cut in new if sum(x[j] for j in x if self._crosses(j, cut)) < 1 - NEAR]
-        for cut in violated[: MOST_CUTS if len(self.cuts) < MANY_CUTS else 1]:
-            self.cuts[cut] = self.relaxation.add_row(self._crossing(cut))
-        return bool(violated)
+    def _violated(self, x: Mapping[int, float]) -> bool:
+        """Adds rows for sets that a solution leaves open. Whether there are any."""
+        parts = Parts(self._sides, {j: x[j] for j in sorted(x, key=self._first_member)})
+        entering: dict[int, list[int]] = {}
+        for j in parts.x:
+            for k in self._entered[j]:
+                entering.setdefault(k, []).append(j)
+        found = parts.open_sets({self._sets[k]: of for k, of in entering.items()})
+        new = [tensors | more for tensors, more in found if tensors | more not in self.cuts]
+        for cut in new:
+            self._add_set(cut)
+        return bool(new)
 
-    def _roots(self, waiting: Sequence[int], written: int) -> dict[int, int]:
-        """By tensor (as a bit) that waiting columns would write or read: tensors that it waits for in the end. Those
-        that none of them writes."""
-        roots: dict[int, int] = {}
-        offered = written
-        for j in waiting:
-            offered |= self.pieces[j].writes
-        for j in waiting:
-            for t in bits(self.reads[j] & ~offered):
-                roots[1 << t] = 1 << t
-        changed = True
-        while changed:
-            changed = False
-            for j in waiting:
-                waits_for = 0
-                for t in bits(self.reads[j] & ~written):
-                    waits_for |= roots.get(1 << t, 0)
-                if not waits_for:
-                    continue
-                for t in bits(self.pieces[j].writes & ~written):
-                    known = roots.get(1 << t, 0)
-                    if waits_for & ~known:
-                        roots[1 << t] = known | waits_for
-                        changed = True
-        return roots
+    def _add_set(self, cut: int) -> None:
+        """A further row."""
+        columns = [j for j, p in enumerate(self.pieces) if p.writes & cut and not self.reads[j] & cut]
+        self.cuts[cut] = self.relaxation.add_row(columns)
+        for j in columns:
+            self._entered[j].append(len(self._sets))
+        self._sets.append(cut)
 
-    def _open_set(
-        self, writing: Mapping[int, Sequence[int]], written: int, output: int, roots: Mapping[int, int], root: int
-    ) -> int:
-        """A set that no column enters, of few tensors: the output, and of each column that would write into the set
-        (`writing`: by tensor) one tensor that it waits for, best because of that root."""
-        cut, stack = output, [output]
-        while stack:
-            for j in writing.get(stack.pop(), ()):
-                if not self.reads[j] & cut:
-                    lacking = [1 << t for t in bits(self.reads[j] & ~written)]
-                    added = next((t for t in lacking if roots.get(t, 0) & root), lacking[0])
-                    cut |= added
-                    stack.append(added)
-        return cut
-
-    def _crosses(self, j: int, cut: int) -> bool:
-        return bool(self.pieces[j].writes & cut) and not self.reads[j] & cut
+    def _first_member(self, j: int) -> int:
+        members = self.pieces[j].members
+        return members & -members
 
     def stored(self, tensor: int) -> Decision:
         """Whether a tensor is written, and may be read."""

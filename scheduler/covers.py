@@ -17,8 +17,6 @@ from scheduler.watch import Watch
 
 FAR = 2.0  # times the best prediction
 CLOSER_LOOKS = 48
-SHARE = 0.25  # of the time of one cover, for what alternatives bring beyond the best without them
-MANY, GAP = 1_000, 1e-3  # of so many pieces, no cover is sought that is better by less than that
 NEARLY = 1.005  # predictions are further off
 FORBIDDEN = Estimate(lambda _: math.inf, lambda _: math.inf)
 
@@ -28,11 +26,6 @@ Proposal = tuple[Candidate, ...]  # segments in execution order, those of the pr
 def prologue_first(segments: Iterable[Candidate]) -> Proposal:
     """Segments in execution order, with those in front that run once for each version of the constants."""
     return tuple(sorted(segments, key=lambda c: not c.is_prologue))
-
-
-def _problem(atoms: Atoms, watch: Watch) -> CoverProblem:
-    producers = Producers(atoms.preds, atoms.stands, atoms.outputs)
-    return CoverProblem(producers, [node.bytes for node in atoms.nodes], clock=watch.clock)
 
 
 class Covers:
@@ -56,11 +49,9 @@ class Covers:
         self.cover_s = cover_s
         self.memory_bytes = memory_bytes
         self.least_bytes: int | None = None
-        self.problem = _problem(atoms, watch)
-        self._own_problem = _problem(atoms.plain, watch)
+        producers = Producers(atoms.preds, atoms.stands, atoms.outputs)
+        self.problem = CoverProblem(producers, [node.bytes for node in atoms.nodes], clock=watch.clock)
         self.least = Least(atoms)
-        self._own = {p for p in self.usable if atoms.is_own(p)}  # what there would be without alternatives
-        self._others = len(self._own) < len(self.usable)
         self._plain = {p.members: c for p, c in self.usable.items() if atoms.is_plain(p)}
         self._looked_at: set[Piece] = set()  # were part of a solution: their costs tell them apart
         self.exact = True  # whether all answers so far were, up to the gap
@@ -74,7 +65,7 @@ class Covers:
     def promising(self) -> Proposal:
         """The cheapest cover by predictions, which closer looks can only raise: until the best one that was looked at
         is nearly as good as any that was not."""
-        best, best_us = self._first(self.ledger.predictions), math.inf
+        best, best_us = self.cheapest(self.ledger.predictions), math.inf
         cover = best
         for _ in range(CLOSER_LOOKS):
             if self.us(cover) >= best_us / NEARLY:
@@ -85,19 +76,8 @@ class Covers:
                 best, best_us = cover, us
             if not self.exact:  # branching again would take as long, and prove nothing either
                 break
-            cover = self._first(self.ledger.predictions)
-        if self._others:
             cover = self.cheapest(self.ledger.predictions)
-            for candidate in cover:
-                self.ledger.look_closer(candidate)
-            if self.us(cover) < best_us:
-                best = cover
         return best
-
-    def _first(self, unknown: Estimate) -> Proposal:
-        """The cheapest cover; where there are alternatives, the cheapest without them, which takes less time."""
-        cover = self._solve(unknown, (), self._own) if self._others else self._solve(unknown, ())
-        return prologue_first(self.usable[p] for p in cover.pieces) if cover else ()
 
     def us(self, cover: Proposal) -> float:
         """What a cover costs, by what is measured or predicted."""
@@ -127,12 +107,10 @@ class Covers:
         """The cheapest cover by measured segments alone."""
         return self.cheapest(FORBIDDEN, without)
 
-    def _solve(
-        self, unknown: Estimate, without: Collection[Candidate], among: Collection[Piece] | None = None
-    ) -> Cover | None:
+    def _solve(self, unknown: Estimate, without: Collection[Candidate]) -> Cover | None:
         """Candidates cost the least that they can, by the bytes that they move, until they are part of a solution; then
         what they do. When all of those in it do, it is the cheapest: others cost more than in this comparison."""
-        usable = {p: c for p, c in self.usable.items() if c not in without and (among is None or p in among)}
+        usable = {p: c for p, c in self.usable.items() if c not in without}
         vague = {p for p, c in usable.items() if p not in self._looked_at and not self.ledger.is_open(c)}
         least_us = cache(unknown.least_us)
 
@@ -149,25 +127,18 @@ class Covers:
             self._looked_at |= new
             return {p: cost_us(p) for p in new}
 
-        plain = self._solve(unknown, without, self._own) if self._others and among is None else None
-        start = plain.pieces if plain else ()
         costs = {p: cost_us(p) for p in usable}
-        problem = self.problem if among is None else self._own_problem
-        gap = GAP if len(usable) > MANY else 0.0
         try:
-            most_s = SHARE * self.cover_s if start else self.cover_s
-            cover = problem.solve(costs, most_s, look, self.memory_bytes, start=start, gap=gap)
+            cover = self.problem.solve(costs, self.cover_s, look, self.memory_bytes)
         except NoRoom as error:
             self.least_bytes = error.cover.peak_bytes
             return None
         if cover and self._once_each(cover.pieces):
-            return self._solve(unknown, without, among)
+            return self._solve(unknown, without)
         if cover and not cover.exact:  # out of time, it may have what was not looked at
             look(cover.pieces)
             cover = replace(cover, cost_us=math.fsum(map(cost_us, cover.pieces)))
-            if plain and plain.cost_us <= cover.cost_us:
-                cover = replace(plain, lower_us=min(plain.lower_us, cover.lower_us), exact=False)
-        self.exact &= cover is None or cover.exact or cover.lower_us >= cover.cost_us * (1 - 2 * gap)
+        self.exact &= cover is None or cover.exact
         return cover
 
     def _once_each(self, pieces: Iterable[Piece]) -> bool:

@@ -52,6 +52,10 @@ class Producers:
                 needed |= self.needs[t]
         return needed
 
+    def needing(self, tensor: int) -> int:
+        """Tensors for which this one has to be computed; it among them."""
+        return sum(1 << t for t, needed in enumerate(self.needs) if needed >> tensor & 1)
+
 
 def _needs(reads: Sequence[int], stands: Sequence[int]) -> list[int]:
     """By tensor, what every way to compute it computes, itself among it: the largest solution of

@@ -1,0 +1,101 @@
+"""Sets of tensors into which a solution of the relaxation enters with less than it has to.
+
+Let U be a set of tensors with an output among them. Pieces enter U that write into it and read nothing of it: of these
+one at least is taken in every cover. Where a solution takes pieces in part, such sets are open at a tensor of which
+more is read than written:
+
+    half of a piece writes t, two halves of others read t and write an output u: 1 enters {u}, 1/2 enters {u, t}
+
+Sets that are known are enlarged by such tensors, one after the other, as long as that keeps more out (what reads the
+tensor) than it lets in (what writes it). The best set is as hard to find as a cover; but where all pieces are taken
+whole, and are no cover, an open set is found.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+NEAR = 1e-6  # as the solver leaves 0 and 1
+MOST_SWEEPS = 50  # over columns that wait for each other
+
+
+class Column(NamedTuple):
+    """What a piece reads, as a mask and listed, and what it writes."""
+
+    reads: int
+    read: tuple[int, ...]
+    written: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a solution takes: by column, in about the order of execution, its part."""
+
+    columns: Sequence[Column]
+    x: Mapping[int, float]
+
+    @cached_property
+    def writing(self) -> dict[int, list[int]]:
+        """By tensor, the columns that write it."""
+        writing: dict[int, list[int]] = {}
+        for j in self.x:
+            for t in self.columns[j].written:
+                writing.setdefault(t, []).append(j)
+        return writing
+
+    @cached_property
+    def written(self) -> dict[int, float]:
+        """Of each tensor, how much is written."""
+        return {t: sum(self.x[j] for j in writing) for t, writing in self.writing.items()}
+
+    @cached_property
+    def founded(self) -> dict[int, float]:
+        """The same where no more of a column counts than there is of all that it reads."""
+        there: dict[int, float] = {}
+        counted = dict.fromkeys(self.x, 0.0)
+        for _ in range(MOST_SWEEPS):
+            before = sum(counted.values())
+            for j, part in self.x.items():
+                if counted[j] < part:
+                    more = min((part, *(there.get(t, 0.0) for t in self.columns[j].read))) - counted[j]
+                    counted[j] += more
+                    for t in self.columns[j].written:
+                        there[t] = there.get(t, 0.0) + more
+            if sum(counted.values()) == before:
+                break
+        return there
+
+    def open_sets(self, known: Mapping[int, Sequence[int]]) -> list[tuple[int, int]]:
+        """Open sets, each as one that is known and what it was enlarged by; of several that were enlarged by the same
+        tensors, and more, one. `known`: sets, with the columns taken that enter them."""
+        return self._open(known, self.written) or self._open(known, self.founded)
+
+    def _open(self, known: Mapping[int, Sequence[int]], there: Mapping[int, float]) -> list[tuple[int, int]]:
+        found = sorted(
+            (more.bit_count(), more, tensors)
+            for tensors, entering in known.items()
+            for more in self._enlarged(tensors, entering, there)
+        )
+        least: list[tuple[int, int]] = []
+        for _, more, tensors in found:
+            if all(fewer & ~more for _, fewer in least):
+                least.append((tensors, more))
+        return least
+
+    def _enlarged(self, tensors: int, entering: Sequence[int], there: Mapping[int, float]) -> Iterator[int]:
+        """The tensors by which a set is enlarged, if that leaves it open."""
+        more = 0
+        while True:
+            reading: dict[int, float] = {}
+            for j in entering:
+                for t in self.columns[j].read:
+                    reading[t] = reading.get(t, 0.0) + self.x[j]
+            gain, t = max(((part - there.get(t, 0.0), t) for t, part in reading.items()), default=(0.0, 0))
+            if gain <= NEAR:
+                break
+            more |= 1 << t
+            both = dict.fromkeys((*entering, *self.writing.get(t, ())))
+            entering = [j for j in both if not self.columns[j].reads & (tensors | more)]
+        if more and sum(self.x[j] for j in entering) < 1 - NEAR:
+            yield more
