@@ -19,6 +19,7 @@ from functools import cached_property
 from fusion_ir.graph import Graph
 from fusion_ir.node import Node
 from scheduler.alternatives import Alternatives
+from scheduler.boundary import Boundary
 from scheduler.casts import is_free
 from scheduler.masks import bits
 from scheduler.piece import Piece
@@ -162,6 +163,11 @@ class Atoms:
         for a in bits(members ^ own):
             own |= 1 << self.stands[a]
         return own
+
+    @cached_property
+    def boundary(self) -> Boundary:
+        """The tensors as segments read and write them."""
+        return Boundary(self.graph, self.tensors)
 
     @cached_property
     def givens(self) -> int:
