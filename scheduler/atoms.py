@@ -200,11 +200,13 @@ class Atoms:
         """Whether the segment would be there if the graph had no alternatives."""
         return not piece.members & ~self.givens and not piece.writes & ~self.plain.writes_of(piece.members)
 
-    @cached_property
+    @property
     def plain(self) -> "Atoms":
         """The atoms of the graph as given alone."""
-        if self.given == len(self.nodes):
-            return self
+        return self if self.given == len(self.nodes) else self._given_alone
+
+    @cached_property
+    def _given_alone(self) -> "Atoms":
         n, added = self.given, len(self.nodes) - self.given
         reads = tuple(r & self.givens | r >> added & ~self.givens for r in self.reads[:n])
         tensors = (*self.nodes[:n], *self.tensors[len(self.nodes) :])
