@@ -1,5 +1,6 @@
 """What segments have in common is looked at once: answers are those of a fresh look, whichever inputs are read."""
 
+from collections.abc import Callable
 from itertools import permutations
 
 import pytest
@@ -15,6 +16,8 @@ from fusion_ir.graph import Graph
 from fusion_ir.node import Node
 from tests.support.attention import scores, tensor
 from tests.support.products import dense_graph
+
+Make = Callable[..., tuple[Node, ...]]
 
 H200 = specified("h200", "")
 SPECS = {"q": tensor(64, 32), "k": tensor(96, 32), "v": tensor(96, 64), "m": tensor(64, 96)}
@@ -44,8 +47,7 @@ def _both_ways(q: Node, k: Node, v: Node, m: Node) -> tuple[Node, ...]:
     return (build.softmax(build.sub(x, build.max_(x, [0], keepdims=True))),)
 
 
-def _reordered(make: object, names: tuple[str, ...]) -> Graph:
-    assert callable(make)
+def _reordered(make: Make, names: tuple[str, ...]) -> Graph:
     given = [SPECS[n] for n in names]
     return dense_graph(given, lambda *nodes: make(**dict(zip(names, nodes, strict=True))))
 
@@ -65,7 +67,7 @@ def _answer(graph: Graph) -> tuple[str, ...] | str:
 
 
 @pytest.mark.parametrize("make", [_softmax, _attention, _turned, _beside, _both_ways])
-def test_attention_of_inputs_in_any_order(make: object) -> None:
+def test_attention_of_inputs_in_any_order(make: Make) -> None:
     graphs = [_reordered(make, names) for names in permutations(SPECS)]
     _forget()
     kept = [_answer(graph) for graph in graphs]
