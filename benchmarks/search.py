@@ -39,6 +39,7 @@ from fusion_ir.records import Device
 from scheduler.atoms import Atoms, cut
 from scheduler.bench import Budget, Forgetful
 from scheduler.candidates import Candidate, Candidates, find_candidates
+from scheduler.collector import collecting_rarely
 from scheduler.covers import Covers, Proposal
 from scheduler.ledger import Ledger
 from scheduler.prepare import prepare
@@ -63,6 +64,7 @@ class Searched:
     cover: Proposal
 
 
+@collecting_rarely()
 def searched(graph: Graph, device: Device) -> Searched:
     """The phases of `tune` up to the best cover by predictions."""
     times = [time.process_time()]

@@ -13,9 +13,10 @@ from fusion_ir.node import Node
 from fusion_ir.ops import make_input
 from fusion_ir.records import NUMERICS, Buffer, Device, Plan, Ref, Search, Step, TensorAccess, TensorSpec
 from scheduler.bound import copy_us, lower_bound_us
+from scheduler.boundary import OUTPUT_ALIGNMENT_BYTES
 from scheduler.buffers import Lifetime, share_buffers
 from scheduler.prepare import Prepared
-from scheduler.segment import OUTPUT_ALIGNMENT_BYTES, Segment
+from scheduler.segment import Segment
 from scheduler.traffic import Traffic, traffic_of
 
 

@@ -19,6 +19,7 @@ from functools import cached_property
 from fusion_ir.graph import Graph
 from fusion_ir.node import Node
 from scheduler.alternatives import Alternatives
+from scheduler.boundary import Boundary
 from scheduler.casts import is_free
 from scheduler.masks import bits
 from scheduler.piece import Piece
@@ -164,6 +165,11 @@ class Atoms:
         return own
 
     @cached_property
+    def boundary(self) -> Boundary:
+        """The tensors as segments read and write them."""
+        return Boundary(self.graph, self.tensors)
+
+    @cached_property
     def givens(self) -> int:
         """Atoms of the graph as given."""
         return (1 << self.given) - 1
@@ -194,11 +200,13 @@ class Atoms:
         """Whether the segment would be there if the graph had no alternatives."""
         return not piece.members & ~self.givens and not piece.writes & ~self.plain.writes_of(piece.members)
 
-    @cached_property
+    @property
     def plain(self) -> "Atoms":
         """The atoms of the graph as given alone."""
-        if self.given == len(self.nodes):
-            return self
+        return self if self.given == len(self.nodes) else self._given_alone
+
+    @cached_property
+    def _given_alone(self) -> "Atoms":
         n, added = self.given, len(self.nodes) - self.given
         reads = tuple(r & self.givens | r >> added & ~self.givens for r in self.reads[:n])
         tensors = (*self.nodes[:n], *self.tensors[len(self.nodes) :])

@@ -19,10 +19,11 @@ from fusion_ir.node import Node
 from fusion_ir.ops import make_input
 from fusion_ir.records import NUMERICS, Device, Numerics, Ref
 from scheduler.alternatives import Alternatives
+from scheduler.boundary import OUTPUT_ALIGNMENT_BYTES, TEMPORARY_ALIGNMENT_BYTES
 from scheduler.piece import Piece
 from scheduler.prepare import Prepared, prepare
 from scheduler.rewrites import ALTERNATIVES
-from scheduler.segment import OUTPUT_ALIGNMENT_BYTES, TEMPORARY_ALIGNMENT_BYTES, Segment
+from scheduler.segment import Segment
 from scheduler.tune import split_tasks
 
 

@@ -246,6 +246,8 @@ class Covering:
 
     def stored(self, tensor: int) -> Decision:
         """Whether a tensor is written, and may be read."""
+        if known := self._decisions.get(("stored", tensor, 0)):
+            return known
         bit = 1 << tensor
         writing = [j for j, p in enumerate(self.pieces) if p.writes & bit]
         reading = [j for j, reads in enumerate(self.reads) if reads & bit]

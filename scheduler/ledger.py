@@ -99,13 +99,13 @@ class Ledger(Predictor):
 
     def _entry(self, candidate: Candidate) -> Entry:
         """Pending: each family's default, fastest prediction first, then the rest of their spaces; last the families
-        that are predicted to be far slower than the fastest, and that which shares nothing."""
-        families = sorted(candidate.families, key=lambda f: self.uncorrected_us(candidate, f))
+        that are predicted to be far slower than the fastest, and behind these that which shares nothing."""
+        us = {f: math.inf if f == SHARES_NOTHING else self.uncorrected_us(candidate, f) for f in candidate.families}
+        families = sorted(us, key=us.__getitem__)
         spaces = {f: self.first_schedules(candidate.segment, f) for f in families}
         defaults = [(f, space[0]) for f, space in spaces.items() if space]
         rest = [(f, schedule) for f, space in spaces.items() for schedule in space[1:]]
-        most_us = HOPEFUL * self.uncorrected_us(candidate, families[0])
-        far = {f for f in families if f == SHARES_NOTHING or self.uncorrected_us(candidate, f) > most_us}
+        far = {f for f in families if us[f] > HOPEFUL * us[families[0]]}
         variants = dict.fromkeys(sorted((*defaults, *rest), key=lambda v: v[0] in far))
         known = self._known(candidate, variants)
         elsewhere = Entry([])  # times of another machine or compiler say what to try first, and no more

@@ -2,20 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
-from fusion_ir.extent import dense_strides
-from fusion_ir.graph import Graph, InputSpec, OutputSpec
+from fusion_ir.graph import Graph, OutputSpec
 from fusion_ir.key import CanonicalSegment, canonical_segment, graph_key
 from fusion_ir.node import Node
-from fusion_ir.ops import make_input
 from scheduler.atoms import Atoms
 from scheduler.masks import bits
 from scheduler.piece import Piece
-
-TEMPORARY_ALIGNMENT_BYTES = 64
-# What kernels assume of the buffers that callers pass for outputs; plans demand it.
-OUTPUT_ALIGNMENT_BYTES = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,9 +17,8 @@ class Segment:
     """`graph` computes `writes` (its outputs, in order) from `reads` (its inputs, in order), nodes of the graph that
     was cut.
 
-    A read that is an input of that graph keeps its layout; any other is as its writer stored it: in the layout of the
-    output that it is, else dense. cone: nodes computed, operands first, as they are in that graph or its alternatives:
-    over the nodes that stand for what they read, whichever producer computed that.
+    Reads and writes lie in memory as `scheduler.boundary` says. cone: nodes computed, operands first, as they are in
+    that graph or its alternatives: over the nodes that stand for what they read, whichever producer computed that.
     """
 
     piece: Piece
@@ -42,12 +35,12 @@ class Segment:
     @cached_property
     def canonical(self) -> CanonicalSegment:
         """The graph with its boundary in canonical order: what kernels are made for and measurements belong to."""
-        return canonical_segment(self.graph)
+        return _identity(self.graph)[0]
 
     @cached_property
     def key(self) -> str:
         """Equal for segments that one kernel serves."""
-        return graph_key(self.canonical.graph)
+        return _identity(self.graph)[1]
 
     @property
     def arguments(self) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
@@ -56,31 +49,26 @@ class Segment:
         return tuple(self.reads[i] for i in inputs), tuple(self.writes[i] for i in outputs)
 
 
+@lru_cache(maxsize=4096)
+def _identity(graph: Graph) -> tuple[CanonicalSegment, str]:
+    """In canonical order, with its key."""
+    canonical = canonical_segment(graph)
+    return canonical, graph_key(canonical.graph)
+
+
 def extract(atoms: Atoms, piece: Piece) -> Segment:
     """The segment that computes these atoms, and whatever is free below them."""
-    wanted = {o.node: o for o in atoms.graph.outputs}
-    reads = tuple(atoms.tensors[t] for t in bits(atoms.reads_of(piece.members)))
-    writes = tuple(atoms.nodes[t] for t in bits(piece.writes))
-    tensor = atoms.alternatives.tensor
+    boundary, tensor = atoms.boundary, atoms.alternatives.tensor
+    read, written = tuple(bits(atoms.reads_of(piece.members))), tuple(bits(piece.writes))
+    reads, writes = tuple([atoms.tensors[t] for t in read]), tuple([atoms.nodes[t] for t in written])
     made_by = {tensor(n): n for n in (atoms.nodes[a] for a in bits(piece.members & ~atoms.givens))}
-    rebuilt: dict[Node, Node] = {}
-    inputs: list[InputSpec] = []
-    for position, node in enumerate(reads):
-        if node.op == "input":
-            spec = atoms.graph.inputs[node.attr("position", int)]
-        elif node in wanted:
-            spec = InputSpec(node.shape, node.dtype, wanted[node].strides, OUTPUT_ALIGNMENT_BYTES)
-        else:
-            spec = InputSpec(node.shape, node.dtype, dense_strides(node.sizes), TEMPORARY_ALIGNMENT_BYTES)
-        inputs.append(spec)
-        rebuilt[node] = make_input(position, spec)
+    rebuilt = {atoms.tensors[t]: boundary.input(position, t) for position, t in enumerate(read)}
     cone = _cone(atoms, writes, set(reads), made_by)
     for node in cone:
-        rebuilt[tensor(node)] = node.over(tuple([rebuilt[tensor(a)] for a in node.args]))
-    outputs = tuple(
-        OutputSpec(rebuilt[n], wanted[n].strides if n in wanted else dense_strides(n.sizes)) for n in writes
-    )
-    return Segment(piece, reads, writes, cone, Graph(tuple(inputs), outputs))
+        rebuilt[tensor(node)] = boundary.over(node, tuple([rebuilt[tensor(a)] for a in node.args]))
+    inputs = tuple([boundary.specs[t] for t in read])
+    outputs = tuple([OutputSpec(rebuilt[n], boundary.specs[t].strides) for n, t in zip(writes, written, strict=True)])
+    return Segment(piece, reads, writes, cone, boundary.one(Graph(inputs, outputs)))
 
 
 def _cone(atoms: Atoms, writes: tuple[Node, ...], reads: set[Node], made_by: Mapping[Node, Node]) -> tuple[Node, ...]:

@@ -14,6 +14,7 @@ from fusion_ir.records import Device, Numerics, Plan, Reason
 from scheduler.atoms import cut
 from scheduler.bench import Bench, Budget, Costs, Progress, check_numerics
 from scheduler.candidates import Candidate, CandidateSettings, find_candidates
+from scheduler.collector import collecting_rarely
 from scheduler.covers import FAR, Covers, Proposal, prologue_first
 from scheduler.finalists import Finalists
 from scheduler.forms import forms
@@ -57,6 +58,7 @@ class TuneSettings:
     play_off_s: float = 1.5
 
 
+@collecting_rarely()
 def tune(
     graph: Graph,
     device: Device,

@@ -10,7 +10,7 @@ so it shows whether a phase reads them at the point that it is computed for, and
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import product
 
 from codegen.attention.phases import COMBINES, Phase, Phases, phases_of
@@ -18,6 +18,7 @@ from codegen.kernel import EmitError, Reject
 from codegen.lowering.access import alignments
 from codegen.lowering.index import Affine, flatten
 from codegen.lowering.narrow import narrow
+from codegen.lowering.own import with_own_inputs
 from codegen.lowering.program import Key
 from codegen.lowering.stores import pull_outputs
 from codegen.lowering.sums import identity
@@ -26,7 +27,7 @@ from codegen.text import CTYPE, literal, spell
 from codegen.tiled.arrange import orders_of
 from codegen.tiled.epilogue import RUN, print_write
 from codegen.tiled.functor import Functor, PointPrinter, aligned, braced, fields_of, key, tensors_of
-from codegen.tiled.operand import Operand, Tiles, operand
+from codegen.tiled.operand import Operand, Tiles, check_operand, operand
 from codegen.tiled.points import BATCH, COLUMN, ROW, SCALE_BITS, Piece, Points, loads_of, located, writes_at_points
 from codegen.tiled.problem import Problem, groups_of, problem_of
 from fusion_ir.dtype import bf16, f16, f32
@@ -43,25 +44,49 @@ Strides = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Part:
-    """What is computed at a point. held: number of the input that stands for what is held; the rows' results follow."""
+    """What is computed at a point. held: number of the input that stands for what is held, None where
+    nothing depends on that; the rows' results follow."""
 
     pieces: tuple[Piece, ...]
     points: Points
-    held: int
+    held: int | None
 
 
 @dataclass(frozen=True)
 class Strips:
-    """A segment as one product whose rows are reduced. parts: what each of the phases reduces, then what is behind
-    them: all outputs, or the left operand of the second product, whose right operand is `values`."""
+    """A segment as one product whose rows are reduced, and perhaps multiplied again. cuts: what each of the phases
+    reduces, then what is behind them: all outputs, or the left operand of the second product."""
 
+    segment: Graph
     phases: Phases
     problem: Problem
-    left: Operand
-    right: Operand
-    parts: tuple[Part, ...]
+    cuts: tuple[Graph, ...]
     second: Problem | None
-    values: Operand | None
+
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """The cuts, lowered."""
+        held = len(self.segment.inputs)
+        return tuple(_part(cut, held, range(held + 1, len(cut.inputs)), self.problem.extents) for cut in self.cuts)
+
+    @cached_property
+    def left(self) -> Operand:
+        """Of the product."""
+        return operand(self.segment, self.problem, self._tiles, right=False, depth_last=True)
+
+    @cached_property
+    def right(self) -> Operand:
+        """Of the product."""
+        return operand(self.segment, self.problem, self._tiles, right=True, depth_last=True)
+
+    @cached_property
+    def values(self) -> Operand | None:
+        """The right operand of the second product."""
+        return self.second and operand(self.segment, self.second, self._tiles, right=True, depth_last=False)
+
+    @property
+    def _tiles(self) -> Tiles:
+        return Tiles(self.phases.product.args[0].dtype, RUN, copied=True, across=True)
 
 
 @lru_cache(maxsize=256)
@@ -92,29 +117,29 @@ def _problems(node: Node) -> Iterator[Problem]:
 
 
 def _strips(segment: Graph, phases: Phases, problem: Problem) -> Strips:
+    """Raises EmitError where some part cannot be computed in strips. What segments have in common is looked at once."""
     given: dict[Node, Strides] = {phases.product: tuple(where.stride for where in problem.result)}
     rows: dict[Node, Strides] = {}
-    parts: list[Part] = []
+    cuts: list[Graph] = []
     for step in phases.steps:
         strides = _strides(segment, step.operand, step.reads, given[step.reads], rows)
-        parts.append(_part(segment, problem, [OutputSpec(step.operand, strides)], step.reads, given[step.reads], rows))
-        _check_whole(problem, parts[-1])
+        cuts.append(_cut(segment, [OutputSpec(step.operand, strides)], step.reads, given[step.reads], rows))
+        _check_part(segment, cuts[-1], problem, whole=True)
         given[step.operand] = strides
         rows[step.reduction] = _row_strides(problem, step, strides)
-    tiles = Tiles(phases.product.args[0].dtype, RUN, copied=True, across=True)
-    second = values = None
+    second = None
     outputs: Sequence[OutputSpec] = segment.outputs
     if phases.second:
         left = phases.second.args[phases.side]
         strides = _strides(segment, left, phases.reads, given[phases.reads], rows)
         second = _second_problem(problem, phases.second, phases.side, strides)
-        values = operand(segment, second, tiles, right=True, depth_last=False)
+        check_operand(segment, phases.second.args[1 - phases.side])
         outputs = [OutputSpec(left, strides)]
-    parts.append(_part(segment, problem, outputs, phases.reads, given[phases.reads], rows))
-    if second:
-        _check_whole(problem, parts[-1])
-    sides = [operand(segment, problem, tiles, right=right, depth_last=True) for right in (False, True)]
-    return Strips(phases, problem, sides[0], sides[1], tuple(parts), second, values)
+    cuts.append(_cut(segment, outputs, phases.reads, given[phases.reads], rows))
+    _check_part(segment, cuts[-1], problem, whole=second is not None)
+    for node in phases.product.args:
+        check_operand(segment, node)
+    return Strips(segment, phases, problem, tuple(cuts), second)
 
 
 def _cut(segment: Graph, outputs: Sequence[OutputSpec], held: Node, at: Strides, rows: Mapping[Node, Strides]) -> Graph:
@@ -140,17 +165,26 @@ def _cut(segment: Graph, outputs: Sequence[OutputSpec], held: Node, at: Strides,
 def _strides(segment: Graph, node: Node, held: Node, at: Strides, rows: Mapping[Node, Strides]) -> Strides:
     """Where each axis of a node lies in (batch, row, column), by where what is held does. Raises EmitError."""
     cut = _cut(segment, [OutputSpec(node, dense_strides(node.sizes))], held, at, rows)
-    pulled = pull_outputs(cut)
+    alone, position = with_own_inputs(cut)
+    found = _places(alone, position.get(len(segment.inputs)))
+    if isinstance(found, str):
+        raise EmitError(found)
+    return found
+
+
+@lru_cache(maxsize=1024)
+def _places(alone: Graph, held: int | None) -> Strides | str:
+    """The same of the output of a cut with its own inputs, or why there are none. held: number of that input."""
+    pulled = pull_outputs(alone)
     values, _, _ = pulled.pull()
-    places = loads_of(len(segment.inputs), values[0])
+    (node,) = [o.node for o in alone.outputs]
+    places = [] if held is None else loads_of(held, values[0])
     if len(values) != 1 or len(places) != 1:
-        raise EmitError(f"{node.op} depends on the product at several points, or at none")
+        return f"{node.op} depends on the product at several points, or at none"
     (place,), (store,) = places, pulled.stores
     steps = [[place.coef(a) // e.coef(a) for a in e.axes if e.coef(a)] for e in store.index]
     strides = tuple(own[0] if own else 0 for own in steps)
-    if flatten(store.index, strides) != place:
-        raise EmitError(f"the axes of {node.op} are not those of the product")
-    return strides
+    return strides if flatten(store.index, strides) == place else f"the axes of {node.op} are not those of the product"
 
 
 def _row_strides(problem: Problem, step: Phase, strides: Strides) -> Strides:
@@ -162,30 +196,43 @@ def _row_strides(problem: Problem, step: Phase, strides: Strides) -> Strides:
     return tuple(s for d, s in enumerate(strides) if d not in axes)
 
 
-def _check_whole(problem: Problem, part: Part) -> None:
-    """Raises EmitError where not every point of the product is computed once."""
-    if len(part.pieces) != 1 or part.pieces[0].conditions or part.pieces[0].repeats:
-        raise EmitError("other elements than those of the product are reduced")
+def _check_part(segment: Graph, cut: Graph, problem: Problem, *, whole: bool) -> None:
+    """Raises EmitError where a cut is no function of a point; `whole`: or not every point is computed once."""
+    alone, position = with_own_inputs(cut)
+    held, *rows = [position.get(i) for i in range(len(segment.inputs), len(cut.inputs))]
+    used = tuple([row for row in rows if row is not None])
+    if fault := _fault(alone, held, used, problem.extents, whole):
+        raise EmitError(fault)
 
 
-def _part(
-    segment: Graph, problem: Problem, outputs: Sequence[OutputSpec], held: Node, at: Strides,
-    rows: Mapping[Node, Strides],
-) -> Part:  # fmt: skip
-    writes, axes = writes_at_points(_cut(segment, outputs, held, at, rows))
-    batches, lines, columns = problem.extents
-    points, number = Points((columns, lines, batches), axes), len(segment.inputs)
+@lru_cache(maxsize=1024)
+def _fault(alone: Graph, held: int | None, rows: tuple[int, ...], extents: tuple[int, int, int], whole: bool) -> str:
+    try:
+        pieces = _part(alone, held, rows, extents).pieces
+    except EmitError as error:
+        return str(error)
+    if whole and (len(pieces) != 1 or pieces[0].conditions or pieces[0].repeats):
+        return "other elements than those of the product are reduced"
+    return ""
+
+
+def _part(cut: Graph, held: int | None, rows: Sequence[int], extents: tuple[int, int, int]) -> Part:
+    """A cut, lowered. held, rows: numbers of the inputs that stand for what is held, None where nothing depends on it,
+    and for the rows' results. Raises EmitError."""
+    writes, axes = writes_at_points(cut)
+    batches, lines, columns = extents
+    points = Points((columns, lines, batches), axes)
     pieces: list[Piece] = []
     for write in writes:
-        places = loads_of(number, write.value)
-        if len(places) != 1:
+        places = [] if held is None else loads_of(held, write.value)
+        if held is None or len(places) != 1:
             raise EmitError(f"depends on the product at {len(places)} points for each of its elements, expected 1")
-        for i in range(len(rows)):
-            if any(place != _row_of(places[0]) for place in loads_of(number + 1 + i, write.value)):
+        for row in rows:
+            if any(place != _row_of(places[0]) for place in loads_of(row, write.value)):
                 raise EmitError("what a row is reduced to is used in another row")
         pieces.append(located(write, places[0], points, RUN))
     writes = narrow([piece.write for piece in pieces], points.lanes.values())
-    return Part(tuple(replace(p, write=w) for p, w in zip(pieces, writes, strict=True)), points, number)
+    return Part(tuple(replace(p, write=w) for p, w in zip(pieces, writes, strict=True)), points, held)
 
 
 def _row_of(place: Affine) -> Affine:

@@ -5,11 +5,13 @@ contract(x[8, 32, 64], w[64, 48]) : f32[8, 32, 48]    ->   256: (64, 0, 48)   48
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise, permutations
 from math import prod
 
 from codegen.kernel import Reject
 from codegen.lowering.index import Affine, Axis
+from codegen.lowering.own import with_own_inputs
 from codegen.lowering.stores import pull_outputs
 from fusion_ir.dtype import DType
 from fusion_ir.extent import dense_strides
@@ -210,11 +212,24 @@ def _plain(e: Affine) -> list[tuple[Axis, int]]:
     return [(axis, k) for axis, k in e.terms if isinstance(axis, Axis)]
 
 
-def _seen_through(graph: Graph, node: Node) -> tuple[int, Affine, tuple[Affine, ...]] | Reject:
-    """(input, element offset, the node's index over the axes of the offset) of a node that is a view of one input."""
+_Seen = tuple[int, Affine, tuple[Affine, ...]]  # input, element offset, the node's index over the axes of the offset
+
+
+def _seen_through(graph: Graph, node: Node) -> _Seen | Reject:
+    """What a node is that is a view of one input. Segments with the same view are looked at once."""
     if any(n.op != "input" and OPS[n.op].kind is not OpKind.VIEW for n in _cone(node)):
         return Reject("is computed, not stored")
-    pulled = pull_outputs(Graph(graph.inputs, (OutputSpec(node, dense_strides(node.sizes)),)))
+    alone, position = with_own_inputs(Graph(graph.inputs, (OutputSpec(node, dense_strides(node.sizes)),)))
+    seen = _seen_alone(alone)
+    if isinstance(seen, Reject):
+        return seen
+    tensor, offset, index = seen
+    return next(given for given, own in position.items() if own == tensor), offset, index
+
+
+@lru_cache(maxsize=1024)
+def _seen_alone(view: Graph) -> _Seen | Reject:
+    pulled = pull_outputs(view)
     values, _, _ = pulled.pull()
     if len(values) != 1 or values[0].op != "load":
         return Reject("is put together from pieces" if len(values) != 1 else "is not in memory")

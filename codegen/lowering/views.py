@@ -108,7 +108,10 @@ def pad(p: Puller, node: Node, index: Index) -> Value:
 def _cut(p: Puller, e: Affine, bounds: tuple[int, ...]) -> None:
     cut = cut_at(e, bounds) if p.refine else None
     if cut is not None:
-        raise cut
+        try:
+            raise cut
+        finally:
+            del cut  # it holds this frame, and with that whatever called: no cycle, lest all of a search outlive it
 
 
 def _less(p: Puller, e: Affine, bound: int) -> Value:

@@ -31,7 +31,7 @@ class Arrangement:
 @lru_cache(maxsize=256)
 def arrange(segment: Graph, node: Node, tiles: Tiles) -> Arrangement:
     """The best way. Raises EmitError where there is none."""
-    error: EmitError | None = None
+    reason = ""
     best: tuple[float, Arrangement] | None = None
     known: dict[tuple[object, ...], Operand] = {}
     for turned, orders in _ways(node):
@@ -39,14 +39,14 @@ def arrange(segment: Graph, node: Node, tiles: Tiles) -> Arrangement:
         try:
             cost = epilogue_cost(segment, problem)
             sides = [_side(segment, problem, tiles, right, known) for right in (False, True)]
-        except EmitError as e:
-            error = error or e
+        except EmitError as error:
+            reason = reason or str(error)
             continue
         cost += sum(side.cost for side in sides)
         if best is None or cost < best[0]:
             best = cost, Arrangement(problem, sides[0], sides[1])
     if best is None:
-        raise error or EmitError("the contraction cannot be arranged")
+        raise EmitError(reason or "the contraction cannot be arranged")
     return best[1]
 
 
@@ -54,15 +54,15 @@ def check_arranged(segment: Graph, node: Node) -> None:
     """Raises EmitError where `arrange` does, whatever the tiles; the first way that there is ends the look."""
     for arg in node.args:
         check_operand(segment, arg)
-    error: EmitError | None = None
+    reason = ""
     for turned, orders in _ways(node):
         try:
             check_epilogue(segment, problem_of(node, turned=turned, orders=orders))
-        except EmitError as e:
-            error = error or e
+        except EmitError as error:
+            reason = reason or str(error)
             continue
         return
-    raise error or EmitError("the contraction cannot be arranged")
+    raise EmitError(reason or "the contraction cannot be arranged")
 
 
 def _side(
