@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.masks import bits
-from scheduler.open_sets import NEAR, Column, Parts
+from scheduler.open_sets import NEAR, Column, Known, Parts
 from scheduler.piece import Piece
 from scheduler.producers import Producers, in_order, reached
 from scheduler.relaxation import Optimum, Relaxation
@@ -66,7 +66,9 @@ class Covering:
         self._needing = [producers.needing(v) for v in self._required]
         self._sides: list[Column] = []
         self._sets: list[int] = []
+        self._entering: list[list[int]] = []  # columns, by set
         self._entered: list[list[int]] = []  # sets, by column
+        self._writing: dict[int, list[int]] = {}  # columns, by tensor
         self._decisions: dict[tuple[str, int, int], Decision] = {}
         self._demanded: frozenset[int] = frozenset()  # rows of decisions
         self.forbidden = np.zeros(0, dtype=bool)
@@ -110,8 +112,16 @@ class Covering:
         self._sides = [Column(r, tuple(bits(r)), tuple(bits(p.writes))) for p, r in zip(self.pieces, self.reads, strict=True)]
         known, self.cuts = list(self.cuts), {}
         self._sets, self._entered = list(self._needing), rows_of
-        for cut in known:
-            self._add_set(cut)
+        self._entering = [[] for _ in self._sets]
+        self._writing = {}
+        for j, rows in enumerate(rows_of):
+            for k in rows:
+                self._entering[k].append(j)
+            for t in self._sides[j].written:
+                self._writing.setdefault(t, []).append(j)
+        for tensors in known:
+            entering = [j for t in bits(tensors) for j in self._writing.get(t, ()) if not self.reads[j] & tensors]
+            self._add_set(tensors, list(dict.fromkeys(entering)))
         self._decisions.clear()
         self._demanded = frozenset()
 
@@ -222,23 +232,28 @@ class Covering:
     def _violated(self, x: Mapping[int, float]) -> bool:
         """Adds rows for sets that a solution leaves open. Whether there are any."""
         parts = Parts(self._sides, {j: x[j] for j in sorted(x, key=self._first_member)})
-        entering: dict[int, list[int]] = {}
+        taken: dict[int, list[int]] = {}
         for j in parts.x:
             for k in self._entered[j]:
-                entering.setdefault(k, []).append(j)
-        found = parts.open_sets({self._sets[k]: of for k, of in entering.items()})
-        new = [tensors | more for tensors, more in found if tensors | more not in self.cuts]
-        for cut in new:
-            self._add_set(cut)
-        return bool(new)
+                taken.setdefault(k, []).append(j)
+        new = False
+        for k, more in parts.open_sets({k: Known(self._sets[k], of) for k, of in taken.items()}):
+            tensors = self._sets[k] | more
+            if tensors not in self.cuts:
+                entering = dict.fromkeys(j for j in self._entering[k] if not self.reads[j] & more)
+                for t in bits(more):
+                    entering.update((j, None) for j in self._writing.get(t, ()) if not self.reads[j] & tensors)
+                self._add_set(tensors, list(entering))
+                new = True
+        return new
 
-    def _add_set(self, cut: int) -> None:
+    def _add_set(self, tensors: int, entering: list[int]) -> None:
         """A further row."""
-        columns = [j for j, p in enumerate(self.pieces) if p.writes & cut and not self.reads[j] & cut]
-        self.cuts[cut] = self.relaxation.add_row(columns)
-        for j in columns:
+        self.cuts[tensors] = self.relaxation.add_row(entering)
+        for j in entering:
             self._entered[j].append(len(self._sets))
-        self._sets.append(cut)
+        self._sets.append(tensors)
+        self._entering.append(entering)
 
     def _first_member(self, j: int) -> int:
         members = self.pieces[j].members

@@ -108,7 +108,7 @@ class Covers:
         return self.cheapest(FORBIDDEN, without)
 
     def _solve(self, unknown: Estimate, without: Collection[Candidate]) -> Cover | None:
-        """Candidates cost the least that they can, by the bytes that they move, until they are part of a solution; then
+        """Candidates cost the least that they can, by what they move and multiply, until they are part of a solution; then
         what they do. When all of those in it do, it is the cheapest: others cost more than in this comparison."""
         usable = {p: c for p, c in self.usable.items() if c not in without}
         vague = {p for p, c in usable.items() if p not in self._looked_at and not self.ledger.is_open(c)}
@@ -118,7 +118,7 @@ class Covers:
             candidate = usable[piece]
             vaguely = piece in vague
             return candidate.weight * (
-                least_us(self.least.bytes(piece)) if vaguely else self.ledger.cost_us(candidate, unknown.us)
+                least_us(self.least.traffic(piece)) if vaguely else self.ledger.cost_us(candidate, unknown.us)
             )
 
         def look(pieces: Collection[Piece]) -> dict[Piece, float]:

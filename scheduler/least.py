@@ -1,5 +1,5 @@
-"""Bytes that a segment moves at the least, from its atoms alone: says of most candidates that they are in no cheapest
-cover before they are looked at, or even built.
+"""What a segment moves and multiplies at the least, from its atoms alone: says of most candidates that they are in no
+cheapest cover before they are looked at, or even built.
 
 A segment writes what it writes, whole. Of each tensor it reads as much as one of its atoms needs that is computed
 whole, and an atom is computed whole where it is written, or a reader that is computed whole needs all of it. Whether
@@ -7,13 +7,16 @@ an atom is read by a segment's other atoms too only adds to that: no segment's `
 
     %1 = exp(%0); %2 = slice(%1); %3 = neg(%2)     {%3} reads as much of %1 as it writes; {%1, %3} need not read all
                                                    of %0, unless %1 is an output
+
+Products of atoms that are computed whole are counted; of several that read the same tensors one alone, since these may
+be the same.
 """
 
 from scheduler.atoms import Atoms
 from scheduler.masks import bits
 from scheduler.piece import Piece
 from scheduler.segment import extract
-from scheduler.traffic import least_reads
+from scheduler.traffic import LeastTraffic, least_reads, traffic_of
 
 
 class Least:
@@ -23,21 +26,26 @@ class Least:
         self._atoms = atoms
         self._read_bytes: list[dict[int, int]] = []  # by atom, of each tensor
         self._whole: list[int] = []  # by atom, the tensors that it needs all of
-        self._known: dict[Piece, int] = {}
+        self._products: dict[int, tuple[str, float]] = {}  # by atom
+        self._known: dict[Piece, LeastTraffic] = {}
         for a in range(len(atoms)):
             graph = extract(atoms, Piece(1 << a, 1 << atoms.stands[a])).graph
             tensors = list(bits(atoms.reads[a]))
             needed = least_reads(graph)
             self._read_bytes.append({t: read_bytes for t, (read_bytes, _) in zip(tensors, needed, strict=True)})
             self._whole.append(sum(1 << t for t, (_, is_whole) in zip(tensors, needed, strict=True) if is_whole))
+            if atoms.nodes[a].op == "contract":
+                traffic = traffic_of(graph)
+                narrow = traffic.made_products
+                self._products[a] = narrow[0] if narrow else (atoms.nodes[a].dtype.name, traffic.made_operations)
 
-    def bytes(self, piece: Piece) -> int:
-        """That a segment reads and writes at the least."""
+    def traffic(self, piece: Piece) -> LeastTraffic:
+        """Of a segment, at the least."""
         if piece not in self._known:
-            self._known[piece] = self._bytes(piece)
+            self._known[piece] = self._traffic(piece)
         return self._known[piece]
 
-    def _bytes(self, piece: Piece) -> int:
+    def _traffic(self, piece: Piece) -> LeastTraffic:
         atoms = self._atoms
         producer = {atoms.stands[a]: a for a in bits(piece.members)}
         read: dict[int, int] = {}
@@ -50,4 +58,11 @@ class Least:
                 elif self._whole[a] >> t & 1 and not whole >> t & 1:
                     whole |= 1 << t
                     stack.append(t)
-        return sum(read.values()) + sum(atoms.nodes[t].bytes for t in bits(piece.writes))
+        bytes_ = sum(read.values()) + sum(atoms.nodes[t].bytes for t in bits(piece.writes))
+        products: dict[tuple[str, int], float] = {}
+        for t in bits(whole):
+            if (a := producer[t]) in self._products:
+                dtype, made = self._products[a]
+                key = dtype, atoms.reads[a]
+                products[key] = max(made, products.get(key, 0.0))
+        return LeastTraffic(bytes_, tuple((dtype, made) for (dtype, _), made in products.items()))

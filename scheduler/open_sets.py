@@ -11,7 +11,7 @@ tensor) than it lets in (what writes it). The best set is as hard to find as a c
 whole, and are no cover, an open set is found.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -26,6 +26,13 @@ class Column(NamedTuple):
     reads: int
     read: tuple[int, ...]
     written: tuple[int, ...]
+
+
+class Known(NamedTuple):
+    """A set, and the columns that enter it of those that are taken."""
+
+    tensors: int
+    entering: Sequence[int]
 
 
 @dataclass(frozen=True)
@@ -66,26 +73,25 @@ class Parts:
                 break
         return there
 
-    def open_sets(self, known: Mapping[int, Sequence[int]]) -> list[tuple[int, int]]:
-        """Open sets, each as one that is known and what it was enlarged by; of several that were enlarged by the same
-        tensors, and more, one. `known`: sets, with the columns taken that enter them."""
+    def open_sets(self, known: Mapping[int, Known]) -> list[tuple[int, int]]:
+        """Open sets, each as the number of one that is known and the tensors that it was enlarged by; of several that
+        were enlarged by the same tensors, or more, one."""
         return self._open(known, self.written) or self._open(known, self.founded)
 
-    def _open(self, known: Mapping[int, Sequence[int]], there: Mapping[int, float]) -> list[tuple[int, int]]:
-        found = sorted(
-            (more.bit_count(), more, tensors)
-            for tensors, entering in known.items()
-            for more in self._enlarged(tensors, entering, there)
-        )
+    def _open(self, known: Mapping[int, Known], there: Mapping[int, float]) -> list[tuple[int, int]]:
+        found: list[tuple[int, int, int]] = []
+        for number, of in known.items():
+            if more := self._enlarged(of, there):
+                found.append((more.bit_count(), more, -number))
         least: list[tuple[int, int]] = []
-        for _, more, tensors in found:
+        for _, more, negative in sorted(found):
             if all(fewer & ~more for _, fewer in least):
-                least.append((tensors, more))
+                least.append((-negative, more))
         return least
 
-    def _enlarged(self, tensors: int, entering: Sequence[int], there: Mapping[int, float]) -> Iterator[int]:
-        """The tensors by which a set is enlarged, if that leaves it open."""
-        more = 0
+    def _enlarged(self, known: Known, there: Mapping[int, float]) -> int:
+        """The tensors by which a set is enlarged; none where that does not leave it open."""
+        more, entering = 0, known.entering
         while True:
             reading: dict[int, float] = {}
             for j in entering:
@@ -93,9 +99,7 @@ class Parts:
                     reading[t] = reading.get(t, 0.0) + self.x[j]
             gain, t = max(((part - there.get(t, 0.0), t) for t, part in reading.items()), default=(0.0, 0))
             if gain <= NEAR:
-                break
+                return more if more and sum(self.x[j] for j in entering) < 1 - NEAR else 0
             more |= 1 << t
             both = dict.fromkeys((*entering, *self.writing.get(t, ())))
-            entering = [j for j in both if not self.columns[j].reads & (tensors | more)]
-        if more and sum(self.x[j] for j in entering) < 1 - NEAR:
-            yield more
+            entering = [j for j in both if not self.columns[j].reads & (known.tensors | more)]

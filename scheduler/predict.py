@@ -8,7 +8,7 @@ from codegen.kernel import Kernel
 from fusion_ir.records import Ceilings, CompileReport, Device
 from scheduler.bound import best_gbps, lower_bound_us
 from scheduler.predict_cuda import family_us, kernel_us, least_family_us
-from scheduler.traffic import Traffic
+from scheduler.traffic import LeastTraffic, Traffic
 
 
 @dataclass(frozen=True)
@@ -81,14 +81,18 @@ def predicted_us(traffic: Traffic, family: str, device: Device, among: Collectio
     return ceilings.launch_us + usual.overhead_us + max(memory_us, arithmetic_us)
 
 
-def least_us(bytes_: int, family: str, device: Device) -> float:
-    """The least that `predicted_us` says of any segment that moves so many bytes or more: a launch, and moving them."""
+def least_us(least: LeastTraffic, family: str, device: Device) -> float:
+    """The least that `predicted_us` says of any segment whose traffic is that or more: a launch, and the longer of
+    moving the bytes and multiplying."""
     ceilings = device.ceilings or ASSUMED[device.target]
     if device.target != "cpu":
-        return least_family_us(bytes_, family, ceilings)
+        return least_family_us(least, family, device, ceilings)
     usual = EFFICIENCY.get(family, USUAL)
-    gbps = best_gbps(bytes_, ceilings.copy_gbps)
-    return ceilings.launch_us + usual.overhead_us + bytes_ / (gbps * usual.bandwidth * 1e3)
+    memory_us = least.bytes / (best_gbps(least.bytes, ceilings.copy_gbps) * usual.bandwidth * 1e3)
+    rate = 1.0 if usual.pulls else _narrow_rate(device)
+    operations = sum(made if dtype in ("f32", "f64") else made / rate for dtype, made in least.products)
+    arithmetic_us = operations / (ceilings.fma_gflops * usual.arithmetic * 1e3)
+    return ceilings.launch_us + usual.overhead_us + max(memory_us, arithmetic_us)
 
 
 def may_be_narrow(traffic: Traffic, family: str, device: Device) -> bool:

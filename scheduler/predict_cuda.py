@@ -10,7 +10,7 @@ from codegen.gpus import tensor_gflops
 from codegen.kernel import Kernel
 from codegen.schedule import schedule_values
 from fusion_ir.records import Ceilings, CompileReport, Device
-from scheduler.traffic import Traffic
+from scheduler.traffic import LeastTraffic, Traffic
 
 
 @dataclass(frozen=True)
@@ -76,11 +76,15 @@ def family_us(traffic: Traffic, family: str, device: Device, among: Collection[s
     return ceilings.launch_us + shares.overhead_us + max(memory_us, arithmetic_us, _serial_us(traffic, shares))
 
 
-def least_family_us(bytes_: int, family: str, ceilings: Ceilings) -> float:
-    """The least that `family_us` says of any segment that moves so many bytes or more."""
-    shares = FAMILY_SHARES.get(family, OTHERS)
-    memory_us = bytes_ / (ceilings.copy_gbps[-1][1] * shares.bandwidth * 1e3)
-    return ceilings.launch_us + shares.overhead_us + memory_us
+def least_family_us(least: LeastTraffic, family: str, device: Device, ceilings: Ceilings) -> float:
+    """The least that `family_us` says of any segment whose traffic is that or more."""
+    shares = _shares(family, device)
+    memory_us = least.bytes / (ceilings.copy_gbps[-1][1] * shares.bandwidth * 1e3)
+    arithmetic_us = 0.0
+    for dtype, products in least.products:
+        rate = shares.matrix * tensor_gflops(device, dtype)
+        arithmetic_us += products / ((rate or ceilings.fma_gflops * shares.arithmetic) * 1e3)
+    return ceilings.launch_us + shares.overhead_us + max(memory_us, arithmetic_us)
 
 
 def kernel_us(

@@ -19,22 +19,22 @@ from scheduler.learned import Corrections, corrections
 from scheduler.piece import Piece
 from scheduler.predict import family_bound_us, least_us, may_be_narrow, predicted_kernel_us, predicted_us
 from scheduler.segment import Segment
-from scheduler.traffic import Traffic, traffic_of
+from scheduler.traffic import LeastTraffic, Traffic, traffic_of
 
 SHARES_NOTHING = "naive"  # a family for what no other takes: says at once what it accepts, which is most
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What candidates cost that were not measured. us: of one. least_us: no more than that of any that moves so many
-    bytes, or more."""
+    """What candidates cost that were not measured. us: of one. least_us: no more than that of any of so much traffic,
+    or more."""
 
     us: Callable[[Candidate], float]
-    least_us: Callable[[int], float]
+    least_us: Callable[[LeastTraffic], float]
 
     def times(self, factor: float) -> "Estimate":
         """That many times as much."""
-        return Estimate(lambda c: factor * self.us(c), lambda bytes_: factor * self.least_us(bytes_))
+        return Estimate(lambda c: factor * self.us(c), lambda least: factor * self.least_us(least))
 
 
 class Predictor:
@@ -141,9 +141,9 @@ class Predictor:
 
     @property
     def predictions(self) -> Estimate:
-        """`predicted_us`, and the least that it says of any segment that moves so many bytes."""
+        """`predicted_us`, and the least that it says of any segment of so much traffic."""
         scales = [(name, self._scale(name)) for name in self.families]
-        return Estimate(self.predicted_us, lambda bytes_: min(s * self._least_us(bytes_, name) for name, s in scales))
+        return Estimate(self.predicted_us, lambda least: min(s * self._least_us(least, name) for name, s in scales))
 
     def _hoped_us(self, traffic: Traffic, family: str) -> float:
         """The least that is predicted of the family before it is asked whether it accepts the segment."""
@@ -151,15 +151,15 @@ class Predictor:
         us = self._scale(family) * predicted_us(traffic, family, self.device, ())
         return us * learned.least if learned else us
 
-    def _least_us(self, bytes_: int, family: str) -> float:
-        """The least that is predicted of any of the family's segments that move so many bytes or more."""
+    def _least_us(self, least: LeastTraffic, family: str) -> float:
+        """The least that is predicted of any of the family's segments of so much traffic or more."""
         learned = self.corrections_of(family)
-        return least_us(bytes_, family, self.device) * (learned.least if learned else 1.0)
+        return least_us(least, family, self.device) * (learned.least if learned else 1.0)
 
     @property
     def bounds(self) -> Estimate:
         """The same of `bound_us`."""
-        return Estimate(self.bound_us, lambda bytes_: least_bound_us(bytes_, self.device))
+        return Estimate(self.bound_us, lambda least: least_bound_us(least.bytes, self.device))
 
     def uncorrected_us(self, candidate: Candidate, family: str) -> float:
         """What is predicted of one family that accepts the segment, however far off its predictions were."""

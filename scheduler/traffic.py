@@ -8,6 +8,7 @@ bound.
 from dataclasses import dataclass
 from itertools import combinations
 from math import prod
+from typing import NamedTuple
 
 from fusion_ir.graph import Graph, InputSpec
 from fusion_ir.node import Node
@@ -40,6 +41,14 @@ class Traffic:
     @property
     def bytes(self) -> int:
         return self.read_bytes + self.written_bytes
+
+
+class LeastTraffic(NamedTuple):
+    """What the traffic of a segment comes to at the least, as far as that is known without building it: bytes, and
+    `made_products`, those of f32 and f64 among them."""
+
+    bytes: int
+    products: tuple[tuple[str, float], ...] = ()
 
 
 def traffic_of(graph: Graph) -> Traffic:
