@@ -82,7 +82,7 @@ def least_family_us(least: LeastTraffic, family: str, device: Device, ceilings: 
     memory_us = least.bytes / (ceilings.copy_gbps[-1][1] * shares.bandwidth * 1e3)
     arithmetic_us = 0.0
     for dtype, products in least.products:
-        rate = shares.matrix * tensor_gflops(device, dtype)
+        rate = shares.matrix * (tensor_gflops(device, dtype) or 0.0)
         arithmetic_us += products / ((rate or ceilings.fma_gflops * shares.arithmetic) * 1e3)
     return ceilings.launch_us + shares.overhead_us + max(memory_us, arithmetic_us)
 

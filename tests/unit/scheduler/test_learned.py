@@ -12,7 +12,7 @@ from scheduler.atoms import cut
 from scheduler.candidates import Candidate, find_candidates
 from scheduler.learned import LEAST_SEGMENTS, corrections
 from scheduler.predictor import Predictor
-from scheduler.traffic import Traffic, traffic_of
+from scheduler.traffic import LeastTraffic, Traffic, traffic_of
 from tests.unit.scheduler.fakes import DEVICE, families
 from tests.unit.scheduler.test_tune import ALL, diamond
 
@@ -92,8 +92,8 @@ def test_predictions_are_corrected_and_stay_above_what_is_said_to_be_the_least()
     changed = 0
     for candidate in found.accepted.values():
         changed += taught.predicted_us(candidate) != plain.predicted_us(candidate)
-        bytes_ = taught.traffic(candidate).bytes
-        assert taught.predictions.least_us(bytes_) <= taught.predicted_us(candidate) * (1 + 1e-12)
+        least = LeastTraffic(taught.traffic(candidate).bytes)
+        assert taught.predictions.least_us(least) <= taught.predicted_us(candidate) * (1 + 1e-12)
     assert changed
     assert sorted(asked) == sorted(set(asked)), "each family's are asked for once"
 

@@ -1,10 +1,10 @@
-"""The bytes that a segment moves at the least: never more than its traffic, and what is predicted of them neither."""
+"""What a segment moves and multiplies at the least: never more than its traffic, and what is predicted of it neither."""
 
 import pytest
 
 from benchmarks.corpus import CASES
 from codegen.families import FAMILIES
-from fusion_ir.dtype import f32
+from fusion_ir.dtype import bf16, f32
 from fusion_ir.extent import dense_strides, shape_of
 from fusion_ir.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.ops import make, make_input
@@ -15,11 +15,13 @@ from scheduler.candidates import Candidates, find_candidates
 from scheduler.least import Least
 from scheduler.ledger import Ledger
 from scheduler.prepare import prepare
+from scheduler.rewrites import ALTERNATIVES
 from scheduler.segment import extract
 from scheduler.traffic import traffic_of
 from scheduler.tune import split_tasks
 from tests.support.devices import CPU_DEVICE, CUDA_DEVICE
 from tests.support.random_graphs import Seeded, any_graph
+from tests.support.rule_graphs import rule_graph
 
 # Memory so slow that bytes count beside launches in tensors of a few elements, the smaller level no faster.
 SLOW = Ceilings(copy_gbps=((4096, 2e-3), (0, 3e-3)), read_gbps=((4096, 3e-3), (0, 2e-3)), launch_us=2.0, fma_gflops=1.0)
@@ -28,7 +30,8 @@ DEVICES = [device.model_copy(update={"ceilings": SLOW}) for device in (CPU_DEVIC
 
 def searched(graph: Graph, device: Device) -> tuple[Ledger, Atoms, Candidates]:
     ledger = Ledger(device, FAMILIES, Forgetful(), None, 0)
-    atoms = cut(prepare(graph, split_tasks(device)).graph, ledger.computable)
+    prepared = prepare(graph, split_tasks(device), offers=ALTERNATIVES)
+    atoms = cut(prepared.graph, ledger.computable, alternatives=prepared.alternatives)
     return ledger, atoms, find_candidates(atoms, lambda piece: ledger.ask(atoms, piece))
 
 
@@ -37,18 +40,23 @@ def test_never_more_than_the_traffic(device: Device) -> None:
     graphs = [any_graph(Seeded(seed), steps=30) for seed in range(60)]
     names = ("rope_mistral_nemo", "rope_phi_3_backward", "batch_norm_backward", "causal_softmax", "cross_entropy")
     graphs += [CASES[name].instance("bf16", CASES[name].small[0]).graph for name in names]
-    all_, exact = 0, 0
+    graphs += [rule_graph(Seeded(seed), (bf16, f32)[seed % 2]) for seed in range(10)]
+    all_ = exact = multiplied = 0
     for number, graph in enumerate(graphs):
         ledger, atoms, found = searched(graph, device)
         least, predictions, bounds = Least(atoms), ledger.predictions, ledger.bounds
         for members, candidate in list(found.accepted.items())[:300]:
-            bytes_, traffic = least.bytes(members), traffic_of(candidate.segment.graph)
+            at_least = least.traffic(members)
+            (bytes_, products), traffic = at_least, traffic_of(candidate.segment.graph)
             assert traffic.written_bytes <= bytes_ <= traffic.bytes, (number, members)
-            assert predictions.least_us(bytes_) <= predictions.us(candidate), (number, members)
-            assert bounds.least_us(bytes_) <= bounds.us(candidate), (number, members)
+            assert sum(made for _, made in products) <= traffic.made_operations
+            assert predictions.least_us(at_least) <= predictions.us(candidate), (number, members)
+            assert bounds.least_us(at_least) <= bounds.us(candidate), (number, members)
             all_, exact = all_ + 1, exact + (bytes_ == traffic.bytes)
+            multiplied += bool(products)
     assert all_ > 1000
     assert exact > 0.7 * all_, "it would tell nothing apart"
+    assert multiplied > 150
 
 
 def test_what_a_slice_drops_need_not_be_read() -> None:
@@ -60,7 +68,7 @@ def test_what_a_slice_drops_need_not_be_read() -> None:
     atoms = atoms_of(Graph((spec,), (OutputSpec(neg, dense_strides(neg.sizes)),)))
     assert [n.op for n in atoms.nodes] == ["exp", "neg"]
     least = Least(atoms)
-    assert least.bytes(atoms.piece(0b01)) == 4 * (128 + 128)
-    assert least.bytes(atoms.piece(0b10)) == 4 * (32 + 32)
-    assert least.bytes(atoms.piece(0b11)) == 4 * 32, "only that it writes is sure: a sum of its parts would read more"
+    assert least.traffic(atoms.piece(0b01)).bytes == 4 * (128 + 128)
+    assert least.traffic(atoms.piece(0b10)).bytes == 4 * (32 + 32)
+    assert least.traffic(atoms.piece(0b11)).bytes == 4 * 32, "only that it writes is sure: a sum of its parts would read more"
     assert traffic_of(extract(atoms, atoms.piece(0b11)).graph).bytes == 4 * (32 + 32)
