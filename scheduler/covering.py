@@ -62,6 +62,7 @@ class Covering:
         self.producers = producers
         self.pieces: list[Piece] = []
         self.reads: list[int] = []
+        self.writing: dict[int, list[int]] = {}  # by tensor, the columns of the pieces that write it
         self.column: dict[Piece, int] = {}
         self.cuts: dict[int, int] = {}  # sets of tensors, with their rows
         self._required = tuple(bits(producers.required))  # rows 0 ...
@@ -97,6 +98,8 @@ class Covering:
         """A new relaxation, with further columns."""
         row = {v: i for i, v in enumerate(self._required)}
         for piece in pieces:
+            for t in bits(piece.writes):
+                self.writing.setdefault(t, []).append(len(self.pieces))
             self.column[piece] = len(self.pieces)
             self.pieces.append(piece)
             self.reads.append(self.producers.read(piece.members))
@@ -111,7 +114,8 @@ class Covering:
 
     def _crossing(self, cut: int) -> list[int]:
         """Columns of the pieces that may write the first tensor of a set."""
-        return [j for j, p in enumerate(self.pieces) if p.writes & cut and not self.reads[j] & cut]
+        writing = {j for t in bits(cut) for j in self.writing.get(t, ())}
+        return sorted(j for j in writing if not self.reads[j] & cut)
 
     def solve(
         self,
@@ -290,9 +294,8 @@ class Covering:
         if known := self._decisions.get(("stored", tensor, 0)):
             return known
         bit = 1 << tensor
-        writing = [j for j, p in enumerate(self.pieces) if p.writes & bit]
         reading = [j for j, reads in enumerate(self.reads) if reads & bit]
-        return self._decision(("stored", tensor, 0), writing, reading)
+        return self._decision(("stored", tensor, 0), self.writing.get(tensor, []), reading)
 
     def together(self, a: int, b: int) -> Decision:
         """Whether some piece computes both atoms."""
