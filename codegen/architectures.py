@@ -6,6 +6,7 @@ Capability" and "Shared Memory Capacity per Compute Capability"; units of alloca
 
 import re
 from dataclasses import dataclass
+from functools import cache
 from math import prod
 
 from codegen.kernel import Launch
@@ -42,6 +43,7 @@ ARCHITECTURES: dict[int, Architecture] = {
 }
 
 
+@cache
 def capability(arch: str) -> int:
     """90 for "sm_90a". Raises ValueError for what is no CUDA architecture."""
     found = re.fullmatch(r"sm_(\d{2,3})[af]?", arch)

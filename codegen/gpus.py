@@ -5,6 +5,7 @@ not known before they run: `ceilings` are assumptions, and say so wherever a pla
 """
 
 from dataclasses import dataclass, field
+from functools import cache
 
 from codegen.architectures import capability
 from codegen.libraries import CUBLASLT
@@ -119,15 +120,14 @@ def specified(target: str, toolchain: str) -> Device:
 def facts(device: Device) -> Gpu | None:
     """The row of a device, there or not: by its name, of which drivers say more ("NVIDIA H100 80GB HBM3"), and its
     architecture. None for one without a row."""
-    if device.target != "cuda":
-        return None
-    rows = [g for g in GPUS.values() if f"{device.name} ".startswith(f"{g.name} ") and _alike(g, device)]
-    return rows[0] if rows else None
+    return _row(device.name, device.arch, device.units) if device.target == "cuda" else None
 
 
-def _alike(gpu: Gpu, device: Device) -> bool:
-    """The same product: H100 is the name of several, with more or fewer multiprocessors."""
-    return capability(gpu.arch) == capability(device.arch) and gpu.multiprocessors == device.units
+@cache
+def _row(name: str, arch: str, multiprocessors: int) -> Gpu | None:
+    """The same by what tells products apart: H100 is the name of several, with more or fewer multiprocessors."""
+    rows = [g for g in GPUS.values() if f"{name} ".startswith(f"{g.name} ") and g.multiprocessors == multiprocessors]
+    return next((g for g in rows if capability(g.arch) == capability(arch)), None)
 
 
 def tensor_gflops(device: Device, dtype: str) -> float | None:

@@ -9,7 +9,7 @@ Pieces for which all of these hold are a cover; otherwise let U be what they can
 of rows says that outputs are written, that reads are, and that there is an order: of two pieces that wait for each
 other neither writes the first tensor. (Steiner trees have such cuts in graphs; pieces are edges from several tensors to
 several.) Of each tensor v that is computed in every cover the set of all that need v is a row from the beginning: some
-piece computes v from what does not need it. Others become rows when a solution violates them.
+piece computes v from what does not need it. Others become rows when a solution leaves them open (`open_sets`).
 """
 
 import math
@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.masks import bits
+from scheduler.masks import bits, lowest
 from scheduler.open_sets import NEAR, Column, Known, Parts
 from scheduler.piece import Piece
 from scheduler.producers import Producers, in_order, reached
@@ -64,11 +64,11 @@ class Covering:
         self.cuts = dict.fromkeys((1 << t for t in bits(producers.outputs)), -1)  # sets of tensors, with their rows
         self._required = tuple(bits(producers.required))  # rows 0 ...
         self._needing = [producers.needing(v) for v in self._required]
-        self._sides: list[Column] = []
-        self._sets: list[int] = []
+        self._columns: list[Column] = []
+        self._writing: dict[int, list[int]] = {}  # columns, by tensor
+        self._sets: list[int] = []  # of all rows that are no decisions
         self._entering: list[list[int]] = []  # columns, by set
         self._entered: list[list[int]] = []  # sets, by column
-        self._writing: dict[int, list[int]] = {}  # columns, by tensor
         self._decisions: dict[tuple[str, int, int], Decision] = {}
         self._demanded: frozenset[int] = frozenset()  # rows of decisions
         self.forbidden = np.zeros(0, dtype=bool)
@@ -99,31 +99,42 @@ class Covering:
 
     def _extend(self, pieces: Iterable[Piece]) -> None:
         """A new relaxation, with further columns."""
-        row = {v: i for i, v in enumerate(self._required)}
         for piece in pieces:
-            self.column[piece] = len(self.pieces)
+            j, reads = len(self.pieces), self.producers.read(piece.members)
+            self.column[piece] = j
             self.pieces.append(piece)
-            self.reads.append(self.producers.read(piece.members))
-        rows_of: list[list[int]] = []
-        for piece, reads in zip(self.pieces, self.reads, strict=True):
-            computed = self.producers.made(piece.members) & self.producers.required
-            rows_of.append([row[v] for v in bits(computed & ~self.producers.needed_for(reads))])
-        self.relaxation = Relaxation(rows_of, len(self._required))
-        self._sides = [Column(r, tuple(bits(r)), tuple(bits(p.writes))) for p, r in zip(self.pieces, self.reads, strict=True)]
-        known, self.cuts = list(self.cuts), {}
-        self._sets, self._entered = list(self._needing), rows_of
-        self._entering = [[] for _ in self._sets]
-        self._writing = {}
-        for j, rows in enumerate(rows_of):
-            for k in rows:
-                self._entering[k].append(j)
-            for t in self._sides[j].written:
+            self.reads.append(reads)
+            self._columns.append(Column(reads, tuple(bits(reads)), tuple(bits(piece.writes))))
+            for t in self._columns[j].written:
                 self._writing.setdefault(t, []).append(j)
+        row = {v: i for i, v in enumerate(self._required)}
+        self._sets, self._entered = list(self._needing), []
+        self._entering = [[] for _ in self._sets]
+        for j, (piece, reads) in enumerate(zip(self.pieces, self.reads, strict=True)):
+            computed = self.producers.made(piece.members) & self.producers.required
+            rows = [row[v] for v in bits(computed & ~self.producers.needed_for(reads))]
+            self._entered.append(rows)
+            for i in rows:
+                self._entering[i].append(j)
+        self.relaxation = Relaxation(self._entered, len(self._required))
+        known, self.cuts = self.cuts, {}
         for tensors in known:
-            entering = [j for t in bits(tensors) for j in self._writing.get(t, ()) if not self.reads[j] & tensors]
-            self._add_set(tensors, list(dict.fromkeys(entering)))
+            self._add_set(tensors, self._writing_into(tensors, tensors))
         self._decisions.clear()
         self._demanded = frozenset()
+
+    def _add_set(self, tensors: int, entering: list[int]) -> None:
+        """A further row."""
+        self.cuts[tensors] = self.relaxation.add_row(entering)
+        for j in entering:
+            self._entered[j].append(len(self._sets))
+        self._sets.append(tensors)
+        self._entering.append(entering)
+
+    def _writing_into(self, tensors: int, within: int) -> list[int]:
+        """Columns that write some of these tensors and enter a set that they are in."""
+        writing = dict.fromkeys(j for t in bits(tensors) for j in self._writing.get(t, ()))
+        return [j for j in writing if not self.reads[j] & within]
 
     def solve(
         self,
@@ -231,7 +242,7 @@ class Covering:
 
     def _violated(self, x: Mapping[int, float]) -> bool:
         """Adds rows for sets that a solution leaves open. Whether there are any."""
-        parts = Parts(self._sides, {j: x[j] for j in sorted(x, key=self._first_member)})
+        parts = Parts(self._columns, {j: x[j] for j in sorted(x, key=lambda j: lowest(self.pieces[j].members))})
         taken: dict[int, list[int]] = {}
         for j in parts.x:
             for k in self._entered[j]:
@@ -240,33 +251,18 @@ class Covering:
         for k, more in parts.open_sets({k: Known(self._sets[k], of) for k, of in taken.items()}):
             tensors = self._sets[k] | more
             if tensors not in self.cuts:
-                entering = dict.fromkeys(j for j in self._entering[k] if not self.reads[j] & more)
-                for t in bits(more):
-                    entering.update((j, None) for j in self._writing.get(t, ()) if not self.reads[j] & tensors)
-                self._add_set(tensors, list(entering))
+                kept = [j for j in self._entering[k] if not self.reads[j] & more]
+                self._add_set(tensors, list(dict.fromkeys((*kept, *self._writing_into(more, tensors)))))
                 new = True
         return new
-
-    def _add_set(self, tensors: int, entering: list[int]) -> None:
-        """A further row."""
-        self.cuts[tensors] = self.relaxation.add_row(entering)
-        for j in entering:
-            self._entered[j].append(len(self._sets))
-        self._sets.append(tensors)
-        self._entering.append(entering)
-
-    def _first_member(self, j: int) -> int:
-        members = self.pieces[j].members
-        return members & -members
 
     def stored(self, tensor: int) -> Decision:
         """Whether a tensor is written, and may be read."""
         if known := self._decisions.get(("stored", tensor, 0)):
             return known
         bit = 1 << tensor
-        writing = [j for j, p in enumerate(self.pieces) if p.writes & bit]
         reading = [j for j, reads in enumerate(self.reads) if reads & bit]
-        return self._decision(("stored", tensor, 0), writing, reading)
+        return self._decision(("stored", tensor, 0), self._writing.get(tensor, []), reading)
 
     def together(self, a: int, b: int) -> Decision:
         """Whether some piece computes both atoms."""

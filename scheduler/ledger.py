@@ -39,6 +39,7 @@ class Ledger(Predictor):
         self.seed = seed
         self._entries: dict[str, Entry] = {}
         self._opened: dict[Candidate, Entry] = {}
+        self._new: set[str] = set()  # keys of segments that no earlier search tried, as far as was looked
         self._others: dict[str, Sequence[Tuned]] = {}  # by family
         self._raced: set[str] = set()  # keys of segments, in this search
         self._spaces: dict[tuple[str, str], Space] = {}  # by segment and family
@@ -76,7 +77,7 @@ class Ledger(Predictor):
 
     def time_us(self, candidate: Candidate) -> float | None:
         """Best time measured, None if there is none."""
-        best = self.open(candidate).best()
+        best = None if self._is_new(candidate) else self.open(candidate).best()
         return best and best.time_us
 
     def open(self, candidate: Candidate) -> Entry:
@@ -93,6 +94,13 @@ class Ledger(Predictor):
         """Opens the candidate where earlier searches measured its segment: that counts."""
         if candidate not in self._opened and self.costs.known(candidate.segment.key):
             self.open(candidate)
+
+    def _is_new(self, candidate: Candidate) -> bool:
+        """Whether nothing was tried on its segment, here or by earlier searches."""
+        key = candidate.segment.key
+        if key not in self._entries and key not in self._new and not self.costs.known(key):
+            self._new.add(key)
+        return key not in self._entries and key in self._new
 
     def is_open(self, candidate: Candidate) -> bool:
         return candidate in self._opened
@@ -298,6 +306,8 @@ class Ledger(Predictor):
 
     def kernel(self, candidate: Candidate, variant: Variant) -> Kernel:
         """The kernel of a variant. Raises EmitError."""
+        if self._is_new(candidate):
+            return self.emit(candidate.segment, variant)
         entry = self.open(candidate)
         if variant not in entry.kernels:
             entry.kernels[variant] = self.emit(candidate.segment, variant)
@@ -320,6 +330,10 @@ class Ledger(Predictor):
 
     def choice(self, candidate: Candidate) -> Variant | None:
         """The variant to use: the best measured, else the next to be tried; None if all failed."""
+        if self._is_new(candidate):  # what else there is to be tried is not listed for that
+            family = self.fastest(candidate)
+            if schedules := self.first_schedules(candidate.segment, family):
+                return family, schedules[0]
         entry = self.open(candidate)
         return entry.winner or next(iter(entry.pending), None)
 

@@ -9,3 +9,8 @@ def bits(mask: int) -> Iterator[int]:
         low = mask & -mask
         yield low.bit_length() - 1
         mask ^= low
+
+
+def lowest(mask: int) -> int:
+    """The lowest bit that is set, as a mask."""
+    return mask & -mask

@@ -83,7 +83,7 @@ class Parts:
         for number, of in known.items():
             if more := self._enlarged(of, there):
                 found.append((more.bit_count(), more, -number))
-        least: list[tuple[int, int]] = []
+        least: list[tuple[int, int]] = []  # of a tensor, the set that is known last: fewest tensors need it
         for _, more, negative in sorted(found):
             if all(fewer & ~more for _, fewer in least):
                 least.append((-negative, more))

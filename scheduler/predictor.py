@@ -126,7 +126,7 @@ class Predictor:
         best_us = self._best_us.get(candidate)
         if best_us is None:
             traffic, best_us = self.traffic(candidate), math.inf
-            hoped = ((self._hoped_us(traffic, name), name) for name in self.families)
+            hoped = ((self._scale(name) * self._hoped_us(traffic, name), name) for name in self.families)
             for us, name in sorted(hoped):
                 if us >= best_us:
                     break
@@ -134,6 +134,19 @@ class Predictor:
                     best_us = min(best_us, self.predicted_by(candidate, name))
             self._best_us[candidate] = best_us
         return best_us
+
+    def fastest(self, candidate: Candidate) -> str:
+        """The accepting family of the least `uncorrected_us`, of equals the first; the one that shares nothing only
+        where no other accepts."""
+        traffic = self.traffic(candidate)
+        hoped = [(self._hoped_us(traffic, name), i, name) for i, name in enumerate(self.families)]
+        found: list[tuple[float, int, str]] = []
+        for us, i, name in sorted(h for h in hoped if h[2] != SHARES_NOTHING):
+            if found and us > min(found)[0]:
+                break
+            if name in candidate.families:
+                found.append((self.uncorrected_us(candidate, name), i, name))
+        return min(found)[2] if found else SHARES_NOTHING
 
     def predicted_by(self, candidate: Candidate, family: str) -> float:
         """The same of one family that accepts the segment."""
@@ -146,9 +159,9 @@ class Predictor:
         return Estimate(self.predicted_us, lambda least: min(s * self._least_us(least, name) for name, s in scales))
 
     def _hoped_us(self, traffic: Traffic, family: str) -> float:
-        """The least that is predicted of the family before it is asked whether it accepts the segment."""
+        """The least that `uncorrected_us` says of the family, before that is asked whether it accepts the segment."""
         learned = self.corrections_of(family)
-        us = self._scale(family) * predicted_us(traffic, family, self.device, ())
+        us = predicted_us(traffic, family, self.device, ())
         return us * learned.least if learned else us
 
     def _least_us(self, least: LeastTraffic, family: str) -> float:

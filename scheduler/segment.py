@@ -58,14 +58,15 @@ def _identity(graph: Graph) -> tuple[CanonicalSegment, str]:
 
 def extract(atoms: Atoms, piece: Piece) -> Segment:
     """The segment that computes these atoms, and whatever is free below them."""
-    boundary, tensor = atoms.boundary, atoms.alternatives.tensor
+    boundary, stands_for = atoms.boundary, atoms.alternatives.stands_for
     read, written = tuple(bits(atoms.reads_of(piece.members))), tuple(bits(piece.writes))
     reads, writes = tuple([atoms.tensors[t] for t in read]), tuple([atoms.nodes[t] for t in written])
-    made_by = {tensor(n): n for n in (atoms.nodes[a] for a in bits(piece.members & ~atoms.givens))}
+    made_by = {stands_for.get(n, n): n for n in (atoms.nodes[a] for a in bits(piece.members & ~atoms.givens))}
     rebuilt = {atoms.tensors[t]: boundary.input(position, t) for position, t in enumerate(read)}
     cone = _cone(atoms, writes, set(reads), made_by)
     for node in cone:
-        rebuilt[tensor(node)] = boundary.over(node, tuple([rebuilt[tensor(a)] for a in node.args]))
+        args = tuple([rebuilt[stands_for.get(a, a)] for a in node.args])
+        rebuilt[stands_for.get(node, node)] = boundary.over(node, args)
     inputs = tuple([boundary.specs[t] for t in read])
     outputs = tuple([OutputSpec(rebuilt[n], boundary.specs[t].strides) for n, t in zip(writes, written, strict=True)])
     return Segment(piece, reads, writes, cone, boundary.one(Graph(inputs, outputs)))

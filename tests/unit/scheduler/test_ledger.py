@@ -6,13 +6,15 @@ from dataclasses import dataclass, field
 import pytest
 
 from codegen.families import FAMILIES
+from codegen.gpus import specified
 from codegen.kernel import Kernel
 from fusion_ir import build
+from fusion_ir.dtype import bf16, f32
 from fusion_ir.graph import Graph
 from fusion_ir.ops import make, make_input
-from fusion_ir.records import Measurement, Status
+from fusion_ir.records import Device, Measurement, Status
 from scheduler.atoms import cut
-from scheduler.candidates import Candidate
+from scheduler.candidates import Candidate, find_candidates
 from scheduler.ledger import Ledger
 from tests.support.devices import CPU_DEVICE
 from tests.support.kernels import dense, graph_of
@@ -282,3 +284,22 @@ def test_a_machine_that_stays_slower_is_another_machine() -> None:
         ledger.measure(candidate, 1)
         assert bench.raced < 12
     assert ledger.open(candidate).winner in (("fused", "fused{b}"), ("fused", "fused{c}"))
+
+
+@pytest.mark.parametrize("device", [CPU_DEVICE, specified("h200", ""), specified("a100", "")], ids=lambda d: d.name)
+def test_what_nothing_was_tried_on_gets_what_would_be_tried_first(device: Device) -> None:
+    """A choice asks families until one is sure to be the fastest; an entry ranks all that accept."""
+    spec = dense(64, 256, dtype=bf16)
+    x, y = make_input(0, spec), make_input(1, spec)
+    scores = build.matmul(x, build.permute(y, [1, 0]))
+    normal = build.rms_norm(build.cast(build.add(scores, build.permute(scores, [1, 0])), f32))
+    ledger = Ledger(device, FAMILIES, Memory(), None, 0)
+    atoms = cut(graph_of((spec, spec), normal, build.sum_(scores, [0])), ledger.computable)
+    found = find_candidates(atoms, lambda piece: ledger.ask(atoms, piece))
+    assert len(found.accepted) > 20
+    for i, candidate in enumerate(found.accepted.values()):
+        if i % 2:
+            ledger.look_closer(candidate)
+        chosen = ledger.choice(candidate)
+        assert not ledger.is_open(candidate) and ledger.time_us(candidate) is None
+        assert chosen == ledger.open(candidate).pending[0] == ledger.choice(candidate)
