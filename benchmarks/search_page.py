@@ -106,14 +106,9 @@ def _cells(row: Row) -> str:
     times = [f"{row.seconds[phase]:.2f}" if phase in row.seconds else "" for phase in (*PHASES, "tune")]
     verdict = "met" if limit_s and whole_s(row.seconds) < limit_s else "not met"
     cells = [row.graph, row.nodes, row.atoms, row.candidates, row.distinct, row.segments, *times, row.peak_mib]
-    cells += [row.added_mib, _exactly(row) if row.exact else f"at most {row.over_relaxed:.2f}x of the cheapest"]
+    cells += [row.added_mib, "exact" if row.exact else f"at most {row.over_relaxed:.2f}x of the cheapest"]
     cells += [f"{limit_s:g} s: {verdict}" if limit_s else ""]
     return f"| {' | '.join(map(str, cells))} |"
-
-
-def _exactly(row: Row) -> str:
-    """Of many pieces, covers are not sought that are better by less than a gap."""
-    return "exact"
 
 
 def _compared(target: str, name: str, of: Sequence[Against]) -> str:

@@ -27,7 +27,7 @@ from scheduler.rewrites.rule import Offer
 
 MOST_EACH = 6  # of one tensor
 MOST = 600  # of a graph
-MOST_NODES = 50000  # of a graph: beyond, covers with them take seconds to find
+MOST_NODES = 2_000  # of a graph: beyond, they take the search longer than they are worth
 MOST_NODES_AGAIN = 150  # of one whose alternatives get alternatives
 MOST_WORK = 8  # times the multiplications that it makes needless: what takes more is not looked at
 

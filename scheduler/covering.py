@@ -13,7 +13,7 @@ piece computes v from what does not need it. Others become rows when a solution 
 """
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache
 from itertools import count
 from typing import NamedTuple
@@ -254,7 +254,17 @@ class Covering:
                 kept = [j for j in self._entering[k] if not self.reads[j] & more]
                 self._add_set(tensors, list(dict.fromkeys((*kept, *self._writing_into(more, tensors)))))
                 new = True
-        return new
+        return new or self._unreached(x)
+
+    def _unreached(self, x: Iterable[int]) -> bool:
+        """Adds a row for all tensors that columns, taken whole, cannot write in any order. Whether outputs are among
+        them."""
+        written = reached((self.pieces[j], self.reads[j]) for j in x)
+        if not self.producers.outputs & ~written:
+            return False
+        tensors = self.producers.everything & ~written
+        self._add_set(tensors, self._writing_into(tensors, tensors))
+        return True
 
     def stored(self, tensor: int) -> Decision:
         """Whether a tensor is written, and may be read."""

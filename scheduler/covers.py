@@ -108,8 +108,8 @@ class Covers:
         return self.cheapest(FORBIDDEN, without)
 
     def _solve(self, unknown: Estimate, without: Collection[Candidate]) -> Cover | None:
-        """Candidates cost the least that they can, by what they move and multiply, until they are part of a solution; then
-        what they do. When all of those in it do, it is the cheapest: others cost more than in this comparison."""
+        """Candidates cost the least that they can, by what they move and multiply, until they are part of a solution;
+        then what they do. When all of those in it do, it is the cheapest: others cost more than in this comparison."""
         usable = {p: c for p, c in self.usable.items() if c not in without}
         vague = {p for p, c in usable.items() if p not in self._looked_at and not self.ledger.is_open(c)}
         least_us = cache(unknown.least_us)

@@ -1,4 +1,4 @@
-"""What a segment moves and multiplies at the least: never more than its traffic, and what is predicted of it neither."""
+"""What a segment moves and multiplies at the least: no more than its traffic, nor than what is predicted of it."""
 
 import pytest
 
@@ -70,5 +70,7 @@ def test_what_a_slice_drops_need_not_be_read() -> None:
     least = Least(atoms)
     assert least.traffic(atoms.piece(0b01)).bytes == 4 * (128 + 128)
     assert least.traffic(atoms.piece(0b10)).bytes == 4 * (32 + 32)
-    assert least.traffic(atoms.piece(0b11)).bytes == 4 * 32, "only that it writes is sure: a sum of its parts would read more"
+    assert least.traffic(atoms.piece(0b11)).bytes == 4 * 32, (
+        "only that it writes is sure: a sum of its parts would read more"
+    )
     assert traffic_of(extract(atoms, atoms.piece(0b11)).graph).bytes == 4 * (32 + 32)
