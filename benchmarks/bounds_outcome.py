@@ -1,18 +1,20 @@
 """What a case's bound is beside the times that its kernel took, and what many of them come to."""
 
 import json
+import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from benchmarks.bounds_bay import Moment, Rates
 from benchmarks.bounds_entry import Entry
+from benchmarks.gpu_entries import Entry as GpuEntry
 from benchmarks.gpu_entries import entries
 from benchmarks.machine import RESULTS
-from codegen.gpus import specified
 from fusion_ir.records import Device
 from scheduler.bound import bound_terms_us, lower_bound_us
-from scheduler.traffic import Traffic, traffic_of
+from scheduler.traffic import traffic_of
 
 GPU_RESULTS = RESULTS / "gpu.json"
 
@@ -20,7 +22,8 @@ GPU_RESULTS = RESULTS / "gpu.json"
 @dataclass(frozen=True)
 class Outcome:
     """A case, its bound by the best ceilings of the whole run, and the times that go with it. kind: the corpus' label.
-    bound_by: the term of the bound that is the largest. bytes_us: the term of the bytes. share: of the bound in the
+    bound_by: the term of the bound that is the largest. bytes_us: the term of the bytes, if it
+    is known. share: of the bound in the
     fastest run; share_then: in the median over rounds, of the bound by the ceilings of that moment."""
 
     name: str
@@ -29,7 +32,7 @@ class Outcome:
     kernel: str
     read_bytes: int
     written_bytes: int
-    bytes_us: float
+    bytes_us: float | None
     bound_us: float
     time_us: float
     share: float
@@ -69,30 +72,24 @@ def with_memory(device: Device, rates: Rates) -> Device:
 
 def on_gpu() -> list[Outcome]:
     """Whole plans on the H200, from what `benchmarks.gpu` wrote: their bounds are of ceilings measured there."""
-    found: list[Outcome] = []
-    peaks, known = specified("h200", ""), {entry.name: entry for entry in entries()}
-    for row in json.loads(GPU_RESULTS.read_text())["rows"] if GPU_RESULTS.exists() else ():
-        if row["problem"] or "plan" not in row["times"]:
-            continue
-        entry = known[row["name"]]
-        traffic = traffic_of(entry.case.instance(entry.dtype).graph)
-        time_us, bound_us = statistics.median(row["times"]["plan"]["samples_us"]), row["bound_us"]
-        bound_by = _on_gpu_by(traffic, peaks, bound_us)
-        kind, kernels, share = "memory" if row["moves"] else "matmul", ", ".join(row["kernels"]), bound_us / time_us
-        bytes_us = bound_us if bound_by == "bytes" else bound_terms_us(traffic, peaks)["bytes"]
-        found.append(
-            Outcome(
-                row["name"], kind, bound_by, kernels, traffic.read_bytes, traffic.written_bytes,
-                bytes_us, bound_us, time_us, share, None,
-            )
-        )  # fmt: skip
-    return found
+    if not GPU_RESULTS.exists():
+        return []
+    rows = [r for r in json.loads(GPU_RESULTS.read_text())["rows"] if not r["problem"] and "plan" in r["times"]]
+    known = {entry.name: entry for entry in entries()}
+    # Of what has no products the bytes are the largest term: these are the bandwidths of its memory and of its L2.
+    gbps = {row["bytes"] / row["bound_us"] for row in rows if row["moves"]}
+    return [_on_gpu(row, known[row["name"]], gbps) for row in rows]
 
 
-def _on_gpu_by(traffic: Traffic, peaks: Device, bound_us: float) -> str:
-    """The term that a bound of then is of: the arithmetic's or the products' by the vendor's peaks, else the bytes'."""
-    bound_by, most_us = _largest({n: us for n, us in bound_terms_us(traffic, peaks).items() if n != "bytes"})
-    return bound_by if most_us > 0.9 * bound_us else "bytes"
+def _on_gpu(row: Mapping[str, Any], entry: GpuEntry, gbps: Collection[float]) -> Outcome:
+    traffic, bound_us = traffic_of(entry.case.instance(entry.dtype).graph), row["bound_us"]
+    time_us = statistics.median(row["times"]["plan"]["samples_us"])
+    by_bytes = any(math.isclose(row["bytes"] / bound_us, known, rel_tol=1e-3) for known in gbps)
+    return Outcome(
+        row["name"], entry.case.kind, "bytes" if by_bytes else "products",
+        ", ".join(row["kernels"]), traffic.read_bytes, traffic.written_bytes, bound_us if by_bytes else None,
+        bound_us, time_us, bound_us / time_us, None,
+    )  # fmt: skip
 
 
 def _largest(terms: Mapping[str, float]) -> tuple[str, float]:

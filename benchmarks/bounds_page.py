@@ -58,7 +58,7 @@ def _table(outcomes: Sequence[Outcome]) -> list[str]:
     lines.append("|---|---|---:|---:|---:|---:|---|---:|---:|---:|---|")
     for o in outcomes:
         then = "" if o.share_then is None else f"{o.share_then:.2f}"
-        moved = (f"{o.read_bytes:,}", f"{o.written_bytes:,}", f"{o.bytes_us:.1f}")
+        moved = (f"{o.read_bytes:,}", f"{o.written_bytes:,}", "" if o.bytes_us is None else f"{o.bytes_us:.1f}")
         cells = (f"{o.bound_us:.1f}", o.bound_by, f"{o.time_us:.1f}", f"{o.share:.2f}", then, o.kernel)
         lines.append(f"| {' | '.join((o.name, o.kind, *moved, *cells))} |")
     return lines

@@ -54,10 +54,12 @@ def memory_us(read_bytes: int, written_bytes: int, ceilings: Ceilings) -> float:
 
 
 def _main_memory(ceilings: Ceilings) -> tuple[float, float, float] | None:
-    """GB/s of reads, of writes and of copies; None where writes were not measured."""
+    """GB/s of reads, of writes and of copies; None where writes were not measured. A copy is no slower than to read and
+    then to write, whatever was measured."""
     if ceilings.write_gbps is None:
         return None
-    return ceilings.read_gbps[-1][1], ceilings.write_gbps, ceilings.copy_gbps[-1][1]
+    read_gbps, write_gbps = ceilings.read_gbps[-1][1], ceilings.write_gbps
+    return read_gbps, write_gbps, max(ceilings.copy_gbps[-1][1], 2 / (1 / read_gbps + 1 / write_gbps))
 
 
 def _known_ns(read: float, written: float, rates: tuple[float, float, float]) -> list[float]:

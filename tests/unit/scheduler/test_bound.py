@@ -71,6 +71,15 @@ def test_copies_reads_and_writes_take_what_was_measured() -> None:
         assert memory_us(read, written, ceilings) == expected
 
 
+def test_a_copy_measured_at_a_bad_moment_bounds_nothing() -> None:
+    ceilings = Machine(3).ceilings()
+    slow = ceilings.model_copy(update={"copy_gbps": (*ceilings.copy_gbps[:-1], (0, 1.0))})
+    assert ceilings.write_gbps is not None
+    both_us = 1e3 / ceilings.read_gbps[-1][1] + 1e3 / ceilings.write_gbps
+    assert memory_us(1_000_000, 1_000_000, slow) == pytest.approx(both_us)
+    assert memory_us(0, 1_000_000, slow) == pytest.approx(1e3 / ceilings.write_gbps)
+
+
 @pytest.mark.parametrize("seed", range(100))
 def test_the_least_is_a_bound_of_all(seed: int) -> None:
     """Of as many bytes or more, read or written, at any level; and some mix comes near it."""
