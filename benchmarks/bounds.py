@@ -6,7 +6,8 @@ Corpus cases that one kernel computes, by the fastest of a few schedules: the on
 chose, the best of the tables in benchmarks/data/schedules where there is one, and the first of its family. Nothing is
 searched for or checked here. Each case is visited several times, far apart. In a visit the device's ceilings and the
 kernel are timed in turns: memory of a shared machine is at one moment twice as fast as at another, for seconds at a
-time, so that a time says something beside the ceilings of its own moment only. Whole plans on the H200 are taken from
+time, so that a time says something beside the ceilings of its own moment only. Of slow moments no share says anything:
+they hold up copies, reads, writes and the kernel by different factors. Whole plans on the H200 are taken from
 benchmarks/results/gpu.json. Writes benchmarks/results/bounds.{md,json}.
 """
 
@@ -63,8 +64,9 @@ def measured(options: argparse.Namespace) -> tuple[list[Outcome], Device]:
         bay.pool.close()
     assert device.ceilings is not None and device.ceilings.write_gbps is not None
     memory = Rates(device.ceilings.copy_gbps[-1][1], device.ceilings.read_gbps[-1][1], device.ceilings.write_gbps)
-    best = with_memory(device, reduce(Rates.best, (m.rates for found in moments.values() for m in found), memory))
-    return [outcome(e, taken[e].kernel.schedule, moments[e], best, device) for e in taken], best
+    best = reduce(Rates.best, (m.rates for found in moments.values() for m in found), memory)
+    outcomes = [outcome(e, taken[e].kernel.schedule, moments[e], best, device) for e in taken]
+    return outcomes, with_memory(device, best)
 
 
 def _built(entry: Entry, kernel: Kernel, result: object, cache: ObjectCache) -> Built | None:

@@ -21,6 +21,7 @@ from codegen.toolchain.runtime import runtime_library
 from fusion_ir.numerics import round_to
 
 STEADY = 0.1  # the most by which rates before and after a kernel differ within one moment
+QUICK = 0.8  # of the best rates of a run, that a moment has which says anything
 ROUNDS = 4  # of a visit
 SAMPLES = 3
 PATTERN = 1 << 20  # elements drawn of each input; the rest repeats them
@@ -41,6 +42,10 @@ class Rates:
     def near(self, other: "Rates") -> bool:
         """Whether all are the same but for noise."""
         return all(abs(a - b) <= STEADY * max(a, b) for a, b in self._pairs(other))
+
+    def quick(self, best: "Rates") -> bool:
+        """Whether none is far from the best."""
+        return all(own >= QUICK * most for own, most in self._pairs(best))
 
     def _pairs(self, other: "Rates") -> list[tuple[float, float]]:
         return [

@@ -24,7 +24,7 @@ class Outcome:
     """A case, its bound by the best ceilings of the whole run, and the times that go with it. kind: the corpus' label.
     bound_by: the term of the bound that is the largest. bytes_us: the term of the bytes, if it
     is known. share: of the bound in the
-    fastest run; share_then: in the median over rounds, of the bound by the ceilings of that moment."""
+    fastest run; share_then: in the median over steady and quick rounds, of the bound by the ceilings of that moment."""
 
     name: str
     kind: str
@@ -45,12 +45,16 @@ class Outcome:
         return self.bound_by == "bytes"
 
 
-def outcome(entry: Entry, schedule: str, moments: Sequence[Moment], best: Device, device: Device) -> Outcome:
-    """Of a case timed here. best: the device with the best ceilings of the run."""
-    terms = bound_terms_us(entry.traffic, best)
+def outcome(entry: Entry, schedule: str, moments: Sequence[Moment], best: Rates, device: Device) -> Outcome:
+    """Of a case timed here. best: what memory reached in the whole run."""
+    terms = bound_terms_us(entry.traffic, with_memory(device, best))
     bound_by, bound_us = _largest(terms)
     time_us = min(m.time_us for m in moments)
-    then = [lower_bound_us(entry.traffic, with_memory(device, m.rates)) / m.time_us for m in moments if m.steady]
+    then = [
+        lower_bound_us(entry.traffic, with_memory(device, m.rates)) / m.time_us
+        for m in moments
+        if m.steady and m.rates.quick(best)
+    ]
     share_then = statistics.median(then) if then else None
     return Outcome(
         entry.name, entry.case.kind, bound_by, schedule, entry.traffic.read_bytes, entry.traffic.written_bytes,

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
+from benchmarks.bounds_bay import QUICK
 from benchmarks.bounds_outcome import Median, Outcome, summary
 from fusion_ir.records import Device
 
@@ -37,7 +38,7 @@ def page(
         f"Share: the bound over the fastest run, on the CPU of {passes} visits, by the best ceilings of the whole run "
         f"({ceilings.copy_gbps[-1][1]:.0f} GB/s of copies, {ceilings.read_gbps[-1][1]:.0f} of reads, "
         f"{ceilings.write_gbps or 0:.0f} of writes). By moment: the median of rounds in each of which the ceilings "
-        "were timed before and after the kernel, and were the same.",
+        f"were timed before and after the kernel, were the same, and all at least {QUICK:.0%} of the best.",
     ]
     for name, outcomes in on.items():
         moved = sorted((o for o in outcomes if o.by_bytes), key=lambda o: o.share)
