@@ -102,19 +102,19 @@ def _largest(terms: Mapping[str, float]) -> tuple[str, float]:
 
 @dataclass(frozen=True)
 class Median:
-    """Of shares, by the best moment and by the same moment; of so many cases."""
+    """Of shares: of all cases by the best ceilings of the run, and of those with a steady and quick round by its."""
 
     cases: int
     share: float
+    cases_then: int
     share_then: float | None
 
 
 def median(outcomes: Sequence[Outcome]) -> Median:
     """Of these, one at least."""
     then = [o.share_then for o in outcomes if o.share_then is not None]
-    return Median(
-        len(outcomes), statistics.median(o.share for o in outcomes), statistics.median(then) if then else None
-    )
+    share, share_then = statistics.median(o.share for o in outcomes), statistics.median(then) if then else None
+    return Median(len(outcomes), share, len(then), share_then)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ def page(
     ceilings = device.ceilings
     assert ceilings is not None
     lines = ["# Lower bounds beside measured times", "", f"{datetime.now(UTC):%Y-%m-%d %H:%M UTC}, {seconds:.0f} s", ""]
-    lines += ["| | of | cases | median share | the same by moment |", "|---|---|---:|---:|---:|"]
+    lines += ["| | of | cases | median share | the same by moment | of cases |", "|---|---|---:|---:|---:|---:|"]
     for name, outcomes in on.items():
         s = summary(outcomes)
         lines.append(_medians(name, "bound by their bytes", s.by_bytes))
@@ -50,8 +50,8 @@ def page(
 
 
 def _medians(name: str, of: str, found: Median) -> str:
-    then = "" if found.share_then is None else f"**{found.share_then:.2f}**"
-    return f"| {name} | {of} | {found.cases} | **{found.share:.2f}** | {then} |"
+    then = "| |" if found.share_then is None else f"**{found.share_then:.2f}** | {found.cases_then} |"
+    return f"| {name} | {of} | {found.cases} | **{found.share:.2f}** | {then}"
 
 
 def _table(outcomes: Sequence[Outcome]) -> list[str]:
