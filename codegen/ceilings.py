@@ -10,7 +10,7 @@ from codegen.toolchain.cpu import CpuCompiler
 from codegen.toolchain.runtime import runtime_library
 from fusion_ir.records import Ceilings, Device
 
-PROTOCOL = "2"  # changes with runtime/ceilings.cpp and child/*_ceilings.py
+PROTOCOL = "3"  # changes with runtime/ceilings.cpp and child/*_ceilings.py
 DRAM_BYTES = 128 << 20
 
 
@@ -24,8 +24,8 @@ def cpu_ceilings(
 ) -> Ceilings:
     """The ceilings of this machine, about a second the first time.
 
-    again: measure now, and keep the best of both. reached: (bytes, GB/s) that kernels were seen to move: what was
-    reached once can be reached. Raises SlotError, SlotFailure, CompilerMissing.
+    again: measure now, and keep the best of both. reached: see `raised`, of the device's own ceilings: what was reached
+    once can be reached. Raises SlotError, SlotFailure, CompilerMissing.
     """
     key = "\n".join(("ceilings", PROTOCOL, device.class_key, device.toolchain))
     known = _recall(cache, key)
@@ -45,7 +45,7 @@ def cpu_ceilings(
         with device_turn(cache, device.class_key):
             answer = once_more(lambda: slot.call(request, seconds=60.0))
     answer.pop("output")
-    ceilings = at_least(best(Ceilings.model_validate(answer), known), reached)
+    ceilings = best(best(Ceilings.model_validate(answer), known), raised(device.ceilings, reached))
     cache.remember(key, ceilings.model_dump_json())
     return ceilings
 
@@ -63,16 +63,26 @@ def best(one: Ceilings, other: Ceilings | None) -> Ceilings:
         read_gbps=highest(one.read_gbps, other.read_gbps),
         launch_us=min(one.launch_us, other.launch_us),
         fma_gflops=max(one.fma_gflops, other.fma_gflops),
+        write_gbps=max((r for r in (one.write_gbps, other.write_gbps) if r is not None), default=None),
     )
 
 
-def at_least(ceilings: Ceilings, reached: Sequence[tuple[int, float]]) -> Ceilings:
-    """Copy bandwidths no lower than these (bytes, GB/s) show for the smallest level that holds so much."""
-    copies = list(ceilings.copy_gbps)
-    for bytes_, gbps in reached:
-        i = next(i for i, (limit, _) in enumerate(copies) if limit == 0 or bytes_ <= limit)
-        copies[i] = copies[i][0], max(copies[i][1], gbps)
-    return ceilings.model_copy(update={"copy_gbps": tuple(copies)})
+def raised(ceilings: Ceilings | None, reached: Sequence[tuple[int, float]]) -> Ceilings | None:
+    """Ceilings by which no kernel is faster than its bound. reached: the bytes of each, and how many times as fast as
+    its bound it was. So many times as fast was the smallest level that holds them, in whatever mix they were read and
+    written."""
+    if ceilings is None:
+        return None
+    most: dict[int, float] = {}  # by the level's limit
+    for bytes_, times in reached:
+        limit = next(limit for limit, _ in ceilings.copy_gbps if limit == 0 or bytes_ <= limit)
+        most[limit] = max(most.get(limit, 1.0), times)
+    levels = {
+        name: tuple((limit, gbps * most.get(limit, 1.0)) for limit, gbps in rates)
+        for name, rates in (("copy_gbps", ceilings.copy_gbps), ("read_gbps", ceilings.read_gbps))
+    }
+    write_gbps = None if ceilings.write_gbps is None else ceilings.write_gbps * most.get(0, 1.0)
+    return ceilings.model_copy(update={**levels, "write_gbps": write_gbps})
 
 
 def cuda_ceilings(device: Device, number: int, slot: Slot, cache: ObjectCache) -> Ceilings:

@@ -50,8 +50,8 @@ def no_cuda(problem: str) -> DeviceError:
 
 
 def with_raised_ceilings(device: Device, cache: ObjectCache, reached: Sequence[tuple[int, float]]) -> Device:
-    """The device with its ceilings measured again, the best kept of both and of what kernels reached, as (bytes, GB/s):
-    for when a kernel beat a bound. Only for the CPU; a CUDA device comes back as it is. Raises DeviceError."""
+    """The device with its ceilings measured again, the best kept of both and of what kernels reached (`raised`): for
+    when one beat its bound. Only for the CPU; a CUDA device comes back as it is. Raises DeviceError."""
     if device.target != "cpu":
         return device
     try:

@@ -114,7 +114,7 @@ def plan_graph(
         plan = tune(named.graph, device, budget, costs, bench, progress, numerics=numerics)
         if _beats_its_bound(plan) and not was_interrupted(plan):
             # The ceilings were measured at a slower moment: once more, on what is known by now.
-            reached = [(s.bytes, s.bytes / s.time_us / 1e3) for s in plan.steps if s.time_us]
+            reached = [(s.bytes, s.bound_us / s.time_us) for s in plan.steps if s.time_us]
             device = with_raised_ceilings(device, cache, reached)
             store.put_device(device)
             rest = replace(budget, seconds=min(budget.seconds, AGAIN_SECONDS))

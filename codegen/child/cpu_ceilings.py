@@ -13,18 +13,20 @@ KERNEL_US = 150.0  # about this long runs the part of a cache's measurement that
 ROUNDS = 6
 DRAM_SAMPLES = 3
 CACHE_SAMPLES = 8
+WRITE_TURN = 4096  # bytes that `ceiling_move` writes between two looks at what there is to read
 PARTS = (0.4, 0.8)  # of a level: smaller leaves room for what else is there, larger keeps out of the level below
 
 
 def ceilings(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
     """Measures copy and read bandwidth (GB/s, bytes read and written) for each of `levels` (bytes of all caches of a
-    level together) and for DRAM, f32 multiply-adds (GFLOP/s, two per fma), and one empty step (us)."""
+    level together) and for DRAM, of writes alone for DRAM, f32 multiply-adds (GFLOP/s, two per fma), and one empty
+    step (us)."""
     pool = Pool(Path(message["pool"]), message["cpus"])
     library = ctypes.CDLL(message["library"])
     dram_bytes = message["dram_bytes"]
     source, target = Memory(dram_bytes), Memory(dram_bytes)
     source.bytes[:] = 1
-    sizes = np.zeros(2, np.int64)
+    sizes = np.zeros(3, np.int64)
     table = np.array([[source.address, target.address, sizes.ctypes.data]], np.uint64)
 
     def kernel(name: str) -> Program:
@@ -33,7 +35,7 @@ def ceilings(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
     def best_gbps(runs: Program, bytes_: int, moved: int, samples: int, limit: int) -> float:
         """Best rate at `bytes_` bytes per tensor; `moved`: bytes per byte of the tensor. Repeats inside the kernel
         within caches."""
-        sizes[:] = bytes_, 1
+        sizes[:2] = bytes_, 1
         repeats = max(1, int(KERNEL_US / max(0.05, min(pool.time_us(runs, 3))))) if limit else 1
         sizes[1] = repeats
         return bytes_ * moved * repeats / min(pool.time_us(runs, samples)) / 1e3
@@ -51,14 +53,19 @@ def ceilings(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
             best_gbps(kernel("ceiling_read"), min(dram_bytes, int(limit * p)), 1, CACHE_SAMPLES, limit) for p in PARTS
         )
 
+    def write_gbps() -> float:
+        sizes[:] = 0, dram_bytes, WRITE_TURN
+        return dram_bytes / min(pool.time_us(kernel("ceiling_move"), DRAM_SAMPLES)) / 1e3
+
     best: dict[tuple[str, int], float] = {}
     levels = [*message["levels"], 0]
-    fma = launch = 0.0
+    fma = launch = write = 0.0
     for _ in range(ROUNDS):  # spread over time: what else runs on the machine must not pass for its limit
         channel.beat(-1, message["seconds"])
         for limit in levels:
             best["copy", limit] = max(best.get(("copy", limit), 0.0), copy_gbps(limit))
             best["read", limit] = max(best.get(("read", limit), 0.0), read_gbps(limit))
+        write = max(write, write_gbps())
         fma = max(fma, _fma(pool, kernel("ceiling_fma"), sizes, library.ceiling_width()))
         launch = min(launch or 1e9, _launch(pool))
     return {
@@ -66,6 +73,7 @@ def ceilings(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
         "read_gbps": _falling([(limit, best["read", limit]) for limit in levels]),
         "fma_gflops": fma,
         "launch_us": launch,
+        "write_gbps": write,
     }
 
 
@@ -76,7 +84,7 @@ def _falling(rates: list[tuple[int, float]]) -> list[tuple[int, float]]:
 
 def _fma(pool: Pool, runs: Program, sizes: np.ndarray[Any, Any], width: int) -> float:
     repeats = 100000
-    sizes[:] = 64, repeats
+    sizes[:2] = 64, repeats
     operations = 2.0 * repeats * 12 * (width // 4) * pool.threads
     return operations / min(pool.time_us(runs, 5)) / 1e3
 

@@ -267,6 +267,9 @@ template <class U, class T, int W> VDEV Vec<U, W> cast(const Vec<T, W>& x) {
 }
 // Of floats that are bf16 all of them.
 template <class U, int W> VDEV Vec<U, W> cast_exact(const Vec<float, W>& x) {
+#if defined(VEC_AVX512) && defined(VEC_SHUFFLES)
+  if constexpr (WIDE<W, float>) return upper_halves(x);
+#endif
   return apply<U>([](auto r) { return core::convert<uint16_t>(core::as<Like<uint32_t, decltype(r)>>(r) >> 16); }, x);
 }
 VTABLE int64_t COUNT[64] = {

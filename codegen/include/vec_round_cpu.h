@@ -50,3 +50,21 @@ template <class H> VDEV Like<float, H> widen_bf16(H h) {
 template <int W> VDEV Vec<float, W> widen(const Vec<bf16, W>& x) {
   return apply<float>([](auto r) { return core::widen_bf16(r); }, x);
 }
+#if defined(VEC_AVX512) && defined(VEC_SHUFFLES)
+namespace core {
+template <class R, int... I> VDEV R odd_lanes(R a, R b, Indices<I...>) { return __builtin_shufflevector(a, b, (2 * I + 1)...); }
+}  // namespace core
+// The upper half of each lane, of two registers by one shuffle.
+template <int W> VDEV Vec<bf16, W> upper_halves(const Vec<float, W>& x) {
+  constexpr int L = REGISTER<float>;
+  if constexpr (W > 2 * L) return {upper_halves(x.lo), upper_halves(x.hi)};
+  else {
+    using Halves = Reg<uint16_t, 2 * L>;
+    const auto y = core::odd_lanes((Halves)x.lo.v, (Halves)x.hi.v, core::FirstIndices<2 * L>{});
+    Vec<bf16, W> r;
+    r.lo.v = core::part<0, L>(y);
+    r.hi.v = core::part<L, L>(y);
+    return r;
+  }
+}
+#endif

@@ -86,7 +86,8 @@ void ceiling_read(void* const* args, long task, long tasks) {
   if (any == 0x5ca1ab1e) *(int64_t*)to = any;  // never: keeps the sums alive
 }
 
-// Reads so many bytes and writes so many others past the caches, in turns.
+// Reads so many bytes and writes so many others past the caches, in turns. What is written is never all zeros: AMD's Zen 5
+// writes lines of zeros twice as fast as others (93 and 44 GB/s by 2 cores within a minute).
 void ceiling_move(void* const* args, long task, long tasks) {
   const int64_t* size = (const int64_t*)args[2];
   const int64_t reads = size[0] / WIDTH / tasks, writes = size[1] / WIDTH / tasks;
@@ -102,8 +103,9 @@ void ceiling_move(void* const* args, long task, long tasks) {
       __asm__ __volatile__("" ::: "memory");
     }
     for (; i < end; ++i) a ^= from[i];
+    const Words some = a | 1;
 #pragma GCC unroll 1
-    for (int64_t j = writes * t / turns; j < writes * (t + 1) / turns; ++j) stream(to + j, a);
+    for (int64_t j = writes * t / turns; j < writes * (t + 1) / turns; ++j) stream(to + j, some);
   }
 #if defined(__SSE2__)
   __builtin_ia32_sfence();

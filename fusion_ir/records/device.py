@@ -18,12 +18,15 @@ class Ceilings(Record):
     `copy_gbps`, `read_gbps`: best bandwidth over all levels of memory that hold at most the given bytes, as
     (bytes, GB/s) pairs from small to large; the last pair is DRAM (bytes = 0 there: no limit). Bytes read and written
     both count. `launch_us`: an empty kernel, back to back. `fma_gflops`: f32, all cores, at the highest clock.
+    `write_gbps`: writes alone, in main memory, of data other than zeros; None where it was not measured.
     """
 
     copy_gbps: tuple[tuple[int, float], ...]
     read_gbps: tuple[tuple[int, float], ...]
     launch_us: float
     fma_gflops: float
+    # Left out where there is none: devices of before, and plans that hold them, keep their keys.
+    write_gbps: float | None = Field(default=None, exclude_if=lambda gbps: gbps is None)
 
     def gbps(self, bytes_: int, *, reads_only: bool = False) -> float:
         """Best bandwidth of the smallest level that can hold `bytes_`."""
