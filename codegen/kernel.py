@@ -1,7 +1,7 @@
 """What code generation hands on: the source of one kernel, how to launch it, and what it does to memory."""
 
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from codegen.schedule import Choices, schedule_text, schedule_values
 from fusion_ir.graph import Graph
@@ -94,7 +94,7 @@ class Family(Protocol):
     name: str
 
     def accepts(self, segment: Graph, device: Device) -> Reject | None:
-        """None if some schedule can compute the segment. Cheap: looks at ops and shapes only."""
+        """None if some schedule can compute the segment."""
         ...
 
     def space(self, segment: Graph, device: Device) -> tuple[str, ...]:
@@ -108,4 +108,13 @@ class Family(Protocol):
 
     def emit(self, segment: Graph, schedule: str, device: Device) -> Kernel:
         """The kernel. Raises EmitError."""
+        ...
+
+
+@runtime_checkable
+class Lowering(Protocol):
+    """A family that lowers segments to find out whether it accepts them."""
+
+    def fits(self, segment: Graph, device: Device) -> Reject | None:
+        """What ops and shapes say against the segment; None where lowering it decides."""
         ...

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 
-from codegen.kernel import Family, Reject
+from codegen.kernel import Family, Lowering, Reject
 from fusion_ir.graph import Graph
 from fusion_ir.records import Device, Refusal
 from scheduler.atoms import Atoms
@@ -50,6 +50,17 @@ class Answers(Collection[str]):
         """Some family that accepts the segment, if one does. first: those that are asked before the others."""
         known = next((name for name, answer in self._answers.items() if answer is None), None)
         return known or next((name for name in (*first, *self._families) if name in self), None)
+
+    def seems(self, *first: str, but: str) -> str | None:
+        """Some family but one that accepts the segment, as far as that is known without lowering it. first: those that
+        are asked before the others."""
+        return next((name for name in (*first, *self._families) if name != but and self._seems(name)), None)
+
+    def _seems(self, name: str) -> bool:
+        family = self._families.get(name)
+        if name in self._answers or not isinstance(family, Lowering):
+            return name in self
+        return family.fits(self.segment.graph, self._device) is None
 
     def refusals(self) -> tuple[Refusal, ...]:
         """What the families that do not accept the segment say, those together that say the same."""

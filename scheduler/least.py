@@ -65,4 +65,5 @@ class Least:
                 dtype, made = self._products[a]
                 key = dtype, atoms.reads[a]
                 products[key] = max(made, products.get(key, 0.0))
-        return LeastTraffic(bytes_, tuple((dtype, made) for (dtype, _), made in products.items()))
+        elements = max((atoms.nodes[t].elements for t in bits(piece.writes)), default=0)
+        return LeastTraffic(bytes_, tuple((dtype, made) for (dtype, _), made in products.items()), elements)

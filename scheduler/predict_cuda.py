@@ -82,8 +82,10 @@ def least_family_us(least: LeastTraffic, family: str, device: Device, ceilings: 
     memory_us = least.bytes / (ceilings.copy_gbps[-1][1] * shares.bandwidth * 1e3)
     arithmetic_us = 0.0
     for dtype, products in least.products:
-        rate = shares.matrix * (tensor_gflops(device, dtype) or 0.0)
-        arithmetic_us += products / ((rate or ceilings.fma_gflops * shares.arithmetic) * 1e3)
+        if rate := shares.matrix * (tensor_gflops(device, dtype) or 0.0):
+            arithmetic_us += products / (rate * 1e3) * _tiled(least.elements, family, device, TILES)
+        else:
+            arithmetic_us += products / (ceilings.fma_gflops * shares.arithmetic * 1e3)
     return ceilings.launch_us + shares.overhead_us + max(memory_us, arithmetic_us)
 
 
@@ -151,9 +153,15 @@ def _work_us(
         if shares.matrix and rate:
             operations -= products
             matrix_us += products / (rate * shares.matrix * 1e3)
-    if matrix_us and family != "attention":  # whose blocks are rows of the first product, whatever comes out
-        matrix_us *= min(_rounds(traffic.elements, tile, device.units) / _use(tile) for tile in tiles)
+    matrix_us *= _tiled(traffic.elements, family, device, tiles)
     return memory_us, matrix_us + operations / (ceilings.fma_gflops * shares.arithmetic * 1e3)
+
+
+def _tiled(elements: int, family: str, device: Device, tiles: Collection[int]) -> float:
+    """How many times as long a product takes by the best of the tiles as by perfect ones."""
+    if family == "attention":  # whose blocks are rows of the first product, whatever comes out
+        return 1.0
+    return min(_rounds(elements, tile, device.units) / _use(tile) for tile in tiles)
 
 
 def _rounds(elements: int, tile: int, units: int) -> float:

@@ -16,6 +16,7 @@ from scheduler.bound import least_bound_us, lower_bound_us
 from scheduler.candidates import Candidate
 from scheduler.entry import Variant
 from scheduler.learned import Corrections, corrections
+from scheduler.masks import bits
 from scheduler.piece import Piece
 from scheduler.predict import family_bound_us, least_us, may_be_narrow, predicted_kernel_us, predicted_us
 from scheduler.segment import Segment
@@ -67,12 +68,23 @@ class Predictor:
     def ask(self, atoms: Atoms, piece: Piece) -> Candidate | Reject:
         """The candidate that computes these atoms, or what every family says against it."""
         answers = self.answers(atoms, piece)
-        accepting = answers.any(SHARES_NOTHING, self._likely)
+        several = piece.members & (piece.members - 1)
+        if SHARES_NOTHING not in answers:
+            accepting = answers.any(self._likely)
+        elif several:  # what shares nothing is for what no other family takes, atom by atom
+            accepting = answers.seems(self._likely, but=SHARES_NOTHING)
+            if accepting is None and any(self._has_no_other(atoms, a) for a in bits(piece.members)):
+                return Candidate(answers)
+        else:
+            return Candidate(answers)
         if accepting is None:
             return answers.refusal()
-        if accepting != SHARES_NOTHING:
-            self._likely = accepting
+        self._likely = accepting
         return Candidate(answers)
+
+    def _has_no_other(self, atoms: Atoms, atom: int) -> bool:
+        """Whether an atom is taken by the family alone that shares nothing."""
+        return self.answers(atoms, atoms.piece(1 << atom)).seems(but=SHARES_NOTHING) is None
 
     def answers(self, atoms: Atoms, piece: Piece) -> Answers:
         """What the families say to computing these atoms in one launch, each asked when that is needed."""

@@ -45,10 +45,11 @@ class Traffic:
 
 class LeastTraffic(NamedTuple):
     """What the traffic of a segment comes to at the least, as far as that is known without building it: bytes, and
-    `made_products`, those of f32 and f64 among them."""
+    `made_products`, those of f32 and f64 among them. elements: of the largest output."""
 
     bytes: int
     products: tuple[tuple[str, float], ...] = ()
+    elements: int = 0
 
 
 def traffic_of(graph: Graph) -> Traffic:

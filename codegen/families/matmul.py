@@ -60,8 +60,16 @@ class Matmul:
     name = "matmul"
 
     def accepts(self, segment: Graph, device: Device) -> Reject | None:
+        if reject := self.fits(segment, device):
+            return reject
         if device.target != "cpu":
-            return matmul_cuda.accepts(segment, device)
+            return matmul_cuda.lowered(segment)
+        orders, fault = _orders(segment)
+        return None if orders else Reject(fault)
+
+    def fits(self, segment: Graph, device: Device) -> Reject | None:
+        if device.target != "cpu":
+            return matmul_cuda.fits(segment)
         node = long_contract(segment)
         if isinstance(node, Reject):
             return node
@@ -80,10 +88,7 @@ class Matmul:
         if any(o.node not in reached for o in segment.outputs):
             return Reject("an output does not depend on the product")
         call = _call(segment, node)
-        if isinstance(call, Reject):
-            return call
-        orders, fault = _orders(segment)
-        return None if orders else Reject(fault)
+        return call if isinstance(call, Reject) else None
 
     def space(self, segment: Graph, device: Device) -> tuple[str, ...]:
         if device.target != "cpu":

@@ -37,8 +37,8 @@ TENSOR_DTYPES = {bf16: bf16, f16: f16, f8e4m3: f16, f8e5m2: f16, i8: i8}  # of o
 ACCESS_BYTES = 16
 
 
-def accepts(segment: Graph, device: Device) -> Reject | None:
-    """See Family."""
+def fits(segment: Graph) -> Reject | None:
+    """See Lowering."""
     node = main_contraction(segment)
     if isinstance(node, Reject):
         return node
@@ -52,8 +52,13 @@ def accepts(segment: Graph, device: Device) -> Reject | None:
             reached.add(n)
     if any(o.node not in reached for o in segment.outputs):
         return Reject("an output does not depend on the product")
+    return None
+
+
+def lowered(segment: Graph) -> Reject | None:
+    """The rest of what `Family.accepts` asks of a segment that fits."""
     try:
-        check_arranged(segment, node)
+        check_arranged(segment, _main(segment))
     except EmitError as error:
         return Reject(str(error))
     return None

@@ -47,7 +47,7 @@ def test_never_more_than_the_traffic(device: Device) -> None:
         least, predictions, bounds = Least(atoms), ledger.predictions, ledger.bounds
         for members, candidate in list(found.accepted.items())[:300]:
             at_least = least.traffic(members)
-            (bytes_, products), traffic = at_least, traffic_of(candidate.segment.graph)
+            (bytes_, products, _), traffic = at_least, traffic_of(candidate.segment.graph)
             assert traffic.written_bytes <= bytes_ <= traffic.bytes, (number, members)
             assert sum(made for _, made in products) <= traffic.made_operations
             assert predictions.least_us(at_least) <= predictions.us(candidate), (number, members)
