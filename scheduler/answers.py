@@ -48,8 +48,12 @@ class Answers(Collection[str]):
 
     def any(self, *first: str) -> str | None:
         """Some family that accepts the segment, if one does. first: those that are asked before the others."""
-        known = next((name for name, answer in self._answers.items() if answer is None), None)
-        return known or next((name for name in (*first, *self._families) if name in self), None)
+        return self.known or next((name for name in (*first, *self._families) if name in self), None)
+
+    @property
+    def known(self) -> str | None:
+        """One that is known to accept it, without asking."""
+        return next((name for name, answer in self._answers.items() if answer is None), None)
 
     def seems(self, *first: str, but: str) -> str | None:
         """Some family but one that accepts the segment, as far as that is known without lowering it. first: those that

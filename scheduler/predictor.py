@@ -69,6 +69,8 @@ class Predictor:
         """The candidate that computes these atoms, or what every family says against it."""
         answers = self.answers(atoms, piece)
         several = piece.members & (piece.members - 1)
+        if answers.known:
+            return Candidate(answers)
         if SHARES_NOTHING not in answers:
             accepting = answers.any(self._likely)
         elif several:  # what shares nothing is for what no other family takes, atom by atom
