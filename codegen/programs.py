@@ -8,7 +8,7 @@ from fusion_ir.graph import Graph
 from fusion_ir.records import Plan
 
 # steps, of which the first `once` are a prologue; bytes of temporary buffers; kept: buffers that hold what the prologue
-# left; aliases: outputs that are other entries of the table; reordered: by rewrites that compute in another order
+# left; aliases: outputs that are other entries of the table; moved: it rounds other values to 16 bits than its graph
 Program = dict[str, Any]
 
 
@@ -33,7 +33,7 @@ def kernel_program(kernel: Kernel, binary: str, segment: Graph, cache: ObjectCac
         "args": args + [("tmp", 0)] * len(scratch),
         "reads": len(segment.inputs),
     }
-    return {"steps": [step], "once": 0, "buffers": scratch, "kept": [], "aliases": [], "reordered": False}
+    return {"steps": [step], "once": 0, "buffers": scratch, "kept": [], "aliases": [], "moved": False}
 
 
 def plan_program(plan: Plan, cache: ObjectCache) -> Program:
@@ -61,7 +61,7 @@ def plan_program(plan: Plan, cache: ObjectCache) -> Program:
         "buffers": [b.bytes for b in plan.buffers],
         "kept": [i for i, b in enumerate(plan.buffers) if b.kept],
         "aliases": aliases,
-        "reordered": plan.numerics != "exact",
+        "moved": plan.rounds_elsewhere,
     }
 
 

@@ -9,14 +9,18 @@ from codegen.kernel import Kernel
 from codegen.toolchain.compiler import Binary
 from fusion_ir.graph import Graph
 from fusion_ir.key import graph_key
+from fusion_ir.moved import roundings_of_sums
 from fusion_ir.node import Node
 from fusion_ir.ops import make_input
 from fusion_ir.records import NUMERICS, Buffer, Device, Plan, Ref, Search, Step, TensorAccess, TensorSpec
 from scheduler.bound import copy_us, lower_bound_us
 from scheduler.buffers import Lifetime, share_buffers
 from scheduler.prepare import Prepared
+from scheduler.rewrites import ALTERNATIVES
 from scheduler.segment import OUTPUT_ALIGNMENT_BYTES, Segment
 from scheduler.traffic import Traffic, traffic_of
+
+_ROUNDING_ELSEWHERE = {offer.name for offer in ALTERNATIVES if offer.rounds_elsewhere}
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,7 @@ def assemble(prepared: Prepared, device: Device, choices: Sequence[Choice], sear
     refs, scratch, buffers = _places(prepared, choices, once)
     found_by = prepared.alternatives.found_by
     used = list(dict.fromkeys(found_by[n] for c in choices for n in c.segment.cone if n in found_by))
+    rewrites = (*prepared.rewrites, *(offer.name for offer in used))
     # What the graph given takes is no bound for a plan that computes less.
     whole = traffic_of(_every_run(prepared, choices[once:], refs) if once or used else prepared.graph)
     time_us, predicted_us = _times_us(choices[once:])
@@ -80,7 +85,8 @@ def assemble(prepared: Prepared, device: Device, choices: Sequence[Choice], sear
         search_gap=None,
         copy_us=copy_us(whole, device),
         max_rel_error=None,
-        rewrites=(*prepared.rewrites, *(offer.name for offer in used)),
+        rewrites=rewrites,
+        rounds_elsewhere=not _ROUNDING_ELSEWHERE.isdisjoint(rewrites) and bool(roundings_of_sums(given)),
         search=search,
         version=_version(),
     )

@@ -26,7 +26,7 @@ class Candidate:
         self.once: int = text["once"]
         self.buffers: tuple[int, ...] = tuple(text["buffers"])
         self.kept: tuple[int, ...] = tuple(text["kept"])
-        self.reordered: bool = text.get("reordered", False)  # see `is_judged`
+        self.moved: bool = text.get("moved", False)  # see `judge`
         self.aliases = {i: first[place] + index for i, (place, index) in text["aliases"]}
         self._steps: list[tuple[Any, dict[str, Any], list[int], list[TensorMapSpec]]] = []
         for step in text["steps"]:

@@ -31,7 +31,7 @@ class CheckTensors:
         self._differ, self._grid = kernels(number).get_function("differ"), grid(number)
         self._flag = cupy().empty(1, np.int32)
         self._fresh = self._copy(self._tensors.offsets[self._inputs])  # inputs, and what is around them
-        self._right: list[tuple[Any, Verdict]] = []
+        self._right: list[tuple[Any, Verdict, bool]] = []
 
     @property
     def addresses(self) -> list[int]:
@@ -45,9 +45,11 @@ class CheckTensors:
         for i in range(self._inputs, len(self._tensors.sizes)):
             self._tensors.fill(i, poison)
 
-    def known(self) -> Verdict | None:
-        """What was found of an earlier run that left exactly this: right. None if there was none."""
-        return next((verdict for left, verdict in self._right if self._is_as(left)), None)
+    def known(self, moved: bool = False) -> Verdict | None:
+        """What was found of an earlier run that left exactly this: right. None if there was none. moved: as `judge` is
+        told; what was right without is right with it."""
+        found = ((left, verdict) for left, verdict, its in self._right if moved or not its)
+        return next((verdict for left, verdict in found if self._is_as(left)), None)
 
     def outputs(self, aliases: Mapping[int, int]) -> list[Array]:
         """Copies to the host."""
@@ -66,9 +68,9 @@ class CheckTensors:
         free, bytes_ = int(cupy().cuda.Device().mem_info[0]), int(self._tensors.memory.nbytes)
         return self._copy(bytes_) if len(self._right) < MOST_KEPT and bytes_ * FREE_SHARE <= free else None
 
-    def keep(self, copied: Any, verdict: Verdict) -> None:
+    def keep(self, copied: Any, verdict: Verdict, moved: bool = False) -> None:
         """Notes that a run was right that left this."""
-        self._right.append((copied, verdict))
+        self._right.append((copied, verdict, moved))
 
     def _copy(self, bytes_: int) -> Any:
         copied = cupy().empty(bytes_, np.uint8)

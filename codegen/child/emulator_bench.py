@@ -106,6 +106,7 @@ class Candidate:
         self.once: int = text["once"]
         self.buffers: tuple[int, ...] = tuple(text["buffers"])
         self.kept: tuple[int, ...] = tuple(text["kept"])
+        self.moved: bool = text.get("moved", False)  # see `judge`
         self.aliases = {i: first[place] + index for i, (place, index) in text["aliases"]}
         self._steps: list[tuple[Emulation | LibraryCall, list[int], int]] = []
         for step in text["steps"]:
@@ -195,7 +196,7 @@ def _check(prepared: Prepared, candidate: Candidate, channel: Channel, index: in
             except EmulatorFault as e:
                 return Verdict(f"{e} (seed {seed})", None)
             channel.beat(index, message["seconds"])
-            verdict = judge(prepared.case, trial, _results(memory, candidate))
+            verdict = judge(prepared.case, trial, _results(memory, candidate), candidate.moved)
             problem = verdict.problem or memory.trespass()
             if problem:
                 return Verdict(f"{problem} (seed {seed})", verdict.max_rel_error)

@@ -3,7 +3,7 @@
 Each run of a race works on another set of tensors, so that most sets still hold what some run of some candidate made.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 
 import numpy as np
 
@@ -38,10 +38,12 @@ def review(
     memory: TimingMemory,
     runs: Runs,
     aliases: Mapping[int, Mapping[int, int]],
+    moved: Container[int],
     run: Callable[[int], None],
     judging: Callable[[int], None],
 ) -> dict[int, Verdict]:
     """What is wrong with the candidates `aliases` (of each, outputs that are other entries of its table), if anything.
+    moved: those of them that round other values to 16 bits than the graph does.
 
     Each runs once more, by run(candidate) on set 0, over poisoned outputs. What it makes there is compared with the
     interpreter, or bit for bit with another's that was, and then with what its timed runs left. judging(candidate):
@@ -57,12 +59,12 @@ def review(
             values[used + i] = values[j]
         return values[used:]
 
-    def verdict(which: int, renamed: Mapping[int, int]) -> Verdict:
-        return judge(case, 0, results(which, renamed))
+    def verdict(which: int, i: int) -> Verdict:
+        return judge(case, 0, results(which, aliases[i]), i in moved)
 
     for i in (i for i in aliases if 0 in runs.of(i)):  # before somebody else runs there
         judging(i)
-        if memory.is_intact(0) and (found := verdict(0, aliases[i])).problem:
+        if memory.is_intact(0) and (found := verdict(0, i)).problem:
             wrong[i] = _late(found)
     share = max(1, MOST_BYTES // max(1, case.graph.written_bytes * max(1, len(aliases))))
     for i in (i for i in aliases if i not in wrong):
@@ -77,7 +79,7 @@ def review(
             runs.forget()
             continue
         if not _same(made, proven):
-            found = judge(case, 0, made)
+            found = judge(case, 0, made, i in moved)
             if found.problem:
                 wrong[i] = _late(found)
                 continue
@@ -85,7 +87,7 @@ def review(
         left = [s for s in runs.of(i) if s]
         differing = [s for s in left[-share:] if not _same(results(s, aliases[i]), made)]
         for s in differing[:MOST_JUDGED]:
-            if memory.is_intact(s) and (found := verdict(s, aliases[i])).problem:
+            if memory.is_intact(s) and (found := verdict(s, i)).problem:
                 wrong[i] = _late(found)
                 break
     return wrong

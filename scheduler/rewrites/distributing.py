@@ -126,5 +126,6 @@ DISTRIBUTING = (
         "x (y a + b) c = x (y (a c) + b c); a, b, c constant, x and y may be absent",
         "reassociate",
         _distributed,
+        rounds_elsewhere=True,
     ),
 )

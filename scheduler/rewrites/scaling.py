@@ -104,6 +104,6 @@ def _is_power_of_two(node: Node) -> bool:
 
 
 SCALING = (
-    Offer("scale-out", "(x s) y = (x y) s or x (s y)", "reassociate", _out_of_operand),
-    Offer("scale-in", "(x y) s = x (y s)", "reassociate", _into_operand),
+    Offer("scale-out", "(x s) y = (x y) s or x (s y)", "reassociate", _out_of_operand, rounds_elsewhere=True),
+    Offer("scale-in", "(x y) s = x (y s)", "reassociate", _into_operand, rounds_elsewhere=True),
 )

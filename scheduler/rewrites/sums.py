@@ -41,4 +41,4 @@ def _find(node: Node, around: Neighbourhood) -> Iterator[Node]:
     yield shaped(join(a, b, flat, acc, node.dtype, flat), settled.outs[0], node.sizes, settled.extents)
 
 
-SUMS = (Offer("sum-of-products", "sum over k of x[m, k] y[k, n] = x y", "reassociate", _find),)
+SUMS = (Offer("sum-of-products", "sum over k of x[m, k] y[k, n] = x y", "reassociate", _find, rounds_elsewhere=True),)
