@@ -8,7 +8,7 @@ from fusion_ir.graph import Graph
 from fusion_ir.records import Plan
 
 # steps, of which the first `once` are a prologue; bytes of temporary buffers; kept: buffers that hold what the prologue
-# left; aliases: outputs that are other entries of the table; moved: it rounds other values to 16 bits than its graph
+# left; aliases: outputs that are other entries of the table; moved: it rounds other values than its graph
 Program = dict[str, Any]
 
 

@@ -17,12 +17,12 @@ So it is, behind sums, with elements that deviate by as much as they are: what t
 and all that is left is what was rounded away, of which each run is one draw. They may be off by `MARGIN` times the
 largest.
 
-Of a plan whose rewrites round other values to 16 bits than the graph does (`moved`), no more is asked than that it is
-about as accurate as the graph: there roundings of products and of sums are off in each run by what a rounding may err
-(`fusion_ir.perturb`). What depends on them may be off by `MARGIN` times the root of the sum of the squares, too: with a
-dozen runs, about seven times the error that the graph's own roundings make. What no sum is computed into stays as it
-is, to the bit. Where the graph's own roundings overflow, others may not, and anything goes; where they do not, nothing
-may.
+Of a plan whose rewrites round other values than the graph does (`moved`), no more is asked than that it is about as
+accurate as the graph. There, in each run, sums and their terms that are rounded to 16 bits are off by what two
+roundings may be apart (`fusion_ir.moved`), and sums of few products, which the language puts in order, may be in any.
+What depends on them may be off by `MARGIN` times the root of the sum of the squares, as above: with a dozen runs, about
+seven times what the graph's own roundings make. What no sum is computed into stays as it is, to the bit. Where the
+graph's own roundings overflow, others may not, and anything goes; where they do not, nothing may.
 
 Integers and bools behind inexact nodes (`exp(x) > 1`, argmax of sums) may differ where a perturbed run differed, by as
 much; and as many elements again, for errors that add up differently, by no more than the largest such difference.

@@ -9,7 +9,6 @@ from codegen.kernel import Kernel
 from codegen.toolchain.compiler import Binary
 from fusion_ir.graph import Graph
 from fusion_ir.key import graph_key
-from fusion_ir.moved import roundings_of_sums
 from fusion_ir.node import Node
 from fusion_ir.ops import make_input
 from fusion_ir.records import NUMERICS, Buffer, Device, Plan, Ref, Search, Step, TensorAccess, TensorSpec
@@ -20,7 +19,7 @@ from scheduler.rewrites import ALTERNATIVES
 from scheduler.segment import OUTPUT_ALIGNMENT_BYTES, Segment
 from scheduler.traffic import Traffic, traffic_of
 
-_ROUNDING_ELSEWHERE = {offer.name for offer in ALTERNATIVES if offer.rounds_elsewhere}
+_ROUNDING_ELSEWHERE = {offer.name for offer in ALTERNATIVES if offer.rounding}
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,7 @@ def assemble(prepared: Prepared, device: Device, choices: Sequence[Choice], sear
         copy_us=copy_us(whole, device),
         max_rel_error=None,
         rewrites=rewrites,
-        rounds_elsewhere=not _ROUNDING_ELSEWHERE.isdisjoint(rewrites) and bool(roundings_of_sums(given)),
+        rounds_elsewhere=not _ROUNDING_ELSEWHERE.isdisjoint(rewrites),
         search=search,
         version=_version(),
     )

@@ -30,7 +30,7 @@ class Trial:
 @dataclass(frozen=True, slots=True)
 class Case:
     """A graph with its trials: random data, and small integers too where the graph sums. moved: by trial, what must
-    come out of plans that round other values to 16 bits than the graph does, once one was judged."""
+    come out of plans that round other values than the graph does, once one was judged."""
 
     graph: Graph
     trials: tuple[Trial, ...]
@@ -76,7 +76,7 @@ def _sums(node: Node) -> bool:
 
 def judge(case: Case, trial: int, got: Sequence[Array], moved: bool = False) -> Verdict:
     """Compares outputs (arrays of the outputs' shapes, any strides) with the reference. moved: of a plan whose rewrites
-    round other values to 16 bits than the graph does."""
+    round other values than the graph does."""
     for i, (array, output) in enumerate(zip(got, case.graph.outputs, strict=True)):
         if output.node.dtype.kind == "bool" and array.size and int(array.view(np.uint8).max()) > 1:
             return Verdict(f"out{i} holds a byte that is neither 0 nor 1: not written, or no bool", None)

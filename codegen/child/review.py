@@ -43,7 +43,7 @@ def review(
     judging: Callable[[int], None],
 ) -> dict[int, Verdict]:
     """What is wrong with the candidates `aliases` (of each, outputs that are other entries of its table), if anything.
-    moved: those of them that round other values to 16 bits than the graph does.
+    moved: those of them that round other values than the graph does.
 
     Each runs once more, by run(candidate) on set 0, over poisoned outputs. What it makes there is compared with the
     interpreter, or bit for bit with another's that was, and then with what its timed runs left. judging(candidate):

@@ -146,6 +146,18 @@ def _together(a: Operand, b: Operand, settled: Settled, kept: list[Label], order
 
 
 FACTORING = (
-    Offer("factor-sum", "x a + x b = x (a + b)", "reassociate", _factored, rounds_elsewhere=True),
-    Offer("concatenate-k", "x y + z w = [x | z] [y ; w]", "reassociate", _concatenated, rounds_elsewhere=True),
+    Offer(
+        "factor-sum",
+        "x a + x b = x (a + b)",
+        "reassociate",
+        _factored,
+        "a + b is rounded instead of x a and x b: at most twice the larger of a and b",
+    ),
+    Offer(
+        "concatenate-k",
+        "x y + z w = [x | z] [y ; w]",
+        "reassociate",
+        _concatenated,
+        "x y and z w are not rounded any more",
+    ),
 )
