@@ -17,9 +17,9 @@ So it is, behind sums, with elements that deviate by as much as they are: what t
 and all that is left is what was rounded away, of which each run is one draw. They may be off by `MARGIN` times the
 largest.
 
-Of a plan whose rewrites round other values than the graph does (`moved`), no more is asked than that it is about as
-accurate as the graph. There, in each run, sums and their terms that are rounded to 16 bits are off by what two
-roundings may be apart (`fusion_ir.moved`), and sums of few products, which the language puts in order, may be in any.
+A plan whose rewrites reassociate may sum few products, too, which the language puts in order, in any (`Order`). Of one
+that rounds other values than the graph does, no more is asked than that it is about as accurate as the graph: in each
+run, sums and their terms that are rounded to 16 bits are off by what two roundings may be apart (`fusion_ir.moved`).
 What depends on them may be off by `MARGIN` times the root of the sum of the squares, as above: with a dozen runs, about
 seven times what the graph's own roundings make. What no sum is computed into stays as it is, to the bit. Where the
 graph's own roundings overflow, others may not, and anything goes; where they do not, nothing may.
@@ -35,6 +35,7 @@ runs over everything, and most kernels, which differ from the interpreter by an 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -54,14 +55,17 @@ from fusion_ir.threads import blockwise, for_all, side_by_side
 
 MARGIN = 2.0
 
+# Of operations: as the graph has them; sums of few products in any order, too; and other values rounded on the way.
+Order = Literal["own", "any", "elsewhere"]
+ORDERS: tuple[Order, ...] = get_args(Order)  # the strictest first
+
 _NEIGHBOURS = 64
 _LEAST_SHARE = 4 * _NEIGHBOURS  # elements of an output whose deviations are looked at together
 
 
-def reference(graph: Graph, inputs: Sequence[np.ndarray], runs: int = 12, moved: bool = False) -> Reference:
+def reference(graph: Graph, inputs: Sequence[np.ndarray], runs: int = 12, order: Order = "own") -> Reference:
     """The interpreter's outputs, with tolerances from at most `runs` perturbed evaluations (2 or more). Raises
-    InputError. Keeps `inputs`, which must not change. moved: for what may round other values to 16 bits or less than
-    the graph does.
+    InputError. Keeps `inputs`, which must not change. order: that whoever is compared may compute in.
 
     Graphs without inexact nodes take no such run, with one inexact node two unless its results are rounded to a
     narrower float and summed.
@@ -69,11 +73,11 @@ def reference(graph: Graph, inputs: Sequence[np.ndarray], runs: int = 12, moved:
     check_inputs(graph, inputs)
     layout = Layout(cut(graph))
     sums = SharedSums()
-    exactness = Exactness(sums, reordered=moved)
+    exactness = Exactness(sums, reordered=order != "own")
     values = Evaluation(layout, inputs, exactness).outputs()
     given = [o.node.op == "input" for o in graph.outputs]
     outputs = [np.array(v, order="C") if g else dense(v) for v, g in zip(values, given, strict=True)]
-    elsewhere = roundings_of_sums(graph) if moved else {}
+    elsewhere = roundings_of_sums(graph) if order == "elsewhere" else {}
     perturbed = _Perturbed(layout, inputs, outputs, exactness, elsewhere, runs, sums)
     levels = exactness.levels(graph) | dict.fromkeys(behind_sums(graph, elsewhere), INEXACT)
     allowed: list[Allowed | None] = []

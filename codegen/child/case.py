@@ -14,7 +14,7 @@ from fusion_ir.ops import OpKind, kind_of
 from fusion_ir.ops.contract import sums_in_any_order
 from fusion_ir.records import Status
 from fusion_ir.sample import sample_inputs
-from fusion_ir.tolerance import reference
+from fusion_ir.tolerance import Order, reference
 
 Array = np.ndarray[Any, Any]
 
@@ -29,21 +29,23 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A graph with its trials: random data, and small integers too where the graph sums. moved: by trial, what must
-    come out of plans that round other values than the graph does, once one was judged."""
+    """A graph with its trials: random data, and small integers too where the graph sums. others: what must come out of
+    what may compute in another order, by trial and order, once such a thing was judged."""
 
     graph: Graph
     trials: tuple[Trial, ...]
-    moved: dict[int, Reference] = field(default_factory=dict[int, Reference], compare=False)
+    others: dict[tuple[int, Order], Reference] = field(
+        default_factory=dict[tuple[int, Order], Reference], compare=False
+    )
 
-    def expected(self, trial: int, moved: bool = False) -> Reference:
+    def expected(self, trial: int, order: Order = "own") -> Reference:
         """What must come out, and how closely."""
         own = self.trials[trial]
-        if not moved:
+        if order == "own":
             return own.reference
-        if trial not in self.moved:
-            self.moved[trial] = reference(self.graph, own.inputs, moved=True)
-        return self.moved[trial]
+        if (trial, order) not in self.others:
+            self.others[trial, order] = reference(self.graph, own.inputs, order=order)
+        return self.others[trial, order]
 
     @property
     def bytes(self) -> int:
@@ -74,13 +76,13 @@ def _sums(node: Node) -> bool:
     )
 
 
-def judge(case: Case, trial: int, got: Sequence[Array], moved: bool = False) -> Verdict:
-    """Compares outputs (arrays of the outputs' shapes, any strides) with the reference. moved: of a plan whose rewrites
-    round other values than the graph does."""
+def judge(case: Case, trial: int, got: Sequence[Array], order: Order = "own") -> Verdict:
+    """Compares outputs (arrays of the outputs' shapes, any strides) with the reference. order: that whoever made them
+    may compute in."""
     for i, (array, output) in enumerate(zip(got, case.graph.outputs, strict=True)):
         if output.node.dtype.kind == "bool" and array.size and int(array.view(np.uint8).max()) > 1:
             return Verdict(f"out{i} holds a byte that is neither 0 nor 1: not written, or no bool", None)
-    outcome = compare(list(got), case.expected(trial, moved))
+    outcome = compare(list(got), case.expected(trial, order))
     error = outcome.max_rel_error if isfinite(outcome.max_rel_error) else None
     return Verdict("" if outcome.ok else outcome.detail or "wrong result", error)
 

@@ -21,6 +21,7 @@ from codegen.measure import Timing, median, race
 from codegen.surroundings import CpuWatch
 from fusion_ir.records import Status
 from fusion_ir.text import parse_graph
+from fusion_ir.tolerance import Order
 
 WARM_SAMPLES = 5
 PROLOGUE_SAMPLES = 3  # of what decides nothing
@@ -37,7 +38,7 @@ class Candidate:
     buffers: tuple[int, ...]
     kept: tuple[int, ...]
     aliases: tuple[tuple[int, int], ...]
-    moved: bool = False  # see `judge`
+    order: Order = "own"  # see `judge`
 
     @property
     def temporaries(self) -> tuple[int, ...]:
@@ -171,7 +172,7 @@ def _check(
             runs_us.append(1e6 * (time.perf_counter() - start))
             expect_no_processes()
             channel.beat(index, message["seconds"])
-            verdict = judge(prepared.case, which[0], _results(memory, candidate), candidate.moved)
+            verdict = judge(prepared.case, which[0], _results(memory, candidate), candidate.order)
             problem = verdict.problem or memory.trespass()
             if problem:
                 found = f"{problem} (at the second run, which the prologue was not part of)" if again else problem
@@ -251,9 +252,9 @@ def _time(
         finalists = {
             i: dict(candidates[i].aliases) for i, timing in zip(order, timings, strict=True) if timing.was_finalist
         }
-        moved = {i for i in finalists if candidates[i].moved}
+        orders: dict[int, Order] = {i: candidates[i].order for i in finalists}
         wrong = review(
-            prepared.case, memory, runs, finalists, moved, once, lambda i: channel.beat(i, message["seconds"])
+            prepared.case, memory, runs, finalists, orders, once, lambda i: channel.beat(i, message["seconds"])
         )
         for i, verdict in wrong.items():
             channel.send(verdict_message(i, verdict))
@@ -318,8 +319,8 @@ def _candidate(text: dict[str, Any], inputs: int, outputs: int) -> Candidate:
     once = text["once"]
     aliases = [(i, first[place] + index) for i, (place, index) in text["aliases"]]
     kept = tuple(text["kept"])
-    buffers, moved = tuple(text["buffers"]), text.get("moved", False)
-    return Candidate(tuple(steps[:once]), tuple(steps[once:]), buffers, kept, tuple(aliases), moved)
+    buffers, order = tuple(text["buffers"]), text.get("order", "own")
+    return Candidate(tuple(steps[:once]), tuple(steps[once:]), buffers, kept, tuple(aliases), order)
 
 
 if __name__ == "__main__":

@@ -230,15 +230,15 @@ class Inspector:
             launch()
             cupy().cuda.Device().synchronize()
             channel.beat(index, message["seconds"])
-            known = None if candidate.aliases else memory.known(candidate.moved)
+            known = None if candidate.aliases else memory.known(candidate.order)
             trespass = temporary.trespass() or ("" if known else memory.trespass())
             outputs = [] if known else memory.outputs(candidate.aliases)
             left = None if known or candidate.aliases else memory.copy()
-        verdict = known or judge(memory.case, memory.trial, outputs, candidate.moved)
+        verdict = known or judge(memory.case, memory.trial, outputs, candidate.order)
         if verdict.problem or trespass:
             return Verdict(verdict.problem or trespass, verdict.max_rel_error)
         if left is not None:
-            memory.keep(left, verdict, candidate.moved)
+            memory.keep(left, verdict, candidate.order)
         return verdict
 
 

@@ -3,12 +3,13 @@
 Each run of a race works on another set of tensors, so that most sets still hold what some run of some candidate made.
 """
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from codegen.child.case import Array, Case, Verdict, judge
 from codegen.child.cpu_memory import POISON, TimingMemory
+from fusion_ir.tolerance import Order
 
 MOST_BYTES = 64 << 20  # of outputs that are looked at, those of one set apart
 MOST_JUDGED = 4  # runs of a candidate whose bits differ, as they may where sums are in no fixed order
@@ -38,12 +39,12 @@ def review(
     memory: TimingMemory,
     runs: Runs,
     aliases: Mapping[int, Mapping[int, int]],
-    moved: Container[int],
+    orders: Mapping[int, Order],
     run: Callable[[int], None],
     judging: Callable[[int], None],
 ) -> dict[int, Verdict]:
     """What is wrong with the candidates `aliases` (of each, outputs that are other entries of its table), if anything.
-    moved: those of them that round other values than the graph does.
+    orders: that they may compute in.
 
     Each runs once more, by run(candidate) on set 0, over poisoned outputs. What it makes there is compared with the
     interpreter, or bit for bit with another's that was, and then with what its timed runs left. judging(candidate):
@@ -60,7 +61,7 @@ def review(
         return values[used:]
 
     def verdict(which: int, i: int) -> Verdict:
-        return judge(case, 0, results(which, aliases[i]), i in moved)
+        return judge(case, 0, results(which, aliases[i]), orders[i])
 
     for i in (i for i in aliases if 0 in runs.of(i)):  # before somebody else runs there
         judging(i)
@@ -79,7 +80,7 @@ def review(
             runs.forget()
             continue
         if not _same(made, proven):
-            found = judge(case, 0, made, i in moved)
+            found = judge(case, 0, made, orders[i])
             if found.problem:
                 wrong[i] = _late(found)
                 continue

@@ -91,6 +91,5 @@ THROUGH = (
         "x [y | z] = [x y | x z], [x | z] [y ; w] = x y + z w",
         "reassociate",
         _product_of_parts,
-        "x y and z w are rounded to the accumulator's dtype before they are added",
     ),
 )

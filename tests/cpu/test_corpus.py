@@ -12,6 +12,7 @@ from benchmarks.corpus.agreement import disagreement, run_torch, truth
 from benchmarks.corpus.balance import BALANCE, bytes_of, intensity, kind_of
 from benchmarks.corpus.case import DTYPE_NAMES, Case
 from benchmarks.corpus.pytorch import HAS_TORCH
+from codegen.programs import order_of
 from codegen.workbench import Workbench
 from fusion_ir.comparison import compare
 from fusion_ir.interpreter import interpret
@@ -121,7 +122,7 @@ def test_plan_computes_the_case(name: str, dtype: str, number: int, bench: Workb
     arrays = instance.sample(0)
     plan: Plan = tune(instance.graph, bench.device, Budget(0.0), Forgetful(), bench)
     got = bench.run(plan, arrays)
-    own = reference(instance.graph, arrays, moved=plan.rounds_elsewhere)
+    own = reference(instance.graph, arrays, order=order_of(plan))
     outcome = compare(got, own)
     assert outcome.ok, outcome.detail
     if HAS_TORCH:

@@ -19,20 +19,31 @@ from codegen.limits import Limits
 from codegen.object_cache import ObjectCache
 from codegen.toolchain.compiler import Binary
 from codegen.workbench import Workbench
+from fusion_ir.dtype import bf16, f16, f32
 from fusion_ir.formats import read
 from fusion_ir.graph import Graph
 from fusion_ir.ops import make, make_input
 from fusion_ir.reduced import reduced
 from tests.support.absent import Collector, plan_and_emulate
 from tests.support.kernels import dense, graph_of
-from tests.support.random_graphs import Seeded, any_graph, pointwise_graph
+from tests.support.random_graphs import Chooser, Seeded, any_graph, pointwise_graph
 from tests.support.random_reductions import reduction_graph
+from tests.support.rule_graphs import rule_graph
 
 GRAPHS = int(os.environ.get("FUSEPLAN_RANDOM_GRAPHS", "200"))
 FIRST_SEED = 20_000  # others than the tests of the CPU take
 TOGETHER = 250  # random graphs that are planned before their kernels are compiled
 EXAMPLES = Path(__file__).parents[2] / "examples"
 H200 = specified("h200", "")
+
+
+def chained_graph(choose: Chooser) -> Graph:
+    """Chains of products, with what rules about them match."""
+    return rule_graph(choose, (f16, bf16, f32)[choose.below(3)])
+
+
+KINDS = (pointwise_graph, any_graph, reduction_graph)
+EVERY = 5  # seeds there is a chain, too: these take longest to plan and to compile
 
 
 @pytest.fixture(scope="module")
@@ -74,18 +85,23 @@ def test_examples_at_reduced_sizes(emulator: Workbench) -> None:
 def test_random_graphs(emulator: Workbench, capsys: pytest.CaptureFixture[str]) -> None:
     made = (
         (f"{kind.__name__} {seed}", kind(Seeded(seed)))
-        for seed in range(FIRST_SEED, FIRST_SEED + -(-GRAPHS // 3))
-        for kind in (pointwise_graph, any_graph, reduction_graph)
+        for seed in range(FIRST_SEED, FIRST_SEED + -(-GRAPHS // len(KINDS)))
+        for kind in (KINDS if seed % EVERY else (*KINDS, chained_graph))
     )
-    plans, wrong = 0, list[str]()
+    plans, elsewhere, wrong = 0, 0, list[str]()
     while batch := dict(islice(made, TOGETHER)):
         result = plan_and_emulate(batch, H200, emulator)
         plans += result.plans
+        elsewhere += result.elsewhere
         wrong += result.wrong
     with capsys.disabled():
-        print(f"\n{plans} random graphs planned for {H200.name}, {len(wrong)} wrong in the emulator")
+        print(
+            f"\n{plans} random graphs planned for {H200.name}, {elsewhere} of the plans with rewrites that round other "
+            f"values, {len(wrong)} wrong in the emulator"
+        )
     assert not wrong, "\n".join(wrong[:20])
     assert plans >= GRAPHS
+    assert elsewhere >= GRAPHS // 100
 
 
 def test_a_wrong_kernel_is_noticed(emulator: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:

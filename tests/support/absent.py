@@ -48,9 +48,11 @@ class Collector:
 
 @dataclass
 class Emulated:
-    """What became of the plans. wrong: a line for each that does not compile, run, or compute its graph."""
+    """What became of the plans. elsewhere: how many round other values than their graphs. wrong: a line for each that
+    does not compile, run, or compute its graph."""
 
     plans: int = 0
+    elsewhere: int = 0
     kernels: int = 0
     families: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
@@ -70,6 +72,7 @@ def plan_and_emulate(
     kernels = [collector.kernels[entry] for entry in entries]
     built = dict(zip(entries, bench.compile(kernels), strict=True))
     result.plans, result.kernels = len(plans), len(kernels)
+    result.elsewhere = sum(plan.rounds_elsewhere for plan in plans.values())
     for kernel in kernels:
         result.families[kernel.family] += 1
     for name, plan in plans.items():
