@@ -48,10 +48,11 @@ checked.
 **Range.** bf16 has the range of f32. f16 ends at 65,504 and has its full precision down to 0.00006, and a tensor that
 the graph does not have may leave that range where none of the graph's comes near: y z of (x y) z = x (y z), if y and z
 are large and x is small. No structure of a graph bounds it. `reassociate` takes operands of products to be of ordinary
-size, as weights and activations are. Scales are not: what they are multiplied into in f16 is `approximate`, unless the
-scale is a number in the graph between 1/16 and 16. Who multiplies f16 tensors of wider ranges asks for `exact`. Rules
-other than `chain-order` and `fold-through-bias` make no tensor that is more than 16 times as large or as small as one
-of the graph's.
+size, as weights and activations are: of chains in f16 whose tensors are each at another size between 1/16 and 16, one
+in some hundreds leaves the range. Scales are not of ordinary size: what they are multiplied into in f16 is
+`approximate`, unless the scale is a number in the graph between 1/16 and 16. Who multiplies f16 tensors of wider ranges
+asks for `exact`. Rules other than `chain-order` and `fold-through-bias` make no tensor that is more than 16 times as
+large or as small as one of the graph's.
 
 | rule | values rounded otherwise |
 |---|---|"""

@@ -12,6 +12,8 @@ from codegen.workbench import Workbench
 from fusion_ir.graph import Graph
 from fusion_ir.records import Device, Measurement, Plan, Status
 from scheduler.bench import Budget, Forgetful, PlanResult
+from scheduler.rewrites import ALTERNATIVES
+from scheduler.rewrites.rule import Offer
 from scheduler.tune import tune
 
 
@@ -62,12 +64,13 @@ def plan_and_emulate(
     graphs: Mapping[str, Graph],
     device: Device,
     bench: Workbench,
+    offers: Sequence[Offer] = ALTERNATIVES,
 ) -> Emulated:
     """Plans each graph, by name, for `device`, and runs the plans on `bench`, an emulator's."""
     collector, result = Collector(), Emulated()
     plans: dict[str, Plan] = {}
     for name, graph in graphs.items():
-        plans[name] = tune(graph, device, Budget(0.0), Forgetful(), collector)
+        plans[name] = tune(graph, device, Budget(0.0), Forgetful(), collector, offers=offers)
     entries = list(dict.fromkeys(step.entry for plan in plans.values() for step in plan.steps))
     kernels = [collector.kernels[entry] for entry in entries]
     built = dict(zip(entries, bench.compile(kernels), strict=True))
