@@ -42,8 +42,8 @@ def assemble(prepared: Prepared, device: Device, choices: Sequence[Choice], sear
     given = prepared.given
     choices, once = _prologue_first(prepared.graph, choices)
     refs, scratch, buffers = _places(prepared, choices, once)
-    found_by = prepared.alternatives.found_by
-    used = list(dict.fromkeys(found_by[n] for c in choices for n in c.segment.cone if n in found_by))
+    rules_of = prepared.alternatives.rules_of
+    used = list(dict.fromkeys(rule for c in choices for n in c.segment.cone for rule in rules_of(n)))
     rewrites = (*prepared.rewrites, *(offer.name for offer in used))
     # What the graph given takes is no bound for a plan that computes less.
     whole = traffic_of(_every_run(prepared, choices[once:], refs) if once or used else prepared.graph)
