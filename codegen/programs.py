@@ -6,9 +6,10 @@ from codegen.kernel import Kernel
 from codegen.object_cache import ObjectCache
 from fusion_ir.graph import Graph
 from fusion_ir.records import Plan
+from fusion_ir.tolerance import Order
 
 # steps, of which the first `once` are a prologue; bytes of temporary buffers; kept: buffers that hold what the prologue
-# left; aliases: outputs that are other entries of the table; reordered: by rewrites that compute in another order
+# left; aliases: outputs that are other entries of the table; order: of operations (`fusion_ir.tolerance`)
 Program = dict[str, Any]
 
 
@@ -33,7 +34,7 @@ def kernel_program(kernel: Kernel, binary: str, segment: Graph, cache: ObjectCac
         "args": args + [("tmp", 0)] * len(scratch),
         "reads": len(segment.inputs),
     }
-    return {"steps": [step], "once": 0, "buffers": scratch, "kept": [], "aliases": [], "reordered": False}
+    return {"steps": [step], "once": 0, "buffers": scratch, "kept": [], "aliases": [], "order": "own"}
 
 
 def plan_program(plan: Plan, cache: ObjectCache) -> Program:
@@ -61,8 +62,15 @@ def plan_program(plan: Plan, cache: ObjectCache) -> Program:
         "buffers": [b.bytes for b in plan.buffers],
         "kept": [i for i, b in enumerate(plan.buffers) if b.kept],
         "aliases": aliases,
-        "reordered": plan.numerics != "exact",
+        "order": order_of(plan),
     }
+
+
+def order_of(plan: Plan) -> Order:
+    """In which order the plan may compute, by what it says of its rewrites."""
+    if plan.rounds_elsewhere:
+        return "elsewhere"
+    return "own" if plan.numerics == "exact" else "any"
 
 
 def _file(sha: str, cache: ObjectCache) -> str:

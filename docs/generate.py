@@ -33,6 +33,30 @@ _KINDS = {
     OpKind.RANDOM: "Random numbers",
 }
 
+_ROUNDING = """
+## What is rounded
+
+Every tensor is rounded to its dtype, and some alternatives have other tensors in the middle. Each of these is a sum
+of products of what the graph multiplies, and no more of them are rounded; so the error against the real numbers is
+about that of the graph as given. `benchmarks/results/rounding.md` has it measured, by rule.
+
+A plan with such a rewrite says so (`rounds_elsewhere`). Where plans are timed, it is checked first, and its outputs may
+be apart from the interpreter's by what the graph's own roundings make of them (`fusion_ir/moved.py`,
+`fusion_ir/tolerance.py`); beyond that it is discarded. Where nothing ran, a reason in the plan says that nobody
+checked.
+
+**Range.** bf16 has the range of f32. f16 ends at 65,504 and has its full precision down to 0.00006, and a tensor that
+the graph does not have may leave that range where none of the graph's comes near: y z of (x y) z = x (y z), if y and z
+are large and x is small. No structure of a graph bounds it. `reassociate` takes operands of products to be of ordinary
+size, as weights and activations are: of chains in f16 whose tensors are each at another size between 1/16 and 16, one
+in some hundreds leaves the range. Scales are not of ordinary size: what they are multiplied into in f16 is
+`approximate`, unless the scale is a number in the graph between 1/16 and 16. Who multiplies f16 tensors of wider ranges
+asks for `exact`. Rules other than `chain-order` and `fold-through-bias` make no tensor that is more than 16 times as
+large or as small as one of the graph's.
+
+| rule | values rounded otherwise |
+|---|---|"""
+
 
 def ops() -> str:
     """docs/ops.md, from `fusion_ir.ops.OPS`."""
@@ -81,6 +105,10 @@ def rewrites() -> str:
     ):
         lines += ["", f"## {title}", "", "| rule | | class |", "|---|---|---|"]
         lines += [f"| `{rule.name}` | {_cell(rule.equation)} | {rule.numerics} |" for rule in table]
+    lines += _ROUNDING.splitlines()
+    for offer in ALTERNATIVES:
+        if offer.rounding:
+            lines.append(f"| `{offer.name}` | {_cell(offer.rounding)} |")
     return "\n".join(lines) + "\n"
 
 

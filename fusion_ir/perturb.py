@@ -22,11 +22,13 @@ tip the same ones in all runs of one direction. So there each value is moved by 
 wider dtype before it is rounded, of the order of `SAFETY` times what sums of a thousand terms err by: each run draws
 afresh which of the values near a tie go which way.
 
+Roundings that rewrites move elsewhere: `fusion_ir.moved`.
+
 Which signs are tried: `fusion_ir.signs`.
 """
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from math import prod, sqrt
 
@@ -35,6 +37,7 @@ import numpy as np
 from fusion_ir.dtype import DType, accumulate_dtype, compute_dtype
 from fusion_ir.evaluation import Later
 from fusion_ir.graph import Graph
+from fusion_ir.moved import Rounding, elsewhere
 from fusion_ir.node import Node
 from fusion_ir.node_value import BLOCK_ELEMENTS, blocks, evaluate_node, pointwise
 from fusion_ir.numerics import accumulate, dtype_of, round_to, widen
@@ -42,7 +45,7 @@ from fusion_ir.ops import OPS, OpKind, kind_of
 from fusion_ir.ops.contract import contract_arrays, products, sums_in_any_order
 from fusion_ir.ops.reductions import rows
 from fusion_ir.shared_sums import SharedSums
-from fusion_ir.signs import Pattern, Signs, Tips, ulp_of_one
+from fusion_ir.signs import Moves, Pattern, Signs, Tips, ulp_of_one
 from fusion_ir.threads import blockwise, side_by_side
 
 EXACT = 0  # the same bits on every target
@@ -57,10 +60,11 @@ class Exactness:
     """A step that computes what the language says, and notes on these data which nodes are exact.
 
     The order of pieces makes no difference: to whatever level an operand rises in some piece, the node rises there.
+    reordered: sums of few products, which the language puts in order, too, may be in any order.
     """
 
-    def __init__(self, sums: SharedSums | None = None) -> None:
-        self._sums = sums or SharedSums()
+    def __init__(self, sums: SharedSums | None = None, reordered: bool = False) -> None:
+        self._sums, self._reordered = sums or SharedSums(), reordered
         self._own: dict[Node, int] = {}  # what the node itself adds, the worst of its pieces
         self._levels: dict[Node, int] = {}  # so far
         self._lock = threading.Lock()
@@ -70,7 +74,7 @@ class Exactness:
         own = self._own.get(node, EXACT)
         if own < INEXACT:
             with np.errstate(all="ignore"):
-                own = _own_exactness(node, operands, inherited)
+                own = _own_exactness(node, operands, inherited, self._reordered)
         with self._lock:
             self._own[node] = max(self._own.get(node, EXACT), own)
             self._levels[node] = max(self._levels.get(node, EXACT), self._own[node], inherited)
@@ -79,11 +83,13 @@ class Exactness:
             return _narrowed(self._sums.of_contraction(node, piece, *operands), node.dtype)
         return evaluate_node(as_large, operands)
 
-    def levels(self, graph: Graph) -> dict[Node, int]:
-        """Of every node, after the evaluation: its own level or the worst of its operands'."""
+    def levels(self, graph: Graph, moved: Container[Node] = ()) -> dict[Node, int]:
+        """Of every node, after the evaluation: its own level or the worst of its operands'. moved: nodes that are
+        taken for inexact whatever they hold."""
         levels: dict[Node, int] = {}
         for node in graph.nodes:
-            levels[node] = max([self._own.get(node, EXACT), *(levels[a] for a in node.args)])
+            own = INEXACT if node in moved else self._own.get(node, EXACT)
+            levels[node] = max([own, *(levels[a] for a in node.args)])
         return levels
 
     def numbers(self, graph: Graph) -> dict[Node, int]:
@@ -126,7 +132,7 @@ def _summed(graph: Graph) -> set[Node]:
     return found
 
 
-def _own_exactness(node: Node, operands: tuple[np.ndarray, ...], inherited: int) -> int:
+def _own_exactness(node: Node, operands: tuple[np.ndarray, ...], inherited: int, reordered: bool) -> int:
     row = OPS[node.op]
     if row.kind is OpKind.POINTWISE:
         return INEXACT if row.ulps else EXACT
@@ -134,7 +140,7 @@ def _own_exactness(node: Node, operands: tuple[np.ndarray, ...], inherited: int)
         if prod(operands[0].shape[a] for a in _axes(node)) <= 1:
             return BY_VALUE
         return BY_VALUE if inherited < INEXACT and _is_exact_sum(node, accumulate(operands[0])) else INEXACT
-    if _any_order(node):
+    if _any_order(node) or (reordered and kind_of(node) is OpKind.CONTRACT and node.dtype.is_float):
         return BY_VALUE if inherited < INEXACT and _is_exact_contract(node, *operands) else INEXACT
     return EXACT
 
@@ -156,14 +162,32 @@ def _any_order(node: Node) -> bool:
 
 
 class Perturbation:
-    """A step that errs by `pattern` at each of the nodes in `numbers`, and tips `roundings`."""
+    """A step that errs by `pattern` at each of the nodes in `numbers`, tips `roundings`, and rounds elsewhere what is
+    `moved`."""
 
     def __init__(
-        self, pattern: Pattern, numbers: Mapping[Node, int], roundings: Mapping[Node, int], sums: SharedSums
+        self,
+        pattern: Pattern,
+        numbers: Mapping[Node, int],
+        roundings: Mapping[Node, int],
+        moved: Mapping[Node, Rounding],
+        sums: SharedSums,
     ) -> None:
         self._pattern, self._numbers, self._roundings, self._sums = pattern, numbers, roundings, sums
+        self._moved = moved
 
     def __call__(self, node: Node, as_large: Node, operands: tuple[np.ndarray, ...], piece: int) -> np.ndarray | Later:
+        value = self._value(node, as_large, operands, piece)
+        rounding = self._moved.get(node)
+        if rounding is None:
+            return value
+        whole = value.whole() if isinstance(value, _RoundedLater) else np.asarray(value)
+        with np.errstate(all="ignore"):
+            moves = Moves(self._pattern, rounding.number, piece)
+            return elsewhere(as_large, operands, whole, rounding.dtype, moves)
+
+    def _value(self, node: Node, as_large: Node, operands: tuple[np.ndarray, ...], piece: int) -> np.ndarray | Later:
+        """Without what is moved."""
         number, rounding = self._numbers.get(node), self._roundings.get(node)
         tips = None if rounding is None else Tips(self._pattern, rounding, piece)
         with np.errstate(all="ignore"):

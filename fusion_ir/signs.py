@@ -75,6 +75,20 @@ def _drawn(table: np.ndarray, start: int, value: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True, slots=True)
+class Moves:
+    """By which share of the most that it may one node's rounding is elsewhere in one piece."""
+
+    pattern: Pattern
+    rounding: int
+    piece: int
+
+    def like(self, value: np.ndarray) -> np.ndarray:
+        """Numbers between -1 and 1, in the shape of `value`, which is all of the piece."""
+        start = self.rounding * 104_729 + (self.piece + 1) * 15_485_863 + (self.pattern.draw + 1) * 67_867_967
+        return _drawn(_SHARES, start, value) * value.dtype.type(self.pattern.direction)
+
+
+@dataclass(frozen=True, slots=True)
 class Signs:
     """SAFETY times the signs of the errors of one node in one piece, and how its rounding tips."""
 

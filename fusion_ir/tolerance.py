@@ -17,6 +17,13 @@ So it is, behind sums, with elements that deviate by as much as they are: what t
 and all that is left is what was rounded away, of which each run is one draw. They may be off by `MARGIN` times the
 largest.
 
+A plan whose rewrites reassociate may sum few products, too, which the language puts in order, in any (`Order`). Of one
+that rounds other values than the graph does, no more is asked than that it is about as accurate as the graph: in each
+run, sums and their terms that are rounded to 16 bits are off by what two roundings may be apart (`fusion_ir.moved`).
+What depends on them may be off by `MARGIN` times the root of the sum of the squares, as above: with a dozen runs, about
+seven times what the graph's own roundings make. What no sum is computed into stays as it is, to the bit. Where the
+graph's own roundings overflow, others may not, and anything goes; where they do not, nothing may.
+
 Integers and bools behind inexact nodes (`exp(x) > 1`, argmax of sums) may differ where a perturbed run differed, by as
 much; and as many elements again, for errors that add up differently, by no more than the largest such difference.
 
@@ -26,8 +33,9 @@ runs over everything, and most kernels, which differ from the interpreter by an 
 """
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -36,9 +44,11 @@ from fusion_ir.cutting import cut
 from fusion_ir.evaluation import Evaluation, Layout
 from fusion_ir.graph import Graph
 from fusion_ir.interpreter import check_inputs, dense
+from fusion_ir.moved import Rounding, behind_sums, roundings_of_sums
 from fusion_ir.node import Node
 from fusion_ir.node_value import blocks
 from fusion_ir.numerics import dtype_of, ulp, widen
+from fusion_ir.ops.contract import sums_in_any_order
 from fusion_ir.perturb import BY_VALUE, EXACT, INEXACT, Exactness, Perturbation, sums_of
 from fusion_ir.shared_sums import SharedSums
 from fusion_ir.signs import patterns
@@ -46,13 +56,25 @@ from fusion_ir.threads import blockwise, for_all, side_by_side
 
 MARGIN = 2.0
 
+# Of operations: as the graph has them; sums of few products in any order, too; and other values rounded on the way.
+Order = Literal["own", "any", "elsewhere"]
+ORDERS: tuple[Order, ...] = get_args(Order)  # the strictest first
+
 _NEIGHBOURS = 64
 _LEAST_SHARE = 4 * _NEIGHBOURS  # elements of an output whose deviations are looked at together
 
 
-def reference(graph: Graph, inputs: Sequence[np.ndarray], runs: int = 12) -> Reference:
+def strictest(graph: Graph, order: Order) -> Order:
+    """The strictest order that forgives as much in this graph."""
+    if order == "elsewhere" and roundings_of_sums(graph):
+        return order
+    is_free = all(sums_in_any_order(n) for n in graph.nodes if n.op == "contract" and n.dtype.is_float)
+    return "own" if order == "own" or is_free else "any"
+
+
+def reference(graph: Graph, inputs: Sequence[np.ndarray], runs: int = 12, order: Order = "own") -> Reference:
     """The interpreter's outputs, with tolerances from at most `runs` perturbed evaluations (2 or more). Raises
-    InputError. Keeps `inputs`, which must not change.
+    InputError. Keeps `inputs`, which must not change. order: that whoever is compared may compute in.
 
     Graphs without inexact nodes take no such run, with one inexact node two unless its results are rounded to a
     narrower float and summed.
@@ -60,12 +82,13 @@ def reference(graph: Graph, inputs: Sequence[np.ndarray], runs: int = 12) -> Ref
     check_inputs(graph, inputs)
     layout = Layout(cut(graph))
     sums = SharedSums()
-    exactness = Exactness(sums)
+    exactness = Exactness(sums, reordered=order != "own")
     values = Evaluation(layout, inputs, exactness).outputs()
     given = [o.node.op == "input" for o in graph.outputs]
     outputs = [np.array(v, order="C") if g else dense(v) for v, g in zip(values, given, strict=True)]
-    perturbed = _Perturbed(layout, inputs, outputs, exactness, runs, sums)
-    levels = exactness.levels(graph)
+    elsewhere = roundings_of_sums(graph) if order == "elsewhere" else {}
+    perturbed = _Perturbed(layout, inputs, outputs, exactness, elsewhere, runs, sums)
+    levels = exactness.levels(graph) | dict.fromkeys(behind_sums(graph, elsewhere), INEXACT)
     allowed: list[Allowed | None] = []
     for i, (output, expected) in enumerate(zip(graph.outputs, outputs, strict=True)):
         level = levels[output.node]
@@ -99,24 +122,28 @@ class _Perturbed:
         inputs: Sequence[np.ndarray],
         outputs: Sequence[np.ndarray],
         exactness: Exactness,
+        moved: Mapping[Node, Rounding],
         runs: int,
         sums: SharedSums,
     ) -> None:
         graph = layout.cutting.graph
-        levels = exactness.levels(graph)
+        levels = exactness.levels(graph, moved)
         sums.share(node for node in graph.nodes if all(levels[arg] < INEXACT for arg in node.args))
         self._sums = sums
         self._numbers, self._roundings = exactness.numbers(graph), exactness.roundings(graph)
-        self.outputs, self.patterns = outputs, patterns(len(self._numbers), runs, bool(self._roundings))
+        self._moved, movable = moved, behind_sums(graph, moved)
+        self.outputs, self.patterns = outputs, patterns(len(self._numbers), runs, bool(self._roundings or moved))
         self._layout, self._inputs = layout, inputs
         self._evaluations: dict[int, Evaluation] = {}  # by run, where they got to
         self._lock = threading.Lock()  # of the evaluations
         self._nodes = [o.node for o in graph.outputs]
-        jumping = sums_of(graph, self._roundings)
+        jumping = sums_of(graph, self._roundings) | movable
         behind = sums_of(graph, dict.fromkeys(graph.nodes, 0))  # of anything
         self._summed = [node in behind for node in self._nodes]
+        self._movable = [node in movable for node in self._nodes]
         self._jumping = [node in jumping and node.dtype.is_float for node in self._nodes]
-        loose = [i for i, node in enumerate(self._nodes) if levels[node] > BY_VALUE]
+        own = exactness.levels(graph)
+        loose = [i for i, node in enumerate(self._nodes) if own[node] > BY_VALUE or node in movable]
         axes, times = layout.cutting.axes, layout.cutting.times
         self._whole = [i for i in loose if self._nodes[i] not in axes or not self._nodes[i].dtype.is_float]
         self._together = _Share(0, 0)
@@ -166,7 +193,7 @@ class _Perturbed:
         share.tolerances.clear()
 
     def _start(self, run: int) -> Evaluation:
-        step = Perturbation(self.patterns[run], self._numbers, self._roundings, self._sums)
+        step = Perturbation(self.patterns[run], self._numbers, self._roundings, self._moved, self._sums)
         return Evaluation(self._layout, self._inputs, step)
 
     def _evaluation(self, run: int, time: int) -> Evaluation:
@@ -199,7 +226,9 @@ class _Perturbed:
     def tolerance(self, share: _Share, i: int, index: Index) -> np.ndarray:
         """What the runs so far allow."""
         if i not in share.tolerances:
-            share.tolerances[i] = _loosened(share.deviations[i], self.outputs[i][index], self._summed[i])
+            share.tolerances[i] = _loosened(
+                share.deviations[i], self.outputs[i][index], self._summed[i], self._movable[i]
+            )
         return share.tolerances[i]
 
 
@@ -236,8 +265,9 @@ def _error_dtype(x: np.ndarray) -> np.dtype:
     return widen(x[..., :0]).dtype if dtype_of(x).is_float and x.ndim else np.dtype(np.float64)
 
 
-def _loosened(deviation: np.ndarray, expected: np.ndarray, summed: bool) -> np.ndarray:
-    """The tolerance that deviations make, see the module; those of integers stay. summed: behind sums."""
+def _loosened(deviation: np.ndarray, expected: np.ndarray, summed: bool, movable: bool) -> np.ndarray:
+    """The tolerance that deviations make, see the module; those of integers stay. summed: behind sums. movable: behind
+    roundings that may be elsewhere."""
     if not dtype_of(expected).is_float:
         return deviation
     result = np.empty_like(deviation)
@@ -248,6 +278,8 @@ def _loosened(deviation: np.ndarray, expected: np.ndarray, summed: bool) -> np.n
             noise = own >= np.abs(widen(expected[block]))
             own = np.where(noise, own * own.dtype.type(MARGIN), own)
         result[block] = np.maximum(np.maximum(own, _around(own)), ulp(expected[block]))
+        if movable:
+            result[block][~np.isfinite(widen(expected[block]))] = np.inf
 
     side_by_side(loosen, blocks(deviation.shape))
     return result

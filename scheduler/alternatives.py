@@ -35,12 +35,17 @@ MOST_WORK = 8  # times the multiplications that it makes needless: what takes mo
 @dataclass(frozen=True)
 class Alternatives:
     """What the rules offer for `graph`. producers: of tensors that have others than their own node, these. found_by:
-    the rule that gave each."""
+    the rule that gave each. through: of those that are other ways to another producer, the rules that had given it."""
 
     graph: Graph
     producers: Mapping[Node, tuple[Node, ...]] = field(default_factory=dict[Node, tuple[Node, ...]])
     found_by: Mapping[Node, Offer] = field(default_factory=dict[Node, Offer])
+    through: Mapping[Node, tuple[Offer, ...]] = field(default_factory=dict[Node, tuple[Offer, ...]])
     reasons: tuple[Reason, ...] = ()
+
+    def rules_of(self, node: Node) -> tuple[Offer, ...]:
+        """By which a producer came to be one, in order; none of the graph's own nodes."""
+        return (*self.through.get(node, ()), self.found_by[node]) if node in self.found_by else ()
 
     @cached_property
     def stands_for(self) -> Mapping[Node, Node]:
@@ -112,6 +117,7 @@ class _Search:
         self.producers: dict[Node, list[Node]] = {}
         self.stands_for: dict[Node, Node] = {}
         self.found_by: dict[Node, Offer] = {}
+        self.through: dict[Node, tuple[Offer, ...]] = {}
         self._within: dict[Node, list[tuple[Node, Node]]] = {}  # tensors and their producers that an added node is for
         self._reach = Reach(graph.nodes)
         self.left_out = 0
@@ -127,9 +133,11 @@ class _Search:
                 self.too_much += 1
                 continue
             for own, producer in _stored(node, image[other], around):
-                self._take(self.stands_for.get(own, own), producer, offer)
+                self._take(own, producer, offer)
 
-    def _take(self, tensor: Node, producer: Node, offer: Offer) -> None:
+    def _take(self, node: Node, producer: Node, offer: Offer) -> None:
+        """As another producer of what the node produces."""
+        tensor = self.stands_for.get(node, node)
         if producer is tensor or producer in self.stands_for or producer in self.producers or producer.op == "input":
             return
         if producer in self.given or self._needs(producer.args, tensor):
@@ -147,6 +155,8 @@ class _Search:
         own.append(producer)
         self.stands_for[producer] = tensor
         self.found_by[producer] = offer
+        if node in self.found_by:
+            self.through[producer] = (*self.through.get(node, ()), self.found_by[node])
         inside, stack = set[Node](), [producer]
         while stack:
             node = stack.pop()
@@ -195,7 +205,8 @@ class _Search:
             if own:
                 producers[normal[tensor]] = tuple(own)
         found_by = {normal[p]: by for p, by in self.found_by.items() if normal[p] in taken}
-        return Alternatives(self.graph, producers, found_by, reasons)
+        through = {normal[p]: rules for p, rules in self.through.items() if normal[p] in found_by}
+        return Alternatives(self.graph, producers, found_by, through, reasons)
 
 
 def _stored(node: Node, other: Node, around: Neighbourhood) -> Iterator[tuple[Node, Node]]:

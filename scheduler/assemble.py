@@ -16,8 +16,11 @@ from scheduler.bound import copy_us, lower_bound_us
 from scheduler.boundary import OUTPUT_ALIGNMENT_BYTES
 from scheduler.buffers import Lifetime, share_buffers
 from scheduler.prepare import Prepared
+from scheduler.rewrites import ALTERNATIVES
 from scheduler.segment import Segment
 from scheduler.traffic import Traffic, traffic_of
+
+_ROUNDING_ELSEWHERE = {offer.name for offer in ALTERNATIVES if offer.rounding}
 
 
 @dataclass(frozen=True)
@@ -40,8 +43,9 @@ def assemble(prepared: Prepared, device: Device, choices: Sequence[Choice], sear
     given = prepared.given
     choices, once = _prologue_first(prepared.graph, choices)
     refs, scratch, buffers = _places(prepared, choices, once)
-    found_by = prepared.alternatives.found_by
-    used = list(dict.fromkeys(found_by[n] for c in choices for n in c.segment.cone if n in found_by))
+    rules_of = prepared.alternatives.rules_of
+    used = list(dict.fromkeys(rule for c in choices for n in c.segment.cone for rule in rules_of(n)))
+    rewrites = (*prepared.rewrites, *(offer.name for offer in used))
     # What the graph given takes is no bound for a plan that computes less.
     whole = traffic_of(_every_run(prepared, choices[once:], refs) if once or used else prepared.graph)
     time_us, predicted_us = _times_us(choices[once:])
@@ -81,7 +85,8 @@ def assemble(prepared: Prepared, device: Device, choices: Sequence[Choice], sear
         search_gap=None,
         copy_us=copy_us(whole, device),
         max_rel_error=None,
-        rewrites=(*prepared.rewrites, *(offer.name for offer in used)),
+        rewrites=rewrites,
+        rounds_elsewhere=not _ROUNDING_ELSEWHERE.isdisjoint(rewrites),
         search=search,
         version=_version(),
     )

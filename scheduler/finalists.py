@@ -277,6 +277,11 @@ class Finalists:
         if plan.time_us is not None and plan.time_us < plan.lower_bound_us:
             text = "faster than its bound: the device's ceilings were measured while its memory was slower than now"
             notes.append(Reason(kind="note", text=text))
+        if plan.rounds_elsewhere and plan.time_us is None:
+            text = (
+                "rewrites round other values than the graph does; nothing ran, so nobody checked how accurate they are"
+            )
+            notes.append(Reason(kind="note", text=text))
         costs, untold = contractions(self.prepared, self.atoms, proposal, plan, self.found, self.ledger)
         if untold:
             text = f"contractions beyond the first {len(costs)}, of which families' costs are kept: {untold}"

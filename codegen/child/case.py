@@ -1,7 +1,7 @@
 """A graph to check candidates on: inputs, what must come out, and the comparison. Knows no device."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
 
@@ -14,7 +14,7 @@ from fusion_ir.ops import OpKind, kind_of
 from fusion_ir.ops.contract import sums_in_any_order
 from fusion_ir.records import Status
 from fusion_ir.sample import sample_inputs
-from fusion_ir.tolerance import reference
+from fusion_ir.tolerance import Order, reference, strictest
 
 Array = np.ndarray[Any, Any]
 
@@ -29,10 +29,23 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A graph with its trials: random data, and small integers too where the graph sums."""
+    """A graph with its trials: random data, and small integers too where the graph sums. others: what must come out of
+    what may compute in another order, by trial and order, once such a thing was judged."""
 
     graph: Graph
     trials: tuple[Trial, ...]
+    others: dict[tuple[int, Order], Reference] = field(
+        default_factory=dict[tuple[int, Order], Reference], compare=False
+    )
+
+    def expected(self, trial: int, order: Order = "own") -> Reference:
+        """What must come out, and how closely."""
+        own, order = self.trials[trial], strictest(self.graph, order)
+        if order == "own":
+            return own.reference
+        if (trial, order) not in self.others:
+            self.others[trial, order] = reference(self.graph, own.inputs, order=order)
+        return self.others[trial, order]
 
     @property
     def bytes(self) -> int:
@@ -63,33 +76,13 @@ def _sums(node: Node) -> bool:
     )
 
 
-def is_judged(case: Case, trial: int, reordered: bool) -> bool:
-    """Whether outputs must be those of the graph's own order of operations on this trial. reordered: of a plan whose
-    rewrites compute in another one. Small integers, of which every sum is exact, forgive nothing; where a sum is
-    rounded to 16 bits and summed again, (x y) z and x (y z) round other values, and neither is exact then."""
-    return not (reordered and trial and _rounds_between_sums(case.graph))
-
-
-def _rounds_between_sums(graph: Graph) -> bool:
-    """Whether some sum is computed from the result of another one that was rounded to a float of 16 bits or less."""
-    summed, rounded = set[Node](), set[Node]()
-    for node in graph.nodes:
-        sums = _sums(node)
-        if sums and any(a in rounded for a in node.args):
-            return True
-        if sums or any(a in summed for a in node.args):
-            summed.add(node)
-        if node in summed and (any(a in rounded for a in node.args) or (node.dtype.is_float and node.dtype.bytes <= 2)):
-            rounded.add(node)
-    return False
-
-
-def judge(case: Case, trial: int, got: Sequence[Array]) -> Verdict:
-    """Compares outputs (arrays of the outputs' shapes, any strides) with the reference."""
+def judge(case: Case, trial: int, got: Sequence[Array], order: Order = "own") -> Verdict:
+    """Compares outputs (arrays of the outputs' shapes, any strides) with the reference. order: that whoever made them
+    may compute in."""
     for i, (array, output) in enumerate(zip(got, case.graph.outputs, strict=True)):
         if output.node.dtype.kind == "bool" and array.size and int(array.view(np.uint8).max()) > 1:
             return Verdict(f"out{i} holds a byte that is neither 0 nor 1: not written, or no bool", None)
-    outcome = compare(list(got), case.trials[trial].reference)
+    outcome = compare(list(got), case.expected(trial, order))
     error = outcome.max_rel_error if isfinite(outcome.max_rel_error) else None
     return Verdict("" if outcome.ok else outcome.detail or "wrong result", error)
 

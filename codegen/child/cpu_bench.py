@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from codegen.child.case import Array, Case, Verdict, is_judged, judge, make_case, verdict_message
+from codegen.child.case import Array, Case, Verdict, judge, make_case, verdict_message
 from codegen.child.cpu_memory import POISON, CheckMemory, KeptTensors, TimingMemory, temporaries, tensor_layout
 from codegen.child.kept import Kept
 from codegen.child.review import Runs, review
@@ -21,6 +21,7 @@ from codegen.measure import Timing, median, race
 from codegen.surroundings import CpuWatch
 from fusion_ir.records import Status
 from fusion_ir.text import parse_graph
+from fusion_ir.tolerance import Order
 
 WARM_SAMPLES = 5
 PROLOGUE_SAMPLES = 3  # of what decides nothing
@@ -37,7 +38,7 @@ class Candidate:
     buffers: tuple[int, ...]
     kept: tuple[int, ...]
     aliases: tuple[tuple[int, int], ...]
-    reordered: bool = False  # see `is_judged`
+    order: Order = "own"  # see `judge`
 
     @property
     def temporaries(self) -> tuple[int, ...]:
@@ -171,8 +172,7 @@ def _check(
             runs_us.append(1e6 * (time.perf_counter() - start))
             expect_no_processes()
             channel.beat(index, message["seconds"])
-            is_due = is_judged(prepared.case, which[0], candidate.reordered)
-            verdict = judge(prepared.case, which[0], _results(memory, candidate)) if is_due else Verdict("", None)
+            verdict = judge(prepared.case, which[0], _results(memory, candidate), candidate.order)
             problem = verdict.problem or memory.trespass()
             if problem:
                 found = f"{problem} (at the second run, which the prologue was not part of)" if again else problem
@@ -252,7 +252,10 @@ def _time(
         finalists = {
             i: dict(candidates[i].aliases) for i, timing in zip(order, timings, strict=True) if timing.was_finalist
         }
-        wrong = review(prepared.case, memory, runs, finalists, once, lambda i: channel.beat(i, message["seconds"]))
+        orders: dict[int, Order] = {i: candidates[i].order for i in finalists}
+        wrong = review(
+            prepared.case, memory, runs, finalists, orders, once, lambda i: channel.beat(i, message["seconds"])
+        )
         for i, verdict in wrong.items():
             channel.send(verdict_message(i, verdict))
         if not wrong:
@@ -316,8 +319,8 @@ def _candidate(text: dict[str, Any], inputs: int, outputs: int) -> Candidate:
     once = text["once"]
     aliases = [(i, first[place] + index) for i, (place, index) in text["aliases"]]
     kept = tuple(text["kept"])
-    buffers, reordered = tuple(text["buffers"]), text.get("reordered", False)
-    return Candidate(tuple(steps[:once]), tuple(steps[once:]), buffers, kept, tuple(aliases), reordered)
+    buffers, order = tuple(text["buffers"]), text.get("order", "own")
+    return Candidate(tuple(steps[:once]), tuple(steps[once:]), buffers, kept, tuple(aliases), order)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from codegen.child import cublaslt
-from codegen.child.case import Verdict, is_judged, judge, make_case, verdict_message
+from codegen.child.case import Verdict, judge, make_case, verdict_message
 from codegen.child.cpu_memory import tensor_layout
 from codegen.child.cuda_candidate import Candidate
 from codegen.child.cuda_ceilings import Eviction, ceilings
@@ -230,16 +230,15 @@ class Inspector:
             launch()
             cupy().cuda.Device().synchronize()
             channel.beat(index, message["seconds"])
-            known = None if candidate.aliases else memory.known()
+            known = None if candidate.aliases else memory.known(candidate.order)
             trespass = temporary.trespass() or ("" if known else memory.trespass())
             outputs = [] if known else memory.outputs(candidate.aliases)
             left = None if known or candidate.aliases else memory.copy()
-        is_due = is_judged(memory.case, memory.trial, candidate.reordered)
-        verdict = known or (judge(memory.case, memory.trial, outputs) if is_due else Verdict("", None))
+        verdict = known or judge(memory.case, memory.trial, outputs, candidate.order)
         if verdict.problem or trespass:
             return Verdict(verdict.problem or trespass, verdict.max_rel_error)
-        if left is not None and is_due:
-            memory.keep(left, verdict)
+        if left is not None:
+            memory.keep(left, verdict, candidate.order)
         return verdict
 
 

@@ -12,6 +12,7 @@ from codegen.child.cuda_memory import cupy
 from codegen.child.tensor_maps import Parameters
 from codegen.libraries import is_call
 from fusion_ir.records import LibraryCall, TensorMapSpec
+from fusion_ir.tolerance import Order
 
 STATIC_SHARED_BYTES = 48 << 10
 
@@ -26,7 +27,7 @@ class Candidate:
         self.once: int = text["once"]
         self.buffers: tuple[int, ...] = tuple(text["buffers"])
         self.kept: tuple[int, ...] = tuple(text["kept"])
-        self.reordered: bool = text.get("reordered", False)  # see `is_judged`
+        self.order: Order = text.get("order", "own")  # see `judge`
         self.aliases = {i: first[place] + index for i, (place, index) in text["aliases"]}
         self._steps: list[tuple[Any, dict[str, Any], list[int], list[TensorMapSpec]]] = []
         for step in text["steps"]:

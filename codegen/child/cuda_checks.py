@@ -11,6 +11,7 @@ from codegen.child.case import Array, Case, Verdict
 from codegen.child.cpu_memory import POISON, layouts
 from codegen.child.cuda_kernels import BLOCK, grid, kernels
 from codegen.child.cuda_memory import DeviceTensors, cupy
+from fusion_ir.tolerance import ORDERS, Order
 
 MOST_KEPT = 3  # different results that were right: sums in other orders
 FREE_SHARE = 8  # each takes no more than this part of the memory that is free
@@ -31,7 +32,7 @@ class CheckTensors:
         self._differ, self._grid = kernels(number).get_function("differ"), grid(number)
         self._flag = cupy().empty(1, np.int32)
         self._fresh = self._copy(self._tensors.offsets[self._inputs])  # inputs, and what is around them
-        self._right: list[tuple[Any, Verdict]] = []
+        self._right: list[tuple[Any, Verdict, Order]] = []
 
     @property
     def addresses(self) -> list[int]:
@@ -45,9 +46,12 @@ class CheckTensors:
         for i in range(self._inputs, len(self._tensors.sizes)):
             self._tensors.fill(i, poison)
 
-    def known(self) -> Verdict | None:
-        """What was found of an earlier run that left exactly this: right. None if there was none."""
-        return next((verdict for left, verdict in self._right if self._is_as(left)), None)
+    def known(self, order: Order = "own") -> Verdict | None:
+        """What was found of an earlier run that left exactly this, held to the same or to more: right. None if there
+        was none."""
+        enough = ORDERS[: ORDERS.index(order) + 1]
+        found = ((left, verdict) for left, verdict, its in self._right if its in enough)
+        return next((verdict for left, verdict in found if self._is_as(left)), None)
 
     def outputs(self, aliases: Mapping[int, int]) -> list[Array]:
         """Copies to the host."""
@@ -66,9 +70,9 @@ class CheckTensors:
         free, bytes_ = int(cupy().cuda.Device().mem_info[0]), int(self._tensors.memory.nbytes)
         return self._copy(bytes_) if len(self._right) < MOST_KEPT and bytes_ * FREE_SHARE <= free else None
 
-    def keep(self, copied: Any, verdict: Verdict) -> None:
+    def keep(self, copied: Any, verdict: Verdict, order: Order = "own") -> None:
         """Notes that a run was right that left this."""
-        self._right.append((copied, verdict))
+        self._right.append((copied, verdict, order))
 
     def _copy(self, bytes_: int) -> Any:
         copied = cupy().empty(bytes_, np.uint8)

@@ -20,6 +20,7 @@ from codegen.libraries import is_call
 from fusion_ir.dtype import DTYPES
 from fusion_ir.records import LibraryCall, Status, TensorMapSpec
 from fusion_ir.text import parse_graph
+from fusion_ir.tolerance import Order
 
 MOST_CASES = 3
 SLOWER = 10.0  # than a CPU's kernels may be, for which limits are made
@@ -106,6 +107,7 @@ class Candidate:
         self.once: int = text["once"]
         self.buffers: tuple[int, ...] = tuple(text["buffers"])
         self.kept: tuple[int, ...] = tuple(text["kept"])
+        self.order: Order = text.get("order", "own")  # see `judge`
         self.aliases = {i: first[place] + index for i, (place, index) in text["aliases"]}
         self._steps: list[tuple[Emulation | LibraryCall, list[int], int]] = []
         for step in text["steps"]:
@@ -195,7 +197,7 @@ def _check(prepared: Prepared, candidate: Candidate, channel: Channel, index: in
             except EmulatorFault as e:
                 return Verdict(f"{e} (seed {seed})", None)
             channel.beat(index, message["seconds"])
-            verdict = judge(prepared.case, trial, _results(memory, candidate))
+            verdict = judge(prepared.case, trial, _results(memory, candidate), candidate.order)
             problem = verdict.problem or memory.trespass()
             if problem:
                 return Verdict(f"{problem} (seed {seed})", verdict.max_rel_error)

@@ -9,6 +9,7 @@ import numpy as np
 
 from codegen.child.case import Array, Case, Verdict, judge
 from codegen.child.cpu_memory import POISON, TimingMemory
+from fusion_ir.tolerance import Order
 
 MOST_BYTES = 64 << 20  # of outputs that are looked at, those of one set apart
 MOST_JUDGED = 4  # runs of a candidate whose bits differ, as they may where sums are in no fixed order
@@ -38,10 +39,12 @@ def review(
     memory: TimingMemory,
     runs: Runs,
     aliases: Mapping[int, Mapping[int, int]],
+    orders: Mapping[int, Order],
     run: Callable[[int], None],
     judging: Callable[[int], None],
 ) -> dict[int, Verdict]:
     """What is wrong with the candidates `aliases` (of each, outputs that are other entries of its table), if anything.
+    orders: that they may compute in.
 
     Each runs once more, by run(candidate) on set 0, over poisoned outputs. What it makes there is compared with the
     interpreter, or bit for bit with another's that was, and then with what its timed runs left. judging(candidate):
@@ -57,12 +60,12 @@ def review(
             values[used + i] = values[j]
         return values[used:]
 
-    def verdict(which: int, renamed: Mapping[int, int]) -> Verdict:
-        return judge(case, 0, results(which, renamed))
+    def verdict(which: int, i: int) -> Verdict:
+        return judge(case, 0, results(which, aliases[i]), orders[i])
 
     for i in (i for i in aliases if 0 in runs.of(i)):  # before somebody else runs there
         judging(i)
-        if memory.is_intact(0) and (found := verdict(0, aliases[i])).problem:
+        if memory.is_intact(0) and (found := verdict(0, i)).problem:
             wrong[i] = _late(found)
     share = max(1, MOST_BYTES // max(1, case.graph.written_bytes * max(1, len(aliases))))
     for i in (i for i in aliases if i not in wrong):
@@ -77,7 +80,7 @@ def review(
             runs.forget()
             continue
         if not _same(made, proven):
-            found = judge(case, 0, made)
+            found = judge(case, 0, made, orders[i])
             if found.problem:
                 wrong[i] = _late(found)
                 continue
@@ -85,7 +88,7 @@ def review(
         left = [s for s in runs.of(i) if s]
         differing = [s for s in left[-share:] if not _same(results(s, aliases[i]), made)]
         for s in differing[:MOST_JUDGED]:
-            if memory.is_intact(s) and (found := verdict(s, aliases[i])).problem:
+            if memory.is_intact(s) and (found := verdict(s, i)).problem:
                 wrong[i] = _late(found)
                 break
     return wrong

@@ -163,6 +163,9 @@ class Plan(Record):
     contractions: tuple[Contraction, ...] = Field(default=(), exclude_if=lambda contractions: not contractions)
     prologue_us: float | None = _optional()
     warm_us: float | None = _optional()
+    # Its rewrites round other values than the graph does: it is held to the accuracy of the graph's own roundings, not
+    # to its values.
+    rounds_elsewhere: bool = Field(default=False, exclude_if=lambda elsewhere: not elsewhere)
 
     @model_validator(mode="after")
     def _check_prologue(self) -> Self:

@@ -174,4 +174,4 @@ def _orders(node: Node, around: Neighbourhood) -> Iterator[Node]:
             yield shaped(order.multiplied(tree, flat), settled.outs[0], node.sizes, settled.extents)
 
 
-CHAINS = (Offer("chain-order", "(x y) z = x (y z)", "reassociate", _orders),)
+CHAINS = (Offer("chain-order", "(x y) z = x (y z)", "reassociate", _orders, "y z is rounded instead of x y"),)

@@ -126,5 +126,6 @@ DISTRIBUTING = (
         "x (y a + b) c = x (y (a c) + b c); a, b, c constant, x and y may be absent",
         "reassociate",
         _distributed,
+        "a c, and y (a c) + b c where x is there, are rounded instead of y a + b and x (y a + b)",
     ),
 )

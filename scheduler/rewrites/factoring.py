@@ -3,7 +3,8 @@
     x a + x b = x (a + b)               one product; a + b is computed ahead of time where both are constants
     x y + z w = [x | z] [y ; w]         the sum over k goes on where that of the other one begins
 
-Differences too: x a - x b = x (a - b). The products may stand behind casts and views that only move axes; where they
+Differences too: x a - x b = x (a - b). a + b is rounded to the dtype of a and b, so both products must be rounded to no
+wider one. The products may stand behind casts and views that only move axes; where they
 were rounded before they were added, only the sum is. (TASO has these among its axioms of matmul: Jia and others, "TASO:
 Optimizing Deep Learning Computation with Automatic Generation of Graph Substitutions", 2019.)
 """
@@ -15,6 +16,7 @@ from fusion_ir.building.operands import promote
 from fusion_ir.dtype import DType
 from fusion_ir.node import Node
 from fusion_ir.ops import make
+from scheduler.casts import is_exact
 from scheduler.rewrites.joining import Operand, Settled, arranged, join, settle, shaped
 from scheduler.rewrites.labels import Label, Labels
 from scheduler.rewrites.neighbourhood import Neighbourhood
@@ -49,6 +51,11 @@ class _Terms:
         """None where a term is no product after all."""
         return self.first.acc if self.second.acc else None
 
+    @property
+    def rounded(self) -> tuple[DType | None, DType | None]:
+        """To which dtype each term's product is rounded before it is added."""
+        return self.first.rounded, self.second.rounded
+
     def settled(self, *pairs: Sequence[Factor]) -> tuple[Settled, list[Label]]:
         """Operands for factors, and the labels of the result."""
         settled = settle(self.labels, [f for pair in pairs for f in pair], [self.axes])
@@ -75,6 +82,8 @@ def _factored(node: Node, around: Neighbourhood) -> Iterator[Node]:
             if set(a.labels) != set(b.labels) or not set(common.labels) & set(a.labels) - set(flat):
                 continue
             dtype = promote((a.node.dtype, b.node.dtype))
+            if not all(rounded is not None and is_exact(rounded, dtype) for rounded in terms.rounded):
+                continue  # a + b would be rounded where neither product is
             turned = arranged(b, a.labels, settled.extents)
             both = make(node.op, [build.cast(a.node, dtype), build.cast(turned, dtype)])
             yield terms.finished(common, Operand(both, a.labels), settled, flat, acc)
@@ -137,6 +146,18 @@ def _together(a: Operand, b: Operand, settled: Settled, kept: list[Label], order
 
 
 FACTORING = (
-    Offer("factor-sum", "x a + x b = x (a + b)", "reassociate", _factored),
-    Offer("concatenate-k", "x y + z w = [x | z] [y ; w]", "reassociate", _concatenated),
+    Offer(
+        "factor-sum",
+        "x a + x b = x (a + b)",
+        "reassociate",
+        _factored,
+        "a + b is rounded instead of x a and x b: at most twice the larger of a and b",
+    ),
+    Offer(
+        "concatenate-k",
+        "x y + z w = [x | z] [y ; w]",
+        "reassociate",
+        _concatenated,
+        "x y and z w are not rounded any more",
+    ),
 )

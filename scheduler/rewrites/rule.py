@@ -38,12 +38,14 @@ class Rule:
 class Offer:
     """`find` gives other nodes that equal a node of a graph (same shape and dtype), for the search to weigh against it:
     none where it does not match, the one likeliest to pay first. What it makes is made of nodes that the node depends
-    on, and of its siblings, of which none depends on another."""
+    on, and of its siblings, of which none depends on another. rounding: which values are rounded to a tensor's dtype on
+    the way that the graph does not round, or no more; "" where all are the same."""
 
     name: str
     equation: str
     numerics: Numerics
     find: Callable[[Node, Neighbourhood], Iterable[Node]]
+    rounding: str = ""
 
     def of(self, node: Node, around: Neighbourhood) -> tuple[Node, ...]:
         """What is offered for a node, each once; nothing for what a prologue computes anyhow."""

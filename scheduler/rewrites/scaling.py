@@ -6,14 +6,19 @@
 
 Where a scale is in f32 and what it comes to is an operand of 16 bits, that would be one rounding more: it is done for
 powers of two alone, which lose nothing. (MIGraphX folds scales into the constant operands of dot from either side.)
+
+A scale is there to carry a range: 1e-4 times weights of 1e-2 is a number of four bits in f16, and 1e4 times what is 10
+is infinite. So an operand in f16, or in 8 bits, is scaled by numbers between 1/16 and 16 that stand in the graph; by
+others, whose values no rule looks at, only where other values are allowed.
 """
 
 from collections.abc import Iterator
+from functools import partial
 from math import frexp
 
 from fusion_ir import build
 from fusion_ir.building.operands import promote
-from fusion_ir.dtype import DType
+from fusion_ir.dtype import DType, f8e4m3, f8e5m2, f16
 from fusion_ir.node import Node
 from fusion_ir.ops import make
 from fusion_ir.scalar import Scalar
@@ -22,6 +27,9 @@ from scheduler.rewrites.joining import Operand, arranged, join, settle, shaped
 from scheduler.rewrites.neighbourhood import Neighbourhood
 from scheduler.rewrites.product import Factor, Product, expand, heart, is_product
 from scheduler.rewrites.rule import Offer
+
+NARROW_RANGE = (f16, f8e4m3, f8e5m2)  # dtypes whose ends tensors of ordinary size come near
+NEAR = 16.0  # by which a scale may move an operand in them
 
 
 def _split_factor(factor: Factor, product: Product) -> Iterator[tuple[Factor, Factor]]:
@@ -35,7 +43,8 @@ def _split_factor(factor: Factor, product: Product) -> Iterator[tuple[Factor, Fa
             yield found[0], found[1]
 
 
-def _out_of_operand(node: Node, around: Neighbourhood) -> Iterator[Node]:
+def _out_of_operand(node: Node, around: Neighbourhood, far: bool = False) -> Iterator[Node]:
+    """far: what leaves the range of narrow floats, and that alone."""
     product = expand(node, most=2) if is_product(node) else None
     if product is None or len(product.factors) != 2 or product.acc is None:
         return
@@ -45,20 +54,21 @@ def _out_of_operand(node: Node, around: Neighbourhood) -> Iterator[Node]:
             settled = settle(product.labels, [x, s, other], [product.axes])
             a, scale, b = settled.operands
             flat = [label for axis in settled.outs[0] for label in axis]
-            if set(scale.labels) <= set(flat):
+            if set(scale.labels) <= set(flat) and not far:
                 dtype = promote((product.acc, scale.node.dtype))
                 whole = join(a, b, flat, product.acc, product.acc, flat)
                 repeated = build.cast(arranged(scale, whole.labels, settled.extents), dtype)
                 scaled = build.cast(make("mul", [build.cast(whole.node, dtype), repeated]), node.dtype)
                 yield shaped(Operand(scaled, whole.labels), settled.outs[0], node.sizes, settled.extents)
             if around.is_constant(other.source) and around.is_constant(s.source):
-                folded = _scaled(b, scale, factor.dtype, settled.extents)
+                folded = _scaled(b, scale, factor.dtype, settled.extents, far)
                 if folded is not None:
                     whole = join(a, folded, flat, product.acc, node.dtype, flat)
                     yield shaped(whole, settled.outs[0], node.sizes, settled.extents)
 
 
-def _into_operand(node: Node, around: Neighbourhood) -> Iterator[Node]:
+def _into_operand(node: Node, around: Neighbourhood, far: bool = False) -> Iterator[Node]:
+    """far: as above."""
     if node.op != "mul" or not node.dtype.is_float or not any(is_product(heart(a)) for a in node.args):
         return
     for term, s in (node.args, node.args[::-1]):
@@ -75,18 +85,19 @@ def _into_operand(node: Node, around: Neighbourhood) -> Iterator[Node]:
             is_constant = around.is_constant(product.factors[i].source) and around.is_constant(scale.source)
             if not is_constant and (by.labels or side.node.elements >= node.elements):
                 continue
-            scaled = _scaled(side, by, node.dtype, settled.extents)
+            scaled = _scaled(side, by, node.dtype, settled.extents, far)
             if scaled is not None:
                 pair = (scaled, sides[1]) if i == 0 else (sides[0], scaled)
                 whole = join(*pair, flat, product.acc, node.dtype, flat)
                 yield shaped(whole, settled.outs[0], node.sizes, settled.extents)
 
 
-def _scaled(x: Operand, scale: Operand, given: DType, extents: dict[int, int]) -> Operand | None:
+def _scaled(x: Operand, scale: Operand, given: DType, extents: dict[int, int], far: bool) -> Operand | None:
     """An operand times a scale, in the operand's dtype. given: the dtype to which the scale's product is rounded as
-    things are. None where the scale has axes that the operand lacks, or where that would be one rounding more."""
+    things are. None where the scale has axes that the operand lacks, or where that would be one rounding more; far:
+    unless the result may leave the dtype's range, else where it may."""
     dtype = x.node.dtype
-    if not set(scale.labels) <= set(x.labels):
+    if not set(scale.labels) <= set(x.labels) or far != (dtype in NARROW_RANGE and not _is_near_one(scale.node)):
         return None
     if not is_exact(given, dtype) and not _is_power_of_two(scale.node):
         return None
@@ -96,14 +107,48 @@ def _scaled(x: Operand, scale: Operand, given: DType, extents: dict[int, int]) -
 
 
 def _is_power_of_two(node: Node) -> bool:
+    value = _number(node)
+    return value is not None and 2.0**-8 <= abs(value) <= 2.0**8 and abs(frexp(value)[0]) == 0.5
+
+
+def _is_near_one(node: Node) -> bool:
+    value = _number(node)
+    return value is not None and 1 / NEAR <= abs(value) <= NEAR
+
+
+def _number(node: Node) -> float | None:
+    """The float that stands in the graph for all elements of a node."""
     full = heart(node)
-    if full.op != "full" or not full.dtype.is_float:
-        return False
-    value = full.attr("value", Scalar).value
-    return 2.0**-8 <= abs(value) <= 2.0**8 and abs(frexp(value)[0]) == 0.5
+    return full.attr("value", Scalar).value if full.op == "full" and full.dtype.is_float else None
 
 
 SCALING = (
-    Offer("scale-out", "(x s) y = (x y) s or x (s y)", "reassociate", _out_of_operand),
-    Offer("scale-in", "(x y) s = x (y s)", "reassociate", _into_operand),
+    Offer(
+        "scale-out",
+        "(x s) y = (x y) s or x (s y)",
+        "reassociate",
+        _out_of_operand,
+        "x s is not rounded any more, x y is scaled in f32; s y is rounded instead: in f16 for numbers s in [1/16, 16]",
+    ),
+    Offer(
+        "scale-in",
+        "(x y) s = x (y s)",
+        "reassociate",
+        _into_operand,
+        "y s is rounded instead of x y: in f16 for numbers s between 1/16 and 16",
+    ),
+    Offer(
+        "scale-out-far",
+        "(x s) y = x (s y), s y in f16 or 8 bits",
+        "approximate",
+        partial(_out_of_operand, far=True),
+        "s may take y out of the dtype's range, to infinity or to few bits",
+    ),
+    Offer(
+        "scale-in-far",
+        "(x y) s = x (y s), y s in f16 or 8 bits",
+        "approximate",
+        partial(_into_operand, far=True),
+        "s may take y out of the dtype's range, to infinity or to few bits",
+    ),
 )

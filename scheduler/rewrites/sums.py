@@ -41,4 +41,12 @@ def _find(node: Node, around: Neighbourhood) -> Iterator[Node]:
     yield shaped(join(a, b, flat, acc, node.dtype, flat), settled.outs[0], node.sizes, settled.extents)
 
 
-SUMS = (Offer("sum-of-products", "sum over k of x[m, k] y[k, n] = x y", "reassociate", _find),)
+SUMS = (
+    Offer(
+        "sum-of-products",
+        "sum over k of x[m, k] y[k, n] = x y",
+        "reassociate",
+        _find,
+        "each x y is not rounded any more",
+    ),
+)

@@ -86,5 +86,10 @@ def _parted(node: Node, side: int, root: int, place: int) -> Node:
 THROUGH = (
     Offer("view-of-product", "slice(x y) = slice(x) slice(y), (x y)^T = y^T x^T", "reassociate", _view_of_product),
     Offer("product-of-repeats", "repeat(x) repeat(y) = repeat(x y)", "reassociate", _product_of_repeats),
-    Offer("product-of-parts", "x [y | z] = [x y | x z], [x | z] [y ; w] = x y + z w", "reassociate", _product_of_parts),
+    Offer(
+        "product-of-parts",
+        "x [y | z] = [x y | x z], [x | z] [y ; w] = x y + z w",
+        "reassociate",
+        _product_of_parts,
+    ),
 )

@@ -3,7 +3,7 @@ whole in the emulator, compared with the interpreter. FUSEPLAN_RANDOM_GRAPHS set
 2,000."""
 
 import os
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -19,20 +19,38 @@ from codegen.limits import Limits
 from codegen.object_cache import ObjectCache
 from codegen.toolchain.compiler import Binary
 from codegen.workbench import Workbench
+from fusion_ir import build
+from fusion_ir.dtype import bf16, f16, f32
+from fusion_ir.extent import dense_strides, shape_of
 from fusion_ir.formats import read
-from fusion_ir.graph import Graph
+from fusion_ir.graph import Graph, InputSpec, OutputSpec
+from fusion_ir.node import Node
 from fusion_ir.ops import make, make_input
 from fusion_ir.reduced import reduced
+from scheduler.bench import Budget, Forgetful
+from scheduler.rewrites.chains import CHAINS
+from scheduler.rewrites.neighbourhood import Neighbourhood
+from scheduler.tune import tune
 from tests.support.absent import Collector, plan_and_emulate
 from tests.support.kernels import dense, graph_of
-from tests.support.random_graphs import Seeded, any_graph, pointwise_graph
+from tests.support.random_graphs import Chooser, Seeded, any_graph, pointwise_graph
 from tests.support.random_reductions import reduction_graph
+from tests.support.rule_graphs import rule_graph
 
 GRAPHS = int(os.environ.get("FUSEPLAN_RANDOM_GRAPHS", "200"))
 FIRST_SEED = 20_000  # others than the tests of the CPU take
 TOGETHER = 250  # random graphs that are planned before their kernels are compiled
 EXAMPLES = Path(__file__).parents[2] / "examples"
 H200 = specified("h200", "")
+
+
+def chained_graph(choose: Chooser) -> Graph:
+    """Chains of products, with what rules about them match."""
+    return rule_graph(choose, (f16, bf16, f32)[choose.below(3)])
+
+
+KINDS = (pointwise_graph, any_graph, reduction_graph)
+EVERY = 5  # seeds there is a chain, too: these take longest to plan and to compile
 
 
 @pytest.fixture(scope="module")
@@ -74,18 +92,23 @@ def test_examples_at_reduced_sizes(emulator: Workbench) -> None:
 def test_random_graphs(emulator: Workbench, capsys: pytest.CaptureFixture[str]) -> None:
     made = (
         (f"{kind.__name__} {seed}", kind(Seeded(seed)))
-        for seed in range(FIRST_SEED, FIRST_SEED + -(-GRAPHS // 3))
-        for kind in (pointwise_graph, any_graph, reduction_graph)
+        for seed in range(FIRST_SEED, FIRST_SEED + -(-GRAPHS // len(KINDS)))
+        for kind in (KINDS if seed % EVERY else (*KINDS, chained_graph))
     )
-    plans, wrong = 0, list[str]()
+    plans, elsewhere, wrong = 0, 0, list[str]()
     while batch := dict(islice(made, TOGETHER)):
         result = plan_and_emulate(batch, H200, emulator)
         plans += result.plans
+        elsewhere += result.elsewhere
         wrong += result.wrong
     with capsys.disabled():
-        print(f"\n{plans} random graphs planned for {H200.name}, {len(wrong)} wrong in the emulator")
+        print(
+            f"\n{plans} random graphs planned for {H200.name}, {elsewhere} of the plans with rewrites that round other "
+            f"values, {len(wrong)} wrong in the emulator"
+        )
     assert not wrong, "\n".join(wrong[:20])
     assert plans >= GRAPHS
+    assert elsewhere >= GRAPHS // 100
 
 
 def test_a_wrong_kernel_is_noticed(emulator: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,3 +127,37 @@ def test_a_wrong_kernel_is_noticed(emulator: Workbench, monkeypatch: pytest.Monk
     result = plan_and_emulate({"difference": graph}, H200, emulator)
     assert len(result.wrong) == 1
     assert "wrong_result" in result.wrong[0]
+
+
+def chain() -> Graph:
+    """(x y) z, z a vector: y z first takes a sixteenth of the work."""
+    shapes = [(16, 32), (32, 32), (32, 1)]
+    specs = tuple(InputSpec(shape_of(s), f16, dense_strides(s), 16) for s in shapes)
+    x, y, z = (make_input(i, s) for i, s in enumerate(specs))
+    result = build.matmul(build.matmul(x, y), z)
+    return Graph(specs, (OutputSpec(result, dense_strides(result.sizes)),))
+
+
+def wrong_orders(node: Node, around: Neighbourhood) -> Iterator[Node]:
+    """x (y^T z) for (x y) z."""
+    if node.op == "contract" and node.args[0].op == "contract":
+        (x, y), z = node.args[0].args, node.args[1]
+        yield build.matmul(x, build.matmul(build.transpose(y), z))
+
+
+def test_a_wrong_alternative_is_noticed(emulator: Workbench) -> None:
+    """Of 16 bits, where another order is not held to the graph's values; the right one passes, and its plan says that
+    nobody checked it."""
+    result = plan_and_emulate({"chain": chain()}, H200, emulator)
+    assert not result.wrong and result.elsewhere == 1
+    faulty = tuple(replace(o, find=wrong_orders) for o in CHAINS)
+    result = plan_and_emulate({"chain": chain()}, H200, emulator, faulty)
+    assert result.elsewhere == 1
+    assert len(result.wrong) == 1
+    assert "wrong_result" in result.wrong[0]
+    plan = tune(chain(), H200, Budget(0.0), Forgetful(), Collector())
+    assert "chain-order" in plan.rewrites and any("nobody checked" in r.text for r in plan.reasons)
+    assert "rounds_elsewhere" in plan.model_dump_json()
+    plan = tune(chain(), H200, Budget(0.0), Forgetful(), Collector(), numerics="exact")
+    assert not plan.rewrites and not any("nobody checked" in r.text for r in plan.reasons)
+    assert "rounds_elsewhere" not in plan.model_dump_json(), "plans from before the field keep their keys"

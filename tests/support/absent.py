@@ -12,8 +12,9 @@ from codegen.workbench import Workbench
 from fusion_ir.graph import Graph
 from fusion_ir.records import Device, Measurement, Plan, Status
 from scheduler.bench import Budget, Forgetful, PlanResult
+from scheduler.rewrites import ALTERNATIVES
+from scheduler.rewrites.rule import Offer
 from scheduler.tune import tune
-from tests.support.narrow_products import comparable_offers
 
 
 @dataclass
@@ -49,9 +50,11 @@ class Collector:
 
 @dataclass
 class Emulated:
-    """What became of the plans. wrong: a line for each that does not compile, run, or compute its graph."""
+    """What became of the plans. elsewhere: how many round other values than their graphs. wrong: a line for each that
+    does not compile, run, or compute its graph."""
 
     plans: int = 0
+    elsewhere: int = 0
     kernels: int = 0
     families: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
@@ -61,16 +64,18 @@ def plan_and_emulate(
     graphs: Mapping[str, Graph],
     device: Device,
     bench: Workbench,
+    offers: Sequence[Offer] = ALTERNATIVES,
 ) -> Emulated:
     """Plans each graph, by name, for `device`, and runs the plans on `bench`, an emulator's."""
     collector, result = Collector(), Emulated()
     plans: dict[str, Plan] = {}
     for name, graph in graphs.items():
-        plans[name] = tune(graph, device, Budget(0.0), Forgetful(), collector, offers=comparable_offers(graph))
+        plans[name] = tune(graph, device, Budget(0.0), Forgetful(), collector, offers=offers)
     entries = list(dict.fromkeys(step.entry for plan in plans.values() for step in plan.steps))
     kernels = [collector.kernels[entry] for entry in entries]
     built = dict(zip(entries, bench.compile(kernels), strict=True))
     result.plans, result.kernels = len(plans), len(kernels)
+    result.elsewhere = sum(plan.rounds_elsewhere for plan in plans.values())
     for kernel in kernels:
         result.families[kernel.family] += 1
     for name, plan in plans.items():

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fusion_ir.dtype import DType, bf16, f32, f64
+from fusion_ir.dtype import DType, bf16, f16, f32, f64
 from fusion_ir.extent import dense_strides
 from fusion_ir.graph import Graph, OutputSpec
 from fusion_ir.interpreter import evaluate, interpret
@@ -28,7 +28,7 @@ from tests.support.rule_graphs import rule_graph
 from tests.unit.scheduler.fakes import same_bits
 
 Found = tuple[Offer, Node, Node]  # the rule, the node, what equals it
-ROUNDOFF = {bf16: 2.0**-8, f32: 2.0**-24}
+ROUNDOFF = {bf16: 2.0**-8, f16: 2.0**-11, f32: 2.0**-24}
 TOGETHER = 3  # ways of putting several alternatives into a graph at once
 
 

@@ -18,6 +18,11 @@ def weight(*sizes: int, dtype: DType = f32) -> InputSpec:
     return InputSpec(shape_of(sizes), dtype, dense_strides(sizes), 16, "v1")
 
 
+def tensor(*sizes: int, dtype: DType = f32) -> InputSpec:
+    """What changes."""
+    return InputSpec(shape_of(sizes), dtype, dense_strides(sizes))
+
+
 def graph_of(inputs: Sequence[InputSpec | Sizes], compute: Compute, dtype: DType = f32) -> Graph:
     specs = tuple(s if isinstance(s, InputSpec) else InputSpec(shape_of(s), dtype, dense_strides(s)) for s in inputs)
     found = compute(*(make_input(i, s) for i, s in enumerate(specs)))
@@ -90,6 +95,22 @@ CASES: dict[str, dict[str, tuple[list[InputSpec | Sizes], Compute]]] = {
         "16 bits by a power of two": (
             [weight(9, 3, dtype=bf16), InputSpec(shape_of((3, 9)), bf16, (9, 1))],
             lambda x, y: build.mul(build.matmul(x, y, f32), 0.25),
+        ),
+    },
+    "scale-out-far": {
+        "f16 into a constant": (
+            [tensor(4, 8, dtype=f16), weight(8, dtype=f16), weight(8, 3, dtype=f16)],
+            lambda x, s, y: build.matmul(build.mul(x, along(s, (4, 8), 1)), y),
+        ),
+    },
+    "scale-in-far": {
+        "f16 columns": (
+            [tensor(4, 8, dtype=f16), weight(8, 3, dtype=f16), weight(3, dtype=f16)],
+            lambda x, y, s: build.mul(build.matmul(x, y), along(s, (4, 3), 1)),
+        ),
+        "f16 by a small number": (
+            [tensor(2, 9, 3, dtype=f16), tensor(2, 9, 3, dtype=f16)],
+            lambda q, k: build.mul(build.matmul(q, build.transpose(k)), 1e-4),
         ),
     },
     "view-of-product": {
@@ -213,6 +234,21 @@ KEPT: dict[str, tuple[str, list[InputSpec | Sizes], Compute]] = {
         "scale-in",
         [weight(9, 3, dtype=bf16), InputSpec(shape_of((3, 9)), bf16, (9, 1))],
         lambda x, y: build.mul(build.matmul(x, y, f32), 0.3),
+    ),
+    "f16 by numbers that may be of any size": (
+        "scale-in",
+        [tensor(4, 8, dtype=f16), weight(8, 3, dtype=f16), weight(3, dtype=f16)],
+        lambda x, y, s: build.mul(build.matmul(x, y), along(s, (4, 3), 1)),
+    ),
+    "f16 by a number near one": (
+        "scale-in-far",
+        [tensor(2, 9, 3, dtype=f16), tensor(2, 9, 3, dtype=f16)],
+        lambda q, k: build.mul(build.matmul(q, build.transpose(k)), 0.125),
+    ),
+    "one factor is rounded, the other is not": (
+        "factor-sum",
+        [tensor(4, 8, dtype=bf16), tensor(8, 3, dtype=bf16), tensor(8, 3, dtype=bf16)],
+        lambda x, a, b: build.add(build.matmul(x, a, f32), build.cast(build.matmul(x, b), f32)),
     ),
     "a number for each element": (
         "scale-in",

@@ -25,7 +25,7 @@ from scheduler.rewrites.neighbourhood import Neighbourhood
 from scheduler.rewrites.split import Tasks, split_offers
 from scheduler.rewrites.split_contract import split_contract
 from tests.support.offers import offers_of, with_alternatives
-from tests.unit.scheduler.offer_cases import CASES, KEPT, graph_of, mm, power, tail, weight
+from tests.unit.scheduler.offer_cases import CASES, KEPT, graph_of, mm, power, tail, tensor, weight
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
@@ -127,3 +127,16 @@ def test_splits_as_alternatives() -> None:
     rows = graph_of([(8, 1 << 16)], lambda x: build.sum_(x, 1))
     ((offer, _, new),) = offers_of(rows, split_offers(tasks))
     assert (offer.name, new.args[0].op) == ("split-reduction", "sum")
+
+
+def test_another_way_to_an_alternative_is_by_both_rules() -> None:
+    """x y + z w, of which z w is rounded, as one product, which is x y + z w without that rounding again."""
+    specs = [tensor(4, 24, dtype=f16), tensor(24, 3, dtype=f16), tensor(4, 24, dtype=f16), tensor(24, 3, dtype=f16)]
+    graph = graph_of(specs, lambda x, y, z, w: build.add(build.matmul(x, y, f32), build.cast(build.matmul(z, w), f32)))
+    prepared = prepare(graph, offers=ALTERNATIVES)
+    (output,) = prepared.graph.outputs
+    ways = [prepared.alternatives.rules_of(p) for p in prepared.alternatives.producers[output.node]]
+    names = [[offer.name for offer in rules] for rules in ways]
+    assert ["concatenate-k"] in names and ["concatenate-k", "product-of-parts"] in names
+    assert all(rules[0].rounding for rules in ways)
+    assert not prepared.alternatives.rules_of(output.node)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from fusion_ir import build
-from fusion_ir.dtype import bf16, f32, f64
+from fusion_ir.dtype import bf16, f16, f32, f64
 from fusion_ir.extent import dense_strides
 from fusion_ir.graph import Graph, OutputSpec
 from fusion_ir.interpreter import interpret
@@ -22,8 +22,9 @@ from tests.support.random_products import product_graph
 from tests.unit.scheduler.fakes import random_inputs, same_bits
 
 GRAPHS = int(os.environ.get("FUSEPLAN_RANDOM_GRAPHS", "200"))
-DTYPES = (f64, f32, bf16)
-ELSEWHERE = {"powers"}  # which take sums of magnitudes out of proportion: test_offers.py
+DTYPES = (f64, f32, bf16, f16)
+# Powers take sums of magnitudes out of proportion: test_offers.py. The other two are for f16 alone.
+ELSEWHERE = {"powers", "scale-out-far", "scale-in-far"}
 
 
 @pytest.mark.soak
