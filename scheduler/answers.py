@@ -1,7 +1,7 @@
 """Which families accept a segment. Each is asked when that is first needed: some lower the segment to find out."""
 
 from collections.abc import Collection, Iterator, Mapping
-from functools import cached_property
+from functools import cache, cached_property
 
 from codegen.kernel import Family, Lowering, Reject
 from fusion_ir.graph import Graph
@@ -61,10 +61,10 @@ class Answers(Collection[str]):
         return next((name for name in (*first, *self._families) if name != but and self._seems(name)), None)
 
     def _seems(self, name: str) -> bool:
-        family = self._families.get(name)
-        if name in self._answers or not isinstance(family, Lowering):
+        lowering = _lowering(self._families[name]) if name in self._families else None
+        if name in self._answers or lowering is None:
             return name in self
-        return family.fits(self.segment.graph, self._device) is None
+        return lowering.fits(self.segment.graph, self._device) is None
 
     def refusals(self) -> tuple[Refusal, ...]:
         """What the families that do not accept the segment say, those together that say the same."""
@@ -86,3 +86,8 @@ class Answers(Collection[str]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+
+@cache
+def _lowering(family: Family) -> Lowering | None:
+    return family if isinstance(family, Lowering) else None

@@ -133,6 +133,12 @@ class Wgmma:
     name = "wgmma"
 
     def accepts(self, segment: Graph, device: Device) -> Reject | None:
+        if reject := self.fits(segment, device):
+            return reject
+        found = _products(segment)
+        return found if isinstance(found, Reject) else None
+
+    def fits(self, segment: Graph, device: Device) -> Reject | None:
         if device.arch != ARCH:
             return Reject(f"takes instructions of {ARCH}, which {device.arch} has not")
         if len(segment.nodes) > MAX_NODES:
@@ -140,7 +146,7 @@ class Wgmma:
         for n in segment.nodes:
             if (OPS[n.op].kind if n.op in OPS else OpKind.INPUT) not in KINDS:
                 return Reject(f"{n.op} is no pointwise op")
-        found = _products(segment)
+        found = _boxes(segment)
         return found if isinstance(found, Reject) else None
 
     def space(self, segment: Graph, device: Device) -> tuple[str, ...]:
@@ -233,8 +239,8 @@ def _product(segment: Graph) -> _Product | Reject:
     return min(found, key=lambda product: epilogue_cost(segment, product.problem))
 
 
-def _products(segment: Graph) -> tuple[_Product, ...] | Reject:
-    """The largest products of matrices, with either operand for the columns."""
+def _boxes(segment: Graph) -> tuple[Node, Sequence[BoxedProduct]] | Reject:
+    """The contraction, and the largest products of matrices in it, with either operand for the columns."""
     node = main_contraction(segment)
     if isinstance(node, Reject):
         return node
@@ -249,8 +255,15 @@ def _products(segment: Graph) -> tuple[_Product, ...] | Reject:
     digits = [Digit(w, n, w) for w, n in zip(dense, node.sizes, strict=True) if n > 1]
     found = contraction(segment, node, digits)
     boxes = found if isinstance(found, Reject) else boxed(segment, found)
-    if isinstance(boxes, Reject):
-        return boxes
+    return boxes if isinstance(boxes, Reject) else (node, boxes)
+
+
+def _products(segment: Graph) -> tuple[_Product, ...] | Reject:
+    """Those of them whose epilogue can be lowered."""
+    found = _boxes(segment)
+    if isinstance(found, Reject):
+        return found
+    node, boxes = found
     reasons: list[str] = []
     ways: list[_Product] = []
     for p in boxes:
