@@ -7,7 +7,7 @@ Three sources, the first two always complete, the last one capped and grown from
 - what computes light tensors again that others compute, too (`scheduler.pieces`).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -30,8 +30,8 @@ PROLOGUE_WEIGHT = 1e-3  # of a segment that runs once for each version of the co
 @dataclass(frozen=True)
 class CandidateSettings:
     """max_atoms: of a grown candidate. max_grown: grown candidates kept. max_unions: unions of siblings tried, among
-    `max_paired` segments. max_again: candidates tried that compute again what others compute, too. max_alternative:
-    grown candidates kept that hold an alternative."""
+    `max_paired` segments. max_again: candidates tried that compute again what others compute, too, as many
+    with alternatives. max_alternative: grown candidates kept that hold an alternative."""
 
     max_atoms: int = 20
     max_grown: int = 2_000
@@ -247,15 +247,22 @@ def _near(atoms: Atoms, a: int) -> int:
 
 
 def _again(finder: _Finder, settings: CandidateSettings) -> Iterator[Reason]:
-    """Segments that compute again what others compute, too, from the small ones on."""
-    tried, atoms = 0, finder.atoms
-    for piece in sorted(finder.accepted, key=lambda p: (p.members.bit_count(), p)):
-        for larger in computing_again(atoms, piece):
-            if larger in finder.accepted:
-                continue
+    """Segments that compute again what others compute, too, from the small ones on: as many of the graph's own atoms as
+    if there were no others, and as many with alternatives."""
+    smallest = sorted(finder.accepted, key=lambda p: (p.members.bit_count(), p))
+    for own, what in ((True, ""), (False, " with alternatives")):
+        for tried, larger in enumerate(_larger(finder, (p for p in smallest if finder.atoms.is_own(p) == own))):
             if tried >= settings.max_again:
-                yield Reason(kind="cap", text=f"segments that compute again what others compute: tried {tried}")
-                return
-            tried += 1
-            if not finder.takes(larger):
+                yield Reason(kind="cap", text=f"segments{what} that compute again what others compute: tried {tried}")
+                break
+            finder.takes(larger)
+
+
+def _larger(finder: _Finder, pieces: Iterable[Piece]) -> Iterator[Piece]:
+    """What to try next of that: of one piece as long as what was tried last is accepted."""
+    for piece in pieces:
+        for larger in computing_again(finder.atoms, piece):
+            if larger not in finder.accepted:
+                yield larger
+            if larger not in finder.accepted:
                 break

@@ -76,12 +76,16 @@ class Parts:
     def open_sets(self, known: Mapping[int, Known]) -> list[tuple[int, int]]:
         """Open sets, each as the number of one that is known and the tensors that it was enlarged by; of several that
         were enlarged by the same tensors, or more, one."""
-        return self._open(known, self.written) or self._open(known, self.founded)
+        return (
+            self._open(known, self.written, together=True)
+            or self._open(known, self.founded, together=True)
+            or self._open(known, self.founded, together=False)
+        )
 
-    def _open(self, known: Mapping[int, Known], there: Mapping[int, float]) -> list[tuple[int, int]]:
+    def _open(self, known: Mapping[int, Known], there: Mapping[int, float], *, together: bool) -> list[tuple[int, int]]:
         found: list[tuple[int, int, int]] = []
         for number, of in known.items():
-            if more := self._enlarged(of, there):
+            if more := self._enlarged(of, there, together):
                 found.append((more.bit_count(), more, -number))
         least: list[tuple[int, int]] = []  # of a tensor, the set that is known last: fewest tensors need it
         for _, more, negative in sorted(found):
@@ -89,14 +93,16 @@ class Parts:
                 least.append((-negative, more))
         return least
 
-    def _enlarged(self, known: Known, there: Mapping[int, float]) -> int:
-        """The tensors by which a set is enlarged; none where that does not leave it open."""
+    def _enlarged(self, known: Known, there: Mapping[int, float], together: bool) -> int:
+        """The tensors by which a set is enlarged; none where that does not leave it open. together: columns count that
+        read more of a tensor than there is only with others."""
         more, entering = 0, known.entering
         while True:
             reading: dict[int, float] = {}
             for j in entering:
                 for t in self.columns[j].read:
-                    reading[t] = reading.get(t, 0.0) + self.x[j]
+                    if together or self.x[j] > there.get(t, 0.0) + NEAR:
+                        reading[t] = reading.get(t, 0.0) + self.x[j]
             gain, t = max(((part - there.get(t, 0.0), t) for t, part in reading.items()), default=(0.0, 0))
             if gain <= NEAR:
                 return more if more and sum(self.x[j] for j in entering) < 1 - NEAR else 0
