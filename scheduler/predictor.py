@@ -66,19 +66,17 @@ class Predictor:
         self._scales: dict[str, float] = {}  # medians of these
 
     def ask(self, atoms: Atoms, piece: Piece) -> Candidate | Reject:
-        """The candidate that computes these atoms, or what every family says against it."""
+        """The candidate that computes these atoms, or what the families say against it. The family that shares nothing
+        is for atoms that no other takes: where it alone accepts a segment without any, there is no candidate."""
         answers = self.answers(atoms, piece)
-        several = piece.members & (piece.members - 1)
         if answers.known:
             return Candidate(answers)
-        if SHARES_NOTHING not in answers:
-            accepting = answers.any(self._likely)
-        elif several:  # what shares nothing is for what no other family takes, atom by atom
+        if SHARES_NOTHING in answers:
             accepting = answers.seems(self._likely, but=SHARES_NOTHING)
             if accepting is None and any(self._has_no_other(atoms, a) for a in bits(piece.members)):
                 return Candidate(answers)
         else:
-            return Candidate(answers)
+            accepting = answers.any(self._likely)
         if accepting is None:
             return answers.refusal()
         self._likely = accepting
