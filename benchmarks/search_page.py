@@ -66,8 +66,8 @@ def page(rows: Sequence[Row], compared: Sequence[Against]) -> str:
             "",
             f"## {target}",
             "",
-            f"| graph | nodes | atoms | candidates | distinct | segments | {' | '.join(PHASES)} | tune | as given | MiB | added "
-            "| cover | target |",
+            f"| graph | nodes | atoms | candidates | distinct | segments | {' | '.join(PHASES)} | tune | as given "
+            "| MiB | added | cover | target |",
             "|---|" + "---:|" * (len(PHASES) + 9) + "---|---|",
         ]
         lines += [_cells(r) for r in sorted(rows, key=lambda r: (r.nodes, r.graph)) if r.target == target]
