@@ -125,5 +125,15 @@ def _spawner() -> ThreadPoolExecutor:
     stays."""
     pid = os.getpid()
     if pid not in _spawner_of:
-        _spawner_of[pid] = ThreadPoolExecutor(1, "slot-spawner")
+        # By a thread of its own: a KeyboardInterrupt, raised in the main thread between the start of the spawner's and
+        # the line that lists it, would leave a thread that nobody ends, and a process that waits for it at its end.
+        starter = threading.Thread(target=_start_spawner, args=(pid,))
+        starter.start()
+        starter.join()
     return _spawner_of[pid]
+
+
+def _start_spawner(pid: int) -> None:
+    spawner = ThreadPoolExecutor(1, "slot-spawner")
+    spawner.submit(int).result()
+    _spawner_of[pid] = spawner

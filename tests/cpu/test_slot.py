@@ -172,3 +172,26 @@ def test_a_child_started_by_a_thread_outlives_the_thread() -> None:
         time.sleep(0.3)
         assert slot.call(python("print(1)"), seconds=20)["output"].strip() == "1"
         assert slot.pid == child
+
+
+INTERRUPTED_START = """
+import threading
+from codegen.slot import _spawner
+
+start = threading.Thread.start
+
+def interrupted(self):
+    start(self)
+    if threading.current_thread() is threading.main_thread():
+        raise KeyboardInterrupt
+
+threading.Thread.start = interrupted
+_spawner()
+"""
+
+
+def test_an_interrupt_while_the_spawner_starts_leaves_no_thread_behind() -> None:
+    command = [sys.executable, "-c", INTERRUPTED_START]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30)
+    assert ended.returncode != 0
+    assert "KeyboardInterrupt" in ended.stderr
