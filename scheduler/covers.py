@@ -54,7 +54,7 @@ class Covers:
         self.least = Least(atoms)
         self._plain = {p.members: c for p, c in self.usable.items() if atoms.is_plain(p)}
         self._looked_at: set[Piece] = set()  # were part of a solution: their costs tell them apart
-        self.exact = True  # whether all answers so far were, up to the gap
+        self.exact = True  # whether all answers so far were
 
     def cheapest(self, unknown: Estimate, without: Collection[Candidate] = ()) -> Proposal:
         """The cheapest cover where unmeasured candidates cost `unknown`; () if there is none (or nothing to do). Where
