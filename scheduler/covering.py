@@ -64,7 +64,8 @@ class Covering:
         self.column: dict[Piece, int] = {}
         self.cuts = dict.fromkeys((1 << t for t in bits(producers.outputs)), -1)  # sets of tensors, with their rows
         self._required = tuple(bits(producers.required))  # rows 0 ...
-        self._needing = [producers.needing(v) for v in self._required]
+        needing = producers.needing()
+        self._needing = [needing[v] for v in self._required]
         self._columns: list[Column] = []
         self._writing: dict[int, list[int]] = {}  # columns, by tensor
         self._sets: list[int] = []  # of all rows that are no decisions

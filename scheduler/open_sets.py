@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 NEAR = 1e-6  # as the solver leaves 0 and 1
 MOST_SWEEPS = 50  # over columns that wait for each other
+MOST_MORE = 12  # tensors by which a set is enlarged: what is far from its beginning is found from nearer sets
 
 
 class Column(NamedTuple):
@@ -104,6 +105,8 @@ class Parts:
                     if together or self.x[j] > there.get(t, 0.0) + NEAR:
                         reading[t] = reading.get(t, 0.0) + self.x[j]
             gain, t = max(((part - there.get(t, 0.0), t) for t, part in reading.items()), default=(0.0, 0))
+            if gain > NEAR and more.bit_count() == MOST_MORE:
+                return 0
             if gain <= NEAR:
                 return more if more and sum(self.x[j] for j in entering) < 1 - NEAR else 0
             more |= 1 << t

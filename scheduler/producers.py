@@ -10,6 +10,8 @@ member of several chosen pieces (recomputation). Sets of tensors and of atoms ar
 
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
 from scheduler.masks import bits
 from scheduler.piece import Piece
 
@@ -52,9 +54,14 @@ class Producers:
                 needed |= self.needs[t]
         return needed
 
-    def needing(self, tensor: int) -> int:
-        """Tensors for which this one has to be computed; it among them."""
-        return sum(1 << t for t, needed in enumerate(self.needs) if needed >> tensor & 1)
+    def needing(self) -> list[int]:
+        """By tensor, those for which it has to be computed; it among them."""
+        count = len(self.needs)
+        size = (count + 7) // 8
+        packed = b"".join(needed.to_bytes(size, "little") for needed in self.needs)
+        bits_ = np.unpackbits(np.frombuffer(packed, np.uint8).reshape(count, size), axis=1, bitorder="little")
+        turned = np.packbits(bits_[:, :count].T, axis=1, bitorder="little")
+        return [int.from_bytes(row.tobytes(), "little") for row in turned]
 
 
 def _needs(reads: Sequence[int], stands: Sequence[int]) -> list[int]:
