@@ -4,34 +4,38 @@ import random
 
 from scheduler.masks import bits
 from scheduler.open_sets import NEAR, Column, Known, Parts
-from scheduler.piece import Piece
-from scheduler.producers import Producers, reached
+from scheduler.producers import reached
 from tests.support.cover_problems import random_problem
 
 PROBLEMS = 400
 
 
-def columns_of(producers: Producers, pieces: list[Piece]) -> list[Column]:
-    reads = [producers.read(p.members) for p in pieces]
-    return [Column(r, tuple(bits(r)), tuple(bits(p.writes))) for r, p in zip(reads, pieces, strict=True)]
+class Drawn:
+    """A random problem's columns, of which each is taken in part with some chance."""
 
+    def __init__(self, seed: int, draw: random.Random, chance: float, parts: tuple[float, ...]) -> None:
+        problem = random_problem(seed)
+        self.producers, self.pieces = problem.producers, sorted(problem.costs)
+        reads = [self.producers.read(p.members) for p in self.pieces]
+        self.columns = [
+            Column(r, tuple(bits(r)), tuple(bits(p.writes))) for r, p in zip(reads, self.pieces, strict=True)
+        ]
+        self.x = {j: draw.choice(parts) for j in range(len(self.pieces)) if draw.random() < chance}
 
-def entering(pieces: list[Piece], columns: list[Column], x: dict[int, float], tensors: int) -> list[int]:
-    return [j for j in x if pieces[j].writes & tensors and not columns[j].reads & tensors]
+    def entering(self, tensors: int) -> list[int]:
+        return [j for j in self.x if self.pieces[j].writes & tensors and not self.columns[j].reads & tensors]
+
+    def known(self, tensors: int) -> dict[int, Known]:
+        """Of each tensor the set of it alone."""
+        return {t: Known(1 << t, self.entering(1 << t)) for t in bits(tensors)}
 
 
 def test_what_is_found_is_open() -> None:
     draw, found = random.Random(0), 0
     for seed in range(PROBLEMS):
-        problem = random_problem(seed)
-        producers, pieces = problem.producers, sorted(problem.costs)
-        columns = columns_of(producers, pieces)
-        x = {j: draw.choice((0.25, 0.5, 0.75, 1.0)) for j in range(len(pieces)) if draw.random() < 0.6}
-        tensors = bits(producers.everything)
-        known = {t: Known(1 << t, entering(pieces, columns, x, 1 << t)) for t in tensors}
-        for t, more in Parts(columns, x).open_sets(known):
-            inside = 1 << t | more
-            assert sum(x[j] for j in entering(pieces, columns, x, inside)) < 1 - NEAR, seed
+        drawn = Drawn(seed, draw, 0.6, (0.25, 0.5, 0.75, 1.0))
+        for t, more in Parts(drawn.columns, drawn.x).open_sets(drawn.known(drawn.producers.everything)):
+            assert sum(drawn.x[j] for j in drawn.entering(1 << t | more)) < 1 - NEAR, seed
             found += 1
     assert found > 100
 
@@ -39,14 +43,11 @@ def test_what_is_found_is_open() -> None:
 def test_where_pieces_taken_whole_are_no_cover_a_set_is_found() -> None:
     draw, open_ = random.Random(1), 0
     for seed in range(PROBLEMS):
-        problem = random_problem(seed)
-        producers, pieces = problem.producers, sorted(problem.costs)
-        columns = columns_of(producers, pieces)
-        x = {j: 1.0 for j in range(len(pieces)) if draw.random() < 0.5}
-        written = reached((pieces[j], columns[j].reads) for j in x)
-        known = {t: Known(1 << t, entering(pieces, columns, x, 1 << t)) for t in bits(producers.outputs)}
-        closed = {t: of for t, of in known.items() if of.entering}  # the others are open as they are
-        lacking = any(not written >> t & 1 for t in closed)
-        assert bool(Parts(columns, x).open_sets(closed)) == lacking, seed
+        drawn = Drawn(seed, draw, 0.5, (1.0,))
+        written = reached((drawn.pieces[j], drawn.columns[j].reads) for j in drawn.x)
+        # The sets that nothing enters are open as they are.
+        entered = {t: of for t, of in drawn.known(drawn.producers.outputs).items() if of.entering}
+        lacking = any(not written >> t & 1 for t in entered)
+        assert bool(Parts(drawn.columns, drawn.x).open_sets(entered)) == lacking, seed
         open_ += lacking
     assert open_ > 50
