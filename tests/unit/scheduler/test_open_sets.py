@@ -7,7 +7,7 @@ from scheduler.open_sets import NEAR, Column, Known, Parts
 from scheduler.producers import reached
 from tests.support.cover_problems import random_problem
 
-PROBLEMS = 400
+PROBLEMS = 1_500
 
 
 class Drawn:
