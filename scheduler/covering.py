@@ -30,7 +30,7 @@ from scheduler.relaxation import Optimum, Relaxation
 FREE = -math.inf
 MOST_ROUNDS = 1_000  # of cuts and looks for one solution
 TIE = 1e-8  # of what a tensor costs on average, for each atom computed
-SCATTER = 65_537
+SCATTER = 65_537  # a prime: pieces are told apart by what remains of their numbers
 
 Look = Callable[[Collection[Piece]], Mapping[Piece, float]]
 
