@@ -32,7 +32,6 @@ from benchmarks.search_page import PHASES, Against, Row, page, panels, whole_s
 from benchmarks.search_plot import panels_svg
 from codegen.devices import detect
 from codegen.families import FAMILIES
-from codegen.kernel import Reject
 from codegen.object_cache import ObjectCache
 from fusion_ir.graph import Graph
 from fusion_ir.records import Device
@@ -124,18 +123,18 @@ def against(case: str, graph: Graph, device: Device) -> Against:
     """The baselines on one graph, at the costs by which its cover was chosen."""
     found = searched(graph, device)
     ledger, atoms = found.ledger, found.atoms
-    known: dict[int, Candidate | Reject] = {p.members: c for p, c in found.found.accepted.items() if atoms.is_plain(p)}
+    known: dict[int, Candidate | None] = {p.members: c for p, c in found.found.accepted.items() if atoms.is_plain(p)}
 
-    def ask(members: int) -> Candidate | Reject:
+    def ask(members: int) -> Candidate | None:
         if members not in known:
             convex = atoms.is_convex(members)
-            known[members] = ledger.ask(atoms, atoms.piece(members)) if convex else Reject("not convex")
+            known[members] = ledger.ask(atoms, atoms.piece(members)) if convex else None
         return known[members]
 
     def cost_us(members: int) -> float:
         """By first kernels, as the segments of the search's cover are predicted."""
         candidate = ask(members)
-        if isinstance(candidate, Reject):
+        if candidate is None:
             return math.inf
         ledger.look_closer(candidate)
         return candidate.weight * ledger.predicted_us(candidate)

@@ -1,7 +1,7 @@
 """What code generation hands on: the source of one kernel, how to launch it, and what it does to memory."""
 
 from dataclasses import dataclass
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol
 
 from codegen.schedule import Choices, schedule_text, schedule_values
 from fusion_ir.graph import Graph
@@ -111,7 +111,6 @@ class Family(Protocol):
         ...
 
 
-@runtime_checkable
 class Lowering(Protocol):
     """A family that lowers segments to find out whether it accepts them."""
 

@@ -1,14 +1,16 @@
 """Which families accept a segment. Each is asked when that is first needed: some lower the segment to find out."""
 
-from collections.abc import Collection, Iterator, Mapping
-from functools import cache, cached_property
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import cached_property
 
-from codegen.kernel import Family, Lowering, Reject
+from codegen.kernel import Family, Reject
 from fusion_ir.graph import Graph
 from fusion_ir.records import Device, Refusal
 from scheduler.atoms import Atoms
 from scheduler.piece import Piece
 from scheduler.segment import Segment, extract
+
+Ask = Callable[[Graph, Device], Reject | None]
 
 
 class Answers(Collection[str]):
@@ -30,6 +32,7 @@ class Answers(Collection[str]):
         self.atoms = atoms
         self.piece = piece
         self._answers: dict[str, Reject | None] = dict.fromkeys(sure)
+        self._seeming: dict[str, Reject | None] = {}
         self._told = told
 
     @cached_property
@@ -40,11 +43,25 @@ class Answers(Collection[str]):
     def answer(self, name: str) -> Reject | None:
         """None where the family accepts the segment."""
         if name not in self._answers:
-            asked = name, self.segment.graph
-            if asked not in self._told:
-                self._told[asked] = self._families[name].accepts(self.segment.graph, self._device)
-            self._answers[name] = self._told[asked]
+            self._answers[name] = self._ask(name, self._families[name].accepts)
         return self._answers[name]
+
+    def seeming(self, name: str) -> Reject | None:
+        """The same as far as it is known without lowering the segment."""
+        fits = _fits(self._families[name])
+        if name in self._answers or fits is None:
+            return self.answer(name)
+        if name not in self._seeming:
+            self._seeming[name] = self._ask(f"{name} fits", fits)
+            if self._seeming[name]:
+                self._answers[name] = self._seeming[name]
+        return self._seeming[name]
+
+    def _ask(self, what: str, ask: Ask) -> Reject | None:
+        asked = what, self.segment.graph
+        if asked not in self._told:
+            self._told[asked] = ask(self.segment.graph, self._device)
+        return self._told[asked]
 
     def any(self, *first: str) -> str | None:
         """Some family that accepts the segment, if one does. first: those that are asked before the others."""
@@ -56,15 +73,12 @@ class Answers(Collection[str]):
         return next((name for name, answer in self._answers.items() if answer is None), None)
 
     def seems(self, *first: str, but: str) -> str | None:
-        """Some family but one that accepts the segment, as far as that is known without lowering it. first: those that
-        are asked before the others."""
-        return next((name for name in (*first, *self._families) if name != but and self._seems(name)), None)
+        """Some family but one that seems to accept the segment. first: those that are asked before the others."""
+        return next((name for name in (*first, *self._families) if name != but and self.seems_to(name)), None)
 
-    def _seems(self, name: str) -> bool:
-        lowering = _lowering(self._families[name]) if name in self._families else None
-        if name in self._answers or lowering is None:
-            return name in self
-        return lowering.fits(self.segment.graph, self._device) is None
+    def seems_to(self, name: str) -> bool:
+        """Whether the family accepts the segment, as far as that is known without lowering it."""
+        return name in self._families and self.seeming(name) is None
 
     def refusals(self) -> tuple[Refusal, ...]:
         """What the families that do not accept the segment say, those together that say the same."""
@@ -73,10 +87,6 @@ class Answers(Collection[str]):
             if reject := self.answer(name):
                 told.setdefault(reject.reason, []).append(name)
         return tuple(Refusal(families=tuple(names), text=text) for text, names in told.items())
-
-    def refusal(self) -> Reject:
-        """The same as one text."""
-        return Reject("; ".join(f"{', '.join(r.families)}: {r.text}" for r in self.refusals()))
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and name in self._families and self.answer(name) is None
@@ -88,6 +98,6 @@ class Answers(Collection[str]):
         return sum(1 for _ in self)
 
 
-@cache
-def _lowering(family: Family) -> Lowering | None:
-    return family if isinstance(family, Lowering) else None
+def _fits(family: Family) -> Ask | None:
+    """What a family that lowers segments says before it does, see `Lowering`."""
+    return getattr(family, "fits", None)  # an `isinstance` of a protocol takes as long as some families' answers

@@ -14,7 +14,6 @@ from itertools import combinations
 
 import rustworkx as rx
 
-from codegen.kernel import Reject
 from fusion_ir.records import Reason
 from scheduler.answers import Answers
 from scheduler.atoms import Atoms
@@ -29,16 +28,18 @@ PROLOGUE_WEIGHT = 1e-3  # of a segment that runs once for each version of the co
 
 @dataclass(frozen=True)
 class CandidateSettings:
-    """max_atoms: of a grown candidate. max_grown: grown candidates kept. max_unions: unions of siblings tried, among
-    `max_paired` segments. max_again: candidates tried that compute again what others compute, too, as many
-    with alternatives. max_alternative: grown candidates kept that hold an alternative."""
+    """max_atoms: of a grown candidate. max_grown: grown candidates kept of the graph's own atoms. max_alternative: of
+    those that hold an alternative, and max_grown_in_all of both: covers of large graphs take few of the former.
+    max_unions: unions of siblings tried, among `max_paired` segments. max_again: candidates tried that compute again
+    what others compute, too, as many with alternatives."""
 
     max_atoms: int = 20
     max_grown: int = 2_000
+    max_alternative: int = 1_000
+    max_grown_in_all: int = 2_250
     max_unions: int = 1_000
     max_paired: int = 100
     max_again: int = 500
-    max_alternative: int = 1_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,22 +73,20 @@ class Candidate:
 @dataclass(frozen=True)
 class Candidates:
     """accepted: in the order found. regions: partitions of the graph's own atoms into accepted segments, the coarsest
-    first; the last one is the atoms by themselves. refused: neighbours that no family takes together, by both their
-    bits, with the families' words. ask: the families' answer to one more piece."""
+    first; the last one is the atoms by themselves. ask: the families' answer to one more piece."""
 
     atoms: Atoms
     accepted: dict[Piece, Candidate]
     regions: tuple[tuple[int, ...], ...]
-    refused: dict[int, str]
     reasons: tuple[Reason, ...]
-    ask: "Ask" = lambda _: Reject("nobody is asked")
+    ask: "Ask" = lambda _: None
 
     def whole(self, members: int) -> Candidate | None:
         """The candidate of these atoms that writes all that others may read."""
         return self.accepted.get(self.atoms.piece(members))
 
 
-Ask = Callable[[Piece], Candidate | Reject]
+Ask = Callable[[Piece], Candidate | None]
 
 
 def find_candidates(atoms: Atoms, ask: Ask, settings: CandidateSettings = CandidateSettings()) -> Candidates:
@@ -104,15 +103,16 @@ def find_candidates(atoms: Atoms, ask: Ask, settings: CandidateSettings = Candid
     blocks = list(dict.fromkeys((*forward, *backward, *components, *_output_cones(plain))))
     blocks = [b for b in blocks if finder.accepts(b)]
     siblings = [with_siblings(plain, p, finder.accepts) for p in (forward, backward)]
-    reasons = [*_grow(finder, settings, range(n), atoms.givens, settings.max_grown)]
-    reasons += _grow(finder, settings, range(n, len(atoms)), atoms.all, settings.max_alternative)
+    kept, reasons = _grow(finder, settings, range(n), atoms.givens, settings.max_grown)
+    room = min(settings.max_alternative, settings.max_grown_in_all - kept)
+    reasons += _grow(finder, settings, range(n, len(atoms)), atoms.all, room)[1]
     own = (m for m in finder.sets if not m & ~atoms.givens)
     blocks += [*_readers(plain), *sorted(own, key=lambda m: (m.bit_count(), m))]
     reasons += _unions(finder, blocks, settings)
     reasons += _again(finder, settings)
     partitions = sorted(dict.fromkeys((*siblings, forward, backward)), key=len)
     regions = dict.fromkeys((*partitions, singles))
-    return Candidates(atoms, finder.accepted, tuple(regions), finder.refused, tuple(reasons), ask)
+    return Candidates(atoms, finder.accepted, tuple(regions), tuple(reasons), ask)
 
 
 class _Finder:
@@ -124,7 +124,6 @@ class _Finder:
         self.accepted: dict[Piece, Candidate] = {}
         self.sets: dict[int, None] = {}
         self.rejected: set[int] = set()
-        self.refused: dict[int, str] = {}
 
     def accepts(self, members: int) -> bool:
         """Whether the set is convex and some family accepts it."""
@@ -142,13 +141,9 @@ class _Finder:
 
     def takes(self, piece: Piece) -> bool:
         """Whether some family accepts the segment."""
-        answer = self.accepted[piece] if piece in self.accepted else self.ask(piece)
-        if isinstance(answer, Candidate):
-            self.accepted[piece] = answer
-            return True
-        if piece.members.bit_count() == 2:
-            self.refused[piece.members] = answer.reason
-        return False
+        if piece not in self.accepted and (candidate := self.ask(piece)):
+            self.accepted[piece] = candidate
+        return piece in self.accepted
 
 
 def _components(atoms: Atoms) -> tuple[int, ...]:
@@ -200,9 +195,11 @@ def _unions(finder: _Finder, blocks: list[int], settings: CandidateSettings) -> 
         yield Reason(kind="cap", text=f"disconnected siblings: tried {limit} of {len(pairs)} pairs")
 
 
-def _grow(finder: _Finder, settings: CandidateSettings, start: range, within: int, most: int) -> Iterator[Reason]:
+def _grow(
+    finder: _Finder, settings: CandidateSettings, start: range, within: int, most: int
+) -> tuple[int, list[Reason]]:
     """Convex connected sets by size, from single atoms of `start`, `within` a set, through sets that are accepted, up
-    to `most`."""
+    to `most`: how many, and what limited them."""
     atoms = finder.atoms
     near = [_near(atoms, a) & within for a in range(len(atoms))]
     level = [1 << a for a in start if 1 << a in finder.sets]
@@ -220,16 +217,16 @@ def _grow(finder: _Finder, settings: CandidateSettings, start: range, within: in
                 if kept >= most:
                     what = "connected segments" if start.start == 0 else "connected segments with alternatives"
                     text = f"{kept} {what} of up to {size} atoms; larger ones only as regions"
-                    yield Reason(kind="cap", text=text)
-                    return
+                    return kept, [Reason(kind="cap", text=text)]
                 grown[larger] = None
                 kept += 1
         if not grown:
-            return
+            return kept, []
         level = sorted(grown)
-    if settings.max_atoms < len(atoms) and level:
-        text = f"connected segments have at most {settings.max_atoms} atoms; larger ones only as regions"
-        yield Reason(kind="cap", text=text)
+    if settings.max_atoms >= len(atoms) or not level:
+        return kept, []
+    text = f"connected segments have at most {settings.max_atoms} atoms; larger ones only as regions"
+    return kept, [Reason(kind="cap", text=text)]
 
 
 def _near(atoms: Atoms, a: int) -> int:

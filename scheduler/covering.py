@@ -28,6 +28,7 @@ from scheduler.producers import Producers, in_order, reached
 from scheduler.relaxation import Optimum, Relaxation
 
 FREE = -math.inf
+COMING, MOST_COMING = 0.1, 100  # of its costs a column's reduced costs, for it to be looked at early; and columns
 MOST_ROUNDS = 1_000  # of cuts and looks for one solution
 TIE = 1e-8  # of what a tensor costs on average, for each atom computed
 SCATTER = 65_537  # a prime: pieces are told apart by what remains of their numbers
@@ -61,6 +62,7 @@ class Covering:
         self.producers = producers
         self.pieces: list[Piece] = []
         self.reads: list[int] = []
+        self._extra: list[float] = []  # by column, see there
         self.column: dict[Piece, int] = {}
         self.cuts = dict.fromkeys((1 << t for t in bits(producers.outputs)), -1)  # sets of tensors, with their rows
         self._required = tuple(bits(producers.required))  # rows 0 ...
@@ -77,12 +79,14 @@ class Covering:
         self.relaxation = Relaxation((), 0)
         self._last: Optimum | None = None
         self.costs: dict[int, float] = {}  # microseconds, by column that may be taken
+        self._vague = np.zeros(0, dtype=bool)  # columns that were not looked at since they were priced
 
     def price(self, costs: Mapping[Piece, float]) -> None:
         """What pieces cost, all others being forbidden; infinite: that one, too."""
         if not self.column.keys() >= costs.keys():
             self._extend(sorted(costs.keys() - self.column.keys()))
         self.costs = {self.column[p]: c for p, c in costs.items() if c < math.inf}
+        self._vague = np.ones(len(self.pieces), dtype=bool)
         self.allow()
         self.relaxation.forbid(self.forbidden)
         self.relaxation.price(list(self.costs), list(self.costs.values()))
@@ -96,8 +100,7 @@ class Covering:
 
     def _reprice(self, costs: Mapping[int, float]) -> None:
         each = TIE * self.relaxation.unit
-        prices = [c + each * _extra(self.pieces[j]) for j, c in costs.items()]
-        self.relaxation.price(list(costs), prices)
+        self.relaxation.price(list(costs), [c + each * self._extra[j] for j, c in costs.items()])
 
     def _extend(self, pieces: Iterable[Piece]) -> None:
         """A new relaxation, with further columns."""
@@ -106,6 +109,7 @@ class Covering:
             self.column[piece] = j
             self.pieces.append(piece)
             self.reads.append(reads)
+            self._extra.append(_extra(piece))
             self._columns.append(Column(reads, tuple(bits(reads)), tuple(bits(piece.writes))))
             for t in self._columns[j].written:
                 self._writing.setdefault(t, []).append(j)
@@ -165,6 +169,7 @@ class Covering:
                 return None
             x = {int(j): float(optimum.x[j]) for j in np.flatnonzero(optimum.x > NEAR)}
             if look and self.dearer(look([self.pieces[j] for j in x])):
+                self.dearer(look([self.pieces[j] for j in self._coming(optimum)]))
                 continue
             solution = Solution(optimum.value, x)
             if (rounds >= MOST_ROUNDS or is_late()) and solution.divided:
@@ -172,6 +177,14 @@ class Covering:
             if not self._violated(x):
                 return solution
         raise AssertionError
+
+    def _coming(self, optimum: Optimum) -> list[int]:
+        """Columns that may come into the next solutions: to look at several at a time takes fewer solutions."""
+        reduced, costs = self.relaxation.reduced(optimum.duals), self.relaxation.costs
+        coming = np.flatnonzero(self._vague & ~self.relaxation.forbidden & (reduced <= COMING * costs))
+        first = coming[np.argsort(reduced[coming] / costs[coming], kind="stable")[:MOST_COMING]]
+        self._vague[first] = False
+        return first.tolist()
 
     def forbid_dearer(self, gap: float) -> None:
         """Pieces that are in no cover which costs less than the last optimum and as much more."""

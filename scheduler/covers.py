@@ -3,7 +3,7 @@
 import math
 from collections.abc import Collection, Iterable
 from dataclasses import replace
-from functools import cache
+from functools import lru_cache
 
 from scheduler.atoms import Atoms
 from scheduler.candidates import Candidate, Candidates
@@ -18,7 +18,7 @@ from scheduler.watch import Watch
 FAR = 2.0  # times the best prediction
 CLOSER_LOOKS = 48
 NEARLY = 1.005  # predictions are further off
-FORBIDDEN = Estimate(lambda _: math.inf, lambda _: math.inf)
+FORBIDDEN = Estimate(lambda _: math.inf, lambda _: math.inf, lambda _: math.inf)
 
 Proposal = tuple[Candidate, ...]  # segments in execution order, those of the prologue first
 
@@ -26,6 +26,10 @@ Proposal = tuple[Candidate, ...]  # segments in execution order, those of the pr
 def prologue_first(segments: Iterable[Candidate]) -> Proposal:
     """Segments in execution order, with those in front that run once for each version of the constants."""
     return tuple(sorted(segments, key=lambda c: not c.is_prologue))
+
+
+def _nothing(_: Estimate) -> dict[Piece, float]:
+    return {}
 
 
 class Covers:
@@ -54,6 +58,8 @@ class Covers:
         self.least = Least(atoms)
         self._plain = {p.members: c for p, c in self.usable.items() if atoms.is_plain(p)}
         self._looked_at: set[Piece] = set()  # were part of a solution: their costs tell them apart
+        self._vaguely = lru_cache(maxsize=3)(_nothing)  # the least that pieces cost, by estimate
+        self._asked: set[Piece] = set()  # were part of a cover: families said that they accept them
         self.exact = True  # whether all answers so far were
 
     def cheapest(self, unknown: Estimate, without: Collection[Candidate] = ()) -> Proposal:
@@ -109,36 +115,48 @@ class Covers:
 
     def _solve(self, unknown: Estimate, without: Collection[Candidate]) -> Cover | None:
         """Candidates cost the least that they can, by what they move and multiply, until they are part of a solution;
-        then what they do. When all of those in it do, it is the cheapest: others cost more than in this comparison."""
+        then what they seem to, and in a cover what they do. When all of those in it do, it is the cheapest: others cost
+        more than in this comparison."""
         usable = {p: c for p, c in self.usable.items() if c not in without}
-        vague = {p for p, c in usable.items() if p not in self._looked_at and not self.ledger.is_open(c)}
-        least_us = cache(unknown.least_us)
+        vaguely = self._vaguely(unknown)
 
         def cost_us(piece: Piece) -> float:
             candidate = usable[piece]
-            vaguely = piece in vague
-            return candidate.weight * (
-                least_us(self.least.traffic(piece)) if vaguely else self.ledger.cost_us(candidate, unknown.us)
-            )
+            if piece in self._asked or self.ledger.is_open(candidate):
+                us = self.ledger.cost_us(candidate, unknown.us)
+            elif piece in self._looked_at:
+                us = unknown.seeming_us(candidate)
+            else:
+                if piece not in vaguely:
+                    vaguely[piece] = unknown.least_us(self.least.traffic(piece))
+                us = vaguely[piece]
+            return candidate.weight * us
 
         def look(pieces: Collection[Piece]) -> dict[Piece, float]:
-            new = vague.intersection(pieces)
-            vague.difference_update(new)
-            self._looked_at |= new
+            new = [p for p in pieces if p not in self._looked_at]
+            self._looked_at.update(new)
             return {p: cost_us(p) for p in new}
 
-        costs = {p: cost_us(p) for p in usable}
-        try:
-            cover = self.problem.solve(costs, self.cover_s, look, self.memory_bytes)
-        except NoRoom as error:
-            self.least_bytes = error.cover.peak_bytes
-            return None
-        if cover and self._once_each(cover.pieces):
-            return self._solve(unknown, without)
-        if cover and not cover.exact:  # out of time, it may have what was not looked at
-            look(cover.pieces)
-            cover = replace(cover, cost_us=math.fsum(map(cost_us, cover.pieces)))
-        self.exact &= cover is None or cover.exact
+        while True:
+            costs = {p: cost_us(p) for p in usable}
+            try:
+                cover = self.problem.solve(costs, self.cover_s, look, self.memory_bytes)
+            except NoRoom as error:
+                self.least_bytes = error.cover.peak_bytes
+                return None
+            if cover is None:
+                return None
+            seeming = [cost_us(p) for p in cover.pieces]
+            self._asked.update(cover.pieces)
+            known = [cost_us(p) for p in cover.pieces]
+            if known != seeming and cover.exact:
+                continue
+            if not self._once_each(cover.pieces):
+                break
+            usable = {p: c for p, c in self.usable.items() if c not in without}
+        if not cover.exact:  # out of time, it may have what was not looked at
+            cover = replace(cover, cost_us=math.fsum(known))
+        self.exact &= cover.exact
         return cover
 
     def _once_each(self, pieces: Iterable[Piece]) -> bool:
@@ -149,8 +167,8 @@ class Covers:
         for piece in pieces:
             if piece.writes & written:
                 less = writing_less(self.found.atoms, piece, piece.writes & ~written)
-                if less not in self.found.accepted and isinstance(answer := self.found.ask(less), Candidate):
-                    self.found.accepted[less] = self.usable[less] = answer
+                if less not in self.found.accepted and (candidate := self.found.ask(less)):
+                    self.found.accepted[less] = self.usable[less] = candidate
                     new = True
             written |= piece.writes
         return new

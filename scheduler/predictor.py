@@ -27,15 +27,30 @@ SHARES_NOTHING = "naive"  # a family for what no other takes: says at once what 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What candidates cost that were not measured. us: of one. least_us: no more than that of any of so much traffic,
-    or more."""
+    """What candidates cost that were not measured; equal while nothing is learned. us: of one. seeming_us: no more than
+    that, without lowering the segment to find out which families accept it. least_us: no more than that of any of so
+    much traffic, or more."""
 
     us: Callable[[Candidate], float]
+    seeming_us: Callable[[Candidate], float]
     least_us: Callable[[LeastTraffic], float]
 
     def times(self, factor: float) -> "Estimate":
         """That many times as much."""
-        return Estimate(lambda c: factor * self.us(c), lambda least: factor * self.least_us(least))
+        return Estimate(
+            lambda c: factor * self.us(c), lambda c: factor * self.seeming_us(c), lambda t: factor * self.least_us(t)
+        )
+
+
+@dataclass(frozen=True)
+class _Least:
+    """What is predicted at the least of any segment of so much traffic or more. scales: of families' predictions."""
+
+    predictor: "Predictor"
+    scales: tuple[tuple[str, float], ...]
+
+    def __call__(self, least: LeastTraffic) -> float:
+        return min(scale * self.predictor.least_us(least, name) for name, scale in self.scales)
 
 
 class Predictor:
@@ -59,15 +74,17 @@ class Predictor:
         self._traffic: dict[Graph, Traffic] = {}  # equal for equal segments of different layers
         self._predicted: dict[tuple[Candidate, str], float] = {}  # by family, not corrected
         self._best_us: dict[Candidate, float] = {}
+        self._seeming_us: dict[Candidate, float] = {}
         self._closely: set[Candidate] = set()  # predicted by their kernels
         self._timed = timed
         self._learned: dict[str, Corrections | None] = {}  # by family
         self._ratios: dict[str, list[float]] = {}  # by family: measured over predicted
         self._scales: dict[str, float] = {}  # medians of these
 
-    def ask(self, atoms: Atoms, piece: Piece) -> Candidate | Reject:
-        """The candidate that computes these atoms, or what the families say against it. The family that shares nothing
-        is for atoms that no other takes: where it alone accepts a segment without any, there is no candidate."""
+    def ask(self, atoms: Atoms, piece: Piece) -> Candidate | None:
+        """The candidate that computes these atoms; None where no family takes them in one launch. The family that
+        shares nothing is for atoms that no other takes: where it alone accepts a segment without any, there is no
+        candidate."""
         answers = self.answers(atoms, piece)
         if answers.known:
             return Candidate(answers)
@@ -78,7 +95,7 @@ class Predictor:
         else:
             accepting = answers.any(self._likely)
         if accepting is None:
-            return answers.refusal()
+            return None
         self._likely = accepting
         return Candidate(answers)
 
@@ -101,7 +118,7 @@ class Predictor:
         """Whether some family not only accepts the atom with what is free below it, but lowers its default schedule
         too."""
         candidate = self.ask(atoms, atoms.piece(1 << atom))
-        if isinstance(candidate, Reject):
+        if candidate is None:
             return False
         key = candidate.segment.key
         if key not in self._computable:
@@ -123,10 +140,13 @@ class Predictor:
 
     def bound_us(self, candidate: Candidate) -> float:
         """What no kernel of the accepting families can beat."""
+        return self._bound_us(candidate, candidate.families.__contains__)
+
+    def _bound_us(self, candidate: Candidate, is_taken_by: Callable[[str], bool]) -> float:
         traffic = self.traffic(candidate)
         bound_us = lower_bound_us(traffic, self.device)
         best_us = math.inf
-        for name in candidate.families:
+        for name in filter(is_taken_by, self.families):
             best_us = min(best_us, family_bound_us(traffic, name, self.device))
             if best_us <= bound_us:  # the others need not be asked
                 break
@@ -135,16 +155,26 @@ class Predictor:
     def predicted_us(self, candidate: Candidate) -> float:
         """The best family's prediction, corrected by how far its predictions were off so far (median ratio). Families
         are asked whether they accept the segment in the order of what they would take, until one does."""
-        best_us = self._best_us.get(candidate)
-        if best_us is None:
-            traffic, best_us = self.traffic(candidate), math.inf
-            hoped = ((self._scale(name) * self._hoped_us(traffic, name), name) for name in self.families)
-            for us, name in sorted(hoped):
-                if us >= best_us:
-                    break
-                if name in candidate.families:
-                    best_us = min(best_us, self.predicted_by(candidate, name))
-            self._best_us[candidate] = best_us
+        if candidate not in self._best_us:
+            self._best_us[candidate] = self._best(candidate, candidate.families.__contains__)
+        return self._best_us[candidate]
+
+    def seeming_us(self, candidate: Candidate) -> float:
+        """The same by families that seem to accept the segment, without lowering it: never more, and rarely less."""
+        if candidate in self._best_us:
+            return self._best_us[candidate]
+        if candidate not in self._seeming_us:
+            self._seeming_us[candidate] = self._best(candidate, candidate.families.seems_to)
+        return self._seeming_us[candidate]
+
+    def _best(self, candidate: Candidate, is_taken_by: Callable[[str], bool]) -> float:
+        traffic, best_us = self.traffic(candidate), math.inf
+        hoped = ((self._scale(name) * self._hoped_us(traffic, name), name) for name in self.families)
+        for us, name in sorted(hoped):
+            if us >= best_us:
+                break
+            if is_taken_by(name):
+                best_us = min(best_us, self.predicted_by(candidate, name))
         return best_us
 
     def fastest(self, candidate: Candidate) -> str:
@@ -166,9 +196,9 @@ class Predictor:
 
     @property
     def predictions(self) -> Estimate:
-        """`predicted_us`, and the least that it says of any segment of so much traffic."""
-        scales = [(name, self._scale(name)) for name in self.families]
-        return Estimate(self.predicted_us, lambda least: min(s * self._least_us(least, name) for name, s in scales))
+        """`predicted_us`."""
+        least_us = _Least(self, tuple((name, self._scale(name)) for name in self.families))
+        return Estimate(self.predicted_us, self.seeming_us, least_us)
 
     def _hoped_us(self, traffic: Traffic, family: str) -> float:
         """The least that `uncorrected_us` says of the family, before that is asked whether it accepts the segment."""
@@ -176,15 +206,21 @@ class Predictor:
         us = predicted_us(traffic, family, self.device, ())
         return us * learned.least if learned else us
 
-    def _least_us(self, least: LeastTraffic, family: str) -> float:
+    def least_us(self, least: LeastTraffic, family: str) -> float:
         """The least that is predicted of any of the family's segments of so much traffic or more."""
         learned = self.corrections_of(family)
         return least_us(least, family, self.device) * (learned.least if learned else 1.0)
 
     @property
     def bounds(self) -> Estimate:
-        """The same of `bound_us`."""
-        return Estimate(self.bound_us, lambda least: least_bound_us(least.bytes, self.device))
+        """`bound_us`."""
+        return Estimate(self.bound_us, self._seeming_bound_us, self._least_bound_us)
+
+    def _seeming_bound_us(self, candidate: Candidate) -> float:
+        return self._bound_us(candidate, candidate.families.seems_to)
+
+    def _least_bound_us(self, least: LeastTraffic) -> float:
+        return least_bound_us(least.bytes, self.device)
 
     def uncorrected_us(self, candidate: Candidate, family: str) -> float:
         """What is predicted of one family that accepts the segment, however far off its predictions were."""
@@ -267,6 +303,7 @@ class Predictor:
         self._ratios.setdefault(family, []).append(ratio)
         self._scales[family] = median(self._ratios[family])
         self._best_us.clear()
+        self._seeming_us.clear()
 
     def _scale(self, family: str) -> float:
         return self._scales.get(family, 1.0)

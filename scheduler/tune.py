@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from codegen.families import FAMILIES
-from codegen.kernel import Family, Reject
+from codegen.kernel import Family
 from fusion_ir.graph import Graph
 from fusion_ir.records import Device, Numerics, Plan, Reason
 from scheduler.atoms import cut
@@ -30,7 +30,6 @@ from scheduler.watch import Watch
 __all__ = ["INTERRUPTED", "TuneSettings", "tune"]
 
 INTERRUPTED = "the search was interrupted"
-TOO_LATE = Reject("was not asked about: the time for finding segments was over")
 FEW = CandidateSettings(max_grown=0, max_unions=0)  # of an interrupted search: single atoms, regions, the whole graph
 
 TASKS_PER_UNIT = 8  # parts that a reduction is split into, by thread of a CPU
@@ -166,11 +165,11 @@ def _begin(
     until_s = settings.candidates_share * budget.seconds if timed else math.inf
     late = False
 
-    def ask(piece: Piece) -> Candidate | Reject:
+    def ask(piece: Piece) -> Candidate | None:
         nonlocal late
         if piece.members & (piece.members - 1) and watch.seconds > until_s:
             late = True
-            return TOO_LATE
+            return None
         return ledger.ask(atoms, piece)
 
     found = find_candidates(atoms, ask, settings.candidates)
@@ -198,7 +197,7 @@ def unfused_segments(graph: Graph, ledger: Ledger) -> Proposal:
     copies = frozenset(n for n in graph.nodes if n.op in ("cat", "pad"))
     atoms = cut(graph, ledger.computable, copies)
     answers = [ledger.ask(atoms, atoms.piece(1 << a)) for a in range(len(atoms))]
-    segments = [a for a in answers if not isinstance(a, Reject)]
+    segments = [a for a in answers if a]
     return prologue_first(segments) if len(segments) == len(answers) else ()
 
 

@@ -144,7 +144,7 @@ def of_singles(bench: Timed, caps: tuple[Reason, ...] = (), whole: bool = False,
     together = ledger.ask(atoms, atoms.piece(atoms.all))
     assert isinstance(together, Candidate)
     accepted = singles | ({atoms.piece(atoms.all): together} if whole else {})
-    found = Candidates(atoms, accepted, (tuple(p.members for p in singles),), {}, caps)
+    found = Candidates(atoms, accepted, (tuple(p.members for p in singles),), caps)
     outcome = Outcome(complete, by_plans=False)
     [reason] = explain(prepared, tuple(singles.values()), found, ledger, outcome)
     return reason
