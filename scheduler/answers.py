@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cached_property
+from typing import NamedTuple
 
 from codegen.kernel import Family, Reject
 from fusion_ir.graph import Graph
@@ -10,13 +11,18 @@ from scheduler.atoms import Atoms
 from scheduler.piece import Piece
 from scheduler.segment import Segment, extract
 
-Ask = Callable[[Graph, Device], Reject | None]
+
+class Told(NamedTuple):
+    """What families said of a segment, and those that lower segments before they did."""
+
+    answers: dict[str, Reject | None]
+    seeming: dict[str, Reject | None]
 
 
 class Answers(Collection[str]):
     """The names of the families that accept a segment, in the order of `families`. To go through them asks one after
     another; `in` asks that one alone. sure: those that accept it for certain, which are not asked. told: what families
-    said of equal segments, of other layers for example; added to."""
+    said of segments, by graph, so that of equal ones, of other layers for example, one is asked about; added to."""
 
     def __init__(
         self,
@@ -25,14 +31,13 @@ class Answers(Collection[str]):
         atoms: Atoms,
         piece: Piece,
         sure: Collection[str],
-        told: dict[tuple[str, Graph], Reject | None],
+        told: dict[Graph, Told],
     ) -> None:
         self._families = families
         self._device = device
         self.atoms = atoms
         self.piece = piece
-        self._answers: dict[str, Reject | None] = dict.fromkeys(sure)
-        self._seeming: dict[str, Reject | None] = {}
+        self._sure = sure
         self._told = told
 
     @cached_property
@@ -40,28 +45,30 @@ class Answers(Collection[str]):
         """What the families are asked about."""
         return extract(self.atoms, self.piece)
 
+    @cached_property
+    def _of_equals(self) -> Told:
+        return self._told.setdefault(self.segment.graph, Told({}, {}))
+
     def answer(self, name: str) -> Reject | None:
         """None where the family accepts the segment."""
-        if name not in self._answers:
-            self._answers[name] = self._ask(name, self._families[name].accepts)
-        return self._answers[name]
+        if name in self._sure:
+            return None
+        told = self._of_equals.answers
+        if name not in told:
+            told[name] = self._families[name].accepts(self.segment.graph, self._device)
+        return told[name]
 
     def seeming(self, name: str) -> Reject | None:
         """The same as far as it is known without lowering the segment."""
         fits = _fits(self._families[name])
-        if name in self._answers or fits is None:
+        if fits is None or name in self._sure or name in self._of_equals.answers:
             return self.answer(name)
-        if name not in self._seeming:
-            self._seeming[name] = self._ask(f"{name} fits", fits)
-            if self._seeming[name]:
-                self._answers[name] = self._seeming[name]
-        return self._seeming[name]
-
-    def _ask(self, what: str, ask: Ask) -> Reject | None:
-        asked = what, self.segment.graph
-        if asked not in self._told:
-            self._told[asked] = ask(self.segment.graph, self._device)
-        return self._told[asked]
+        told = self._of_equals.seeming
+        if name not in told:
+            told[name] = fits(self.segment.graph, self._device)
+            if told[name]:
+                self._of_equals.answers[name] = told[name]
+        return told[name]
 
     def any(self, *first: str) -> str | None:
         """Some family that accepts the segment, if one does. first: those that are asked before the others."""
@@ -70,7 +77,7 @@ class Answers(Collection[str]):
     @property
     def known(self) -> str | None:
         """One that is known to accept it, without asking."""
-        return next((name for name, answer in self._answers.items() if answer is None), None)
+        return next(iter(self._sure), None)
 
     def seems(self, *first: str, but: str) -> str | None:
         """Some family but one that seems to accept the segment. first: those that are asked before the others."""
@@ -98,6 +105,6 @@ class Answers(Collection[str]):
         return sum(1 for _ in self)
 
 
-def _fits(family: Family) -> Ask | None:
+def _fits(family: Family) -> Callable[[Graph, Device], Reject | None] | None:
     """What a family that lowers segments says before it does, see `Lowering`."""
     return getattr(family, "fits", None)  # an `isinstance` of a protocol takes as long as some families' answers

@@ -28,7 +28,7 @@ from scheduler.producers import Producers, in_order, reached
 from scheduler.relaxation import Optimum, Relaxation
 
 FREE = -math.inf
-COMING, MOST_COMING = 0.1, 100  # of its costs a column's reduced costs, for it to be looked at early; and columns
+MOST_COMING = 50  # columns that are looked at before a solution has them
 MOST_ROUNDS = 1_000  # of cuts and looks for one solution
 TIE = 1e-8  # of what a tensor costs on average, for each atom computed
 SCATTER = 65_537  # a prime: pieces are told apart by what remains of their numbers
@@ -62,7 +62,7 @@ class Covering:
         self.producers = producers
         self.pieces: list[Piece] = []
         self.reads: list[int] = []
-        self._extra: list[float] = []  # by column, see there
+        self._extra = np.zeros(0)  # by column, see there
         self.column: dict[Piece, int] = {}
         self.cuts = dict.fromkeys((1 << t for t in bits(producers.outputs)), -1)  # sets of tensors, with their rows
         self._required = tuple(bits(producers.required))  # rows 0 ...
@@ -89,9 +89,9 @@ class Covering:
         self._vague = np.ones(len(self.pieces), dtype=bool)
         self.allow()
         self.relaxation.forbid(self.forbidden)
-        self.relaxation.price(list(self.costs), list(self.costs.values()))
-        self.relaxation.rescale()
-        self._reprice(self.costs)
+        columns, prices = list(self.costs), np.fromiter(self.costs.values(), np.float64, len(self.costs))
+        self.relaxation.rescale(columns, prices)
+        self.relaxation.price(columns, prices + TIE * self.relaxation.unit * self._extra[columns])
 
     def allow(self) -> None:
         """All pieces that cost something finite."""
@@ -109,10 +109,10 @@ class Covering:
             self.column[piece] = j
             self.pieces.append(piece)
             self.reads.append(reads)
-            self._extra.append(_extra(piece))
             self._columns.append(Column(reads, tuple(bits(reads)), tuple(bits(piece.writes))))
             for t in self._columns[j].written:
                 self._writing.setdefault(t, []).append(j)
+        self._extra = np.array([_extra(piece) for piece in self.pieces])
         row = {v: i for i, v in enumerate(self._required)}
         self._sets, self._entered = list(self._needing), []
         self._entering = [[] for _ in self._sets]
@@ -179,12 +179,11 @@ class Covering:
         raise AssertionError
 
     def _coming(self, optimum: Optimum) -> list[int]:
-        """Columns that may come into the next solutions: to look at several at a time takes fewer solutions."""
-        reduced, costs = self.relaxation.reduced(optimum.duals), self.relaxation.costs
-        coming = np.flatnonzero(self._vague & ~self.relaxation.forbidden & (reduced <= COMING * costs))
-        first = coming[np.argsort(reduced[coming] / costs[coming], kind="stable")[:MOST_COMING]]
-        self._vague[first] = False
-        return first.tolist()
+        """Columns that other solutions of as little have: to look at several at a time takes fewer solutions."""
+        reduced = self.relaxation.reduced(optimum.duals)
+        coming = np.flatnonzero(self._vague & ~self.relaxation.forbidden & (reduced <= 0))[:MOST_COMING]
+        self._vague[coming] = False
+        return coming.tolist()
 
     def forbid_dearer(self, gap: float) -> None:
         """Pieces that are in no cover which costs less than the last optimum and as much more."""

@@ -117,47 +117,50 @@ class Covers:
         """Candidates cost the least that they can, by what they move and multiply, until they are part of a solution;
         then what they seem to, and in a cover what they do. When all of those in it do, it is the cheapest: others cost
         more than in this comparison."""
-        usable = {p: c for p, c in self.usable.items() if c not in without}
-        vaguely = self._vaguely(unknown)
-
-        def cost_us(piece: Piece) -> float:
-            candidate = usable[piece]
-            if piece in self._asked or self.ledger.is_open(candidate):
-                us = self.ledger.cost_us(candidate, unknown.us)
-            elif piece in self._looked_at:
-                us = unknown.seeming_us(candidate)
-            else:
-                if piece not in vaguely:
-                    vaguely[piece] = unknown.least_us(self.least.traffic(piece))
-                us = vaguely[piece]
-            return candidate.weight * us
 
         def look(pieces: Collection[Piece]) -> dict[Piece, float]:
             new = [p for p in pieces if p not in self._looked_at]
             self._looked_at.update(new)
-            return {p: cost_us(p) for p in new}
+            return {p: self._cost_us(p, unknown) for p in new}
 
         while True:
-            costs = {p: cost_us(p) for p in usable}
             try:
-                cover = self.problem.solve(costs, self.cover_s, look, self.memory_bytes)
+                cover = self.problem.solve(self._costs(unknown, without), self.cover_s, look, self.memory_bytes)
             except NoRoom as error:
                 self.least_bytes = error.cover.peak_bytes
                 return None
             if cover is None:
                 return None
-            seeming = [cost_us(p) for p in cover.pieces]
+            seeming = [self._cost_us(p, unknown) for p in cover.pieces]
             self._asked.update(cover.pieces)
-            known = [cost_us(p) for p in cover.pieces]
+            known = [self._cost_us(p, unknown) for p in cover.pieces]
             if known != seeming and cover.exact:
                 continue
             if not self._once_each(cover.pieces):
                 break
-            usable = {p: c for p, c in self.usable.items() if c not in without}
         if not cover.exact:  # out of time, it may have what was not looked at
             cover = replace(cover, cost_us=math.fsum(known))
         self.exact &= cover.exact
         return cover
+
+    def _costs(self, unknown: Estimate, without: Collection[Candidate]) -> dict[Piece, float]:
+        """What pieces are taken to cost, as far as they are known by now."""
+        vaguely = self._vaguely(unknown)
+        for piece in self.usable.keys() - vaguely.keys():
+            vaguely[piece] = self.usable[piece].weight * unknown.least_us(self.least.traffic(piece))
+        costs = vaguely.copy()
+        opened = {c.families.piece for c in self.ledger.opened}
+        for piece in self._looked_at | (opened & self.usable.keys()):
+            costs[piece] = self._cost_us(piece, unknown)
+        for candidate in without:
+            costs.pop(candidate.families.piece, None)
+        return costs
+
+    def _cost_us(self, piece: Piece, unknown: Estimate) -> float:
+        """Of a piece that was looked at, or tried."""
+        candidate = self.usable[piece]
+        us = unknown.us if piece in self._asked or self.ledger.is_open(candidate) else unknown.seeming_us
+        return candidate.weight * self.ledger.cost_us(candidate, us)
 
     def _once_each(self, pieces: Iterable[Piece]) -> bool:
         """Where two segments of a cover write the same tensor, makes the later one without it a candidate. Whether

@@ -107,7 +107,10 @@ class Finalists:
 
     def _best(self) -> Proposal:
         """The best cover by measurements; without enough of them, by predictions. Raises NoPlan."""
-        best = self.covers.measured() or self.covers.cheapest(self.ledger.predictions.times(DOUBT))
+        if self.ledger.opened:
+            best = self.covers.measured() or self.covers.cheapest(self.ledger.predictions.times(DOUBT))
+        else:  # nothing is known of any
+            best = self.covers.cheapest(self.ledger.predictions)
         if not best and self.covers.least_bytes is not None:
             raise MemoryExceeded(self._no_room())
         if not best and len(self.atoms):

@@ -9,9 +9,13 @@ an atom is read by a segment's other atoms too only adds to that: no segment's `
                                                    of %0, unless %1 is an output
 
 Products of atoms that are computed whole are counted; of several that read the same tensors one alone, since these may
-be the same.
+be the same. Families that are sure to refuse are left out.
 """
 
+from collections.abc import Mapping
+
+from codegen.families.apart import refusing
+from fusion_ir.ops import OPS, OpKind
 from scheduler.atoms import Atoms
 from scheduler.masks import bits
 from scheduler.piece import Piece
@@ -28,6 +32,7 @@ class Least:
         self._whole: list[int] = []  # by atom, the tensors that it needs all of
         self._products: dict[int, tuple[str, float]] = {}  # by atom
         self._known: dict[Piece, LeastTraffic] = {}
+        self._contractions = sum(1 << a for a, node in enumerate(atoms.nodes) if node.op == "contract")
         for a in range(len(atoms)):
             graph = extract(atoms, Piece(1 << a, 1 << atoms.stands[a])).graph
             tensors = list(bits(atoms.reads[a]))
@@ -66,4 +71,16 @@ class Least:
                 key = dtype, atoms.reads[a]
                 products[key] = max(made, products.get(key, 0.0))
         elements = max((atoms.nodes[t].elements for t in bits(piece.writes)), default=0)
-        return LeastTraffic(bytes_, tuple((dtype, made) for (dtype, _), made in products.items()), elements)
+        made_products = tuple((dtype, made) for (dtype, _), made in products.items())
+        return LeastTraffic(bytes_, made_products, elements, self._refusing(piece, producer))
+
+    def _refusing(self, piece: Piece, producer: Mapping[int, int]) -> frozenset[str]:
+        """Families that do not take a segment, as far as its contractions and ops say."""
+        contractions = list(bits(piece.members & self._contractions))
+        if not contractions:
+            return frozenset()
+        nodes = self._atoms.nodes
+        ops = frozenset([nodes[a].op for a in bits(piece.members)])
+        read = (producer[t] for t in bits(self._atoms.reads[contractions[0]]) if t in producer)
+        computed = len(contractions) == 1 and any(OPS[nodes[a].op].kind is not OpKind.VIEW for a in read)
+        return refusing(ops, computed)

@@ -1,7 +1,7 @@
 """What is known of every candidate: what to try on it, what was measured, and what it costs until then."""
 
 import math
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from contextlib import suppress
 
 import numpy as np
@@ -101,6 +101,11 @@ class Ledger(Predictor):
         if key not in self._entries and key not in self._new and not self.costs.known(key):
             self._new.add(key)
         return key not in self._entries and key in self._new
+
+    @property
+    def opened(self) -> Collection[Candidate]:
+        """What is known of these was looked up."""
+        return self._opened.keys()
 
     def is_open(self, candidate: Candidate) -> bool:
         return candidate in self._opened

@@ -2,7 +2,8 @@
 H200."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from math import ceil, prod
 
 from codegen.architectures import capability
@@ -128,12 +129,15 @@ def _tile(kernel: Kernel) -> int | None:
 
 
 def _shares(family: str, device: Device) -> Shares:
+    return _shares_on(family, device.arch)
+
+
+@cache
+def _shares_on(family: str, arch: str) -> Shares:
     shares = FAMILY_SHARES.get(family, OTHERS)
     if family not in ("matmul", "attention"):
         return shares
-    return Shares(
-        shares.bandwidth, shares.arithmetic, MMA_SYNC.get(capability(device.arch), 0.0), shares.overhead_us
-    )  # where mma.sync is not known, neither are its rates: multiply-adds
+    return replace(shares, matrix=MMA_SYNC.get(capability(arch), 0.0))  # not known: its rates are multiply-adds'
 
 
 def _work_us(

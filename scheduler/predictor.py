@@ -5,20 +5,22 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from codegen.families import TAKING_PARTS
-from codegen.kernel import EmitError, Family, Kernel, Reject
+from codegen.families import FAMILIES, TAKING_PARTS
+from codegen.kernel import EmitError, Family, Kernel
 from codegen.measure import median
 from fusion_ir.graph import Graph
 from fusion_ir.records import CompileReport, Device
-from scheduler.answers import Answers
+from scheduler.answers import Answers, Told
 from scheduler.atoms import Atoms
 from scheduler.bound import least_bound_us, lower_bound_us
+from scheduler.boundary import Boundary
 from scheduler.candidates import Candidate
 from scheduler.entry import Variant
 from scheduler.learned import Corrections, corrections
 from scheduler.masks import bits
 from scheduler.piece import Piece
 from scheduler.predict import family_bound_us, least_us, may_be_narrow, predicted_kernel_us, predicted_us
+from scheduler.products import Products
 from scheduler.segment import Segment
 from scheduler.traffic import LeastTraffic, Traffic, traffic_of
 
@@ -50,7 +52,8 @@ class _Least:
     scales: tuple[tuple[str, float], ...]
 
     def __call__(self, least: LeastTraffic) -> float:
-        return min(scale * self.predictor.least_us(least, name) for name, scale in self.scales)
+        takers = [entry for entry in self.scales if entry[0] not in least.refusing]
+        return min(scale * self.predictor.least_us(least, name) for name, scale in takers or self.scales)
 
 
 class Predictor:
@@ -67,7 +70,10 @@ class Predictor:
         self.families = families
         self._likely = ""  # family that accepted the last segment: neighbours are mostly the same one's
         self._sure: dict[Graph, Collection[str]] = {}  # families
-        self._told: dict[tuple[str, Graph], Reject | None] = {}  # by families
+        self._are_ours = all(FAMILIES.get(name) is family for name, family in families.items())
+        self._products: dict[Boundary, Products] = {}  # by what there is one of for the atoms of a graph
+        self._lonely: dict[tuple[Boundary, int], bool] = {}  # atoms
+        self._told: dict[Graph, Told] = {}  # by families
         self._computable: dict[str, bool] = {}
         self._first: dict[tuple[str, str], tuple[str, ...]] = {}  # schedules, by segment and family
         self._kernels: dict[tuple[str, Variant], Kernel] = {}  # by segment
@@ -88,20 +94,29 @@ class Predictor:
         answers = self.answers(atoms, piece)
         if answers.known:
             return Candidate(answers)
-        if SHARES_NOTHING in answers:
+        if self._are_ours and self._products_of(atoms).keep_apart(piece):
+            accepting = None
+        elif SHARES_NOTHING in answers:
             accepting = answers.seems(self._likely, but=SHARES_NOTHING)
-            if accepting is None and any(self._has_no_other(atoms, a) for a in bits(piece.members)):
-                return Candidate(answers)
         else:
             accepting = answers.any(self._likely)
-        if accepting is None:
+        if accepting:
+            self._likely = accepting
+        elif not any(self._has_no_other(atoms, a) for a in bits(piece.members)) or SHARES_NOTHING not in answers:
             return None
-        self._likely = accepting
         return Candidate(answers)
+
+    def _products_of(self, atoms: Atoms) -> Products:
+        if atoms.boundary not in self._products:
+            self._products[atoms.boundary] = Products(atoms)
+        return self._products[atoms.boundary]
 
     def _has_no_other(self, atoms: Atoms, atom: int) -> bool:
         """Whether an atom is taken by the family alone that shares nothing."""
-        return self.answers(atoms, atoms.piece(1 << atom)).seems(but=SHARES_NOTHING) is None
+        key = atoms.boundary, atom
+        if key not in self._lonely:
+            self._lonely[key] = self.answers(atoms, atoms.piece(1 << atom)).seems(but=SHARES_NOTHING) is None
+        return self._lonely[key]
 
     def answers(self, atoms: Atoms, piece: Piece) -> Answers:
         """What the families say to computing these atoms in one launch, each asked when that is needed."""

@@ -59,21 +59,21 @@ class Relaxation:
         lp.a_matrix_.value_ = np.ones(len(self._entries))
         return lp
 
-    def price(self, columns: Sequence[int], costs: Sequence[float]) -> None:
+    def price(self, columns: Sequence[int], costs: "Sequence[float] | Floats") -> None:
         """Finite costs, not negative."""
         self.costs[columns] = costs
-        scaled = np.array(costs, np.float64) / self.unit
-        self._solver.changeColsCost(len(columns), np.array(columns, np.int32), scaled)
+        self._solver.changeColsCost(len(columns), np.array(columns, np.int32), self.costs[columns] / self.unit)
 
-    def rescale(self) -> None:
-        """Measures costs, inside the solver, in what a row takes of them on average: its tolerances are absolute."""
+    def rescale(self, columns: Sequence[int], costs: Floats) -> None:
+        """Measures costs, inside the solver, in what a row takes of them on average, by what columns that may be taken
+        are to cost: its tolerances are absolute."""
+        self.costs[columns] = costs
         in_all = np.diff(self._starts)
         share = np.full(self.rows, np.inf)
         usable = ~self.forbidden[self._column_of]
         np.minimum.at(share, self._entries[usable], (self.costs / np.maximum(in_all, 1))[self._column_of[usable]])
         known = share[np.isfinite(share) & (share > 0)]
         self.unit = float(known.mean()) if len(known) else 1.0
-        self._solver.changeColsCost(self.columns, np.arange(self.columns, dtype=np.int32), self.costs / self.unit)
 
     def forbid(self, forbidden: NDArray[np.bool_]) -> None:
         """By column: these may not be taken, all others may."""

@@ -45,11 +45,13 @@ class Traffic:
 
 class LeastTraffic(NamedTuple):
     """What the traffic of a segment comes to at the least, as far as that is known without building it: bytes, and
-    `made_products`, those of f32 and f64 among them. elements: of the largest output."""
+    `made_products`, those of f32 and f64 among them. elements: of the largest output. refusing: families that do not
+    take it."""
 
     bytes: int
     products: tuple[tuple[str, float], ...] = ()
     elements: int = 0
+    refusing: frozenset[str] = frozenset()
 
 
 def traffic_of(graph: Graph) -> Traffic:

@@ -56,11 +56,16 @@ def phases_of(segment: Graph) -> Phases | Reject:
     """The segment's phases; a reason where it is no such segment, as far as ops tell."""
     if len(segment.nodes) > MAX_NODES:
         return Reject(f"{len(segment.nodes)} nodes are too many for one kernel (at most {MAX_NODES})")
-    other = next((n for n in segment.nodes if n.op in OPS and OPS[n.op].kind not in KINDS), None)
-    if other:
-        return Reject(f"{other.op} is no pointwise op and no reduction")
-    long = [n for n in segment.nodes if n.op == "contract" and products(n) > ORDERED_PRODUCTS]
-    reductions = [n for n in segment.nodes if n.op in OPS and OPS[n.op].kind is OpKind.REDUCTION]
+    long: list[Node] = []
+    reductions: list[Node] = []
+    for n in segment.nodes:
+        kind = OPS[n.op].kind if n.op in OPS else OpKind.INPUT
+        if kind not in KINDS:
+            return Reject(f"{n.op} is no pointwise op and no reduction")
+        if kind is OpKind.REDUCTION:
+            reductions.append(n)
+        elif kind is OpKind.CONTRACT and products(n) > ORDERED_PRODUCTS:
+            long.append(n)
     if not reductions or not 1 <= len(long) <= 2:
         return Reject(
             f"holds {len(long)} contractions of more than {ORDERED_PRODUCTS} products and {len(reductions)} "

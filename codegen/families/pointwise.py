@@ -5,18 +5,17 @@ outputs that share nothing are siblings in one launch.
 """
 
 from dataclasses import dataclass
-from math import prod
+from functools import lru_cache
 
 from codegen.families.loops import FETCH, LoopSchedule, emit_cpu, loop_choices, lower, rows_of, with_variants
 from codegen.families.loops_cuda import FREE_BYTES, loop_kernel
 from codegen.kernel import EmitError, Kernel, Reject
-from codegen.lowering.sums import reduced_extents
 from codegen.schedule import Choices, Schedule, parse_schedule
 from codegen.threads import Threads
 from fusion_ir.graph import Graph
 from fusion_ir.node import Node
 from fusion_ir.ops import OPS, OpKind
-from fusion_ir.ops.contract import ORDERED_PRODUCTS
+from fusion_ir.ops.contract import ORDERED_PRODUCTS, products
 from fusion_ir.records import Device
 
 SHORT_ROW = 512  # lanes
@@ -56,17 +55,7 @@ class Pointwise:
     name = "pointwise"
 
     def accepts(self, segment: Graph, device: Device) -> Reject | None:
-        depth: dict[Node, int] = {}
-        for node in segment.nodes:
-            depth[node] = 1 + max((depth[a] for a in node.args), default=0)
-            kind = OPS[node.op].kind if node.op in OPS else OpKind.INPUT
-            if kind not in KINDS:
-                return Reject(f"{node.op} is no pointwise op")
-            if kind is OpKind.CONTRACT and (k := prod(reduced_extents(node))) > ORDERED_PRODUCTS:
-                return Reject(f"a contraction over {k} products is too long to unroll (at most {ORDERED_PRODUCTS})")
-        if max(depth.values(), default=0) > MAX_DEPTH or len(depth) > MAX_NODES:
-            return Reject(f"{len(depth)} nodes, {max(depth.values())} deep, are too many for one kernel")
-        return None
+        return refused(segment)
 
     def space(self, segment: Graph, device: Device) -> tuple[str, ...]:
         if device.target == "cpu":
@@ -105,9 +94,25 @@ class Pointwise:
         return _emit_cuda(segment, parse_schedule(schedule, CudaSchedule), device)
 
 
+@lru_cache(maxsize=256)
+def refused(segment: Graph) -> Reject | None:
+    """Why a segment is not pointwise, if it is not."""
+    depth: dict[Node, int] = {}
+    for node in segment.nodes:
+        depth[node] = 1 + max((depth[a] for a in node.args), default=0)
+        kind = OPS[node.op].kind if node.op in OPS else OpKind.INPUT
+        if kind not in KINDS:
+            return Reject(f"{node.op} is no pointwise op")
+        if kind is OpKind.CONTRACT and (k := products(node)) > ORDERED_PRODUCTS:
+            return Reject(f"a contraction over {k} products is too long to unroll (at most {ORDERED_PRODUCTS})")
+    if max(depth.values(), default=0) > MAX_DEPTH or len(depth) > MAX_NODES:
+        return Reject(f"{len(depth)} nodes, {max(depth.values())} deep, are too many for one kernel")
+    return None
+
+
 def _multiplies(segment: Graph) -> bool:
     """Whether several products are added up, rows of which share what they load."""
-    return any(n.op == "contract" and prod(reduced_extents(n)) > 1 for n in segment.nodes)
+    return any(n.op == "contract" and products(n) > 1 for n in segment.nodes)
 
 
 def _splits(s: CudaSchedule, lane: int) -> bool:

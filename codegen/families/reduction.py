@@ -8,6 +8,7 @@ rows of threads, which join in shared memory.
 
 from collections.abc import Set
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 
 from codegen.families.loops import FETCH, LoopSchedule, emit_cpu, loop_choices, with_variants
@@ -15,13 +16,12 @@ from codegen.families.loops_cuda import CudaRowSchedule, emit_cuda, row_choices,
 from codegen.families.pointwise import MAX_DEPTH, MAX_NODES
 from codegen.kernel import Kernel, Reject
 from codegen.lowering.place import MAX_REPEATED
-from codegen.lowering.sums import reduced_extents
 from codegen.schedule import Choices, parse_schedule
 from fusion_ir.graph import Graph
 from fusion_ir.node import Node
 from fusion_ir.ops import OPS, OpKind
-from fusion_ir.ops.contract import ORDERED_PRODUCTS
-from fusion_ir.records import Device
+from fusion_ir.ops.contract import ORDERED_PRODUCTS, products
+from fusion_ir.records import Device, TargetKind
 
 KINDS = {OpKind.INPUT, OpKind.POINTWISE, OpKind.VIEW, OpKind.RANDOM, OpKind.GATHER, OpKind.CONTRACT, OpKind.REDUCTION}
 MAX_THIN = 8
@@ -78,25 +78,31 @@ class Reduction:
 
 def rejected(segment: Graph, device: Device) -> Reject | None:
     """Why a segment is no loop program around reductions, if it is none."""
+    return _rejected(segment, device.target, device.units)
+
+
+@lru_cache(maxsize=256)
+def _rejected(segment: Graph, target: TargetKind, units: int) -> Reject | None:
+    """Families ask in turn."""
     if not any(is_reduction(n) for n in segment.nodes):
         return Reject("nothing is reduced")
-    return refused(segment, KINDS) or unshared(segment, device)
+    return refused(segment, KINDS) or _unshared(segment, target, units)
 
 
-def unshared(segment: Graph, device: Device) -> Reject | None:
+def _unshared(segment: Graph, target: TargetKind, units: int) -> Reject | None:
     """Why tasks would have nothing to share, as far as ops and shapes tell: placement has the last word."""
     largest: dict[Node, int] = {}  # elements of a tensor that a node is computed from
     for node in segment.nodes:
         largest[node] = max([node.elements, *(largest[a] for a in node.args)])
         if not is_reduction(node):
             continue
-        if device.target == "cpu" and node.elements < device.units and largest[node] > MAX_REPEATED:
+        if target == "cpu" and node.elements < units and largest[node] > MAX_REPEATED:
             return Reject(
                 f"{node.elements} results of {largest[node]} elements: fewer than tasks that could share them"
             )
         if node.args[0].op == node.op:
             return Reject("the parts of a reduction come together in a kernel of their own, once all tasks are done")
-    return None if device.target == "cpu" else _beside_rows(segment)
+    return None if target == "cpu" else _beside_rows(segment)
 
 
 def _beside_rows(segment: Graph) -> Reject | None:
@@ -139,7 +145,7 @@ def refused(segment: Graph, kinds: Set[OpKind], most_thin: int = MAX_THIN) -> Re
 
 def is_small(node: Node) -> bool:
     """A contraction whose products are written out."""
-    return prod(reduced_extents(node)) <= ORDERED_PRODUCTS
+    return products(node) <= ORDERED_PRODUCTS
 
 
 def is_reduction(node: Node) -> bool:

@@ -12,7 +12,7 @@ from codegen.emit import Style, emit_body
 from codegen.families.loops import KEEP_BYTES
 from codegen.families.loops_cuda import FREE_BYTES, loop_kernel, shared_bytes
 from codegen.families.orders import lies_across
-from codegen.families.pointwise import Pointwise
+from codegen.families.pointwise import refused
 from codegen.families.wrap import kernel_function
 from codegen.kernel import EmitError, Kernel, Launch, Reject
 from codegen.lowering.access import alignments
@@ -89,7 +89,7 @@ class Transpose:
     name = "transpose"
 
     def accepts(self, segment: Graph, device: Device) -> Reject | None:
-        return Pointwise().accepts(segment, device) or (None if lies_across(segment) else Reject(NOTHING))
+        return refused(segment) or (None if lies_across(segment) else Reject(NOTHING))
 
     def space(self, segment: Graph, device: Device) -> tuple[str, ...]:
         if device.target != "cpu":

@@ -6,7 +6,7 @@ its point, computed from registers before anything is stored.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product as combinations
 
@@ -239,6 +239,7 @@ def _product(segment: Graph) -> _Product | Reject:
     return min(found, key=lambda product: epilogue_cost(segment, product.problem))
 
 
+@lru_cache(maxsize=256)
 def _boxes(segment: Graph) -> tuple[Node, Sequence[BoxedProduct]] | Reject:
     """The contraction, and the largest products of matrices in it, with either operand for the columns."""
     node = main_contraction(segment)
@@ -298,9 +299,10 @@ def _deepest(
     """The schedule of a tile with as many stages as there is room for and use of, over all tiles of a block. Where
     groups take turns, an epilogue that passes more columns at once was faster on an H200 than a stage more."""
     staged = min(64 if pingpong and columns % 64 == 0 else 32, columns)
-    made = [WgmmaSchedule(rows, columns, n, consumers, pingpong, cluster, 8, staged) for n in range(MOST_STAGES, 1, -1)]
-    most = max(2, p.depths * _turns(made[0], p, device))
-    return next((s for s in made if s.stages <= most and not s.problem(p.b_across)), None)
+    deepest = WgmmaSchedule(rows, columns, MOST_STAGES, consumers, pingpong, cluster, 8, staged)
+    most = min(max(2, p.depths * _turns(deepest, p, device)), MOST_STAGES)
+    made = (replace(deepest, stages=n) for n in range(most, 1, -1))
+    return next((s for s in made if not s.problem(p.b_across)), None)
 
 
 def _tiles(s: WgmmaSchedule, p: BoxedProduct) -> int:

@@ -1,6 +1,7 @@
 """The contraction: every matmul, linear, dot and einsum of two operands, each with its own axes, without broadcasts."""
 
 from collections.abc import Iterator
+from functools import lru_cache
 from math import prod
 
 import numpy as np
@@ -74,6 +75,7 @@ def _check_operand(name: str, axes: tuple[int, ...], operand: Node) -> None:
             raise RuleError(f"{name}: operand axis {position} is not mentioned")
 
 
+@lru_cache(maxsize=256)
 def products(node: Node) -> int:
     """Products per element of a contraction."""
     a_axes, reduced = node.ints("a_axes"), node.attr("reduced", int)

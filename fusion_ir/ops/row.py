@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 from typing import Literal
 
 import numpy as np
@@ -14,7 +14,7 @@ from fusion_ir.node import Attr, Node
 AttrKind = Literal["int", "ints", "bool", "str", "dtype", "scalar", "shape", "axis", "axes"]
 
 
-class OpKind(Enum):
+class OpKind(StrEnum):
     """What shape of computation an op is: families decide on it what they accept."""
 
     INPUT = "input"

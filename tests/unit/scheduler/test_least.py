@@ -47,11 +47,13 @@ def test_never_more_than_the_traffic(device: Device) -> None:
         least, predictions, bounds = Least(atoms), ledger.predictions, ledger.bounds
         for members, candidate in list(found.accepted.items())[:300]:
             at_least = least.traffic(members)
-            (bytes_, products, _), traffic = at_least, traffic_of(candidate.segment.graph)
+            (bytes_, products, *_), traffic = at_least, traffic_of(candidate.segment.graph)
             assert traffic.written_bytes <= bytes_ <= traffic.bytes, (number, members)
             assert sum(made for _, made in products) <= traffic.made_operations
-            assert predictions.least_us(at_least) <= predictions.us(candidate), (number, members)
-            assert bounds.least_us(at_least) <= bounds.us(candidate), (number, members)
+            for estimate in (predictions, bounds):
+                least_us, seeming_us = estimate.least_us(at_least), estimate.seeming_us(candidate)
+                assert least_us <= seeming_us <= estimate.us(candidate), (number, members)
+            assert at_least.refusing.isdisjoint(candidate.families), (number, members)
             all_, exact = all_ + 1, exact + (bytes_ == traffic.bytes)
             multiplied += bool(products)
     assert all_ > 1000
