@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 
 from codegen.emit import Style, emit_body
@@ -129,12 +130,19 @@ def _rows_read(writes: Sequence[Write], lanes: Collection[Axis]) -> frozenset[Va
 
 def _writes(segment: Graph, width: int) -> tuple[list[Write], Axes]:
     """What is written, over axes that stay; and who makes further ones."""
+    pulled, made = _unrolled(segment)
+    axes = made.fork()
+    writes = widen_short_lanes(pulled, choose_lanes(pulled), width, axes)
+    return narrow(writes, choose_lanes(writes)), axes
+
+
+@lru_cache(maxsize=16)
+def _unrolled(segment: Graph) -> tuple[list[Write], Axes]:
+    """The same for vectors of any width: a family looks at it for its schedules, then lowers it by one of them."""
     pulled = pull_outputs(segment)
     unify(pulled)
     writes = coalesce(writes_of(pulled), pulled.axes)
-    writes = unroll(writes, choose_lanes(writes))
-    writes = widen_short_lanes(writes, choose_lanes(writes), width, pulled.axes)
-    return narrow(writes, choose_lanes(writes)), pulled.axes
+    return unroll(writes, choose_lanes(writes)), pulled.axes
 
 
 def vector_lanes(extent: int, width: int) -> int:

@@ -81,7 +81,12 @@ class WgmmaSchedule(Schedule):
         """As WgmmaTile::SHARED_BYTES."""
         staging = self.consumers * 4 * 16 * (self.staged + 8) * 4
         turns = self.consumers * 8 if self.pingpong else 0
-        return self.stages * ((self.rows + self.columns) * 2 * DEPTH + 16) + staging + turns
+        return self.stages * self.stage_bytes + staging + turns
+
+    @property
+    def stage_bytes(self) -> int:
+        """Of the operands and barriers of one stage."""
+        return (self.rows + self.columns) * 2 * DEPTH + 16
 
     @property
     def sharers(self) -> int:
@@ -299,10 +304,11 @@ def _deepest(
     """The schedule of a tile with as many stages as there is room for and use of, over all tiles of a block. Where
     groups take turns, an epilogue that passes more columns at once was faster on an H200 than a stage more."""
     staged = min(64 if pingpong and columns % 64 == 0 else 32, columns)
-    deepest = WgmmaSchedule(rows, columns, MOST_STAGES, consumers, pingpong, cluster, 8, staged)
-    most = min(max(2, p.depths * _turns(deepest, p, device)), MOST_STAGES)
-    made = (replace(deepest, stages=n) for n in range(most, 1, -1))
-    return next((s for s in made if not s.problem(p.b_across)), None)
+    least = WgmmaSchedule(rows, columns, 2, consumers, pingpong, cluster, 8, staged)
+    if least.problem(p.b_across):
+        return None
+    room = 2 + (SHARED_BYTES - least.shared_bytes) // least.stage_bytes
+    return replace(least, stages=max(2, min(room, MOST_STAGES, p.depths * _turns(least, p, device))))
 
 
 def _tiles(s: WgmmaSchedule, p: BoxedProduct) -> int:

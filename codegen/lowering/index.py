@@ -11,7 +11,6 @@ Split/Cut raised by a view that cannot be expressed over the present axes; `pull
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import count
 from math import gcd, prod
 from typing import Protocol
 
@@ -30,11 +29,16 @@ class Axis:
 class Axes:
     """Makes axes with consecutive numbers, so that a lowering prints the same text every time."""
 
-    def __init__(self) -> None:
-        self._uids = count()
+    def __init__(self, uid: int = 0) -> None:
+        self._uid = uid
 
     def new(self, extent: int) -> Axis:
-        return Axis(next(self._uids), extent)
+        self._uid += 1
+        return Axis(self._uid - 1, extent)
+
+    def fork(self) -> "Axes":
+        """Goes on from here, for one of several lowerings that have the same in common."""
+        return Axes(self._uid)
 
 
 class Indexing(Protocol):
