@@ -12,6 +12,7 @@ from codegen.lowering.index import Affine, Axis
 from codegen.lowering.program import Block, Key, Path, Program
 from codegen.lowering.value import Value, Values, is_representable, is_value
 from codegen.lowering.write import Write
+from codegen.pairs import paired_lanes
 from codegen.text import CTYPE, spell
 from codegen.text_kept import KeptText
 from codegen.threads import ONE_THREAD, Threads
@@ -58,6 +59,7 @@ class BodyText(KeptText):
     def __init__(self, program: Program, style: Style) -> None:
         super().__init__(program)
         self.style = style
+        self.paired = paired_lanes(program) if style.target == "cpu" else frozenset[Axis]()
         self.shared_bytes = 0
         self.roots: list[tuple[int, bool]] = []
         self.accesses: set[Access] = set()
@@ -247,7 +249,10 @@ class BodyText(KeptText):
         if kinds == (f32, bf16) and (operands := self.narrow_operands(v.args[0])):
             return f"narrow_{v.args[0].op}_({', '.join(self.operand(a, key, width) for a in operands)})"
         if kinds == (f32, bf16) and is_representable(v.args[0], bf16):
-            return f"cast_exact<bf16>({self.operand(v.args[0], key, width)})"
+            exact = "exact_pairs" if lane in self.paired else "cast_exact<bf16>"
+            return f"{exact}({self.operand(v.args[0], key, width)})"
+        if kinds == (f32, bf16) and lane in self.paired:
+            return f"round_pairs({self.operand(v.args[0], key, width)})"
         if kinds == (bf16, f32) and v.args[0].op != "load":
             return f"widen({self.operand(v.args[0], key, width)})"
         if (
@@ -317,6 +322,8 @@ class BodyText(KeptText):
         p, at = self.pointer(v, key, lane, width, v.dtype.bytes)
         if p.kind == "splat":
             return f"load<1, 1>({at})"
+        if p.kind == "vector" and lane in self.paired:
+            return f"load_pairs<{width}, {p.width}>({at})"
         if p.kind == "vector":
             return (
                 f"load<{width}, {p.width}>({at})"
