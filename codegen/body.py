@@ -255,13 +255,7 @@ class BodyText(KeptText):
             return f"round_pairs({self.operand(v.args[0], key, width)})"
         if kinds == (bf16, f32) and v.args[0].op != "load":
             return f"widen({self.operand(v.args[0], key, width)})"
-        if (
-            v.op == "div"
-            and v.dtype == f32
-            and width > 1
-            and self.style.target == "cuda"
-            and self.is_shared(v.args[1], key)
-        ):
+        if v.op == "div" and v.dtype == f32 and width > 1 and self.is_shared(v.args[1], key):
             return f"divided_({self.operand(v.args[0], key, width)}, {self.operand(v.args[1], key, 1)})"
         return spell(v.op, [self.operand(a, key, width) for a in v.args], v.dtype)
 
