@@ -282,7 +282,7 @@ class BodyText(KeptText):
 
     def index(self, e: Affine, lane: Axis | None, width: int, count: str | None, ctype: str = "int64_t") -> str:
         if lane is None or pattern(e, lane, width, width).kind == "vector":
-            return f"iota_<{ctype}, {width}>({self.expr(e)})"
+            return f"{'iota_pairs' if lane in self.paired else 'iota_'}<{ctype}, {width}>({self.expr(e)})"
         return f"load_lanes<{width}>({self.each_lane(lane, f'({ctype})({self.lane_expr(e, lane)})')}, {count or width})"
 
     def lane_expr(self, e: Affine, lane: Axis) -> str:

@@ -23,23 +23,24 @@ def _comes_apart(program: Program, lane: Axis) -> bool:
     blocks = [block for key, block in program.blocks.items() if key.lane is lane]
     values = [v for b in blocks for v in (*(v for v in b.values if lane in v.deps), *b.updates)]
     reads = [v for v in values if v.op == "load"]
+    numbers = [v for v in values if v.op == "index"]
     writes = [w for b in blocks for w, _ in b.writes]
     across = {access for (_, access), t in program.across.items() if lane in (t.lane, t.along)}
     return (
         bool(reads)
         and not across
         and all(_is_lane_wise(v) and (v.dtype != bf16 or v not in program.kept) for v in values)
-        and all(a.dtype == bf16 and pattern(a.offset, lane, 1, 1).kind == "vector" for a in reads)
-        and all(w.value.dtype == bf16 and pattern(w.offset, lane, 1, 1).kind == "vector" for w in writes)
+        and all(a.dtype == bf16 for a in reads)
+        and all(w.value.dtype == bf16 for w in writes)
+        and all(pattern(a.offset, lane, 1, 1).kind == "vector" for a in (*reads, *numbers, *writes))
         and not any(isinstance(v, Value) and lane in v.deps for a in (*reads, *writes) for v in a.offset.fetched)
     )
 
 
 def _is_lane_wise(v: Value) -> bool:
-    """Whether nothing but its place makes a lane of v differ from the others, and what is bf16 is read, rounded or
-    made a float."""
+    """Whether each lane of v is computed by itself, and what is bf16 is read, rounded or made a float."""
     if v.op == "cast":
         return bf16 not in (v.dtype, v.args[0].dtype) or f32 in (v.dtype, v.args[0].dtype)
-    if v.op == "load":
+    if v.op in ("load", "index"):
         return True
-    return v.op not in ("index", "uniform", "scan", "argreduce") and bf16 not in (v.dtype, *(a.dtype for a in v.args))
+    return v.op not in ("uniform", "scan", "argreduce") and bf16 not in (v.dtype, *(a.dtype for a in v.args))

@@ -276,11 +276,11 @@ VTABLE int64_t COUNT[64] = {
     0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31,
     32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63};
 #include "vec_memory_cpu.h"
-#include "vec_pairs_cpu.h"
 #include "vec_transpose_cpu.h"
 template <int W> VDEV Vec<int64_t, W> count() {  // 0, 1, 2, ...
   if constexpr (W <= 64) return load<W, 1>(COUNT);
   else { const auto half = count<W / 2>(); return {half, add_(half, splat<W / 2>((int64_t)(W / 2)))}; }
 }
 #include "vec_math.h"
+#include "vec_pairs_cpu.h"
 #include "vec_divided_cpu.h"

@@ -119,3 +119,12 @@ template <int W> VDEV auto round_pairs(const Vec<float, W>& x) {
   else return Pairs<W>{core::upper_of_each(core::round_upper(x.lo.v), core::round_upper(x.hi.v))};
 }
 #endif
+// start, start + 1, ... in the order in which pairs come apart.
+template <class T, int W> VDEV Vec<T, W> iota_pairs(int64_t start) {
+  if constexpr (!PAIRED<W>) return iota_<T, W>(start);
+  else if constexpr (W > 2 * REGISTER<float>) return join(iota_pairs<T, W / 2>(start), iota_pairs<T, W / 2>(start + W / 2));
+  else {
+    const auto number = iota_<T, W / 2>(0), even = add_(add_(number, number), splat<W / 2>((T)start));
+    return join(even, add_(even, splat<W / 2>((T)1)));
+  }
+}

@@ -12,17 +12,18 @@ from tests.support.vec_harness import SPELLINGS, Library, build, every_value
 BF16 = DTYPES["bf16"]
 WIDTHS = (8, 16, 32, 64, 128)
 SPELLED = [s for s in SPELLINGS if s.header == "vec_cpu.h"]
-# What is done with a vector x of floats; {read}, {round}, {exact} are those of pairs, or of single elements.
+# What is done with a vector x of floats; {read}, {round}, ... are those of pairs, or of single elements.
 DONE = {
     "copied": "{read}",
     "kept": "{exact}(x)",
     "relu": "{exact}(relu_(x))",
     "scaled": "{round}(mul_(x, splat<W>(1.37f)))",
     "denormal": "{round}(mul_(x, splat<W>(0x1.5p-40f)))",
+    "numbered": "{round}(add_(x, cast<float>({iota}<int32_t, W>(i & 127))))",
     "rounded_twice": "{round}(sub_(widen({round}(mul_(x, splat<W>(0x1.5p-2f)))), x))",
 }
-PAIRS = {"read": "load_pairs<W, 1>(p + i)", "round": "round_pairs", "exact": "exact_pairs"}
-SINGLE = {"read": "load<W, 1>(p + i)", "round": "cast<bf16>", "exact": "cast_exact<bf16>"}
+PAIRS = {"read": "load_pairs<W, 1>(p + i)", "round": "round_pairs", "exact": "exact_pairs", "iota": "iota_pairs"}
+SINGLE = {"read": "load<W, 1>(p + i)", "round": "cast<bf16>", "exact": "cast_exact<bf16>", "iota": "iota_"}
 
 
 def source() -> str:
