@@ -28,7 +28,7 @@ class Style:
     """What a schedule decides about the text. stream: stores past the caches. grid_least: iterations the outermost loop
     should have (cpu: outer loops are joined until it does; cuda: all that can be joined are). ahead: while a row or a
     tile is gone over, the next one is brought from memory (cpu). fetch_bytes: how far ahead what is read once is
-    brought past the caches (cpu); 0: not. threads: of a block (cuda). shared_rows: what is kept of a row lies in shared
+    brought from memory (cpu); 0: not. threads: of a block (cuda). shared_rows: what is kept of a row lies in shared
     memory, not in registers (cuda). alignments: of each input and output pointer, in bytes."""
 
     target: TargetKind
