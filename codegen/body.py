@@ -12,6 +12,7 @@ from codegen.lowering.index import Affine, Axis
 from codegen.lowering.program import Block, Key, Path, Program
 from codegen.lowering.value import Value, Values, is_representable, is_value
 from codegen.lowering.write import Write
+from codegen.pairs import paired_lanes
 from codegen.text import CTYPE, spell
 from codegen.text_kept import KeptText
 from codegen.threads import ONE_THREAD, Threads
@@ -27,7 +28,7 @@ class Style:
     """What a schedule decides about the text. stream: stores past the caches. grid_least: iterations the outermost loop
     should have (cpu: outer loops are joined until it does; cuda: all that can be joined are). ahead: while a row or a
     tile is gone over, the next one is brought from memory (cpu). fetch_bytes: how far ahead what is read once is
-    brought past the caches (cpu); 0: not. threads: of a block (cuda). shared_rows: what is kept of a row lies in shared
+    brought from memory (cpu); 0: not. threads: of a block (cuda). shared_rows: what is kept of a row lies in shared
     memory, not in registers (cuda). alignments: of each input and output pointer, in bytes."""
 
     target: TargetKind
@@ -58,6 +59,7 @@ class BodyText(KeptText):
     def __init__(self, program: Program, style: Style) -> None:
         super().__init__(program)
         self.style = style
+        self.paired = paired_lanes(program) if style.target == "cpu" else frozenset[Axis]()
         self.shared_bytes = 0
         self.roots: list[tuple[int, bool]] = []
         self.accesses: set[Access] = set()
@@ -247,16 +249,13 @@ class BodyText(KeptText):
         if kinds == (f32, bf16) and (operands := self.narrow_operands(v.args[0])):
             return f"narrow_{v.args[0].op}_({', '.join(self.operand(a, key, width) for a in operands)})"
         if kinds == (f32, bf16) and is_representable(v.args[0], bf16):
-            return f"cast_exact<bf16>({self.operand(v.args[0], key, width)})"
+            exact = "exact_pairs" if lane in self.paired else "cast_exact<bf16>"
+            return f"{exact}({self.operand(v.args[0], key, width)})"
+        if kinds == (f32, bf16) and lane in self.paired:
+            return f"round_pairs({self.operand(v.args[0], key, width)})"
         if kinds == (bf16, f32) and v.args[0].op != "load":
             return f"widen({self.operand(v.args[0], key, width)})"
-        if (
-            v.op == "div"
-            and v.dtype == f32
-            and width > 1
-            and self.style.target == "cuda"
-            and self.is_shared(v.args[1], key)
-        ):
+        if v.op == "div" and v.dtype == f32 and width > 1 and self.is_shared(v.args[1], key):
             return f"divided_({self.operand(v.args[0], key, width)}, {self.operand(v.args[1], key, 1)})"
         return spell(v.op, [self.operand(a, key, width) for a in v.args], v.dtype)
 
@@ -283,7 +282,7 @@ class BodyText(KeptText):
 
     def index(self, e: Affine, lane: Axis | None, width: int, count: str | None, ctype: str = "int64_t") -> str:
         if lane is None or pattern(e, lane, width, width).kind == "vector":
-            return f"iota_<{ctype}, {width}>({self.expr(e)})"
+            return f"{'iota_pairs' if lane in self.paired else 'iota_'}<{ctype}, {width}>({self.expr(e)})"
         return f"load_lanes<{width}>({self.each_lane(lane, f'({ctype})({self.lane_expr(e, lane)})')}, {count or width})"
 
     def lane_expr(self, e: Affine, lane: Axis) -> str:
@@ -317,6 +316,8 @@ class BodyText(KeptText):
         p, at = self.pointer(v, key, lane, width, v.dtype.bytes)
         if p.kind == "splat":
             return f"load<1, 1>({at})"
+        if p.kind == "vector" and lane in self.paired:
+            return f"load_pairs<{width}, {p.width}>({at})"
         if p.kind == "vector":
             return (
                 f"load<{width}, {p.width}>({at})"

@@ -9,6 +9,7 @@ from codegen.lowering.program import Key, Program
 from codegen.lowering.value import Value
 
 LEAST_RUN_BYTES = 4096  # consecutive ones, for which to look ahead
+CACHED_BYTES = 256 << 10  # of one tensor, that stay in the second cache for sure
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def _passes(program: Program, key: Key, depth: int) -> list[Key]:
 
 def read_once(program: Program, key: Key, ahead_bytes: int) -> list[Fetch]:
     """What lies so far ahead in long runs of memory that no other iteration and no other block reads. Brought into the
-    first cache alone, it drives nothing out of the others. 0: nothing."""
+    first cache alone, it drives nothing out of the others, where the CPU can do so. 0: nothing."""
     if not key.lane or not ahead_bytes:
         return []
     loops = {key.lane, *key.dims, *(loop.axis for loop in key.path)}
@@ -62,7 +63,22 @@ def read_once(program: Program, key: Key, ahead_bytes: int) -> list[Fetch]:
         and sum(v in block.values for block in program.blocks.values()) == 1
         and _run(v.offset, key.lane) * v.dtype.bytes >= LEAST_RUN_BYTES
     )
-    return [_fetch(v, ahead_bytes // v.dtype.bytes) for v in once]
+    return [_fetch(v, _later(v.offset, key, ahead_bytes // v.dtype.bytes, v.dtype.bytes)) for v in once]
+
+
+def _later(e: Affine, key: Key, elements: int, itemsize: int) -> int:
+    """How far on in memory that is which is read so many elements later. Where the loops step over something after each
+    short run, as sums down columns do, and come back to it only when the cache has forgotten it: a later iteration's
+    run."""
+    assert key.lane
+    run = key.lane.extent
+    for axis in (*reversed(key.dims), *(loop.axis for loop in reversed(key.path))):
+        step = e.coef(axis)
+        if step != run:
+            is_short, is_long = run * itemsize < LEAST_RUN_BYTES, axis.extent * run * itemsize >= CACHED_BYTES
+            return step * -(-elements // run) if step and is_short and is_long else elements
+        run *= axis.extent
+    return elements
 
 
 def _loads(program: Program, key: Key, lane: Axis) -> Iterator[Value]:

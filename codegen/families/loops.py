@@ -45,10 +45,11 @@ class LoopSchedule(Schedule):
     """How the loops are cut and written on a CPU.
 
     lanes: elements of a vector, of any dtype; wider ones are more accumulators. fetch: bytes ahead of the loads of what
-    is read once, from where it is brought past the caches; 0: it is not. store: `plain`, or `stream` past the caches.
-    tile: longest run of lanes that are no part of a sum. block: rows of a block where tensors step through memory in
-    different orders; 0: no blocks. interleave: 1 where the compiler orders instructions by latency, so that the long
-    chains of several vectors' functions run side by side. tasks: for every thread; several are handed out one by one.
+    is read once, from where it is brought into the first cache; 0: it is not. store: `plain`, or `stream` past the
+    caches. tile: longest run of lanes that are no part of a sum. block: rows of a block where tensors step through
+    memory in different orders; 0: no blocks. interleave: 1 where the compiler orders instructions by latency, so that
+    the long chains of several vectors' functions run side by side. tasks: for every thread; several are handed out one
+    by one.
     """
 
     lanes: int

@@ -37,9 +37,15 @@ VDEV idx_t least_index(idx_t a, idx_t b) { return a < b ? a : b; }
 template <int N> VDEV void fetch(const void* p) {
   for (int i = 0; i < N; i += 64) __builtin_prefetch((const char*)p + i, 0, 2);
 }
-// Into the first cache alone, past the others.
+// What is read only once: on AMD's CPUs into the first cache alone, past the others. Elsewhere into all of them: on a Xeon
+// reading past the second cache took 1.5 -> 3.8 ms where two tensors of 21 MB were added.
+#if defined(__znver1__) || defined(__znver2__) || defined(__znver3__) || defined(__znver4__) || defined(__znver5__)
+constexpr int ONCE_LOCALITY = 0;
+#else
+constexpr int ONCE_LOCALITY = 3;
+#endif
 template <int N> VDEV void fetch_once(const void* p) {
-  for (int i = 0; i < N; i += 64) __builtin_prefetch((const char*)p + i, 0, 0);
+  for (int i = 0; i < N; i += 64) __builtin_prefetch((const char*)p + i, 0, ONCE_LOCALITY);
 }
 #include "reduce.h"
 #include "scan_cpu.h"

@@ -282,3 +282,5 @@ template <int W> VDEV Vec<int64_t, W> count() {  // 0, 1, 2, ...
   else { const auto half = count<W / 2>(); return {half, add_(half, splat<W / 2>((int64_t)(W / 2)))}; }
 }
 #include "vec_math.h"
+#include "vec_pairs_cpu.h"
+#include "vec_divided_cpu.h"

@@ -55,8 +55,13 @@ template <class R> VDEV R exp_reduce(R x, IntLike<R>& n) {
 template <class R> VDEV R exp_of_small(R r) { const R one = all<R>(1); return fma(fma(exp_tail(r), r, one), r, one); }
 template <class R> VDEV R expm1_of_small(R r) { return fma(exp_tail(r), r * r, r); }
 
-// e^x 2^up
+// e^x 2^up, up <= 0
 template <class R> VDEV R exp_up(R x, int up) {
+  if constexpr (HAS_SCALE<R>) {
+    const R c = at_most(x, F32<R> ? 110 : 760), t = fma(c, log2_e<R>(), fill<R>(ROUNDER<R>)), j = t - ROUNDER<R>;
+    const R p = exp_of_small(fma(j, -ln2_lo<R>(), fma(j, -ln2_hi<R>(), c)));
+    return scaled_from(p, up ? j + (Element<R>)up : j, x, all<R>(F32<R> ? -104 : -746));  // below, e^x is 0
+  }
   IntLike<R> n;
   const R r = exp_reduce(F32<R> ? within(x, -110, 110) : within(x, -760, 760), n);
   return scale(exp_of_small(r), n + up);
@@ -85,8 +90,10 @@ template <class R> VDEV R exp(R x) {
 template <class R> VDEV R exp2(R x) {
   if constexpr (HAS_UNIT<R>) return unit_exp2_any(x);
   const R c = F32<R> ? within(x, -160, 160) : within(x, -1100, 1100);
-  const R t = c + ROUNDER<R>, f = c - (t - ROUNDER<R>);  // exact
-  return scale(exp_of_small(fma(f, ln2_hi<R>(), f * ln2_lo<R>())), rounder_int(t));
+  const R t = c + ROUNDER<R>, j = t - ROUNDER<R>, f = c - j;  // exact
+  const R p = exp_of_small(fma(f, ln2_hi<R>(), f * ln2_lo<R>()));
+  if constexpr (HAS_SCALE<R>) return scaled_from(p, j, x, all<R>(F32<R> ? -151 : -1076));  // below, 2^x is 0
+  return scale(p, rounder_int(t));
 }
 // (e^x - 1) / 4, which neither overflows before 4 times it does nor cancels, for |x| above the denormals.
 template <class R> VDEV R expm1_quarter(R x) {

@@ -26,11 +26,13 @@ template <class H> VDEV Like<float, H> read_f16_portable(H h) {
   const U r = as<U>(read_magnitude<10, 15>(m));
   return as<Like<float, H>>((m < 0x7c00u ? r : (m << 13) + (224u << 23)) | (u & 0x8000u) << 16);
 }
-template <class R> VDEV Like<uint16_t, R> round_bf16_portable(R x) {
+// bf16 in the upper half of each lane, and something below.
+template <class R> VDEV Like<uint32_t, R> round_upper(R x) {
   using U = Like<uint32_t, R>;
   const U u = as<U>(x);
-  return convert<uint16_t>((u & 0x7fffffffu) > 0x7f800000u ? u >> 16 | 64u : (u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
+  return (u & 0x7fffffffu) > 0x7f800000u ? u | 64u << 16 : u + 0x7fffu + ((u >> 16) & 1u);
 }
+template <class R> VDEV Like<uint16_t, R> round_bf16_portable(R x) { return convert<uint16_t>(round_upper(x) >> 16); }
 template <class R> VDEV Like<uint8_t, R> round_f8e4m3(R x) {
   return convert<uint8_t>(round_magnitude<3, 7>(x, 0x7eu, 0x7fu, 0x7fu) | sign_of(x) >> 24);
 }

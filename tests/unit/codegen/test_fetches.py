@@ -32,6 +32,9 @@ CASES: dict[str, tuple[list[InputSpec], Build, list[str]]] = {
     "columns": (
         [spec((2048, 64), f32, (1, 2048))], lambda x: B.sum_(x, 1), ["in0 + 2048 * i2 + 512 * i0 + i1 + 256"],
     ),
+    "long columns": (
+        [spec((512, 4096), f32, (1, 512))], lambda x: B.sum_(x, 1), ["in0 + 512 * i2 + 128 * i0 + i1 + 1024"],
+    ),
 }  # fmt: skip
 
 

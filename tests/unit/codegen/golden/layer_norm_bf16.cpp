@@ -1,11 +1,11 @@
-extern "C" void k_d4ec39a4b5f68a04(void* const* args, long task, long tasks) {
+extern "C" void k_9556c96b0cf219b2(void* const* args, long task, long tasks) {
   const bf16* RESTRICT in0 = (const bf16*)args[0];
   const bf16* RESTRICT in1 = (const bf16*)args[1];
   bf16* RESTRICT out0 = (bf16*)args[2];
   GRID(i0, 64) {
     Vec<float, 32> av0 = splat<32>(bits<float>(0x80000000u));
     LANES(i1, 32, 256, VECTORS(32, 256)) {
-      const auto v1 = load<32, 8>(in0 + 256 * i0 + i1);
+      const auto v1 = load_pairs<32, 8>(in0 + 256 * i0 + i1);
       const auto v2 = cast<float>(v1);
       av0 = add_(av0, v2);
     }
@@ -13,7 +13,7 @@ extern "C" void k_d4ec39a4b5f68a04(void* const* args, long task, long tasks) {
     const auto v3 = div_(v0, splat<1>(bits<float>(0x43800000u)));
     Vec<float, 32> av4 = splat<32>(bits<float>(0x80000000u));
     LANES(i1, 32, 256, VECTORS(32, 256)) {
-      const auto v1 = load<32, 8>(in0 + 256 * i0 + i1);
+      const auto v1 = load_pairs<32, 8>(in0 + 256 * i0 + i1);
       const auto v2 = cast<float>(v1);
       const auto v5 = sub_(v2, splat<32>(v3));
       const auto v6 = mul_(v5, v5);
@@ -25,14 +25,14 @@ extern "C" void k_d4ec39a4b5f68a04(void* const* args, long task, long tasks) {
     const auto v9 = rsqrt_(v8);
     LANES(i1, 32, 256, VECTORS(32, 256)) {
       fetch<64>(in0 + 256 * i0 + i1 + 256);
-      const auto v1 = load<32, 8>(in0 + 256 * i0 + i1);
+      const auto v1 = load_pairs<32, 8>(in0 + 256 * i0 + i1);
       const auto v2 = cast<float>(v1);
       const auto v5 = sub_(v2, splat<32>(v3));
       const auto v10 = mul_(v5, splat<32>(v9));
-      const auto v11 = load<32, 8>(in1 + i1);
+      const auto v11 = load_pairs<32, 8>(in1 + i1);
       const auto v12 = cast<float>(v11);
       const auto v13 = mul_(v10, v12);
-      const auto v14 = cast<bf16>(v13);
+      const auto v14 = round_pairs(v13);
       store_stream<32, 32>(out0 + 256 * i0 + i1, v14);
     }
   }
