@@ -10,7 +10,7 @@ from codegen.toolchain.cpu import CpuCompiler
 from codegen.toolchain.runtime import runtime_library
 from fusion_ir.records import Ceilings, Device
 
-PROTOCOL = "3"  # changes with runtime/ceilings.cpp and child/*_ceilings.py
+PROTOCOL = "4"  # changes with runtime/ceilings.cpp and child/*_ceilings.py
 DRAM_BYTES = 128 << 20
 
 

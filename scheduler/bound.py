@@ -45,12 +45,13 @@ def bound_terms_us(traffic: Traffic, device: Device) -> dict[str, float]:
 def memory_us(read_bytes: int, written_bytes: int, ceilings: Ceilings) -> float:
     """What moving these distinct bytes takes at the least: at the best bandwidth of the smallest level of memory that
     holds them, since a tensor may still be in cache; in main memory, by what is known of this mix of reads and
-    writes."""
+    writes. A cache is no slower than that, whatever was measured: one that many share may seem so."""
     bytes_ = read_bytes + written_bytes
     rates = _main_memory(ceilings)
-    if rates is None or any(bytes_ <= limit for limit, _ in ceilings.copy_gbps):
-        return bytes_ / (max(ceilings.gbps(bytes_), ceilings.gbps(bytes_, reads_only=True)) * 1e3)
-    return max(_known_ns(read_bytes, written_bytes, rates)) / 1e3
+    main_us = math.inf if rates is None else max(_known_ns(read_bytes, written_bytes, rates)) / 1e3
+    if rates is not None and all(bytes_ > limit for limit, _ in ceilings.copy_gbps):
+        return main_us
+    return min(main_us, bytes_ / (max(ceilings.gbps(bytes_), ceilings.gbps(bytes_, reads_only=True)) * 1e3))
 
 
 def _main_memory(ceilings: Ceilings) -> tuple[float, float, float] | None:

@@ -14,6 +14,8 @@ ROUNDS = 6
 DRAM_SAMPLES = 3
 CACHE_SAMPLES = 8
 WRITE_TURN = 4096  # bytes that `ceiling_move` writes between two looks at what there is to read
+STREAMING = ("ceiling_copy_streaming", "ceiling_copy_fetching")  # past the caches, of which either may be faster
+READING = ("ceiling_read", "ceiling_read_fetching")
 PARTS = (0.4, 0.8)  # of a level: smaller leaves room for what else is there, larger keeps out of the level below
 
 
@@ -42,13 +44,12 @@ def ceilings(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
 
     def copy_gbps(limit: int) -> float:
         if not limit:
-            names = ("ceiling_copy", "ceiling_copy_streaming")
-            return max(best_gbps(kernel(name), dram_bytes, 2, DRAM_SAMPLES, 0) for name in names)
+            return max(best_gbps(kernel(name), dram_bytes, 2, DRAM_SAMPLES, 0) for name in ("ceiling_copy", *STREAMING))
         return max(best_gbps(kernel("ceiling_copy"), int(limit * part) // 2, 2, CACHE_SAMPLES, limit) for part in PARTS)
 
     def read_gbps(limit: int) -> float:
         if not limit:
-            return best_gbps(kernel("ceiling_read"), dram_bytes, 1, DRAM_SAMPLES, 0)
+            return max(best_gbps(kernel(name), dram_bytes, 1, DRAM_SAMPLES, 0) for name in READING)
         return max(
             best_gbps(kernel("ceiling_read"), min(dram_bytes, int(limit * p)), 1, CACHE_SAMPLES, limit) for p in PARTS
         )

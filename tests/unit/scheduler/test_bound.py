@@ -95,6 +95,14 @@ def test_the_least_is_a_bound_of_all(seed: int) -> None:
     assert least_bound_us(5_000_000, device) == pytest.approx(min(bounds), rel=2e-3)
 
 
+def test_a_cache_measured_slower_than_main_memory_bounds_nothing() -> None:
+    update = {"copy_gbps": ((1000, 30.0), (0, 50.0)), "read_gbps": ((1000, 40.0), (0, 50.0)), "write_gbps": 50.0}
+    ceilings = CEILINGS.model_copy(update=update)
+    assert memory_us(400, 400, ceilings) == pytest.approx(800 / 50e3)
+    faster = ceilings.model_copy(update={"read_gbps": ((1000, 100.0), (0, 50.0))})
+    assert memory_us(400, 400, faster) == pytest.approx(800 / 100e3)
+
+
 def test_without_writes_the_best_bandwidth_counts() -> None:
     """Of devices of before, which keep their keys."""
     assert memory_us(30_000_000, 30_000_000, CEILINGS) == memory_us(0, 60_000_000, CEILINGS) == pytest.approx(1000.0)
