@@ -2,7 +2,7 @@
 
     minimise  sum of cost[j] x[j]  over x >= 0,  such that  sum of x[j] over the columns j of a row  >=  1  for each row
 
-Solved by HiGHS's simplex, which goes on from where it was when rows, costs or bounds have changed.
+Solved by HiGHS's dual simplex, which goes on from where it was when rows, costs or bounds have changed.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 TOLERANCE = 1e-9  # of the solver, on reduced costs and on rows
-EITHER = 0  # of the simplex algorithms: the dual one where rows were added, the primal one where costs rose
 
 
 class Optimum(NamedTuple):
@@ -42,7 +41,6 @@ class Relaxation:
         self.forbidden = np.zeros(self.columns, dtype=bool)
         self._solver: Any = highspy.Highs()
         options = {"output_flag": False, "presolve": "off", "solver": "simplex", "threads": 1}
-        options["simplex_strategy"] = EITHER
         options |= {"primal_feasibility_tolerance": TOLERANCE, "dual_feasibility_tolerance": TOLERANCE}
         for name, value in options.items():
             self._solver.setOptionValue(name, value)
