@@ -13,6 +13,7 @@ KERNEL_US = 150.0  # about this long runs the part of a cache's measurement that
 ROUNDS = 6
 DRAM_SAMPLES = 3
 CACHE_SAMPLES = 8
+ROUND_BYTES = 1 << 30  # of a tensor, that samples of one round go over: large caches would take ten seconds otherwise
 WRITE_TURN = 4096  # bytes that `ceiling_move` writes between two looks at what there is to read
 STREAMING = ("ceiling_copy_streaming", "ceiling_copy_fetching")  # past the caches, of which either may be faster
 READING = ("ceiling_read", "ceiling_read_fetching")
@@ -38,7 +39,8 @@ def ceilings(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
         """Best rate at `bytes_` bytes per tensor; `moved`: bytes per byte of the tensor. Repeats inside the kernel
         within caches."""
         sizes[:2] = bytes_, 1
-        repeats = max(1, int(KERNEL_US / max(0.05, min(pool.time_us(runs, 3))))) if limit else 1
+        samples = max(1, min(samples, ROUND_BYTES // bytes_))
+        repeats = max(1, int(KERNEL_US / max(0.05, min(pool.time_us(runs, min(samples, 3)))))) if limit else 1
         sizes[1] = repeats
         return bytes_ * moved * repeats / min(pool.time_us(runs, samples)) / 1e3
 
@@ -56,7 +58,8 @@ def ceilings(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
 
     def write_gbps() -> float:
         sizes[:] = 0, dram_bytes, WRITE_TURN
-        return dram_bytes / min(pool.time_us(kernel("ceiling_move"), DRAM_SAMPLES)) / 1e3
+        samples = max(1, min(DRAM_SAMPLES, ROUND_BYTES // dram_bytes))
+        return dram_bytes / min(pool.time_us(kernel("ceiling_move"), samples)) / 1e3
 
     best: dict[tuple[str, int], float] = {}
     levels = [*message["levels"], 0]
