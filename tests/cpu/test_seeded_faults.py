@@ -65,7 +65,7 @@ SUBJECTS = (
         Fault("some lanes are left out when they join", r"return add_\(a, b\)", "return a"),
         Fault("sums run on from row to row", r"Vec<float, \w+> av\w+ = splat<\w+>\(bits<float>\(0x80000000u\)\);",
               r"static thread_local \g<0>"),
-        Fault("no division", r"div_\(([^,]*), splat<\w+>\(v\w+\)\)", r"\1"),
+        Fault("no division", r"divided_\(([^,]*), v\w+\)", r"\1"),
     )),
     Subject("largest of negatives", ((5, 70),), f32, lambda x: B.max_(B.neg(B.abs_(x)), -1), (
         Fault("a maximum starts from 0", r"0xff800000u", "0x0u"),
