@@ -1,6 +1,7 @@
 """What no family takes for its products is said from atoms, and families say the same when they are asked."""
 
 import random
+from collections.abc import Iterator
 
 import pytest
 
@@ -15,6 +16,7 @@ from fusion_ir.ops import OPS, OpKind
 from fusion_ir.records import Device
 from scheduler.atoms import Atoms, atoms_of
 from scheduler.masks import bits
+from scheduler.piece import Piece
 from scheduler.products import Products
 from scheduler.segment import extract
 from tests.support.attention import scores, tensor
@@ -56,39 +58,36 @@ def _random(seed: int) -> Graph:
 H200 = specified("h200", "13.0")
 
 
+def _pieces() -> Iterator[tuple[int, Atoms, Piece]]:
+    """Of random graphs, all sets of whose atoms are asked about, those that can be segments."""
+    for seed in range(300):
+        atoms = atoms_of(_random(seed))
+        if len(atoms) <= MOST:
+            pieces = map(atoms.piece, range(1, 1 << len(atoms)))
+            yield from ((seed, atoms, piece) for piece in pieces if atoms.is_possible(piece))
+
+
 @pytest.mark.parametrize("device", [*DEVICES, H200], ids=lambda d: d.name or d.target)
 def test_families_refuse_what_is_kept_apart(device: Device) -> None:
     kept = 0
-    for seed in range(300):
-        atoms = atoms_of(_random(seed))
-        if len(atoms) > MOST:
-            continue
-        products = Products(atoms)
-        for members in range(1, 1 << len(atoms)):
-            piece = atoms.piece(members)
-            if atoms.is_possible(piece) and products.keep_apart(piece):
-                graph = extract(atoms, piece).graph
-                took = [f for f in FAMILIES if f != "naive" and FAMILIES[f].accepts(graph, device) is None]
-                assert not took, (seed, members)
-                kept += 1
+    for seed, atoms, piece in _pieces():
+        if Products(atoms).keep_apart(piece):
+            graph = extract(atoms, piece).graph
+            took = [f for f in FAMILIES if f != "naive" and FAMILIES[f].accepts(graph, device) is None]
+            assert not took, (seed, piece)
+            kept += 1
     assert kept > 100
 
 
 @pytest.mark.parametrize("device", [*DEVICES, H200], ids=lambda d: d.name or d.target)
 def test_families_refuse_as_ops_say(device: Device) -> None:
     said = 0
-    for seed in range(300):
-        atoms = atoms_of(_random(seed))
-        if len(atoms) > MOST:
-            continue
-        for members in range(1, 1 << len(atoms)):
-            piece = atoms.piece(members)
-            contractions = [a for a in bits(members) if atoms.nodes[a].op == "contract"]
-            if not contractions or not atoms.is_possible(piece):
-                continue
+    for seed, atoms, piece in _pieces():
+        if any(atoms.nodes[a].op == "contract" for a in bits(piece.members)):
             graph = extract(atoms, piece).graph
-            for family in refusing(frozenset(atoms.nodes[a].op for a in bits(members)), _computed(atoms, members)):
-                assert FAMILIES[family].accepts(graph, device) is not None, (seed, members, family)
+            ops = frozenset(atoms.nodes[a].op for a in bits(piece.members))
+            for family in refusing(ops, _computed(atoms, piece.members)):
+                assert FAMILIES[family].accepts(graph, device) is not None, (seed, piece, family)
                 said += 1
     assert said > 100
 
