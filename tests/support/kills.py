@@ -32,13 +32,13 @@ from service.settings import Settings, environment, load
 from tests.support.logged_process import MARK
 from tests.support.processes import descendants, gone, within
 from tests.support.stored_plans import chain
-from tuning_db import Names, Store
+from tuning_db import MAX_ATTEMPTS, Names, Store
 
 ROOT = Path(__file__).resolve().parents[2]
 SEARCH_SECONDS = 3.0
 LEASE_SECONDS = 2.0
 ORPHAN_SECONDS = 2.0
-UNLUCKY = 2  # kills in a row before anything was measured: a third would rightly be the operation's last
+UNLUCKY = MAX_ATTEMPTS - 1  # attempts lost in a row with nothing said to be measured: the next may rightly be the last
 LONGEST_SECONDS = 60.0  # for a process that is left alone to come to its end
 OPS = ("exp", "neg", "sin", "tanh", "abs", "cos", "sigmoid", "relu", "square", "floor")
 
@@ -86,19 +86,11 @@ class Killer:
         store.put_graph(key, print_graph(graph), Names(("x",), ("y",)))
         job = PlanJob(graph_key=key, target="cpu", seconds=SEARCH_SECONDS, numerics="reassociate")
         operation = store.submit(PLAN, job.model_dump_json())
-        unlucky = 0
-        while kills:
-            acknowledged = self._acknowledged()
+        while kills and (found := store.operation(operation.id)) and found.is_open:
             with self._process("worker") as worker:
-                spare = unlucky == UNLUCKY  # this one may first get somewhere
-                if spare:
-                    within(LONGEST_SECONDS, partial(self._more_than, acknowledged))
-                    time.sleep(1.0)  # and say so
+                if found.attempt == UNLUCKY:  # this one may first get somewhere
+                    within(LONGEST_SECONDS, partial(_got_somewhere, store, operation.id))
                 kills -= self._kill(worker)
-            unlucky = 0 if spare or self._acknowledged() > acknowledged else unlucky + 1
-            found = store.operation(operation.id)
-            if found is not None and not found.is_open:
-                break
         with self._process("worker"):
             ended = within(LONGEST_SECONDS, lambda: not (o := store.operation(operation.id)) or not o.is_open)
         found = store.operation(operation.id)
@@ -162,12 +154,6 @@ class Killer:
             time.sleep(self.rng.uniform(0.0, 1.0))
         return 1
 
-    def _more_than(self, acknowledged: int) -> bool:
-        return self._acknowledged() > acknowledged
-
-    def _acknowledged(self) -> int:
-        return self.log.read_bytes().count(b"\n")
-
     def _check(self, store: Store, graph: Graph, plan_key: str) -> None:
         """The plan's outputs are right, by binaries of the database, and the device is in service."""
         body = store.plan(plan_key)
@@ -202,6 +188,12 @@ class Killer:
         doubled = [mark for mark, count in stored.items() if count > 1]
         if lost or doubled or len(set(logged)) != len(logged):
             self.tally.problems.append(f"{len(lost)} acknowledged rows are lost, {len(doubled)} are there twice")
+
+
+def _got_somewhere(store: Store, operation: str) -> bool:
+    """Its worker said that something is measured (it counts as the first attempt again), or it has ended."""
+    found = store.operation(operation)
+    return found is None or not found.is_open or found.attempt < UNLUCKY
 
 
 def _name(pid: int) -> str:
