@@ -12,7 +12,15 @@ from typing import Any
 import numpy as np
 
 from codegen.child.case import Array, Case, Verdict, judge, make_case, verdict_message
-from codegen.child.cpu_memory import POISON, CheckMemory, KeptTensors, TimingMemory, temporaries, tensor_layout
+from codegen.child.cpu_memory import (
+    MOST_BYTES,
+    POISON,
+    CheckMemory,
+    KeptTensors,
+    TimingMemory,
+    temporaries,
+    tensor_layout,
+)
 from codegen.child.kept import Kept
 from codegen.child.review import Runs, review
 from codegen.child.serve import Channel, expect_no_processes, limit_cpu, serve
@@ -68,10 +76,19 @@ class Prepared:
         return self._checks[run]
 
     def timing_memory(self, cache_bytes: int) -> TimingMemory:
-        """Made at the first call."""
+        """Made at the first call, and again where other cases needed the room since (`_make_room`)."""
         if self._timing is None:
+            _make_room()
             self._timing = TimingMemory(self.case, cache_bytes)
         return self._timing
+
+    @property
+    def timing_bytes(self) -> int:
+        return self._timing.bytes if self._timing else 0
+
+    def forget_timing(self) -> None:
+        """Lets go of what `timing_memory` made."""
+        self._timing = None
 
 
 _cases: OrderedDict[tuple[str, int], Prepared] = OrderedDict()
@@ -292,6 +309,14 @@ def _prepare(text: str, seed: int) -> Prepared:
         _cases[key] = Prepared(make_case(parse_graph(text).graph, seed))
     _cases.move_to_end(key)
     return _cases[key]
+
+
+def _make_room() -> None:
+    """Lets go of timing memory, that of the case used last longest: a new one may take MOST_BYTES, too."""
+    for prepared in _cases.values():
+        if sum(p.timing_bytes for p in _cases.values()) <= MOST_BYTES // 2:
+            return
+        prepared.forget_timing()
 
 
 @lru_cache(maxsize=1)

@@ -18,6 +18,9 @@ MOST_SETS = 8192
 # several such caches may show one of them.
 COLD = 4
 MOST_COLD = 8  # times the cache, that all sets may take, where one is not more
+# All sets take no more, whatever cache a machine names: it may be one that a hundred cores share, and a virtual machine
+# takes 2.6 s to touch a gigabyte for the first time (Xeon with 480 MiB of L3).
+MOST_BYTES = 1 << 30
 POISON = (0xFF, 0x5A)  # 0xFF..: a NaN in every float type, -1, no bool; the other, for results that happen to be that
 
 
@@ -119,10 +122,12 @@ class CheckMemory:
 
 def rotating_sets(input_bytes: int, bytes_: int, cache_bytes: int) -> int:
     """Sets of tensors to run on in turn, of so many bytes each, until each run finds its inputs in memory: as far as
-    `MOST_COLD` caches go, and at least so far that all tensors together are larger than the cache twice."""
+    `MOST_COLD` caches go, and at least so far that all tensors together are larger than the cache twice; as far as
+    `MOST_BYTES` go."""
+    cache_bytes = min(cache_bytes, MOST_BYTES // 2)
     least = 1 if bytes_ >= 2 * cache_bytes else -(-2 * cache_bytes // bytes_) + 1
     cold = 1 if input_bytes >= COLD * cache_bytes else -(-COLD * cache_bytes // max(input_bytes, 1)) + 1
-    return min(MOST_SETS, max(least, min(cold, MOST_COLD * cache_bytes // bytes_)))
+    return min(MOST_SETS, max(least, min(cold, min(MOST_COLD * cache_bytes, MOST_BYTES) // bytes_)))
 
 
 class TimingMemory:
@@ -153,6 +158,11 @@ class TimingMemory:
         raw[1:] = raw[0]
         starts = self._memory.address + np.arange(self.sets, dtype=np.uint64) * np.uint64(stride)
         self.addresses: np.ndarray[Any, np.dtype[np.uint64]] = starts[:, None] + np.array(offsets, np.uint64)[None, :]
+
+    @property
+    def bytes(self) -> int:
+        """Of all sets."""
+        return self._raw.size
 
     def tensors(self, which: int) -> list[Array]:
         """Inputs and outputs of one set, as they lie there."""
@@ -197,7 +207,7 @@ class KeptTensors:
             offsets[k] = stride
             step = 4096 if buffers[k] >= 4096 else 64
             stride = -(-(stride + buffers[k]) // step) * step
-        copies = min(sets, 2 * cache_bytes // max(stride, 64) + 2)
+        copies = min(sets, min(2 * cache_bytes, MOST_BYTES) // max(stride, 64) + 2)
         self._memory = Memory(stride * copies)
         self._raw = self._memory.bytes.reshape(copies, stride)
         self.addresses = table.copy()
