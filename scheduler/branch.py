@@ -8,7 +8,7 @@ import heapq
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import combinations, count, islice
+from itertools import combinations, count
 from typing import NamedTuple, TypeVar
 
 from scheduler.covering import Covering, Decision, Look, Solution
@@ -97,7 +97,7 @@ def _decide(covering: Covering, solution: Solution) -> Decision:
         return covering.stored(t)
     column = min(solution.divided, key=lambda j: (abs(solution.x[j] - 0.5), j))
     together: dict[tuple[int, int], float] = {}
-    members = list(islice(bits(covering.pieces[column].members), MOST_MEMBERS))
+    members = bits(covering.pieces[column].members)[:MOST_MEMBERS]
     for pair in combinations(members, 2):
         both = 1 << pair[0] | 1 << pair[1]
         together[pair] = sum(part for j, part in solution.x.items() if covering.pieces[j].members & both == both)

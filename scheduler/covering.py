@@ -29,6 +29,7 @@ from scheduler.relaxation import Optimum, Relaxation
 
 FREE = -math.inf
 MOST_COMING = 50  # columns that are looked at before a solution has them
+FEW = 0.08  # of a solution's columns: where no more turn out dearer, rows are added all the same
 MOST_ROUNDS = 1_000  # of cuts and looks for one solution
 TIE = 1e-8  # of what a tensor costs on average, for each atom computed
 SCATTER = 65_537  # a prime: pieces are told apart by what remains of their numbers
@@ -168,13 +169,15 @@ class Covering:
             if optimum is None:
                 return None
             x = {int(j): float(optimum.x[j]) for j in np.flatnonzero(optimum.x > NEAR)}
-            if look and self.dearer(look([self.pieces[j] for j in x])):
+            dearer = self.dearer(look([self.pieces[j] for j in x])) if look else 0
+            if dearer and look:
                 self.dearer(look([self.pieces[j] for j in self._coming(optimum)]))
+            if dearer > FEW * len(x):
                 continue
             solution = Solution(optimum.value, x)
-            if (rounds >= MOST_ROUNDS or is_late()) and solution.divided:
+            if not dearer and (rounds >= MOST_ROUNDS or is_late()) and solution.divided:
                 return solution
-            if not self._violated(x):
+            if not self._violated(x) and not dearer:
                 return solution
         raise AssertionError
 
@@ -242,8 +245,8 @@ class Covering:
 
         return potential
 
-    def dearer(self, costs: Mapping[Piece, float]) -> bool:
-        """Takes over what looks showed. Whether that is another cost than before."""
+    def dearer(self, costs: Mapping[Piece, float]) -> int:
+        """Takes over what looks showed. How many cost something else than before."""
         finite = {self.column[p]: c for p, c in costs.items() if c < math.inf}
         changed = {j: c for j, c in finite.items() if c != self.costs[j]}
         self.costs |= changed
@@ -252,7 +255,7 @@ class Covering:
             self.forbidden[self.column[piece]] = True
             self.costs.pop(self.column[piece], None)
             self.relaxation.forbid(self.forbidden | self.relaxation.forbidden)
-        return bool(changed) or len(finite) < len(costs)
+        return len(changed) + len(costs) - len(finite)
 
     def _violated(self, x: Mapping[int, float]) -> bool:
         """Adds rows for sets that a solution leaves open. Whether there are any."""

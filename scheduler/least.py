@@ -35,7 +35,7 @@ class Least:
         self._contractions = sum(1 << a for a, node in enumerate(atoms.nodes) if node.op == "contract")
         for a in range(len(atoms)):
             graph = extract(atoms, Piece(1 << a, 1 << atoms.stands[a])).graph
-            tensors = list(bits(atoms.reads[a]))
+            tensors = bits(atoms.reads[a])
             needed = least_reads(graph)
             self._read_bytes.append({t: read_bytes for t, (read_bytes, _) in zip(tensors, needed, strict=True)})
             self._whole.append(sum(1 << t for t, (_, is_whole) in zip(tensors, needed, strict=True) if is_whole))
@@ -54,7 +54,7 @@ class Least:
         atoms = self._atoms
         producer = {atoms.stands[a]: a for a in bits(piece.members)}
         read: dict[int, int] = {}
-        whole, stack = piece.writes, list(bits(piece.writes))
+        whole, stack = piece.writes, bits(piece.writes)
         while stack:
             a = producer[stack.pop()]
             for t, read_bytes in self._read_bytes[a].items():
@@ -76,7 +76,7 @@ class Least:
 
     def _refusing(self, piece: Piece, producer: Mapping[int, int]) -> frozenset[str]:
         """Families that do not take a segment, as far as its contractions and ops say."""
-        contractions = list(bits(piece.members & self._contractions))
+        contractions = bits(piece.members & self._contractions)
         if not contractions:
             return frozenset()
         nodes = self._atoms.nodes

@@ -1,14 +1,16 @@
 """Sets of small numbers as bits of an int."""
 
-from collections.abc import Iterator
 
-
-def bits(mask: int) -> Iterator[int]:
+def bits(mask: int) -> list[int]:
     """Positions of the bits that are set, lowest first."""
+    found: list[int] = []
+    position = -1
     while mask:
-        low = mask & -mask
-        yield low.bit_length() - 1
-        mask ^= low
+        step = (mask & -mask).bit_length()
+        position += step
+        mask >>= step
+        found.append(position)
+    return found
 
 
 def lowest(mask: int) -> int:

@@ -85,7 +85,11 @@ class Parts:
 
     def _open(self, known: Mapping[int, Known], there: Mapping[int, float], *, together: bool) -> list[tuple[int, int]]:
         found: list[tuple[int, int, int]] = []
+        whole = {t for t, part in there.items() if part >= 1 - NEAR / 2}
+        supplied = {j for j in self.x if whole.issuperset(self.columns[j].read)}
         for number, of in known.items():
+            if supplied.issuperset(of.entering) and sum([self.x[j] for j in of.entering]) <= 1 + NEAR / 2:
+                continue  # nor is more read of any tensor
             if more := self._enlarged(of, there, together):
                 found.append((more.bit_count(), more, -number))
         least: list[tuple[int, int]] = []  # of a tensor, the set that is known last: fewest tensors need it

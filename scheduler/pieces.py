@@ -41,7 +41,7 @@ def pieces_of(atoms: Atoms, members: int) -> tuple[Piece, ...]:
 def _idle(atoms: Atoms, members: int, tensors: int) -> int:
     """Atoms of the graph as given whose results nobody needs where these members produce these tensors."""
     idle = 0
-    stack = list(bits(tensors & ~members))  # the tensors' own producers
+    stack = bits(tensors & ~members)  # the tensors' own producers
     while stack:
         a = stack.pop()
         if idle >> a & 1:
@@ -84,7 +84,7 @@ def _with_one_more(atoms: Atoms, piece: Piece) -> Iterator[tuple[int, Piece]]:
 def writing_less(atoms: Atoms, piece: Piece, writes: int) -> Piece:
     """The segment that writes no more than that, without the atoms that only the rest needed."""
     producer = {atoms.stands[a]: a for a in bits(piece.members)}
-    members, stack = 0, list(bits(writes))
+    members, stack = 0, bits(writes)
     while stack:
         a = producer[stack.pop()]
         if not members >> a & 1:

@@ -4,8 +4,10 @@ launches of first kernels, and what other segments took."""
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from codegen.families import FAMILIES, TAKING_PARTS
+from codegen.families.apart import REFUSING
 from codegen.kernel import EmitError, Family, Kernel
 from codegen.measure import median
 from fusion_ir.graph import Graph
@@ -25,6 +27,7 @@ from scheduler.segment import Segment
 from scheduler.traffic import LeastTraffic, Traffic, traffic_of
 
 SHARES_NOTHING = "naive"  # a family for what no other takes: says at once what it accepts, which is most
+MANY_BYTES = 1 << 50
 
 
 @dataclass(frozen=True)
@@ -52,8 +55,25 @@ class _Least:
     scales: tuple[tuple[str, float], ...]
 
     def __call__(self, least: LeastTraffic) -> float:
-        takers = [entry for entry in self.scales if entry[0] not in least.refusing]
-        return min(scale * self.predictor.least_us(least, name) for name, scale in takers or self.scales)
+        among = self.scales if least.products else self._moving
+        takers = [entry for entry in among if entry[0] not in least.refusing] or among
+        return min([scale * self.predictor.least_us(least, name) for name, scale in takers])
+
+    @cached_property
+    def _moving(self) -> tuple[tuple[str, float], ...]:
+        """Families one of which is the fastest where nothing is multiplied. The others take as long as one that refuses
+        nothing for its products, or longer, both for no bytes and for very many; between these all times grow alike."""
+
+        def ends(name: str, scale: float) -> tuple[float, ...]:
+            return tuple([scale * self.predictor.least_us(LeastTraffic(b), name) for b in (0, MANY_BYTES)])
+
+        sure = [ends(*entry) for entry in self.scales if entry[0] not in REFUSING]
+        slower = [ends(*entry) for entry in self.scales if any(_is_below(s, ends(*entry)) for s in sure)]
+        return tuple({ends(*entry): entry for entry in self.scales if ends(*entry) not in slower}.values())
+
+
+def _is_below(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    return one != other and all(a <= b for a, b in zip(one, other, strict=True))
 
 
 class Predictor:

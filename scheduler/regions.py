@@ -25,7 +25,7 @@ def with_siblings(atoms: Atoms, partition: tuple[int, ...], accepts: Accepts) ->
     """The partition with regions joined wherever that is accepted, those that read the same tensors first."""
     regions = Regions(atoms, partition)
     for one, other in _siblings(atoms, partition):
-        regions.join(next(bits(one)), next(bits(other)), accepts)
+        regions.join(bits(one)[0], bits(other)[0], accepts)
     return regions.masks()
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 TOLERANCE = 1e-9  # of the solver, on reduced costs and on rows
+DEVEX = 1
 
 
 class Optimum(NamedTuple):
@@ -42,6 +43,9 @@ class Relaxation:
         self._solver: Any = highspy.Highs()
         options = {"output_flag": False, "presolve": "off", "solver": "simplex", "threads": 1}
         options |= {"primal_feasibility_tolerance": TOLERANCE, "dual_feasibility_tolerance": TOLERANCE}
+        # Each solution differs in little from the one before: perturbed costs would take four times the iterations, and
+        # exact weights of edges longer than what they save.
+        options |= {"dual_simplex_cost_perturbation_multiplier": 0.0, "simplex_dual_edge_weight_strategy": DEVEX}
         for name, value in options.items():
             self._solver.setOptionValue(name, value)
         self._solver.passModel(self._model())

@@ -90,8 +90,8 @@ class Strips:
 
 
 @lru_cache(maxsize=256)
-def strips_of(segment: Graph) -> Strips | Reject:
-    """The first way to arrange the axes in which rows are what is reduced."""
+def multiplied_phases(segment: Graph) -> Phases | Reject:
+    """The segment's phases, where tensor cores multiply in them."""
     phases = phases_of(segment)
     if isinstance(phases, Reject):
         return phases
@@ -100,6 +100,15 @@ def strips_of(segment: Graph) -> Strips | Reject:
         return Reject(f"multiplies {', '.join(sorted(map(str, dtypes)))}; takes bf16 or f16")
     if not phases.product.elements or (phases.second and not phases.second.elements):
         return Reject("the product is empty")
+    return phases
+
+
+@lru_cache(maxsize=256)
+def strips_of(segment: Graph) -> Strips | Reject:
+    """The first way to arrange the axes in which rows are what is reduced."""
+    phases = multiplied_phases(segment)
+    if isinstance(phases, Reject):
+        return phases
     reason = ""
     for problem in _problems(phases.product):
         try:

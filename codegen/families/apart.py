@@ -7,6 +7,7 @@ from codegen.families.reduction import free_extents, is_small
 from fusion_ir.node import Node
 from fusion_ir.ops import OPS, OpKind
 
+REFUSING = frozenset({"aten", "wgmma", "attention"})  # see `refusing`
 OF_LIBRARIES = {"contract", "cast", "add", "mul"}  # and views: what library calls compute beside a product
 
 
@@ -22,5 +23,5 @@ def refusing(ops: frozenset[str], computed: bool) -> frozenset[str]:
     operand of it the result of another op than a view."""
     kinds = {OPS[op].kind for op in ops}
     beside = any(OPS[op].kind is not OpKind.VIEW for op in ops - OF_LIBRARIES)
-    names = {"aten": computed or beside, "wgmma": computed, "attention": OpKind.REDUCTION not in kinds}
-    return frozenset(name for name, refuses in names.items() if refuses)
+    named = {"aten": computed or beside, "wgmma": computed, "attention": OpKind.REDUCTION not in kinds}
+    return frozenset(name for name, refuses in named.items() if refuses)

@@ -16,7 +16,15 @@ from codegen.attention.schedule import (
     schedule_choices,
     shared_bytes,
 )
-from codegen.attention.strips import Strips, element_type, lines_made, part_functor, reduce_call, strips_of
+from codegen.attention.strips import (
+    Strips,
+    element_type,
+    lines_made,
+    multiplied_phases,
+    part_functor,
+    reduce_call,
+    strips_of,
+)
 from codegen.families.wrap import INDEX_LIMIT, kernel_function
 from codegen.kernel import EmitError, Kernel, Launch, Reject
 from codegen.schedule import Choices, parse_schedule
@@ -34,8 +42,8 @@ class Attention:
     name = "attention"
 
     def accepts(self, segment: Graph, device: Device) -> Reject | None:
-        if device.target == "cpu" or capability(device.arch) < 80:
-            return Reject("takes instructions of sm_80 and later")
+        if reject := self.fits(segment, device):
+            return reject
         found = strips_of(segment)
         if isinstance(found, Reject):
             return found
@@ -49,6 +57,12 @@ class Attention:
         if has_schedules(found, device):
             return None
         return Reject(fault(AttentionSchedule(16, 8, 1, 2, 1, 1), found, device))
+
+    def fits(self, segment: Graph, device: Device) -> Reject | None:
+        if device.target == "cpu" or capability(device.arch) < 80:
+            return Reject("takes instructions of sm_80 and later")
+        phases = multiplied_phases(segment)
+        return phases if isinstance(phases, Reject) else None
 
     def space(self, segment: Graph, device: Device) -> tuple[str, ...]:
         return tuple(map(str, first_schedules(_accepted(segment), device)))

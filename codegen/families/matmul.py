@@ -17,7 +17,7 @@ from codegen.families.loops import KEEP_BYTES, has_chains, lower
 from codegen.families.pointwise import MAX_NODES
 from codegen.families.wrap import kernel_function
 from codegen.gemm.call import OPENBLAS, Call, choose_call, libraries_for
-from codegen.gemm.dims import Digit, contraction, long_contract, with_scratch
+from codegen.gemm.dims import Digit, alone, contraction, long_contract, with_scratch
 from codegen.gemm.tasks import Cut, count_tasks, offset_text, task_lines
 from codegen.kernel import EmitError, Kernel, Launch, Reject
 from codegen.lowering.access import alignments
@@ -87,8 +87,7 @@ class Matmul:
             return Reject("computes nothing of the product: a library call alone does it")
         if any(o.node not in reached for o in segment.outputs):
             return Reject("an output does not depend on the product")
-        call = _call(segment, node)
-        return call if isinstance(call, Reject) else None
+        return _fault(alone(segment, node))
 
     def space(self, segment: Graph, device: Device) -> tuple[str, ...]:
         if device.target != "cpu":
@@ -143,6 +142,13 @@ def _call(segment: Graph, node: Node) -> Call | Reject:
     """The product's library call, if its result lay in rows of its own."""
     found = contraction(segment, node, _digits(node, _padded(node.sizes, range(len(node.sizes)))))
     return found if isinstance(found, Reject) else choose_call(found)
+
+
+@lru_cache(maxsize=1024)
+def _fault(product: Graph) -> Reject | None:
+    """Why no library call computes a product, None where one does."""
+    call = _call(product, product.outputs[0].node)
+    return call if isinstance(call, Reject) else None
 
 
 def _libraries(segment: Graph, device: Device) -> tuple[str, ...]:

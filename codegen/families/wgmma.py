@@ -13,7 +13,7 @@ from itertools import product as combinations
 from codegen.architectures import architecture
 from codegen.families.pointwise import MAX_NODES
 from codegen.families.wrap import INDEX_LIMIT, kernel_function
-from codegen.gemm.dims import Digit, contraction
+from codegen.gemm.dims import Digit, alone, contraction
 from codegen.kernel import EmitError, Kernel, Launch, Reject
 from codegen.schedule import Choices, Schedule, parse_schedule
 from codegen.text import CTYPE
@@ -151,8 +151,8 @@ class Wgmma:
         for n in segment.nodes:
             if (OPS[n.op].kind if n.op in OPS else OpKind.INPUT) not in KINDS:
                 return Reject(f"{n.op} is no pointwise op")
-        found = _boxes(segment)
-        return found if isinstance(found, Reject) else None
+        node = main_contraction(segment)
+        return node if isinstance(node, Reject) else _fault(alone(segment, node))
 
     def space(self, segment: Graph, device: Device) -> tuple[str, ...]:
         product = _accepted(segment)
@@ -242,6 +242,13 @@ def _product(segment: Graph) -> _Product | Reject:
     if isinstance(found, Reject):
         return found
     return min(found, key=lambda product: epilogue_cost(segment, product.problem))
+
+
+@lru_cache(maxsize=1024)
+def _fault(product: Graph) -> Reject | None:
+    """Why a product cannot be computed by boxes, None where it can."""
+    found = _boxes(product)
+    return found if isinstance(found, Reject) else None
 
 
 @lru_cache(maxsize=256)

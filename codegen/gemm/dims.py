@@ -107,6 +107,11 @@ def with_scratch(graph: Graph, node: Node, strides: Sequence[int], acc: DType) -
     return Graph((*graph.inputs, spec), outputs)
 
 
+def alone(graph: Graph, node: Node) -> Graph:
+    """A node and what it is computed of, as a graph of its own: equal for segments that have it in common."""
+    return with_own_inputs(Graph(graph.inputs, (OutputSpec(node, dense_strides(node.sizes)),)))[0]
+
+
 def stored_product(graph: Graph, node: Node) -> list[Digit] | Reject:
     """Where the graph's only output has each element of the contraction, as digits of its row-major number."""
     if len(graph.outputs) != 1 or graph.outputs[0].node.elements != node.elements:
@@ -219,8 +224,8 @@ def _seen_through(graph: Graph, node: Node) -> _Seen | Reject:
     """What a node is that is a view of one input. Segments with the same view are looked at once."""
     if any(n.op != "input" and OPS[n.op].kind is not OpKind.VIEW for n in _cone(node)):
         return Reject("is computed, not stored")
-    alone, position = with_own_inputs(Graph(graph.inputs, (OutputSpec(node, dense_strides(node.sizes)),)))
-    seen = _seen_alone(alone)
+    view, position = with_own_inputs(Graph(graph.inputs, (OutputSpec(node, dense_strides(node.sizes)),)))
+    seen = _seen_alone(view)
     if isinstance(seen, Reject):
         return seen
     tensor, offset, index = seen
