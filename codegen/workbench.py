@@ -285,7 +285,7 @@ class Workbench:
                 "job": "prepare",
                 "graph": print_graph(graph),
                 "seed": seed,
-                "cache_bytes": self.device.cache_bytes,
+                "cache_bytes": self._cold_bytes(self.limits.timing_seconds),
             }
             with suppress(SlotFailure):  # whatever it is, it will come again when kernels run, and count against them
                 self._timer.call(
@@ -333,7 +333,7 @@ class Workbench:
                 "timing_seconds": seconds,
                 "screen": screen,
                 "kernel_seconds": kernel,
-                "cache_bytes": self.device.cache_bytes,
+                "cache_bytes": self._cold_bytes(seconds),
                 **self._common(),
                 "turn": self._timer.turn if takes_turns else None,
             }
@@ -359,6 +359,10 @@ class Workbench:
                 i = pending[int(k)]
                 outcomes[i] = timed(timing, passed[i], surroundings)
         return outcomes
+
+    def _cold_bytes(self, seconds: float) -> int:
+        """Of caches that are to hold nothing when a kernel is timed for so long."""
+        return self.device.cache_bytes if seconds else 0
 
     def _common(self) -> dict[str, Any]:
         """What every job of the timing child needs."""

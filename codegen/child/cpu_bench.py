@@ -63,6 +63,7 @@ class Prepared:
         self._checks: dict[tuple[int, bool], CheckMemory] = {}
         self._guards: dict[tuple[int, int, bool], Guarded] = {}
         self._timing: TimingMemory | None = None
+        self._cold_bytes = 0
 
     @property
     def runs(self) -> list[tuple[int, bool]]:
@@ -76,10 +77,11 @@ class Prepared:
         return self._checks[run]
 
     def timing_memory(self, cache_bytes: int) -> TimingMemory:
-        """Made at the first call, and again where other cases needed the room since (`_make_room`)."""
-        if self._timing is None:
+        """Made at the first call, and again for another cache or where other cases needed the room since."""
+        if self._timing is None or self._cold_bytes != cache_bytes:
+            self.forget_timing()
             _make_room()
-            self._timing = TimingMemory(self.case, cache_bytes)
+            self._timing, self._cold_bytes = TimingMemory(self.case, cache_bytes), cache_bytes
         return self._timing
 
     @property
