@@ -18,11 +18,14 @@ from functools import cached_property
 
 from fusion_ir.graph import Graph
 from fusion_ir.node import Node
+from fusion_ir.ops import OpKind, kind_of
 from scheduler.alternatives import Alternatives
 from scheduler.boundary import Boundary
 from scheduler.casts import is_free
 from scheduler.masks import bits
 from scheduler.piece import Piece
+
+SUMS = (OpKind.CONTRACT, OpKind.REDUCTION, OpKind.SCAN)
 
 
 @dataclass(frozen=True)
@@ -126,6 +129,12 @@ class Atoms:
         """Atoms that are outputs of the graph."""
         wanted = {o.node for o in self.graph.outputs}
         return sum(1 << a for a, n in enumerate(self.nodes) if n in wanted)
+
+    @cached_property
+    def sums(self) -> dict[OpKind, int]:
+        """Atoms that sum up, by kind."""
+        kinds = {a: kind_of(node) for a, node in enumerate(self.nodes)}
+        return {kind: sum(1 << a for a, own in kinds.items() if own is kind) for kind in SUMS}
 
     @cached_property
     def constants(self) -> int:

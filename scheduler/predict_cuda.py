@@ -157,7 +157,8 @@ def _work_us(
         if shares.matrix and rate:
             operations -= products
             matrix_us += products / (rate * shares.matrix * 1e3)
-    matrix_us *= _tiled(traffic.elements, family, device, tiles)
+    if matrix_us:
+        matrix_us *= _tiled(traffic.elements, family, device, tiles)
     return memory_us, matrix_us + operations / (ceilings.fma_gflops * shares.arithmetic * 1e3)
 
 
@@ -174,6 +175,7 @@ def _rounds(elements: int, tile: int, units: int) -> float:
     return ceil(tiles / units) * units / tiles
 
 
+@cache
 def _use(tile: int) -> float:
     """Of the tensor cores, by the elements of a tile: small ones load each operand more often. 1 from about 128 x 160
     on, 0.92 for 128 x 128, 0.6 for 64 x 64: assumed, in the order that tuners of such kernels find."""

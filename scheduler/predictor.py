@@ -11,6 +11,7 @@ from codegen.families.apart import REFUSING
 from codegen.kernel import EmitError, Family, Kernel
 from codegen.measure import median
 from fusion_ir.graph import Graph
+from fusion_ir.ops import OpKind
 from fusion_ir.records import CompileReport, Device
 from scheduler.answers import Answers, Told
 from scheduler.atoms import Atoms
@@ -88,7 +89,7 @@ class Predictor:
         """timed: segments that a family was timed on, on this device, and the shortest time of each (us)."""
         self.device = device
         self.families = families
-        self._likely = ""  # family that accepted the last segment: neighbours are mostly the same one's
+        self._likely: dict[frozenset[OpKind], str] = {}  # families that accepted the last segments with such sums
         self._sure: dict[Graph, Collection[str]] = {}  # families
         self._are_ours = all(FAMILIES.get(name) is family for name, family in families.items())
         self._products: dict[Boundary, Products] = {}  # by what there is one of for the atoms of a graph
@@ -114,21 +115,23 @@ class Predictor:
         answers = self.answers(atoms, piece)
         if answers.known:
             return Candidate(answers)
+        sums = frozenset([kind for kind, those in atoms.sums.items() if those & piece.members])
+        likely = self._likely.get(sums, "")
         if self._are_ours and self._products_of(atoms).keep_apart(piece):
             accepting = None
         elif SHARES_NOTHING in answers:
-            accepting = answers.seems(self._likely, but=SHARES_NOTHING)
+            accepting = answers.seems(likely, but=SHARES_NOTHING)
         else:
-            accepting = answers.any(self._likely)
+            accepting = answers.any(likely)
         if accepting:
-            self._likely = accepting
+            self._likely[sums] = accepting
         elif not any(self._has_no_other(atoms, a) for a in bits(piece.members)) or SHARES_NOTHING not in answers:
             return None
         return Candidate(answers)
 
     def _products_of(self, atoms: Atoms) -> Products:
         if atoms.boundary not in self._products:
-            self._products[atoms.boundary] = Products(atoms)
+            self._products[atoms.boundary] = Products(atoms, self.device.target)
         return self._products[atoms.boundary]
 
     def _has_no_other(self, atoms: Atoms, atom: int) -> bool:

@@ -173,7 +173,7 @@ def _begin(
         return ledger.ask(atoms, piece)
 
     found = find_candidates(atoms, ask, settings.candidates)
-    unfused = unfused_segments(prepared.graph, ledger)
+    unfused = unfused_segments(prepared.graph, ledger) if timed else ()
     cover_s = min(settings.cover_s, settings.cover_share * budget.seconds) if timed else settings.cover_s
     covers = Covers(atoms, found, ledger, watch, cover_s, budget.memory_bytes)
     finalists = Finalists(prepared, atoms, found, ledger, covers, unfused, watch, bench, settings.finalists, budget)

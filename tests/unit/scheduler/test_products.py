@@ -71,7 +71,7 @@ def _pieces() -> Iterator[tuple[int, Atoms, Piece]]:
 def test_families_refuse_what_is_kept_apart(device: Device) -> None:
     kept = 0
     for seed, atoms, piece in _pieces():
-        if Products(atoms).keep_apart(piece):
+        if Products(atoms, device.target).keep_apart(piece):
             graph = extract(atoms, piece).graph
             took = [f for f in FAMILIES if f != "naive" and FAMILIES[f].accepts(graph, device) is None]
             assert not took, (seed, piece)
@@ -103,3 +103,15 @@ def test_thin_products_are_for_loops() -> None:
     (thin,) = (o.node for o in dense_graph([x, w], build.matmul).outputs)
     (thick,) = (o.node for o in dense_graph([tensor(64, 64), w], build.matmul).outputs)
     assert is_thick(thick) and not is_thick(thin)
+
+
+def test_libraries_multiply_views_that_are_atoms() -> None:
+    """Where a view is an atom, for lack of a kernel that sees through it, a product of it is one call all the same."""
+    graph = dense_graph([tensor(64, 64), tensor(64, 64)], lambda x, w: build.matmul(x, build.permute(w, [1, 0])))
+    turned = next(n for n in graph.nodes if n.op == "permute")
+    atoms = atoms_of(graph, frozenset({turned}))
+    piece = atoms.piece(atoms.all)
+    cpu = DEVICES[0]
+    assert len(atoms) == 2 and cpu.target == "cpu"
+    assert FAMILIES["aten"].accepts(extract(atoms, piece).graph, cpu) is None
+    assert not Products(atoms, "cpu").keep_apart(piece)
