@@ -7,13 +7,19 @@ more is read than written:
     half of a piece writes t, two halves of others read t and write an output u: 1 enters {u}, 1/2 enters {u, t}
 
 Sets that are known are enlarged by such tensors, one after the other, as long as that keeps more out (what reads the
-tensor) than it lets in (what writes it). The best set is as hard to find as a cover; but where all pieces are taken
-whole, and are no cover, an open set is found.
+tensor) than it lets in (what writes it). Where that finds nothing, tensors count that let in as much as they keep out:
+
+    half of a piece writes a and b, half of another reads a and writes u, half of a third reads b and writes u:
+    1 enters {u}, {u, a} and {u, b}; 1/2 enters {u, a, b}
+
+The best set is as hard to find as a cover; but where all pieces are taken whole, and are no cover, an open set is
+found.
 """
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
 NEAR = 1e-6  # as the solver leaves 0 and 1
@@ -78,19 +84,23 @@ class Parts:
         """Open sets, each as the number of one that is known and the tensors that it was enlarged by; of several that
         were enlarged by the same tensors, or more, one."""
         return (
-            self._open(known, self.written, together=True)
-            or self._open(known, self.founded, together=True)
-            or self._open(known, self.founded, together=False)
+            self._open(known, partial(self._enlarged, there=self.written, alone=False), self._lacking(self.written))
+            or self._open(known, self._led_on, lambda of: any(self.x[j] < 1 - NEAR for j in of.entering))
+            or self._open(known, partial(self._enlarged, there=self.founded, alone=True), self._lacking(self.founded))
         )
 
-    def _open(self, known: Mapping[int, Known], there: Mapping[int, float], *, together: bool) -> list[tuple[int, int]]:
-        found: list[tuple[int, int, int]] = []
-        whole = {t for t, part in there.items() if part >= 1 - NEAR / 2}
+    def _lacking(self, there: Mapping[int, float]) -> Callable[[Known], bool]:
+        """Whether columns that enter a set may read more of some tensor than there is."""
+        whole = {t for t, part in there.items() if part >= 1 - NEAR / 2}  # as long as no more than 1 enters
         supplied = {j for j in self.x if whole.issuperset(self.columns[j].read)}
+        return lambda of: not supplied.issuperset(of.entering) or self._part(of.entering) > 1 + NEAR / 2
+
+    def _open(
+        self, known: Mapping[int, Known], enlarged: Callable[[Known], int], may_be: Callable[[Known], bool]
+    ) -> list[tuple[int, int]]:
+        found: list[tuple[int, int, int]] = []
         for number, of in known.items():
-            if supplied.issuperset(of.entering) and sum([self.x[j] for j in of.entering]) <= 1 + NEAR / 2:
-                continue  # nor is more read of any tensor
-            if more := self._enlarged(of, there, together):
+            if may_be(of) and (more := enlarged(of)):
                 found.append((more.bit_count(), more, -number))
         least: list[tuple[int, int]] = []  # of a tensor, the set that is known last: fewest tensors need it
         for _, more, negative in sorted(found):
@@ -98,21 +108,41 @@ class Parts:
                 least.append((-negative, more))
         return least
 
-    def _enlarged(self, known: Known, there: Mapping[int, float], together: bool) -> int:
-        """The tensors by which a set is enlarged; none where that does not leave it open. together: columns count that
-        read more of a tensor than there is only with others."""
+    def _enlarged(self, known: Known, there: Mapping[int, float], *, alone: bool) -> int:
+        """The tensors by which a set is enlarged; none where that does not leave it open. alone: columns count that
+        read more of a tensor than there is without others."""
         more, entering = 0, known.entering
         while True:
             reading: dict[int, float] = {}
             for j in entering:
                 for t in self.columns[j].read:
-                    if together or self.x[j] > there.get(t, 0.0) + NEAR:
+                    if not alone or self.x[j] > there.get(t, 0.0) + NEAR:
                         reading[t] = reading.get(t, 0.0) + self.x[j]
             gain, t = max(((part - there.get(t, 0.0), t) for t, part in reading.items()), default=(0.0, 0))
             if gain > NEAR and more.bit_count() == MOST_MORE:
                 return 0
             if gain <= NEAR:
-                return more if more and sum(self.x[j] for j in entering) < 1 - NEAR else 0
+                return more if more and self._part(entering) < 1 - NEAR else 0
             more |= 1 << t
-            both = dict.fromkeys((*entering, *self.writing.get(t, ())))
-            entering = [j for j in both if not self.columns[j].reads & (known.tensors | more)]
+            entering = self._entering(entering, known.tensors | more, t)
+
+    def _led_on(self, known: Known) -> int:
+        """The same by tensors that let in as much as they keep out, too, for the sake of others behind them."""
+        more, entering, part = 0, known.entering, self._part(known.entering)
+        while more.bit_count() < MOST_MORE:
+            read = {t for j in entering if self.x[j] < 1 - NEAR for t in self.columns[j].read}
+            ways = {t: self._entering(entering, known.tensors | more | 1 << t, t) for t in sorted(read)}
+            least, t = min(((self._part(way), t) for t, way in ways.items()), default=(math.inf, 0))
+            if least > part + NEAR or (part < 1 - NEAR and least > part - NEAR):
+                break
+            more, entering, part = more | 1 << t, ways[t], least
+        return more if more and part < 1 - NEAR else 0
+
+    def _entering(self, entering: Sequence[int], tensors: int, t: int) -> list[int]:
+        """Columns that enter a set of tensors, of which these enter what it was before `t` came to it."""
+        both = dict.fromkeys((*entering, *self.writing.get(t, ())))
+        return [j for j in both if not self.columns[j].reads & tensors]
+
+    def _part(self, columns: Sequence[int]) -> float:
+        """How much of these is taken."""
+        return sum([self.x[j] for j in columns])

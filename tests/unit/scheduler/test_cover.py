@@ -2,6 +2,7 @@
 
 import math
 import random
+from collections import Counter
 from collections.abc import Collection, Mapping
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from scheduler import covering as covering_
 from scheduler.cover import CoverProblem
 from scheduler.covering import Covering
+from scheduler.open_sets import Parts
 from scheduler.piece import Piece
 from scheduler.producers import Producers
 from tests.support.cover_problems import Problem, cheapest, cheapest_in_no_order, check_order, random_problem
@@ -64,14 +66,31 @@ def test_faults_are_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(
             Covering, "_decision", lambda self, *of: decision(self, *of)._replace(columns=np.arange(len(self.pieces)))
         )
-    differing = 0
+        _find_few_rows(monkeypatch)
+    assert any(_differs(random_problem(seed)) for seed in range(PROBLEMS))
+
+
+def _find_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaves more open than the rows do that are found otherwise."""
+    monkeypatch.setattr(Parts, "open_sets", lambda self, known: [])
+
+
+def _differs(problem: Problem) -> bool:
+    try:
+        return solved_us(problem) != pytest.approx(cheapest(problem))
+    except AssertionError:
+        return True
+
+
+def test_branching_decides_what_rows_leave_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    _find_few_rows(monkeypatch)
+    searched = Counter[int]()
+    solve = Covering.solve
+    monkeypatch.setattr(Covering, "solve", lambda self, *of: searched.update([seed]) or solve(self, *of))
     for seed in range(PROBLEMS):
         problem = random_problem(seed)
-        try:
-            differing += solved_us(problem) != pytest.approx(cheapest(problem))
-        except AssertionError:
-            differing += 1
-    assert differing
+        assert solved_us(problem) == pytest.approx(cheapest(problem), rel=1e-12), seed
+    assert sum(nodes > 1 for nodes in searched.values()) > 20
 
 
 def test_pieces_that_wait_for_each_other() -> None:

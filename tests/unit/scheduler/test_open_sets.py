@@ -51,3 +51,11 @@ def test_where_pieces_taken_whole_are_no_cover_a_set_is_found() -> None:
         assert bool(Parts(drawn.columns, drawn.x).open_sets(entered)) == lacking, seed
         open_ += lacking
     assert open_ > 50
+
+
+def test_tensors_that_gain_nothing_lead_to_an_open_set() -> None:
+    """0: writes a and b; 1: reads a, writes u; 2: reads b, writes u. Of each half."""
+    a, b, u = 0, 1, 2
+    columns = [Column(0, (), (a, b)), Column(1 << a, (a,), (u,)), Column(1 << b, (b,), (u,))]
+    parts = Parts(columns, {0: 0.5, 1: 0.5, 2: 0.5})
+    assert parts.open_sets({7: Known(1 << u, [1, 2])}) == [(7, 1 << a | 1 << b)]
