@@ -5,7 +5,7 @@
 Solved by HiGHS's dual simplex, which goes on from where it was when rows, costs or bounds have changed.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import highspy
@@ -16,6 +16,19 @@ Floats = NDArray[np.float64]
 
 TOLERANCE = 1e-9  # of the solver, on reduced costs and on rows
 DEVEX = 1
+MOST_ITERATIONS = 100_000  # of one solution: layers by the hundred take some thousand
+# Each solution differs in little from the one before: perturbed costs would take four times the iterations, and exact
+# weights of edges longer than what they save.
+QUICK = {
+    "dual_simplex_cost_perturbation_multiplier": 0.0,
+    "simplex_dual_edge_weight_strategy": DEVEX,
+    "simplex_iteration_limit": MOST_ITERATIONS,
+}
+SAFE = {  # against cycles
+    "dual_simplex_cost_perturbation_multiplier": 1.0,
+    "simplex_dual_edge_weight_strategy": -1,
+    "simplex_iteration_limit": highspy.kHighsIInf,
+}
 
 
 class Optimum(NamedTuple):
@@ -43,12 +56,12 @@ class Relaxation:
         self._solver: Any = highspy.Highs()
         options = {"output_flag": False, "presolve": "off", "solver": "simplex", "threads": 1}
         options |= {"primal_feasibility_tolerance": TOLERANCE, "dual_feasibility_tolerance": TOLERANCE}
-        # Each solution differs in little from the one before: perturbed costs would take four times the iterations, and
-        # exact weights of edges longer than what they save.
-        options |= {"dual_simplex_cost_perturbation_multiplier": 0.0, "simplex_dual_edge_weight_strategy": DEVEX}
+        self._set(options)
+        self._solver.passModel(self._model())
+
+    def _set(self, options: Mapping[str, Any]) -> None:
         for name, value in options.items():
             self._solver.setOptionValue(name, value)
-        self._solver.passModel(self._model())
 
     def _model(self) -> Any:
         lp: Any = highspy.HighsLp()
@@ -98,7 +111,8 @@ class Relaxation:
     def solve(self) -> Optimum | None:
         """None where some row has no column left."""
         status = None
-        for _ in range(2):
+        for ways in (QUICK, SAFE):
+            self._set(ways)
             self._solver.run()
             status = self._solver.getModelStatus()
             if status in (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kModelEmpty):
@@ -107,7 +121,7 @@ class Relaxation:
                 solution = self._solver.getSolution()
                 value = self.unit * self._solver.getObjectiveValue()
                 return Optimum(value, np.array(solution.col_value), self.unit * np.array(solution.row_dual))
-            self._solver.clearSolver()  # lost on its way from the last optimum: from the beginning
+            self._solver.clearSolver()  # lost on its way from the last optimum, or in a circle: from the beginning
         raise RuntimeError(f"the relaxation was not solved: {status}")
 
     def reduced(self, duals: Floats) -> Floats:
