@@ -185,15 +185,34 @@ class Atoms:
 
     def reads_of(self, members: int) -> int:
         """Tensors that a segment of these atoms reads."""
-        reads = 0
-        for a in bits(members):
-            reads |= self.reads[a]
-        return reads & ~self.made_by(members)
+        known = self._reads_of.get(members)
+        if known is None:
+            known = 0
+            for a in bits(members):
+                known |= self.reads[a]
+            known = self._reads_of[members] = known & ~self.made_by(members)
+        return known
 
     def writes_of(self, members: int) -> int:
         """Tensors among those that these atoms produce that a segment of them writes, where no other computes any of
         them again: outputs, and what others read."""
-        return sum(1 << t for t in bits(self.made_by(members)) if self.outputs >> t & 1 or self.succs[t] & ~members)
+        known = self._writes_of.get(members)
+        if known is None:
+            made = self.made_by(members)
+            known = self._writes_of[members] = made & self.outputs | sum(
+                [1 << t for t in bits(made & ~self.outputs) if self.succs[t] & ~members]
+            )
+        return known
+
+    @cached_property
+    def _reads_of(self) -> dict[int, int]:
+        """By members: each set is asked about several times."""
+        return {}
+
+    @cached_property
+    def _writes_of(self) -> dict[int, int]:
+        """The same."""
+        return {}
 
     def piece(self, members: int) -> Piece:
         """The segment of these atoms that writes whatever others read; of the graph's own atoms, what others of these

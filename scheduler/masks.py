@@ -16,3 +16,8 @@ def bits(mask: int) -> list[int]:
 def lowest(mask: int) -> int:
     """The lowest bit that is set, as a mask."""
     return mask & -mask
+
+
+def first(mask: int) -> int:
+    """The position of that bit."""
+    return lowest(mask).bit_length() - 1

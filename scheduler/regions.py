@@ -5,7 +5,7 @@ from graphlib import TopologicalSorter
 from typing import NamedTuple
 
 from scheduler.atoms import Atoms
-from scheduler.masks import bits
+from scheduler.masks import bits, first
 
 Accepts = Callable[[int], bool]  # whether a set of atoms can be one segment
 
@@ -25,7 +25,7 @@ def with_siblings(atoms: Atoms, partition: tuple[int, ...], accepts: Accepts) ->
     """The partition with regions joined wherever that is accepted, those that read the same tensors first."""
     regions = Regions(atoms, partition)
     for one, other in _siblings(atoms, partition):
-        regions.join(bits(one)[0], bits(other)[0], accepts)
+        regions.join(first(one), first(other), accepts)
     return regions.masks()
 
 
@@ -56,10 +56,10 @@ class Regions:
         self._links = {1 << a: _Links(*links) for a, links in enumerate(_links_of(atoms))}
         self._position = {1 << a: a for a in range(len(atoms))}
         for mask in partition or ():
-            first, *others = (1 << a for a in bits(mask))
+            one, *others = (1 << a for a in bits(mask))
             for other in others:
-                self._unite(first, other)
-                first |= other
+                self._unite(one, other)
+                one |= other
         if partition:
             reads = {m: [self.region[p] for p in bits(self._links[m].preds & ~m)] for m in self.masks()}
             self._position = {m: i for i, m in enumerate(TopologicalSorter(reads).static_order())}
@@ -105,7 +105,7 @@ class Regions:
                 return None
             near &= ~(start | goal)
             while near:
-                following = self.region[(near & -near).bit_length() - 1]
+                following = self.region[first(near)]
                 near &= ~following
                 if low < at[following] < high and following not in found:
                     found.add(following)
