@@ -115,7 +115,12 @@ class Step(Record):
 
 
 class Search(Record):
-    """What the search spent and saw. memory_bytes: of temporaries that a plan was allowed, None for any number."""
+    """What the search spent and saw. memory_bytes: of temporaries that a plan was allowed, None for any number.
+
+    budget_s: seconds that it was given. cut_short: why it ended before everything was measured that it wanted to
+    measure, None where it was not; such a plan is refined by the next request that has more time. idle_share: share of
+    the seconds in which a core that was the search's own had nothing to do. None in plans from before these were kept.
+    """
 
     seconds: float
     candidates: int
@@ -125,6 +130,9 @@ class Search(Record):
     complete: bool
     seed: int = 0
     memory_bytes: int | None = _optional()
+    budget_s: float | None = _optional()
+    cut_short: str | None = _optional()
+    idle_share: float | None = _optional()
 
 
 class Plan(Record):
