@@ -15,6 +15,8 @@ class DType:
 
     `compute` names the type in which arithmetic on it happens before the result is rounded back at the node;
     `accumulate` the type in which sums, products and contractions of it run.
+    digits: bits of the significand, with the implicit one; of an integer's magnitude, without the sign.
+    lowest, highest: exponents of the smallest positive value (subnormals included) and of the largest magnitude.
     """
 
     name: str
@@ -23,6 +25,9 @@ class DType:
     compute: str
     accumulate: str
     numpy: np.dtype
+    digits: int
+    lowest: int
+    highest: int
 
     def __hash__(self) -> int:
         return hash(self.name)
@@ -38,23 +43,38 @@ class DType:
     def is_integer(self) -> bool:
         return self.kind in ("int", "uint")
 
+    @property
+    def least_normal(self) -> int:
+        """The exponent below which an ulp of a float type gets no smaller."""
+        return self.lowest + self.digits - 1
+
+    def holds(self, other: "DType") -> bool:
+        """Whether every value of `other` is a value of this type, so that a cast to it and back changes nothing.
+
+        Bits of NaNs aside; f8e4m3, which has no infinities, holds those of no other type.
+        """
+        signed = self.kind in ("float", "int") or other.kind in ("uint", "bool")
+        infinite = self.is_float or not other.is_float
+        within = self.digits >= other.digits and self.lowest <= other.lowest and self.highest >= other.highest
+        return self == other or (signed and infinite and within)
+
 
 DTYPES: dict[str, DType] = {
     row.name: row
     for row in (
-        #     name     bytes kind    compute accumulate numpy
-        DType("f64", 8, "float", "f64", "f64", np.dtype(np.float64)),
-        DType("f32", 4, "float", "f32", "f32", np.dtype(np.float32)),
-        DType("f16", 2, "float", "f32", "f32", np.dtype(np.float16)),
-        DType("bf16", 2, "float", "f32", "f32", np.dtype(ml_dtypes.bfloat16)),
-        DType("f8e4m3", 1, "float", "f32", "f32", np.dtype(ml_dtypes.float8_e4m3fn)),
-        DType("f8e5m2", 1, "float", "f32", "f32", np.dtype(ml_dtypes.float8_e5m2)),
-        DType("i8", 1, "int", "i8", "i64", np.dtype(np.int8)),
-        DType("i16", 2, "int", "i16", "i64", np.dtype(np.int16)),
-        DType("i32", 4, "int", "i32", "i64", np.dtype(np.int32)),
-        DType("i64", 8, "int", "i64", "i64", np.dtype(np.int64)),
-        DType("u8", 1, "uint", "u8", "i64", np.dtype(np.uint8)),
-        DType("bool", 1, "bool", "bool", "i64", np.dtype(np.bool_)),
+        #     name     bytes kind    compute accumulate numpy, digits, lowest, highest
+        DType("f64", 8, "float", "f64", "f64", np.dtype(np.float64), 53, -1074, 1023),
+        DType("f32", 4, "float", "f32", "f32", np.dtype(np.float32), 24, -149, 127),
+        DType("f16", 2, "float", "f32", "f32", np.dtype(np.float16), 11, -24, 15),
+        DType("bf16", 2, "float", "f32", "f32", np.dtype(ml_dtypes.bfloat16), 8, -133, 127),
+        DType("f8e4m3", 1, "float", "f32", "f32", np.dtype(ml_dtypes.float8_e4m3fn), 4, -9, 8),
+        DType("f8e5m2", 1, "float", "f32", "f32", np.dtype(ml_dtypes.float8_e5m2), 3, -16, 15),
+        DType("i8", 1, "int", "i8", "i64", np.dtype(np.int8), 7, 0, 7),
+        DType("i16", 2, "int", "i16", "i64", np.dtype(np.int16), 15, 0, 15),
+        DType("i32", 4, "int", "i32", "i64", np.dtype(np.int32), 31, 0, 31),
+        DType("i64", 8, "int", "i64", "i64", np.dtype(np.int64), 63, 0, 63),
+        DType("u8", 1, "uint", "u8", "i64", np.dtype(np.uint8), 8, 0, 7),
+        DType("bool", 1, "bool", "bool", "i64", np.dtype(np.bool_), 1, 0, 0),
     )
 }
 

@@ -18,7 +18,7 @@ import numpy as np
 from fusion_ir.dtype import DType, compute_dtype
 from fusion_ir.graph import Graph
 from fusion_ir.node import Node
-from fusion_ir.numerics import FLOAT_FORMATS, accumulate, round_to, widen
+from fusion_ir.numerics import accumulate, round_to, widen
 from fusion_ir.ops import OpKind, kind_of
 from fusion_ir.ops.contract import contract_arrays
 from fusion_ir.ops.reductions import rows
@@ -99,9 +99,8 @@ def elsewhere(
     wide = np.asarray(widen(value[one_each]))
     size = np.asarray(np.maximum(np.abs(wide), _root(node, operands)[one_each]))
     np.copyto(size, np.abs(wide), where=~np.isfinite(size))
-    bits, least = FLOAT_FORMATS[dtype.name]
-    np.maximum(size, wide.dtype.type(2.0**least), out=size)  # below, an ulp stays as large
-    moved = np.asarray(wide + size * wide.dtype.type(2.0**-bits) * moves.like(wide))
+    np.maximum(size, wide.dtype.type(2.0**dtype.least_normal), out=size)  # below, an ulp stays as large
+    moved = np.asarray(wide + size * wide.dtype.type(2.0 ** (1 - dtype.digits)) * moves.like(wide))
     np.copyto(moved, wide, where=~np.isfinite(wide))
     return np.broadcast_to(round_to(moved, node.dtype), value.shape)
 

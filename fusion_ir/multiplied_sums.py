@@ -11,13 +11,13 @@ operands are left as they are: their products are rounded before they are summed
 
 from fusion_ir.building.products import einsum
 from fusion_ir.building.shapes import broadcast_in_dim
-from fusion_ir.dtype import DType, f32
+from fusion_ir.dtype import DTYPES, DType, f32
 from fusion_ir.graph import Graph, OutputSpec
 from fusion_ir.node import Node
 
 _Einsum = tuple[Node, Node, list[int], list[int], list[int], DType]  # operands, their labels, those kept, result
 
-EXACT_IN_F32 = ("bf16", "f16", "f8e4m3", "f8e5m2")
+EXACT_IN_F32 = tuple(name for name, row in DTYPES.items() if row.is_float and 2 * row.digits <= f32.digits)
 
 
 def contracted(graph: Graph) -> Graph:

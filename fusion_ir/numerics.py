@@ -11,16 +11,6 @@ from fusion_ir.dtype import DTYPES, DType, accumulate_dtype, compute_dtype
 
 OF_NUMPY: dict[np.dtype, DType] = {row.numpy: row for row in DTYPES.values()}
 
-# Stored bits of the significand, and the exponent of the smallest normal number.
-FLOAT_FORMATS: dict[str, tuple[int, int]] = {
-    "f64": (52, -1022),
-    "f32": (23, -126),
-    "f16": (10, -14),
-    "bf16": (7, -126),
-    "f8e4m3": (3, -6),
-    "f8e5m2": (2, -14),
-}
-
 
 def dtype_of(array: np.ndarray) -> DType:
     """The element type of an array. Raises KeyError where the language has none."""
@@ -67,11 +57,11 @@ def _to_integer(x: np.ndarray, dtype: DType) -> np.ndarray:
 
 def ulp(array: np.ndarray) -> np.ndarray:
     """The distance between neighbours of the array's float dtype at each magnitude; 0 for infinities and NaN."""
-    bits, least = FLOAT_FORMATS[dtype_of(array).name]
+    dtype = dtype_of(array)
     wide = widen(array)
     words = np.dtype(f"u{wide.dtype.itemsize}")
     infinity = np.full(1, np.inf, wide.dtype).view(words)[0]
     power: np.ndarray = wide.view(words) & infinity  # the exponent field alone: the power of two below each magnitude
-    least_normal = wide.dtype.type(2.0**least)
-    distance: np.ndarray = np.maximum(power.view(wide.dtype), least_normal) * wide.dtype.type(2.0**-bits)
+    least_normal = wide.dtype.type(2.0**dtype.least_normal)
+    distance: np.ndarray = np.maximum(power.view(wide.dtype), least_normal) * wide.dtype.type(2.0 ** (1 - dtype.digits))
     return np.where(power != infinity, distance, wide.dtype.type(0))

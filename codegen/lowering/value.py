@@ -7,21 +7,6 @@ from codegen.lowering.index import Affine, Axis
 from fusion_ir.dtype import DType, i64
 from fusion_ir.scalar import Scalar
 
-# Casts that keep every value of the source type.
-WIDENS = {
-    "f32": {"f64"},
-    "f16": {"f32", "f64"},
-    "bf16": {"f32", "f64"},
-    "f8e4m3": {"f16", "bf16", "f32", "f64"},
-    "f8e5m2": {"f16", "f32", "f64"},
-    "i8": {"i16", "i32", "i64", "f16", "bf16", "f32", "f64"},
-    "u8": {"i16", "i32", "i64", "f16", "bf16", "f32", "f64"},
-    "i16": {"i32", "i64", "f32", "f64"},
-    "i32": {"i64", "f64"},
-    "bool": {"i8", "u8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64", "f8e4m3", "f8e5m2"},
-}
-
-
 REDUCES = ("reduce", "argreduce")
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 
@@ -91,7 +76,7 @@ class Value:
 
 def is_exact_cast(v: Value) -> bool:
     """True for a cast that keeps every value."""
-    return v.op == "cast" and v.dtype.name in WIDENS.get(v.args[0].dtype.name, ())
+    return v.op == "cast" and v.dtype.holds(v.args[0].dtype)
 
 
 def is_representable(v: Value, dtype: DType, depth: int = 4) -> bool:
@@ -99,7 +84,7 @@ def is_representable(v: Value, dtype: DType, depth: int = 4) -> bool:
 
     depth: ops that are seen through, of those that choose among their operands or change a sign.
     """
-    if v.dtype == dtype or dtype.name in WIDENS.get(v.dtype.name, ()):
+    if dtype.holds(v.dtype):
         return True
     if v.op == "const":
         return is_value(v.scalar, dtype)
@@ -161,7 +146,7 @@ class Values:
             return x
         if x.op == "cast" and x.args[0].dtype == dtype and is_representable(x.args[0], x.dtype):
             return x.args[0]
-        if x.op == "const" and dtype.name in WIDENS.get(x.dtype.name, ()):
+        if x.op == "const" and dtype.holds(x.dtype):
             return self.const(Scalar.of(x.scalar.value, dtype))
         return self.make("cast", (x,), (), dtype)
 

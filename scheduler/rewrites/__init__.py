@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from fusion_ir.graph import Graph
 from fusion_ir.node import Node
 from fusion_ir.ops import make
-from scheduler.casts import is_exact
 from scheduler.rewrites.chains import CHAINS
 from scheduler.rewrites.distributing import DISTRIBUTING
 from scheduler.rewrites.factoring import FACTORING
@@ -73,7 +72,7 @@ def _cast_back(node: Node) -> Node | None:
     inner = node.args[0]
     if inner.dtype == node.dtype:
         return inner
-    if inner.op == "cast" and inner.args[0].dtype == node.dtype and is_exact(node.dtype, inner.dtype):
+    if inner.op == "cast" and inner.args[0].dtype == node.dtype and inner.dtype.holds(node.dtype):
         return inner.args[0]
     return None
 
@@ -83,8 +82,8 @@ def _cast_cast(node: Node) -> Node | None:
         return None
     x, middle = node.args[0].args[0], node.args[0].dtype
     # Integers wrap where floats saturate: an integer that went through floats must fit.
-    alike = x.dtype.is_float == middle.is_float or node.dtype.is_float or is_exact(x.dtype, node.dtype)
-    if not (is_exact(x.dtype, middle) and alike):
+    alike = x.dtype.is_float == middle.is_float or node.dtype.is_float or node.dtype.holds(x.dtype)
+    if not (middle.holds(x.dtype) and alike):
         return None
     return make("cast", [x], {"dtype": node.dtype})
 

@@ -16,7 +16,6 @@ from fusion_ir.building.operands import promote
 from fusion_ir.dtype import DType
 from fusion_ir.node import Node
 from fusion_ir.ops import make
-from scheduler.casts import is_exact
 from scheduler.rewrites.joining import Operand, Settled, arranged, join, settle, shaped
 from scheduler.rewrites.labels import Label, Labels
 from scheduler.rewrites.neighbourhood import Neighbourhood
@@ -82,7 +81,7 @@ def _factored(node: Node, around: Neighbourhood) -> Iterator[Node]:
             if set(a.labels) != set(b.labels) or not set(common.labels) & set(a.labels) - set(flat):
                 continue
             dtype = promote((a.node.dtype, b.node.dtype))
-            if not all(rounded is not None and is_exact(rounded, dtype) for rounded in terms.rounded):
+            if not all(rounded is not None and dtype.holds(rounded) for rounded in terms.rounded):
                 continue  # a + b would be rounded where neither product is
             turned = arranged(b, a.labels, settled.extents)
             both = make(node.op, [build.cast(a.node, dtype), build.cast(turned, dtype)])

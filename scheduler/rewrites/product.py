@@ -14,7 +14,6 @@ from fusion_ir import build
 from fusion_ir.dtype import DType
 from fusion_ir.node import Node
 from fusion_ir.ops import OpKind, kind_of, make
-from scheduler.casts import is_exact
 from scheduler.rewrites.labels import Axis, Label, Labels
 from scheduler.rewrites.windows import Window, cut, operand_windows, sizes_of, whole
 
@@ -105,8 +104,8 @@ class _Expanding:
             return self._contraction(x, window, axes, dtype)
         if x.op == "cast" and x.args[0].dtype.is_float and x.dtype.is_float:
             inner = x.args[0]
-            if is_exact(inner.dtype, x.dtype):
-                return self.factors_of(inner, window, axes, inner.dtype if is_exact(inner.dtype, dtype) else dtype)
+            if x.dtype.holds(inner.dtype):
+                return self.factors_of(inner, window, axes, inner.dtype if dtype.holds(inner.dtype) else dtype)
             if x.dtype == dtype and heart(inner).op in ("contract", "add", "sub"):
                 return self.factors_of(inner, window, axes, dtype)
         if kind_of(x) is OpKind.VIEW and len(x.args) == 1:

@@ -22,7 +22,6 @@ from fusion_ir.dtype import DType, f8e4m3, f8e5m2, f16
 from fusion_ir.node import Node
 from fusion_ir.ops import make
 from fusion_ir.scalar import Scalar
-from scheduler.casts import is_exact
 from scheduler.rewrites.joining import Operand, arranged, join, settle, shaped
 from scheduler.rewrites.neighbourhood import Neighbourhood
 from scheduler.rewrites.product import Factor, Product, expand, heart, is_product
@@ -99,7 +98,7 @@ def _scaled(x: Operand, scale: Operand, given: DType, extents: dict[int, int], f
     dtype = x.node.dtype
     if not set(scale.labels) <= set(x.labels) or far != (dtype in NARROW_RANGE and not _is_near_one(scale.node)):
         return None
-    if not is_exact(given, dtype) and not _is_power_of_two(scale.node):
+    if not dtype.holds(given) and not _is_power_of_two(scale.node):
         return None
     wide = promote((dtype, scale.node.dtype))
     repeated = build.cast(arranged(scale, x.labels, extents), wide)

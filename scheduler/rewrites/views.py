@@ -20,7 +20,6 @@ from fusion_ir.extent import shape_of
 from fusion_ir.node import Node
 from fusion_ir.ops import OPS, OpKind, kind_of, make
 from fusion_ir.scalar import Scalar
-from scheduler.casts import is_exact
 from scheduler.rewrites.neighbourhood import Neighbourhood
 from scheduler.rewrites.rule import Offer
 
@@ -62,7 +61,7 @@ def _moves(view: Node) -> bool:
 
 def _is_computed(node: Node) -> bool:
     """Whether a node is pointwise, and no cast that loses nothing."""
-    is_cast = node.op == "cast" and is_exact(node.args[0].dtype, node.dtype)
+    is_cast = node.op == "cast" and node.dtype.holds(node.args[0].dtype)
     return kind_of(node) is OpKind.POINTWISE and not is_cast
 
 
