@@ -39,6 +39,15 @@ class Optimum(NamedTuple):
     duals: Floats
 
 
+class QuietHighs(highspy.Highs):
+    """HiGHS, which prints nothing: its first call that is no option, within its constructor, prints a banner else."""
+
+    def enableCallbacks(self) -> None:
+        """Called by the constructor."""
+        self.setOptionValue("output_flag", False)
+        super().enableCallbacks()
+
+
 class Relaxation:
     """`rows_of`: by column, the rows that it is in, of `rows` in all. Columns cost nothing until they are priced."""
 
@@ -53,7 +62,7 @@ class Relaxation:
         self._added: list[NDArray[np.int32]] = []
         self.costs = np.zeros(self.columns)
         self.forbidden = np.zeros(self.columns, dtype=bool)
-        self._solver: Any = highspy.Highs()
+        self._solver: Any = QuietHighs()
         options = {"output_flag": False, "presolve": "off", "solver": "simplex", "threads": 1}
         options |= {"primal_feasibility_tolerance": TOLERANCE, "dual_feasibility_tolerance": TOLERANCE}
         self._set(options)

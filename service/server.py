@@ -15,7 +15,7 @@ from types import FrameType
 
 import uvicorn
 
-from service import logs
+from service import logs, standard_output
 from service.api.context import Context
 from service.app import create_app
 from service.settings import Settings, environment
@@ -153,7 +153,11 @@ class Supervisor:
             started = time.monotonic()
             # A session of its own: an interrupt typed at the terminal reaches the server, which then stops the worker.
             child = subprocess.Popen(
-                self._command, env=self._environment, stdin=subprocess.DEVNULL, start_new_session=True
+                self._command,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=standard_output.STDERR,
+                start_new_session=True,
             )
             while child.poll() is None and not self._stopping.wait(0.2):
                 continue

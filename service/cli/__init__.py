@@ -1,4 +1,4 @@
-"""The command line, `fuseplan`. `main` is the console script."""
+"""The command line, `fuseplan`. `main` runs it."""
 
 import sys
 

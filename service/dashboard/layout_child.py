@@ -6,11 +6,14 @@ Run as `python -m service.dashboard.layout_child`. Exit code 3: Graphviz is not 
 import resource
 import sys
 
+from service import standard_output
+
 MEMORY_BYTES = 2 * 2**30
 MISSING = 3
 
 
 def main() -> int:
+    standard_output.claim()
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     try:
         import pygraphviz  # noqa: PLC0415  whose absence is told by an exit code

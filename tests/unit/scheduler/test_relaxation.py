@@ -1,5 +1,6 @@
 """The relaxation's solver: what it does where its way to the optimum does not end."""
 
+import ctypes
 import random
 
 import numpy as np
@@ -33,3 +34,9 @@ def test_a_way_without_end_is_left_for_a_safe_one(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(relaxation_.SAFE, "simplex_iteration_limit", 2)
     with pytest.raises(RuntimeError, match="IterationLimit"):
         _solved(0)
+
+
+def test_the_solver_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    _solved(0)
+    ctypes.CDLL(None).fflush(None)
+    assert capfd.readouterr() == ("", "")
