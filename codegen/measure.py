@@ -35,6 +35,7 @@ PRECISION_ALONE = 0.02
 # A run before the race that was longer than this says something; a shorter one may have waited for a CPU all the while.
 LEAST_HOPELESS_US = 5_000.0
 CLEAR_GAIN = 0.01
+LEAST_US = 1e-4  # a sample: what is shorter than the step of a clock still took some time, and is divided by
 LEAST_GAIN_US = 0.1  # less than it takes to call a kernel, and not far above the steps of the clock
 LEAST_PAIRS = 8
 RUN = 5  # samples, as many as the longest visit takes
@@ -73,7 +74,11 @@ def race(
     """Times candidates 0 ... count-1. `seconds`: for the finalists' rounds; at least `LEAST_ROUNDS` are run. before_us:
     runs of each candidate under conditions that may only be worse. watch: entered before the rounds, left after."""
     order = random.Random(seed)
-    screened, finalists = _screen(count, sample, before_us or [()] * count)
+
+    def taken(candidate: int, samples: int) -> list[float]:
+        return [max(us, LEAST_US) for us in sample(candidate, samples)]
+
+    screened, finalists = _screen(count, taken, before_us or [()] * count)
     if not finalists:
         return screened
     best = min(median(screened[i].samples_us) for i in finalists)
@@ -89,7 +94,7 @@ def race(
         while running and (rounds < LEAST_ROUNDS or (clock() < end and not _settled(running, samples))):
             order.shuffle(running)
             for i in running:
-                samples[i] += sample(i, visit)
+                samples[i] += taken(i, visit)
             rounds += 1
             if rounds % 4 == 0:
                 close = _still_close(running, samples)
@@ -137,7 +142,7 @@ def ratio_interval(challenger: Sequence[float], incumbent: Sequence[float]) -> t
     bootstrap of so few, 20 of 500 races of a kernel with itself showed a difference.
     """
     pairs = min(len(challenger), len(incumbent))
-    ratios = np.array(challenger[:pairs]) / np.array(incumbent[:pairs])
+    ratios = np.maximum(challenger[:pairs], LEAST_US) / np.maximum(incumbent[:pairs], LEAST_US)
     run = max(1, min(RUN, pairs // LEAST_PAIRS))
     runs = np.sort(np.median(ratios[: pairs // run * run].reshape(-1, run), axis=1))
     beyond = _beyond(len(runs))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from codegen.kernel import Kernel
-from codegen.measure import beats
+from codegen.measure import LEAST_US, beats
 from fusion_ir.records import Measurement, Status
 
 Variant = tuple[str, str]  # family, schedule
@@ -67,7 +67,7 @@ class Entry:
         what was near it is doubted; a second such race in a row counts: the machine may have become another."""
         held, before = next((m for m in rows if variant_of(m) == self.winner), None), self.winner
         self.races.update(m.race for m in rows)
-        times = {variant_of(m): m.time_us for m in rows if m.time_us is not None}
+        times = {variant_of(m): max(m.time_us, LEAST_US) for m in rows if m.time_us is not None}
         pace = times[before] / self._last[before] if before in times and before in self._last else 1.0
         self._in_spell = pace > SPELL and not self._in_spell
         for m in rows:

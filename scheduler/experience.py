@@ -57,7 +57,7 @@ def _features(graph: Graph) -> tuple[float, ...]:
 
 
 def features(graph: Graph, traffic: Traffic) -> tuple[float, ...]:
-    """Numbers whose difference by 1 says that schedules may do otherwise."""
+    """Numbers whose difference by 1 says that schedules may do otherwise: finite ones, of every segment."""
     kinds = [OPS[n.op].kind for n in graph.nodes if n.op in OPS]
     tensors = [(s.sizes, s.dtype) for s in graph.inputs] + [(o.node.sizes, o.node.dtype) for o in graph.outputs]
     rows = [sizes[-1] for sizes, _ in tensors if sizes]
@@ -66,7 +66,7 @@ def features(graph: Graph, traffic: Traffic) -> tuple[float, ...]:
         log2(traffic.written_bytes + 1) / 4,
         log2(1 + traffic.operations / max(traffic.bytes, 1)) / 1.5,
         log2(min((dtype.bytes for _, dtype in tensors), default=4)),
-        log2(max(rows, default=1)) / 4,
+        log2(max(*rows, 1, 1)) / 4,  # of empty rows as of those of one element
         len(graph.inputs) / 3,
         len(graph.outputs) / 2,
         log2(1 + sum(kind is OpKind.REDUCTION for kind in kinds)),

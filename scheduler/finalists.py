@@ -285,6 +285,8 @@ class Finalists:
                 "rewrites round other values than the graph does; nothing ran, so nobody checked how accurate they are"
             )
             notes.append(Reason(kind="note", text=text))
+        for who, fault in self.ledger.guesses.faults.items():
+            notes.append(Reason(kind="note", text=f"{who} failed, and was done without: {fault}"))
         costs, untold = contractions(self.prepared, self.atoms, proposal, plan, self.found, self.ledger)
         if untold:
             text = f"contractions beyond the first {len(costs)}, of which families' costs are kept: {untold}"

@@ -53,7 +53,7 @@ def corrections(
 ) -> Corrections | None:
     """What is to be learned from segments that a family was timed on, with their times (us); None where they are too
     few, or predictions are better without."""
-    timed = [(graph, traffic_of(graph), time_us) for graph, time_us in known]
+    timed = [(graph, traffic_of(graph), time_us) for graph, time_us in known if time_us > 0]
     if len(timed) < LEAST_SEGMENTS:
         return None
     points = np.array([features(graph, traffic) for graph, traffic, _ in timed])

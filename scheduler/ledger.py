@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 
 import numpy as np
 
@@ -277,7 +278,8 @@ class Ledger(Predictor):
             point = space.point(schedule) if family == best.family else None
             if point is not None:
                 tried[point] = entry.relative.get((family, schedule))
-        found = proposals(space, tried, count, self.seed, self._others_of(best.family))
+        propose = partial(proposals, space, tried, count, self.seed, self._others_of(best.family))
+        found = self.guesses.or_else(list[str](), "proposals", propose)
         entry.pending += [(best.family, schedule) for schedule in found]
         return bool(entry.pending)
 
@@ -291,7 +293,9 @@ class Ledger(Predictor):
         entry.drawn = True
         own = [v for v in entry.pending if v[0] == best.family]
         points = [schedule for _, schedule in own]
-        expected = expected_logs(candidate.segment.canonical.graph, points, self._others_of(best.family), self.seed)
+        graph, others = candidate.segment.canonical.graph, self._others_of(best.family)
+        expect = partial(expected_logs, graph, points, others, self.seed)
+        expected = self.guesses.or_else(None, "experience", expect)
         if expected is not None:
             first = [own[int(i)] for i in np.argsort(expected, kind="stable")]
             entry.pending[:] = [*first, *(v for v in entry.pending if v[0] != best.family)]

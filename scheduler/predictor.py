@@ -4,7 +4,7 @@ launches of first kernels, and what other segments took."""
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 from codegen.families import FAMILIES, TAKING_PARTS
 from codegen.families.apart import REFUSING
@@ -19,6 +19,7 @@ from scheduler.bound import least_bound_us, lower_bound_us
 from scheduler.boundary import Boundary
 from scheduler.candidates import Candidate
 from scheduler.entry import Variant
+from scheduler.guesses import Guesses
 from scheduler.learned import Corrections, corrections
 from scheduler.masks import bits
 from scheduler.piece import Piece
@@ -29,6 +30,7 @@ from scheduler.traffic import LeastTraffic, Traffic, traffic_of
 
 SHARES_NOTHING = "naive"  # a family for what no other takes: says at once what it accepts, which is most
 MANY_BYTES = 1 << 50
+UNKNOWN_US = 1e9  # of what cannot be predicted: everything else is tried before it
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,7 @@ class Predictor:
         """timed: segments that a family was timed on, on this device, and the shortest time of each (us)."""
         self.device = device
         self.families = families
+        self.guesses = Guesses()
         self._likely: dict[frozenset[OpKind], str] = {}  # families that accepted the last segments with such sums
         self._sure: dict[Graph, Collection[str]] = {}  # families
         self._are_ours = all(FAMILIES.get(name) is family for name, family in families.items())
@@ -181,11 +184,12 @@ class Predictor:
         return self._bound_us(candidate, candidate.families.__contains__)
 
     def _bound_us(self, candidate: Candidate, is_taken_by: Callable[[str], bool]) -> float:
-        traffic = self.traffic(candidate)
-        bound_us = lower_bound_us(traffic, self.device)
+        traffic, device = self.traffic(candidate), self.device
+        bound_us = self.guesses.or_else(0.0, "bound", lambda: lower_bound_us(traffic, device))
         best_us = math.inf
         for name in filter(is_taken_by, self.families):
-            best_us = min(best_us, family_bound_us(traffic, name, self.device))
+            us = self.guesses.or_else(bound_us, f"bound of {name}", partial(family_bound_us, traffic, name, device))
+            best_us = min(best_us, us)
             if best_us <= bound_us:  # the others need not be asked
                 break
         return best_us
@@ -241,13 +245,14 @@ class Predictor:
     def _hoped_us(self, traffic: Traffic, family: str) -> float:
         """The least that `uncorrected_us` says of the family, before that is asked whether it accepts the segment."""
         learned = self.corrections_of(family)
-        us = predicted_us(traffic, family, self.device, ())
-        return us * learned.least if learned else us
+        guess = partial(predicted_us, traffic, family, self.device, ())
+        return self.guesses.or_else(0.0, f"prediction of {family}", guess) * (learned.least if learned else 1.0)
 
     def least_us(self, least: LeastTraffic, family: str) -> float:
         """The least that is predicted of any of the family's segments of so much traffic or more."""
         learned = self.corrections_of(family)
-        return least_us(least, family, self.device) * (learned.least if learned else 1.0)
+        guess = partial(least_us, least, family, self.device)
+        return self.guesses.or_else(0.0, f"prediction of {family}", guess) * (learned.least if learned else 1.0)
 
     @property
     def bounds(self) -> Estimate:
@@ -258,26 +263,32 @@ class Predictor:
         return self._bound_us(candidate, candidate.families.seems_to)
 
     def _least_bound_us(self, least: LeastTraffic) -> float:
-        return least_bound_us(least.bytes, self.device)
+        return self.guesses.or_else(0.0, "bound", partial(least_bound_us, least.bytes, self.device))
 
     def uncorrected_us(self, candidate: Candidate, family: str) -> float:
         """What is predicted of one family that accepts the segment, however far off its predictions were."""
         key = candidate, family
         if key not in self._predicted:
-            traffic, device = self.traffic(candidate), self.device
-            predicted = predicted_us(traffic, family, device, candidate.families)
-            narrow = may_be_narrow(traffic, family, device)
-            if (narrow or candidate in self._closely) and (kernel := self._default(candidate, family)):
-                predicted = max(predicted, predicted_kernel_us(traffic, kernel, None, device, candidate.families))
+            guess = partial(self._predict, candidate, family)
+            predicted = self.guesses.or_else(UNKNOWN_US, f"prediction of {family}", guess)
             self._predicted[key] = self._as_learned(candidate, family, predicted)
         return self._predicted[key]
+
+    def _predict(self, candidate: Candidate, family: str) -> float:
+        traffic, device = self.traffic(candidate), self.device
+        predicted = predicted_us(traffic, family, device, candidate.families)
+        narrow = may_be_narrow(traffic, family, device)
+        if (narrow or candidate in self._closely) and (kernel := self._default(candidate, family)):
+            return max(predicted, predicted_kernel_us(traffic, kernel, None, device, candidate.families))
+        return predicted
 
     def _as_learned(self, candidate: Candidate, family: str, predicted_us: float) -> float:
         """A prediction, corrected by what the family took on other segments where that is known to help."""
         learned = self.corrections_of(family)
         if learned is None:
             return predicted_us
-        return predicted_us * learned.factor(candidate.segment.graph, self.traffic(candidate))
+        factor = partial(learned.factor, candidate.segment.graph, self.traffic(candidate))
+        return predicted_us * self.guesses.or_else(1.0, f"correction of {family}", factor)
 
     def corrections_of(self, family: str) -> Corrections | None:
         """What other segments say about the family's predictions, if anything."""
@@ -288,7 +299,8 @@ class Predictor:
                 turns = turning is not None and turning.accepts(graph, self.device) is None
                 return predicted_us(traffic, family, self.device, ("transpose",) if turns else ())
 
-            self._learned[family] = corrections(self._timed(family), predict)
+            learn = partial(corrections, self._timed(family), predict)
+            self._learned[family] = self.guesses.or_else(None, f"correction of {family}", learn)
         return self._learned[family]
 
     def look_closer(self, candidate: Candidate) -> bool:
@@ -331,12 +343,15 @@ class Predictor:
 
     def expected_us(self, candidate: Candidate, kernel: Kernel, report: CompileReport | None) -> float:
         """The prediction for one kernel of the candidate, corrected in the same way."""
-        among = candidate.families
-        predicted = predicted_kernel_us(self.traffic(candidate), kernel, report, self.device, among)
+        traffic, among, family = self.traffic(candidate), candidate.families, kernel.family
+        guess = partial(predicted_kernel_us, traffic, kernel, report, self.device, among)
+        predicted = self.guesses.or_else(UNKNOWN_US, f"prediction of {family}", guess)
         return self._as_learned(candidate, kernel.family, predicted) * self._scale(kernel.family)
 
     def correct(self, candidate: Candidate, family: str, time_us: float) -> None:
-        """Notes how far off a prediction was."""
+        """Notes how far off a prediction was. Nothing takes no time: of what seemed to, nothing is learned."""
+        if not time_us > 0:
+            return
         ratio = time_us / self.uncorrected_us(candidate, family)
         self._ratios.setdefault(family, []).append(ratio)
         self._scales[family] = median(self._ratios[family])

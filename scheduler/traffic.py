@@ -15,6 +15,7 @@ from fusion_ir.node import Node
 from fusion_ir.ops import OPS, OpKind
 
 MOST_BEHIND = 1e18  # operations behind one element, beyond which nobody counts
+MOST_TIMES = 1e60  # that a node is computed, likewise: x + x a thousand times over asks for it 2^1000 times
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,7 @@ def _pulled(graph: Graph) -> float:
         total += here * each * _cost(node)
         for arg in node.args:
             share = arg.elements / max(node.elements, 1) if node.op == "cat" else 1.0
-            times[arg] += here * each * share
+            times[arg] = min(times[arg] + here * each * share, MOST_TIMES)
     return total
 
 

@@ -1,0 +1,34 @@
+"""What only guesses, guarded: a fault in it costs the guess, never the search that asked."""
+
+import logging
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+T = TypeVar("T")
+LOG = logging.getLogger(__name__)
+
+
+@dataclass
+class Guesses:
+    """faults: by who guessed, the first fault of each."""
+
+    faults: dict[str, str] = field(default_factory=dict[str, str])
+
+    def or_else(self, instead: T, who: str, guess: Callable[[], T]) -> T:
+        """What `guess` gives; where it raises anything, or gives a number that is none, `instead`."""
+        try:
+            found = guess()
+        except Exception as e:  # whatever it is: guesses order work, and any order gives a plan
+            self._note(who, f"{type(e).__name__}: {e}", e)
+            return instead
+        if isinstance(found, float) and not math.isfinite(found):
+            self._note(who, f"gave {found}", None)
+            return instead
+        return found
+
+    def _note(self, who: str, text: str, error: Exception | None) -> None:
+        if who not in self.faults:
+            self.faults[who] = text
+            LOG.error("%s failed, and is done without: %s", who, text, exc_info=error)
