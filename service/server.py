@@ -18,6 +18,7 @@ import uvicorn
 from service import logs, standard_output
 from service.api.context import Context
 from service.app import create_app
+from service.connections import BoundedProtocol
 from service.settings import Settings, environment
 
 log = logging.getLogger("fuseplan.server")
@@ -44,8 +45,11 @@ def serve(settings: Settings, announce: Callable[[str], None] = print) -> None:
         app = create_app(settings)
         config = uvicorn.Config(
             app,
-            loop="auto",
-            http="auto",
+            # uvloop takes the connections that wait one in a turn of the loop: among 100 busy clients a new one waited
+            # 2.3 to 7.2 s for its first answer, with asyncio 0.06 to 0.4 s.
+            loop="asyncio",
+            http=BoundedProtocol,
+            ws="none",
             lifespan="on",
             log_config=None,
             access_log=False,

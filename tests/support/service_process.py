@@ -18,14 +18,17 @@ CODE = (
 
 
 @contextmanager
-def server(folder: Path, **settings: object) -> "Iterator[tuple[subprocess.Popen[str], int]]":
-    """The process and its port; it gets SIGTERM at the end of the block, whose log is in folder/log."""
+def server(folder: Path, code: str = CODE, **settings: object) -> "Iterator[tuple[subprocess.Popen[str], int]]":
+    """The process and its port; it gets SIGTERM at the end of the block, whose log is in folder/log.
+
+    code: what it runs, with a line on stdout for the address.
+    """
     given = {"db": f"sqlite:///{folder / 'fuseplan.db'}", "cache": str(folder / "cache"), "port": 0, **settings}
     env = {**os.environ, **environment(load(given, env={"HOME": str(folder)})), "PYTHONPATH": str(ROOT)}
     with (
         (folder / "log").open("w") as log,
         subprocess.Popen(
-            [sys.executable, "-c", CODE], env=env, text=True, stdout=subprocess.PIPE, stderr=log, cwd=folder
+            [sys.executable, "-c", code], env=env, text=True, stdout=subprocess.PIPE, stderr=log, cwd=folder
         ) as process,
     ):
         try:
