@@ -95,7 +95,17 @@ template <class R> VDEV R mul(R a, R b) { if constexpr (FLOAT<R>) return a * b; 
 template <class R> VDEV R div(R a, R b) { if constexpr (FLOAT<R>) return a / b; else return quotient(a, b); }
 template <class R> VDEV R square(R a) { return mul(a, a); }
 template <class R> VDEV R reciprocal(R a) { return num<R>(1) / a; }
-template <class R> VDEV R floordiv(R a, R b) { if constexpr (FLOAT<R>) return floor(a / b); else return floor_quotient(a, b); }
+// a / b alone may be rounded up to an integer: what fmod leaves says how many times b fits.
+template <class R> VDEV R floor_of_quotient(R a, R b) {
+  const R zero = R{}, rest = fmod(a, b), quotient = a / b;
+  R whole = (a - rest) / b;
+  whole = ((rest != zero) & ((rest < zero) != (b < zero))) ? whole - num<R>(1) : whole;
+  const R low = floor(whole), nearest = whole - low > num<R>(0.5) ? low + num<R>(1) : low;
+  return b == zero ? quotient : whole == zero ? with_sign(zero, sign_of(quotient)) : nearest;
+}
+template <class R> VDEV R floordiv(R a, R b) {
+  if constexpr (FLOAT<R>) return floor_of_quotient(a, b); else return floor_quotient(a, b);
+}
 template <class R> VDEV R any_fmod(R a, R b) { if constexpr (FLOAT<R>) return fmod(a, b); else return rest(a, b); }
 template <class R> VDEV R any_remainder(R a, R b) { if constexpr (FLOAT<R>) return remainder(a, b); else return floor_rest(a, b); }
 template <class R> VDEV R relu(R x) { return x <= (Element<R>)0 ? R{} : x; }

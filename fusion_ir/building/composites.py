@@ -113,6 +113,6 @@ def addcmul(x: Operand, a: Operand, b: Operand, value: Number = 1) -> Node:
     """x + value a b."""
     dtype = common_dtype([x, a, b])
     inner = wide(dtype) if dtype.is_float else dtype
-    x, a, b = (cast(v, inner) if isinstance(v, Node) else v for v in (x, a, b))
+    x, a, b = (cast(cast(v, dtype), inner) if isinstance(v, Node) else v for v in (x, a, b))
     product = mul(a, b)
     return cast(add(x, product if value == 1 else mul(product, value)), dtype)

@@ -12,6 +12,8 @@ from fusion_ir.building.operands import (
     cast,
     common_dtype,
     full,
+    loses,
+    wide,
 )
 from fusion_ir.dtype import DTYPES, DType, bool_
 from fusion_ir.node import Node
@@ -61,6 +63,23 @@ def _binary(op: str, adjust: Adjust = _as_is, on_bool: str = "") -> Binary:
         if on_bool and dtype == bool_:
             return make(on_bool, aligned([x, y], bool_))
         return make(op, aligned([x, y], adjust(op, dtype)))
+
+    build.__name__, build.__doc__ = op, OPS[op].doc
+    return build
+
+
+def _unrounded(op: str, adjust: Adjust = _as_is, on_bool: str = "") -> Binary:
+    """A binary function in which numbers, and tensors without axes, are not rounded to a dtype of 16 or 8 bits first.
+
+    mul(x, 0.0123) in bf16 is x times 0.0123 in f32, rounded once, as torch has it.
+    """
+    usual = _binary(op, adjust, on_bool)
+
+    def build(x: Operand, y: Operand) -> Node:
+        dtype = adjust(op, common_dtype([x, y]))
+        if dtype.is_float and wide(dtype) != dtype and any(loses(v, dtype) for v in (x, y)):
+            return cast(make(op, aligned([x, y], wide(dtype))), dtype)
+        return usual(x, y)
 
     build.__name__, build.__doc__ = op, OPS[op].doc
     return build
@@ -133,10 +152,10 @@ bitwise_not = _unary("bitwise_not")
 
 add = _binary("add", on_bool="logical_or")
 sub = _binary("sub", _number)
-mul = _binary("mul", on_bool="logical_and")
-div = _binary("div", _number)  # integers truncate; truediv does not
-truediv = _binary("div", _float)
-floordiv = _binary("floordiv", _number)
+mul = _unrounded("mul", on_bool="logical_and")
+div = _unrounded("div", _number)  # integers truncate; truediv does not
+truediv = _unrounded("div", _float)
+floordiv = _unrounded("floordiv", _number)
 fmod = _binary("fmod", _number)
 remainder = _binary("remainder", _number)
 maximum = _binary("maximum", on_bool="logical_or")
@@ -181,23 +200,31 @@ def clamp(x: Operand, low: Operand | None = None, high: Operand | None = None) -
 def lerp(a: Operand, b: Operand, weight: Operand) -> Node:
     """a + weight (b - a), computed from the nearer end."""
     given = [a, b, weight]
-    return make("lerp", aligned(given, as_float(common_dtype(given))))
+    dtype = as_float(common_dtype(given))
+    inner = wide(dtype) if loses(weight, dtype) else dtype
+    return cast(make("lerp", aligned(given, inner)), dtype)
 
 
 def pow_(x: Operand, exponent: Operand) -> Node:
     """x to the power of `exponent`. The numbers +-1/2, +-1, +-2, 3 and 1 are spelled by the exact ops, as torch does.
 
-    Integers take numbers from 0 to 64 only. Raises RuleError.
+    Powers of integers are integers, and wrap; of numbers as exponents they take those from 0 to 64. Raises RuleError.
     """
-    if not isinstance(exponent, Node) and isinstance(x, Node) and x.dtype != bool_:
-        if x.dtype.is_integer and not isinstance(exponent, float):
-            return _integer_power(x, exponent)
-        x = cast(x, as_float(x.dtype))
+    if not isinstance(exponent, Node) and isinstance(x, Node):
+        dtype = common_dtype([x, exponent])
+        if dtype == bool_:
+            return x if exponent else full(x.shape, True)
+        x = cast(x, dtype)
+        if dtype.is_integer:
+            return _integer_power(x, int(exponent))
         exact = _exact_power(x, exponent)
         if exact is not None:
             return exact
     given = [x, exponent]
-    return make("pow", aligned(given, as_float(common_dtype(given))))
+    dtype = common_dtype(given)
+    if dtype.is_integer and isinstance(exponent, Node):
+        return _power_by_bits(*aligned(given, dtype))
+    return make("pow", aligned(given, as_float(dtype)))
 
 
 def _exact_power(x: Node, exponent: Number) -> Node | None:
@@ -230,6 +257,21 @@ def _integer_power(x: Node, exponent: int) -> Node:
     return result
 
 
+def _power_by_bits(x: Node, exponent: Node) -> Node:
+    """The product of x^(2^k) over the bits of the exponent, and for one below 0 the power truncated to an integer."""
+    one = full(x.shape, 1, x.dtype)
+    result, power = one, x
+    for bit in range(x.dtype.digits):
+        taken = ne(bitwise_and(exponent, 1 << bit), 0)
+        result = where(taken, mul(result, power), result)
+        power = square(power)
+    if x.dtype.kind == "uint":
+        return result
+    # 1 / x is an integer for 1 and -1 alone; 1 / 0 counts as 0.
+    sign = where(ne(bitwise_and(exponent, 1), 0), x, one)
+    return where(lt(exponent, 0), where(eq(abs_(x), 1), sign, 0), result)
+
+
 def frac(x: Operand) -> Node:
     """x - trunc(x)."""
     return sub(x, trunc(x))
@@ -237,4 +279,7 @@ def frac(x: Operand) -> Node:
 
 def threshold(x: Operand, bound: Number, value: Number) -> Node:
     """`value` where x <= bound, else x; NaN stays."""
-    return where(le(x, bound), value, x)
+    dtype = common_dtype([x, bound])
+    inner = wide(dtype) if dtype.is_float and loses(bound, dtype) else dtype
+    compared = cast(x, inner) if isinstance(x, Node) else x
+    return where(le(compared, bound), value, x)

@@ -48,15 +48,23 @@ def number_dtype(value: Number) -> DType:
 
 
 def common_dtype(values: Iterable[Operand]) -> DType:
-    """`promote` over tensors and Python numbers; a number only counts where its category is above every tensor's."""
+    """The dtype in which operands meet, as in torch: `promote` over the tensors that have axes.
+
+    Tensors without axes count where their category is above that, and Python numbers where theirs is above both.
+    """
     values = list(values)
-    tensors = [v.dtype for v in values if isinstance(v, Node)]
-    numbers = [number_dtype(v) for v in values if not isinstance(v, Node)]
-    if not tensors:
-        return promote(numbers)
-    dtype = promote(tensors)
-    above = [n for n in numbers if _CATEGORY[n.kind] > _CATEGORY[dtype.kind]]
-    return promote(above) if above else dtype
+    nodes = [v for v in values if isinstance(v, Node)]
+    groups = (
+        [v.dtype for v in nodes if v.rank],
+        [v.dtype for v in nodes if not v.rank],
+        [number_dtype(v) for v in values if not isinstance(v, Node)],
+    )
+    dtype: DType | None = None
+    for group in (group for group in groups if group):
+        other = promote(group)
+        if dtype is None or _CATEGORY[other.kind] > _CATEGORY[dtype.kind]:
+            dtype = other if dtype is None else promote((dtype, other))
+    return promote([]) if dtype is None else dtype
 
 
 def cast(x: Node, dtype: DType) -> Node:
@@ -105,6 +113,15 @@ def aligned(values: Sequence[Operand], dtype: DType | None = None) -> list[Node]
         broadcast_to(cast(v, dtype), shape) if isinstance(v, Node) else full(shape, v, dtype)
         for v in values
     ]  # fmt: skip
+
+
+def loses(value: Operand, dtype: DType) -> bool:
+    """Whether an operand that does not take part in promotion would be rounded on its way to `dtype`, which is float:
+    a number that is none of its values, or a tensor without axes of a wider type."""
+    if isinstance(value, Node):
+        return not value.rank and value.dtype.is_float and not dtype.holds(value.dtype)
+    exact = Scalar.of(value, wide(dtype)).value
+    return exact == exact and Scalar.of(value, dtype).value != exact  # NaN stays NaN
 
 
 def as_float(dtype: DType) -> DType:

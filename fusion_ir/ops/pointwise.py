@@ -133,9 +133,20 @@ def _div(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.where(b == 0, a.dtype.type(0), np.where(b == -1, np.negative(a), quotient))
 
 
+def _floor_of_quotient(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Of floats, by what is left of the division: a / b alone may be rounded up to an integer."""
+    one, half = a.dtype.type(1), a.dtype.type(0.5)
+    rest, quotient = np.fmod(a, b), a / b
+    whole = (a - rest) / b
+    whole = np.where((rest != 0) & ((rest < 0) != (b < 0)), whole - one, whole)
+    low = np.floor(whole)
+    nearest = np.where(whole - low > half, low + one, low)
+    return np.where(b == 0, quotient, np.where(whole == 0, np.copysign(a.dtype.type(0), quotient), nearest))
+
+
 def _floordiv(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     if _is_float(a):
-        return np.floor(a / b)
+        return _floor_of_quotient(a, b)
     return np.where(b == 0, a.dtype.type(0), np.where(b == -1, np.negative(a), a // _safe_divisor(b)))
 
 
@@ -251,7 +262,8 @@ POINTWISE: tuple[Op, ...] = (
     _exact("sub", "a - b", 2, numbers, np.subtract),
     _exact("mul", "a * b", 2, numbers, np.multiply, commutative=True),
     _exact("div", "a / b; integers truncate, x / 0 = 0, MIN / -1 = MIN", 2, numbers, _div, cost=4, domain=(0.25, 8.0)),
-    _exact("floordiv", "floor of the rounded quotient; integers floor, 0 and -1 as div", 2, numbers, _floordiv, cost=5),
+    _exact("floordiv", "floor of the quotient by way of fmod, a / b where b is 0; integers floor, 0 and -1 as div", 2,
+           numbers, _floordiv, cost=16),
     _exact("fmod", "a - trunc(a / b) * b, exact, sign of a; integers x rem 0 = x", 2, numbers, _fmod, cost=10),
     _exact("remainder", "fmod, plus b where that is not 0 and has not the sign of b", 2, numbers, _remainder, cost=11),
     _exact("maximum", "larger; NaN wins, +0 > -0", 2, numbers, _maximum, commutative=True),
