@@ -8,11 +8,13 @@ is stored is the narrow tensor before its widening, and the tensor before it was
     %5 = broadcast_in_dim(%4): f32[32, 64]     free
     %6 = exp(%5)                               atom 1, reads atom 0
 
+A padding or a concatenation is an atom where it is summed up (`_copies`): it may be stored, and need not be.
+
 Where a tensor has several producers (`scheduler.alternatives`), each of them is an atom. Who reads the tensor reads the
 bit of the one that the graph was given with.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -26,6 +28,7 @@ from scheduler.masks import bits
 from scheduler.piece import Piece
 
 SUMS = (OpKind.CONTRACT, OpKind.REDUCTION, OpKind.SCAN)
+COPIES = ("cat", "pad")  # views that are no strides over one tensor
 
 
 @dataclass(frozen=True)
@@ -270,14 +273,15 @@ def atoms_of(
 ) -> Atoms:
     """The atoms of a prepared graph; `materialised`: nodes that are atoms although they are free."""
     alternatives = alternatives or Alternatives(graph)
-    materialised |= frozenset(alternatives.producers) | _stored(alternatives)
+    every = (*graph.nodes, *alternatives.added)
+    materialised |= frozenset(alternatives.producers) | _stored(alternatives) | _copies(every)
     wanted = {o.node for o in graph.outputs}
     through: set[Node] = set()
     computed: list[Node] = []
     added: list[Node] = []
     below: dict[Node, tuple[Node, ...]] = {}  # per node, the tensors that it is made of as its readers see it
     made_of: dict[Node, tuple[Node, ...]] = {}
-    for node in (*graph.nodes, *alternatives.added):
+    for node in every:
         tensor = alternatives.tensor(node)
         parts = tuple(dict.fromkeys(t for a in node.args for t in below[a]))
         made_of[node] = parts
@@ -304,6 +308,25 @@ def _stored(alternatives: Alternatives) -> frozenset[Node]:
     """Free nodes that alternatives add and that are worth storing: concatenations, which few kernels see through, and
     what is made of constants alone, once for all runs."""
     return frozenset(n for n in alternatives.added if n.op == "cat") | alternatives.folded
+
+
+def _copies(nodes: Iterable[Node]) -> frozenset[Node]:
+    """Paddings and concatenations that products, reductions and scans read, by way of views: libraries read tensors as
+    they lie in memory, and what is read several times, or along the lanes, costs its case distinction each time. A
+    segment may have them inside all the same."""
+    found: set[Node] = set()
+    seen: set[Node] = set()
+    stack = [a for n in nodes if kind_of(n) in SUMS for a in n.args]
+    while stack:
+        node = stack.pop()
+        if node in seen or not is_free(node):
+            continue
+        seen.add(node)
+        if node.op in COPIES:
+            found.add(node)
+        else:
+            stack.extend(node.args)
+    return frozenset(found)
 
 
 def cut(

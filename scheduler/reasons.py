@@ -60,9 +60,9 @@ def _apart(
     if answers.any() is None:
         update = {"kind": "rejected", "text": "no family takes both", "refusals": answers.refusals()}
         return reason.model_copy(update=update)
-    looked_at = found.whole(members)
+    ours = atoms is found.atoms  # those of the unfused graph have numbers of their own
+    looked_at = found.whole(members) if ours else None
     together = looked_at or Candidate(answers)
-    ours = atoms is next((c.families.atoms for c in found.accepted.values()), None)
     kind, text = _why(together, one, other, ledger, outcome)
     if ours and looked_at is None and not _is_measured(together, ledger):
         kind, text = "cap", f"not among the segments looked at ({_limits(found)}); {text}"

@@ -11,7 +11,7 @@ from codegen.families import FAMILIES
 from codegen.kernel import Family
 from fusion_ir.graph import Graph
 from fusion_ir.records import Device, Numerics, Plan, Reason
-from scheduler.atoms import cut
+from scheduler.atoms import COPIES, cut
 from scheduler.bench import Bench, Budget, Costs, Progress, check_numerics
 from scheduler.candidates import Candidate, CandidateSettings, find_candidates
 from scheduler.collector import collecting_rarely
@@ -194,7 +194,7 @@ def split_tasks(device: Device) -> Tasks:
 def unfused_segments(graph: Graph, ledger: Ledger) -> Proposal:
     """The graph as a framework without fusion runs it: a kernel for every computation, concatenation and padding; other
     views and widening casts are part of whatever reads them. () where some family refuses a part."""
-    copies = frozenset(n for n in graph.nodes if n.op in ("cat", "pad"))
+    copies = frozenset(n for n in graph.nodes if n.op in COPIES)
     atoms = cut(graph, ledger.computable, copies)
     answers = [ledger.ask(atoms, atoms.piece(1 << a)) for a in range(len(atoms))]
     segments = [a for a in answers if a]

@@ -1,15 +1,18 @@
 """Candidates: convex, accepted, whole where that is possible, siblings among them; and quick."""
 
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 import rustworkx as rx
 
-from fusion_ir.dtype import f32
+from fusion_ir import build as B
+from fusion_ir.dtype import f32, f64
 from fusion_ir.extent import dense_strides, shape_of
 from fusion_ir.formats import read
 from fusion_ir.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.node import Node
-from fusion_ir.ops import make, make_input
+from fusion_ir.ops import OpKind, make, make_input
 from scheduler.atoms import Atoms, atoms_of
 from scheduler.candidates import Candidate, Candidates, CandidateSettings, find_candidates
 from scheduler.ledger import Ledger
@@ -132,3 +135,47 @@ def test_mistral_rope_is_one_candidate() -> None:
     assert any(m >> v_path & 1 and m.bit_count() > 1 for m, _ in found.accepted), (
         "its V path shares nothing with the rest"
     )
+
+
+# In order: what is copied, by what views it is read, and by which sum.
+COPIED: dict[str, Callable[[Node, Node], Node]] = {
+    "pad": lambda x, y: B.pad(x, (0, 0), (0, 1)),
+    "cat": lambda x, y: B.cat([x, y], 1),
+    "nested": lambda x, y: B.pad(B.cat([x, B.pad(y, (2, 0), (0, 0))], 0), (1, 2), (0, 1)),
+    "of a computation": lambda x, y: B.pad(B.exp(x), (1, 0), (0, 0)),
+}
+VIEWED: dict[str, Callable[[Node], Node]] = {
+    "": lambda x: x,
+    "widened": lambda x: B.cast(x, f64),
+    "permuted": lambda x: B.reshape(
+        B.permute(B.expand(B.unsqueeze(x, 0), (3, *x.sizes)), (1, 0, 2)), (-1, x.sizes[-1])
+    ),
+}
+SUMMED: dict[str, Callable[[Node], Node]] = {
+    "matmul": lambda x: B.matmul(x, B.transpose(x)),
+    "softmax": B.softmax,
+    "sum": lambda x: B.sum_(x, 0),
+    "cumsum": lambda x: B.cumsum(x, 1),
+    "argmax": lambda x: B.argmax(x, 1),
+}
+
+
+@pytest.mark.parametrize("summed", SUMMED)
+@pytest.mark.parametrize("viewed", VIEWED)
+@pytest.mark.parametrize("copied", COPIED)
+def test_what_is_padded_or_concatenated_for_a_sum_can_be_stored_and_need_not_be(
+    copied: str, viewed: str, summed: str
+) -> None:
+    copy = COPIED[copied](X, Y)
+    atoms, found = search(graph_of(SUMMED[summed](VIEWED[viewed](copy))), kinds=frozenset(OpKind))
+    stored = [a for a, n in enumerate(atoms.nodes) if n.op in ("pad", "cat")]
+    assert len(stored) == 1, "the outermost alone"
+    assert found.whole(1 << stored[0]) and found.whole(atoms.all)
+    (reader, *_) = bits(atoms.succs[stored[0]])
+    assert found.whole(1 << stored[0] | 1 << reader)
+
+
+@pytest.mark.parametrize("copied", COPIED)
+def test_what_is_padded_or_concatenated_for_arithmetic_is_no_tensor(copied: str) -> None:
+    atoms, _ = search(graph_of(B.neg(COPIED[copied](X, Y))))
+    assert all(n.op in ("exp", "neg") for n in atoms.nodes)

@@ -1,10 +1,11 @@
 """Reasons and contraction tables of graphs where the answers are known."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
 from codegen.kernel import Reject
+from fusion_ir import build as B
 from fusion_ir.build import matmul
 from fusion_ir.dtype import f32
 from fusion_ir.extent import dense_strides, shape_of
@@ -128,6 +129,46 @@ def test_edges_with_the_same_reason_are_told_of_together() -> None:
     fused = FakeFamily("fused", schedules=("only",))
     plan = plan_of(chain("exp", "exp", "exp"), fused, FakeNaive("one"), bench=bench_of(fused=900.0, one=500.0))
     assert [(r.kind, r.edges) for r in edges(plan)] == [("measured_worse", ((0, 1), (1, 2)))]
+
+
+class Apart(Timed):
+    """A whole plan is the faster the more kernels it has."""
+
+    def time_us(self, segment: Graph, kernel: object) -> float:
+        return 100.0
+
+    def measure_plans(self, graph: Graph, plans: Sequence[Plan], *, seed: int = 0, seconds: float) -> list[Timing]:
+        return [Timing((1000.0 / len(plan.steps),) * 20) for plan in plans]
+
+
+def padded(x: Node) -> Node:
+    return B.pad(x, (0, 0), (0, 1))
+
+
+SEEN_THROUGH: dict[str, Callable[[Node, Node], list[Node]]] = {
+    "pad": lambda x, y: [B.neg(padded(x))],
+    "cat": lambda x, y: [B.neg(B.cat([x, y], 0))],
+    "of each other": lambda x, y: [B.neg(padded(B.cat([x, padded(y)], 1)))],
+    "two readers": lambda x, y: [B.neg(p := padded(x)), B.abs_(p)],
+    "an output": lambda x, y: [p := padded(x), B.neg(p)],
+    "a product": lambda x, y: [B.matmul(padded(x), B.transpose(padded(y)))],
+    "an atom before": lambda x, y: [B.abs_(B.add(padded(B.neg(x)), padded(B.exp(y))))],
+}
+
+
+@pytest.mark.parametrize("graph", SEEN_THROUGH)
+def test_a_winner_that_is_the_unfused_graph_is_explained_by_its_own_tensors(graph: str) -> None:
+    """There a padding is a tensor, while segments of the other covers see through it: both count from 0."""
+    made = SEEN_THROUGH[graph](matrix(0, 64, 32), matrix(1, 64, 32))
+    fused = FakeFamily("fused", kinds=frozenset(OpKind), schedules=("only",))
+    plan = plan_of(over(*made), fused, FakeNaive("one", schedules=("only",)), bench=Apart())
+    assert plan.unfused_us == plan.time_us
+    told = [e for r in edges(plan) for e in r.edges]
+    writers, read = dict[object, int](), set[tuple[int, int]]()  # buffers serve several tensors one after the other
+    for j, step in enumerate(plan.steps):
+        read |= {(writers[ref], j) for ref in step.reads if ref in writers}
+        writers |= dict.fromkeys(step.writes, j)
+    assert sorted(told) == sorted(read)
 
 
 def of_singles(bench: Timed, caps: tuple[Reason, ...] = (), whole: bool = False, complete: bool = False) -> Reason:
