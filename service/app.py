@@ -20,6 +20,7 @@ from fusion_ir.records import Device
 from service.api import artifacts, batch_events, batches, devices, health, openapi, operations, plans, resolve
 from service.api.context import Context, Devices, Memo
 from service.api.middleware import Gate
+from service.api.readers import Readers
 from service.dashboard import pages
 from service.errors import ApiError, in_words, pointer, problem_response
 from service.metrics import Metrics
@@ -46,20 +47,27 @@ DESCRIPTION = """Plans for fusion graphs: how to cut a graph into kernels, and t
 `POST /v1/plans:resolve` is the way in. Errors are problem documents (RFC 9457); their `type` resolves to a page."""
 
 
-def create_app(settings: Settings, *, detector: Callable[[str], Device] | None = None) -> FastAPI:
-    """The application, which opens the database at once. `detector` finds the device of a target (default: asks it).
+def create_app(
+    settings: Settings, *, detector: Callable[[str], Device] | None = None, readers: Readers | None = None
+) -> FastAPI:
+    """The application, which opens the database at once. `detector` finds the device of a target (default: asks it);
+    `readers` read bodies (default: its own, which end with it).
 
     Raises DatabaseError.
     """
     store = Store(settings.db)
     found = Devices(detector or partial(_detect, settings.cache))
-    ctx = Context(settings, store, found, Memo(settings.memo_entries), VERSION, Metrics())
+    reading = readers or Readers()
+    ctx = Context(settings, store, found, Memo(settings.memo_bytes), VERSION, reading, Metrics())
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        ctx.readers.start()
         warming = asyncio.create_task(_warm(ctx))
         yield
         warming.cancel()
+        if readers is None:
+            await asyncio.to_thread(reading.close)
         await asyncio.to_thread(store.close)
 
     app = FastAPI(
@@ -83,7 +91,7 @@ def create_app(settings: Settings, *, detector: Callable[[str], Device] | None =
         "": ("max_body_bytes", settings.max_body_bytes),
         batches.SUBMIT: ("max_batch_bytes", settings.max_batch_bytes),
     }
-    app.add_middleware(Gate, limits=limits, observe=ctx.metrics.observe)
+    app.add_middleware(Gate, limits=limits, most_held=settings.max_held_bytes, observe=ctx.metrics.observe)
     openapi.install(app)
     return app
 

@@ -75,6 +75,27 @@ PROBLEM_TYPES: dict[str, ProblemType] = {
             "Send less, or raise the setting `max_body_bytes` (`max_batch_bytes` for batches).",
         ),
         ProblemType(
+            "too-much-to-read",
+            422,
+            "The body takes too much to read",
+            "Reading the body took more time of a processor, or more memory, than there is for one. It was ended.",
+            "Send a smaller graph; one of as many nodes as are allowed is read in a part of the time.",
+        ),
+        ProblemType(
+            "too-many-bodies",
+            429,
+            "Too many bodies wait to be read",
+            "As many bodies as the server holds at once are waiting to be read, or are being received.",
+            "Wait for the seconds in `Retry-After`, then ask again.",
+        ),
+        ProblemType(
+            "body-too-slow",
+            408,
+            "The body comes too slowly",
+            "The body was not received in the time there is for one of its size.",
+            "Send it at 50 kB a second or more.",
+        ),
+        ProblemType(
             "bad-batch",
             422,
             "The batch cannot be taken apart",
@@ -250,8 +271,8 @@ def problem(slug: str, detail: str, place: str | None = None, status: int | None
         type=row.uri,
         title=row.title,
         status=row.status if status is None else status,
-        detail=_printable(detail, DETAIL_CHARACTERS),
-        place=None if place is None else _printable(place, PLACE_CHARACTERS),
+        detail=printable(detail, DETAIL_CHARACTERS),
+        place=None if place is None else printable(place, PLACE_CHARACTERS),
     )
 
 
@@ -297,7 +318,7 @@ def bad_json(message: str) -> ApiError:
     return ApiError("bad-json", message, "1:1")
 
 
-def _printable(text: str, limit: int) -> str:
+def printable(text: str, limit: int = PLACE_CHARACTERS) -> str:
     """One line of at most `limit` characters."""
     shown = "".join(c if c.isprintable() else " " for c in text[: limit + 1])
     return shown if len(shown) <= limit else shown[: limit - 1] + "…"

@@ -73,6 +73,9 @@ class Settings:
     max_seconds: float = _row(3600.0, "Most seconds of search that a request may ask for.", 0.1, 86400.0)
     max_wait_seconds: float = _row(60.0, "Most seconds that `Prefer: wait=N` holds a request open.", 0.0, 3600.0)
     max_body_bytes: int = _row(16_000_000, "Largest request body in bytes; more is answered 413 at once.", 1024, 2**31)
+    max_held_bytes: int = _row(
+        256_000_000, "Most bytes of bodies held at once, being sent or read; more are answered 429.", 1024, 2**40
+    )
     max_queue: int = _row(
         1000, "Most operations waiting to run, those of batches aside; more are answered 429.", 1, 1_000_000
     )
@@ -86,8 +89,8 @@ class Settings:
         1, "Worker processes. On one device they take turns at timing: more than one only compile side by side.", 0, 64
     )
     lease_seconds: float = _row(30.0, "A worker silent for this long loses its operation to another.", 2.0, 3600.0)
-    memo_entries: int = _row(
-        4096, "Request bodies whose keys the API process remembers, by their sha256.", 0, 10_000_000
+    memo_bytes: int = _row(
+        64_000_000, "Memory for keys of request bodies that were read before, by their sha256.", 0, 2**40
     )
     layout_seconds: float = _row(10.0, "Time limit for laying out the graph on a plan's page.", 0.01, 300.0)
     log_level: str = _row("info", "Least severe messages to log.", choices=("debug", "info", "warning", "error"))

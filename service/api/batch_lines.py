@@ -1,21 +1,18 @@
 """From the lines of a batch to its items: read, checked, looked up. Stores nothing."""
 
-import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from codegen.devices import DeviceError
-from fusion_ir.text import print_graph
-from service.api.batch_models import CUSTOM_ID
 from service.api.context import Context
-from service.api.reading import Ask, check_seconds, read_members, read_object
+from service.api.readers import Read
+from service.api.reading import check_seconds
 from service.errors import ApiError, problem
 from service.jobs import PLAN, PlanJob, PlanResult
-from tuning_db import Conditions, Ending, Names, NewGraph, NewItem, RequestKey, Work
+from tuning_db import Conditions, Ending, NewGraph, NewItem, RequestKey, Work
 
-_CUSTOM_ID = re.compile(CUSTOM_ID)
-_DIGITS = re.compile(r"1:([0-9]+)")
+BLANK_LINES = 1000  # between the items of a batch, at most
 
 
 @dataclass(frozen=True)
@@ -36,57 +33,56 @@ def read_lines(ctx: Context, body: bytes, defaults: Mapping[str, Any]) -> Lines:
     items: list[NewItem] = []
     graphs: dict[str, NewGraph] = {}
     seen: dict[str, int] = {}
-    for number, line in enumerate(body.split(b"\n"), 1):
-        if not line.strip():
-            continue
+    for number, line in _lines(body, ctx.settings.max_batch_items + BLANK_LINES):
         if len(items) == ctx.settings.max_batch_items:
             limit = f"{ctx.settings.max_batch_items} items (setting max_batch_items)"
             raise ApiError("bad-batch", f"A batch has at most {limit}.", str(number))
-        custom_id, members = _members(number, line)
+        custom_id, read = ctx.readers.read_line(line, number, defaults)
         if custom_id in seen:
             raise ApiError("bad-batch", f"The custom_id was that of line {seen[custom_id]}, too.", str(number))
         seen[custom_id] = number
         try:
-            ask = read_members({**defaults, **members})
-            items.append(_item(ctx, custom_id, ask))
+            if isinstance(read, ApiError):
+                raise read
+            items.append(_item(ctx, custom_id, read))
         except ApiError as error:
             document = problem(error.slug, error.detail, error.place, error.status)
             items.append(NewItem(custom_id, None, Ending("failed", error=document.model_dump_json())))
             continue
-        if ask.named is not None and ask.graph_key not in graphs:
-            names = Names(ask.named.input_names, ask.named.output_names)
-            graphs[ask.graph_key] = NewGraph(ask.graph_key, print_graph(ask.named.graph), names)
+        if read.text is not None and read.graph_key not in graphs:
+            graphs[read.graph_key] = NewGraph(read.graph_key, read.text.decode(), read.parsed_names())
     if not items:
         raise ApiError("bad-batch", "The batch has no lines.", "1")
     return Lines(items, list(graphs.values()))
 
 
-def _members(number: int, line: bytes) -> tuple[str, dict[str, Any]]:
-    """The line's custom_id, and its other members. Raises ApiError."""
-    try:
-        members = dict(read_object(line))
-    except ApiError as error:
-        column = _DIGITS.fullmatch(error.place or "")
-        raise ApiError("bad-batch", error.detail, f"{number}:{column[1]}" if column else str(number)) from error
-    custom_id = members.pop("custom_id", None)
-    if not isinstance(custom_id, str) or not _CUSTOM_ID.fullmatch(custom_id):
-        expected = "a custom_id of 1 to 512 characters, without control characters"
-        raise ApiError("bad-batch", f"Expected {expected}.", str(number))
-    return custom_id, members
+def _lines(body: bytes, most: int) -> Iterator[tuple[int, bytes]]:
+    """Lines that are not blank, with their numbers, from 1. Raises ApiError where there are more than `most` in all."""
+    number, begin = 0, 0
+    while begin < len(body):
+        number += 1
+        if number > most:
+            raise ApiError("bad-batch", f"A batch has at most {most} lines, blank ones included.", str(number))
+        end = body.find(b"\n", begin)
+        end = len(body) if end < 0 else end
+        line = body[begin:end]
+        begin = end + 1
+        if line.strip():
+            yield number, line
 
 
-def _item(ctx: Context, custom_id: str, ask: Ask) -> NewItem:
+def _item(ctx: Context, custom_id: str, ask: Read) -> NewItem:
     """The item, done where there is a plan for it. Raises ApiError."""
-    target, seconds = ask.request.target or ctx.settings.target, ask.request.seconds
+    target, seconds = ask.target or ctx.settings.target, ask.seconds
     check_seconds(ctx.settings, seconds, "/seconds")
-    if ask.named is None and ctx.store.graph(ask.graph_key) is None:
+    if ask.text is None and ctx.store.graph(ask.graph_key) is None:
         raise ApiError("unknown-graph", "No graph with this key is stored.", "/graph_key")
     try:
         device = ctx.devices.detect(target)
     except DeviceError as error:
         raise ApiError("no-device", str(error), "/target") from error
-    memory_bytes = ask.request.memory_bytes
-    key = RequestKey(ask.graph_key, device.class_key, ask.request.numerics, memory_bytes=memory_bytes)
+    memory_bytes = ask.memory_bytes
+    key = RequestKey(ask.graph_key, device.class_key, ask.numerics, memory_bytes=memory_bytes)
     found = ctx.store.resolve(key, Conditions.of_device(device, ctx.version))
     if found is not None and found.state != "stale":
         ctx.metrics.resolves.labels("hit").inc()
@@ -97,7 +93,7 @@ def _item(ctx: Context, custom_id: str, ask: Ask) -> NewItem:
         graph_key=ask.graph_key,
         target=target,
         seconds=seconds or ctx.settings.default_seconds,
-        numerics=ask.request.numerics,
+        numerics=ask.numerics,
         memory_bytes=memory_bytes,
     )
     return NewItem(custom_id, ask.graph_key, Work(PLAN, job.model_dump_json(), key.digest))

@@ -1,7 +1,6 @@
 """Batches: many requests submitted together, as JSON lines, worked through on all workers."""
 
 import asyncio
-import hashlib
 import json
 import re
 from collections.abc import Iterator
@@ -26,6 +25,7 @@ from service.api.batch_models import (
     RunningItem,
     Segments,
 )
+from service.api.bodies import receive
 from service.api.context import Context, context
 from service.api.operations import object_in, problem_in
 from service.api.reading import check_seconds
@@ -90,9 +90,8 @@ async def submit(
         await ctx.devices.get(target)
     key = _idempotency_key(request)
     with _in_flight(ctx, key):
-        body = await request.body()
-        payload = hashlib.sha256(json.dumps(defaults, sort_keys=True).encode() + b"\n" + body).hexdigest()
-        batch = await asyncio.to_thread(_submit, ctx, body, defaults, payload, key)
+        body, digest = await receive(request, json.dumps(defaults, sort_keys=True).encode() + b"\n")
+        batch = await asyncio.to_thread(_submit, ctx, body, defaults, digest.hex(), key)
         shown = await asyncio.to_thread(model, ctx.store, batch)
     headers = {"Location": f"{SUBMIT}/{batch.id}", "Cache-Control": "no-store"}
     return Response(shown.model_dump_json(), 201, headers, "application/json")

@@ -11,12 +11,14 @@ from fastapi import Request
 
 from codegen.devices import DeviceError
 from fusion_ir.records import Device
+from service.api.readers import Readers
 from service.errors import ApiError
 from service.metrics import Metrics
 from service.settings import Settings
 from tuning_db import Conditions, RequestKey, Store
 
 RETRY_SECONDS = 30.0
+ROW_BYTES = 2000  # of a remembered request, names aside
 
 
 @dataclass(frozen=True)
@@ -27,15 +29,21 @@ class Remembered:
     conditions: Conditions
     names: bytes
 
+    @property
+    def bytes(self) -> int:
+        """Of memory, about."""
+        return ROW_BYTES + len(self.names)
+
 
 class Memo:
-    """Least recently used map from the sha256 of a whole request body to what reading it gave.
+    """Least recently used map from the sha256 of a whole request body to what reading it gave, limited in bytes.
 
     Exact: equal bytes read equally, as long as the target's device is the same; devices are fixed for a server's life.
     """
 
-    def __init__(self, entries: int) -> None:
-        self._entries = entries
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._bytes = 0
         self._rows: OrderedDict[bytes, Remembered] = OrderedDict()
 
     def get(self, digest: bytes) -> Remembered | None:
@@ -45,11 +53,15 @@ class Memo:
         return row
 
     def put(self, digest: bytes, row: Remembered) -> None:
-        if self._entries:
-            self._rows[digest] = row
-            self._rows.move_to_end(digest)
-            while len(self._rows) > self._entries:
-                self._rows.popitem(last=False)
+        """Forgets others for it; what would take a quarter of all there is, is not kept."""
+        if row.bytes > self._most_bytes // 4:
+            return
+        before = self._rows.pop(digest, None)
+        self._rows[digest] = row
+        self._bytes += row.bytes - (before.bytes if before else 0)
+        while self._bytes > self._most_bytes:
+            _, gone = self._rows.popitem(last=False)
+            self._bytes -= gone.bytes
 
 
 class Devices:
@@ -102,6 +114,7 @@ class Context:
     devices: Devices
     memo: Memo
     version: str
+    readers: Readers
     metrics: Metrics = field(default_factory=Metrics)
     submitting: set[str] = field(default_factory=set[str])  # idempotency keys of batches being read
     streams: int = 0  # of events, open now

@@ -7,9 +7,10 @@ import time
 from collections.abc import Callable, Mapping
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.errors import problem_response
+from service.errors import printable, problem_response
 
 log = logging.getLogger("fuseplan.http")
 
@@ -28,23 +29,37 @@ DRAIN_FACTOR = 8
 DRAIN_SECONDS = 10.0
 
 
-class _BodyTooLarge(Exception):
-    """The streamed body went over the limit."""
+# A body has come after this many seconds, and one more for every so many bytes of it.
+BODY_SECONDS = 10.0
+SLOWEST_BYTES_PER_SECOND = 50_000
+RETRY_SECONDS = 2
+CLIENT_CLOSED = 499  # in metrics only: nobody was there to be answered
+
+
+class _Refused(Exception):
+    """The body is not read to its end. `slug`: of the problem that says so."""
+
+    def __init__(self, slug: str, detail: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(detail)
+        self.slug, self.detail, self.headers = slug, detail, {**(headers or {}), "Connection": "close"}
 
 
 class Gate:
     """Pure ASGI middleware. `observe(template, method, status, seconds)` is called after every request.
 
-    limits: name and value of the setting that limits bodies, by path; that of "" holds for all others.
+    limits: name and value of the setting that limits bodies, by path; that of "" holds for all others. most_held: bytes
+    of all bodies together, from their first byte to their answer.
     """
 
     def __init__(
         self,
         app: ASGIApp,
         limits: Mapping[str, tuple[str, int]],
+        most_held: int,
         observe: Callable[[str, str, int, float], None],
     ) -> None:
-        self.app, self.limits, self.observe = app, limits, observe
+        self.app, self.limits, self.most_held, self.observe = app, limits, most_held, observe
+        self.held = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -52,16 +67,7 @@ class Gate:
             return
         started = time.perf_counter()
         status = 0
-        count = 0
-        limit = self._limit(scope)[1]
-
-        async def counted() -> Message:
-            nonlocal count
-            message = await receive()
-            count += len(message.get("body", b""))
-            if count > limit:
-                raise _BodyTooLarge
-            return message
+        body = _Body(self, receive, *self._limit(scope))
 
         async def dressed(message: Message) -> None:
             nonlocal status
@@ -76,17 +82,18 @@ class Gate:
             refusal = self._refusal(scope)
             if refusal is not None:
                 await problem_response(*refusal)(scope, receive, dressed)
-            elif _declared_bytes(scope) > limit:
-                raise _BodyTooLarge
             else:
-                await self.app(scope, counted, dressed)
-        except _BodyTooLarge:
+                body.expect(_declared_bytes(scope))
+                await self.app(scope, body.receive, dressed)
+        except _Refused as refused:
             if status:
                 raise
-            await self._too_large(scope, receive, dressed)
+            await body.refuse(refused, dressed)
+        except ClientDisconnect:
+            status = status or CLIENT_CLOSED
         except Exception:
             incident = secrets.token_hex(6)
-            log.exception("incident %s: %s %s", incident, scope["method"], scope["path"])
+            log.exception("incident %s: %s %s", incident, scope["method"], printable(scope["path"]))
             if status:
                 raise
             response = problem_response(
@@ -94,6 +101,7 @@ class Gate:
             )
             await response(scope, receive, dressed)
         finally:
+            body.release()
             route = scope.get("route")
             template = getattr(route, "path", None) or "(none)"
             self.observe(template, scope["method"], status, time.perf_counter() - started)
@@ -106,32 +114,86 @@ class Gate:
         name = host if host.endswith("]") else host.rpartition(":")[0] or host
         if name.lower() not in LOOPBACK_NAMES:
             return "wrong-host", "The Host header must name the loopback address.", "Host"
-        site = headers.get("sec-fetch-site", "none")
-        if scope["method"] not in ("GET", "HEAD", "OPTIONS") and site not in ("none", "same-origin"):
+        if scope["method"] in ("GET", "HEAD", "OPTIONS"):
+            return None
+        if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
             return "cross-site", "Only this server's own pages may send this request from a browser.", "Sec-Fetch-Site"
+        # Older browsers send this alone; other clients send neither.
+        if (origin := headers.get("origin")) is not None and origin.lower() != f"http://{host.lower()}":
+            return "cross-site", "Only this server's own pages may send this request from a browser.", "Origin"
         return None
 
     def _limit(self, scope: Scope) -> tuple[str, int]:
         """Name and value of the setting that limits this request's body."""
         return self.limits.get(scope["path"], self.limits[""])
 
-    async def _too_large(self, scope: Scope, receive: Receive, send: Send) -> None:
-        setting, limit = self._limit(scope)
-        detail = f"The limit is {limit} bytes (setting {setting})."
-        response = problem_response("body-too-large", detail, headers={"Connection": "close"})
+
+class _Body:
+    """The body of one request as it comes, held to its limits."""
+
+    def __init__(self, gate: Gate, receive: Receive, setting: str, limit: int) -> None:
+        self._gate, self._receive, self._setting, self._limit = gate, receive, setting, limit
+        self._count = self._held = 0
+        self._deadline: float | None = None  # of the loop; None before anybody asked for the body, and after its end
+        self._ended = False
+
+    def expect(self, declared: int) -> None:
+        """Raises _Refused for a declared length that is too large."""
+        self._check(declared)
+
+    async def receive(self) -> Message:
+        """The next message. Raises _Refused."""
+        if self._ended:
+            return await self._receive()  # no body any more, but word that the client has gone
+        loop = asyncio.get_running_loop()
+        if self._deadline is None:
+            self._deadline = loop.time() + BODY_SECONDS
+        try:
+            async with asyncio.timeout_at(self._deadline):
+                message = await self._receive()
+        except TimeoutError:
+            detail = f"Of the body, {self._count} bytes came in time, at {SLOWEST_BYTES_PER_SECOND} a second and more."
+            raise _Refused("body-too-slow", detail) from None
+        size = len(message.get("body", b""))
+        self._deadline += size / SLOWEST_BYTES_PER_SECOND
+        self._count += size
+        self._ended = message["type"] != "http.request" or not message.get("more_body", False)
+        self._check(self._count)
+        self._hold(size)
+        return message
+
+    def release(self) -> None:
+        """The request is over."""
+        self._gate.held -= self._held
+        self._held = 0
+
+    async def refuse(self, refused: _Refused, send: Send) -> None:
+        """Answers, then reads the rest of the body and drops it."""
+        self.release()
+        response = problem_response(refused.slug, refused.detail, headers=refused.headers)
         await send({"type": "http.response.start", "status": response.status_code, "headers": response.raw_headers})
         await send({"type": "http.response.body", "body": bytes(response.body), "more_body": True})
-        left = DRAIN_FACTOR * limit
+        left = DRAIN_FACTOR * self._limit
         try:
             async with asyncio.timeout(DRAIN_SECONDS):
-                while left > 0:
-                    message = await receive()
+                while left > 0 and not self._ended and refused.slug != "body-too-slow":
+                    message = await self._receive()
                     left -= len(message.get("body", b""))
-                    if message["type"] == "http.disconnect" or not message.get("more_body", False):
-                        break
+                    self._ended = message["type"] == "http.disconnect" or not message.get("more_body", False)
         except TimeoutError:
-            log.info("a body over the limit was still being sent after %g s; closing", DRAIN_SECONDS)
+            log.info("a body that was refused was still being sent after %g s; closing", DRAIN_SECONDS)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    def _check(self, size: int) -> None:
+        if size > self._limit:
+            raise _Refused("body-too-large", f"The limit is {self._limit} bytes (setting {self._setting}).")
+
+    def _hold(self, size: int) -> None:
+        if self._gate.held + size > self._gate.most_held:
+            detail = f"Bodies of {self._gate.held} bytes are being received or read (setting max_held_bytes)."
+            raise _Refused("too-many-bodies", detail, {"Retry-After": str(RETRY_SECONDS)})
+        self._held += size
+        self._gate.held += size
 
 
 def _declared_bytes(scope: Scope) -> int:

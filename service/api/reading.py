@@ -1,5 +1,9 @@
-"""From the bytes of a resolve request to a graph and its key. Pure: stores nothing, asks nobody."""
+"""From the bytes of a resolve request to a graph and its key. Pure: stores nothing, asks nobody.
 
+`reader_process` calls it: what somebody sends is read where it can be ended.
+"""
+
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -13,9 +17,13 @@ from fusion_ir.formats.json_wire import from_wire
 from fusion_ir.formats.side_file import NOTHING, SHAPES, SideFile, side_file
 from fusion_ir.key import graph_key
 from fusion_ir.named import NamedGraph
+from service.api.batch_models import CUSTOM_ID
 from service.api.models import ResolveRequest
 from service.errors import ApiError, from_validation, pointer
 from service.settings import Settings
+
+_DIGITS = re.compile(r"1:([0-9]+)")
+_CUSTOM_ID = re.compile(CUSTOM_ID)
 
 
 @dataclass(frozen=True)
@@ -30,6 +38,27 @@ class Ask:
 def read_body(body: bytes) -> Ask:
     """Raises ApiError `bad-json`, `bad-request` or `bad-graph`, each with the place."""
     return read_members(read_object(body))
+
+
+def read_line(line: bytes, number: int, defaults: Mapping[str, Any]) -> tuple[str, "Ask | ApiError"]:
+    """Line `number` of a batch: its custom_id, and the request, or what is wrong with that.
+
+    defaults: members for the requests that lack them. Raises ApiError `bad-batch` for a line that is no JSON object
+    with a custom_id, naming it: then the sender could not be told which item failed.
+    """
+    try:
+        members = dict(read_object(line))
+    except ApiError as error:
+        column = _DIGITS.fullmatch(error.place or "")
+        raise ApiError("bad-batch", error.detail, f"{number}:{column[1]}" if column else str(number)) from error
+    custom_id = members.pop("custom_id", None)
+    if not isinstance(custom_id, str) or not _CUSTOM_ID.fullmatch(custom_id):
+        expected = "a custom_id of 1 to 512 characters, without control characters"
+        raise ApiError("bad-batch", f"Expected {expected}.", str(number))
+    try:
+        return custom_id, read_members({**defaults, **members})
+    except ApiError as error:
+        return custom_id, error
 
 
 def read_object(body: bytes) -> Mapping[str, Any]:

@@ -1,7 +1,6 @@
 """POST /v1/plans:resolve, the hot path: a graph goes in, its plan comes out, or the operation that will make it."""
 
 import asyncio
-import hashlib
 import json
 import re
 import time
@@ -10,21 +9,20 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from fusion_ir.text import print_graph
+from service.api.bodies import receive
 from service.api.context import Context, Remembered, context
 from service.api.models import Pending, Resolution, ResolveRequest
 from service.api.openapi import body as json_body
 from service.api.operations import model as operation_model
 from service.api.operations import problem_of
-from service.api.reading import Ask, check_seconds, read_body
+from service.api.readers import Read
+from service.api.reading import check_seconds
 from service.errors import ApiError
 from service.jobs import PLAN, PlanJob
-from tuning_db import Conditions, Names, Operation, QueueFull, RequestKey, Resolved
+from tuning_db import Conditions, Operation, QueueFull, RequestKey, Resolved
 
 router = APIRouter(tags=["plans"])
 
-# Reading a body of this size takes about two milliseconds; larger ones are read in a thread, so that others go on.
-INLINE_BYTES = 64 * 1024
 RETRY_SECONDS = 1
 POLL_SECONDS = (0.02, 0.25)  # first and longest pause between looks at an operation
 _WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?([0-9]{1,6})\"?\s*(?=$|[,;])", re.IGNORECASE)
@@ -47,13 +45,12 @@ async def resolve(request: Request) -> Response:
     """
     ctx = context(request)
     _check_media_type(request)
-    body = await request.body()
-    digest = hashlib.sha256(body).digest()
+    body, digest = await receive(request)
     remembered = ctx.memo.get(digest)
-    ask: Ask | None = None
+    ask: Read | None = None
     if remembered is None:
         ask, remembered = await _read(ctx, body)
-        if ask.named is not None:
+        if ask.text is not None:
             ctx.memo.put(digest, remembered)
     found = ctx.store.resolve(remembered.request, remembered.conditions)
     if found is not None:
@@ -80,37 +77,34 @@ async def resolve(request: Request) -> Response:
     return Response(pending.model_dump_json(), 202, headers, "application/json")
 
 
-async def _read(ctx: Context, body: bytes) -> tuple[Ask, Remembered]:
+async def _read(ctx: Context, body: bytes) -> tuple[Read, Remembered]:
     """The request with its key. Raises ApiError."""
-    inline = len(body) <= INLINE_BYTES
-    ask = read_body(body) if inline else await asyncio.to_thread(read_body, body)
-    check_seconds(ctx.settings, ask.request.seconds, "/seconds")
-    device = await ctx.devices.get(ask.request.target or ctx.settings.target)
-    if ask.named is not None:
-        names = Names(ask.named.input_names, ask.named.output_names)
-    else:
+    _, ask = await asyncio.wrap_future(ctx.readers.submit(body))
+    assert isinstance(ask, Read)  # a body that is wrong is an error of the future's
+    check_seconds(ctx.settings, ask.seconds, "/seconds")
+    device = await ctx.devices.get(ask.target or ctx.settings.target)
+    names = ask.names
+    if ask.text is None:
         stored = await asyncio.to_thread(ctx.store.graph, ask.graph_key)
         if stored is None:
             raise ApiError("unknown-graph", "No graph with this key is stored.", "/graph_key")
-        names = stored.names
-    memory_bytes = ask.request.memory_bytes
-    key = RequestKey(ask.graph_key, device.class_key, ask.request.numerics, memory_bytes=memory_bytes)
-    return ask, Remembered(key, Conditions.of_device(device, ctx.version), names.json().encode())
+        names = stored.names.json().encode()
+    key = RequestKey(ask.graph_key, device.class_key, ask.numerics, memory_bytes=ask.memory_bytes)
+    return ask, Remembered(key, Conditions.of_device(device, ctx.version), names)
 
 
-async def _queue(ctx: Context, remembered: Remembered, ask: Ask) -> Operation:
+async def _queue(ctx: Context, remembered: Remembered, ask: Read) -> Operation:
     """The operation that makes this plan: a new one, or the one that is under way. Raises ApiError."""
 
     def work() -> Operation:
-        if ask.named is not None:
-            names = Names(ask.named.input_names, ask.named.output_names)
-            ctx.store.put_graph(ask.graph_key, print_graph(ask.named.graph), names)
+        if ask.text is not None:
+            ctx.store.put_graph(ask.graph_key, ask.text.decode(), ask.parsed_names())
         job = PlanJob(
             graph_key=ask.graph_key,
-            target=ask.request.target or ctx.settings.target,
-            seconds=ask.request.seconds or ctx.settings.default_seconds,
-            numerics=ask.request.numerics,
-            memory_bytes=ask.request.memory_bytes,
+            target=ask.target or ctx.settings.target,
+            seconds=ask.seconds or ctx.settings.default_seconds,
+            numerics=ask.numerics,
+            memory_bytes=ask.memory_bytes,
         )
         return ctx.store.submit(PLAN, job.model_dump_json(), remembered.request.digest, limit=ctx.settings.max_queue)
 

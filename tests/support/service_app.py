@@ -1,8 +1,10 @@
 """The application with a database of its own and a device that is not there, for tests over HTTP without workers."""
 
+import atexit
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from starlette.testclient import TestClient
 
 from codegen.devices import DeviceError
 from fusion_ir.records import Device
+from service.api.readers import Readers
 from service.app import create_app
 from service.settings import Settings, load
 from tests.support.stored_plans import DEVICE
@@ -34,12 +37,20 @@ def detector(target: str) -> Device:
     raise DeviceError("no CUDA device: there is no driver; install one")
 
 
+@cache
+def readers() -> Readers:
+    """The same for all applications of a test run: their process starts once, and ends with the run."""
+    found = Readers()
+    atexit.register(found.close)
+    return found
+
+
 @contextmanager
 def running(folder: Path, **settings: Any) -> Iterator[Running]:
     """Answers requests within the block."""
     given = {"db": f"sqlite:///{folder / 'fuseplan.db'}", "cache": str(folder / "cache"), **settings}
     loaded = load(given, env={"HOME": str(folder)})
-    app = create_app(loaded, detector=detector)
+    app = create_app(loaded, detector=detector, readers=readers())
     with TestClient(app, base_url="http://localhost", raise_server_exceptions=False) as client:
         yield Running(app, client, app.state.context.store, loaded)
 
