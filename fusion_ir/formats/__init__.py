@@ -68,8 +68,8 @@ READERS: tuple[Reader, ...] = (
         "nvFuser's Python definition, older and newer spelling",
         (".nvfuser.py", ".py"),
         lambda text: _DEFINITION.search(text[:65536]) is not None,
-        lambda text, beside: read_nvfuser(text, beside.shapes, beside.strides),
-        beside=("inputs",),
+        lambda text, beside: read_nvfuser(text, beside.shapes, beside.strides, beside.values),
+        beside=("inputs", "values"),
     ),
     Reader(
         "migraphx",

@@ -16,10 +16,13 @@ from typing import cast
 
 from fusion_ir.dtype import DType
 from fusion_ir.errors import FormatError, excerpt, nearest
+from fusion_ir.formats.json_text import excerpt_key
+from fusion_ir.formats.nvfuser_numbers import Number, cast_number, number
 from fusion_ir.formats.nvfuser_ops import NVFUSER_OPS
 from fusion_ir.formats.nvfuser_tensors import Given, define_tensor, memory_order, strides_of
 from fusion_ir.formats.nvfuser_values import Tensor, Value, bind, convert, describe, integers, resolve
 from fusion_ir.formats.python_text import Call, Name, read_calls
+from fusion_ir.formats.side_file import SHAPES
 from fusion_ir.formats.signature import Parameter, parameters
 from fusion_ir.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.layout import check_donation, normal_strides
@@ -32,17 +35,21 @@ from fusion_ir.scalar import Scalar
 
 
 def read_nvfuser(
-    text: str, sizes: Mapping[str, Sequence[int]] | None = None, strides: Mapping[str, Sequence[int]] | None = None
+    text: str,
+    sizes: Mapping[str, Sequence[int]] | None = None,
+    strides: Mapping[str, Sequence[int]] | None = None,
+    values: Mapping[str, float | int | bool] | None = None,
 ) -> NamedGraph:
     """The graph of an nvFuser Python definition.
 
     `sizes` gives extents, and `strides` the strides in elements, of input tensors by name, for those whose text leaves
-    them open: extents of -1, axes with contiguity False. Raises FormatError with line and column.
+    them open: extents of -1, axes with contiguity False. `values` gives the scalars for which the text has no value.
+    Raises FormatError with line and column.
     """
     check_body(text)
     calls = read_calls(text)
     check_count("", "statements", len(calls), LIMITS.nodes + LIMITS.inputs + LIMITS.outputs)
-    definition = _Definition(sizes or {}, strides or {})
+    definition = _Definition(sizes or {}, strides or {}, values or {})
     for call in calls:
         definition.statement(call)
     return definition.finish()
@@ -51,9 +58,11 @@ def read_nvfuser(
 class _Definition:
     """A definition as far as it has been read."""
 
-    def __init__(self, sizes: Given, strides: Given) -> None:
+    def __init__(self, sizes: Given, strides: Given, scalars: Mapping[str, float | int | bool]) -> None:
         self.sizes = sizes
         self.strides = strides
+        self.scalars = scalars
+        self.stated: set[str] = set()  # those of `scalars` that the text asked for
         self.values: dict[str, Value] = {}
         self.inputs: dict[str, InputSpec] = {}
         self.outputs: dict[str, OutputSpec] = {}
@@ -63,7 +72,7 @@ class _Definition:
         match call.path:
             case "define_tensor":
                 results: Sequence[Value] = [self.define_tensor(call)]
-            case "define_scalar":
+            case "define_scalar" | "define_constant":
                 results = [self.define_scalar(call)]
             case "define_vector":
                 results = [self.define_vector(call)]
@@ -92,11 +101,13 @@ class _Definition:
         except (ValueError, OverflowError) as error:
             reason = str(error)
             raise FormatError(call.place, reason if reason.startswith(op) else f"{op}: {reason}") from None
-        results = cast("tuple[Node | int | list[int], ...]", result if isinstance(result, tuple) else (result,))
+        results = cast(
+            "tuple[Node | Number | int | list[int], ...]", result if isinstance(result, tuple) else (result,)
+        )
         found: list[Value] = []
         for item in results:
             if not isinstance(item, Node):
-                found.append(item if isinstance(item, int) else [*item])
+                found.append([*item] if isinstance(item, list) else item)
                 continue
             check_sizes(call.place, item.sizes)
             order = cast("tuple[int, ...]", values["stride_order"]) if op == "stride_order" else None
@@ -114,18 +125,25 @@ class _Definition:
         return Tensor(make_input(len(self.inputs) - 1, spec))
 
     def define_scalar(self, call: Call) -> Value:
-        """A Python number, rounded to the dtype given."""
-        expected = (Parameter("value", "number", False, True), Parameter("dtype", "dtype", False, True))
+        """A Python number, in the dtype given; without one, what stands beside the text by its name."""
+        expected = (Parameter("value", "scalar number", False, True), Parameter("dtype", "dtype", False, True))
         values = {p.name: convert(self.values, argument, p) for p, argument in bind(call, expected)}
         value, dtype = values.get("value"), values.get("dtype")
-        if not isinstance(value, bool | int | float):
-            raise FormatError(call.place, "the scalar has no value: scalars that change from call to call are not read")
+        name = call.targets[0] if len(call.targets) == 1 else ""
+        if not isinstance(value, Number):
+            if name not in self.scalars:
+                advice = f'state it beside the text, as in {{"values": {{"{name}": 0.5}}}}'
+                raise FormatError(call.place, f"{excerpt(name)} has no value in the text: {advice}")
+            self.stated.add(name)
+            value = number(self.scalars[name])
         if not isinstance(dtype, DType):
             return value
         try:
-            return Scalar.of(value, dtype).value
+            if dtype.is_integer:
+                return Number(Scalar.of(value.value, dtype).value, dtype)
+            return cast_number(value, dtype)
         except (ValueError, OverflowError):
-            raise FormatError(call.place, f"{excerpt(value)} is not a value of {dtype}") from None
+            raise FormatError(call.place, f"{excerpt(value.value)} is not a value of {dtype}") from None
 
     def define_vector(self, call: Call) -> Value:
         expected = (Parameter("value", "ints", True, False), Parameter("dtype", "dtype", False, True))
@@ -170,6 +188,10 @@ class _Definition:
                     raise FormatError(
                         what, f"{excerpt(name)} is no input of the definition, which has {[*self.inputs]}"
                     )
+        for name in self.scalars:
+            if name not in self.stated:
+                place = f"{SHAPES}/values/{excerpt_key(name)}"
+                raise FormatError(place, f"{excerpt(name)} is no scalar that the definition leaves open")
         if not self.outputs:
             raise FormatError("", "the definition has no outputs: fd.add_output is never called")
         graph = Graph(tuple(self.inputs.values()), tuple(self.outputs.values()))

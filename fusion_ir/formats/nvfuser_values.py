@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from fusion_ir.dtype import DTYPES, DType
 from fusion_ir.errors import FormatError, excerpt
+from fusion_ir.formats.nvfuser_numbers import Number, number
 from fusion_ir.formats.python_text import Argument, Call, Member, Name
 from fusion_ir.formats.signature import Kind, Parameter
 from fusion_ir.node import Node
@@ -35,7 +36,7 @@ class Tensor:
 
 
 # What a name can stand for, and what an argument can be; None is also `DataType.Null`.
-Value = Tensor | DType | bool | int | float | list["Value"] | None
+Value = Tensor | DType | Number | bool | int | float | list["Value"] | None
 Values = Mapping[str, Value]
 
 
@@ -97,10 +98,18 @@ def integers(values: Values, argument: Argument, name: str) -> tuple[int, ...]:
     value = resolve(values, argument)
     if not isinstance(value, list):
         raise FormatError(argument.place, f"argument {name}: expected a list of integers, got {describe(value)}")
-    for item in value:
-        if not isinstance(item, int) or isinstance(item, bool):
+    found = [_integer(item) for item in value]
+    for item, known in zip(value, found, strict=True):
+        if known is None:
             raise FormatError(argument.place, f"argument {name}: expected integers, got {describe(item)}")
-    return tuple(item for item in value if isinstance(item, int))
+    return tuple(item for item in found if item is not None)
+
+
+def _integer(value: Value) -> int | None:
+    """An integer of the text, or a scalar of an integer dtype; no truth values."""
+    if isinstance(value, Number):
+        return int(value.value) if value.dtype.is_integer else None
+    return value if type(value) is int else None
 
 
 def describe(value: Value) -> str:
@@ -108,6 +117,8 @@ def describe(value: Value) -> str:
     match value:
         case Tensor(node=node):
             return f"a tensor {node.dtype}{list(node.sizes)}"
+        case Number():
+            return f"{excerpt(value.value)}, a scalar of {value.dtype}"
         case list():
             return f"a list of {len(value)}"
         case _:
@@ -117,21 +128,28 @@ def describe(value: Value) -> str:
 def _as_kind(value: Value, kind: Kind) -> object:
     """None where the value is of another kind. Truth values are no integers, but 0 and 1 serve as truth values."""
     match kind, value:
-        case ("tensor" | "operand", Tensor(node=node)):
+        case ("tensor" | "given", Tensor(node=node)):
             return node
-        case ("operand" | "number" | "float", bool() | int() | float()):
+        case ("given" | "scalar number", Number()):
             return value
+        case ("given" | "scalar number", bool() | int() | float()):
+            return number(value)
+        case ("float", bool() | int() | float()):
+            return value
+        case ("float", Number()):
+            return value.value
         case ("tensors", list()) if all(isinstance(v, Tensor) for v in value):
             return tuple(v.node for v in value if isinstance(v, Tensor))
-        case ("ints", list()) if all(type(v) is int for v in value):
-            return tuple(value)
+        case ("ints" | "axes" | "reduced", list()):
+            found = [_integer(v) for v in value]
+            return None if None in found else tuple(found)
         case ("bools", list()) if all(isinstance(v, bool) for v in value):
             return tuple(value)
-        case ("int", int()) if not isinstance(value, bool):
-            return value
+        case ("int" | "axes" | "reduced", int() | Number()):
+            return _integer(value)
         case ("bool", bool() | 0 | 1):
             return bool(value)
-        case ("dtype", DType()):
+        case ("dtype" | "reduced", DType()):
             return value
         case _:
             return None
@@ -139,12 +157,14 @@ def _as_kind(value: Value, kind: Kind) -> object:
 
 EXPECTED: dict[Kind, str] = {
     "tensor": "a tensor",
-    "operand": "a tensor or a number",
+    "given": "a tensor or a number",
+    "scalar number": "a number",
+    "axes": "an integer or a list of integers",
+    "reduced": "axes or a DataType",
     "tensors": "a list of tensors",
     "ints": "a list of integers",
     "bools": "a list of truth values",
     "int": "an integer",
-    "number": "a number",
     "float": "a number",
     "bool": "True or False",
     "dtype": "a DataType",

@@ -2,13 +2,17 @@
 
 The text is parsed by `ast` and then held against a white list: one function without decorators or defaults, in it
 assignments of calls `fd.NAME(...)` and `fd.ops.NAME(...)`, whose arguments are numbers, truth values, None, names
-assigned before, `DataType.NAME`, lists of these, and `float("inf")`. Everything else is refused with line and column.
+assigned before, `DataType.NAME`, `float("inf")`, lists of these, and calls of `fd.ops.NAME` again. Arithmetic of
+numbers is done as it is read; with names in it, and for `V[1]`, it is the call that it stands for. Everything else is
+refused with line and column. A call within another is read as one of its own before it:
+
+    T2 = fd.ops.mul(fd.ops.neg(T0), T1 + 1)     %0 = fd.ops.neg(T0)   %1 = fd.ops.add(T1, 1)   T2 = fd.ops.mul(%0, %1)
 """
 
 import ast
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from fusion_ir.errors import FormatError, excerpt, line_and_column
@@ -17,6 +21,15 @@ from fusion_ir.limits import LIMITS
 # `ast` needs up to 2 KB of memory per token; characters that are in no word bound the number of tokens.
 _WORD_BYTES = bytes(range(48, 58)) + bytes(range(65, 91)) + bytes(range(97, 123)) + b"_"
 _IMPORTABLE = ("torch", "nvfuser", "nvfuser_direct")
+_NESTED = 64  # calls, operators and lists within each other
+_INFIX: dict[type[ast.operator], tuple[str, Callable[[float, float], float]]] = {
+    ast.Add: ("add", lambda a, b: a + b),
+    ast.Sub: ("sub", lambda a, b: a - b),
+    ast.Mult: ("mul", lambda a, b: a * b),
+    ast.Div: ("div", lambda a, b: a / b),
+    ast.Mod: ("mod", lambda a, b: a % b),
+    ast.FloorDiv: ("", lambda a, b: a // b),  # nvFuser's scalars have none
+}
 _FLOATS = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 
 
@@ -61,8 +74,10 @@ class Call:
 def read_calls(text: str) -> tuple[Call, ...]:
     """The calls of the text's one function. Raises FormatError for whatever is not on the white list."""
     function = _function(_parse(text))
-    owner = _parameter(function)
-    return tuple(_calls(function, owner))
+    body = _Body(_parameter(function))
+    for statement in function.body:
+        body.statement(statement)
+    return tuple(body.calls)
 
 
 def _parse(text: str) -> ast.Module:
@@ -118,73 +133,143 @@ def _parameter(function: ast.FunctionDef) -> str:
     return arguments.args[0].arg
 
 
-def _calls(function: ast.FunctionDef, owner: str) -> Iterator[Call]:
-    for statement in function.body:
+class _Body:
+    """The calls of a function body as far as it has been read; `owner` is the object that they are calls on."""
+
+    def __init__(self, owner: str) -> None:
+        self.owner = owner
+        self.calls: list[Call] = []
+        self._inner_calls = 0
+
+    def statement(self, statement: ast.stmt) -> None:
         match statement:
-            case ast.Assign(targets=[ast.Name(id=target)], value=ast.Call() as call):
-                yield _call(call, owner, (target,))
-            case ast.Assign(targets=[ast.Tuple(elts=elements) | ast.List(elts=elements)], value=ast.Call() as call):
-                yield _call(call, owner, tuple(_target(e) for e in elements))
+            case ast.Assign(targets=[ast.Name(id=target)], value=value):
+                self._assign(statement, value, (target,))
+            case ast.Assign(targets=[ast.Tuple(elts=elements) | ast.List(elts=elements)], value=value):
+                self._assign(statement, value, tuple(_target(e) for e in elements))
             case ast.Expr(value=ast.Call() as call):
-                yield _call(call, owner, ())
+                self._call(call, (), 0)
             case ast.Pass():
-                continue
+                return
             case _ if _is_docstring(statement):
-                continue
+                return
             case _:
-                raise _refused(statement, f"an assignment such as 'T2 = {owner}.ops.add(T0, T1)'")
+                raise self._no_assignment(statement)
+
+    def _assign(self, statement: ast.stmt, value: ast.expr, targets: tuple[str, ...]) -> None:
+        match value:
+            case ast.Call():
+                self._call(value, targets, 0)
+            case ast.BinOp() | ast.UnaryOp() | ast.Subscript() if _constant(value) is None:
+                self._arithmetic(value, targets, 0)
+            case _:
+                raise self._no_assignment(statement)
+
+    def _no_assignment(self, statement: ast.stmt) -> FormatError:
+        return _refused(statement, f"an assignment such as 'T2 = {self.owner}.ops.add(T0, T1)'")
+
+    def _call(self, call: ast.Call, targets: tuple[str, ...], depth: int) -> None:
+        match call.func:
+            case ast.Attribute(value=ast.Name(id=base), attr=name) if base == self.owner and not depth:
+                path = name
+            case ast.Attribute(value=ast.Attribute(value=ast.Name(id=base), attr="ops"), attr=name) if (
+                base == self.owner
+            ):
+                path = f"ops.{name}"
+            case _:
+                within = f"{self.owner}.ops.NAME" if depth else f"{self.owner}.NAME or {self.owner}.ops.NAME"
+                raise _refused(call.func, f"a call of {within}")
+        args = tuple(self._argument(a, depth + 1) for a in call.args)
+        keywords: dict[str, Argument] = {}
+        for keyword in call.keywords:
+            if keyword.arg is None:
+                raise FormatError(_place(keyword.value), "** is not read")
+            if keyword.arg in keywords:
+                raise FormatError(_place(keyword.value), f"argument {keyword.arg} is given twice")
+            keywords[keyword.arg] = self._argument(keyword.value, depth + 1)
+        self.calls.append(Call(targets, path, args, keywords, _place(call)))
+
+    def _arithmetic(self, node: ast.expr, targets: tuple[str, ...], depth: int) -> None:
+        """The call that an operator with names in it stands for."""
+        match node:
+            case ast.BinOp(left=left, op=op, right=right) if _INFIX.get(type(op), ("",))[0]:
+                name, operands = _INFIX[type(op)][0], [left, right]
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                name, operands = "neg", [operand]
+            case ast.Subscript(value=value, slice=index):
+                name, operands = "at", [value, index]
+            case _:
+                raise _refused(node, "one of + - * / %")
+        args = tuple(self._argument(o, depth + 1) for o in operands)
+        self.calls.append(Call(targets, f"ops.{name}", args, {}, _place(node)))
+
+    def _argument(self, node: ast.expr, depth: int) -> Argument:
+        return Argument(self._literal(node, depth), _place(node))
+
+    def _literal(self, node: ast.expr, depth: int) -> Literal:
+        if depth > _NESTED:
+            raise FormatError(_place(node), f"more than {_NESTED} calls, operators and lists within each other")
+        constant = _constant(node)
+        if constant is not None:
+            return constant
+        match node:
+            case ast.Constant(value=None):
+                return None
+            case ast.Name(id=name):
+                return Name(name)
+            case ast.Attribute(value=ast.Name(id=base), attr=name):
+                return Member(base, name)
+            case ast.List(elts=elements) | ast.Tuple(elts=elements):
+                return [self._argument(e, depth + 1) for e in elements]
+            case ast.Call(func=ast.Attribute()):
+                self._call(node, (self._inner(),), depth)
+            case ast.BinOp() | ast.UnaryOp() | ast.Subscript():
+                self._arithmetic(node, (self._inner(),), depth)
+            case _:
+                raise _refused(node, "a number, True, False, None, a name, DataType.NAME, a call or a list of these")
+        return Name(self.calls[-1].targets[0])
+
+    def _inner(self) -> str:
+        """A name for the result of a call within another, which no Python name can be."""
+        self._inner_calls += 1
+        return f"%{self._inner_calls - 1}"
+
+
+def _constant(node: ast.expr, depth: int = 0) -> bool | int | float | None:
+    """The number or truth value that an expression without names is; None for any other expression."""
+    if depth > _NESTED:
+        raise FormatError(_place(node), f"more than {_NESTED} operators within each other")
+    match node:
+        case ast.Constant(value=bool() as value):
+            return value
+        case ast.Constant(value=int() | float() as value):
+            return _number(node, value)
+        case ast.UnaryOp(op=ast.USub() | ast.UAdd() as sign, operand=operand):
+            value = _constant(operand, depth + 1)
+            if isinstance(value, bool) or value is None:
+                return None
+            return _number(node, -value if isinstance(sign, ast.USub) else value)
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _INFIX:
+            operands = [_constant(left, depth + 1), _constant(right, depth + 1)]
+            a, b = (None if isinstance(v, bool) else v for v in operands)
+            if a is None or b is None:
+                return None
+            try:
+                return _number(node, _INFIX[type(op)][1](a, b))
+            except ArithmeticError as error:
+                raise FormatError(_place(node), str(error)) from None
+        case ast.Call(func=ast.Name(id="float"), args=[ast.Constant(value=str() as word)], keywords=[]):
+            if word.lower() not in _FLOATS:
+                raise FormatError(_place(node), f"float({excerpt(word)}): expected one of {list(_FLOATS)}")
+            return _FLOATS[word.lower()]
+        case _:
+            return None
 
 
 def _target(node: ast.expr) -> str:
     if not isinstance(node, ast.Name):
         raise _refused(node, "a plain name to assign to")
     return node.id
-
-
-def _call(call: ast.Call, owner: str, targets: tuple[str, ...]) -> Call:
-    match call.func:
-        case ast.Attribute(value=ast.Name(id=base), attr=name) if base == owner:
-            path = name
-        case ast.Attribute(value=ast.Attribute(value=ast.Name(id=base), attr="ops"), attr=name) if base == owner:
-            path = f"ops.{name}"
-        case _:
-            raise _refused(call.func, f"a call of {owner}.NAME or {owner}.ops.NAME")
-    keywords: dict[str, Argument] = {}
-    for keyword in call.keywords:
-        if keyword.arg is None:
-            raise FormatError(_place(keyword.value), "** is not read")
-        if keyword.arg in keywords:
-            raise FormatError(_place(keyword.value), f"argument {keyword.arg} is given twice")
-        keywords[keyword.arg] = _argument(keyword.value, 0)
-    return Call(targets, path, tuple(_argument(a, 0) for a in call.args), keywords, _place(call))
-
-
-def _argument(node: ast.expr, depth: int) -> Argument:
-    return Argument(_literal(node, depth), _place(node))
-
-
-def _literal(node: ast.expr, depth: int) -> Literal:
-    match node:
-        case ast.Constant(value=bool() | None as value):
-            return value
-        case ast.Constant(value=int() | float() as value):
-            return _number(node, value)
-        case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=ast.Constant(value=int() | float() as value)) if (
-            not isinstance(value, bool)
-        ):
-            return _number(node, -value if isinstance(node.op, ast.USub) else value)
-        case ast.Name(id=name):
-            return Name(name)
-        case ast.Attribute(value=ast.Name(id=base), attr=name):
-            return Member(base, name)
-        case ast.List(elts=elements) | ast.Tuple(elts=elements) if depth < 2:
-            return [_argument(e, depth + 1) for e in elements]
-        case ast.Call(func=ast.Name(id="float"), args=[ast.Constant(value=str() as word)], keywords=[]):
-            if word.lower() not in _FLOATS:
-                raise FormatError(_place(node), f"float({excerpt(word)}): expected one of {list(_FLOATS)}")
-            return _FLOATS[word.lower()]
-        case _:
-            raise _refused(node, "a number, True, False, None, a name, DataType.NAME or a list of these")
 
 
 def _number(node: ast.expr, value: int | float) -> int | float:

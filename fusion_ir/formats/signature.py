@@ -13,13 +13,18 @@ from typing import Literal, Union, get_args, get_origin, get_type_hints
 
 from fusion_ir.dtype import DType
 from fusion_ir.extent import Extent
+from fusion_ir.formats.nvfuser_numbers import Number
 from fusion_ir.node import Node
 from fusion_ir.scalar import Scalar
 
-# operand: a tensor or a number. axes: one integer or several. sizes: extents, of which an op may let one be -1.
+# operand: a tensor or a number; given: the same, a number with its dtype. axes: one integer or several; reduced: these,
+# or the dtype of a sum. sizes: extents, of which an op may let one be -1.
 Kind = Literal[
     "tensor",
     "operand",
+    "given",
+    "scalar number",
+    "reduced",
     "tensors",
     "ints",
     "axes",
@@ -72,6 +77,9 @@ def _kind(options: set[object]) -> tuple[Kind, tuple[str, ...]]:
 _KINDS: tuple[tuple[set[object], Kind], ...] = (
     ({Node}, "tensor"),
     ({Node, int, float, bool}, "operand"),
+    ({Node, Number}, "given"),
+    ({Number}, "scalar number"),
+    ({int, Sequence[int], DType}, "reduced"),
     ({Sequence[Node]}, "tensors"),
     ({Sequence[int]}, "ints"),
     ({int, Sequence[int]}, "axes"),

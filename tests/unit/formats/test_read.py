@@ -86,7 +86,7 @@ def test_side_files_are_for_formats_that_leave_something_open() -> None:
         read(EXAMPLES["swiglu.json"].read_text(), beside=SideFile(shapes={"gate_up": (1, 2)}))
     text = "def f(fd):\n  x = fd.define_tensor(shape=[-1], dtype=DataType.Float)\n  fd.add_output(x)"
     assert read(text, beside=SideFile(shapes={"x": (5,)})).graph.inputs[0].sizes == (5,)
-    with pytest.raises(FormatError, match=r"^shapes/extents: format nvfuser takes only inputs beside it"):
+    with pytest.raises(FormatError, match=r"^shapes/extents: format nvfuser takes only inputs, values beside it"):
         read(text, beside=SideFile(extents={"i0": 5}))
     with pytest.raises(FormatError, match=r"^shapes/inputs/x/dtype: bf16 is given, but the text says f32"):
         read(text, beside=SideFile(shapes={"x": (5,)}, dtypes={"x": DTYPES["bf16"]}))
