@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from codegen.families.apart import refusing
 from fusion_ir.ops import OPS, OpKind
 from scheduler.atoms import Atoms
+from scheduler.casts import is_free
 from scheduler.masks import bits
 from scheduler.piece import Piece
 from scheduler.segment import extract
@@ -82,5 +83,5 @@ class Least:
         nodes = self._atoms.nodes
         ops = frozenset([nodes[a].op for a in bits(piece.members)])
         read = (producer[t] for t in bits(self._atoms.reads[contractions[0]]) if t in producer)
-        computed = len(contractions) == 1 and any(OPS[nodes[a].op].kind is not OpKind.VIEW for a in read)
+        computed = len(contractions) == 1 and not all(is_free(nodes[a]) for a in read)
         return refusing(ops, computed)

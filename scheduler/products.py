@@ -5,6 +5,7 @@ from codegen.families.apart import is_thick
 from codegen.families.reduction import is_small
 from fusion_ir.ops import OpKind, kind_of
 from scheduler.atoms import Atoms
+from scheduler.casts import is_free
 from scheduler.masks import bits
 from scheduler.piece import Piece
 
@@ -25,7 +26,7 @@ class Products:
         self._costly = sum(1 << a for a, kind in enumerate(kinds) if kind in COSTLY)
         self._reductions = sum(1 << a for a, kind in enumerate(kinds) if kind is OpKind.REDUCTION)
         self._combined = sum(1 << a for a, node in enumerate(nodes) if node.op in COMBINES)
-        self._views = sum(1 << a for a, kind in enumerate(kinds) if kind is OpKind.VIEW)
+        self._free = sum(1 << a for a, node in enumerate(nodes) if is_free(node))
         self._by_libraries = target == "cpu"
 
     def keep_apart(self, piece: Piece) -> bool:
@@ -43,7 +44,7 @@ class Products:
 
     def _too_much_for_libraries(self, piece: Piece, product: int) -> bool:
         """Calls of a library on the CPU multiply what is stored, and there is nothing else to sum."""
-        computed = self._reads[product] & piece.members & ~self._views
+        computed = self._reads[product] & piece.members & ~self._free
         return bool(computed or piece.members & self._costly & ~(1 << product))
 
     def _too_much_for_tiles(self, piece: Piece) -> bool:

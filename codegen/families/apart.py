@@ -20,7 +20,7 @@ def is_thick(node: Node) -> bool:
 @lru_cache(maxsize=1024)
 def refusing(ops: frozenset[str], computed: bool) -> frozenset[str]:
     """Families that take no segment of these ops with a contraction. computed: whether it is the only one, and an
-    operand of it the result of another op than a view."""
+    operand of it the result of another op than a view or a cast that loses nothing."""
     kinds = {OPS[op].kind for op in ops}
     beside = any(OPS[op].kind is not OpKind.VIEW for op in ops - OF_LIBRARIES)
     named = {"aten": computed or beside, "wgmma": computed, "attention": OpKind.REDUCTION not in kinds}

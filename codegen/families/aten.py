@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from codegen.families import aten_calls
 from codegen.families.wrap import kernel_function
-from codegen.gemm.call import OPENBLAS, Call, choose_call, extent, libraries_for
+from codegen.gemm.call import Call, choose_call, extent, libraries_for, linked_with
 from codegen.gemm.dims import contraction, long_contract, stored_product
 from codegen.gemm.tasks import Cut, count_tasks, task_lines
 from codegen.kernel import EmitError, Kernel, Launch, Reject
@@ -26,8 +26,8 @@ PIECES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 
 @dataclass(frozen=True)
 class AtenSchedule(Schedule):
-    """library: `openblas`, or `pairs` (see codegen/gemm/call.py). rows, columns: pieces that each product of two
-    matrices is cut into; every piece is a task."""
+    """library: `openblas`, `pairs` or `whole` (see codegen/gemm/call.py). rows, columns: pieces that each product of
+    two matrices is cut into; every piece is a task."""
 
     FAMILY = "aten"
     library: str
@@ -74,7 +74,7 @@ class Aten:
         lines = task_lines(call, s.library, cuts, "out0", from_start=False)
         entry, source = kernel_function(segment, "\n".join(f"  {line}" for line in lines), "cpu")
         launch = Launch(tasks=count_tasks(cuts))
-        return Kernel(entry, source, "cpu", self.name, str(s), launch, libraries=(OPENBLAS,))
+        return Kernel(entry, source, "cpu", self.name, str(s), launch, libraries=linked_with(s.library))
 
 
 def _call(segment: Graph) -> Call | Reject:
@@ -84,7 +84,7 @@ def _call(segment: Graph) -> Call | Reject:
     result = stored_product(segment, node)
     if isinstance(result, Reject):
         return result
-    found = contraction(segment, node, result)
+    found = contraction(segment, node, result, widened=True)
     call = found if isinstance(found, Reject) else choose_call(found)
     if isinstance(call, Call) and node.dtype != call.of.dtype and any(d.summed for d in call.loops):
         return Reject(f"several library calls sum up one element, which is rounded to {node.dtype} after the last")

@@ -16,8 +16,8 @@ from codegen.families import matmul_cuda
 from codegen.families.loops import KEEP_BYTES, has_chains, lower
 from codegen.families.pointwise import MAX_NODES
 from codegen.families.wrap import kernel_function
-from codegen.gemm.call import OPENBLAS, Call, choose_call, libraries_for
-from codegen.gemm.dims import Digit, alone, contraction, long_contract, with_scratch
+from codegen.gemm.call import Call, choose_call, libraries_for, linked_with
+from codegen.gemm.dims import Digit, alone, contraction, long_contract, sum_dtype, with_scratch
 from codegen.gemm.tasks import Cut, count_tasks, offset_text, task_lines
 from codegen.kernel import EmitError, Kernel, Launch, Reject
 from codegen.lowering.access import alignments
@@ -26,7 +26,6 @@ from codegen.lowering.stores import pull_outputs
 from codegen.lowering.value import Value, cone
 from codegen.schedule import Choices, Schedule, parse_schedule
 from codegen.text import CTYPE
-from fusion_ir.dtype import DType
 from fusion_ir.extent import dense_strides
 from fusion_ir.graph import Graph, OutputSpec
 from fusion_ir.node import Node
@@ -42,9 +41,9 @@ WHOLE_ROWS = 1 << 30  # lanes of a tile: rows are never cut
 
 @dataclass(frozen=True)
 class MatmulSchedule(Schedule):
-    """library: `openblas`, or `pairs` (see codegen/gemm/call.py). rows: of a panel, at most. axes: of the product in
-    scratch memory, in their `own` order or in that of the first `output`. lanes: elements of a vector behind the
-    product. store: `plain`, or `stream` past the caches."""
+    """library: `openblas`, `pairs` or `whole` (see codegen/gemm/call.py). rows: of a panel, at most. axes: of the
+    product in scratch memory, in their `own` order or in that of the first `output`. lanes: elements of a vector behind
+    the product. store: `plain`, or `stream` past the caches."""
 
     FAMILY = "matmul"
     library: str
@@ -83,7 +82,7 @@ class Matmul:
                 return Reject(f"{n.op} is no pointwise op")
             if any(a in reached for a in n.args):
                 reached.add(n)
-        if reached == {node} and node.dtype == node.attr("acc", DType):
+        if reached == {node} and node.dtype == sum_dtype(node):
             return Reject("computes nothing of the product: a library call alone does it")
         if any(o.node not in reached for o in segment.outputs):
             return Reject("an output does not depend on the product")
@@ -140,7 +139,7 @@ def _orders(segment: Graph) -> tuple[tuple[str, ...], str]:
 
 def _call(segment: Graph, node: Node) -> Call | Reject:
     """The product's library call, if its result lay in rows of its own."""
-    found = contraction(segment, node, _digits(node, _padded(node.sizes, range(len(node.sizes)))))
+    found = contraction(segment, node, _digits(node, _padded(node.sizes, range(len(node.sizes)))), widened=True)
     return found if isinstance(found, Reject) else choose_call(found)
 
 
@@ -153,7 +152,7 @@ def _fault(product: Graph) -> Reject | None:
 
 def _libraries(segment: Graph, device: Device) -> tuple[str, ...]:
     call = _call(segment, _product(segment))
-    return (OPENBLAS,) if isinstance(call, Reject) else libraries_for(call, segment, device)
+    return () if isinstance(call, Reject) else libraries_for(call, segment, device)
 
 
 @dataclass(frozen=True)
@@ -169,10 +168,10 @@ def _lowered(
     segment: Graph, node: Node, strides: tuple[int, ...], *, lanes: int, stream: bool
 ) -> tuple[Call, Body, int]:
     """The product's call, the text behind it, and the elements of a row. Raises EmitError."""
-    behind = _rows_first(with_scratch(segment, node, strides, node.attr("acc", DType)))
+    behind = _rows_first(with_scratch(segment, node, strides, sum_dtype(node)))
     program = lower(behind, lanes, WHOLE_ROWS, WHOLE_ROWS, least_tasks=1, keep_bytes=KEEP_BYTES)
     row = _row_elements(program, len(segment.inputs))
-    found = contraction(segment, node, _digits(node, strides), apart=row)
+    found = contraction(segment, node, _digits(node, strides), apart=row, widened=True)
     call = found if isinstance(found, Reject) else choose_call(found)
     if isinstance(call, Reject):
         raise EmitError(call.reason)
@@ -195,7 +194,7 @@ def _emit(segment: Graph, node: Node, strides: tuple[int, ...], s: MatmulSchedul
     entry, source = kernel_function(segment, body.text, "cpu", prologue=prologue, streams=stream, interleave=chains)
     launch = Launch(tasks=count_tasks(panels.cuts))
     accesses = tuple(a for a in body.accesses if a.tensor != f"in{scratch}")
-    return Kernel(entry, source, "cpu", "matmul", str(s), launch, accesses, libraries=(OPENBLAS,))
+    return Kernel(entry, source, "cpu", "matmul", str(s), launch, accesses, libraries=linked_with(s.library))
 
 
 def _row_elements(program: Program, scratch: int) -> int:

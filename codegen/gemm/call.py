@@ -6,7 +6,7 @@ from itertools import product
 
 from codegen.gemm.dims import Contraction, Dim
 from codegen.kernel import Reject
-from fusion_ir.dtype import bf16
+from fusion_ir.dtype import bf16, f32
 from fusion_ir.graph import Graph
 from fusion_ir.records import Device
 
@@ -15,6 +15,7 @@ LEAST_DEPTH = 8  # products that a call sums: results of shallower ones would be
 MOST_EXTENT = (1 << 31) - 1  # the library counts in 32 bits
 OPENBLAS = "openblas"
 PAIRS = "pairs"  # our own products of bf16 (gemm_pairs_cpu.h), with OpenBLAS behind them where denormals count
+WHOLE = "whole"  # our own products of whole numbers (gemm_whole_cpu.h)
 
 
 @dataclass(frozen=True)
@@ -54,9 +55,21 @@ def extent(dim: Dim | None) -> int:
 
 def libraries_for(call: Call, graph: Graph, device: Device) -> tuple[str, ...]:
     """What can compute the call's products on the device, the fastest as a rule first."""
+    if not call.of.dtype.is_float:
+        return (WHOLE,)
     operands = {graph.inputs[matrix.tensor].dtype for matrix in (call.of.a, call.of.b)}
-    paired = operands == {bf16} and not any(d.summed for d in call.loops) and "avx512_bf16" in device.features
+    paired = (
+        operands == {bf16}
+        and call.of.dtype == f32
+        and not any(d.summed for d in call.loops)
+        and "avx512_bf16" in device.features
+    )
     return (PAIRS, OPENBLAS) if paired else (OPENBLAS,)
+
+
+def linked_with(library: str) -> tuple[str, ...]:
+    """Shared libraries that a kernel with such products is linked with."""
+    return () if library == WHOLE else (OPENBLAS,)
 
 
 def choose_call(contraction: Contraction) -> Call | Reject:

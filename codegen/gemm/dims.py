@@ -13,7 +13,8 @@ from codegen.kernel import Reject
 from codegen.lowering.index import Affine, Axis
 from codegen.lowering.own import with_own_inputs
 from codegen.lowering.stores import pull_outputs
-from fusion_ir.dtype import DType
+from codegen.lowering.value import is_exact_cast
+from fusion_ir.dtype import DType, i32
 from fusion_ir.extent import dense_strides
 from fusion_ir.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.node import Node
@@ -75,15 +76,13 @@ class Digit:
 
 
 def long_contract(graph: Graph) -> Node | Reject:
-    """The one contraction of a graph, if it is over enough products of floats for a library; no other sums."""
+    """The one contraction of a graph, if it is over enough products for a library; no other sums."""
     costly = (OpKind.CONTRACT, OpKind.REDUCTION, OpKind.SCAN, OpKind.GATHER)
     found = [n for n in graph.nodes if n.op in OPS and OPS[n.op].kind in costly]
     if len(found) != 1 or found[0].op != "contract":
         return Reject(f"holds {', '.join(n.op for n in found) or 'no contraction'}; takes one contraction alone")
     (node,) = found
-    operand, products = node.args[0].dtype, prod(summed_sizes(node))
-    if not operand.is_float:
-        return Reject(f"the library multiplies floats, not {operand}")
+    products = prod(summed_sizes(node))
     if products <= ORDERED_PRODUCTS:
         return Reject(f"a contraction over {products} products is summed in order (more than {ORDERED_PRODUCTS}: any)")
     return node if node.elements else Reject("the product is empty")
@@ -93,6 +92,13 @@ def summed_sizes(node: Node) -> list[int]:
     """Extents of the reduced axes of a contraction."""
     a_axes, reduced = node.ints("a_axes"), node.attr("reduced", int)
     return [node.args[0].sizes[position] for position in a_axes[len(a_axes) - reduced :]]
+
+
+def sum_dtype(node: Node) -> DType:
+    """What a contraction is summed in: its accumulator; of whole numbers, which wrap, no more bits than the result
+    has, if 32 are enough for it."""
+    acc = node.attr("acc", DType)
+    return acc if node.dtype.is_float or node.dtype.bytes > i32.bytes else i32
 
 
 def with_scratch(graph: Graph, node: Node, strides: Sequence[int], acc: DType) -> Graph:
@@ -118,7 +124,7 @@ def stored_product(graph: Graph, node: Node) -> list[Digit] | Reject:
         return Reject("writes other tensors than the product alone")
     (output,) = graph.outputs
     behind = with_scratch(graph, node, dense_strides(node.sizes), node.dtype)
-    seen = _seen_through(behind, behind.outputs[0].node)
+    seen = _seen_through(behind, behind.outputs[0].node, widened=False)
     if isinstance(seen, Reject):
         return Reject(f"the output is no view of the product: {seen.reason}")
     _, offset, index = seen
@@ -130,7 +136,7 @@ def stored_product(graph: Graph, node: Node) -> list[Digit] | Reject:
 
 def stored_operand(graph: Graph, node: Node) -> tuple[Matrix, list[Digit]] | Reject:
     """Where a view of one input starts, and what each axis of its row-major number moves there."""
-    seen = _seen_through(graph, node)
+    seen = _seen_through(graph, node, widened=False)
     if isinstance(seen, Reject):
         return seen
     tensor, offset, index = seen
@@ -143,12 +149,19 @@ def stored_operand(graph: Graph, node: Node) -> tuple[Matrix, list[Digit]] | Rej
 
 
 def contraction(
-    graph: Graph, node: Node, result: Iterable[Digit], apart: int = 0, others: Sequence[Iterable[Digit]] = ()
+    graph: Graph,
+    node: Node,
+    result: Iterable[Digit],
+    apart: int = 0,
+    others: Sequence[Iterable[Digit]] = (),
+    *,
+    widened: bool = False,
 ) -> Contraction | Reject:
     """The contraction with its operands traced to memory.
 
     result: digits of the product's row-major number. apart: axes of at least this stride in the result are not merged
-    with others. others: digits of the same number in further tensors, whose strides the axes get too.
+    with others. others: digits of the same number in further tensors, whose strides the axes get too. widened: whether
+    operands may be of a narrower type in memory, which holds the same values.
     """
     sizes = [*node.sizes, *summed_sizes(node)]
     products = prod(summed_sizes(node))
@@ -156,7 +169,7 @@ def contraction(
     tensors = [[Digit(d.weight * products, d.extent, d.stride) for d in digits] for digits in (result, *others)]
     matrices: dict[str, Matrix] = {}
     for name, operand, axes in zip("ab", node.args, (node.ints("a_axes"), node.ints("b_axes")), strict=True):
-        seen = _seen_through(graph, operand)
+        seen = _seen_through(graph, operand, widened=widened)
         if isinstance(seen, Reject):
             return Reject(f"operand {name} {seen.reason}")
         tensor, offset, index = seen
@@ -184,7 +197,7 @@ def contraction(
         )
         for low, high in pairwise(marks)
     ]
-    return Contraction(node.attr("acc", DType), matrices["a"], matrices["b"], merged(dims, apart))
+    return Contraction(sum_dtype(node), matrices["a"], matrices["b"], merged(dims, apart))
 
 
 def merged(dims: Sequence[Dim], apart: int = 0) -> tuple[Dim, ...]:
@@ -220,9 +233,10 @@ def _plain(e: Affine) -> list[tuple[Axis, int]]:
 _Seen = tuple[int, Affine, tuple[Affine, ...]]  # input, element offset, the node's index over the axes of the offset
 
 
-def _seen_through(graph: Graph, node: Node) -> _Seen | Reject:
-    """What a node is that is a view of one input. Segments with the same view are looked at once."""
-    if any(n.op != "input" and OPS[n.op].kind is not OpKind.VIEW for n in _cone(node)):
+def _seen_through(graph: Graph, node: Node, *, widened: bool) -> _Seen | Reject:
+    """What a node is that is a view of one input. Segments with the same view are looked at once. widened: whether
+    casts that lose nothing are seen through, too."""
+    if any(n.op != "input" and OPS[n.op].kind is not OpKind.VIEW and not (widened and _widens(n)) for n in _cone(node)):
         return Reject("is computed, not stored")
     view, position = with_own_inputs(Graph(graph.inputs, (OutputSpec(node, dense_strides(node.sizes)),)))
     seen = _seen_alone(view)
@@ -236,12 +250,21 @@ def _seen_through(graph: Graph, node: Node) -> _Seen | Reject:
 def _seen_alone(view: Graph) -> _Seen | Reject:
     pulled = pull_outputs(view)
     values, _, _ = pulled.pull()
-    if len(values) != 1 or values[0].op != "load":
-        return Reject("is put together from pieces" if len(values) != 1 else "is not in memory")
-    offset, index = values[0].offset, pulled.stores[0].index
+    if len(values) != 1:
+        return Reject("is put together from pieces")
+    value = values[0]
+    while is_exact_cast(value):
+        (value,) = value.args
+    if value.op != "load":
+        return Reject("is not in memory")
+    offset, index = value.offset, pulled.stores[0].index
     if offset.opaque_axes or any(e.opaque_axes or e.c for e in index):
         return Reject("is no regular view: its axes do not nest")
-    return values[0].tensor, offset, index
+    return value.tensor, offset, index
+
+
+def _widens(node: Node) -> bool:
+    return node.op == "cast" and node.dtype.holds(node.args[0].dtype)
 
 
 def _cone(node: Node) -> set[Node]:

@@ -45,6 +45,8 @@ def library_call(graph: Graph) -> LibraryCall | Reject:
     node = long_contract(graph)
     if isinstance(node, Reject):
         return node
+    if not node.dtype.is_float:
+        return Reject(f"the library multiplies floats, not {node.args[0].dtype}")
     epilogue = epilogue_of(graph, node)
     if isinstance(epilogue, Reject):
         return epilogue

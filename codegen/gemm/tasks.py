@@ -6,6 +6,7 @@ from math import prod
 
 from codegen.gemm.call import PAIRS, Call
 from codegen.gemm.dims import Dim
+from codegen.text import CTYPE
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,11 @@ def task_lines(call: Call, library: str, cuts: Sequence[Cut], result: str, *, fr
     extents = ", ".join(_extent(d, names) for d in (call.m, call.n, call.k))
     adds = " || ".join(name for name, d in loops if d.summed) or "false"
     arguments = f"{flags}, {extents}, {a}, {call.lda}, {b}, {call.ldb}, {c}, {call.ldc}"
-    function = f"gemm_by_pairs({arguments});" if library == PAIRS else f"gemm({arguments}, {adds});"
+    function = (
+        f"gemm_by_pairs({arguments});"
+        if library == PAIRS
+        else f"gemm<{CTYPE[call.of.dtype.name]}>({arguments}, {adds});"
+    )
     lines.append("  " * len(loops) + function)
     return lines
 

@@ -1,6 +1,7 @@
 // Matrix products by the BLAS library that the kernel is linked with (codegen/libraries.py), on the calling thread.
 #pragma once
 #include "gemm_pairs_cpu.h"
+#include "gemm_whole_cpu.h"
 // Where a tensor would start of which `part` holds the elements from `offset` on.
 template <class T>
 static inline const T* before(const T* part, idx_t offset) { return (const T*)((uintptr_t)part - (uintptr_t)offset * sizeof(T)); }
@@ -10,15 +11,13 @@ void scipy_cblas_sgemm(int order, int a_turned, int b_turned, int m, int n, int 
 void scipy_cblas_dgemm(int order, int a_turned, int b_turned, int m, int n, int k, double alpha, const double* a, int lda,
                        const double* b, int ldb, double beta, double* c, int ldc);
 }
-// Row-major C[m, n] = A[m, k] B[k, n], or += where `adds`; an operand that is `turned` lies in memory as its transpose.
-// C is not read unless `adds`.
-static inline void gemm(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k, const float* a, idx_t lda, const float* b,
+static inline void blas(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k, const float* a, idx_t lda, const float* b,
                         idx_t ldb, float* c, idx_t ldc, bool adds) {
   if (m > 0 && n > 0)
     scipy_cblas_sgemm(101, a_turned ? 112 : 111, b_turned ? 112 : 111, (int)m, (int)n, (int)k, 1.0f, a, (int)lda, b, (int)ldb,
                       adds ? 1.0f : 0.0f, c, (int)ldc);
 }
-static inline void gemm(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k, const double* a, idx_t lda, const double* b,
+static inline void blas(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k, const double* a, idx_t lda, const double* b,
                         idx_t ldb, double* c, idx_t ldc, bool adds) {
   if (m > 0 && n > 0)
     scipy_cblas_dgemm(101, a_turned ? 112 : 111, b_turned ? 112 : 111, (int)m, (int)n, (int)k, 1.0, a, (int)lda, b, (int)ldb,
@@ -36,48 +35,54 @@ static inline void convert_rows(idx_t rows, idx_t columns, const T* from, idx_t 
     if (j < columns) store_masked<16, 1>(to + j, cast<U>(load_masked<16, 1>(from + j, columns - j)), columns - j);
   }
 }
-// Parts of a matrix as the library reads them: where they lie, or converted into `block`.
-template <class T, idx_t ROWS, idx_t COLUMNS, bool IN_PLACE = FLOATING<T>> struct Operand {
+// Parts of a matrix as the library reads them: where they lie, or converted into `block`, of the sums' type.
+template <class Sum, class T, idx_t ROWS, idx_t COLUMNS, bool IN_PLACE = SAME<T, Sum>> struct Operand {
   const T* from;
   idx_t from_ld, ld;  // ld: of what `part` gives
   bool turned;
-  alignas(64) float block[ROWS > COLUMNS ? ROWS * (COLUMNS + BLOCK_PAD) : COLUMNS * (ROWS + BLOCK_PAD)];
+  alignas(64) Sum block[ROWS > COLUMNS ? ROWS * (COLUMNS + BLOCK_PAD) : COLUMNS * (ROWS + BLOCK_PAD)];
   Operand(const T* from, idx_t from_ld, bool turned)
       : from(from), from_ld(from_ld), ld((turned ? ROWS : COLUMNS) + BLOCK_PAD), turned(turned) {}
-  const float* part(idx_t i, idx_t j, idx_t rows, idx_t columns) {
+  const Sum* part(idx_t i, idx_t j, idx_t rows, idx_t columns) {
     const T* const first = from + (turned ? j * from_ld + i : i * from_ld + j);
     convert_rows(turned ? columns : rows, turned ? rows : columns, first, from_ld, block, ld);
     return block;
   }
 };
-template <class T, idx_t ROWS, idx_t COLUMNS> struct Operand<T, ROWS, COLUMNS, true> {
+template <class Sum, class T, idx_t ROWS, idx_t COLUMNS> struct Operand<Sum, T, ROWS, COLUMNS, true> {
   const T* from;
   idx_t ld;
   bool turned;
   Operand(const T* from, idx_t ld, bool turned) : from(from), ld(ld), turned(turned) {}
   const T* part(idx_t i, idx_t j, idx_t, idx_t) const { return from + (turned ? j * ld + i : i * ld + j); }
 };
-// Sums are of double where operands are, else of float; C of a narrower type is rounded from them (and `adds` is false).
-template <class A, class B, class C>
+// Row-major C[m, n] = A[m, k] B[k, n], or += where `adds`; an operand that is `turned` lies in memory as its transpose.
+// C is not read unless `adds`. Sum: what sums run in, which holds all values of A and B (whole numbers may wrap in it). C of
+// another type is converted from them (and `adds` is false).
+template <class Sum, class A, class B, class C>
 static inline void gemm(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k, const A* a, idx_t lda, const B* b, idx_t ldb,
                         C* c, idx_t ldc, bool adds) {
-  using Sum = If<SAME<A, double>, double, float>;
-  constexpr bool ROUNDS = !SAME<C, Sum>;
-  const idx_t depth = FLOATING<A> && FLOATING<B> ? k : BLOCK_K;
-  Operand<A, BLOCK_M, BLOCK_K> left(a, lda, a_turned);
-  Operand<B, BLOCK_K, BLOCK_N> right(b, ldb, b_turned);
-  alignas(64) Sum sums[ROUNDS ? BLOCK_M * (BLOCK_N + BLOCK_PAD) : 1];
-  for (idx_t i = 0; i < m; i += BLOCK_M) {
-    for (idx_t j = 0; j < n; j += BLOCK_N) {
-      const idx_t rows = m - i < BLOCK_M ? m - i : BLOCK_M, columns = n - j < BLOCK_N ? n - j : BLOCK_N;
-      const idx_t sums_ld = ROUNDS ? BLOCK_N + BLOCK_PAD : ldc;
-      Sum* const to = ROUNDS ? sums : (Sum*)c + i * ldc + j;
-      for (idx_t l = 0; l < k; l += depth) {
-        const idx_t deep = k - l < depth ? k - l : depth;
-        const auto *x = left.part(i, l, rows, deep), *y = right.part(l, j, deep, columns);
-        gemm(a_turned, b_turned, rows, columns, deep, x, left.ld, y, right.ld, to, sums_ld, adds || l > 0);
+  constexpr bool WHOLE = !FLOATING<Sum>, CONVERTS = !SAME<C, Sum>, IN_PLACE = SAME<A, Sum> && SAME<B, Sum>;
+  if constexpr (!WHOLE && IN_PLACE && !CONVERTS) blas(a_turned, b_turned, m, n, k, a, lda, b, ldb, c, ldc, adds);
+  else {
+    constexpr idx_t MOST_M = WHOLE ? whole::MOST_ROWS : BLOCK_M, MOST_N = WHOLE ? whole::MOST_COLUMNS : BLOCK_N;
+    const idx_t depth = WHOLE || IN_PLACE ? k : BLOCK_K;
+    Operand<Sum, A, MOST_M, BLOCK_K, WHOLE || SAME<A, Sum>> left(a, lda, a_turned);
+    Operand<Sum, B, BLOCK_K, MOST_N, WHOLE || SAME<B, Sum>> right(b, ldb, b_turned);
+    alignas(64) Sum sums[CONVERTS ? MOST_M * (MOST_N + BLOCK_PAD) : 1];
+    for (idx_t i = 0; i < m; i += MOST_M) {
+      for (idx_t j = 0; j < n; j += MOST_N) {
+        const idx_t rows = m - i < MOST_M ? m - i : MOST_M, columns = n - j < MOST_N ? n - j : MOST_N;
+        const idx_t sums_ld = CONVERTS ? MOST_N + BLOCK_PAD : ldc;
+        Sum* const to = CONVERTS ? sums : (Sum*)c + i * ldc + j;
+        for (idx_t l = 0; l < k; l += depth) {
+          const idx_t deep = k - l < depth ? k - l : depth;
+          const auto *x = left.part(i, l, rows, deep), *y = right.part(l, j, deep, columns);
+          if constexpr (WHOLE) whole::block<Sum>(a_turned, b_turned, rows, columns, deep, x, left.ld, y, right.ld, to, sums_ld, adds);
+          else blas(a_turned, b_turned, rows, columns, deep, x, left.ld, y, right.ld, to, sums_ld, adds || l > 0);
+        }
+        if constexpr (CONVERTS) convert_rows(rows, columns, sums, sums_ld, c + i * ldc + j, ldc);
       }
-      if constexpr (ROUNDS) convert_rows(rows, columns, sums, sums_ld, c + i * ldc + j, ldc);
     }
   }
 }
@@ -101,7 +106,7 @@ static __attribute__((noinline)) void repair(bool a_turned, bool b_turned, idx_t
       if (!(__builtin_fabsf(c[i * ldc + j]) < pairs::LEAST_SUM)) continue;
       if (!looked && is_zero(row, k)) break;
       looked = true;
-      if (left-- <= 0) return gemm(a_turned, b_turned, m, n, k, a, lda, b, ldb, c, ldc, false);
+      if (left-- <= 0) return gemm<float>(a_turned, b_turned, m, n, k, a, lda, b, ldb, c, ldc, false);
       const pairs::Source column{b + j * (b_turned ? ldb : 1), 0, b_turned ? 1 : ldb};
       float sum = 0;
       for (idx_t p = 0; p < k; p++) sum = __builtin_fmaf(wide(row.from[p * row.along]), wide(column.from[p * column.along]), sum);

@@ -1,6 +1,6 @@
 """Family `aten` on the CPU: every layout of a product by the library, cut in every way, checked like any kernel."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import permutations, product
 from pathlib import Path
@@ -16,7 +16,7 @@ from codegen.toolchain.compiler import Failure
 from codegen.toolchain.cpu import find_compiler
 from codegen.workbench import Workbench
 from fusion_ir import build
-from fusion_ir.dtype import DTYPES, DType, bf16, f16, f32, f64
+from fusion_ir.dtype import DTYPES, DType, bf16, f16, f32, f64, i8, i32, i64
 from fusion_ir.graph import Graph, OutputSpec
 from fusion_ir.records import Status
 from tests.support.candidates import check_all, kernels_of, row_with_fault, run_kernel
@@ -29,7 +29,7 @@ FAULTS = [
     (r"in0, 41,", "in0, 42,"),  # a wrong leading dimension of an operand
     (r"in1, 53,", "in1, 52,"),
     (r"out0, 53,", "out0, 54,"),  # of the result
-    (r"gemm\(false", "gemm(true"),
+    (r">\(false", ">(true"),
     (r", 41, in0", ", 40, in0"),  # one product short
 ]
 SIZES = {"z": 3, "m": 37, "k": 41, "n": 53}
@@ -110,6 +110,79 @@ def test_narrow_operands_block_by_block(bench: Workbench) -> None:
     cases = [(name, graph, kernels_of(graph, "aten", bench, most=2)) for name, graph in narrow()]
     wrong = check_all(cases, bench)
     assert not wrong, "\n".join(wrong)
+
+
+def cast_first(stored: tuple[DType, DType], dtype: DType, sizes: Sequence[Sequence[int]], out: DType) -> Graph:
+    """Operands in memory as `stored`, multiplied as `dtype`."""
+    operands = [spec(own, None, of) for own, of in zip(sizes, stored, strict=True)]
+    return dense_graph(operands, lambda x, w: build.matmul(build.cast(x, dtype), build.cast(w, dtype), out))
+
+
+def test_operands_that_are_cast_first(bench: Workbench) -> None:
+    """Every cast that loses nothing, of one operand or of both; results of the products' type and of others."""
+    large = [(BLOCK_M + 3, 2 * BLOCK_K + 5), (2 * BLOCK_K + 5, BLOCK_N + 7)]
+    cases: list[tuple[str, Graph, list[Kernel]]] = []
+    for stored, dtype in product(DTYPES.values(), (f32, f64)):
+        if not dtype.holds(stored) or stored == dtype:
+            continue
+        sizes = large if stored.name in ("bf16", "i8", "f32") else [(37, 41), (41, 53)]
+        for operands in ((stored, stored), (stored, dtype), (dtype, stored)):
+            for out in (dtype, f16) if stored.name == "i8" else (dtype,):
+                graph = cast_first(operands, dtype, sizes, out)
+                cases.append((f"{operands} as {dtype} to {out}", graph, kernels_of(graph, "aten", bench, most=1)))
+    turned = [spec(sizes, (1, sizes[0] + 3), bf16) for sizes in large]
+    graph = dense_graph(turned, lambda x, w: build.matmul(build.cast(x, f64), build.cast(w, f64)))
+    cases.append(("turned", graph, kernels_of(graph, "aten", bench)))
+    assert len(cases) > 40
+    wrong = check_all(cases, bench)
+    assert not wrong, "\n".join(wrong)
+
+
+def test_casts_that_lose_something_are_no_view(bench: Workbench) -> None:
+    for stored, dtype in ((i32, f32), (f64, f32), (f16, bf16), (i64, f64)):
+        reject = ATEN.accepts(cast_first((stored, stored), dtype, [(37, 41), (41, 53)], dtype), bench.device)
+        assert reject is not None
+        assert reject.reason == "operand a is computed, not stored"
+
+
+WHOLE = [dtype for dtype in DTYPES.values() if dtype.is_integer]
+
+
+def test_whole_numbers_in_every_layout(bench: Workbench) -> None:
+    cases: list[tuple[str, Graph, list[Kernel]]] = []
+    for dtype in (i8, i32):
+        for a, b, out in product(*(map("".join, permutations(pair)) for pair in ("mk", "kn", "mn"))):
+            graph = einsum_graph(a, b, out, SIZES, dtype)
+            cases.append((f"{a},{b}->{out} {dtype}", graph, kernels_of(graph, "aten", bench, most=1)))
+    for a, out in product(WHOLE, WHOLE):
+        graph = dense_graph([(250, 300), (300, 401)], lambda x, w, out=out: build.matmul(x, w, out), a)
+        cases.append((f"{a} to {out}", graph, kernels_of(graph, "aten", bench, most=1)))
+    several = einsum_graph("htd", "hdn", "tn", {"t": 45, "h": 4, "d": 64, "n": 96}, i32)
+    cases.append(("sum over two axes", several, kernels_of(several, "aten", bench)))
+    wrong = check_all(cases, bench)
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("dtype", WHOLE, ids=str)
+def test_whole_numbers_wrap_as_their_accumulator_does(bench: Workbench, dtype: DType) -> None:
+    """Operands of all sizes; results narrower than the sums, as wide, and wider."""
+    rng = np.random.default_rng(7)
+    limits = np.iinfo(dtype.numpy)
+    x, w = (rng.integers(limits.min, limits.max, shape, dtype.numpy, True) for shape in ((45, 300), (300, 67)))
+    x[:, :2], w[:2] = limits.min, limits.min
+    for out in (i8, i32, i64):
+        graph = dense_graph([(45, 300), (300, 67)], lambda x, w, out=out: build.matmul(x, w, out), dtype)
+        (got,) = run_kernel(graph, kernels_of(graph, "aten", bench)[0], [x, w], bench)
+        acc = np.int32 if dtype.name == "i8" else np.int64
+        np.testing.assert_array_equal(got, np.matmul(x.astype(acc), w.astype(acc)).astype(out.numpy))
+
+
+def test_a_wrong_product_of_whole_numbers_is_found_out(bench: Workbench) -> None:
+    graph = dense_graph([(37, 41), (41, 53)], build.matmul, i32)
+    for pattern, instead in FAULTS:
+        kernel = ATEN.emit(graph, "aten{library=whole,rows=1,columns=1}", bench.device)
+        row = row_with_fault(graph, kernel, pattern, instead, bench)
+        assert row.status in (Status.wrong_result, Status.crashed), row
 
 
 def test_a_rounded_sum_of_several_calls_is_refused(bench: Workbench) -> None:
