@@ -44,10 +44,10 @@ from fusion_ir.graph import Graph
 from fusion_ir.records import Device, Status
 from fusion_ir.sample import sample_inputs
 from fusion_ir.text import print_graph
-from scheduler.atoms import cut
 from scheduler.bench import Forgetful
 from scheduler.candidates import Candidate, CandidateSettings, find_candidates
 from scheduler.covers import Covers
+from scheduler.cutting import cut
 from scheduler.ledger import Ledger
 from scheduler.prepare import prepare
 from scheduler.space import Space

@@ -35,11 +35,12 @@ from codegen.families import FAMILIES
 from codegen.object_cache import ObjectCache
 from fusion_ir.graph import Graph
 from fusion_ir.records import Device
-from scheduler.atoms import Atoms, cut
+from scheduler.atoms import Atoms
 from scheduler.bench import Budget, Forgetful
 from scheduler.candidates import Candidate, Candidates, find_candidates
 from scheduler.collector import collecting_rarely
 from scheduler.covers import Covers, Proposal
+from scheduler.cutting import cut
 from scheduler.ledger import Ledger
 from scheduler.prepare import prepare
 from scheduler.rewrites import ALTERNATIVES

@@ -34,9 +34,9 @@ from codegen.workbench import Workbench
 from fusion_ir.graph import Graph
 from fusion_ir.named import NamedGraph
 from fusion_ir.records import Device, Plan, Status
-from scheduler.atoms import cut
 from scheduler.bench import Budget, Forgetful
 from scheduler.candidates import Candidate
+from scheduler.cutting import cut
 from scheduler.ledger import Ledger
 from scheduler.prepare import prepare
 from scheduler.segment import Segment

@@ -23,8 +23,8 @@ from benchmarks.machine import RESULTS
 from benchmarks.replay import ReplayBench, Table, device, median_training, tables
 from fusion_ir.graph import Graph
 from fusion_ir.records import Device, Measurement, Status
-from scheduler.atoms import cut
 from scheduler.candidates import Candidate
+from scheduler.cutting import cut
 from scheduler.experience import Tuned
 from scheduler.ledger import Ledger
 from scheduler.proposals import by_estimator

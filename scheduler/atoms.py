@@ -14,7 +14,7 @@ Where a tensor has several producers (`scheduler.alternatives`), each of them is
 bit of the one that the graph was given with.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -327,27 +327,6 @@ def _copies(nodes: Iterable[Node]) -> frozenset[Node]:
         else:
             stack.extend(node.args)
     return frozenset(found)
-
-
-def cut(
-    graph: Graph,
-    computable: Callable[[Atoms, int], bool],
-    materialised: frozenset[Node] = frozenset(),
-    alternatives: Alternatives | None = None,
-) -> Atoms:
-    """Atoms each of which can be computed alone: where `computable(atoms, atom)` says no, the free nodes that the atom
-    would have recomputed become atoms, so that it reads finished tensors. Alternatives that cannot be computed are not
-    worth that."""
-    while True:
-        atoms = atoms_of(graph, materialised, alternatives)
-        stored = frozenset[Node]()
-        for a in range(atoms.given):
-            views = atoms.free_below(a)
-            if views and not computable(atoms, a):
-                stored |= views
-        if not stored:
-            return atoms
-        materialised |= stored
 
 
 def _depth_first(nodes: list[Node], made_of: dict[Node, tuple[Node, ...]]) -> tuple[Node, ...]:

@@ -15,7 +15,6 @@ be the same. Families that are sure to refuse are left out.
 from collections.abc import Mapping
 
 from codegen.families.apart import refusing
-from fusion_ir.ops import OPS, OpKind
 from scheduler.atoms import Atoms
 from scheduler.casts import is_free
 from scheduler.masks import bits

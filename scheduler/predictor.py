@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 
 from codegen.families import FAMILIES, TAKING_PARTS
-from codegen.families.apart import REFUSING
+from codegen.families.apart import REFUSING, is_heavy
 from codegen.kernel import EmitError, Family, Kernel
 from codegen.measure import median
 from fusion_ir.graph import Graph
@@ -99,6 +99,7 @@ class Predictor:
         self._lonely: dict[tuple[Boundary, int], bool] = {}  # atoms
         self._told: dict[Graph, Told] = {}  # by families
         self._computable: dict[str, bool] = {}
+        self._shares: dict[Graph, bool] = {}
         self._first: dict[tuple[str, str], tuple[str, ...]] = {}  # schedules, by segment and family
         self._kernels: dict[tuple[str, Variant], Kernel] = {}  # by segment
         self._traffic: dict[Graph, Traffic] = {}  # equal for equal segments of different layers
@@ -155,15 +156,23 @@ class Predictor:
             self._sure[graph] = [name for name in able if self.families[name].accepts(graph, self.device) is None]
         return self._sure[graph]
 
+    def shares(self, graph: Graph) -> bool:
+        """Whether some family but the one that shares nothing takes a graph in one launch."""
+        if graph not in self._shares:
+            others = (family for name, family in self.families.items() if name != SHARES_NOTHING)
+            self._shares[graph] = any(family.accepts(graph, self.device) is None for family in others)
+        return self._shares[graph]
+
     def computable(self, atoms: Atoms, atom: int) -> bool:
         """Whether some family not only accepts the atom with what is free below it, but lowers its default schedule
-        too."""
+        too; of a heavy contraction, one that shares something."""
         candidate = self.ask(atoms, atoms.piece(1 << atom))
         if candidate is None:
             return False
         key = candidate.segment.key
         if key not in self._computable:
-            cheapest_first = [f for f in reversed(list(self.families)) if f in candidate.families]
+            left_out = SHARES_NOTHING if is_heavy(atoms.nodes[atom]) else ""
+            cheapest_first = [f for f in reversed(list(self.families)) if f != left_out and f in candidate.families]
             self._computable[key] = any(self._emits(candidate.segment, f) for f in cheapest_first)
         return self._computable[key]
 

@@ -10,6 +10,7 @@ from fusion_ir.ops import make
 from fusion_ir.records import NUMERICS, Numerics, Ref
 from scheduler.alternatives import Alternatives, find_alternatives
 from scheduler.rewrites import RULES, simplify
+from scheduler.rewrites.axes import AxesInOrder, Takes
 from scheduler.rewrites.identities import commuting
 from scheduler.rewrites.rule import Offer, Rule
 from scheduler.rewrites.sink import Sinking
@@ -41,17 +42,22 @@ class Prepared:
 
 
 def prepare(
-    graph: Graph, tasks: Tasks | None = None, numerics: Numerics = "reassociate", offers: Sequence[Offer] = ()
+    graph: Graph,
+    tasks: Tasks | None = None,
+    numerics: Numerics = "reassociate",
+    offers: Sequence[Offer] = (),
+    takes: Takes | None = None,
 ) -> Prepared:
-    """Simplifies, lets slices sink, splits reductions among `tasks` (None: none is), resolves outputs that need no
-    work, and finds alternatives, by rules of class `numerics` or a stricter one.
+    """Simplifies, lets slices sink, orders axes of contractions that no family `takes` (None: of none), splits
+    reductions among `tasks` (None: none is), resolves outputs that need no work, and finds alternatives, by rules of
+    class `numerics` or a stricter one.
 
     An output that repeats an input or another output in the same layout is an alias; in another layout it becomes a
     copy, written as a reshape to the same shape:
 
         out0: %5, out1: %5, out2: %5 strides [1, 8]  ->  out0: %5, out2: reshape(%5) strides [1, 8]; out1 = out0
     """
-    rewritten = _rewritten(graph, tasks, numerics)
+    rewritten = _rewritten(graph, tasks, numerics, takes)
     origin: dict[Node, list[int]] = {}
     for node, position in rewritten.stands:
         if position not in origin.setdefault(node, []):
@@ -119,7 +125,7 @@ class _Rewriting:
         return True
 
 
-def _rewritten(graph: Graph, tasks: Tasks | None, numerics: Numerics) -> _Rewriting:
+def _rewritten(graph: Graph, tasks: Tasks | None, numerics: Numerics, takes: Takes | None) -> _Rewriting:
     """Simplified first, so that slices sink through what is left of it; what is split is what slices left."""
     rewriting = _Rewriting(graph, NUMERICS.index(numerics))
     rewriting.apply((*RULES, commuting()), {})
@@ -127,6 +133,9 @@ def _rewritten(graph: Graph, tasks: Tasks | None, numerics: Numerics) -> _Rewrit
         sinking = Sinking(rewriting.graph)
         if not rewriting.apply((*RULES, *sinking.rules()), sinking.made):
             break
+    if takes:
+        ordering = AxesInOrder(takes)
+        rewriting.apply((*RULES, ordering.rule()), ordering.made)
     if tasks:
         rewriting.apply((*RULES, *splitting(tasks.among(rewriting.graph))), {})
     return rewriting

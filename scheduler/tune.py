@@ -11,11 +11,12 @@ from codegen.families import FAMILIES
 from codegen.kernel import Family
 from fusion_ir.graph import Graph
 from fusion_ir.records import Device, Numerics, Plan, Reason
-from scheduler.atoms import COPIES, cut
+from scheduler.atoms import COPIES
 from scheduler.bench import Bench, Budget, Costs, Progress, check_numerics
 from scheduler.candidates import Candidate, CandidateSettings, find_candidates
 from scheduler.collector import collecting_rarely
 from scheduler.covers import FAR, Covers, Proposal, prologue_first
+from scheduler.cutting import cut
 from scheduler.finalists import Finalists
 from scheduler.forms import forms
 from scheduler.ledger import Ledger
@@ -159,8 +160,8 @@ def _begin(
     timed: bool,
 ) -> tuple[Ledger, Covers, Finalists]:
     """What there is to choose from, before anything is measured."""
-    prepared = prepare(graph, split_tasks(device), numerics, offers)
     ledger = Ledger(device, families, costs, bench if timed else None, budget.seed)
+    prepared = prepare(graph, split_tasks(device), numerics, offers, ledger.shares)
     atoms = cut(prepared.graph, ledger.computable, alternatives=prepared.alternatives)
     until_s = settings.candidates_share * budget.seconds if timed else math.inf
     late = False

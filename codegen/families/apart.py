@@ -4,11 +4,18 @@ from functools import lru_cache
 
 from codegen.families.gemv import MOST_FEW
 from codegen.families.reduction import free_extents, is_small
+from codegen.gemm.call import HEAVY
 from fusion_ir.node import Node
 from fusion_ir.ops import OPS, OpKind
+from fusion_ir.ops.contract import products
 
 REFUSING = frozenset({"aten", "wgmma", "attention"})  # see `refusing`
 OF_LIBRARIES = {"contract", "cast", "add", "mul"}  # and views: what library calls compute beside a product
+
+
+def is_heavy(node: Node) -> bool:
+    """A contraction of so many multiply-adds that `naive` is no way to compute it."""
+    return node.op == "contract" and node.elements * products(node) > HEAVY
 
 
 def is_thick(node: Node) -> bool:

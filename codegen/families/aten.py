@@ -1,8 +1,9 @@
-"""Family `aten`: one contraction of floats by the BLAS library, as a framework without fusion would run it.
+"""Family `aten`: one contraction by the BLAS library, as a framework without fusion would run it.
 
 Operands and the product are reached through any views that keep a unit stride: transposed, sliced, permuted,
 broadcast, batched. On a CPU our own threads share the work; the library runs on the thread that calls it. Operands
-narrower than the sum are widened, and products narrower than it rounded, block by block in the caches. On a GPU it is
+narrower than the sum, also by a cast in the graph, are widened, and products narrower than it rounded, block by block
+in the caches; whole numbers, which no BLAS multiplies, are by a main loop of ours. On a GPU it is
 cuBLASLt, with its scale, bias and matrix added where the graph rounds no earlier than it does; its gelu is an
 approximation by tanh that is not ours, and its relu makes 0 of NaN.
 """
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 
 from codegen.families import aten_calls
 from codegen.families.wrap import kernel_function
-from codegen.gemm.call import Call, choose_call, extent, libraries_for, linked_with
+from codegen.gemm.call import Call, call_on_cpu, extent, libraries_for, linked_with
 from codegen.gemm.dims import contraction, long_contract, stored_product
 from codegen.gemm.tasks import Cut, count_tasks, task_lines
 from codegen.kernel import EmitError, Kernel, Launch, Reject
@@ -85,7 +86,7 @@ def _call(segment: Graph) -> Call | Reject:
     if isinstance(result, Reject):
         return result
     found = contraction(segment, node, result, widened=True)
-    call = found if isinstance(found, Reject) else choose_call(found)
+    call = found if isinstance(found, Reject) else call_on_cpu(found)
     if isinstance(call, Call) and node.dtype != call.of.dtype and any(d.summed for d in call.loops):
         return Reject(f"several library calls sum up one element, which is rounded to {node.dtype} after the last")
     return call

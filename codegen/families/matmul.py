@@ -16,7 +16,7 @@ from codegen.families import matmul_cuda
 from codegen.families.loops import KEEP_BYTES, has_chains, lower
 from codegen.families.pointwise import MAX_NODES
 from codegen.families.wrap import kernel_function
-from codegen.gemm.call import Call, choose_call, libraries_for, linked_with
+from codegen.gemm.call import Call, call_on_cpu, libraries_for, linked_with
 from codegen.gemm.dims import Digit, alone, contraction, long_contract, sum_dtype, with_scratch
 from codegen.gemm.tasks import Cut, count_tasks, offset_text, task_lines
 from codegen.kernel import EmitError, Kernel, Launch, Reject
@@ -140,7 +140,7 @@ def _orders(segment: Graph) -> tuple[tuple[str, ...], str]:
 def _call(segment: Graph, node: Node) -> Call | Reject:
     """The product's library call, if its result lay in rows of its own."""
     found = contraction(segment, node, _digits(node, _padded(node.sizes, range(len(node.sizes)))), widened=True)
-    return found if isinstance(found, Reject) else choose_call(found)
+    return found if isinstance(found, Reject) else call_on_cpu(found)
 
 
 @lru_cache(maxsize=1024)
@@ -172,7 +172,7 @@ def _lowered(
     program = lower(behind, lanes, WHOLE_ROWS, WHOLE_ROWS, least_tasks=1, keep_bytes=KEEP_BYTES)
     row = _row_elements(program, len(segment.inputs))
     found = contraction(segment, node, _digits(node, strides), apart=row, widened=True)
-    call = found if isinstance(found, Reject) else choose_call(found)
+    call = found if isinstance(found, Reject) else call_on_cpu(found)
     if isinstance(call, Reject):
         raise EmitError(call.reason)
     return call, emit_body(program, Style("cpu", alignments(behind), stream=stream)), row

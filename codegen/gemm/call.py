@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 
 from codegen.gemm.dims import Contraction, Dim
 from codegen.kernel import Reject
@@ -13,6 +14,10 @@ from fusion_ir.records import Device
 LEAST_PRODUCTS = 4096  # of one call: below, calling costs more than computing
 LEAST_DEPTH = 8  # products that a call sums: results of shallower ones would be read and written over and over
 MOST_EXTENT = (1 << 31) - 1  # the library counts in 32 bits
+HEAVY = 10**6  # multiply-adds: of contractions with more, none is left to loops that share nothing
+WORTH_A_CALL = 1 << 18  # multiply-adds that take so long that what calling costs does not count
+FEW_CALLS = 8  # in place of one
+WORTH_A_SUM = 64  # products that a call adds to a result, or it takes as long to read and write that
 OPENBLAS = "openblas"
 PAIRS = "pairs"  # our own products of bf16 (gemm_pairs_cpu.h), with OpenBLAS behind them where denormals count
 WHOLE = "whole"  # our own products of whole numbers (gemm_whole_cpu.h)
@@ -70,6 +75,21 @@ def libraries_for(call: Call, graph: Graph, device: Device) -> tuple[str, ...]:
 def linked_with(library: str) -> tuple[str, ...]:
     """Shared libraries that a kernel with such products is linked with."""
     return () if library == WHOLE else (OPENBLAS,)
+
+
+def call_on_cpu(contraction: Contraction) -> Call | Reject:
+    """`choose_call`, unless the axes lie so that it takes many small calls where a few large ones would do: stored with
+    its axes in another order, a heavy contraction is faster in spite of that."""
+    call = choose_call(contraction)
+    if isinstance(call, Reject) or prod(d.extent for d in contraction.dims) <= HEAVY:
+        return call
+    deep = prod(d.extent for d in contraction.dims if d.summed)
+    free = prod(d.extent for d in contraction.outer if not (d.a and d.b))
+    if call.products < WORTH_A_CALL and FEW_CALLS * call.products < free * deep:
+        return Reject(f"library calls of {call.products} products each, where {free * deep} could be one")
+    if any(d.summed for d in call.loops) and call.k.extent < min(WORTH_A_SUM, deep):
+        return Reject(f"library calls add sums of {call.k.extent} products to each other, {deep} could be one")
+    return call
 
 
 def choose_call(contraction: Contraction) -> Call | Reject:

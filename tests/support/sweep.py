@@ -19,7 +19,8 @@ from fusion_ir.ops import OpKind, kind_of
 from fusion_ir.ops.contract import products
 from fusion_ir.records import Device, Plan, Search, Status
 from scheduler.assemble import Choice, assemble
-from scheduler.atoms import Atoms, cut
+from scheduler.atoms import Atoms
+from scheduler.cutting import cut
 from scheduler.prepare import Prepared, prepare
 from scheduler.segment import Segment, extract
 from scheduler.traffic import traffic_of

@@ -11,8 +11,8 @@ from fusion_ir import build as B
 from fusion_ir.graph import Graph
 from fusion_ir.node import Node
 from fusion_ir.ops import make, make_input
-from scheduler.atoms import cut
 from scheduler.candidates import Candidate
+from scheduler.cutting import cut
 from scheduler.experience import LEAST_TIMES, Tuned, alike, expected_logs
 from scheduler.ledger import Ledger
 from scheduler.piece import Piece

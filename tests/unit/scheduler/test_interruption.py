@@ -10,9 +10,9 @@ from codegen.kernel import Kernel, Reject
 from fusion_ir.graph import Graph
 from fusion_ir.interpreter import interpret
 from fusion_ir.records import Device, Measurement, Plan
-from scheduler.atoms import cut
 from scheduler.bench import Budget
 from scheduler.candidates import Candidate, CandidateSettings
+from scheduler.cutting import cut
 from scheduler.ledger import Ledger
 from scheduler.prepare import prepare
 from scheduler.tune import INTERRUPTED, TuneSettings, tune

@@ -8,8 +8,8 @@ from fusion_ir.dtype import f32
 from fusion_ir.extent import dense_strides, shape_of
 from fusion_ir.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.ops import make, make_input
-from scheduler.atoms import cut
 from scheduler.candidates import Candidate, find_candidates
+from scheduler.cutting import cut
 from scheduler.learned import LEAST_SEGMENTS, corrections
 from scheduler.predictor import Predictor
 from scheduler.traffic import LeastTraffic, Traffic, traffic_of

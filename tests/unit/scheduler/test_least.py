@@ -9,9 +9,10 @@ from fusion_ir.extent import dense_strides, shape_of
 from fusion_ir.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.ops import make, make_input
 from fusion_ir.records import Ceilings, Device
-from scheduler.atoms import Atoms, atoms_of, cut
+from scheduler.atoms import Atoms, atoms_of
 from scheduler.bench import Forgetful
 from scheduler.candidates import Candidates, find_candidates
+from scheduler.cutting import cut
 from scheduler.least import Least
 from scheduler.ledger import Ledger
 from scheduler.prepare import prepare

@@ -13,8 +13,8 @@ from fusion_ir.dtype import bf16, f32
 from fusion_ir.graph import Graph
 from fusion_ir.ops import make, make_input
 from fusion_ir.records import Device, Measurement, Status
-from scheduler.atoms import cut
 from scheduler.candidates import Candidate, find_candidates
+from scheduler.cutting import cut
 from scheduler.ledger import Ledger
 from tests.support.devices import CPU_DEVICE
 from tests.support.kernels import dense, graph_of

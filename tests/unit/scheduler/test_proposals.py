@@ -10,9 +10,9 @@ import pytest
 
 from codegen.schedule import Choices, schedule_text
 from fusion_ir.ops import make, make_input
-from scheduler.atoms import cut
 from scheduler.bench import Budget
 from scheduler.candidates import Candidate
+from scheduler.cutting import cut
 from scheduler.ledger import NEAR_BOUND, PATIENCE, Ledger
 from scheduler.piece import Piece
 from scheduler.proposals import by_estimator, proposals

@@ -7,8 +7,8 @@ import pytest
 
 from benchmarks.replay import ReplayBench, Table, device, median_training, tables
 from benchmarks.tuner import Known, chance, ours
-from scheduler.atoms import cut
 from scheduler.candidates import Candidate
+from scheduler.cutting import cut
 from scheduler.ledger import Ledger
 
 TABLES = tables()

@@ -12,7 +12,8 @@ from fusion_ir.interpreter import interpret
 from fusion_ir.node import Node
 from fusion_ir.ops import make, make_input
 from fusion_ir.scalar import Scalar
-from scheduler.atoms import Atoms, atoms_of, cut
+from scheduler.atoms import Atoms, atoms_of
+from scheduler.cutting import cut
 from scheduler.masks import bits
 from scheduler.piece import Piece
 from scheduler.prepare import prepare

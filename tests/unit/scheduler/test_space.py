@@ -4,8 +4,8 @@ from codegen.families import FAMILIES
 from codegen.schedule import Choices
 from fusion_ir import build as B
 from fusion_ir.ops import make, make_input
-from scheduler.atoms import cut
 from scheduler.candidates import Candidate
+from scheduler.cutting import cut
 from scheduler.ledger import Ledger
 from scheduler.piece import Piece
 from scheduler.space import Space

@@ -12,9 +12,9 @@ from fusion_ir.interpreter import interpret
 from fusion_ir.node import Node
 from fusion_ir.ops import OpKind, make, make_input
 from fusion_ir.records import Cost, Plan, Ref
-from scheduler.atoms import cut
 from scheduler.bench import Budget, Event
 from scheduler.candidates import Candidate, CandidateSettings
+from scheduler.cutting import cut
 from scheduler.finalists import NoPlan
 from scheduler.ledger import Ledger
 from scheduler.prepare import prepare
