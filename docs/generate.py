@@ -11,7 +11,9 @@ from codegen.families import FAMILIES
 from fusion_ir.graph import Graph
 from fusion_ir.ops import OPS, OpKind
 from scheduler.rewrites import ALTERNATIVES, RULES
+from scheduler.rewrites.axes import AxesInOrder
 from scheduler.rewrites.identities import commuting
+from scheduler.rewrites.narrow import NARROW
 from scheduler.rewrites.sink import Sinking
 from scheduler.rewrites.split import Tasks, splitting
 from service import errors
@@ -98,7 +100,14 @@ def rewrites() -> str:
         "tensors, a, b, c constants, which are multiplied and added ahead of time; `[x | y]` is one behind the other.",
     ]
     empty = Graph((), ())
-    replacing = (*RULES, commuting(), *Sinking(empty).rules(), *splitting(Tasks(1, 1)))
+    replacing = (
+        *RULES,
+        commuting(),
+        NARROW,
+        *Sinking(empty).rules(),
+        AxesInOrder(lambda _: True).rule(),
+        *splitting(Tasks(1, 1)),
+    )
     for title, table in (
         ("Alternatives: the search weighs them against the graph as given", ALTERNATIVES),
         ("Replacements: made wherever they match, before the search", replacing),

@@ -12,6 +12,7 @@ from scheduler.alternatives import Alternatives, find_alternatives
 from scheduler.rewrites import RULES, simplify
 from scheduler.rewrites.axes import AxesInOrder, Takes
 from scheduler.rewrites.identities import commuting
+from scheduler.rewrites.narrow import NARROW
 from scheduler.rewrites.rule import Offer, Rule
 from scheduler.rewrites.sink import Sinking
 from scheduler.rewrites.split import Tasks, splitting
@@ -128,7 +129,7 @@ class _Rewriting:
 def _rewritten(graph: Graph, tasks: Tasks | None, numerics: Numerics, takes: Takes | None) -> _Rewriting:
     """Simplified first, so that slices sink through what is left of it; what is split is what slices left."""
     rewriting = _Rewriting(graph, NUMERICS.index(numerics))
-    rewriting.apply((*RULES, commuting()), {})
+    rewriting.apply((*RULES, commuting(), NARROW), {})
     for _ in range(MOST_PASSES):
         sinking = Sinking(rewriting.graph)
         if not rewriting.apply((*RULES, *sinking.rules()), sinking.made):

@@ -65,7 +65,8 @@ static inline void gemm(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k,
   constexpr bool WHOLE = !FLOATING<Sum>, CONVERTS = !SAME<C, Sum>, IN_PLACE = SAME<A, Sum> && SAME<B, Sum>;
   if constexpr (!WHOLE && IN_PLACE && !CONVERTS) blas(a_turned, b_turned, m, n, k, a, lda, b, ldb, c, ldc, adds);
   else {
-    constexpr idx_t MOST_M = WHOLE ? whole::MOST_ROWS : BLOCK_M, MOST_N = WHOLE ? whole::MOST_COLUMNS : BLOCK_N;
+    constexpr idx_t MOST_M = WHOLE ? whole::MOST_ROWS : BLOCK_M;  // less than half of a thread's stack of 4 MiB in all
+    constexpr idx_t MOST_N = WHOLE ? whole::MOST_COLUMNS<Sum> : BLOCK_N * 4 / (idx_t)sizeof(Sum);
     const idx_t depth = WHOLE || IN_PLACE ? k : BLOCK_K;
     Operand<Sum, A, MOST_M, BLOCK_K, WHOLE || SAME<A, Sum>> left(a, lda, a_turned);
     Operand<Sum, B, BLOCK_K, MOST_N, WHOLE || SAME<B, Sum>> right(b, ldb, b_turned);

@@ -7,7 +7,8 @@
 namespace whole {
 constexpr idx_t ROWS = REGISTER_BYTES == 64 ? 12 : 6;             // of a tile, by two registers of columns
 template <class S> constexpr idx_t COLUMNS = 2 * REGISTER<S>;
-constexpr idx_t MOST_ROWS = 240, MOST_COLUMNS = 384, DEPTH = 256;  // of a block
+constexpr idx_t MOST_ROWS = 240, DEPTH = 256;                      // of a block
+template <class S> constexpr idx_t MOST_COLUMNS = 1536 / sizeof(S);
 static_assert(MOST_ROWS % ROWS == 0);
 
 template <class T> VDEV auto value(T x) { return x; }
@@ -56,13 +57,13 @@ template <class S> __attribute__((noinline)) static void tile(idx_t depth, const
       memcpy(to, &old, sizeof old);
     }
 }
-// Row-major C[m, n] = A B, or += where `adds`, summed in S, for at most MOST_ROWS x MOST_COLUMNS of it.
+// Row-major C[m, n] = A B, or += where `adds`, summed in S, for at most MOST_ROWS x MOST_COLUMNS<S> of it.
 template <class S, class A, class B>
 static inline void block(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k, const A* a, idx_t lda, const B* b, idx_t ldb,
                          S* c, idx_t ldc, bool adds) {
   constexpr idx_t WIDE_TILE = COLUMNS<S>;
-  static_assert(MOST_COLUMNS % WIDE_TILE == 0);
-  alignas(64) S left[MOST_ROWS * DEPTH], right[MOST_COLUMNS * DEPTH], edge[ROWS * WIDE_TILE];
+  static_assert(MOST_COLUMNS<S> % WIDE_TILE == 0);
+  alignas(64) S left[MOST_ROWS * DEPTH], right[MOST_COLUMNS<S> * DEPTH], edge[ROWS * WIDE_TILE];
   for (idx_t l = 0; l < k; l += DEPTH, adds = true) {
     const idx_t deep = k - l < DEPTH ? k - l : DEPTH;
     pack<ROWS>(m, deep, a + (a_turned ? l * lda : l), a_turned ? 1 : lda, a_turned ? lda : 1, left);
