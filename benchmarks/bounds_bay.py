@@ -1,6 +1,5 @@
 """A place to time kernels beside what the device's memory reaches at that moment."""
 
-import ctypes
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from codegen.kernel import Kernel
 from codegen.launch_cpu import Launch, Memory, Pool, Program, entry_address, load_entry, program
 from codegen.machine import usable_cpus
 from codegen.object_cache import ObjectCache
+from codegen.shared_object import load_object
 from codegen.toolchain.cpu import find_compiler
 from codegen.toolchain.runtime import runtime_library
 from fusion_ir.numerics import round_to
@@ -88,7 +88,7 @@ class Bay:
         for memory in (self._memory, *self._own):
             memory.bytes[:] = 1  # pages that were never written are one page of zeros, which reads from the first cache
         self._sizes = np.zeros(3, np.int64)
-        self._library = ctypes.CDLL(str(library))
+        self._library = load_object(library)
         self._copies = [self._ceiling(name) for name in STREAMING]
         self._reads = [self._ceiling(name) for name in READING]
         self._write = self._ceiling("ceiling_move")

@@ -4,7 +4,6 @@ One copies: half of the bytes are read, half written. The other reads as many an
 does: a core reads more slowly than it reads and writes at once, so that sums of large tensors cannot come near a copy.
 """
 
-import ctypes
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import torch  # pyright: ignore[reportMissingImports]  # only make bench-cpu and
 
 from codegen.launch_cpu import Launch, Pool, entry_address, program
 from codegen.object_cache import ObjectCache
+from codegen.shared_object import load_object
 from codegen.toolchain.cpu import find_compiler
 from codegen.toolchain.runtime import runtime_library
 
@@ -46,7 +46,7 @@ def _call(
     source, target = (torch.empty(n + 64, dtype=torch.uint8).fill_(1) for n in bytes_)
     told = np.array(sizes, np.int64)
     table = np.array([[source.data_ptr(), target.data_ptr(), told.ctypes.data]], np.uint64)
-    steps = program([Launch(entry_address(ctypes.CDLL(str(library)), name), (0, 1, 2), pool.threads)], table)
+    steps = program([Launch(entry_address(load_object(library), name), (0, 1, 2), pool.threads)], table)
 
     def move(kept: object = (source, target, told, table)) -> None:
         pool.run(steps)

@@ -3,17 +3,17 @@
 import json
 import os
 import selectors
+import shutil
 import signal
 import struct
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from codegen import isolation
 from codegen.progress import NOBODY, Progress
 from fusion_ir.records import Status
 
@@ -24,18 +24,6 @@ LENGTH = struct.Struct(">I")
 OUT_OF_MEMORY = ("bad_alloc", "memoryerror", "out of memory", "terminate called recursively")
 MAX_MESSAGE_BYTES = 256 << 20
 EXIT_SECONDS = 0.5  # between the end of a process's pipes and its own: its memory is gone by then
-
-# What a child sees of the environment: no secrets.
-ENVIRONMENT = (
-    "PATH",
-    "LANG",
-    "LC_ALL",
-    "TMPDIR",
-    "LD_LIBRARY_PATH",
-    "CUDA_PATH",
-    "CUDA_VISIBLE_DEVICES",
-    "NVIDIA_VISIBLE_DEVICES",
-)
 
 
 class SlotFailure(Exception):
@@ -61,7 +49,8 @@ class ChildLimits:
 
 
 class ChildProcess:
-    """One process and its pipes: requests to it, answers from it, what it prints, and a lifeline that ends with us."""
+    """One process and its pipes: requests to it, answers from it, what it prints, and a lifeline that ends with us. It
+    has an empty folder of its own, which goes with it, as home and for temporary files."""
 
     def __init__(
         self, module: str, limits: ChildLimits, environment: Mapping[str, str], dies_with_parent: bool
@@ -84,23 +73,15 @@ class ChildProcess:
             "file_bytes": limits.file_bytes,
             "progress": progress,
         }
-        inherited = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
-        packages = str(Path(__file__).resolve().parent.parent)
+        self.home = tempfile.mkdtemp(prefix="fuseplan-home-")
         self.process = subprocess.Popen(
-            [sys.executable, "-m", module, json.dumps(start)],
+            isolation.command(module, json.dumps(start)),
             stdin=subprocess.DEVNULL,
             stdout=printed_write,
             stderr=printed_write,
             pass_fds=(request_read, answer_write, lifeline_read, progress),
             cwd="/",
-            env={
-                **inherited,
-                "HOME": tempfile.gettempdir(),
-                "CUPY_CACHE_IN_MEMORY": "1",
-                "PYTHONPATH": packages,
-                "PYTHONDONTWRITEBYTECODE": "1",
-                **environment,
-            },
+            env={**isolation.environment(self.home), "CUPY_CACHE_IN_MEMORY": "1", **environment},
             start_new_session=True,
         )
         for descriptor in (request_read, answer_write, printed_write, lifeline_read, progress):
@@ -156,6 +137,7 @@ class ChildProcess:
         for descriptor in (self.request, self.answer, self.printed, self.lifeline):
             os.close(descriptor)
         self.progress.close()
+        shutil.rmtree(self.home, ignore_errors=True)
 
     def text(self) -> str:
         """What the child printed in this job."""

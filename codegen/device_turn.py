@@ -54,6 +54,6 @@ def _locked(file: Path) -> Generator[None]:
 def _opened(file: Path) -> BinaryIO:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        return os.fdopen(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "rb+")
+        return os.fdopen(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600), "rb+")
     except OSError as e:
         raise CacheError(f"{file} cannot be opened: {e.strerror}") from e

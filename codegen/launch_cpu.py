@@ -12,6 +12,7 @@ import numpy as np
 
 from codegen.libraries import load_library
 from codegen.progress import Note
+from codegen.shared_object import load_object
 
 HUGE_PAGE = 2 << 20
 STEP = np.dtype([("entry", np.uint64), ("args", np.uint64), ("tasks", np.int64)])
@@ -66,7 +67,7 @@ class Pool:
     possible."""
 
     def __init__(self, library: Path, cpus: Sequence[int]) -> None:
-        self._library = ctypes.CDLL(str(library))
+        self._library = load_object(library)
         self._library.fp_run.argtypes = [ctypes.c_void_p, ctypes.c_int]
         self._library.fp_run.restype = None
         noted = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_double]
@@ -105,7 +106,7 @@ def load_entry(binary: Path | str, entry: str, libraries: Sequence[str] = ()) ->
     the binary has no such entry."""
     for name in libraries:
         load_library(name)
-    library = ctypes.CDLL(str(binary))
+    library = load_object(binary)
     try:
         return entry_address(library, entry)
     except AttributeError:

@@ -5,7 +5,6 @@ import ctypes
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,6 +12,7 @@ import numpy as np
 
 from codegen.emulated_map import emulated_map
 from codegen.object_cache import ObjectCache
+from codegen.shared_object import load_object
 from codegen.toolchain.cpu import CpuCompiler
 from codegen.toolchain.runtime import runtime_library
 from fusion_ir.records import TensorMapSpec
@@ -118,10 +118,9 @@ class Emulation:
         return Run(bool(launch.waited), launch.switches, launch.accesses, conflicts)
 
 
-@lru_cache(maxsize=1)
 def load_runtime(file: Path) -> ctypes.CDLL:
-    """Loads the emulator itself, for good: kernels are linked with it when they are loaded."""
-    return ctypes.CDLL(str(file), mode=ctypes.RTLD_GLOBAL)
+    """Loads the emulator itself, for good: kernels are linked with it when they are loaded. Raises OSError."""
+    return load_object(file, ctypes.RTLD_GLOBAL)
 
 
 def emulator_library(compiler: CpuCompiler, cache: ObjectCache) -> Path:
@@ -130,10 +129,9 @@ def emulator_library(compiler: CpuCompiler, cache: ObjectCache) -> Path:
         return runtime_library("emulator", compiler, slot, cache)
 
 
-@lru_cache(maxsize=512)
 def load_kernels(binary: Path | str) -> ctypes.CDLL:
     """Loads compiled kernels, after `load_runtime`. Raises OSError."""
-    return ctypes.CDLL(str(binary))
+    return load_object(binary)
 
 
 def run_arrays(

@@ -1,13 +1,39 @@
 """Compiled kernels and their sources on disk, addressed by their content."""
 
 import hashlib
+import hmac
+import json
 import os
 import tempfile
 from pathlib import Path
 
+from fusion_ir.ownership import Exposed, make_private
+
 
 class CacheError(OSError):
     """The cache folder cannot be used."""
+
+
+def object_digest(file: Path | str) -> str:
+    """The sha256 that the content of an object file has to have, by the file's name. ValueError: it is no object's."""
+    path = Path(file)
+    return _checked(path.parent.name + path.name)
+
+
+def object_bytes(file: Path | str) -> bytes:
+    """The content of an object file, read once. Raises CacheError where it is not what the file's name says."""
+    expected = object_digest(file)
+    data = Path(file).read_bytes()
+    found = hashlib.sha256(data).hexdigest()
+    if found != expected:
+        raise CacheError(f"{file} was changed: expected content of sha256 {expected}, got {found}")
+    return data
+
+
+def _checked(sha: str) -> str:
+    if len(sha) != 64 or not set(sha) <= set("0123456789abcdef"):
+        raise ValueError(f"not a sha256: {sha!r}")
+    return sha
 
 
 class ObjectCache:
@@ -15,15 +41,21 @@ class ObjectCache:
 
     Safe for several processes: files appear by atomic renames. An object whose bytes do not match its name is a miss,
     so a damaged cache costs time and never gives a wrong answer. Raises CacheError where the folder cannot be
-    written.
+    written, or others can write there.
+
+    seal: a secret that is kept elsewhere (`tuning_db.Store.seal`). Memos say which object is to be run, so those that
+    were not written by somebody who knows it are misses, whoever could write to the folder at some time.
     """
 
-    def __init__(self, folder: Path | str) -> None:
+    def __init__(self, folder: Path | str, seal: bytes = b"") -> None:
         self.folder = Path(folder).absolute()  # children have other working directories
-        self._verified: set[str] = set()
+        self._seal = seal
         try:
+            make_private(self.folder)
             for part in ("objects", "memo", "devices"):
-                (self.folder / part).mkdir(parents=True, exist_ok=True)
+                make_private(self.folder / part)
+        except Exposed as e:
+            raise CacheError(f"the cache folder {self.folder} cannot be trusted: {e}") from e
         except OSError as e:
             raise CacheError(f"the cache folder {self.folder} cannot be made: {e.strerror}") from e
 
@@ -48,31 +80,28 @@ class ObjectCache:
             return None
         if hashlib.sha256(data).hexdigest() != sha:
             file.unlink(missing_ok=True)
-            self._verified.discard(sha)
             return None
-        self._verified.add(sha)
         return data
 
     def path(self, sha: str) -> Path | None:
         """A file that holds the object, for the dynamic linker; None if it is not there or damaged."""
         file = self._object(sha)
-        if (sha not in self._verified or not file.exists()) and self.get(sha) is None:
+        if self.get(sha) is None:
             return None
         os.utime(file)
         return file
 
     def remember(self, key: str, text: str) -> None:
         """Notes `text` under `key`, replacing what was there."""
-        digest = hashlib.sha256(text.encode()).hexdigest()
-        self.write(self._memo(key), f"{digest}\n{text}".encode())
+        self.write(self._memo(key), f"{self._sealed(key, text)}\n{text}".encode())
 
     def recall(self, key: str) -> str | None:
-        """What was noted under `key`, None if nothing was or the note is damaged."""
+        """What was noted under `key`, None if nothing was or the note is damaged, or not by who knows our seal."""
         try:
             digest, _, text = self._memo(key).read_text("utf-8", "replace").partition("\n")
         except FileNotFoundError:
             return None
-        return text if hashlib.sha256(text.encode()).hexdigest() == digest else None
+        return text if hmac.compare_digest(digest.encode(), self._sealed(key, text).encode()) else None
 
     def prune(self, max_bytes: int) -> int:
         """Removes objects, longest unused first, until at most `max_bytes` remain; bytes removed."""
@@ -83,7 +112,6 @@ class ObjectCache:
             if total - removed <= max_bytes:
                 break
             file.unlink(missing_ok=True)
-            self._verified.discard(file.parent.name + file.name)
             removed += stat.st_size
         return removed
 
@@ -92,13 +120,14 @@ class ObjectCache:
         return sum(f.stat().st_size for f in (self.folder / "objects").glob("*/*"))
 
     def _object(self, sha: str) -> Path:
-        if len(sha) != 64 or not set(sha) <= set("0123456789abcdef"):
-            raise ValueError(f"not a sha256: {sha!r}")
-        return self.folder / "objects" / sha[:2] / sha[2:]
+        return self.folder / "objects" / _checked(sha)[:2] / sha[2:]
 
     def _memo(self, key: str) -> Path:
-        name = hashlib.sha256(key.encode()).hexdigest()
+        name = self._sealed("memo", key)  # one for each seal: databases that share a folder do not take turns
         return self.folder / "memo" / name[:2] / name[2:]
+
+    def _sealed(self, *texts: str) -> str:
+        return hmac.digest(self._seal, json.dumps(texts).encode(), "sha256").hex()
 
     def write(self, file: Path, data: bytes) -> None:
         """Makes or replaces a file at once: others see all of it or nothing. Raises CacheError."""

@@ -6,15 +6,15 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
 import uvicorn
 
+from codegen import isolation
 from service import logs, standard_output
 from service.api.context import Context
 from service.app import create_app
@@ -27,6 +27,7 @@ log = logging.getLogger("fuseplan.server")
 RESTART_SECONDS = (0.5, 2.0, 5.0, 15.0, 60.0)
 LONG_LIFE_SECONDS = 300.0
 STOP_SECONDS = 10.0
+WORKER = tuple(isolation.command("service.worker"))
 
 
 class ServeError(Exception):
@@ -132,7 +133,7 @@ def _terminating() -> Iterator[None]:
 class Supervisor:
     """Keeps `settings.workers` worker processes running between `__enter__` and `__exit__`."""
 
-    def __init__(self, settings: Settings, command: tuple[str, ...] = (sys.executable, "-m", "service.worker")) -> None:
+    def __init__(self, settings: Settings, command: Sequence[str] = WORKER) -> None:
         self._command = (*command, "--parent", str(os.getpid()))
         self._environment = {**os.environ, **environment(settings)}
         self._stopping = threading.Event()

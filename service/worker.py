@@ -162,7 +162,7 @@ class Worker:
             job.target,
             Budget(job.seconds, memory_bytes=job.memory_bytes),
             self._store,
-            ObjectCache(self._settings.cache),
+            ObjectCache(self._settings.cache, self._store.seal()),
             lease.progress,
             numerics=job.numerics,
         )

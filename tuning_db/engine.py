@@ -1,8 +1,9 @@
 """The connection to a database: SQLite in WAL or PostgreSQL, read and written through one small class."""
 
+import os
 import sqlite3
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVarTuple
 
@@ -11,11 +12,13 @@ from sqlalchemy import exc as sql
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.selectable import TypedReturnsRows
 
+from fusion_ir.ownership import Exposed, check_file, make_private
 from tuning_db.checks import digest, miss
 from tuning_db.errors import DatabaseError
 from tuning_db.models import Base
 
 BUSY_SECONDS = 30
+BESIDE = ("-wal", "-shm", "-journal")  # files that SQLite keeps beside a database, with its mode
 POOL_SIZE, POOL_OVERFLOW = 16, 64  # together more than the threads of an HTTP server's pool
 _CORRUPT_SQLITE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_TOOBIG}
 _CORRUPT_POSTGRESQL = {"XX001", "XX002"}  # data_corrupted, index_corrupted
@@ -38,7 +41,7 @@ class Database:
         parsed = _parse(url)
         self.path = Path(parsed.database or "").absolute() if parsed.get_backend_name() == "sqlite" else None
         if self.path is not None:
-            _check_writable(self.path)
+            _claim(self.path)
             engine = _sqlite_engine(parsed.set(database=str(self.path)))
             self._reader = engine
             self._writer = engine.execution_options(fuseplan_begin="BEGIN IMMEDIATE")
@@ -127,11 +130,18 @@ def _shown(url: str) -> str:
     return f"{scheme}{separator}{rest.rpartition('@')[2]}" if separator else repr(url)
 
 
-def _check_writable(path: Path) -> None:
+def _claim(path: Path) -> None:
+    """Sees to it that the file can be written, by us alone: what it holds is decisions that we follow, and code."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("ab"):
-            pass
+        make_private(path.parent)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        for file in (path, *(path.with_name(path.name + suffix) for suffix in BESIDE)):
+            check_file(file)
+            with suppress(FileNotFoundError):  # the last who uses a database removes the others
+                if file.stat().st_uid == os.geteuid():
+                    file.chmod(0o600)
+    except Exposed as error:
+        raise DatabaseError(f"database {path} cannot be trusted: {error}") from error
     except (OSError, ValueError) as error:
         raise DatabaseError(f"database {path} cannot be written: {error}") from error
 

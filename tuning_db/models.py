@@ -147,6 +147,15 @@ class SourceRow(Base):
     text: Mapped[str]
 
 
+class SealRow(Base):
+    """The one secret of a database, by which object caches tell what was compiled for it from what was planted."""
+
+    __tablename__ = "seals"
+
+    name: Mapped[str] = mapped_column(String(32), primary_key=True)
+    secret: Mapped[bytes]
+
+
 class PlanBinaryRow(Base):
     """A plan needs a binary."""
 

@@ -1,5 +1,6 @@
 """Which revision of the tables a database holds, and how it gets to ours: Alembic, run from the package."""
 
+import os
 import sqlite3
 import time
 from contextlib import closing
@@ -107,6 +108,7 @@ def _back_up(path: Path, held: str) -> Path:
     copy = path.with_name(f"{path.name}.{held}.{time.strftime('%Y%m%dT%H%M%S')}.backup")
     partial = copy.with_name(copy.name + ".partial")
     try:
+        os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(partial)) as target:
             source.backup(target)
         partial.replace(copy)

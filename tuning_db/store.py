@@ -7,7 +7,7 @@ from types import TracebackType
 from sqlalchemy import select, true
 
 from fusion_ir.records import Device, Measurement, Plan
-from tuning_db import content, devices, graphs, measurements, plans, requests, schema, segments
+from tuning_db import content, devices, graphs, measurements, plans, requests, schema, seals, segments
 from tuning_db.batches import Batches
 from tuning_db.devices import StoredDevice
 from tuning_db.engine import Database
@@ -149,6 +149,10 @@ class Store:
 
     def source(self, sha256: str) -> str | None:
         return content.source(self._database, sha256)
+
+    def seal(self) -> bytes:
+        """The database's secret for object caches; the same for all who use it."""
+        return seals.seal(self._database)
 
     def flush_hits(self) -> None:
         """Writes the hits counted so far, which otherwise happens once a second."""

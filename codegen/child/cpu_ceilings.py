@@ -1,6 +1,5 @@
 """Child process that measures what the CPU can reach, by our own kernels (runtime/ceilings.cpp) on all threads."""
 
-import ctypes
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +7,7 @@ import numpy as np
 
 from codegen.child.serve import Channel, serve
 from codegen.launch_cpu import Launch, Memory, Pool, Program, entry_address, program
+from codegen.shared_object import load_object
 
 KERNEL_US = 150.0  # about this long runs the part of a cache's measurement that is timed at once
 ROUNDS = 6
@@ -25,7 +25,7 @@ def ceilings(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
     level together) and for DRAM, of writes alone for DRAM, f32 multiply-adds (GFLOP/s, two per fma), and one empty
     step (us)."""
     pool = Pool(Path(message["pool"]), message["cpus"])
-    library = ctypes.CDLL(message["library"])
+    library = load_object(message["library"])
     dram_bytes = message["dram_bytes"]
     source, target = Memory(dram_bytes), Memory(dram_bytes)
     source.bytes[:] = 1

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,8 @@ from codegen.child import cublaslt
 from codegen.child.cuda_memory import cupy
 from codegen.child.tensor_maps import Parameters
 from codegen.libraries import is_call
+from codegen.object_cache import object_bytes
+from codegen.shared_object import private_copy
 from fusion_ir.records import LibraryCall, TensorMapSpec
 from fusion_ir.tolerance import Order
 
@@ -82,9 +83,9 @@ class Candidate:
 
 @lru_cache(maxsize=512)
 def _module(file: str) -> Any:
-    return cupy().RawModule(path=file)
+    return cupy().RawModule(path=str(private_copy(file)))
 
 
 def _call(file: str) -> cublaslt.Call:
-    described = LibraryCall.model_validate_json(Path(file).read_bytes())
+    described = LibraryCall.model_validate_json(object_bytes(file))
     return cublaslt.Call(described, cupy().cuda.Device().id)

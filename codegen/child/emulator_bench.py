@@ -17,6 +17,7 @@ from codegen.gemm.call_arrays import compute_call
 from codegen.launch_cpu import Guarded
 from codegen.launch_emulator import Emulation, EmulatorFault, Run, Tensor, load_kernels, load_runtime
 from codegen.libraries import is_call
+from codegen.object_cache import object_bytes
 from fusion_ir.dtype import DTYPES
 from fusion_ir.records import LibraryCall, Status, TensorMapSpec
 from fusion_ir.text import parse_graph
@@ -113,7 +114,7 @@ class Candidate:
         for step in text["steps"]:
             places = [first[place] + index for place, index in step["args"]]
             if is_call(step["libraries"]):
-                call = LibraryCall.model_validate_json(Path(step["binary"]).read_bytes())
+                call = LibraryCall.model_validate_json(object_bytes(step["binary"]))
                 self._steps.append((call, places, step["reads"]))
                 continue
             emulation = Emulation(

@@ -208,7 +208,7 @@ def _find(cxx: str, path: str) -> tuple[tuple[str, ...], str]:
     choices = [tuple(shlex.split(cxx))] if cxx else []
     choices += [(found,) for found in (shutil.which(name, path=path) for name in ("g++", "clang++")) if found]
     if find_spec("ziglang"):
-        choices.append((sys.executable, "-m", "ziglang", "c++", *ZIG_FLAGS))
+        choices.append((sys.executable, "-I", "-m", "ziglang", "c++", *ZIG_FLAGS))
     problems: list[str] = []
     with command_slot(DEFAULT_LIMITS) as slot:
         for command in choices:

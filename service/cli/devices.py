@@ -17,6 +17,7 @@ from service.cli.options import Cache, Json, Target
 from service.cli.terminal import err, print_json, say, show
 from service.formatting import duration, significant, size
 from service.settings import load
+from tuning_db import Store
 
 Release = Annotated[
     str | None,
@@ -32,7 +33,8 @@ def devices(target: Target = None, cache: Cache = None, release: Release = None,
     --release.
     """
     settings = load({"cache": cache, "target": target})
-    objects = ObjectCache(settings.cache)
+    with Store(settings.db) as store:
+        objects = ObjectCache(settings.cache, store.seal())
     quarantines = Quarantines(objects)
     if release is not None:
         _release(quarantines, release, json)

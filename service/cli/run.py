@@ -65,8 +65,8 @@ def run(
     if settings.target in GPUS:
         raise bad_input(f"--target: {settings.target} is planned for, and not run on: expected cpu, cuda or cuda:N")
     tensors = read_tensors(inputs)
-    objects = ObjectCache(settings.cache)
     with Store(settings.db) as store:
+        objects = ObjectCache(settings.cache, store.seal())
         if PREFIX.match(subject) and not Path(subject).exists():
             job = _stored(store, subject)
         else:

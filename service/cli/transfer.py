@@ -3,7 +3,7 @@
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -20,7 +20,7 @@ from service.cli.plan_view import KEY_DIGITS
 from service.cli.stored import load_plan
 from service.cli.terminal import print_json, say
 from service.formatting import count, duration
-from service.settings import load
+from service.settings import Settings, load
 from service.transfer.export import ExportError, export
 from service.transfer.importing import Importer, Outcome
 from service.transfer.reading import Bundle, read_export
@@ -70,7 +70,7 @@ def import_plans(
         if not json:
             say(_line(outcome))
 
-    with Store(settings.db) as store, Importer(store, ObjectCache(settings.cache), targets, force=force) as importer:
+    with Store(settings.db) as store, _importer(store, settings, targets, force) as importer:
         outcomes = importer.plans(bundle, told)
         rows = importer.measurements(bundle, outcomes)
     if json:
@@ -80,6 +80,10 @@ def import_plans(
     refused = sum(outcome.result == "refused" for outcome in outcomes)
     if refused:
         raise failed(f"{file}: {count(refused, 'plan')} refused; nothing of their graphs was stored")
+
+
+def _importer(store: Store, settings: Settings, targets: Mapping[str, str], force: bool) -> Importer:
+    return Importer(store, ObjectCache(settings.cache, store.seal()), targets, force=force)
 
 
 def _all(store: Store) -> Iterator[tuple[str, Plan]]:

@@ -99,7 +99,7 @@ def tune_here(
     interrupts: Interrupts | None = None,
 ) -> Answer:
     """Plans in this process, on this machine."""
-    cache = ObjectCache(settings.cache)
+    cache = ObjectCache(settings.cache, store.seal())
     with search_progress(budget.seconds) as progress:
         told = interrupts.watching(progress.on_search) if interrupts else progress.on_search
         found = plan_graph(named, settings.target, budget, store, cache, told, numerics=numerics)

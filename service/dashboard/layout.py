@@ -2,11 +2,12 @@
 
 import json
 import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from tempfile import TemporaryDirectory
 from typing import Any
 
+from codegen import isolation
 from service.dashboard.layout_child import MISSING
 
 POINTS_PER_INCH = 72.0
@@ -45,13 +46,16 @@ def layout(boxes: Sequence[tuple[float, float]], edges: Sequence[tuple[int, int]
     lines += [f"n{a} -> n{b}" for a, b in edges]
     lines.append("}")
     try:
-        child = subprocess.run(
-            [sys.executable, "-m", "service.dashboard.layout_child"],
-            input="\n".join(lines).encode(),
-            capture_output=True,
-            timeout=seconds,
-            check=False,
-        )
+        with TemporaryDirectory(prefix="fuseplan-home-") as home:
+            child = subprocess.run(
+                isolation.command("service.dashboard.layout_child"),
+                input="\n".join(lines).encode(),
+                capture_output=True,
+                timeout=seconds,
+                check=False,
+                cwd="/",
+                env=isolation.environment(home),
+            )
     except subprocess.TimeoutExpired:
         raise LayoutError(f"Laying out the graph took more than {seconds:g} s (setting layout_seconds).") from None
     if child.returncode == MISSING:
