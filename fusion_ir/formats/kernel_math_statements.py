@@ -3,7 +3,7 @@
 What an op gives is held against its result as it is written: shape, dtype, and which axes may be written as reduced.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from fusion_ir import build
@@ -147,6 +147,7 @@ class Statements:
             raise call.error(f"{call.name} takes a tensor")
         for argument in tensors:
             _check_axes(call, argument)
+        _check_dtypes(call, tensors)
         operands = [call.operand(position) for position in range(len(call.positional))]
         if call.name == "where" and not any(isinstance(operand, Node) for operand in operands[1:]):
             dtype = call.result.dtype
@@ -161,6 +162,16 @@ class Statements:
                 for a in call.positional
                 if isinstance(a.value, Tensor) and a.value.padding is not None
             }
+
+
+def _check_dtypes(call: Call, tensors: Sequence[Argument]) -> None:
+    """nvFuser prints every cast, so that tensors which meet have one dtype, conditions aside. Raises FormatError."""
+    known = [(a, a.value.node.dtype) for a in tensors if isinstance(a.value, Tensor)]
+    if call.name == "where" and known and known[0][0] is call.positional[0]:
+        known = known[1:]
+    for argument, dtype in known:
+        if dtype != known[0][1]:
+            raise FormatError(argument.place, f"{call.name}: an operand is {dtype}, another {known[0][1]}")
 
 
 def _check_axes(call: Call, argument: Argument) -> None:

@@ -89,13 +89,23 @@ def transposed(result: Known, operands: Sequence[Known], attributes: Attributes)
 
 
 def unsqueezed(result: Known, operands: Sequence[Known], attributes: Attributes) -> Sequence[Known]:
-    """unsqueeze: the new axes dropped."""
+    """unsqueeze: the new axes dropped; an extent that one took from the axis behind it goes back there."""
     axes = _normal(_integers(attributes, "axes"), result)
-    if axes is None or result.sizes is None or attributes.get("steps", ()) or len(axes) == len(result.sizes):
+    if axes is None or result.sizes is None or len(axes) == len(result.sizes):
+        return element_type(result, operands, attributes)
+    sizes: list[int] = []
+    taken = 1
+    for axis, n in enumerate(result.sizes):
+        if axis in axes:
+            taken *= n
+        else:
+            sizes.append(n * taken)
+            taken = 1
+    if taken != 1:
         return element_type(result, operands, attributes)
     kept = [a for a in range(len(result.sizes)) if a not in axes]
     strides = None if result.strides is None else tuple(result.strides[a] for a in kept)
-    return [Known(tuple(result.sizes[a] for a in kept), result.dtype, strides) for _ in operands]
+    return [Known(tuple(sizes), result.dtype, strides) for _ in operands]
 
 
 def squeezed(result: Known, operands: Sequence[Known], attributes: Attributes) -> Sequence[Known]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from fusion_ir import build
 from fusion_ir.dtype import DTYPES, DType, f32
 from fusion_ir.formats import migraphx_missing as missing
+from fusion_ir.formats.migraphx_quantised import QUANTISED
 from fusion_ir.formats.migraphx_row import Row
 from fusion_ir.formats.migraphx_views import VIEWS
 from fusion_ir.node import Node
@@ -246,6 +247,7 @@ MIGRAPHX_OPS: dict[str, Row] = {
     **{name: Row(function, missing.compared, each=True, cast="truth") for name, function in _TRUTH.items()},
     **{name: Row(function, missing.like_result, each=True) for name, function in _JOINED.items()},
     **VIEWS,
+    **QUANTISED,
     "clip": Row(_clip, missing.like_result, each=True),
     "convert": Row(_convert, missing.extents_only, each=True, cast="any"),
     "where": Row(build.where, missing.selected, each=True),

@@ -57,6 +57,19 @@ CONTRADICTIONS: dict[str, tuple[str, str]] = {
         dump("T2_g_float[iS20{4}, iS21{7}]", f"Set( {X} )"),
         r"7:1: Set gives f32\[4, 8\], but T2 is written as f32\[4, 7\]",
     ),
+    "dtypes that meet": (
+        dump(R, f"{X} + T1_g_double[iS2{{4}}, iS3{{8}}]", X, "T1_g_double[iS2{4}, iS3{8}]"),
+        r"9:\d+: \+: an operand is f64, another f32",
+    ),
+    "halves that are not cast": (
+        dump(
+            f"T2_g___half{F}",
+            "T0_g_float[iS0{4}, iS1{8}] * T1_g___half[iS2{4}, iS3{8}]",
+            X,
+            "T1_g___half[iS2{4}, iS3{8}]",
+        ),
+        r"9:\d+: \*: an operand is f16, another f32",
+    ),
     "dtype": (dump(f"T2_g_double{F}", f"Set( {X} )"), r"7:1: Set gives f32\[4, 8\], but T2 is written as f64"),
     "permuted extents": (
         dump("T2_g_float[iS21{4}, iS20{8}]", f"Set.Permute( {X} )"),

@@ -120,6 +120,11 @@ def test_the_product_keeps_its_layout_as_an_output() -> None:
          (f16, (2, 3, 4), (24, 8, 2))),
         ("@9 = identity(@1) -> half_type, {2, 3}, {1, 2}", "@1", (f16, (2, 3), (1, 2))),
         ("@9 = unsqueeze[axes={1},steps={}](@1) -> half_type, {2, 1, 3}, {3, 3, 1}", "@1", (f16, (2, 3), (3, 1))),
+        ("@9 = unsqueeze[axes={1},steps={2}](@1) -> half_type, {2, 2, 3}, {6, 3, 1}", "@1", (f16, (2, 6), (6, 1))),
+        ("@9 = quantizelinear(c,@1) -> uint8_type, {2, 5}, {5, 1}", "@1", (f16, (2, 5), (5, 1))),
+        ("@9 = quantizelinear(c,c,@1) -> int8_type, {2, 5}, {5, 1}", "@1", (i8, (2, 5), (5, 1))),
+        ("@9 = dequantizelinear(q,@1) -> half_type, {2, 4}, {4, 1}", "@1", (f16, (2, 4), (4, 1))),
+        ("@9 = dequantizelinear(q,d,@1) -> half_type, {2, 4}, {4, 1}", "@1", (i8, (2, 4), (4, 1))),
         ("@9 = squeeze[axes={1}](@1) -> half_type, {2, 3}, {3, 1}", "@1", (f16, (2, 1, 3), (3, 3, 1))),
         ("@9 = concat[axis=1](c,@1,c) -> half_type, {2, 17}, {17, 1}", "@1", (f16, (2, 7), (7, 1))),
         ("@9 = pad[mode=0,pads={0, 1, 0, 2},value=0](@1) -> half_type, {2, 8}, {8, 1}", "@1", (f16, (2, 5), (5, 1))),
@@ -129,6 +134,7 @@ def test_shape_from_the_line_that_uses_it(line: str, name: str, expected: tuple[
     given = lines(
         "b = @param:b -> half_type, {5, 6}, {6, 1}",
         "c = @param:c -> half_type, {2, 5}, {5, 1}",
+        "d = @param:d -> half_type, {2, 4}, {4, 1}",
         "q = @param:q -> int8_type, {2, 4}, {4, 1}",
     )
     named = read_migraphx(given + line)

@@ -38,6 +38,12 @@ _give("t", "float_type, {2, 3, 4}, {12, 4, 1}", _rng.standard_normal((2, 3, 4)).
 _give("u", "float_type, {2, 3, 4}, {1, 8, 2}", _rng.standard_normal((2, 3, 4)).astype(np.float32))
 _give("e", "float_type, {3}, {1}", _rng.standard_normal(3).astype(np.float32))
 _give("s", "float_type, {1}, {0}", _rng.standard_normal(1).astype(np.float32))
+_give("qs", "float_type, {2, 3}, {3, 1}", np.array([0.5, 0.25, 2, 0.125, 0.01, 3e-3], np.float32).reshape(2, 3))
+_give("qz", "int8_type, {2, 3}, {3, 1}", np.array([3, -3, 100, -128, 0, 7], np.int8).reshape(2, 3))
+_give("qu", "uint8_type, {2, 3}, {3, 1}", np.array([3, 128, 100, 255, 0, 7], np.uint8).reshape(2, 3))
+_give("qi", "int8_type, {2, 3}, {3, 1}", np.array([3, -128, 127, -1, 0, 77], np.int8).reshape(2, 3))
+_give("hs", "half_type, {2, 3}, {3, 1}", np.array([0.5, 0.25, 2, 0.1, 0.01, 3], np.float16).reshape(2, 3))
+_give("hx", "half_type, {2, 3}, {3, 1}", np.array([1.25, -0.375, 9, -1, 7, 60000], np.float16).reshape(2, 3))
 _give("k", "int64_type, {2}, {1}", np.array([2, -1]))
 _give("n", "int64_type, {1}, {0}", np.array([1]))
 _give("a", "half_type, {2, 3, 5}, {15, 5, 1}", _rng.standard_normal((2, 3, 5)).astype(np.float16))
@@ -127,7 +133,22 @@ POINTWISE: list[tuple[str, str, Expected]] = [
 ]  # fmt: skip
 _give("v", "float_type, {2, 3}, {3, 1}", _rng.uniform(1.5, 4, (2, 3)).astype(np.float32))
 
+
+def saturated(steps: np.ndarray, dtype: type, zero: np.ndarray | float = 0) -> np.ndarray:
+    return np.clip(np.round(steps) + zero, np.iinfo(dtype).min, np.iinfo(dtype).max)
+
+
+INT8, UINT8, HALF = (f"{name}_type, {{2, 3}}, {{3, 1}}" for name in ("int8", "uint8", "half"))
 OTHERS: list[tuple[str, str, Expected]] = [
+    ("quantizelinear(x,qs)", UINT8, lambda x, s: saturated(x / s, np.uint8)),
+    ("quantizelinear(x,qs,qz)", INT8, lambda x, s, z: saturated(x / s, np.int8, z)),
+    ("quantizelinear[axis=1](x,qs,qu)", UINT8, lambda x, s, z: saturated(x / s, np.uint8, z)),
+    ("quantizelinear[out_type=5](hx,hs)", INT8, lambda x, s: saturated((x / s).astype(np.float16), np.int8)),
+    ("quantizelinear[out_type=int32_type](x,qs)", INT, lambda x, s: saturated(x / s, np.int32)),
+    ("dequantizelinear(qi,qs,qz)", FLOAT, lambda q, s, z: (q - z) * s),
+    ("dequantizelinear(qi,qs)", FLOAT, lambda q, s: q * s),
+    ("dequantizelinear(qu,hs)", HALF, lambda q, s: q * s),
+    ("dequantizelinear(i,qs,j)", FLOAT, lambda q, s, z: (q - z) * s),
     ("dot(a,b)", "half_type, {2, 3, 4}, {12, 4, 1}", np.matmul),
     ("dot[alpha=1,beta=1](a,b)", "half_type, {2, 3, 4}, {12, 4, 1}", np.matmul),
     ("gpu::gemm[alpha=1,beta=1,compute_fp32=1,trans_batch=0,solution_idx=0](a,b,@1)",
@@ -183,6 +204,9 @@ OTHERS: list[tuple[str, str, Expected]] = [
     ("multibroadcast[output_lens={2, 3}](s)", "float_type, {2, 3}, {0, 0}", lambda s: np.broadcast_to(s, (2, 3))),
     ("unsqueeze[axes={0, 3},steps={}](x)", "float_type, {1, 2, 3, 1}, {6, 3, 1, 1}", lambda x: x[None, ..., None]),
     ("unsqueeze[axes={1},steps={3}](t)", "float_type, {2, 3, 1, 4}, {12, 4, 4, 1}", lambda t: t[:, :, None]),
+    ("unsqueeze[axes={2},steps={2}](u)", "float_type, {2, 3, 2, 2}, {1, 8, 4, 2}", lambda u: u.reshape(2, 3, 2, 2)),
+    ("unsqueeze[axes={3, 0},steps={2}](t)", "float_type, {1, 2, 3, 2, 2}, {24, 12, 4, 2, 1}",
+     lambda t: t.reshape(1, 2, 3, 2, 2)),
     ("unsqueeze[axes={0}](s)", "float_type, {1}, {1}", lambda s: s),
 ]  # fmt: skip
 

@@ -116,6 +116,14 @@ LINE = [
      "not stand in \\[4, 2, 3\\] from axis 2 on"),
     ("@1 = unsqueeze[axes={0},steps={2}](x) -> float_type, {2, 1, 3}, {1, 1, 2}\n@2 = unsqueeze[axes={0},steps={3}](x)"
      " -> " + F, "4:6: unsqueeze: step 3 at axis 0 does not divide \\[2, 3\\]"),
+    ("@1 = quantizelinear(x,x,x) -> " + F, "3:6: quantizelinear: the result is f32, expected integers or 8-bit floats"),
+    ("@1 = quantizelinear[out_type=7](x,x) -> int8_type, {2, 3}, {1, 2}", "3:41: quantizelinear gives int16_type"),
+    ("@1 = quantizelinear[out_type=word](x,x) -> " + F, "3:6: quantizelinear: out_type is word, expected one of"),
+    ("@1 = quantizelinear(x) -> " + F, "3:6: quantizelinear takes 2 to 3 operands, got 1"),
+    ("@1 = convert(x) -> int8_type, {2, 3}, {1, 2}\n@2 = dequantizelinear(x,@1) -> " + F, "4:6: dequantizelinear: the "
+     "scale is i8, expected a floating-point dtype"),
+    ("@1 = convert(x) -> int8_type, {2, 3}, {1, 2}\n@2 = dequantizelinear(x,x,@1) -> " + F, "4:6: dequantizelinear: "
+     "the zero point is i8, expected f32 as the operand is"),
     ("@1 = pad[mode=1,pads={0, 0, 1, 1}](x) -> float_type, {3, 4}, {4, 1}", "3:6: pad: mode is 1"),
     # literals
     ("@1 = @literal -> " + F + "\n@2 = neg(@1) -> " + F, "3:6: expected the literal's values"),
