@@ -11,18 +11,24 @@ from codegen.workbench import Workbench
 from fusion_ir.graph import Graph
 from fusion_ir.key import graph_key
 from fusion_ir.named import NamedGraph
-from fusion_ir.records import Measurement, Numerics, Plan, Search
+from fusion_ir.records import Device, Measurement, Numerics, Plan, Search
 from fusion_ir.text import parse_graph, print_graph
-from scheduler.bench import Budget, Progress
+from scheduler.bench import Budget, Progress, RequestError
 from scheduler.entry import relative_times
 from scheduler.experience import Tuned
+from scheduler.finalists import MemoryExceeded, NoPlan
 from scheduler.tune import INTERRUPTED, tune
+from service.errors import Problem, problem
+from service.failures import problem_before
 from service.version import VERSION
-from tuning_db import Conditions, Names, RequestKey, Store
+from tuning_db import Conditions, Names, RequestKey, Searched, Store
 
 OTHERS = 64  # segments that a search asks for a first guess
 MOST_FASTEST = 512  # times of all families that predictions are corrected with
 AGAIN_SECONDS = 8.0  # of a search whose measurements are mostly known
+NOTHING_TIMED = "nothing was timed"
+# What a fault of the search's own raises, the same whenever it is made; files, memory and devices fail otherwise.
+FAULTS = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 PlanState = Literal["measured", "predicted", "stale", "failed"]
 
@@ -31,14 +37,24 @@ class PlanningError(Exception):
     """No plan could be made or kept; the message says why."""
 
 
+class FailedBefore(PlanningError):
+    """A search for the same, with as many seconds, ended without a plan, and nothing that it depends on has changed."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.detail)
+        self.problem = problem
+
+
 @dataclass(frozen=True)
 class PlanAnswer:
-    """A plan, whether it was there already, and the state of the request's row."""
+    """A plan, whether it was there already, and the state of the request's row. cut_short: why the last search for it
+    ended early, None where it did not."""
 
     plan: Plan
     plan_key: str
     cache: Literal["hit", "miss"]
     state: PlanState
+    cut_short: str | None = None
 
 
 @dataclass(frozen=True)
@@ -97,35 +113,95 @@ def plan_graph(
     numerics: Numerics = "reassociate",
     tenant: str = "",
 ) -> PlanAnswer:
-    """The stored plan for the graph on `target`; where there is none, or it is stale, a new one, stored whole.
+    """The best stored plan for the graph on `target`; where there is none, or another search is due, what that finds,
+    stored whole, or the stored plan where it is as good.
 
     KeyboardInterrupt from `progress` ends the search with the best so far, which is stored; any other exception from
-    there ends it without. Raises DeviceError, DatabaseError, PlanningError, RequestError, NoPlan.
+    there ends it without. A search that ends without a plan is noted, and not made again until that is out of date.
+    Raises DeviceError, DatabaseError, PlanningError (of which FailedBefore), RequestError, NoPlan.
     """
     device = detect(target, cache)
     request = RequestKey(graph_key(named.graph), device.class_key, numerics, tenant, memory_bytes=budget.memory_bytes)
-    found = store.resolve(request, Conditions.of_device(device, VERSION))
-    if found is not None and found.state in ("measured", "predicted"):
-        return PlanAnswer(Plan.model_validate_json(found.body), found.plan_key, "hit", found.state)
+    now = Conditions.of_device(device, VERSION)
+    found = store.resolve(request, now, budget.seconds)
+    if found is not None and not found.due:
+        return PlanAnswer(Plan.model_validate_json(found.body), found.plan_key, "hit", found.state, found.cut_short)
+    failure = store.failure(request, now, budget.seconds)
+    if failure is not None:
+        raise FailedBefore(problem_before(failure))
     store.put_device(device)
     store.put_graph(request.graph_key, print_graph(named.graph), Names(named.input_names, named.output_names))
-    with Workbench(device, cache) as bench:
-        costs = StoredCosts(store, device.class_key, request.graph_key)
-        plan = tune(named.graph, device, budget, costs, bench, progress, numerics=numerics)
-        if _beats_its_bound(plan) and not was_interrupted(plan):
-            # The ceilings were measured at a slower moment: once more, on what is known by now.
-            reached = [(s.bytes, s.bound_us / s.time_us) for s in plan.steps if s.time_us]
-            device = with_raised_ceilings(device, cache, reached)
-            store.put_device(device)
-            rest = replace(budget, seconds=min(budget.seconds, AGAIN_SECONDS))
-            again = tune(named.graph, device, rest, costs, bench, progress, numerics=numerics)
-            plan = again.model_copy(update={"search": _together(plan.search, again.search)})
+    try:
+        plan = _search(named.graph, device, budget, store, cache, progress, numerics)
+    except (NoPlan, *FAULTS) as error:
+        if not isinstance(error, RequestError) and not _ended_by_interrupt(error):
+            store.put_failure(request, now, budget.seconds, failed_search(error).model_dump_json())
+        raise
     state: PlanState = "predicted" if plan.time_us is None else "measured"
-    if state == "predicted" and was_interrupted(plan):
-        state = "stale"  # right, and due for another search: this one was ended before it had timed enough
+    searched = searched_for(plan, budget)
     binaries, sources = artifacts(plan, cache)
-    plan_key = store.store_plan(request, plan, state, binaries, sources)
-    return PlanAnswer(plan, plan_key, "miss", state)
+    plan_key = store.store_plan(request, plan, state, binaries, sources, searched, only_better=True)
+    if plan_key == plan.plan_key:
+        return PlanAnswer(plan, plan_key, "miss", state, searched.cut_short)
+    kept = store.answer(request, now, budget.seconds)
+    if kept is None:  # evicted, or damaged, meanwhile
+        raise PlanningError(f"plan {plan_key} was as good as what the search found, and is not stored any more")
+    return PlanAnswer(kept.plan(), kept.plan_key, "miss", kept.state, kept.cut_short)
+
+
+def _ended_by_interrupt(error: BaseException | None) -> bool:
+    """Whether an error came of finishing what an interrupt had left."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error is not None
+
+
+def failed_search(error: Exception) -> Problem:
+    """What a search without a plan ends with."""
+    if isinstance(error, MemoryExceeded):
+        return problem("memory-exceeded", str(error))
+    if isinstance(error, NoPlan):
+        return problem("tuning-failed", str(error))
+    return problem("tuning-failed", f"The search failed with a fault of its own ({type(error).__name__}).")
+
+
+def _search(
+    graph: Graph,
+    device: Device,
+    budget: Budget,
+    store: Store,
+    cache: ObjectCache,
+    progress: Progress | None,
+    numerics: Numerics,
+) -> Plan:
+    """What a search finds, and a second one where the first beat its bound."""
+    costs = StoredCosts(store, device.class_key, graph_key(graph))
+    with Workbench(device, cache) as bench:
+        plan = tune(graph, device, budget, costs, bench, progress, numerics=numerics)
+        if not _beats_its_bound(plan) or was_interrupted(plan):
+            return plan
+        # The ceilings were measured at a slower moment: once more, on what is known by now.
+        reached = [(s.bytes, s.bound_us / s.time_us) for s in plan.steps if s.time_us]
+        device = with_raised_ceilings(device, cache, reached)
+        store.put_device(device)
+        rest = replace(budget, seconds=min(budget.seconds, AGAIN_SECONDS))
+        again = tune(graph, device, rest, costs, bench, progress, numerics=numerics)
+        return again.model_copy(update={"search": _together(plan.search, again.search)})
+
+
+def searched_for(plan: Plan, budget: Budget) -> Searched:
+    """What the search that made a plan leaves for another one to find, by its seconds."""
+    cut_short, had_s = plan.search.cut_short, plan.search.budget_s
+    if was_interrupted(plan):
+        return Searched(min(plan.search.seconds, budget.seconds), cut_short or INTERRUPTED)
+    if cut_short is None and plan.time_us is None and budget.seconds == 0 and is_timed(plan.device):
+        cut_short = NOTHING_TIMED
+    return Searched(None if cut_short is None else budget.seconds if had_s is None else had_s, cut_short)
+
+
+def is_timed(device: Device) -> bool:
+    """Whether a search with time for it measures on such a device."""
+    return device.origin == "detected" and device.target != "emulator"
 
 
 def _beats_its_bound(plan: Plan) -> bool:
@@ -142,7 +218,8 @@ def was_interrupted(plan: Plan) -> bool:
 def _together(first: Search, second: Search) -> Search:
     """What two searches of one graph spent, and what the second knew."""
     spent = {name: getattr(first, name) + getattr(second, name) for name in ("seconds", "measured", "failed")}
-    return second.model_copy(update=spent)
+    given = {name: getattr(first, name) for name in ("budget_s", "cut_short", "idle_share")}
+    return second.model_copy(update=spent | given)
 
 
 def artifacts(plan: Plan, cache: ObjectCache) -> tuple[Mapping[str, bytes], Mapping[str, str]]:

@@ -27,11 +27,11 @@ from codegen.toolchain.compiler import CompilerMissing
 from fusion_ir.named import NamedGraph
 from fusion_ir.text import parse_graph
 from scheduler.bench import Budget, Event, RequestError
-from scheduler.finalists import MemoryExceeded, NoPlan
+from scheduler.finalists import NoPlan
 from service import logs, planner
 from service.errors import problem
 from service.jobs import PLAN, PlanJob, PlanResult
-from service.planner import PlanningError
+from service.planner import FailedBefore, PlanningError, failed_search
 from service.settings import Settings, load
 from tuning_db import DatabaseError, Operation, Store
 
@@ -176,9 +176,11 @@ def _explain(operation: Operation, error: Exception) -> str:
         document = problem("no-device", str(error))
     elif isinstance(error, DeviceQuarantined):
         document = problem("device-quarantined", str(error))
-    elif isinstance(error, MemoryExceeded):
-        document = problem("memory-exceeded", str(error))
-    elif isinstance(error, PlanningError | NoPlan | RequestError):
+    elif isinstance(error, FailedBefore):
+        document = error.problem
+    elif isinstance(error, NoPlan):
+        document = failed_search(error)
+    elif isinstance(error, PlanningError | RequestError):
         document = problem("tuning-failed", str(error))
     else:
         incident = secrets.token_hex(6)

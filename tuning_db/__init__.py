@@ -3,12 +3,13 @@
 from tuning_db.batches import Batch, BatchItem, BatchState, ItemState, NewItem, Sharing, Work
 from tuning_db.devices import StoredDevice
 from tuning_db.errors import DatabaseError, KeyReused, QueueFull
+from tuning_db.failures import Failure
 from tuning_db.graphs import Names, NewGraph, StoredGraph
 from tuning_db.measurements import Trial
 from tuning_db.operations import MAX_ATTEMPTS, Operation, OperationState
 from tuning_db.pages import Page
 from tuning_db.plans import PlanFilter, PlanSummary
-from tuning_db.requests import Conditions, RequestKey, Resolved, State
+from tuning_db.requests import Conditions, RequestKey, Resolved, Searched, State
 from tuning_db.schema import revision_of
 from tuning_db.settling import Ending
 from tuning_db.store import Store
@@ -21,6 +22,7 @@ __all__ = [
     "Conditions",
     "DatabaseError",
     "Ending",
+    "Failure",
     "ItemState",
     "KeyReused",
     "Names",
@@ -34,6 +36,7 @@ __all__ = [
     "QueueFull",
     "RequestKey",
     "Resolved",
+    "Searched",
     "Sharing",
     "State",
     "Store",

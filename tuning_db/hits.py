@@ -10,10 +10,11 @@ from typing import Any
 import structlog
 from sqlalchemy import BindParameter, Double, bindparam, case, update
 
+from tuning_db.answers import mark_stale
 from tuning_db.engine import Database
 from tuning_db.errors import DatabaseError
 from tuning_db.models import RequestRow
-from tuning_db.requests import Resolved, mark_stale
+from tuning_db.requests import Resolved
 
 FLUSH_SECONDS = 1.0
 _log: Any = structlog.get_logger("tuning_db")
@@ -56,7 +57,7 @@ class HitCounter:
             count = self._counts.setdefault(resolved.request.digest, _Count())
             count.hits += 1
             count.at = self._clock()
-            if resolved.state == "stale":
+            if resolved.state == "stale" and resolved.due:
                 count.stale_plan = resolved.plan_key
             if self._thread is None and not self._stop.is_set():
                 self._thread = threading.Thread(target=self._run, name="tuning_db-hits", daemon=True)

@@ -107,7 +107,12 @@ class PlanRow(Base):
 
 
 class RequestRow(Base):
-    """What was asked, and the plan that answers it now. `state` and `conditions` belong to the answer, not the plan."""
+    """What was asked, and the plan that answers it now. `state` and `conditions` belong to the answer, not the plan.
+
+    takes_us, looseness and temporary_bytes are the plan's: by them the best plan for a request is found among the
+    answers to others. searched, had_s and cut_short are of the last search for this request, which may have found
+    nothing better than the plan that was there.
+    """
 
     __tablename__ = "requests"
 
@@ -122,9 +127,28 @@ class RequestRow(Base):
     plan_key: Mapped[str] = mapped_column(ForeignKey("plans.plan_key"), index=True)
     state: Mapped[str]  # measured | predicted | stale | failed
     conditions: Mapped[str]  # JSON, see tuning_db.requests.Conditions
+    takes_us: Mapped[float | None]  # measured, or predicted where nothing was timed
+    looseness: Mapped[int] = mapped_column(server_default="0")  # of the plan's numerics: place in NUMERICS
+    temporary_bytes: Mapped[int] = mapped_column(server_default="0")
+    searched: Mapped[str] = mapped_column(server_default="")  # conditions of the last search, "": it is out of date
+    had_s: Mapped[float | None]  # seconds with which another search finds no more; None: with any
+    cut_short: Mapped[str | None]  # why that search ended early
     checksum: Mapped[str] = mapped_column(String(64))
     hits: Mapped[int] = mapped_column(default=0)
     last_hit: Mapped[float | None]
+    created: Mapped[float]
+
+
+class FailureRow(Base):
+    """A search that ended without a plan: why, under which conditions, and with how many seconds."""
+
+    __tablename__ = "failures"
+
+    key: Mapped[str] = mapped_column(String(64), primary_key=True)  # of the request
+    conditions: Mapped[str]
+    had_s: Mapped[float]
+    error: Mapped[str]  # JSON, the service's own
+    checksum: Mapped[str] = mapped_column(String(64))
     created: Mapped[float]
 
 

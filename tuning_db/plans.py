@@ -8,14 +8,14 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, delete, exists, or_, select, tuple_
 
 from fusion_ir.records import NUMERICS, Plan
-from tuning_db import content
+from tuning_db import answers, content
 from tuning_db.checks import checksum, digest, miss
 from tuning_db.devices import put_device
 from tuning_db.engine import Database
 from tuning_db.graphs import blanks
-from tuning_db.models import BinaryRow, DeviceRow, GraphRow, PlanRow, RequestRow, SourceRow
+from tuning_db.models import BinaryRow, DeviceRow, FailureRow, GraphRow, PlanRow, RequestRow, SourceRow
 from tuning_db.pages import Page, Position, check_limit
-from tuning_db.requests import STATES, Conditions, RequestKey, State, row_checksum
+from tuning_db.requests import STATES, Conditions, RequestKey, Searched, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,8 @@ class PlanSummary:
     """A line of a list. Times in us as in `Plan`; `created` and `last_hit` in seconds since 1970.
 
     `state`, `hits` and `last_hit` come from the requests that the plan answers (the best state, the sum, the latest);
-    state is None where it answers none. Hits are counts as last written, up to a second old.
+    state is None where it answers none. cut_short: why the searches for all of them ended early. Hits are counts as
+    last written, up to a second old.
     """
 
     plan_key: str
@@ -61,6 +62,7 @@ class PlanSummary:
     dtypes: tuple[str, ...]
     created: float
     state: State | None
+    cut_short: str | None
     hits: int
     last_hit: float | None
 
@@ -92,43 +94,39 @@ def store_plan(
     state: State,
     binaries: Mapping[str, bytes],
     sources: Mapping[str, str],
+    searched: Searched,
+    *,
+    only_better: bool,
 ) -> str:
-    """Stores a plan with what it needs, makes it the answer to `request`, and returns its key.
+    """Stores a plan with what it needs, makes it the answer to `request`, and returns the answer's key.
 
-    Raises ValueError where the plan answers another request, its graph is not stored, content does not hash to its key,
-    or a step's binary is neither given nor stored.
+    only_better: where the best stored plan for the request is as good (`answers.stays`), that is the answer, the new
+    one is not kept, and the search is noted. Raises ValueError where the plan answers another request, its graph is not
+    stored, content does not hash to its key, or a step's binary is neither given nor stored.
     """
     _check_answers(request, plan, state)
     content.check_digests(binaries, sources)
     body = plan.model_dump_json().encode()
     plan_key = digest(body)
-    now = time.time()
     with database.write() as connection:
         # An eviction at the same time could take a binary between the check and the link.
         database.serialize(connection, "fuseplan plans")
         if not connection.execute(select(exists().where(GraphRow.key == plan.graph_key))).scalar():
             raise ValueError(f"graph {plan.graph_key} is not stored: put_graph comes first")
         put_device(database, connection, plan.device)
+        now = Conditions.of_plan(plan).json()
+        stored = answers.best_stored(connection, request, now) if only_better else None
+        if stored is not None and stored.plan_key != plan_key and _verifies(connection, stored.plan_key):
+            spread = connection.execute(select(PlanRow.spread).where(PlanRow.plan_key == stored.plan_key)).scalar()
+            if answers.stays(stored, spread, plan, state, searched, now):
+                _point(database, connection, answers.columns(request, stored, plan, state, searched))
+                return stored.plan_key
         content.put_content(database, connection, binaries, sources)
         row = {"plan_key": plan_key, "body": body} | _listed(plan_key, plan)
-        insert = database.insert(PlanRow).values(**row, created=now)
+        insert = database.insert(PlanRow).values(**row, created=time.time())
         connection.execute(insert.on_conflict_do_update(index_elements=["plan_key"], set_=row))
         _link(database, connection, plan_key, plan)
-        conditions = Conditions.of_plan(plan).json()
-        answer: dict[str, Any] = {"plan_key": plan_key, "state": state, "conditions": conditions}
-        answer["checksum"] = row_checksum(request.digest, plan_key, state, conditions)
-        asked: dict[str, Any] = {
-            "key": request.digest,
-            "graph_key": request.graph_key,
-            "device_key": request.device_key,
-            "numerics": request.numerics,
-            "tenant": request.tenant,
-            "generator": request.generator,
-            "wire_version": request.wire_version,
-            "memory_bytes": request.memory_bytes,
-        }
-        pointer = database.insert(RequestRow).values(**asked, **answer, hits=0, created=now)
-        connection.execute(pointer.on_conflict_do_update(index_elements=["key"], set_=answer))
+        _point(database, connection, answers.columns(request, None, plan, state, searched))
     return plan_key
 
 
@@ -187,6 +185,17 @@ def _check_answers(request: RequestKey, plan: Plan, state: State) -> None:
         raise ValueError(f"state must be one of {', '.join(STATES)}, not {state!r}")
 
 
+def _verifies(connection: Connection, plan_key: str) -> bool:
+    return digest(connection.execute(_BODY, {"key": plan_key}).scalar()) == plan_key
+
+
+def _point(database: Database, connection: Connection, row: dict[str, Any]) -> None:
+    """Writes what answers a request; its hits stay."""
+    insert = database.insert(RequestRow).values(**row, hits=0, created=time.time())
+    connection.execute(insert.on_conflict_do_update(index_elements=["key"], set_=row))
+    connection.execute(delete(FailureRow).where(FailureRow.key == row["key"]))
+
+
 def _link(database: Database, connection: Connection, plan_key: str, plan: Plan) -> None:
     binaries = {step.binary for step in plan.steps if step.binary}
     missing = binaries - content.stored(connection, BinaryRow, binaries)
@@ -234,13 +243,13 @@ def _conditions(selected: PlanFilter) -> list[ColumnElement[bool]]:
 
 
 def _summaries(database: Database, rows: Sequence[Row[Any]], tenant: str | None) -> list[PlanSummary]:
-    requests = select(RequestRow.plan_key, RequestRow.state, RequestRow.hits, RequestRow.last_hit)
+    requests = select(RequestRow.plan_key, RequestRow.state, RequestRow.cut_short, RequestRow.hits, RequestRow.last_hit)
     requests = requests.where(RequestRow.plan_key.in_([row.plan_key for row in rows]))
     if tenant is not None:
         requests = requests.where(RequestRow.tenant == tenant)
-    answered: dict[str, list[tuple[str, int, float | None]]] = {}
-    for plan_key, state, hits, last_hit in database.cached("requests", "list", requests):
-        answered.setdefault(plan_key, []).append((state, hits, last_hit))
+    answered: dict[str, list[tuple[str, str | None, int, float | None]]] = {}
+    for plan_key, state, cut_short, hits, last_hit in database.cached("requests", "list", requests):
+        answered.setdefault(plan_key, []).append((state, cut_short, hits, last_hit))
     shown: list[PlanSummary] = []
     for row in rows:
         listed: dict[str, Any] = dict(zip(_LISTED, row[-len(_LISTED) :], strict=True))
@@ -248,7 +257,8 @@ def _summaries(database: Database, rows: Sequence[Row[Any]], tenant: str | None)
             miss("plans", row.plan_key, "checksum of the listed columns")
             continue
         of_plan = answered.get(row.plan_key, [])
-        states = {state for state, _, _ in of_plan}
+        states = {state for state, _, _, _ in of_plan}
+        ends = [cut_short for _, cut_short, _, _ in of_plan]
         listed |= {"families": tuple(row.families.split()), "dtypes": tuple(row.dtypes.split())}
         shown.append(
             PlanSummary(
@@ -258,8 +268,9 @@ def _summaries(database: Database, rows: Sequence[Row[Any]], tenant: str | None)
                 device=row.name,
                 created=row.created,
                 state=next((state for state in STATES if state in states), None),
-                hits=sum(hits for _, hits, _ in of_plan),
-                last_hit=max((at for _, _, at in of_plan if at is not None), default=None),
+                cut_short=None if None in ends else next(iter(ends), None),
+                hits=sum(hits for _, _, hits, _ in of_plan),
+                last_hit=max((at for _, _, _, at in of_plan if at is not None), default=None),
             )
         )
     return shown

@@ -2,23 +2,25 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 
 from sqlalchemy import select, true
 
 from fusion_ir.records import Device, Measurement, Plan
-from tuning_db import content, devices, graphs, measurements, plans, requests, schema, seals, segments
+from tuning_db import answers, content, devices, failures, graphs, measurements, plans, schema, seals, segments
 from tuning_db.batches import Batches
 from tuning_db.devices import StoredDevice
 from tuning_db.engine import Database
 from tuning_db.errors import DatabaseError
+from tuning_db.failures import Failure
 from tuning_db.graphs import Names, StoredGraph
 from tuning_db.hits import HitCounter
 from tuning_db.measurements import Trial
 from tuning_db.operations import OPERATION_STATES, Operation, Operations, OperationState
 from tuning_db.pages import Page
 from tuning_db.plans import ALL_PLANS, PlanFilter, PlanSummary
-from tuning_db.requests import Conditions, RequestKey, Resolved, State
+from tuning_db.requests import WHOLE, Conditions, RequestKey, Resolved, Searched, State
 
 
 class Store:
@@ -89,23 +91,39 @@ class Store:
 
     # Plans
 
-    def resolve(self, request: RequestKey, now: Conditions | None = None) -> Resolved | None:
-        """The hot path: the plan that answers `request`, and counts a hit. None: a miss.
+    def resolve(self, request: RequestKey, now: Conditions | None = None, seconds: float = 0.0) -> Resolved | None:
+        """The hot path: the best stored plan for `request`, and counts a hit. None: a miss.
 
-        With `now`, a plan measured under other conditions is `stale`: usable, due for another tuning.
+        With `now`, a plan measured under other conditions is `stale`: usable, due for another tuning. seconds: of
+        search that the asker would wait for, by which a plan whose search was cut short is due for another, too.
         """
-        resolved = requests.resolve(self._database, request, now)
+        resolved = self.answer(request, now, seconds)
         if resolved is not None:
             self._hits.hit(resolved)
         return resolved
 
-    def answer(self, request: RequestKey, now: Conditions | None = None) -> Resolved | None:
+    def answer(self, request: RequestKey, now: Conditions | None = None, seconds: float = 0.0) -> Resolved | None:
         """As `resolve`, but nobody was served: counts no hit."""
-        return requests.resolve(self._database, request, now)
+        found = answers.resolve(self._database, request, now, seconds)
+        if found is not None and found.due and now is not None and self.failure(request, now, seconds) is not None:
+            return replace(found, due=False)
+        return found
 
     def asked(self, plan_key: str) -> list[RequestKey]:
         """The requests that a plan answers now."""
-        return requests.asked(self._database, plan_key)
+        return answers.asked(self._database, plan_key)
+
+    def failure(self, request: RequestKey, now: Conditions, seconds: float) -> Failure | None:
+        """Why a search of so many seconds would end without a plan, as an earlier one did; None where that is open."""
+        return failures.failure(self._database, request, now, seconds)
+
+    def put_failure(self, request: RequestKey, now: Conditions, had_s: float, error: str) -> None:
+        """Notes that a search of so many seconds ended without a plan, and why. Storing a plan takes it back."""
+        failures.put_failure(self._database, request, now, had_s, error)
+
+    def forget_failure(self, request: RequestKey) -> bool:
+        """Has the next request search again. False: nothing was noted."""
+        return failures.forget_failure(self._database, request)
 
     def store_plan(
         self,
@@ -114,17 +132,22 @@ class Store:
         state: State,
         binaries: Mapping[str, bytes],
         sources: Mapping[str, str],
+        searched: Searched = WHOLE,
+        *,
+        only_better: bool = False,
     ) -> str:
-        """Makes `plan` the answer to `request`; returns its key. `binaries` and `sources` are keyed by sha256.
+        """Makes `plan` the answer to `request`; returns the answer's key. `binaries` and `sources` are keyed by sha256.
 
-        Raises ValueError where the plan answers another request, its graph is not stored, content does not hash to its
-        key, or a step's binary is neither given nor stored.
+        only_better: where the best stored plan for the request is as good, that is the answer: the search for this one
+        is noted, the plan is not kept. Raises ValueError where the plan answers another request, its graph is not
+        stored, content does not hash to its key, or a step's binary is neither given nor stored.
         """
-        return plans.store_plan(self._database, request, plan, state, binaries, sources)
+        database = self._database
+        return plans.store_plan(database, request, plan, state, binaries, sources, searched, only_better=only_better)
 
     def mark(self, request: RequestKey, state: State, now: Conditions | None = None) -> bool:
         """Changes the state of the stored answer, with `now` also what it was verified under. False: no answer."""
-        return requests.mark(self._database, request, state, now)
+        return answers.mark(self._database, request, state, now)
 
     def plan(self, plan_key: str) -> bytes | None:
         """The body of a plan: JSON whose sha256 is its key."""

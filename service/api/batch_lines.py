@@ -9,6 +9,7 @@ from service.api.context import Context
 from service.api.readers import Read
 from service.api.reading import check_seconds
 from service.errors import ApiError, problem
+from service.failures import problem_before
 from service.jobs import PLAN, PlanJob, PlanResult
 from tuning_db import Conditions, Ending, NewGraph, NewItem, RequestKey, Work
 
@@ -83,16 +84,20 @@ def _item(ctx: Context, custom_id: str, ask: Read) -> NewItem:
         raise ApiError("no-device", str(error), "/target") from error
     memory_bytes = ask.memory_bytes
     key = RequestKey(ask.graph_key, device.class_key, ask.numerics, memory_bytes=memory_bytes)
-    found = ctx.store.resolve(key, Conditions.of_device(device, ctx.version))
-    if found is not None and found.state != "stale":
+    now, seconds = Conditions.of_device(device, ctx.version), seconds or ctx.settings.default_seconds
+    found = ctx.store.resolve(key, now, seconds)
+    if found is not None and not found.due:
         ctx.metrics.resolves.labels("hit").inc()
         result = PlanResult(plan_key=found.plan_key, cache="hit", state=found.state)
         return NewItem(custom_id, ask.graph_key, Ending("done", result=result.model_dump_json()))
     ctx.metrics.resolves.labels("miss").inc()
+    failure = ctx.store.failure(key, now, seconds)
+    if failure is not None:
+        return NewItem(custom_id, ask.graph_key, Ending("failed", error=problem_before(failure).model_dump_json()))
     job = PlanJob(
         graph_key=ask.graph_key,
         target=target,
-        seconds=seconds or ctx.settings.default_seconds,
+        seconds=seconds,
         numerics=ask.numerics,
         memory_bytes=memory_bytes,
     )

@@ -23,10 +23,12 @@ ROW_BYTES = 2000  # of a remembered request, names aside
 
 @dataclass(frozen=True)
 class Remembered:
-    """What reading a body gave: its key, the device's present conditions and, as JSON, the names of its tensors."""
+    """What reading a body gave: its key, the device's present conditions, the seconds that a search would have and, as
+    JSON, the names of its tensors."""
 
     request: RequestKey
     conditions: Conditions
+    seconds: float
     names: bytes
 
     @property

@@ -50,13 +50,17 @@ class Names(BaseModel):
 
 
 class Resolution(BaseModel):
-    """A plan for the request. `plan` is the stored body: its bytes hash to `plan_key`."""
+    """A plan for the request. `plan` is the stored body: its bytes hash to `plan_key`. `cut_short`: why the last search
+    for it ended before it had measured what it wanted to. `refining`: another search is waiting or running, whose plan
+    becomes the answer where it is better."""
 
     state: State
     cache: Literal["hit", "miss"]
     plan_key: Key
     graph_key: Key
     device_key: str
+    cut_short: str | None = None
+    refining: bool = False
     plan: Plan
     names: Names
 
@@ -92,6 +96,7 @@ class PlanRow(BaseModel):
     device: str
     numerics: str
     state: State | Literal["superseded"]
+    cut_short: str | None = None
     steps: int
     time_us: float | None
     unfused_us: float | None

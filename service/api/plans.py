@@ -41,6 +41,7 @@ def list_(
             device=p.device,
             numerics=p.numerics,
             state=p.state or "superseded",
+            cut_short=p.cut_short,
             steps=p.steps,
             time_us=p.time_us,
             unfused_us=p.unfused_us,

@@ -18,6 +18,7 @@ from service.api.operations import problem_of
 from service.api.readers import Read
 from service.api.reading import check_seconds
 from service.errors import ApiError
+from service.failures import problem_before
 from service.jobs import PLAN, PlanJob
 from tuning_db import Conditions, Operation, QueueFull, RequestKey, Resolved
 
@@ -41,7 +42,8 @@ async def resolve(request: Request) -> Response:
     """The plan for `graph` (or `source`, or a stored `graph_key`) on `target`, from the database if it is there.
 
     Otherwise 202 with an operation; equal requests join the same one. `Prefer: wait=N` waits up to N seconds for it.
-    A plan that is `stale` is answered as it is, and made again meanwhile.
+    A plan that is `stale`, or whose search was cut short with less time than this request has, is answered as it is,
+    and another search is made meanwhile (`refining`).
     """
     ctx = context(request)
     _check_media_type(request)
@@ -52,17 +54,19 @@ async def resolve(request: Request) -> Response:
         ask, remembered = await _read(ctx, body)
         if ask.text is not None:
             ctx.memo.put(digest, remembered)
-    found = ctx.store.resolve(remembered.request, remembered.conditions)
+    found = ctx.store.resolve(remembered.request, remembered.conditions, remembered.seconds)
     if found is not None:
         ctx.metrics.resolves.labels("hit").inc()
-        if found.state == "stale":
-            await _queue(ctx, remembered, ask or (await _read(ctx, body))[0])
-        return _answer(found, "hit", remembered.names)
+        refining = found.due and await _refine(ctx, remembered, ask or (await _read(ctx, body))[0])
+        return _answer(found, "hit", remembered.names, refining=refining)
     ctx.metrics.resolves.labels("miss").inc()
+    await asyncio.to_thread(_check_failure, ctx, remembered)
     operation = await _queue(ctx, remembered, ask or (await _read(ctx, body))[0])
     operation = await _wait(ctx, operation, min(_wait_seconds(request), ctx.settings.max_wait_seconds))
     if operation.state == "done":
-        found = await asyncio.to_thread(ctx.store.resolve, remembered.request, remembered.conditions)
+        found = await asyncio.to_thread(
+            ctx.store.resolve, remembered.request, remembered.conditions, remembered.seconds
+        )
         if found is not None:
             return _answer(found, "miss", remembered.names)
     if operation.state in ("failed", "cancelled"):
@@ -90,7 +94,16 @@ async def _read(ctx: Context, body: bytes) -> tuple[Read, Remembered]:
             raise ApiError("unknown-graph", "No graph with this key is stored.", "/graph_key")
         names = stored.names.json().encode()
     key = RequestKey(ask.graph_key, device.class_key, ask.numerics, memory_bytes=ask.memory_bytes)
-    return ask, Remembered(key, Conditions.of_device(device, ctx.version), names)
+    seconds = ask.seconds or ctx.settings.default_seconds
+    return ask, Remembered(key, Conditions.of_device(device, ctx.version), seconds, names)
+
+
+def _check_failure(ctx: Context, remembered: Remembered) -> None:
+    """Raises ApiError where a search for the same ended without a plan, and would again."""
+    failure = ctx.store.failure(remembered.request, remembered.conditions, remembered.seconds)
+    if failure is not None:
+        problem = problem_before(failure)
+        raise ApiError(problem.type.rpartition("/")[2], problem.detail, problem.place)
 
 
 async def _queue(ctx: Context, remembered: Remembered, ask: Read) -> Operation:
@@ -102,7 +115,7 @@ async def _queue(ctx: Context, remembered: Remembered, ask: Read) -> Operation:
         job = PlanJob(
             graph_key=ask.graph_key,
             target=ask.target or ctx.settings.target,
-            seconds=ask.seconds or ctx.settings.default_seconds,
+            seconds=remembered.seconds,
             numerics=ask.numerics,
             memory_bytes=ask.memory_bytes,
         )
@@ -112,6 +125,17 @@ async def _queue(ctx: Context, remembered: Remembered, ask: Read) -> Operation:
         return await asyncio.to_thread(work)
     except QueueFull as error:
         raise ApiError("too-many-operations", f"{error}.", headers={"Retry-After": "30"}) from error
+
+
+async def _refine(ctx: Context, remembered: Remembered, ask: Read) -> bool:
+    """Whether another search is waiting or running now. Where the queue is full, the answer is what there is."""
+    try:
+        await _queue(ctx, remembered, ask)
+    except ApiError as error:
+        if error.slug != "too-many-operations":
+            raise
+        return False
+    return True
 
 
 async def _wait(ctx: Context, operation: Operation, seconds: float) -> Operation:
@@ -125,7 +149,7 @@ async def _wait(ctx: Context, operation: Operation, seconds: float) -> Operation
     return operation
 
 
-def _answer(found: Resolved, cache: str, names: bytes) -> Response:
+def _answer(found: Resolved, cache: str, names: bytes, *, refining: bool = False) -> Response:
     """The envelope around the stored bytes of the plan: they are not read, so they still hash to `plan_key`."""
     head: dict[str, Any] = {
         "state": found.state,
@@ -133,6 +157,8 @@ def _answer(found: Resolved, cache: str, names: bytes) -> Response:
         "plan_key": found.plan_key,
         "graph_key": found.request.graph_key,
         "device_key": found.request.device_key,
+        "cut_short": found.cut_short,
+        "refining": refining,
     }
     start = json.dumps(head, separators=(",", ":"))[:-1].encode()
     content = b"".join((start, b',"plan":', found.body, b',"names":', names, b"}"))

@@ -1,13 +1,16 @@
 """A plan as the command line got it: made here, or asked of a server."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from fusion_ir.records import Plan
+from service.cli.plan_view import as_json
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A plan as both ways of asking give it. `kept`: where it is stored; `address`: of its page, from a server."""
+    """A plan as both ways of asking give it. `kept`: where it is stored; `address`: of its page, from a server;
+    `cut_short`: why the last search for it ended early; `refining`: the server makes another one."""
 
     plan: Plan
     target: str
@@ -15,3 +18,11 @@ class Answer:
     cache: str
     kept: str
     address: str | None = None
+    cut_short: str | None = None
+    refining: bool = False
+
+
+def answer_json(answer: Answer) -> dict[str, Any]:
+    """What `fuseplan tune --json` prints."""
+    fields = as_json(answer.plan, answer.target, answer.state, answer.cache)
+    return fields | {"cut_short": answer.cut_short, "refining": answer.refining}

@@ -157,6 +157,8 @@ def _footer(plan: Plan) -> Text:
     words = [f"searched {search.seconds:.1f} s: {seen}"]
     if search.failed:
         words[0] += f", {search.failed} failed"
+    if search.cut_short:
+        words.append(f"cut short: {search.cut_short}")
     if plan.search_gap is not None:
         least = f"at most {times(plan.search_gap)} the best possible cover's time"
         words.append("no untried cover can be better" if search.complete else least)

@@ -91,7 +91,7 @@ def _table(rows: Sequence[PlanSummary]) -> Table:
         table.add_row(
             row.plan_key[:KEY_DIGITS],
             f"{row.target}: {row.device}",
-            row.state or "superseded",
+            "cut short" if row.state == "measured" and row.cut_short else row.state or "superseded",
             str(row.steps),
             duration(row.time_us),
             duration(row.unfused_us),

@@ -14,12 +14,12 @@ from fusion_ir.formats.json_wire import to_wire
 from fusion_ir.named import NamedGraph
 from fusion_ir.records import Numerics
 from scheduler.bench import Budget
-from service.cli.answer import Answer
+from service.cli.answer import Answer, answer_json
 from service.cli.errors import bad_input
 from service.cli.folders import graph_files
 from service.cli.interrupts import Interrupts
 from service.cli.options import Cache, Db, Format, Graphs, Json, Memory, NumericsClass, Seconds, Server, Shapes, Target
-from service.cli.plan_view import KEY_DIGITS, as_json, plan_view
+from service.cli.plan_view import KEY_DIGITS, plan_view
 from service.cli.remote import Remote
 from service.cli.source import read_graph
 from service.cli.terminal import print_json, search_progress, show
@@ -75,7 +75,7 @@ def tune(
 
 def _print(answer: Answer, json: bool) -> None:
     if json:
-        print_json(as_json(answer.plan, answer.target, answer.state, answer.cache))
+        print_json(answer_json(answer))
         return
     show(plan_view(answer.plan, answer.state), Padding(_whereabouts(answer), (0, 0, 0, 1)))
 
@@ -103,7 +103,7 @@ def tune_here(
     with search_progress(budget.seconds) as progress:
         told = interrupts.watching(progress.on_search) if interrupts else progress.on_search
         found = plan_graph(named, settings.target, budget, store, cache, told, numerics=numerics)
-    return Answer(found.plan, settings.target, found.state, found.cache, store.place)
+    return Answer(found.plan, settings.target, found.state, found.cache, store.place, cut_short=found.cut_short)
 
 
 def tune_remotely(named: NamedGraph, remote: Remote, target: str | None, budget: Budget, numerics: Numerics) -> Answer:
@@ -116,13 +116,19 @@ def tune_remotely(named: NamedGraph, remote: Remote, target: str | None, budget:
     with search_progress(budget.seconds) as progress:
         found = remote.resolve(body, progress.show)
     address = remote.page(found.plan_key)
-    return Answer(found.plan, target or found.plan.device.target, found.state, found.cache, remote.url, address)
+    told = {"cut_short": found.cut_short, "refining": found.refining}
+    return Answer(found.plan, target or found.plan.device.target, found.state, found.cache, remote.url, address, **told)
 
 
 def _whereabouts(answer: Answer) -> Text:
     key = answer.plan.plan_key[:KEY_DIGITS]
     was = "found in" if answer.cache == "hit" else "stored in"
     text = Text.assemble((f"{was} {_short(answer.kept)}; why it is so: ", "dim"), f"fuseplan explain {key}")
+    if answer.cut_short:
+        more = "another one is being made" if answer.refining else "ask with more --seconds for another one"
+        text.append_text(Text.assemble(("\nthe search was cut short", "yellow"), f": {answer.cut_short}; {more}"))
+    elif answer.refining:
+        text.append("\nanother search is being made")
     if answer.address:
         text.append_text(Text.assemble(("\npage: ", "dim"), answer.address))
     return text

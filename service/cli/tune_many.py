@@ -12,10 +12,9 @@ from codegen.object_cache import CacheError
 from codegen.toolchain.compiler import CompilerMissing
 from fusion_ir.named import NamedGraph
 from scheduler.finalists import NoPlan
-from service.cli.answer import Answer
+from service.cli.answer import Answer, answer_json
 from service.cli.errors import FAILED, CommandError
 from service.cli.interrupts import Interrupts
-from service.cli.plan_view import as_json
 from service.cli.source import read_graph
 from service.cli.terminal import print_line, say
 from service.formatting import count, duration, ratio, times
@@ -117,14 +116,15 @@ def _failed(name: str, error: Exception, tally: Tally, json: bool) -> None:
 
 
 def _json_line(name: str, answer: Answer) -> str:
-    fields = as_json(answer.plan, answer.target, answer.state, answer.cache)
+    fields = answer_json(answer)
     return json_module.dumps({"graph": name, **fields}, allow_nan=False)
 
 
 def _columns(answer: Answer) -> str:
     plan = answer.plan
     speed_up = times(ratio(plan.unfused_us, plan.time_us))
-    return COLUMNS.format(answer.state, answer.cache, duration(plan.time_us), speed_up, times(plan.search_gap))
+    state = "cut short" if answer.cut_short else answer.state
+    return COLUMNS.format(state, answer.cache, duration(plan.time_us), speed_up, times(plan.search_gap))
 
 
 def _sentence(summary: Mapping[str, Any]) -> str:

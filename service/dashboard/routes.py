@@ -59,6 +59,7 @@ def plans(request: Request, page_token: Annotated[str | None, Query(max_length=1
             inputs=_inputs(graphs[p.graph_key]),
             outputs=_outputs(graphs[p.graph_key]),
             state=p.state or "superseded",
+            cut_short=p.cut_short,
             device=p.device,
             numerics=p.numerics,
             steps=p.steps,
@@ -111,6 +112,7 @@ def plan(request: Request, plan_key: str) -> Response:
         _inputs(stored),
         _outputs(stored),
         _sources(store, record),
+        summary.cut_short if summary else None,
     )
     picture, missing = _picture(record, graph, stored, ctx.settings.layout_seconds)
     return _page(

@@ -115,6 +115,7 @@ class PlanView:
     plan: Plan
     state: str
     state_help: str
+    cut_short: str  # why its search ended early, in words, "" where it did not
     hits: int
     time: str
     origin: str  # of the device, where it is not there
@@ -145,6 +146,7 @@ class ListRow:
     names: str
     state: str
     state_help: str
+    cut_short: str  # why its search ended early, in words, "" where it did not
     device: str
     numerics: str
     steps: int
@@ -164,6 +166,7 @@ def list_row(
     inputs: Sequence[str],
     outputs: Sequence[str],
     state: str,
+    cut_short: str | None,
     device: str,
     numerics: str,
     steps: int,
@@ -182,6 +185,7 @@ def list_row(
         signature(inputs, outputs),
         state,
         STATES.get(state, ""),
+        _cut_short(cut_short),
         device,
         numerics,
         steps,
@@ -233,6 +237,7 @@ def plan_view(
     input_names: Sequence[str],
     output_names: Sequence[str],
     sources: Mapping[str, str],
+    cut_short: str | None = None,
 ) -> PlanView:
     """The page of a plan. `sources`: by the sha256 that steps name; `graph` None where it is no longer stored."""
     share = formatting.ratio(plan.lower_bound_us, plan.time_us)
@@ -241,6 +246,7 @@ def plan_view(
         plan=plan,
         state=state,
         state_help=STATES.get(state, ""),
+        cut_short=_cut_short(cut_short),
         hits=hits,
         time=formatting.expected(plan.time_us, plan.predicted_us),
         origin=ABSENT if plan.device.origin == "specified" else "",
@@ -269,6 +275,10 @@ def plan_view(
         copy_rate=formatting.NONE if dram is None else f"{formatting.significant(dram)} GB/s",
         launch=formatting.NONE if plan.device.ceilings is None else formatting.duration(plan.device.ceilings.launch_us),
     )
+
+
+def _cut_short(reason: str | None) -> str:
+    return "" if reason is None else f"The search ended early: {reason}. A request with more seconds makes another one."
 
 
 def _cost_rows(alternative: Alternative) -> list[CostRow]:

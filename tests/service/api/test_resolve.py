@@ -10,10 +10,12 @@ import pytest
 
 from fusion_ir.key import graph_key
 from fusion_ir.text import print_graph
+from service.errors import problem
 from service.jobs import PLAN, PlanJob
+from service.version import VERSION
 from tests.support.service_app import Running, running, wire
-from tests.support.stored_plans import DEVICE, chain, plan_of, store_plan
-from tuning_db import Names, RequestKey, Store
+from tests.support.stored_plans import BINARY, DEVICE, chain, plan_of, sha, store_plan
+from tuning_db import Conditions, Names, RequestKey, Searched, Store
 
 KEY = graph_key(chain())
 
@@ -23,7 +25,9 @@ def test_a_hit_holds_the_stored_bytes_and_the_names_of_the_request(service: Runn
     response = service.client.post("/v1/plans:resolve", json={"graph": wire(names=('odd "name"\n<b>', "out"))})
     assert response.status_code == 200
     answer = response.json()
-    assert list(answer) == ["state", "cache", "plan_key", "graph_key", "device_key", "plan", "names"]
+    head = ["state", "cache", "plan_key", "graph_key", "device_key", "cut_short", "refining"]
+    assert list(answer) == [*head, "plan", "names"]
+    assert (answer["cut_short"], answer["refining"]) == (None, False)
     assert (answer["state"], answer["cache"], answer["plan_key"]) == ("measured", "hit", plan_key)
     assert (answer["graph_key"], answer["device_key"]) == (KEY, DEVICE.class_key)
     assert answer["names"] == {"inputs": ['odd "name"\n<b>'], "outputs": ["out"]}
@@ -194,3 +198,54 @@ def test_the_key_of_a_hit_is_the_requests(service: Running) -> None:
     store_plan(service.store, chain())
     assert service.store.resolve(RequestKey(KEY, DEVICE.class_key)) is not None
     assert service.store.resolve(RequestKey(KEY, DEVICE.class_key, "exact")) is None
+
+
+def test_a_plan_whose_search_was_cut_short_is_answered_and_refined(service: Running) -> None:
+    plan = plan_of(chain())
+    store_plan(service.store, chain())
+    binaries = {sha(BINARY): BINARY}
+    request = RequestKey(KEY, DEVICE.class_key)
+    service.store.store_plan(request, plan, "measured", binaries, {}, Searched(5.0, "its 5 s were over"))
+    for seconds, refining in ((1.0, False), (5.0, False), (6.0, True)):
+        answer = service.client.post("/v1/plans:resolve", json={"graph": wire(), "seconds": seconds}).json()
+        assert (answer["state"], answer["cache"], answer["plan_key"]) == ("measured", "hit", plan.plan_key)
+        assert (answer["cut_short"], answer["refining"]) == ("its 5 s were over", refining)
+        assert len(service.store.operations()) == refining
+    [listed] = service.client.get("/v1/plans").json()["plans"]
+    assert listed["cut_short"] == "its 5 s were over"
+    for page in ("/", f"/plans/{plan.plan_key}"):
+        assert "its 5 s were over" in service.client.get(page).text
+
+
+def test_a_plan_is_answered_though_the_queue_has_no_room_to_refine_it(tmp_path: Path) -> None:
+    with running(tmp_path, max_queue=1) as service:
+        assert service.client.post("/v1/plans:resolve", json={"graph": wire(9)}).status_code == 202
+        store_plan(service.store, chain(), version="before")
+        response = service.client.post("/v1/plans:resolve", json={"graph": wire()})
+        assert (response.status_code, response.json()["state"], response.json()["refining"]) == (200, "stale", False)
+
+
+def test_a_faster_plan_of_a_stricter_class_is_the_answer(service: Running) -> None:
+    store_plan(service.store, chain())
+    fast = plan_of(chain()).model_copy(update={"numerics": "exact", "time_us": 6.25})
+    exact = RequestKey(KEY, DEVICE.class_key, "exact")
+    service.store.store_plan(exact, fast, "measured", {sha(BINARY): BINARY}, {})
+    for numerics in ("exact", "reassociate", "approximate"):
+        answer = service.client.post("/v1/plans:resolve", json={"graph": wire(), "numerics": numerics}).json()
+        assert (answer["plan_key"], answer["refining"]) == (fast.plan_key, numerics == "approximate")
+
+
+def test_a_failed_search_is_told_and_not_queued_again(service: Running) -> None:
+    now = Conditions.of_device(DEVICE, VERSION)
+    error = problem("memory-exceeded", "the least needs 5 bytes").model_dump_json()
+    service.store.put_failure(RequestKey(KEY, DEVICE.class_key), now, 30.0, error)
+    response = service.client.post("/v1/plans:resolve", json={"graph": wire()})
+    assert (response.status_code, response.json()["type"]) == (422, "/errors/memory-exceeded")
+    assert "the least needs 5 bytes (found " in response.json()["detail"]
+    lines = f'{{"custom_id": "a", "graph": {json.dumps(wire())}}}\n'
+    headers = {"Content-Type": "application/x-ndjson"}
+    batch = service.client.post("/v1/batches", content=lines, headers=headers).json()
+    assert batch["counts"]["failed"] == 1
+    assert service.store.operations() == []
+    assert service.client.post("/v1/plans:resolve", json={"graph": wire(), "seconds": 31}).status_code == 202
+    assert len(service.store.operations()) == 1

@@ -163,7 +163,7 @@ def test_a_plan_for_another_request_is_refused(store: Store, samples: Samples) -
 
 
 def test_a_limit_of_memory_is_part_of_what_is_asked(store: Store, samples: Samples) -> None:
-    """A plan without a limit answers a request with one where it fits; one with a limit answers no other."""
+    """A plan answers every request whose limit it keeps to, whatever it was searched for."""
     plan = samples.plan().model_copy(update={"buffers": (Buffer(bytes=600), Buffer(bytes=400))})
     binaries = {sha(samples.binary()): samples.binary()}
     store.put_graph(samples.graph_key(), samples.graph(), samples.names)
@@ -173,7 +173,11 @@ def test_a_limit_of_memory_is_part_of_what_is_asked(store: Store, samples: Sampl
     assert store.store_plan(limited, plan, "measured", binaries, {}) == plan.plan_key
     assert store.asked(plan.plan_key) == [limited]
     assert store.resolve(limited) is not None
-    assert all(store.resolve(samples.request(memory_bytes=m)) is None for m in (None, 999, 1001))
+    for memory_bytes, due in ((None, True), (1000, False), (1001, True)):
+        found = store.resolve(samples.request(memory_bytes=memory_bytes))
+        assert found is not None
+        assert (found.plan_key, found.due) == (plan.plan_key, due), "a search with more room may find a faster one"
+    assert store.resolve(samples.request(memory_bytes=999)) is None
     store.store_plan(samples.request(), plan, "measured", binaries, {})
     for memory_bytes, fits in ((1, False), (999, False), (1000, True), (1001, True), (None, True)):
         found = store.resolve(samples.request(memory_bytes=memory_bytes))

@@ -9,12 +9,16 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import text
+from sqlalchemy import insert, text
 
+from fusion_ir.records import Buffer, Reason
 from tests.service.db.samples import Samples, sha
-from tuning_db import DatabaseError, Store, schema
+from tuning_db import Conditions, DatabaseError, NewGraph, Store, schema
+from tuning_db.checks import checksum
+from tuning_db.devices import put_device
 from tuning_db.engine import Database
-from tuning_db.models import Base
+from tuning_db.graphs import put_graphs
+from tuning_db.models import Base, PlanRow
 
 NEWEST = schema.revisions()[-1]
 
@@ -97,6 +101,65 @@ def test_an_older_sqlite_file_is_upgraded_after_a_copy(sqlite_url: str, samples:
     with Store(sqlite_url):
         pass
     assert len(list(_path(sqlite_url).parent.glob("*.backup"))) == 1, "nothing to upgrade, nothing to copy"
+
+
+def test_answers_of_before_keep_answering(url: str, samples: Samples) -> None:
+    """Revision 6 had no copies of what a plan takes and needs, and checksums without them; an interrupted search was
+    known by a reason in its plan, and stored as stale where nothing was timed."""
+    before = schema.revisions()[5]
+    interrupted = (Reason(kind="cap", text="the search was interrupted"),)
+    plans = {
+        samples.request(): samples.plan().model_copy(update={"buffers": (Buffer(bytes=100),)}),
+        samples.request(1): samples.plan(1).model_copy(update={"reasons": interrupted}),
+        samples.request(2): samples.plan(2).model_copy(
+            update={"reasons": interrupted, "time_us": None, "predicted_us": 3.0}
+        ),
+        samples.request(3): samples.plan(3),
+    }
+    database = Database(url)
+    schema.prepare(database, upgrade=False, target=before)
+    with database.write() as connection:
+        put_graphs(
+            database, connection, [NewGraph(samples.graph_key(n), samples.graph(n), samples.names) for n in range(4)]
+        )
+        put_device(database, connection, samples.device)
+        for n, (request, plan) in enumerate(plans.items()):
+            row = {"plan_key": plan.plan_key, "body": plan.model_dump_json().encode(), "created": 1.0}
+            row |= {"graph_key": plan.graph_key, "device_key": plan.device.class_key, "numerics": plan.numerics}
+            row |= {
+                "time_us": plan.time_us,
+                "lower_bound_us": plan.lower_bound_us,
+                "steps": 1,
+                "families": "",
+                "dtypes": "",
+            }
+            connection.execute(insert(PlanRow).values(**row, checksum=""))
+            state, conditions = "stale" if plan.time_us is None else "measured", Conditions.of_plan(plan).json()
+            check = checksum(request.digest, plan.plan_key, state, conditions) if n < 3 else "damaged"
+            asked = {name: getattr(request, name) for name in ("graph_key", "device_key", "numerics", "tenant")}
+            asked |= {"generator": request.generator, "wire_version": request.wire_version, "hits": 5, "created": 1.0}
+            names = {"key": request.digest, "plan_key": plan.plan_key, "state": state, "conditions": conditions}
+            connection.execute(
+                text(
+                    "INSERT INTO requests (key, graph_key, device_key, numerics, tenant, generator, wire_version,"
+                    " plan_key, state, conditions, checksum, hits, created) VALUES (:key, :graph_key, :device_key,"
+                    " :numerics, :tenant, :generator, :wire_version, :plan_key, :state, :conditions, :checksum, :hits,"
+                    " :created)"
+                ),
+                asked | names | {"checksum": check},
+            )
+    database.close()
+    now = Conditions.of_plan(samples.plan())
+    with Store(url, upgrade=True) as store:
+        found = {n: store.resolve(samples.request(n), now, 30.0) for n in range(4)}
+        assert [None if f is None else (f.state, f.due) for f in found.values()] == [
+            ("measured", False),
+            ("measured", True),
+            ("predicted", True),
+            None,
+        ]
+        fits = {m: store.answer(samples.request(memory_bytes=m), now) is not None for m in (99, 100)}
+        assert fits == {99: False, 100: True}
 
 
 def test_an_upgrade_that_fails_leaves_the_old_tables(

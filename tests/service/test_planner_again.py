@@ -1,0 +1,162 @@
+"""When a graph is searched again: after a search that was cut short, with more time; not after one that failed."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from codegen.object_cache import ObjectCache
+from fusion_ir.named import NamedGraph
+from fusion_ir.records import Plan, Reason
+from scheduler.bench import Budget, RequestError
+from scheduler.finalists import MemoryExceeded, NoPlan
+from scheduler.tune import INTERRUPTED
+from service import planner
+from service.planner import FailedBefore, PlanAnswer
+from tests.support.stored_plans import BINARY, DEVICE, chain, plan_of
+from tuning_db import Store
+
+NAMED = NamedGraph(chain(), ("x",), ("y",))
+Made = Callable[[], Plan]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store(f"sqlite:///{tmp_path / 'plans.db'}") as opened:
+        yield opened
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> ObjectCache:
+    found = ObjectCache(tmp_path / "cache")
+    found.put(BINARY)
+    return found
+
+
+class Searches:
+    """`tune`, replaced: what each search in turn gives, a plan or an exception; how many there were."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, store: Store, cache: ObjectCache) -> None:
+        self._store, self._cache = store, cache
+        self.next: list[Plan | BaseException] = []
+        self.made = 0
+        monkeypatch.setattr(planner, "detect", lambda _target, _cache: DEVICE)
+        monkeypatch.setattr(planner, "tune", self._tune)
+
+    def _tune(self, *_: Any, **__: Any) -> Plan:
+        self.made += 1
+        found = self.next.pop(0)
+        if isinstance(found, BaseException):
+            raise found
+        return found
+
+    def ask(self, seconds: float, numerics: Any = "reassociate") -> PlanAnswer:
+        return planner.plan_graph(NAMED, "cpu", Budget(seconds), self._store, self._cache, numerics=numerics)
+
+
+@pytest.fixture
+def searches(monkeypatch: pytest.MonkeyPatch, store: Store, cache: ObjectCache) -> Searches:
+    return Searches(monkeypatch, store, cache)
+
+
+def plan(time_us: float | None, seconds: float, *, interrupted: bool = False, **search: object) -> Plan:
+    found = plan_of(chain(), reasons=[Reason(kind="cap", text=INTERRUPTED)] if interrupted else [])
+    spent = found.search.model_copy(update={"seconds": seconds} | search)
+    return found.model_copy(update={"time_us": time_us, "search": spent, "lower_bound_us": 1.0, "steps": ()})
+
+
+def test_a_search_ended_by_ctrl_c_is_made_again_by_whoever_has_more_time(searches: Searches) -> None:
+    searches.next = [plan(20.0, 4.0, interrupted=True), plan(15.0, 29.9)]
+    first = searches.ask(30.0)
+    assert (first.cache, first.state, first.cut_short) == ("miss", "measured", INTERRUPTED)
+    assert (searches.ask(3.0).cache, searches.made) == ("hit", 1)
+    again = searches.ask(30.0)
+    assert (again.cache, again.plan.time_us, again.cut_short) == ("miss", 15.0, None)
+    assert (searches.ask(3600.0).cache, searches.made) == ("hit", 2)
+
+
+def test_a_search_whose_budget_ended_is_made_again_with_a_larger_one(searches: Searches) -> None:
+    why = "30 of 40 segments were measured in 1 s"
+    searches.next = [
+        plan(20.0, 0.93, budget_s=1.0, cut_short=why),
+        plan(21.0, 4.8, budget_s=5.0, cut_short=why),
+        plan(15.0, 20.0),
+    ]
+    assert [searches.ask(s).cache for s in (1.0, 1.0)] == ["miss", "hit"]
+    kept = searches.ask(5.0)
+    assert (kept.cache, kept.plan.time_us, kept.cut_short) == ("miss", 20.0, why)
+    assert (searches.ask(5.0).cache, searches.ask(30.0).plan.time_us, searches.made) == ("hit", 15.0, 3)
+
+
+def test_a_plan_of_which_nothing_was_timed_is_no_answer_to_who_gives_time(searches: Searches) -> None:
+    searches.next = [plan(None, 0.1), plan(15.0, 5.0)]
+    assert [(searches.ask(s).state, searches.made) for s in (0.0, 0.0, 5.0)] == [
+        ("predicted", 1),
+        ("predicted", 1),
+        ("measured", 2),
+    ]
+
+
+def test_a_search_that_finds_nothing_better_keeps_what_is_there(searches: Searches, store: Store) -> None:
+    strict = plan(10.0, 5.0).model_copy(update={"numerics": "exact"})
+    searches.next = [strict, plan(12.0, 5.0)]
+    assert searches.ask(5.0, "exact").plan == strict
+    answer = searches.ask(5.0)
+    assert (answer.cache, answer.plan, answer.plan_key) == ("miss", strict, strict.plan_key)
+    assert searches.ask(5.0).cache == "hit"
+    assert [p.plan_key for p in store.plans().items] == [strict.plan_key]
+
+
+@pytest.mark.parametrize(
+    ("error", "slug", "words"),
+    [
+        (NoPlan("no kernel agrees at node 3"), "tuning-failed", "no kernel agrees at node 3"),
+        (MemoryExceeded("the least needs 3 MiB"), "memory-exceeded", "the least needs 3 MiB"),
+        (KeyError("secret"), "tuning-failed", "a fault of its own (KeyError)"),
+        (ZeroDivisionError(), "tuning-failed", "a fault of its own (ZeroDivisionError)"),
+    ],
+)
+def test_a_failed_search_is_not_made_again(
+    searches: Searches, monkeypatch: pytest.MonkeyPatch, error: Exception, slug: str, words: str
+) -> None:
+    searches.next = [error, error, plan(15.0, 20.0), error]
+    with pytest.raises(type(error)):
+        searches.ask(5.0)
+    for _ in range(2):
+        with pytest.raises(FailedBefore) as caught:
+            searches.ask(5.0)
+        assert (caught.value.problem.type, searches.made) == (f"/errors/{slug}", 1)
+        assert words in caught.value.problem.detail
+        assert "secret" not in caught.value.problem.detail
+    with pytest.raises(type(error)):  # with more time
+        searches.ask(6.0)
+    newer = DEVICE.model_copy(update={"toolchain": "g++ 99"})
+    monkeypatch.setattr(planner, "detect", lambda _target, _cache: newer)
+    searches.next[0] = plan(15.0, 20.0).model_copy(update={"device": newer})
+    assert searches.ask(5.0).cache == "miss"
+
+
+@pytest.mark.parametrize("error", [OSError("no space"), MemoryError(), RequestError("seconds"), SystemExit(0)])
+def test_what_may_go_away_is_tried_again(searches: Searches, error: BaseException) -> None:
+    searches.next = [error, plan(15.0, 5.0)]
+    with pytest.raises(type(error)):
+        searches.ask(5.0)
+    assert searches.ask(5.0).plan.time_us == 15.0
+
+
+def test_a_search_interrupted_before_there_was_a_plan_did_not_fail(
+    searches: Searches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: Any, **__: Any) -> Plan:
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            raise NoPlan("nothing was measured")  # noqa: B904
+
+    with monkeypatch.context() as patch:
+        patch.setattr(planner, "tune", interrupted)
+        with pytest.raises(NoPlan):
+            searches.ask(5.0)
+    searches.next = [plan(15.0, 5.0)]
+    assert searches.ask(5.0).plan.time_us == 15.0

@@ -1,0 +1,55 @@
+"""Searches that ended without a plan: they are not made again until something that they depend on changes.
+
+A failure holds for the request (graph, device and limits), the conditions (driver, toolchain, version) and as many
+seconds as the search had.
+"""
+
+import time
+from dataclasses import dataclass
+
+from sqlalchemy import bindparam, delete, select
+
+from tuning_db.checks import checksum, miss, storable
+from tuning_db.engine import Database
+from tuning_db.models import FailureRow
+from tuning_db.requests import Conditions, RequestKey
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """error: the service's own words, JSON. created: seconds since 1970."""
+
+    error: str
+    created: float
+
+
+_ONE = select(FailureRow.conditions, FailureRow.had_s, FailureRow.error, FailureRow.created, FailureRow.checksum).where(
+    FailureRow.key == bindparam("key")
+)
+
+
+def put_failure(database: Database, request: RequestKey, now: Conditions, had_s: float, error: str) -> None:
+    """Notes that a search with so many seconds ended without a plan, instead of what was noted before."""
+    values = {"conditions": now.json(), "had_s": float(had_s), "error": storable(error), "created": time.time()}
+    row = values | {"key": request.digest, "checksum": checksum(request.digest, *values.values())}
+    with database.write() as connection:
+        insert = database.insert(FailureRow).values(**row)
+        connection.execute(insert.on_conflict_do_update(index_elements=["key"], set_=row))
+
+
+def failure(database: Database, request: RequestKey, now: Conditions, seconds: float) -> Failure | None:
+    """Why a search of so many seconds would end without a plan, as an earlier one did; None where that is open."""
+    for conditions, had_s, error, created, check in database.cached(
+        "failures", request.digest, _ONE, {"key": request.digest}
+    ):
+        if checksum(request.digest, conditions, had_s, error, created) != check:
+            miss("failures", request.digest, "checksum")
+        elif conditions == now.json() and seconds <= had_s:
+            return Failure(error, created)
+    return None
+
+
+def forget_failure(database: Database, request: RequestKey) -> bool:
+    """Has the next request search again. False: nothing was noted."""
+    with database.write() as connection:
+        return connection.execute(delete(FailureRow).where(FailureRow.key == request.digest)).rowcount > 0
