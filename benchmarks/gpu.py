@@ -15,17 +15,19 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from fnmatch import fnmatch
 from pathlib import Path
+from typing import Any
 
 from benchmarks.corpus.balance import bytes_of
 from benchmarks.corpus.pytorch import HAS_TORCH
 from benchmarks.gpu_agreement import agree
 from benchmarks.gpu_ahead import Outcomes, prepared
+from benchmarks.gpu_copies import with_copies
 from benchmarks.gpu_entries import Entry, entries
 from benchmarks.gpu_prepare import (
     INPUTS_FILE,
@@ -39,7 +41,7 @@ from benchmarks.gpu_prepare import (
     forget,
     sizes_of,
 )
-from benchmarks.gpu_row import ALONE, COMPILED, COPY, EAGER, PLAN, TUNED, UNFUSED, Row, line
+from benchmarks.gpu_row import ALONE, COMPILED, COPY, EAGER, PLAN, TUNED, UNFUSED, Row, line, read_row
 from benchmarks.gpu_stage import Call, CudaStage, HostStage, Stage, free, no_gradients, read_inputs, read_plan
 from benchmarks.gpu_summary import figures, page, summary
 from benchmarks.gpu_turn import Turn, cache_misses
@@ -73,6 +75,9 @@ def main() -> int:
     """Runs, prints, writes STEM.json and STEM.md after every entry. 1 where an entry failed, 3 without a device."""
     options = _options()
     end = time.monotonic() + 60 * options.minutes - CLOSING_SECONDS
+    if options.again:
+        print_again(options.again)
+        return 0
     if not HAS_TORCH:
         print("bench-gpu compares with PyTorch, which is not installed", file=sys.stderr)
         return 3
@@ -101,11 +106,11 @@ def _hold_all(chosen: Sequence[Entry], hall: Hall, crew: Crew) -> int:
     for name, parts in prepared(list(by_name), crew, AHEAD_PER_JOB * hall.options.jobs, goes_on):
         row = _row(by_name[name], parts, hall)
         rows.append(row)
-        print(f"[{len(rows)}/{len(chosen)}] {line(row)}", flush=True)
+        print(f"[{len(rows)}/{len(chosen)}] {line(with_copies(rows)[-1])}", flush=True)
         write(hall, rows, _without(chosen, rows))
     left_out = _without(chosen, rows)
     write(hall, rows, left_out)
-    print(f"\n{summary(figures(rows, left_out))}")
+    print(f"\n{summary(figures(with_copies(rows), left_out))}")
     return int(any(r.problem for r in rows))
 
 
@@ -189,24 +194,31 @@ def write(hall: Hall, rows: Sequence[Row], left_out: Sequence[str]) -> None:
     stem: Path | None = hall.options.out or (None if hall.options.dry else RESULTS / "gpu")
     if stem is None:
         return
-    found = figures(rows, left_out)
     head = {
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         **hall.stage.facts(),
         "run": f"{hall.options.minutes:g} minutes, {hall.options.budget:g} s of search a graph, "
         f"{hall.options.race:g} s of timing an entry, {hall.options.jobs} entries prepared at a time",
     }
-    content = {
-        "title": TITLE,
-        "dry": hall.options.dry,
-        "facts": head,
-        "seed": hall.options.seed,
-        "summary": asdict(found),
-        "rows": [asdict(row) for row in rows],
-    }
+    run = {"title": TITLE, "dry": hall.options.dry, "facts": head, "seed": hall.options.seed}
+    write_results(stem, run, rows, left_out)
+
+
+def write_results(stem: Path, run: Mapping[str, Any], rows: Sequence[Row], left_out: Sequence[str]) -> None:
+    """STEM.json and STEM.md. run: title, facts and what else the file says of the whole."""
+    copied = with_copies(rows)
+    found = figures(copied, left_out)
+    content = {**run, "summary": asdict(found), "rows": [asdict(row) for row in copied]}
     stem.parent.mkdir(parents=True, exist_ok=True)
     stem.with_suffix(".json").write_text(json.dumps(content, indent=1) + "\n")
-    stem.with_suffix(".md").write_text(page(TITLE, head, rows, found))
+    stem.with_suffix(".md").write_text(page(run["title"], run["facts"], copied, found))
+
+
+def print_again(stem: Path) -> None:
+    """Works out figures and tables of a run anew from the data in STEM.json, and writes both files."""
+    content = json.loads(stem.with_suffix(".json").read_text())
+    rows = [read_row(row) for row in content.pop("rows")]
+    write_results(stem, content, rows, content.pop("summary")["left_out"])
 
 
 @contextmanager
@@ -246,6 +258,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--dry", action="store_true", help="try it out: on the CPU, at tiny sizes")
     parser.add_argument("--cache", type=Path, metavar="FOLDER", help="keep compiled kernels here")
     parser.add_argument("--out", type=Path, metavar="STEM", help="write STEM.json and .md; results/gpu by default")
+    parser.add_argument("--again", type=Path, metavar="STEM", help="only print the tables of a run anew, from its data")
     return parser.parse_args()
 
 

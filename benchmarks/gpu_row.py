@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from benchmarks.racing import Contestant, Ratio
 
@@ -12,7 +13,8 @@ UNFUSED, ALONE, COPY = "unfused", "product alone", "copy"
 @dataclass(frozen=True)
 class Row:
     """An entry's outcome. problem: why there is nothing more. moves: whether it has no products, so that memory bounds
-    it. ratios: PyTorch's sides over the plan, the plan over the others. operations: of its steps. seconds: of the race
+    it. copied_us: what copying its bytes takes, see `with_copies`. ratios: PyTorch's sides over the plan, the plan over
+    the others. operations: of its steps. seconds: of the race
     and all around it; plans_s, peers_s: of preparing it before, in other processes; waited_s: for the device, by whom.
     """
 
@@ -24,6 +26,7 @@ class Row:
     problem: str = ""
     times: dict[str, Contestant] = field(default_factory=dict[str, Contestant])
     ratios: dict[str, Ratio] = field(default_factory=dict[str, Ratio])
+    copied_us: float | None = None
     kernels: tuple[str, ...] = ()
     operations: float = 0.0
     bound_us: float = 0.0
@@ -50,7 +53,7 @@ class Row:
     @property
     def share_of_copy(self) -> float | None:
         """Copying as many bytes over the plan: 1 is as fast as a copy."""
-        return 1 / self.ratios[COPY].median if COPY in self.ratios else None
+        return self.copied_us / self.times[PLAN].median_us if self.copied_us and PLAN in self.times else None
 
     @property
     def share_of_limit(self) -> float:
@@ -58,8 +61,16 @@ class Row:
         product alone, if that is longer; 1 where it takes no longer, and where products alone are not known."""
         if not self.moves and ALONE not in self.ratios:
             return 1.0
-        known = [1 / self.ratios[side].median for side in (COPY, ALONE) if side in self.ratios]
-        return min(max(known, default=1.0), 1.0)
+        alone = 1 / self.ratios[ALONE].median if ALONE in self.ratios else None
+        return min(max((s for s in (self.share_of_copy, alone) if s is not None), default=1.0), 1.0)
+
+
+def read_row(fields: Mapping[str, Any]) -> Row:
+    """A row as results files have it."""
+    sequences = {name: tuple(fields[name]) for name in ("kernels", "notes")}
+    times = {n: Contestant(t["name"], tuple(t["samples_us"])) for n, t in fields["times"].items()}
+    ratios = {n: Ratio(**r) for n, r in fields["ratios"].items()}
+    return Row(**{**fields, **sequences, "times": times, "ratios": ratios})
 
 
 def line(row: Row) -> str:
@@ -69,7 +80,7 @@ def line(row: Row) -> str:
     times = ", ".join(f"{name} {t.median_us:.1f}" for name, t in row.times.items())
     best = row.better
     over = f"; {best.of} {best.median:.2f}x [{best.low:.2f}, {best.high:.2f}]" if best else ""
-    copied = row.bytes / row.times[COPY].median_us / 1e3
+    copied = row.bytes / (row.copied_us or row.times[COPY].median_us) / 1e3
     rate = "" if row.moves else f"; {row.operations / row.times[PLAN].median_us / 1e6:.0f} TFLOP/s"
     waited = sum(row.waited_s.values())
     took = f"; {row.seconds:.1f} s after {row.plans_s:.0f} and {row.peers_s:.0f} s, {waited:.1f} s of them waiting"

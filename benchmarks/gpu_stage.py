@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from benchmarks.corpus.pytorch import torch
+from benchmarks.gpu_copies import copied_floats
 from benchmarks.machine import machine
 from benchmarks.racing import Contestant
 from codegen.devices import DeviceError
@@ -141,8 +142,7 @@ class CudaStage:
 
     def copy(self, bytes_: int) -> Call:
         """See Stage."""
-        count = max(bytes_ // 8, 1)  # of 4 bytes, in each half
-        source = torch.rand(count, device="cuda")
+        source = torch.rand(copied_floats(bytes_), device="cuda")
         target = torch.empty_like(source)
         return lambda: target.copy_(source)
 
@@ -198,7 +198,7 @@ class HostStage:
 
     def copy(self, bytes_: int) -> Call:
         """See Stage."""
-        source = torch.rand(max(bytes_ // 8, 1))
+        source = torch.rand(copied_floats(bytes_))
         target = torch.empty_like(source)
         return lambda: target.copy_(source)
 

@@ -109,6 +109,7 @@ def page(title: str, head: Mapping[str, str], rows: Sequence[Row], found: Figure
     for row in (r for r in rows if not r.problem):
         times = [f"{row.times[s].median_us:.1f}" if s in row.times else "" for s in SIDES]
         ratios = [f"{r.median:.2f}" if r else "" for r in (row.better, row.better_compiled)]
+        times[SIDES.index(COPY)] = f"{row.copied_us:.1f}" if row.copied_us else ""
         cells = [row.name, *times, *ratios, f"{row.share_of_copy or 0:.0%}", str(len(row.kernels))]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join([*lines, "", *(f"- {name}: {value}" for name, value in head.items())]) + "\n"

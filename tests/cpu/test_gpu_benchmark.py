@@ -14,13 +14,16 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from benchmarks.gpu_agreement import Disagreement, agree  # noqa: E402  needs PyTorch
+from benchmarks.gpu import print_again  # noqa: E402  needs PyTorch
+from benchmarks.gpu_agreement import Disagreement, agree  # noqa: E402
 from benchmarks.gpu_ahead import prepared  # noqa: E402
+from benchmarks.gpu_copies import copied_floats, with_copies  # noqa: E402
 from benchmarks.gpu_entries import DEPTHS, entries  # noqa: E402
 from benchmarks.gpu_row import Row  # noqa: E402
 from benchmarks.gpu_stage import placed, rounds  # noqa: E402
 from benchmarks.gpu_summary import figures, page, summary  # noqa: E402
 from benchmarks.gpu_workers import Crew, Done  # noqa: E402
+from benchmarks.machine import RESULTS  # noqa: E402
 from benchmarks.racing import Contestant, Ratio  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -103,6 +106,7 @@ def test_losses_are_named() -> None:
         },
     )  # fmt: skip
     won = Row("fast f32", "norms", {}, ratios={"compile": Ratio("compile", "plan", 2.0, 1.9, 2.1)})
+    lost, won = with_copies([lost, won])
     found = figures([lost, won, Row("bad f32", "t", {}, problem="crashed")], ["late f32"])
     assert (found.better.count, found.compiled.count) == (2, 2)
     assert found.compiled.ratio == pytest.approx(1.0)
@@ -119,12 +123,43 @@ def test_losses_are_named() -> None:
 def test_limits_are_those_of_copies_and_products() -> None:
     def share(moves: bool, **over: float) -> float:
         ratios = {side.replace("_", " "): Ratio("plan", side, r, r, r) for side, r in over.items()}
-        return Row("r", "t", {}, moves=moves, ratios=ratios).share_of_limit
+        times = {"plan": Contestant("plan", (over["copy"],))}
+        return Row("r", "t", {}, copied_us=1.0, moves=moves, times=times, ratios=ratios).share_of_limit
 
     assert share(True, copy=1.25) == pytest.approx(0.8)
     assert share(True, copy=0.7) == 1.0, "faster than a copy that reads what this need not"
     assert share(False, copy=5.0, product_alone=2.0) == pytest.approx(0.5)
     assert share(False, copy=5.0) == 1.0, "several products: nothing is known"
+
+
+def copying(name: str, bytes_: int, us: float) -> Row:
+    return Row(name, "t", {}, bytes_, times={"plan": Contestant("plan", (50.0,)), "copy": Contestant("copy", (us,))})
+
+
+def test_plans_are_measured_against_the_fastest_copy_of_about_their_size() -> None:
+    """A copy of halves that end within a page took 1.36x to 1.60x as long as others of its size."""
+    rows = [copying("odd", 1000, 30.0), copying("even", 1024, 20.48), copying("large", 2048, 70.0), Row("bad", "t", {})]
+    odd, even, large, bad = with_copies(rows)
+    assert odd.copied_us == pytest.approx(20.0)
+    assert odd.share_of_copy == pytest.approx(0.4)
+    assert (even.copied_us, large.copied_us, bad.copied_us) == (20.48, 70.0, None), "of other sizes nothing is known"
+
+
+@pytest.mark.parametrize("bytes_", [0, 1, 4096, 33562624, 100663296, 12345678, 8 * 1024 * 1000 + 4096])
+def test_copies_are_of_whole_pages(bytes_: int) -> None:
+    floats = copied_floats(bytes_)
+    assert floats % 1024 == 0 and floats > 0
+    assert abs(8 * floats - bytes_) <= 8192
+
+
+@pytest.mark.parametrize("stem", ["gpu", "gpu_f32"])
+def test_tables_are_those_of_their_data(stem: str, tmp_path: Path) -> None:
+    """What was committed is what is printed from the committed samples today."""
+    for end in (".json", ".md"):
+        (tmp_path / f"{stem}{end}").write_text((RESULTS / f"{stem}{end}").read_text())
+    print_again(tmp_path / stem)
+    for end in (".json", ".md"):
+        assert (tmp_path / f"{stem}{end}").read_text() == (RESULTS / f"{stem}{end}").read_text(), end
 
 
 def test_tensors_keep_their_strides() -> None:
