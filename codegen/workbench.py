@@ -124,14 +124,15 @@ class Workbench:
             return self._binaries(kernels, self._built(kernels))
 
     def compile_for_plans(
-        self, kernels: Sequence[Kernel], graph: Graph | None = None, *, seed: int = 0
+        self, kernels: Sequence[Kernel], graph: Graph | None = None, *, seed: int = 0, together: bool = False
     ) -> list[Binary | Measurement]:
-        """The same in a file for each, so that plans carry nothing but their own kernels. graph: what they will be
-        measured on, with `seed`; the timing child gets ready for that meanwhile."""
+        """The same in a file for each, so that plans carry nothing but their own kernels; together: all are of one
+        plan, and may share files. graph: what they will be measured on, with `seed`; the timing child gets ready for
+        that meanwhile."""
         with self._lock:
             if graph is None:
-                return self._binaries(kernels, self._built(kernels, alone=True))
-            return self._binaries(kernels, self._compile_and_prepare(kernels, graph, seed, alone=True)[0])
+                return self._binaries(kernels, self._built(kernels, alone=not together))
+            return self._binaries(kernels, self._compile_and_prepare(kernels, graph, seed, alone=not together)[0])
 
     def _built(self, kernels: Sequence[Kernel], alone: bool = False) -> list[Result]:
         """What the builder makes of them, before it goes on with what is expected. Reports of CUDA kernels have what

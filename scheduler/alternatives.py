@@ -10,7 +10,7 @@ its producers wrote. A producer that needs, by whatever way, the tensor that it 
 choice of producers closes a cycle.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -90,29 +90,37 @@ class Alternatives:
         return frozenset(n for n in self.added if n in read and is_constant(n))
 
 
-def find_alternatives(graph: Graph, offers: Sequence[Offer], numerics: Numerics) -> Alternatives:
+def find_alternatives(
+    graph: Graph, offers: Sequence[Offer], numerics: Numerics, is_late: Callable[[], bool] = lambda: False
+) -> Alternatives:
     """What rules of class `numerics` or a stricter one offer for the nodes of a simplified graph; then for the nodes
-    that each alternative adds, seen as if there were no other way to its tensor."""
+    that each alternative adds, seen as if there were no other way to its tensor. is_late: asked often; from when it
+    says so on, there are no more."""
     allowed = [o for o in offers if o.looseness <= NUMERICS.index(numerics)]
     if not allowed:
         return Alternatives(graph)
     if len(graph.nodes) > MOST_NODES:
         text = f"alternatives are sought in graphs of up to {MOST_NODES} nodes, this one has {len(graph.nodes)}"
         return Alternatives(graph, reasons=(Reason(kind="cap", text=text),))
-    search = _Search(graph)
+    search = _Search(graph, is_late)
     search.add(graph.nodes, Neighbourhood(graph), allowed)
     if len(graph.nodes) <= MOST_NODES_AGAIN:
         for producer in list(search.stands_for):
+            if is_late():
+                break
             alone = Neighbourhood(Graph(graph.inputs, (OutputSpec(producer, dense_strides(producer.sizes)),)))
             search.add([n for n in alone.graph.nodes if n not in search.given], alone, allowed)
     else:
         search.limits.append(f"alternatives of alternatives are sought in graphs of up to {MOST_NODES_AGAIN} nodes")
+    if is_late():
+        search.limits.append("alternatives: no more were sought when their share of the budget was spent")
     return search.found()
 
 
 class _Search:
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, is_late: Callable[[], bool]) -> None:
         self.graph = graph
+        self._is_late = is_late
         self.given = frozenset(graph.nodes)
         self.producers: dict[Node, list[Node]] = {}
         self.stands_for: dict[Node, Node] = {}
@@ -126,7 +134,11 @@ class _Search:
 
     def add(self, nodes: Iterable[Node], around: Neighbourhood, offers: Sequence[Offer]) -> None:
         """What the rules offer for these nodes."""
-        offered = [(node, other, offer) for node in nodes for offer in offers for other in offer.of(node, around)]
+        offered: list[tuple[Node, Node, Offer]] = []
+        for node in nodes:
+            if self._is_late():
+                break
+            offered += [(node, other, offer) for offer in offers for other in offer.of(node, around)]
         image = simplify(_with_producers(around.graph, [other for _, other, _ in offered]), RULES).image
         for node, other, offer in offered:
             if _work(image[other], around) > MOST_WORK * _saved(node, around):
@@ -134,6 +146,8 @@ class _Search:
                 continue
             for own, producer in _stored(node, image[other], around):
                 self._take(own, producer, offer)
+            if self._is_late():
+                break
 
     def _take(self, node: Node, producer: Node, offer: Offer) -> None:
         """As another producer of what the node produces."""

@@ -96,10 +96,10 @@ class Bench(Protocol):
         ...
 
     def compile_for_plans(
-        self, kernels: Sequence[Kernel], graph: Graph | None = None, *, seed: int = 0
+        self, kernels: Sequence[Kernel], graph: Graph | None = None, *, seed: int = 0, together: bool = False
     ) -> Sequence[Binary | Failed]:
         """Binaries, one for each kernel, by way of the object cache. graph: what `measure_plans` will be asked for
-        next, if anything."""
+        next, if anything. together: several may share a file, which takes compilers half as long."""
         ...
 
 

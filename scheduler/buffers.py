@@ -1,8 +1,10 @@
 """Temporary buffers: tensors whose lifetimes do not meet share one."""
 
 import math
+from bisect import bisect_left, insort
 from collections.abc import Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 
 @dataclass(frozen=True)
@@ -25,20 +27,22 @@ def share_buffers(tensors: Sequence[Lifetime]) -> tuple[tuple[int, ...], tuple[i
     """
     buffer_of = [0] * len(tensors)
     bytes_: list[int] = []
-    busy_until: list[float] = []
+    busy: list[tuple[float, int]] = []  # a heap: until which step, buffer
+    free: list[tuple[int, int]] = []  # in order: bytes, buffer
     for i in sorted(range(len(tensors)), key=lambda i: (tensors[i].first, -tensors[i].bytes, i)):
         tensor = tensors[i]
-        free = [b for b, last in enumerate(busy_until) if last < tensor.first and not tensor.kept]
-        holding = [b for b in free if bytes_[b] >= tensor.bytes]
-        if holding:
-            b = min(holding, key=lambda b: (bytes_[b], b))
-        elif free:
-            b = max(free, key=lambda b: (bytes_[b], -b))
-            bytes_[b] = tensor.bytes
-        else:
+        while busy and busy[0][0] < tensor.first:
+            b = heappop(busy)[1]
+            insort(free, (bytes_[b], b))
+        if not free or tensor.kept:
             b = len(bytes_)
             bytes_.append(tensor.bytes)
-            busy_until.append(0)
-        busy_until[b] = math.inf if tensor.kept else tensor.last
+        else:
+            at = bisect_left(free, (tensor.bytes, -1))
+            if at == len(free):  # the largest, which grows
+                at = bisect_left(free, (free[-1][0], -1))
+            _, b = free.pop(at)
+            bytes_[b] = max(bytes_[b], tensor.bytes)
+        heappush(busy, (math.inf if tensor.kept else tensor.last, b))
         buffer_of[i] = b
     return tuple(buffer_of), tuple(bytes_)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from itertools import product
+from math import prod
 
 from fusion_ir.extent import dense_strides
 from fusion_ir.graph import Graph, OutputSpec
@@ -11,6 +12,7 @@ from scheduler.atoms import Atoms, atoms_of
 from scheduler.casts import is_free
 from scheduler.masks import bits
 
+MOST_WAYS = 1000  # of storing views, that are looked at for one atom
 Computable = Callable[[Atoms, int], bool]
 
 
@@ -42,6 +44,8 @@ def _worth_storing(atoms: Atoms, atom: int, computable: Computable) -> frozenset
     alone, given = _alone(atoms, atom)
     (output,) = alone.outputs
     ways = [(frozenset[Node](), *(frozenset((n,)) for n in _chain(a))) for a in output.node.args]
+    if prod(map(len, ways)) > MOST_WAYS:  # of a concatenation of many views, for instance
+        return atoms.free_below(atom)
     options = {frozenset[Node]().union(*chosen) for chosen in product(*ways)} - {frozenset[Node]()}
     order = {n: i for i, n in enumerate(alone.nodes)}
     for option in sorted(options, key=lambda nodes: (sum(n.bytes for n in nodes), sorted(order[n] for n in nodes))):

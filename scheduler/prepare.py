@@ -1,6 +1,6 @@
 """The graph as the search sees it: simplified, and every output a tensor of its own that some kernel has to write."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fusion_ir.graph import Graph, OutputSpec
@@ -48,17 +48,19 @@ def prepare(
     numerics: Numerics = "reassociate",
     offers: Sequence[Offer] = (),
     takes: Takes | None = None,
+    is_late: Callable[[], bool] = lambda: False,
 ) -> Prepared:
     """Simplifies, lets slices sink, orders axes of contractions that no family `takes` (None: of none), splits
     reductions among `tasks` (None: none is), resolves outputs that need no work, and finds alternatives, by rules of
-    class `numerics` or a stricter one.
+    class `numerics` or a stricter one. is_late: asked often; from when it says so on, no more is rewritten, and no more
+    alternatives are sought.
 
     An output that repeats an input or another output in the same layout is an alias; in another layout it becomes a
     copy, written as a reshape to the same shape:
 
         out0: %5, out1: %5, out2: %5 strides [1, 8]  ->  out0: %5, out2: reshape(%5) strides [1, 8]; out1 = out0
     """
-    rewritten = _rewritten(graph, tasks, numerics, takes)
+    rewritten = _rewritten(graph, tasks, numerics, takes, is_late)
     origin: dict[Node, list[int]] = {}
     for node, position in rewritten.stands:
         if position not in origin.setdefault(node, []):
@@ -85,7 +87,7 @@ def prepare(
         outputs.append(OutputSpec(node, strides, output.donates))
         slots.append(slot)
     prepared = Graph(graph.inputs, tuple(outputs))
-    alternatives = find_alternatives(prepared, offers, numerics)
+    alternatives = find_alternatives(prepared, offers, numerics, is_late)
     for node, tensor in alternatives.serves.items():
         origin.setdefault(node, origin.get(tensor, []))
     return Prepared(
@@ -126,17 +128,21 @@ class _Rewriting:
         return True
 
 
-def _rewritten(graph: Graph, tasks: Tasks | None, numerics: Numerics, takes: Takes | None) -> _Rewriting:
+def _rewritten(
+    graph: Graph, tasks: Tasks | None, numerics: Numerics, takes: Takes | None, is_late: Callable[[], bool]
+) -> _Rewriting:
     """Simplified first, so that slices sink through what is left of it; what is split is what slices left."""
     rewriting = _Rewriting(graph, NUMERICS.index(numerics))
     rewriting.apply((*RULES, commuting(), NARROW), {})
     for _ in range(MOST_PASSES):
+        if is_late():
+            break
         sinking = Sinking(rewriting.graph)
         if not rewriting.apply((*RULES, *sinking.rules()), sinking.made):
             break
     if takes:
         ordering = AxesInOrder(takes)
         rewriting.apply((*RULES, ordering.rule()), ordering.made)
-    if tasks:
+    if tasks and not is_late():
         rewriting.apply((*RULES, *splitting(tasks.among(rewriting.graph))), {})
     return rewriting

@@ -14,6 +14,7 @@ from fusion_ir.records import Device, Numerics, Plan, Reason
 from scheduler.atoms import COPIES
 from scheduler.bench import Bench, Budget, Costs, Progress, check_numerics
 from scheduler.candidates import Candidate, CandidateSettings, find_candidates
+from scheduler.casts import is_free
 from scheduler.collector import collecting_rarely
 from scheduler.covers import FAR, Covers, Proposal, prologue_first
 from scheduler.cutting import cut
@@ -21,10 +22,11 @@ from scheduler.finalists import Finalists
 from scheduler.forms import forms
 from scheduler.ledger import Ledger
 from scheduler.piece import Piece
-from scheduler.prepare import prepare
+from scheduler.prepare import Prepared, prepare
 from scheduler.rewrites import ALTERNATIVES
 from scheduler.rewrites.rule import Offer
 from scheduler.rewrites.split import Tasks
+from scheduler.stretches import Stretches
 from scheduler.untimed import settle
 from scheduler.watch import Watch
 
@@ -44,7 +46,9 @@ class TuneSettings:
     the partition programme, no more than cover_share of the budget. batch: schedules of one segment measured together.
     finalists: whole plans timed end to end, besides the unfused one. plans_share, plans_s: part of the budget kept for
     that, and the most of it. play_off_share: part of it kept for near ties of schedules; play_off_s: of a small budget
-    up to twice that part, as long as one race takes."""
+    up to twice that part, as long as one race takes. rewriting_share: part after which nothing more is rewritten.
+    least_atoms, atoms_per_s, most_atoms: tensors of a graph that covers are sought for, whatever the budget, for each
+    second of it, and at the most."""
 
     candidates: CandidateSettings = field(default_factory=CandidateSettings)
     candidates_share: float = 0.5
@@ -52,10 +56,23 @@ class TuneSettings:
     cover_share: float = 0.2
     batch: int = 8
     finalists: int = 3
+    rewriting_share: float = 0.15
+    least_atoms: int = 40
+    atoms_per_s: float = 25.0
+    most_atoms: int = 1500
     plans_share: float = 0.2
     plans_s: float = 5.0
     play_off_share: float = 0.1
     play_off_s: float = 1.5
+
+    def too_many(self, prepared: Prepared, seconds: float) -> str:
+        """Why covers of this graph are not sought in so many seconds; "" where they are."""
+        most = int(max(self.least_atoms, min(self.most_atoms, self.atoms_per_s * seconds)))
+        count = sum(n.op != "input" and not is_free(n) for n in prepared.graph.nodes)
+        if count <= most:
+            return ""
+        within = "" if most == self.most_atoms else f" in {seconds:g} s"
+        return f"covers are sought of up to {most} tensors{within}, the graph has {count}: it was taken in stretches"
 
 
 @collecting_rarely()
@@ -91,14 +108,27 @@ def tune(
     check_numerics(numerics)
     timed = bench is not None and budget.seconds > 0 and device.origin == "detected" and device.target != "emulator"
     watch = _watch(budget, progress, settings, clock)
-    begin = partial(_begin, graph, device, budget, costs, bench, watch, numerics, offers, families, timed=timed)
+    ledger = Ledger(device, families, costs, bench if timed else None, budget.seed)
+    begin = partial(_begin, budget, bench, watch, timed=timed)
+    by_stretches = partial(_by_stretches, budget, bench, watch, timed=timed)
     interrupted = False
     try:
         watch.tell("candidates", 0)
-        ledger, covers, finalists = begin(settings)
+        rewriting_s = settings.rewriting_share * budget.seconds if timed else math.inf
+        is_late = partial(_is_late, watch, rewriting_s)
+        prepared = prepare(graph, split_tasks(device), numerics, offers, ledger.shares, is_late)
+        if why := settings.too_many(prepared, budget.seconds if timed else math.inf):
+            return by_stretches(
+                prepared, ledger, settings.candidates_share * budget.seconds if timed else math.inf, why
+            )
+        ledger, covers, finalists = begin(prepared, ledger, settings)
     except KeyboardInterrupt:  # once more, for that may have left anything half done, and no more than it takes
         interrupted = True
-        ledger, covers, finalists = begin(replace(settings, candidates=FEW))
+        ledger = Ledger(device, families, costs, bench if timed else None, budget.seed)
+        prepared = prepare(graph, split_tasks(device), numerics, (), ledger.shares, lambda: True)
+        if settings.too_many(prepared, 0.0):
+            return _by_stretches(budget, bench, watch, prepared, ledger, 0.0, INTERRUPTED, timed=False)
+        ledger, covers, finalists = begin(prepared, ledger, replace(settings, candidates=FEW))
     proved = False
     try:
         if interrupted:
@@ -145,23 +175,39 @@ def _watch(budget: Budget, progress: Progress | None, settings: TuneSettings, cl
     return Watch(budget.seconds, for_plans, progress, clock, max(share, min(2 * share, settings.play_off_s)))
 
 
-def _begin(
-    graph: Graph,
-    device: Device,
+def _is_late(watch: Watch, until_s: float) -> bool:
+    """Whether so many seconds of the search are over; who listens may end it."""
+    watch.look()
+    return watch.seconds > until_s
+
+
+def _by_stretches(
     budget: Budget,
-    costs: Costs,
     bench: Bench | None,
     watch: Watch,
-    numerics: Numerics,
-    offers: Sequence[Offer],
-    families: Mapping[str, Family],
+    prepared: Prepared,
+    ledger: Ledger,
+    until_s: float,
+    why: str,
+    *,
+    timed: bool,
+) -> Plan:
+    """The plan of a graph that is too large for anything else, or an interrupted search."""
+    memory_bytes, seconds = budget.memory_bytes, budget.seconds
+    return Stretches(prepared, ledger, watch, bench, memory_bytes, timed, until_s, seconds, why).plan()
+
+
+def _begin(
+    budget: Budget,
+    bench: Bench | None,
+    watch: Watch,
+    prepared: Prepared,
+    ledger: Ledger,
     settings: TuneSettings,
     *,
     timed: bool,
 ) -> tuple[Ledger, Covers, Finalists]:
     """What there is to choose from, before anything is measured."""
-    ledger = Ledger(device, families, costs, bench if timed else None, budget.seed)
-    prepared = prepare(graph, split_tasks(device), numerics, offers, ledger.shares)
     atoms = cut(prepared.graph, ledger.computable, alternatives=prepared.alternatives)
     until_s = settings.candidates_share * budget.seconds if timed else math.inf
     late = False

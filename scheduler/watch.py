@@ -4,6 +4,8 @@ from collections.abc import Callable
 
 from scheduler.bench import Event, Progress
 
+BEAT_S = 0.5  # between two reports of work that has no steps to report
+
 
 class Watch:
     """Runs from its making. `plans_s` seconds of the budget are kept for timing whole plans, `play_off_s` before them
@@ -25,6 +27,8 @@ class Watch:
         self.search_end = self.plans_start - play_off_s
         self.best_us: float | None = None
         self._over = False
+        self._told: Event | None = None  # last, and when
+        self._told_at = self.started
 
     @property
     def seconds(self) -> float:
@@ -50,4 +54,16 @@ class Watch:
     def tell(self, phase: str, measured: int) -> None:
         """Reports progress, if anyone listens."""
         if self.progress is not None:
-            self.progress(Event(phase, measured, self.best_us, self.seconds))
+            self._told, self._told_at = Event(phase, measured, self.best_us, self.seconds), self.clock()
+            self.progress(self._told)
+
+    def look(self) -> None:
+        """For long work to call now and then, often: who listens is told that it goes on, twice a second at the most,
+        and may end it (`Progress`)."""
+        if self._told is not None and self.clock() - self._told_at >= BEAT_S:
+            self.tell(self._told.phase, self._told.measured)
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the whole budget is spent."""
+        return self.clock() >= self.end

@@ -226,7 +226,7 @@ def artifacts(plan: Plan, cache: ObjectCache) -> tuple[Mapping[str, bytes], Mapp
     """Binaries and sources that the plan's steps name, by sha256. Raises PlanningError if the cache lost a binary."""
     binaries: dict[str, bytes] = {}
     sources: dict[str, str] = {}
-    for step in plan.steps:
+    for step in {(step.binary, step.source): step for step in plan.steps}.values():  # a layer's kernels are another's
         binary = cache.get(step.binary)
         if binary is None:
             raise PlanningError(f"binary {step.binary} of a {step.family} step is not in the cache any more")

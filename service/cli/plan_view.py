@@ -63,6 +63,9 @@ def as_json(plan: Plan, target: str, state: str, cache: str) -> dict[str, Any]:
     }
 
 
+MOST_ROWS, LAST_ROWS = 200, 20  # of a table of kernels; the last of them
+
+
 def plan_view(plan: Plan, state: str) -> RenderableType:
     """Kernels, then the whole plan's time beside what it is to be compared with, then what the search saw."""
     parts: list[RenderableType] = [Padding(_heading(plan, state), (0, 0, 1, 1)), steps_table(plan.steps)]
@@ -74,7 +77,7 @@ def plan_view(plan: Plan, state: str) -> RenderableType:
 
 def steps_table(steps: Sequence[Step]) -> Table:
     """One row per kernel, with its bandwidth and how near it comes to its lower bound; of kernels that were not timed
-    the predicted time alone."""
+    the predicted time alone. Of very many the first and the last ones."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=True, show_edge=False, header_style="bold", expand=False)
     table.add_column("#", justify="right", no_wrap=True)
     table.add_column("kernel and schedule", overflow="fold")
@@ -82,7 +85,12 @@ def steps_table(steps: Sequence[Step]) -> Table:
     predicted = any(step.time_us is None and step.predicted_us is not None for step in steps)
     for name in ("ops", "predicted" if predicted else "time", "bytes", "GB/s", "of bound"):
         table.add_column(name, justify="right", no_wrap=True)
+    left_out = range(MOST_ROWS - LAST_ROWS, len(steps) - LAST_ROWS) if len(steps) > MOST_ROWS else range(0)
     for number, step in enumerate(steps):
+        if number in left_out:
+            if number == left_out.start:
+                table.add_row("⋮", f"{len(left_out):,} more kernels", *[""] * 6)
+            continue
         table.add_row(
             str(number),
             _schedule(step),

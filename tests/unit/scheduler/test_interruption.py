@@ -80,8 +80,8 @@ class CountedBench(FakeBench):
     ) -> list[Measurement]:
         return self.calls_(lambda: super(CountedBench, self).measure(segment, segment_key, kernels, seed=seed))
 
-    def compile_for_plans(self, kernels: Sequence[Kernel], graph: Graph | None = None, *, seed: int = 0) -> Any:
-        return self.calls_(lambda: super(CountedBench, self).compile_for_plans(kernels, graph, seed=seed))
+    def compile_for_plans(self, kernels: Sequence[Kernel], graph: Graph | None = None, **how: Any) -> Any:
+        return self.calls_(lambda: super(CountedBench, self).compile_for_plans(kernels, graph, **how))
 
     def measure_plans(self, graph: Graph, plans: Sequence[Plan], *, seed: int = 0, seconds: float) -> Any:
         return self.calls_(lambda: super(CountedBench, self).measure_plans(graph, plans, seed=seed, seconds=seconds))

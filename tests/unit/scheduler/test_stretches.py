@@ -1,0 +1,187 @@
+"""Plans of large graphs by stretches: right, linear in the graph, and in time."""
+
+import math
+from collections.abc import Sequence
+
+import pytest
+
+from codegen.kernel import Kernel
+from fusion_ir.extent import dense_strides
+from fusion_ir.graph import Graph, OutputSpec
+from fusion_ir.interpreter import interpret
+from fusion_ir.key import graph_key
+from fusion_ir.ops import make
+from fusion_ir.records import Measurement, Plan
+from scheduler.bench import Budget
+from scheduler.finalists import MemoryExceeded
+from scheduler.prepare import prepare
+from scheduler.sections import sections
+from scheduler.tune import TuneSettings, tune
+from tests.support.random_graphs import Seeded, any_graph
+from tests.unit.scheduler.fakes import (
+    DEVICE,
+    FakeBench,
+    Memory,
+    Timing,
+    families,
+    random_inputs,
+    run_plan,
+    same_bits,
+)
+from tests.unit.scheduler.test_tune import ALL, SPEC, X, Y
+
+STRETCHES = TuneSettings(least_atoms=0, most_atoms=0)  # of every graph
+
+
+class Compiling(FakeBench):
+    """Compiling takes time, too, and is counted; whole plans take the sum of their steps' bounds."""
+
+    def __init__(self, compile_s: float = 0.25, **kwargs: object) -> None:
+        super().__init__(**kwargs)  # type: ignore[arg-type]
+        self.compile_s = compile_s
+        self.kernels: dict[str, Kernel] = {}
+        self.rounds: list[int] = []
+
+    def compile_for_plans(
+        self, kernels: Sequence[Kernel], graph: Graph | None = None, *, seed: int = 0, together: bool = False
+    ) -> list:  # type: ignore[type-arg]
+        self.kernels.update((k.entry, k) for k in kernels)
+        self.rounds.append(len(kernels))
+        self.clock.now += self.compile_s * len(kernels)
+        return super().compile_for_plans(kernels, graph, seed=seed, together=together)
+
+    def measure_plans(self, graph: Graph, plans: Sequence[Plan], *, seed: int = 0, seconds: float) -> list[Timing]:
+        self.clock.now += seconds
+        return [Timing((sum(s.bound_us * self.factor(s.entry) for s in p.steps),) * 20) for p in plans]
+
+
+def chain(length: int, *, period: int = 5) -> Graph:
+    node = X
+    for i in range(length):
+        node = make("mul", [node, Y]) if i % period == 0 else make(("neg", "sin", "abs", "tanh")[i % 4], [node])
+    return Graph((SPEC, SPEC), (OutputSpec(node, dense_strides(node.sizes)),))
+
+
+def stretched(
+    graph: Graph, bench: Compiling | None = None, seconds: float = 60.0, costs: Memory | None = None, **kwargs: object
+) -> Plan:
+    bench = bench or Compiling()
+    return tune(
+        graph, DEVICE, Budget(seconds, memory_bytes=kwargs.pop("memory_bytes", None)), costs or Memory(), bench,  # type: ignore[arg-type]
+        families=families(kinds=ALL, **kwargs), settings=STRETCHES, clock=bench.clock,
+    )  # fmt: skip
+
+
+class Noting(Memory):
+    """Keeps the segments of plans, by key."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.segments: dict[str, Graph] = {}
+
+    def record(self, segment: Graph, measurements: Sequence[Measurement]) -> None:
+        self.segments[graph_key(segment)] = segment
+
+
+@pytest.mark.parametrize("most", [1, 3, 50])
+def test_sections_hold_every_tensor_once_in_order(most: int) -> None:
+    for seed in range(40):
+        graph = prepare(any_graph(Seeded(seed))).graph
+        written = {n for n in graph.nodes if n.op == "input"}
+        for section in sections(graph, most):
+            reads = {section.whole[n] for n in section.graph.nodes if n.op == "input"}
+            assert reads <= written, "nothing is read before it is written"
+            outputs = {section.whole[o.node] for o in section.graph.outputs}
+            assert not outputs & written
+            written |= outputs
+        assert {o.node for o in graph.outputs} <= written
+
+
+def test_plans_by_stretches_are_right() -> None:
+    for seed in range(30):
+        graph = any_graph(Seeded(seed))
+        costs = Noting()
+        plan = stretched(graph, costs=costs, most=4)
+        inputs = random_inputs(graph, seed)
+        for got, expected in zip(run_plan(plan, costs.segments, inputs), interpret(graph, inputs), strict=True):
+            assert same_bits(got, expected), seed
+
+
+def test_what_repeats_is_compiled_once() -> None:
+    bench = Compiling()
+    plan = stretched(chain(960), bench)
+    assert len(plan.steps) <= 960 / 20
+    assert len(bench.kernels) < 40
+
+
+def test_the_work_grows_with_the_graph() -> None:
+    """Asked of families per node, whatever the size."""
+    asked: dict[int, float] = {}
+    for length in (300, 2400):
+        kinds = families(kinds=ALL)
+        calls = 0
+        accepts = type(kinds["fused"]).accepts
+
+        def counted(*args: object, accepts: object = accepts) -> object:
+            nonlocal calls
+            calls += 1
+            return accepts(*args)  # type: ignore[operator]
+
+        kinds["fused"].accepts = counted.__get__(kinds["fused"])  # type: ignore[method-assign]
+        bench = Compiling()
+        tune(
+            chain(length), DEVICE, Budget(60.0), Memory(), bench, families=kinds, settings=STRETCHES, clock=bench.clock
+        )
+        asked[length] = calls / length
+    assert asked[2400] <= 1.2 * asked[300]
+
+
+@pytest.mark.parametrize("seconds", [0.5, 1.0, 3.0, 20.0])
+@pytest.mark.parametrize("compile_s", [0.01, 0.3])
+def test_it_ends_in_time(seconds: float, compile_s: float) -> None:
+    """By then what was begun is compiled, and no more."""
+    bench = Compiling(compile_s)
+    plan = stretched(chain(400, period=7), bench, seconds)
+    least = compile_s * bench.rounds[0]  # kernels without which there is no plan
+    assert bench.clock.now <= max(seconds, least) + 1.0 + max(bench.rounds[1:], default=0) * compile_s
+    assert plan.search.budget_s == seconds
+    assert plan.search.cut_short
+    assert len(plan.steps) <= 400
+
+
+def test_more_time_is_more_fused() -> None:
+    steps = [len(stretched(chain(400, period=7), Compiling(0.3), s).steps) for s in (1.0, 10.0, 60.0)]
+    assert steps[0] > steps[-1]
+    assert steps == sorted(steps, reverse=True)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_is_slower_than_its_unfused_is_not_returned(seed: int) -> None:
+    plan = stretched(chain(60), Compiling(seed=seed, slowest=30.0))
+    assert plan.time_us is not None
+    assert plan.unfused_us is not None
+    assert plan.time_us <= plan.unfused_us
+
+
+def test_a_stretch_that_does_not_compile_is_its_atoms() -> None:
+    plan = stretched(chain(60), Compiling(uncompilable=frozenset({"fused"})))
+    assert len(plan.steps) == 60
+    assert {s.family for s in plan.steps} == {"one"}
+
+
+def test_memory_is_limited() -> None:
+    one = 512 * 1024 * 4
+    plan = stretched(chain(60), memory_bytes=2 * one)
+    assert plan.temporary_bytes <= 2 * one
+    with pytest.raises(MemoryExceeded, match="at most 100 bytes"):
+        stretched(chain(60), memory_bytes=100)
+
+
+def test_searches_of_few_nodes_and_enough_time_are_thorough() -> None:
+    settings = TuneSettings()
+    small, large = prepare(chain(30)), prepare(chain(2000))
+    assert not settings.too_many(small, 0.1)
+    assert "in 10 s" in settings.too_many(large, 10.0)
+    assert settings.too_many(large, math.inf)
+    assert "in stretches" in settings.too_many(prepare(chain(200)), 5.0)
+    assert not settings.too_many(prepare(chain(200)), 30.0)
