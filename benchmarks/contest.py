@@ -38,7 +38,8 @@ class Disagreement(Exception):
 
 @dataclass(frozen=True)
 class Place:
-    """Where contests are held: one process, one pool, one database. budget_s: of a search."""
+    """Where contests are held: one process, one pool, one database. budget_s: of a search. compiled: whether PyTorch
+    takes part with torch.compile, too."""
 
     store: Store
     cache: ObjectCache
@@ -47,6 +48,7 @@ class Place:
     budget_s: float
     rounds: int
     seed: int
+    compiled: bool = True
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,7 @@ def hold(case: Case, topic: str, dtype: str, place: Place) -> Outcome:
     plan_seconds = time.perf_counter() - started
     arrays = instance.sample(place.seed)
     tensors = tuple(to_torch(a) for a in arrays)
-    sides = {EAGER: peers.eager(case, tensors), COMPILED: peers.compiled(case, tensors)}
+    sides = {EAGER: peers.eager(case, tensors), COMPILED: peers.compiled(case, tensors) if place.compiled else []}
     runner = PlanRunner(answer.plan, place.cache, place.pool)
     check(case, graph, arrays, [to_numpy(t) for t in runner(*tensors)])
     calls: dict[str, Callable[[], object]] = {PLAN: lambda: runner(*tensors)}

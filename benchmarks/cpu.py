@@ -37,7 +37,7 @@ Entry = tuple[str, Case, str]  # topic, case, dtype
 def main() -> int:
     """Runs, prints the page, and writes STEM.json and STEM.md after every case. Returns 1 where a case failed."""
     options = _options()
-    chosen = entries(options.case, options.dtype)
+    chosen = entries(options.case, options.dtype, options.topic)
     if not chosen:
         print("no case of the corpus is called that: see --list", file=sys.stderr)
         return 2
@@ -58,14 +58,14 @@ def main() -> int:
     return int(any(o.problem for o in report.outcomes))
 
 
-def entries(pattern: str = "*", dtype: str = "") -> list[Entry]:
-    """What a run measures: cases whose name matches, in the dtypes that they are timed in, or in one."""
+def entries(pattern: str = "*", dtype: str = "", topics: str = "*") -> list[Entry]:
+    """What a run measures: cases whose name and topic match, in the dtypes that they are timed in, or in one."""
     return [
         (topic, case, name)
         for topic, cases in TOPICS.items()
         for case in cases
         for name in case.bench_dtypes
-        if fnmatch(case.name, pattern) and dtype in ("", name)
+        if fnmatch(case.name, pattern) and fnmatch(topic, topics) and dtype in ("", name)
     ]
 
 
@@ -105,7 +105,16 @@ def _place(options: argparse.Namespace) -> Iterator[Place]:
         pool = unpinned_pool(options.threads, cache)
         try:
             with Store(f"sqlite:///{kept}") as store:
-                yield Place(store, cache, pool, copy_library(cache), options.budget, options.rounds, options.seed)
+                yield Place(
+                    store,
+                    cache,
+                    pool,
+                    copy_library(cache),
+                    options.budget,
+                    options.rounds,
+                    options.seed,
+                    options.compiled,
+                )
         finally:
             pool.close()
 
@@ -130,15 +139,17 @@ def _notes(options: argparse.Namespace) -> tuple[str, ...]:
 
 
 def _restart_with_allocation_policy() -> None:
-    """The policy is read when a process starts."""
-    if any(os.environ.get(name) != value for name, value in ALLOCATION.items()):
-        os.execve(sys.executable, [sys.executable, "-m", "benchmarks.cpu", *sys.argv[1:]], {**os.environ, **ALLOCATION})
+    """The policy is read when a process starts. Variables that slow a BLAS down are left behind."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("OPENBLAS_")} | ALLOCATION
+    if environment != dict(os.environ):
+        os.execve(sys.executable, [sys.executable, "-m", "benchmarks.cpu", *sys.argv[1:]], environment)
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.cpu", description="The corpus on the CPU: Fuseplan beside PyTorch."
     )
+    parser.add_argument("--topic", default="*", metavar="GLOB", help="topics of the corpus, e.g. 'odd'")
     parser.add_argument("--case", default="*", metavar="GLOB", help="names of cases, e.g. 'rope_*'")
     parser.add_argument("--dtype", default="", choices=("", "f32", "bf16", "f16"), help="this one alone")
     parser.add_argument("--budget", type=float, default=30.0, metavar="SECONDS", help="of search per graph")
@@ -146,6 +157,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--db", type=Path, metavar="FILE", help="keep plans here, and take those that are there")
     parser.add_argument("--inductor-cache", type=Path, metavar="DIR", help="keep what torch.compile compiled here")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--no-compile", dest="compiled", action="store_false", help="without torch.compile")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
         "--out", type=Path, metavar="STEM", help="write STEM.json and STEM.md; the whole corpus goes to results/"

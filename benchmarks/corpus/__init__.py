@@ -13,6 +13,8 @@ from benchmarks.corpus.channel_norms import CHANNEL_NORMS
 from benchmarks.corpus.losses import LOSSES
 from benchmarks.corpus.matmuls import MATMULS
 from benchmarks.corpus.norms import NORMS
+from benchmarks.corpus.odd_axes import ODD_AXES
+from benchmarks.corpus.odd_types import ODD_TYPES
 from benchmarks.corpus.reductions import REDUCTIONS
 from benchmarks.corpus.residuals import RESIDUALS
 from benchmarks.corpus.rope import ROPE
@@ -38,6 +40,7 @@ TOPICS: Mapping[str, tuple[Case, ...]] = {
     "matmuls": MATMULS,
     "chains": CHAINS,
     "attention": ATTENTION,
+    "odd": (*ODD_TYPES, *ODD_AXES),
 }
 
 CASES: Mapping[str, Case] = {case.name: case for cases in TOPICS.values() for case in cases}
