@@ -14,21 +14,25 @@ from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 
 from codegen.devices import DeviceError, detect
-from codegen.object_cache import ObjectCache
+from codegen.object_cache import CacheError, ObjectCache
 from codegen.toolchain.compiler import CompilerMissing
 from fusion_ir.records import Device
+from service import disk
 from service.api import artifacts, batch_events, batches, devices, health, openapi, operations, plans, resolve
 from service.api.context import Context, Devices, Memo
 from service.api.middleware import Gate
 from service.api.readers import Readers
+from service.api.threads import Threads
 from service.dashboard import pages
 from service.errors import ApiError, in_words, pointer, problem_response
-from service.metrics import Metrics
 from service.settings import Settings
 from service.version import VERSION
 from tuning_db import DatabaseError, Store
 
 log = logging.getLogger("fuseplan.app")
+
+BATCH_SECONDS = 600.0  # that reading a batch may take
+CLOSE_SECONDS = 5.0
 
 ROUTERS = (
     resolve.router,
@@ -53,12 +57,23 @@ def create_app(
     """The application, which opens the database at once. `detector` finds the device of a target (default: asks it);
     `readers` read bodies (default: its own, which end with it).
 
-    Raises DatabaseError.
+    Raises DatabaseError, CacheError.
     """
+    ObjectCache(settings.cache)  # makes the folder, or says why not, before anybody needs it
     store = Store(settings.db)
     found = Devices(detector or partial(_detect, settings.cache))
     reading = readers or Readers()
-    ctx = Context(settings, store, found, Memo(settings.memo_bytes), VERSION, reading, Metrics())
+    ctx = Context(
+        settings,
+        store,
+        found,
+        Memo(settings.memo_bytes),
+        VERSION,
+        reading,
+        database=Threads(16, 112, settings.db_seconds, "database-unavailable", "The database"),
+        pages=Threads(4, 28, settings.layout_seconds + settings.db_seconds, "busy", "The pages"),
+        batches=Threads(2, 6, BATCH_SECONDS, "busy", "The reader of batches"),
+    )
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -68,7 +83,12 @@ def create_app(
         warming.cancel()
         if readers is None:
             await asyncio.to_thread(reading.close)
-        await asyncio.to_thread(store.close)
+        try:
+            await ctx.database.within(CLOSE_SECONDS, store.close)
+        except ApiError as error:
+            log.warning("the database was left as it is: %s", error)
+        for threads in (ctx.database, ctx.pages, ctx.batches):
+            threads.close()
 
     app = FastAPI(
         title="Fuseplan",
@@ -105,7 +125,11 @@ def _detect(cache: str, target: str) -> Device:
 
 
 async def _warm(ctx: Context) -> None:
-    """Detects the default target's device ahead of the first request."""
+    """Detects the default target's device ahead of the first request, and says where there is no room to write."""
+    try:
+        await asyncio.to_thread(disk.check, ctx.settings)
+    except CacheError as error:
+        log.error("%s", error)
     try:
         await asyncio.to_thread(ctx.devices.detect, ctx.settings.target)
     except DeviceError as error:

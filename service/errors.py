@@ -11,6 +11,7 @@ from starlette.responses import Response
 MEDIA_TYPE = "application/problem+json"
 DETAIL_CHARACTERS = 600
 PLACE_CHARACTERS = 200
+RETRY_SECONDS = 5  # after an answer that may be another soon, where nothing else is known
 GOT_CHARACTERS = 80  # of a value that was found wrong
 UNTOLD = ("missing", "extra_forbidden")  # faults that are no value's
 
@@ -218,6 +219,22 @@ PROBLEM_TYPES: dict[str, ProblemType] = {
             "Look at /readyz and at the server's log.",
         ),
         ProblemType(
+            "busy",
+            503,
+            "The server has too much to do",
+            "As many requests of this kind as the server works on at once are being answered, or this one took too "
+            "long.",
+            "Wait for the seconds in `Retry-After`, then ask again.",
+        ),
+        ProblemType(
+            "stopping",
+            503,
+            "The server ends",
+            "The server was told to end while the request waited. What was begun goes on with the next server: nothing "
+            "is lost.",
+            "Ask again after the seconds in `Retry-After`; `Location` is the operation that the request waited for.",
+        ),
+        ProblemType(
             "http-error",
             400,
             "The request cannot be served",
@@ -286,7 +303,10 @@ def problem_response(
     """The document as a response; never cached."""
     document = problem(slug, detail, place, status)
     body = json.dumps(document.model_dump(exclude_none=True), ensure_ascii=True).encode()
-    return Response(body, document.status, {"Cache-Control": "no-store", **(headers or {})}, MEDIA_TYPE)
+    always = {"Cache-Control": "no-store"}
+    if document.status in (429, 503):
+        always["Retry-After"] = str(RETRY_SECONDS)
+    return Response(body, document.status, {**always, **(headers or {})}, MEDIA_TYPE)
 
 
 def pointer(location: Sequence[int | str]) -> str:

@@ -37,7 +37,7 @@ class ServeError(Exception):
 def serve(settings: Settings, announce: Callable[[str], None] = print) -> None:
     """Runs until SIGINT or SIGTERM. Calls `announce` with the address once requests are answered.
 
-    Raises ServeError (address not loopback, or taken), DatabaseError.
+    Raises ServeError (address not loopback, or taken), DatabaseError, CacheError.
     """
     logs.configure(settings.log_level)
     with _socket(settings) as listener:

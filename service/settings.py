@@ -63,6 +63,9 @@ class Settings:
     host: str = _row("127.0.0.1", "Address to listen on. Only loopback addresses are taken.")
     port: int = _row(8080, "TCP port to listen on; 0 takes a free one.", 0, 65535)
     db: str = _row(_default_db, "Database URL: sqlite:///PATH or a PostgreSQL URL.")
+    db_seconds: float = _row(
+        5.0, "Seconds that a request waits for the database; after them it is answered 503.", 0.1, 3600.0
+    )
     cache: str = _row(_default_cache, "Folder for compiled objects and device facts. May be deleted at any time.")
     target: str = _row(
         "cpu",

@@ -20,6 +20,10 @@ from tuning_db.models import Base
 BUSY_SECONDS = 30
 BESIDE = ("-wal", "-shm", "-journal")  # files that SQLite keeps beside a database, with its mode
 POOL_SIZE, POOL_OVERFLOW = 16, 64  # together more than the threads of an HTTP server's pool
+# How long a host that is gone is waited for, in seconds and (tcp_user_timeout) milliseconds; for one that is there and
+# says nothing, there is no limit here: who asks has one.
+REACHING = {"connect_timeout": 5, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3,
+            "tcp_user_timeout": 20_000}  # fmt: skip
 _CORRUPT_SQLITE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_TOOBIG}
 _CORRUPT_POSTGRESQL = {"XX001", "XX002"}  # data_corrupted, index_corrupted
 
@@ -169,7 +173,9 @@ def _sqlite_engine(url: URL) -> Engine:
 
 def _postgresql_engine(url: URL) -> Engine:
     try:
-        return create_engine(url, pool_size=POOL_SIZE, max_overflow=POOL_OVERFLOW, pool_pre_ping=True)
+        return create_engine(
+            url, pool_size=POOL_SIZE, max_overflow=POOL_OVERFLOW, pool_pre_ping=True, connect_args=dict(REACHING)
+        )
     except ImportError as error:
         raise DatabaseError(f"PostgreSQL needs psycopg: pip install 'fuseplan[postgres]' ({error})") from error
 

@@ -6,6 +6,7 @@ from starlette.responses import Response
 from service.api.context import context
 from service.api.immutable import check_key, immutable
 from service.api.models import GraphModel, Names
+from service.api.threads import blocking
 from service.errors import ApiError
 
 router = APIRouter(tags=["artifacts"])
@@ -20,6 +21,7 @@ router = APIRouter(tags=["artifacts"])
         304: {"description": "The client has it."},
     },
 )
+@blocking
 def binary(request: Request, sha256: str) -> Response:
     """A shared object (cpu) or cubin (cuda) that a plan's steps name. Its sha256 is its address."""
     content = context(request).store.binary(check_key(sha256, "binary"))
@@ -29,6 +31,7 @@ def binary(request: Request, sha256: str) -> Response:
 
 
 @router.get("/v1/graphs/{graph_key}", summary="A graph", response_model=GraphModel)
+@blocking
 def graph(request: Request, graph_key: str) -> GraphModel:
     """Canonical text, whose sha256 is the key, and the names it was last sent with."""
     stored = context(request).store.graph(check_key(graph_key, "graph"))

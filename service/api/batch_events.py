@@ -1,6 +1,7 @@
 """GET /v1/batches/{id}/events: server-sent events, one for every item that ends, until the batch does."""
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -12,6 +13,9 @@ from starlette.responses import Response, StreamingResponse
 from service.api.batches import event, found, model, progress
 from service.api.context import Context, context
 from service.errors import ApiError
+from tuning_db import DatabaseError
+
+log = logging.getLogger("fuseplan.http")
 
 router = APIRouter(tags=["batches"])
 
@@ -32,7 +36,7 @@ async def events(request: Request, batch_id: str) -> Response:
     """
     ctx = context(request)
     after = _last_event_id(request)
-    batch = await asyncio.to_thread(found, ctx.store, batch_id)
+    batch = await ctx.database.run(found, ctx.store, batch_id)
     if batch.finished is not None and after > batch.items:
         return Response(status_code=204, headers={"Cache-Control": "no-store"})
     if ctx.streams >= ctx.settings.max_event_streams:
@@ -47,16 +51,16 @@ async def _events(ctx: Context, batch_id: str, after: int) -> AsyncIterator[str]
         yield f"retry: {RECONNECT_MS}\n\n"
         shown, said = "", time.monotonic()
         while not ctx.stopping:
-            batch = await asyncio.to_thread(found, ctx.store, batch_id)
+            batch = await ctx.database.run(found, ctx.store, batch_id)
             # Read after the batch: where that has ended, these are all.
-            while items := await asyncio.to_thread(ctx.store.batches.ended, batch_id, after):
+            while items := await ctx.database.run(ctx.store.batches.ended, batch_id, after):
                 after = items[-1].event or after
                 yield "".join(_event("item", event(item), item.event) for item in items)
                 said = time.monotonic()
             if batch.finished is not None:
-                yield _event("end", await asyncio.to_thread(model, ctx.store, batch), batch.items + 1)
+                yield _event("end", await ctx.database.run(model, ctx.store, batch), batch.items + 1)
                 return
-            now = _event("progress", await asyncio.to_thread(progress, ctx.store, batch))
+            now = _event("progress", await ctx.database.run(progress, ctx.store, batch))
             if now != shown:
                 yield now
                 shown, said = now, time.monotonic()
@@ -64,6 +68,8 @@ async def _events(ctx: Context, batch_id: str, after: int) -> AsyncIterator[str]
                 yield ": still here\n\n"
                 said = time.monotonic()
             await asyncio.sleep(POLL_SECONDS)
+    except (ApiError, DatabaseError) as error:
+        log.warning("a stream of events ends: %s", error)  # its reader comes back to where it was
     finally:
         ctx.streams -= 1
 

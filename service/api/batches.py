@@ -1,9 +1,8 @@
 """Batches: many requests submitted together, as JSON lines, worked through on all workers."""
 
-import asyncio
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
 
@@ -29,6 +28,7 @@ from service.api.bodies import receive
 from service.api.context import Context, context
 from service.api.operations import object_in, problem_in
 from service.api.reading import check_seconds
+from service.api.threads import blocking
 from service.api.times import moment
 from service.errors import ApiError
 from service.jobs import PlanResult
@@ -91,8 +91,9 @@ async def submit(
     key = _idempotency_key(request)
     with _in_flight(ctx, key):
         body, digest = await receive(request, json.dumps(defaults, sort_keys=True).encode() + b"\n")
-        batch = await asyncio.to_thread(_submit, ctx, body, defaults, digest.hex(), key)
-        shown = await asyncio.to_thread(model, ctx.store, batch)
+        await ctx.database.run(ctx.store.ping)  # before what has a longer deadline
+        batch = await ctx.batches.run(_submit, ctx, body, defaults, digest.hex(), key)
+        shown = await ctx.database.run(model, ctx.store, batch)
     headers = {"Location": f"{SUBMIT}/{batch.id}", "Cache-Control": "no-store"}
     return Response(shown.model_dump_json(), 201, headers, "application/json")
 
@@ -112,6 +113,7 @@ def _submit(ctx: Context, body: bytes, defaults: dict[str, Any], payload: str, k
 
 
 @router.get(SUBMIT, summary="Batches", response_model=BatchPage)
+@blocking
 def list_(
     request: Request,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
@@ -126,6 +128,7 @@ def list_(
 
 
 @router.get("/v1/batches/{batch_id}", summary="A batch", responses=_SHOWN, response_class=Response)
+@blocking
 def get(request: Request, batch_id: str) -> Response:
     """How far it is, what is being done, and how many segments its graphs share."""
     store = context(request).store
@@ -133,6 +136,7 @@ def get(request: Request, batch_id: str) -> Response:
 
 
 @router.post("/v1/batches/{batch_id}:cancel", summary="Cancel a batch", responses=_SHOWN, response_class=Response)
+@blocking
 def cancel(request: Request, batch_id: str) -> Response:
     """Ends the items that have not ended; what has a plan keeps it. A batch that has ended stays as it is.
 
@@ -145,15 +149,15 @@ def cancel(request: Request, batch_id: str) -> Response:
 
 
 @router.get("/v1/batches/{batch_id}/results", summary="Results", responses=_lines(BatchResult), response_class=Response)
-def results(request: Request, batch_id: str) -> Response:
+async def results(request: Request, batch_id: str) -> Response:
     """A line for every item that has its plan by now, in the order in which they were submitted."""
-    return _stream(context(request).store, batch_id, ("done",))
+    return await _stream(context(request), batch_id, ("done",))
 
 
 @router.get("/v1/batches/{batch_id}/errors", summary="Errors", responses=_lines(BatchError), response_class=Response)
-def errors(request: Request, batch_id: str) -> Response:
+async def errors(request: Request, batch_id: str) -> Response:
     """A line for every item that failed or was cancelled by now, in the order in which they were submitted."""
-    return _stream(context(request).store, batch_id, ("failed", "cancelled"))
+    return await _stream(context(request), batch_id, ("failed", "cancelled"))
 
 
 def found(store: Store, batch_id: str) -> Batch:
@@ -213,12 +217,12 @@ def _line(item: BatchItem) -> BatchResult | BatchError:
     return BatchResult.model_validate({"custom_id": item.custom_id, "graph_key": item.graph_key, **plan.model_dump()})
 
 
-def _stream(store: Store, batch_id: str, states: tuple[ItemState, ...]) -> Response:
-    batch = found(store, batch_id)
+async def _stream(ctx: Context, batch_id: str, states: tuple[ItemState, ...]) -> Response:
+    batch = await ctx.database.run(found, ctx.store, batch_id)
 
-    def lines() -> Iterator[str]:
+    async def lines() -> AsyncIterator[str]:
         after = -1
-        while items := store.batches.items(batch.id, states, after, _CHUNK):
+        while items := await ctx.database.run(ctx.store.batches.items, batch.id, states, after, _CHUNK):
             after = items[-1].number
             yield "".join(_line(item).model_dump_json(exclude_none=True) + "\n" for item in items)
 

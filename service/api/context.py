@@ -12,6 +12,7 @@ from fastapi import Request
 from codegen.devices import DeviceError
 from fusion_ir.records import Device
 from service.api.readers import Readers
+from service.api.threads import Threads
 from service.errors import ApiError
 from service.metrics import Metrics
 from service.settings import Settings
@@ -117,6 +118,9 @@ class Context:
     memo: Memo
     version: str
     readers: Readers
+    database: Threads  # for what asks the database
+    pages: Threads  # for what draws pages, which takes long
+    batches: Threads  # for reading batches
     metrics: Metrics = field(default_factory=Metrics)
     submitting: set[str] = field(default_factory=set[str])  # idempotency keys of batches being read
     streams: int = 0  # of events, open now

@@ -6,12 +6,14 @@ from codegen.object_cache import ObjectCache
 from codegen.quarantine import Quarantines
 from service.api.context import context
 from service.api.models import DevicePage, QuarantineModel
+from service.api.threads import blocking
 from service.api.times import moment
 
 router = APIRouter(tags=["devices"])
 
 
 @router.get("/v1/devices", summary="Devices", response_model=DevicePage)
+@blocking
 def devices(request: Request) -> DevicePage:
     """By device key, the last seen first, with what each was measured to reach; and which are out of service, why."""
     ctx = context(request)

@@ -1,11 +1,19 @@
 """For whoever keeps the service running: alive, ready, and in numbers."""
 
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import get_args
+
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from service.api.context import context
+from codegen.object_cache import CacheError
+from service import disk
+from service.api.context import Context, context
 from service.api.models import Health
-from tuning_db import DatabaseError
+from service.errors import RETRY_SECONDS, ApiError
+from tuning_db import DatabaseError, OperationState
 
 router = APIRouter(tags=["health"])
 
@@ -17,20 +25,29 @@ async def livez() -> Response:
 
 
 @router.get("/readyz", summary="Can requests be answered", responses={200: {"model": Health}, 503: {"model": Health}})
-def readyz(request: Request) -> Response:
-    """200 once the database answers and the default target's device is known; 503 until then."""
+async def readyz(request: Request) -> Response:
+    """200 once the database answers, there is room to write, and the default target's device is known; 503 until
+    then."""
     ctx = context(request)
-    checks: dict[str, str] = {}
-    try:
-        ctx.store.ping()
-        checks["database"] = "ok"
-    except DatabaseError as error:
-        checks["database"] = str(error)
-    checks["device"] = ctx.devices.state(ctx.settings.target)
+    checks = {
+        "database": await _checked(ctx, ctx.store.ping),
+        "disk": await _checked(ctx, partial(disk.check, ctx.settings)),
+        "device": ctx.devices.state(ctx.settings.target),
+    }
     ok = all(state == "ok" for state in checks.values())
     waiting = not ok and all(state in ("ok", "starting") for state in checks.values())
     health = Health(status="ok" if ok else "starting" if waiting else "unavailable", checks=checks)
-    return Response(health.model_dump_json(), 200 if ok else 503, {"Cache-Control": "no-store"}, "application/json")
+    headers = {"Cache-Control": "no-store"} | ({} if ok else {"Retry-After": str(RETRY_SECONDS)})
+    return Response(health.model_dump_json(), 200 if ok else 503, headers, "application/json")
+
+
+async def _checked(ctx: Context, check: Callable[[], None]) -> str:
+    """ "ok", or why not."""
+    try:
+        await ctx.database.run(check)
+    except (DatabaseError, CacheError, ApiError) as error:
+        return str(error)
+    return "ok"
 
 
 @router.get(
@@ -39,9 +56,15 @@ def readyz(request: Request) -> Response:
     response_class=Response,
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
-def metrics(request: Request) -> Response:
-    """Requests, seconds, hits and misses of this process; operations by state."""
+async def metrics(request: Request) -> Response:
+    """Requests, seconds, hits and misses of this process; operations by state, which are no number where the database
+    does not answer."""
     ctx = context(request)
-    for state, count in ctx.store.operation_counts().items():
+    counts: Mapping[OperationState, float]
+    try:
+        counts = await ctx.database.run(ctx.store.operation_counts)
+    except (DatabaseError, ApiError):
+        counts = dict.fromkeys(get_args(OperationState), math.nan)
+    for state, count in counts.items():
         ctx.metrics.operations.labels(state).set(count)
     return Response(ctx.metrics.text(), 200, {"Cache-Control": "no-store"}, ctx.metrics.content_type)

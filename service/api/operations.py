@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from service.api.context import context
 from service.api.models import OperationModel
+from service.api.threads import blocking
 from service.api.times import moment
 from service.errors import ApiError, Problem, problem
 from tuning_db import Operation
@@ -20,12 +21,14 @@ RETRY_SECONDS = 1
 
 
 @router.get("/v1/operations/{operation_id}", summary="An operation", responses=OPERATION)
+@blocking
 def get(request: Request, operation_id: str) -> Response:
     """How far it is; once `done`, its `result` or its `error`."""
     return _response(context(request).store.operation(operation_id))
 
 
 @router.post("/v1/operations/{operation_id}:cancel", summary="Cancel an operation", responses=OPERATION)
+@blocking
 def cancel(request: Request, operation_id: str) -> Response:
     """Ends a waiting operation; asks the worker of a running one to stop. One that has ended stays as it is."""
     return _response(context(request).store.cancel(operation_id))

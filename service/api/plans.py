@@ -9,6 +9,7 @@ from fusion_ir.records import Plan
 from service.api.context import context
 from service.api.immutable import check_key, immutable, matches
 from service.api.models import PlanPage, PlanRow
+from service.api.threads import blocking
 from service.api.times import moment
 from service.errors import ApiError
 from tuning_db import PlanFilter
@@ -19,6 +20,7 @@ Text = Annotated[str | None, Query(max_length=200, pattern=r"^[^\x00]*$")]
 
 
 @router.get("/v1/plans", summary="Stored plans", response_model=PlanPage)
+@blocking
 def list_(
     request: Request,
     device: Text = None,
@@ -59,6 +61,7 @@ def list_(
     summary="A plan",
     responses={200: {"model": Plan}, 304: {"description": "The client has it."}},
 )
+@blocking
 def get(request: Request, plan_key: str) -> Response:
     """The stored body, whose sha256 is the key. It never changes: the ETag is strong, and caches may keep it."""
     return immutable(request, plan_key, _body(request, plan_key), "application/json")
@@ -73,6 +76,7 @@ def get(request: Request, plan_key: str) -> Response:
     },
     response_class=Response,
 )
+@blocking
 def source(request: Request, plan_key: str, step: Annotated[int, Query(ge=0, le=1_000_000)] = 0) -> Response:
     """The generated C++ or CUDA of the file that step number `step` was compiled from."""
     plan = Plan.model_validate_json(_body(request, plan_key))
@@ -85,6 +89,7 @@ def source(request: Request, plan_key: str, step: Annotated[int, Query(ge=0, le=
 
 
 @router.delete("/v1/plans/{plan_key}", summary="Evict a plan", status_code=204, response_class=Response)
+@blocking
 def evict(request: Request, plan_key: str) -> Response:
     """Removes the plan, what only it needs, and its place as an answer: the next request plans again.
 

@@ -54,19 +54,17 @@ async def resolve(request: Request) -> Response:
         ask, remembered = await _read(ctx, body)
         if ask.text is not None:
             ctx.memo.put(digest, remembered)
-    found = ctx.store.resolve(remembered.request, remembered.conditions, remembered.seconds)
+    found = await ctx.database.run(ctx.store.resolve, remembered.request, remembered.conditions, remembered.seconds)
     if found is not None:
         ctx.metrics.resolves.labels("hit").inc()
         refining = found.due and await _refine(ctx, remembered, ask or (await _read(ctx, body))[0])
         return _answer(found, "hit", remembered.names, refining=refining)
     ctx.metrics.resolves.labels("miss").inc()
-    await asyncio.to_thread(_check_failure, ctx, remembered)
+    await ctx.database.run(_check_failure, ctx, remembered)
     operation = await _queue(ctx, remembered, ask or (await _read(ctx, body))[0])
     operation = await _wait(ctx, operation, min(_wait_seconds(request), ctx.settings.max_wait_seconds))
     if operation.state == "done":
-        found = await asyncio.to_thread(
-            ctx.store.resolve, remembered.request, remembered.conditions, remembered.seconds
-        )
+        found = await ctx.database.run(ctx.store.resolve, remembered.request, remembered.conditions, remembered.seconds)
         if found is not None:
             return _answer(found, "miss", remembered.names)
     if operation.state in ("failed", "cancelled"):
@@ -89,7 +87,7 @@ async def _read(ctx: Context, body: bytes) -> tuple[Read, Remembered]:
     device = await ctx.devices.get(ask.target or ctx.settings.target)
     names = ask.names
     if ask.text is None:
-        stored = await asyncio.to_thread(ctx.store.graph, ask.graph_key)
+        stored = await ctx.database.run(ctx.store.graph, ask.graph_key)
         if stored is None:
             raise ApiError("unknown-graph", "No graph with this key is stored.", "/graph_key")
         names = stored.names.json().encode()
@@ -122,7 +120,7 @@ async def _queue(ctx: Context, remembered: Remembered, ask: Read) -> Operation:
         return ctx.store.submit(PLAN, job.model_dump_json(), remembered.request.digest, limit=ctx.settings.max_queue)
 
     try:
-        return await asyncio.to_thread(work)
+        return await ctx.database.run(work)
     except QueueFull as error:
         raise ApiError("too-many-operations", f"{error}.", headers={"Retry-After": "30"}) from error
 
@@ -139,13 +137,16 @@ async def _refine(ctx: Context, remembered: Remembered, ask: Read) -> bool:
 
 
 async def _wait(ctx: Context, operation: Operation, seconds: float) -> Operation:
-    """The operation once it is done, or as it is after `seconds`."""
+    """The operation once it is done, or as it is after `seconds`. Raises ApiError where the server ends before."""
     deadline = time.monotonic() + seconds
     pause, longest = POLL_SECONDS
     while operation.is_open and time.monotonic() < deadline:
+        if ctx.stopping:
+            headers = {"Location": f"/v1/operations/{operation.id}"}
+            raise ApiError("stopping", "The operation goes on with the next server.", headers=headers)
         await asyncio.sleep(min(pause, max(0.0, deadline - time.monotonic())))
         pause = min(longest, 1.5 * pause)
-        operation = await asyncio.to_thread(ctx.store.operation, operation.id) or operation
+        operation = await ctx.database.run(ctx.store.operation, operation.id) or operation
     return operation
 
 

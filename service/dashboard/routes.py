@@ -18,6 +18,7 @@ from service import formatting
 from service.api.context import context
 from service.api.immutable import check_key
 from service.api.operations import model
+from service.api.threads import in_threads
 from service.dashboard import views
 from service.dashboard.graph_svg import graph_svg
 from service.dashboard.layout import LayoutError
@@ -44,6 +45,7 @@ _drawing = threading.Lock()  # one layout at a time: they are expensive, and the
 
 
 @router.get("/")
+@in_threads("pages")
 def plans(request: Request, page_token: Annotated[str | None, Query(max_length=1000)] = None) -> Response:
     """The list of cached plans, and what is in the queue."""
     store, now = context(request).store, time.time()
@@ -85,6 +87,7 @@ def plans(request: Request, page_token: Annotated[str | None, Query(max_length=1
 
 
 @router.get("/plans/{plan_key}")
+@in_threads("pages")
 def plan(request: Request, plan_key: str) -> Response:
     """The page of one plan."""
     ctx = context(request)

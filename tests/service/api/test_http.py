@@ -245,7 +245,7 @@ def test_readiness_waits_for_the_device(service: Running) -> None:
         if response.status_code == 200:
             break
         assert response.json()["status"] == "starting"
-    assert response.json() == {"status": "ok", "checks": {"database": "ok", "device": "ok"}}
+    assert response.json() == {"status": "ok", "checks": {"database": "ok", "disk": "ok", "device": "ok"}}
 
 
 def test_a_device_that_is_missing_shows_in_readiness(tmp_path: Path) -> None:
