@@ -42,7 +42,7 @@ def _case(
     also: tuple[Peer, ...] = (),
 ) -> Case:
     small: list[Mapping[str, int]] = [dict(zip(sizes, ODD, strict=False))]
-    small += [{x: min(n, most) + odd for x, n in sizes.items()} for most, odd in ((16, 1), (33, 0))]
+    small += [{x: min(n, most) + odd for x, n in sizes.items()} for most, odd in ((16, 1), (20, 0))]
     return Case(
         name=name, kind=kind, build=build, torch=peer, sizes=sizes, small=tuple(small), bench_dtypes=dtypes, also=also
     )

@@ -8,7 +8,7 @@ from fusion_ir.node import Node
 
 SQUARE: Sizes = {"m": 768, "k": 768, "n": 768}
 MIDDLE: Sizes = {"m": 512, "k": 512, "n": 512}
-SMALL = ({"m": 1, "k": 3, "n": 1}, {"m": 7, "k": 33, "n": 17}, {"m": 65, "k": 129, "n": 33})
+SMALL = ({"m": 1, "k": 3, "n": 1}, {"m": 7, "k": 33, "n": 17}, {"m": 33, "k": 65, "n": 18})
 
 
 def _case(

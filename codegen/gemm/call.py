@@ -14,7 +14,8 @@ from fusion_ir.records import Device
 LEAST_PRODUCTS = 4096  # of one call: below, calling costs more than computing
 LEAST_DEPTH = 8  # products that a call sums: results of shallower ones would be read and written over and over
 MOST_EXTENT = (1 << 31) - 1  # the library counts in 32 bits
-HEAVY = 10**6  # multiply-adds: of contractions with more, none is left to loops that share nothing
+HEAVY = 10**5  # multiply-adds: of contractions with more, none is left to loops that share nothing
+WORTH_STORING = 10**6  # multiply-adds of a contraction that is worth storing operands in another order for
 WORTH_A_CALL = 1 << 18  # multiply-adds that take so long that what calling costs does not count
 FEW_CALLS = 8  # in place of one
 WORTH_A_SUM = 64  # products that a call adds to a result, or it takes as long to read and write that
@@ -79,9 +80,9 @@ def linked_with(library: str) -> tuple[str, ...]:
 
 def call_on_cpu(contraction: Contraction) -> Call | Reject:
     """`choose_call`, unless the axes lie so that it takes many small calls where a few large ones would do: stored with
-    its axes in another order, a heavy contraction is faster in spite of that."""
+    its axes in another order, a large contraction is faster in spite of that."""
     call = choose_call(contraction)
-    if isinstance(call, Reject) or prod(d.extent for d in contraction.dims) <= HEAVY:
+    if isinstance(call, Reject) or prod(d.extent for d in contraction.dims) <= WORTH_STORING:
         return call
     deep = prod(d.extent for d in contraction.dims if d.summed)
     free = prod(d.extent for d in contraction.outer if not (d.a and d.b))
