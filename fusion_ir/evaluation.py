@@ -88,14 +88,20 @@ class Layout:
 class Evaluation:
     """One pass over a graph. Its clock (`Cutting.times`) moves forward only, and what nobody reads later is dropped.
 
-    `inputs` must fit the graph.
+    `inputs` must fit the graph. dtype: of what the step makes of a node.
     """
 
-    def __init__(self, layout: Layout, inputs: Sequence[np.ndarray], step: Step = plain) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        inputs: Sequence[np.ndarray],
+        step: Step = plain,
+        dtype: Callable[[Node], np.dtype] = lambda node: node.dtype.numpy,
+    ) -> None:
         self.cutting = layout.cutting
         self.time = -1
         self._layout = layout
-        self._step = step
+        self._step, self._dtype = step, dtype
         self._readers = self._layout.readers.copy()
         self._values: dict[Node, np.ndarray | Later] = {
             n: inputs[n.attr("position", int)] for n in self.cutting.graph.nodes if n.op == "input"
@@ -155,7 +161,7 @@ class Evaluation:
         """Puts the pieces of the present time together, and ends it."""
         whole: dict[Node, np.ndarray] = {}
         for node in (n for n in self._layout.pieces[self.time] if n in self._layout.kept):
-            self._values[node] = whole[node] = np.empty(node.sizes, node.dtype.numpy)
+            self._values[node] = whole[node] = np.empty(node.sizes, self._dtype(node))
 
         def place(number: int) -> None:
             low, high = self.cutting.bounds[number]

@@ -97,12 +97,18 @@ def elsewhere(
     stay."""
     one_each = tuple(slice(1) if s == 0 else slice(None) for s in value.strides)
     wide = np.asarray(widen(value[one_each]))
-    size = np.asarray(np.maximum(np.abs(wide), _root(node, operands)[one_each]))
-    np.copyto(size, np.abs(wide), where=~np.isfinite(size))
-    np.maximum(size, wide.dtype.type(2.0**dtype.least_normal), out=size)  # below, an ulp stays as large
-    moved = np.asarray(wide + size * wide.dtype.type(2.0 ** (1 - dtype.digits)) * moves.like(wide))
+    moved = np.asarray(wide + most(node, operands, value, dtype)[one_each] * moves.like(wide))
     np.copyto(moved, wide, where=~np.isfinite(wide))
     return np.broadcast_to(round_to(moved, node.dtype), value.shape)
+
+
+def most(node: Node, operands: tuple[np.ndarray, ...], value: np.ndarray, dtype: DType) -> np.ndarray:
+    """By how much `elsewhere` moves a value at most; in its compute dtype."""
+    wide = widen(value)
+    size = np.asarray(np.maximum(np.abs(wide), _root(node, operands)))
+    np.copyto(size, np.abs(wide), where=~np.isfinite(size))
+    np.maximum(size, wide.dtype.type(2.0**dtype.least_normal), out=size)  # below, an ulp stays as large
+    return size * wide.dtype.type(2.0 ** (1 - dtype.digits))
 
 
 def _root(node: Node, operands: tuple[np.ndarray, ...]) -> np.ndarray:

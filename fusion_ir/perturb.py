@@ -5,15 +5,8 @@ times the error that a correct kernel may make there, before the value is rounde
 
 * a pointwise op errs by `ulps` of its row, and half an ulp for the reference's own rounding, but not where it is 0:
   kernels hit sin(0), log(1) and the like exactly;
-* a sum of n terms in another order by u sqrt(n - 1) sum |x|, where u is half an ulp of one in the accumulate dtype:
-  rounding errors of the partial sums are independent, and each is at most u times the sum of magnitudes (Higham,
-  "Accuracy and stability of numerical algorithms", chapter 4); products, means, variances and contractions
-  accordingly. Where a value repeats, the partial sums of a running total round alike again and again, and nothing
-  cancels: by u r (n - 1) / 8 sum |x| more, for a share r of repeated terms, which `SAFETY` makes the worst of a
-  running total.
-
-A sum of whole numbers whose magnitudes add up to less than 1/u is exact in any order, and is not perturbed; nor is
-such a product.
+* a sum, product, mean, variance or contraction by what the order of its terms makes (`fusion_ir.sum_error`), unless it
+  is exact in any.
 
 Where inexact values are rounded to a narrower float, one near a tie may go either way, and is off by an ulp of the
 narrow dtype then: far more than the error that tips it. Where such values are summed, their jumps may cancel at one
@@ -30,22 +23,22 @@ Which signs are tried: `fusion_ir.signs`.
 import threading
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
-from math import prod, sqrt
+from math import prod
 
 import numpy as np
 
-from fusion_ir.dtype import DType, accumulate_dtype, compute_dtype
+from fusion_ir.dtype import DType, compute_dtype
 from fusion_ir.evaluation import Later
 from fusion_ir.graph import Graph
 from fusion_ir.moved import Rounding, elsewhere
 from fusion_ir.node import Node
-from fusion_ir.node_value import BLOCK_ELEMENTS, blocks, evaluate_node, pointwise
-from fusion_ir.numerics import accumulate, dtype_of, round_to, widen
+from fusion_ir.node_value import BLOCK_ELEMENTS, evaluate_node, pointwise
+from fusion_ir.numerics import accumulate, round_to, widen
 from fusion_ir.ops import OPS, OpKind, kind_of
-from fusion_ir.ops.contract import contract_arrays, products, sums_in_any_order
-from fusion_ir.ops.reductions import rows
+from fusion_ir.ops.contract import sums_in_any_order
 from fusion_ir.shared_sums import SharedSums
 from fusion_ir.signs import Moves, Pattern, Signs, Tips, ulp_of_one
+from fusion_ir.sum_error import contraction_error, is_exact_contract, is_exact_sum, sum_axes, sum_with_error
 from fusion_ir.threads import blockwise, side_by_side
 
 EXACT = 0  # the same bits on every target
@@ -137,11 +130,11 @@ def _own_exactness(node: Node, operands: tuple[np.ndarray, ...], inherited: int,
     if row.kind is OpKind.POINTWISE:
         return INEXACT if row.ulps else EXACT
     if node.op in _FLOAT_SUMS and node.dtype.is_float:
-        if prod(operands[0].shape[a] for a in _axes(node)) <= 1:
+        if prod(operands[0].shape[a] for a in sum_axes(node)) <= 1:
             return BY_VALUE
-        return BY_VALUE if inherited < INEXACT and _is_exact_sum(node, accumulate(operands[0])) else INEXACT
+        return BY_VALUE if inherited < INEXACT and is_exact_sum(node, accumulate(operands[0])) else INEXACT
     if _any_order(node) or (reordered and kind_of(node) is OpKind.CONTRACT and node.dtype.is_float):
-        return BY_VALUE if inherited < INEXACT and _is_exact_contract(node, *operands) else INEXACT
+        return BY_VALUE if inherited < INEXACT and is_exact_contract(node, *operands) else INEXACT
     return EXACT
 
 
@@ -194,36 +187,40 @@ class Perturbation:
             if number is None:
                 if tips is not None:
                     return _cast(as_large, operands[0], tips)
-                return self._unmoved(node, as_large, operands, piece)
+                return unperturbed(node, as_large, operands, piece, self._sums)
             signs = Signs(self._pattern, number, piece, tips)
             if OPS[node.op].kind is OpKind.POINTWISE:
                 return _pointwise(as_large, operands, signs)
-            found = self._sum(node, as_large, operands, piece)
+            found = summed(node, as_large, operands, piece, self._sums)
             if found is None:
                 return evaluate_node(as_large, operands)
             large = found[0].size > BLOCK_ELEMENTS and all(x.flags.c_contiguous for x in found)
             return _RoundedLater(as_large, *found, signs) if large else _rounded(as_large, *found, signs)
 
-    def _unmoved(self, node: Node, as_large: Node, operands: tuple[np.ndarray, ...], piece: int) -> np.ndarray:
-        """The value of a node that does not err on its own."""
-        if not self._sums.shares(node) or kind_of(node) not in _SUMS:
-            return evaluate_node(as_large, operands)
-        if _any_order(node):
-            return _narrowed(self._sums.of_contraction(node, piece, *operands), node.dtype)
-        return self._sums.once("value", node, piece, lambda: (evaluate_node(as_large, operands),))[0]
 
-    def _sum(
-        self, node: Node, as_large: Node, operands: tuple[np.ndarray, ...], piece: int
-    ) -> tuple[np.ndarray, np.ndarray] | None:
-        """The value of a sum or contraction, unrounded, and its error; None where it has none on these operands."""
-        if not self._sums.shares(node):
-            return _sum(as_large, *operands)
-        if kind_of(node) is not OpKind.CONTRACT:
-            found = self._sums.once("sum", node, piece, lambda: _sum(as_large, *operands) or ())
-            return (found[0], found[1]) if found else None
-        value = self._sums.of_contraction(node, piece, *operands)
-        (error,) = self._sums.once("error", node, piece, lambda: (_contraction_error(node, *operands),))
-        return value, error
+def unperturbed(
+    node: Node, as_large: Node, operands: tuple[np.ndarray, ...], piece: int, sums: SharedSums
+) -> np.ndarray:
+    """The value of a node that does not err on its own; of those that `sums` shares, computed once."""
+    if not sums.shares(node) or kind_of(node) not in _SUMS:
+        return evaluate_node(as_large, operands)
+    if _any_order(node):
+        return _narrowed(sums.of_contraction(node, piece, *operands), node.dtype)
+    return sums.once("value", node, piece, lambda: (evaluate_node(as_large, operands),))[0]
+
+
+def summed(
+    node: Node, as_large: Node, operands: tuple[np.ndarray, ...], piece: int, sums: SharedSums
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """`sum_with_error`; of nodes that `sums` shares, computed once."""
+    if not sums.shares(node):
+        return sum_with_error(as_large, *operands)
+    if kind_of(node) is not OpKind.CONTRACT:
+        found = sums.once("sum", node, piece, lambda: sum_with_error(as_large, *operands) or ())
+        return (found[0], found[1]) if found else None
+    value = sums.of_contraction(node, piece, *operands)
+    (error,) = sums.once("error", node, piece, lambda: (contraction_error(node, *operands),))
+    return value, error
 
 
 def _cast(node: Node, x: np.ndarray, tips: Tips) -> np.ndarray:
@@ -241,44 +238,6 @@ def _pointwise(node: Node, operands: tuple[np.ndarray, ...], signs: Signs) -> np
     error *= allowed
     error[zero] = 0
     return np.broadcast_to(_rounded(node, once, error, signs), node.sizes)
-
-
-def _sum(node: Node, *operands: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-    """As `Perturbation._sum`."""
-    if kind_of(node) is OpKind.CONTRACT:
-        if _is_exact_contract(node, *operands):
-            return None
-        return contract_arrays(node, *operands), _contraction_error(node, *operands)
-    (x,) = operands
-    wide, axes = accumulate(x), _axes(node)
-    if _is_exact_sum(node, wide):
-        return None
-    count = prod(x.shape[a] for a in axes)
-    u = ulp_of_one(wide.dtype) / 2
-    growth = u * (sqrt(count - 1) + (count - 1) / 8 * _repeated(wide))
-    # The same node in its accumulate dtype: the value before it is rounded.
-    base = evaluate_node(Node(node.op, node.args, node.attrs, node.shape, accumulate_dtype(node.dtype)), (x,))
-    match node.op:
-        case "prod":
-            error = growth * np.abs(base)
-        case "mean":
-            error = growth * _magnitudes(node, wide) / count + u * np.abs(base)
-        case "var":  # Welford and two passes: Chan, Golub and LeVeque, "Algorithms for computing the variance"
-            mean_error = growth * _magnitudes(node, wide) / count
-            error = (growth + u) * np.abs(base) + mean_error * np.sqrt(np.abs(base)) + np.square(mean_error)
-        case _:
-            error = growth * _magnitudes(node, wide)
-    return base, error
-
-
-def _contraction_error(node: Node, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    wide_a, wide_b = accumulate(a), accumulate(b)
-    n = products(node)
-    repeated = min(_repeated(wide_a), _repeated(wide_b))
-    growth = (sqrt(n) + n / 8 * repeated) * ulp_of_one(wide_a.dtype) / 2
-    total = contract_arrays(node, np.abs(wide_a), np.abs(wide_b))
-    total *= total.dtype.type(growth)
-    return total
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,66 +277,3 @@ def _rounded(node: Node, value: np.ndarray, error: np.ndarray, signs: Signs, fir
     moved += value
     np.copyto(moved, value, where=~np.isfinite(value))
     return round_to(moved if signs.tips is None else signs.tips.moved(moved, first), node.dtype)
-
-
-def _axes(node: Node) -> tuple[int, ...]:
-    """Axes that a sum runs over."""
-    return (node.attr("axis", int),) if node.op == "cumsum" else node.ints("axes")
-
-
-def _magnitudes(node: Node, wide: np.ndarray) -> np.ndarray:
-    """Sums of magnitudes, as the node sums."""
-    size = np.abs(wide)
-    return size.cumsum(axis=_axes(node)[0]) if node.op == "cumsum" else rows(size, _axes(node)).sum(axis=-1)
-
-
-def _is_exact_sum(node: Node, wide: np.ndarray) -> bool:
-    """Whether the sum (or product) of these numbers has the same value in every order, at every step."""
-    if node.op not in ("sum", "cumsum", "prod") or not _all_whole(wide):
-        return False
-    if node.op == "prod":
-        largest = rows(np.maximum(np.abs(wide), 1), _axes(node)).prod(axis=-1)
-    else:
-        largest = _magnitudes(node, wide)
-    return bool((largest < 2 / ulp_of_one(wide.dtype)).all())
-
-
-def _is_exact_contract(node: Node, a: np.ndarray, b: np.ndarray) -> bool:
-    most = 2 / ulp_of_one(accumulate_dtype(dtype_of(a)).numpy)
-    largest = _largest_whole(a)
-    if largest is None or (other := _largest_whole(b)) is None:
-        return False
-    if largest * other * products(node) < most:  # no sum of magnitudes is larger
-        return True
-    return bool((contract_arrays(node, np.abs(accumulate(a)), np.abs(accumulate(b))) < most).all())
-
-
-def _largest_whole(x: np.ndarray) -> float | None:
-    """The largest magnitude; None where not all are whole numbers."""
-    if not _all_whole(accumulate(x.flat[:64])):
-        return None  # most data are found out at once
-
-    def largest(block: tuple[slice | int, ...]) -> float | None:
-        wide = accumulate(x[block])
-        with np.errstate(all="ignore"):
-            return float(np.abs(wide).max(initial=0)) if _all_whole(wide) else None
-
-    found = [n for n in side_by_side(largest, blocks(x.shape)) if n is not None]
-    return max(found, default=0.0) if len(found) == len(list(blocks(x.shape))) else None
-
-
-def _repeated(x: np.ndarray) -> float:
-    """The share of terms that repeat: by a sample, all where there are a few values only, else the commonest one's."""
-    sample = x.flat[:4096]
-    if sample.size <= 256:
-        return 0.0
-    values, counts = np.unique(sample, return_counts=True)
-    if values.size <= 64:
-        return 1.0
-    most = counts[values != 0].max(initial=1)
-    return float(most / sample.size) if most > 1 else 0.0
-
-
-def _all_whole(x: np.ndarray) -> bool:
-    few = x.flat[:64]  # most data are found out at once
-    return bool((few == np.rint(few)).all()) and bool((x == np.rint(x)).all())

@@ -1,21 +1,22 @@
 """What a kernel's outputs are compared with, and how closely.
 
-Outputs that only exact ops lead to must agree bit for bit (NaN payloads aside). Elsewhere the graph is evaluated again
-with errors of the largest allowed size put in at every inexact node (`fusion_ir.perturb`), and an element may be off by
-as much as in the worst of these runs. The tolerance of an element is the largest of
+Outputs that only exact ops lead to must agree bit for bit (NaN payloads aside). Elsewhere the tolerance of an element
+is the largest of
 
-* its own deviation in the perturbed runs, which already holds the factor `SAFETY`;
-* the lower quartile of the deviations around it, as errors may by chance have cancelled in every run;
-* one ulp of the output's dtype at the element's magnitude, as rounding may have hidden the perturbation.
+* one ulp of the output's dtype at the element's magnitude;
+* its error bound (`fusion_ir.error_bound`): beside the graph's values one pass computes how far off each may be,
+  through products of few terms, masks, branches and roundings, as if errors of different elements were independent;
+* how far it is off where the graph is evaluated again with errors of `SAFETY` times the largest allowed size put in at
+  every inexact node (`fusion_ir.perturb`): errors that have their signs in common, and what they do together.
+
+Neither is enough alone. A dozen runs are samples: errors of a few terms cancel in all of them at some element of a
+million, and a branch that an error could turn may not be turned. The bound takes what cancels for independent, and lets
+errors of many terms add up as such.
 
 Sums of inexact values that were rounded to a narrower float (the probabilities of attention in bf16) are off by a sum
 of a few jumps, one per value that a kernel rounds the other way: one draw more beside those of the runs, and the
 largest of a dozen draws is no bound on those of a million elements. There an element's own deviation is `MARGIN` times
 the root of the sum of the squares of its deviations in all runs: jumps that cancel in one run do not in all others.
-
-So it is, behind sums, with elements that deviate by as much as they are: what they were computed from has cancelled,
-and all that is left is what was rounded away, of which each run is one draw. They may be off by `MARGIN` times the
-largest.
 
 A plan whose rewrites reassociate may sum few products, too, which the language puts in order, in any (`Order`). Of one
 that rounds other values than the graph does, no more is asked than that it is about as accurate as the graph: in each
@@ -27,9 +28,10 @@ graph's own roundings overflow, others may not, and anything goes; where they do
 Integers and bools behind inexact nodes (`exp(x) > 1`, argmax of sums) may differ where a perturbed run differed, by as
 much; and as many elements again, for errors that add up differently, by no more than the largest such difference.
 
-Each further run only raises tolerances. So runs are made when some element is off by more than what is known to be
-allowed, and only for the pieces of the graph (`fusion_ir.cutting`) that hold such elements: the verdict is that of all
-runs over everything, and most kernels, which differ from the interpreter by an ulp here and there, need none.
+The bound and each further run only raise tolerances. So they are made when some element is off by more than what is
+known to be allowed, in this order, and only for the pieces of the graph (`fusion_ir.cutting`) that hold such elements:
+the verdict is that of all runs over everything, and most kernels, which differ from the interpreter by an ulp here and
+there, need none.
 """
 
 import threading
@@ -41,6 +43,7 @@ import numpy as np
 
 from fusion_ir.comparison import Allowed, Fixed, Index, Reference, difference
 from fusion_ir.cutting import cut
+from fusion_ir.error_bound import Bounds
 from fusion_ir.evaluation import Evaluation, Layout
 from fusion_ir.graph import Graph
 from fusion_ir.interpreter import check_inputs, dense
@@ -60,8 +63,7 @@ MARGIN = 2.0
 Order = Literal["own", "any", "elsewhere"]
 ORDERS: tuple[Order, ...] = get_args(Order)  # the strictest first
 
-_NEIGHBOURS = 64
-_LEAST_SHARE = 4 * _NEIGHBOURS  # elements of an output whose deviations are looked at together
+_LEAST_SHARE = 256  # elements of an output whose deviations are looked at together
 
 
 def strictest(graph: Graph, order: Order) -> Order:
@@ -99,16 +101,18 @@ def reference(graph: Graph, inputs: Sequence[np.ndarray], runs: int = 12, order:
     return Reference(outputs, allowed)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)  # shares of outputs of different times may have the same pieces
 class _Share:
-    """Some pieces of the outputs of one time, or all outputs that are not in pieces: what `runs` runs say of them.
+    """Some pieces of the outputs of one time, or all outputs that are not in pieces: what `runs` runs say of them, the
+    first of which makes bounds.
 
-    deviations and tolerances: by output.
+    bounds, deviations and tolerances: by output.
     """
 
     first: int  # piece
     last: int
     runs: int = 0
+    bounds: dict[int, np.ndarray] = field(default_factory=dict[int, np.ndarray])
     deviations: dict[int, np.ndarray] = field(default_factory=dict[int, np.ndarray])
     tolerances: dict[int, np.ndarray] = field(default_factory=dict[int, np.ndarray])
 
@@ -132,14 +136,14 @@ class _Perturbed:
         self._sums = sums
         self._numbers, self._roundings = exactness.numbers(graph), exactness.roundings(graph)
         self._moved, movable = moved, behind_sums(graph, moved)
+        erring = {node for node, level in levels.items() if level == INEXACT}
+        self._bounds = Bounds(erring, self._numbers, moved, sums)
         self.outputs, self.patterns = outputs, patterns(len(self._numbers), runs, bool(self._roundings or moved))
         self._layout, self._inputs = layout, inputs
         self._evaluations: dict[int, Evaluation] = {}  # by run, where they got to
         self._lock = threading.Lock()  # of the evaluations
         self._nodes = [o.node for o in graph.outputs]
         jumping = sums_of(graph, self._roundings) | movable
-        behind = sums_of(graph, dict.fromkeys(graph.nodes, 0))  # of anything
-        self._summed = [node in behind for node in self._nodes]
         self._movable = [node in movable for node in self._nodes]
         self._jumping = [node in jumping and node.dtype.is_float for node in self._nodes]
         own = exactness.levels(graph)
@@ -193,7 +197,9 @@ class _Perturbed:
         share.tolerances.clear()
 
     def _start(self, run: int) -> Evaluation:
-        step = Perturbation(self.patterns[run], self._numbers, self._roundings, self._moved, self._sums)
+        if not run:
+            return Evaluation(self._layout, self._inputs, self._bounds, self._bounds.dtype)
+        step = Perturbation(self.patterns[run - 1], self._numbers, self._roundings, self._moved, self._sums)
         return Evaluation(self._layout, self._inputs, step)
 
     def _evaluation(self, run: int, time: int) -> Evaluation:
@@ -211,7 +217,10 @@ class _Perturbed:
         its square where jumps add up."""
         expected = self.outputs[i][index]
         if i not in share.deviations:
-            share.deviations[i] = np.zeros(expected.shape, _error_dtype(expected))
+            share.bounds[i], share.deviations[i] = (np.zeros(expected.shape, _error_dtype(expected)) for _ in range(2))
+        if not share.runs:
+            share.bounds[i][within] = value["error"]
+            return
         deviation, expected = share.deviations[i][within], expected[within]
 
         def raise_(block: tuple[slice | int, ...]) -> None:
@@ -227,7 +236,7 @@ class _Perturbed:
         """What the runs so far allow."""
         if i not in share.tolerances:
             share.tolerances[i] = _loosened(
-                share.deviations[i], self.outputs[i][index], self._summed[i], self._movable[i]
+                share.bounds[i], share.deviations[i], self.outputs[i][index], self._movable[i]
             )
         return share.tolerances[i]
 
@@ -255,7 +264,7 @@ class _Growing:
             )
         else:
             yield self._perturbed.tolerance(share, self._i, index)
-        while share.runs < len(self._perturbed.patterns):
+        while share.runs <= len(self._perturbed.patterns):
             self._perturbed.advance(share)
             yield self._perturbed.tolerance(share, self._i, index)
 
@@ -265,32 +274,12 @@ def _error_dtype(x: np.ndarray) -> np.dtype:
     return widen(x[..., :0]).dtype if dtype_of(x).is_float and x.ndim else np.dtype(np.float64)
 
 
-def _loosened(deviation: np.ndarray, expected: np.ndarray, summed: bool, movable: bool) -> np.ndarray:
-    """The tolerance that deviations make, see the module; those of integers stay. summed: behind sums. movable: behind
-    roundings that may be elsewhere."""
-    if not dtype_of(expected).is_float:
-        return deviation
-    result = np.empty_like(deviation)
-
-    def loosen(block: tuple[slice | int, ...]) -> None:
-        own = deviation[block]
-        if summed:
-            noise = own >= np.abs(widen(expected[block]))
-            own = np.where(noise, own * own.dtype.type(MARGIN), own)
-        result[block] = np.maximum(np.maximum(own, _around(own)), ulp(expected[block]))
-        if movable:
-            result[block][~np.isfinite(widen(expected[block]))] = np.inf
-
-    side_by_side(loosen, blocks(deviation.shape))
+def _loosened(bound: np.ndarray, deviation: np.ndarray, expected: np.ndarray, movable: bool) -> np.ndarray:
+    """The tolerance that a bound and deviations make, see the module; integers have no ulp. movable: behind roundings
+    that may be elsewhere."""
+    result = np.asarray(np.maximum(bound, deviation))
+    if dtype_of(expected).is_float:
+        np.maximum(result, blockwise(ulp, result.dtype, expected), out=result)
+    if movable:
+        result[~np.isfinite(widen(expected))] = np.inf
     return result
-
-
-def _around(deviation: np.ndarray) -> np.ndarray:
-    """Per element the lower quartile of the `_NEIGHBOURS` in its stretch of memory."""
-    if not deviation.size:
-        return deviation
-    flat = deviation.reshape(-1)
-    padded = np.pad(np.where(np.isfinite(flat), flat, flat.dtype.type(0)), (0, -flat.size % _NEIGHBOURS), mode="wrap")
-    quarter = _NEIGHBOURS // 4
-    lower = np.partition(padded.reshape(-1, _NEIGHBOURS), quarter, axis=1)[:, quarter]
-    return np.repeat(lower, _NEIGHBOURS)[: flat.size].reshape(deviation.shape)

@@ -16,9 +16,10 @@ from fusion_ir.node import Node
 from fusion_ir.numerics import accumulate, round_to
 from fusion_ir.sample import sample_inputs
 from fusion_ir.tolerance import reference
+from tests.support.other_kernels import other_kernel
 from tests.support.random_graphs import Seeded, any_graph
 from tests.support.tensors import graph_of, spec
-from tests.unit.ir.test_tolerance import GRAPHS, mixed, other_kernel
+from tests.unit.ir.test_tolerance import GRAPHS, mixed
 
 ROWS, COLUMNS = 512, 700  # several pieces
 
@@ -289,15 +290,15 @@ def test_kernels_that_differ_by_an_ulp_need_no_perturbed_run(monkeypatch: pytest
 
 def test_only_pieces_with_larger_differences_are_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
     graph, inputs, _ = prepared("softmax f32")
-    expected = reference(graph, inputs)
     seen: set[int] = set()
 
-    class Noting(tolerance.Perturbation):
+    class Noting(tolerance.Bounds):
         def __call__(self, node: Node, as_large: Node, operands: tuple[np.ndarray, ...], piece: int) -> np.ndarray:
             seen.add(piece)
             return super().__call__(node, as_large, operands, piece)
 
-    monkeypatch.setattr(tolerance, "Perturbation", Noting)
+    monkeypatch.setattr(tolerance, "Bounds", Noting)
+    expected = reference(graph, inputs)
     got = [o.copy() for o in expected.outputs]
     got[0].view(np.uint32)[ROWS // 2, ::7] += 3
     assert compare(got, expected).ok

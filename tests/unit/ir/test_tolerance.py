@@ -12,11 +12,12 @@ from fusion_ir.dtype import bf16, f16, f32, i64
 from fusion_ir.graph import Graph
 from fusion_ir.interpreter import evaluate, interpret
 from fusion_ir.node import Node
-from fusion_ir.numerics import accumulate, round_to, ulp
-from fusion_ir.ops import OPS, OpKind, make
+from fusion_ir.numerics import ulp
+from fusion_ir.ops import make
 from fusion_ir.sample import sample_inputs
 from fusion_ir.signs import Pattern, patterns
 from fusion_ir.tolerance import reference
+from tests.support.other_kernels import other_kernel
 from tests.support.tensors import graph_of, spec
 
 
@@ -24,36 +25,6 @@ def prepared(sizes, read: Callable[..., object], dtype=f32, seed: int = 0) -> tu
     graph = graph_of([spec(s, dtype) for s in sizes], read)
     inputs = sample_inputs(graph, seed)
     return graph, inputs, reference(graph, inputs)
-
-
-def other_kernel(seed: int) -> Callable[[Node, tuple[np.ndarray, ...]], np.ndarray | None]:
-    """An override that computes as another correct kernel might.
-
-    Sums run in a shuffled order with one total; pointwise functions are up to the stated ulps off, in even kernels all
-    to one side within a node.
-    """
-    rng = np.random.default_rng(seed)
-
-    def override(node: Node, operands: tuple[np.ndarray, ...]) -> np.ndarray | None:
-        row = OPS[node.op]
-        with np.errstate(all="ignore"):
-            if row.kind is OpKind.POINTWISE and row.ulps:
-                wide = row.reference(node, *(accumulate(np.asarray(x)) for x in operands))
-                off = np.asarray(rng.uniform(-row.ulps, row.ulps, wide.shape if seed % 2 else ()), np.float32)
-                regular = np.isfinite(wide) & (wide != 0)
-                moved = np.where(regular, wide + off * np.spacing(np.abs(wide)), wide)
-                return round_to(np.asarray(moved), node.dtype)
-            if node.op in ("sum", "mean") and node.dtype.is_float:
-                axes = node.ints("axes")
-                kept = [a for a in range(operands[0].ndim) if a not in axes]
-                rows = accumulate(operands[0]).transpose((*kept, *axes)).reshape(*node.sizes, -1)
-                total = np.cumsum(rows[..., rng.permutation(rows.shape[-1])], axis=-1, dtype=rows.dtype)[..., -1]
-                return round_to(
-                    np.asarray(total / np.float32(rows.shape[-1]) if node.op == "mean" else total), node.dtype
-                )
-        return None
-
-    return override
 
 
 # What is exact

@@ -1,0 +1,125 @@
+"""Over random graphs of inexact values every right kernel agrees, and wrong ones do not: 250 in every run, 3,000 where
+FUSEPLAN_RANDOM_GRAPHS says 2,000 or more."""
+
+import os
+
+import numpy as np
+import pytest
+
+from fusion_ir import build
+from fusion_ir.comparison import compare, unequal
+from fusion_ir.dtype import f32, i64
+from fusion_ir.graph import Graph
+from fusion_ir.interpreter import evaluate
+from fusion_ir.node import Node
+from fusion_ir.node_value import evaluate_node
+from fusion_ir.ops import OPS, OpKind, kind_of
+from fusion_ir.sample import sample_inputs
+from fusion_ir.tolerance import reference
+from tests.support.inexact_graphs import PROLOGUES, inexact_graph
+from tests.support.other_kernels import Override, other_kernel
+from tests.support.tensors import graph_of, spec
+
+SOAK = 2000
+GRAPHS = 3000 if int(os.environ.get("FUSEPLAN_RANDOM_GRAPHS", "0")) >= SOAK else 250
+BATCH = 50
+KERNELS = 4  # per graph: all errors of a node alike in one half, each for itself in the other
+
+
+def wrong(graph: Graph, seed: int) -> list[str]:
+    """What is said of kernels that are right."""
+    inputs = sample_inputs(graph, seed)
+    expected = reference(graph, inputs)
+    made = ([np.ascontiguousarray(v) for v in evaluate(graph, inputs, other_kernel(k))] for k in range(KERNELS))
+    return [detail for got in made if (detail := compare(got, expected).detail)]
+
+
+@pytest.mark.parametrize("first", range(0, GRAPHS, BATCH))
+def test_right_kernels_agree(first: int) -> None:
+    found = {seed: problems for seed in range(first, first + BATCH) if (problems := wrong(inexact_graph(seed), seed))}
+    assert not found
+
+
+@pytest.mark.parametrize("terms", [3, 4, 6])
+@pytest.mark.parametrize("mask", ["relu", "tril", "dropout", "minimum"])
+def test_products_of_few_inexact_terms_behind_masks(terms: int, mask: str) -> None:
+    """The errors of their terms cancelled in all runs at some element, and most elements around it are 0."""
+    masks = {
+        "relu": build.relu,
+        "tril": build.tril,
+        "dropout": lambda x: build.dropout(x, 0.4, 3, 5)[0],
+        "minimum": lambda x: build.minimum(x, 0.0),
+    }
+    for prologue in PROLOGUES[:5]:
+        graph = graph_of(
+            [spec((256, terms), f32), spec((terms, 64), f32)],
+            lambda x, w, of=prologue: masks[mask](build.matmul(of(x), w)),
+        )
+        assert not wrong(graph, 0)
+
+
+def test_branches_on_inexact_values_may_go_either_way() -> None:
+    """An element whose comparison is a tie within errors is what either branch makes, and no other is."""
+    x = np.linspace(-2, 2, 4096).astype(np.float32)
+    x[5] = np.float32(0.6931472)  # exp gives 2 and what is next to it
+    graph = graph_of([spec((4096,), f32)], lambda x: build.where(build.gt(build.exp(x), 2.0), 100.0, -1.0))
+    (atol,) = reference(graph, [x]).atol
+    assert atol is not None
+    assert atol[5] >= 101
+    assert (np.delete(atol, 5) < 1).all()
+
+
+def test_shares_of_outputs_of_different_times_are_told_apart() -> None:
+    """Parts of outputs of two times with the same pieces were taken for one another."""
+
+    def read(x: Node) -> list[Node]:
+        y = build.exp(x)
+        return [y, build.div(y, build.sum_(build.sum_(y, 1)))]
+
+    graph = graph_of([spec((512, 700), f32)], read)
+    inputs = sample_inputs(graph, 0)
+    got = [np.ascontiguousarray(v) for v in evaluate(graph, inputs, other_kernel(1))]
+    assert not compare(got, reference(graph, inputs)).detail
+
+
+# What is wrong
+
+
+def last_term_left_out(node: Node, operands: tuple[np.ndarray, ...]) -> np.ndarray | None:
+    if node.op != "sum" and not (kind_of(node) is OpKind.CONTRACT and node.attr("reduced", int)):
+        return None
+    axis = (node.ints("axes") if node.op == "sum" else node.ints("a_axes"))[-1]
+    cut = np.array(operands[0])
+    cut[(*(slice(None),) * axis, -1)] = 0
+    return np.asarray(evaluate_node(node, (cut, *operands[1:])))
+
+
+def narrow_functions(node: Node, operands: tuple[np.ndarray, ...]) -> np.ndarray | None:
+    if not OPS[node.op].ulps or node.dtype.bytes < 4:
+        return None
+    value = np.asarray(evaluate_node(node, operands))
+    return value.astype(np.float16 if node.dtype == f32 else np.float32).astype(value.dtype)
+
+
+def mask_without_diagonal(node: Node, operands: tuple[np.ndarray, ...]) -> np.ndarray | None:
+    return operands[0] < operands[1] if node.op == "le" and node.args[0].dtype == i64 else None
+
+
+@pytest.mark.parametrize(
+    ("fault", "least"), [(last_term_left_out, 0.98), (narrow_functions, 0.9), (mask_without_diagonal, 0.95)]
+)
+def test_wrong_kernels_do_not_agree(fault: Override, least: float) -> None:
+    """But where the fault is lost on the way: in a narrow output, behind a mask that hides it. As many were found by
+    perturbed runs alone: of 600 graphs 360 of 362, 329 of 356, 51 of 52."""
+    found = seen = 0
+    for seed in range(120):
+        graph = inexact_graph(seed)
+        inputs = sample_inputs(graph, seed)
+        expected = reference(graph, inputs)
+        with np.errstate(all="ignore"):
+            got = [np.ascontiguousarray(v) for v in evaluate(graph, inputs, fault)]
+        if any(unequal(a, b).any() for a, b in zip(got, expected.outputs, strict=True)):
+            seen += 1
+            found += not compare(got, expected).ok
+    assert seen > 5
+    assert found >= least * seen
