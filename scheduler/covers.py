@@ -80,6 +80,8 @@ class Covers:
                 self.ledger.look_closer(candidate)
             if (us := self.us(cover)) < best_us:
                 best, best_us = cover, us
+            if self.watch.is_over():
+                break
             if not self.exact:  # branching again would take as long, and prove nothing either
                 break
             cover = self.cheapest(self.ledger.predictions)

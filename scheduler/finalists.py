@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from codegen.kernel import EmitError, Kernel
 from codegen.measure import LEAST_PAIRS, beats, median, spread
 from codegen.toolchain.compiler import Binary
-from fusion_ir.records import Plan, Reason, Search, Status
+from fusion_ir.records import Plan, Reason, Search, Status, Step
 from scheduler.assemble import Choice, assemble
 from scheduler.atoms import Atoms
 from scheduler.bench import Bench, Budget, PlanResult
@@ -30,6 +30,11 @@ ROUNDS = 3 * LEAST_PAIRS  # that this needs, of a machine that others use too
 UNTIMED_GAIN = 0.9  # times what a plan of kernels that were never timed takes, for another to be chosen
 MAX_REASONS = 100
 DOUBT = 2.0  # a prediction has to be that much better than a measurement to be chosen in the end
+
+LATE_S = 0.5  # beyond the budget, for what it takes to end well
+MANY_ATOMS = 60  # of a graph whose plan is explained even when the time is over: that takes a moment
+
+Timed = tuple[Proposal, Plan, PlanResult]
 
 
 class NoPlan(Exception):
@@ -63,7 +68,65 @@ class Finalists:
         self._least_bytes: int | None = None  # of plans that were made and did not keep to that
         self.notes: list[Reason] = list(found.reasons)
         self.timed: list[tuple[Proposal, Plan]] = []
+        self.early: list[tuple[Proposal, Plan]] = []  # timed before any schedule was, the best first
         self.unfused_us: float | None = None
+        self.budget_s = budget.seconds
+        self.cut_short: str | None = None
+        self._compiled_s = 0.0  # for each kernel of the early plans
+
+    def begin(self, cover: Proposal, seconds: float) -> None:
+        """Times the cover that is predicted to be the cheapest beside the unfused graph, whole, before any schedule is
+        refined: whatever stalls from then on, there is a plan, and it is no slower than its unfused. None where no
+        kernel of theirs can be used yet, or neither keeps to the limit of memory."""
+        plans: list[tuple[Proposal, Plan]] = []
+        started, count = self.watch.clock(), 0
+        while not plans and not self.watch.is_over():
+            proposals = [cover] if self._is_unfused(cover) or not self.unfused else [cover, self.unfused]
+            proposals = [p for p in proposals if p and all(self.ledger.choice(c) is not None for c in p)]
+            if not proposals:
+                return
+            kernels = self._kernels(proposals)
+            binaries = self._binaries(kernels, timed=True) if kernels else None
+            if kernels and binaries is not None:
+                count = len(binaries)
+                plans = [(p, self._plan(p, kernels, binaries)) for p in proposals]
+        self._compiled_s = (self.watch.clock() - started) / max(count, 1)
+        limit = self.memory_bytes
+        plans = [(p, plan) for p, plan in plans if limit is None or plan.temporary_bytes <= limit]
+        if any(plan.steps for _, plan in plans):
+            self.early = self._ranked(self._passing(plans, seconds))
+
+    def last(self) -> list[tuple[Proposal, Plan]]:
+        """Plans of what was measured, timed, the winner first; those timed before where nothing was measured since, or
+        there is no time for others. Raises NoPlan."""
+        if self.early and not (self.ledger.measured and self._is_time_for_others()):
+            self.timed = self.early
+            return self.early
+        try:
+            plans = self.plans(several=True)
+            self.watch.tell("plans", self.ledger.measured)
+            return self.time(plans)
+        except NoPlan as e:
+            if not self.early:
+                raise
+            self.notes.append(Reason(kind="note", text=f"no plan but the first ones: {e}"))
+            self.timed = self.early
+            return self.early
+
+    def so_far(self) -> list[tuple[Proposal, Plan]]:
+        """The best plan when a search is ended: one that was timed, unless what was measured since seems better."""
+        if self.timed:
+            return self.timed
+        measured = self.covers.measured() if self.early and self.ledger.measured else ()
+        if self.early and not (measured and self.covers.us(measured) < (self.early[0][1].time_us or 0.0)):
+            self.timed = self.early
+            return self.early
+        return self.plans(several=False)
+
+    def _is_time_for_others(self) -> bool:
+        """Whether kernels of another cover can be compiled and timed in what is left of the budget."""
+        kernels = len(self.covers.measured()) + self.count
+        return kernels * self._compiled_s < self.watch.end - self.watch.clock() + LATE_S
 
     def plans(self, several: bool) -> list[tuple[Proposal, Plan]]:
         """Proposals with compiled kernels, the cheapest first, to be timed; only that one unless `several`. Kernels
@@ -123,7 +186,8 @@ class Finalists:
         dearest = sorted(best, key=lambda c: -self._us(c))[: self.count + 1]
         others = {p for c in dearest if (p := self.covers.measured(without=(c,)))}
         ranked = sorted(others, key=lambda p: (sum(map(self._us, p)), len(p), [c.segment.piece for c in p]))
-        proposals = [best, *ranked[: self.count - 1]]
+        room = 1 if self.watch.is_late and self.early else self.count - 1
+        proposals = [best, *ranked[:room]]
         usable = all(self.ledger.choice(c) is not None for c in self.unfused)
         if self.unfused and usable and not any(map(self._is_unfused, proposals)):
             proposals.append(self.unfused)
@@ -217,6 +281,8 @@ class Finalists:
             complete=complete,
             seed=self.ledger.seed,
             memory_bytes=self.memory_bytes,
+            budget_s=self.budget_s,
+            cut_short=self.cut_short,
         )
 
     def time(self, plans: list[tuple[Proposal, Plan]]) -> list[tuple[Proposal, Plan]]:
@@ -230,10 +296,21 @@ class Finalists:
         plans = sorted(plans, key=lambda entry: len(entry[1].steps))  # what others are compared with comes first
         needed = ROUNDS * sum(plan.time_us or plan.predicted_us or 0.0 for _, plan in plans) / 1e6
         seconds = max(self.watch.end - self.watch.clock(), LEAST_PLANS_S, min(needed, MOST_LATE_S))
+        known = {tuple(_kernel_of(s) for s in plan.steps) for _, plan in plans}
+        plans += [(p, e) for p, e in self.early[:1] if tuple(_kernel_of(s) for s in e.steps) not in known]
+        passed = self._passing(plans, seconds)
+        if not passed:
+            raise NoPlan("; ".join(n.text for n in self.notes if n.kind == "note"))
+        self.timed = self._ranked(passed)
+        return self.timed
+
+    def _passing(self, plans: Sequence[tuple[Proposal, Plan]], seconds: float) -> list[Timed]:
+        """Those that pass their check, with their times."""
+        assert self.bench is not None
         results = self.bench.measure_plans(
             self.prepared.given, [plan for _, plan in plans], seed=self.ledger.seed, seconds=seconds
         )
-        passed: list[tuple[Proposal, Plan, PlanResult]] = []
+        passed: list[Timed] = []
         for (proposal, plan), result in zip(plans, results, strict=True):
             if result.status is not Status.ok or not result.samples_us:
                 kernels = ", ".join(f"{s.family} {s.schedule}" for s in plan.steps)
@@ -249,14 +326,20 @@ class Finalists:
                 "warm_us": result.warm_us,
             }
             passed.append((proposal, plan.model_copy(update=found), result))
+        return passed
+
+    def _ranked(self, passed: Sequence[Timed]) -> list[tuple[Proposal, Plan]]:
+        """The winner first, which is the unfused graph where that took less, by however little."""
         if not passed:
-            raise NoPlan("; ".join(n.text for n in self.notes if n.kind == "note"))
+            return []
         winner = min(passed, key=lambda entry: len(entry[1].steps))
         for challenger in passed:
             if _is_better(challenger, winner):
                 winner = challenger
-        self.timed = [(p, plan) for p, plan, _ in sorted(passed, key=lambda entry: entry is not winner)]
-        return self.timed
+        unfused = next((entry for entry in passed if self._is_unfused(entry[0])), winner)
+        if median(unfused[2].samples_us) < median(winner[2].samples_us):
+            winner = unfused
+        return [(p, plan) for p, plan, _ in sorted(passed, key=lambda entry: entry is not winner)]
 
     def unfused_losers(self) -> list[Plan]:
         """The plan of the unfused graph where it was timed and is not the winner; nothing otherwise."""
@@ -267,7 +350,11 @@ class Finalists:
         proposal, plan = plans[0]
         for candidate in proposal:  # also of one that nothing was tried on: it explains its step
             self.ledger.costs.record(candidate.segment.canonical.graph, [])
-        least_us = self.covers.cheapest_us(self.ledger.bounds) if plan.time_us is not None else None
+        at_length = len(self.atoms) <= MANY_ATOMS or not self.watch.is_late
+        if self.bench is not None and plan.spread is not None and any(s.time_us is None for s in plan.steps):
+            self.cut_short = self.cut_short or "the budget ended before each of its kernels was timed"
+        prove = plan.time_us is not None and at_length
+        least_us = self.covers.cheapest_us(self.ledger.bounds) if prove else None
         gap, notes = None, list(self.notes)
         if plan.time_us is not None and least_us is not None:
             least_us = max(least_us, plan.lower_bound_us)
@@ -287,13 +374,18 @@ class Finalists:
             notes.append(Reason(kind="note", text=text))
         for who, fault in self.ledger.guesses.faults.items():
             notes.append(Reason(kind="note", text=f"{who} failed, and was done without: {fault}"))
-        costs, untold = contractions(self.prepared, self.atoms, proposal, plan, self.found, self.ledger)
-        if untold:
-            text = f"contractions beyond the first {len(costs)}, of which families' costs are kept: {untold}"
-            notes.append(Reason(kind="note", text=text))
-        outcome = Outcome(complete, by_plans=len(self.timed) > 1)
-        ways = explained(self.prepared, self.atoms, proposal, self.covers, self.ledger)
-        reasons = [*notes, *ways, *explain(self.prepared, proposal, self.found, self.ledger, outcome)]
+        costs, ways, apart = (), (), ()
+        if at_length:
+            costs, untold = contractions(self.prepared, self.atoms, proposal, plan, self.found, self.ledger)
+            if untold:
+                text = f"contractions beyond the first {len(costs)}, of which families' costs are kept: {untold}"
+                notes.append(Reason(kind="note", text=text))
+            outcome = Outcome(complete, by_plans=len(self.timed) > 1)
+            ways = explained(self.prepared, self.atoms, proposal, self.covers, self.ledger)
+            apart = explain(self.prepared, proposal, self.found, self.ledger, outcome)
+        else:
+            notes.append(Reason(kind="cap", text="the budget was spent: what each kernel could cost was not compared"))
+        reasons = [*notes, *ways, *apart]
         if len(reasons) > MAX_REASONS:
             left_out = Reason(kind="note", text=f"{len(reasons) - MAX_REASONS} more reasons left out")
             reasons = [*reasons[:MAX_REASONS], left_out]
@@ -307,7 +399,11 @@ class Finalists:
         return plan.model_copy(update=update)
 
 
-def _is_better(challenger: tuple[Proposal, Plan, PlanResult], winner: tuple[Proposal, Plan, PlanResult]) -> bool:
+def _kernel_of(step: Step) -> tuple[str, str, str]:
+    return step.segment_key, step.family, step.schedule
+
+
+def _is_better(challenger: Timed, winner: Timed) -> bool:
     """Whether one plan is to be chosen instead of another that was timed in the same rounds."""
     samples, others = challenger[2].samples_us, winner[2].samples_us
     if beats(samples, others):

@@ -47,6 +47,8 @@ class TuneSettings:
     finalists: whole plans timed end to end, besides the unfused one. plans_share, plans_s: part of the budget kept for
     that, and the most of it. play_off_share: part of it kept for near ties of schedules; play_off_s: of a small budget
     up to twice that part, as long as one race takes. rewriting_share: part after which nothing more is rewritten.
+    early_share, early_s: part of the budget for timing the first plans, and the most of it; early_always_s: of budgets
+    below, the plan of one kernel, too.
     least_atoms, atoms_per_s, most_atoms: tensors of a graph that covers are sought for, whatever the budget, for each
     second of it, and at the most."""
 
@@ -57,6 +59,9 @@ class TuneSettings:
     batch: int = 8
     finalists: int = 3
     rewriting_share: float = 0.15
+    early_share: float = 0.1
+    early_s: float = 0.5
+    early_always_s: float = 3.0
     least_atoms: int = 40
     atoms_per_s: float = 25.0
     most_atoms: int = 1500
@@ -134,7 +139,11 @@ def tune(
         if interrupted:
             raise KeyboardInterrupt
         if timed:
-            _measure(covers.promising(), ledger, watch)
+            cover = covers.promising()
+            if len(cover) > 1 or budget.seconds < settings.early_always_s:
+                watch.tell("segments", ledger.measured)
+                finalists.begin(cover, min(settings.early_s, settings.early_share * budget.seconds))
+            _measure(cover, ledger, watch)
             _measure(covers.coarsest(), ledger, watch)
             _measure_forms(covers, ledger, watch)
         while timed and not proved and not watch.is_over():
@@ -150,14 +159,12 @@ def tune(
             cover = covers.promising()
             if bench is not None and device.target == "cuda":
                 settle(cover, ledger, bench)
-        plans = finalists.plans(several=timed)
-        if timed:
-            watch.tell("plans", ledger.measured)
-            plans = finalists.time(plans)
+        plans = finalists.last() if timed else finalists.plans(several=False)
         watch.tell("done", ledger.measured)
     except KeyboardInterrupt:
         interrupted = True
-        plans = finalists.timed or finalists.plans(several=False)
+        finalists.cut_short = INTERRUPTED
+        plans = finalists.so_far()
     with suppress(KeyboardInterrupt):
         for loser in finalists.unfused_losers():
             on_unfused(loser)
@@ -228,6 +235,7 @@ def _begin(
         share = f"{settings.candidates_share:.0%} of the budget"
         text = f"finding segments ended after {until_s:g} s, {share}: {len(found.accepted)} were found"
         finalists.notes.append(Reason(kind="cap", text=text))
+        finalists.cut_short = text
     return ledger, covers, finalists
 
 

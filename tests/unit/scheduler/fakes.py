@@ -192,7 +192,13 @@ class FakeBench:
         self.clock.now += seconds
         times = [sum(s.bound_us * self.factor(s.entry) for s in plan.steps if not s.prologue) for plan in plans]
         once = [sum(s.bound_us * self.factor(s.entry) for s in plan.prologue) for plan in plans]
-        return [Timing((time,) * 20, prologue_us=us or None) for time, us in zip(times, once, strict=True)]
+        fails = [any(w in s.schedule or w == s.entry for s in plan.steps for w in self.fails) for plan in plans]
+        return [
+            Timing((), status=Status.crashed, detail="signal 11")
+            if fail
+            else Timing((time,) * 20, prologue_us=us or None)
+            for time, us, fail in zip(times, once, fails, strict=True)
+        ]
 
 
 class Memory:

@@ -174,9 +174,8 @@ def test_interruption_gives_the_best_so_far(at: int) -> None:
     assert not plan.search.complete
     assert any("interrupted" in r.text for r in plan.reasons)
     assert {s.segment_key for s in plan.steps}
-    measured = all(s.time_us is not None for s in plan.steps)
-    assert (plan.time_us is not None) == measured
-    assert measured == (at >= 3), "the first cover has three segments"
+    assert plan.time_us is not None, "the first cover was timed whole before anything else"
+    assert plan.search.cut_short == "the search was interrupted"
 
 
 def test_interruption_by_progress() -> None:
