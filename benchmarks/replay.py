@@ -178,6 +178,9 @@ class ReplayBench:
             )
         return found
 
+    def allow(self, seconds: float) -> None:
+        pass
+
     def measure_plans(
         self, graph: Graph, plans: Sequence[Plan], *, seed: int = 0, seconds: float
     ) -> Sequence[PlanResult]:

@@ -155,6 +155,10 @@ class Workbench:
             for kernel, r in zip(kernels, results, strict=True)
         ]
 
+    def allow(self, seconds: float) -> None:
+        """From now on a file of kernels has no longer than that, or a few seconds, to compile."""
+        self._builder.patience.until(seconds)
+
     @property
     def compiles_ahead(self) -> bool:
         """Whether compilers leave alone what is timed."""

@@ -49,6 +49,10 @@ class PlanResult(Protocol):
 class Bench(Protocol):
     """Compiles kernels, checks them against the interpreter and times them: `codegen.workbench.Workbench`."""
 
+    def allow(self, seconds: float) -> None:
+        """What a search may take, which begins now: a compiler that takes longer for a kernel gives it up."""
+        ...
+
     @property
     def compiles_ahead(self) -> bool:
         """Whether compiling disturbs nothing that is timed."""

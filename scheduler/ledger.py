@@ -357,6 +357,9 @@ class Ledger(Predictor):
         return [m for m in self.open(candidate).tried.values() if m.status is not Status.ok]
 
     def _note(self, candidate: Candidate, rows: Sequence[Measurement]) -> None:
-        self.costs.record(candidate.segment.canonical.graph, rows)
+        # What a compiler was given up on in the time of this search may compile in that of another.
+        kept = [m for m in rows if m.status is not Status.compile_timeout]
+        if kept or not rows:
+            self.costs.record(candidate.segment.canonical.graph, kept)
         self._statuses.update(((m.segment_key, *variant_of(m)), m.status) for m in rows)
         self.open(candidate).note(rows)

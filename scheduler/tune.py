@@ -117,6 +117,8 @@ def tune(
     begin = partial(_begin, budget, bench, watch, timed=timed)
     by_stretches = partial(_by_stretches, budget, bench, watch, timed=timed)
     interrupted = False
+    if timed and bench is not None:
+        bench.allow(budget.seconds)
     try:
         watch.tell("candidates", 0)
         rewriting_s = settings.rewriting_share * budget.seconds if timed else math.inf

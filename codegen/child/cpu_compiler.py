@@ -10,7 +10,8 @@ from codegen.child.serve import Channel, limit_cpu, serve
 def run(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
     """Runs `argv` in `cwd`, and with `environment` beside our own. What it prints goes where our own output goes, which
     the parent reads, up to a limit."""
-    limit_cpu(4 * message["seconds"])  # inherited; a compiler driver may run several threads
+    # Inherited; a compiler driver may run several threads.
+    limit_cpu(message.get("cpu_seconds", 4 * message["seconds"]))
     try:
         environment = os.environ | message.get("environment", {})
         done = subprocess.run(

@@ -13,6 +13,7 @@ from codegen.limits import Limits
 from codegen.object_cache import ObjectCache
 from codegen.slot import Slot
 from codegen.toolchain.compiler import Binary, Compiler, Failure
+from codegen.toolchain.patience import Patience
 from fusion_ir.records import CompileReport
 
 Result = Binary | Failure
@@ -24,6 +25,7 @@ class Builder:
     def __init__(self, compiler: Compiler, cache: ObjectCache, limits: Limits, jobs: int | None = None) -> None:
         self.compiler, self.cache, self.limits = compiler, cache, limits
         self.jobs = jobs or len(os.sched_getaffinity(0))
+        self.patience = Patience(limits.compile_seconds)
         self._background = ThreadPoolExecutor(1, "compile-ahead")
         self._ahead: Future[list[Result]] | None = None
         self._idle: queue.SimpleQueue[Slot] = queue.SimpleQueue()
@@ -100,13 +102,15 @@ class Builder:
         try:
             unit = self.compiler.unit(kernels)
             built = self.compiler.compile(
-                slot, unit, [k.entry for k in kernels], self.limits.compile_seconds, kernels[0].libraries
-            )
+                slot, unit, [k.entry for k in kernels], self.limits.compile_seconds, kernels[0].libraries,
+                self.patience.seconds(len(unit)),
+            )  # fmt: skip
         finally:
             self._idle.put(slot)
         seconds = (time.monotonic() - start) / len(kernels)
         if isinstance(built, Failure):
             return {key: Failure(built.status, built.detail, seconds) for key in batch}
+        self.patience.note(len(unit), time.monotonic() - start)
         data, reports = built
         sha = self.cache.put(data)
         results: dict[str, Result] = {}

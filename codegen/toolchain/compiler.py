@@ -56,9 +56,16 @@ class Compiler(Protocol):
         ...
 
     def compile(
-        self, slot: Slot, source: str, entries: Sequence[str], seconds: float, libraries: Sequence[str] = ()
+        self,
+        slot: Slot,
+        source: str,
+        entries: Sequence[str],
+        seconds: float,
+        libraries: Sequence[str] = (),
+        cpu_seconds: float | None = None,
     ) -> "tuple[bytes, dict[str, CompileReport]] | Failure":
-        """The binary of one file, linked with `libraries` (see codegen.libraries). Raises SlotError."""
+        """The binary of one file, linked with `libraries` (see codegen.libraries). cpu_seconds: that each process may
+        use, where the compiler is one that can be held to it. Raises SlotError."""
         ...
 
 

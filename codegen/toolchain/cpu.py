@@ -13,6 +13,7 @@ from functools import lru_cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from codegen.kernel import Kernel
 from codegen.libraries import LibraryMissing, library_file
@@ -110,7 +111,13 @@ class CpuCompiler:
         return command_slot(self.limits)
 
     def compile(
-        self, slot: Slot, source: str, entries: Sequence[str], seconds: float, libraries: Sequence[str] = ()
+        self,
+        slot: Slot,
+        source: str,
+        entries: Sequence[str],
+        seconds: float,
+        libraries: Sequence[str] = (),
+        cpu_seconds: float | None = None,
     ) -> tuple[bytes, dict[str, CompileReport]] | Failure:
         """See Compiler."""
         try:
@@ -118,29 +125,43 @@ class CpuCompiler:
         except LibraryMissing as e:
             return Failure(Status.compile_failed, str(e))
         flags = [*FLAGS, *self.own_flags(), f"-I{self.include}", *linked]
-        built = self.build(slot, source, flags, seconds, entries)
+        built = self.build(slot, source, flags, seconds, entries, cpu_seconds)
         # Compilers have faults in passes that -O1 leaves out. Kernels in one file with the faulty one are tried alone.
         if isinstance(built, Failure) and COMPILER_FAULT in built.detail and len(entries) == 1:
-            return self.build(slot, source, [*flags, "-O1"], seconds, entries)
+            return self.build(slot, source, [*flags, "-O1"], seconds, entries, cpu_seconds)
         return built
 
     def build(
-        self, slot: Slot, source: str, flags: Sequence[str], seconds: float, entries: Sequence[str] = ()
+        self,
+        slot: Slot,
+        source: str,
+        flags: Sequence[str],
+        seconds: float,
+        entries: Sequence[str] = (),
+        cpu_seconds: float | None = None,
     ) -> tuple[bytes, dict[str, CompileReport]] | Failure:
         """Compiles one file in a folder of its own, and reports on these entries; once more where somebody killed the
         compiler. Raises SlotError."""
-        built, was_killed = self._build(slot, source, flags, seconds, entries)
-        return self._build(slot, source, flags, seconds, entries)[0] if was_killed else built
+        built, was_killed = self._build(slot, source, flags, seconds, entries, cpu_seconds)
+        return self._build(slot, source, flags, seconds, entries, cpu_seconds)[0] if was_killed else built
 
     def _build(
-        self, slot: Slot, source: str, flags: Sequence[str], seconds: float, entries: Sequence[str]
+        self,
+        slot: Slot,
+        source: str,
+        flags: Sequence[str],
+        seconds: float,
+        entries: Sequence[str],
+        cpu_seconds: float | None,
     ) -> tuple[tuple[bytes, dict[str, CompileReport]] | Failure, bool]:
         """What came out, and whether somebody killed the compiler or its child."""
         with TemporaryDirectory(prefix="fuseplan-") as folder:
             Path(folder, "unit.cpp").write_text(source)
             argv = [*self.command, "unit.cpp", "-o", "unit.so", *self.machine_flags(), *flags]
             # What a compiler that is killed leaves behind goes with the folder.
-            request = {"job": "run", "argv": argv, "cwd": folder, "environment": {"TMPDIR": folder}}
+            request: dict[str, Any] = {"job": "run", "argv": argv, "cwd": folder, "environment": {"TMPDIR": folder}}
+            if cpu_seconds is not None:
+                request["cpu_seconds"] = cpu_seconds
             try:
                 answer = slot.call(request, seconds=seconds)
             except SlotFailure as e:
@@ -213,7 +234,7 @@ def _find(cxx: str, path: str) -> tuple[tuple[str, ...], str]:
     with command_slot(DEFAULT_LIMITS) as slot:
         for command in choices:
             try:
-                request = {"job": "run", "argv": [*command, "--version"], "cwd": "/"}
+                request: dict[str, Any] = {"job": "run", "argv": [*command, "--version"], "cwd": "/"}
                 answer = once_more(partial(slot.call, request, seconds=30.0))
             except SlotFailure as e:
                 problems.append(f"{' '.join(command)}: {e.detail}")

@@ -53,7 +53,13 @@ class CudaCompiler:
         return _slot(self.limits)
 
     def compile(
-        self, slot: Slot, source: str, entries: Sequence[str], seconds: float, libraries: Sequence[str] = ()
+        self,
+        slot: Slot,
+        source: str,
+        entries: Sequence[str],
+        seconds: float,
+        libraries: Sequence[str] = (),
+        cpu_seconds: float | None = None,
     ) -> tuple[bytes, dict[str, CompileReport]] | Failure:
         """See Compiler."""
         with TemporaryDirectory(prefix="fuseplan-") as folder:

@@ -46,7 +46,13 @@ class EmulatorCompiler:
         return self.compiler.slot()
 
     def compile(
-        self, slot: Slot, source: str, entries: Sequence[str], seconds: float, libraries: Sequence[str] = ()
+        self,
+        slot: Slot,
+        source: str,
+        entries: Sequence[str],
+        seconds: float,
+        libraries: Sequence[str] = (),
+        cpu_seconds: float | None = None,
     ) -> tuple[bytes, dict[str, CompileReport]] | Failure:
         """See Compiler."""
         flags = [*FLAGS, f"-I{self.compiler.include}"]

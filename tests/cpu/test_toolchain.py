@@ -12,7 +12,7 @@ from codegen.devices import detect
 from codegen.kernel import Kernel, Launch
 from codegen.limits import DEFAULT_LIMITS, Limits
 from codegen.object_cache import ObjectCache
-from codegen.toolchain import cpu
+from codegen.toolchain import cpu, patience
 from codegen.toolchain.builder import Builder
 from codegen.toolchain.compiler import Binary, CompilerMissing, Failure
 from codegen.toolchain.cpu import CpuCompiler, cpu_reports, find_compiler, host_features
@@ -227,6 +227,25 @@ def test_compilers_that_misbehave(builder: MakeBuilder, tmp_path: Path, body: st
     assert isinstance(failure, Failure)
     assert failure.status is status
     assert time.monotonic() - start < 10
+
+
+def test_a_kernel_that_takes_a_compiler_far_longer_than_others_costs_itself_alone(
+    builder: MakeBuilder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = find_compiler(None)
+    command = " ".join(real.command)
+    spinning = script(tmp_path, f'if grep -q slow unit.cpp; then while :; do :; done; fi; exec {command} "$@"')
+    monkeypatch.setattr(patience, "LEAST_S", 1.0)
+    built = builder(spinning, Limits(compile_seconds=60.0, kernels_per_file=3), 2)
+    quick = built.compile([sum_kernel(8 + n, f"quick_{n}") for n in range(patience.LEAST_PEERS)], alone=True)
+    assert all(isinstance(r, Binary) for r in quick)
+    names = ["a", "b", "slow", "c", "d", "e"]
+    results = dict(zip(names, built.compile([sum_kernel(32, n) for n in names]), strict=True))
+    slow = results.pop("slow")
+    assert isinstance(slow, Failure)
+    assert slow.status is Status.compile_timeout
+    assert slow.seconds < 30
+    assert all(isinstance(r, Binary) for r in results.values()), "those in its file, too"
 
 
 def test_a_compiler_that_is_killed_leaves_no_files(

@@ -122,6 +122,9 @@ class FakeBench:
     at_once: int = 1
     expected: list[str] = field(default_factory=list)
 
+    def allow(self, seconds: float) -> None:
+        pass
+
     def turn(self, segment_key: str) -> AbstractContextManager[None]:
         return nullcontext()
 
