@@ -58,4 +58,3 @@ class Occupancy:
             self._worked += min(max(self._busy, 0), self.cores) * (now - self._since)
             self._since = now
             self._busy += cores
-
