@@ -2,13 +2,14 @@
 
 f64 reaches f16, bf16 and f8 by way of f32, integers reach them by way of f32 too. Float to integer truncates,
 saturates and sends NaN to 0; integer to integer wraps; anything to bool is `!= 0`, NaN included. ml_dtypes rounds to
-nearest even, keeps denormals, and overflows to NaN in f8e4m3 and to infinity in f8e5m2.
+nearest even, keeps denormals, and overflows to infinity in f8e5m2; f8e4m3, which has none, saturates, as in torch.
 """
 
 import numpy as np
 
 from fusion_ir.dtype import DTYPES, DType, accumulate_dtype, compute_dtype
 
+F8E4M3_LARGEST = np.float32(448)
 OF_NUMPY: dict[np.dtype, DType] = {row.numpy: row for row in DTYPES.values()}
 
 
@@ -40,7 +41,14 @@ def round_to(array: np.ndarray, dtype: DType) -> np.ndarray:
             return _to_integer(wide, dtype) if source.is_float else wide.astype(dtype.numpy)
         if dtype.name == "f64":
             return wide.astype(np.float64)
-        return wide.astype(np.float32, copy=False).astype(dtype.numpy, copy=False)
+        return narrowed(wide.astype(np.float32, copy=False), dtype)
+
+
+def narrowed(array: np.ndarray, dtype: DType) -> np.ndarray:
+    """f32 values rounded to a float type of at most 32 bits; what f8e4m3 has no room for is its largest number."""
+    if dtype.name == "f8e4m3":
+        array = np.clip(array, -F8E4M3_LARGEST, F8E4M3_LARGEST)
+    return array.astype(dtype.numpy, copy=False)
 
 
 def _to_integer(x: np.ndarray, dtype: DType) -> np.ndarray:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fusion_ir.dtype import DTYPES, DType
+from fusion_ir.numerics import narrowed
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class Scalar:
         else:
             with np.errstate(over="ignore", invalid="ignore"):
                 wide = np.array(float(value), np.float64)
-                array = (wide if dtype.name == "f64" else wide.astype(np.float32)).astype(dtype.numpy)
+                array = wide if dtype.name == "f64" else narrowed(wide.astype(np.float32), dtype)
         return Scalar(dtype, int.from_bytes(array.tobytes(), "little"))
 
     @property

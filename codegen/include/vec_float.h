@@ -114,9 +114,7 @@ template <class R> VDEV R sign(R x) {
   const R one = fill<R>((S)1);
   if constexpr (UNSIGNED<S>) return x == (S)0 ? x : one;
   else {
-    const R r = x > (S)0 ? one : x < (S)0 ? fill<R>((S)-1) : R{};
-    if constexpr (FLOAT<R>) return x != x ? x : r;
-    else return r;
+    return x > (S)0 ? one : x < (S)0 ? fill<R>((S)-1) : R{};
   }
 }
 // Equal operands differ in the sign of zero at most: their bits together.
@@ -141,7 +139,7 @@ template <class R> VDEV R minimum(R a, R b) {
 template <class R> VDEV R clamp(R x, R lo, R hi) { return minimum(maximum(x, lo), hi); }
 template <class R> VDEV R lerp(R a, R b, R w) {
   const auto one = num<R>(1);
-  return w < num<R>(0.5) ? a + w * (b - a) : b - (b - a) * (one - w);
+  return float_abs(w) < num<R>(0.5) ? a + w * (b - a) : b - (b - a) * (one - w);
 }
 
 template <class R> VDEV auto eq(R a, R b) { return a == b; }

@@ -33,8 +33,9 @@ template <class R> VDEV Like<uint32_t, R> round_upper(R x) {
   return (u & 0x7fffffffu) > 0x7f800000u ? u | 64u << 16 : u + 0x7fffu + ((u >> 16) & 1u);
 }
 template <class R> VDEV Like<uint16_t, R> round_bf16_portable(R x) { return convert<uint16_t>(round_upper(x) >> 16); }
+// Saturates: there are no infinities.
 template <class R> VDEV Like<uint8_t, R> round_f8e4m3(R x) {
-  return convert<uint8_t>(round_magnitude<3, 7>(x, 0x7eu, 0x7fu, 0x7fu) | sign_of(x) >> 24);
+  return convert<uint8_t>(round_magnitude<3, 7>(x, 0x7eu, 0x7eu, 0x7fu) | sign_of(x) >> 24);
 }
 template <class R> VDEV Like<uint8_t, R> round_f8e5m2(R x) {
   return convert<uint8_t>(round_magnitude<2, 15>(x, 0x7bu, 0x7cu, 0x7eu) | sign_of(x) >> 24);

@@ -113,7 +113,7 @@ def _relu(x: np.ndarray) -> np.ndarray:
 
 
 def _sign(x: np.ndarray) -> np.ndarray:
-    return np.where(x == 0, x.dtype.type(0), np.sign(x))
+    return (x > 0).astype(x.dtype) - (x < 0).astype(x.dtype)
 
 
 def _reciprocal(x: np.ndarray) -> np.ndarray:
@@ -193,7 +193,7 @@ def _clamp(x: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
 
 def _lerp(a: np.ndarray, b: np.ndarray, w: np.ndarray) -> np.ndarray:
     one, half = w.dtype.type(1), w.dtype.type(0.5)
-    return np.where(w < half, a + w * (b - a), b - (b - a) * (one - w))
+    return np.where(np.abs(w) < half, a + w * (b - a), b - (b - a) * (one - w))
 
 
 def _rsqrt(x: np.ndarray) -> np.ndarray:
@@ -228,7 +228,8 @@ _CAST = Op(
     "cast",
     OpKind.POINTWISE,
     "x converted to `dtype`: to nearest even, f64 and integers to 16 and 8 bits by way of f32; float to int truncates, "
-    "saturates, NaN to 0; int to int wraps; to bool is != 0, NaN true",
+    "saturates, NaN to 0 (torch leaves both to the machine); to f8e4m3 saturates; int to int wraps; to bool is != 0, "
+    "NaN true",
     1,
     dtype_attr,
     equal_shapes,
@@ -242,8 +243,8 @@ POINTWISE: tuple[Op, ...] = (
     # exact, one operand
     _exact("neg", "-x; integers wrap", 1, numbers, np.negative),
     _exact("abs", "|x|; integers wrap", 1, numbers, np.abs),
-    _exact("sign", "-1, +0 or 1; NaN stays", 1, numbers, _sign, cost=2),
-    _exact("relu", "x where x > 0, else +0; NaN stays", 1, numbers, _relu),
+    _exact("sign", "-1, +0 or 1; +0 of NaN, as in torch", 1, numbers, _sign, cost=2),
+    _exact("relu", "x where x > 0, else +0, also of -0 (torch: on CUDA); NaN stays", 1, numbers, _relu),
     _exact("square", "x * x", 1, numbers, np.square),
     _exact("sqrt", "correctly rounded; NaN below 0", 1, floats, np.sqrt, cost=4, domain=(0.0, 64.0)),
     _exact("reciprocal", "1 / x", 1, floats, _reciprocal, cost=4, domain=(0.125, 8.0)),
@@ -266,11 +267,11 @@ POINTWISE: tuple[Op, ...] = (
            numbers, _floordiv, cost=16),
     _exact("fmod", "a - trunc(a / b) * b, exact, sign of a; integers x rem 0 = x", 2, numbers, _fmod, cost=10),
     _exact("remainder", "fmod, plus b where that is not 0 and has not the sign of b", 2, numbers, _remainder, cost=11),
-    _exact("maximum", "larger; NaN wins, +0 > -0", 2, numbers, _maximum, commutative=True),
-    _exact("minimum", "smaller; NaN wins, -0 < +0", 2, numbers, _minimum, commutative=True),
+    _exact("maximum", "larger; NaN wins, +0 > -0 (torch: either)", 2, numbers, _maximum, commutative=True),
+    _exact("minimum", "smaller; NaN wins, -0 < +0 (torch: either)", 2, numbers, _minimum, commutative=True),
     _exact("clamp", "minimum(maximum(x, low), high)", 3, numbers, _clamp, cost=2),
-    _exact("lerp", "a + w (b - a) where w < 1/2, else b - (b - a)(1 - w), every step rounded", 3, floats, _lerp, cost=5,
-           domain=(0.0, 1.0)),
+    _exact("lerp", "a + w (b - a) where |w| < 1/2, else b - (b - a)(1 - w), every step rounded", 3, floats, _lerp,
+           cost=5, domain=(0.0, 1.0)),
     # exact, comparison and logic
     _exact("eq", "a == b; NaN equals nothing", 2, to_bool(same), np.equal, commutative=True),
     _exact("ne", "a != b", 2, to_bool(same), np.not_equal, commutative=True),

@@ -146,7 +146,7 @@ def test_exact_rows_on_special_floats() -> None:
         ("maximum", (-0.0, 0.0), 0.0), ("maximum", (0.0, -0.0), 0.0), ("minimum", (0.0, -0.0), -0.0),
         ("minimum", (-0.0, 0.0), -0.0), ("maximum", (nan, 1.0), nan), ("minimum", (1.0, nan), nan),
         ("relu", (-0.0,), 0.0), ("relu", (nan,), nan), ("relu", (-inf,), 0.0), ("sign", (-0.0,), 0.0),
-        ("sign", (-3.0,), -1.0), ("sign", (nan,), nan), ("round", (2.5,), 2.0), ("round", (3.5,), 4.0),
+        ("sign", (-3.0,), -1.0), ("sign", (nan,), 0.0), ("round", (2.5,), 2.0), ("round", (3.5,), 4.0),
         ("round", (-0.4,), -0.0), ("ceil", (-0.5,), -0.0), ("trunc", (-0.5,), -0.0), ("floor", (-0.5,), -1.0),
         ("remainder", (-1.0, 3.0), 2.0), ("remainder", (1.0, -3.0), -2.0), ("remainder", (5.0, 3.0), 2.0),
         ("remainder", (-1.0, inf), inf), ("remainder", (1.0, inf), 1.0), ("fmod", (-5.0, 3.0), -2.0),
