@@ -1,5 +1,13 @@
 // Loads and stores on a CPU. A, how many elements are aligned together, is for CUDA: unaligned moves cost the same here.
 #pragma once
+#if defined(__clang__)
+#define VEC_UNROLL _Pragma("clang loop unroll(full)")
+#define VEC_NO_UNROLL _Pragma("clang loop unroll(disable)")
+#else
+#define VEC_UNROLL _Pragma("GCC unroll 64")
+#define VEC_NO_UNROLL _Pragma("GCC unroll 1")
+#endif
+
 template <int W, int A, class T> VDEV Vec<T, W> load(const T* p) {
   if constexpr (WIDE<W, T>) return {load<W / 2, 1>(p), load<W / 2, 1>(p + W / 2)};
   else if constexpr (SAME<T, boolean>) {
@@ -105,22 +113,49 @@ template <int W, int A, class T> VDEV void store_masked(T* p, const Vec<T, W>& x
   else core::store_first((Lane<T>*)p, x.v, n);
 }
 
-// Lane l < n is f(l): joined from scalars, since a vector read back from scalar stores would wait for them.
-template <int W, class F> VDEV auto load_lanes(F f, long n, int first) {
+// Lane l < n is f(l), beyond that 0. Few lanes are joined from scalars, since a vector read back from scalar stores waits
+// for them; many go through memory, one by one in a loop, since code for each would grow with every access and lane: 13
+// loads of 64 lanes joined from scalars took g++ 28 s, and their kernel 1.07 ms, in loops 0.5 s and 0.73 ms.
+constexpr int FEW_LANES = 8;
+template <int W, class F> VDEV auto load_lanes(F f, long n) {
   using T = decltype(f(0));
-  if constexpr (W == 1) return Vec<T, 1>{to_lane(first < n ? f(first) : bits<T>(0))};
-  else return join(load_lanes<W / 2>(f, n, first), load_lanes<W / 2>(f, n, first + W / 2));
+  if constexpr (W == 1) return Vec<T, 1>{to_lane(0 < n ? f(0) : bits<T>(0))};
+  else if constexpr (W <= FEW_LANES) {
+    return join(load_lanes<W / 2>(f, n), load_lanes<W / 2>([&](int l) { return f(l + W / 2); }, n - W / 2));
+  } else {
+    alignas(64) T at[W];
+    if (n < W) memset(at, 0, sizeof at);
+    const int most = n < W ? (int)n : W;
+    VEC_NO_UNROLL for (int l = 0; l < most; l++) at[l] = f(l);
+    return load<W, 1>(at);
+  }
 }
-template <int W, class F> VDEV auto load_lanes(F f, long n) { return load_lanes<W>(f, n, 0); }
-template <int W, class F, class T> VDEV void store_lanes(const Vec<T, W>& x, F f, long n, int first = 0) {
-  if constexpr (W > 1) { store_lanes<W / 2>(low(x), f, n, first); store_lanes<W / 2>(high(x), f, n, first + W / 2); }
-  else if (first < n) f(first, get(x, 0));
+template <int W, class F, class T> VDEV void store_lanes(const Vec<T, W>& x, F f, long n) {
+  if constexpr (W == 1) { if (0 < n) f(0, get(x, 0)); }
+  else if constexpr (W <= FEW_LANES) {
+    store_lanes<W / 2>(low(x), f, n);
+    store_lanes<W / 2>(high(x), [&](int l, T y) { f(l + W / 2, y); }, n - W / 2);
+  } else {
+    alignas(64) T at[W];
+    store<W, 1>(at, x);
+    const int most = n < W ? (int)n : W;
+    VEC_NO_UNROLL for (int l = 0; l < most; l++) f(l, at[l]);
+  }
 }
-template <int W, class T> VDEV Vec<T, W> load_strided(const T* p, long stride, long n = W) {
+// Tails of all kernels' strided accesses, once for each type and width.
+template <int W, class T> VCOLD Vec<T, W> load_strided_first(const T* p, long stride, long n) {
   return load_lanes<W>([=](int l) { return p[l * stride]; }, n);
 }
-template <int W, class T> VDEV void store_strided(T* p, long stride, const Vec<T, W>& x, long n = W) {
+template <int W, class T> VCOLD void store_strided_first(T* p, long stride, const Vec<T, W>& x, long n) {
   store_lanes<W>(x, [=](int l, T y) { p[l * stride] = y; }, n);
+}
+template <int W, class T> VDEV Vec<T, W> load_strided(const T* p, long stride, long n = W) {
+  if (n < W) return load_strided_first<W>(p, stride, n);
+  return load_lanes<W>([=](int l) { return p[l * stride]; }, W);
+}
+template <int W, class T> VDEV void store_strided(T* p, long stride, const Vec<T, W>& x, long n = W) {
+  if (n < W) store_strided_first<W>(p, stride, x, n);
+  else store_lanes<W>(x, [=](int l, T y) { p[l * stride] = y; }, W);
 }
 // P consecutive elements, repeated.
 template <int W, int P, class T> VDEV Vec<T, W> load_tile(const T* p) {

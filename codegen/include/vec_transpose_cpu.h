@@ -1,14 +1,6 @@
 // Tiles: parts of tensors that lie across the lanes of a kernel, turned around in registers on their way into the cache
 // or out of it. They hold elements as memory does: nothing but places changes.
 #pragma once
-#if defined(__clang__)
-#define VEC_UNROLL _Pragma("clang loop unroll(full)")
-#define VEC_NO_UNROLL _Pragma("clang loop unroll(disable)")
-#else
-#define VEC_UNROLL _Pragma("GCC unroll 64")
-#define VEC_NO_UNROLL _Pragma("GCC unroll 1")
-#endif
-
 // at[t][l]: t along the tensor's consecutive elements, l along the kernel's lanes, in whole blocks of B by B.
 template <class T, int ROWS, int COLUMNS> struct Tile {
   static constexpr int B = REGISTER<T>, R = (ROWS + B - 1) / B * B, C = (COLUMNS + B - 1) / B * B;

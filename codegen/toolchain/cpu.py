@@ -37,7 +37,9 @@ FLAGS = (
 )
 # Of stores that later iterations repeat, g++ keeps the last ones and writes back what it read of the others: elements
 # that another task writes meanwhile are lost.
-GCC_FLAGS = ("-fno-predictive-commoning",)
+# Kernels say themselves what is a vector. Of scalars that were joined g++ made others, in 2.6 s instead of 1.9, which
+# took 0.76 ms instead of 0.46.
+GCC_FLAGS = ("-fno-predictive-commoning", "-fno-tree-slp-vectorize")
 PRELUDE = "loops_cpu.h"  # once per file; includes vec_cpu.h
 ZIG_FLAGS = ("-nostdlib++",)  # our sources need no C++ library; zig would build its own first, which takes a minute
 # "ENTRY:12:17:void k0::ENTRY(void* const*, long int, long int)<tab>208<tab>dynamic,bounded"

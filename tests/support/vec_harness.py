@@ -13,13 +13,14 @@ import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 
+from codegen.toolchain.elf import symbol_bytes
 from fusion_ir.dtype import DTYPES, DType
 from fusion_ir.numerics import dtype_of
 from tests.support.emulated import compiler
@@ -92,7 +93,13 @@ class Library:
     """A compiled file."""
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         self._library = ctypes.CDLL(str(path))
+
+    @cached_property
+    def code_bytes(self) -> dict[str, int]:
+        """Of each function."""
+        return symbol_bytes(self._path.read_bytes())
 
     def symbol(self, name: str) -> Callable[..., object]:
         """A function of any signature."""
