@@ -45,7 +45,7 @@ def main() -> int:
     options = parser.parse_args()
     wire = to_wire(read(GRAPH.read_text(), "nvfuser"))
     body = {"graph": wire, "seconds": max(0.1, options.seconds)}
-    with tempfile.TemporaryDirectory(prefix="fuseplan-latency-") as folder, server(Path(folder)) as port:
+    with tempfile.TemporaryDirectory(prefix="fuseplan-latency-") as folder, server(Path(folder)) as (port, _):
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=600)
         plan = planned(connection, body)
         same = json.dumps(body).encode()
@@ -75,10 +75,10 @@ def main() -> int:
 
 
 @contextmanager
-def server(folder: Path) -> Iterator[int]:
-    """A server with a database of its own; its port."""
+def server(folder: Path, **given: object) -> Iterator[tuple[int, int]]:
+    """A server with a database of its own, and settings as given; its port and process id."""
     settings = load(
-        {"db": f"sqlite:///{folder / 'fuseplan.db'}", "cache": str(folder / "cache"), "port": 0},
+        {"db": f"sqlite:///{folder / 'fuseplan.db'}", "cache": str(folder / "cache"), "port": 0, **given},
         env={"HOME": str(folder)},
     )
     env = {**os.environ, **environment(settings), "PYTHONPATH": str(ROOT)}
@@ -90,7 +90,7 @@ def server(folder: Path) -> Iterator[int]:
             address = process.stdout.readline().strip()
             if not address:
                 raise SystemExit("the server did not start")
-            yield int(address.rpartition(":")[2])
+            yield int(address.rpartition(":")[2]), process.pid
         finally:
             process.send_signal(signal.SIGTERM)
 

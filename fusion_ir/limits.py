@@ -16,6 +16,12 @@ class GraphLimits:
     inputs: int = 4_096
     outputs: int = 4_096
     operands: int = 4_096  # of one node
+    made: int = 60_000  # nodes made while a graph is read: those that are dropped or made again count, too
+    made_operands: int = 400_000  # of all these
+    json_marks: int = 1_000_000  # commas of a JSON text: its values, about
+    tokens: int = 1_000_000  # of a dump
+    lines: int = 200_000  # of a text, blank ones included
+    line_chars: int = 2_000_000  # of one line: names of as many operands as a node may have
     rank: int = 12
     elements: int = 2**40  # of one tensor; also the span of its strides
     name_chars: int = 256  # of a tensor's name, and of a constant's version
@@ -29,6 +35,20 @@ def check_body(text: str | bytes) -> None:
     """Raises FormatError for a body over the limit (characters count as bytes here: readers decode afterwards)."""
     if len(text) > LIMITS.body_bytes:
         raise FormatError("", f"the body has {len(text):,} bytes, at most {LIMITS.body_bytes:,} are read")
+
+
+def check_lines(text: str) -> None:
+    """Raises FormatError for more lines, or a longer line, than the largest graph has."""
+    if (count := text.count("\n")) >= LIMITS.lines:
+        raise FormatError("", f"the text has {count + 1:,} lines, at most {LIMITS.lines:,} are read")
+    begin = 0
+    for number in range(1, count + 2):
+        end = text.find("\n", begin)
+        end = len(text) if end < 0 else end
+        if end - begin > LIMITS.line_chars:
+            length = f"the line has {end - begin:,} characters"
+            raise FormatError(f"{number}:1", f"{length}, at most {LIMITS.line_chars:,} are read")
+        begin = end + 1
 
 
 def check_sizes(place: str, sizes: Sequence[int]) -> None:

@@ -8,7 +8,7 @@ from fusion_ir.errors import FormatError, excerpt, nearest
 from fusion_ir.extent import dense_strides, shape_of
 from fusion_ir.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.layout import check_alignment, check_donation, check_strides
-from fusion_ir.limits import LIMITS, check_body, check_count, check_name, check_sizes, check_text
+from fusion_ir.limits import LIMITS, check_body, check_count, check_lines, check_name, check_sizes, check_text
 from fusion_ir.named import NamedGraph
 from fusion_ir.node import Attr, Node
 from fusion_ir.ops import OPS, make, make_input
@@ -33,6 +33,7 @@ def parse_graph(text: str) -> NamedGraph:
     Also reads what a person wrote: node numbers need only be different and defined before use.
     """
     check_body(text)
+    check_lines(text)
     reader = _Reader()
     for number, line in enumerate(text.split("\n"), 1):
         reader.line(_Cursor(line, number))

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from fusion_ir.allowance import limited
 from fusion_ir.errors import FormatError, excerpt
 from fusion_ir.formats.json_text import decode, excerpt_key
 from fusion_ir.formats.json_wire import read_json
@@ -35,7 +36,7 @@ class Reader:
 
 
 # nvFuser prints "def nvfuser_fusion_id0(fd : FusionDefinition) -> None :", people paste imports and comments before it.
-_DEFINITION = re.compile(r"^\s*def\s+\w+\s*\(", re.MULTILINE)
+_DEFINITION = re.compile(r"^[ \t]*def[ \t]+\w+[ \t]*\(", re.MULTILINE)
 
 # A dump may stand in a log, which begins as it likes: so this is looked for before brackets and definitions.
 _KERNEL_MATH = re.compile(r"^[ \t]*%kernel(_math)?[ \t]*\{|^Inputs:[ \t]*\r?\n[ \t]+T\d+_", re.MULTILINE)
@@ -98,7 +99,8 @@ def read(
         if member not in reader.beside:
             takes = f"only {', '.join(reader.beside)}" if reader.beside else "nothing, as it states all sizes itself"
             raise FormatError(f"shapes/{member}", f"format {reader.name} takes {takes} beside it")
-    named = reader.read(decoded, beside)
+    with limited():
+        named = reader.read(decoded, beside)
     known = {n: spec.dtype for n, spec in zip(named.input_names, named.graph.inputs, strict=True)}
     for name, dtype in beside.dtypes.items():
         if known.get(name) != dtype:

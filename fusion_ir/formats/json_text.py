@@ -4,7 +4,7 @@ import json
 from typing import cast
 
 from fusion_ir.errors import FormatError, excerpt, line_and_column
-from fusion_ir.limits import LIMITS, check_body
+from fusion_ir.limits import LIMITS, check_body, check_count
 
 
 class _Repeating(dict[str, object]):
@@ -29,6 +29,7 @@ def load_json(text: str) -> object:
     Numbers and strings are left to the models; NaN and Infinity, which Python reads, are refused there by value.
     """
     check_body(text)
+    check_count("", "commas", text.count(","), LIMITS.json_marks)
     nodes = objects = repeating = 0
 
     def pairs_hook(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from fusion_ir.allowance import limited
 from fusion_ir.dtype import DTYPES, DType
 from fusion_ir.errors import FormatError, excerpt, nearest
 from fusion_ir.extent import Extent, dense_strides, shape_of
@@ -92,7 +93,8 @@ def from_wire(value: object) -> NamedGraph:
         wire = WireGraph.model_validate(value)
     except ValidationError as error:
         raise first_error(error) from None
-    return _Reader(wire).read()
+    with limited():
+        return _Reader(wire).read()
 
 
 def to_wire(named: NamedGraph) -> dict[str, Any]:

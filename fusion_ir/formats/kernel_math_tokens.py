@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fusion_ir.errors import FormatError, excerpt, line_and_column
+from fusion_ir.limits import LIMITS, check_count
 
 _TOKEN = re.compile(
     r"""(?P<space>\s+|//[^\n]*|\#[^\n]*|/\*.*?\*/)
@@ -92,13 +93,14 @@ def _start(text: str) -> int:
 def _tokens(text: str, start: int) -> Iterator[Token]:
     """The tokens up to the end of the text, then end tokens without end."""
     line, line_start, at = text.count("\n", 0, start) + 1, text.rfind("\n", 0, start) + 1, start
-    behind_last = f"{line}:1"
+    behind_last, count = f"{line}:1", 0
     while at < len(text):
         match = _TOKEN.match(text, at)
         place = f"{line}:{at - line_start + 1}"
         if match is None:
             raise FormatError(place, f"unexpected character {excerpt(text[at])}")
-        at = match.end()
+        at, count = match.end(), count + 1
+        check_count(place, "words, numbers, marks and gaps between them", count, LIMITS.tokens)
         if match.lastgroup != "space":
             yield Token(str(match.lastgroup), match.group(), place)
             behind_last = f"{line}:{at - line_start + 1}"

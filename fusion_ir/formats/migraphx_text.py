@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from fusion_ir.errors import FormatError, excerpt
-from fusion_ir.limits import LIMITS, check_count
+from fusion_ir.limits import LIMITS, check_count, check_lines
 
 _NAME = re.compile(r"[^\s,()\[\]{}=]+")
 _OP = re.compile(r"@param:[^\s,()\[\]{}=]+|[^\s,()\[\]{}=]+")
@@ -78,6 +78,7 @@ def is_dump(text: str) -> bool:
 
 def read_modules(text: str) -> tuple[Module, ...]:
     """The modules of a dump, in order. Raises FormatError with line and column."""
+    check_lines(text)
     modules: dict[str, Module] = {}
     current: Module | None = None
     count = 0

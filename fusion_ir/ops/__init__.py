@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from fusion_ir.allowance import count
 from fusion_ir.dtype import DType
 from fusion_ir.extent import Extent
 from fusion_ir.graph import InputSpec
@@ -21,8 +22,10 @@ OPS: dict[str, Op] = {row.name: row for row in (*POINTWISE, *VIEWS, *REDUCTIONS,
 
 
 def make(op: str, args: Sequence[Node], attrs: Mapping[str, Attr] | None = None) -> Node:
-    """The node `op(args; attrs)`, checked by the op's rules. Raises RuleError, KeyError for an unknown op."""
+    """The node `op(args; attrs)`, checked by the op's rules. Raises RuleError, KeyError for an unknown op,
+    FormatError for one too many within `allowance.limited`."""
     row = OPS[op]
+    count(len(args))
     attrs = dict(attrs or {})
     least, most = row.arity if isinstance(row.arity, tuple) else (row.arity, row.arity)
     if not least <= len(args) <= most:

@@ -1,0 +1,52 @@
+"""A few hundred hostile bodies against a server: no 5xx, every body answered, memory bounded. `benchmarks.hostile` has
+thousands, and times."""
+
+import http.client
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.hostile import attack
+from benchmarks.hostile_bodies import GROWERS, bodies
+from service.errors import ApiError
+from tests.support.service_app import readers, wire
+from tests.support.service_process import server
+
+MEMORY_MIB = 2500  # two readers of 1 GiB, and what the server itself holds
+
+
+def test_hostile_bodies_over_http(tmp_path: Path) -> None:
+    with server(tmp_path, workers=0) as (process, port):
+        seen = attack(port, 250, seed=3, pid=process.pid, scale=0.02)
+        assert seen.faults == []
+        assert sum(seen.statuses.values()) == 250
+        assert max(seen.memory_mib) < MEMORY_MIB
+        assert seen.livez_ms
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+        connection.request("GET", "/metrics")
+        assert b'status="5' not in connection.getresponse().read()
+        connection.close()
+
+
+def test_every_way_of_growing_is_met() -> None:
+    assert {h.how.partition(",")[0] for h in bodies(400, scale=0.001)} == set(GROWERS)
+
+
+CHEAP = {
+    "a quadratic look for definitions": '{"source": "x%s"}' % (r"\n" * 65_000),
+    "19,998 composites": json.dumps({"graph": wire(ops=("log_softmax",) * 19_998)}),
+    "keys": "{" + ",".join(f'"k{i}":1' for i in range(1_200_000)) + "}",
+    "the same key": "{" + ",".join('"k":1' for _ in range(2_000_000)) + "}",
+    "lines": '{"source": "fuseplan.graph 1%s"}' % (r"\n" * 5_000_000),
+    "lines of a dump": '{"source": "x = @param:x -> float_type, {2}, {1}%s"}' % (r"\n" * 5_000_000),
+    "one long line": '{"source": "fuseplan.graph 1\\n%s"}' % ("[" * 8_000_000),
+}
+
+
+@pytest.mark.parametrize("name", CHEAP)
+def test_what_took_seconds_is_refused_before_it_does(name: str) -> None:
+    """By a limit that is checked while it is read, not by the end of the process that reads it."""
+    error = readers().submit(CHEAP[name].encode()).exception(120)
+    assert isinstance(error, ApiError)
+    assert error.slug in ("bad-json", "bad-graph"), error.detail
