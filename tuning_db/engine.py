@@ -1,5 +1,6 @@
 """The connection to a database: SQLite in WAL or PostgreSQL, read and written through one small class."""
 
+import errno
 import os
 import sqlite3
 from collections.abc import Generator, Mapping, Sequence
@@ -138,7 +139,7 @@ def _claim(path: Path) -> None:
     """Sees to it that the file can be written, by us alone: what it holds is decisions that we follow, and code."""
     try:
         make_private(path.parent)
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        _make(path)
         for file in (path, *(path.with_name(path.name + suffix) for suffix in BESIDE)):
             check_file(file)
             with suppress(FileNotFoundError):  # the last who uses a database removes the others
@@ -148,6 +149,20 @@ def _claim(path: Path) -> None:
         raise DatabaseError(f"database {path} cannot be trusted: {error}") from error
     except (OSError, ValueError) as error:
         raise DatabaseError(f"database {path} cannot be written: {error}") from error
+
+
+def _make(path: Path) -> None:
+    """Makes the file where there is none, else sees whether it can be written, without opening it.
+
+    Whoever closes a descriptor of a file drops all locks that its process has on it (POSIX), SQLite's among them:
+    another process would then take itself for the last one, and remove the write-ahead log that this one still writes.
+    """
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        number = errno.EISDIR if path.is_dir() else errno.EACCES
+        if number == errno.EISDIR or not os.access(path, os.R_OK | os.W_OK, effective_ids=True):
+            raise OSError(number, os.strerror(number)) from None
 
 
 def _sqlite_engine(url: URL) -> Engine:

@@ -35,6 +35,11 @@ def write(store: Store, owner: str) -> None:
         print(n, flush=True)
 
 
+def submit(store: Store, owner: str) -> None:
+    """Adds a job, and ends as the last one that has the database open, as far as it can see."""
+    store.submit("tune", owner)
+
+
 def main() -> None:
     mode, url, owner = sys.argv[1:]
     if mode == "create":  # wait for the start signal before the database is opened at all
@@ -44,7 +49,7 @@ def main() -> None:
         if mode == "create":
             print(store.revision(), flush=True)
         else:
-            {"drain": drain, "hold": hold, "write": write}[mode](store, owner)
+            {"drain": drain, "hold": hold, "write": write, "submit": submit}[mode](store, owner)
 
 
 if __name__ == "__main__":

@@ -259,6 +259,22 @@ def test_processes_that_create_one_database_at_once(url: str, worker: Callable[.
         assert (process.returncode, output) == (0, f"{NEWEST}\n")
 
 
+def test_opening_a_database_twice_leaves_the_locks_of_the_first(
+    sqlite_url: str, worker: Callable[..., "subprocess.Popen[str]"]
+) -> None:
+    """Else the next process to end takes itself for the last one, and removes the log that the first still writes."""
+    with Store(sqlite_url) as store:
+        store.submit("tune", "before")
+        Store(sqlite_url).close()
+        for n in range(2):
+            assert worker("submit", sqlite_url, f"elsewhere {n}").wait(60) == 0
+            store.submit("tune", f"here {n}")
+        here = {job.payload for job in store.operations()}
+        assert here == {"before", "elsewhere 0", "here 0", "elsewhere 1", "here 1"}
+        with closing(sqlite3.connect(_path(sqlite_url))) as other:
+            assert other.execute("SELECT count(*) FROM operations").fetchone() == (5,)
+
+
 def test_migrations_are_found_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with Store("sqlite:///relative.db") as store:
