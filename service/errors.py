@@ -105,6 +105,14 @@ PROBLEM_TYPES: dict[str, ProblemType] = {
             "Look at `place`, the number of the line, and its column where there is one.",
         ),
         ProblemType(
+            "batch-too-large",
+            422,
+            "The batch can never wait as a whole",
+            "The batch needs more operations than the setting `max_batch_queue` lets wait, were the queue empty. "
+            "Nothing of it was kept.",
+            "Send it in parts, or raise the setting; `detail` has both numbers.",
+        ),
+        ProblemType(
             "idempotency-key-reused",
             422,
             "The idempotency key came with another payload",

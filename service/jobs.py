@@ -1,5 +1,8 @@
 """What stands in the queue: kinds of operations and their payloads, written by the API and read by workers."""
 
+import os
+import secrets
+import socket
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -7,6 +10,11 @@ from pydantic import BaseModel, ConfigDict
 from fusion_ir.records import Numerics
 
 PLAN = "plan"
+
+
+def worker_name() -> str:
+    """A name in the queue that no other worker has."""
+    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
 
 
 class PlanJob(BaseModel):

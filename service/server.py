@@ -19,7 +19,9 @@ from service import logs, standard_output
 from service.api.context import Context
 from service.app import create_app
 from service.connections import BoundedProtocol
+from service.jobs import worker_name
 from service.settings import Settings, environment
+from tuning_db import DatabaseError, Store
 
 log = logging.getLogger("fuseplan.server")
 
@@ -134,6 +136,7 @@ class Supervisor:
     """Keeps `settings.workers` worker processes running between `__enter__` and `__exit__`."""
 
     def __init__(self, settings: Settings, command: Sequence[str] = WORKER) -> None:
+        self._settings = settings
         self._command = (*command, "--parent", str(os.getpid()))
         self._environment = {**os.environ, **environment(settings)}
         self._stopping = threading.Event()
@@ -156,9 +159,10 @@ class Supervisor:
         failures = 0
         while not self._stopping.is_set():
             started = time.monotonic()
+            owner = worker_name()
             # A session of its own: an interrupt typed at the terminal reaches the server, which then stops the worker.
             child = subprocess.Popen(
-                self._command,
+                (*self._command, "--owner", owner),
                 env=self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=standard_output.STDERR,
@@ -169,10 +173,24 @@ class Supervisor:
             if child.returncode is None:
                 _stop(child)
                 return
-            failures = 0 if time.monotonic() - started > LONG_LIFE_SECONDS else failures + 1
+            # What it died of is most likely what it did: that waits, and this worker goes on with the rest at once.
+            lost = self._give_back(owner)
+            failures = 0 if lost or time.monotonic() - started > LONG_LIFE_SECONDS else failures + 1
             delay = RESTART_SECONDS[min(failures, len(RESTART_SECONDS)) - 1] if failures else 0.0
             log.warning("worker %d ended with code %d; starting another in %g s", index, child.returncode, delay)
             self._stopping.wait(delay)
+
+    def _give_back(self, owner: str) -> bool:
+        """Whether a worker that is dead held an operation, which waits for another worker now, or has failed."""
+        try:
+            with Store(self._settings.db) as store:
+                lost = store.abandon(owner)
+        except DatabaseError as error:  # its lease runs out
+            log.error("%s", error)
+            return False
+        for operation in lost:
+            log.warning("operation %s lost its worker in attempt %d", operation.id, operation.attempt)
+        return bool(lost)
 
 
 def _stop(child: "subprocess.Popen[bytes]") -> None:

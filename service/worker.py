@@ -8,10 +8,8 @@ whoever asks next. SIGTERM ends it at once and gives the operation back.
 import argparse
 import json
 import logging
-import os
 import secrets
 import signal
-import socket
 import sys
 import threading
 import time
@@ -29,8 +27,10 @@ from fusion_ir.text import parse_graph
 from scheduler.bench import Budget, Event, RequestError
 from scheduler.finalists import NoPlan
 from service import logs, planner
+from service.devices_here import DevicesHere
 from service.errors import problem
-from service.jobs import PLAN, PlanJob, PlanResult
+from service.jobs import PLAN, PlanJob, PlanResult, worker_name
+from service.parent import end_with
 from service.planner import FailedBefore, PlanningError, failed_search
 from service.settings import Settings, load
 from tuning_db import DatabaseError, Operation, Store
@@ -66,16 +66,15 @@ class Lease:
         self._thread.join()
 
     def progress(self, event: Event) -> None:
-        """Writes how far the search is: at once when the first kernels are measured, whose rows a later attempt begins
-        with, and at most every PROGRESS_SECONDS. Raises as `check` does."""
+        """Writes how far the search is: at once when the first kernels are measured, and at most every
+        PROGRESS_SECONDS. Raises as `check` does."""
         self.check()
         begun = event.measured > 0 and self._measured == 0
         if begun or time.monotonic() - self._reported >= PROGRESS_SECONDS:
             self._reported = time.monotonic()
             held = self._operation.id, self._owner, self._operation.token
-            advanced = event.measured > self._measured
             self._measured = event.measured
-            self._note(self._store.progress(*held, json.dumps(asdict(event)), advanced=advanced))
+            self._note(self._store.progress(*held, json.dumps(asdict(event))))
             self.check()
 
     def check(self) -> None:
@@ -103,16 +102,18 @@ class Lease:
 
 
 class Worker:
-    """Takes one operation after another. `parent`: the process without which this one ends, None for none."""
+    """Takes one operation after another, of those for which this machine has the device. `owner`: its name in the
+    queue."""
 
-    def __init__(self, settings: Settings, store: Store, parent: int | None = None) -> None:
-        self._settings, self._store, self._parent = settings, store, parent
-        self._owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+    def __init__(self, settings: Settings, store: Store, owner: str | None = None) -> None:
+        self._settings, self._store = settings, store
+        self._owner = owner or worker_name()
+        self._devices = DevicesHere(ObjectCache(settings.cache, store.seal()))
 
     def run(self) -> None:
-        """Until the parent is gone, or an exception (SystemExit on SIGTERM) ends it."""
+        """Until an exception (SystemExit on SIGTERM, and when the parent ends) ends it."""
         pause, longest = IDLE_SECONDS
-        while self._parent is None or os.getppid() == self._parent:
+        while True:
             try:
                 busy = self.step()
             except DatabaseError as error:
@@ -125,7 +126,7 @@ class Worker:
 
     def step(self) -> bool:
         """Does the next operation; False where there is none."""
-        operation = self._store.lease(self._owner, self._settings.lease_seconds, (PLAN,))
+        operation = self._lease()
         if operation is None:
             return False
         log.info("operation %s, attempt %d", operation.id, operation.attempt)
@@ -151,15 +152,24 @@ class Worker:
             self._store.finish(*held, result=result.model_dump_json())
         return True
 
+    def _lease(self) -> Operation | None:
+        """The next operation for a device of this machine, None where there is none."""
+        seconds = self._settings.lease_seconds
+        operation = self._store.lease(self._owner, seconds, (PLAN,), self._devices.classes)
+        if operation is None and self._devices.look(self._store.waiting_devices((PLAN,), self._devices.known)):
+            operation = self._store.lease(self._owner, seconds, (PLAN,), self._devices.classes)
+        return operation
+
     def _plan(self, operation: Operation, lease: Lease) -> PlanResult:
         job = PlanJob.model_validate_json(operation.payload)
+        target = job.target if operation.device_key is None else self._devices.target(operation.device_key)
         stored = self._store.graph(job.graph_key)
         if stored is None:
             raise PlanningError("the graph is not stored any more")
         named = NamedGraph(parse_graph(stored.text).graph, stored.names.inputs, stored.names.outputs)
         answer = planner.plan_graph(
             named,
-            job.target,
+            target,
             Budget(job.seconds, memory_bytes=job.memory_bytes),
             self._store,
             ObjectCache(self._settings.cache, self._store.seal()),
@@ -167,6 +177,9 @@ class Worker:
             numerics=job.numerics,
         )
         lease.check()
+        if operation.device_key not in (None, answer.plan.device.class_key):
+            self._devices.forget(operation.device_key)
+            raise PlanningError(f"{target} is another device by now: {answer.plan.device.class_key}")
         return PlanResult(plan_key=answer.plan_key, cache=answer.cache, state=answer.state)
 
 
@@ -202,13 +215,16 @@ def main(arguments: list[str] | None = None) -> int:
         prog="python -m service.worker", description="Takes operations from the queue and does them."
     )
     parser.add_argument("--parent", type=int, help="process id without which this worker ends")
-    parent = parser.parse_args(arguments).parent
+    parser.add_argument("--owner", help="name of this worker in the queue, which no other one has")
+    options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, _terminate)
+    if options.parent is not None:
+        end_with(options.parent)
     settings = load()
     logs.configure(settings.log_level)
     try:
         with Store(settings.db) as store:
-            Worker(settings, store, parent).run()
+            Worker(settings, store, options.owner).run()
     except DatabaseError as error:
         log.error("%s", error)
         return 1

@@ -2,7 +2,7 @@
 
 from tuning_db.batches import Batch, BatchItem, BatchState, ItemState, NewItem, Sharing, Work
 from tuning_db.devices import StoredDevice
-from tuning_db.errors import DatabaseError, KeyReused, QueueFull
+from tuning_db.errors import DatabaseError, KeyReused, NeverFits, QueueFull
 from tuning_db.failures import Failure
 from tuning_db.graphs import Names, NewGraph, StoredGraph
 from tuning_db.measurements import Trial
@@ -26,6 +26,7 @@ __all__ = [
     "ItemState",
     "KeyReused",
     "Names",
+    "NeverFits",
     "NewGraph",
     "NewItem",
     "Operation",

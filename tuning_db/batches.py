@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Row, Select, and_, bindparam, case, exists, f
 
 from tuning_db.checks import storable
 from tuning_db.engine import Database
-from tuning_db.errors import KeyReused, QueueFull
+from tuning_db.errors import KeyReused, NeverFits, QueueFull
 from tuning_db.graphs import NewGraph, put_graphs
 from tuning_db.models import BatchItemRow, BatchRow, GraphSegmentRow, OperationRow
 from tuning_db.operations import SUBMIT, columns_of, new_operation, withdraw
@@ -40,6 +40,7 @@ class Work:
     kind: str
     payload: str
     dedupe_key: str
+    device_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +137,8 @@ class Batches:
         """Stores the batch, its graphs and its operations, all or nothing; or finds the one with `idempotency_key`.
 
         payload: the sha256 of what was submitted. Raises KeyReused where the key came with another payload, QueueFull
-        where more than `limit` operations of batches would wait, ValueError for a batch without items, a custom_id
-        that comes twice, and text that not every database can hold.
+        where more than `limit` operations of batches would wait, NeverFits where this one alone needs more, ValueError
+        for a batch without items, a custom_id that comes twice, and text that not every database can hold.
         """
         _check(items)
         id, now = uuid.uuid4().hex, self._clock()
@@ -249,11 +250,13 @@ class Batches:
         missing = [work for key, work in needed.items() if key not in served]
         if limit is not None:
             queued = and_(OperationRow.state == "queued", OperationRow.priority <= PRIORITY)
+            if len(missing) > limit:
+                raise NeverFits(len(missing), limit)
             waiting = connection.execute(select(func.count()).select_from(OperationRow).where(queued)).scalar_one()
             if waiting + len(missing) > limit:
                 raise QueueFull(waiting)
         new = [
-            new_operation(w.kind, w.payload, w.dedupe_key, PRIORITY, now + n * _TICK_SECONDS)
+            new_operation(w.kind, w.payload, w.dedupe_key, w.device_key, PRIORITY, now + n * _TICK_SECONDS)
             for n, w in enumerate(missing)
         ]
         if new:

@@ -13,6 +13,14 @@ class QueueFull(Exception):
         self.waiting = waiting
 
 
+class NeverFits(Exception):
+    """A batch needs more operations than may wait at all: coming again does not help."""
+
+    def __init__(self, needed: int, limit: int) -> None:
+        super().__init__(f"{needed} operations are needed, and at most {limit} may wait")
+        self.needed, self.limit = needed, limit
+
+
 class KeyReused(Exception):
     """The idempotency key came before, with another payload."""
 

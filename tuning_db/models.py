@@ -257,12 +257,14 @@ class OperationRow(Base):
     kind: Mapped[str]
     payload: Mapped[str]
     dedupe_key: Mapped[str | None]
+    device_key: Mapped[str | None]  # the class of devices that it is for; None: for any
     state: Mapped[str]  # queued | running | done | failed | cancelled
     priority: Mapped[int]
     owner: Mapped[str]
     token: Mapped[int]
     lease_until: Mapped[float]
-    attempt: Mapped[int]
+    attempt: Mapped[int]  # leases that were not given back
+    not_before: Mapped[float] = mapped_column(server_default="0")  # when it may be leased again
     cancel_requested: Mapped[bool]
     progress: Mapped[str]
     result: Mapped[str | None]

@@ -2,10 +2,11 @@
 
     queued --lease--> running --finish--> done | failed | cancelled
       ^                  |
-      +--lease expired---+   (after MAX_ATTEMPTS leases: failed)
+      +--worker lost-----+   (MAX_ATTEMPTS times: failed)
 
-An attempt that got somewhere, as its worker says, counts as the first again: what it found is stored, and the next
-one begins there, however often workers are killed.
+A worker is lost when its lease runs out, or when whoever started it says so (`abandon`). That counts however far it
+got: what kills its worker once something was measured kills the next one there. After each loss the operation waits a
+while (BACK_OFF_SECONDS), and others go first.
 
 Every lease raises `token`, and every write of a worker names id, owner and token: one that lost its lease to somebody
 else writes nothing. SQLite: BEGIN IMMEDIATE and UPDATE ... RETURNING; PostgreSQL: FOR UPDATE SKIP LOCKED. However an
@@ -23,10 +24,12 @@ from sqlalchemy import ColumnElement, Connection, and_, case, delete, func, or_,
 from tuning_db.checks import storable
 from tuning_db.engine import Database
 from tuning_db.errors import QueueFull
+from tuning_db.graphs import NewGraph, put_graphs
 from tuning_db.models import OperationRow
 from tuning_db.settling import Ending, settle
 
 MAX_ATTEMPTS = 3
+BACK_OFF_SECONDS = (1.0, 10.0)  # from the first loss of a worker, or the end of its lease, and from the second
 SUBMIT = "fuseplan submit"  # the lock under which operations are added, joined and, by batches, withdrawn
 
 OperationState = Literal["queued", "running", "done", "failed", "cancelled"]
@@ -41,12 +44,14 @@ class Operation:
     kind: str
     payload: str
     dedupe_key: str | None
+    device_key: str | None
     state: OperationState
     priority: int
     owner: str
     token: int
     lease_until: float
     attempt: int
+    not_before: float
     cancel_requested: bool
     progress: str
     result: str | None
@@ -76,16 +81,27 @@ class Operations:
         self._clock = clock
 
     def submit(
-        self, kind: str, payload: str, dedupe_key: str | None, *, priority: int = 0, limit: int | None = None
+        self,
+        kind: str,
+        payload: str,
+        dedupe_key: str | None,
+        *,
+        device_key: str | None = None,
+        priority: int = 0,
+        limit: int | None = None,
+        graphs: Sequence[NewGraph] = (),
     ) -> Operation:
-        """Adds an operation, or joins the one with the same `dedupe_key` that is queued or running.
+        """Adds an operation, or joins the one with the same `dedupe_key` that is queued or running; stores the graphs
+        that it is about, in the same transaction.
 
-        Larger priorities come first; joining raises it. Raises QueueFull where a new operation would make more than
-        `limit` of its priority or a larger one wait, and ValueError for text that not every database can hold.
+        device_key: the class of devices that it is for, None for any. Larger priorities come first; joining raises it.
+        Raises QueueFull where a new operation would make more than `limit` of its priority or a larger one wait, and
+        ValueError for text that not every database can hold. Then nothing is stored.
         """
-        new = new_operation(kind, payload, dedupe_key, priority, self._clock())
+        new = new_operation(kind, payload, dedupe_key, device_key, priority, self._clock())
         with self._database.write() as connection:
             self._database.serialize(connection, SUBMIT)
+            put_graphs(self._database, connection, graphs)
             if dedupe_key is not None:
                 same = and_(OperationRow.dedupe_key == dedupe_key, _OPEN)
                 raised = {"priority": case((OperationRow.priority < priority, priority), else_=OperationRow.priority)}
@@ -100,20 +116,28 @@ class Operations:
             connection.execute(self._database.insert(OperationRow).values(columns_of(new)))
             return new
 
-    def lease(self, owner: str, seconds: float, kinds: Sequence[str] | None = None) -> Operation | None:
+    def lease(
+        self,
+        owner: str,
+        seconds: float,
+        kinds: Sequence[str] | None = None,
+        devices: Sequence[str] | None = None,
+    ) -> Operation | None:
         """Takes the next operation for `seconds`: the largest priority, then the oldest. None where nothing waits.
 
-        Operations whose lease ran out come back first: to the queue, or to `failed` after MAX_ATTEMPTS leases, or to
-        `cancelled` where that was asked for.
+        kinds, devices: takes only these, and what is for any device; None: all. Operations whose lease ran out come
+        back first: to the queue, or to `failed` after MAX_ATTEMPTS leases, or to `cancelled` where that was asked for.
         """
         now = self._clock()
         # Idle workers ask often; this read keeps them from taking SQLite's write lock each time.
-        if not self._database.rows(select(OperationRow.id).where(or_(_waiting(kinds), _expired(now))).limit(1)):
+        if not self._database.rows(
+            select(OperationRow.id).where(or_(_waiting(now, kinds, devices), _expired(now))).limit(1)
+        ):
             return None
         with self._database.write() as connection:
-            self._take_back_expired(connection, now)
+            self._take_back(connection, _expired(now), now)
             queue = (OperationRow.priority.desc(), OperationRow.created, OperationRow.id)
-            following = select(OperationRow.id).where(_waiting(kinds)).order_by(*queue).limit(1)
+            following = select(OperationRow.id).where(_waiting(now, kinds, devices)).order_by(*queue).limit(1)
             leased: dict[str, Any] = {
                 "state": "running",
                 "owner": owner,
@@ -131,13 +155,28 @@ class Operations:
         """Holds the lease for `seconds` from now. None: the lease is lost, drop the work. See `cancel_requested`."""
         return self._write(id, owner, token, {"lease_until": self._clock() + seconds})
 
-    def progress(self, id: str, owner: str, token: int, progress: str, *, advanced: bool = False) -> Operation | None:
-        """Replaces the progress text. None: the lease is lost, drop the work. See `cancel_requested`.
+    def progress(self, id: str, owner: str, token: int, progress: str) -> Operation | None:
+        """Replaces the progress text. None: the lease is lost, drop the work. See `cancel_requested`."""
+        return self._write(id, owner, token, {"progress": storable(progress)})
 
-        advanced: something is stored that the next attempt need not do again, so this attempt counts as the first.
+    def waiting_devices(self, kinds: Sequence[str], known: Sequence[str], limit: int = 16) -> dict[str, str]:
+        """Classes of devices other than the known ones that something waits for, with the payload of one operation
+        each."""
+        device = OperationRow.device_key
+        others = and_(_waiting(self._clock(), kinds, None), device.is_not(None), device.not_in(known))
+        chosen = select(OperationRow.device_key, func.min(OperationRow.payload)).where(others)
+        rows = self._database.rows(chosen.group_by(OperationRow.device_key).limit(limit))
+        return {str(device_key): payload for device_key, payload in rows}
+
+    def abandon(self, owner: str) -> list[Operation]:
+        """Takes back what a worker held that is known to be dead, as if its leases had run out. Returns it as it was.
+
+        Nobody else may be known by that name.
         """
-        counted = {"attempt": 1} if advanced else {}
-        return self._write(id, owner, token, {"progress": storable(progress), **counted})
+        now = self._clock()
+        held = and_(OperationRow.state == "running", OperationRow.owner == owner)
+        with self._database.write() as connection:
+            return self._take_back(connection, held, now)
 
     def finish(
         self,
@@ -222,22 +261,38 @@ class Operations:
         return None if row is None else Operation(*row)
 
     @staticmethod
-    def _take_back_expired(connection: Connection, now: float) -> None:
-        expired = select(*_COLUMNS).where(_expired(now)).with_for_update(skip_locked=True)
+    def _take_back(connection: Connection, which: ColumnElement[bool], now: float) -> list[Operation]:
+        """Operations whose worker is lost: those that wait for another one, and those that end. As they were."""
+        chosen = select(*_COLUMNS).where(which).order_by(OperationRow.id).with_for_update(skip_locked=True)
+        lost = [Operation(*row) for row in connection.execute(chosen).all()]
         endings: dict[str, Ending] = {}
-        for row in connection.execute(expired).all():
-            ending = _after_expiry(Operation(*row))
+        for operation in lost:
+            ending = _after_loss(operation)
             if ending is None:
-                values = {"state": "queued", "owner": "", "lease_until": 0.0}
+                back_off = BACK_OFF_SECONDS[min(operation.attempt, len(BACK_OFF_SECONDS)) - 1]
+                values = {
+                    "state": "queued",
+                    "owner": "",
+                    "lease_until": 0.0,
+                    "not_before": min(now, operation.lease_until) + back_off,
+                }
             else:
-                values, endings[row.id] = _ended(ending, now), ending
-            connection.execute(update(OperationRow).where(OperationRow.id == row.id).values(values))
+                values, endings[operation.id] = _ended(ending, now), ending
+            connection.execute(update(OperationRow).where(OperationRow.id == operation.id).values(values))
         settle(connection, endings, now)
+        return lost
 
 
-def new_operation(kind: str, payload: str, dedupe_key: str | None, priority: int, created: float) -> Operation:
+def new_operation(
+    kind: str, payload: str, dedupe_key: str | None, device_key: str | None, priority: int, created: float
+) -> Operation:
     """A queued operation that is stored nowhere yet. Raises ValueError for text that not every database can hold."""
-    for what, text in (("kind", kind), ("payload", payload), ("dedupe key", dedupe_key or "")):
+    for what, text in (
+        ("kind", kind),
+        ("payload", payload),
+        ("dedupe key", dedupe_key or ""),
+        ("device key", device_key or ""),
+    ):
         if storable(text) != text:
             raise ValueError(f"the {what} of an operation contains NUL or a lone surrogate")
     return Operation(
@@ -245,12 +300,14 @@ def new_operation(kind: str, payload: str, dedupe_key: str | None, priority: int
         kind=kind,
         payload=payload,
         dedupe_key=dedupe_key,
+        device_key=device_key,
         state="queued",
         priority=priority,
         owner="",
         token=0,
         lease_until=0.0,
         attempt=0,
+        not_before=0.0,
         cancel_requested=False,
         progress="",
         result=None,
@@ -284,7 +341,7 @@ def _ended(ending: Ending, now: float) -> dict[str, Any]:
     return {"state": ending.state, "result": ending.result, "error": ending.error, "finished": now}
 
 
-def _after_expiry(lost: Operation) -> Ending | None:
+def _after_loss(lost: Operation) -> Ending | None:
     """How an operation ends whose worker fell silent; None: it is taken up again."""
     if lost.cancel_requested:
         return Ending("cancelled")
@@ -294,9 +351,13 @@ def _after_expiry(lost: Operation) -> Ending | None:
     return None
 
 
-def _waiting(kinds: Sequence[str] | None) -> Any:
-    waiting = OperationRow.state == "queued"
-    return waiting if kinds is None else and_(waiting, OperationRow.kind.in_(kinds))
+def _waiting(now: float, kinds: Sequence[str] | None, devices: Sequence[str] | None) -> Any:
+    waiting = and_(OperationRow.state == "queued", OperationRow.not_before <= now)
+    if kinds is not None:
+        waiting = and_(waiting, OperationRow.kind.in_(kinds))
+    if devices is not None:
+        waiting = and_(waiting, or_(OperationRow.device_key.is_(None), OperationRow.device_key.in_(devices)))
+    return waiting
 
 
 def _expired(now: float) -> Any:

@@ -14,7 +14,7 @@ from tuning_db.devices import StoredDevice
 from tuning_db.engine import Database
 from tuning_db.errors import DatabaseError
 from tuning_db.failures import Failure
-from tuning_db.graphs import Names, StoredGraph
+from tuning_db.graphs import Names, NewGraph, StoredGraph
 from tuning_db.hits import HitCounter
 from tuning_db.measurements import Trial
 from tuning_db.operations import OPERATION_STATES, Operation, Operations, OperationState
@@ -238,20 +238,36 @@ class Store:
         payload: str,
         dedupe_key: str | None = None,
         *,
+        device_key: str | None = None,
         priority: int = 0,
         limit: int | None = None,
+        graphs: Sequence[NewGraph] = (),
     ) -> Operation:
         """Adds an operation or joins an equal open one. Raises QueueFull. See operations.py for all of these."""
-        return self._operations.submit(kind, payload, dedupe_key, priority=priority, limit=limit)
+        return self._operations.submit(
+            kind, payload, dedupe_key, device_key=device_key, priority=priority, limit=limit, graphs=graphs
+        )
 
-    def lease(self, owner: str, seconds: float, kinds: Sequence[str] | None = None) -> Operation | None:
-        return self._operations.lease(owner, seconds, kinds)
+    def lease(
+        self,
+        owner: str,
+        seconds: float,
+        kinds: Sequence[str] | None = None,
+        devices: Sequence[str] | None = None,
+    ) -> Operation | None:
+        return self._operations.lease(owner, seconds, kinds, devices)
+
+    def waiting_devices(self, kinds: Sequence[str], known: Sequence[str]) -> dict[str, str]:
+        return self._operations.waiting_devices(kinds, known)
+
+    def abandon(self, owner: str) -> list[Operation]:
+        return self._operations.abandon(owner)
 
     def renew(self, id: str, owner: str, token: int, seconds: float) -> Operation | None:
         return self._operations.renew(id, owner, token, seconds)
 
-    def progress(self, id: str, owner: str, token: int, progress: str, *, advanced: bool = False) -> Operation | None:
-        return self._operations.progress(id, owner, token, progress, advanced=advanced)
+    def progress(self, id: str, owner: str, token: int, progress: str) -> Operation | None:
+        return self._operations.progress(id, owner, token, progress)
 
     def finish(
         self,

@@ -101,4 +101,4 @@ def _item(ctx: Context, custom_id: str, ask: Read) -> NewItem:
         numerics=ask.numerics,
         memory_bytes=memory_bytes,
     )
-    return NewItem(custom_id, ask.graph_key, Work(PLAN, job.model_dump_json(), key.digest))
+    return NewItem(custom_id, ask.graph_key, Work(PLAN, job.model_dump_json(), key.digest, key.device_key))

@@ -33,7 +33,7 @@ from service.api.times import moment
 from service.errors import ApiError
 from service.jobs import PlanResult
 from service.settings import TARGET
-from tuning_db import Batch, BatchItem, ItemState, KeyReused, QueueFull, Store
+from tuning_db import Batch, BatchItem, ItemState, KeyReused, NeverFits, QueueFull, Store
 
 router = APIRouter(tags=["batches"])
 
@@ -108,6 +108,9 @@ def _submit(ctx: Context, body: bytes, defaults: dict[str, Any], payload: str, k
         return ctx.store.batches.submit(lines.items, lines.graphs, payload, idempotency_key=key, limit=limit)
     except KeyReused as error:
         raise ApiError("idempotency-key-reused", f"{error}.", "Idempotency-Key") from error
+    except NeverFits as error:
+        limit = f"at most {error.limit} operations of batches may wait (setting max_batch_queue)"
+        raise ApiError("batch-too-large", f"The batch needs {error.needed} operations, and {limit}.") from error
     except QueueFull as error:
         raise ApiError("too-many-operations", f"{error}.", headers={"Retry-After": "30"}) from error
 

@@ -20,7 +20,7 @@ from service.api.reading import check_seconds
 from service.errors import ApiError
 from service.failures import problem_before
 from service.jobs import PLAN, PlanJob
-from tuning_db import Conditions, Operation, QueueFull, RequestKey, Resolved
+from tuning_db import Conditions, NewGraph, Operation, QueueFull, RequestKey, Resolved
 
 router = APIRouter(tags=["plans"])
 
@@ -108,8 +108,8 @@ async def _queue(ctx: Context, remembered: Remembered, ask: Read) -> Operation:
     """The operation that makes this plan: a new one, or the one that is under way. Raises ApiError."""
 
     def work() -> Operation:
-        if ask.text is not None:
-            ctx.store.put_graph(ask.graph_key, ask.text.decode(), ask.parsed_names())
+        graphs = [] if ask.text is None else [NewGraph(ask.graph_key, ask.text.decode(), ask.parsed_names())]
+        request, limit = remembered.request, ctx.settings.max_queue
         job = PlanJob(
             graph_key=ask.graph_key,
             target=ask.target or ctx.settings.target,
@@ -117,7 +117,10 @@ async def _queue(ctx: Context, remembered: Remembered, ask: Read) -> Operation:
             numerics=ask.numerics,
             memory_bytes=ask.memory_bytes,
         )
-        return ctx.store.submit(PLAN, job.model_dump_json(), remembered.request.digest, limit=ctx.settings.max_queue)
+        payload = job.model_dump_json()
+        return ctx.store.submit(
+            PLAN, payload, request.digest, device_key=request.device_key, limit=limit, graphs=graphs
+        )
 
     try:
         return await ctx.database.run(work)

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -38,7 +37,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SEARCH_SECONDS = 3.0
 LEASE_SECONDS = 2.0
 ORPHAN_SECONDS = 2.0
-UNLUCKY = MAX_ATTEMPTS - 1  # attempts lost in a row with nothing said to be measured: the next may rightly be the last
+MOST_LOST = MAX_ATTEMPTS - 1  # workers of one operation: with one more it is rightly given up
 LONGEST_SECONDS = 60.0  # for a process that is left alone to come to its end
 OPS = ("exp", "neg", "sin", "tanh", "abs", "cos", "sigmoid", "relu", "square", "floor")
 
@@ -86,10 +85,8 @@ class Killer:
         store.put_graph(key, print_graph(graph), Names(("x",), ("y",)))
         job = PlanJob(graph_key=key, target="cpu", seconds=SEARCH_SECONDS, numerics="reassociate")
         operation = store.submit(PLAN, job.model_dump_json())
-        while kills and (found := store.operation(operation.id)) and found.is_open:
+        while kills and (found := store.operation(operation.id)) and found.is_open and found.attempt < MOST_LOST:
             with self._process("worker") as worker:
-                if found.attempt == UNLUCKY:  # this one may first get somewhere
-                    within(LONGEST_SECONDS, partial(_got_somewhere, store, operation.id))
                 kills -= self._kill(worker)
         with self._process("worker"):
             ended = within(LONGEST_SECONDS, lambda: not (o := store.operation(operation.id)) or not o.is_open)
@@ -188,12 +185,6 @@ class Killer:
         doubled = [mark for mark, count in stored.items() if count > 1]
         if lost or doubled or len(set(logged)) != len(logged):
             self.tally.problems.append(f"{len(lost)} acknowledged rows are lost, {len(doubled)} are there twice")
-
-
-def _got_somewhere(store: Store, operation: str) -> bool:
-    """Its worker said that something is measured (it counts as the first attempt again), or it has ended."""
-    found = store.operation(operation)
-    return found is None or not found.is_open or found.attempt < UNLUCKY
 
 
 def _name(pid: int) -> str:

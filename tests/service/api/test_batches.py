@@ -303,3 +303,20 @@ def test_streams_are_limited(service: Running) -> None:
     service.app.state.context.streams = 0
     assert events(service, batch)
     assert service.app.state.context.streams == 0
+
+
+def test_a_batch_that_can_never_wait_is_told_so(tmp_path: Path) -> None:
+    """429 says that waiting helps."""
+    with running(tmp_path, max_batch_queue=3) as service:
+        lines = "".join(json.dumps({"custom_id": str(n), "graph": wire(n)}) + "\n" for n in range(1, 21))
+        headers = {"Content-Type": "application/x-ndjson"}
+        response = service.client.post("/v1/batches", content=lines, headers=headers)
+        assert (response.status_code, response.json()["type"]) == (422, "/errors/batch-too-large")
+        assert "20 operations" in response.json()["detail"]
+        assert "at most 3 " in response.json()["detail"]
+        assert service.store.graph(graph_key(chain(1))) is None
+        three = "".join(lines.splitlines(keepends=True)[:3])
+        assert service.client.post("/v1/batches", content=three, headers=headers).status_code == 201
+        one = lines.splitlines(keepends=True)[3]
+        assert service.client.post("/v1/batches", content=one, headers=headers).status_code == 429
+        assert service.store.graph(graph_key(chain(4))) is None

@@ -168,6 +168,7 @@ def test_a_full_queue_is_429(tmp_path: Path) -> None:
         response = service.client.post("/v1/plans:resolve", json={"graph": wire(9)})
         assert (response.status_code, response.json()["type"]) == (429, "/errors/too-many-operations")
         assert "retry-after" in response.headers
+        assert service.store.graph(graph_key(chain(9))) is None, "a refused request leaves nothing"
 
 
 def test_a_target_that_is_not_there_stores_nothing(service: Running) -> None:

@@ -1,38 +1,89 @@
-"""Attempts are counted from the last one that got somewhere: only what never does is given up."""
+"""Lost workers are counted by operation, however far they got; after each, the operation waits while others go on."""
+
+import pytest
 
 from tuning_db import MAX_ATTEMPTS, Operation, Store
+from tuning_db.operations import BACK_OFF_SECONDS
+
+LEASE_SECONDS = 10.0
 
 
-def lost(store: Store, clock: list[float], advanced: bool) -> Operation | None:
-    """A worker takes the operation, says how far it is, and is never heard of again."""
-    taken = store.lease("worker", 10.0)
-    if taken is not None:
-        store.progress(taken.id, "worker", taken.token, "measured", advanced=advanced)
-        clock[0] += 11.0
-    return taken
+def taken(store: Store) -> Operation:
+    found = store.lease("worker", LEASE_SECONDS)
+    assert found is not None
+    return found
 
 
-def test_an_operation_survives_any_number_of_workers_that_got_somewhere(url: str) -> None:
+@pytest.mark.parametrize("told", [True, False])
+def test_what_kills_its_workers_is_given_up_however_far_they_got(url: str, told: bool) -> None:
+    """told: whoever started the worker says that it is dead; else its lease runs out."""
     clock = [1000.0]
     with Store(url, clock=lambda: clock[0]) as store:
         operation = store.submit("plan", "{}")
-        for _ in range(5 * MAX_ATTEMPTS):
-            assert lost(store, clock, advanced=True) is not None
-        taken = store.lease("worker", 10.0)
-        assert taken is not None
-        assert store.finish(operation.id, "worker", taken.token, result="done")
-
-
-def test_attempts_that_get_nowhere_are_counted_from_the_last_that_did(url: str) -> None:
-    clock = [1000.0]
-    with Store(url, clock=lambda: clock[0]) as store:
-        operation = store.submit("plan", "{}")
-        assert lost(store, clock, advanced=True) is not None
-        for attempt in range(2, MAX_ATTEMPTS + 1):
-            taken = lost(store, clock, advanced=False)
-            assert taken is not None
-            assert taken.attempt == attempt
-        assert store.lease("worker", 10.0) is None
+        for attempt in range(1, MAX_ATTEMPTS + 1):
+            held = taken(store)
+            assert (held.id, held.attempt) == (operation.id, attempt)
+            store.progress(held.id, "worker", held.token, '{"measured": 7}')
+            if told:
+                assert [lost.id for lost in store.abandon("worker")] == [operation.id]
+            else:
+                clock[0] += LEASE_SECONDS + 0.5
+                assert store.lease("other", LEASE_SECONDS) is None
+            if attempt < MAX_ATTEMPTS:
+                waiting = store.operation(operation.id)
+                assert waiting is not None
+                since = clock[0] if told else held.lease_until
+                assert (waiting.state, waiting.not_before) == ("queued", since + BACK_OFF_SECONDS[attempt - 1])
+                assert store.lease("worker", LEASE_SECONDS) is None
+                clock[0] = waiting.not_before
         found = store.operation(operation.id)
         assert found is not None
         assert found.state == "failed"
+        assert f"{MAX_ATTEMPTS} workers" in (found.error or "")
+
+
+def test_others_go_on_while_one_waits(url: str) -> None:
+    clock = [1000.0]
+    with Store(url, clock=lambda: clock[0]) as store:
+        poison, sound = store.submit("plan", "poison", priority=5), store.submit("plan", "sound")
+        assert taken(store).id == poison.id
+        store.abandon("worker")
+        held = taken(store)
+        assert held.id == sound.id
+        assert store.finish(held.id, "worker", held.token, result="done")
+        clock[0] += BACK_OFF_SECONDS[0]
+        assert taken(store).id == poison.id
+
+
+def test_what_is_given_back_is_no_loss(url: str) -> None:
+    clock = [1000.0]
+    with Store(url, clock=lambda: clock[0]) as store:
+        store.submit("plan", "{}")
+        for _ in range(5 * MAX_ATTEMPTS):
+            held = taken(store)
+            assert held.attempt == 1
+            assert store.release(held.id, "worker", held.token)
+
+
+def test_only_what_a_dead_worker_held_is_taken_from_it(url: str) -> None:
+    with Store(url) as store:
+        for n in range(4):
+            store.submit("plan", str(n))
+        first, second, third = taken(store), taken(store), store.lease("other", LEASE_SECONDS)
+        assert third is not None
+        assert store.finish(first.id, "worker", first.token, result="done")
+        assert [lost.id for lost in store.abandon("worker")] == [second.id]
+        assert store.abandon("worker") == []
+        assert not store.finish(second.id, "worker", second.token, result="late")
+        assert store.finish(third.id, "other", third.token, result="done")
+
+
+def test_what_was_cancelled_ends_with_its_worker(url: str) -> None:
+    with Store(url) as store:
+        operation = store.submit("plan", "{}")
+        taken(store)
+        store.cancel(operation.id)
+        store.abandon("worker")
+        found = store.operation(operation.id)
+        assert found is not None
+        assert found.state == "cancelled"

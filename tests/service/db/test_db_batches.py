@@ -240,7 +240,7 @@ def test_a_worker_that_is_lost_for_good_ends_its_item(queue: Store, clock: Clock
     batch, other = submit(queue, "a", "b"), submit(queue, "a")
     for attempt in range(MAX_ATTEMPTS):
         assert lease(queue, f"w{attempt}").payload == "a"
-        clock.now += 11
+        clock.now += 21
     assert finish(queue) == "b"
     assert (states(queue, batch), states(queue, other)) == ("fd", "f")
     assert "given up" in (queue.batches.items(batch.id)[0].error or "")

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 
 from tuning_db import MAX_ATTEMPTS, Store
+from tuning_db.operations import BACK_OFF_SECONDS
 
 SECONDS = 10.0
 
@@ -25,6 +26,8 @@ class Job:
     cancel: bool = False
     holder: tuple[str, int] | None = None
     until: float = 0.0
+    not_before: float = 0.0
+    device: str | None = None
     leases: int = 0
 
     @property
@@ -49,28 +52,50 @@ class QueueMachine(RuleBasedStateMachine):
         self.store.close()
         self.folder.cleanup()
 
-    @rule(target=jobs, key=st.sampled_from([None, "a", "b"]), priority=st.integers(-1, 1))
-    def submit(self, key: str | None, priority: int) -> str:
+    @rule(
+        target=jobs,
+        key=st.sampled_from([None, "a", "b"]),
+        priority=st.integers(-1, 1),
+        device=st.sampled_from([None, "x", "y"]),
+    )
+    def submit(self, key: str | None, priority: int, device: str | None) -> str:
         self.now += 1e-3  # so that age has an order
-        job = self.store.submit("tune", "{}", key, priority=priority)
+        job = self.store.submit("tune", "{}", key, device_key=device, priority=priority)
         equal = [i for i, m in self.model.items() if key is not None and m.key == key and m.is_open and not m.cancel]
         if equal:
             assert [job.id] == equal
             self.model[job.id].priority = max(self.model[job.id].priority, priority)
         else:
             assert job.id not in self.model
-            self.model[job.id] = Job(len(self.model), priority, key)
+            self.model[job.id] = Job(len(self.model), priority, key, device=device)
         return job.id
 
-    @rule(target=held, owner=st.sampled_from(["w1", "w2"]))
-    def lease(self, owner: str) -> object:
+    def lose(self, model: Job) -> None:
+        lost = "failed" if model.attempt >= MAX_ATTEMPTS else "queued"
+        model.state, model.holder = "cancelled" if model.cancel else lost, None
+        model.not_before = min(self.now, model.until) + BACK_OFF_SECONDS[min(model.attempt, len(BACK_OFF_SECONDS)) - 1]
+
+    @rule(owner=st.sampled_from(["w1", "w2"]))
+    def abandon(self, owner: str) -> None:
+        mine = {i for i, m in self.model.items() if m.holder is not None and m.holder[0] == owner}
+        assert {job.id for job in self.store.abandon(owner)} == mine
+        for i in mine:
+            self.lose(self.model[i])
+
+    @rule(known=st.sampled_from([[], ["x"], ["x", "y"]]))
+    def look(self, known: list[str]) -> None:
+        ready = [m for m in self.model.values() if m.state == "queued" and m.not_before <= self.now]
+        wanted = {m.device for m in ready if m.device is not None and m.device not in known}
+        assert set(self.store.waiting_devices(("tune",), known)) == wanted
+
+    @rule(target=held, owner=st.sampled_from(["w1", "w2"]), devices=st.sampled_from([None, [], ["x"], ["x", "y"]]))
+    def lease(self, owner: str, devices: list[str] | None) -> object:
         for model in self.model.values():
             if model.state == "running" and model.until < self.now:
-                model.holder = None
-                lost = "failed" if model.attempt >= MAX_ATTEMPTS else "queued"
-                model.state = "cancelled" if model.cancel else lost
-        waiting = [i for i, m in self.model.items() if m.state == "queued"]
-        got = self.store.lease(owner, SECONDS)
+                self.lose(model)
+        able = lambda m: devices is None or m.device is None or m.device in devices  # noqa: E731
+        waiting = [i for i, m in self.model.items() if m.state == "queued" and m.not_before <= self.now and able(m)]
+        got = self.store.lease(owner, SECONDS, devices=devices)
         if not waiting:
             assert got is None
             return multiple()
