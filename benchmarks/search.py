@@ -68,9 +68,9 @@ class Searched:
 def searched(graph: Graph, device: Device) -> Searched:
     """The phases of `tune` up to the best cover by predictions."""
     times = [time.process_time()]
-    prepared = prepare(graph, split_tasks(device), offers=ALTERNATIVES)
-    times.append(time.process_time())
     ledger = Ledger(device, FAMILIES, Forgetful(), None, 0)
+    prepared = prepare(graph, split_tasks(device), offers=ALTERNATIVES, takes=ledger.shares)
+    times.append(time.process_time())
     atoms = cut(prepared.graph, ledger.computable, alternatives=prepared.alternatives)
     times.append(time.process_time())
     found = find_candidates(atoms, lambda piece: ledger.ask(atoms, piece))

@@ -11,6 +11,7 @@ node, which proves that they compute the graph given.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from codegen.families import FAMILIES
 from fusion_ir.errors import FormatError
 from fusion_ir.extent import dense_strides
 from fusion_ir.graph import Graph, InputSpec, OutputSpec
@@ -21,6 +22,7 @@ from fusion_ir.records import NUMERICS, Device, Numerics, Ref
 from scheduler.alternatives import Alternatives
 from scheduler.boundary import OUTPUT_ALIGNMENT_BYTES, TEMPORARY_ALIGNMENT_BYTES
 from scheduler.piece import Piece
+from scheduler.predictor import Predictor
 from scheduler.prepare import Prepared, prepare
 from scheduler.rewrites import ALTERNATIVES
 from scheduler.segment import Segment
@@ -72,15 +74,16 @@ def compose(
     """
     tasks = split_tasks(device)
     allowed = NUMERICS[: NUMERICS.index(numerics) + 1]
+    takes = Predictor(device, FAMILIES).shares
     for each in allowed:
-        prepared = prepare(given, tasks, each, ALTERNATIVES)
+        prepared = prepare(given, tasks, each, ALTERNATIVES, takes)
         segments, graph, slots = _composed(given, parts, aliases, prepared.alternatives.tensor)
         if (prepared.slots, prepared.aliases) == (slots, tuple(aliases)) and _same(prepared.graph, graph):
             return Composed(prepared, segments, recognised=True)
     if numerics == "exact":
         raise FormatError("/steps", "expected what exact rewrites of this version make of the graph, got another graph")
     segments, graph, slots = _composed(given, parts, aliases, lambda node: node)
-    origin = prepare(given, tasks, numerics).origin
+    origin = prepare(given, tasks, numerics, takes=takes).origin
     own = Alternatives(graph)
     prepared = Prepared(given, graph, slots, tuple(aliases), origin, tuple(rewrites), numerics, own)
     return Composed(prepared, segments, recognised=False)

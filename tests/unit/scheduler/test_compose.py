@@ -20,12 +20,14 @@ from scheduler.assemble import Choice, assemble
 from scheduler.atoms import atoms_of
 from scheduler.compose import Part, compose
 from scheduler.masks import bits
+from scheduler.predictor import Predictor
 from scheduler.prepare import Prepared, prepare
 from scheduler.rewrites import ALTERNATIVES
 from scheduler.segment import Segment, extract
 from scheduler.traffic import traffic_of
 from tests.support.devices import CPU_DEVICE, CUDA_DEVICE
 from tests.support.kernels import dense, graph_of
+from tests.support.products import einsum_graph
 from tests.support.random_graphs import Seeded, any_graph
 from tests.support.small_graphs import random_graph
 from tests.unit.scheduler.alternative_graphs import OFFERS, random_cover, searched
@@ -71,6 +73,15 @@ def test_random_graphs_come_back(seed: int) -> None:
     composed = compose(given, parts_of(prepared), prepared.aliases, CPU_DEVICE, "reassociate")
     assert composed.recognised
     assert [o.node for o in composed.prepared.graph.outputs] == [o.node for o in prepared.graph.outputs]
+    assert composed.prepared.origin == prepared.origin
+
+
+def test_contractions_whose_axes_were_put_in_order_come_back() -> None:
+    given = einsum_graph("mkz", "knz", "mnz", {"z": 4, "m": 128, "k": 64, "n": 128})
+    prepared = prepare(given, composing.split_tasks(CPU_DEVICE), takes=Predictor(CPU_DEVICE, FAMILIES).shares)
+    assert prepared.rewrites == ("axes-in-order",)
+    composed = compose(given, parts_of(prepared), prepared.aliases, CPU_DEVICE, "exact")
+    assert composed.recognised
     assert composed.prepared.origin == prepared.origin
 
 
