@@ -181,6 +181,9 @@ class ReplayBench:
     def allow(self, seconds: float) -> None:
         pass
 
+    def idle_share(self, seconds: float) -> None:
+        return None
+
     def measure_plans(
         self, graph: Graph, plans: Sequence[Plan], *, seed: int = 0, seconds: float
     ) -> Sequence[PlanResult]:

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -22,6 +22,7 @@ from codegen.launch_emulator import emulator_library
 from codegen.limits import DEFAULT_LIMITS, Limits, allowance_seconds, check_seconds, kernel_seconds
 from codegen.machine import usable_cpus
 from codegen.object_cache import ObjectCache
+from codegen.occupancy import Occupancy
 from codegen.outcome import Outcome, measurement, not_worth_timing, timed
 from codegen.pace import Pace
 from codegen.plan_files import check_inputs, constant_version, read_tensor, tensor_file
@@ -94,7 +95,8 @@ class Workbench:
     ) -> None:
         self.device, self.cache, self.limits = device, cache, limits
         self._compiler: Compiler = compiler or COMPILERS[device.target](device, limits)
-        self._builder = Builder(self._compiler, cache, limits, jobs)
+        self._occupancy = Occupancy(len(usable_cpus()))
+        self._builder = Builder(self._compiler, cache, limits, jobs, self._occupancy)
         memory = limits.memory_bytes or device.memory_bytes * 3 // 4
         # CUDA reserves address space beyond all bounds: its memory is limited through CuPy's pool instead.
         bounds = ChildLimits(memory if device.target != "cuda" else None, None, limits.output_bytes)
@@ -120,7 +122,7 @@ class Workbench:
 
     def compile(self, kernels: Sequence[Kernel]) -> list[Binary | Measurement]:
         """A binary for each kernel, or the row that says why there is none (with an empty segment key)."""
-        with self._lock:
+        with self._lock, self._occupancy.waiting():
             return self._binaries(kernels, self._built(kernels))
 
     def compile_for_plans(
@@ -129,7 +131,7 @@ class Workbench:
         """The same in a file for each, so that plans carry nothing but their own kernels; together: all are of one
         plan, and may share files. graph: what they will be measured on, with `seed`; the timing child gets ready for
         that meanwhile."""
-        with self._lock:
+        with self._lock, self._occupancy.waiting():
             if graph is None:
                 return self._binaries(kernels, self._built(kernels, alone=not together))
             return self._binaries(kernels, self._compile_and_prepare(kernels, graph, seed, alone=not together)[0])
@@ -156,8 +158,15 @@ class Workbench:
         ]
 
     def allow(self, seconds: float) -> None:
-        """From now on a file of kernels has no longer than that, or a few seconds, to compile."""
+        """From now on a file of kernels has no longer than that, or a few seconds, to compile; what cores work is
+        counted."""
         self._builder.patience.until(seconds)
+        self._occupancy.restart()
+
+    def idle_share(self, seconds: float) -> float:
+        """Of so many seconds since then, on every core: those in which it had nothing to do for the search. A core that
+        the timing child may use while it times counts as busy."""
+        return self._occupancy.idle_share(seconds)
 
     @property
     def compiles_ahead(self) -> bool:
@@ -202,7 +211,7 @@ class Workbench:
         race = secrets.token_hex(8)
         self._timer.admit()
         started, waited = time.monotonic(), self.waited_seconds
-        with self._lock:
+        with self._lock, self._occupancy.waiting():
             cold = self._setup is None
             built, compiled, once = self._compile_and_prepare(kernels, segment, seed)
             outcomes = {i: Outcome(b.status, b.detail) for i, b in enumerate(built) if isinstance(b, Failure)}
@@ -240,7 +249,7 @@ class Workbench:
 
     def measure_plans(self, graph: Graph, plans: Sequence[Plan], *, seed: int = 0, seconds: float) -> list[PlanTiming]:
         """Checks whole plans of `graph` and times them on the same inputs for about `seconds`. Raises MissingBinary."""
-        with self._lock:
+        with self._lock, self._occupancy.waiting():
             programs = {i: plan_program(plan, self.cache) for i, plan in enumerate(plans)}
             outcomes = self._bench(graph, programs, seconds, seed)
         return [
@@ -292,7 +301,8 @@ class Workbench:
                 "seed": seed,
                 "cache_bytes": self._cold_bytes(self.limits.timing_seconds),
             }
-            with suppress(SlotFailure):  # whatever it is, it will come again when kernels run, and count against them
+            # A failure comes again when kernels run, whatever it is, and counts against them.
+            with self._occupancy.working(), suppress(SlotFailure):
                 self._timer.call(
                     request,
                     seconds=check_seconds(graph),
@@ -321,9 +331,14 @@ class Workbench:
         takes_turns = self.device.target == "cuda"  # whose results are judged by CPUs that time nothing
         prepare, kernel = check_seconds(graph), kernel_seconds(graph, self.limits.kernel_seconds)
         while pending := [i for i in programs if i not in outcomes]:
+            checking = {i for i in pending if i not in passed}
 
-            def told(event: dict[str, Any], pending: list[int] = pending) -> None:
+            def told(event: dict[str, Any], pending: list[int] = pending, checking: set[int] = checking) -> None:
                 i = pending[int(event["checked"])]
+                if i in checking:
+                    checking.remove(i)
+                    if not checking:
+                        rest.enter_context(self._occupancy.working(self._occupancy.cores - 1))
                 if event["status"] == Status.ok.value:
                     passed[i] = event["max_rel_error"]
                 else:
@@ -343,13 +358,16 @@ class Workbench:
                 "turn": self._timer.turn if takes_turns else None,
             }
             try:
-                answer = self._timer.call(
-                    request,
-                    seconds=prepare,
-                    total_seconds=self.limits.job_seconds,
-                    on_event=told,
-                    beside_others=takes_turns,
-                )
+                with self._occupancy.working(), ExitStack() as rest:  # one core checks, all are kept free for timing
+                    if not checking:
+                        rest.enter_context(self._occupancy.working(self._occupancy.cores - 1))
+                    answer = self._timer.call(
+                        request,
+                        seconds=prepare,
+                        total_seconds=self.limits.job_seconds,
+                        on_event=told,
+                        beside_others=takes_turns,
+                    )
                 self._timer.waited_seconds += answer.get("waited_seconds", 0.0)
             except SlotFailure as e:
                 culprits = (

@@ -53,6 +53,11 @@ class Bench(Protocol):
         """What a search may take, which begins now: a compiler that takes longer for a kernel gives it up."""
         ...
 
+    def idle_share(self, seconds: float) -> float | None:
+        """Of so many seconds since `allow`: those in which a core had nothing to do for the search; None where nobody
+        counted."""
+        ...
+
     @property
     def compiles_ahead(self) -> bool:
         """Whether compiling disturbs nothing that is timed."""

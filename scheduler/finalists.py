@@ -282,6 +282,7 @@ class Finalists:
             seed=self.ledger.seed,
             memory_bytes=self.memory_bytes,
             budget_s=self.budget_s,
+            idle_share=self.bench.idle_share(self.watch.seconds) if self.bench and self.budget_s else None,
             cut_short=self.cut_short,
         )
 

@@ -300,6 +300,7 @@ class Stretches:
             seed=self.ledger.seed,
             memory_bytes=self.memory_bytes,
             budget_s=self.budget_s,
+            idle_share=self.bench.idle_share(self.watch.seconds) if self.bench and self.budget_s else None,
             cut_short=self.why,
         )
 

@@ -11,6 +11,7 @@ from codegen.kernel import Kernel
 from codegen.libraries import is_call
 from codegen.limits import Limits
 from codegen.object_cache import ObjectCache
+from codegen.occupancy import Occupancy
 from codegen.slot import Slot
 from codegen.toolchain.compiler import Binary, Compiler, Failure
 from codegen.toolchain.patience import Patience
@@ -20,11 +21,20 @@ Result = Binary | Failure
 
 
 class Builder:
-    """Compiles for one device through the object cache, in at most `jobs` children at a time."""
+    """Compiles for one device through the object cache, in at most `jobs` children at a time. occupancy: told of
+    each."""
 
-    def __init__(self, compiler: Compiler, cache: ObjectCache, limits: Limits, jobs: int | None = None) -> None:
+    def __init__(
+        self,
+        compiler: Compiler,
+        cache: ObjectCache,
+        limits: Limits,
+        jobs: int | None = None,
+        occupancy: Occupancy | None = None,
+    ) -> None:
         self.compiler, self.cache, self.limits = compiler, cache, limits
         self.jobs = jobs or len(os.sched_getaffinity(0))
+        self.occupancy = occupancy or Occupancy(self.jobs)
         self.patience = Patience(limits.compile_seconds)
         self._background = ThreadPoolExecutor(1, "compile-ahead")
         self._ahead: Future[list[Result]] | None = None
@@ -101,10 +111,11 @@ class Builder:
         start = time.monotonic()
         try:
             unit = self.compiler.unit(kernels)
-            built = self.compiler.compile(
-                slot, unit, [k.entry for k in kernels], self.limits.compile_seconds, kernels[0].libraries,
-                self.patience.seconds(len(unit)),
-            )  # fmt: skip
+            with self.occupancy.working():
+                built = self.compiler.compile(
+                    slot, unit, [k.entry for k in kernels], self.limits.compile_seconds, kernels[0].libraries,
+                    self.patience.seconds(len(unit)),
+                )  # fmt: skip
         finally:
             self._idle.put(slot)
         seconds = (time.monotonic() - start) / len(kernels)

@@ -33,6 +33,9 @@ class Collector:
     def allow(self, seconds: float) -> None:
         pass
 
+    def idle_share(self, seconds: float) -> None:
+        return None
+
     def expect(self, kernels: Sequence[Kernel]) -> None:
         pass
 

@@ -125,6 +125,9 @@ class FakeBench:
     def allow(self, seconds: float) -> None:
         pass
 
+    def idle_share(self, seconds: float) -> None:
+        return None
+
     def turn(self, segment_key: str) -> AbstractContextManager[None]:
         return nullcontext()
 

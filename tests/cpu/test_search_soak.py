@@ -1,0 +1,85 @@
+"""Searches of random graphs end in time, with a plan that is right and no slower than its unfused.
+
+A few in every test run, where nothing is said about time; FUSEPLAN_SEARCHES of them in `make soak`, which holds each to
+its budget, a second, and what the longest file took a compiler.
+"""
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import fields
+
+import pytest
+
+from codegen.devices import detect
+from codegen.object_cache import ObjectCache
+from codegen.slot import Slot
+from codegen.toolchain.compiler import Failure
+from codegen.toolchain.cpu import CpuCompiler, find_compiler
+from codegen.workbench import Workbench
+from fusion_ir.graph import Graph
+from fusion_ir.records import CompileReport
+from scheduler.bench import Budget, Forgetful
+from scheduler.tune import tune
+from tests.support.random_graphs import Seeded, any_graph
+
+SEARCHES = int(os.environ.get("FUSEPLAN_SEARCHES", "3"))
+HELD = "FUSEPLAN_SEARCHES" in os.environ  # to time: only where the machine does nothing else
+LEAST_NODES, MOST_NODES = 8, 300
+BUDGETS = (1.0,) * 12 + (5.0,) * 7 + (30.0,)
+
+
+class Noting(CpuCompiler):
+    """A compiler that keeps how long it took."""
+
+    took: list[float] = []  # noqa: RUF012  of all, since a compiler is frozen
+
+    def compile(
+        self,
+        slot: Slot,
+        source: str,
+        entries: Sequence[str],
+        seconds: float,
+        libraries: Sequence[str] = (),
+        cpu_seconds: float | None = None,
+    ) -> tuple[bytes, dict[str, CompileReport]] | Failure:
+        started = time.monotonic()
+        built = super().compile(slot, source, entries, seconds, libraries, cpu_seconds)
+        Noting.took.append(time.monotonic() - started)
+        return built
+
+
+def graph_of(seed: int) -> Graph:
+    """Of 8 to 300 nodes."""
+    steps = 6 + (seed * 7919) % 290
+    while True:
+        graph = any_graph(Seeded(seed), steps=steps)
+        if LEAST_NODES <= len(graph.nodes) <= MOST_NODES:
+            return graph
+        seed += 100_003
+
+
+@pytest.fixture(scope="module")
+def objects(tmp_path_factory: pytest.TempPathFactory) -> ObjectCache:
+    return ObjectCache(tmp_path_factory.mktemp("objects"))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(SEARCHES))
+def test_a_search_ends_in_time_with_a_plan_no_slower_than_its_unfused(seed: int, objects: ObjectCache) -> None:
+    graph, budget_s = graph_of(seed), BUDGETS[seed % len(BUDGETS)] if HELD else 1.0
+    device = detect("cpu", objects)
+    found = find_compiler(device)
+    compiler = Noting(**{f.name: getattr(found, f.name) for f in fields(found)})
+    Noting.took.clear()
+    with Workbench(device, objects, compiler=compiler) as bench:
+        started = time.monotonic()
+        plan = tune(graph, device, Budget(budget_s, seed=seed), Forgetful(), bench)
+        taken = time.monotonic() - started
+    assert plan.steps or plan.aliases
+    assert plan.search.budget_s == budget_s
+    assert plan.search.idle_share is not None
+    if plan.time_us is not None and plan.unfused_us is not None:
+        assert plan.time_us <= plan.unfused_us
+    if HELD:
+        assert taken <= budget_s + 1.0 + max(Noting.took, default=0.0), (len(graph.nodes), plan.search)

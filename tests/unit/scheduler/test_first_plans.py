@@ -1,0 +1,94 @@
+"""The first plans of a search: timed whole before any schedule is refined, so that whatever stalls leaves a plan."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from codegen.kernel import Kernel
+from fusion_ir.graph import Graph
+from fusion_ir.ops import make
+from fusion_ir.records import Measurement, Plan, Status
+from tests.unit.scheduler.fakes import FakeBench, Timing
+from tests.unit.scheduler.test_tune import X, Y, diamond, graph_of, search
+
+
+class Stalling(FakeBench):
+    """Its first race takes an hour. slow: how many times as long as their steps fused plans take."""
+
+    slow: float = 1.0
+
+    def measure(
+        self, segment: Graph, segment_key: str, kernels: Sequence[Kernel], *, seed: int = 0
+    ) -> list[Measurement]:
+        self.clock.now += 3600.0
+        return super().measure(segment, segment_key, kernels, seed=seed)
+
+    def measure_plans(self, graph: Graph, plans: Sequence[Plan], *, seed: int = 0, seconds: float) -> list[Timing]:
+        self.clock.now += seconds
+        most = max(len(p.steps) for p in plans)
+        return [
+            Timing((sum(s.bound_us for s in p.steps) * (1.0 if len(p.steps) == most else self.slow),) * 20)
+            for p in plans
+        ]
+
+
+def fused_three() -> Graph:
+    return graph_of(make("abs", [make("exp", [make("neg", [X])])]), make("sin", [make("exp", [Y])]))
+
+
+def test_a_search_that_stalls_ends_as_the_predicted_cover() -> None:
+    plan, bench = search(diamond(), Stalling(), seconds=10.0)
+    assert len(bench.calls) <= 8, "one race"
+    assert plan.time_us is not None
+    assert plan.unfused_us is not None
+    assert plan.time_us < plan.unfused_us
+    assert len(plan.steps) < 7
+    assert plan.search.cut_short == "the budget ended before each of its kernels was timed"
+    assert plan.search.budget_s == 10.0
+
+
+@pytest.mark.parametrize("seconds", [1.0, 10.0, 10_000.0])
+@pytest.mark.parametrize("slow", [1.0, 1.02, 5.0, 100.0])
+def test_what_is_slower_than_its_unfused_is_not_returned(seconds: float, slow: float) -> None:
+    for graph in (diamond(), fused_three()):
+        bench = Stalling(slowest=1.0)
+        bench.slow = slow
+        plan, _ = search(graph, bench, seconds=seconds)
+        assert plan.time_us is not None
+        assert plan.unfused_us is not None
+        assert plan.time_us <= plan.unfused_us
+
+
+def test_they_are_made_before_any_race() -> None:
+    bench = FakeBench()
+    order: list[str] = []
+    bench.measure_plans = lambda *a, **k: order.append("plans") or FakeBench.measure_plans(bench, *a, **k)  # type: ignore[method-assign]
+    bench.measure = lambda *a, **k: order.append("race") or FakeBench.measure(bench, *a, **k)  # type: ignore[method-assign]
+    plan, _ = search(diamond(), bench)
+    assert order[0] == "plans"
+    assert "race" in order
+    assert plan.search.cut_short is None
+
+
+def test_an_interrupted_search_has_the_first_plan() -> None:
+    plan, _ = search(diamond(), FakeBench(interrupt_at=0))
+    assert plan.time_us is not None
+    assert plan.search.cut_short == "the search was interrupted"
+
+
+def test_a_first_plan_that_is_wrong_is_none() -> None:
+    """The search goes on without it."""
+
+    class Wrong(FakeBench):
+        asked = 0
+
+        def measure_plans(self, graph: Graph, plans: Sequence[Plan], *, seed: int = 0, seconds: float) -> list[Timing]:
+            self.asked += 1
+            if self.asked == 1:
+                self.clock.now += seconds
+                return [Timing((), status=Status.wrong_result, detail="off") for _ in plans]
+            return super().measure_plans(graph, plans, seed=seed, seconds=seconds)
+
+    plan, bench = search(diamond(), Wrong())
+    assert bench.asked == 2
+    assert plan.time_us is not None
