@@ -1,10 +1,16 @@
 """Values at which functions break, of every dtype, and tensors of PyTorch with the same bits."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from fusion_ir.dtype import DTYPES, DType
+from fusion_ir.dtype import DTYPES, DType, compute_dtype
+from fusion_ir.graph import Graph, OutputSpec
+from fusion_ir.interpreter import interpret
+from fusion_ir.numerics import ulp
+from fusion_ir.ops import OPS, make, make_input
+from tests.support.tensors import spec
 
 _BITS = {"bf16": np.int16, "f8e4m3": np.uint8, "f8e5m2": np.uint8}  # of what NumPy has no type of its own for
 _TORCH = {
@@ -49,3 +55,40 @@ def from_torch(torch: Any, tensor: Any) -> tuple[np.ndarray, str]:
         bits = tensor.contiguous().view(torch.int16 if name == "bf16" else torch.uint8).numpy()
         return bits.view(DTYPES[name].numpy), name
     return tensor.contiguous().numpy(), name
+
+
+ENDANGERED = (
+    "pow", "atan2", "log", "log1p", "sqrt", "rsqrt", "exp", "expm1", "tanh", "erf", "sigmoid", "reciprocal", "sign",
+    "maximum", "minimum", "fmod", "remainder", "floordiv", "div", "lt", "ge", "ne", "isfinite", "square",
+)  # fmt: skip
+
+
+def special_graph(dtype: DType, ops: Sequence[str] = ENDANGERED) -> tuple[Graph, list[np.ndarray]]:
+    """A graph of these ops, and of casts to integers, over two inputs; and all special values against all, of a number
+    that no vector divides."""
+    a, b = (v.ravel() for v in np.meshgrid(special_values(dtype), special_values(dtype)))
+    odd = len(a) - 1 + len(a) % 2
+    arrays = [a[:odd], b[:odd]]
+    inputs = tuple(spec((odd,), dtype) for _ in arrays)
+    x, y = (make_input(i, s) for i, s in enumerate(inputs))
+    nodes = [make(op, [x, y][: OPS[op].arity]) for op in ops]  # type: ignore[misc]
+    nodes += [make("cast", [x], {"dtype": DTYPES[name]}) for name in ("i8", "u8", "i32", "i64", "bool", "f8e4m3")]
+    return Graph(inputs, tuple(OutputSpec(n, (1,)) for n in nodes)), arrays
+
+
+def unlike_reference(graph: Graph, arrays: Sequence[np.ndarray], results: Sequence[np.ndarray]) -> list[str]:
+    """Where results of a kernel are not the interpreter's: beyond the ulps of the op's row, or no number, or of another
+    sign."""
+    found: list[str] = []
+    for output, want, got in zip(graph.outputs, interpret(graph, arrays), results, strict=True):
+        node = output.node
+        same = got == want
+        if node.dtype.is_float:
+            a, b = want.astype(np.float64), got.astype(np.float64)
+            ulps = OPS[node.op].ulps if node.dtype == compute_dtype(node.dtype) else min(OPS[node.op].ulps, 1)
+            with np.errstate(invalid="ignore"):
+                near = np.abs(a - b) <= ulps * ulp(want).astype(np.float64)
+            same = ((a == b) | (np.isfinite(a) & near)) & (np.signbit(a) == np.signbit(b)) | np.isnan(a) & np.isnan(b)
+        for i in np.flatnonzero(~np.asarray(same))[:3]:
+            found.append(f"{node.op}({', '.join(str(x[i]) for x in arrays)}) = {got[i]}, expected {want[i]}")
+    return found

@@ -13,11 +13,18 @@ import pytest
 
 from fusion_ir import build
 from fusion_ir.dtype import DTYPES, DType, compute_dtype
+from fusion_ir.interpreter import interpret
 from fusion_ir.node import Attr, Node
 from fusion_ir.node_value import evaluate_node
 from fusion_ir.numerics import round_to, ulp, widen
 from fusion_ir.ops import OPS, OpKind, RuleError, make
-from tests.support.special_values import from_torch, special_values, to_torch
+from tests.support.special_values import (
+    from_torch,
+    special_graph,
+    special_values,
+    to_torch,
+    unlike_reference,
+)
 from tests.support.tensors import evaluate_one, tensor
 
 torch: Any = pytest.importorskip("torch", reason="needs PyTorch: the extra `bench`")
@@ -205,3 +212,12 @@ def test_reductions_of_special_values(op: str) -> None:
         same = (a == b) | (np.isnan(a) & np.isnan(b)) | near | edge
         wrong = np.flatnonzero(~same.reshape(len(x), -1).all(-1))
         assert not len(wrong), (name, [(x[i], "gives", got[i], "torch", expected[i]) for i in wrong[:5]])
+
+
+def test_what_kernels_are_held_to_sees_a_nan_and_a_sign() -> None:
+    graph, arrays = special_graph(DTYPES["f32"], ("pow", "maximum"))
+    results = interpret(graph, arrays)
+    assert not unlike_reference(graph, arrays, results)
+    (nan, *_), (zero, *_) = np.flatnonzero(np.isnan(results[0])), np.flatnonzero(results[1] == 0)
+    results[0][nan], results[1][zero] = 1.0, -results[1][zero]
+    assert [line.partition("(")[0] for line in unlike_reference(graph, arrays, results)] == ["pow", "maximum"]
