@@ -1,8 +1,10 @@
 """Comparing a kernel's outputs with those expected: every element of every output."""
 
+import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import EllipsisType
 from typing import Protocol
 
@@ -13,6 +15,41 @@ from fusion_ir.numerics import dtype_of, widen
 from fusion_ir.threads import blockwise, side_by_side
 
 Index = tuple[slice | EllipsisType, ...]
+
+
+NUMBER = r"\S+"
+_DIFFERENCE = re.compile(
+    rf"out(?P<output>\d+)\[(?P<index>[\d, ]*)\] is (?P<got>{NUMBER}) \(\S+\), expected (?P<expected>{NUMBER}) \(\S+\)"
+    rf"(?: \+- (?P<allowed>{NUMBER}) \(bound (?P<bound>{NUMBER}), perturbed (?P<perturbed>{NUMBER})\))?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One element that is wrong, as `Comparison.detail` tells of it: where, both values, and both tolerances, of which
+    the larger counts: what an error bound allows, and what perturbed runs do; 0 where values must be equal."""
+
+    output: int
+    index: tuple[int, ...]
+    got: float
+    expected: float
+    bound: float
+    perturbed: float
+
+    @classmethod
+    def parse(cls, detail: str) -> "Difference | None":
+        """The first one in a text, if there is any."""
+        found = _DIFFERENCE.search(detail)
+        if found is None:
+            return None
+        index = tuple(int(i) for i in found["index"].split(",") if i.strip())
+        got, expected = (_number(found[name]) for name in ("got", "expected"))
+        bound, perturbed = (float(found[name] or 0) for name in ("bound", "perturbed"))
+        return cls(int(found["output"]), index, got, expected, bound, perturbed)
+
+
+def _number(text: str) -> float:
+    return float(text == "True") if text in ("True", "False") else float(text)
 
 
 class Allowed(Protocol):
@@ -28,6 +65,10 @@ class Allowed(Protocol):
         infinity means that anything goes there; zeros mean equal values, where zeros of either sign are equal."""
         ...
 
+    def both(self, part: int, at: tuple[int, ...]) -> tuple[float, float]:
+        """What an error bound and what perturbed runs allow an element of a part, as far as that was computed."""
+        ...
+
 
 class Fixed:
     """A tolerance that is known, for the output in one part."""
@@ -39,6 +80,9 @@ class Fixed:
 
     def growing(self, part: int) -> Iterator[np.ndarray]:
         yield self._tolerance
+
+    def both(self, part: int, at: tuple[int, ...]) -> tuple[float, float]:
+        return float(self._tolerance[at]), float(self._tolerance[at])
 
 
 class Reference:
@@ -148,7 +192,7 @@ def _compare_one(got: np.ndarray, expected: Reference, i: int) -> _Wrong:
         if count:
             with lock:
                 found_wrong = min(found_wrong, k)
-        first = _describe(beyond, a, b, tolerance, parts[k]) if count else ""
+        first = _describe(beyond, a, b, tolerance, parts[k], partial(_both, allowed, k)) if count else ""
         return _Wrong(_largest(apart), count, first), plain
 
     lock = threading.Lock()
@@ -188,14 +232,26 @@ def _beyond(differs: np.ndarray, apart: np.ndarray, tolerance: np.ndarray, expec
     return beyond & ~forgiven if int(forgiven.sum()) <= int((tolerance > 0).sum()) else beyond
 
 
+def _both(allowed: Allowed | None, part: int, at: tuple[int, ...]) -> tuple[float, float]:
+    return (0.0, 0.0) if allowed is None else allowed.both(part, at)
+
+
 def _describe(
-    beyond: np.ndarray, got: np.ndarray, expected: np.ndarray, tolerance: np.ndarray | None, index: Index
+    beyond: np.ndarray,
+    got: np.ndarray,
+    expected: np.ndarray,
+    tolerance: np.ndarray | None,
+    index: Index,
+    both: Callable[[tuple[int, ...]], tuple[float, float]],
 ) -> str:
     """The first wrong element of a part: where in the output, its value, the value expected."""
     at = tuple(int(i) for i in np.unravel_index(int(beyond.argmax()), beyond.shape))
     starts = [s.start or 0 if isinstance(s, slice) else 0 for s in index]
     where = [a + (starts[axis] if axis < len(starts) else 0) for axis, a in enumerate(at)]
-    margin = "" if tolerance is None else f" +- {float(tolerance[at]):.3g}"
+    margin = ""
+    if tolerance is not None:
+        bound, perturbed = both(at)
+        margin = f" +- {float(tolerance[at]):.3g} (bound {bound:.3g}, perturbed {perturbed:.3g})"
     return f"{where} is {_show(got[at])}, expected {_show(expected[at])}{margin}"
 
 

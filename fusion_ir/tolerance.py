@@ -268,6 +268,12 @@ class _Growing:
             self._perturbed.advance(share)
             yield self._perturbed.tolerance(share, self._i, index)
 
+    def both(self, part: int, at: tuple[int, ...]) -> tuple[float, float]:
+        _, share = self._shares[part]
+        if self._i not in share.bounds:
+            return 0.0, 0.0
+        return float(share.bounds[self._i][at]), float(share.deviations[self._i][at])
+
 
 def _error_dtype(x: np.ndarray) -> np.dtype:
     """In which differences are held: f32, but f64 for f64 and for integers."""

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from codegen.kernel import EmitError, Kernel
 from codegen.measure import LEAST_PAIRS, beats, median, spread
 from codegen.toolchain.compiler import Binary
+from fusion_ir.comparison import Difference
+from fusion_ir.node import Node
 from fusion_ir.records import Plan, Reason, Search, Status, Step
 from scheduler.assemble import Choice, assemble
 from scheduler.atoms import Atoms
@@ -29,6 +31,7 @@ MOST_LATE_S = 2.0  # the most of it then: as long as it takes until differences 
 ROUNDS = 3 * LEAST_PAIRS  # that this needs, of a machine that others use too
 UNTIMED_GAIN = 0.9  # times what a plan of kernels that were never timed takes, for another to be chosen
 MAX_REASONS = 100
+UNFUSED = "no kernels that passed their checks make a cover: a kernel for each op instead"
 DOUBT = 2.0  # a prediction has to be that much better than a measurement to be chosen in the end
 
 LATE_S = 0.5  # beyond the budget, for what it takes to end well
@@ -44,6 +47,15 @@ class NoPlan(Exception):
 
 class MemoryExceeded(NoPlan):
     """No plan that was found keeps to the limit of memory; the message says what the least needs."""
+
+
+class Disagreement(NoPlan):
+    """No kernel that ran gives what the interpreter gives, not even with one for every op. The message names the node,
+    the element, both values, and what the error bound and perturbed runs allow there (`difference`)."""
+
+    def __init__(self, node: Node, detail: str) -> None:
+        super().__init__(f"{node}: {detail}")
+        self.node, self.difference = node, Difference.parse(detail)
 
 
 class Finalists:
@@ -70,6 +82,7 @@ class Finalists:
         self.timed: list[tuple[Proposal, Plan]] = []
         self.early: list[tuple[Proposal, Plan]] = []  # timed before any schedule was, the best first
         self.unfused_us: float | None = None
+        self._wrong = 0, ""  # steps of a plan that was refused as wrong, and what was said
         self.budget_s = budget.seconds
         self.cut_short: str | None = None
         self._compiled_s = 0.0  # for each kernel of the early plans
@@ -177,8 +190,16 @@ class Finalists:
         if not best and self.covers.least_bytes is not None:
             raise MemoryExceeded(self._no_room())
         if not best and len(self.atoms):
-            raise NoPlan(self._why_none())
+            if not self.unfused or not self._is_usable(self.unfused):
+                raise self._none()
+            self.notes = [n for n in self.notes if n.text != UNFUSED]
+            self.notes.append(Reason(kind="note", text=UNFUSED))
+            return self.unfused
         return best
+
+    def _is_usable(self, proposal: Proposal) -> bool:
+        """Whether each of its segments has a kernel that did not fail."""
+        return all(self.ledger.choice(c) is not None for c in proposal)
 
     def _proposals(self) -> list[Proposal]:
         """The best cover, what is best by measurements without one of its segments, and the unfused graph."""
@@ -188,8 +209,7 @@ class Finalists:
         ranked = sorted(others, key=lambda p: (sum(map(self._us, p)), len(p), [c.segment.piece for c in p]))
         room = 1 if self.watch.is_late and self.early else self.count - 1
         proposals = [best, *ranked[:room]]
-        usable = all(self.ledger.choice(c) is not None for c in self.unfused)
-        if self.unfused and usable and not any(map(self._is_unfused, proposals)):
+        if self.unfused and self._is_usable(self.unfused) and not any(map(self._is_unfused, proposals)):
             proposals.append(self.unfused)
         return proposals
 
@@ -201,16 +221,21 @@ class Finalists:
     def _us(self, candidate: Candidate) -> float:
         return candidate.weight * self.ledger.cost_us(candidate, self.ledger.predicted_us)
 
-    def _why_none(self) -> str:
+    def _none(self) -> NoPlan:
         """What failed for the first atom that nothing computes."""
         for a, node in enumerate(self.atoms.plain.nodes):
             single = self.found.whole(1 << a)
             if single is None:
-                return f"no family accepts {node}"
+                return NoPlan(f"no family accepts {node}")
             if self.ledger.choice(single) is None:
-                failed = [f"{m.family} {m.schedule}: {m.status.value} {m.detail}" for m in self.ledger.failures(single)]
-                return f"no kernel for {node} can be used: {'; '.join(failed)}"
-        return "the accepted segments make no cover"
+                failures = self.ledger.failures(single)
+                wrong = [m for m in failures if m.status is Status.wrong_result and Difference.parse(m.detail)]
+                if wrong:
+                    m = wrong[0]
+                    return Disagreement(node, f"{m.detail}; by {m.family} {m.schedule}, of {len(failures)} that failed")
+                failed = [f"{m.family} {m.schedule}: {m.status.value} {m.detail}" for m in failures]
+                return NoPlan(f"no kernel for {node} can be used: {'; '.join(failed)}")
+        return NoPlan("the accepted segments make no cover")
 
     def _kernels(self, proposals: Sequence[Proposal]) -> dict[Candidate, Kernel] | None:
         """A kernel for each candidate; None where some had to be struck out."""
@@ -301,9 +326,16 @@ class Finalists:
         plans += [(p, e) for p, e in self.early[:1] if tuple(_kernel_of(s) for s in e.steps) not in known]
         passed = self._passing(plans, seconds)
         if not passed:
-            raise NoPlan("; ".join(n.text for n in self.notes if n.kind == "note"))
+            raise self._refused()
         self.timed = self._ranked(passed)
         return self.timed
+
+    def _refused(self) -> NoPlan:
+        """What is wrong with the plan of the most steps, which is the unfused one where that was made."""
+        found = Difference.parse(self._wrong[1])
+        if found is not None:
+            return Disagreement(self.prepared.given.outputs[found.output].node, self._wrong[1])
+        return NoPlan("; ".join(n.text for n in self.notes if n.kind == "note"))
 
     def _passing(self, plans: Sequence[tuple[Proposal, Plan]], seconds: float) -> list[Timed]:
         """Those that pass their check, with their times."""
@@ -316,6 +348,8 @@ class Finalists:
             if result.status is not Status.ok or not result.samples_us:
                 kernels = ", ".join(f"{s.family} {s.schedule}" for s in plan.steps)
                 self.notes.append(Reason(kind="note", text=f"plan {kernels}: {result.status.value}: {result.detail}"))
+                if result.status is Status.wrong_result:
+                    self._wrong = max(self._wrong, (len(plan.steps), result.detail))
                 continue
             if self._is_unfused(proposal):
                 self.unfused_us = median(result.samples_us)

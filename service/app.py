@@ -19,7 +19,7 @@ from codegen.toolchain.compiler import CompilerMissing
 from fusion_ir.records import Device
 from service import disk
 from service.api import artifacts, batch_events, batches, devices, health, openapi, operations, plans, resolve
-from service.api.context import Context, Devices, Memo
+from service.api.context import Context, Devices, Memo, context
 from service.api.middleware import Gate
 from service.api.readers import Readers
 from service.api.threads import Threads
@@ -136,8 +136,9 @@ async def _warm(ctx: Context) -> None:
         log.warning("target %s: %s", ctx.settings.target, error)
 
 
-async def _api_error(_: Request, error: Exception) -> Response:
+async def _api_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, ApiError)
+    context(request).metrics.problems.labels(error.slug).inc()
     return problem_response(error.slug, error.detail, error.place, error.status, error.headers)
 
 

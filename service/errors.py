@@ -206,6 +206,15 @@ PROBLEM_TYPES: dict[str, ProblemType] = {
             "`detail` says why; the operation keeps the record.",
         ),
         ProblemType(
+            "kernels-disagree",
+            500,
+            "No kernel gives what the interpreter gives",
+            "Every kernel of some part of the graph was refused, or every plan, even the one with a kernel per op: "
+            "an element of what they make differs from what the language's interpreter makes by more than errors do.",
+            "`detail` names the node, the element, both values, and what the error bound and perturbed runs allow. "
+            "Either the compiler or a kernel is wrong, or the tolerance: report it with the graph.",
+        ),
+        ProblemType(
             "memory-exceeded",
             422,
             "No plan keeps to the limit of memory",

@@ -24,6 +24,10 @@ class Metrics:
         self.resolves = Counter(
             "fuseplan_resolves", "Resolves by outcome: hit, miss.", ("outcome",), registry=self.registry
         )
+        self.problems = Counter(
+            "fuseplan_problems", "Problem documents answered by type, such as kernels-disagree.", ("type",),
+            registry=self.registry,
+        )  # fmt: skip
         self.operations = Gauge("fuseplan_operations", "Operations by state.", ("state",), registry=self.registry)
 
     def observe(self, route: str, method: str, status: int, seconds: float) -> None:

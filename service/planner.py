@@ -16,7 +16,7 @@ from fusion_ir.text import parse_graph, print_graph
 from scheduler.bench import Budget, Progress, RequestError
 from scheduler.entry import relative_times
 from scheduler.experience import Tuned
-from scheduler.finalists import MemoryExceeded, NoPlan
+from scheduler.finalists import Disagreement, MemoryExceeded, NoPlan
 from scheduler.tune import INTERRUPTED, tune
 from service.errors import Problem, problem
 from service.failures import problem_before
@@ -160,6 +160,8 @@ def failed_search(error: Exception) -> Problem:
     """What a search without a plan ends with."""
     if isinstance(error, MemoryExceeded):
         return problem("memory-exceeded", str(error))
+    if isinstance(error, Disagreement):
+        return problem("kernels-disagree", str(error))
     if isinstance(error, NoPlan):
         return problem("tuning-failed", str(error))
     return problem("tuning-failed", f"The search failed with a fault of its own ({type(error).__name__}).")

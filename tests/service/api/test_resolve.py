@@ -142,6 +142,8 @@ def test_waiting_for_an_operation_that_ends_badly_says_so(service: Running, end:
     response = service.client.post("/v1/plans:resolve", json={"graph": wire()}, headers={"Prefer": "wait=20"})
     worker.join()
     assert (response.status_code, response.json()["type"]) == (status, type_)
+    counted = f'fuseplan_problems_total{{type="{type_.rpartition("/")[2]}"}} 1.0'
+    assert counted in service.client.get("/metrics").text
 
 
 def test_waiting_gives_the_plan_as_a_miss(service: Running) -> None:

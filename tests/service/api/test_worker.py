@@ -19,6 +19,7 @@ from fusion_ir.named import NamedGraph
 from fusion_ir.records import Plan
 from fusion_ir.text import print_graph
 from scheduler.bench import Event
+from scheduler.finalists import Disagreement
 from scheduler.tune import INTERRUPTED
 from service import planner, server, worker
 from service.api.operations import problem_of
@@ -99,6 +100,11 @@ def test_an_operation_is_planned_and_its_result_says_which(
     [
         (DeviceError("no CUDA device: install a driver"), "/errors/no-device", "install a driver"),
         (PlanningError("a binary is gone"), "/errors/tuning-failed", "a binary is gone"),
+        (
+            Disagreement(chain().outputs[0].node, "out0[3] is 2.5 (0x1), expected 2.0 (0x2)"),
+            "/errors/kernels-disagree",
+            "out0[3] is 2.5",
+        ),
         (RuntimeError("secret words"), "/errors/tuning-failed", "incident"),
     ],
 )

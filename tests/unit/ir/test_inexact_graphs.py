@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fusion_ir import build
-from fusion_ir.comparison import compare, unequal
+from fusion_ir.comparison import Difference, compare, unequal
 from fusion_ir.dtype import f32, i64
 from fusion_ir.graph import Graph
 from fusion_ir.interpreter import evaluate
@@ -83,6 +83,24 @@ def test_shares_of_outputs_of_different_times_are_told_apart() -> None:
 
 
 # What is wrong
+
+
+@pytest.mark.parametrize("of", [build.exp, build.neg, lambda x: build.gt(build.exp(x), 1.0)])
+def test_what_is_said_of_a_wrong_element_can_be_read(of: Override) -> None:
+    graph = graph_of([spec((8, 9), f32)], of)
+    inputs = sample_inputs(graph, 0)
+    expected = reference(graph, inputs)
+    got = [v.copy() for v in expected.outputs]
+    got[0][3, 4] = not got[0][3, 4] if got[0].dtype == np.bool_ else got[0][3, 4] * np.float32(1.5)
+    found = Difference.parse(compare(got, expected).detail)
+    assert found is not None
+    assert (found.output, found.index) == (0, (3, 4))
+    assert (found.got, found.expected) == (
+        pytest.approx(float(got[0][3, 4])),
+        pytest.approx(float(expected.outputs[0][3, 4])),
+    )
+    assert (found.bound > 0) == (found.perturbed > 0) == (graph.outputs[0].node.op == "exp")
+    assert Difference.parse("signal 11") is None
 
 
 def last_term_left_out(node: Node, operands: tuple[np.ndarray, ...]) -> np.ndarray | None:

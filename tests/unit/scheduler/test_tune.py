@@ -1,27 +1,41 @@
 """The search on a bench whose times are known beforehand."""
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import pytest
 
+from codegen.kernel import Kernel
+from fusion_ir.comparison import Difference
 from fusion_ir.dtype import f32
 from fusion_ir.extent import dense_strides, shape_of
 from fusion_ir.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.interpreter import interpret
 from fusion_ir.node import Node
 from fusion_ir.ops import OpKind, make, make_input
-from fusion_ir.records import Cost, Plan, Ref
+from fusion_ir.records import Cost, Measurement, Plan, Ref, Status
 from scheduler.bench import Budget, Event
 from scheduler.candidates import Candidate, CandidateSettings
 from scheduler.cutting import cut
-from scheduler.finalists import NoPlan
+from scheduler.finalists import UNFUSED, Disagreement, NoPlan
 from scheduler.ledger import Ledger
 from scheduler.prepare import prepare
 from scheduler.tune import TuneSettings, tune
 from tests.support.partitions import execution_order, partitions
 from tests.support.random_graphs import Seeded, any_graph
-from tests.unit.scheduler.fakes import DEVICE, Clock, FakeBench, Memory, families, random_inputs, run_plan, same_bits
+from tests.unit.scheduler.fakes import (
+    DEVICE,
+    Clock,
+    FakeBench,
+    Memory,
+    Timing,
+    families,
+    random_inputs,
+    run_plan,
+    same_bits,
+)
 
 ALL = frozenset(OpKind) - {OpKind.REDUCTION}
 SPEC = InputSpec(shape_of((512, 1024)), f32, (1024, 1))
@@ -210,6 +224,64 @@ def test_failing_kernels_lose() -> None:
 def test_no_kernel_at_all_is_an_error_that_says_why() -> None:
     with pytest.raises(NoPlan, match=r"no kernel for .* can be used: .*crashed signal 11"):
         search(diamond(), FakeBench(fails=frozenset({"fused", "one"})))
+
+
+WRONG = "out0[3, 1] is 2.5 (0x40200000), expected 2.0 (0x40000000) +- 0.25 (bound 0.25, perturbed 0.125); 1 of 8"
+
+
+@dataclass
+class Disagreeing(FakeBench):
+    """Plans of at most `most` steps give what no error explains; so do kernels where `each` says so."""
+
+    most: int = 0
+    each: bool = False
+
+    def measure(
+        self, segment: Graph, segment_key: str, kernels: Sequence[Kernel], *, seed: int = 0
+    ) -> list[Measurement]:
+        rows = super().measure(segment, segment_key, kernels, seed=seed)
+        wrong = {"status": Status.wrong_result, "detail": WRONG, "samples_us": ()}
+        return [row.model_copy(update=wrong) for row in rows] if self.each else rows
+
+    def measure_plans(self, graph: Graph, plans: Sequence[Plan], *, seed: int = 0, seconds: float) -> list[Timing]:
+        right = super().measure_plans(graph, plans, seed=seed, seconds=seconds)
+        wrong = Timing((), status=Status.wrong_result, detail=WRONG)
+        return [wrong if len(p.steps) <= self.most else t for p, t in zip(plans, right, strict=True)]
+
+
+def test_where_no_fused_plan_agrees_the_unfused_one_is_the_answer() -> None:
+    plan, _ = search(diamond(), Disagreeing(most=6), most=3)
+    assert len(plan.steps) == 7
+    assert plan.time_us == plan.unfused_us
+    assert any("wrong_result" in reason.text and "out0[3, 1]" in reason.text for reason in plan.reasons)
+
+
+class Uncopying(Disagreeing):
+    """Kernels that copy and compute are wrong."""
+
+    def measure(
+        self, segment: Graph, segment_key: str, kernels: Sequence[Kernel], *, seed: int = 0
+    ) -> list[Measurement]:
+        ops = {n.op for n in segment.nodes} - {"input"}
+        self.each = "cat" in ops and len(ops) > 1
+        return super().measure(segment, segment_key, kernels, seed=seed)
+
+
+def test_where_no_cover_agrees_the_unfused_graph_is_the_answer() -> None:
+    """It stores what a cover computes where it is read."""
+    graph = graph_of(make("neg", [make("cat", [make("exp", [X]), make("exp", [Y])], {"axis": 0})]))
+    plan, _ = search(graph, Uncopying(), most=3)
+    assert plan.time_us == plan.unfused_us
+    assert UNFUSED in [reason.text for reason in plan.reasons]
+
+
+@pytest.mark.parametrize("each", [False, True])
+def test_where_no_plan_agrees_the_error_names_node_element_values_and_tolerances(each: bool) -> None:
+    said = r"out0\[3, 1\] is 2\.5 .*expected 2\.0 .*bound 0\.25, perturbed 0\.125"
+    with pytest.raises(Disagreement, match=said) as found:
+        search(diamond(), Disagreeing(most=99, each=each), most=3)
+    assert found.value.difference == Difference(0, (3, 1), 2.5, 2.0, 0.25, 0.125)
+    assert str(found.value).startswith(str(found.value.node))
 
 
 def test_what_does_not_compile_is_replaced() -> None:
