@@ -45,12 +45,13 @@ class Style:
 @dataclass(frozen=True)
 class Body:
     """The printed body. roots: each outermost loop's iterations, and whether threads along y share them too (cuda).
-    shared_bytes: of shared memory that it uses (cuda)."""
+    shared_bytes: of shared memory that it uses (cuda). reach: see `Text`."""
 
     text: str
     roots: tuple[tuple[int, bool], ...]
     accesses: tuple[Access, ...]
     shared_bytes: int = 0
+    reach: int = 0
 
 
 class BodyText(KeptText):

@@ -263,7 +263,7 @@ class CudaBodyText(BodyText):
         """As on the CPU, but the ends are in the order in which the tile lies in shared memory."""
         first = offset.subst({tile.along: Affine(), tile.lane: Affine()})
         ends = ", ".join(self.end(a) for a in _stored(tile))
-        return f"{tensor} + ({self.expr(first)})", str(offset.coef(tile.lane)), ends
+        return f"{tensor} + ({self.expr(first)})", f"(idx_t){offset.coef(tile.lane)}", ends
 
     def pointer(
         self, access: Value | Write, key: Key, lane: Axis | None, width: int, itemsize: int

@@ -16,4 +16,4 @@ def emit_body(program: Program, style: Style) -> Body:
     printer.nest((), depth=0)
     printer.finish()
     accesses = tuple(sorted(printer.accesses, key=lambda a: (a.tensor, a.kind, a.width)))
-    return Body("\n".join(printer.lines), tuple(printer.roots), accesses, printer.shared_bytes)
+    return Body("\n".join(printer.lines), tuple(printer.roots), accesses, printer.shared_bytes, printer.reach)

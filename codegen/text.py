@@ -56,6 +56,7 @@ class Text:
         self.axis_names: dict[Axis, str] = {}
         self.value_names: dict[Value, str] = {}
         self.scopes: list[set[Value]] = [set()]  # values declared, by open brace
+        self.reach = 0  # of the indices printed: no larger number comes up in them, nor in their loops
 
     def line(self, text: str) -> None:
         self.lines.append("  " * self.indent + text)
@@ -71,6 +72,7 @@ class Text:
         self.line("}")
 
     def axis(self, a: Axis) -> str:
+        self.reach = max(self.reach, a.extent)
         return self.axis_names.setdefault(a, f"i{len(self.axis_names)}")
 
     def name(self, v: Value) -> str:
@@ -90,6 +92,7 @@ class Text:
                 return f"clamp_index({inner}, {t.extent})"
             return f"({inner}) / {t.divisor} % {t.extent}" if t.divisor > 1 else f"({inner}) % {t.extent}"
 
+        self.reach = max(self.reach, e.high - min(e.c, 0), -e.low)
         parts = [
             atom(t) if k == 1 else f"{k} * ({atom(t)})" if isinstance(t, Opaque) else f"{k} * {atom(t)}"
             for t, k in e.terms

@@ -312,7 +312,7 @@ def part_functor(segment: Graph, part: Part, name: str, result: str | None, rows
         {f"VDEV {kind} operator()({point}, {given}) const": printer.lines},
     )
     accesses = tuple(sorted(printer.accesses, key=lambda a: (a.tensor, a.kind, a.width)))
-    return Functor(name, text, members, accesses)
+    return Functor(name, text, members, accesses, printer.reach)
 
 
 def lines_made(of: Operand, functor: Functor) -> str:

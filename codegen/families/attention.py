@@ -115,7 +115,10 @@ class Attention:
             f"  Strip<{', '.join(map(str, numbers))}, {'Blanks' if blanks else 'NoBlanks'}> strip(shared);",
             *(f"  {call}" for call in calls),
         ]
-        entry, source = kernel_function(segment, "\n".join(lines), "cuda", threads=s.threads, blocks=s.blocks)
+        reach = max(f.reach for f in functors)
+        entry, source = kernel_function(
+            segment, "\n".join(lines), "cuda", threads=s.threads, blocks=s.blocks, reach=reach
+        )
         launch = Launch((grid(s, strips), 1, 1), (s.threads, 1, 1), shared_bytes(s, strips))
         accesses = tuple(dict.fromkeys(a for f in functors for a in f.accesses))
         return Kernel(entry, source, "cuda", self.name, str(s), launch, accesses, headers=(HEADER,))

@@ -92,8 +92,11 @@ def loop_kernel(
     waits = any(sharing.is_in_row(r.home.path) for r in program.reductions.values())
     is_many = threads.count >= MANY_THREADS and blocks > device.units
     together = MOST_THREADS // threads.count if waits and is_many else 1
+    # A counter that all blocks share goes past its end by as much as they do at a time.
+    shared = [count + blocks * (threads.y if rows else 1) for count, rows in body.roots]
+    reach = max(body.reach, *shared, 0)
     entry, source = kernel_function(
-        segment, body.text, "cuda", prologue=prologue, threads=threads.count, blocks=together
+        segment, body.text, "cuda", prologue=prologue, threads=threads.count, blocks=together, reach=reach
     )
     launch = Launch((blocks, 1, 1), (threads.x, threads.y, 1), body.shared_bytes)
     return Kernel(entry, source, "cuda", s.FAMILY, str(s), launch, body.accesses)

@@ -120,7 +120,8 @@ def emit(segment: Graph, schedule: str, device: Device) -> Kernel:
     else:
         lines.append("  SHARED_MEMORY(shared);")
         lines.append(f"  {'gemm_sm80' if s.path == 'mma' else 'gemm_fma'}<Tile, Product>(shared, {made});")
-    entry, source = kernel_function(segment, "\n".join(lines), "cuda", threads=s.threads)
+    reach = max(f.reach for f in functors)
+    entry, source = kernel_function(segment, "\n".join(lines), "cuda", threads=s.threads, reach=reach)
     launch = Launch((_blocks(way, s), 1, 1), (s.threads, 1, 1), 0 if few else shared_bytes(s, tiles))
     accesses = tuple(dict.fromkeys(a for f in functors for a in f.accesses))
     headers = (HEADER,) if few else ()

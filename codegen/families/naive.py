@@ -64,8 +64,9 @@ class Naive:
         target = "cpu" if device.target == "cpu" else "cuda"
         prologue = [] if device.target == "cpu" else [f"constexpr int TX = 1, TY = {s.threads};"]
         body = "\n".join(printer.lines)
-        entry, source = kernel_function(segment, body, target, prologue=prologue, threads=s.threads)
         grid = min(max((-(-n // s.threads) for n in counts), default=1), (1 << 31) - 1)
+        reach = max(printer.reach, *(n + grid * s.threads for n in counts), 0)
+        entry, source = kernel_function(segment, body, target, prologue=prologue, threads=s.threads, reach=reach)
         launch = Launch(grid=(grid, 1, 1), block=(1, s.threads, 1), tasks=device.units)
         if device.target == "cpu":
             launch = Launch(tasks=device.units)

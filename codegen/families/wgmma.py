@@ -214,6 +214,7 @@ class Wgmma:
             cluster=s.cluster,
             tensor_maps=2,
             blocks=s.resident,
+            reach=behind.reach,
         )
         launch = Launch(
             grid=(_grid(s, p, device), 1, 1),

@@ -8,6 +8,7 @@ from fusion_ir.graph import Graph
 from fusion_ir.records import TargetKind
 
 INDEX_LIMIT = 1 << 31  # cuda kernels index with 32 bits below
+BEYOND = 1 << 20  # what an index may go past the end of what it runs along, where a vector or a tile is cut off
 
 
 def kernel_function(
@@ -22,10 +23,11 @@ def kernel_function(
     interleave: bool = False,
     cluster: int = 1,
     tensor_maps: int = 0,
+    reach: int = 0,
 ) -> tuple[str, str]:
     """(entry, source). The entry's name is derived from the source, so equal kernels have equal names. blocks: that a
     multiprocessor is to have registers for at a time. cluster: blocks of a cluster. tensor_maps: how many there are,
-    map0, map1, ..."""
+    map0, map1, ... reach: the largest number among the body's indices and loop counters (cuda)."""
     params = parameters(graph)
     if target == "cpu":
         order = "INTERLEAVED " if interleave else ""
@@ -38,14 +40,14 @@ def kernel_function(
         bounds = f"{threads}, {blocks}" if blocks > 1 else threads
         together = f"__cluster_dims__({cluster}, 1, 1) " if cluster > 1 else ""
         head = f'extern "C" __global__ void __launch_bounds__({bounds}) {together}{{entry}}({listed}) {{{{'
-        lines = [f"  {line}" for line in (*_wide_index(graph), *prologue)]
+        lines = [f"  {line}" for line in (*_wide_index(graph, reach), *prologue)]
     tail = ["  stream_fence();"] if streams else []
     text = "\n".join([*lines, body, *tail, "}"])
     entry = "k_" + hashlib.sha256(f"{target}{head}{text}".encode()).hexdigest()[:16]
     return entry, f"{head.format(entry=entry)}\n{text}\n"
 
 
-def _wide_index(graph: Graph) -> list[str]:
-    """Tensors of 2^31 elements and more are indexed with 64 bits."""
+def _wide_index(graph: Graph, reach: int) -> list[str]:
+    """Tensors, index values and loops that come near 2^31 are counted with 64 bits."""
     spans = [spec.span for spec in graph.inputs] + [o.span for o in graph.outputs]
-    return ["using idx_t = long long;"] if max(spans, default=0) >= INDEX_LIMIT else []
+    return ["using idx_t = long long;"] if max(reach, *spans, 0) > INDEX_LIMIT - BEYOND else []

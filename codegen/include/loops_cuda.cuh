@@ -45,7 +45,7 @@
 #define FIRST_ROW if (threadIdx.y == 0)
 #define FIRST_LANE if (threadIdx.x == 0)
 VDEV long long clamp_index(long long i, long long extent) { return i < 0 ? 0 : i < extent ? i : extent - 1; }
-VDEV idx_t least_index(idx_t a, idx_t b) { return a < b ? a : b; }
+template <class I> VDEV I least_index(int a, I b) { return a < b ? a : b; }  // I: as wide as the kernel's indices
 #include "reduce.h"
 #include "threads_cuda.cuh"
 #include "tiles_cuda.cuh"

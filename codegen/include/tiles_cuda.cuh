@@ -45,9 +45,9 @@ template <class T, int I, int J, int W> struct SharedTile {
 };
 constexpr int power_above(int n) { return n < 2 ? 1 : 2 * power_above((n + 1) / 2); }
 // Begins tile(i, j) = base[i * stride + j], i < high, j < wide; `filled` ends it. WHOLE: all of the tile is there. RUN: elements of
-// the tensor that are aligned together. Lanes side by side copy chunks side by side.
-template <int TX, int TY, int RUN, bool WHOLE, class T, int I, int J, int W>
-VDEV void fill(SharedTile<T, I, J, W>& tile, const T* base, idx_t stride, int high, int wide) {
+// the tensor that are aligned together. Lanes side by side copy chunks side by side. Index: as wide as the kernel's indices.
+template <int TX, int TY, int RUN, bool WHOLE, class T, int I, int J, int W, class Index>
+VDEV void fill(SharedTile<T, I, J, W>& tile, const T* base, Index stride, int high, int wide) {
   using S = SharedTile<T, I, J, W>;
   constexpr int N = S::CHUNK, THREADS = TX * TY, ALL = power_above(S::CHUNKS);
   constexpr int NEAR = ALL < THREADS ? ALL : THREADS, HIGH = THREADS / NEAR;
@@ -79,8 +79,8 @@ VDEV void filled() {
   block_barrier();
 }
 // out[j * stride + i] = tile(i, j), i < high, j < wide.
-template <int TX, int TY, int RUN, bool WHOLE, class T, int I, int J, int W>
-VDEV void empty(T* out, idx_t stride, const SharedTile<T, I, J, W>& tile, int high, int wide) {
+template <int TX, int TY, int RUN, bool WHOLE, class T, int I, int J, int W, class Index>
+VDEV void empty(T* out, Index stride, const SharedTile<T, I, J, W>& tile, int high, int wide) {
   constexpr int N = SharedTile<T, I, J, W>::CHUNK, THREADS = TX * TY;
   const uint32_t thread = threadIdx.y * TX + threadIdx.x;
   if constexpr (WHOLE && sizeof(T) == 2 && I % 32 == 0 && J % 8 == 0 && THREADS % 32 == 0) {
@@ -88,7 +88,7 @@ VDEV void empty(T* out, idx_t stride, const SharedTile<T, I, J, W>& tile, int hi
     _Pragma("unroll 4") for (int u0 = 0; u0 < UNITS; u0 += WARPS) {
       const uint32_t u = u0 + thread / 32;
       if (UNITS % WARPS != 0 && u >= UNITS) break;  // the whole warp
-      const idx_t i = u % DOWN * 32 + thread % 4 * 8, j = u / DOWN * 8 + thread % 32 / 4;
+      const Index i = u % DOWN * 32 + thread % 4 * 8, j = u / DOWN * 8 + thread % 32 / 4;
       store<N, RUN>(out + j * stride + i, tile.template down_by_warp<TX>(i, j));
     }
   } else {

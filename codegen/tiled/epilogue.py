@@ -111,7 +111,7 @@ def epilogue(segment: Graph, problem: Problem, device: Device, name: str = "Epil
     fields = [*fields_of(segment, members), f"struct Fetched {{ {kept} }};" if kept else "struct Fetched {};"]
     text = braced(f"struct {name}", fields, methods)
     accesses = tuple(sorted(printer.accesses | fetching.accesses, key=lambda a: (a.tensor, a.kind, a.width)))
-    return Functor(name, text, members, accesses)
+    return Functor(name, text, members, accesses, max(printer.reach, fetching.reach))
 
 
 def print_write(printer: PointPrinter, piece: Piece) -> None:

@@ -18,12 +18,13 @@ from fusion_ir.graph import Graph
 @dataclass(frozen=True)
 class Functor:
     """A struct of the kernel. text: its definition, for the top of the kernel's body. members: what its base ({}, if it
-    has one) and its fields are, the tensors that it touches."""
+    has one) and its fields are, the tensors that it touches. reach: see `Text`."""
 
     name: str
     text: str
     members: tuple[str, ...]
     accesses: tuple[Access, ...]
+    reach: int
 
     @property
     def made(self) -> str:

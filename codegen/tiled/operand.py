@@ -156,7 +156,7 @@ def operand_functor(of: Operand, name: str, device: Device) -> Functor:
         _compute(printer, of, ctype)
         accesses = tuple(sorted(printer.accesses, key=lambda a: (a.tensor, a.kind, a.width)))
     text = braced(f"struct {name} : {base}", fields, {method: printer.lines})
-    return Functor(name, text, ("{}", *members), accesses)
+    return Functor(name, text, ("{}", *members), accesses, printer.reach)
 
 
 def _compute(printer: PointPrinter, of: Operand, ctype: str) -> None:
