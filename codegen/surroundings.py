@@ -12,10 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
+from codegen.disturbance import Disturbance, RunQueue
 from codegen.machine import ROOT, control_groups, system_text
 from fusion_ir.records import Moment, Surroundings
 
-STEAL = 8  # column of /proc/stat, the CPU's name being column 0
+# Columns of /proc/stat, the CPU's name being column 0: where a CPU works for somebody (user, nice, system, interrupts
+# of both kinds), and what a hypervisor took.
+BUSY = (1, 2, 3, 6, 7)
+STEAL = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +28,8 @@ class _Counters:
 
     seconds: float
     steal_ms: float | None
+    busy_ms: float | None  # of the CPUs, whoever used them
+    own_ms: float  # of CPU time that we used
     quota_ms: float | None
     throttles: float | None
     switches: int
@@ -31,15 +37,18 @@ class _Counters:
 
 
 class CpuWatch:
-    """A context manager around a race on these CPUs; `seen` once it was left. root: of the system's files."""
+    """A context manager around a race on these CPUs; `seen` once it was left. root: of the system's files.
+    disturbance: by others, of what is sampled through it."""
 
     def __init__(self, cpus: Sequence[int], root: Path = ROOT) -> None:
         self.seen: Surroundings | None = None
         self._cpus, self._root = tuple(cpus), root
         self._before: tuple[Moment, _Counters] | None = None
+        self.disturbance = Disturbance(RunQueue(root))
 
     def __enter__(self) -> "CpuWatch":
         self._before = self._look(), self._count()
+        self.disturbance.reset()
         return self
 
     def __exit__(
@@ -60,6 +69,10 @@ class CpuWatch:
             governor=system_text(folder / "scaling_governor") or None,
             huge_pages=policy.partition("[")[2].partition("]")[0] or None,
             steal_ms=_since(before.steal_ms, after.steal_ms),
+            others_ms=_others(before, after),
+            waited_ms=_rounded(self.disturbance.waited_ms),
+            repeated=None if self.disturbance.waited_ms is None else self.disturbance.repeated,
+            disturbed=_rounded(self.disturbance.share),
             quota_ms=_since(before.quota_ms, after.quota_ms),
             throttles=_since(before.throttles, after.throttles),
             switches=after.switches - before.switches,
@@ -82,7 +95,9 @@ class CpuWatch:
         throttles = [text for f in folders if (text := system_text(f / "core_throttle_count")).isdigit()]
         return _Counters(
             seconds=time.monotonic(),
-            steal_ms=self._steal_ms(),
+            steal_ms=self._ticks_ms(STEAL),
+            busy_ms=self._ticks_ms(*BUSY),
+            own_ms=1e3 * (usage.ru_utime + usage.ru_stime),
             quota_ms=self._quota_ms(),
             throttles=sum(map(int, throttles)) if throttles else None,
             switches=usage.ru_nivcsw,
@@ -112,13 +127,14 @@ class CpuWatch:
         texts = [system_text(z / "temp") for z in zones if system_text(z / "type") in ("x86_pkg_temp", "cpu-thermal")]
         return max((int(text) / 1000 for text in texts if text.lstrip("-").isdigit()), default=None)
 
-    def _steal_ms(self) -> float | None:
+    def _ticks_ms(self, *columns: int) -> float | None:
+        """Of all our CPUs, from these columns of /proc/stat."""
         lines = [line.split() for line in system_text(self._root / "proc/stat").splitlines()]
-        ticks = {words[0]: words[STEAL] for words in lines if len(words) > STEAL}
+        ticks = {words[0]: sum(int(words[c]) for c in columns) for words in lines if len(words) > STEAL}
         names = [f"cpu{cpu}" for cpu in self._cpus]
         if not all(name in ticks for name in names):
             return None
-        return sum(int(ticks[name]) for name in names) * 1e3 / os.sysconf("SC_CLK_TCK")
+        return sum(ticks[name] for name in names) * 1e3 / os.sysconf("SC_CLK_TCK")
 
     def _quota_ms(self) -> float | None:
         """Of control groups version 2 (microseconds), else 1 (nanoseconds); the most of all that hold for us."""
@@ -134,6 +150,16 @@ class CpuWatch:
 
 def _mhz(khz: str) -> float | None:
     return int(khz) / 1000 if khz.isdigit() else None
+
+
+def _others(before: _Counters, after: _Counters) -> float | None:
+    """What others used of the CPUs: of all that they worked, what was not for us."""
+    busy_ms = _since(before.busy_ms, after.busy_ms)
+    return None if busy_ms is None else round(max(0.0, busy_ms - (after.own_ms - before.own_ms)), 3)
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)
 
 
 def _since(before: float | None, after: float | None) -> float | None:

@@ -64,7 +64,8 @@ class RunError(RuntimeError):
 class PlanTiming:
     """How a whole plan did. Samples in microseconds, whole runs in the order taken; those of plans timed together
     belong together by position. They are of runs without the prologue, which took prologue_us when it ran. warm_us: of
-    runs on the same tensors again and again, None where the samples were that, too."""
+    runs on the same tensors again and again, None where the samples were that, too. disturbed: share of the visits of
+    their race during which others had the CPUs."""
 
     samples_us: tuple[float, ...]
     max_rel_error: float | None
@@ -72,6 +73,7 @@ class PlanTiming:
     detail: str = ""
     prologue_us: float | None = None
     warm_us: float | None = None
+    disturbed: float | None = None
 
 
 class Workbench:
@@ -253,7 +255,15 @@ class Workbench:
             programs = {i: plan_program(plan, self.cache) for i, plan in enumerate(plans)}
             outcomes = self._bench(graph, programs, seconds, seed)
         return [
-            PlanTiming(o.samples_us, o.max_rel_error, o.status, o.detail, o.prologue_us, o.warm_us)
+            PlanTiming(
+                o.samples_us,
+                o.max_rel_error,
+                o.status,
+                o.detail,
+                o.prologue_us,
+                o.warm_us,
+                o.surroundings.disturbed if o.surroundings else None,
+            )
             for o in (outcomes[i] for i in range(len(plans)))
         ]
 

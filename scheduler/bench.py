@@ -25,7 +25,11 @@ class Failed(Protocol):
 
 class PlanResult(Protocol):
     """A whole plan, timed end to end: microseconds per run, empty unless `status` is ok. prologue_us: of its prologue,
-    which is not part of a run. warm_us: of runs on the same tensors again and again, where the samples were not."""
+    which is not part of a run. warm_us: of runs on the same tensors again and again, where the samples were not.
+    disturbed: share of the visits of its race during which others had the CPUs, as far as that is known."""
+
+    @property
+    def disturbed(self) -> float | None: ...
 
     @property
     def warm_us(self) -> float | None: ...

@@ -25,6 +25,7 @@ from scheduler.ledger import Ledger
 from scheduler.prepare import Prepared
 from scheduler.reasons import Outcome, explain
 from scheduler.watch import Watch
+from scheduler.whole import Whole, measure_whole, told
 
 LEAST_PLANS_S = 0.5  # for timing whole plans, even where the budget is spent
 MOST_LATE_S = 2.0  # the most of it then: as long as it takes until differences are clear, by what plans should take
@@ -83,6 +84,7 @@ class Finalists:
         self.early: list[tuple[Proposal, Plan]] = []  # timed before any schedule was, the best first
         self.unfused_us: float | None = None
         self._wrong = 0, ""  # steps of a plan that was refused as wrong, and what was said
+        self.whole = Whole(())  # once they were timed
         self.budget_s = budget.seconds
         self.cut_short: str | None = None
         self._compiled_s = 0.0  # for each kernel of the early plans
@@ -324,7 +326,7 @@ class Finalists:
         seconds = max(self.watch.end - self.watch.clock(), LEAST_PLANS_S, min(needed, MOST_LATE_S))
         known = {tuple(_kernel_of(s) for s in plan.steps) for _, plan in plans}
         plans += [(p, e) for p, e in self.early[:1] if tuple(_kernel_of(s) for s in e.steps) not in known]
-        passed = self._passing(plans, seconds)
+        passed = self._passing(plans, seconds, self.watch.end)
         if not passed:
             raise self._refused()
         self.timed = self._ranked(passed)
@@ -337,12 +339,14 @@ class Finalists:
             return Disagreement(self.prepared.given.outputs[found.output].node, self._wrong[1])
         return NoPlan("; ".join(n.text for n in self.notes if n.kind == "note"))
 
-    def _passing(self, plans: Sequence[tuple[Proposal, Plan]], seconds: float) -> list[Timed]:
-        """Those that pass their check, with their times."""
+    def _passing(self, plans: Sequence[tuple[Proposal, Plan]], seconds: float, end: float = 0.0) -> list[Timed]:
+        """Those that pass their check, with their times. end: until then they may be timed again."""
         assert self.bench is not None
-        results = self.bench.measure_plans(
-            self.prepared.given, [plan for _, plan in plans], seed=self.ledger.seed, seconds=seconds
-        )
+        self.whole = measure_whole(
+            self.bench, self.prepared.given, [plan for _, plan in plans], seed=self.ledger.seed, seconds=seconds,
+            left=lambda: end - self.watch.clock(),
+        )  # fmt: skip
+        results = self.whole.results
         passed: list[Timed] = []
         for (proposal, plan), result in zip(plans, results, strict=True):
             if result.status is not Status.ok or not result.samples_us:
@@ -380,6 +384,11 @@ class Finalists:
         """The plan of the unfused graph where it was timed and is not the winner; nothing otherwise."""
         return [plan for proposal, plan in self.timed[1:] if self._is_unfused(proposal)]
 
+    @property
+    def _disturbed(self) -> float | None:
+        """Share of the visits to whole plans that others disturbed."""
+        return max((r.disturbed for r in self.whole.results if r.disturbed is not None), default=None)
+
     def decide(self, plans: list[tuple[Proposal, Plan]], complete: bool) -> Plan:
         """The first of the plans, with bound, gap, reasons and what the search saw."""
         proposal, plan = plans[0]
@@ -402,6 +411,8 @@ class Finalists:
         if plan.time_us is not None and plan.time_us < plan.lower_bound_us:
             text = "faster than its bound: the device's ceilings were measured while its memory was slower than now"
             notes.append(Reason(kind="note", text=text))
+        if (far := told(plan, self.whole.again, self._disturbed)) is not None:
+            notes.append(far)
         if plan.rounds_elsewhere and plan.time_us is None:
             text = (
                 "rewrites round other values than the graph does; nothing ran, so nobody checked how accurate they are"

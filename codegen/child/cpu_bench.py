@@ -246,6 +246,9 @@ def _time(
     position = 0
 
     def sample(k: int, samples: int) -> Sequence[float]:
+        return watch.disturbance.take(lambda: visit(k, samples))
+
+    def visit(k: int, samples: int) -> Sequence[float]:
         nonlocal position
         first, position = position, position + samples
         runs.note(order[k], first, samples)

@@ -27,6 +27,10 @@ class Surroundings(Record):
     huge_pages: the system's policy; ours is to ask for them. steal_ms: time that a hypervisor took from these CPUs.
     quota_ms: time that our control group's CPU quota had us wait. switches: how often our threads had to make room for
     others. faults: pages that had to be read from disk. ceilings: of the device, as far as they were known then.
+
+    others_ms: of CPU time that other processes used on these CPUs. waited_ms: that threads of ours were ready to run
+    and others were running. Where that was much of a visit to a candidate, its samples were taken again: repeated, so
+    many times; disturbed: the share of visits of which all tries were like that.
     """
 
     start: Moment
@@ -39,6 +43,10 @@ class Surroundings(Record):
     huge_pages: str | None = None
     power_limit_w: float | None = None
     steal_ms: float | None = None
+    others_ms: float | None = None
+    waited_ms: float | None = None
+    repeated: int | None = None
+    disturbed: float | None = None
     quota_ms: float | None = None
     throttles: float | None = None  # times that heat slowed a CPU down
     switches: int | None = None

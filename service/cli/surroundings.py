@@ -27,8 +27,18 @@ def _around(seen: Surroundings) -> Iterator[str]:
         text = _change(seen.start, seen.end, name)
         if text:
             yield f"{text} {unit}"
-    for count, what in ((seen.steal_ms, "ms stolen"), (seen.quota_ms, "ms over quota"), (seen.throttles, "throttles"),
-                        (seen.switches, "switches"), (seen.faults, "faults")):  # fmt: skip
+    counts = (
+        (seen.steal_ms, "ms stolen"),
+        (seen.others_ms, "ms of others"),
+        (seen.waited_ms, "ms waited for them"),
+        (seen.repeated, "visits again"),
+        (100 * (seen.disturbed or 0), "% disturbed"),
+        (seen.quota_ms, "ms over quota"),
+        (seen.throttles, "throttles"),
+        (seen.switches, "switches"),
+        (seen.faults, "faults"),
+    )
+    for count, what in counts:
         if count:
             yield f"{count:.6g} {what}"
     held = sorted({*(seen.start.throttled or ()), *(seen.end.throttled or ())})

@@ -97,6 +97,7 @@ class Timing:
     detail: str = ""
     prologue_us: float | None = None
     warm_us: float | None = None
+    disturbed: float | None = None
 
 
 RACES = count()

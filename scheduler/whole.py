@@ -1,0 +1,68 @@
+"""Whole plans beside the sum of their steps. Where the two are far apart, somebody had the machine while one of them
+was timed, or steps meet in the caches what others left: plans are timed again, and what stays is told."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from codegen.measure import median
+from fusion_ir.graph import Graph
+from fusion_ir.records import Plan, Reason
+from scheduler.bench import Bench, PlanResult
+
+FAR = 1.25  # times as long, either way
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """Results of one race of plans. again: they were timed twice, and these were nearer to their steps."""
+
+    results: Sequence[PlanResult]
+    again: bool = False
+
+
+def measure_whole(
+    bench: Bench, graph: Graph, plans: Sequence[Plan], *, seed: int, seconds: float, left: Callable[[], float]
+) -> Whole:
+    """Times plans; once more where one is far from its steps, and as long again is left of the budget (`left`, in
+    seconds). All of one race are kept, since only they compare."""
+    before = left()
+    first = bench.measure_plans(graph, plans, seed=seed, seconds=seconds)
+    if not _departure(plans, first) or left() < before - left():
+        return Whole(first)
+    second = bench.measure_plans(graph, plans, seed=seed, seconds=min(seconds, left()))
+    return Whole(min((first, second), key=lambda results: _departure(plans, results)), again=True)
+
+
+def told(plan: Plan, again: bool, disturbed: float | None) -> Reason | None:
+    """That a plan is far from its steps, where it is. disturbed: share of its race's visits that others disturbed."""
+    steps_us = _steps_us(plan)
+    if plan.time_us is None or plan.spread is None or steps_us is None or not _is_far(plan.time_us / steps_us):
+        return None
+    text = (
+        f"takes {plan.time_us:.1f} us as a whole, {plan.time_us / steps_us:.2f}x the {steps_us:.1f} us of its steps "
+        f"timed one by one{', timed twice' if again else ', timed once'}"
+    )
+    if disturbed:
+        text += f"; others had the CPUs during {disturbed:.0%} of that"
+    return Reason(kind="note", text=text)
+
+
+def _departure(plans: Sequence[Plan], results: Sequence[PlanResult]) -> float:
+    """How far those that are far are from their steps, all together; 0 where none is, and of what was not timed."""
+    ratios = [
+        median(result.samples_us) / steps_us
+        for plan, result in zip(plans, results, strict=True)
+        if result.samples_us and (steps_us := _steps_us(plan))
+    ]
+    return sum(max(r, 1 / r) for r in ratios if _is_far(r))
+
+
+def _is_far(ratio: float) -> bool:
+    return not 1 / FAR <= ratio <= FAR
+
+
+def _steps_us(plan: Plan) -> float | None:
+    """Of a run, one by one; None where some were not timed."""
+    times = [step.time_us for step in plan.steps if not step.prologue]
+    known = [us for us in times if us is not None]
+    return sum(known) if known and len(known) == len(times) else None
