@@ -18,6 +18,7 @@ HEAVY = 10**5  # multiply-adds: of contractions with more, none is left to loops
 WORTH_STORING = 10**6  # multiply-adds of a contraction that is worth storing operands in another order for
 WORTH_A_CALL = 1 << 18  # multiply-adds that take so long that what calling costs does not count
 FEW_CALLS = 8  # in place of one
+THICK = 32  # rows and columns with which a call reads each operand seldom enough
 WORTH_A_SUM = 64  # products that a call adds to a result, or it takes as long to read and write that
 OPENBLAS = "openblas"
 PAIRS = "pairs"  # our own products of bf16 (gemm_pairs_cpu.h), with OpenBLAS behind them where denormals count
@@ -84,10 +85,13 @@ def call_on_cpu(contraction: Contraction) -> Call | Reject:
     call = choose_call(contraction)
     if isinstance(call, Reject) or prod(d.extent for d in contraction.dims) <= WORTH_STORING:
         return call
-    deep = prod(d.extent for d in contraction.dims if d.summed)
-    free = prod(d.extent for d in contraction.outer if not (d.a and d.b))
-    if call.products < WORTH_A_CALL and FEW_CALLS * call.products < free * deep:
-        return Reject(f"library calls of {call.products} products each, where {free * deep} could be one")
+    deep = prod(d.extent for d in call.of.dims if d.summed)
+    rows = prod(d.extent for d in call.of.outer if not d.b)
+    columns = prod(d.extent for d in call.of.outer if not d.a)
+    is_thin = extent(call.m) < min(rows, THICK) or extent(call.n) < min(columns, THICK)
+    if (is_thin or call.products < WORTH_A_CALL) and FEW_CALLS * call.products < rows * columns * deep:
+        at_once = f"{extent(call.m)} x {extent(call.n)} sums of {call.k.extent} products"
+        return Reject(f"library calls of {at_once} each, where {rows} x {columns} of {deep} could be one")
     if any(d.summed for d in call.loops) and call.k.extent < min(WORTH_A_SUM, deep):
         return Reject(f"library calls add sums of {call.k.extent} products to each other, {deep} could be one")
     return call

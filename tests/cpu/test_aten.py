@@ -185,6 +185,26 @@ def test_a_wrong_product_of_whole_numbers_is_found_out(bench: Workbench) -> None
         assert row.status in (Status.wrong_result, Status.crashed), row
 
 
+def test_small_calls_where_a_large_one_could_be_are_refused(bench: Workbench) -> None:
+    """Of tensors as they lie there; with the axes in another order a few large calls do it."""
+    sizes = {"m": 160, "k": 128, "n": 144, "z": 24, "l": 16}
+    row = dense_graph(
+        [(160, 256), (128, 144)], lambda x, w: build.matmul(build.slice_(x, (0, 0), (160, 256), (1, 2)), w)
+    )
+    for graph, said in (
+        (row, "calls of 1 x 144 sums of 128 products each, where 160 x 144 of 128 could be one"),
+        (einsum_graph("mlk", "kln", "mn", {**sizes, "k": 16, "l": 128}), "add sums"),
+        (einsum_graph("mzk", "kn", "mzn", {**sizes, "m": 40}), ""),
+        (einsum_graph("mkz", "kn", "mzn", {**sizes, "z": 8}), "calls of 8 x 144 sums"),
+        (einsum_graph("zmk", "zkn", "zmn", {**sizes, "z": 500, "m": 16, "k": 17, "n": 16}), ""),
+    ):
+        reject = ATEN.accepts(graph, bench.device)
+        assert (reject is None) == (said == ""), reject
+        assert reject is None or said in reject.reason
+    small = einsum_graph("mkz", "kn", "mzn", {"m": 16, "k": 32, "n": 40, "z": 8})
+    assert ATEN.accepts(small, bench.device) is None
+
+
 def test_a_rounded_sum_of_several_calls_is_refused(bench: Workbench) -> None:
     reject = ATEN.accepts(einsum_graph("htd", "hdn", "tn", {"t": 45, "h": 4, "d": 64, "n": 96}, bf16), bench.device)
     assert reject is not None
