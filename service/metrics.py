@@ -29,6 +29,9 @@ class Metrics:
             registry=self.registry,
         )  # fmt: skip
         self.operations = Gauge("fuseplan_operations", "Operations by state.", ("state",), registry=self.registry)
+        self.damaged = Gauge(
+            "fuseplan_damaged_rows", "Rows of the database found damaged.", ("table",), registry=self.registry
+        )
 
     def observe(self, route: str, method: str, status: int, seconds: float) -> None:
         """Counts one request. `route` is a template, never a client's path; odd methods count as one."""

@@ -180,6 +180,18 @@ def mark_stale(database: Database, request_key: str, plan_key: str) -> None:
             connection.execute(_changed(request_key, row, {"state": "stale", "searched": ""}))
 
 
+def distrust(database: Database, plan_keys: Sequence[str]) -> int:
+    """Plans of which a part is damaged answer nothing any more, until they are stored again. How many answers that
+    were."""
+    rows = select(_ROWS.key, *(_ROWS[name] for name in (*_ANSWER, *_SEARCH)))
+    rows = rows.where(_ROWS.plan_key.in_(plan_keys), _ROWS.state != "failed").order_by(_ROWS.key)
+    with database.write() as connection:
+        found = connection.execute(rows.with_for_update()).all()
+        for row in found:
+            connection.execute(_changed(row.key, row, {"state": "failed", "searched": ""}))
+    return len(found)
+
+
 def _changed(key: str, row: Row[Any], changed: Mapping[str, Any]) -> Any:
     values: dict[str, Any] = {name: getattr(row, name) for name in (*_ANSWER, *_SEARCH)}
     values |= changed

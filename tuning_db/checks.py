@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections import Counter
 from typing import Any
 
 import structlog
@@ -21,9 +22,18 @@ def checksum(*parts: object) -> str:
     return digest(json.dumps(parts, default=repr, allow_nan=True))
 
 
+_missed: Counter[str] = Counter()
+
+
 def miss(table: str, key: str, reason: str) -> None:
-    """Logs that a stored row is treated as if it were not there."""
+    """Logs and counts that a stored row is treated as if it were not there."""
+    _missed[table] += 1
     _log.warning("stored row does not verify", table=table, key=key, reason=reason)
+
+
+def missed() -> dict[str, int]:
+    """How many rows this process found damaged, by table; one that is read twice counts twice."""
+    return dict(_missed)
 
 
 def storable(text: str) -> str:

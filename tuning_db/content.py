@@ -12,6 +12,12 @@ from tuning_db.models import BinaryRow, PlanBinaryRow, PlanSourceRow, SourceRow
 
 _BINARY = select(BinaryRow.content, BinaryRow.size).where(BinaryRow.sha256 == bindparam("sha"))
 _SOURCE = select(SourceRow.text).where(SourceRow.sha256 == bindparam("sha"))
+_OF_PLAN = (
+    select(BinaryRow.sha256, BinaryRow.content, BinaryRow.size)
+    .join(PlanBinaryRow, PlanBinaryRow.sha256 == BinaryRow.sha256)
+    .where(PlanBinaryRow.plan_key == bindparam("plan"))
+)
+_NEEDING = select(PlanBinaryRow.plan_key).where(PlanBinaryRow.sha256 == bindparam("sha"))
 _LEVEL = 6
 
 
@@ -20,7 +26,10 @@ def binary(database: Database, sha256: str) -> bytes | None:
     rows = database.cached("binaries", sha256, _BINARY, {"sha": sha256})
     if not rows:
         return None
-    compressed, size = rows[0]
+    return _content(sha256, *rows[0])
+
+
+def _content(sha256: str, compressed: bytes, size: int) -> bytes | None:
     try:
         content = zlib.decompressobj().decompress(compressed, size) if size else b""
     except (zlib.error, TypeError, ValueError, OverflowError, MemoryError) as error:
@@ -30,6 +39,17 @@ def binary(database: Database, sha256: str) -> bytes | None:
         miss("binaries", sha256, "content does not hash to its key")
         return None
     return content
+
+
+def all_verify(database: Database, plan_key: str) -> bool:
+    """Whether every binary that a plan needs can be had."""
+    rows = database.cached("plan_binaries", plan_key, _OF_PLAN, {"plan": plan_key})
+    return all(_content(row.sha256, row.content, row.size) is not None for row in rows)
+
+
+def plans_with(database: Database, sha256: str) -> list[str]:
+    """Keys of the plans that need a binary."""
+    return [str(row.plan_key) for row in database.cached("plan_binaries", sha256, _NEEDING, {"sha": sha256})]
 
 
 def source(database: Database, sha256: str) -> str | None:

@@ -8,7 +8,7 @@ from types import TracebackType
 from sqlalchemy import select, true
 
 from fusion_ir.records import Device, Measurement, Plan
-from tuning_db import answers, content, devices, failures, graphs, measurements, plans, schema, seals, segments
+from tuning_db import answers, checks, content, devices, failures, graphs, measurements, plans, schema, seals, segments
 from tuning_db.batches import Batches
 from tuning_db.devices import StoredDevice
 from tuning_db.engine import Database
@@ -21,6 +21,8 @@ from tuning_db.operations import OPERATION_STATES, Operation, Operations, Operat
 from tuning_db.pages import Page
 from tuning_db.plans import ALL_PLANS, PlanFilter, PlanSummary
 from tuning_db.requests import WHOLE, Conditions, RequestKey, Resolved, Searched, State
+
+WHOLE_PLANS = 10_000  # that a process remembers having looked at
 
 
 class Store:
@@ -43,6 +45,7 @@ class Store:
             self._database.close()
             raise
         self._hits = HitCounter(self._database, clock)
+        self._whole = set[str]()
         self._operations = Operations(self._database, clock)
         self.batches = Batches(self._database, clock)
 
@@ -98,9 +101,26 @@ class Store:
         search that the asker would wait for, by which a plan whose search was cut short is due for another, too.
         """
         resolved = self.answer(request, now, seconds)
+        while resolved is not None and not self._is_whole(resolved.plan_key):
+            resolved = self.answer(request, now, seconds) if self._distrust([resolved.plan_key]) else None
         if resolved is not None:
             self._hits.hit(resolved)
         return resolved
+
+    def _is_whole(self, plan_key: str) -> bool:
+        """Whether the plan's binaries can be had, looked at once by each process; damage that comes later is found
+        when they are read."""
+        if plan_key not in self._whole:
+            if not content.all_verify(self._database, plan_key):
+                return False
+            if len(self._whole) >= WHOLE_PLANS:
+                self._whole.clear()
+            self._whole.add(plan_key)
+        return True
+
+    def _distrust(self, plan_keys: Sequence[str]) -> int:
+        self._whole.difference_update(plan_keys)
+        return answers.distrust(self._database, plan_keys)
 
     def answer(self, request: RequestKey, now: Conditions | None = None, seconds: float = 0.0) -> Resolved | None:
         """As `resolve`, but nobody was served: counts no hit."""
@@ -168,7 +188,18 @@ class Store:
         return plans.evict(self._database, plan_key)
 
     def binary(self, sha256: str) -> bytes | None:
-        return content.binary(self._database, sha256)
+        """The binary. Where there is none that verifies, plans that need it answer nothing any more."""
+        found = content.binary(self._database, sha256)
+        if found is None:
+            needing = content.plans_with(self._database, sha256)
+            if needing:
+                self._distrust(needing)
+        return found
+
+    @staticmethod
+    def damaged() -> dict[str, int]:
+        """How many rows this process found damaged, by table."""
+        return checks.missed()
 
     def source(self, sha256: str) -> str | None:
         return content.source(self._database, sha256)

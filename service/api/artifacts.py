@@ -26,7 +26,7 @@ def binary(request: Request, sha256: str) -> Response:
     """A shared object (cpu) or cubin (cuda) that a plan's steps name. Its sha256 is its address."""
     content = context(request).store.binary(check_key(sha256, "binary"))
     if content is None:
-        raise ApiError("not-found", "There is no binary with this key.")
+        raise ApiError("not-found", "There is no binary with this key, or it is damaged: resolve the graph again.")
     return immutable(request, sha256, content, "application/octet-stream")
 
 

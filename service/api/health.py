@@ -67,4 +67,6 @@ async def metrics(request: Request) -> Response:
         counts = dict.fromkeys(get_args(OperationState), math.nan)
     for state, count in counts.items():
         ctx.metrics.operations.labels(state).set(count)
+    for table, rows in ctx.store.damaged().items():
+        ctx.metrics.damaged.labels(table).set(rows)
     return Response(ctx.metrics.text(), 200, {"Cache-Control": "no-store"}, ctx.metrics.content_type)

@@ -172,3 +172,37 @@ def test_random_damage_to_the_file_never_gives_a_wrong_answer(tmp_path: Path, sa
             copy.unlink()
     assert answers["right"] > 20
     assert answers["missing"] + answers["refused"] > 5
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_plan_whose_binary_is_damaged_is_a_miss(store: Store, url: str, samples: Samples, known: bool) -> None:
+    """known: a process that answered with it before finds out when the binary is read."""
+    samples.put(store)
+    other = samples.put(store, 1)
+    if known:
+        assert store.resolve(samples.request()) is not None
+    before = store.damaged().get("binaries", 0)
+    key = sha(samples.binary())
+    _run(url, "UPDATE binaries SET content = 'x' WHERE sha256 = :key", key=key)
+    if known:
+        assert store.binary(key) is None
+    for _ in range(2):
+        assert store.resolve(samples.request()) is None
+    assert store.damaged()["binaries"] > before
+    found = store.resolve(samples.request(1))
+    assert found is not None
+    assert found.plan_key == other
+    samples.put(store)
+    assert store.resolve(samples.request()) is not None
+    assert store.binary(sha("nothing")) is None, "what no plan needs is just not there"
+
+
+def test_another_plan_answers_instead_of_one_whose_binary_is_damaged(store: Store, url: str, samples: Samples) -> None:
+    samples.put(store)
+    fast = samples.plan(binary=7).model_copy(update={"time_us": 0.5, "numerics": "exact"})
+    binaries = {sha(samples.binary(7)): samples.binary(7)}
+    store.store_plan(samples.request(numerics="exact"), fast, "measured", binaries, {})
+    _run(url, "UPDATE binaries SET size = 3 WHERE sha256 = :key", key=sha(samples.binary(7)))
+    found = store.resolve(samples.request())
+    assert found is not None
+    assert found.plan_key == samples.plan().plan_key
