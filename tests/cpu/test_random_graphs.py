@@ -10,6 +10,7 @@ from codegen.devices import detect
 from codegen.limits import Limits
 from codegen.object_cache import ObjectCache
 from codegen.workbench import Workbench
+from tests.support.inexact_graphs import inexact_graph
 from tests.support.sweep import sweep
 
 SOAK = 2000  # from so many on, what was seen is kept
@@ -33,3 +34,18 @@ def test_random_graphs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert not result.wrong, "\n".join(result.wrong[:20])
     assert result.graphs >= GRAPHS // 3 * 3
     assert {"pointwise", "reduction", "normalization"} <= result.families.keys()
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_kernels_of_inexact_graphs_agree(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Masks, gradients, optimizers, products of few terms: what errors make of them is allowed. Fused, and in parts."""
+    cache = ObjectCache(tmp_path)
+    device = detect("cpu", cache, ceilings=False)
+    graphs = GRAPHS if GRAPHS >= SOAK else GRAPHS // 20
+    with Workbench(device, cache, Limits(timing_seconds=0.0)) as bench:
+        result = sweep(range(graphs), bench, device, [(inexact_graph, ("fused", "apart"))])
+    with capsys.disabled():
+        print(f"\n{result}")
+    assert not result.wrong, "\n".join(result.wrong[:20])
+    assert result.graphs == graphs

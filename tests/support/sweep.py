@@ -6,7 +6,7 @@ Cut at random places, emitted, compiled many to a file, run as whole plans in th
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from codegen.families import FAMILIES
@@ -66,16 +66,23 @@ class _Attempt:
     kernels: tuple[Kernel, ...]
 
 
-def sweep(seeds: Iterable[int], bench: Workbench, device: Device) -> Result:
-    """Three graphs per seed: of exact pointwise and view ops, cut at random; of every kind of op; around reductions."""
+Drawn = tuple[Callable[[int], Graph], tuple[str, ...]]
+
+# Graphs of a seed, and how they are cut: of exact pointwise and view ops; of every kind of op; around reductions.
+EVERY_KIND: tuple[Drawn, ...] = (
+    (lambda seed: pointwise_graph(Seeded(seed)), ("fused", "cut", "cut again")),
+    (lambda seed: any_graph(Seeded(seed)), ("fused", "apart")),
+    (lambda seed: reduction_graph(Seeded(seed)), ("fused", "cut", "apart")),
+)
+
+
+def sweep(seeds: Iterable[int], bench: Workbench, device: Device, drawn: Sequence[Drawn] = EVERY_KIND) -> Result:
+    """One graph of each kind per seed."""
     result = Result()
     attempts: list[_Attempt] = []
     for seed in seeds:
-        for graph, ways in (
-            (pointwise_graph(Seeded(seed)), ("fused", "cut", "cut again")),
-            (any_graph(Seeded(seed)), ("fused", "apart")),
-            (reduction_graph(Seeded(seed)), ("fused", "cut", "apart")),
-        ):
+        for draw, ways in drawn:
+            graph = draw(seed)
             result.graphs += 1
             result.ops.update({n.op for n in graph.nodes} - {"input"})
             attempts += [a for how in ways if (a := _attempt(graph, seed, how, device, result)) is not None]
