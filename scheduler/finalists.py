@@ -35,6 +35,8 @@ MAX_REASONS = 100
 UNFUSED = "no kernels that passed their checks make a cover: a kernel for each op instead"
 DOUBT = 2.0  # a prediction has to be that much better than a measurement to be chosen in the end
 
+KERNEL_S = 0.15  # that a kernel takes two compilers in a file of its own
+COMPILING_SHARE = 0.25  # of a budget, that the first plans may take compilers so
 LATE_S = 0.5  # beyond the budget, for what it takes to end well
 MANY_ATOMS = 60  # of a graph whose plan is explained even when the time is over: that takes a moment
 
@@ -95,13 +97,16 @@ class Finalists:
         kernel of theirs can be used yet, or neither keeps to the limit of memory."""
         plans: list[tuple[Proposal, Plan]] = []
         started, count = self.watch.clock(), 0
-        while not plans and not self.watch.is_over():
+        tries = 0
+        while not plans and not (tries and self.watch.is_over()):  # once, however late
+            tries += 1
             proposals = [cover] if self._is_unfused(cover) or not self.unfused else [cover, self.unfused]
             proposals = [p for p in proposals if p and all(self.ledger.choice(c) is not None for c in p)]
             if not proposals:
                 return
             kernels = self._kernels(proposals)
-            binaries = self._binaries(kernels, timed=True) if kernels else None
+            # In files of their own they are compiled for the last plans, too; of little time that takes too much.
+            binaries = self._binaries(kernels, timed=True, together=self._are_many(kernels)) if kernels else None
             if kernels and binaries is not None:
                 count = len(binaries)
                 plans = [(p, self._plan(p, kernels, binaries)) for p in proposals]
@@ -138,6 +143,10 @@ class Finalists:
             return self.early
         return self.plans(several=False)
 
+    def _are_many(self, kernels: Mapping[Candidate, Kernel]) -> bool:
+        """Whether they take compilers too long for the budget in files of their own."""
+        return len({k.entry for k in kernels.values()}) * KERNEL_S > COMPILING_SHARE * self.budget_s
+
     def _is_time_for_others(self) -> bool:
         """Whether kernels of another cover can be compiled and timed in what is left of the budget."""
         kernels = len(self.covers.measured()) + self.count
@@ -151,7 +160,8 @@ class Finalists:
             kernels = self._kernels(proposals)
             if kernels is None:
                 continue
-            binaries = self._binaries(kernels, timed=several)
+            together = several and self.watch.is_over() and self._are_many(kernels)
+            binaries = self._binaries(kernels, timed=several, together=together)
             if binaries is not None:
                 fitting = self._fitting([(p, self._plan(p, kernels, binaries)) for p in proposals])
                 if fitting:
@@ -254,15 +264,17 @@ class Finalists:
                 struck_out = True
         return None if struck_out else kernels
 
-    def _binaries(self, kernels: dict[Candidate, Kernel], timed: bool) -> dict[str, Binary] | None:
+    def _binaries(
+        self, kernels: dict[Candidate, Kernel], timed: bool, together: bool = False
+    ) -> dict[str, Binary] | None:
         """By entry; None where one did not compile and was struck out. Without a bench, none. timed: plans of these
-        kernels will be."""
+        kernels will be. together: they may share files."""
         if self.bench is None:
             return {}
         by_entry = {k.entry: (c, k) for c, k in kernels.items()}
         distinct = [k for _, k in by_entry.values()]
         graph = self.prepared.given if timed else None
-        results = self.bench.compile_for_plans(distinct, graph, seed=self.ledger.seed)
+        results = self.bench.compile_for_plans(distinct, graph, seed=self.ledger.seed, together=together)
         binaries: dict[str, Binary] = {}
         for (candidate, kernel), result in zip(by_entry.values(), results, strict=True):
             if isinstance(result, Binary):

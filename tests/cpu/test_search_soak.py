@@ -21,7 +21,7 @@ from fusion_ir.graph import Graph
 from fusion_ir.records import CompileReport
 from scheduler.bench import Budget, Forgetful
 from scheduler.tune import tune
-from tests.support.random_graphs import Seeded, any_graph
+from tests.support.random_graphs import Seeded, whole_graph
 
 SEARCHES = int(os.environ.get("FUSEPLAN_SEARCHES", "3"))
 HELD = "FUSEPLAN_SEARCHES" in os.environ  # to time: only where the machine does nothing else
@@ -50,13 +50,8 @@ class Noting(CpuCompiler):
 
 
 def graph_of(seed: int) -> Graph:
-    """Of 8 to 300 nodes."""
-    steps = 6 + (seed * 7919) % 290
-    while True:
-        graph = any_graph(Seeded(seed), steps=steps)
-        if LEAST_NODES <= len(graph.nodes) <= MOST_NODES:
-            return graph
-        seed += 100_003
+    """Of 8 to 300 nodes, as many of each hundred."""
+    return whole_graph(Seeded(seed), nodes=LEAST_NODES + (seed * 7919) % (MOST_NODES - LEAST_NODES))
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +63,7 @@ def objects(tmp_path_factory: pytest.TempPathFactory) -> ObjectCache:
 @pytest.mark.parametrize("seed", range(SEARCHES))
 def test_a_search_ends_in_time_with_a_plan_no_slower_than_its_unfused(seed: int, objects: ObjectCache) -> None:
     graph, budget_s = graph_of(seed), BUDGETS[seed % len(BUDGETS)] if HELD else 1.0
+    assert len(graph.nodes) >= LEAST_NODES
     device = detect("cpu", objects)
     found = find_compiler(device)
     compiler = Noting(**{f.name: getattr(found, f.name) for f in fields(found)})

@@ -299,3 +299,15 @@ def any_graph(choose: Chooser, *, steps: int = 8) -> Graph:
     for _ in range(4 + choose.below(steps)):
         m.step(kinds)
     return m.graph(1 + choose.below(2))
+
+
+def whole_graph(choose: Chooser, *, nodes: int) -> Graph:
+    """A graph of every kind of op with about so many nodes: whatever nothing else reads is an output."""
+    m = Maker(choose, exact=False, max_elements=1500)
+    m.nodes.append(m.input(m.sizes(1 + choose.below(3)), m.pick(DTYPE_CHOICES)))
+    kinds = [m.pointwise] * 8 + [m.view] * 4 + [m.convert] * 2 + [m.reduction] * 3 + [m.contraction]
+    while len(m.nodes) < nodes:
+        m.step(kinds)
+    read = {a for n in m.nodes for a in n.args}
+    leaves = [n for n in dict.fromkeys(m.nodes) if n not in read and n.op != "input"] or m.nodes[-1:]
+    return Graph(tuple(m.inputs), tuple(OutputSpec(n, dense_strides(n.sizes)) for n in leaves))
