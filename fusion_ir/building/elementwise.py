@@ -18,6 +18,7 @@ from fusion_ir.building.operands import (
 from fusion_ir.dtype import DTYPES, DType, bool_
 from fusion_ir.node import Node
 from fusion_ir.ops import OPS, RuleError, make
+from fusion_ir.scalar import Scalar
 
 Unary = Callable[[Operand], Node]
 Binary = Callable[[Operand, Operand], Node]
@@ -259,6 +260,9 @@ def _integer_power(x: Node, exponent: int) -> Node:
 
 def _power_by_bits(x: Node, exponent: Node) -> Node:
     """The product of x^(2^k) over the bits of the exponent, and for one below 0 the power truncated to an integer."""
+    known = exponent.attr("value", Scalar).value if exponent.op == "full" else -1
+    if 0 <= known <= 64:
+        return _integer_power(x, int(known))
     one = full(x.shape, 1, x.dtype)
     result, power = one, x
     for bit in range(x.dtype.digits):

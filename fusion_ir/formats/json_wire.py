@@ -19,6 +19,7 @@ from fusion_ir.dtype import DTYPES, DType
 from fusion_ir.errors import FormatError, excerpt, nearest
 from fusion_ir.extent import Extent, dense_strides, shape_of
 from fusion_ir.formats.json_text import decode, load_json, pointer
+from fusion_ir.formats.made_nodes import MadeNodes
 from fusion_ir.formats.wire_ops import build_node
 from fusion_ir.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.layout import check_alignment, check_donation, check_strides, normal_strides
@@ -140,6 +141,7 @@ class _Reader:
         self.positions: dict[str, int] = {}
         self.tensors: dict[str, Node] = {}
         self.writers: dict[str, int] = {}
+        self.made = MadeNodes()
 
     def read(self) -> NamedGraph:
         for i, row in enumerate(self.wire.inputs):
@@ -238,6 +240,7 @@ class _Reader:
             if name in self.tensors:
                 raise FormatError(f"{place}/name", f"two tensors are named {excerpt(name)}")
             check_sizes(place, result.sizes)
+            self.made.add("/nodes", result)
             self.tensors[name] = result
 
     def tensor(self, place: str, name: str) -> Node:

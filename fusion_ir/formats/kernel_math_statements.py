@@ -22,6 +22,7 @@ from fusion_ir.formats.kernel_math_ops import (
 from fusion_ir.formats.kernel_math_scalars import SCALAR_NAME, Number
 from fusion_ir.formats.kernel_math_tensors import TENSOR, Mention, read_mention
 from fusion_ir.formats.kernel_math_tokens import Cursor
+from fusion_ir.formats.made_nodes import MadeNodes
 from fusion_ir.limits import LIMITS, check_count, check_sizes
 from fusion_ir.node import Node
 
@@ -43,6 +44,7 @@ class Statements:
         self.scalars = operands.scalars
         self.stated = stated
         self.filled: set[str] = set()
+        self.made = MadeNodes()
 
     def statement(self) -> list[Tensor]:
         """The tensors that the next statement defines; none where it gives a scalar a value."""
@@ -65,7 +67,10 @@ class Statements:
         nodes = found if isinstance(found, list) else [found]
         if len(nodes) != len(results):
             raise call.error(f"{call.name} has {len(nodes)} results, assigned to {len(results)} tensors")
-        return [_defined(call, m, n) for m, n in zip(results, nodes, strict=True)]
+        defined = [_defined(call, m, n) for m, n in zip(results, nodes, strict=True)]
+        for tensor in defined:
+            self.made.add(call.place, tensor.node)
+        return defined
 
     def _scalar(self) -> None:
         """`i85 = 0 + 64;`."""

@@ -281,3 +281,9 @@ def test_refused(case: str) -> None:
     line, message = REFUSED[case]
     with pytest.raises(FormatError, match=re.escape(message) if not message[0].isdigit() else f"^{re.escape(message)}"):
         built(line)
+
+
+def test_ops_that_make_many_nodes_are_counted_as_they_are_read() -> None:
+    line = "T1 = fd.ops.pow(fd.ops.cast(T0, DataType.Int), fd.ops.cast(fd.ops.mul(T0, {}.0), DataType.Int))"
+    with pytest.raises(FormatError, match=r"^\d+:\d+: 20,001 nodes after composite ops were taken apart"):
+        built(*(line.format(i) for i in range(1000)))
