@@ -6,6 +6,7 @@
 import json
 import random
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -159,7 +160,9 @@ def mangled(rng: Chance, wire: dict[str, Any]) -> bytes:
         while isinstance(at, dict | list) and at:
             key = rng.choice(list(at) if isinstance(at, dict) else range(len(at)))
             if not isinstance(at[key], dict | list) or not at[key] or rng.random() < 0.1:
-                at[key] = rng.choice((*NUMBERS, *WORDS, rng.choice(COMPOSITES), "f8e4m3", ["x"] * _size(rng, 5000)))
+                at[key] = deepcopy(
+                    rng.choice((*NUMBERS, *WORDS, rng.choice(COMPOSITES), "f8e4m3", ["x"] * _size(rng, 5000)))
+                )
                 break
             at = at[key]
     return _dumps(value)
@@ -275,7 +278,7 @@ def scrambled(rng: Chance, _: dict[str, Any]) -> bytes:
     """A text with characters changed, lines exchanged, numbers made huge."""
     format = rng.choice(list(SOURCES))
     lines = SOURCES[format].split("\n")
-    for _ in range(rng.randrange(1, 5)):
+    for _change in range(rng.randrange(1, 5)):
         at = rng.randrange(len(lines))
         match rng.randrange(4):
             case 0:

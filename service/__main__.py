@@ -1,5 +1,6 @@
 """The process of the command line, `fuseplan` and `python -m service`: nobody but us writes to its standard output."""
 
+import signal
 import sys
 from importlib import import_module
 
@@ -8,8 +9,12 @@ from service import standard_output
 
 def main() -> int:
     """Runs the command line of this process and returns its exit code, see `service.cli.app`."""
+    # An interrupt while all is imported ends the process as it ends any program: libraries would make something else of
+    # an exception.
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
     standard_output.claim()
     run = import_module("service.cli").main  # only now: libraries may print as they are imported
+    signal.signal(signal.SIGINT, before)
     return run()
 
 

@@ -8,6 +8,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.responses import Response
 
+from fusion_ir.formats.members import known_members
+
 MEDIA_TYPE = "application/problem+json"
 DETAIL_CHARACTERS = 600
 PLACE_CHARACTERS = 200
@@ -331,11 +333,14 @@ def pointer(location: Sequence[int | str]) -> str:
     return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in location)
 
 
-def from_validation(error: ValidationError) -> ApiError:
-    """The first fault that pydantic found, with what was there instead where that is short."""
+def from_validation(error: ValidationError, model: type[BaseModel]) -> ApiError:
+    """The first fault that pydantic found in a `model`, with what was there instead where that is short."""
     first: Any = error.errors(include_url=False, include_context=False)[0]
     if first["type"] == "json_invalid":
         return bad_json(str(first["msg"]).removeprefix("Invalid JSON: "))
+    if first["type"] == "extra_forbidden":
+        known = ", ".join(known_members(model, first["loc"]))
+        return ApiError("bad-request", f"There is no such member; there are {known}.", pointer(first["loc"]))
     return ApiError("bad-request", in_words(first), pointer(first["loc"]) or "/")
 
 

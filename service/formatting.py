@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC, datetime
+from unicodedata import category
 
 from fusion_ir.records import Plan
 
@@ -122,3 +123,13 @@ def moment(seconds: float) -> str:
 def count(number: int, noun: str) -> str:
     """ "1 step", "3 steps"."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def visible(text: str, kept: str = "") -> str:
+    """Characters that a terminal obeys or hides, as escapes: "\\x1b[2J". Those `kept` stay as they are."""
+    if text.isprintable():
+        return text
+    return "".join(c if c in kept or category(c) not in _UNSEEN else c.encode("unicode_escape").decode() for c in text)
+
+
+_UNSEEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # controls, formats such as the order of writing, surrogates, line ends

@@ -2,16 +2,32 @@
 
 import logging
 import sys
+from typing import Any
 
 import structlog
 
+from service.formatting import visible
+
 QUIET = ("alembic", "asyncio", "sqlalchemy", "uvicorn.error")
+
+
+class _OneLine(logging.Formatter):
+    """A message is one line, whatever names of others stand in it: control characters are shown. Tracebacks follow
+    on lines of their own."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        return visible(super().formatMessage(record))
+
+    def formatException(self, ei: Any) -> str:
+        return visible(super().formatException(ei), kept="\n")
 
 
 def configure(level: str) -> None:
     """Sets up both kinds of logger that the packages use; stdout stays free for results."""
     number = logging.getLevelNamesMapping()[level.upper()]
-    logging.basicConfig(level=number, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_OneLine("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=number, handlers=[handler])
     for name in QUIET:
         logging.getLogger(name).setLevel(max(number, logging.WARNING))
     structlog.configure(

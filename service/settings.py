@@ -13,6 +13,12 @@ from codegen.gpus import TARGET_WORDS as TARGET_WORDS
 
 Origin = Literal["flag", "environment", "file", "default"]
 ENVIRONMENT_PREFIX = "FUSEPLAN_"
+# No settings: where those are read from, and what tests and benchmarks are told.
+OTHER_VARIABLES = frozenset(
+    f"FUSEPLAN_{name}"
+    for name in "CONFIG COMMIT CORPUS FAULTY_TRIALS GPU_RESULTS GPU_SECONDS HEAVY_PRODUCTS KILLS KILLS_PAGE NEED_GPU "
+    "RANDOM_GRAPHS SEARCHES".split()
+)
 
 
 class SettingsError(Exception):
@@ -130,9 +136,12 @@ def describe(flags: Mapping[str, Any] | None = None, env: Mapping[str, str] | No
     path = config_path(env)
     file = _read_file(path, required=f"{ENVIRONMENT_PREFIX}CONFIG" in env)
     known = {f.name for f in fields(Settings)}
-    for origin, names in (("flag", given), (str(path), file)):
+    variables = {name.removeprefix(ENVIRONMENT_PREFIX).lower(): name for name in env
+                 if name.startswith(ENVIRONMENT_PREFIX) and name not in OTHER_VARIABLES}  # fmt: skip
+    for origin, names in (("flag", given), ("environment", variables), (str(path), file)):
         for name in names:
             if name not in known:
+                name = variables[name] if origin == "environment" else name
                 raise SettingsError(f"{origin}: there is no setting {name!r}; there are {', '.join(sorted(known))}")
     settings: list[Setting] = []
     for row in fields(Settings):

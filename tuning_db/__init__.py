@@ -2,6 +2,7 @@
 
 from tuning_db.batches import Batch, BatchItem, BatchState, ItemState, NewItem, Sharing, Work
 from tuning_db.devices import StoredDevice
+from tuning_db.engine import shown
 from tuning_db.errors import DatabaseError, KeyReused, NeverFits, QueueFull
 from tuning_db.failures import Failure
 from tuning_db.graphs import Names, NewGraph, StoredGraph
@@ -46,4 +47,5 @@ __all__ = [
     "Trial",
     "Work",
     "revision_of",
+    "shown",
 ]

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import sqlite3
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -25,6 +26,7 @@ POOL_SIZE, POOL_OVERFLOW = 16, 64  # together more than the threads of an HTTP s
 # says nothing, there is no limit here: who asks has one.
 REACHING = {"connect_timeout": 5, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3,
             "tcp_user_timeout": 20_000}  # fmt: skip
+_SECRET = re.compile(r"(?<=password=)[^&]*", re.IGNORECASE)
 _CORRUPT_SQLITE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_TOOBIG}
 _CORRUPT_POSTGRESQL = {"XX001", "XX002"}  # data_corrupted, index_corrupted
 
@@ -55,7 +57,7 @@ class Database:
             engine = _postgresql_engine(parsed)
             self._reader = engine.execution_options(isolation_level="AUTOCOMMIT")
             self._writer = engine
-            self.place = parsed.render_as_string(hide_password=True)
+            self.place = shown(parsed.render_as_string(hide_password=True))
 
     def close(self) -> None:
         """Closes idle connections; on SQLite the last one of all processes folds the write-ahead log into the file."""
@@ -119,20 +121,24 @@ def _parse(url: str) -> URL:
         parsed = make_url(url)
     except (sql.ArgumentError, ValueError) as error:
         expected = "expected sqlite:///PATH or postgresql://..."
-        raise DatabaseError(f"not a database address: {expected}, got {_shown(url)}") from error
+        raise DatabaseError(f"not a database address: {expected}, got {shown(url)}") from error
     if parsed.drivername in ("postgresql", "postgres"):
         parsed = parsed.set(drivername="postgresql+psycopg")
     if parsed.drivername not in ("sqlite", "sqlite+pysqlite", "postgresql+psycopg"):
-        raise DatabaseError(f"database {_shown(url)}: expected sqlite or postgresql, got {parsed.drivername}")
+        raise DatabaseError(f"database {shown(url)}: expected sqlite or postgresql, got {parsed.drivername}")
     if parsed.get_backend_name() == "sqlite" and (parsed.database in (None, "", ":memory:") or parsed.query):
-        raise DatabaseError(f"database {_shown(url)}: expected a file, as in sqlite:////var/lib/fuseplan/plans.db")
+        raise DatabaseError(f"database {shown(url)}: expected a file, as in sqlite:////var/lib/fuseplan/plans.db")
     return parsed
 
 
-def _shown(url: str) -> str:
-    """The address without what may be a password."""
+def shown(url: str) -> str:
+    """The address without what may be a password: `postgresql://me:***@host/plans?password=***`."""
     scheme, separator, rest = url.partition("://")
-    return f"{scheme}{separator}{rest.rpartition('@')[2]}" if separator else repr(url)
+    if not separator or scheme.startswith("sqlite"):
+        return url
+    user, at, place = rest.rpartition("@")
+    name, colon, _ = user.partition(":")
+    return f"{scheme}://{name}{':***' if colon else ''}{at}{_SECRET.sub('***', place)}"
 
 
 def _claim(path: Path) -> None:

@@ -20,6 +20,7 @@ from fusion_ir.errors import FormatError, excerpt, nearest
 from fusion_ir.extent import Extent, dense_strides, shape_of
 from fusion_ir.formats.json_text import decode, load_json, pointer
 from fusion_ir.formats.made_nodes import MadeNodes
+from fusion_ir.formats.members import known_members
 from fusion_ir.formats.wire_ops import build_node
 from fusion_ir.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.layout import check_alignment, check_donation, check_strides, normal_strides
@@ -93,7 +94,7 @@ def from_wire(value: object) -> NamedGraph:
     try:
         wire = WireGraph.model_validate(value)
     except ValidationError as error:
-        raise first_error(error) from None
+        raise first_error(error, WireGraph) from None
     with limited():
         return _Reader(wire).read()
 
@@ -267,8 +268,8 @@ class _Reader:
         return output
 
 
-def first_error(error: ValidationError) -> FormatError:
-    """The first complaint of pydantic: where, what was expected, what was found."""
+def first_error(error: ValidationError, model: type[BaseModel]) -> FormatError:
+    """The first complaint of pydantic about a `model`: where, what was expected, what was found."""
     first = error.errors(include_url=False)[0]
     found = first["input"]
     reason = first["msg"].replace("Input should", "should").replace("String should", "should")
@@ -276,7 +277,7 @@ def first_error(error: ValidationError) -> FormatError:
         case "missing":
             reason = "is missing"
         case "extra_forbidden":
-            reason = "unknown field"
+            reason = f"unknown field, expected one of {', '.join(known_members(model, first['loc']))}"
         case "too_long" | "too_short" | "string_too_long" | "string_too_short":
             pass
         case _:

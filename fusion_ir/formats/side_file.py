@@ -86,7 +86,7 @@ def read_side_file(body: str | bytes) -> SideFile:
     try:
         return side_file(SideModel.model_validate(value))
     except ValidationError as error:
-        raise first_error(error) from None
+        raise first_error(error, SideModel) from None
 
 
 def side_file(model: SideModel) -> SideFile:

@@ -80,7 +80,7 @@ def read_members(value: Mapping[str, Any]) -> Ask:
     try:
         request = ResolveRequest.model_validate(value)
     except ValidationError as error:
-        raise from_validation(error) from error
+        raise from_validation(error, ResolveRequest) from error
     named = _graph(request, value)
     if named is None:
         assert request.graph_key is not None

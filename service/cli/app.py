@@ -22,7 +22,7 @@ from service.cli import batch, config, db, plans
 from service.cli.convert import convert
 from service.cli.devices import devices
 from service.cli.doctor import doctor
-from service.cli.errors import BAD_INPUT, FAILED, CommandError
+from service.cli.errors import BAD_INPUT, FAILED, INTERRUPTED, CommandError
 from service.cli.explain import explain
 from service.cli.run import run
 from service.cli.serve import serve
@@ -108,6 +108,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         app(args=None if arguments is None else list(arguments), prog_name="fuseplan")
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except KeyboardInterrupt:
+        return INTERRUPTED
     except CommandError as error:
         return _end(error, error.code)
     except BrokenPipeError:

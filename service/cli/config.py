@@ -1,6 +1,7 @@
 """`fuseplan config show`: every setting, its value, and where the value comes from."""
 
 import os
+from dataclasses import replace
 
 import typer
 from rich import box
@@ -11,6 +12,7 @@ from service.cli.options import Json
 from service.cli.terminal import print_json
 from service.cli.terminal import show as display
 from service.settings import config_path, describe
+from tuning_db import shown
 
 app = typer.Typer(no_args_is_help=True, help="Settings.")
 
@@ -18,7 +20,7 @@ app = typer.Typer(no_args_is_help=True, help="Settings.")
 @app.command()
 def show(json: Json = False) -> None:
     """Every setting in force: a flag wins over FUSEPLAN_*, that over the TOML file, that over the default."""
-    settings = describe()
+    settings = [replace(s, value=shown(s.value)) if s.name == "db" else s for s in describe()]
     if json:
         print_json({s.name: {"value": s.value, "origin": s.origin, "variable": s.variable} for s in settings})
         return

@@ -18,6 +18,7 @@ from codegen.object_cache import CacheError, ObjectCache
 from codegen.quarantine import DeviceQuarantined, Quarantines
 from codegen.toolchain.compiler import CompilerMissing
 from codegen.toolchain.cpu import find_compiler
+from service import disk
 from service.cli.errors import FAILED
 from service.cli.options import Cache, Db, Json
 from service.cli.terminal import print_json, show
@@ -127,7 +128,7 @@ def _database(what: str, settings: Settings) -> Finding:
 def _cache(what: str, settings: Settings) -> Finding:
     try:
         cache = ObjectCache(settings.cache)
-        cache.put(b"fuseplan doctor\n")
+        disk.check(settings)
     except CacheError as error:
         return Finding(what, "broken", str(error))
     return Finding(what, "ok", f"{cache.folder}, {size(cache.size_bytes())}")

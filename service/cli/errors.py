@@ -2,7 +2,7 @@
 
 from fusion_ir.errors import FormatError
 
-FAILED, BAD_INPUT = 1, 2
+FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 
 
 class CommandError(Exception):

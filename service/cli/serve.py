@@ -8,6 +8,7 @@ from service.cli.options import Cache, Db, Target
 from service.cli.terminal import err
 from service.server import serve as run_server
 from service.settings import load
+from tuning_db import shown
 
 Host = Annotated[str | None, typer.Option(help="Loopback address to listen on.")]
 Port = Annotated[int | None, typer.Option(min=0, max=65535, help="TCP port; 0 takes a free one.")]
@@ -37,9 +38,7 @@ def serve(
     settings = load(flags)
 
     def announce(address: str) -> None:
-        err().print(
-            f"Fuseplan is at {address}  (API: {address}/openapi.json; database: {settings.db}). Ctrl-C stops it.",
-            markup=False,
-        )
+        where = f"API: {address}/openapi.json; database: {shown(settings.db)}"
+        err().print(f"Fuseplan is at {address}  ({where}). Ctrl-C stops it.", markup=False)
 
     run_server(settings, announce)

@@ -2,28 +2,40 @@
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.segment import Segment
 
 from scheduler.bench import Event
-from service.formatting import duration
+from service.formatting import duration, visible
 
 PLAIN_WIDTH = 110  # where stdout is no terminal: tables keep their columns
 
 
+class SafeConsole(Console):
+    """A console on which text is text: control characters that names and messages bring along are shown, not sent."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            if segment.control is None and not segment.text.isprintable():
+                yield Segment(visible(segment.text, kept="\n"), segment.style)
+            else:
+                yield segment
+
+
 def out() -> Console:
     """Console on today's stdout (tests replace it)."""
-    return Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH, highlight=False, soft_wrap=False)
+    return SafeConsole(width=None if sys.stdout.isatty() else PLAIN_WIDTH, highlight=False, soft_wrap=False)
 
 
 def err() -> Console:
     """Console on stderr."""
-    return Console(stderr=True, highlight=False, soft_wrap=True)
+    return SafeConsole(stderr=True, highlight=False, soft_wrap=True)
 
 
 def show(*renderables: RenderableType) -> None:
