@@ -17,7 +17,7 @@ PINS := pyproject.toml constraints.txt
 EXTRAS ?= dashboard
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-gpu soak check format docs bench-cpu bench-gpu wheel clean compiler
+.PHONY: help demo serve test test-gpu soak soak-lowest soak-newest check format docs bench-cpu bench-gpu wheel clean compiler
 # test-gpu and bench-gpu take an interpreter that has what they need, and install nothing then:
 #   make bench-gpu GPU_PYTHON=python3.12    with torch, cupy, numpy, pydantic, ml_dtypes, rustworkx (and nvmath for
 #   library calls, pytest and pytest-timeout for test-gpu, which runs in parallel where there is pytest-xdist)
@@ -44,6 +44,15 @@ test-gpu: $(GPU_ENV) compiler ## Run every family and every emulated instruction
 
 soak: $(VENV)/.test compiler ## Run the random-graph tests on 2,000 graphs, plan the whole corpus small, 1,000 faulty trials, 200 kills, 500 searches
 	@FUSEPLAN_RANDOM_GRAPHS=2000 FUSEPLAN_FAULTY_TRIALS=1000 FUSEPLAN_KILLS=200 FUSEPLAN_SEARCHES=500 $(BIN)/python -m pytest -m soak --timeout=7200 $(ARGS)
+
+	@$(MAKE) --no-print-directory soak-lowest soak-newest
+
+# The whole suite with other versions of what Fuseplan runs with; without PyTorch, of which neither is tried.
+soak-lowest soak-newest: soak-%: $(VENV)/.test compiler
+	@$(PYTHON) -m venv --clear $(VENV)-$*
+	@echo "Installing Fuseplan with the $* packages that it allows into $(VENV)-$* ..."
+	@$(VENV)-$*/bin/python -m pip install -q --disable-pip-version-check $(if $(filter lowest,$*),-c lowest.txt) -e '.[dashboard,dev]'
+	@$(VENV)-$*/bin/python -m pytest -n $(JOBS) $(ARGS)
 
 check: $(VENV)/.test ## Style, types and import directions
 	@$(BIN)/ruff check .

@@ -4,6 +4,7 @@ import ast
 import importlib.util
 import re
 import subprocess
+import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -190,3 +191,12 @@ def test_every_import_is_a_declared_dependency() -> None:
                 if not known and normal(DISTRIBUTION.get(name, name)) not in declared:
                     faults.append(f"{path}:{node.lineno}: {name}")
     assert not faults
+
+
+def test_lowest_versions_are_those_of_the_project() -> None:
+    """`.ci/run` and `make soak` try them."""
+    printed = subprocess.run([sys.executable, ROOT / ".ci" / "lowest"], capture_output=True, text=True, check=True)
+    assert printed.stdout == (ROOT / "lowest.txt").read_text(), "run .ci/lowest > lowest.txt"
+    named = {normal(line.split("==")[0]) for line in printed.stdout.splitlines()}
+    wanted = requirements()
+    assert named == {*wanted[""], *wanted["dashboard"], *wanted["postgres"]}
