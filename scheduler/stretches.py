@@ -33,7 +33,9 @@ UNIT_S, NODE_S = 0.05, 0.02  # of one core's compiling: a kernel, and each of it
 ROUND_S = 1.0  # of compilers, between two looks at the clock
 ASSEMBLED_S = 2e-4  # a step of the plan
 RUNS = 12  # of each plan, for its check and its samples
-INTERPRETED_S = 2e-9  # for an element of a node, to know what is right
+INTERPRETED_S = (
+    5e-8  # of an element of a node, to know what is right, how far off it may be, and to compare (3,000 ops: 10 s)
+)
 NODE_INTERPRETED_S = 3e-5
 
 
