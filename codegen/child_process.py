@@ -23,6 +23,7 @@ LENGTH = struct.Struct(">I")
 # What a process says that dies for want of memory. The last: two threads at once; nothing else in a kernel throws.
 OUT_OF_MEMORY = ("bad_alloc", "memoryerror", "out of memory", "terminate called recursively")
 MAX_MESSAGE_BYTES = 256 << 20
+MOST_WAIT_S = 3600.0  # at once: longer ones overflow what the system's call takes
 EXIT_SECONDS = 0.5  # between the end of a process's pipes and its own: its memory is gone by then
 
 
@@ -151,7 +152,7 @@ class ChildProcess:
         with selectors.DefaultSelector() as ready:
             ready.register(self.request, selectors.EVENT_WRITE)
             while view:
-                if not ready.select(max(0.0, end - time.monotonic())):
+                if not ready.select(min(max(0.0, end - time.monotonic()), MOST_WAIT_S)):
                     raise SlotFailure(Status.timed_out, "the child does not read its request")
                 view = view[os.write(self.request, view) :]
 

@@ -17,7 +17,8 @@ def _einsum(equation: str) -> tuple[Builder, Peer]:
 
     def build(inputs: Inputs, **sizes: int) -> Node:
         a, b = (inputs(*(sizes[x] for x in term)) for term in (left, right))
-        return ir.einsum(a, b, *([ord(x) for x in term] for term in (left, right, out)))
+        a_labels, b_labels, labels = ([ord(x) for x in term] for term in (left, right, out))
+        return ir.einsum(a, b, a_labels, b_labels, labels)
 
     def peer(a: Tensor, b: Tensor) -> Tensor:
         return torch.einsum(equation, a, b).contiguous()

@@ -49,7 +49,8 @@ def torch_cast_weight(x: Tensor, w: Tensor) -> Tensor:
 
 def _stored(dtype: DType, multiplied: DType) -> Builder:
     def build(inputs: Inputs, m: int, k: int, n: int) -> Node:
-        return ir.matmul(*(ir.cast(inputs(*sizes, dtype=dtype), multiplied) for sizes in ((m, k), (k, n))))
+        x, w = (ir.cast(inputs(*sizes, dtype=dtype), multiplied) for sizes in ((m, k), (k, n)))
+        return ir.matmul(x, w)
 
     return build
 

@@ -10,15 +10,14 @@ import queue
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
+from codegen import isolation
 from service.api.reader_process import HEADER, PID, Closed, receive, send
 from service.errors import ApiError
 from tuning_db import Names
@@ -156,14 +155,13 @@ class _Source:
             ours, theirs = socket.socketpair()
             ours.settimeout(START_SECONDS)
             with theirs:
-                packages = str(Path(__file__).resolve().parents[2])
                 self._process = subprocess.Popen(
-                    [sys.executable, "-m", "service.api.reader_process", str(theirs.fileno())],
+                    isolation.command("service.api.reader_process", str(theirs.fileno())),
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     pass_fds=(theirs.fileno(),),
                     cwd="/",
-                    env={"PATH": os.environ.get("PATH", ""), "PYTHONPATH": packages, "OPENBLAS_NUM_THREADS": "1"},
+                    env={"PATH": os.environ.get("PATH", ""), "OPENBLAS_NUM_THREADS": "1"},
                     start_new_session=True,
                 )
             self._control = ours
