@@ -89,9 +89,15 @@ class Candidates:
 Ask = Callable[[Piece], Candidate | None]
 
 
-def find_candidates(atoms: Atoms, ask: Ask, settings: CandidateSettings = CandidateSettings()) -> Candidates:
-    """Candidates of a graph. `ask(piece)`: the families' answer, called once for each."""
-    finder, plain = _Finder(atoms, ask), atoms.plain
+def find_candidates(
+    atoms: Atoms,
+    ask: Ask,
+    settings: CandidateSettings = CandidateSettings(),
+    beat: Callable[[], None] = lambda: None,
+) -> Candidates:
+    """Candidates of a graph. `ask(piece)`: the families' answer, called once for each. beat: called for every set of
+    atoms that is considered."""
+    finder, plain = _Finder(atoms, ask, beat), atoms.plain
     n = len(plain)
     for a in range(len(atoms)):
         finder.accepts(1 << a)
@@ -118,15 +124,17 @@ def find_candidates(atoms: Atoms, ask: Ask, settings: CandidateSettings = Candid
 class _Finder:
     """Asks the families once per piece and remembers. sets: of atoms that are accepted."""
 
-    def __init__(self, atoms: Atoms, ask: Ask) -> None:
+    def __init__(self, atoms: Atoms, ask: Ask, beat: Callable[[], None]) -> None:
         self.atoms = atoms
         self.ask = ask
+        self.beat = beat
         self.accepted: dict[Piece, Candidate] = {}
         self.sets: dict[int, None] = {}
         self.rejected: set[int] = set()
 
     def accepts(self, members: int) -> bool:
         """Whether the set is convex and some family accepts it."""
+        self.beat()
         if members in self.sets:
             return True
         if not members or members in self.rejected:
@@ -141,6 +149,7 @@ class _Finder:
 
     def takes(self, piece: Piece) -> bool:
         """Whether some family accepts the segment."""
+        self.beat()
         if piece not in self.accepted and (candidate := self.ask(piece)):
             self.accepted[piece] = candidate
         return piece in self.accepted

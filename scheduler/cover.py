@@ -28,7 +28,7 @@ MAX_NODES = 400  # of branching; each takes some milliseconds
 
 class CoverProblem:
     """Covers of one graph. What is learned about its pieces is kept from solve to solve, costs may differ.
-    `bytes_`: by tensor, where memory is to be limited."""
+    `bytes_`: by tensor, where memory is to be limited. beat: called now and then while covers are sought."""
 
     def __init__(
         self,
@@ -38,11 +38,13 @@ class CoverProblem:
         max_nodes: int = MAX_NODES,
         max_states: int = MOST_STATES,
         clock: Callable[[], float] = time.monotonic,
+        beat: Callable[[], None] = lambda: None,
     ) -> None:
         self.producers = producers
         self.max_nodes = max_nodes
         self.max_states = max_states
         self.clock = clock
+        self.beat = beat
         self._memory = Memory(producers, bytes_)
         self._covering = Covering(producers)
 
@@ -67,12 +69,14 @@ class CoverProblem:
 
         def looked(pieces: Collection[Piece]) -> Mapping[Piece, float]:
             nonlocal ends
+            self.beat()
             began = self.clock()
             found: Mapping[Piece, float] = look(pieces) if look else {}
             ends += self.clock() - began
             return found
 
         def is_late() -> bool:
+            self.beat()
             return self.clock() > ends
 
         if limit_bytes is None:

@@ -17,6 +17,7 @@ from scheduler.watch import Watch
 
 FAR = 2.0  # times the best prediction
 CLOSER_LOOKS = 48
+LEAST_COVER_S = 0.1  # for branching where the budget is spent: the first solution, rounded, is what there is then
 NEARLY = 1.005  # predictions are further off
 FORBIDDEN = Estimate(lambda _: math.inf, lambda _: math.inf, lambda _: math.inf)
 
@@ -33,9 +34,9 @@ def _nothing(_: Estimate) -> dict[Piece, float]:
 
 
 class Covers:
-    """`cover_s`: seconds that branching may take for one answer. Costs are of one run: a prologue's are
-    next to nothing. `memory_bytes`: of temporaries that covers may need, None for any number; where none of those asked
-    for keeps to it, `least_bytes` is what the least of them needs."""
+    """`cover_s`: seconds that branching may take for one answer; what is left `until` a time on the watch, if that is
+    less. Costs are of one run: a prologue's are next to nothing. `memory_bytes`: of temporaries that covers may need,
+    None for any number; where none of those asked for keeps to it, `least_bytes` is what the least of them needs."""
 
     def __init__(
         self,
@@ -45,6 +46,7 @@ class Covers:
         watch: Watch,
         cover_s: float,
         memory_bytes: int | None = None,
+        until: float = math.inf,
     ) -> None:
         self.found = found
         self.usable = {p: c for p, c in found.accepted.items() if not c.keeps_a_prologue_out}
@@ -52,9 +54,10 @@ class Covers:
         self.watch = watch
         self.cover_s = cover_s
         self.memory_bytes = memory_bytes
+        self.until = until
         self.least_bytes: int | None = None
         producers = Producers(atoms.preds, atoms.stands, atoms.outputs)
-        self.problem = CoverProblem(producers, [node.bytes for node in atoms.nodes], clock=watch.clock)
+        self.problem = CoverProblem(producers, [node.bytes for node in atoms.nodes], clock=watch.clock, beat=watch.look)
         self.least = Least(atoms)
         self._plain = {p.members: c for p, c in self.usable.items() if atoms.is_plain(p)}
         self._looked_at: set[Piece] = set()  # were part of a solution: their costs tell them apart
@@ -127,7 +130,7 @@ class Covers:
 
         while True:
             try:
-                cover = self.problem.solve(self._costs(unknown, without), self.cover_s, look, self.memory_bytes)
+                cover = self.problem.solve(self._costs(unknown, without), self._seconds, look, self.memory_bytes)
             except NoRoom as error:
                 self.least_bytes = error.cover.peak_bytes
                 return None
@@ -144,6 +147,11 @@ class Covers:
             cover = replace(cover, cost_us=math.fsum(known))
         self.exact &= cover.exact
         return cover
+
+    @property
+    def _seconds(self) -> float:
+        """That the next answer may take."""
+        return min(self.cover_s, max(self.until - self.watch.clock(), LEAST_COVER_S))
 
     def _costs(self, unknown: Estimate, without: Collection[Candidate]) -> dict[Piece, float]:
         """What pieces are taken to cost, as far as they are known by now."""

@@ -98,8 +98,8 @@ class Demand:
                     heapq.heappush(heap, (round((before.price + left) / unit), left, next(tie), before))
         raise AssertionError
 
-    def narrow(self, limit_bytes: int) -> Way | None:
-        """The cheapest cover within a limit that a beam finds."""
+    def narrow(self, limit_bytes: int, is_late: Callable[[], bool]) -> Way | None:
+        """The cheapest cover within a limit that a beam finds; where it gets late, the first."""
         best, level = None, [self._start]
         for _ in range(MOST_STEPS * (1 + max(self._writing, default=0))):
             reached: dict[int, Way] = {}
@@ -109,7 +109,7 @@ class Demand:
                     if (not known or before.price < known.price) and (not best or before.price < best.price):
                         reached[before.demanded] = before
             best = reached.pop(0, best)
-            if not reached:
+            if not reached or (is_late() and best):
                 break
             level = heapq.nsmallest(BEAM, reached.values(), key=self._promise)
         return best
@@ -117,13 +117,13 @@ class Demand:
     def _promise(self, way: Way) -> tuple[float, int]:
         return way.price + self._bound(way.demanded), way.demanded
 
-    def smallest(self, most_states: int) -> Way | None:
-        """A cover of the least peak, unless there are more states than that."""
+    def smallest(self, most_states: int, is_late: Callable[[], bool]) -> Way | None:
+        """A cover of the least peak, unless there are more states than that, or it gets late."""
         tie = count()
         heap = [(0, self._bound(self._start.demanded), next(tie), self._start)]
         best = {self._start.demanded: 0}
         for _ in range(most_states):
-            if not heap:
+            if not heap or is_late():
                 return None
             peak, _, _, way = heapq.heappop(heap)
             if not way.demanded:

@@ -39,6 +39,7 @@ KERNEL_S = 0.15  # that a kernel takes two compilers in a file of its own
 COMPILING_SHARE = 0.25  # of a budget, that the first plans may take compilers so
 LATE_S = 0.5  # beyond the budget, for what it takes to end well
 MANY_ATOMS = 60  # of a graph whose plan is explained even when the time is over: that takes a moment
+INTERRUPTED = "the search was interrupted"
 
 Timed = tuple[Proposal, Plan, PlanResult]
 
@@ -406,7 +407,8 @@ class Finalists:
         proposal, plan = plans[0]
         for candidate in proposal:  # also of one that nothing was tried on: it explains its step
             self.ledger.costs.record(candidate.segment.canonical.graph, [])
-        at_length = len(self.atoms) <= MANY_ATOMS or not self.watch.is_late
+        interrupted = any(n.text == INTERRUPTED for n in self.notes)
+        at_length = len(self.atoms) <= MANY_ATOMS or not (self.watch.is_late or interrupted)
         if self.bench is not None and plan.spread is not None and any(s.time_us is None for s in plan.steps):
             self.cut_short = self.cut_short or "the budget ended before each of its kernels was timed"
         prove = plan.time_us is not None and at_length
@@ -442,7 +444,8 @@ class Finalists:
             ways = explained(self.prepared, self.atoms, proposal, self.covers, self.ledger)
             apart = explain(self.prepared, proposal, self.found, self.ledger, outcome)
         else:
-            notes.append(Reason(kind="cap", text="the budget was spent: what each kernel could cost was not compared"))
+            why = INTERRUPTED if interrupted else "the budget was spent"
+            notes.append(Reason(kind="cap", text=f"{why}: what each kernel could cost was not compared"))
         reasons = [*notes, *ways, *apart]
         if len(reasons) > MAX_REASONS:
             left_out = Reason(kind="note", text=f"{len(reasons) - MAX_REASONS} more reasons left out")

@@ -71,7 +71,7 @@ class Limited:
                 return self._cover(ordered.way, cheapest.lower_us, cheapest.exact)
             demand = self._demand(covering.usable())
             result = demand.cheapest(limit_bytes, self._max_states, self._is_late)
-            way = result.way or (None if result.whole else demand.narrow(limit_bytes))
+            way = result.way or (None if result.whole else demand.narrow(limit_bytes, self._is_late))
             if way is None:
                 return None
             if not covering.dearer(self._look(way.order())):
@@ -89,13 +89,14 @@ class Limited:
         self._covering.price(costs)
         self._covering.solve((), (), self._look)
         all_ = self._demand(self._covering.usable())
-        if way := all_.smallest(self._max_states):
+        if way := all_.smallest(self._max_states, self._is_late):
             return self._cover(way, 0.0, False), True
         cover = replace(cover, peak_bytes=self._memory.peak(cover.pieces))
         ordered = self._demand(cover.pieces)
         for share in SHARES:
             limit_bytes = round(least_bytes + share * (cover.peak_bytes - least_bytes))
-            if way := ordered.cheapest(limit_bytes, self._max_states, self._is_late).way or all_.narrow(limit_bytes):
+            way = ordered.cheapest(limit_bytes, self._max_states, self._is_late).way
+            if way := way or all_.narrow(limit_bytes, self._is_late):
                 cover = self._cover(way, 0.0, False)
                 break
         return cover, cover.peak_bytes == least_bytes

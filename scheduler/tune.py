@@ -18,7 +18,7 @@ from scheduler.casts import is_free
 from scheduler.collector import collecting_rarely
 from scheduler.covers import FAR, Covers, Proposal, prologue_first
 from scheduler.cutting import cut
-from scheduler.finalists import Finalists
+from scheduler.finalists import INTERRUPTED, Finalists
 from scheduler.forms import forms
 from scheduler.ledger import Ledger
 from scheduler.piece import Piece
@@ -32,7 +32,6 @@ from scheduler.watch import Watch
 
 __all__ = ["INTERRUPTED", "TuneSettings", "tune"]
 
-INTERRUPTED = "the search was interrupted"
 FEW = CandidateSettings(max_grown=0, max_unions=0)  # of an interrupted search: single atoms, regions, the whole graph
 
 TASKS_PER_UNIT = 8  # parts that a reduction is split into, by thread of a CPU
@@ -131,6 +130,7 @@ def tune(
         ledger, covers, finalists = begin(prepared, ledger, settings)
     except KeyboardInterrupt:  # once more, for that may have left anything half done, and no more than it takes
         interrupted = True
+        watch.silence()
         ledger = Ledger(device, families, costs, bench if timed else None, budget.seed)
         prepared = prepare(graph, split_tasks(device), numerics, (), ledger.shares, lambda: True)
         if settings.too_many(prepared, 0.0):
@@ -165,6 +165,7 @@ def tune(
         watch.tell("done", ledger.measured)
     except KeyboardInterrupt:
         interrupted = True
+        watch.silence()
         finalists.cut_short = INTERRUPTED
         plans = finalists.so_far()
     with suppress(KeyboardInterrupt):
@@ -228,10 +229,10 @@ def _begin(
             return None
         return ledger.ask(atoms, piece)
 
-    found = find_candidates(atoms, ask, settings.candidates)
+    found = find_candidates(atoms, ask, settings.candidates, watch.look)
     unfused = unfused_segments(prepared.graph, ledger) if timed else ()
     cover_s = min(settings.cover_s, settings.cover_share * budget.seconds) if timed else settings.cover_s
-    covers = Covers(atoms, found, ledger, watch, cover_s, budget.memory_bytes)
+    covers = Covers(atoms, found, ledger, watch, cover_s, budget.memory_bytes, watch.end if timed else math.inf)
     finalists = Finalists(prepared, atoms, found, ledger, covers, unfused, watch, bench, settings.finalists, budget)
     if late:
         share = f"{settings.candidates_share:.0%} of the budget"

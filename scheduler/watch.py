@@ -63,6 +63,10 @@ class Watch:
         if self._told is not None and self.clock() - self._told_at >= BEAT_S:
             self.tell(self._told.phase, self._told.measured)
 
+    def silence(self) -> None:
+        """Tells nobody any more: who ended the search would do it again."""
+        self.progress = None
+
     @property
     def is_late(self) -> bool:
         """Whether the whole budget is spent."""

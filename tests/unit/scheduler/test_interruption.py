@@ -1,6 +1,8 @@
 """Interrupts wherever the search calls its surroundings: each gives a plan, the best so far."""
 
-from collections.abc import Callable, Sequence
+import math
+import random
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
@@ -9,13 +11,19 @@ import pytest
 from codegen.kernel import Kernel, Reject
 from fusion_ir.graph import Graph
 from fusion_ir.interpreter import interpret
+from fusion_ir.ops import make
 from fusion_ir.records import Device, Measurement, Plan
-from scheduler.bench import Budget
+from scheduler.bench import Budget, Event
 from scheduler.candidates import Candidate, CandidateSettings
+from scheduler.cover import CoverProblem, NoRoom
 from scheduler.cutting import cut
+from scheduler.finalists import MANY_ATOMS
 from scheduler.ledger import Ledger
+from scheduler.piece import Piece
 from scheduler.prepare import prepare
 from scheduler.tune import INTERRUPTED, TuneSettings, tune
+from scheduler.watch import BEAT_S
+from tests.support.cover_problems import random_problem
 from tests.unit.scheduler.fakes import (
     DEVICE,
     Clock,
@@ -28,7 +36,8 @@ from tests.unit.scheduler.fakes import (
     run_plan,
     same_bits,
 )
-from tests.unit.scheduler.test_tune import ALL, diamond
+from tests.unit.scheduler.test_tune import ALL, X, diamond, graph_of
+from tests.unit.scheduler.test_tune import search as search_of
 
 T = TypeVar("T")
 SETTINGS = TuneSettings(candidates=CandidateSettings(max_atoms=30))
@@ -148,6 +157,82 @@ def test_an_interrupt_at_every_call_gives_the_best_plan_so_far(seconds: float, a
         assert len(checked) > 2
         assert whole.time_us is not None
         assert best <= whole.time_us * 1.011
+
+
+class SlowFamily(FakeFamily):
+    """Each of its answers takes so long that the watch's next look tells who listens."""
+
+    clock_: Clock
+
+    def accepts(self, segment: Graph, device: Device) -> Reject | None:
+        self.clock_.now += BEAT_S
+        return super().accepts(segment, device)
+
+
+def test_a_cancel_while_segments_are_listed_is_heard_at_once() -> None:
+    """Whoever cancels says so whenever they are asked: after the first time nobody is."""
+    asked: dict[int, int] = {}
+    for at in (2, 5, 12):
+        bench = FakeBench(seed=5)
+        slow = SlowFamily(kinds=ALL, most=3)
+        slow.clock_, told = bench.clock, list[Event]()
+
+        def cancel(event: Event, at: int = at, told: list[Event] = told) -> None:
+            told.append(event)
+            if len(told) >= at:
+                raise KeyboardInterrupt
+
+        among = {"fused": slow, "one": FakeNaive("one", schedules=("only",))}
+        plan = tune(
+            diamond(), DEVICE, Budget(1000.0), Memory(), bench, cancel,
+            families=among, settings=SETTINGS, clock=bench.clock,
+        )  # fmt: skip
+        assert {e.phase for e in told} == {"candidates"}
+        assert len(told) == at, "once"
+        assert plan.steps
+        assert not bench.calls
+        assert plan.search.cut_short == INTERRUPTED
+        asked[at] = plan.search.candidates
+    assert len(set(asked.values())) == 1, "what an interrupted search looks for does not depend on when"
+
+
+@pytest.mark.parametrize("limit_bytes", [None, 9])
+def test_a_cancel_while_covers_are_sought_leaves_a_problem_that_can_be_solved(limit_bytes: int | None) -> None:
+    """At each of its beats; then the same is asked again."""
+    cancelled = 0
+    for seed in range(60):
+        problem, rng = random_problem(seed), random.Random(seed)
+        bytes_ = [rng.randint(3, 4) for _ in problem.producers.stands]
+
+        def us(of: CoverProblem, costs: Mapping[Piece, float] = problem.costs) -> float:
+            try:
+                cover = of.solve(costs, look=lambda _: {}, limit_bytes=limit_bytes)
+            except NoRoom:
+                return -1.0
+            return cover.cost_us if cover else math.inf
+
+        calls = Calls()
+        expected = us(CoverProblem(problem.producers, bytes_, beat=lambda calls=calls: calls(lambda: None)))
+        for at in range(calls.count):
+            again = Calls(at)
+            half = CoverProblem(problem.producers, bytes_, beat=lambda again=again: again(lambda: None))
+            with pytest.raises(KeyboardInterrupt):
+                us(half)
+            assert us(half) == expected
+            cancelled += 1
+    assert cancelled > 100
+
+
+def test_of_an_interrupted_search_large_plans_are_not_explained_at_length() -> None:
+    """As where the budget is spent, although there may be time left."""
+    text = "what each kernel could cost was not compared"
+    for atoms in (MANY_ATOMS - 10, MANY_ATOMS + 10):
+        x = X
+        for i in range(atoms):
+            x = make("exp" if i % 2 else "sin", [x])
+        plan, _ = search_of(graph_of(x), FakeBench(seed=5, interrupt_at=3), seconds=30.0, most=3)
+        why = [r.text for r in plan.reasons if text in r.text]
+        assert why == ([f"{INTERRUPTED}: {text}"] if atoms > MANY_ATOMS else [])
 
 
 def test_a_budget_that_ends_while_segments_are_looked_for() -> None:
