@@ -30,7 +30,7 @@ def cpu_ceilings(
     again: measure now, and keep the best of both. reached: see `raised`, of the device's own ceilings: what was reached
     once can be reached. Raises SlotError, SlotFailure, CompilerMissing.
     """
-    key = "\n".join(("ceilings", PROTOCOL, device.class_key, device.toolchain))
+    key = _cpu_key(device)
     known = _recall(cache, key)
     if known is not None and not again:
         return known
@@ -51,6 +51,19 @@ def cpu_ceilings(
     ceilings = best(best(Ceilings.model_validate(answer), known), raised(device.ceilings, reached))
     cache.remember(key, ceilings.model_dump_json())
     return ceilings
+
+
+def reached_ceilings(device: Device, cache: ObjectCache, reached: Sequence[tuple[int, float]]) -> Ceilings | None:
+    """The ceilings of a CPU, raised by what kernels reached (`raised`) and kept, with nothing measured."""
+    ceilings = raised(device.ceilings, reached)
+    if ceilings is not None:
+        ceilings = best(ceilings, _recall(cache, _cpu_key(device)))
+        cache.remember(_cpu_key(device), ceilings.model_dump_json())
+    return ceilings
+
+
+def _cpu_key(device: Device) -> str:
+    return "\n".join(("ceilings", PROTOCOL, device.class_key, device.toolchain))
 
 
 def best(one: Ceilings, other: Ceilings | None) -> Ceilings:

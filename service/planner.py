@@ -1,5 +1,6 @@
 """Plans one graph on this machine: device, search, storage. Used by workers and by `fuseplan tune` alone."""
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -25,7 +26,8 @@ from tuning_db import Conditions, Names, RequestKey, Searched, Store
 
 OTHERS = 64  # segments that a search asks for a first guess
 MOST_FASTEST = 512  # times of all families that predictions are corrected with
-AGAIN_SECONDS = 8.0  # of a search whose measurements are mostly known
+AGAIN_SECONDS = 8.0  # of a search whose measurements are mostly known, at the most
+LEAST_AGAIN_S = 6.0  # of the budget that have to be left for one: to measure the ceilings takes three, where it is busy
 NOTHING_TIMED = "nothing was timed"
 # What a fault of the search's own raises, the same whenever it is made; files, memory and devices fail otherwise.
 FAULTS = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
@@ -176,19 +178,43 @@ def _search(
     progress: Progress | None,
     numerics: Numerics,
 ) -> Plan:
-    """What a search finds, and a second one where the first beat its bound."""
+    """What a search finds, and a second one where the first beat its bound and left time of the budget for it."""
     costs = StoredCosts(store, device.class_key, graph_key(graph))
     with Workbench(device, cache) as bench:
         plan = tune(graph, device, budget, costs, bench, progress, numerics=numerics)
         if not _beats_its_bound(plan) or was_interrupted(plan):
             return plan
-        # The ceilings were measured at a slower moment: once more, on what is known by now.
+        # The ceilings were measured at a slower moment.
         reached = [(s.bytes, s.bound_us / s.time_us) for s in plan.steps if s.time_us]
-        device = with_raised_ceilings(device, cache, reached)
+        if plan.time_us:
+            reached.append((sum(s.bytes for s in plan.steps), plan.lower_bound_us / plan.time_us))
+        end = time.monotonic() + budget.seconds - plan.search.seconds
+        is_time = budget.seconds - plan.search.seconds >= LEAST_AGAIN_S
+        device = with_raised_ceilings(device, cache, reached, measured=is_time)
         store.put_device(device)
-        rest = replace(budget, seconds=min(budget.seconds, AGAIN_SECONDS))
-        again = tune(graph, device, rest, costs, bench, progress, numerics=numerics)
+        rest_s = min(end - time.monotonic(), AGAIN_SECONDS)
+        if not is_time or rest_s <= 0:
+            return _with_what_was_reached(plan, device)
+        try:
+            again = tune(graph, device, replace(budget, seconds=rest_s), costs, bench, progress, numerics=numerics)
+        except NoPlan:
+            return _with_what_was_reached(plan, device)
+        if again.time_us is None:  # interrupted at once
+            return _with_what_was_reached(plan, device)
         return again.model_copy(update={"search": _together(plan.search, again.search)})
+
+
+def _with_what_was_reached(plan: Plan, device: Device) -> Plan:
+    """The plan with no bound above a time that was measured, on the device whose ceilings say so. How far it is from
+    the best possible is not known: that was computed with bounds that were too high."""
+
+    def least(bound_us: float, time_us: float | None) -> float:
+        return bound_us if time_us is None else min(bound_us, time_us)
+
+    steps = tuple(s.model_copy(update={"bound_us": least(s.bound_us, s.time_us)}) for s in plan.steps)
+    lower_us = least(plan.lower_bound_us, plan.time_us)
+    update = {"device": device, "steps": steps, "lower_bound_us": lower_us, "search_gap": None}
+    return plan.model_copy(update=update)
 
 
 def searched_for(plan: Plan, budget: Budget) -> Searched:

@@ -65,3 +65,7 @@ def test_raised_ceilings_are_remembered(tmp_path: Path) -> None:
     assert first.ceilings.write_gbps is not None
     assert again.ceilings.write_gbps == 100 * first.ceilings.write_gbps
     assert detect("cpu", cache).ceilings == again.ceilings
+    only = with_raised_ceilings(again, cache, [(1 << 40, 2.0)], measured=False)
+    assert only.ceilings is not None
+    assert only.ceilings == raised(again.ceilings, [(1 << 40, 2.0)])
+    assert detect("cpu", cache).ceilings == only.ceilings

@@ -61,7 +61,7 @@ def test_a_plan_timed_under_another_compiler_is_measured_again(tmp_path: Path, m
 
     first, hit, after = (with_toolchain(text) for text in ("g++ 12", "g++ 12", "g++ 13"))
     assert [answer.cache for answer in (first, hit, after)] == ["miss", "hit", "miss"]
-    assert after.plan.search.measured > 0
+    assert after.plan.search.measured > 0 or after.plan.spread is not None, "kernels or, where it is busy, the whole"
 
 
 def test_what_is_asked_about_others_belongs_to_no_graph(tmp_path: Path) -> None:

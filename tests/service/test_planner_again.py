@@ -8,7 +8,7 @@ import pytest
 
 from codegen.object_cache import ObjectCache
 from fusion_ir.named import NamedGraph
-from fusion_ir.records import Plan, Reason
+from fusion_ir.records import Ceilings, Plan, Reason
 from scheduler.bench import Budget, RequestError
 from scheduler.finalists import MemoryExceeded, NoPlan
 from scheduler.tune import INTERRUPTED
@@ -18,6 +18,7 @@ from tests.support.stored_plans import BINARY, DEVICE, chain, plan_of
 from tuning_db import Store
 
 NAMED = NamedGraph(chain(), ("x",), ("y",))
+FASTER = Ceilings(copy_gbps=((0, 40.0),), read_gbps=((0, 48.0),), launch_us=1.5, fma_gflops=100.0)
 Made = Callable[[], Plan]
 
 
@@ -41,11 +42,13 @@ class Searches:
         self._store, self._cache = store, cache
         self.next: list[Plan | BaseException] = []
         self.made = 0
+        self.budgets: list[float] = []
         monkeypatch.setattr(planner, "detect", lambda _target, _cache: DEVICE)
         monkeypatch.setattr(planner, "tune", self._tune)
 
-    def _tune(self, *_: Any, **__: Any) -> Plan:
+    def _tune(self, _graph: Any, _device: Any, budget: Budget, *_: Any, **__: Any) -> Plan:
         self.made += 1
+        self.budgets.append(budget.seconds)
         found = self.next.pop(0)
         if isinstance(found, BaseException):
             raise found
@@ -96,6 +99,44 @@ def test_a_plan_of_which_nothing_was_timed_is_no_answer_to_who_gives_time(search
         ("predicted", 1),
         ("measured", 2),
     ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "spent", "second"),
+    [(30.0, 2.0, planner.AGAIN_SECONDS), (12.0, 5.0, 7.0), (12.0, 11.0, None), (5.0, 5.3, None), (1.0, 0.1, None)],
+)
+@pytest.mark.parametrize("found", ["plan", "none", "untimed"])
+def test_a_second_search_for_a_bound_that_was_beaten_has_what_is_left_of_the_budget(
+    searches: Searches, monkeypatch: pytest.MonkeyPatch, seconds: float, spent: float, second: float | None, found: str
+) -> None:
+    """Where that is too little, ceilings are raised by what was reached, with nothing measured."""
+    measured: list[bool] = []
+
+    def raised(device: Any, _cache: Any, reached: Any, *, measured: bool, told: list[bool] = measured) -> Any:
+        told.append(measured)
+        assert reached
+        return device.model_copy(update={"ceilings": FASTER})
+
+    monkeypatch.setattr(planner, "with_raised_ceilings", raised)
+    monkeypatch.setattr(planner.time, "monotonic", lambda: 100.0)
+    whole = plan_of(chain())
+    (step,) = whole.steps
+    beaten = plan(5.0, spent).model_copy(
+        update={"lower_bound_us": 9.0, "steps": (step.model_copy(update={"time_us": 4.0, "bound_us": 8.0}),)}
+    )
+    better = beaten.model_copy(update={"lower_bound_us": 3.0, "time_us": 4.5})
+    others = {"plan": better, "none": NoPlan("nothing agrees"), "untimed": plan(None, 0.1)}
+    searches.next = [beaten, others[found]]
+    answer = searches.ask(seconds).plan
+    assert measured == [second is not None]
+    assert searches.budgets == [seconds] if second is None else [seconds, pytest.approx(second)]
+    if second is not None and found == "plan":
+        assert answer.time_us == 4.5
+        assert answer.search.seconds == 2 * spent
+    else:
+        assert (answer.time_us, answer.lower_bound_us, answer.search_gap) == (5.0, 5.0, None)
+        assert [s.bound_us for s in answer.steps] == [4.0]
+        assert answer.device.ceilings == FASTER
 
 
 def test_a_search_that_finds_nothing_better_keeps_what_is_there(searches: Searches, store: Store) -> None:
