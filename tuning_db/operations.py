@@ -15,7 +15,7 @@ operation ends, the items of batches that wait for it end with it.
 
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
@@ -228,6 +228,11 @@ class Operations:
         """The operation as it stands now."""
         rows = self._database.rows(select(*_COLUMNS).where(OperationRow.id == id))
         return Operation(*rows[0]) if rows else None
+
+    def states(self, ids: Collection[str]) -> dict[str, str]:
+        """The states of those of the operations that there are."""
+        statement = select(OperationRow.id, OperationRow.state).where(OperationRow.id.in_(ids))
+        return {row.id: row.state for row in self._database.rows(statement)}
 
     def operations(self, states: Sequence[OperationState] = OPERATION_STATES, limit: int = 100) -> list[Operation]:
         """The newest operations in these states."""

@@ -1,7 +1,7 @@
 """The one door to the database: plans, graphs, devices, measurements, the queue, and batches."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 
@@ -320,6 +320,10 @@ class Store:
 
     def operation(self, id: str) -> Operation | None:
         return self._operations.operation(id)
+
+    def operation_states(self, ids: Collection[str]) -> dict[str, str]:
+        """The states of those of the operations that there are, by id."""
+        return self._operations.states(ids)
 
     def operations(self, states: Sequence[OperationState] = OPERATION_STATES, limit: int = 100) -> list[Operation]:
         return self._operations.operations(states, limit)

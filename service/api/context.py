@@ -6,13 +6,16 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from fastapi import Request
 
 from codegen.devices import DeviceError
 from fusion_ir.records import Device
+from service.api.pacing import Pacing
 from service.api.readers import Readers
 from service.api.threads import Threads
+from service.api.watcher import Watcher
 from service.errors import ApiError
 from service.metrics import Metrics
 from service.settings import Settings
@@ -124,7 +127,12 @@ class Context:
     metrics: Metrics = field(default_factory=Metrics)
     submitting: set[str] = field(default_factory=set[str])  # idempotency keys of batches being read
     streams: int = 0  # of events, open now
+    pacing: Pacing = field(default_factory=Pacing)
+    watcher: Watcher = field(init=False)  # for what waits for operations
     stopping: bool = False  # the server ends: streams do, too, and their readers come back to the next one
+
+    def __post_init__(self) -> None:
+        self.watcher = Watcher(partial(self.database.run, self.store.operation_states), lambda: self.stopping)
 
 
 def context(request: Request) -> Context:

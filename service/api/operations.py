@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from service.api.context import context
 from service.api.models import OperationModel
+from service.api.prefer import wait_seconds
 from service.api.threads import blocking
 from service.api.times import moment
 from service.errors import ApiError, Problem, problem
@@ -21,10 +22,20 @@ RETRY_SECONDS = 1
 
 
 @router.get("/v1/operations/{operation_id}", summary="An operation", responses=OPERATION)
-@blocking
-def get(request: Request, operation_id: str) -> Response:
-    """How far it is; once `done`, its `result` or its `error`."""
-    return _response(context(request).store.operation(operation_id))
+async def get(request: Request, operation_id: str) -> Response:
+    """How far it is; once `done`, its `result` or its `error`.
+
+    `Prefer: wait=N` waits up to N seconds for another state. One that is open is answered at most ten times a second.
+    """
+    ctx = context(request)
+    await ctx.pacing.turn(operation_id)
+    operation = await ctx.database.run(ctx.store.operation, operation_id)
+    seconds = wait_seconds(request, ctx.settings.max_wait_seconds)
+    if operation is not None and operation.is_open and seconds > 0:
+        await ctx.watcher.changed(operation, seconds)
+        operation = await ctx.database.run(ctx.store.operation, operation_id)
+    ctx.pacing.note(operation_id, operation is not None and operation.is_open)
+    return _response(operation)
 
 
 @router.post("/v1/operations/{operation_id}:cancel", summary="Cancel an operation", responses=OPERATION)

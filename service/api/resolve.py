@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import re
 import time
 from typing import Any
 
@@ -15,6 +14,7 @@ from service.api.models import Pending, Resolution, ResolveRequest
 from service.api.openapi import body as json_body
 from service.api.operations import model as operation_model
 from service.api.operations import problem_of
+from service.api.prefer import wait_seconds
 from service.api.readers import Read
 from service.api.reading import check_seconds
 from service.errors import ApiError
@@ -25,8 +25,6 @@ from tuning_db import Conditions, NewGraph, Operation, QueueFull, RequestKey, Re
 router = APIRouter(tags=["plans"])
 
 RETRY_SECONDS = 1
-POLL_SECONDS = (0.02, 0.25)  # first and longest pause between looks at an operation
-_WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?([0-9]{1,6})\"?\s*(?=$|[,;])", re.IGNORECASE)
 
 
 @router.post(
@@ -62,7 +60,7 @@ async def resolve(request: Request) -> Response:
     ctx.metrics.resolves.labels("miss").inc()
     await ctx.database.run(_check_failure, ctx, remembered)
     operation = await _queue(ctx, remembered, ask or (await _read(ctx, body))[0])
-    operation = await _wait(ctx, operation, min(_wait_seconds(request), ctx.settings.max_wait_seconds))
+    operation = await _wait(ctx, operation, wait_seconds(request, ctx.settings.max_wait_seconds))
     if operation.state == "done":
         found = await ctx.database.run(ctx.store.resolve, remembered.request, remembered.conditions, remembered.seconds)
         if found is not None:
@@ -142,13 +140,8 @@ async def _refine(ctx: Context, remembered: Remembered, ask: Read) -> bool:
 async def _wait(ctx: Context, operation: Operation, seconds: float) -> Operation:
     """The operation once it is done, or as it is after `seconds`. Raises ApiError where the server ends before."""
     deadline = time.monotonic() + seconds
-    pause, longest = POLL_SECONDS
-    while operation.is_open and time.monotonic() < deadline:
-        if ctx.stopping:
-            headers = {"Location": f"/v1/operations/{operation.id}"}
-            raise ApiError("stopping", "The operation goes on with the next server.", headers=headers)
-        await asyncio.sleep(min(pause, max(0.0, deadline - time.monotonic())))
-        pause = min(longest, 1.5 * pause)
+    while operation.is_open and (left := deadline - time.monotonic()) > 0:
+        await ctx.watcher.changed(operation, left)
         operation = await ctx.database.run(ctx.store.operation, operation.id) or operation
     return operation
 
@@ -174,9 +167,3 @@ def _check_media_type(request: Request) -> None:
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != "application/json":
         raise ApiError("unsupported-media-type", "Expected Content-Type: application/json.", "Content-Type")
-
-
-def _wait_seconds(request: Request) -> float:
-    """N of `Prefer: wait=N`, 0 without; what cannot be read is no preference (RFC 7240)."""
-    match = _WAIT.search(", ".join(request.headers.getlist("prefer")))
-    return float(match[1]) if match else 0.0

@@ -13,7 +13,8 @@ from service.api.models import Key, OperationModel, Resolution
 from service.cli.errors import CommandError, bad_input, failed
 from service.errors import Problem
 
-POLL_SECONDS = 0.25
+WAIT_SECONDS = 2.0  # that the server holds a look at an operation: how old the progress is that a person sees
+PAUSE_SECONDS = 0.25  # between looks at least, where a server does not wait
 RESOLVE = "/v1/plans:resolve"
 JSON = {"Content-Type": "application/json"}
 Report = Callable[[Mapping[str, Any] | None], None]  # gets the operation's progress, as the server words it
@@ -42,22 +43,13 @@ class Remote:
     def __exit__(self, *exception: object) -> None:
         self._client.close()
 
-    def resolve(
-        self, body: Mapping[str, Any], report: Report = lambda progress: None, wait_seconds: float = 0.0
-    ) -> Resolution:
+    def resolve(self, body: Mapping[str, Any], report: Report = lambda progress: None) -> Resolution:
         """The plan for `body` (see ResolveRequest), waited for as long as the search takes."""
-        prefer = {"Prefer": f"wait={wait_seconds:g}"} if wait_seconds else {}
         content = encode(body)
-        response = self._send("POST", RESOLVE, content=content, headers={**JSON, **prefer})
+        response = self._send("POST", RESOLVE, content=content, headers=JSON)
         if response.status_code == httpx.codes.OK:
             return _resolution(response)
-        address = response.headers["Location"]
-        while True:
-            operation = self.operation(address)
-            report(operation.progress)
-            if operation.done:
-                break
-            time.sleep(POLL_SECONDS)
+        operation = self._ended(response.headers["Location"], report)
         if operation.error is not None:
             raise _refused(operation.error)
         response = self._send("POST", RESOLVE, content=content, headers=JSON)
@@ -65,9 +57,22 @@ class Remote:
             raise failed(f"{self.url}: the operation {operation.id} ended, but its plan is not there")
         return _resolution(response).model_copy(update={"cache": "miss"})
 
-    def operation(self, address: str) -> OperationModel:
-        """The state of a piece of work."""
-        return OperationModel.model_validate_json(self._send("GET", address).content)
+    def operation(self, address: str, wait_seconds: float = 0.0) -> OperationModel:
+        """The state of a piece of work, once it changes or after so long."""
+        headers = {"Prefer": f"wait={wait_seconds:g}"} if wait_seconds else {}
+        return OperationModel.model_validate_json(self._send("GET", address, headers=headers).content)
+
+    def _ended(self, address: str, report: Report) -> OperationModel:
+        """The operation once it has ended. The server waits, not we: whatever turns takes a CPU from the search."""
+        operation = self.operation(address)
+        report(operation.progress)
+        while not operation.done:
+            asked = time.monotonic()
+            operation = self.operation(address, WAIT_SECONDS)
+            report(operation.progress)
+            if not operation.done:
+                time.sleep(max(0.0, PAUSE_SECONDS - (time.monotonic() - asked)))
+        return operation
 
     def ready(self) -> bool:
         """Whether the server and its parts answer; never raises for one that is not up yet."""
