@@ -34,12 +34,20 @@ NEAR = 16.0  # by which a scale may move an operand in them
 def _split_factor(factor: Factor, product: Product) -> Iterator[tuple[Factor, Factor]]:
     """What a factor is the product of, element by element: something with all of its axes, and a scale that lacks some
     or is one number."""
-    labels = product.labels
-    for x, s in (factor.source.args, factor.source.args[::-1]) if factor.source.op == "mul" else ():
+    labels, scaled = product.labels, _multiplied(factor.source)
+    for x, s in (scaled.args, scaled.args[::-1]) if scaled.op == "mul" else ():
         found = [expand(n, labels, factor.axes, factor.window, most=1).factors[0] for n in (x, s)]
         every, few = (labels.all_of(f.axes) for f in found)
         if few < every == labels.all_of(factor.axes):
             yield found[0], found[1]
+
+
+def _multiplied(node: Node) -> Node:
+    """What is rounded to the node, where that is a product of its dtype's values in a wider one: a number multiplies 16
+    bits unrounded, so that x 0.3 is cast(cast(x) 0.3)."""
+    wide = node.args[0] if node.op == "cast" and node.dtype.is_float else node
+    narrow = (a.args[0].dtype for a in wide.args if a.op == "cast")
+    return wide if wide.op == "mul" and wide.dtype.holds(node.dtype) and node.dtype in narrow else node
 
 
 def _out_of_operand(node: Node, around: Neighbourhood, far: bool = False) -> Iterator[Node]:
@@ -68,9 +76,10 @@ def _out_of_operand(node: Node, around: Neighbourhood, far: bool = False) -> Ite
 
 def _into_operand(node: Node, around: Neighbourhood, far: bool = False) -> Iterator[Node]:
     """far: as above."""
-    if node.op != "mul" or not node.dtype.is_float or not any(is_product(heart(a)) for a in node.args):
+    multiplied = _multiplied(node)
+    if multiplied.op != "mul" or not node.dtype.is_float or not any(is_product(heart(a)) for a in multiplied.args):
         return
-    for term, s in (node.args, node.args[::-1]):
+    for term, s in (multiplied.args, multiplied.args[::-1]):
         if not is_product(heart(term)):
             continue
         product = expand(term, most=2)

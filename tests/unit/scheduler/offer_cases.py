@@ -84,6 +84,10 @@ CASES: dict[str, dict[str, tuple[list[InputSpec | Sizes], Compute]]] = {
     "scale-out": {
         "rows": ([(4, 8), (4,), (8, 3)], lambda x, s, y: mm(build.mul(x, along(s, (4, 8), 0)), y)),
         "one number": ([(4, 8), (8, 3)], lambda x, y: mm(build.mul(x, 0.3), y)),
+        "one number and f16": (
+            [tensor(4, 8, dtype=f16), tensor(8, 3, dtype=f16)],
+            lambda x, y: build.matmul(build.mul(x, 0.3), y),
+        ),
         "into a constant": (
             [(4, 8), weight(8), weight(8, 3)],
             lambda x, s, y: mm(build.mul(x, along(s, (4, 8), 1)), y),
@@ -92,12 +96,20 @@ CASES: dict[str, dict[str, tuple[list[InputSpec | Sizes], Compute]]] = {
     "scale-in": {
         "columns": ([(4, 8), weight(8, 3), weight(3)], lambda x, y, s: build.mul(mm(x, y), along(s, (4, 3), 1))),
         "scores": ([(2, 9, 3), (2, 9, 3)], lambda q, k: build.mul(mm(q, build.transpose(k)), 0.3)),
+        "scores of bf16": (
+            [tensor(2, 9, 3, dtype=bf16), tensor(2, 9, 3, dtype=bf16)],
+            lambda q, k: build.mul(build.matmul(q, build.transpose(k)), 0.3),
+        ),
         "16 bits by a power of two": (
             [weight(9, 3, dtype=bf16), InputSpec(shape_of((3, 9)), bf16, (9, 1))],
             lambda x, y: build.mul(build.matmul(x, y, f32), 0.25),
         ),
     },
     "scale-out-far": {
+        "f16 by a small number": (
+            [tensor(4, 8, dtype=f16), weight(8, 3, dtype=f16)],
+            lambda x, y: build.matmul(build.mul(x, 1e-4), y),
+        ),
         "f16 into a constant": (
             [tensor(4, 8, dtype=f16), weight(8, dtype=f16), weight(8, 3, dtype=f16)],
             lambda x, s, y: build.matmul(build.mul(x, along(s, (4, 8), 1)), y),
@@ -234,6 +246,11 @@ KEPT: dict[str, tuple[str, list[InputSpec | Sizes], Compute]] = {
         "scale-in",
         [weight(9, 3, dtype=bf16), InputSpec(shape_of((3, 9)), bf16, (9, 1))],
         lambda x, y: build.mul(build.matmul(x, y, f32), 0.3),
+    ),
+    "16 bits by another number before they are 16": (
+        "scale-in",
+        [weight(9, 3, dtype=bf16), InputSpec(shape_of((3, 9)), bf16, (9, 1))],
+        lambda x, y: build.cast(build.mul(build.matmul(x, y, f32), 0.3), bf16),
     ),
     "f16 by numbers that may be of any size": (
         "scale-in",
