@@ -48,6 +48,8 @@ soak: $(VENV)/.test compiler ## Run the random-graph tests on 2,000 graphs, plan
 	@$(MAKE) --no-print-directory soak-lowest soak-newest
 
 # The whole suite with other versions of what Fuseplan runs with; without PyTorch, of which neither is tried.
+soak-lowest: ## Run the whole suite with the lowest versions of the packages that it allows
+soak-newest: ## Run the whole suite with the newest versions
 soak-lowest soak-newest: soak-%: $(VENV)/.test compiler
 	@$(PYTHON) -m venv --clear $(VENV)-$*
 	@echo "Installing Fuseplan with the $* packages that it allows into $(VENV)-$* ..."

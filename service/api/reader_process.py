@@ -20,12 +20,13 @@ from typing import Any
 from fusion_ir.text import print_graph
 from service.api.reading import Ask, read_body, read_line
 from service.errors import ApiError
+from service.yielding import go_behind
 
 HEADER = struct.Struct(">II")  # bytes of JSON, bytes behind it
 PID = struct.Struct(">q")
 GROWTH_BYTES = 32 * 2**20  # beyond what it began with, after which a reader makes room for a fresh one
 PAGE_BYTES = resource.getpagesize()
-NICE = 5  # whoever answers requests goes first
+NICE = 5  # whoever answers requests goes first, and what is timed
 
 
 class Closed(Exception):
@@ -37,7 +38,7 @@ def main(descriptor: int) -> None:
     control = socket.socket(fileno=descriptor)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how a reader ended
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # from a terminal it reaches the parent, which closes the socket
-    os.nice(NICE)
+    go_behind(NICE)
     gc.collect()
     gc.freeze()  # pages shared with readers are not written to by their collections
     while True:
