@@ -128,7 +128,11 @@ class Matmul:
 def _orders(segment: Graph) -> tuple[tuple[str, ...], str]:
     """Orders of axes that can be lowered; why the first one cannot, where none can."""
     node, found, fault = _product(segment), list[str](), ""
-    for axes, strides in _layouts(segment, node).items():
+    try:
+        layouts = _layouts(segment, node)
+    except EmitError as error:
+        return (), str(error)
+    for axes, strides in layouts.items():
         try:
             _panels(*_lowered(segment, node, strides, lanes=1, stream=False), rows=1, units=1)
             found.append(axes)

@@ -10,6 +10,7 @@ from functools import lru_cache
 from codegen.families.loops import FETCH, LoopSchedule, emit_cpu, loop_choices, lower, rows_of, with_variants
 from codegen.families.loops_cuda import FREE_BYTES, loop_kernel
 from codegen.kernel import EmitError, Kernel, Reject
+from codegen.lowering.puller import MAX_DEPTH
 from codegen.schedule import Choices, Schedule, parse_schedule
 from codegen.threads import Threads
 from fusion_ir.graph import Graph
@@ -19,7 +20,6 @@ from fusion_ir.ops.contract import ORDERED_PRODUCTS, products
 from fusion_ir.records import Device
 
 SHORT_ROW = 512  # lanes
-MAX_DEPTH = 200  # nodes from an input to an output
 MAX_NODES = 1000
 REGISTERS = 32  # for the sums of rows that share what they load; with more, g++ takes half a minute and spills them
 CACHED_BYTES = 48 << 20  # of all tensors: what is larger gains nothing from going through the caches

@@ -13,9 +13,10 @@ from math import prod
 
 from codegen.families.loops import FETCH, LoopSchedule, emit_cpu, loop_choices, with_variants
 from codegen.families.loops_cuda import CudaRowSchedule, emit_cuda, row_choices, row_schedules
-from codegen.families.pointwise import MAX_DEPTH, MAX_NODES
+from codegen.families.pointwise import MAX_NODES
 from codegen.kernel import Kernel, Reject
 from codegen.lowering.place import MAX_REPEATED
+from codegen.lowering.puller import MAX_DEPTH
 from codegen.schedule import Choices, parse_schedule
 from fusion_ir.graph import Graph
 from fusion_ir.node import Node

@@ -18,7 +18,9 @@ def _input(p: Puller, node: Node, index: Index) -> Value:
 
 def _pointwise(p: Puller, node: Node, index: Index) -> Value:
     assert OPS[node.op].kind is OpKind.POINTWISE, node.op
-    args = [p.arg(a, index) for a in node.args]
+    args: list[Value] = []
+    for a in node.args:  # a comprehension would be one frame more of Python's stack for each node in a row
+        args.append(p.arg(a, index))
     return p.values.cast(p.values.make(node.op, args, (), compute_dtype(node.dtype)), node.dtype)
 
 

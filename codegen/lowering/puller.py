@@ -8,12 +8,15 @@ over.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from codegen.kernel import EmitError
 from codegen.lowering.bound import Bound
 from codegen.lowering.index import Affine
 from codegen.lowering.value import Value, Values
 from fusion_ir.dtype import DType, compute_dtype
 from fusion_ir.graph import Graph
 from fusion_ir.node import Node
+
+MAX_DEPTH = 200  # nodes from an input to an output: each pull waits for those of its operands, on Python's stack
 
 Index = tuple[Affine, ...]
 Rule = Callable[["Puller", Node, Index], Value]
@@ -34,13 +37,20 @@ class Puller:
     memo: dict[tuple[Node, Index], Value] = field(default_factory=dict[tuple[Node, Index], Value])
     visits: dict[Node, dict[Index, None]] = field(default_factory=dict[Node, dict[Index, None]])
     offsets: dict[int, dict[Index, None]] = field(default_factory=dict[int, dict[Index, None]])
+    _depth: int = 0  # pulls that wait for each other
 
     def pull(self, node: Node, index: Index) -> Value:
         """The value of `node` at `index` (one expression per axis), in the node's dtype."""
         key = (node, index)
         if key not in self.memo:
+            if self._depth >= MAX_DEPTH:
+                raise EmitError(f"more than {MAX_DEPTH} nodes in a row in one kernel")
             self.visits.setdefault(node, {})[index] = None
-            self.memo[key] = self.rules[node.op](self, node, index)
+            self._depth += 1
+            try:
+                self.memo[key] = self.rules[node.op](self, node, index)
+            finally:
+                self._depth -= 1
         return self.memo[key]
 
     def load(self, position: int, offset: Affine, dtype: DType) -> Value:
