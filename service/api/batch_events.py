@@ -19,7 +19,7 @@ log = logging.getLogger("fuseplan.http")
 
 router = APIRouter(tags=["batches"])
 
-POLL_SECONDS = 0.3
+POLL_SECONDS = (0.3, 1.0)  # first and longest pause between looks: the first again when an item ends
 HEARTBEAT_SECONDS = 15.0  # proxies and clients close a connection that says nothing for long
 RECONNECT_MS = 1000
 _STREAM: dict[int | str, dict[str, Any]] = {
@@ -50,13 +50,14 @@ async def _events(ctx: Context, batch_id: str, after: int) -> AsyncIterator[str]
     try:
         yield f"retry: {RECONNECT_MS}\n\n"
         shown, said = "", time.monotonic()
+        pause, longest = POLL_SECONDS
         while not ctx.stopping:
             batch = await ctx.database.run(found, ctx.store, batch_id)
             # Read after the batch: where that has ended, these are all.
             while items := await ctx.database.run(ctx.store.batches.ended, batch_id, after):
                 after = items[-1].event or after
                 yield "".join(_event("item", event(item), item.event) for item in items)
-                said = time.monotonic()
+                said, pause = time.monotonic(), POLL_SECONDS[0]
             if batch.finished is not None:
                 yield _event("end", await ctx.database.run(model, ctx.store, batch), batch.items + 1)
                 return
@@ -67,7 +68,8 @@ async def _events(ctx: Context, batch_id: str, after: int) -> AsyncIterator[str]
             elif time.monotonic() - said >= HEARTBEAT_SECONDS:
                 yield ": still here\n\n"
                 said = time.monotonic()
-            await asyncio.sleep(POLL_SECONDS)
+            await asyncio.sleep(pause)
+            pause = min(1.2 * pause, longest)
     except (ApiError, DatabaseError) as error:
         log.warning("a stream of events ends: %s", error)  # its reader comes back to where it was
     finally:
