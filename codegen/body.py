@@ -9,7 +9,7 @@ from codegen.kernel import Access
 from codegen.lowering.access import Pattern, pattern
 from codegen.lowering.across import BLOCK
 from codegen.lowering.index import Affine, Axis
-from codegen.lowering.program import Block, Key, Path, Program
+from codegen.lowering.program import Block, Key, Path, Program, Tile
 from codegen.lowering.value import Value, Values, is_representable, is_value
 from codegen.lowering.write import Write
 from codegen.pairs import paired_lanes
@@ -294,27 +294,45 @@ class BodyText(KeptText):
 
     # ---- memory
     def tensor_pattern(self, tensor: str, e: Affine, lane: Axis | None, width: int, itemsize: int) -> Pattern:
-        alignment = max(self.style.alignments[tensor] // itemsize, 1)
-        found = pattern(e, lane, width, alignment)
+        """How an offset in a tensor runs along a lane axis, from how its pointer is aligned."""
+        return pattern(e, lane, width, max(self.style.alignments[tensor] // itemsize, 1))
+
+    def note(self, tensor: str, found: Pattern, itemsize: int) -> None:
+        """Remembers an access that is printed."""
         most = max(self.style.access_bytes // itemsize, 1)
         self.accesses.add(Access(tensor, found.kind, min(found.width, most)))
+
+    def note_tile(self, tensor: str, e: Affine, tile: Tile, itemsize: int) -> None:
+        """Remembers how a tile is moved."""
+        self.note(tensor, self.tensor_pattern(tensor, e, tile.along, BLOCK, itemsize), itemsize)
+
+    def masked(self, found: Pattern, lane: Axis) -> Pattern:
+        """The same where not all lanes are there: as many elements at once as divide whatever number there is."""
         return found
 
+    def together(self, found: Pattern) -> str:
+        """The template arguments of a masked access that say how many elements are moved at once."""
+        return str(found.width)
+
     def pointer(
-        self, access: Value | Write, key: Key, lane: Axis | None, width: int, itemsize: int
+        self, access: Value | Write, key: Key, lane: Axis | None, width: int, itemsize: int, *, masked: bool = False
     ) -> tuple[Pattern, str]:
-        """How a load or write of block `key` moves a vector, and its address: in the tensor, or in a tile of it."""
+        """How a load or write of block `key` moves a vector, and its address: in the tensor, or in a tile of it.
+        masked: only the first lanes of the vector."""
         tensor = f"in{access.tensor}" if isinstance(access, Value) else f"out{access.out}"
         tile = self.program.across.get((key, access))
         if tile:
-            self.tensor_pattern(tensor, access.offset, tile.along, BLOCK, itemsize)
+            self.note_tile(tensor, access.offset, tile, itemsize)
             return Pattern("vector", 1), self.tile_element(tile)
         found = self.tensor_pattern(tensor, access.offset, lane, width, itemsize)
+        if masked and lane is not None:
+            found = self.masked(found, lane)
+        self.note(tensor, found, itemsize)
         return found, f"{tensor} + {self.expr(access.offset)}"
 
     def load(self, v: Value, key: Key, lane: Axis | None, width: int, count: str | None) -> str:
         tensor, e = f"in{v.tensor}", v.offset
-        p, at = self.pointer(v, key, lane, width, v.dtype.bytes)
+        p, at = self.pointer(v, key, lane, width, v.dtype.bytes, masked=count is not None)
         if p.kind == "splat":
             return f"load<1, 1>({at})"
         if p.kind == "vector" and lane in self.paired:
@@ -323,14 +341,14 @@ class BodyText(KeptText):
             return (
                 f"load<{width}, {p.width}>({at})"
                 if count is None
-                else f"load_masked<{width}, {p.width}>({at}, {count})"
+                else f"load_masked<{width}, {self.together(p)}>({at}, {count})"
             )
         if p.kind == "strided":
             return f"load_strided<{width}>({at}, {p.step}, {count or width})"
         if p.kind == "tile":
-            return f"load_tile<{width}, {p.step}>({at})"
+            return f"load_tile<{width}, {p.step}, {p.width}>({at})"
         if p.kind == "repeat" and count is None:
-            return f"load_repeat<{width}, {p.step}>({at})"
+            return f"load_repeat<{width}, {p.step}, {p.width}>({at})"
         assert lane is not None
         each = self.each_lane(lane, self.lane_element(tensor, self.lane_expr(e, lane)))
         return f"load_lanes<{width}>({each}, {count or width})"
@@ -342,13 +360,13 @@ class BodyText(KeptText):
     def store(self, w: Write, key: Key, count: str | None) -> str:
         width = self.program.widths[key.lane] if key.lane else 1
         value = self.operand(w.value, key, width)
-        p, at = self.pointer(w, key, key.lane, width, w.itemsize)
+        p, at = self.pointer(w, key, key.lane, width, w.itemsize, masked=count is not None)
         stream = self.style.stream and (key, w) not in self.program.across
         if p.kind == "splat":
             return f"store<1, 1>({at}, {value});"
         if p.kind == "vector":
             if count is not None:
-                return f"store_masked<{width}, {p.width}>({at}, {value}, {count});"
+                return f"store_masked<{width}, {self.together(p)}>({at}, {value}, {count});"
             return f"store{'_stream' if stream else ''}<{width}, {p.width}>({at}, {value});"
         assert p.kind == "strided", "outputs are indexed by plain axes"
         return f"store_strided<{width}>({at}, {p.step}, {value}, {count or width});"

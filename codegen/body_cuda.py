@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import cached_property
-from math import prod
+from math import gcd, prod
 
 from codegen.body import BodyText, Style
 from codegen.kernel import EmitError
@@ -266,19 +266,40 @@ class CudaBodyText(BodyText):
         return f"{tensor} + ({self.expr(first)})", f"(idx_t){offset.coef(tile.lane)}", ends
 
     def pointer(
-        self, access: Value | Write, key: Key, lane: Axis | None, width: int, itemsize: int
+        self, access: Value | Write, key: Key, lane: Axis | None, width: int, itemsize: int, *, masked: bool = False
     ) -> tuple[Pattern, str]:
         """Around tiles addresses are sums of 32 bits, and made 64 bits wide once."""
-        found, at = super().pointer(access, key, lane, width, itemsize)
+        found, at = super().pointer(access, key, lane, width, itemsize, masked=masked)
         tensor, plus, offset = at.partition(" + ")
         return found, f"{tensor} + ({offset})" if plus and self.program.across else at
 
+    def masked(self, found: Pattern, lane: Axis) -> Pattern:
+        """What is left of an axis behind whole vectors is a multiple of what divides them and the axis."""
+        if found.kind == "repeat":
+            return Pattern("lanes", 1)
+        if found.kind != "vector":
+            return found
+        last = self.program.last_tile(lane)
+        return Pattern("vector", gcd(found.width, lane.extent, last[1] if last else 0))
+
+    def together(self, found: Pattern) -> str:
+        return f"{found.width}, {found.width}"
+
+    def note_tile(self, tensor: str, e: Affine, tile: Tile, itemsize: int) -> None:
+        chunk, found = ACCESS_BYTES // itemsize, self.tensor_pattern(tensor, e, tile.along, BLOCK, itemsize)
+        if tile.along.extent >= chunk:
+            self.note(tensor, found, itemsize)
+        if tile.along.extent % chunk or not self.is_whole(tile):
+            self.note(tensor, self.masked(found, tile.along), itemsize)
+
     def how(self, tile: Tile) -> str:
-        """The template arguments of what moves a tile: threads, elements that one access may move, whether all tiles
-        are whole ones."""
-        tensor, itemsize = self.tensor_of(tile), _dtype(tile).bytes
-        run = self.tensor_pattern(tensor, tile.access.offset, tile.along, BLOCK, itemsize).width
-        return f"TX, TY, {run}, {'true' if self.is_whole(tile) else 'false'}"
+        """The template arguments of what moves a tile: threads, elements that one access may move, as many of those
+        behind the last whole chunk, and whether all tiles are whole ones."""
+        tensor, e, itemsize = self.tensor_of(tile), tile.access.offset, _dtype(tile).bytes
+        self.note_tile(tensor, e, tile, itemsize)
+        found = self.tensor_pattern(tensor, e, tile.along, BLOCK, itemsize)
+        whole = "true" if self.is_whole(tile) else "false"
+        return f"TX, TY, {found.width}, {self.masked(found, tile.along).width}, {whole}"
 
     def tensor_of(self, tile: Tile) -> str:
         return f"in{tile.access.tensor}" if isinstance(tile.access, Value) else f"out{tile.access.out}"

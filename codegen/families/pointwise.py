@@ -6,6 +6,7 @@ outputs that share nothing are siblings in one launch.
 
 from dataclasses import dataclass
 from functools import lru_cache
+from math import gcd
 
 from codegen.families.loops import FETCH, LoopSchedule, emit_cpu, loop_choices, lower, rows_of, with_variants
 from codegen.families.loops_cuda import FREE_BYTES, loop_kernel
@@ -22,6 +23,7 @@ from fusion_ir.records import Device
 SHORT_ROW = 512  # lanes
 MAX_NODES = 1000
 REGISTERS = 32  # for the sums of rows that share what they load; with more, g++ takes half a minute and spills them
+FEW_THREADS = (4, 64, 1)  # x, y, per where a row has no more vectors: of 24 lanes in f16, 8 threads would leave 5 idle
 CACHED_BYTES = 48 << 20  # of all tensors: what is larger gains nothing from going through the caches
 KINDS = {OpKind.INPUT, OpKind.POINTWISE, OpKind.VIEW, OpKind.RANDOM, OpKind.GATHER, OpKind.CONTRACT}
 
@@ -75,9 +77,13 @@ class Pointwise:
         narrow = min((o.node.dtype.bytes for o in segment.outputs), default=4)
         vec = max(min(device.vector_bytes, 16) // narrow, 1)
         shapes = [(32, 8, 1), (16, 16, 1), (8, 32, 1), (128, 1, 1), (128, 1, 4), (256, 1, 1), (32, 4, 2)]
-        schedules = [CudaSchedule(v, x, y, per) for v in dict.fromkeys((vec, max(vec // 2, 1))) for x, y, per in shapes]
         lane = rows_of(segment).lane
-        schedules.sort(key=lambda s: (_splits(s, lane), round(_idle(s, lane), 2)))
+        schedules = [
+            CudaSchedule(v, x, y, per)
+            for v in dict.fromkeys((vec, max(vec // 2, 1)))
+            for x, y, per in (*shapes, *([FEW_THREADS] if lane <= v * FEW_THREADS[0] else []))
+        ]
+        schedules.sort(key=lambda s: (_splits(s, lane), -round(_useful(s, lane), 2)))
         return tuple(map(str, schedules))
 
     def choices(self, segment: Graph, device: Device) -> Choices:
@@ -120,10 +126,12 @@ def _splits(s: CudaSchedule, lane: int) -> bool:
     return s.vec * s.x * s.per < lane <= SHORT_ROW
 
 
-def _idle(s: CudaSchedule, lane: int) -> float:
-    """The share of a block's threads along lanes that have nothing to do, with so many lanes side by side."""
+def _useful(s: CudaSchedule, lane: int) -> float:
+    """Elements that a thread along lanes moves with one access, those that have nothing to do counted in, with so many
+    lanes side by side: rows as long begin where as wide an access can. Half as wide vectors for twice as many threads
+    gain nothing: a warp moves as much at once."""
     vectors = -(-lane // s.vec)
-    return 1 - vectors / (-(-vectors // s.x) * s.x)
+    return lane / (-(-vectors // s.x) * s.x) * gcd(s.vec, lane) / s.vec
 
 
 def _emit_cuda(segment: Graph, s: CudaSchedule, device: Device) -> Kernel:

@@ -45,8 +45,8 @@ template <class T, int I, int J, int W> struct SharedTile {
 };
 constexpr int power_above(int n) { return n < 2 ? 1 : 2 * power_above((n + 1) / 2); }
 // Begins tile(i, j) = base[i * stride + j], i < high, j < wide; `filled` ends it. WHOLE: all of the tile is there. RUN: elements of
-// the tensor that are aligned together. Lanes side by side copy chunks side by side. Index: as wide as the kernel's indices.
-template <int TX, int TY, int RUN, bool WHOLE, class T, int I, int J, int W, class Index>
+// the tensor that are aligned together; LAST: of those behind the last whole chunk. Lanes side by side copy chunks side by side. Index: as wide as the kernel's indices.
+template <int TX, int TY, int RUN, int LAST, bool WHOLE, class T, int I, int J, int W, class Index>
 VDEV void fill(SharedTile<T, I, J, W>& tile, const T* base, Index stride, int high, int wide) {
   using S = SharedTile<T, I, J, W>;
   constexpr int N = S::CHUNK, THREADS = TX * TY, ALL = power_above(S::CHUNKS);
@@ -65,9 +65,9 @@ VDEV void fill(SharedTile<T, I, J, W>& tile, const T* base, Index stride, int hi
       const bool chunk = WHOLE && J % N == 0 ? true : j + N <= (WHOLE ? J : wide);
       if constexpr (RUN >= N) {
         if (chunk) copy_async<16>(shared_address(to), from);
-        else shared_store<T, N>(to, load_masked<N, RUN>(from, wide - j));
+        else shared_store<T, N>(to, load_masked<N, LAST, LAST>(from, wide - j));
       } else {
-        shared_store<T, N>(to, chunk ? load<N, RUN>(from) : load_masked<N, RUN>(from, wide - j));
+        shared_store<T, N>(to, chunk ? load<N, RUN>(from) : load_masked<N, LAST, LAST>(from, wide - j));
       }
     }
   }
@@ -79,7 +79,7 @@ VDEV void filled() {
   block_barrier();
 }
 // out[j * stride + i] = tile(i, j), i < high, j < wide.
-template <int TX, int TY, int RUN, bool WHOLE, class T, int I, int J, int W, class Index>
+template <int TX, int TY, int RUN, int LAST, bool WHOLE, class T, int I, int J, int W, class Index>
 VDEV void empty(T* out, Index stride, const SharedTile<T, I, J, W>& tile, int high, int wide) {
   constexpr int N = SharedTile<T, I, J, W>::CHUNK, THREADS = TX * TY;
   const uint32_t thread = threadIdx.y * TX + threadIdx.x;
@@ -102,7 +102,7 @@ VDEV void empty(T* out, Index stride, const SharedTile<T, I, J, W>& tile, int hi
         if (WHOLE && I % N == 0) {
           store<N, RUN>(out + j * stride + i, tile.template down<N>(i, j, N));
         } else if (i < high && j < wide) {
-          store_masked<N, RUN>(out + j * stride + i, tile.template down<N>(i, j, high - i), high - i);
+          store_masked<N, RUN, LAST>(out + j * stride + i, tile.template down<N>(i, j, high - i), high - i);
         }
       }
     }

@@ -158,13 +158,13 @@ template <int W, class T> VDEV void store_strided(T* p, long stride, const Vec<T
   else store_lanes<W>(x, [=](int l, T y) { p[l * stride] = y; }, W);
 }
 // P consecutive elements, repeated.
-template <int W, int P, class T> VDEV Vec<T, W> load_tile(const T* p) {
+template <int W, int P, int A = 1, class T> VDEV Vec<T, W> load_tile(const T* p) {
   if constexpr (W == P) return load<W, 1>(p);
   else if constexpr (P == 1) return splat<W>(*p);
   else { const auto h = load_tile<W / 2, P>(p); return join(h, h); }
 }
 // W / R consecutive elements, each R times in a row.
-template <int W, int R, class T> VDEV Vec<T, W> load_repeat(const T* p) {
+template <int W, int R, int A = 1, class T> VDEV Vec<T, W> load_repeat(const T* p) {
   if constexpr (R == 1) return load<W, 1>(p);
   else if constexpr (R == W) return splat<W>(*p);
 #ifdef VEC_SHUFFLES

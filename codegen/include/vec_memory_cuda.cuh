@@ -61,16 +61,26 @@ template <int W, int A, class T> VDEV void store_stream(T* p, const Vec<T, W>& x
   VEC_UNROLL for (int i = 0; i < X::N; i++) FP_CHECK((typename X::type*)p + i, X::EACH, STORE);
   VEC_UNROLL for (int i = 0; i < X::N; i++) __stcs((typename X::type*)p + i, t[i]);
 }
-// The first n lanes only; n may be anything.
-template <int W, int A, class T> VDEV Vec<T, W> load_masked(const T* p, long n FP_AND_SITE) {
-  if (n >= W) return load<W, A>(p FP_HERE);
+// The first n lanes only; n may be anything, but below W it is a multiple of M: so many elements are there together.
+template <int W, int A, int M = 1, class T> VDEV Vec<T, W> load_masked(const T* p, long n FP_AND_SITE) {
+  constexpr int EACH = Accesses<T, W, M>::EACH / (int)sizeof(T);
+  if constexpr (M < A) if (n >= W) return load<W, A>(p FP_HERE);
   Vec<T, W> r;
-  VEC_UNROLL for (int l = 0; l < W; l++) r.v[l] = l < n ? to_lane(read(p + l FP_HERE)) : Lane<T>{};
+  VEC_UNROLL for (int l = 0; l < W; l += EACH) {
+    Vec<T, EACH> part{};
+    if (l < n) part = load<EACH, EACH>(p + l FP_HERE);
+    VEC_UNROLL for (int k = 0; k < EACH; k++) r.v[l + k] = part.v[k];
+  }
   return r;
 }
-template <int W, int A, class T> VDEV void store_masked(T* p, const Vec<T, W>& x, long n FP_AND_SITE) {
-  if (n >= W) return store<W, A>(p, x FP_HERE);
-  VEC_UNROLL for (int l = 0; l < W; l++) if (l < n) write(p + l, get(x, l) FP_HERE);
+template <int W, int A, int M = 1, class T> VDEV void store_masked(T* p, const Vec<T, W>& x, long n FP_AND_SITE) {
+  constexpr int EACH = Accesses<T, W, M>::EACH / (int)sizeof(T);
+  if constexpr (M < A) if (n >= W) return store<W, A>(p, x FP_HERE);
+  VEC_UNROLL for (int l = 0; l < W; l += EACH) {
+    Vec<T, EACH> part;
+    VEC_UNROLL for (int k = 0; k < EACH; k++) part.v[k] = x.v[l + k];
+    if (l < n) store<EACH, EACH>(p + l, part FP_HERE);
+  }
 }
 // Lane l < n is f(l).
 template <int W, class F> VDEV auto load_lanes(F f, long n) {
@@ -88,21 +98,17 @@ template <int W, class T> VDEV Vec<T, W> load_strided(const T* p, long stride, l
 template <int W, class T> VDEV void store_strided(T* p, long stride, const Vec<T, W>& x, long n = W FP_AND_SITE) {
   store_lanes<W>(x, [=](int l, T y) { write(p + l * stride, y FP_HERE); }, n);
 }
-// P consecutive elements, repeated.
-template <int W, int P, class T> VDEV Vec<T, W> load_tile(const T* p FP_AND_SITE) {
+// P consecutive elements, repeated, of which A are aligned together.
+template <int W, int P, int A = 1, class T> VDEV Vec<T, W> load_tile(const T* p FP_AND_SITE) {
   Vec<T, W> r;
-  VEC_UNROLL for (int l = 0; l < P; l++) {
-    const auto y = to_lane(read(p + l FP_HERE));
-    VEC_UNROLL for (int k = l; k < W; k += P) r.v[k] = y;
-  }
+  const auto y = load<P, A>(p FP_HERE);
+  VEC_UNROLL for (int l = 0; l < W; l++) r.v[l] = y.v[l % P];
   return r;
 }
-// W / R consecutive elements, each R times in a row.
-template <int W, int R, class T> VDEV Vec<T, W> load_repeat(const T* p FP_AND_SITE) {
+// W / R consecutive elements, each R times in a row, of which A are aligned together.
+template <int W, int R, int A = 1, class T> VDEV Vec<T, W> load_repeat(const T* p FP_AND_SITE) {
   Vec<T, W> r;
-  VEC_UNROLL for (int l = 0; l < W / R; l++) {
-    const auto y = to_lane(read(p + l FP_HERE));
-    VEC_UNROLL for (int k = 0; k < R; k++) r.v[l * R + k] = y;
-  }
+  const auto y = load<W / R, A>(p FP_HERE);
+  VEC_UNROLL for (int l = 0; l < W; l++) r.v[l] = y.v[l / R];
   return r;
 }

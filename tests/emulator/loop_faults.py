@@ -136,7 +136,7 @@ LOOP_FAULTS = (
     Fault(
         "the tail is not masked",
         HELD,
-        "load_masked<4, 1>(in0 + 391 * i0 + i1, 391 - i1)",
+        "load_masked<4, 1, 1>(in0 + 391 * i0 + i1, 391 - i1)",
         "load<4, 1>(in0 + 391 * i0 + i1)",
         "in0",
     ),

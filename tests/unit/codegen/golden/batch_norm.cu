@@ -1,5 +1,5 @@
 // normalization{vec=4,x=16,y=4,per=1,keep=registers,dear=0}
-extern "C" __global__ void __launch_bounds__(64) k_b3df4660a8a8f2f0(const float* RESTRICT in0, const float* RESTRICT in1, float* RESTRICT out0) {
+extern "C" __global__ void __launch_bounds__(64) k_26a37fa8026e70b3(const float* RESTRICT in0, const float* RESTRICT in1, float* RESTRICT out0) {
   constexpr int TX = 16, TY = 4;
   SHARED_MEMORY(shared);
   constexpr int JOINED_X = 0, JOINED = 1024;
@@ -13,7 +13,7 @@ extern "C" __global__ void __launch_bounds__(64) k_b3df4660a8a8f2f0(const float*
         av2 = add_(av2, v0);
       }
       TAIL(i2, 4, 42, VECTORS(4, 42)) {
-        const auto v0 = load_masked<4, 2>(in0 + 336 * i1 + 42 * i0 + i2, 42 - i2); kv0[i1_r][i2_v] = v0;
+        const auto v0 = load_masked<4, 2, 2>(in0 + 336 * i1 + 42 * i0 + i2, 42 - i2); kv0[i1_r][i2_v] = v0;
         av2 = first_lanes(42 - i2, add_(av2, v0), av2);
       }
     }
@@ -46,7 +46,7 @@ extern "C" __global__ void __launch_bounds__(64) k_b3df4660a8a8f2f0(const float*
       TAIL(i2, 4, 42, VECTORS(4, 42)) {
         const auto v10 = mul_(kv1[i1_r][i2_v], splat<4>(v8));
         const auto v11 = mul_(v10, splat<4>(v9));
-        store_masked<4, 2>(out0 + 336 * i1 + 42 * i0 + i2, v11, 42 - i2);
+        store_masked<4, 2, 2>(out0 + 336 * i1 + 42 * i0 + i2, v11, 42 - i2);
       }
     }
   }

@@ -1,4 +1,4 @@
-extern "C" __global__ void __launch_bounds__(256) k_a872ba057e1d647a(const float* RESTRICT in0, const float* RESTRICT in1, float* RESTRICT out0) {
+extern "C" __global__ void __launch_bounds__(256) k_501dfb6ac2164c88(const float* RESTRICT in0, const float* RESTRICT in1, float* RESTRICT out0) {
   constexpr int TX = 16, TY = 16;
   const auto v0 = abs_(splat<1>(bits<float>(0x0u)));
   GRID_ROWS(i0, 64) {
@@ -17,9 +17,9 @@ extern "C" __global__ void __launch_bounds__(256) k_a872ba057e1d647a(const float
       store<4, 1>(out0 + 85 * i0 + i3 + 33, v4);
     }
     TAIL(i3, 4, 50, VECTORS(4, 50)) {
-      const auto v3 = load_masked<4, 2>(in1 + 50 * i0 + i3, 50 - i3);
+      const auto v3 = load_masked<4, 2, 2>(in1 + 50 * i0 + i3, 50 - i3);
       const auto v4 = abs_(v3);
-      store_masked<4, 1>(out0 + 85 * i0 + i3 + 33, v4, 50 - i3);
+      store_masked<4, 1, 1>(out0 + 85 * i0 + i3 + 33, v4, 50 - i3);
     }
   }
 }

@@ -1,4 +1,4 @@
-extern "C" __global__ void __launch_bounds__(256) k_8b1078a3e7bc7289(const float* RESTRICT in0, const f16* RESTRICT in1, float* RESTRICT out0, f16* RESTRICT out1) {
+extern "C" __global__ void __launch_bounds__(256) k_2c66b8513699c9a1(const float* RESTRICT in0, const f16* RESTRICT in1, float* RESTRICT out0, f16* RESTRICT out1) {
   constexpr int TX = 16, TY = 16;
   GRID_ROWS(i0, 16) {
     const idx_t i1_n = least_index(64, 1000 - 64 * i0);
@@ -18,11 +18,11 @@ extern "C" __global__ void __launch_bounds__(256) k_8b1078a3e7bc7289(const float
       store<4, 4>(out1 + 64 * i2 + i3, v5);
     }
     TAIL(i3, 4, i3_n, VECTORS(4, 64)) {
-      const auto v2 = load_masked<4, 4>(in1 + 64 * i2 + i3, i3_n - i3);
+      const auto v2 = load_masked<4, 1, 1>(in1 + 64 * i2 + i3, i3_n - i3);
       const auto v3 = cast<float>(v2);
       const auto v4 = neg_(v3);
       const auto v5 = cast<f16>(v4);
-      store_masked<4, 4>(out1 + 64 * i2 + i3, v5, i3_n - i3);
+      store_masked<4, 1, 1>(out1 + 64 * i2 + i3, v5, i3_n - i3);
     }
   }
 }

@@ -1,4 +1,4 @@
-extern "C" __global__ void __launch_bounds__(256) k_cdf26ae0821c74b6(const float* RESTRICT in0, const bf16* RESTRICT in1, float* RESTRICT out0, float* RESTRICT out1) {
+extern "C" __global__ void __launch_bounds__(256) k_49e4b686c06934c5(const float* RESTRICT in0, const bf16* RESTRICT in1, float* RESTRICT out0, float* RESTRICT out1) {
   constexpr int TX = 8, TY = 32;
   SHARED_MEMORY(shared);
   constexpr int JOINED_X = 0, JOINED = 0;
@@ -7,7 +7,7 @@ extern "C" __global__ void __launch_bounds__(256) k_cdf26ae0821c74b6(const float
     const idx_t i1 = g0 % 22;
     block_barrier();
     SharedTile<bf16, 32, 32, 4> (&t0) = *(SharedTile<bf16, 32, 32, 4>(*))(shared + JOINED + 0);
-    fill<TX, TY, 8, false>(t0, in1 + (16384 * i1 + 32 * i0), (idx_t)512, least_index(32, 700 - 32 * i1), 32);
+    fill<TX, TY, 8, 8, false>(t0, in1 + (16384 * i1 + 32 * i0), (idx_t)512, least_index(32, 700 - 32 * i1), 32);
     SharedTile<float, 32, 32, 4> (&t1) = *(SharedTile<float, 32, 32, 4>(*))(shared + JOINED + 2048);
     filled();
     ROWS_EVEN(i2, 32) {
@@ -22,7 +22,7 @@ extern "C" __global__ void __launch_bounds__(256) k_cdf26ae0821c74b6(const float
       }
     }
     block_barrier();
-    empty<TX, TY, 16, false>(out1 + (16384 * i1 + 32 * i0), (idx_t)512, t1, 32, least_index(32, 700 - 32 * i1));
+    empty<TX, TY, 16, 16, false>(out1 + (16384 * i1 + 32 * i0), (idx_t)512, t1, 32, least_index(32, 700 - 32 * i1));
   }
 }
 // grid (352, 1, 1), block (8, 32, 1)

@@ -1,4 +1,4 @@
-extern "C" __global__ void __launch_bounds__(128) k_b7ff49841182c624(const float* RESTRICT in0, const bf16* RESTRICT in1, float* RESTRICT out0, float* RESTRICT out1) {
+extern "C" __global__ void __launch_bounds__(128) k_1f7b84b013a0ebc8(const float* RESTRICT in0, const bf16* RESTRICT in1, float* RESTRICT out0, float* RESTRICT out1) {
   constexpr int TX = 4, TY = 32;
   SHARED_MEMORY(shared);
   constexpr int JOINED_X = 0, JOINED = 0;
@@ -9,7 +9,7 @@ extern "C" __global__ void __launch_bounds__(128) k_b7ff49841182c624(const float
     ROWS_EVEN(i2, 32) LANES_EVEN(i3, 8, 32, VECTORS(8, 32)) e0[i2_r][i3_v] = load_early<8, 4>(in0 + (20480 * i0 + 640 * i2 + 32 * i1 + i3));
     block_barrier();
     SharedTile<bf16, 32, 32, 8> (&t0) = *(SharedTile<bf16, 32, 32, 8>(*))(shared + JOINED + 0);
-    fill<TX, TY, 8, true>(t0, in1 + (16384 * i1 + 32 * i0), (idx_t)512, 32, 32);
+    fill<TX, TY, 8, 8, true>(t0, in1 + (16384 * i1 + 32 * i0), (idx_t)512, 32, 32);
     SharedTile<float, 32, 32, 4> (&t1) = *(SharedTile<float, 32, 32, 4>(*))(shared + JOINED + 2048);
     filled();
     ROWS_EVEN(i2, 32) {
@@ -23,7 +23,7 @@ extern "C" __global__ void __launch_bounds__(128) k_b7ff49841182c624(const float
       }
     }
     block_barrier();
-    empty<TX, TY, 16, true>(out1 + (16384 * i1 + 32 * i0), (idx_t)512, t1, 32, 32);
+    empty<TX, TY, 16, 16, true>(out1 + (16384 * i1 + 32 * i0), (idx_t)512, t1, 32, 32);
   }
 }
 // grid (320, 1, 1), block (4, 32, 1)
