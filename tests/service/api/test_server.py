@@ -1,5 +1,6 @@
 """The server as a process: address, refusals, big bodies over a real socket, an end without leftovers."""
 
+import asyncio
 import http.client
 import json
 import re
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from service.server import ServeError, is_loopback, serve
+from service.server import ServeError, _socket, is_loopback, serve
 from service.settings import Settings, load
 from tests.support.service_app import wire
 from tests.support.service_process import server
@@ -116,3 +117,30 @@ def settings(folder: Path, **given: object) -> Settings:
         {"db": f"sqlite:///{folder / 'fuseplan.db'}", "cache": str(folder / "cache"), **given},
         env={"HOME": str(folder)},
     )
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
+def test_answers_wait_for_no_acknowledgement(host: str) -> None:
+    """Nagle's algorithm is off on every connection: heads and bodies are written one after the other."""
+    try:
+        listener = _socket(load({"host": host, "port": 0}, env={}))
+    except ServeError as error:
+        assert host == "::1"
+        pytest.skip(str(error))  # a machine without IPv6
+
+    async def accepted() -> int:
+        found = asyncio.get_running_loop().create_future()
+
+        class Accepting(asyncio.Protocol):
+            def connection_made(self, transport: asyncio.BaseTransport) -> None:
+                connection = transport.get_extra_info("socket")
+                found.set_result(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+                transport.close()
+
+        running = await asyncio.get_running_loop().create_server(Accepting, sock=listener)
+        async with running:
+            _, writer = await asyncio.open_connection(*listener.getsockname()[:2])
+            writer.close()
+            return await found
+
+    assert asyncio.run(accepted()) != 0
