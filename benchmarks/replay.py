@@ -190,7 +190,13 @@ class ReplayBench:
         raise LookupError("a table holds segments, no plans")
 
     def compile_for_plans(
-        self, kernels: Sequence[Kernel], graph: Graph | None = None, *, seed: int = 0, together: bool = False
+        self,
+        kernels: Sequence[Kernel],
+        graph: Graph | None = None,
+        *,
+        seed: int = 0,
+        together: bool = False,
+        optional: bool = False,
     ) -> Sequence[Binary | Failed]:
         raise LookupError("a table holds times, no binaries")
 

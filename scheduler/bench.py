@@ -109,10 +109,17 @@ class Bench(Protocol):
         ...
 
     def compile_for_plans(
-        self, kernels: Sequence[Kernel], graph: Graph | None = None, *, seed: int = 0, together: bool = False
+        self,
+        kernels: Sequence[Kernel],
+        graph: Graph | None = None,
+        *,
+        seed: int = 0,
+        together: bool = False,
+        optional: bool = False,
     ) -> Sequence[Binary | Failed]:
         """Binaries, one for each kernel, by way of the object cache. graph: what `measure_plans` will be asked for
-        next, if anything. together: several may share a file, which takes compilers half as long."""
+        next, if anything. together: several may share a file, which takes compilers half as long. optional: raises
+        OutOfTime once the seconds that were allowed are over, except that what compilers are at is finished."""
         ...
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from codegen.kernel import EmitError, Kernel
 from codegen.measure import LEAST_PAIRS, beats, median, spread
-from codegen.toolchain.compiler import Binary
+from codegen.toolchain.compiler import Binary, OutOfTime
 from fusion_ir.comparison import Difference
 from fusion_ir.node import Node
 from fusion_ir.records import Plan, Reason, Search, Status, Step
@@ -28,8 +28,11 @@ from scheduler.watch import Watch
 from scheduler.whole import Whole, measure_whole, told
 
 LEAST_PLANS_S = 0.5  # for timing whole plans, even where the budget is spent
-MOST_LATE_S = 2.0  # the most of it then: as long as it takes until differences are clear, by what plans should take
+# The most of it then, where no plan was timed yet: as long as it takes until differences are clear, by what plans
+# should take.
+MOST_LATE_S = 2.0
 ROUNDS = 3 * LEAST_PAIRS  # that this needs, of a machine that others use too
+LATE = "the budget ended before plans of what was measured were compiled: the first plans are what there is"
 UNTIMED_GAIN = 0.9  # times what a plan of kernels that were never timed takes, for another to be chosen
 MAX_REASONS = 100
 UNFUSED = "no kernels that passed their checks make a cover: a kernel for each op instead"
@@ -119,7 +122,7 @@ class Finalists:
 
     def last(self) -> list[tuple[Proposal, Plan]]:
         """Plans of what was measured, timed, the winner first; those timed before where nothing was measured since, or
-        there is no time for others. Raises NoPlan."""
+        there is no time for others: no compiler begins with another's kernels beyond the budget. Raises NoPlan."""
         if self.early and not (self.ledger.measured and self._is_time_for_others()):
             self.timed = self.early
             return self.early
@@ -131,8 +134,11 @@ class Finalists:
             if not self.early:
                 raise
             self.notes.append(Reason(kind="note", text=f"no plan but the first ones: {e}"))
-            self.timed = self.early
-            return self.early
+        except OutOfTime:
+            self.notes.append(Reason(kind="cap", text=LATE))
+            self.cut_short = self.cut_short or LATE
+        self.timed = self.early
+        return self.early
 
     def so_far(self) -> list[tuple[Proposal, Plan]]:
         """The best plan when a search is ended: one that was timed, unless what was measured since seems better."""
@@ -162,7 +168,8 @@ class Finalists:
             if kernels is None:
                 continue
             together = several and self.watch.is_over() and self._are_many(kernels)
-            binaries = self._binaries(kernels, timed=several, together=together)
+            optional = several and bool(self.early)
+            binaries = self._binaries(kernels, timed=several, together=together, optional=optional)
             if binaries is not None:
                 fitting = self._fitting([(p, self._plan(p, kernels, binaries)) for p in proposals])
                 if fitting:
@@ -266,16 +273,18 @@ class Finalists:
         return None if struck_out else kernels
 
     def _binaries(
-        self, kernels: dict[Candidate, Kernel], timed: bool, together: bool = False
+        self, kernels: dict[Candidate, Kernel], timed: bool, together: bool = False, optional: bool = False
     ) -> dict[str, Binary] | None:
         """By entry; None where one did not compile and was struck out. Without a bench, none. timed: plans of these
-        kernels will be. together: they may share files."""
+        kernels will be. together: they may share files. optional: see `Bench.compile_for_plans`."""
         if self.bench is None:
             return {}
         by_entry = {k.entry: (c, k) for c, k in kernels.items()}
         distinct = [k for _, k in by_entry.values()]
         graph = self.prepared.given if timed else None
-        results = self.bench.compile_for_plans(distinct, graph, seed=self.ledger.seed, together=together)
+        results = self.bench.compile_for_plans(
+            distinct, graph, seed=self.ledger.seed, together=together, optional=optional
+        )
         binaries: dict[str, Binary] = {}
         for (candidate, kernel), result in zip(by_entry.values(), results, strict=True):
             if isinstance(result, Binary):
@@ -336,7 +345,8 @@ class Finalists:
             return plans
         plans = sorted(plans, key=lambda entry: len(entry[1].steps))  # what others are compared with comes first
         needed = ROUNDS * sum(plan.time_us or plan.predicted_us or 0.0 for _, plan in plans) / 1e6
-        seconds = max(self.watch.end - self.watch.clock(), LEAST_PLANS_S, min(needed, MOST_LATE_S))
+        late_s = 0.0 if self.early else min(needed, MOST_LATE_S)
+        seconds = max(self.watch.end - self.watch.clock(), LEAST_PLANS_S, late_s)
         known = {tuple(_kernel_of(s) for s in plan.steps) for _, plan in plans}
         plans += [(p, e) for p, e in self.early[:1] if tuple(_kernel_of(s) for s in e.steps) not in known]
         passed = self._passing(plans, seconds, self.watch.end)

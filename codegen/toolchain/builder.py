@@ -6,6 +6,7 @@ import queue
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 
 from codegen.kernel import Kernel
 from codegen.libraries import is_call
@@ -13,7 +14,7 @@ from codegen.limits import Limits
 from codegen.object_cache import ObjectCache
 from codegen.occupancy import Occupancy
 from codegen.slot import Slot
-from codegen.toolchain.compiler import Binary, Compiler, Failure
+from codegen.toolchain.compiler import Binary, Compiler, Failure, OutOfTime
 from codegen.toolchain.patience import Patience
 from fusion_ir.records import CompileReport
 
@@ -43,21 +44,21 @@ class Builder:
         for slot in self._slots:
             self._idle.put(slot)
 
-    def compile(self, kernels: Sequence[Kernel], *, alone: bool = False) -> list[Result]:
+    def compile(self, kernels: Sequence[Kernel], *, alone: bool = False, optional: bool = False) -> list[Result]:
         """A binary or a failure for each kernel, in order; a library call is its own binary. alone: each in a file of
         its own, so that whoever gets the binary gets nothing else; otherwise up to `limits.kernels_per_file` share one.
-        Raises SlotError, CacheError."""
+        optional: raises OutOfTime where no time is left to begin with one of them. Raises SlotError, CacheError."""
         if self._ahead:
             self._ahead.result()
             self._ahead = None
-        return self._compile(kernels, alone)
+        return self._compile(kernels, alone, optional)
 
     def start(self, kernels: Sequence[Kernel]) -> None:
         """Compiles in the background what `compile`, which waits for that, will be asked for next."""
         if self._ahead is None and kernels:
             self._ahead = self._background.submit(self._compile, kernels, False)
 
-    def _compile(self, kernels: Sequence[Kernel], alone: bool) -> list[Result]:
+    def _compile(self, kernels: Sequence[Kernel], alone: bool, optional: bool = False) -> list[Result]:
         done: dict[str, Result] = {}
         missing: dict[str, Kernel] = {}
         keys = [self._key(k, alone) for k in kernels]
@@ -71,9 +72,9 @@ class Builder:
                 else:
                     missing[key] = kernel
         batches = self._batches(missing, 1 if alone else self.limits.kernels_per_file)
-        done.update(self._compile_all(batches))
+        done.update(self._compile_all(batches, optional))
         again = [[key] for batch in batches if len(batch) > 1 for key in batch if isinstance(done[key], Failure)]
-        done.update(self._compile_all([{key: missing[key] for key in batch} for batch in again]))
+        done.update(self._compile_all([{key: missing[key] for key in batch} for batch in again], optional))
         return [done[key] for key in keys]
 
     def close(self) -> None:
@@ -98,14 +99,16 @@ class Builder:
                 batches.append({key: kernel})
         return batches
 
-    def _compile_all(self, batches: Sequence[dict[str, Kernel]]) -> dict[str, Result]:
+    def _compile_all(self, batches: Sequence[dict[str, Kernel]], optional: bool) -> dict[str, Result]:
         if not batches:
             return {}
         with ThreadPoolExecutor(min(self.jobs, len(batches))) as threads:
-            results = threads.map(self._compile_one, batches)
+            results = threads.map(partial(self._compile_one, optional=optional), batches)
             return {key: result for part in results for key, result in part.items()}
 
-    def _compile_one(self, batch: dict[str, Kernel]) -> dict[str, Result]:
+    def _compile_one(self, batch: dict[str, Kernel], optional: bool) -> dict[str, Result]:
+        if optional and self.patience.is_over():
+            raise OutOfTime(f"{len(batch)} kernels are not compiled")
         kernels = list(batch.values())
         slot = self._idle.get()
         start = time.monotonic()

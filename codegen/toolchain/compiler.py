@@ -40,6 +40,10 @@ class Failure:
     seconds: float = 0.0
 
 
+class OutOfTime(Exception):
+    """The time for a search is over, and there are files that no compiler has begun."""
+
+
 class Compiler(Protocol):
     """One compiler for one device."""
 

@@ -30,6 +30,10 @@ class Patience:
         """From now on files have so many seconds of a search, or as many as they like."""
         self._end = None if seconds is None else self._clock() + seconds
 
+    def is_over(self) -> bool:
+        """Whether the seconds of the search are over."""
+        return self._end is not None and self._clock() >= self._end
+
     def seconds(self, characters: int) -> float:
         """CPU seconds that a file of so many characters may take."""
         with self._lock:

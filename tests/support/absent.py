@@ -25,7 +25,13 @@ class Collector:
     compiles_ahead: bool = False
 
     def compile_for_plans(
-        self, kernels: Sequence[Kernel], graph: Graph | None = None, *, seed: int = 0, together: bool = False
+        self,
+        kernels: Sequence[Kernel],
+        graph: Graph | None = None,
+        *,
+        seed: int = 0,
+        together: bool = False,
+        optional: bool = False,
     ) -> list[Binary]:
         self.kernels.update((k.entry, k) for k in kernels)
         return [Binary("0" * 64, k.entry, "") for k in kernels]

@@ -183,7 +183,13 @@ class FakeBench:
         return rows
 
     def compile_for_plans(
-        self, kernels: Sequence[Kernel], graph: Graph | None = None, *, seed: int = 0, together: bool = False
+        self,
+        kernels: Sequence[Kernel],
+        graph: Graph | None = None,
+        *,
+        seed: int = 0,
+        together: bool = False,
+        optional: bool = False,
     ) -> list[Binary | Timing]:
         assert len({k.entry for k in kernels}) == len(kernels)
         return [

@@ -1,13 +1,16 @@
 """The first plans of a search: timed whole before any schedule is refined, so that whatever stalls leaves a plan."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from codegen.kernel import Kernel
+from codegen.toolchain.compiler import OutOfTime
 from fusion_ir.graph import Graph
 from fusion_ir.ops import make
 from fusion_ir.records import Measurement, Plan, Status
+from scheduler.finalists import LATE
 from tests.unit.scheduler.fakes import FakeBench, Timing
 from tests.unit.scheduler.test_tune import X, Y, diamond, graph_of, search
 
@@ -91,4 +94,46 @@ def test_a_first_plan_that_is_wrong_is_none() -> None:
 
     plan, bench = search(diamond(), Wrong())
     assert bench.asked == 2
+    assert plan.time_us is not None
+
+
+def test_last_plans_that_there_is_no_time_to_compile_leave_the_first() -> None:
+    """Compilers begin with nothing beyond the budget, once there is a plan."""
+
+    class Late(FakeBench):
+        optional: tuple[bool, ...] = ()
+
+        def compile_for_plans(self, *args: Any, optional: bool = False, **how: Any) -> Any:
+            self.optional += (optional,)
+            if optional:
+                raise OutOfTime("2 kernels are not compiled")
+            return super().compile_for_plans(*args, optional=optional, **how)
+
+    plan, bench = search(diamond(), Late())
+    assert bench.optional == (False, True)
+    assert plan.time_us is not None
+    assert plan.unfused_us is not None
+    assert plan.time_us <= plan.unfused_us
+    assert plan.search.measured > 0
+    assert plan.search.cut_short == LATE
+    assert LATE in [r.text for r in plan.reasons]
+
+
+def test_last_plans_are_compiled_however_late_where_there_are_no_first_ones() -> None:
+    """A search has a plan."""
+
+    class Refused(FakeBench):
+        optional: tuple[bool, ...] = ()
+
+        def compile_for_plans(self, *args: Any, optional: bool = False, **how: Any) -> Any:
+            self.optional += (optional,)
+            return super().compile_for_plans(*args, optional=optional, **how)
+
+        def measure_plans(self, graph: Graph, plans: Sequence[Plan], *, seed: int = 0, seconds: float) -> list[Timing]:
+            if len(self.optional) == 1:
+                return [Timing((), status=Status.crashed, detail="signal 11") for _ in plans]
+            return super().measure_plans(graph, plans, seed=seed, seconds=seconds)
+
+    plan, bench = search(diamond(), Refused())
+    assert bench.optional == (False, False)
     assert plan.time_us is not None

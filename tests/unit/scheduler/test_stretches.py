@@ -43,7 +43,13 @@ class Compiling(FakeBench):
         self.rounds: list[int] = []
 
     def compile_for_plans(
-        self, kernels: Sequence[Kernel], graph: Graph | None = None, *, seed: int = 0, together: bool = False
+        self,
+        kernels: Sequence[Kernel],
+        graph: Graph | None = None,
+        *,
+        seed: int = 0,
+        together: bool = False,
+        optional: bool = False,
     ) -> list:  # type: ignore[type-arg]
         self.kernels.update((k.entry, k) for k in kernels)
         self.rounds.append(len(kernels))

@@ -29,7 +29,13 @@ class Reporting(Collector):
         self.reports, self.asked = reports, list[str]()
 
     def compile_for_plans(  # type: ignore[override]
-        self, kernels: Sequence[Kernel], graph: Graph | None = None, *, seed: int = 0, together: bool = False
+        self,
+        kernels: Sequence[Kernel],
+        graph: Graph | None = None,
+        *,
+        seed: int = 0,
+        together: bool = False,
+        optional: bool = False,
     ) -> list[Binary | Failure]:
         self.asked += [k.schedule for k in kernels if k.schedule not in self.asked]
         found = [self.reports.get(self.asked.index(k.schedule), SOUND) for k in kernels]
