@@ -308,7 +308,7 @@ class BodyText(KeptText):
 
     def masked(self, found: Pattern, lane: Axis) -> Pattern:
         """The same where not all lanes are there: as many elements at once as divide whatever number there is."""
-        return found
+        return Pattern("lanes", 1) if found.kind == "repeat" else found
 
     def together(self, found: Pattern) -> str:
         """The template arguments of a masked access that say how many elements are moved at once."""
@@ -347,7 +347,7 @@ class BodyText(KeptText):
             return f"load_strided<{width}>({at}, {p.step}, {count or width})"
         if p.kind == "tile":
             return f"load_tile<{width}, {p.step}, {p.width}>({at})"
-        if p.kind == "repeat" and count is None:
+        if p.kind == "repeat":
             return f"load_repeat<{width}, {p.step}, {p.width}>({at})"
         assert lane is not None
         each = self.each_lane(lane, self.lane_element(tensor, self.lane_expr(e, lane)))

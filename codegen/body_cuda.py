@@ -275,10 +275,8 @@ class CudaBodyText(BodyText):
 
     def masked(self, found: Pattern, lane: Axis) -> Pattern:
         """What is left of an axis behind whole vectors is a multiple of what divides them and the axis."""
-        if found.kind == "repeat":
-            return Pattern("lanes", 1)
         if found.kind != "vector":
-            return found
+            return super().masked(found, lane)
         last = self.program.last_tile(lane)
         return Pattern("vector", gcd(found.width, lane.extent, last[1] if last else 0))
 

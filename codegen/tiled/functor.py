@@ -4,12 +4,15 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
+from math import gcd
 
 from codegen.body import BodyText, Style
 from codegen.kernel import Access
+from codegen.lowering.access import Pattern
 from codegen.lowering.index import Affine, Axis, Term
 from codegen.lowering.program import Block, Key, Program
 from codegen.lowering.value import Value, cone
+from codegen.lowering.write import Write
 from codegen.text import CTYPE
 from codegen.tiled.points import COLUMN, NAMES, Condition, Digit, Piece, Points
 from fusion_ir.graph import Graph
@@ -140,6 +143,23 @@ class PointPrinter(BodyText):
         if self.columns % piece.width == 0:
             return None
         return "left" if self.whole else f"left - {piece.width} * part_number"
+
+    def pointer(
+        self, access: Value | Write, key: Key, lane: Axis | None, width: int, itemsize: int, *, masked: bool = False
+    ) -> tuple[Pattern, str]:
+        """Of a run that may be cut short, there is code for whole ones and for others."""
+        found, at = super().pointer(access, key, lane, width, itemsize, masked=masked)
+        if masked and found.kind == "vector":
+            tensor = f"in{access.tensor}" if isinstance(access, Value) else f"out{access.out}"
+            self.note(tensor, Pattern("vector", self.left_together(found)), itemsize)
+        return found, at
+
+    def together(self, found: Pattern) -> str:
+        return f"{found.width}, {self.left_together(found)}"
+
+    def left_together(self, found: Pattern) -> int:
+        """What is left of the columns is a multiple of this: runs begin at multiples of their width."""
+        return gcd(found.width, self.columns)
 
     # ---- values
     def expr(self, e: Affine, lane_plus: tuple[Axis, str] | None = None) -> str:

@@ -162,7 +162,7 @@ MATMUL_FAULTS = (
     Fault(
         "rest of columns not masked",
         COMPUTED,
-        "store_masked<8, 1>(out0 + 71 * row + column, v1, left)",
+        "store_masked<8, 1, 1>(out0 + 71 * row + column, v1, left)",
         "store<8, 1>(out0 + 71 * row + column, v1)",
     ),
     Fault("columns apart without condition", APART, "if (column < 24) {", "{"),
