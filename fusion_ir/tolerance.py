@@ -58,6 +58,10 @@ from fusion_ir.signs import patterns
 from fusion_ir.threads import blockwise, for_all, side_by_side
 
 MARGIN = 2.0
+LOOSE = 4.0  # times what perturbed runs do, up to which the typical bound is taken as it is
+LOOSE_OF_FEW = 16.0  # where they say less: of fewer elements than that
+FEW = 64
+_SAMPLE = 4096  # elements by which an output's bounds are compared with its deviations
 
 # Of operations: as the graph has them; sums of few products in any order, too; and other values rounded on the way.
 Order = Literal["own", "any", "elsewhere"]
@@ -280,11 +284,32 @@ def _error_dtype(x: np.ndarray) -> np.dtype:
     return widen(x[..., :0]).dtype if dtype_of(x).is_float and x.ndim else np.dtype(np.float64)
 
 
+def _calibrated(bound: np.ndarray, deviation: np.ndarray) -> np.ndarray:
+    """Bounds made smaller by one factor where the typical one is more than `LOOSE` times what perturbed runs do there.
+
+    Infinite ones stay where they are exceptions, and are the limit where they are typical. Grows with the deviations.
+    """
+    step = max(bound.size // _SAMPLE, 1)
+    bounds, deviations = (x.reshape(-1)[::step] for x in (bound, deviation))
+    can_err = bounds > 0
+    if not can_err.any():
+        return bound
+    typical = float(np.median(bounds[can_err]))
+    done = deviations[can_err].astype(np.float64)
+    limit = (LOOSE if len(done) >= FEW else LOOSE_OF_FEW) * float(np.sqrt(np.mean(np.square(done))))
+    if typical <= limit or not np.isfinite(limit):
+        return bound
+    return (
+        np.minimum(bound, bound.dtype.type(limit)) if np.isinf(typical) else bound * bound.dtype.type(limit / typical)
+    )
+
+
 def _loosened(bound: np.ndarray, deviation: np.ndarray, expected: np.ndarray, movable: bool) -> np.ndarray:
     """The tolerance that a bound and deviations make, see the module; integers have no ulp. movable: behind roundings
     that may be elsewhere."""
-    result = np.asarray(np.maximum(bound, deviation))
-    if dtype_of(expected).is_float:
+    is_float = dtype_of(expected).is_float
+    result = np.asarray(np.maximum(_calibrated(bound, deviation) if is_float else bound, deviation))
+    if is_float:
         np.maximum(result, blockwise(ulp, result.dtype, expected), out=result)
     if movable:
         result[~np.isfinite(widen(expected))] = np.inf
