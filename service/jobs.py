@@ -1,6 +1,5 @@
 """What stands in the queue: kinds of operations and their payloads, written by the API and read by workers."""
 
-import os
 import secrets
 import socket
 from typing import Literal
@@ -12,9 +11,14 @@ from fusion_ir.records import Numerics
 PLAN = "plan"
 
 
-def worker_name() -> str:
-    """A name in the queue that no other worker has."""
-    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+def worker_token() -> str:
+    """What no other worker with the process id has, here or on a host of the same name."""
+    return secrets.token_hex(4)
+
+
+def worker_name(process_id: int, token: str) -> str:
+    """The name in the queue of a worker, which says where it runs: host, process id and token."""
+    return f"{socket.gethostname()}:{process_id}:{token}"
 
 
 class PlanJob(BaseModel):

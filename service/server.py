@@ -19,7 +19,7 @@ from service import logs, standard_output
 from service.api.context import Context
 from service.app import create_app
 from service.connections import BoundedProtocol
-from service.jobs import worker_name
+from service.jobs import worker_name, worker_token
 from service.settings import Settings, environment
 from tuning_db import DatabaseError, Store
 
@@ -161,10 +161,10 @@ class Supervisor:
         failures = 0
         while not self._stopping.is_set():
             started = time.monotonic()
-            owner = worker_name()
+            token = worker_token()
             # A session of its own: an interrupt typed at the terminal reaches the server, which then stops the worker.
             child = subprocess.Popen(
-                (*self._command, "--owner", owner),
+                (*self._command, "--token", token),
                 env=self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=standard_output.STDERR,
@@ -176,7 +176,7 @@ class Supervisor:
                 _stop(child)
                 return
             # What it died of is most likely what it did: that waits, and this worker goes on with the rest at once.
-            lost = self._give_back(owner)
+            lost = self._give_back(worker_name(child.pid, token))
             failures = 0 if lost or time.monotonic() - started > LONG_LIFE_SECONDS else failures + 1
             delay = RESTART_SECONDS[min(failures, len(RESTART_SECONDS)) - 1] if failures else 0.0
             log.warning("worker %d ended with code %d; starting another in %g s", index, child.returncode, delay)

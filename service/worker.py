@@ -8,6 +8,7 @@ whoever asks next. SIGTERM ends it at once and gives the operation back.
 import argparse
 import json
 import logging
+import os
 import secrets
 import signal
 import sys
@@ -29,7 +30,7 @@ from scheduler.finalists import NoPlan
 from service import logs, planner
 from service.devices_here import DevicesHere
 from service.errors import problem
-from service.jobs import PLAN, PlanJob, PlanResult, worker_name
+from service.jobs import PLAN, PlanJob, PlanResult, worker_name, worker_token
 from service.parent import end_with
 from service.planner import FailedBefore, PlanningError, failed_search
 from service.settings import Settings, load
@@ -107,7 +108,7 @@ class Worker:
 
     def __init__(self, settings: Settings, store: Store, owner: str | None = None) -> None:
         self._settings, self._store = settings, store
-        self._owner = owner or worker_name()
+        self._owner = owner or worker_name(os.getpid(), worker_token())
         self._devices = DevicesHere(ObjectCache(settings.cache, store.seal()))
 
     def run(self) -> None:
@@ -215,7 +216,7 @@ def main(arguments: list[str] | None = None) -> int:
         prog="python -m service.worker", description="Takes operations from the queue and does them."
     )
     parser.add_argument("--parent", type=int, help="process id without which this worker ends")
-    parser.add_argument("--owner", help="name of this worker in the queue, which no other one has")
+    parser.add_argument("--token", help="the end of this worker's name in the queue, by which its parent knows it")
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, _terminate)
     if options.parent is not None:
@@ -224,7 +225,7 @@ def main(arguments: list[str] | None = None) -> int:
     logs.configure(settings.log_level)
     try:
         with Store(settings.db) as store:
-            Worker(settings, store, options.owner).run()
+            Worker(settings, store, worker_name(os.getpid(), options.token or worker_token())).run()
     except DatabaseError as error:
         log.error("%s", error)
         return 1
