@@ -8,12 +8,13 @@ time is up: the plan has a stretch where its kernel is there, else its atoms one
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from codegen.kernel import EmitError, Kernel
 from codegen.measure import median, spread
-from codegen.toolchain.compiler import Binary
+from codegen.toolchain.compiler import Binary, OutOfTime
 from fusion_ir.graph import Graph
 from fusion_ir.records import Plan, Reason, Search, Status
 from scheduler.assemble import Choice, assemble
@@ -37,6 +38,8 @@ INTERPRETED_S = (
     5e-8  # of an element of a node, to know what is right, how far off it may be, and to compare (3,000 ops: 10 s)
 )
 NODE_INTERPRETED_S = 3e-5
+
+ALONE = "timed alone: there was no time to time the graph with a kernel for each op beside it"
 
 
 @dataclass(frozen=True)
@@ -99,6 +102,10 @@ class Stretches:
             kernels = self._compiled(lonely | {key: wholes[key] for key in worth})
             missing = _distinct(p for s in stretches for p in s.parts(kernels) if p.key not in kernels)
             kernels |= self._compiled(missing) if missing else {}
+            others = {key: part for key, part in singles.items() if key not in kernels}
+            if others and self._seconds(others.values()) <= self._left():  # took less than it was thought to
+                with suppress(OutOfTime):
+                    kernels |= self._compiled(others, optional=True)
         return self._decided(stretches, kernels, both=all(key in kernels for key in singles))
 
     def _stretches(self) -> list[Stretch]:
@@ -167,13 +174,13 @@ class Stretches:
         """Seconds until the budget is spent."""
         return max(self.watch.end - self.watch.clock(), 0.0)
 
-    def _compiled(self, parts: Mapping[str, Part], again: bool = True) -> dict[str, Kernel]:
+    def _compiled(self, parts: Mapping[str, Part], again: bool = True, optional: bool = False) -> dict[str, Kernel]:
         """Kernels of these, as far as they are emitted and compile, by key. again: of what does not, the next variant
-        is tried, until there is none."""
+        is tried, until there is none. optional: see `Bench.compile_for_plans`."""
         found = dict[str, Kernel]()
         waiting = dict(parts)
         while kernels := {key: kernel for key, part in waiting.items() if (kernel := self._kernel(part))}:
-            self._compile(kernels.values())
+            self._compile(kernels.values(), optional)
             usable = {
                 key: k
                 for key, k in kernels.items()
@@ -192,12 +199,14 @@ class Stretches:
                 break
         return found
 
-    def _compile(self, kernels: Iterable[Kernel]) -> None:
+    def _compile(self, kernels: Iterable[Kernel], optional: bool) -> None:
         """Adds their binaries, and what is wrong with those that have none."""
         by_entry = {k.entry: k for k in kernels if k.entry not in self._binaries}
         if self.bench is None or not by_entry:
             return
-        results = self.bench.compile_for_plans(list(by_entry.values()), seed=self.ledger.seed, together=True)
+        results = self.bench.compile_for_plans(
+            list(by_entry.values()), seed=self.ledger.seed, together=True, optional=optional
+        )
         for entry, result in zip(by_entry, results, strict=True):
             if isinstance(result, Binary):
                 self._binaries[entry] = result
@@ -224,7 +233,11 @@ class Stretches:
             while waiting and (not self.timed or not batch or self._seconds(batch.values()) < ROUND_S):
                 part = waiting.pop(0)
                 batch[part.key] = part
-            found |= self._compiled(batch, again=False)
+            try:
+                found |= self._compiled(batch, again=False, optional=self.timed)
+            except OutOfTime:
+                waiting = [*batch.values(), *waiting]
+                break
         if waiting:
             text = f"{len(waiting)} of {len(ordered)} kernels of several ops were not compiled: the time was over"
             self.notes.append(Reason(kind="cap", text=text))
@@ -251,6 +264,8 @@ class Stretches:
         if self.bench is not None and self.timed and self._is_time_for(proposal):
             self.watch.tell("plans", self.ledger.measured)
             plan, unfused_us = self._timed(fitting, only=not fused)
+            if unfused_us is None:
+                self.notes.append(Reason(kind="note", text=ALONE))
         else:
             self.notes.append(Reason(kind="note", text="not timed: the time was over"))
         self.watch.tell("done", self.ledger.measured)

@@ -2,10 +2,12 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from codegen.kernel import Kernel
+from codegen.toolchain.compiler import OutOfTime
 from fusion_ir.extent import dense_strides
 from fusion_ir.graph import Graph, OutputSpec
 from fusion_ir.interpreter import interpret
@@ -16,6 +18,7 @@ from scheduler.bench import Budget
 from scheduler.finalists import MemoryExceeded
 from scheduler.prepare import prepare
 from scheduler.sections import sections
+from scheduler.stretches import ALONE
 from scheduler.tune import TuneSettings, tune
 from tests.support.random_graphs import Seeded, any_graph
 from tests.unit.scheduler.fakes import (
@@ -167,6 +170,31 @@ def test_what_is_slower_than_its_unfused_is_not_returned(seed: int) -> None:
     assert plan.time_us is not None
     assert plan.unfused_us is not None
     assert plan.time_us <= plan.unfused_us
+
+
+@pytest.mark.parametrize("compile_s", [0.001, 0.05, 0.5])
+@pytest.mark.parametrize("seconds", [1.0, 5.0, 20.0])
+def test_what_is_timed_has_its_unfused_or_says_why_not(seconds: float, compile_s: float) -> None:
+    for length, period in ((60, 5), (300, 1), (900, 7)):
+        plan = stretched(chain(length, period=period), Compiling(compile_s), seconds)
+        alone = ALONE in [r.text for r in plan.reasons]
+        assert alone == (plan.time_us is not None and plan.unfused_us is None)
+        if compile_s < 0.01 and seconds > 1.0 and length == 60:  # others are interpreted for longer, to be checked
+            assert plan.unfused_us is not None, "there was time for it"
+
+
+def test_stretches_that_there_is_no_time_to_begin_with_are_their_atoms() -> None:
+    """What a plan cannot do without is compiled however late."""
+
+    class Late(Compiling):
+        def compile_for_plans(self, *args: Any, optional: bool = False, **how: Any) -> Any:
+            if optional:
+                raise OutOfTime("4 kernels are not compiled")
+            return super().compile_for_plans(*args, optional=optional, **how)
+
+    plan = stretched(chain(60, period=7), Late(0.001))
+    assert len(plan.steps) == 60
+    assert any("were not compiled: the time was over" in r.text for r in plan.reasons)
 
 
 def test_a_stretch_that_does_not_compile_is_its_atoms() -> None:
