@@ -23,6 +23,7 @@ from fusion_ir.graph import Graph  # noqa: E402
 
 TORCH_DTYPES = {
     "f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "i64": torch.int64,
+    "i32": torch.int32, "i16": torch.int16, "i8": torch.int8, "u8": torch.uint8,
 }  # fmt: skip
 DEVICE = "meta"
 ANYWHERE = ("aten._to_copy.default", "aten.lift_fresh.default", "prim.device.default")  # of tensors wherever they are

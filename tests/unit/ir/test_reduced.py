@@ -23,13 +23,18 @@ def same_ops(one: Graph, other: Graph) -> bool:
     return [(n.op, n.dtype, n.rank) for n in one.nodes] == [(n.op, n.dtype, n.rank) for n in other.nodes]
 
 
+PADDED = {"padded_product"}  # every axis is padded, which says its extent: they all stay
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_the_corpus_at_its_full_sizes(name: str) -> None:
     graph = CASES[name].instance("bf16").graph
     small = reduced(graph)
     assert same_ops(graph, small)
-    assert largest(small) < largest(graph)
-    if largest(small) <= 1 << 17:  # group norms split channels and join them with space: those stay
+    assert (largest(small) < largest(graph)) is (name not in PADDED)
+    if name in PADDED:
+        assert small == graph
+    elif largest(small) <= 1 << 17:  # group norms split channels and join them with space: those stay
         interpret(small, sample_inputs(small, 0))
     else:
         assert name.startswith("group_norm")
