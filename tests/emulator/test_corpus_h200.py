@@ -7,6 +7,7 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -117,11 +118,9 @@ def test_a_wrong_kernel_is_noticed(emulator: Workbench, monkeypatch: pytest.Monk
     graph = graph_of((spec, spec), make("sub", [make_input(0, spec), make_input(1, spec)]))
     collect = Collector.compile_for_plans
 
-    def faulty(
-        self: Collector, kernels: Sequence[Kernel], graph: Graph | None = None, *, seed: int = 0
-    ) -> list[Binary]:
+    def faulty(self: Collector, kernels: Sequence[Kernel], graph: Graph | None = None, **how: Any) -> list[Binary]:
         assert all("sub_(" in k.source for k in kernels)
-        return collect(self, [replace(k, source=k.source.replace("sub_(", "add_(")) for k in kernels], graph, seed=seed)
+        return collect(self, [replace(k, source=k.source.replace("sub_(", "add_(")) for k in kernels], graph, **how)
 
     monkeypatch.setattr(Collector, "compile_for_plans", faulty)
     result = plan_and_emulate({"difference": graph}, H200, emulator)
