@@ -68,7 +68,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Source:
         for name, graph in (("split", SPLIT), ("small", SMALL), ("folded", FOLDED)):
             inputs = tuple(f"{name}_x{i or ''}" for i in range(len(graph.inputs)))
             named = NamedGraph(graph, inputs, (f"{name}_y",))
-            keys[name] = plan_graph(named, "cpu", Budget(1.0), store, cache).plan_key
+            keys[name] = plan_graph(named, "cpu", Budget(8.0), store, cache).plan_key  # seconds go into whole plans
     return Source(url, cache, keys)
 
 
