@@ -147,7 +147,7 @@ class ReplayBench:
     def race_seconds(self, segment_key: str, count: int) -> float:
         return 0.0
 
-    def first_race_seconds(self, segment_keys: frozenset[str], count: int) -> float:
+    def first_race_seconds(self, segment: Graph, segment_keys: frozenset[str], count: int) -> float:
         return 0.0
 
     @property

@@ -41,16 +41,16 @@ def allowance_seconds(base: float, bytes_: float, operations: float) -> float:
 
 def kernel_seconds(graph: Graph, base: float) -> float:
     """Seconds for one run of a kernel, or of a plan, that computes the graph."""
-    return allowance_seconds(base, sum(n.bytes for n in graph.nodes), _operations(graph))
+    return allowance_seconds(base, sum(n.bytes for n in graph.nodes), check_work(graph))
 
 
 def check_seconds(graph: Graph) -> float:
     """Seconds for whatever the timing child does besides: sampling, interpreting and comparing."""
-    return 60.0 + 1e-6 * sum(n.elements for n in graph.nodes) + _operations(graph) / 1e8
+    return 60.0 + 1e-6 * sum(n.elements for n in graph.nodes) + check_work(graph) / 1e8
 
 
-def _operations(graph: Graph) -> float:
-    """One per element; of contractions, two per product."""
+def check_work(graph: Graph) -> float:
+    """Operations of the interpreter: one per element; of contractions, two per product."""
     work = 0.0
     for n in graph.nodes:
         work += n.elements

@@ -19,7 +19,7 @@ from codegen.device_turn import segment_turn
 from codegen.devices import no_cuda
 from codegen.kernel import Kernel
 from codegen.launch_emulator import emulator_library
-from codegen.limits import DEFAULT_LIMITS, Limits, allowance_seconds, check_seconds, kernel_seconds
+from codegen.limits import DEFAULT_LIMITS, Limits, allowance_seconds, check_seconds, check_work, kernel_seconds
 from codegen.machine import usable_cpus
 from codegen.object_cache import ObjectCache
 from codegen.occupancy import Occupancy
@@ -241,7 +241,9 @@ class Workbench:
                     self._checked[check] = outcomes[i].max_rel_error
             if kernels:
                 taken = time.monotonic() - started - (self.waited_seconds - waited)
-                self._pace.note(segment_key, len(kernels), compiled, max(taken - compiled, 0.0), once, cold=cold)
+                seconds = max(taken - compiled, 0.0)
+                work = check_work(segment)
+                self._pace.note(segment_key, len(kernels), compiled, seconds, once, work=work, cold=cold)
         return [
             measurement(self.device, segment_key, kernel, result, outcomes[i], race)
             for i, (kernel, result) in enumerate(zip(kernels, built, strict=True))
@@ -252,9 +254,9 @@ class Workbench:
         none."""
         return self._pace.seconds(segment_key, count)
 
-    def first_race_seconds(self, segment_keys: frozenset[str], count: int) -> float:
-        """What it will take for a segment that was in none, as if it were the slowest of these."""
-        return self._pace.first_seconds(segment_keys, count)
+    def first_race_seconds(self, segment: Graph, segment_keys: frozenset[str], count: int) -> float:
+        """What it will take for a segment that was in none, as if it were the slowest of these, but for its size."""
+        return self._pace.first_seconds(segment_keys, count, check_work(segment))
 
     def measure_plans(self, graph: Graph, plans: Sequence[Plan], *, seed: int = 0, seconds: float) -> list[PlanTiming]:
         """Checks whole plans of `graph` and times them on the same inputs for about `seconds`. Raises MissingBinary."""

@@ -98,8 +98,9 @@ class Bench(Protocol):
         none."""
         ...
 
-    def first_race_seconds(self, segment_keys: frozenset[str], count: int) -> float:
-        """The same for a segment that was in none, as if it were the slowest of these."""
+    def first_race_seconds(self, segment: Graph, segment_keys: frozenset[str], count: int) -> float:
+        """The same for a segment that was in none, as if it were the slowest of these, of which a part counts where it
+        is smaller."""
         ...
 
     def measure_plans(

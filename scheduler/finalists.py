@@ -6,6 +6,7 @@ loop over nothing else would run it, is reported beside it (`Plan.warm_us`): no 
 only because nobody else used it.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 
 from codegen.kernel import EmitError, Kernel
@@ -33,6 +34,7 @@ LEAST_PLANS_S = 0.5  # for timing whole plans, even where the budget is spent
 MOST_LATE_S = 2.0
 ROUNDS = 3 * LEAST_PAIRS  # that this needs, of a machine that others use too
 LATE = "the budget ended before plans of what was measured were compiled: the first plans are what there is"
+LAST_PLANS = 4.0  # times what timing the first plans took: there are twice as many, and closer to each other
 UNTIMED_GAIN = 0.9  # times what a plan of kernels that were never timed takes, for another to be chosen
 MAX_REASONS = 100
 UNFUSED = "no kernels that passed their checks make a cover: a kernel for each op instead"
@@ -94,6 +96,7 @@ class Finalists:
         self.budget_s = budget.seconds
         self.cut_short: str | None = None
         self._compiled_s = 0.0  # for each kernel of the early plans
+        self._early_s = math.inf  # that timing these took
 
     def begin(self, cover: Proposal, seconds: float) -> None:
         """Times the cover that is predicted to be the cheapest beside the unfused graph, whole, before any schedule is
@@ -118,7 +121,15 @@ class Finalists:
         limit = self.memory_bytes
         plans = [(p, plan) for p, plan in plans if limit is None or plan.temporary_bytes <= limit]
         if any(plan.steps for _, plan in plans):
+            started = self.watch.clock()
             self.early = self._ranked(self._passing(plans, seconds))
+            self._early_s = self.watch.clock() - started
+
+    def last_seconds(self, cover: Proposal) -> float:
+        """That timing the last plans will take, of which this cover or one like it is the best, going by the first
+        ones; infinite where there were none."""
+        kernels = len(cover) + self.count
+        return kernels * self._compiled_s + LAST_PLANS * self._early_s
 
     def last(self) -> list[tuple[Proposal, Plan]]:
         """Plans of what was measured, timed, the winner first; those timed before where nothing was measured since, or

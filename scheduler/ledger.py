@@ -179,7 +179,7 @@ class Ledger(Predictor):
         key, raced = candidate.segment.key, frozenset(self._raced)
         if key in raced:
             return self.bench.race_seconds(key, count + held)
-        return self.bench.first_race_seconds(raced, count + held)
+        return self.bench.first_race_seconds(candidate.segment.canonical.graph, raced, count + held)
 
     def has_more(self, candidate: Candidate) -> bool:
         """Whether something is pending, or has to be timed again."""

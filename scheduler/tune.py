@@ -37,6 +37,7 @@ FEW = CandidateSettings(max_grown=0, max_unions=0)  # of an interrupted search: 
 TASKS_PER_UNIT = 8  # parts that a reduction is split into, by thread of a CPU
 BLOCKS_PER_UNIT = 2  # the same by multiprocessor of a GPU
 BLOCK_COLUMNS = 128  # that a block of threads sums down at once
+PLAY_OFF_AGAIN = 2.0  # times what settling near ties took: kept for the next ones
 
 
 @dataclass(frozen=True)
@@ -145,18 +146,18 @@ def tune(
             if len(cover) > 1 or budget.seconds < settings.early_always_s:
                 watch.tell("segments", ledger.measured)
                 finalists.begin(cover, min(settings.early_s, settings.early_share * budget.seconds))
+                watch.keep(plans_s=finalists.last_seconds(cover))
             _measure(cover, ledger, watch)
             _measure(covers.coarsest(), ledger, watch)
             _measure_forms(covers, ledger, watch)
-        while timed and not proved and not watch.is_over():
-            refined = _refine(covers.measured(), ledger, watch, settings.batch)
-            learned = _measure(covers.promising(), ledger, watch)
-            if not (refined or learned):
-                extended = _extend(covers.measured(), ledger, watch, settings.batch)
-                probed = _measure(covers.cheapest(ledger.bounds), ledger, watch)
-                proved = not (extended or probed)
-        if timed:
-            _play_off(covers.measured(), ledger, watch)
+            settled = -1  # kernels that were measured when near ties were settled
+            while not proved:
+                proved = _improve(covers, ledger, watch, settings.batch)
+                if ledger.measured == settled:
+                    break
+                settled, before = ledger.measured, watch.seconds
+                _play_off(covers.measured(), ledger, watch)
+                watch.keep(play_off_s=PLAY_OFF_AGAIN * (watch.seconds - before))
         else:
             cover = covers.promising()
             if bench is not None and device.target == "cuda":
@@ -259,18 +260,36 @@ def unfused_segments(graph: Graph, ledger: Ledger) -> Proposal:
     return prologue_first(segments) if len(segments) == len(answers) else ()
 
 
+def _improve(covers: Covers, ledger: Ledger, watch: Watch, batch: int) -> bool:
+    """Measures what may lead to a better cover, until there is no time. Whether nothing is left that could."""
+    while not watch.is_over():
+        refined = _refine(covers.measured(), ledger, watch, batch)
+        learned = _measure(covers.promising(), ledger, watch)
+        if not (refined or learned):
+            extended = _extend(covers.measured(), ledger, watch, batch)
+            probed = _measure(covers.cheapest(ledger.bounds), ledger, watch)
+            if not (extended or probed):
+                return True
+    return False
+
+
 def _measure(cover: Proposal, ledger: Ledger, watch: Watch) -> bool:
-    """Gets every segment of the cover a first measured time. Whether anything was learned, or time ran out first."""
-    learned = False
+    """Gets every segment of the cover a first measured time, or each that there is time for. Whether anything was
+    learned, or time ran out first."""
+    learned, left_out = False, False
     for candidate in sorted(cover, key=lambda c: c.is_prologue):  # what every run takes comes first
         learned = learned or not ledger.is_open(candidate)
         entry = ledger.open(candidate)
         while entry.best() is None and entry.pending:
             if watch.is_over():
                 return True
-            _race(candidate, ledger, watch, ledger.hopeful(candidate))
+            if not _race(candidate, ledger, watch, ledger.hopeful(candidate)):
+                left_out = True
+                break
             learned = True
-    return learned
+    if left_out:
+        watch.finish()
+    return learned or left_out
 
 
 def _measure_forms(covers: Covers, ledger: Ledger, watch: Watch) -> None:
@@ -288,12 +307,14 @@ def _refine(cover: Proposal, ledger: Ledger, watch: Watch, batch: int) -> bool:
     was one."""
     if cover:
         watch.best_us = sum(ledger.time_us(c) or 0.0 for c in cover if not c.is_prologue)
-    waiting = next((c for c in _by_gain(cover, ledger) if ledger.has_more(c)), None)
-    if waiting is None:
-        return False
-    ledger.draw_on_others(waiting)
-    _race(waiting, ledger, watch, batch)
-    return True
+    waiting = [c for c in _by_gain(cover, ledger) if ledger.has_more(c)]
+    for candidate in waiting:
+        ledger.draw_on_others(candidate)
+        if _race(candidate, ledger, watch, batch):
+            return True
+    if waiting:
+        watch.finish()
+    return bool(waiting)
 
 
 def _extend(cover: Proposal, ledger: Ledger, watch: Watch, batch: int) -> bool:
@@ -301,16 +322,18 @@ def _extend(cover: Proposal, ledger: Ledger, watch: Watch, batch: int) -> bool:
     promising = next((c for c in _by_gain(cover, ledger) if ledger.extend(c, batch)), None)
     if promising is None or watch.is_over():
         return False
-    _race(promising, ledger, watch, batch)
+    if not _race(promising, ledger, watch, batch):
+        watch.finish()
     return True
 
 
-def _race(candidate: Candidate, ledger: Ledger, watch: Watch, most: int) -> None:
-    """Measures pending schedules of a segment, as many as there is time for."""
+def _race(candidate: Candidate, ledger: Ledger, watch: Watch, most: int) -> bool:
+    """Measures pending schedules of a segment, as many as there is time for. Whether there was any."""
     count = watch.affordable(partial(ledger.race_seconds, candidate), most)
     if count:
         ledger.measure(candidate, count)
     watch.tell("segments", ledger.measured)
+    return count > 0
 
 
 def _play_off(cover: Proposal, ledger: Ledger, watch: Watch) -> None:

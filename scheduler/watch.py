@@ -1,5 +1,6 @@
 """The clock of a search: how much of its budget is left, and who is told."""
 
+import math
 from collections.abc import Callable
 
 from scheduler.bench import Event, Progress
@@ -9,7 +10,7 @@ BEAT_S = 0.5  # between two reports of work that has no steps to report
 
 class Watch:
     """Runs from its making. `plans_s` seconds of the budget are kept for timing whole plans, `play_off_s` before them
-    for settling near ties."""
+    for settling near ties: no longer than `keep` says, once that is known."""
 
     def __init__(
         self,
@@ -23,8 +24,7 @@ class Watch:
         self.progress = progress
         self.started = clock()
         self.end = self.started + seconds
-        self.plans_start = self.end - plans_s
-        self.search_end = self.plans_start - play_off_s
+        self._plans_s, self._play_off_s = plans_s, play_off_s
         self.best_us: float | None = None
         self._over = False
         self._told: Event | None = None  # last, and when
@@ -35,6 +35,26 @@ class Watch:
         """Since the search began."""
         return self.clock() - self.started
 
+    @property
+    def plans_start(self) -> float:
+        """When whole plans have to be timed."""
+        return self.end - self._plans_s
+
+    @property
+    def search_end(self) -> float:
+        """When near ties have to be settled."""
+        return self.plans_start - self._play_off_s
+
+    def keep(self, *, plans_s: float = math.inf, play_off_s: float = math.inf) -> None:
+        """No more than so many seconds are kept any longer: measuring segments may go on until then."""
+        self._plans_s = min(self._plans_s, plans_s)
+        self._play_off_s = min(self._play_off_s, play_off_s)
+        self._over = False
+
+    def finish(self) -> None:
+        """There is no time to measure any of the segments that are to be."""
+        self._over = True
+
     def is_over(self) -> bool:
         """Whether measuring segments has to end."""
         return self._over or self.clock() >= self.search_end
@@ -44,12 +64,9 @@ class Watch:
         return self.clock() >= self.plans_start
 
     def affordable(self, seconds: Callable[[int], float], most: int) -> int:
-        """How many candidates, at most `most`, there is time to race, where a race of n takes seconds(n). Where there
-        are none, measuring segments is over."""
+        """How many candidates, at most `most`, there is time to race, where a race of n takes seconds(n)."""
         left = self.search_end - self.clock()
-        count = max((n for n in range(1, most + 1) if seconds(n) <= left), default=0)
-        self._over |= count == 0
-        return count
+        return max((n for n in range(1, most + 1) if seconds(n) <= left), default=0)
 
     def tell(self, phase: str, measured: int) -> None:
         """Reports progress, if anyone listens."""

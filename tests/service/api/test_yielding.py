@@ -14,16 +14,21 @@ from tests.support.service_process import ROOT
 
 CODE = """
 import os
+from tests.service.api.test_yielding import group_niceness
 from service.yielding import AUTOGROUP, go_behind
-before = os.nice(0)
+before, group = os.nice(0), group_niceness(AUTOGROUP)
 go_behind(3)
-print(os.nice(0) - before, AUTOGROUP.read_text().split()[-1] if AUTOGROUP.exists() else "none")
+print(os.nice(0) - before, group, group_niceness(AUTOGROUP))
 """
 
 
 def group_niceness(file: Path) -> str:
-    """Of a process's autogroup; none where the kernel has no such groups."""
-    return file.read_text().split()[-1] if file.exists() else "none"
+    """Of a process's autogroup; "none" where the kernel has no such groups, or the process is in none.
+
+    The file of a process in the kernel's default group (of what was started outside any session) is empty.
+    """
+    words = file.read_text().split() if file.exists() else []
+    return words[-1] if words else "none"
 
 
 @pytest.mark.parametrize("leads", [True, False])
@@ -32,9 +37,15 @@ def test_a_session_goes_behind_with_who_leads_it(leads: bool) -> None:
     done = subprocess.run(
         [sys.executable, "-c", CODE], cwd=ROOT, capture_output=True, text=True, check=True, start_new_session=leads
     )
-    here = "none" if ours == "none" else "3" if leads else ours
-    assert done.stdout.split() == [str(min(3, 19 - os.nice(0))), here]
+    own, before, after = done.stdout.split()
+    assert own == str(min(3, 19 - os.nice(0)))
+    assert after == ("3" if leads and before != "none" else before)
     assert group_niceness(AUTOGROUP) == ours
+
+
+def test_of_a_process_in_no_group_there_is_no_niceness(tmp_path: Path) -> None:
+    (tmp_path / "autogroup").write_text("")
+    assert group_niceness(tmp_path / "autogroup") == group_niceness(tmp_path / "missing") == "none"
 
 
 def test_readers_of_bodies_go_behind(service: Running) -> None:

@@ -48,3 +48,12 @@ def test_the_start_of_children_says_nothing_of_other_segments() -> None:
     assert pace.first_seconds(frozenset("ab"), 1) == pytest.approx(0.9)
     pace.note("a", 1, compiled=0.6, seconds=0.4, once=0.0)
     assert pace.first_seconds(frozenset("ab"), 1) == pytest.approx(2.0 + 1.0)
+
+
+def test_of_a_smaller_segment_less_is_done_once() -> None:
+    pace = Pace(0.8)
+    pace.note("a", 1, compiled=0.0, seconds=4.0, once=3.0, work=1000.0)
+    pace.note("b", 1, compiled=0.0, seconds=1.5, once=1.0, work=10.0)
+    assert pace.first_seconds(frozenset("a"), 1, work=100.0) == pytest.approx(0.3 + 1.0)
+    assert pace.first_seconds(frozenset("a"), 1, work=1e6) == pytest.approx(3.0 + 1.0), "no more than is known"
+    assert pace.first_seconds(frozenset("ab"), 1, work=100.0) == pytest.approx(1.0 + 0.5), "as long as a smaller one"

@@ -138,7 +138,7 @@ class FakeBench:
     def race_seconds(self, segment_key: str, count: int) -> float:
         return count * self.seconds_each if segment_key in self.segments else 0.0
 
-    def first_race_seconds(self, segment_keys: frozenset[str], count: int) -> float:
+    def first_race_seconds(self, segment: Graph, segment_keys: frozenset[str], count: int) -> float:
         return 0.0
 
     def time_us(self, segment: Graph, kernel: Kernel) -> float:

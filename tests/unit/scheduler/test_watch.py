@@ -15,4 +15,24 @@ def test_races_are_cut_to_the_time_left() -> None:
     assert not watch.is_over()
     clock.now = 7.0
     assert watch.affordable(lambda n: 1.5 * n, 8) == 0
+    assert not watch.is_over(), "something else may take less"
+    watch.finish()
     assert watch.is_over(), "a second is left, and nothing to do in it"
+
+
+def test_what_is_kept_is_no_more_than_what_it_takes() -> None:
+    clock = Clock()
+    watch = Watch(10.0, 3.0, None, clock, play_off_s=2.0)
+    clock.now = 6.0
+    assert watch.is_over() and not watch.is_time_for_plans()
+    watch.keep(play_off_s=0.5)
+    assert not watch.is_over()
+    assert watch.affordable(lambda n: 0.25 * n, 8) == 2
+    watch.finish()
+    watch.keep(plans_s=1.0)
+    assert not watch.is_over(), "there is time again"
+    clock.now = 8.0
+    assert not watch.is_time_for_plans()
+    assert watch.affordable(lambda n: 0.25 * n, 8) == 2
+    watch.keep(plans_s=5.0, play_off_s=5.0)
+    assert watch.affordable(lambda n: 0.25 * n, 8) == 2, "never more than at first"
