@@ -12,8 +12,6 @@ from collections.abc import Mapping, Sequence
 from codegen.kernel import EmitError, Kernel
 from codegen.measure import LEAST_PAIRS, beats, median, spread
 from codegen.toolchain.compiler import Binary, OutOfTime
-from fusion_ir.comparison import Difference
-from fusion_ir.node import Node
 from fusion_ir.records import Plan, Reason, Search, Status, Step
 from scheduler.assemble import Choice, assemble
 from scheduler.atoms import Atoms
@@ -23,6 +21,7 @@ from scheduler.contractions import contractions
 from scheduler.covers import Covers, Proposal
 from scheduler.forms import explained
 from scheduler.ledger import Ledger
+from scheduler.no_plan import MemoryExceeded, NoPlan, refused, unusable
 from scheduler.prepare import Prepared
 from scheduler.reasons import Outcome, explain
 from scheduler.watch import Watch
@@ -47,24 +46,6 @@ MANY_ATOMS = 60  # of a graph whose plan is explained even when the time is over
 INTERRUPTED = "the search was interrupted"
 
 Timed = tuple[Proposal, Plan, PlanResult]
-
-
-class NoPlan(Exception):
-    """No kernel that computes a part of the graph compiled and passed its check; the message says what failed, and
-    how."""
-
-
-class MemoryExceeded(NoPlan):
-    """No plan that was found keeps to the limit of memory; the message says what the least needs."""
-
-
-class Disagreement(NoPlan):
-    """No kernel that ran gives what the interpreter gives, not even with one for every op. The message names the node,
-    the element, both values, and what the error bound and perturbed runs allow there (`difference`)."""
-
-    def __init__(self, node: Node, detail: str) -> None:
-        super().__init__(f"{node}: {detail}")
-        self.node, self.difference = node, Difference.parse(detail)
 
 
 class Finalists:
@@ -259,13 +240,7 @@ class Finalists:
             if single is None:
                 return NoPlan(f"no family accepts {node}")
             if self.ledger.choice(single) is None:
-                failures = self.ledger.failures(single)
-                wrong = [m for m in failures if m.status is Status.wrong_result and Difference.parse(m.detail)]
-                if wrong:
-                    m = wrong[0]
-                    return Disagreement(node, f"{m.detail}; by {m.family} {m.schedule}, of {len(failures)} that failed")
-                failed = [f"{m.family} {m.schedule}: {m.status.value} {m.detail}" for m in failures]
-                return NoPlan(f"no kernel for {node} can be used: {'; '.join(failed)}")
+                return unusable(node, self.ledger.failures(single))
         return NoPlan("the accepted segments make no cover")
 
     def _kernels(self, proposals: Sequence[Proposal]) -> dict[Candidate, Kernel] | None:
@@ -368,10 +343,7 @@ class Finalists:
 
     def _refused(self) -> NoPlan:
         """What is wrong with the plan of the most steps, which is the unfused one where that was made."""
-        found = Difference.parse(self._wrong[1])
-        if found is not None:
-            return Disagreement(self.prepared.given.outputs[found.output].node, self._wrong[1])
-        return NoPlan("; ".join(n.text for n in self.notes if n.kind == "note"))
+        return refused(self.prepared.given, self._wrong[1], "; ".join(n.text for n in self.notes if n.kind == "note"))
 
     def _passing(self, plans: Sequence[tuple[Proposal, Plan]], seconds: float, end: float = 0.0) -> list[Timed]:
         """Those that pass their check, with their times. end: until then they may be timed again."""

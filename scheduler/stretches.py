@@ -22,8 +22,8 @@ from scheduler.atoms import Atoms
 from scheduler.bench import Bench, PlanResult
 from scheduler.candidates import Candidate
 from scheduler.cutting import cut
-from scheduler.finalists import MemoryExceeded, NoPlan
 from scheduler.ledger import Ledger
+from scheduler.no_plan import Disagreement, MemoryExceeded, NoPlan, refused, unusable
 from scheduler.prepare import Prepared
 from scheduler.sections import Section, sections
 from scheduler.watch import Watch
@@ -83,7 +83,7 @@ class Stretches:
     _kernels: dict[str, Kernel | None] = field(default_factory=dict[str, Kernel | None])  # by segment key
     _us: dict[str, float] = field(default_factory=dict[str, float])  # the same
     _binaries: dict[str, Binary] = field(default_factory=dict[str, Binary])  # by entry
-    _failed: dict[str, str] = field(default_factory=dict[str, str])  # the same
+    _failed: dict[str, tuple[Status, str]] = field(default_factory=dict[str, tuple[Status, str]])  # the same
     _found: int = 0
 
     def plan(self) -> Plan:
@@ -191,10 +191,8 @@ class Stretches:
             for key, part in waiting.items():
                 kernel = self._kernels.pop(key)
                 if kernel is not None:
-                    variant = kernel.family, kernel.schedule
-                    self.ledger.reject(
-                        part.candidate, variant, Status.compile_failed, self._failed.get(kernel.entry, "")
-                    )
+                    status, detail = self._failed[kernel.entry]
+                    self.ledger.reject(part.candidate, (kernel.family, kernel.schedule), status, detail)
             if not again:
                 break
         return found
@@ -211,8 +209,8 @@ class Stretches:
             if isinstance(result, Binary):
                 self._binaries[entry] = result
             else:
-                self._failed[entry] = f"{result.status.value}: {result.detail[:200]}"
-                text = f"{by_entry[entry].family}: {self._failed[entry]}"
+                self._failed[entry] = result.status, result.detail[:200]
+                text = f"{by_entry[entry].family}: {result.status.value}: {result.detail[:200]}"
                 self.notes.append(Reason(kind="note", text=text))
 
     def _passes(self, part: Part, kernel: Kernel) -> bool:
@@ -221,6 +219,8 @@ class Stretches:
             return True
         segment = part.candidate.segment
         [row] = self.bench.measure(segment.canonical.graph, segment.key, [kernel], seed=self.ledger.seed)
+        if row.status is not Status.ok:
+            self._failed[kernel.entry] = row.status, row.detail
         return row.status is Status.ok
 
     def _compiled_until(self, ordered: Sequence[Part]) -> dict[str, Kernel]:
@@ -248,9 +248,8 @@ class Stretches:
         unfused = [p for s in stretches for p in s.singles] if both else []
         missing = next((p for p in proposal if p.key not in kernels), None)
         if missing:
-            failed = [f"{m.family} {m.schedule}: {m.detail}" for m in self.ledger.failures(missing.candidate)]
-            node = missing.candidate.segment.writes[0]
-            raise NoPlan(f"no kernel for {node} can be used: {'; '.join(failed)}")
+            node = missing.section.whole[missing.candidate.segment.writes[0]]
+            raise unusable(node, self.ledger.failures(missing.candidate))
         fused = any(s.whole and s.whole.key in kernels for s in stretches)
         plans = [self._plan(proposal, kernels)]
         if unfused and fused and self.timed and self._is_time_for(proposal, unfused):
@@ -263,7 +262,13 @@ class Stretches:
         plan, unfused_us = fitting[0], None
         if self.bench is not None and self.timed and self._is_time_for(proposal):
             self.watch.tell("plans", self.ledger.measured)
-            plan, unfused_us = self._timed(fitting, only=not fused)
+            try:
+                plan, unfused_us = self._timed(fitting, only=not fused)
+            except Disagreement:
+                other = self._unfused(stretches, kernels) if fused and len(plans) == 1 else None
+                if other is None:
+                    raise
+                plan, unfused_us = self._timed([other], only=True)
             if unfused_us is None:
                 self.notes.append(Reason(kind="note", text=ALONE))
         else:
@@ -274,19 +279,35 @@ class Stretches:
         reasons = (Reason(kind="cap", text=self.why), *self.prepared.alternatives.reasons, *self.notes[:20])
         return plan.model_copy(update={"unfused_us": unfused_us, "reasons": reasons, "search": self._search()})
 
+    def _unfused(self, stretches: Sequence[Stretch], kernels: dict[str, Kernel]) -> Plan | None:
+        """The plan with a kernel for each op, however late it is; None where there is none, or it needs too much
+        memory."""
+        parts = [p for s in stretches for p in s.singles]
+        kernels = kernels | self._compiled({p.key: p for p in parts if p.key not in kernels})
+        if any(p.key not in kernels for p in parts):
+            return None
+        plan = self._plan(parts, kernels)
+        return plan if self.memory_bytes is None or plan.temporary_bytes <= self.memory_bytes else None
+
     def _is_time_for(self, *proposals: Sequence[Part]) -> bool:
         """Whether these can be checked and timed in what is left, and half a second."""
         runs_s = RUNS * sum(self._predicted_us(p) for parts in proposals for p in parts) / 1e6
         return runs_s + _interpreted_s(self.prepared.given) < self._left() + 0.5
 
     def _timed(self, plans: Sequence[Plan], only: bool) -> tuple[Plan, float | None]:
-        """The faster one with its time, and that of the unfused graph. only: the first is that."""
+        """The faster one with its time, and that of the unfused graph. only: the first is that. Raises NoPlan where
+        none passed, Disagreement where one had a wrong result."""
         assert self.bench is not None
         given, seed = self.prepared.given, self.ledger.seed
         results = self.bench.measure_plans(given, plans, seed=seed, seconds=max(self._left(), 0.2))
         passed = [(p, r) for p, r in zip(plans, results, strict=True) if r.status is Status.ok and r.samples_us]
+        failed = [(p, r) for p, r in zip(plans, results, strict=True) if r.status is not Status.ok]
+        for p, r in failed:
+            text = f"plan of {len(p.steps)} steps: {r.status.value}: {r.detail}"
+            self.notes.append(Reason(kind="note", text=text))
         if not passed:
-            raise NoPlan("; ".join(f"{r.status.value}: {r.detail}" for r in results))
+            wrong = next((r.detail for _, r in reversed(failed) if r.status is Status.wrong_result), "")
+            raise refused(given, wrong, "; ".join(f"{r.status.value}: {r.detail}" for r in results))
         plan, result = passed[0]
         unfused_us = median(passed[-1][1].samples_us) if only or passed[-1][0] is not plans[0] else None
         if len(passed) == 2 and median(passed[1][1].samples_us) < median(result.samples_us):

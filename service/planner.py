@@ -17,7 +17,7 @@ from fusion_ir.text import parse_graph, print_graph
 from scheduler.bench import Budget, Progress, RequestError
 from scheduler.entry import relative_times
 from scheduler.experience import Tuned
-from scheduler.finalists import Disagreement, MemoryExceeded, NoPlan
+from scheduler.no_plan import Disagreement, MemoryExceeded, NoPlan
 from scheduler.tune import INTERRUPTED, tune
 from service.errors import Problem, problem
 from service.failures import problem_before

@@ -26,7 +26,7 @@ from codegen.toolchain.compiler import CompilerMissing
 from fusion_ir.named import NamedGraph
 from fusion_ir.text import parse_graph
 from scheduler.bench import Budget, Event, RequestError
-from scheduler.finalists import NoPlan
+from scheduler.no_plan import NoPlan
 from service import logs, planner
 from service.devices_here import DevicesHere
 from service.errors import problem

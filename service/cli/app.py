@@ -17,7 +17,7 @@ from codegen.toolchain.compiler import CompilerMissing
 from codegen.workbench import RunError
 from fusion_ir.errors import FormatError
 from scheduler.bench import RequestError
-from scheduler.finalists import NoPlan
+from scheduler.no_plan import NoPlan
 from service.cli import batch, config, db, plans
 from service.cli.convert import convert
 from service.cli.devices import devices

@@ -11,7 +11,7 @@ from codegen.devices import DeviceError
 from codegen.object_cache import CacheError
 from codegen.toolchain.compiler import CompilerMissing
 from fusion_ir.named import NamedGraph
-from scheduler.finalists import NoPlan
+from scheduler.no_plan import NoPlan
 from service.cli.answer import Answer, answer_json
 from service.cli.errors import FAILED, CommandError
 from service.cli.interrupts import Interrupts

@@ -10,7 +10,7 @@ from codegen.object_cache import ObjectCache
 from fusion_ir.named import NamedGraph
 from fusion_ir.records import Ceilings, Plan, Reason
 from scheduler.bench import Budget, RequestError
-from scheduler.finalists import MemoryExceeded, NoPlan
+from scheduler.no_plan import MemoryExceeded, NoPlan
 from scheduler.tune import INTERRUPTED
 from service import planner
 from service.planner import FailedBefore, PlanAnswer

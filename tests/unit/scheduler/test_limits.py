@@ -10,7 +10,7 @@ from fusion_ir.interpreter import interpret
 from fusion_ir.ops import make
 from fusion_ir.records import Plan
 from scheduler.bench import Budget, RequestError
-from scheduler.finalists import MemoryExceeded
+from scheduler.no_plan import MemoryExceeded
 from scheduler.tune import tune
 from tests.support.random_graphs import Seeded, any_graph
 from tests.unit.scheduler.fakes import DEVICE, FakeBench, Memory, families, random_inputs, run_plan, same_bits

@@ -8,14 +8,15 @@ import pytest
 
 from codegen.kernel import Kernel
 from codegen.toolchain.compiler import OutOfTime
+from fusion_ir.comparison import Difference
 from fusion_ir.extent import dense_strides
 from fusion_ir.graph import Graph, OutputSpec
 from fusion_ir.interpreter import interpret
 from fusion_ir.key import graph_key
 from fusion_ir.ops import make
-from fusion_ir.records import Measurement, Plan
+from fusion_ir.records import Measurement, Plan, Status
 from scheduler.bench import Budget
-from scheduler.finalists import MemoryExceeded
+from scheduler.no_plan import Disagreement, MemoryExceeded
 from scheduler.prepare import prepare
 from scheduler.sections import sections
 from scheduler.stretches import ALONE
@@ -31,7 +32,7 @@ from tests.unit.scheduler.fakes import (
     run_plan,
     same_bits,
 )
-from tests.unit.scheduler.test_tune import ALL, SPEC, X, Y
+from tests.unit.scheduler.test_tune import ALL, SPEC, WRONG, X, Y
 
 STRETCHES = TuneSettings(least_atoms=0, most_atoms=0)  # of every graph
 
@@ -201,6 +202,53 @@ def test_a_stretch_that_does_not_compile_is_its_atoms() -> None:
     plan = stretched(chain(60), Compiling(uncompilable=frozenset({"fused"})))
     assert len(plan.steps) == 60
     assert {s.family for s in plan.steps} == {"one"}
+
+
+class Disagreeing(Compiling):
+    """Whole plans of at most `most` steps give what no error explains; so does every kernel by itself."""
+
+    most = 10**6
+
+    def measure(
+        self, segment: Graph, segment_key: str, kernels: Sequence[Kernel], *, seed: int = 0
+    ) -> list[Measurement]:
+        rows = super().measure(segment, segment_key, kernels, seed=seed)
+        wrong = {"status": Status.wrong_result, "detail": WRONG, "samples_us": ()}
+        return [row.model_copy(update=wrong) for row in rows]
+
+    def measure_plans(self, graph: Graph, plans: Sequence[Plan], *, seed: int = 0, seconds: float) -> list[Timing]:
+        right = super().measure_plans(graph, plans, seed=seed, seconds=seconds)
+        wrong = Timing((), status=Status.wrong_result, detail=WRONG)
+        return [wrong if len(p.steps) <= self.most else t for p, t in zip(plans, right, strict=True)]
+
+
+@pytest.mark.parametrize("target", ["cpu", "emulator"])
+def test_where_no_plan_agrees_the_error_names_node_element_values_and_tolerances(target: str) -> None:
+    """The emulator runs kernels one by one, a device whole plans."""
+    bench = Disagreeing()
+    device = DEVICE.model_copy(update={"target": target})
+    said = r"out0\[3, 1\] is 2\.5 .*expected 2\.0 .*bound 0\.25, perturbed 0\.125"
+    with pytest.raises(Disagreement, match=said) as found:
+        tune(
+            chain(60), device, Budget(60.0), Memory(), bench,  # type: ignore[arg-type]
+            families=families(kinds=ALL), settings=STRETCHES, clock=bench.clock,
+        )  # fmt: skip
+    assert found.value.difference == Difference(0, (3, 1), 2.5, 2.0, 0.25, 0.125)
+    assert str(found.value).startswith(str(found.value.node))
+
+
+@pytest.mark.parametrize(("seconds", "alone"), [(20.0, False), (1.2, True)])
+def test_where_no_fused_plan_agrees_the_unfused_one_is_the_answer(seconds: float, alone: bool) -> None:
+    """Also where there was no time to time it beside the other."""
+    graph = chain(60, period=1)
+    right = stretched(graph, Compiling(0.001), seconds)
+    assert (len(right.steps), right.unfused_us is None) == (3, alone)
+    bench = Disagreeing(0.001)
+    bench.most = 59
+    plan = stretched(graph, bench, seconds)
+    assert len(plan.steps) == 60
+    assert plan.time_us == plan.unfused_us
+    assert any("wrong_result" in r.text and "out0[3, 1]" in r.text for r in plan.reasons)
 
 
 def test_memory_is_limited() -> None:

@@ -19,8 +19,9 @@ from fusion_ir.records import Cost, Measurement, Plan, Ref, Status
 from scheduler.bench import Budget, Event
 from scheduler.candidates import Candidate, CandidateSettings
 from scheduler.cutting import cut
-from scheduler.finalists import UNFUSED, Disagreement, NoPlan
+from scheduler.finalists import UNFUSED
 from scheduler.ledger import Ledger
+from scheduler.no_plan import Disagreement, NoPlan
 from scheduler.prepare import prepare
 from scheduler.tune import TuneSettings, tune
 from tests.support.partitions import execution_order, partitions

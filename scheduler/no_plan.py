@@ -1,0 +1,43 @@
+"""Searches that end without a plan, and what they say: where kernels ran and disagree, which element is how far off."""
+
+from collections.abc import Sequence
+
+from fusion_ir.comparison import Difference
+from fusion_ir.graph import Graph
+from fusion_ir.node import Node
+from fusion_ir.records import Measurement, Status
+
+
+class NoPlan(Exception):
+    """No kernel that computes a part of the graph compiled and passed its check; the message says what failed, and
+    how."""
+
+
+class MemoryExceeded(NoPlan):
+    """No plan that was found keeps to the limit of memory; the message says what the least needs."""
+
+
+class Disagreement(NoPlan):
+    """No kernel that ran gives what the interpreter gives, not even with one for every op. The message names the node,
+    the element, both values, and what the error bound and perturbed runs allow there (`difference`)."""
+
+    def __init__(self, node: Node, detail: str) -> None:
+        super().__init__(f"{node}: {detail}")
+        self.node, self.difference = node, Difference.parse(detail)
+
+
+def unusable(node: Node, failures: Sequence[Measurement]) -> NoPlan:
+    """Of a segment that ends in `node`, of whose kernels these were tried and all failed."""
+    wrong = [m for m in failures if m.status is Status.wrong_result and Difference.parse(m.detail)]
+    if wrong:
+        m = wrong[0]
+        return Disagreement(node, f"{m.detail}; by {m.family} {m.schedule}, of {len(failures)} that failed")
+    failed = [f"{m.family} {m.schedule}: {m.status.value} {m.detail}" for m in failures]
+    return NoPlan(f"no kernel for {node} can be used: {'; '.join(failed)}")
+
+
+def refused(graph: Graph, wrong: str, otherwise: str) -> NoPlan:
+    """Of whole plans of a graph that all failed. wrong: what was said of one with a wrong result, "" where there was
+    none; otherwise: what is said then."""
+    found = Difference.parse(wrong)
+    return Disagreement(graph.outputs[found.output].node, wrong) if found else NoPlan(otherwise)
