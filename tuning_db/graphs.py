@@ -99,6 +99,11 @@ def graph(database: Database, graph_key: str) -> StoredGraph | None:
     return StoredGraph(graph_key, text, Names.of_json(names), nodes, tuple(ops.split()), created)
 
 
+def verifies(database: Database, graph_key: str) -> bool:
+    """Whether the graph can be had."""
+    return graph(database, graph_key) is not None
+
+
 def blanks(words: set[str]) -> str:
     """Sorted words, each between blanks, so that ` word ` finds a whole one."""
     return " " + "".join(f"{word} " for word in sorted(words))

@@ -22,7 +22,7 @@ from tuning_db.pages import Page
 from tuning_db.plans import ALL_PLANS, PlanFilter, PlanSummary
 from tuning_db.requests import WHOLE, Conditions, RequestKey, Resolved, Searched, State
 
-WHOLE_PLANS = 10_000  # that a process remembers having looked at
+MOST_WHOLE = 20_000  # plans and graphs that a process remembers having looked at
 
 
 class Store:
@@ -45,7 +45,7 @@ class Store:
             self._database.close()
             raise
         self._hits = HitCounter(self._database, clock)
-        self._whole = set[str]()
+        self._whole = set[str]()  # keys of plans and graphs
         self._operations = Operations(self._database, clock)
         self.batches = Batches(self._database, clock)
 
@@ -90,7 +90,11 @@ class Store:
         graphs.put_graph(self._database, graph_key, text, names)
 
     def graph(self, graph_key: str) -> StoredGraph | None:
-        return graphs.graph(self._database, graph_key)
+        """The graph. Where there is none that verifies, its plans answer nothing until it is stored again."""
+        found = graphs.graph(self._database, graph_key)
+        if found is None:
+            self._whole.discard(graph_key)
+        return found
 
     # Plans
 
@@ -101,21 +105,23 @@ class Store:
         search that the asker would wait for, by which a plan whose search was cut short is due for another, too.
         """
         resolved = self.answer(request, now, seconds)
-        while resolved is not None and not self._is_whole(resolved.plan_key):
+        if resolved is not None and not self._is_whole(request.graph_key, graphs.verifies):
+            return None
+        while resolved is not None and not self._is_whole(resolved.plan_key, content.all_verify):
             resolved = self.answer(request, now, seconds) if self._distrust([resolved.plan_key]) else None
         if resolved is not None:
             self._hits.hit(resolved)
         return resolved
 
-    def _is_whole(self, plan_key: str) -> bool:
-        """Whether the plan's binaries can be had, looked at once by each process; damage that comes later is found
-        when they are read."""
-        if plan_key not in self._whole:
-            if not content.all_verify(self._database, plan_key):
+    def _is_whole(self, key: str, verifies: Callable[[Database, str], bool]) -> bool:
+        """Whether a graph, or a plan's binaries, can be had, looked at once by each process; damage that comes later is
+        found when they are read."""
+        if key not in self._whole:
+            if not verifies(self._database, key):
                 return False
-            if len(self._whole) >= WHOLE_PLANS:
+            if len(self._whole) >= MOST_WHOLE:
                 self._whole.clear()
-            self._whole.add(plan_key)
+            self._whole.add(key)
         return True
 
     def _distrust(self, plan_keys: Sequence[str]) -> int:

@@ -36,6 +36,6 @@ def graph(request: Request, graph_key: str) -> GraphModel:
     """Canonical text, whose sha256 is the key, and the names it was last sent with."""
     stored = context(request).store.graph(check_key(graph_key, "graph"))
     if stored is None:
-        raise ApiError("unknown-graph", "No graph with this key is stored.")
+        raise ApiError("unknown-graph", "No graph with this key is stored, or it is damaged: send the graph itself.")
     names = Names(inputs=list(stored.names.inputs), outputs=list(stored.names.outputs))
     return GraphModel(graph_key=stored.graph_key, text=stored.text, names=names)

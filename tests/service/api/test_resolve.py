@@ -2,8 +2,11 @@
 
 import hashlib
 import json
+import re
+import sqlite3
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -252,3 +255,31 @@ def test_a_failed_search_is_told_and_not_queued_again(service: Running) -> None:
     assert service.store.operations() == []
     assert service.client.post("/v1/plans:resolve", json={"graph": wire(), "seconds": 31}).status_code == 202
     assert len(service.store.operations()) == 1
+
+
+@pytest.mark.parametrize("by", ["graph", "batch"])
+def test_a_graph_that_is_damaged_is_a_miss_and_stored_again(service: Running, by: str) -> None:
+    """Whoever asked for the graph by its key was answered with the plan, then with 404."""
+    plan_key = store_plan(service.store, chain())
+    with closing(sqlite3.connect(service.settings.db.removeprefix("sqlite:///"))) as raw:
+        raw.execute("UPDATE graphs SET text = replace(text, 'exp', 'log')")
+        raw.commit()
+    before = service.store.damaged().get("graphs", 0)
+    assert service.client.get(f"/v1/graphs/{KEY}").status_code == 404
+    response = service.client.post("/v1/plans:resolve", json={"graph_key": KEY})
+    assert (response.status_code, response.json()["type"]) == (404, "/errors/unknown-graph")
+    if by == "graph":
+        assert service.client.post("/v1/plans:resolve", json={"graph": wire()}).status_code == 202
+    else:
+        lines = f'{{"custom_id": "a", "graph": {json.dumps(wire())}}}\n'
+        headers = {"Content-Type": "application/x-ndjson"}
+        counts = service.client.post("/v1/batches", content=lines, headers=headers).json()["counts"]
+        assert (counts["done"], counts["queued"]) == (0, 1)
+    metrics = service.client.get("/metrics").text
+    assert 'fuseplan_resolves_total{outcome="miss"} 1.0' in metrics
+    counted = re.search(r'fuseplan_damaged_rows\{table="graphs"\} (\S+)', metrics)
+    assert counted is not None
+    assert float(counted[1]) > before
+    assert service.client.get(f"/v1/graphs/{KEY}").status_code == 200
+    answer = service.client.post("/v1/plans:resolve", json={"graph_key": KEY}).json()
+    assert (answer["cache"], answer["plan_key"]) == ("hit", plan_key)

@@ -85,9 +85,6 @@ def test_flipped_binary(store: Store, url: str, samples: Samples) -> None:
     ("change", "read"),
     [
         ("UPDATE sources SET text = text || ' '", lambda s, store: store.source(sha(s.source()))),
-        ("UPDATE graphs SET text = replace(text, 'exp', 'log')", lambda s, store: store.graph(s.graph_key())),
-        ("UPDATE graphs SET names = replace(names, 'x', 'z')", lambda s, store: store.graph(s.graph_key())),
-        ("UPDATE graphs SET nodes = nodes + 1", lambda s, store: store.graph(s.graph_key())),
         ("UPDATE plans SET time_us = 0.5", lambda s, store: store.summary(s.plan().plan_key)),
         ("UPDATE plans SET families = ' naive '", lambda s, store: store.plans().items or None),
         ("UPDATE devices SET record = replace(record, 'avx2', 'avx9')", lambda s, store: store.devices() or None),
@@ -206,3 +203,43 @@ def test_another_plan_answers_instead_of_one_whose_binary_is_damaged(store: Stor
     found = store.resolve(samples.request())
     assert found is not None
     assert found.plan_key == samples.plan().plan_key
+
+
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize(
+    "change",
+    [
+        "text = replace(text, 'exp', 'log')",
+        "text = 'no graph'",
+        "text = (SELECT text FROM graphs WHERE key = :other)",  # whole and valid, but not the one
+        "names = replace(names, 'x', 'z')",
+        "nodes = nodes + 1",
+        "checksum = ''",
+    ],
+)
+def test_a_plan_whose_graph_is_damaged_is_a_miss(
+    store: Store, url: str, samples: Samples, change: str, known: bool
+) -> None:
+    """known: a process that answered with it before finds out when the graph is read."""
+    key = samples.put(store)
+    other = samples.put(store, 1)
+    if known:
+        assert store.resolve(samples.request()) is not None
+    values = {"other": samples.graph_key(1)} if ":other" in change else {}
+    _run(url, f"UPDATE graphs SET {change} WHERE key = :key", key=samples.graph_key(), **values)
+    before = store.damaged().get("graphs", 0)
+    if known:
+        assert store.graph(samples.graph_key()) is None
+    with structlog.testing.capture_logs() as logs:
+        for _ in range(2):
+            assert store.resolve(samples.request()) is None
+    assert {(line["table"], line["key"]) for line in logs} == {("graphs", samples.graph_key())}
+    assert store.damaged()["graphs"] > before
+    found = store.resolve(samples.request(1))
+    assert found is not None
+    assert found.plan_key == other
+    store.put_graph(samples.graph_key(), samples.graph(), samples.names)
+    found = store.resolve(samples.request())
+    assert found is not None, "the plan was right, and answers again"
+    assert found.plan_key == key
+    assert store.graph(samples.graph_key()) is not None
