@@ -1,13 +1,24 @@
-"""What is said of a search that failed before and is not made again."""
+"""What is said of a search that failed, now or before."""
+
+from pydantic import ValidationError
 
 from service import formatting
 from service.errors import Problem, problem
 from tuning_db import Failure
 
 
+def problem_in(error: str | None) -> Problem:
+    """What is kept of a search that failed: the problem that its worker wrote, or the queue's own words."""
+    try:
+        return Problem.model_validate_json(error or "")
+    except ValidationError:
+        return problem("tuning-failed", error or "The worker gave no reason.")
+
+
 def problem_before(failure: Failure) -> Problem:
-    """The problem that the search ended with, when, and what it takes to have another one made."""
+    """Of a search that is not made again: the problem that it ended with, when, and what it takes to have another one
+    made."""
     at = formatting.moment(failure.created)
-    found = Problem.model_validate_json(failure.error)
+    found = problem_in(failure.error)
     again = "a search with more seconds, another version, driver or compiler tries again"
     return problem(found.type.rpartition("/")[2], f"{found.detail} (found {at}; {again})", found.place)

@@ -4,7 +4,7 @@ from tuning_db.batches import Batch, BatchItem, BatchState, ItemState, NewItem, 
 from tuning_db.devices import StoredDevice
 from tuning_db.engine import shown
 from tuning_db.errors import DatabaseError, KeyReused, NeverFits, QueueFull
-from tuning_db.failures import Failure
+from tuning_db.failures import Failure, FailureKey
 from tuning_db.graphs import Names, NewGraph, StoredGraph
 from tuning_db.measurements import Trial
 from tuning_db.operations import MAX_ATTEMPTS, Operation, OperationState
@@ -24,6 +24,7 @@ __all__ = [
     "DatabaseError",
     "Ending",
     "Failure",
+    "FailureKey",
     "ItemState",
     "KeyReused",
     "Names",

@@ -17,6 +17,7 @@ from sqlalchemy import Connection, Row, Select, and_, bindparam, case, exists, f
 from tuning_db.checks import storable
 from tuning_db.engine import Database
 from tuning_db.errors import KeyReused, NeverFits, QueueFull
+from tuning_db.failures import FailureKey
 from tuning_db.graphs import NewGraph, put_graphs
 from tuning_db.models import BatchItemRow, BatchRow, GraphSegmentRow, OperationRow
 from tuning_db.operations import SUBMIT, columns_of, new_operation, withdraw
@@ -35,12 +36,14 @@ ITEM_STATES: tuple[ItemState, ...] = get_args(ItemState)
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The operation that an item needs; it is joined where an equal one (`dedupe_key`) is open."""
+    """The operation that an item needs; it is joined where an equal one (`dedupe_key`) is open. failing: under which it
+    is a failed search once it is given up."""
 
     kind: str
     payload: str
     dedupe_key: str
     device_key: str | None = None
+    failing: FailureKey | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +259,7 @@ class Batches:
             if waiting + len(missing) > limit:
                 raise QueueFull(waiting)
         new = [
-            new_operation(w.kind, w.payload, w.dedupe_key, w.device_key, PRIORITY, now + n * _TICK_SECONDS)
+            new_operation(w.kind, w.payload, w.dedupe_key, w.device_key, PRIORITY, now + n * _TICK_SECONDS, w.failing)
             for n, w in enumerate(missing)
         ]
         if new:

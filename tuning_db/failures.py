@@ -7,7 +7,7 @@ seconds as the search had.
 import time
 from dataclasses import dataclass
 
-from sqlalchemy import bindparam, delete, select
+from sqlalchemy import Connection, bindparam, delete, select
 
 from tuning_db.checks import checksum, miss, storable
 from tuning_db.engine import Database
@@ -17,10 +17,19 @@ from tuning_db.requests import Conditions, RequestKey
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """error: the service's own words, JSON. created: seconds since 1970."""
+    """error: the service's own words, JSON, or the queue's. created: seconds since 1970."""
 
     error: str
     created: float
+
+
+@dataclass(frozen=True, slots=True)
+class FailureKey:
+    """What a failure of a search is noted under: the request, the conditions, and the seconds that it has."""
+
+    request: RequestKey
+    conditions: Conditions
+    had_s: float
 
 
 _ONE = select(FailureRow.conditions, FailureRow.had_s, FailureRow.error, FailureRow.created, FailureRow.checksum).where(
@@ -30,11 +39,23 @@ _ONE = select(FailureRow.conditions, FailureRow.had_s, FailureRow.error, Failure
 
 def put_failure(database: Database, request: RequestKey, now: Conditions, had_s: float, error: str) -> None:
     """Notes that a search with so many seconds ended without a plan, instead of what was noted before."""
-    values = {"conditions": now.json(), "had_s": float(had_s), "error": storable(error), "created": time.time()}
-    row = values | {"key": request.digest, "checksum": checksum(request.digest, *values.values())}
     with database.write() as connection:
-        insert = database.insert(FailureRow).values(**row)
-        connection.execute(insert.on_conflict_do_update(index_elements=["key"], set_=row))
+        note(database, connection, request.digest, now.json(), had_s, Failure(error, time.time()))
+
+
+def note(
+    database: Database, connection: Connection, request: str, conditions: str, had_s: float, failure: Failure
+) -> None:
+    """`put_failure` in a transaction: request is the digest of one, conditions are JSON."""
+    values = {
+        "conditions": conditions,
+        "had_s": float(had_s),
+        "error": storable(failure.error),
+        "created": failure.created,
+    }
+    row = values | {"key": request, "checksum": checksum(request, *values.values())}
+    insert = database.insert(FailureRow).values(**row)
+    connection.execute(insert.on_conflict_do_update(index_elements=["key"], set_=row))
 
 
 def failure(database: Database, request: RequestKey, now: Conditions, seconds: float) -> Failure | None:

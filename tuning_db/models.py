@@ -249,7 +249,10 @@ class MeasurementRow(Base):
 
 
 class OperationRow(Base):
-    """One job of the durable queue. `token` counts the leases: a worker that lost its lease holds an old one."""
+    """One job of the durable queue. `token` counts the leases: a worker that lost its lease holds an old one.
+
+    request_key, conditions and had_s: what a failure is noted under where the job is given up; None: it is not noted.
+    """
 
     __tablename__ = "operations"
 
@@ -272,6 +275,9 @@ class OperationRow(Base):
     created: Mapped[float]
     started: Mapped[float | None]
     finished: Mapped[float | None]
+    request_key: Mapped[str | None]
+    conditions: Mapped[str | None]
+    had_s: Mapped[float | None]
 
     __table_args__ = (
         Index("ix_operations_queue", "state", "priority", "created"),

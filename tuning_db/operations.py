@@ -10,7 +10,7 @@ while (BACK_OFF_SECONDS), and others go first.
 
 Every lease raises `token`, and every write of a worker names id, owner and token: one that lost its lease to somebody
 else writes nothing. SQLite: BEGIN IMMEDIATE and UPDATE ... RETURNING; PostgreSQL: FOR UPDATE SKIP LOCKED. However an
-operation ends, the items of batches that wait for it end with it.
+operation ends, the items of batches that wait for it end with it; one that is given up is noted as a failed search.
 """
 
 import time
@@ -21,9 +21,11 @@ from typing import Any, Literal, get_args
 
 from sqlalchemy import ColumnElement, Connection, and_, case, delete, func, or_, select, update
 
+from tuning_db import failures
 from tuning_db.checks import storable
 from tuning_db.engine import Database
 from tuning_db.errors import QueueFull
+from tuning_db.failures import Failure, FailureKey
 from tuning_db.graphs import NewGraph, put_graphs
 from tuning_db.models import OperationRow
 from tuning_db.settling import Ending, settle
@@ -38,7 +40,10 @@ OPERATION_STATES: tuple[OperationState, ...] = get_args(OperationState)
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A job as it stood when read. Times are seconds since 1970; `progress`, `result` and `error` the worker's text."""
+    """A job as it stood when read. Times are seconds since 1970; `progress`, `result` and `error` the worker's text.
+
+    request_key, conditions, had_s: what its failure is noted under where it is given up (`FailureKey`).
+    """
 
     id: str
     kind: str
@@ -59,6 +64,9 @@ class Operation:
     created: float
     started: float | None
     finished: float | None
+    request_key: str | None = None
+    conditions: str | None = None
+    had_s: float | None = None
 
     @property
     def is_open(self) -> bool:
@@ -90,15 +98,17 @@ class Operations:
         priority: int = 0,
         limit: int | None = None,
         graphs: Sequence[NewGraph] = (),
+        failing: FailureKey | None = None,
     ) -> Operation:
         """Adds an operation, or joins the one with the same `dedupe_key` that is queued or running; stores the graphs
         that it is about, in the same transaction.
 
         device_key: the class of devices that it is for, None for any. Larger priorities come first; joining raises it.
+        failing: under which it is a failed search once it is given up.
         Raises QueueFull where a new operation would make more than `limit` of its priority or a larger one wait, and
         ValueError for text that not every database can hold. Then nothing is stored.
         """
-        new = new_operation(kind, payload, dedupe_key, device_key, priority, self._clock())
+        new = new_operation(kind, payload, dedupe_key, device_key, priority, self._clock(), failing)
         with self._database.write() as connection:
             self._database.serialize(connection, SUBMIT)
             put_graphs(self._database, connection, graphs)
@@ -265,8 +275,7 @@ class Operations:
         row = connection.execute(statement).first()
         return None if row is None else Operation(*row)
 
-    @staticmethod
-    def _take_back(connection: Connection, which: ColumnElement[bool], now: float) -> list[Operation]:
+    def _take_back(self, connection: Connection, which: ColumnElement[bool], now: float) -> list[Operation]:
         """Operations whose worker is lost: those that wait for another one, and those that end. As they were."""
         chosen = select(*_COLUMNS).where(which).order_by(OperationRow.id).with_for_update(skip_locked=True)
         lost = [Operation(*row) for row in connection.execute(chosen).all()]
@@ -283,13 +292,26 @@ class Operations:
                 }
             else:
                 values, endings[operation.id] = _ended(ending, now), ending
+                self._note(connection, operation, ending, now)
             connection.execute(update(OperationRow).where(OperationRow.id == operation.id).values(values))
         settle(connection, endings, now)
         return lost
 
+    def _note(self, connection: Connection, operation: Operation, ending: Ending, now: float) -> None:
+        """What was given up is a failed search: another one would cost as many workers."""
+        request, conditions, had_s = operation.request_key, operation.conditions, operation.had_s
+        if ending.error is not None and request is not None and conditions is not None and had_s is not None:
+            failures.note(self._database, connection, request, conditions, had_s, Failure(ending.error, now))
+
 
 def new_operation(
-    kind: str, payload: str, dedupe_key: str | None, device_key: str | None, priority: int, created: float
+    kind: str,
+    payload: str,
+    dedupe_key: str | None,
+    device_key: str | None,
+    priority: int,
+    created: float,
+    failing: FailureKey | None = None,
 ) -> Operation:
     """A queued operation that is stored nowhere yet. Raises ValueError for text that not every database can hold."""
     for what, text in (
@@ -320,6 +342,9 @@ def new_operation(
         created=created,
         started=None,
         finished=None,
+        request_key=None if failing is None else failing.request.digest,
+        conditions=None if failing is None else failing.conditions.json(),
+        had_s=None if failing is None else float(failing.had_s),
     )
 
 

@@ -13,7 +13,7 @@ from tuning_db.batches import Batches
 from tuning_db.devices import StoredDevice
 from tuning_db.engine import Database
 from tuning_db.errors import DatabaseError
-from tuning_db.failures import Failure
+from tuning_db.failures import Failure, FailureKey
 from tuning_db.graphs import Names, NewGraph, StoredGraph
 from tuning_db.hits import HitCounter
 from tuning_db.measurements import Trial
@@ -279,10 +279,18 @@ class Store:
         priority: int = 0,
         limit: int | None = None,
         graphs: Sequence[NewGraph] = (),
+        failing: FailureKey | None = None,
     ) -> Operation:
         """Adds an operation or joins an equal open one. Raises QueueFull. See operations.py for all of these."""
         return self._operations.submit(
-            kind, payload, dedupe_key, device_key=device_key, priority=priority, limit=limit, graphs=graphs
+            kind,
+            payload,
+            dedupe_key,
+            device_key=device_key,
+            priority=priority,
+            limit=limit,
+            graphs=graphs,
+            failing=failing,
         )
 
     def lease(

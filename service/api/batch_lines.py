@@ -11,7 +11,7 @@ from service.api.reading import check_seconds
 from service.errors import ApiError, problem
 from service.failures import problem_before
 from service.jobs import PLAN, PlanJob, PlanResult
-from tuning_db import Conditions, Ending, NewGraph, NewItem, RequestKey, Work
+from tuning_db import Conditions, Ending, FailureKey, NewGraph, NewItem, RequestKey, Work
 
 BLANK_LINES = 1000  # between the items of a batch, at most
 
@@ -101,4 +101,5 @@ def _item(ctx: Context, custom_id: str, ask: Read) -> NewItem:
         numerics=ask.numerics,
         memory_bytes=memory_bytes,
     )
-    return NewItem(custom_id, ask.graph_key, Work(PLAN, job.model_dump_json(), key.digest, key.device_key))
+    failing = FailureKey(key, now, seconds)
+    return NewItem(custom_id, ask.graph_key, Work(PLAN, job.model_dump_json(), key.digest, key.device_key, failing))

@@ -4,9 +4,9 @@ import json
 from typing import Any
 
 from fastapi import APIRouter, Request
-from pydantic import ValidationError
 from starlette.responses import Response
 
+from service import failures
 from service.api.context import context
 from service.api.models import OperationModel
 from service.api.prefer import wait_seconds
@@ -71,10 +71,7 @@ def problem_in(state: str, error: str | None) -> Problem:
     """The same of what is kept of an operation that failed or was cancelled."""
     if state == "cancelled":
         return problem("cancelled", "The operation was cancelled.")
-    try:
-        return Problem.model_validate_json(error or "")
-    except ValidationError:
-        return problem("tuning-failed", error or "The worker gave no reason.")
+    return failures.problem_in(error)
 
 
 def _response(operation: Operation | None) -> Response:

@@ -20,7 +20,7 @@ from service.api.reading import check_seconds
 from service.errors import ApiError
 from service.failures import problem_before
 from service.jobs import PLAN, PlanJob
-from tuning_db import Conditions, NewGraph, Operation, QueueFull, RequestKey, Resolved
+from tuning_db import Conditions, FailureKey, NewGraph, Operation, QueueFull, RequestKey, Resolved
 
 router = APIRouter(tags=["plans"])
 
@@ -115,9 +115,14 @@ async def _queue(ctx: Context, remembered: Remembered, ask: Read) -> Operation:
             numerics=ask.numerics,
             memory_bytes=ask.memory_bytes,
         )
-        payload = job.model_dump_json()
         return ctx.store.submit(
-            PLAN, payload, request.digest, device_key=request.device_key, limit=limit, graphs=graphs
+            PLAN,
+            job.model_dump_json(),
+            request.digest,
+            device_key=request.device_key,
+            limit=limit,
+            graphs=graphs,
+            failing=FailureKey(request, remembered.conditions, remembered.seconds),
         )
 
     try:

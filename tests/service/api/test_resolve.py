@@ -18,7 +18,7 @@ from service.jobs import PLAN, PlanJob
 from service.version import VERSION
 from tests.support.service_app import Running, running, wire
 from tests.support.stored_plans import BINARY, DEVICE, chain, plan_of, sha, store_plan
-from tuning_db import Conditions, Names, RequestKey, Searched, Store
+from tuning_db import MAX_ATTEMPTS, Conditions, Names, RequestKey, Searched, Store, operations
 
 KEY = graph_key(chain())
 
@@ -255,6 +255,33 @@ def test_a_failed_search_is_told_and_not_queued_again(service: Running) -> None:
     assert service.store.operations() == []
     assert service.client.post("/v1/plans:resolve", json={"graph": wire(), "seconds": 31}).status_code == 202
     assert len(service.store.operations()) == 1
+
+
+def test_what_cost_three_workers_is_told_and_not_queued_again(
+    service: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operations, "BACK_OFF_SECONDS", (0.0, 0.0))
+    assert service.client.post("/v1/plans:resolve", json={"graph": wire(), "seconds": 2.5}).status_code == 202
+    for _ in range(MAX_ATTEMPTS):
+        assert service.store.lease("lost", 30.0) is not None
+        service.store.abandon("lost")
+    response = service.client.post("/v1/plans:resolve", json={"graph": wire(), "seconds": 2.5})
+    assert (response.status_code, response.json()["type"]) == (500, "/errors/tuning-failed")
+    assert "given up: 3 workers took it and were lost" in response.json()["detail"]
+    assert "a search with more seconds" in response.json()["detail"]
+    lines = f'{{"custom_id": "a", "seconds": 2.5, "graph": {json.dumps(wire())}}}\n'
+    headers = {"Content-Type": "application/x-ndjson"}
+    batch = service.client.post("/v1/batches", content=lines, headers=headers).json()
+    assert batch["counts"]["failed"] == 1
+    assert [o.state for o in service.store.operations()] == ["failed"]
+    lines = lines.replace("2.5", "3.5")
+    batch = service.client.post("/v1/batches", content=lines, headers=headers).json()
+    assert batch["counts"]["queued"] == 1
+    for _ in range(MAX_ATTEMPTS):
+        assert service.store.lease("lost", 30.0) is not None
+        service.store.abandon("lost")
+    assert service.client.post("/v1/plans:resolve", json={"graph": wire(), "seconds": 3.5}).status_code == 500
+    assert service.client.post("/v1/plans:resolve", json={"graph": wire(), "seconds": 4.5}).status_code == 202
 
 
 @pytest.mark.parametrize("by", ["graph", "batch"])

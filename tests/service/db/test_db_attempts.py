@@ -2,10 +2,12 @@
 
 import pytest
 
-from tuning_db import MAX_ATTEMPTS, Operation, Store
+from tests.service.db.samples import Samples
+from tuning_db import MAX_ATTEMPTS, Conditions, FailureKey, NewItem, Operation, Store, Work
 from tuning_db.operations import BACK_OFF_SECONDS
 
 LEASE_SECONDS = 10.0
+NOW, LATER = Conditions("", "g++ 12", "1"), Conditions("", "g++ 13", "1")
 
 
 def taken(store: Store) -> Operation:
@@ -87,3 +89,56 @@ def test_what_was_cancelled_ends_with_its_worker(url: str) -> None:
         found = store.operation(operation.id)
         assert found is not None
         assert found.state == "cancelled"
+
+
+def lose(store: Store, clock: list[float]) -> None:
+    """The workers of what waits, until it is given up."""
+    for _ in range(MAX_ATTEMPTS):
+        taken(store)
+        store.abandon("worker")
+        clock[0] += max(BACK_OFF_SECONDS)
+
+
+@pytest.mark.parametrize("batch", [False, True])
+def test_what_was_given_up_is_a_failed_search(url: str, samples: Samples, batch: bool) -> None:
+    """Else every request for it begins anew, and costs as many workers."""
+    clock, request = [1000.0], samples.request()
+    with Store(url, clock=lambda: clock[0]) as store:
+        failing = FailureKey(request, NOW, 30.0)
+        if batch:
+            work = Work("plan", "{}", request.digest, failing=failing)
+            store.batches.submit([NewItem("a", samples.graph_key(), work)], [], "0" * 64)
+        else:
+            store.submit("plan", "{}", request.digest, failing=failing)
+        lose(store, clock)
+        found = store.failure(request, NOW, 30.0)
+        assert found is not None
+        assert found.error.startswith(f"given up: {MAX_ATTEMPTS} workers took it and were lost")
+        assert found.created == clock[0] - max(BACK_OFF_SECONDS)
+        assert store.failure(request, NOW, 31.0) is None, "with more seconds it is tried again"
+        assert store.failure(request, LATER, 30.0) is None, "as under other conditions"
+        assert store.failure(samples.request(1), NOW, 30.0) is None
+        samples.put(store)
+        assert store.failure(request, NOW, 30.0) is None
+
+
+def test_what_was_not_given_up_is_no_failed_search(url: str, samples: Samples) -> None:
+    clock, request = [1000.0], samples.request()
+    with Store(url, clock=lambda: clock[0]) as store:
+        for n in range(4):
+            operation = store.submit("plan", "{}", request.digest, failing=FailureKey(request, NOW, 30.0))
+            for _ in range(MAX_ATTEMPTS - 1):
+                taken(store)
+                store.abandon("worker")
+                clock[0] += max(BACK_OFF_SECONDS)
+            held = taken(store)
+            if n == 0:
+                store.cancel(operation.id)
+                store.abandon("worker")
+            elif n == 1:
+                store.finish(held.id, "worker", held.token, result="{}")
+            elif n == 2:
+                store.finish(held.id, "worker", held.token, error="no disk space")
+            else:
+                store.release(held.id, "worker", held.token)
+            assert store.failure(request, NOW, 0.0) is None
