@@ -350,12 +350,11 @@ class BodyText(KeptText):
         if p.kind == "repeat":
             return f"load_repeat<{width}, {p.step}, {p.width}>({at})"
         assert lane is not None
-        each = self.each_lane(lane, self.lane_element(tensor, self.lane_expr(e, lane)))
-        return f"load_lanes<{width}>({each}, {count or width})"
+        return self.load_apart(p, tensor, self.lane_expr(e, lane), lane, width, count)
 
-    def lane_element(self, tensor: str, offset: str) -> str:
-        """What is read for one lane that has an address of its own."""
-        return f"{tensor}[{offset}]"
+    def load_apart(self, p: Pattern, tensor: str, offset: str, lane: Axis, width: int, count: str | None) -> str:
+        """What is read by an address for each lane: that of lane `l`."""
+        return f"load_lanes<{width}>({self.each_lane(lane, f'{tensor}[{offset}]')}, {count or width})"
 
     def store(self, w: Write, key: Key, count: str | None) -> str:
         width = self.program.widths[key.lane] if key.lane else 1

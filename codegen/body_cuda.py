@@ -6,7 +6,7 @@ from math import gcd, prod
 
 from codegen.body import BodyText, Style
 from codegen.kernel import EmitError
-from codegen.lowering.access import Pattern
+from codegen.lowering.access import Pattern, in_groups
 from codegen.lowering.across import BLOCK
 from codegen.lowering.index import Affine, Axis
 from codegen.lowering.program import Kept, Key, Path, Program, Tile
@@ -275,10 +275,11 @@ class CudaBodyText(BodyText):
 
     def masked(self, found: Pattern, lane: Axis) -> Pattern:
         """What is left of an axis behind whole vectors is a multiple of what divides them and the axis."""
-        if found.kind != "vector":
-            return super().masked(found, lane)
         last = self.program.last_tile(lane)
-        return Pattern("vector", gcd(found.width, lane.extent, last[1] if last else 0))
+        left = gcd(lane.extent, last[1] if last else 0)
+        if found.kind == "lanes":
+            return Pattern("lanes", gcd(found.width, left), gcd(found.step, left))
+        return Pattern("vector", gcd(found.width, left)) if found.kind == "vector" else super().masked(found, lane)
 
     def together(self, found: Pattern) -> str:
         return f"{found.width}, {found.width}"
@@ -356,8 +357,17 @@ class CudaBodyText(BodyText):
             return f"{self.block_of(tile)}.down_by_warp<TX>({place})"
         return f"{self.block_of(tile)}.down<{width}>({place}, {count or width})"
 
-    def lane_element(self, tensor: str, offset: str) -> str:
-        return f"read({tensor} + {offset})"  # checked in the emulator
+    def tensor_pattern(self, tensor: str, e: Affine, lane: Axis | None, width: int, itemsize: int) -> Pattern:
+        found = super().tensor_pattern(tensor, e, lane, width, itemsize)
+        if found.kind != "lanes" or lane is None:
+            return found
+        return in_groups(e, lane, width, max(min(self.style.alignments[tensor], ACCESS_BYTES) // itemsize, 1))
+
+    def load_apart(self, p: Pattern, tensor: str, offset: str, lane: Axis, width: int, count: str | None) -> str:
+        if p.width * p.step > 1:
+            at = self.each_lane(lane, f"{tensor} + ({offset})")
+            return f"load_groups<{width}, {p.width}, {p.step}>({at}, {count or width})"
+        return f"load_lanes<{width}>({self.each_lane(lane, f'read({tensor} + {offset})')}, {count or width})"
 
     def store(self, w: Write, key: Key, count: str | None) -> str:
         tile = self.program.across.get((key, w))

@@ -28,8 +28,8 @@ class Access:
     """How a kernel touches one tensor: elements per access, and along what.
 
     tensor: "in0", "out1", ... kind: "vector" (consecutive elements), "splat" (one for all lanes), "strided", "tile" (a
-    short run repeated), "repeat" (each element several times), "lanes" (an address per lane). A tensor has one for each
-    width that the machine code has on cuda: those of what is left behind whole vectors, too.
+    short run repeated), "repeat" (each element several times), "lanes" (an address per lane, or for each few lanes). A
+    tensor has one for each width that the machine code has on cuda: those of what is left behind whole vectors, too.
     """
 
     tensor: str

@@ -13,7 +13,7 @@ from codegen.lowering.across import cut_axis
 from codegen.lowering.blocks import blocked_axis
 from codegen.lowering.coalesce import coalesce
 from codegen.lowering.index import Axes, Axis, volume
-from codegen.lowering.lanes import choose_lanes, widen_short_lanes
+from codegen.lowering.lanes import choose_lanes, join_rows, widen_short_lanes
 from codegen.lowering.narrow import narrow
 from codegen.lowering.place import PlaceError, place
 from codegen.lowering.program import Program
@@ -78,16 +78,17 @@ def lower(
     block: int = 0,
     threads: int = 1,
     hold: bool = False,
+    aligned: bool = False,
 ) -> Program:
     """Segment -> loop program: the steps of `codegen.lowering` in order. Raises EmitError.
 
     width: vector width in elements. tile: longest run of lanes; it is shortened, down to least_tile, where the loops
     outside would have fewer than least_tasks iterations. keep_bytes, dear: see `place`. rows: see `side_by_side`.
     block: see `blocked_axis`; 0 for none. threads: that share lanes. hold: what is read again of a row is kept as it
-    came from memory.
+    came from memory. aligned: accesses are no wider than their addresses are aligned.
     """
     try:
-        writes, axes = _writes(segment, width)
+        writes, axes = _writes(segment, width, aligned=aligned)
         side = shared_axis(writes) if rows > 1 else None
         if side is not None:
             writes = side_by_side(writes, side, rows, axes)
@@ -133,11 +134,13 @@ def _rows_read(writes: Sequence[Write], lanes: Collection[Axis]) -> frozenset[Va
     return frozenset(v for v in loads if v.deps.intersection(lanes) and v.deps.difference(lanes))
 
 
-def _writes(segment: Graph, width: int) -> tuple[list[Write], Axes]:
-    """What is written, over axes that stay; and who makes further ones."""
+def _writes(segment: Graph, width: int, *, aligned: bool = False) -> tuple[list[Write], Axes]:
+    """What is written, over axes that stay; and who makes further ones. aligned: see `lower`."""
     pulled, made = _unrolled(segment)
     axes = made.fork()
     writes = widen_short_lanes(pulled, choose_lanes(pulled), width, axes)
+    if aligned:
+        writes = join_rows(writes, width, axes, alignments(segment))
     return narrow(writes, choose_lanes(writes)), axes
 
 
@@ -225,10 +228,10 @@ class Rows:
     shared: bool = False
 
 
-def rows_of(segment: Graph) -> Rows:
-    """The shape of a segment's reductions."""
+def rows_of(segment: Graph, width: int = 1, *, aligned: bool = False) -> Rows:
+    """The shape of a segment's reductions, in vectors of `width` elements. aligned: see `lower`."""
     try:
-        writes, _ = _writes(segment, 1)
+        writes, _ = _writes(segment, width, aligned=aligned)
     except (TooManyValues, NotOnePiece):
         return Rows(1, along=False, rows=1)
     sums = [v for v in cone(w.value for w in writes) if v.bound]

@@ -77,7 +77,7 @@ class Pointwise:
         narrow = min((o.node.dtype.bytes for o in segment.outputs), default=4)
         vec = max(min(device.vector_bytes, 16) // narrow, 1)
         shapes = [(32, 8, 1), (16, 16, 1), (8, 32, 1), (128, 1, 1), (128, 1, 4), (256, 1, 1), (32, 4, 2)]
-        lane = rows_of(segment).lane
+        lane = rows_of(segment, vec, aligned=True).lane
         schedules = [
             CudaSchedule(v, x, y, per)
             for v in dict.fromkeys((vec, max(vec // 2, 1)))
@@ -136,5 +136,5 @@ def _useful(s: CudaSchedule, lane: int) -> float:
 
 def _emit_cuda(segment: Graph, s: CudaSchedule, device: Device) -> Kernel:
     block = s.vec * s.x * s.per  # lanes of one pass of a block's threads
-    program = lower(segment, s.vec, block, block, least_tasks=1, keep_bytes=FREE_BYTES, threads=s.x)
+    program = lower(segment, s.vec, block, block, least_tasks=1, keep_bytes=FREE_BYTES, threads=s.x, aligned=True)
     return loop_kernel(segment, program, device, Threads(s.x, s.y), s)

@@ -112,3 +112,14 @@ template <int W, int R, int A = 1, class T> VDEV Vec<T, W> load_repeat(const T* 
   VEC_UNROLL for (int l = 0; l < W; l++) r.v[l] = y.v[l / R];
   return r;
 }
+// By an address for each group of lanes, f(l) that of the group from lane l on: G elements, each R times in a row; G or R is 1.
+// n: of lanes that are there, a multiple of a group.
+template <int W, int G, int R, class F> VDEV auto load_groups(F f, long n FP_AND_SITE) {
+  decltype(load<W, 1>(f(0))) r;
+  VEC_UNROLL for (int l = 0; l < W; l += G * R) {
+    decltype(load<G, G>(f(0))) part{};
+    if (l < n) part = load<G, G>(f(l) FP_HERE);
+    VEC_UNROLL for (int k = 0; k < G * R; k++) r.v[l + k] = part.v[k / R];
+  }
+  return r;
+}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import gcd
 from typing import Literal
 
-from codegen.lowering.index import Affine, Axis, Fetched, Opaque
+from codegen.lowering.index import Affine, Axis, Fetched, Opaque, Term
 from fusion_ir.graph import Graph
 
 Kind = Literal["vector", "splat", "strided", "tile", "repeat", "lanes"]
@@ -25,12 +25,20 @@ def alignments(segment: Graph) -> dict[str, int]:
 class Pattern:
     """How an offset runs along a lane axis.
 
-    width: elements per access. step: the stride, or the length of tile or repeat.
+    width: elements per access. step: the stride, the length of tile or repeat, or how many lanes have one address.
     """
 
     kind: Kind
     width: int
     step: int = 1
+
+    def accesses(self, lanes: int, vector: int) -> int:
+        """To memory for so many lanes, `vector` at a time."""
+        vectors = -(-lanes // vector)
+        if self.kind in ("splat", "tile"):
+            return vectors * (self.step // self.width if self.kind == "tile" else 1)
+        together = self.step if self.kind in ("repeat", "lanes") else 1
+        return -(-lanes // (self.width * together))
 
 
 def pattern(e: Affine, lane: Axis | None, vector: int, alignment: int) -> Pattern:
@@ -65,6 +73,50 @@ def _digit_pattern(term: Opaque, lane: Axis, vector: int, alignment: int, others
     if (term.extent * period) % vector:
         return Pattern("lanes", 1)
     return Pattern("repeat", _width(vector // period, alignment, others), period)
+
+
+def in_groups(e: Affine, lane: Axis, vector: int, alignment: int) -> Pattern:
+    """Of offset `e` by an address for each of the largest groups of lanes that need one: `width` consecutive elements,
+    or one element for `step` lanes. Vectors and groups are powers of two and begin at multiples of themselves.
+
+    3 * i + lane % 12 -> groups of 4 lanes where 3 * i is aligned so; lane / 6 -> 2 lanes have one element
+    """
+    size = vector
+    while size > 1:
+        step, unit = _within_group(e, lane, size) or (2, 1)
+        if step == 0:
+            return Pattern("lanes", 1, size)
+        if step == 1 and gcd(unit, alignment) % size == 0:
+            return Pattern("lanes", size)
+        size //= 2
+    return Pattern("lanes", 1)
+
+
+def _within_group(e: Affine, lane: Axis, size: int) -> tuple[int, int] | None:
+    """How `e` goes from lane to lane within a group of `size`: its step, and what its first value is a multiple of.
+    None where it has no step."""
+    step, unit = 0, e.c
+    for term, k in e.terms:
+        found = _term_within_group(term, lane, size)
+        if found is None:
+            return None
+        step, unit = step + k * found[0], gcd(unit, k * found[1])
+    return step, unit
+
+
+def _term_within_group(term: Term, lane: Axis, size: int) -> tuple[int, int] | None:
+    if term is lane:
+        return 1, size
+    if not isinstance(term, Opaque):
+        return None if isinstance(term, Fetched) and lane in term.value.deps else (0, 1)
+    step, unit = _within_group(term.of, lane, size) or (2, 1)
+    if step == 0:
+        return 0, 1
+    if term.is_clamp or step != 1 or unit % size:
+        return None
+    if term.divisor % size == 0:
+        return 0, 1
+    return (1, gcd(unit, term.extent)) if term.divisor == 1 and term.extent % size == 0 else None
 
 
 def _width(most: int, alignment: int, others: list[int]) -> int:

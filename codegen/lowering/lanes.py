@@ -1,11 +1,19 @@
 """Lanes: the axes along which a kernel computes vectors, by contiguous bytes, loads included."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from codegen.lowering.access import in_groups, pattern
 from codegen.lowering.coalesce import merge_run
-from codegen.lowering.index import Affine, Axes, Axis, volume
-from codegen.lowering.value import cone
+from codegen.lowering.index import Affine, Axes, Axis, var, volume
+from codegen.lowering.stores import MAX_VALUES
+from codegen.lowering.value import Value, Values, cone, rewrite_offsets
 from codegen.lowering.write import Write, expressions
+from fusion_ir.ops import OPS
+
+ACCESS_BYTES = 16  # the most that one access moves where addresses have to be aligned
+# Of a store and of an addition in f32, in loads: a multiprocessor starts 4 additions while it starts an
+# access, and what it writes leaves it by sectors, of which an access to a part takes as long as one to the whole.
+STORE, ADDITION = 4.0, 0.25
 
 
 def choose_lanes(writes: Sequence[Write], least: int = 1) -> list[Axis]:
@@ -60,6 +68,86 @@ def widen_short_lanes(writes: Sequence[Write], lanes: Sequence[Axis], width: int
                 break
             merged, lane = merge_run(merged, outer, lane, axes)
     return merged
+
+
+def join_rows(writes: Sequence[Write], width: int, axes: Axes, alignments: Mapping[str, int]) -> list[Write]:
+    """A lane axis that whole vectors do not divide takes in the axes around it as far as elements then cost least,
+    where an access is as wide as its address is aligned (alignments: in bytes, by tensor). What does not step through
+    them as through one gets an address for each group of lanes.
+
+    out[10 * i + j] = x[i], j < 10, vectors of 8  ->  out[k] = x[k / 10]: 5 stores of 2 elements become 1 of 8
+    """
+    best = list(writes)
+    for lane in choose_lanes(writes):
+        if lane.extent % width:
+            best = _with_own_lanes(best, lane, axes)
+    bound = {a for v in cone(w.value for w in best) for a in (*v.bound, *v.scanned)}
+    for lane in choose_lanes(best):
+        merged, run, least = best, lane, _cost(best, lane, width, alignments)
+        while run.extent % width and lane not in bound:
+            outer = _outer([w for w in merged if run in w.axes], run)
+            if outer is None or outer in bound or not _can_join(merged, outer, run):
+                break
+            merged, run = merge_run(merged, outer, run, axes)
+            cost = _cost(merged, run, width, alignments)
+            if cost < least:
+                best, least = merged, cost
+    return best
+
+
+def _with_own_lanes(writes: Sequence[Write], lane: Axis, axes: Axes) -> list[Write]:
+    """Writes that run along `lane` inside different axes get a lane axis each, unless they have values in common."""
+    inside = {w: _outer([w], lane) for w in writes if lane in w.axes}
+    groups = {outer: [w.value for w in inside if inside[w] is outer] for outer in inside.values()}
+    varying = [{v for v in cone(roots) if lane in v.deps} for roots in groups.values()]
+    if len(groups) < 2 or len(set[Value]().union(*varying)) < sum(map(len, varying)):
+        return list(writes)
+    own = {outer: axes.new(lane.extent) for outer in groups}
+    values = Values(MAX_VALUES)
+
+    def apart(w: Write) -> Write:
+        to = own[inside[w]] if w in inside else lane
+
+        def change(e: Affine) -> Affine:
+            return e.subst({lane: var(to)})
+
+        def renamed(found: tuple[Axis, ...]) -> tuple[Axis, ...]:
+            return tuple(to if a is lane else a for a in found)
+
+        (value,) = rewrite_offsets(values, [w.value], change, renamed)
+        return Write(w.out, change(w.offset), value, renamed(w.axes), w.itemsize)
+
+    return [apart(w) for w in writes]
+
+
+def _can_join(writes: Sequence[Write], outer: Axis, lane: Axis) -> bool:
+    """Whether all writes that run along one of the two run along both, and no address that is read varies with them."""
+    together = all((outer in w.axes) == (lane in w.axes) for w in writes)
+    return together and not any({outer, lane} & i.deps for e in expressions(writes) for i in e.fetched)
+
+
+def _cost(writes: Sequence[Write], lane: Axis, width: int, alignments: Mapping[str, int]) -> float:
+    """Of an element along a lane axis, in loads. What an element is computed from counts once for each point that it
+    varies with."""
+    own = [w for w in writes if lane in w.axes]
+    if not own:
+        return 0.0
+    values = cone(w.value for w in own)
+    vector = min(width, 1 << (lane.extent - 1).bit_length())
+
+    def accesses(tensor: str, e: Affine, itemsize: int) -> float:
+        alignment = max(min(alignments[tensor], ACCESS_BYTES) // itemsize, 1)
+        found = pattern(e, lane, vector, alignment)
+        if found.kind == "lanes":
+            found = in_groups(e, lane, vector, alignment)
+        return found.accesses(lane.extent, vector) / lane.extent
+
+    repeated = min(volume(set(w.axes) - w.value.deps - {lane}) for w in own)
+    loads = sum(accesses(f"in{v.tensor}", v.offset, v.dtype.bytes) for v in values if v.op == "load")
+    stores = sum(accesses(f"out{w.out}", w.offset, w.itemsize) for w in own)
+    elements = max(volume(w.axes) for w in own)
+    arithmetic = sum(OPS[v.op].cost * volume(v.deps) / elements for v in values if v.op in OPS and not v.is_cheap)
+    return loads / repeated + STORE * stores + ADDITION * arithmetic
 
 
 def _stays_regular(e: Affine, outer: Axis, lane: Axis) -> bool:

@@ -10,6 +10,8 @@ from codegen.families import FAMILIES
 from codegen.kernel import EmitError, Kernel
 from codegen.schedule import schedule_text
 from codegen.workbench import Workbench
+from fusion_ir import build as B
+from fusion_ir.dtype import DType, f16, f32
 from fusion_ir.graph import Graph
 from scheduler.prepare import prepare
 from tests.support.candidates import check_all
@@ -17,6 +19,8 @@ from tests.support.loop_graphs import NORMS, REDUCTIONS, THIN, TRANSPOSES, of_ev
 from tests.support.random_graphs import Seeded
 from tests.support.random_reductions import reduction_graph
 from tests.support.sweep import sweep
+from tests.support.tensors import graph_of, spec
+from tests.support.views import View
 
 DRAWN = 4  # schedules of each graph beside the first ones
 
@@ -30,7 +34,9 @@ def kernels(graph: Graph, bench: Workbench, names: Iterable[str], seed: int) -> 
         if family.accepts(graph, bench.device) is not None:
             continue
         choices = family.choices(graph, bench.device)
-        drawn = [schedule_text(name, {k: rng.choice(v) for k, v in choices.items()}) for _ in range(DRAWN)]
+        drawn = [
+            schedule_text(name, {k: rng.choice(v) for k, v in choices.items()}) for _ in range(DRAWN if choices else 0)
+        ]
         for schedule in (*family.space(graph, bench.device)[:3], *drawn):
             try:
                 kernel = family.emit(graph, schedule, bench.device)
@@ -64,6 +70,25 @@ def test_every_dtype_is_right(bench: Workbench) -> None:
         accepting = [f for f in families if f.accepts(graph, bench.device) is None]
         assert accepting, name
         cases += [(name, graph, [f.emit(graph, f.space(graph, bench.device)[0], bench.device)]) for f in accepting]
+    wrong = check_all(cases, bench)
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("dtype", [f16, f32], ids=str)
+def test_rows_that_whole_vectors_do_not_divide_are_right(dtype: DType, bench: Workbench) -> None:
+    """Repeated whole and element by element, padded and cropped; with a row, and a column, added to each."""
+    orders = ((0, 1, 2), (0, 2, 1), (1, 0, 2))
+    views = [
+        View(m, k, orders[i % 3], pad, crop, 24, dtype)
+        for i, (m, k) in enumerate(((3, 10), (5, 7), (6, 40), (12, 10), (20, 3), (40, 6), (50, 4)))
+        for pad, crop in (((0, 0), 0), ((2, 2), 0), ((1, 3), 2))
+    ]
+    graphs = {str(view): view.graph() for view in views}
+    for columns in (3, 7, 10, 12, 33):
+        specs = [spec(sizes, dtype) for sizes in ((16, columns), (columns,), (16, 1))]
+        graphs[f"rows of {columns}"] = graph_of(specs, lambda x, row, column: B.mul(B.add(x, row), column))
+    prepared = {name: prepare(graph).graph for name, graph in graphs.items()}
+    cases = [(name, g, kernels(g, bench, ["pointwise"], seed)) for seed, (name, g) in enumerate(prepared.items())]
     wrong = check_all(cases, bench)
     assert not wrong, "\n".join(wrong)
 

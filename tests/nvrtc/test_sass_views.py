@@ -31,6 +31,8 @@ VIEWS = (
     View(12, 10, ROWS_WHOLE, (1, 3), 2),
     View(4, 10, ROWS_WHOLE),  # a short run, repeated
     View(50, 4, EACH_ELEMENT),  # each element several times
+    View(5, 7, ROWS_WHOLE),  # an address for each lane
+    View(40, 6, (1, 0, 2), (1, 3)),  # and for each two lanes
     View(36, 3, ROWS_WHOLE, (0, 2), 0, 8, f32),
     View(36, 10, TURNED, (2, 0), 2, 1000, f32),
 )

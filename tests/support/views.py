@@ -41,6 +41,13 @@ class View:
         graph = Graph((spec,), (OutputSpec(node, dense_strides(node.sizes)),))
         return interpret(graph, [np.arange(self.rows * self.m, dtype=np.int64).reshape(self.rows, self.m)])[0]
 
+    def pieces(self) -> np.ndarray:
+        """Of each element of the result: 0 for padding in front, 1 for what is read, 2 for padding behind."""
+        low, high = self.pad
+        column = np.repeat([0, 1, 2], [low, self.m - self.crop, high])
+        rows = np.broadcast_to(column[None, :, None], (self.rows, len(column), self.k)).transpose(self.order)
+        return rows.reshape(len(rows), -1)
+
     def _spec(self, dtype: DType) -> InputSpec:
         sizes = (self.rows, self.m)
         return InputSpec(shape_of(sizes), dtype, dense_strides(sizes), 16)

@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from codegen.lowering.access import pattern
+from codegen.lowering.access import in_groups, pattern
 from codegen.lowering.index import Affine, Axes, digit, var
 from tests.unit.codegen.test_index import value
 
@@ -70,6 +70,33 @@ def test_digit_patterns_say_what_lanes_read(seed: int) -> None:
                 assert set(lanes) == {base}
             if found.kind in ("tile", "repeat"):
                 assert base % found.width == 0
+
+
+@pytest.mark.parametrize("seed", range(400))
+def test_groups_of_lanes_are_the_largest_that_one_address_reads(seed: int) -> None:
+    """Against all addresses: no group is wrong, and none could be twice as large."""
+    rng = random.Random(seed)
+    axes = Axes()
+    inner, outer = rng.choice([2, 3, 4, 5, 6, 10, 12, 24]), rng.choice([2, 4, 6, 16])
+    lane, other = axes.new(inner * outer), axes.new(3)
+    term = digit(var(lane), 1, inner) if rng.random() < 0.5 else digit(var(lane), inner, outer)
+    e = term * rng.choice([1, 1, 1, 2]) + var(other) * rng.choice([1, 2, 4, 6, 12]) + rng.choice([0, 0, 2, 3])
+    vector, alignment = 8, rng.choice([1, 4, 8])
+    found = in_groups(e, lane, vector, alignment)
+    assert found.kind == "lanes"
+    assert 1 in (found.width, found.step)
+    size = found.width * found.step
+    rows = [[value(e, {other: o, lane: l}) for l in range(lane.extent)] for o in range(3)]
+
+    def is_read(group: list[int], width: int) -> bool:
+        return group == [group[0] + l // (len(group) // width) for l in range(len(group))] and group[0] % width == 0
+
+    groups = [row[first : first + size] for row in rows for first in range(0, lane.extent - size + 1, size)]
+    assert all(is_read(group, found.width) for group in groups)
+    twice = [row[first : first + 2 * size] for row in rows for first in range(0, lane.extent - 2 * size + 1, 2 * size)]
+    if twice and 2 * size <= vector:
+        assert not all(is_read(group, 1) for group in twice)
+        assert 2 * size > alignment or not all(is_read(group, 2 * size) for group in twice)
 
 
 def test_no_lane_is_a_splat() -> None:

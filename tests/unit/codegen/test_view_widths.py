@@ -1,7 +1,9 @@
 """Vector widths of a tensor that is cropped, padded, expanded, permuted and reshaped, against all of its addresses."""
 
+from itertools import pairwise
 from math import gcd
 
+import numpy as np
 import pytest
 
 from benchmarks.seeds_widths import runs
@@ -27,6 +29,17 @@ GRID = [
 ]
 
 
+WHOLE_VECTORS = "pointwise{vec=8,x=8,y=32,per=1}"  # 16 bytes of f16
+ORDERS = ((0, 1, 2), IN_ORDER, (2, 1, 0), (1, 0, 2))
+STORED = [
+    View(m, k, order, pad, crop, 64)
+    for m, k in ((3, 10), (5, 7), (6, 40), (12, 10), (20, 3), (24, 10), (36, 3), (40, 6), (50, 4), (64, 3))
+    for order in ORDERS
+    for pad, crop in (((0, 0), 0), ((2, 2), 0), ((1, 3), 0), ((0, 0), 4), ((0, 4), 2))
+    if crop < m
+]
+
+
 def first_kernel(family: str, graph: Graph) -> Kernel:
     device = specified("h200", "")
     return FAMILIES[family].emit(graph, FAMILIES[family].space(graph, device)[0], device)
@@ -41,6 +54,34 @@ def test_rows_are_read_as_wide_as_addresses_allow(view: View) -> None:
             width = gcd(width, start, length)
     kernel = first_kernel("pointwise", view.graph())
     assert {a.width for a in kernel.accesses if a.tensor == "in0"} == {width}, (kernel.schedule, kernel.accesses)
+
+
+@pytest.mark.parametrize("view", STORED, ids=str)
+def test_results_are_written_as_wide_as_addresses_allow(view: View) -> None:
+    """Rows of any length, one behind the other, are one run. Padding is written by itself: runs end where it begins."""
+    vector = ACCESS_BYTES // view.dtype.bytes
+    piece = view.pieces().reshape(-1)
+    starts = [0, *(np.flatnonzero(np.diff(piece)) + 1).tolist()]
+    runs_of: dict[int, list[tuple[int, int]]] = {}
+    for start, end in pairwise([*starts, piece.size]):
+        runs_of.setdefault(int(piece[start]), []).append((start, end - start))
+    widths: set[int] = set()
+    for found in runs_of.values():
+        aligned, length = gcd(vector, *(start for start, _ in found)), gcd(*(length for _, length in found))
+        if length >= vector:
+            widths.add(aligned)
+        if length % vector:
+            widths.add(gcd(aligned, length))
+    kernel = FAMILIES["pointwise"].emit(view.graph(), WHOLE_VECTORS, specified("h200", ""))
+    assert {a.width for a in kernel.accesses if a.tensor == "out0"} == widths
+
+
+@pytest.mark.parametrize("view", [v for v in STORED if v.pad == (0, 0)], ids=str)
+def test_what_is_one_run_is_written_in_whole_vectors_first(view: View) -> None:
+    """By the first schedule that a search tries: every access but that to what is left behind them."""
+    size, vector = view.graph().outputs[0].node.elements, ACCESS_BYTES // view.dtype.bytes
+    kernel = first_kernel("pointwise", view.graph())
+    assert {a.width for a in kernel.accesses if a.tensor == "out0"} == {vector, gcd(size, vector)}, kernel.schedule
 
 
 @pytest.mark.parametrize("low", range(4))
