@@ -135,7 +135,6 @@ class ReplayBench:
         self.asked: dict[int, str] = {}
         self._races = 0
 
-    compiles_ahead = False
     at_once = 1
 
     def turn(self, segment_key: str) -> AbstractContextManager[None]:

@@ -27,7 +27,7 @@ import numpy as np
 
 from benchmarks.corpus import TOPICS
 from codegen.child.case import Case, Trial
-from codegen.child.cpu_memory import TimingMemory
+from codegen.child.cpu_memory import Arena, TimingMemory
 from codegen.devices import detect
 from codegen.families import FAMILIES
 from codegen.kernel import EmitError, Kernel
@@ -180,7 +180,7 @@ def time_all(
 ) -> None:
     """Fills in `training` and `truth`."""
     inputs = sample_inputs(graph, seed, integers=False)
-    memory = TimingMemory(Case(graph, (Trial(inputs, Reference([], [])),)), cache_bytes)
+    memory = TimingMemory(Case(graph, (Trial(inputs, Reference([], [])),)), cache_bytes, Arena())
     args = tuple(range(memory.addresses.shape[1]))
     running: dict[int, Program] = {}
     for i, point in enumerate(points):

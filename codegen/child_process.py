@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,7 +70,8 @@ class ChildProcess:
             "request": request_read,
             "answer": answer_write,
             "lifeline": lifeline_read,
-            "parent": os.getpid() if dies_with_parent else None,
+            "parent": os.getpid(),
+            "dies": dies_with_parent,
             "memory_bytes": limits.memory_bytes,
             "file_bytes": limits.file_bytes,
             "progress": progress,
@@ -95,6 +97,8 @@ class ChildProcess:
         self.output = bytearray()
         self.eof = False
         self._beat, self._deadline = self.progress.read()[0], 0.0
+        self._end = float("inf")  # of all of a call
+        self._paused_at: float | None = None
 
     @property
     def alive(self) -> bool:
@@ -102,8 +106,8 @@ class ChildProcess:
 
     def wait_ready(self) -> None:
         """Waits until the child takes jobs. Raises SlotFailure."""
-        self._deadline = time.monotonic() + 60.0
-        self._receive(self._deadline)
+        self._deadline = self._end = time.monotonic() + 60.0
+        self._receive()
 
     def call(
         self, message: Mapping[str, Any], seconds: float, total: float, on_event: Callable[[dict[str, Any]], None]
@@ -114,10 +118,9 @@ class ChildProcess:
             self._send(LENGTH.pack(len(data)) + data, seconds)
         except BrokenPipeError:
             raise self._death() from None
-        self._deadline = time.monotonic() + seconds
-        end = time.monotonic() + total
+        self._deadline, self._end = time.monotonic() + seconds, time.monotonic() + total
         while True:
-            answer = self._receive(end)
+            answer = self._receive()
             if "result" in answer:
                 self._drain()
                 return {**answer["result"], "output": self.text()}
@@ -126,6 +129,26 @@ class ChildProcess:
             if "error" in answer:
                 raise SlotError(answer["error"])
             on_event(answer)
+
+    def pause(self) -> None:
+        """Stops the child and everything in its process group until `resume`; what it may take does not count that."""
+        if self._paused_at is None:
+            self._paused_at = time.monotonic()
+            self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Lets it go on, where it was stopped."""
+        if self._paused_at is not None:
+            away = time.monotonic() - self._paused_at
+            self._deadline, self._end = self._deadline + away, self._end + away
+            self._paused_at = None
+            self._signal(signal.SIGCONT)
+
+    def _signal(self, number: int) -> None:
+        """Sends a signal to the process group."""
+        if self.process.returncode is None:
+            with suppress(ProcessLookupError):  # it ended meanwhile
+                os.killpg(self.process.pid, number)
 
     def kill(self) -> None:
         """Ends the child and everything in its process group."""
@@ -156,9 +179,9 @@ class ChildProcess:
                     raise SlotFailure(Status.timed_out, "the child does not read its request")
                 view = view[os.write(self.request, view) :]
 
-    def _receive(self, end: float) -> dict[str, Any]:
-        """The next message. Raises SlotFailure when the child dies, prints too much, or runs beyond its deadline or
-        `end`."""
+    def _receive(self) -> dict[str, Any]:
+        """The next message. Raises SlotFailure when the child dies, prints too much, or runs beyond its deadline or the
+        end of the call."""
         while True:
             message = self._message()
             if message is not None:
@@ -169,17 +192,19 @@ class ChildProcess:
                 raise SlotFailure(
                     Status.crashed, f"printed more than {self.output_bytes} bytes: {self.text()[:200]!r}", self._index()
                 )
-            wait = min(self._deadline, end, time.monotonic() + 0.25) - time.monotonic()
+            wait = min(self._deadline, self._end, time.monotonic() + 0.25) - time.monotonic()
+            if self._paused_at is not None:
+                wait = 0.25
             for key, _ in self.selector.select(max(0.0, wait)):
                 self._read(key.fd)
             now = time.monotonic()
             count, index, allowed = self.progress.read()
             if count != self._beat:
                 self._beat, self._deadline = count, now + allowed
-            elif now >= min(self._deadline, end) and not self.received:
+            elif self._paused_at is None and now >= min(self._deadline, self._end) and not self.received:
                 raise SlotFailure(
                     Status.timed_out,
-                    f"still running after {'all of its time' if now >= end else f'{allowed:.3g} s'}",
+                    f"still running after {'all of its time' if now >= self._end else f'{allowed:.3g} s'}",
                     index,
                 )
 

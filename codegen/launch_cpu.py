@@ -119,10 +119,10 @@ def entry_address(library: ctypes.CDLL, name: str) -> int:
 
 
 class Memory:
-    """Private anonymous pages, huge where the system grants it. aligned: from a 2 MiB boundary on, every page
-    touched."""
+    """Private anonymous pages, huge where the system grants it. aligned: from a 2 MiB boundary on, every page touched
+    where `touched`."""
 
-    def __init__(self, size: int, huge: bool = True, aligned: bool = True) -> None:
+    def __init__(self, size: int, huge: bool = True, aligned: bool = True, touched: bool = True) -> None:
         margin = HUGE_PAGE if aligned else 0
         length = max(size, 1) + margin
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
@@ -132,7 +132,7 @@ class Memory:
         whole: Bytes = np.frombuffer(self._map, np.uint8)
         start = -int(whole.ctypes.data) % HUGE_PAGE if aligned else 0
         self.bytes: Bytes = whole[start : start + size] if aligned else whole
-        if aligned:
+        if aligned and touched:
             self.bytes[:: mmap.PAGESIZE] = 0
         self.address = int(whole.ctypes.data) + start  # an empty slice would not know
 

@@ -47,6 +47,7 @@ class Slot:
         self.module, self.limits, self.environment = module, limits, dict(environment or {})
         self.dies_with_parent = dies_with_parent
         self._child: ChildProcess | None = None
+        self._is_paused = False
         self._lock = threading.Lock()
 
     def call(
@@ -71,6 +72,18 @@ class Slot:
                     self._kill()
                 raise
 
+    def pause(self) -> None:
+        """Stops the child, whatever it is at, with its process group, until `resume`: limits of seconds wait, too."""
+        self._is_paused = True
+        if child := self._child:
+            child.pause()
+
+    def resume(self) -> None:
+        """Lets it go on."""
+        self._is_paused = False
+        if child := self._child:
+            child.resume()
+
     def restart(self) -> None:
         """Kills the child if there is one, and starts another. Raises SlotError."""
         self._kill()
@@ -87,6 +100,8 @@ class Slot:
         except BaseException:
             self._kill()
             raise
+        if self._is_paused:  # since then
+            self._child.pause()
 
     @property
     def is_dead(self) -> bool:

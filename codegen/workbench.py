@@ -146,11 +146,10 @@ class Workbench:
             return self._binaries(kernels, self._compile_and_prepare(kernels, graph, seed, alone, optional)[0])
 
     def _built(self, kernels: Sequence[Kernel], alone: bool = False, optional: bool = False) -> list[Result]:
-        """What the builder makes of them, before it goes on with what is expected. Reports of CUDA kernels have what
+        """What the builder makes of them, which goes on with what is expected. Reports of CUDA kernels have what
         follows from their launches."""
-        results = self._builder.compile(kernels, alone=alone, optional=optional)
-        self._builder.start(self._expected)
-        self._expected = ()
+        expected, self._expected = self._expected, ()
+        results = self._builder.compile(kernels, alone=alone, optional=optional, then=expected)
         if self.device.target != "cuda":
             return results
         return [
@@ -178,11 +177,6 @@ class Workbench:
         return self._occupancy.idle_share(seconds)
 
     @property
-    def compiles_ahead(self) -> bool:
-        """Whether compilers leave alone what is timed."""
-        return self.device.target != "cpu"
-
-    @property
     def waited_seconds(self) -> float:
         """Spent until other processes were through with the device."""
         return self._timer.waited_seconds
@@ -190,13 +184,12 @@ class Workbench:
     @property
     def at_once(self) -> int:
         """Kernels whose first race takes no longer than that of one: they are compiled side by side."""
-        return self._builder.jobs if self.compiles_ahead else 1
+        return self._builder.jobs if self.device.target != "cpu" else 1
 
     def expect(self, kernels: Sequence[Kernel]) -> None:
         """Lets compilers turn to kernels that will be measured after those that are measured next, as soon as they are
-        through with these."""
-        if self.compiles_ahead:
-            self._expected = kernels
+        through with these. While kernels run on the same CPUs, compilers stand still."""
+        self._expected = kernels
 
     def turn(self, segment_key: str) -> AbstractContextManager[None]:
         """Held while schedules of a segment are chosen, measured and recorded: no other process does so meanwhile."""
@@ -243,6 +236,7 @@ class Workbench:
                 taken = time.monotonic() - started - (self.waited_seconds - waited)
                 seconds = max(taken - compiled, 0.0)
                 work = check_work(segment)
+                compiled = max(compiled, sum(b.seconds for b in built) / self._builder.jobs)  # of it some ahead
                 self._pace.note(segment_key, len(kernels), compiled, seconds, once, work=work, cold=cold)
         return [
             measurement(self.device, segment_key, kernel, result, outcomes[i], race)
@@ -255,7 +249,8 @@ class Workbench:
         return self._pace.seconds(segment_key, count)
 
     def first_race_seconds(self, segment: Graph, segment_keys: frozenset[str], count: int) -> float:
-        """What it will take for a segment that was in none, as if it were the slowest of these, but for its size."""
+        """What it will take for a segment that was in none, as if three of four of these took no longer, but for its
+        size."""
         return self._pace.first_seconds(segment_keys, count, check_work(segment))
 
     def measure_plans(self, graph: Graph, plans: Sequence[Plan], *, seed: int = 0, seconds: float) -> list[PlanTiming]:
@@ -377,7 +372,10 @@ class Workbench:
                 "turn": self._timer.turn if takes_turns else None,
             }
             try:
-                with self._occupancy.working(), ExitStack() as rest:  # one core checks, all are kept free for timing
+                with ExitStack() as rest:  # one core checks, all are kept free for timing
+                    if self.device.target == "cpu":
+                        rest.enter_context(self._builder.paused())
+                    rest.enter_context(self._occupancy.working())
                     if not checking:
                         rest.enter_context(self._occupancy.working(self._occupancy.cores - 1))
                     answer = self._timer.call(

@@ -63,11 +63,6 @@ class Bench(Protocol):
         ...
 
     @property
-    def compiles_ahead(self) -> bool:
-        """Whether compiling disturbs nothing that is timed."""
-        ...
-
-    @property
     def at_once(self) -> int:
         """Kernels whose first race takes about as long as that of one."""
         ...
@@ -99,8 +94,8 @@ class Bench(Protocol):
         ...
 
     def first_race_seconds(self, segment: Graph, segment_keys: frozenset[str], count: int) -> float:
-        """The same for a segment that was in none, as if it were the slowest of these, of which a part counts where it
-        is smaller."""
+        """The same for a segment that was in none, as if it were one of the slower ones of these; of a smaller
+        one less."""
         ...
 
     def measure_plans(

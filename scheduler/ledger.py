@@ -23,6 +23,9 @@ MOST_AT_ONCE = 6  # schedules in a first race because they are compiled at no co
 NEAR_BOUND = 1.1  # times a segment's lower bound: nothing is left to gain
 NEAR_WINNER = 1.05  # times the winner's time: may have lost by chance
 PLAY_OFF = 5  # schedules
+MOST_AHEAD = 8  # kernels that are compiled before their races
+HOPELESS = 3.0  # times the winner's time, or what any family's bound is, that a family's bound is
+LIKELY = 4  # of a segment's, after its first race, that are compiled in case it goes on
 AGAIN = 3  # schedules that are timed again in a race
 PATIENCE = 24  # schedules in a row that do not win, before a segment is let be
 
@@ -128,8 +131,19 @@ class Ledger(Predictor):
         entry = Entry(list(dict.fromkeys((*([elsewhere.winner] if elsewhere.winner else ()), *variants))))
         for race in races(m for m in known if self._is_of_here(m)):
             entry.note(race)
+        self._leave_hopeless(candidate, entry)
         self._learn(candidate, tuple(entry.tried.values()))
         return entry
+
+    def _leave_hopeless(self, candidate: Candidate, entry: Entry) -> None:
+        """Schedules of families that cannot beat what was measured are not tried: one that shares nothing may take a
+        thousand times as long, and seconds to be checked."""
+        best = entry.best()
+        if best is None or best.time_us is None:
+            return
+        limit_us = HOPELESS * max(best.time_us, self.bound_us(candidate))
+        hopeless = {f for f, _ in entry.pending if self.family_bound_us(candidate, f) > limit_us}
+        entry.pending[:] = [v for v in entry.pending if v[0] not in hopeless]
 
     def _known(self, candidate: Candidate, variants: Container[Variant]) -> list[Measurement]:
         """What is stored of schedules that can still be chosen."""
@@ -186,9 +200,10 @@ class Ledger(Predictor):
         entry = self.open(candidate)
         return bool(entry.pending or entry.doubted)
 
-    def measure(self, candidate: Candidate, count: int) -> int:
+    def measure(self, candidate: Candidate, count: int, then: Sequence[Candidate] = ()) -> int:
         """Tries the next `count` pending variants, and beside them the best so far (of times taken far apart, those of
-        the machine's slower moments would lose) and what is doubted. How many kernels that were, new ones."""
+        the machine's slower moments would lose) and what is doubted. How many kernels that were, new ones. then: whose
+        first races are next, or () for more of this one."""
         if self.bench is None:
             return 0
         entry, segment = self.open(candidate), candidate.segment
@@ -198,8 +213,8 @@ class Ledger(Predictor):
             if not kernels and not entry.doubted:
                 return 0
             held = [self.kernel(candidate, v) for v in (entry.winner, *entry.doubted[:AGAIN]) if v]
-            if self.bench.compiles_ahead:
-                self.bench.expect(self._upcoming(candidate, kernels, count))
+            upcoming = self._first_races(then) if then else self._upcoming(candidate, kernels, max(count, LIKELY))
+            self.bench.expect(upcoming)
             rows = self.bench.measure(segment.canonical.graph, segment.key, [*held, *kernels], seed=self.seed)
             self._raced.add(segment.key)
             self._learn(candidate, [m for m in rows if variant_of(m) not in entry.tried])
@@ -261,6 +276,14 @@ class Ledger(Predictor):
         for variant in [v for v in self.open(candidate).pending if v not in measured][:count]:
             with suppress(EmitError):  # said when its turn comes
                 found.append(self.kernel(candidate, variant))
+        return found
+
+    def _first_races(self, candidates: Sequence[Candidate]) -> list[Kernel]:
+        """Kernels of their first races, or of some."""
+        found: list[Kernel] = []
+        for candidate in candidates:
+            if len(found) < MOST_AHEAD:
+                found += self._upcoming(candidate, (), self.hopeful(candidate))
         return found
 
     def extend(self, candidate: Candidate, count: int) -> bool:
@@ -362,4 +385,6 @@ class Ledger(Predictor):
         if kept or not rows:
             self.costs.record(candidate.segment.canonical.graph, kept)
         self._statuses.update(((m.segment_key, *variant_of(m)), m.status) for m in rows)
-        self.open(candidate).note(rows)
+        entry = self.open(candidate)
+        entry.note(rows)
+        self._leave_hopeless(candidate, entry)

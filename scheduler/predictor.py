@@ -197,11 +197,18 @@ class Predictor:
         bound_us = self.guesses.or_else(0.0, "bound", lambda: lower_bound_us(traffic, device))
         best_us = math.inf
         for name in filter(is_taken_by, self.families):
-            us = self.guesses.or_else(bound_us, f"bound of {name}", partial(family_bound_us, traffic, name, device))
-            best_us = min(best_us, us)
+            best_us = min(best_us, self._family_bound_us(traffic, name, bound_us))
             if best_us <= bound_us:  # the others need not be asked
                 break
         return best_us
+
+    def family_bound_us(self, candidate: Candidate, family: str) -> float:
+        """What no kernel of one family can beat."""
+        return self._family_bound_us(self.traffic(candidate), family, 0.0)
+
+    def _family_bound_us(self, traffic: Traffic, family: str, otherwise_us: float) -> float:
+        bound = partial(family_bound_us, traffic, family, self.device)
+        return self.guesses.or_else(otherwise_us, f"bound of {family}", bound)
 
     def predicted_us(self, candidate: Candidate) -> float:
         """The best family's prediction, corrected by how far its predictions were off so far (median ratio). Families

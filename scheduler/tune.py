@@ -277,13 +277,16 @@ def _measure(cover: Proposal, ledger: Ledger, watch: Watch) -> bool:
     """Gets every segment of the cover a first measured time, or each that there is time for. Whether anything was
     learned, or time ran out first."""
     learned, left_out = False, False
-    for candidate in sorted(cover, key=lambda c: c.is_prologue):  # what every run takes comes first
+    waiting = sorted(cover, key=lambda c: c.is_prologue)  # what every run takes comes first
+    while waiting:
+        candidate = waiting.pop(0)
         learned = learned or not ledger.is_open(candidate)
         entry = ledger.open(candidate)
         while entry.best() is None and entry.pending:
             if watch.is_over():
                 return True
-            if not _race(candidate, ledger, watch, ledger.hopeful(candidate)):
+            waiting = [c for c in waiting if ledger.time_us(c) is None]
+            if not _race(candidate, ledger, watch, ledger.hopeful(candidate), waiting):
                 left_out = True
                 break
             learned = True
@@ -327,11 +330,12 @@ def _extend(cover: Proposal, ledger: Ledger, watch: Watch, batch: int) -> bool:
     return True
 
 
-def _race(candidate: Candidate, ledger: Ledger, watch: Watch, most: int) -> bool:
-    """Measures pending schedules of a segment, as many as there is time for. Whether there was any."""
+def _race(candidate: Candidate, ledger: Ledger, watch: Watch, most: int, then: Sequence[Candidate] = ()) -> bool:
+    """Measures pending schedules of a segment, as many as there is time for. Whether there was any. then: as in
+    `Ledger.measure`."""
     count = watch.affordable(partial(ledger.race_seconds, candidate), most)
     if count:
-        ledger.measure(candidate, count)
+        ledger.measure(candidate, count, then)
     watch.tell("segments", ledger.measured)
     return count > 0
 

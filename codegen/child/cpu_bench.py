@@ -13,8 +13,8 @@ import numpy as np
 
 from codegen.child.case import Array, Case, Verdict, judge, make_case, verdict_message
 from codegen.child.cpu_memory import (
-    MOST_BYTES,
     POISON,
+    Arena,
     CheckMemory,
     KeptTensors,
     TimingMemory,
@@ -77,16 +77,12 @@ class Prepared:
         return self._checks[run]
 
     def timing_memory(self, cache_bytes: int) -> TimingMemory:
-        """Made at the first call, and again for another cache or where other cases needed the room since."""
+        """Made at the first call, and again for another cache or where another case had the room since."""
         if self._timing is None or self._cold_bytes != cache_bytes:
-            self.forget_timing()
-            _make_room()
-            self._timing, self._cold_bytes = TimingMemory(self.case, cache_bytes), cache_bytes
+            for other in (self, *_cases.values()):
+                other.forget_timing()
+            self._timing, self._cold_bytes = TimingMemory(self.case, cache_bytes, _arena), cache_bytes
         return self._timing
-
-    @property
-    def timing_bytes(self) -> int:
-        return self._timing.bytes if self._timing else 0
 
     def forget_timing(self) -> None:
         """Lets go of what `timing_memory` made."""
@@ -95,6 +91,7 @@ class Prepared:
 
 _cases: OrderedDict[tuple[str, int], Prepared] = OrderedDict()
 _kept = Kept()
+_arena = Arena()
 
 
 def prepare(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
@@ -314,14 +311,6 @@ def _prepare(text: str, seed: int) -> Prepared:
         _cases[key] = Prepared(make_case(parse_graph(text).graph, seed))
     _cases.move_to_end(key)
     return _cases[key]
-
-
-def _make_room() -> None:
-    """Lets go of timing memory, that of the case used last longest: a new one may take MOST_BYTES, too."""
-    for prepared in _cases.values():
-        if sum(p.timing_bytes for p in _cases.values()) <= MOST_BYTES // 2:
-            return
-        prepared.forget_timing()
 
 
 @lru_cache(maxsize=1)

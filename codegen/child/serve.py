@@ -85,13 +85,14 @@ def _answer(jobs: Mapping[str, Job], message: dict[str, Any], channel: Channel) 
 
 
 def _limit(start: Mapping[str, Any]) -> None:
-    if start["parent"] is not None:
-        libc = ctypes.CDLL(None)
-        if hasattr(libc, "prctl"):
-            libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "prctl"):
+        # Who has children of its own to end may be stopped when the parent dies: it goes on, and finds that out.
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL if start["dies"] else signal.SIGCONT, 0, 0, 0)
+        if start["dies"]:
             libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # whatever a kernel starts stays below us
-        if os.getppid() != start["parent"]:
-            os._exit(1)  # the parent died before we asked
+    if os.getppid() != start["parent"]:
+        os._exit(1)  # the parent died before we asked
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)  # whoever started our parent may have had them ignored, as nohup does
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -3,10 +3,11 @@
 import json
 import os
 import queue
+import threading
 import time
-from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
+from collections.abc import Container, Generator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
 
 from codegen.kernel import Kernel
 from codegen.libraries import is_call
@@ -37,51 +38,114 @@ class Builder:
         self.jobs = jobs or len(os.sched_getaffinity(0))
         self.occupancy = occupancy or Occupancy(self.jobs)
         self.patience = Patience(limits.compile_seconds)
-        self._background = ThreadPoolExecutor(1, "compile-ahead")
-        self._ahead: Future[list[Result]] | None = None
+        self._threads = ThreadPoolExecutor(self.jobs, "compile")
+        self._ahead: dict[str, Future[dict[str, Result]]] = {}  # begun by `_start`, or waiting for a child
         self._idle: queue.SimpleQueue[Slot] = queue.SimpleQueue()
         self._slots = [compiler.slot() for _ in range(self.jobs)]
         for slot in self._slots:
             self._idle.put(slot)
+        self._may_run = threading.Event()
+        self._may_run.set()
+        self._running = 0
+        self._lock = threading.Lock()
+        self._paused_s = 0.0
 
-    def compile(self, kernels: Sequence[Kernel], *, alone: bool = False, optional: bool = False) -> list[Result]:
+    def compile(
+        self, kernels: Sequence[Kernel], *, alone: bool = False, optional: bool = False, then: Sequence[Kernel] = ()
+    ) -> list[Result]:
         """A binary or a failure for each kernel, in order; a library call is its own binary. alone: each in a file of
         its own, so that whoever gets the binary gets nothing else; otherwise up to `limits.kernels_per_file` share one.
-        optional: raises OutOfTime where no time is left to begin with one of them. Raises SlotError, CacheError."""
-        if self._ahead:
-            self._ahead.result()
-            self._ahead = None
-        return self._compile(kernels, alone, optional)
-
-    def start(self, kernels: Sequence[Kernel]) -> None:
-        """Compiles in the background what `compile`, which waits for that, will be asked for next."""
-        if self._ahead is None and kernels:
-            self._ahead = self._background.submit(self._compile, kernels, False)
-
-    def _compile(self, kernels: Sequence[Kernel], alone: bool, optional: bool = False) -> list[Result]:
-        done: dict[str, Result] = {}
-        missing: dict[str, Kernel] = {}
+        optional: raises OutOfTime where no time is left to begin with one of them. then: what `compile` will be asked
+        for next, which children turn to that have nothing else to do. Raises SlotError, CacheError."""
         keys = [self._key(k, alone) for k in kernels]
-        for key, kernel in zip(keys, kernels, strict=True):
-            if key not in done and key not in missing:
-                found = self._recall(key, kernel)
-                if found:
-                    done[key] = found
-                elif is_call(kernel.libraries):
-                    done[key] = self._described(key, kernel)
-                else:
-                    missing[key] = kernel
+        ahead = self._begun(keys)
+        done, missing = self._sorted(keys, kernels, ahead)
         batches = self._batches(missing, 1 if alone else self.limits.kernels_per_file)
-        done.update(self._compile_all(batches, optional))
-        again = [[key] for batch in batches if len(batch) > 1 for key in batch if isinstance(done[key], Failure)]
-        done.update(self._compile_all([{key: missing[key] for key in batch} for batch in again], optional))
+        submitted = self._submitted(batches, optional)
+        self._start(then)
+        for future in dict.fromkeys(ahead.values()):
+            with suppress(OutOfTime):
+                done.update(self._results([future]))
+        done.update(self._results(submitted))
+        wanted = dict(zip(keys, kernels, strict=True))
+        again = [{key: kernel} for key, kernel in wanted.items() if key not in done]  # beside others that failed
+        done.update(self._results(self._submitted(again, optional)))
         return [done[key] for key in keys]
+
+    def _start(self, kernels: Sequence[Kernel]) -> None:
+        """Begins to compile what may be asked for next. Where it is not, and no child has begun, it is forgotten."""
+        keys = [self._key(k, alone=False) for k in kernels]
+        _, missing = self._sorted(keys, kernels, self._ahead)
+        batches = self._batches(missing, self.limits.kernels_per_file)
+        for batch, future in zip(batches, self._submitted(batches, optional=True), strict=True):
+            self._ahead.update(dict.fromkeys(batch, future))
+
+    @contextmanager
+    def paused(self) -> Generator[None]:
+        """For the block, compilers stand still: those at work are stopped, and none begins."""
+        self._may_run.clear()
+        began = time.monotonic()
+        for slot in self._slots:
+            slot.pause()
+        try:
+            with self.occupancy.working(-self._running):
+                yield
+        finally:
+            self._paused_s += time.monotonic() - began
+            for slot in self._slots:
+                slot.resume()
+            self._may_run.set()
 
     def close(self) -> None:
         """Ends the children."""
-        self._background.shutdown(cancel_futures=True)
+        self._threads.shutdown(cancel_futures=True)
         for slot in self._slots:
             slot.close()
+
+    def _sorted(
+        self, keys: Sequence[str], kernels: Sequence[Kernel], ahead: Container[str]
+    ) -> tuple[dict[str, Result], dict[str, Kernel]]:
+        """What is there, and what has to be compiled, without what was begun before."""
+        done: dict[str, Result] = {}
+        missing: dict[str, Kernel] = {}
+        for key, kernel in zip(keys, kernels, strict=True):
+            if key in ahead or key in done or key in missing:
+                continue
+            found = self._recall(key, kernel)
+            if found:
+                done[key] = found
+            elif is_call(kernel.libraries):
+                done[key] = self._described(key, kernel)
+            else:
+                missing[key] = kernel
+        return done, missing
+
+    def _begun(self, keys: Container[str]) -> dict[str, Future[dict[str, Result]]]:
+        """What was begun of these. Of the rest, what no child has begun is forgotten."""
+        found = {key: future for key, future in self._ahead.items() if key in keys}
+        wanted = set(found.values())
+        for future in self._ahead.values():
+            if future not in wanted:
+                future.cancel()
+        self._ahead = {k: f for k, f in self._ahead.items() if k not in found and not f.done()}
+        return found
+
+    def _submitted(self, batches: Sequence[dict[str, Kernel]], optional: bool) -> list[Future[dict[str, Result]]]:
+        return [self._threads.submit(self._compile_one, batch, optional) for batch in batches]
+
+    def _results(self, futures: Sequence[Future[dict[str, Result]]]) -> dict[str, Result]:
+        """What came of files, once all are through; nothing of kernels that failed in one file, where the fault of one
+        may be why. Raises OutOfTime."""
+        done: dict[str, Result] = {}
+        try:
+            wait(futures)
+        finally:
+            for future in futures:
+                future.cancel()
+        for future in futures:
+            batch = future.result()
+            done.update({k: r for k, r in batch.items() if isinstance(r, Binary) or len(batch) == 1})
+        return done
 
     def _batches(self, missing: dict[str, Kernel], most: int) -> list[dict[str, Kernel]]:
         """Files of about equal numbers of kernels, one per child at least; equal entries never meet in one file, nor do
@@ -99,40 +163,45 @@ class Builder:
                 batches.append({key: kernel})
         return batches
 
-    def _compile_all(self, batches: Sequence[dict[str, Kernel]], optional: bool) -> dict[str, Result]:
-        if not batches:
-            return {}
-        with ThreadPoolExecutor(min(self.jobs, len(batches))) as threads:
-            results = threads.map(partial(self._compile_one, optional=optional), batches)
-            return {key: result for part in results for key, result in part.items()}
-
     def _compile_one(self, batch: dict[str, Kernel], optional: bool) -> dict[str, Result]:
         if optional and self.patience.is_over():
             raise OutOfTime(f"{len(batch)} kernels are not compiled")
         kernels = list(batch.values())
         slot = self._idle.get()
-        start = time.monotonic()
         try:
             unit = self.compiler.unit(kernels)
-            with self.occupancy.working():
+            self._may_run.wait()
+            start = time.monotonic() - self._paused_s
+            with self._counted(), self.occupancy.working():
                 built = self.compiler.compile(
                     slot, unit, [k.entry for k in kernels], self.limits.compile_seconds, kernels[0].libraries,
                     self.patience.seconds(len(unit)),
                 )  # fmt: skip
         finally:
             self._idle.put(slot)
-        seconds = (time.monotonic() - start) / len(kernels)
+        seconds = time.monotonic() - self._paused_s - start
         if isinstance(built, Failure):
-            return {key: Failure(built.status, built.detail, seconds) for key in batch}
-        self.patience.note(len(unit), time.monotonic() - start)
+            return {key: Failure(built.status, built.detail, seconds / len(kernels)) for key in batch}
+        self.patience.note(len(unit), seconds)
         data, reports = built
         sha = self.cache.put(data)
         results: dict[str, Result] = {}
         for key, kernel in batch.items():
             report = reports.get(kernel.entry)
             self.cache.remember(key, json.dumps({"binary": sha, "report": report and report.model_dump()}))
-            results[key] = Binary(sha, kernel.entry, self._source(kernel), seconds, report)
+            results[key] = Binary(sha, kernel.entry, self._source(kernel), seconds / len(kernels), report)
         return results
+
+    @contextmanager
+    def _counted(self) -> Generator[None]:
+        """For the block, one more compiler is at work."""
+        with self._lock:
+            self._running += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._running -= 1
 
     def _key(self, kernel: Kernel, alone: bool) -> str:
         return "\n".join(

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +161,62 @@ time.sleep(60)
         assert within(20, lambda: note.exists() and note.read_text() != "")
         pids.append(int(note.read_text()))
     assert not any(gone(pid) for pid in pids)
+    os.kill(parent.pid, signal.SIGKILL)
+    parent.wait()
+    parent.stdout.close()
+    assert within(5, lambda: all(gone(pid) for pid in pids))
+
+
+def test_what_is_paused_stands_still_with_all_that_it_started_and_loses_no_time(slot: Slot, tmp_path: Path) -> None:
+    note = tmp_path / "note"
+    script = f"import time; open({str(note)!r}, 'w').write('begun'); time.sleep(0.2); t = time.process_time()\n"
+    script += "while time.process_time() - t < 0.5: pass"
+    with ThreadPoolExecutor(1) as other:
+        running = other.submit(slot.call, python(script), seconds=2.5)
+        assert within(20, note.exists)
+        slot.pause()
+        slot.pause()
+        time.sleep(3.0)
+        assert not running.done(), "its 2.5 seconds do not count these"
+        slot.resume()
+        assert running.result()["returncode"] == 0
+
+
+def test_a_limit_holds_after_a_pause(slot: Slot, tmp_path: Path) -> None:
+    note = tmp_path / "note"
+    with ThreadPoolExecutor(1) as other:
+        script = f"import time; open({str(note)!r}, 'w').write('begun'); time.sleep(60)"
+        running = other.submit(slot.call, python(script), seconds=1.0)
+        assert within(20, note.exists)
+        slot.pause()
+        time.sleep(0.2)
+        slot.resume()
+        with pytest.raises(SlotFailure) as failure:
+            running.result()
+    assert failure.value.status is Status.timed_out
+
+
+def test_a_parent_that_is_killed_leaves_nobody_standing_still(tmp_path: Path) -> None:
+    note = tmp_path / "grandchild"
+    grandchild = f"import os, time; open('{note}', 'w').write(str(os.getpid())); time.sleep(60)"
+    script = f"""
+import pathlib, sys, threading, time
+from codegen.slot import ChildLimits, Slot
+slot = Slot("codegen.child.cpu_compiler", ChildLimits(), dies_with_parent=False)
+slot.restart()
+job = {{"job": "run", "argv": [sys.executable, "-c", {grandchild!r}], "cwd": "/"}}
+threading.Thread(target=lambda: slot.call(job, seconds=60), daemon=True).start()
+while not (pathlib.Path({str(note)!r}).exists() and pathlib.Path({str(note)!r}).read_text()):
+    time.sleep(0.01)
+slot.pause()
+print(slot.pid, flush=True)
+time.sleep(60)
+"""
+    parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    assert parent.stdout is not None
+    pids = [int(parent.stdout.readline()), int(note.read_text())]
+    assert not any(gone(pid) for pid in pids)
+    assert within(5, lambda: all(Path(f"/proc/{pid}/stat").read_text().split()[2] == "T" for pid in pids))
     os.kill(parent.pid, signal.SIGKILL)
     parent.wait()
     parent.stdout.close()

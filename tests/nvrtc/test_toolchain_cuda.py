@@ -55,12 +55,15 @@ def build(
 def test_what_was_compiled_ahead_is_there(tmp_path: Path) -> None:
     compiler = CudaCompiler(device("sm_90a"), DEFAULT_LIMITS, bare_headers(tmp_path / "include"))
     with Workbench(device("sm_90a"), ObjectCache(tmp_path / "cache"), compiler=compiler) as bench:
-        assert bench.compiles_ahead
         bench.expect([SUM])
         bench.compile([kernel("other", "out0[0] = 2;")])
         (built,) = bench.compile([SUM])
-    assert isinstance(built, Binary)
-    assert built.seconds == 0.0, "from the cache"
+        assert isinstance(built, Binary)
+        bench.compile([kernel("third", "out0[0] = 3;")])
+        (again,) = bench.compile([SUM])
+    assert isinstance(again, Binary)
+    assert again.sha256 == built.sha256
+    assert again.seconds == 0.0, "from the cache"
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)

@@ -22,7 +22,6 @@ class Collector:
     """A bench that compiles nothing yet: it keeps the kernels of plans, by entry. Times nothing."""
 
     kernels: dict[str, Kernel] = field(default_factory=dict)
-    compiles_ahead: bool = False
 
     def compile_for_plans(
         self,

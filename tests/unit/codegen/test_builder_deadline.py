@@ -1,6 +1,11 @@
-"""Compilers begin with no file of an optional plan once the seconds of a search are over."""
+"""What compilers begin with, and when: nothing optional once the seconds of a search are over, what comes next while
+others work, nothing while kernels are timed."""
 
+import threading
+import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +14,7 @@ import pytest
 from codegen.kernel import Kernel, Launch
 from codegen.limits import DEFAULT_LIMITS
 from codegen.object_cache import ObjectCache
+from codegen.occupancy import Occupancy
 from codegen.toolchain.builder import Builder
 from codegen.toolchain.compiler import Binary, OutOfTime
 from codegen.toolchain.patience import Patience
@@ -25,6 +31,12 @@ class Clock:
 
 class NoSlot:
     def close(self) -> None:
+        pass
+
+    def pause(self) -> None:
+        pass
+
+    def resume(self) -> None:
         pass
 
 
@@ -101,3 +113,83 @@ def test_without_a_search_nothing_is_over(builder: Builder, compiler: SlowCompil
     clock.now = 1e6
     assert all(isinstance(b, Binary) for b in builder.compile(kernels("a", "b"), alone=True, optional=True))
     assert compiler.compiled == ["a", "b"]
+
+
+def test_what_comes_next_is_compiled_once(builder: Builder, compiler: SlowCompiler) -> None:
+    builder.compile(kernels("a"), then=kernels("b", "c"))
+    found = builder.compile(kernels("c", "b"), then=kernels("a"))
+    assert all(isinstance(b, Binary) for b in found)
+    assert sorted(compiler.compiled) == ["a", "b", "c"]
+
+
+def test_what_nobody_asks_for_is_forgotten_unless_it_was_begun(tmp_path: Path, clock: Clock) -> None:
+    begun, goes_on = threading.Event(), threading.Event()
+
+    class Blocked(SlowCompiler):
+        def compile(self, slot: NoSlot, source: str, entries: Sequence[str], *rest: Any) -> tuple[bytes, Any]:
+            if "a" in entries:
+                begun.set()
+                assert goes_on.wait(60)
+            return super().compile(slot, source, entries, *rest)
+
+    compiler = Blocked(clock)
+    limits = replace(DEFAULT_LIMITS, kernels_per_file=1)
+    builder = Builder(compiler, ObjectCache(tmp_path), limits, 1)  # type: ignore[arg-type]
+    try:
+        builder.compile((), then=kernels("a", "b"))
+        assert begun.wait(60)
+        with ThreadPoolExecutor(1) as other:
+            asked = other.submit(builder.compile, kernels("c"))
+            goes_on.set()
+            asked.result()
+        assert compiler.compiled == ["a", "c"]
+    finally:
+        goes_on.set()
+        builder.close()
+
+
+def test_what_was_begun_too_late_is_compiled_where_it_is_needed(
+    builder: Builder, compiler: SlowCompiler, clock: Clock
+) -> None:
+    builder.patience.until(EACH_S / 2)
+    builder.compile(kernels("a"), then=kernels("b"))
+    clock.now = 10 * EACH_S
+    [found] = builder.compile(kernels("b"))
+    assert isinstance(found, Binary)
+
+
+def test_while_kernels_are_timed_no_compiler_begins(builder: Builder, compiler: SlowCompiler) -> None:
+    with ThreadPoolExecutor(1) as other:
+        with builder.paused():
+            asked = other.submit(builder.compile, kernels("a"))
+            time.sleep(0.1)
+            assert not compiler.compiled
+        assert isinstance(asked.result()[0], Binary)
+
+
+def test_time_spent_standing_still_is_not_the_compilers(tmp_path: Path, clock: Clock) -> None:
+    begun, goes_on = threading.Event(), threading.Event()
+
+    class Waiting(SlowCompiler):
+        def compile(self, slot: NoSlot, source: str, entries: Sequence[str], *rest: Any) -> tuple[bytes, Any]:
+            begun.set()
+            assert goes_on.wait(60)
+            return super().compile(slot, source, entries, *rest)
+
+    occupancy = Occupancy(2)
+    builder = Builder(Waiting(clock), ObjectCache(tmp_path), DEFAULT_LIMITS, 1, occupancy)  # type: ignore[arg-type]
+    try:
+        with ThreadPoolExecutor(1) as other:
+            asked = other.submit(builder.compile, kernels("a"))
+            assert begun.wait(60)
+            with builder.paused(), occupancy.waiting():
+                occupancy.restart()
+                time.sleep(0.3)
+                assert occupancy.core_seconds() == 0.0, "a compiler that stands still does not work"
+            goes_on.set()
+            [found] = asked.result()
+        assert isinstance(found, Binary)
+        assert found.seconds < 0.3
+    finally:
+        goes_on.set()
+        builder.close()

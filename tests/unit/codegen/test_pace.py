@@ -29,7 +29,15 @@ def test_compilers_work_side_by_side() -> None:
     assert pace.seconds("a", 1) == pytest.approx(2.0 + 0.8)
 
 
-def test_an_unknown_segment_takes_as_long_as_the_slowest_of_some_did_at_first() -> None:
+def test_one_race_that_waited_for_others_says_little_of_the_rest() -> None:
+    pace = Pace(0.8)
+    for key, compiled in zip("abcd", (0.1, 0.2, 0.3, 5.0), strict=True):
+        pace.note(key, 1, compiled=compiled, seconds=0.0, once=0.0)
+    assert pace.first_seconds(frozenset("abcd"), 1) == pytest.approx(0.3)
+    assert pace.first_seconds(frozenset("ad"), 1) == pytest.approx(5.0)
+
+
+def test_an_unknown_segment_takes_as_long_as_the_slower_of_two_did_at_first() -> None:
     pace = Pace(0.8)
     assert pace.seconds("b", 8) == pace.first_seconds(frozenset("a"), 8) == 0.0, "nothing is known"
     pace.note("a", 1, compiled=0.0, seconds=4.0, once=3.0)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from codegen.child import cpu_bench, cpu_memory
 from codegen.child.case import make_case
-from codegen.child.cpu_memory import MOST_BYTES, MOST_COLD, MOST_SETS, rotating_sets
+from codegen.child.cpu_memory import MOST_BYTES, MOST_COLD, MOST_SETS, Arena, TimingMemory, rotating_sets
 from tests.support.stored_plans import chain
 
 MIB = 1 << 20
@@ -39,11 +39,37 @@ def test_a_cache_of_half_a_gigabyte_does_not_take_four() -> None:
 def test_cases_let_go_of_their_sets_for_those_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
     cases: OrderedDict[tuple[str, int], cpu_bench.Prepared] = OrderedDict()
     monkeypatch.setattr(cpu_memory, "MOST_BYTES", MIB)
-    monkeypatch.setattr(cpu_bench, "MOST_BYTES", MIB)
     monkeypatch.setattr(cpu_bench, "_cases", cases)
+    memories: list[TimingMemory] = []
     for number in range(3):
         prepared = cpu_bench.Prepared(make_case(chain(1000 * (number + 1), ["neg"]), 0))
         cases[str(number), 0] = prepared
-        assert 0.9 * MIB <= prepared.timing_memory(480 * MIB).bytes <= 1.1 * MIB
-        assert [c.timing_bytes > 0 for c in cases.values()] == [False] * number + [True]
-    assert cases["0", 0].timing_memory(480 * MIB).sets > 1, "made again"
+        memories.append(prepared.timing_memory(480 * MIB))
+        assert 0.9 * MIB <= memories[-1].bytes <= 1.1 * MIB
+        assert prepared.timing_memory(480 * MIB) is memories[-1]
+    again = cases["0", 0].timing_memory(480 * MIB)
+    assert again is not memories[0], "made again"
+    assert all(again.is_intact(which) for which in range(again.sets))
+    assert cases["2", 0].timing_memory(480 * MIB) is not memories[2]
+
+
+def test_memory_is_used_again_as_if_it_were_new() -> None:
+    arena = Arena()
+    large, small = (make_case(chain(n, ["neg"]), 0) for n in (2000, 1000))
+    first = TimingMemory(large, MIB, arena)
+    address = int(first.addresses.min())
+    for which in range(first.sets):
+        for tensor in first.tensors(which):
+            tensor.fill(7)
+    for case in (small, large):
+        second = TimingMemory(case, MIB, arena)
+        assert int(second.addresses.min()) == address
+        assert all(second.is_intact(which) for which in range(second.sets))
+        assert not any(second.tensors(which)[-1].any() for which in range(second.sets)), "nothing was written yet"
+
+
+def test_an_arena_grows_where_one_set_is_more_than_a_cache() -> None:
+    arena = Arena()
+    assert arena.take(MIB, MIB).bytes.size == MOST_COLD * MIB
+    assert arena.take(20 * MIB, MIB).bytes.size == 20 * MIB
+    assert arena.take(MIB, MIB).bytes.size == 20 * MIB

@@ -119,7 +119,6 @@ class FakeBench:
     times: dict[str, float] = field(default_factory=dict)
     segments: dict[str, Graph] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
-    compiles_ahead: bool = False
     at_once: int = 1
     expected: list[str] = field(default_factory=list)
 

@@ -111,7 +111,7 @@ class CountedMemory(Memory):
 
 
 def search(calls: Calls, seconds: float) -> Plan:
-    bench = CountedBench(clock=TickingClock(calls), seed=5, compiles_ahead=True)
+    bench = CountedBench(clock=TickingClock(calls), seed=5)
     bench.calls_ = calls
     return tune(
         diamond(), DEVICE, Budget(seconds, seed=3), CountedMemory(calls), bench, lambda _: calls(lambda: None),

@@ -15,7 +15,8 @@ from fusion_ir.ops import make, make_input
 from fusion_ir.records import Device, Measurement, Status
 from scheduler.candidates import Candidate, find_candidates
 from scheduler.cutting import cut
-from scheduler.ledger import Ledger
+from scheduler.ledger import HOPELESS, LIKELY, Ledger
+from scheduler.predict import ASSUMED
 from tests.support.devices import CPU_DEVICE
 from tests.support.kernels import dense, graph_of
 from tests.unit.scheduler.fakes import DEVICE, FakeBench, Memory, families
@@ -188,14 +189,22 @@ def test_nothing_is_played_off_where_nothing_is_new() -> None:
     assert not bench.calls
 
 
-def test_what_comes_next_is_announced_where_compiling_disturbs_nothing() -> None:
-    for ahead in (True, False):
-        bench = Lucky(compiles_ahead=ahead)
-        ledger, candidate = ledger_of(bench, Memory())
-        ledger.measure(candidate, 2)
-        announced = list(bench.expected)
-        ledger.measure(candidate, 2)
-        assert (set(announced) <= set(bench.calls)) and len(announced) == (2 if ahead else 0)
+def test_what_comes_next_is_announced() -> None:
+    bench = Lucky()
+    ledger, candidate = ledger_of(bench, Memory())
+    ledger.measure(candidate, 2)
+    announced = list(bench.expected)
+    ledger.measure(candidate, 2)
+    assert set(bench.calls) - set(bench.calls[:2]) <= set(announced)
+    assert len(announced) == LIKELY
+
+
+def test_first_races_of_others_are_announced_where_these_come_next() -> None:
+    bench = Lucky()
+    ledger, candidate = ledger_of(bench, Memory())
+    ledger.measure(candidate, 2, then=(candidate,))
+    assert len(bench.expected) == ledger.hopeful(candidate)
+    assert bench.expected[0] == bench.calls[0]
 
 
 def test_tiles_come_first_where_something_lies_across() -> None:
@@ -303,3 +312,25 @@ def test_what_nothing_was_tried_on_gets_what_would_be_tried_first(device: Device
         chosen = ledger.choice(candidate)
         assert not ledger.is_open(candidate) and ledger.time_us(candidate) is None
         assert chosen == ledger.open(candidate).pending[0] == ledger.choice(candidate)
+
+
+def test_a_family_that_cannot_beat_what_was_measured_is_not_tried() -> None:
+    """`naive` sums a whole row for each element of it."""
+    spec = dense(2, 1 << 15)
+    x = make_input(0, spec)
+    graph = graph_of((spec,), build.div(x, build.sum_(x, (1,), keepdims=True)))
+    device = DEVICE.model_copy(update={"ceilings": ASSUMED["cpu"]})
+    for stored in (False, True):
+        costs = Memory()
+        ledger = Ledger(device, FAMILIES, costs, FakeBench(), 0)
+        atoms = cut(graph, ledger.computable)
+        candidate = ledger.ask(atoms, atoms.piece((1 << len(atoms)) - 1))
+        assert isinstance(candidate, Candidate)
+        assert "naive" in candidate.families
+        assert any(f == "naive" for f, _ in ledger.open(candidate).pending)
+        ledger.measure(candidate, 1)
+        assert HOPELESS * (ledger.time_us(candidate) or 0.0) < ledger.family_bound_us(candidate, "naive")
+        if stored:
+            ledger = Ledger(device, FAMILIES, costs, None, 0)
+        assert ledger.open(candidate).pending
+        assert not any(f == "naive" for f, _ in ledger.open(candidate).pending)
