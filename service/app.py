@@ -24,7 +24,7 @@ from service.api.middleware import Gate
 from service.api.readers import Readers
 from service.api.threads import Threads
 from service.dashboard import pages
-from service.errors import ApiError, in_words, pointer, problem_response
+from service.errors import ApiError, OperationFailed, in_words, pointer, problem_response
 from service.settings import Settings
 from service.version import VERSION
 from tuning_db import DatabaseError, Store
@@ -138,7 +138,8 @@ async def _warm(ctx: Context) -> None:
 
 async def _api_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, ApiError)
-    context(request).metrics.problems.labels(error.slug).inc()
+    if not isinstance(error, OperationFailed):
+        context(request).metrics.problems.labels(error.slug).inc()
     return problem_response(error.slug, error.detail, error.place, error.status, error.headers)
 
 

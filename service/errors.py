@@ -300,6 +300,10 @@ class ApiError(Exception):
         self.status = PROBLEM_TYPES[slug].status if status is None else status
 
 
+class OperationFailed(ApiError):
+    """The problem that an operation failed with, told to who waited for it. Metrics have it by the operation."""
+
+
 def problem(slug: str, detail: str, place: str | None = None, status: int | None = None) -> Problem:
     """The document. Text is cut to a length and freed of control characters: it may hold words of the client's."""
     row = PROBLEM_TYPES[slug]

@@ -2,6 +2,9 @@
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from service.errors import PROBLEM_TYPES
+from service.failures import problem_in
+
 _BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60)
 
 
@@ -25,9 +28,12 @@ class Metrics:
             "fuseplan_resolves", "Resolves by outcome: hit, miss.", ("outcome",), registry=self.registry
         )
         self.problems = Counter(
-            "fuseplan_problems", "Problem documents answered by type, such as kernels-disagree.", ("type",),
+            "fuseplan_problems",
+            "Problems by type, such as kernels-disagree: answers, items of batches that were refused, and failed "
+            "operations, each counted once by one of the servers that share a database.",
+            ("type",),
             registry=self.registry,
-        )  # fmt: skip
+        )
         self.operations = Gauge("fuseplan_operations", "Operations by state.", ("state",), registry=self.registry)
         self.damaged = Gauge(
             "fuseplan_damaged_rows", "Rows of the database found damaged.", ("table",), registry=self.registry
@@ -38,6 +44,11 @@ class Metrics:
         known = method if method in ("GET", "POST", "DELETE", "PUT", "HEAD", "OPTIONS", "PATCH") else "other"
         self.requests.labels(route, known, str(status)).inc()
         self.seconds.labels(route).observe(seconds)
+
+    def failed(self, error: str | None) -> None:
+        """Counts a search that failed. error: what is kept of it."""
+        slug = problem_in(error).type.rpartition("/")[2]
+        self.problems.labels(slug if slug in PROBLEM_TYPES else "tuning-failed").inc()
 
     def text(self) -> bytes:
         return generate_latest(self.registry)

@@ -16,6 +16,7 @@ from sqlalchemy import (
     MetaData,
     String,
     Text,
+    false,
     text,
 )
 from sqlalchemy.engine import Dialect
@@ -252,6 +253,7 @@ class OperationRow(Base):
     """One job of the durable queue. `token` counts the leases: a worker that lost its lease holds an old one.
 
     request_key, conditions and had_s: what a failure is noted under where the job is given up; None: it is not noted.
+    counted: whether some server's metrics have it, once it failed.
     """
 
     __tablename__ = "operations"
@@ -278,6 +280,7 @@ class OperationRow(Base):
     request_key: Mapped[str | None]
     conditions: Mapped[str | None]
     had_s: Mapped[float | None]
+    counted: Mapped[bool] = mapped_column(server_default=false())
 
     __table_args__ = (
         Index("ix_operations_queue", "state", "priority", "created"),

@@ -257,6 +257,17 @@ class Operations:
             counts[state] = self._database.rows(_count(state))[0][0]
         return counts
 
+    def newly_failed(self) -> list[str]:
+        """Errors of operations that failed, whoever ended them: each is given out once, by one of all who share the
+        database."""
+        failed = and_(OperationRow.state == "failed", OperationRow.counted.is_(False))
+        if not self._database.rows(select(OperationRow.id).where(failed).limit(1)):
+            return []
+        with self._database.write() as connection:
+            chosen = select(OperationRow.id).where(failed).order_by(OperationRow.id).with_for_update(skip_locked=True)
+            taken = update(OperationRow).where(OperationRow.id.in_(chosen)).values(counted=True)
+            return [error or "" for (error,) in connection.execute(taken.returning(OperationRow.error))]
+
     def forget(self, seconds: float) -> int:
         """Deletes operations that ended more than `seconds` ago; returns how many."""
         ended = and_(~_OPEN, OperationRow.finished < self._clock() - seconds)

@@ -345,6 +345,11 @@ class Store:
     def operation_counts(self) -> dict[OperationState, int]:
         return self._operations.counts()
 
+    def newly_failed(self) -> list[str]:
+        """Errors of operations that failed since somebody who shares the database asked last: each is given out
+        once."""
+        return self._operations.newly_failed()
+
     def forget_operations(self, seconds: float) -> int:
         """Deletes operations that ended more than `seconds` ago."""
         return self._operations.forget(seconds)

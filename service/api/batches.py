@@ -33,7 +33,7 @@ from service.api.times import moment
 from service.errors import ApiError
 from service.jobs import PlanResult
 from service.settings import TARGET
-from tuning_db import Batch, BatchItem, ItemState, KeyReused, NeverFits, QueueFull, Store
+from tuning_db import Batch, BatchItem, Ending, ItemState, KeyReused, NeverFits, QueueFull, Store
 
 router = APIRouter(tags=["batches"])
 
@@ -105,7 +105,7 @@ def _submit(ctx: Context, body: bytes, defaults: dict[str, Any], payload: str, k
             return earlier
         lines = read_lines(ctx, body, defaults)
         limit = ctx.settings.max_batch_queue
-        return ctx.store.batches.submit(lines.items, lines.graphs, payload, idempotency_key=key, limit=limit)
+        batch = ctx.store.batches.submit(lines.items, lines.graphs, payload, idempotency_key=key, limit=limit)
     except KeyReused as error:
         raise ApiError("idempotency-key-reused", f"{error}.", "Idempotency-Key") from error
     except NeverFits as error:
@@ -113,6 +113,10 @@ def _submit(ctx: Context, body: bytes, defaults: dict[str, Any], payload: str, k
         raise ApiError("batch-too-large", f"The batch needs {error.needed} operations, and {limit}.") from error
     except QueueFull as error:
         raise ApiError("too-many-operations", f"{error}.", headers={"Retry-After": "30"}) from error
+    for item in lines.items:
+        if isinstance(item.outcome, Ending) and item.outcome.state == "failed":
+            ctx.metrics.failed(item.outcome.error)
+    return batch
 
 
 @router.get(SUBMIT, summary="Batches", response_model=BatchPage)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import get_args
 
@@ -57,16 +58,24 @@ async def _checked(ctx: Context, check: Callable[[], None]) -> str:
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
 async def metrics(request: Request) -> Response:
-    """Requests, seconds, hits and misses of this process; operations by state, which are no number where the database
-    does not answer."""
+    """Requests, seconds, hits and misses of this process, and problems: failed operations are counted by the first
+    server that is asked; operations by state, which are no number where the database does not answer."""
     ctx = context(request)
     counts: Mapping[OperationState, float]
     try:
         counts = await ctx.database.run(ctx.store.operation_counts)
     except (DatabaseError, ApiError):
         counts = dict.fromkeys(get_args(OperationState), math.nan)
+    with suppress(DatabaseError, ApiError):
+        await ctx.database.run(_count_failures, ctx)
     for state, count in counts.items():
         ctx.metrics.operations.labels(state).set(count)
     for table, rows in ctx.store.damaged().items():
         ctx.metrics.damaged.labels(table).set(rows)
     return Response(ctx.metrics.text(), 200, {"Cache-Control": "no-store"}, ctx.metrics.content_type)
+
+
+def _count_failures(ctx: Context) -> None:
+    """Of operations, which workers, other servers and their supervisors end, too."""
+    for error in ctx.store.newly_failed():
+        ctx.metrics.failed(error)

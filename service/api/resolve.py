@@ -17,7 +17,7 @@ from service.api.operations import problem_of
 from service.api.prefer import wait_seconds
 from service.api.readers import Read
 from service.api.reading import check_seconds
-from service.errors import ApiError
+from service.errors import ApiError, OperationFailed
 from service.failures import problem_before
 from service.jobs import PLAN, PlanJob
 from tuning_db import Conditions, FailureKey, NewGraph, Operation, QueueFull, RequestKey, Resolved
@@ -67,7 +67,8 @@ async def resolve(request: Request) -> Response:
             return _answer(found, "miss", remembered.names)
     if operation.state in ("failed", "cancelled"):
         problem = problem_of(operation)
-        raise ApiError(problem.type.rpartition("/")[2], problem.detail, problem.place)
+        error = OperationFailed if operation.state == "failed" else ApiError
+        raise error(problem.type.rpartition("/")[2], problem.detail, problem.place)
     pending = Pending(operation=operation_model(operation), best_plan=None)
     headers = {
         "Location": f"/v1/operations/{operation.id}",

@@ -4,6 +4,7 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -200,6 +201,26 @@ def test_forgetting_old_operations(queue: Store, clock: Clock) -> None:
     assert queue.operation(old.id) is None
     assert queue.operations() == [kept]
     assert queue.operations(["running"]) == []
+
+
+def test_failures_are_given_out_once(url: str) -> None:
+    with Store(url) as store, Store(url) as other:
+        for n in range(40):
+            store.submit("tune", str(n))
+        for n in range(40):
+            held = _leased(store.lease("w", 60.0))
+            result, error = ("{}", None) if n % 4 == 0 else (None, held.payload)
+            assert store.finish(held.id, "w", held.token, result=result, error=error)
+        with ThreadPoolExecutor(8) as pool:
+            asked = [pool.submit(who.newly_failed) for who in (store, other) * 4]
+            found = [error for some in asked for error in some.result(60)]
+        assert sorted(found, key=int) == [str(n) for n in range(40) if n % 4]
+        assert store.newly_failed() == []
+        store.submit("tune", "late")
+        held = _leased(store.lease("w", 60.0))
+        assert store.newly_failed() == []
+        assert store.finish(held.id, "w", held.token, error="late")
+        assert other.newly_failed() == ["late"]
 
 
 def test_text_that_a_database_cannot_hold(queue: Store) -> None:

@@ -162,6 +162,25 @@ def test_answers_of_before_keep_answering(url: str, samples: Samples) -> None:
         assert fits == {99: False, 100: True}
 
 
+def test_operations_that_failed_before_are_not_counted_now(url: str) -> None:
+    """Up to revision 10 nobody counted them."""
+    database = Database(url)
+    schema.prepare(database, upgrade=False, target="0010")
+    row = (
+        "INSERT INTO operations (id, kind, payload, state, priority, owner, token, lease_until, attempt,"
+        " cancel_requested, progress, error, created)"
+        " VALUES (:id, 'plan', '', :state, 0, 'w', 1, 1e12, 1, false, '', :error, 1)"
+    )
+    with database.write() as connection:
+        for state in ("failed", "running"):
+            connection.execute(text(row), {"id": state, "state": state, "error": "before"})
+    database.close()
+    with Store(url, upgrade=True) as store:
+        assert store.newly_failed() == []
+        assert store.finish("running", "w", 1, error="now")
+        assert store.newly_failed() == ["now"]
+
+
 def test_an_upgrade_that_fails_leaves_the_old_tables(
     sqlite_url: str, samples: Samples, monkeypatch: pytest.MonkeyPatch
 ) -> None:
