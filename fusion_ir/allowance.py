@@ -1,7 +1,8 @@
-"""What a graph from outside may cost while it is built: nodes and operands, counted as `ops.make` makes them.
+"""What a graph from outside may cost while it is built: nodes and operands, counted as they are made and kept.
 
 A reader checks what is written; what composites expand to, it would see only afterwards. Within `limited` every node is
-counted when it is made, whoever makes it, so that reading ends at the node too many:
+counted when `ops.make` makes it, whoever asks for it, and once more when a reader keeps it as part of the graph, so
+that reading ends at the node too many:
 
     with limited():
         graph = read(text)  # FormatError: more than 60,000 nodes are made of it
@@ -12,14 +13,16 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 from fusion_ir.errors import FormatError
-from fusion_ir.limits import LIMITS
+from fusion_ir.limits import LIMITS, check_count
+from fusion_ir.node import Node
 
 
 class _Count:
-    __slots__ = ("nodes", "operands")
+    __slots__ = ("kept", "nodes", "operands")
 
     def __init__(self) -> None:
         self.nodes = self.operands = 0
+        self.kept = set[Node]()
 
 
 _counts: ContextVar[_Count | None] = ContextVar("fusion_ir.allowance", default=None)
@@ -27,8 +30,8 @@ _counts: ContextVar[_Count | None] = ContextVar("fusion_ir.allowance", default=N
 
 @contextmanager
 def limited() -> Generator[None]:
-    """Within the block, LIMITS.made nodes and LIMITS.made_operands operands may be made; within another, it counts with
-    that. Raises FormatError where more are."""
+    """Within the block, LIMITS.made nodes and LIMITS.made_operands operands may be made, and LIMITS.nodes distinct
+    nodes kept; within another, it counts with that. Raises FormatError where more are."""
     if _counts.get() is not None:
         yield
         return
@@ -50,3 +53,17 @@ def count(operands: int) -> None:
         raise FormatError("", f"more than {LIMITS.made:,} nodes are made of it, most of them by composite ops")
     if counted.operands > LIMITS.made_operands:
         raise FormatError("", f"its nodes have more than {LIMITS.made_operands:,} operands in all")
+
+
+def keep(place: str, node: Node) -> None:
+    """A statement at `place` has this node as its result. Raises FormatError where all of them are made of too many."""
+    counted = _counts.get()
+    if counted is None:
+        return
+    stack = [node]
+    while stack:
+        found = stack.pop()
+        if found not in counted.kept:
+            counted.kept.add(found)
+            check_count(place, "nodes after composite ops were taken apart", len(counted.kept), LIMITS.nodes)
+            stack += found.args

@@ -14,12 +14,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from fusion_ir.allowance import limited
+from fusion_ir.allowance import keep, limited
 from fusion_ir.dtype import DTYPES, DType
 from fusion_ir.errors import FormatError, excerpt, nearest
 from fusion_ir.extent import Extent, dense_strides, shape_of
 from fusion_ir.formats.json_text import decode, load_json, pointer
-from fusion_ir.formats.made_nodes import MadeNodes
 from fusion_ir.formats.members import known_members
 from fusion_ir.formats.wire_ops import build_node
 from fusion_ir.graph import Graph, InputSpec, OutputSpec
@@ -142,7 +141,6 @@ class _Reader:
         self.positions: dict[str, int] = {}
         self.tensors: dict[str, Node] = {}
         self.writers: dict[str, int] = {}
-        self.made = MadeNodes()
 
     def read(self) -> NamedGraph:
         for i, row in enumerate(self.wire.inputs):
@@ -241,7 +239,7 @@ class _Reader:
             if name in self.tensors:
                 raise FormatError(f"{place}/name", f"two tensors are named {excerpt(name)}")
             check_sizes(place, result.sizes)
-            self.made.add("/nodes", result)
+            keep("/nodes", result)
             self.tensors[name] = result
 
     def tensor(self, place: str, name: str) -> Node:

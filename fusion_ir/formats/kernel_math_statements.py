@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from fusion_ir import build
+from fusion_ir.allowance import keep
 from fusion_ir.errors import FormatError, excerpt, nearest
 from fusion_ir.formats.kernel_math_calls import Argument, Call, Operands, Padding, Tensor
 from fusion_ir.formats.kernel_math_ops import (
@@ -22,7 +23,6 @@ from fusion_ir.formats.kernel_math_ops import (
 from fusion_ir.formats.kernel_math_scalars import SCALAR_NAME, Number
 from fusion_ir.formats.kernel_math_tensors import TENSOR, Mention, read_mention
 from fusion_ir.formats.kernel_math_tokens import Cursor
-from fusion_ir.formats.made_nodes import MadeNodes
 from fusion_ir.limits import LIMITS, check_count, check_sizes
 from fusion_ir.node import Node
 
@@ -44,7 +44,6 @@ class Statements:
         self.scalars = operands.scalars
         self.stated = stated
         self.filled: set[str] = set()
-        self.made = MadeNodes()
 
     def statement(self) -> list[Tensor]:
         """The tensors that the next statement defines; none where it gives a scalar a value."""
@@ -69,7 +68,7 @@ class Statements:
             raise call.error(f"{call.name} has {len(nodes)} results, assigned to {len(results)} tensors")
         defined = [_defined(call, m, n) for m, n in zip(results, nodes, strict=True)]
         for tensor in defined:
-            self.made.add(call.place, tensor.node)
+            keep(call.place, tensor.node)
         return defined
 
     def _scalar(self) -> None:

@@ -24,11 +24,11 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from fusion_ir import build
+from fusion_ir.allowance import keep
 from fusion_ir.dtype import DType
 from fusion_ir.errors import FormatError, excerpt
 from fusion_ir.extent import dense_strides, shape_of
 from fusion_ir.formats.json_text import excerpt_key
-from fusion_ir.formats.made_nodes import MadeNodes
 from fusion_ir.formats.migraphx_apply import Value, apply, stated_type
 from fusion_ir.formats.migraphx_operands import (
     data_arguments,
@@ -77,7 +77,6 @@ class _Program:
         self.weights: dict[str, Value] = {}
         self.returned: Instruction | None = None
         self.evaluated = 0
-        self.made = MadeNodes()
 
     def finish(self) -> NamedGraph:
         for instruction in self.main.instructions:
@@ -155,7 +154,7 @@ class _Program:
         else:
             operands = [self.value(word) for word in data_arguments(instruction)]
             self.values[instruction.name.text] = apply(instruction, operands)
-            self.made.add(instruction.name.place, self.values[instruction.name.text].node)
+            keep(instruction.name.place, self.values[instruction.name.text].node)
 
     def count(self, instruction: Instruction) -> None:
         """Bodies of modules count as often as they are used."""
@@ -301,7 +300,7 @@ class _Program:
             else:
                 operands = [value(word) for word in data_arguments(instruction)]
                 values[name.text] = apply(instruction, operands, inside=sizes)
-                self.made.add(name.place, values[name.text].node)
+                keep(name.place, values[name.text].node)
         raise FormatError(module.place, f"module {module.name} has no @return")
 
     def scalar(self, instruction: Instruction, sizes: tuple[int, ...]) -> Node:

@@ -14,10 +14,10 @@ they have in the text. A symbolic extent (-1) is known only to the sender, who s
 from collections.abc import Mapping, Sequence
 from typing import cast
 
+from fusion_ir.allowance import keep
 from fusion_ir.dtype import DType
 from fusion_ir.errors import FormatError, excerpt, nearest
 from fusion_ir.formats.json_text import excerpt_key
-from fusion_ir.formats.made_nodes import MadeNodes
 from fusion_ir.formats.nvfuser_numbers import Number, cast_number, number
 from fusion_ir.formats.nvfuser_ops import NVFUSER_OPS
 from fusion_ir.formats.nvfuser_tensors import Given, define_tensor, memory_order, strides_of
@@ -63,7 +63,6 @@ class _Definition:
         self.sizes = sizes
         self.strides = strides
         self.scalars = scalars
-        self.made = MadeNodes()
         self.stated: set[str] = set()  # those of `scalars` that the text asked for
         self.values: dict[str, Value] = {}
         self.inputs: dict[str, InputSpec] = {}
@@ -112,7 +111,7 @@ class _Definition:
                 found.append([*item] if isinstance(item, list) else item)
                 continue
             check_sizes(call.place, item.sizes)
-            self.made.add(call.place, item)
+            keep(call.place, item)
             order = cast("tuple[int, ...]", values["stride_order"]) if op == "stride_order" else None
             found.append(Tensor(item, order))
         return found
