@@ -204,7 +204,7 @@ PROBLEM_TYPES: dict[str, ProblemType] = {
             "tuning-failed",
             500,
             "No plan could be made",
-            "The search ended without a plan that gives correct results.",
+            "The search ended without a plan that gives correct results, or three workers were lost over it.",
             "`detail` says why; the operation keeps the record.",
         ),
         ProblemType(

@@ -4,7 +4,7 @@ from pydantic import ValidationError
 
 from service import formatting
 from service.errors import Problem, problem
-from tuning_db import Failure
+from tuning_db import Conditions, Failure, RequestKey, Store
 
 
 def problem_in(error: str | None) -> Problem:
@@ -13,6 +13,15 @@ def problem_in(error: str | None) -> Problem:
         return Problem.model_validate_json(error or "")
     except ValidationError:
         return problem("tuning-failed", error or "The worker gave no reason.")
+
+
+def failed_before(store: Store, request: RequestKey, now: Conditions, seconds: float) -> Problem | None:
+    """The problem that a search for a request ended with, where it is not made again. None where one may be made, and
+    where there is a plan: if that was a miss, it answers again once its graph is stored. Raises DatabaseError."""
+    failure = store.failure(request, now, seconds)
+    if failure is None or store.answer(request, now, seconds) is not None:
+        return None
+    return problem_before(failure)
 
 
 def problem_before(failure: Failure) -> Problem:

@@ -126,13 +126,16 @@ def plan_graph(
     request = RequestKey(graph_key(named.graph), device.class_key, numerics, tenant, memory_bytes=budget.memory_bytes)
     now = Conditions.of_device(device, VERSION)
     found = store.resolve(request, now, budget.seconds)
+    if found is None or found.due:
+        store.put_graph(request.graph_key, print_graph(named.graph), Names(named.input_names, named.output_names))
+    if found is None:  # a plan whose graph was damaged answers again
+        found = store.resolve(request, now, budget.seconds)
     if found is not None and not found.due:
         return PlanAnswer(Plan.model_validate_json(found.body), found.plan_key, "hit", found.state, found.cut_short)
     failure = store.failure(request, now, budget.seconds)
     if failure is not None:
         raise FailedBefore(problem_before(failure))
     store.put_device(device)
-    store.put_graph(request.graph_key, print_graph(named.graph), Names(named.input_names, named.output_names))
     try:
         plan = _search(named.graph, device, budget, store, cache, progress, numerics)
     except (NoPlan, *FAULTS) as error:

@@ -9,7 +9,7 @@ from service.api.context import Context
 from service.api.readers import Read
 from service.api.reading import check_seconds
 from service.errors import ApiError, problem
-from service.failures import problem_before
+from service.failures import failed_before
 from service.jobs import PLAN, PlanJob, PlanResult
 from tuning_db import Conditions, Ending, FailureKey, NewGraph, NewItem, RequestKey, Work
 
@@ -91,9 +91,9 @@ def _item(ctx: Context, custom_id: str, ask: Read) -> NewItem:
         result = PlanResult(plan_key=found.plan_key, cache="hit", state=found.state)
         return NewItem(custom_id, ask.graph_key, Ending("done", result=result.model_dump_json()))
     ctx.metrics.resolves.labels("miss").inc()
-    failure = ctx.store.failure(key, now, seconds)
-    if failure is not None:
-        return NewItem(custom_id, ask.graph_key, Ending("failed", error=problem_before(failure).model_dump_json()))
+    before = failed_before(ctx.store, key, now, seconds)
+    if before is not None:
+        return NewItem(custom_id, ask.graph_key, Ending("failed", error=before.model_dump_json()))
     job = PlanJob(
         graph_key=ask.graph_key,
         target=target,

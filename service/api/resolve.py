@@ -18,7 +18,7 @@ from service.api.prefer import wait_seconds
 from service.api.readers import Read
 from service.api.reading import check_seconds
 from service.errors import ApiError, OperationFailed
-from service.failures import problem_before
+from service.failures import failed_before
 from service.jobs import PLAN, PlanJob
 from tuning_db import Conditions, FailureKey, NewGraph, Operation, QueueFull, RequestKey, Resolved
 
@@ -97,9 +97,8 @@ async def _read(ctx: Context, body: bytes) -> tuple[Read, Remembered]:
 
 def _check_failure(ctx: Context, remembered: Remembered) -> None:
     """Raises ApiError where a search for the same ended without a plan, and would again."""
-    failure = ctx.store.failure(remembered.request, remembered.conditions, remembered.seconds)
-    if failure is not None:
-        problem = problem_before(failure)
+    problem = failed_before(ctx.store, remembered.request, remembered.conditions, remembered.seconds)
+    if problem is not None:
         raise ApiError(problem.type.rpartition("/")[2], problem.detail, problem.place)
 
 

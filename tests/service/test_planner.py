@@ -1,5 +1,7 @@
 """Planning one graph: the class of numerics, a bound that a kernel beat, and times that are none of now."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -76,3 +78,18 @@ def test_what_is_asked_about_others_belongs_to_no_graph(tmp_path: Path) -> None:
         assert store.segments_of(other) == []
         assert costs.known(step.segment_key)
         assert store.segments_of(other) == [step.segment_key]
+
+
+def test_a_plan_whose_graph_is_damaged_answers_again_without_a_search(tmp_path: Path) -> None:
+    """The graph is at hand, and the plan was right."""
+    cache, url = ObjectCache(tmp_path / "cache"), f"sqlite:///{tmp_path / 'plans.db'}"
+    named = read(EXAMPLE.read_text(), filename=EXAMPLE.name)
+    with Store(url) as store:
+        first = planner.plan_graph(named, "cpu", Budget(1.0), store, cache)
+    with closing(sqlite3.connect(tmp_path / "plans.db")) as raw:
+        raw.execute("UPDATE graphs SET text = text || ' '")
+        raw.commit()
+    with Store(url) as store:
+        again = planner.plan_graph(named, "cpu", Budget(1.0), store, cache)
+        assert (again.cache, again.plan_key) == ("hit", first.plan_key)
+        assert store.graph(first.plan.graph_key) is not None

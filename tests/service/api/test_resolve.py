@@ -285,9 +285,14 @@ def test_what_cost_three_workers_is_told_and_not_queued_again(
 
 
 @pytest.mark.parametrize("by", ["graph", "batch"])
-def test_a_graph_that_is_damaged_is_a_miss_and_stored_again(service: Running, by: str) -> None:
-    """Whoever asked for the graph by its key was answered with the plan, then with 404."""
+@pytest.mark.parametrize("failed", [False, True])
+def test_a_graph_that_is_damaged_is_a_miss_and_stored_again(service: Running, by: str, failed: bool) -> None:
+    """Whoever asked for the graph by its key was answered with the plan, then with 404. failed: there was a search for
+    a better plan, which found none."""
     plan_key = store_plan(service.store, chain())
+    if failed:
+        now = Conditions.of_device(DEVICE, VERSION)
+        service.store.put_failure(RequestKey(KEY, DEVICE.class_key), now, 30.0, "three workers lost")
     with closing(sqlite3.connect(service.settings.db.removeprefix("sqlite:///"))) as raw:
         raw.execute("UPDATE graphs SET text = replace(text, 'exp', 'log')")
         raw.commit()
