@@ -111,7 +111,13 @@ def create_app(
         "": ("max_body_bytes", settings.max_body_bytes),
         batches.SUBMIT: ("max_batch_bytes", settings.max_batch_bytes),
     }
-    app.add_middleware(Gate, limits=limits, most_held=settings.max_held_bytes, observe=ctx.metrics.observe)
+    app.add_middleware(
+        Gate,
+        limits=limits,
+        most_held=settings.max_held_bytes,
+        observe=ctx.metrics.observe,
+        problem=ctx.metrics.problem,
+    )
     openapi.install(app)
     return app
 
@@ -139,29 +145,30 @@ async def _warm(ctx: Context) -> None:
 async def _api_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, ApiError)
     if not isinstance(error, OperationFailed):
-        context(request).metrics.problems.labels(error.slug).inc()
+        context(request).metrics.problem(error.slug)
     return problem_response(error.slug, error.detail, error.place, error.status, error.headers)
 
 
-async def _invalid(_: Request, error: Exception) -> Response:
+async def _invalid(request: Request, error: Exception) -> Response:
     """A path or query parameter that FastAPI refused."""
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     place = tuple(first["loc"])
     where = str(place[-1]) if place[:1] == ("query",) else pointer(place)
-    return problem_response("bad-request", in_words(first), where)
+    return await _api_error(request, ApiError("bad-request", in_words(first), where))
 
 
-async def _http_error(_: Request, error: Exception) -> Response:
+async def _http_error(request: Request, error: Exception) -> Response:
     """What the router itself refuses: 404 and 405, and whatever Starlette may add."""
     assert isinstance(error, HTTPException)
     slug = {404: "not-found", 405: "method-not-allowed"}.get(error.status_code, "http-error")
     detail = {404: "There is no endpoint at this address.", 405: "The Allow header lists the methods."}.get(
         error.status_code, error.detail
     )
-    return problem_response(slug, detail, None, error.status_code, error.headers)
+    return await _api_error(request, ApiError(slug, detail, status=error.status_code, headers=error.headers))
 
 
-async def _no_database(_: Request, error: Exception) -> Response:
+async def _no_database(request: Request, error: Exception) -> Response:
     log.error("%s", error)
-    return problem_response("database-unavailable", "The database does not answer; the server's log says why.")
+    detail = "The database does not answer; the server's log says why."
+    return await _api_error(request, ApiError("database-unavailable", detail))

@@ -45,10 +45,14 @@ class Metrics:
         self.requests.labels(route, known, str(status)).inc()
         self.seconds.labels(route).observe(seconds)
 
+    def problem(self, slug: str) -> None:
+        """Counts a problem by its row of PROBLEM_TYPES."""
+        self.problems.labels(slug).inc()
+
     def failed(self, error: str | None) -> None:
         """Counts a search that failed. error: what is kept of it."""
         slug = problem_in(error).type.rpartition("/")[2]
-        self.problems.labels(slug if slug in PROBLEM_TYPES else "tuning-failed").inc()
+        self.problem(slug if slug in PROBLEM_TYPES else "tuning-failed")
 
     def text(self) -> bytes:
         return generate_latest(self.registry)

@@ -45,7 +45,8 @@ class _Refused(Exception):
 
 
 class Gate:
-    """Pure ASGI middleware. `observe(template, method, status, seconds)` is called after every request.
+    """Pure ASGI middleware. `observe(template, method, status, seconds)` is called after every request, `problem(slug)`
+    for every problem that is answered here.
 
     limits: name and value of the setting that limits bodies, by path; that of "" holds for all others. most_held: bytes
     of all bodies together, from their first byte to their answer.
@@ -57,8 +58,9 @@ class Gate:
         limits: Mapping[str, tuple[str, int]],
         most_held: int,
         observe: Callable[[str, str, int, float], None],
+        problem: Callable[[str], None],
     ) -> None:
-        self.app, self.limits, self.most_held, self.observe = app, limits, most_held, observe
+        self.app, self.limits, self.most_held, self.observe, self.problem = app, limits, most_held, observe, problem
         self.held = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -81,6 +83,7 @@ class Gate:
         try:
             refusal = self._refusal(scope)
             if refusal is not None:
+                self.problem(refusal[0])
                 await problem_response(*refusal)(scope, receive, dressed)
             else:
                 body.expect(_declared_bytes(scope))
@@ -88,6 +91,7 @@ class Gate:
         except _Refused as refused:
             if status:
                 raise
+            self.problem(refused.slug)
             await body.refuse(refused, dressed)
         except ClientDisconnect:
             status = status or CLIENT_CLOSED
@@ -96,6 +100,7 @@ class Gate:
             log.exception("incident %s: %s %s", incident, scope["method"], printable(scope["path"]))
             if status:
                 raise
+            self.problem("internal")
             response = problem_response(
                 "internal", f"The request failed inside the server; its log has incident {incident}."
             )

@@ -1,6 +1,7 @@
 """The application with a database of its own and a device that is not there, for tests over HTTP without workers."""
 
 import atexit
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -70,6 +71,13 @@ def wire(size: int = 8, ops: tuple[str, ...] = ("exp", "neg"), names: tuple[str,
         "nodes": nodes,
         "outputs": [{"node": last, "name": names[1]}],
     }
+
+
+def problems(service: Running) -> dict[str, float]:
+    """Problems by type, as the server's metrics have them."""
+    text = service.client.get("/metrics").text
+    rows = re.findall(r'^fuseplan_problems_total\{type="(\S+)"\} (\S+)', text, re.MULTILINE)
+    return {slug: float(count) for slug, count in rows}
 
 
 def stored(store: Store) -> tuple[int, int]:

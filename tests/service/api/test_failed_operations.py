@@ -1,24 +1,15 @@
 """Operations that fail are counted in the metrics, once each, by the type of their problem: whoever ends or asks."""
 
 import json
-import re
 from pathlib import Path
 
 import pytest
 
 from service.errors import problem
-from tests.support.service_app import Running, running, wire
+from tests.support.service_app import Running, problems, running, wire
 from tuning_db import MAX_ATTEMPTS, Store, operations
 
 DISAGREE = problem("kernels-disagree", "out0[3] is 2.5 (0x1), expected 2.0 (0x2)").model_dump_json()
-
-
-def counted(service: Running) -> dict[str, float]:
-    """Problems by type, as the server's metrics have them."""
-    text = service.client.get("/metrics").text
-    return {
-        slug: float(count) for slug, count in re.findall(r'^fuseplan_problems_total\{type="(\S+)"\} (\S+)', text, re.M)
-    }
 
 
 def submit(service: Running, size: int = 8) -> str:
@@ -36,12 +27,12 @@ def fail(store: Store, error: str = DISAGREE) -> None:
 
 def test_a_failure_is_counted_though_nobody_asks(service: Running) -> None:
     submit(service)
-    assert counted(service) == {}
+    assert problems(service) == {}
     fail(service.store)
-    assert counted(service) == {"kernels-disagree": 1.0}
+    assert problems(service) == {"kernels-disagree": 1.0}
     submit(service, 9)
     fail(service.store)
-    assert counted(service) == {"kernels-disagree": 2.0}
+    assert problems(service) == {"kernels-disagree": 2.0}
 
 
 @pytest.mark.parametrize("prefer", ["wait=0", "wait=5"])
@@ -51,28 +42,28 @@ def test_a_failure_is_counted_once_however_often_it_is_asked_for(service: Runnin
     for _ in range(3):
         asked = service.client.get(address, headers={"Prefer": prefer}).json()
         assert asked["error"]["type"] == "/errors/kernels-disagree"
-        assert counted(service) == {"kernels-disagree": 1.0}
+        assert problems(service) == {"kernels-disagree": 1.0}
 
 
-def test_what_is_given_up_is_counted(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_given_up_is_problems(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(operations, "BACK_OFF_SECONDS", (0.0, 0.0))
     submit(service)
     for _ in range(MAX_ATTEMPTS):
-        assert counted(service) == {}
+        assert problems(service) == {}
         assert service.store.lease("lost", 30.0) is not None
         service.store.abandon("lost")
-    assert counted(service) == {"tuning-failed": 1.0}
+    assert problems(service) == {"tuning-failed": 1.0}
 
 
 @pytest.mark.parametrize("end", ["done", "cancelled"])
-def test_other_ends_are_not_counted(service: Running, end: str) -> None:
+def test_other_ends_are_not_problems(service: Running, end: str) -> None:
     address = submit(service)
     held = service.store.lease("worker", 30.0)
     assert held is not None
     result = "{}" if end == "done" else None
     assert service.store.finish(held.id, "worker", held.token, result=result, cancelled=end == "cancelled")
     assert service.client.get(address).json()["state"] == end
-    assert counted(service) == {}
+    assert problems(service) == {}
 
 
 def test_an_unknown_problem_is_a_failed_search(service: Running) -> None:
@@ -80,19 +71,19 @@ def test_an_unknown_problem_is_a_failed_search(service: Running) -> None:
     for error in ("no kernel passed its check", DISAGREE.replace("kernels-disagree", "made-up")):
         submit(service)
         fail(service.store, error)
-    assert counted(service) == {"tuning-failed": 2.0}
+    assert problems(service) == {"tuning-failed": 2.0}
 
 
 def test_servers_of_one_database_count_it_once(tmp_path: Path) -> None:
     with running(tmp_path) as first, running(tmp_path) as second:
         submit(first)
         fail(first.store)
-        assert [counted(second), counted(first)] == [{"kernels-disagree": 1.0}, {}]
+        assert [problems(second), problems(first)] == [{"kernels-disagree": 1.0}, {}]
     with running(tmp_path) as again:
-        assert counted(again) == {}, "a server that is new counts from zero"
+        assert problems(again) == {}, "a server that is new counts from zero"
 
 
-def test_items_of_a_batch_are_counted(service: Running) -> None:
+def test_items_of_a_batch_are_problems(service: Running) -> None:
     """What fails as it is read, and what fails later."""
     bad = wire(7) | {"outputs": []}
     lines = [{"custom_id": "a", "graph": wire()}, {"custom_id": "b", "graph": wire()}, {"custom_id": "c", "graph": bad}]
@@ -102,9 +93,9 @@ def test_items_of_a_batch_are_counted(service: Running) -> None:
     for _ in range(2):
         assert service.client.post("/v1/batches", content=body, headers=headers).json()["id"] == batch["id"]
         assert (batch["counts"]["queued"], batch["counts"]["failed"]) == (2, 1)
-        [refused] = counted(service).items()
+        [refused] = problems(service).items()
         assert refused == ("bad-graph", 1.0)
     fail(service.store)
     for _ in range(2):
         assert service.client.get(f"/v1/batches/{batch['id']}/errors").text.count("kernels-disagree") == 2
-        assert counted(service) == {"bad-graph": 1.0, "kernels-disagree": 1.0}, "two items, one operation"
+        assert problems(service) == {"bad-graph": 1.0, "kernels-disagree": 1.0}, "two items, one operation"

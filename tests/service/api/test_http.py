@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from service.errors import MEDIA_TYPE, PROBLEM_TYPES, Problem, markdown, problem
-from tests.support.service_app import Running, running, wire
+from tests.support.service_app import Running, problems, running, wire
 from tests.support.stored_plans import BINARY, DEVICE, chain, sha, store_plan
 from tuning_db import DatabaseError
 
@@ -53,6 +53,7 @@ def test_every_error_has_one_shape(service: Running, method: str, path: str, sta
     )
     if status == 405:
         assert response.headers["allow"]
+    assert problems(service) == {document.type.removeprefix("/errors/"): 1.0}
 
 
 def test_types_of_problems_resolve_to_pages_and_are_documented(service: Running) -> None:
@@ -86,6 +87,7 @@ def test_a_fault_inside_is_a_500_problem_without_its_words(
     assert response.json()["detail"].rstrip(".").split()[-1] in caplog.text
     assert "secret words" in caplog.text
     assert response.headers["content-security-policy"]
+    assert problems(service) == {"internal": 1.0}
 
 
 def test_a_database_that_does_not_answer_is_503(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,6 +99,7 @@ def test_a_database_that_does_not_answer_is_503(service: Running, monkeypatch: p
     response = service.client.post("/v1/plans:resolve", json={"graph": wire()})
     assert (response.status_code, response.json()["type"]) == (503, "/errors/database-unavailable")
     assert "password" not in response.text
+    assert problems(service) == {"database-unavailable": 1.0}
     assert service.client.get("/readyz").status_code == 503
     assert service.client.get("/livez").status_code == 200
 
@@ -118,6 +121,7 @@ def test_the_body_limit_counts_declared_and_streamed_bytes(tmp_path: Path) -> No
         for content in (b" " * 2000, b" " * 1000):
             response = service.client.post("/v1/plans:resolve", content=content, headers=headers)
             assert (response.status_code, response.json()["type"]) == (400, "/errors/bad-json")
+        assert problems(service) == {"body-too-large": 2.0, "bad-json": 2.0}
 
 
 def test_only_loopback_names_reach_the_application(service: Running) -> None:
@@ -133,6 +137,7 @@ def test_only_loopback_names_reach_the_application(service: Running) -> None:
     ):
         response = service.client.get("/livez", headers={"Host": host})
         assert (response.status_code, response.json()["type"]) == (421, "/errors/wrong-host")
+    assert problems(service) == {"wrong-host": 6.0}
 
 
 def test_other_sites_pages_cannot_write(service: Running) -> None:
