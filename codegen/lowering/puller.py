@@ -53,6 +53,14 @@ class Puller:
                 self._depth -= 1
         return self.memo[key]
 
+    def in_one_piece(self, pull: Callable[[], Value]) -> Value:
+        """What `pull` gives, with masks and opaque digits instead of pieces: of axes that must stay whole."""
+        refine, self.refine = self.refine, False
+        try:
+            return pull()
+        finally:
+            self.refine = refine
+
     def load(self, position: int, offset: Affine, dtype: DType) -> Value:
         """An element of an input."""
         self.offsets.setdefault(position, {})[(offset,)] = None

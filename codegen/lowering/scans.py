@@ -1,6 +1,6 @@
 """Rule of cumsum: a `scan` along axes that its index runs through from 0 on, element by element."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from codegen.lowering.index import Affine, Axis, Refine
 from codegen.lowering.puller import Index, Puller
@@ -23,7 +23,7 @@ def cumsum(p: Puller, node: Node, index: Index) -> Value:
     except Refine as request:
         if request.axis not in axes:
             raise
-        operand = _in_one_piece(p, lambda: p.arg(x, index, acc))
+        operand = p.in_one_piece(lambda: p.arg(x, index, acc))
     scan = p.values.make("scan", (operand,), ("add", *axes), acc, axes) if axes else operand
     return p.values.cast(scan, node.dtype)
 
@@ -38,15 +38,6 @@ def _axes_along(e: Affine) -> tuple[Axis, ...] | None:
         axes.insert(0, term)
         step *= term.extent
     return tuple(axes) if e.c == 0 else None
-
-
-def _in_one_piece(p: Puller, pull: Callable[[], Value]) -> Value:
-    """Masks and opaque digits instead of pieces: the axis of a scan must stay whole."""
-    refine, p.refine = p.refine, False
-    try:
-        return pull()
-    finally:
-        p.refine = refine
 
 
 def axes_scanned(values: Iterable[Value]) -> set[Axis]:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from math import inf, nan, prod
 
 from codegen.lowering.bound import Piece, axes_of
-from codegen.lowering.index import Affine
+from codegen.lowering.index import Affine, Cut
 from codegen.lowering.puller import Index, Puller
 from codegen.lowering.value import Value
 from fusion_ir.dtype import DTYPES, DType, accumulate_dtype, i64
@@ -143,7 +143,13 @@ def arg(p: Puller, node: Node, index: Index) -> Value:
     (position,) = pieces[0]
     if not position.axes:
         return p.values.const(Scalar.of(0, i64))
-    operand = p.arg(node.args[0], (*index[:axis], position, *index[axis:]))
+    inner = (*index[:axis], position, *index[axis:])
+    try:
+        operand = p.arg(node.args[0], inner)
+    except Cut as request:
+        if request.axis not in position.axes:
+            raise
+        operand = p.in_one_piece(lambda: p.arg(node.args[0], inner))
     dtype = i32 if operand.dtype.bytes < 8 and extent < 1 << 31 else i64
     found = p.values.make("argreduce", (operand, p.values.index(position, dtype)), (node.op, *position.axes), dtype)
     return p.values.cast(found, i64)

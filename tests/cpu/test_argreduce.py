@@ -76,3 +76,28 @@ def test_positions_take_no_more_lanes_than_the_operand() -> None:
     for dtype, ctype in (("f32", "int32_t"), ("bf16", "int32_t"), ("f64", "int64_t"), ("i8", "int32_t")):
         kernel = FAMILIES["reduction"].emit(both((64, 100), dtype, 1), WIDE, CPU_DEVICE)
         assert f", 64, {ctype}> " in kernel.source
+
+
+@pytest.mark.parametrize("split", [1, 3, 16, 40])
+@pytest.mark.parametrize("n", [17, 64, 131])
+def test_an_axis_that_is_put_together(bench: Workbench, n: int, split: int) -> None:
+    """Of two tensors, or of one and what fills it up: positions run on from one to the other."""
+    x = rows_of("f32", n)
+    specs = [spec((len(x), size), DTYPES["f32"]) for size in (n, split)]
+    graphs = [
+        graph_of(specs, lambda a, b: [B.argmax(B.cat([a, b], 1), 1), B.argmin(B.cat([b, B.neg(a)], 1), 1)]),
+        graph_of(specs, lambda a, b: [B.argmin(B.pad(a, (0, split), (0, 1)), 1), B.neg(b)]),
+        graph_of(specs, lambda a, b: [B.argmax(B.slice_(B.cat([a, b, a], 1), (0, 3), (len(x), n + split)), 1), B.cat([b, a], 1)]),
+    ]
+    inputs = [x, x[:, :split]]
+    if split > n:
+        inputs[1] = np.tile(x, (1, -(-split // n)))[:, :split]
+    inputs[1] = np.ascontiguousarray(inputs[1])
+    for g in graphs:
+        accepting = [name for name, family in FAMILIES.items() if family.accepts(g, CPU_DEVICE) is None]
+        assert accepting
+        for name in accepting:
+            for schedule in FAMILIES[name].space(g, CPU_DEVICE)[:2]:
+                got = run_kernel(bench, g, name, schedule, inputs)
+                for one, expected in zip(got, interpret(g, inputs), strict=True):
+                    np.testing.assert_array_equal(one, expected)
