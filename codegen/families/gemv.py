@@ -6,9 +6,10 @@ row and vector; others a tile of columns at a time, with accumulators in cache t
 On CUDA the lanes of either are threads'.
 """
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
+from codegen.code_length import first_short
 from codegen.emit import Style, emit_body
 from codegen.families.loops_cuda import FREE_BYTES, loop_kernel
 from codegen.families.reduction import KINDS, MATRIX, few_by_many, is_reduction, refused, spreads
@@ -112,7 +113,7 @@ class Gemv:
         if device.target != "cpu":
             return _emit_cuda(segment, parse_schedule(schedule, CudaGemvSchedule), device)
         s = parse_schedule(schedule, GemvSchedule)
-        program = lower_gemv(segment, s, device)
+        program = first_short(_shorter(segment, s, device), device)
         body = emit_body(program, Style("cpu", alignments(segment), grid_least=8 * device.units))
         entry, source = kernel_function(segment, body.text, "cpu")
         return Kernel(entry, source, "cpu", self.name, str(s), Launch(tasks=device.units), body.accesses)
@@ -120,8 +121,20 @@ class Gemv:
 
 def _emit_cuda(segment: Graph, s: CudaGemvSchedule, device: Device) -> Kernel:
     like = GemvSchedule(s.rows, s.few, s.vec, s.vec * s.x * s.per)
-    program = lower_gemv(segment, like, device, threads=s.x)
+    program = first_short(_shorter(segment, like, device, threads=s.x), device)
     return loop_kernel(segment, program, device, Threads(s.x, s.y), s)
+
+
+def _shorter(segment: Graph, s: GemvSchedule, device: Device, threads: int = 1) -> Iterator[Program]:
+    """By the schedule, then by others of fewer rows, fewer vectors and fewer lanes at once."""
+    least = max(device.vector_bytes // 4, 4) if device.target == "cpu" else 1
+    yield lower_gemv(segment, s, device, threads)
+    while s.rows * s.few > 1 or s.lanes // 2 >= least:
+        if s.rows * s.few == 1:
+            s = s.replaced(lanes=s.lanes // 2, tile=s.tile if device.target == "cpu" else s.tile // 2)
+        else:
+            s = s.replaced(rows=s.rows // 2) if s.rows > 1 else s.replaced(few=s.few // 2)
+        yield lower_gemv(segment, s, device, threads)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
+from codegen.code_length import first_short, halved
 from codegen.emit import Style, emit_body
 from codegen.families.wrap import kernel_function
 from codegen.kernel import EmitError, Kernel, Launch
@@ -38,10 +39,6 @@ LEAST_LANES = 16
 MOST_TASKS = 8  # for every thread
 FETCH = 1024  # bytes; of 256 to 8192, 512 and 1024 were best as a rule
 LONG_CHAIN = 8.0  # cost of an op: that of exp
-# Of what a kernel computes of one vector, times its registers, beyond which its vectors are made narrower: code grows
-# with that, and compilers need long for it. 32 functions of f32, tanh and the like, were 16,641 instructions with 16
-# lanes, 39,057 with 32, and 168,557 with 128, for which g++ took 23 times as long as for 16.
-MOST_CODE = 1024.0
 
 
 @dataclass(frozen=True)
@@ -245,12 +242,6 @@ def rows_of(segment: Graph, width: int = 1, *, aligned: bool = False) -> Rows:
     return Rows(lane, is_along, rows, results, not is_along and all(lanes & set(w.axes) for w in writes))
 
 
-def _code(program: Program, native: int) -> float:
-    """What is computed of a vector in all blocks, in f32 additions of one register of `native` lanes."""
-    lanes = ((key, program.widths[key.lane]) for key in program.blocks if key.lane)
-    return sum(program.cost(key) * max(width // native, 1) for key, width in lanes)
-
-
 def emit_cpu(
     segment: Graph,
     device: Device,
@@ -264,16 +255,14 @@ def emit_cpu(
     """The kernel of a loop program, of narrower vectors than the schedule says where its code would be too long.
     least_tile: how short a run of lanes may become, for more tasks. Raises EmitError."""
     tasks = MOST_TASKS * device.units
-    native = max(device.vector_bytes // 4, 4)
-    lanes = s.lanes
-    while True:
-        program = lower(
+    programs = (
+        lower(
             segment, lanes, least_tile, s.tile,
             least_tasks=tasks, keep_bytes=KEEP_BYTES, dear=dear, rows=rows, block=s.block,
-        )  # fmt: skip
-        if lanes <= native or _code(program, native) <= MOST_CODE:
-            break
-        lanes //= 2
+        )
+        for lanes in halved(s.lanes, max(device.vector_bytes // 4, 4))
+    )  # fmt: skip
+    program = first_short(programs, device)
     stream = s.store == "stream"
     style = Style("cpu", alignments(segment), stream=stream, grid_least=tasks, ahead=ahead, fetch_bytes=s.fetch)
     body = emit_body(program, style)

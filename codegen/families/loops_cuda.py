@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from codegen.architectures import architecture
+from codegen.code_length import first_short, halved
 from codegen.emit import Body, Style, emit_body
 from codegen.families.loops import Rows, lower, rows_of
 from codegen.families.wrap import kernel_function
@@ -56,17 +57,22 @@ class CudaRowSchedule(Schedule):
 
 
 def emit_cuda(segment: Graph, device: Device, s: CudaRowSchedule) -> Kernel:
-    """The kernel of a loop program around reductions. Raises EmitError."""
+    """The kernel of a loop program around reductions, of narrower vectors than the schedule says where its code would
+    be too long. Raises EmitError."""
     threads = Threads(s.x, s.y)
     keep_bytes = {"registers": KEEP_BYTES, "shared": shared_bytes(device) // threads.count, "reload": FREE_BYTES}[
         s.keep
     ]
-    tile = s.vec * s.x * s.per
     while True:
-        program = lower(
-            segment, s.vec, tile, tile, least_tasks=1, keep_bytes=keep_bytes, dear=s.dear, threads=s.x,
-            hold=s.keep != "reload",
+        programs = (
+            lower(
+                segment, vec, tile, tile, least_tasks=1, keep_bytes=keep_bytes, dear=s.dear, threads=s.x,
+                hold=s.keep != "reload",
+            )
+            for vec in halved(s.vec)
+            for tile in [vec * s.x * s.per]
         )  # fmt: skip
+        program = first_short(programs, device)
         try:
             return loop_kernel(segment, program, device, threads, s, shared_rows=s.keep == "shared")
         except TooMuchShared:

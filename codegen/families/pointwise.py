@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd
 
+from codegen.code_length import first_short, halved
 from codegen.families.loops import FETCH, LoopSchedule, emit_cpu, loop_choices, lower, rows_of, with_variants
 from codegen.families.loops_cuda import FREE_BYTES, loop_kernel
 from codegen.kernel import EmitError, Kernel, Reject
@@ -135,6 +136,9 @@ def _useful(s: CudaSchedule, lane: int) -> float:
 
 
 def _emit_cuda(segment: Graph, s: CudaSchedule, device: Device) -> Kernel:
-    block = s.vec * s.x * s.per  # lanes of one pass of a block's threads
-    program = lower(segment, s.vec, block, block, least_tasks=1, keep_bytes=FREE_BYTES, threads=s.x, aligned=True)
-    return loop_kernel(segment, program, device, Threads(s.x, s.y), s)
+    programs = (
+        lower(segment, vec, block, block, least_tasks=1, keep_bytes=FREE_BYTES, threads=s.x, aligned=True)
+        for vec in halved(s.vec)
+        for block in [vec * s.x * s.per]  # lanes of one pass of a block's threads
+    )
+    return loop_kernel(segment, first_short(programs, device), device, Threads(s.x, s.y), s)

@@ -5,9 +5,10 @@ registers, on CUDA by way of shared memory: `a + b.T`, NCHW -> NHWC, an output i
 behind.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
+from codegen.code_length import first_short, halved
 from codegen.emit import Style, emit_body
 from codegen.families.loops import KEEP_BYTES
 from codegen.families.loops_cuda import FREE_BYTES, loop_kernel, shared_bytes
@@ -126,7 +127,9 @@ class Transpose:
         if device.target != "cpu":
             return _emit_cuda(segment, parse_schedule(schedule, CudaTransposeSchedule), device)
         s = parse_schedule(schedule, TransposeSchedule)
-        program = lower(segment, Tiling(s.lanes, s.rows, s.columns, s.next, 8 * device.units, KEEP_BYTES))
+        tiling = Tiling(s.lanes, s.rows, s.columns, s.next, 8 * device.units, KEEP_BYTES)
+        widths = halved(s.lanes, max(device.vector_bytes // 4, 4))
+        program = first_short((lower(segment, replace(tiling, lanes=lanes)) for lanes in widths), device)
         stream = s.store == "stream"
         style = Style("cpu", alignments(segment), stream=stream, grid_least=8 * device.units, ahead=bool(s.ahead))
         body = emit_body(program, style)
@@ -152,7 +155,8 @@ def _cuda_schedules(segment: Graph) -> tuple[str, ...]:
 def _emit_cuda(segment: Graph, s: CudaTransposeSchedule, device: Device) -> Kernel:
     room = min(shared_bytes(device), SEVERAL_BLOCKS) * 3 // 4  # rows of tiles take a little more than their elements
     tiling = Tiling(s.vec, s.rows, s.columns, "columns", 2 * device.units, FREE_BYTES, room, s.x)
-    return loop_kernel(segment, lower(segment, tiling), device, Threads(s.x, s.y), s)
+    program = first_short((lower(segment, replace(tiling, lanes=vec)) for vec in halved(s.vec)), device)
+    return loop_kernel(segment, program, device, Threads(s.x, s.y), s)
 
 
 def lower(segment: Graph, s: Tiling) -> Program:
