@@ -72,6 +72,12 @@ class Slot:
                     self._kill()
                 raise
 
+    def start(self) -> None:
+        """Starts the child where there is none. Raises SlotError."""
+        with self._lock:
+            if self._child is None or not self._child.alive:
+                self.restart()
+
     def pause(self) -> None:
         """Stops the child, whatever it is at, with its process group, until `resume`: limits of seconds wait, too."""
         self._is_paused = True

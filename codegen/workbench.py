@@ -5,7 +5,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,7 +28,7 @@ from codegen.pace import Pace
 from codegen.plan_files import check_inputs, constant_version, read_tensor, tensor_file
 from codegen.probe import probe_binary, probe_job
 from codegen.programs import Program, kernel_program, plan_program
-from codegen.slot import ChildLimits, Slot, SlotFailure, once_more
+from codegen.slot import ChildLimits, Slot, SlotError, SlotFailure, once_more
 from codegen.timer import Timer
 from codegen.toolchain.builder import Builder, Result
 from codegen.toolchain.compiler import Binary, Compiler, Failure
@@ -108,6 +108,8 @@ class Workbench:
         self._checked: dict[Check, float | None] = {}
         self._setup: dict[str, Any] | None = None
         self._expected: Sequence[Kernel] = ()
+        self._helper = ThreadPoolExecutor(1, "get-ready")
+        self._ready: Future[None] | None = None  # once it was begun
 
     def __enter__(self) -> "Workbench":
         return self
@@ -119,6 +121,7 @@ class Workbench:
 
     def close(self) -> None:
         """Ends all children."""
+        self._helper.shutdown()
         self._timer.close()
         self._builder.close()
 
@@ -170,6 +173,12 @@ class Workbench:
         counted."""
         self._builder.patience.until(seconds)
         self._occupancy.restart()
+        self._ready = self._ready or self._helper.submit(self._get_ready)
+
+    def _get_ready(self) -> None:
+        """Starts the timing child, which takes a moment, while a search looks for what to time."""
+        with suppress(SlotError), self._occupancy.working():  # raised again where it is needed
+            self._timer.slot.start()
 
     def idle_share(self, seconds: float) -> float:
         """Of so many seconds since then, on every core: those in which it had nothing to do for the search. A core that

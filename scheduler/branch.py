@@ -50,7 +50,7 @@ def search(
     best_price, enough = math.inf, 1 - GAIN
     tie = count()
     waiting: list[tuple[float, int, _Node]] = [(0.0, next(tie), _Node())]
-    nodes = 0
+    nodes, least = 0, 0.0
     while waiting and waiting[0][0] < best_price * enough:
         if best and (nodes >= most_nodes or is_late()):
             return Cover(best, covering.cost_us(best), waiting[0][0] * (1 - PRECISION), False)
@@ -64,14 +64,19 @@ def search(
         if (price := covering.price_of(order)) < best_price:
             best, best_price = order, price
         lower = max(lower, solution.value)
+        least = lower if nodes == 1 else least
         if divided and lower < best_price * enough:
             if nodes == 1:
                 covering.forbid_dearer(best_price - lower)
             decision = _decide(covering, solution)
             heapq.heappush(waiting, (lower, next(tie), _Node((*node.taken, decision), node.left)))
             heapq.heappush(waiting, (lower, next(tie), _Node(node.taken, (*node.left, decision))))
+    if not best:
+        return None
     cost_us = covering.cost_us(best)
-    return Cover(best, cost_us, cost_us, True) if best else None
+    if is_late():  # what was no cover yet may have been left as it was
+        return Cover(best, cost_us, min(least * (1 - PRECISION), cost_us), False)
+    return Cover(best, cost_us, cost_us, True)
 
 
 def rounded(covering: Covering, solution: Solution) -> tuple[Piece, ...]:

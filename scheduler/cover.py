@@ -54,14 +54,15 @@ class CoverProblem:
         most_s: float = math.inf,
         look: Look | None = None,
         limit_bytes: int | None = None,
+        until: float = math.inf,
     ) -> Cover | None:
         """The cheapest cover; None where the pieces of finite cost make none.
 
         `costs`: microseconds by piece, not negative, infinite to forbid it. `look`: asked about pieces before they
         become part of a cover; answers what those really cost for which `costs` only has a lower bound. Exact unless
-        branching takes more than `max_nodes` or `most_s` on the clock given, looks apart; then the best that was found,
-        with the bound that was reached. Within `limit_bytes` of temporaries, `max_states` limits exactness, too. Raises
-        NoRoom where no cover that was found fits.
+        branching takes more than `max_nodes` or `most_s` on the clock given, looks apart, or goes on beyond `until` on
+        it; then the best that was found, with the bound that was reached. Within `limit_bytes` of temporaries,
+        `max_states` limits exactness, too. Raises NoRoom where no cover that was found fits.
         """
         if not self.producers.outputs:
             return Cover((), 0.0, 0.0, True)
@@ -77,7 +78,7 @@ class CoverProblem:
 
         def is_late() -> bool:
             self.beat()
-            return self.clock() > ends
+            return self.clock() > min(ends, until)
 
         if limit_bytes is None:
             self._covering.price(costs)

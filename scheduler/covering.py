@@ -154,7 +154,7 @@ class Covering:
         none. What is in it, taken whole, is a cover, unless that would take too many rounds of cuts and looks, or too
         long; where nothing in it is taken in part, it is one.
 
-        `look`: what pieces that come into it really cost.
+        `look`: what pieces that come into it really cost; where it is late, all of a solution may cost more than that.
         """
         forbidden = self.forbidden.copy()
         for decision in left:
@@ -169,13 +169,16 @@ class Covering:
             if optimum is None:
                 return None
             x = {int(j): float(optimum.x[j]) for j in np.flatnonzero(optimum.x > NEAR)}
+            late = is_late()
             dearer = self.dearer(look([self.pieces[j] for j in x])) if look else 0
+            if late:
+                return Solution(optimum.value, x)
             if dearer and look:
                 self.dearer(look([self.pieces[j] for j in self._coming(optimum)]))
             if dearer > FEW * len(x):
                 continue
             solution = Solution(optimum.value, x)
-            if not dearer and (rounds >= MOST_ROUNDS or is_late()) and solution.divided:
+            if not dearer and rounds >= MOST_ROUNDS and solution.divided:
                 return solution
             if not self._violated(x) and not dearer:
                 return solution

@@ -121,7 +121,8 @@ class Covers:
     def _solve(self, unknown: Estimate, without: Collection[Candidate]) -> Cover | None:
         """Candidates cost the least that they can, by what they move and multiply, until they are part of a solution;
         then what they seem to, and in a cover what they do. When all of those in it do, it is the cheapest: others cost
-        more than in this comparison."""
+        more than in this comparison, unless time ran out."""
+        end = self.watch.clock() + self._seconds
 
         def look(pieces: Collection[Piece]) -> dict[Piece, float]:
             new = [p for p in pieces if p not in self._looked_at]
@@ -130,7 +131,8 @@ class Covers:
 
         while True:
             try:
-                cover = self.problem.solve(self._costs(unknown, without), self._seconds, look, self.memory_bytes)
+                left = max(end - self.watch.clock(), LEAST_COVER_S)
+                cover = self.problem.solve(self._costs(unknown, without), left, look, self.memory_bytes, self.until)
             except NoRoom as error:
                 self.least_bytes = error.cover.peak_bytes
                 return None
@@ -139,8 +141,9 @@ class Covers:
             seeming = [self._cost_us(p, unknown) for p in cover.pieces]
             self._asked.update(cover.pieces)
             known = [self._cost_us(p, unknown) for p in cover.pieces]
-            if known != seeming and cover.exact:
+            if known != seeming and (math.inf in known or (cover.exact and self.watch.clock() < end)):
                 continue
+            cover = replace(cover, exact=cover.exact and known == seeming)
             if not self._once_each(cover.pieces):
                 break
         if not cover.exact:  # out of time, it may have what was not looked at

@@ -37,6 +37,8 @@ LAST_PLANS = 4.0  # times what timing the first plans took: there are twice as m
 UNTIMED_GAIN = 0.9  # times what a plan of kernels that were never timed takes, for another to be chosen
 MAX_REASONS = 100
 UNFUSED = "no kernels that passed their checks make a cover: a kernel for each op instead"
+NO_TIME_FOR_UNFUSED = "one for each op, were not compiled in time: the plan was not compared with them"
+MOST_COVERS = 8  # that are looked for where kernels turn out not to be usable
 DOUBT = 2.0  # a prediction has to be that much better than a measurement to be chosen in the end
 
 KERNEL_S = 0.15  # that a kernel takes two compilers in a file of its own
@@ -70,7 +72,7 @@ class Finalists:
         self._least_bytes: int | None = None  # of plans that were made and did not keep to that
         self.notes: list[Reason] = list(found.reasons)
         self.timed: list[tuple[Proposal, Plan]] = []
-        self.early: list[tuple[Proposal, Plan]] = []  # timed before any schedule was, the best first
+        self._early: list[tuple[Proposal, Plan]] = []
         self.unfused_us: float | None = None
         self._wrong = 0, ""  # steps of a plan that was refused as wrong, and what was said
         self.whole = Whole(())  # once they were timed
@@ -84,27 +86,48 @@ class Finalists:
         refined: whatever stalls from then on, there is a plan, and it is no slower than its unfused. None where no
         kernel of theirs can be used yet, or neither keeps to the limit of memory."""
         plans: list[tuple[Proposal, Plan]] = []
-        started, count = self.watch.clock(), 0
+        started, made = self.watch.clock(), 0
         tries = 0
         while not plans and not (tries and self.watch.is_over()):  # once, however late
             tries += 1
-            proposals = [cover] if self._is_unfused(cover) or not self.unfused else [cover, self.unfused]
-            proposals = [p for p in proposals if p and all(self.ledger.choice(c) is not None for c in p)]
+            if not self._is_usable(cover) and tries <= MOST_COVERS:
+                cover = self.covers.promising()
+            proposals = [cover] if self.is_unfused(cover) or not self.unfused else [cover, self.unfused]
+            proposals = [p for p in proposals if p and self._is_usable(p)]
             if not proposals:
                 return
             kernels = self._kernels(proposals)
+            if kernels is None:
+                continue
             # In files of their own they are compiled for the last plans, too; of little time that takes too much.
-            binaries = self._binaries(kernels, timed=True, together=self._are_many(kernels)) if kernels else None
-            if kernels and binaries is not None:
-                count = len(binaries)
+            together = self._are_many(kernels)
+            try:
+                binaries = self._binaries(kernels, timed=True, together=together, optional=len(proposals) > 1)
+            except OutOfTime:
+                self.notes.append(Reason(kind="cap", text=f"{len(self.unfused)} kernels, {NO_TIME_FOR_UNFUSED}"))
+                del proposals[1:]
+                kernels = {c: kernels[c] for c in proposals[0]}
+                binaries = self._binaries(kernels, timed=True, together=together)
+            if binaries is not None:
+                made = len(binaries)
                 plans = [(p, self._plan(p, kernels, binaries)) for p in proposals]
-        self._compiled_s = (self.watch.clock() - started) / max(count, 1)
+        self._compiled_s = (self.watch.clock() - started) / max(made, 1)
         limit = self.memory_bytes
         plans = [(p, plan) for p, plan in plans if limit is None or plan.temporary_bytes <= limit]
         if any(plan.steps for _, plan in plans):
             started = self.watch.clock()
-            self.early = self._ranked(self._passing(plans, seconds))
+            self._early = self._ranked(self._passing(plans, seconds))
             self._early_s = self.watch.clock() - started
+
+    @property
+    def early(self) -> list[tuple[Proposal, Plan]]:
+        """Plans that were timed before any schedule was, the best first: those whose kernels passed all that they were
+        put to since."""
+        return [
+            (proposal, plan)
+            for proposal, plan in self._early
+            if not any(self.ledger.is_refused(s.segment_key, (s.family, s.schedule)) for s in plan.steps)
+        ]
 
     def last_seconds(self, cover: Proposal) -> float:
         """That timing the last plans will take, of which this cover or one like it is the best, going by the first
@@ -154,8 +177,16 @@ class Finalists:
     def plans(self, several: bool) -> list[tuple[Proposal, Plan]]:
         """Proposals with compiled kernels, the cheapest first, to be timed; only that one unless `several`. Kernels
         that do not compile are struck out and the proposals made anew. Raises NoPlan."""
+        tries = 0
         while True:
-            proposals = self._proposals() if several else [self._best()]
+            if several and self.early and self.watch.is_late:
+                raise OutOfTime("the budget is over, and there is a plan")
+            is_enough = tries >= MOST_COVERS or (tries > 0 and self.watch.is_late)
+            tries += 1
+            if is_enough and self.unfused and self._is_usable(self.unfused):
+                proposals = [self._without_others()]
+            else:
+                proposals = self._proposals() if several else [self._best()]
             kernels = self._kernels(proposals)
             if kernels is None:
                 continue
@@ -204,10 +235,14 @@ class Finalists:
         if not best and len(self.atoms):
             if not self.unfused or not self._is_usable(self.unfused):
                 raise self._none()
-            self.notes = [n for n in self.notes if n.text != UNFUSED]
-            self.notes.append(Reason(kind="note", text=UNFUSED))
-            return self.unfused
+            return self._without_others()
         return best
+
+    def _without_others(self) -> Proposal:
+        """The unfused graph, for want of another cover."""
+        self.notes = [n for n in self.notes if n.text != UNFUSED]
+        self.notes.append(Reason(kind="note", text=UNFUSED))
+        return self.unfused
 
     def _is_usable(self, proposal: Proposal) -> bool:
         """Whether each of its segments has a kernel that did not fail."""
@@ -221,11 +256,11 @@ class Finalists:
         ranked = sorted(others, key=lambda p: (sum(map(self._us, p)), len(p), [c.segment.piece for c in p]))
         room = 1 if self.watch.is_late and self.early else self.count - 1
         proposals = [best, *ranked[:room]]
-        if self.unfused and self._is_usable(self.unfused) and not any(map(self._is_unfused, proposals)):
+        if self.unfused and self._is_usable(self.unfused) and not any(map(self.is_unfused, proposals)):
             proposals.append(self.unfused)
         return proposals
 
-    def _is_unfused(self, proposal: Proposal) -> bool:
+    def is_unfused(self, proposal: Proposal) -> bool:
         """Whether the proposal runs the same kernels as the unfused graph."""
         keys = [sorted(c.segment.key for c in p) for p in (proposal, self.unfused)]
         return bool(proposal) and keys[0] == keys[1]
@@ -361,7 +396,7 @@ class Finalists:
                 if result.status is Status.wrong_result:
                     self._wrong = max(self._wrong, (len(plan.steps), result.detail))
                 continue
-            if self._is_unfused(proposal):
+            if self.is_unfused(proposal):
                 self.unfused_us = median(result.samples_us)
             found = {
                 "time_us": median(result.samples_us),
@@ -381,14 +416,14 @@ class Finalists:
         for challenger in passed:
             if _is_better(challenger, winner):
                 winner = challenger
-        unfused = next((entry for entry in passed if self._is_unfused(entry[0])), winner)
+        unfused = next((entry for entry in passed if self.is_unfused(entry[0])), winner)
         if median(unfused[2].samples_us) < median(winner[2].samples_us):
             winner = unfused
         return [(p, plan) for p, plan, _ in sorted(passed, key=lambda entry: entry is not winner)]
 
     def unfused_losers(self) -> list[Plan]:
         """The plan of the unfused graph where it was timed and is not the winner; nothing otherwise."""
-        return [plan for proposal, plan in self.timed[1:] if self._is_unfused(proposal)]
+        return [plan for proposal, plan in self.timed[1:] if self.is_unfused(proposal)]
 
     @property
     def _disturbed(self) -> float | None:

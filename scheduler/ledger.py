@@ -59,6 +59,10 @@ class Ledger(Predictor):
         """Kernels that could not be used."""
         return len(self._statuses) - self.measured
 
+    def is_refused(self, segment_key: str, variant: Variant) -> bool:
+        """Whether a schedule was tried here and could not be used."""
+        return self._statuses.get((segment_key, *variant), Status.ok) is not Status.ok
+
     def known(self, candidate: Candidate) -> Cost | None:
         """Its best time measured, or a prediction; None where all that could be tried failed. Looks nothing up."""
         us = self.cost_us(candidate, self.predicted_us)

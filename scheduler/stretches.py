@@ -202,8 +202,14 @@ class Stretches:
         by_entry = {k.entry: k for k in kernels if k.entry not in self._binaries}
         if self.bench is None or not by_entry:
             return
+        given = self.prepared.given
+        will_run = self.timed and _interpreted_s(given) < self._left() / 2
         results = self.bench.compile_for_plans(
-            list(by_entry.values()), seed=self.ledger.seed, together=True, optional=optional
+            list(by_entry.values()),
+            given if will_run else None,
+            seed=self.ledger.seed,
+            together=True,
+            optional=optional,
         )
         for entry, result in zip(by_entry, results, strict=True):
             if isinstance(result, Binary):

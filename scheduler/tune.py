@@ -48,7 +48,7 @@ class TuneSettings:
     that, and the most of it. play_off_share: part of it kept for near ties of schedules; play_off_s: of a small budget
     up to twice that part, as long as one race takes. rewriting_share: part after which nothing more is rewritten.
     early_share, early_s: part of the budget for timing the first plans, and the most of it; early_always_s: of budgets
-    below, the plan of one kernel, too.
+    below, the plan of the unfused graph, too, where that is the best by predictions.
     least_atoms, atoms_per_s, most_atoms: tensors of a graph that covers are sought for, whatever the budget, for each
     second of it, and at the most."""
 
@@ -143,7 +143,7 @@ def tune(
             raise KeyboardInterrupt
         if timed:
             cover = covers.promising()
-            if len(cover) > 1 or budget.seconds < settings.early_always_s:
+            if not finalists.is_unfused(cover) or budget.seconds < settings.early_always_s:
                 watch.tell("segments", ledger.measured)
                 finalists.begin(cover, min(settings.early_s, settings.early_share * budget.seconds))
                 watch.keep(plans_s=finalists.last_seconds(cover))

@@ -87,7 +87,10 @@ def test_an_axis_that_is_put_together(bench: Workbench, n: int, split: int) -> N
     graphs = [
         graph_of(specs, lambda a, b: [B.argmax(B.cat([a, b], 1), 1), B.argmin(B.cat([b, B.neg(a)], 1), 1)]),
         graph_of(specs, lambda a, b: [B.argmin(B.pad(a, (0, split), (0, 1)), 1), B.neg(b)]),
-        graph_of(specs, lambda a, b: [B.argmax(B.slice_(B.cat([a, b, a], 1), (0, 3), (len(x), n + split)), 1), B.cat([b, a], 1)]),
+        graph_of(
+            specs,
+            lambda a, b: [B.argmax(B.slice_(B.cat([a, b, a], 1), (0, 3), (len(x), n + split)), 1), B.cat([b, a], 1)],
+        ),
     ]
     inputs = [x, x[:, :split]]
     if split > n:

@@ -399,7 +399,9 @@ def test_races_say_how_long_the_next_one_will_take(bench: Workbench) -> None:
         new.measure(sum_graph(N), "s", [sum_kernel(N, "k", SUM)])
         assert 0.0 < new.race_seconds("s", 1) <= new.race_seconds("s", 4)
         assert new.race_seconds("other", 4) == 0.0, "nobody knows"
-        assert new.first_race_seconds(sum_graph(N), frozenset("s"), 4) >= new.race_seconds("s", 4), "it has to be interpreted, too"
+        assert new.first_race_seconds(sum_graph(N), frozenset("s"), 4) >= new.race_seconds("s", 4), (
+            "it has to be interpreted, too"
+        )
 
 
 def test_a_kernel_is_checked_once_however_often_it_races(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from codegen.toolchain.compiler import OutOfTime
 from fusion_ir.graph import Graph
 from fusion_ir.ops import make
 from fusion_ir.records import Measurement, Plan, Status
-from scheduler.finalists import LATE
+from scheduler.finalists import LATE, NO_TIME_FOR_UNFUSED
 from tests.unit.scheduler.fakes import FakeBench, Timing
 from tests.unit.scheduler.test_tune import X, Y, diamond, graph_of, search
 
@@ -105,18 +105,55 @@ def test_last_plans_that_there_is_no_time_to_compile_leave_the_first() -> None:
 
         def compile_for_plans(self, *args: Any, optional: bool = False, **how: Any) -> Any:
             self.optional += (optional,)
-            if optional:
+            if len(self.optional) > 1:
                 raise OutOfTime("2 kernels are not compiled")
             return super().compile_for_plans(*args, optional=optional, **how)
 
     plan, bench = search(diamond(), Late())
-    assert bench.optional == (False, True)
+    assert bench.optional == (True, True)
     assert plan.time_us is not None
     assert plan.unfused_us is not None
     assert plan.time_us <= plan.unfused_us
     assert plan.search.measured > 0
     assert plan.search.cut_short == LATE
     assert LATE in [r.text for r in plan.reasons]
+
+
+def test_an_unfused_graph_that_there_is_no_time_to_compile_is_left_out() -> None:
+    class Late(FakeBench):
+        compiled: tuple[int, ...] = ()
+
+        def compile_for_plans(self, kernels: Any, *args: Any, optional: bool = False, **how: Any) -> Any:
+            self.compiled += (len(kernels),)
+            if optional:
+                raise OutOfTime("2 kernels are not compiled")
+            return super().compile_for_plans(kernels, *args, optional=optional, **how)
+
+    plan, bench = search(diamond(), Late(), seconds=2.0)
+    assert plan.time_us is not None
+    assert plan.unfused_us is None
+    assert bench.compiled[0] > bench.compiled[1]
+    assert any(NO_TIME_FOR_UNFUSED in r.text for r in plan.reasons)
+
+
+def test_a_first_plan_of_a_kernel_that_was_found_wrong_since_is_none() -> None:
+    """Whole plans are checked, too, but not with the small integers that sums of one kernel are."""
+
+    class Found(FakeBench):
+        wrong: tuple[tuple[str, str, str], ...] = ()
+
+        def measure(self, segment: Graph, *args: Any, **how: Any) -> list[Measurement]:
+            rows = super().measure(segment, *args, **how)
+            if self.wrong:
+                return rows
+            self.wrong += tuple((m.segment_key, m.family, m.schedule) for m in rows)
+            wrong = {"status": Status.wrong_result, "detail": "off", "samples_us": ()}
+            return [row.model_copy(update=wrong) for row in rows]
+
+    plan, bench = search(diamond(), Found())
+    assert bench.wrong
+    assert not {(s.segment_key, s.family, s.schedule) for s in plan.steps} & set(bench.wrong)
+    assert plan.time_us is not None
 
 
 def test_last_plans_are_compiled_however_late_where_there_are_no_first_ones() -> None:
@@ -135,5 +172,5 @@ def test_last_plans_are_compiled_however_late_where_there_are_no_first_ones() ->
             return super().measure_plans(graph, plans, seed=seed, seconds=seconds)
 
     plan, bench = search(diamond(), Refused())
-    assert bench.optional == (False, False)
+    assert bench.optional == (True, False)
     assert plan.time_us is not None
