@@ -150,6 +150,10 @@ class ChildProcess:
             with suppress(ProcessLookupError):  # it ended meanwhile
                 os.killpg(self.process.pid, number)
 
+    def stop(self) -> None:
+        """Kills the process group; whoever waits for an answer is told."""
+        self._signal(signal.SIGKILL)
+
     def kill(self) -> None:
         """Ends the child and everything in its process group."""
         try:

@@ -47,7 +47,7 @@ class Slot:
         self.module, self.limits, self.environment = module, limits, dict(environment or {})
         self.dies_with_parent = dies_with_parent
         self._child: ChildProcess | None = None
-        self._is_paused = False
+        self._is_paused = self._is_over = False
         self._lock = threading.Lock()
 
     def call(
@@ -62,6 +62,8 @@ class Slot:
         `total_seconds`: for all of it. The answer has "output", what was printed meanwhile. Raises SlotFailure,
         SlotError."""
         with self._lock:
+            if self._is_over:
+                raise SlotError("it was ended")
             if self._child is None or not self._child.alive:
                 self.restart()
             assert self._child is not None
@@ -89,6 +91,12 @@ class Slot:
         self._is_paused = False
         if child := self._child:
             child.resume()
+
+    def abort(self) -> None:
+        """Kills the child, whatever it is at: `call` fails, and raises SlotError from then on."""
+        self._is_over = True
+        if child := self._child:
+            child.stop()
 
     def restart(self) -> None:
         """Kills the child if there is one, and starts another. Raises SlotError."""

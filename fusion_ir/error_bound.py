@@ -42,6 +42,7 @@ from fusion_ir.numerics import accumulate, dtype_of, round_to, ulp, widen
 from fusion_ir.ops import OPS, OpKind, kind_of
 from fusion_ir.ops.contract import contract_arrays, products
 from fusion_ir.ops.reductions import rows
+from fusion_ir.partial_range import leaves_range
 from fusion_ir.perturb import summed, unperturbed
 from fusion_ir.scalar import Scalar
 from fusion_ir.shared_sums import SharedSums
@@ -130,7 +131,7 @@ class Bounds:
         if errs and kind is not OpKind.POINTWISE and not any(x.dtype.names for x in operands):
             found = summed(node, as_large, operands, piece, self._sums)
             if found is not None:
-                return _rounded(as_large, found[0], _of_order(found[1]))
+                return _rounded(as_large, found[0], _of_any_order(as_large, operands, found[1]))
         match kind:
             case OpKind.POINTWISE if node.op == "sub" and _is_of_rows(node, "max"):
                 return _pointwise(as_large, (operands[0], value_of(operands[1])), errs)
@@ -164,10 +165,11 @@ def _with_error(node: Node, value: np.ndarray, error: Error) -> np.ndarray:
 
 
 def _rounded(node: Node, wide: np.ndarray, error: Error) -> np.ndarray:
-    """A value +- error that is rounded to the node's dtype; infinities and NaN stay."""
+    """A value +- error that is rounded to the node's dtype; infinities and NaN stay, but where anything may be."""
     wide = np.asarray(wide)
     value = round_to(wide, node.dtype)
-    reach = np.where(np.isfinite(wide), error.bound, 0).astype(wide.dtype, copy=False)
+    known = np.isfinite(wide) | np.isinf(error.bound)
+    reach = np.where(known, error.bound, 0).astype(wide.dtype, copy=False)
     ends = (round_to(np.asarray(end), node.dtype) for end in (wide - reach, wide + reach))
     bound = np.maximum(*(difference(end, value) for end in ends))
     return _with_error(
@@ -250,7 +252,8 @@ def _ends(x: np.ndarray, error: np.ndarray, domain: tuple[float, float] | None) 
         info = np.iinfo(x.dtype)
         low, high = (np.clip(x + sign * error, float(info.min), float(info.max)) for sign in (-1, 1))
         return (*(np.where(error == 0, x, round_to(end, dtype_of(x))) for end in (low, high)),)  # type: ignore[return-value]
-    low, high = x - error.astype(x.dtype), x + error.astype(x.dtype)
+    off, infinity = error.astype(x.dtype), x.dtype.type(np.inf)
+    low, high = (np.where(np.isinf(off), sign * infinity, x + sign * off) for sign in (-1, 1))
     if domain is not None:
         inside = (x >= domain[0]) & (x <= domain[1])
         low = np.where(inside, np.maximum(low, x.dtype.type(domain[0])), low)
@@ -399,13 +402,20 @@ def _sum(node: Node, x: np.ndarray, error: Error | None, errs: bool) -> np.ndarr
         base, off = evaluate_node(wide_node, (x,)), np.zeros(node.sizes, wide.dtype)
     else:
         base, off = found
-    own = _of_order(off)
+    own = _of_order(off) if found is None else _of_any_order(node, (x,), off)
     return _rounded(node, base, own if error is None else own + _inherited(node, wide, error, base, axes))
 
 
 def _of_order(error: np.ndarray) -> Error:
     """What the order of terms makes."""
     return Error(error * error.dtype.type(ORDER), error * error.dtype.type(ORDER / DEVIATIONS))
+
+
+def _of_any_order(node: Node, operands: Sequence[np.ndarray], error: np.ndarray) -> Error:
+    """The same, of a sum or product of these: anything where partial results leave the range in some order."""
+    own = _of_order(error)
+    leaving = leaves_range(node, operands, error.dtype)
+    return own if leaving is None else own.each(lambda e: np.where(leaving, np.inf, e).astype(e.dtype))
 
 
 def _inherited(node: Node, x: np.ndarray, error: Error, base: np.ndarray, axes: tuple[int, ...]) -> Error:
@@ -453,7 +463,8 @@ def _contract(node: Node, a: np.ndarray, b: np.ndarray, errs: bool) -> np.ndarra
     off = np.zeros(base.shape, base.dtype)
     if errs:
         found = sum_with_error(node, value_of(a), value_of(b))
-        off = off if found is None else found[1]
+        if found is not None:
+            return _rounded(node, base, _of_any_order(node, (value_of(a), value_of(b)), found[1]) + inherited)
     else:  # in a given order, but each partial sum rounds elsewhere
         sizes = contract_arrays(node, *(np.abs(accumulate(value_of(x))) for x in (a, b)))
         most = sizes * base.dtype.type(products(node) * ulp_of_one(base.dtype) / ORDER)

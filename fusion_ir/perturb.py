@@ -36,6 +36,7 @@ from fusion_ir.node_value import BLOCK_ELEMENTS, evaluate_node, pointwise
 from fusion_ir.numerics import accumulate, round_to, widen
 from fusion_ir.ops import OPS, OpKind, kind_of
 from fusion_ir.ops.contract import sums_in_any_order
+from fusion_ir.partial_range import leaves_range
 from fusion_ir.shared_sums import SharedSums
 from fusion_ir.signs import Moves, Pattern, Signs, Tips, ulp_of_one
 from fusion_ir.sum_error import contraction_error, is_exact_contract, is_exact_sum, sum_axes, sum_with_error
@@ -194,8 +195,20 @@ class Perturbation:
             found = summed(node, as_large, operands, piece, self._sums)
             if found is None:
                 return evaluate_node(as_large, operands)
+            found = _in_other_order(as_large, operands, *found)
             large = found[0].size > BLOCK_ELEMENTS and all(x.flags.c_contiguous for x in found)
             return _RoundedLater(as_large, *found, signs) if large else _rounded(as_large, *found, signs)
+
+
+def _in_other_order(
+    node: Node, operands: tuple[np.ndarray, ...], base: np.ndarray, error: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """A sum and its error in an order in which partial results leave the range, or do not, where there are both."""
+    leaving = leaves_range(node, operands, error.dtype)
+    if leaving is None or not leaving.any():
+        return base, error
+    other = np.where(np.isfinite(base), np.inf, 0).astype(base.dtype)
+    return np.where(leaving, other, base), np.where(leaving, 0, error).astype(error.dtype)
 
 
 def unperturbed(

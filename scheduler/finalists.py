@@ -73,7 +73,8 @@ class Finalists:
         self.notes: list[Reason] = list(found.reasons)
         self.timed: list[tuple[Proposal, Plan]] = []
         self._early: list[tuple[Proposal, Plan]] = []
-        self.unfused_us: float | None = None
+        self.unfused_us: float | None = None  # in the race that the plan was chosen in
+        self._early_unfused_us: float | None = None
         self._wrong = 0, ""  # steps of a plan that was refused as wrong, and what was said
         self.whole = Whole(())  # once they were timed
         self.budget_s = budget.seconds
@@ -117,6 +118,7 @@ class Finalists:
         if any(plan.steps for _, plan in plans):
             started = self.watch.clock()
             self._early = self._ranked(self._passing(plans, seconds))
+            self._early_unfused_us = self.unfused_us
             self._early_s = self.watch.clock() - started
 
     @property
@@ -139,8 +141,7 @@ class Finalists:
         """Plans of what was measured, timed, the winner first; those timed before where nothing was measured since, or
         there is no time for others: no compiler begins with another's kernels beyond the budget. Raises NoPlan."""
         if self.early and not (self.ledger.measured and self._is_time_for_others()):
-            self.timed = self.early
-            return self.early
+            return self._first_ones()
         try:
             plans = self.plans(several=True)
             self.watch.tell("plans", self.ledger.measured)
@@ -152,8 +153,12 @@ class Finalists:
         except OutOfTime:
             self.notes.append(Reason(kind="cap", text=LATE))
             self.cut_short = self.cut_short or LATE
-        self.timed = self.early
-        return self.early
+        return self._first_ones()
+
+    def _first_ones(self) -> list[tuple[Proposal, Plan]]:
+        """The first plans, after all."""
+        self.timed, self.unfused_us = self.early, self._early_unfused_us
+        return self.timed
 
     def so_far(self) -> list[tuple[Proposal, Plan]]:
         """The best plan when a search is ended: one that was timed, unless what was measured since seems better."""
@@ -161,8 +166,7 @@ class Finalists:
             return self.timed
         measured = self.covers.measured() if self.early and self.ledger.measured else ()
         if self.early and not (measured and self.covers.us(measured) < (self.early[0][1].time_us or 0.0)):
-            self.timed = self.early
-            return self.early
+            return self._first_ones()
         return self.plans(several=False)
 
     def _are_many(self, kernels: Mapping[Candidate, Kernel]) -> bool:
@@ -279,19 +283,16 @@ class Finalists:
         return NoPlan("the accepted segments make no cover")
 
     def _kernels(self, proposals: Sequence[Proposal]) -> dict[Candidate, Kernel] | None:
-        """A kernel for each candidate; None where some had to be struck out."""
-        kernels, struck_out = dict[Candidate, Kernel](), False
+        """A kernel for each candidate, by the first of its schedules that one can be made of; None where some have
+        none."""
+        kernels = dict[Candidate, Kernel]()
         for candidate in (c for p in proposals for c in p):
-            variant = self.ledger.choice(candidate)
-            if variant is None:
-                struck_out = True
-                continue
-            try:
-                kernels[candidate] = self.ledger.kernel(candidate, variant)
-            except EmitError as e:
-                self.ledger.reject(candidate, variant, Status.rejected, str(e))
-                struck_out = True
-        return None if struck_out else kernels
+            while candidate not in kernels and (variant := self.ledger.choice(candidate)):
+                try:
+                    kernels[candidate] = self.ledger.kernel(candidate, variant)
+                except EmitError as e:
+                    self.ledger.reject(candidate, variant, Status.rejected, str(e))
+        return kernels if all(c in kernels for p in proposals for c in p) else None
 
     def _binaries(
         self, kernels: dict[Candidate, Kernel], timed: bool, together: bool = False, optional: bool = False
@@ -383,6 +384,7 @@ class Finalists:
     def _passing(self, plans: Sequence[tuple[Proposal, Plan]], seconds: float, end: float = 0.0) -> list[Timed]:
         """Those that pass their check, with their times. end: until then they may be timed again."""
         assert self.bench is not None
+        self.unfused_us = None
         self.whole = measure_whole(
             self.bench, self.prepared.given, [plan for _, plan in plans], seed=self.ledger.seed, seconds=seconds,
             left=lambda: end - self.watch.clock(),

@@ -279,6 +279,8 @@ def _measure(cover: Proposal, ledger: Ledger, watch: Watch) -> bool:
     learned, left_out = False, False
     waiting = sorted(cover, key=lambda c: c.is_prologue)  # what every run takes comes first
     while waiting:
+        if watch.is_over():
+            return True
         candidate = waiting.pop(0)
         learned = learned or not ledger.is_open(candidate)
         entry = ledger.open(candidate)

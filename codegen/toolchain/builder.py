@@ -83,21 +83,27 @@ class Builder:
     @contextmanager
     def paused(self) -> Generator[None]:
         """For the block, compilers stand still: those at work are stopped, and none begins."""
-        self._may_run.clear()
         began = time.monotonic()
-        for slot in self._slots:
-            slot.pause()
         try:
+            self._may_run.clear()
+            for slot in self._slots:
+                slot.pause()
             with self.occupancy.working(-self._running):
                 yield
         finally:
             self._paused_s += time.monotonic() - began
-            for slot in self._slots:
-                slot.resume()
-            self._may_run.set()
+            self._go_on()
+
+    def _go_on(self) -> None:
+        for slot in self._slots:
+            slot.resume()
+        self._may_run.set()
 
     def close(self) -> None:
-        """Ends the children."""
+        """Ends the children, whatever they are at."""
+        for slot in self._slots:
+            slot.abort()
+        self._go_on()
         self._threads.shutdown(cancel_futures=True)
         for slot in self._slots:
             slot.close()

@@ -196,6 +196,20 @@ def test_a_limit_holds_after_a_pause(slot: Slot, tmp_path: Path) -> None:
     assert failure.value.status is Status.timed_out
 
 
+def test_what_is_ended_ends_at_once_and_is_not_begun_again(slot: Slot, tmp_path: Path) -> None:
+    note = tmp_path / "note"
+    with ThreadPoolExecutor(1) as other:
+        script = f"import time; open({str(note)!r}, 'w').write('begun'); time.sleep(60)"
+        running = other.submit(slot.call, python(script), seconds=60)
+        assert within(20, note.exists)
+        slot.pause()
+        slot.abort()
+        with pytest.raises(SlotFailure):
+            running.result(20)
+    with pytest.raises(SlotError):
+        slot.call(python("pass"), seconds=20)
+
+
 def test_a_parent_that_is_killed_leaves_nobody_standing_still(tmp_path: Path) -> None:
     note = tmp_path / "grandchild"
     grandchild = f"import os, time; open('{note}', 'w').write(str(os.getpid())); time.sleep(60)"

@@ -39,6 +39,9 @@ class NoSlot:
     def resume(self) -> None:
         pass
 
+    def abort(self) -> None:
+        pass
+
 
 class SlowCompiler:
     """Makes a binary of whatever it gets, while the clock goes on."""
