@@ -89,9 +89,14 @@ class Finalists:
         plans: list[tuple[Proposal, Plan]] = []
         started, made = self.watch.clock(), 0
         tries = 0
-        while not plans and not (tries and self.watch.is_over()):  # once, however late
+        while not plans:
+            is_enough = tries >= MOST_COVERS or (tries > 0 and self.watch.is_over())
             tries += 1
-            if not self._is_usable(cover) and tries <= MOST_COVERS:
+            if is_enough and not cover:
+                return
+            if is_enough:  # the unfused graph alone, once, however late
+                cover = ()
+            elif not self._is_usable(cover):
                 cover = self.covers.promising()
             proposals = [cover] if self.is_unfused(cover) or not self.unfused else [cover, self.unfused]
             proposals = [p for p in proposals if p and self._is_usable(p)]

@@ -25,6 +25,7 @@ NEAR_WINNER = 1.05  # times the winner's time: may have lost by chance
 PLAY_OFF = 5  # schedules
 MOST_AHEAD = 8  # kernels that are compiled before their races
 HOPELESS = 3.0  # times the winner's time, or what any family's bound is, that a family's bound is
+ALIKE = 4  # schedules of a family that could not be emitted for one reason: the others are not tried
 LIKELY = 4  # of a segment's, after its first race, that are compiled in case it goes on
 AGAIN = 3  # schedules that are timed again in a race
 PATIENCE = 24  # schedules in a row that do not win, before a segment is let be
@@ -363,6 +364,16 @@ class Ledger(Predictor):
             driver=self.device.driver,
         )
         self._note(candidate, [row])
+        if status is Status.rejected:
+            self._leave_alike(candidate, family, detail)
+
+    def _leave_alike(self, candidate: Candidate, family: str, detail: str) -> None:
+        """Schedules of a family are not tried where others could not be emitted, again and again for the same
+        reason: what is wrong is the segment."""
+        entry = self.open(candidate)
+        alike = [m for (f, _), m in entry.tried.items() if f == family and m.detail == detail]
+        if len(alike) >= ALIKE and all(m.status is Status.rejected for m in alike):
+            entry.pending[:] = [v for v in entry.pending if v[0] != family]
 
     def choice(self, candidate: Candidate) -> Variant | None:
         """The variant to use: the best measured, else the next to be tried; None if all failed."""

@@ -15,7 +15,7 @@ from fusion_ir.ops import make, make_input
 from fusion_ir.records import Device, Measurement, Status
 from scheduler.candidates import Candidate, find_candidates
 from scheduler.cutting import cut
-from scheduler.ledger import HOPELESS, LIKELY, Ledger
+from scheduler.ledger import ALIKE, HOPELESS, LIKELY, Ledger
 from scheduler.predict import ASSUMED
 from tests.support.devices import CPU_DEVICE
 from tests.support.kernels import dense, graph_of
@@ -334,3 +334,17 @@ def test_a_family_that_cannot_beat_what_was_measured_is_not_tried() -> None:
             ledger = Ledger(device, FAMILIES, costs, None, 0)
         assert ledger.open(candidate).pending
         assert not any(f == "naive" for f, _ in ledger.open(candidate).pending)
+
+
+def test_what_cannot_be_emitted_for_one_reason_again_and_again_is_let_be() -> None:
+    for reasons in (["v1 is read elsewhere"] * 9, [f"reason {k}" for k in range(9)]):
+        ledger = Ledger(DEVICE, families(schedules=tuple("abcdefghi")), Memory(), None, 0)
+        atoms = cut(graph_of((SPEC,), make("exp", [make_input(0, SPEC)])), ledger.computable)
+        candidate = ledger.ask(atoms, atoms.piece(1))
+        assert isinstance(candidate, Candidate)
+        tried = 0
+        while fused := [v for v in ledger.open(candidate).pending if v[0] == "fused"]:
+            ledger.reject(candidate, fused[0], Status.rejected, reasons[tried])
+            tried += 1
+        assert tried == (ALIKE if len(set(reasons)) == 1 else 9)
+        assert ledger.choice(candidate) == ("one", "one{only}"), "another family is tried"
