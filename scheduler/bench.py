@@ -68,7 +68,8 @@ class Bench(Protocol):
         ...
 
     def expect(self, kernels: Sequence[Kernel]) -> None:
-        """What will be measured after the next race, most likely: compiled while that one runs. Returns at once."""
+        """What will be measured after the next race, most likely: compiled meanwhile, where that disturbs nothing
+        that is timed. Returns at once."""
         ...
 
     def turn(self, segment_key: str) -> AbstractContextManager[None]:

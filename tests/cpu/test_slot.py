@@ -32,6 +32,11 @@ def python(code: str, **more: Any) -> dict[str, Any]:
     return {"job": "run", "argv": [sys.executable, "-c", code], "cwd": "/", **more}
 
 
+def sleeping(note: Path) -> dict[str, Any]:
+    """A job that leaves a note when it has begun, and takes a minute."""
+    return python(f"import time; open({str(note)!r}, 'w').write('begun'); time.sleep(60)")
+
+
 def test_answers_with_what_was_printed(slot: Slot) -> None:
     for text in ("one", "two"):
         answer = slot.call(
@@ -185,8 +190,7 @@ def test_what_is_paused_stands_still_with_all_that_it_started_and_loses_no_time(
 def test_a_limit_holds_after_a_pause(slot: Slot, tmp_path: Path) -> None:
     note = tmp_path / "note"
     with ThreadPoolExecutor(1) as other:
-        script = f"import time; open({str(note)!r}, 'w').write('begun'); time.sleep(60)"
-        running = other.submit(slot.call, python(script), seconds=1.0)
+        running = other.submit(slot.call, sleeping(note), seconds=1.0)
         assert within(20, note.exists)
         slot.pause()
         time.sleep(0.2)
@@ -199,8 +203,7 @@ def test_a_limit_holds_after_a_pause(slot: Slot, tmp_path: Path) -> None:
 def test_what_is_ended_ends_at_once_and_is_not_begun_again(slot: Slot, tmp_path: Path) -> None:
     note = tmp_path / "note"
     with ThreadPoolExecutor(1) as other:
-        script = f"import time; open({str(note)!r}, 'w').write('begun'); time.sleep(60)"
-        running = other.submit(slot.call, python(script), seconds=60)
+        running = other.submit(slot.call, sleeping(note), seconds=60)
         assert within(20, note.exists)
         slot.pause()
         slot.abort()
