@@ -10,7 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
-from fusion_ir.node_value import blocks
+from fusion_ir.blocks import blocks
 from fusion_ir.numerics import dtype_of, widen
 from fusion_ir.threads import blockwise, side_by_side
 
@@ -275,8 +275,8 @@ def _difference(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     with np.errstate(all="ignore"):
         a, b = widen(a), widen(b)
         apart = np.asarray(np.abs(a - b))
-        odd = np.isnan(apart)
-        if odd.any():
+        if np.isnan(apart.max(initial=0)):
+            odd = np.isnan(apart)
             same = (a == b) | (np.isnan(a) & np.isnan(b))
             apart[odd & same] = 0
             apart[odd & ~same] = np.inf

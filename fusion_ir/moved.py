@@ -116,7 +116,7 @@ def _root(node: Node, operands: tuple[np.ndarray, ...]) -> np.ndarray:
     wide = [np.asarray(accumulate(x)) for x in operands]
     match node.op:
         case "contract":
-            return np.asarray(np.sqrt(contract_arrays(node, *(np.square(x) for x in wide))))
+            return np.asarray(np.sqrt(contract_arrays(node, *(np.square(x) for x in wide), in_order=False)))
         case "sum":
             return np.asarray(np.sqrt(rows(np.square(wide[0]), node.ints("axes")).sum(axis=-1)))
         case "add" | "sub":

@@ -1,17 +1,14 @@
 """The value of one node from the values of its operands, on NumPy arrays, rounded to the node's dtype."""
 
-from collections.abc import Iterator, Sequence
-from math import prod
+from collections.abc import Sequence
 
 import numpy as np
 
+from fusion_ir.blocks import BLOCK_ELEMENTS, blocks
 from fusion_ir.dtype import DType
 from fusion_ir.node import Node
 from fusion_ir.numerics import round_to, widen
 from fusion_ir.ops import OPS, OpKind
-
-# Elements of a pointwise op that are computed at a time: operands and temporaries stay in the second-level cache.
-BLOCK_ELEMENTS = 1 << 17
 
 
 def evaluate_node(node: Node, operands: Sequence[np.ndarray]) -> np.ndarray:
@@ -44,15 +41,3 @@ def pointwise(node: Node, operands: Sequence[np.ndarray], dtype: DType) -> np.nd
             result[block] = round_to(np.asarray(value), dtype)
     back = result.transpose(np.argsort(order))
     return np.broadcast_to(back, node.sizes) if any(repeats) else back
-
-
-def blocks(shape: Sequence[int]) -> Iterator[tuple[slice | int, ...]]:
-    """Indices that cut a tensor into pieces of at most about `BLOCK_ELEMENTS`, each contiguous if the tensor is."""
-    axis = next((a for a in range(len(shape)) if prod(shape[a + 1 :]) <= BLOCK_ELEMENTS), None)
-    if axis is None or prod(shape) <= BLOCK_ELEMENTS:
-        yield (...,)  # type: ignore[misc]
-        return
-    step = max(1, BLOCK_ELEMENTS // max(prod(shape[axis + 1 :]), 1))
-    for outer in np.ndindex(*shape[:axis]):
-        for start in range(0, shape[axis], step):
-            yield (*outer, slice(start, start + step))

@@ -72,4 +72,5 @@ def ulp(array: np.ndarray) -> np.ndarray:
     power: np.ndarray = wide.view(words) & infinity  # the exponent field alone: the power of two below each magnitude
     least_normal = wide.dtype.type(2.0**dtype.least_normal)
     distance: np.ndarray = np.maximum(power.view(wide.dtype), least_normal) * wide.dtype.type(2.0 ** (1 - dtype.digits))
-    return np.where(power != infinity, distance, wide.dtype.type(0))
+    finite = power != infinity
+    return distance if finite.all() else np.where(finite, distance, wide.dtype.type(0))

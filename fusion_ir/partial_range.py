@@ -10,6 +10,7 @@ from math import log2
 
 import numpy as np
 
+from fusion_ir.blocks import blocks
 from fusion_ir.dtype import f64
 from fusion_ir.node import Node
 from fusion_ir.numerics import accumulate
@@ -17,6 +18,7 @@ from fusion_ir.ops import OpKind, kind_of
 from fusion_ir.ops.contract import contract_arrays, products
 from fusion_ir.ops.reductions import rows
 from fusion_ir.sum_error import sum_axes
+from fusion_ir.threads import side_by_side
 
 MARGIN = 1e-3  # of the range's end, that roundings may move a partial result by
 SCALE = 2.0**-64  # of numbers that have no wider type: what is lost below counts for nothing beside what overflows
@@ -43,7 +45,12 @@ def leaves_range(node: Node, operands: Sequence[np.ndarray], dtype: np.dtype) ->
 
 
 def _largest(x: np.ndarray) -> float:
-    return max(float(x.max(initial=0)), -float(x.min(initial=0)))
+    """Magnitude; NaN where one is."""
+
+    def of(block: tuple[slice | int, ...]) -> float:
+        return float(np.maximum(x[block].max(initial=0), -x[block].min(initial=0)))
+
+    return float(np.max(side_by_side(of, blocks(x.shape)), initial=0))
 
 
 def _is_small(one: float, other: float, most: float) -> bool:

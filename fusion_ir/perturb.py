@@ -27,12 +27,13 @@ from math import prod
 
 import numpy as np
 
+from fusion_ir.blocks import BLOCK_ELEMENTS
 from fusion_ir.dtype import DType, compute_dtype
 from fusion_ir.evaluation import Later
 from fusion_ir.graph import Graph
 from fusion_ir.moved import Rounding, elsewhere
 from fusion_ir.node import Node
-from fusion_ir.node_value import BLOCK_ELEMENTS, evaluate_node, pointwise
+from fusion_ir.node_value import evaluate_node, pointwise
 from fusion_ir.numerics import accumulate, round_to, widen
 from fusion_ir.ops import OPS, OpKind, kind_of
 from fusion_ir.ops.contract import sums_in_any_order

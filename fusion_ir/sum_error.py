@@ -14,9 +14,10 @@ from math import prod, sqrt
 
 import numpy as np
 
+from fusion_ir.blocks import blocks
 from fusion_ir.dtype import accumulate_dtype
 from fusion_ir.node import Node
-from fusion_ir.node_value import blocks, evaluate_node
+from fusion_ir.node_value import evaluate_node
 from fusion_ir.numerics import accumulate, dtype_of
 from fusion_ir.ops import OpKind, kind_of
 from fusion_ir.ops.contract import contract_arrays, products
@@ -30,7 +31,8 @@ def sum_with_error(node: Node, *operands: np.ndarray) -> tuple[np.ndarray, np.nd
     if kind_of(node) is OpKind.CONTRACT:
         if is_exact_contract(node, *operands):
             return None
-        return contract_arrays(node, *operands), contraction_error(node, *operands)
+        a, b = operands
+        return contract_arrays(node, a, b), contraction_error(node, a, b)
     (x,) = operands
     wide, axes = accumulate(x), sum_axes(node)
     if is_exact_sum(node, wide):
@@ -58,7 +60,7 @@ def contraction_error(node: Node, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     n = products(node)
     repeated = min(_repeated(wide_a), _repeated(wide_b))
     growth = (sqrt(n) + n / 8 * repeated) * ulp_of_one(wide_a.dtype) / 2
-    total = contract_arrays(node, np.abs(wide_a), np.abs(wide_b))
+    total = contract_arrays(node, np.abs(wide_a), np.abs(wide_b), in_order=False)
     total *= total.dtype.type(growth)
     return total
 
@@ -92,7 +94,8 @@ def is_exact_contract(node: Node, a: np.ndarray, b: np.ndarray) -> bool:
         return False
     if largest * other * products(node) < most:  # no sum of magnitudes is larger
         return True
-    return bool((contract_arrays(node, np.abs(accumulate(a)), np.abs(accumulate(b))) < most).all())
+    magnitudes = contract_arrays(node, np.abs(accumulate(a)), np.abs(accumulate(b)), in_order=False)
+    return bool((magnitudes < most).all())
 
 
 def _largest_whole(x: np.ndarray) -> float | None:

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from fusion_ir.node_value import BLOCK_ELEMENTS, blocks
+from fusion_ir.blocks import BLOCK_ELEMENTS, blocks
 
 THREADS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 

@@ -41,6 +41,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from fusion_ir.blocks import blocks
 from fusion_ir.comparison import Allowed, Fixed, Index, Reference, difference
 from fusion_ir.cutting import cut
 from fusion_ir.error_bound import Bounds
@@ -49,7 +50,6 @@ from fusion_ir.graph import Graph
 from fusion_ir.interpreter import check_inputs, dense
 from fusion_ir.moved import Rounding, behind_sums, roundings_of_sums
 from fusion_ir.node import Node
-from fusion_ir.node_value import blocks
 from fusion_ir.numerics import dtype_of, ulp, widen
 from fusion_ir.ops.contract import sums_in_any_order
 from fusion_ir.perturb import BY_VALUE, EXACT, INEXACT, Exactness, Perturbation, sums_of
@@ -185,18 +185,24 @@ class _Perturbed:
         if share is self._together:
             values = self._start(share.runs).outputs()
             for i in self._whole:
+                self._begin(share, i, (...,))
                 self._deviate(share, i, (...,), (...,), values[i])
         else:
             time = next(t for t, shares in self._shares.items() if share in shares)
             evaluation = self._evaluation(share.runs, time)
-            for number in range(share.first, share.last + 1):
-                values = evaluation.piece(number)
+            cutting = self._layout.cutting
+            start = cutting.bounds[share.first][0]
+            for i in self._in_pieces[time]:
+                self._begin(share, i, self._index(self._nodes[i], share))
+
+            def deviate(number: int) -> None:
+                values, (low, high) = evaluation.piece(number), cutting.bounds[number]
                 for i in self._in_pieces[time]:
                     node = self._nodes[i]
-                    low, high = self._layout.cutting.bounds[number]
-                    start = self._layout.cutting.bounds[share.first][0]
-                    within = self._layout.cutting.index(node, low - start, high - start)
+                    within = cutting.index(node, low - start, high - start)
                     self._deviate(share, i, self._index(node, share), within, values[node])
+
+            side_by_side(deviate, range(share.first, share.last + 1))
         share.runs += 1
         share.tolerances.clear()
 
@@ -216,12 +222,16 @@ class _Perturbed:
                     found.advance(time)
             return found
 
+    def _begin(self, share: _Share, i: int, index: Index) -> None:
+        """Makes room for what the runs say of an output, before the first."""
+        if i not in share.deviations:
+            expected = self.outputs[i][index]
+            share.bounds[i], share.deviations[i] = (np.zeros(expected.shape, _error_dtype(expected)) for _ in range(2))
+
     def _deviate(self, share: _Share, i: int, index: Index, within: Index, value: np.ndarray) -> None:
         """Raises the deviations of a share's elements `within` by |value - expected|: to it where that is more, or by
         its square where jumps add up."""
         expected = self.outputs[i][index]
-        if i not in share.deviations:
-            share.bounds[i], share.deviations[i] = (np.zeros(expected.shape, _error_dtype(expected)) for _ in range(2))
         if not share.runs:
             share.bounds[i][within] = value["error"]
             return

@@ -13,14 +13,16 @@ from fusion_ir.node import Node
 from fusion_ir.numerics import round_to
 from fusion_ir.ops.row import Op, OpKind, RuleError
 from fusion_ir.ops.rules import Args, Attrs, attr, ints, numbers
+from fusion_ir.threads import side_by_side
 
 # Up to this many products a sum is computed in index order, bit for bit; beyond it in any order.
 ORDERED_PRODUCTS = 16
 # Of floats of 16 bits and less that is up to here: tensor cores sum several products at once, with a rounding of their
-# own, and by fma 16 products an element take longer than storing it does. Everywhere else few products are still summed
-# in order, and so does the interpreter: what it makes is one of the results that are right.
+# own, and by fma 16 products an element take longer than storing it does.
 ORDERED_NARROW_PRODUCTS = 2
 _BLOCK_ELEMENTS = 1 << 15
+_ROWS = 256  # of a product that are one thread's at a time
+_LEAST_PRODUCTS = 1 << 24  # a few milliseconds of work
 
 
 def contract_accumulator(dtype: DType) -> str:
@@ -90,8 +92,9 @@ def sums_in_any_order(node: Node) -> bool:
     return products(node) > (ORDERED_NARROW_PRODUCTS if narrow else ORDERED_PRODUCTS)
 
 
-def contract_arrays(node: Node, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The contraction of arrays of any dtype, in the accumulator's dtype, unrounded, as [output axes]."""
+def contract_arrays(node: Node, a: np.ndarray, b: np.ndarray, *, in_order: bool = True) -> np.ndarray:
+    """The contraction of arrays of any dtype, in the accumulator's dtype, unrounded, as [output axes]. in_order: few
+    products of floats are summed as the language says; else as is quickest, as what may be in any order always is."""
     a_axes, b_axes, reduced = node.ints("a_axes"), node.ints("b_axes"), node.attr("reduced", int)
     acc = node.attr("acc", DType)
     outs = range(len(a_axes) - reduced)
@@ -107,17 +110,17 @@ def contract_arrays(node: Node, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     left = three(a, a_axes, (batch, m, list(summed)))
     right = three(b, b_axes, (batch, list(summed), n))
     with np.errstate(all="ignore"):
-        product = _matmul(left, right)
+        product = _matmul(left, right, in_order and not sums_in_any_order(node))
     order = [*batch, *m, *n]
     sizes = [a.shape[a_axes[r]] if a_axes[r] >= 0 else b.shape[b_axes[r]] for r in order]
     return product.reshape(sizes).transpose([order.index(r) for r in outs])
 
 
-def _matmul(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def _matmul(a: np.ndarray, b: np.ndarray, in_order: bool) -> np.ndarray:
     """[B, M, K] by [B, K, N] in their own dtype."""
     k = a.shape[2]
-    if a.dtype.kind == "f" and k > ORDERED_PRODUCTS:
-        return np.matmul(a, b)
+    if a.dtype.kind == "f" and (k > ORDERED_PRODUCTS or not in_order):
+        return _in_any_order(a, b)
     if a.dtype.kind == "f":
         return _ordered(a, b)
     if k and a.size and b.size and _bound(a) * _bound(b) * k < 2**53:  # exact in f64, where there is a BLAS
@@ -129,16 +132,40 @@ def _bound(x: np.ndarray) -> int:
     return max(abs(int(x.max())), abs(int(x.min())))
 
 
+def _in_any_order(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Rows by rows, side by side where there are many: the library itself may have one thread alone."""
+    if a.size * b.shape[2] < _LEAST_PRODUCTS:
+        return np.matmul(a, b)
+    result = np.empty((a.shape[0], a.shape[1], b.shape[2]), a.dtype)
+
+    def multiply(block: tuple[slice, slice]) -> None:
+        np.matmul(a[block], b[block[0]], out=result[block])
+
+    deep = max(1, _ROWS // max(a.shape[1], 1))
+    side_by_side(
+        multiply,
+        [
+            (slice(i, i + deep), slice(j, j + _ROWS))
+            for i in range(0, a.shape[0], deep)
+            for j in range(0, a.shape[1], _ROWS)
+        ],
+    )
+    return result
+
+
 def _ordered(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Sums by fma in index order, from the first product, block by block to stay in cache."""
     result = np.zeros((a.shape[0], a.shape[1], b.shape[2]), a.dtype)
-    for block in _blocks(*result.shape):
+
+    def add_up(block: tuple[slice, slice, slice]) -> None:
         left, right = a[block[0], block[1]], b[block[0], :, block[2]]
         total = result[block]
         for k in range(a.shape[2]):
             x, y = left[:, :, k, None], right[:, None, k, :]
             total = fma(x, y, total) if k else x * y
         result[block] = total
+
+    side_by_side(add_up, _blocks(*result.shape))
     return result
 
 

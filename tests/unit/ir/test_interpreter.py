@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 
 from fusion_ir import build
+from fusion_ir.blocks import BLOCK_ELEMENTS, blocks
 from fusion_ir.dtype import DTYPES, bf16, f16, f32, f64, i8, i64
 from fusion_ir.extent import dense_strides, shape_of
 from fusion_ir.graph import Graph, OutputSpec
 from fusion_ir.interpreter import InputError, evaluate, interpret
 from fusion_ir.node import Node
-from fusion_ir.node_value import BLOCK_ELEMENTS, blocks
 from fusion_ir.numerics import round_to
 from fusion_ir.ops import make, make_input
 from fusion_ir.scalar import Scalar

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from fusion_ir.dtype import DTYPES, DType, bf16, bool_, compute_dtype, f16, f32, f64, i8, i32, i64, u8
-from fusion_ir.extent import shape_of
+from fusion_ir.extent import dense_strides, shape_of
+from fusion_ir.graph import InputSpec
 from fusion_ir.node import Node
 from fusion_ir.numerics import round_to, ulp
-from fusion_ir.ops import OPS, OpKind, RuleError, kind_of, make
-from fusion_ir.ops.contract import contract_accumulator, sums_in_any_order
+from fusion_ir.ops import OPS, OpKind, RuleError, kind_of, make, make_input
+from fusion_ir.ops.contract import contract_accumulator, contract_arrays, sums_in_any_order
 from fusion_ir.scalar import Scalar
 from tests.support.tensors import evaluate_one, same_bits, tensor
 
@@ -483,3 +484,20 @@ def test_kind_of_inputs() -> None:
 
 def test_compute_dtypes_are_closed() -> None:
     assert all(compute_dtype(compute_dtype(d)) == compute_dtype(d) for d in DTYPES.values())
+
+
+@pytest.mark.parametrize(("batch", "rows", "columns"), [(1, 1500, 200), (300, 9, 70), (3, 515, 190), (2, 256, 512)])
+@pytest.mark.parametrize("in_order", [True, False])
+def test_large_products_are_taken_in_parts_that_miss_nothing(
+    batch: int, rows: int, columns: int, in_order: bool
+) -> None:
+    """Parts are computed side by side; the sum of 64 products of small integers is exact in any order."""
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-8, 9, (batch, *s)).astype(np.float32) for s in ((rows, 64), (64, columns)))
+    specs = [InputSpec(shape_of(x.shape), f32, dense_strides(x.shape)) for x in (a, b)]
+    first, second = (make_input(i, spec) for i, spec in enumerate(specs))
+    node = make("contract", (first, second), {
+        "a_axes": (0, 1, -1, 2), "b_axes": (0, -1, 2, 1), "reduced": 1, "acc": f32, "out_dtype": f32,
+    })  # fmt: skip
+    wanted = np.einsum("bmk,bkn->bmn", a.astype(np.float64), b.astype(np.float64))
+    np.testing.assert_array_equal(contract_arrays(node, a, b, in_order=in_order), wanted)

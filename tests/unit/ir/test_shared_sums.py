@@ -127,9 +127,9 @@ def test_a_product_of_inputs_is_computed_once_for_all_runs(monkeypatch: pytest.M
     """And its magnitudes once; the second product of attention twice in each run."""
     seen: list[Node] = []
 
-    def noting(node: Node, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    def noting(node: Node, a: np.ndarray, b: np.ndarray, *, in_order: bool = True) -> np.ndarray:
         seen.append(node)
-        return contract_arrays(node, a, b)
+        return contract_arrays(node, a, b, in_order=in_order)
 
     monkeypatch.setattr(sum_error, "contract_arrays", noting)
     monkeypatch.setattr("fusion_ir.shared_sums.contract_arrays", noting)
