@@ -87,6 +87,14 @@ def control_groups(root: Path, controller: str) -> list[Path]:
     return folders
 
 
+def cpu_ticks(stat: str, cpus: Sequence[int], columns: Sequence[int]) -> int | None:
+    """Of all these CPUs, from columns of what /proc/stat says (0: the CPU's name). None where it leaves one out."""
+    wanted = {f"cpu{cpu}" for cpu in cpus}
+    lines = [line.split() for line in stat.splitlines() if line.startswith("cpu")]
+    found = {words[0]: words for words in lines if words[0] in wanted and len(words) > max(columns)}
+    return sum(int(words[c]) for words in found.values() for c in columns) if len(found) == len(wanted) else None
+
+
 def _size(text: str) -> int:
     units = {"K": 10, "M": 20, "G": 30}
     return int(text[:-1]) << units[text[-1]] if text[-1] in units else int(text)

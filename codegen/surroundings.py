@@ -12,14 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from codegen.disturbance import Disturbance, RunQueue
-from codegen.machine import ROOT, control_groups, system_text
+from codegen.disturbance import STEAL, Disturbance, RunQueue, Steal
+from codegen.machine import ROOT, control_groups, cpu_ticks, system_text
 from fusion_ir.records import Moment, Surroundings
 
-# Columns of /proc/stat, the CPU's name being column 0: where a CPU works for somebody (user, nice, system, interrupts
-# of both kinds), and what a hypervisor took.
-BUSY = (1, 2, 3, 6, 7)
-STEAL = 8
+BUSY = (1, 2, 3, 6, 7)  # columns of /proc/stat: user, nice, system, interrupts of both kinds
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +41,7 @@ class CpuWatch:
         self.seen: Surroundings | None = None
         self._cpus, self._root = tuple(cpus), root
         self._before: tuple[Moment, _Counters] | None = None
-        self.disturbance = Disturbance(RunQueue(root))
+        self.disturbance = Disturbance(RunQueue(root), Steal(self._cpus, root))
 
     def __enter__(self) -> "CpuWatch":
         self._before = self._look(), self._count()
@@ -71,7 +68,7 @@ class CpuWatch:
             steal_ms=_since(before.steal_ms, after.steal_ms),
             others_ms=_others(before, after),
             waited_ms=_rounded(self.disturbance.waited_ms),
-            repeated=None if self.disturbance.waited_ms is None else self.disturbance.repeated,
+            repeated=self.disturbance.repeats,
             disturbed=_rounded(self.disturbance.share),
             quota_ms=_since(before.quota_ms, after.quota_ms),
             throttles=_since(before.throttles, after.throttles),
@@ -129,12 +126,8 @@ class CpuWatch:
 
     def _ticks_ms(self, *columns: int) -> float | None:
         """Of all our CPUs, from these columns of /proc/stat."""
-        lines = [line.split() for line in system_text(self._root / "proc/stat").splitlines()]
-        ticks = {words[0]: sum(int(words[c]) for c in columns) for words in lines if len(words) > STEAL}
-        names = [f"cpu{cpu}" for cpu in self._cpus]
-        if not all(name in ticks for name in names):
-            return None
-        return sum(ticks[name] for name in names) * 1e3 / os.sysconf("SC_CLK_TCK")
+        ticks = cpu_ticks(system_text(self._root / "proc/stat"), self._cpus, columns)
+        return None if ticks is None else ticks * 1e3 / os.sysconf("SC_CLK_TCK")
 
     def _quota_ms(self) -> float | None:
         """Of control groups version 2 (microseconds), else 1 (nanoseconds); the most of all that hold for us."""

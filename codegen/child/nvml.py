@@ -1,16 +1,21 @@
-"""Clocks, temperature, power and what holds clocks down on a CUDA device, from the driver's management library, which
-comes with the driver and is never needed: without it nothing is known."""
+"""Clocks, temperature, power, what holds clocks down and who else is on a CUDA device, from the driver's management
+library, which comes with the driver and is never needed: without it nothing is known."""
 
 import ctypes
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import TracebackType
 
+from codegen.disturbance import Disturbance, RunQueue, Steal
+from codegen.machine import ROOT, usable_cpus
+from codegen.surroundings import CpuWatch
 from fusion_ir.records import Moment, Surroundings
 
 LIBRARY = "libnvidia-ml.so.1"
 _SM_CLOCK, _MEMORY_CLOCK, _DIE = 1, 2, 0
 _TEXT_BYTES = 80
+_OK, _MORE = 0, 7  # NVML_SUCCESS; NVML_ERROR_INSUFFICIENT_SIZE, to who has no room: there are so many
 # nvmlClocksEventReasons; what is not listed is shown as a number.
 REASONS = {
     1 << 0: "idle",
@@ -58,7 +63,14 @@ class Nvml:
             temperature_c=_scaled(self._number("nvmlDeviceGetTemperature", ctypes.c_int(_DIE))),
             power_w=_scaled(self._number("nvmlDeviceGetPowerUsage"), 1e-3),
             throttled=self._throttled(),
+            processes=self._processes(),
         )
+
+    def _processes(self) -> int | None:
+        """That compute on the device, ours among them."""
+        count = ctypes.c_uint(0)
+        found = self._call("nvmlDeviceGetComputeRunningProcesses_v3", self._device, ctypes.byref(count), None)
+        return count.value if found in (_OK, _MORE) else None
 
     def _throttled(self) -> tuple[str, ...] | None:
         bits = self._number("nvmlDeviceGetCurrentClocksThrottleReasons", kind=ctypes.c_ulonglong)
@@ -75,20 +87,34 @@ class Nvml:
 
     def _ask(self, name: str, *arguments: object, on_device: bool = True) -> bool:
         """Whether the library has the function and it succeeded."""
+        return self._call(name, *((self._device,) if on_device else ()), *arguments) == _OK
+
+    def _call(self, name: str, *arguments: object) -> int | None:
+        """What a function of the library says; None where it has none of this name."""
         function: Callable[..., int] | None = getattr(self._library, name, None)
-        return function is not None and function(*((self._device,) if on_device else ()), *arguments) == 0
+        return None if function is None else function(*arguments)
 
 
 class CudaWatch:
-    """A context manager around a race on one device; `seen` once it was left."""
+    """A context manager around a race on one device; `seen` once it was left. root: of the system's files.
 
-    def __init__(self, pci_bus_id: str, library: str = LIBRARY) -> None:
+    disturbance: by others, of what is sampled through it. A kernel that was queued runs whoever has the CPUs, but where
+    the thread that queues it comes late, the device waits, and what is timed has the wait in it. That thread may be on
+    any CPU that we may use, so of what a hypervisor takes of them it has its share.
+    """
+
+    def __init__(self, pci_bus_id: str, library: str = LIBRARY, root: Path = ROOT) -> None:
         self.seen: Surroundings | None = None
         self._device = Nvml(pci_bus_id, library)
+        cpus = usable_cpus(root)
+        self._host = CpuWatch(cpus, root)
+        self.disturbance = Disturbance(RunQueue(root, own=True), Steal(cpus, root, share=1 / len(cpus)))
         self._before: tuple[Moment, float] | None = None
 
     def __enter__(self) -> "CudaWatch":
         self._before = self._device.look(), time.monotonic()
+        self._host.__enter__()
+        self.disturbance.reset()
         return self
 
     def __exit__(
@@ -96,16 +122,24 @@ class CudaWatch:
     ) -> None:
         if self._before is None:
             return
+        self._host.__exit__(kind, error, trace)
         start, started = self._before
-        seconds = round(time.monotonic() - started, 6)
+        seconds, host = round(time.monotonic() - started, 6), self._host.seen
         self.seen = Surroundings(
             start=start,
             end=self._device.look(),
             seconds=seconds,
             system=self._device.driver(),
             power_limit_w=self._device.power_limit_w(),
+            steal_ms=host and host.steal_ms,
+            others_ms=host and host.others_ms,
+            waited_ms=_scaled(self.disturbance.waited_ms),
+            repeated=self.disturbance.repeats,
+            disturbed=_scaled(self.disturbance.share),
+            quota_ms=host and host.quota_ms,
+            switches=host and host.switches,
         )
 
 
-def _scaled(value: int | None, unit: float = 1.0) -> float | None:
+def _scaled(value: float | None, unit: float = 1.0) -> float | None:
     return None if value is None else round(value * unit, 3)

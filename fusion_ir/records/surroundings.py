@@ -9,6 +9,7 @@ class Moment(Record):
 
     clock_mhz: of each CPU used; of the multiprocessors. throttled: why clocks are held down at this moment. load: tasks
     that ran or wanted to, on average over the last minute. runnable: those of this moment, the one that looks included.
+    processes: that compute on a CUDA device, ours among them.
     """
 
     clock_mhz: tuple[float, ...] | None = None
@@ -18,6 +19,7 @@ class Moment(Record):
     throttled: tuple[str, ...] | None = None
     load: float | None = None
     runnable: int | None = None
+    processes: int | None = None
 
 
 class Surroundings(Record):
@@ -29,8 +31,9 @@ class Surroundings(Record):
     others. faults: pages that had to be read from disk. ceilings: of the device, as far as they were known then.
 
     others_ms: of CPU time that other processes used on these CPUs. waited_ms: that threads of ours were ready to run
-    and others were running. Where that was much of a visit to a candidate, its samples were taken again: repeated, so
-    many times; disturbed: the share of visits of which all tries were like that.
+    and others were running (cuda: the thread that queues kernels). Where that, or what a hypervisor took, was much of a
+    visit to a candidate, its samples were taken again: repeated, so many times; disturbed: the share of visits of which
+    all tries were like that. On a CUDA device, times of CPUs are those of the host's that we may use.
     """
 
     start: Moment

@@ -23,7 +23,8 @@ def _around(seen: Surroundings) -> Iterator[str]:
     if seen.cpus:
         yield f"on {len(seen.cpus)} CPUs"
     for name, unit in (("clock_mhz", "MHz"), ("memory_clock_mhz", "MHz memory"), ("temperature_c", "°C"),
-                       ("power_w", "W"), ("load", "load"), ("runnable", "runnable")):  # fmt: skip
+                       ("power_w", "W"), ("processes", "on the device"), ("load", "load"),
+                       ("runnable", "runnable")):  # fmt: skip
         text = _change(seen.start, seen.end, name)
         if text:
             yield f"{text} {unit}"
