@@ -129,6 +129,14 @@ class ChildProcess:
             if "error" in answer:
                 raise SlotError(answer["error"])
             on_event(answer)
+            if "times" in answer:  # the child waits until that was seen to
+                self._go_on(seconds)
+
+    def _go_on(self, seconds: float) -> None:
+        try:
+            self._send(LENGTH.pack(0), seconds)
+        except BrokenPipeError:
+            raise self._death() from None
 
     def pause(self) -> None:
         """Stops the child and everything in its process group until `resume`; what it may take does not count that."""

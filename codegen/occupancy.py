@@ -33,6 +33,21 @@ class Occupancy:
             self._change(-cores)
 
     @contextmanager
+    def working_by(self, clock: Callable[[], float]) -> Generator[None]:
+        """For the block, one core more has something to do, or as many as a process uses: by the clock of its CPU
+        time, in seconds."""
+        before, used, since = self.core_seconds(), clock(), self._clock()
+        with self.working():
+            try:
+                yield
+            finally:
+                seconds = self._clock() - since
+                worked = self.core_seconds() - before
+                more = min(max(clock() - used - seconds, 0.0), self.cores * seconds - worked)
+                with self._lock:
+                    self._worked += max(more, 0.0)
+
+    @contextmanager
     def waiting(self) -> Generator[None]:
         """For the block, the search itself has nothing to do but wait."""
         self._change(-1)

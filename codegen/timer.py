@@ -98,7 +98,7 @@ class Timer:
         problems: list[str] = []
 
         def checked(event: dict[str, Any]) -> None:
-            if event["status"] != Status.ok.value:
+            if "checked" in event and event["status"] != Status.ok.value:
                 problems.append(f"{event['status']}: {event['detail']}")
 
         try:

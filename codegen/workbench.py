@@ -4,9 +4,9 @@ import secrets
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -325,7 +325,7 @@ class Workbench:
                 "cache_bytes": self._cold_bytes(self.limits.timing_seconds),
             }
             # A failure comes again when kernels run, whatever it is, and counts against them.
-            with self._occupancy.working(), suppress(SlotFailure):
+            with self._occupancy.working_by(self._timer.slot.cpu_seconds), suppress(SlotFailure):
                 self._timer.call(
                     request,
                     seconds=check_seconds(graph),
@@ -354,14 +354,13 @@ class Workbench:
         takes_turns = self.device.target == "cuda"  # whose results are judged by CPUs that time nothing
         prepare, kernel = check_seconds(graph), kernel_seconds(graph, self.limits.kernel_seconds)
         while pending := [i for i in programs if i not in outcomes]:
-            checking = {i for i in pending if i not in passed}
 
-            def told(event: dict[str, Any], pending: list[int] = pending, checking: set[int] = checking) -> None:
+            def told(event: dict[str, Any], pending: list[int] = pending) -> None:
+                if "times" in event:
+                    work.close()
+                    work.enter_context(self._at_work(event["times"]))
+                    return
                 i = pending[int(event["checked"])]
-                if i in checking:
-                    checking.remove(i)
-                    if not checking:
-                        rest.enter_context(self._occupancy.working(self._occupancy.cores - 1))
                 if event["status"] == Status.ok.value:
                     passed[i] = event["max_rel_error"]
                 else:
@@ -381,12 +380,8 @@ class Workbench:
                 "turn": self._timer.turn if takes_turns else None,
             }
             try:
-                with ExitStack() as rest:  # one core checks, all are kept free for timing
-                    if self.device.target == "cpu":
-                        rest.enter_context(self._builder.paused())
-                    rest.enter_context(self._occupancy.working())
-                    if not checking:
-                        rest.enter_context(self._occupancy.working(self._occupancy.cores - 1))
+                with ExitStack() as work:
+                    work.enter_context(self._at_work(times=False))
                     answer = self._timer.call(
                         request,
                         seconds=prepare,
@@ -408,6 +403,19 @@ class Workbench:
                 i = pending[int(k)]
                 outcomes[i] = timed(timing, passed[i], surroundings)
         return outcomes
+
+    @contextmanager
+    def _at_work(self, times: bool) -> Generator[None]:
+        """For the block, the timing child times, for which all cores are kept free, on a CPU even of compilers; or it
+        does something else."""
+        with ExitStack() as work:
+            if not times:
+                work.enter_context(self._occupancy.working_by(self._timer.slot.cpu_seconds))
+            else:
+                if self.device.target == "cpu":
+                    work.enter_context(self._builder.paused())
+                work.enter_context(self._occupancy.working(self._occupancy.cores))
+            yield
 
     def _cold_bytes(self, seconds: float) -> int:
         """Of caches that are to hold nothing when a kernel is timed for so long."""

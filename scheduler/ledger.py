@@ -283,6 +283,14 @@ class Ledger(Predictor):
                 found.append(self.kernel(candidate, variant))
         return found
 
+    def expect(self, candidates: Sequence[Candidate]) -> None:
+        """Lets compilers turn to kernels of the first races of these, once they have nothing else to do: to more of
+        one segment than of each of many."""
+        if self.bench is not None:
+            alone = len(candidates) == 1
+            first = self._upcoming(candidates[0], (), LIKELY) if alone else self._first_races(candidates)
+            self.bench.expect(first)
+
     def _first_races(self, candidates: Sequence[Candidate]) -> list[Kernel]:
         """Kernels of their first races, or of some."""
         found: list[Kernel] = []

@@ -145,6 +145,7 @@ def tune(
             cover = covers.promising()
             if not finalists.is_unfused(cover) or budget.seconds < settings.early_always_s:
                 watch.tell("segments", ledger.measured)
+                ledger.expect(cover)
                 finalists.begin(cover, min(settings.early_s, settings.early_share * budget.seconds))
                 watch.keep(plans_s=finalists.last_seconds(cover))
             _measure(cover, ledger, watch)

@@ -3,6 +3,7 @@
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import zip_longest
@@ -105,9 +106,9 @@ def prepare(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
 
 def bench(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
     """Checks and times `programs` on samples of `graph`. Sends {"checked": i, "status", "detail", "max_rel_error"}
-    for each; the result holds a timing for each that passed (samples_us, note, warm_us, sets, prologue_us), and the
-    surroundings of the race. `passed`: those that an earlier child checked. `screen`: their checks count as first runs
-    of the race."""
+    for each, and what `Channel.timing` does; the result holds a timing for each that passed (samples_us, note, warm_us,
+    sets, prologue_us), and the surroundings of the race. `passed`: those that an earlier child checked. `screen`: their
+    checks count as first runs of the race."""
     limit_cpu(message["cpu_seconds"])
     prepared = _prepare(message["graph"], message["seed"])
     pool = _pool(message["pool"], tuple(message["cpus"]))
@@ -182,10 +183,11 @@ def _check(
             memory.poison_outputs()
             for k in set(range(len(buffers))).difference(candidate.kept) if again else ():
                 buffers[k].bytes[: candidate.buffers[k]] = memory.poison
-            channel.beat(index, message["kernel_seconds"])
-            start = time.perf_counter()
-            pool.run(runnable)
-            runs_us.append(1e6 * (time.perf_counter() - start))
+            with channel.timing() if message["screen"] else nullcontext():
+                channel.beat(index, message["kernel_seconds"])
+                start = time.perf_counter()
+                pool.run(runnable)
+                runs_us.append(1e6 * (time.perf_counter() - start))
             expect_no_processes()
             channel.beat(index, message["seconds"])
             verdict = judge(prepared.case, which[0], _results(memory, candidate), candidate.order)
@@ -232,9 +234,10 @@ def _time(
     tables = {i: kept[i].addresses if i in kept else tensors for i in candidates}
     prologues_us = dict[int, float]()
     for i in kept:
-        note = channel.beats(i, message["kernel_seconds"])
-        ahead = program(candidates[i].prologue, tables[i][:1])
-        prologues_us[i] = median(pool.time_us(ahead, PROLOGUE_SAMPLES, 0, note))
+        with channel.timing():
+            note = channel.beats(i, message["kernel_seconds"])
+            ahead = program(candidates[i].prologue, tables[i][:1])
+            prologues_us[i] = median(pool.time_us(ahead, PROLOGUE_SAMPLES, 0, note))
         kept[i].repeat()
     runnable = {i: program(c.steps, tables[i]) for i, c in candidates.items()}
     single = {i: program(c.steps, tables[i][:1]) for i, c in candidates.items()}
@@ -260,14 +263,15 @@ def _time(
         expect_no_processes()
 
     while order:
-        timings = race(
-            len(order),
-            sample,
-            seconds=message["timing_seconds"],
-            seed=message["seed"],
-            before_us=[before_us.get(i, []) for i in order],
-            watch=watch,
-        )
+        with channel.timing():
+            timings = race(
+                len(order),
+                sample,
+                seconds=message["timing_seconds"],
+                seed=message["seed"],
+                before_us=[before_us.get(i, []) for i in order],
+                watch=watch,
+            )
         finalists = {
             i: dict(candidates[i].aliases) for i, timing in zip(order, timings, strict=True) if timing.was_finalist
         }
@@ -278,10 +282,12 @@ def _time(
         for i, verdict in wrong.items():
             channel.send(verdict_message(i, verdict))
         if not wrong:
-            return {
-                str(i): _timing(i, t, memory, single[i], pool, channel, message) | {"prologue_us": prologues_us.get(i)}
-                for i, t in zip(order, timings, strict=True)
-            }
+            with channel.timing():
+                return {
+                    str(i): _timing(i, t, memory, single[i], pool, channel, message)
+                    | {"prologue_us": prologues_us.get(i)}
+                    for i, t in zip(order, timings, strict=True)
+                }
         order = [i for i in order if i not in wrong]
     return {}
 

@@ -282,7 +282,10 @@ def _time(
         stream.synchronize()
         return [float(cp.cuda.get_elapsed_time(start, end)) * 1e3 for start, end in events[:samples]]
 
-    def sample(i: int, samples: int) -> list[float]:
+    def sample(i: int, samples: int) -> Sequence[float]:
+        return watch.disturbance.take(lambda: visit(i, samples))
+
+    def visit(i: int, samples: int) -> list[float]:
         channel.beat(order[i], message["kernel_seconds"] * (samples + 1))
         return times_us(graphs[order[i]], samples)
 
@@ -306,7 +309,8 @@ def _time(
             prologues_us[i] = median(times_us(graph, PROLOGUE_SAMPLES))
     while order:
         with turns.held():
-            timings = race(len(order), sample, seconds=message["timing_seconds"], seed=message["seed"], watch=watch)
+            with channel.timing():
+                timings = race(len(order), sample, seconds=message["timing_seconds"], seed=message["seed"], watch=watch)
             warm = {i: warm_us(i) for i, timing in zip(order, timings, strict=True) if not timing.note}
         finalists = [i for i, timing in zip(order, timings, strict=True) if timing.was_finalist]
         wrong = {i: found for i in finalists if (found := problem(i))}

@@ -9,8 +9,9 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from typing import Any, BinaryIO
 
 from codegen.child_process import LENGTH
 from codegen.progress import Note, Progress
@@ -31,8 +32,18 @@ class JobFailure(Exception):
 class Channel:
     """The way back to the parent."""
 
-    def __init__(self, answer: int, progress: Progress) -> None:
-        self._answer, self._progress, self._pid = answer, progress, os.getpid()
+    def __init__(self, answer: int, progress: Progress, requests: BinaryIO) -> None:
+        self._answer, self._progress, self._requests, self._pid = answer, progress, requests, os.getpid()
+
+    def _read(self) -> None:
+        """Waits until the parent has seen what was sent."""
+        if len(self._requests.read(LENGTH.size)) < LENGTH.size:
+            os._exit(1)  # there is none any more
+
+    def requests(self) -> Generator[dict[str, Any]]:
+        """What the parent asks for, until it closes the pipe."""
+        while header := self._requests.read(LENGTH.size):
+            yield json.loads(self._requests.read(LENGTH.unpack(header)[0]))
 
     def send(self, message: Mapping[str, Any]) -> None:
         """Sends one message. It wakes the parent: not while something is timed."""
@@ -43,6 +54,18 @@ class Channel:
         while view:
             view = view[os.write(self._answer, view) :]
 
+    @contextmanager
+    def timing(self) -> Generator[None]:
+        """For the block, the device is kept free for what is timed: sends {"times": true} and waits until the parent
+        has seen to that, then {"times": false}."""
+        self.send({"times": True})
+        self._read()
+        try:
+            yield
+        finally:
+            self.send({"times": False})
+            self._read()
+
     def beat(self, index: int, seconds: float) -> None:
         """Notes that program `index` (-1: none) is at work and may take `seconds`. Costs no system call."""
         self._progress.note(index, seconds)
@@ -52,6 +75,9 @@ class Channel:
         return Note(self._progress.address, index, seconds)
 
 
+M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3
+KEPT_BYTES = 256 << 20
+
 Job = Callable[[dict[str, Any], Channel], dict[str, Any]]
 
 
@@ -59,12 +85,12 @@ def serve(jobs: Mapping[str, Job]) -> None:
     """Applies the limits in argv[1], then answers requests until the parent closes the pipe."""
     start = json.loads(sys.argv[1])
     _limit(start)
-    channel = Channel(start["answer"], Progress(start["progress"]))
+    keep_freed_memory()
     threading.Thread(target=_die_with_parent, args=(start["lifeline"],), daemon=True).start()
-    channel.send({"ready": True})
     with os.fdopen(start["request"], "rb") as requests:
-        while header := requests.read(LENGTH.size):
-            message = json.loads(requests.read(LENGTH.unpack(header)[0]))
+        channel = Channel(start["answer"], Progress(start["progress"]), requests)
+        channel.send({"ready": True})
+        for message in channel.requests():
             channel.beat(-1, message["seconds"])
             channel.send(_answer(jobs, message, channel))
 
@@ -101,6 +127,16 @@ def _limit(start: Mapping[str, Any]) -> None:
             _, hard = resource.getrlimit(what)
             soft = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
             resource.setrlimit(what, (soft, soft))
+
+
+def keep_freed_memory() -> None:
+    """What is let go of stays with this process, as far as `KEPT_BYTES` go: checks make one temporary array after the
+    other, and a virtual machine may take longer to hand out their pages anew than NumPy to compute them (twice as long,
+    for error bounds of 64 MB of f32)."""
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt"):  # glibc: what is larger than its threshold goes back at once, whatever was set
+        for parameter, value in ((M_TRIM_THRESHOLD, KEPT_BYTES), (M_TOP_PAD, 16 << 20), (M_MMAP_THRESHOLD, 32 << 20)):
+            libc.mallopt(parameter, value)
 
 
 def limit_cpu(seconds: float) -> None:

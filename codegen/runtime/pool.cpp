@@ -65,6 +65,7 @@ struct Pool {
   int threads;
   bool unpinned;
   cpu_set_t allowed;
+  int first_cpu;               // of thread 0, or -1
   int cpu_of[MOST_THREADS];  // where each thread was when it last began
   Worker workers[MOST_THREADS];
   alignas(64) Signal started;   // a program is there to run
@@ -143,6 +144,19 @@ void* worker(void* argument) {
   }
 }
 
+// The calling thread where thread 0 is pinned, while programs run: threads that it starts in between would stay there.
+struct InPlace {
+  cpu_set_t before;
+  bool moved;
+  InPlace() {
+    moved = pool.first_cpu >= 0 && !pthread_getaffinity_np(pthread_self(), sizeof before, &before);
+    if (moved) pin(pool.first_cpu);
+  }
+  ~InPlace() {
+    if (moved) pthread_setaffinity_np(pthread_self(), sizeof before, &before);
+  }
+};
+
 double now_us() {
   timespec t;
   clock_gettime(CLOCK_MONOTONIC_RAW, &t);
@@ -166,7 +180,8 @@ void note(int64_t* page, int64_t program, double seconds) {
 
 extern "C" {
 
-// Starts the pool; the caller becomes thread 0. cpus[i]: where thread i is pinned, or -1. 0, or an error number.
+// Starts the pool; the caller becomes thread 0. cpus[i]: where thread i is pinned, or -1; the caller while programs run. 0,
+// or an error number.
 int fp_start(int threads, const int* cpus) {
   if (threads < 1 || threads > MOST_THREADS) return 22;
   pool.threads = threads;
@@ -174,7 +189,7 @@ int fp_start(int threads, const int* cpus) {
   for (int i = 0; i < threads; i++) pool.cpu_of[i] = -1;
   pool.stop = false;
   pool.started.value = 0;
-  pin(cpus[0]);
+  pool.first_cpu = cpus[0];
   pthread_attr_t attributes;
   if (int error = pthread_attr_init(&attributes)) return error;
   int error = pthread_attr_setstacksize(&attributes, STACK_BYTES);
@@ -194,7 +209,10 @@ void fp_stop() {
 }
 
 // Runs `count` steps.
-void fp_run(const Step* steps, int count) { pool.run(steps, count); }
+void fp_run(const Step* steps, int count) {
+  InPlace in_place;
+  pool.run(steps, count);
+}
 
 // Times `samples` single runs. `programs` holds `sets` programs of `count` steps each, the same on different memory; sample
 // i runs program (first + i) % sets. Threads are awake when the clock starts. Before each run a note is made on `page`, if
@@ -202,6 +220,7 @@ void fp_run(const Step* steps, int count) { pool.run(steps, count); }
 void fp_time(const Step* programs, int count, int sets, int first, int samples, double* out_us, int64_t* page,
              int64_t noted, double seconds) {
   Step wake = {nothing, nullptr, pool.threads};
+  InPlace in_place;
   for (int i = 0; i < samples; ++i) {
     const Step* program = programs + (int64_t)((first + i) % sets) * count;
     if (page) note(page, noted, seconds);

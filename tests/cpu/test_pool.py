@@ -167,3 +167,19 @@ def test_an_unpinned_thread_does_not_share_the_caller_s_cpu(library: Path, entri
     finally:
         os.sched_setaffinity(0, caller)
         pool.close()
+
+
+@pytest.mark.skipif(len(usable_cpus()) < 2, reason="needs two CPUs")
+def test_the_caller_is_pinned_while_programs_run_and_no_longer(library: Path, entries: dict[str, int]) -> None:
+    """Threads that it started in between stayed on its CPU: those that check results, all on one."""
+    cpus, allowed = usable_cpus(), os.sched_getaffinity(0)
+    memory = Memory(8 * len(cpus))
+    where = program([Launch(entries["where"], (0,), len(cpus))], np.array([[memory.address]], np.uint64))
+    pool = Pool(library, cpus)
+    try:
+        for run in (lambda: pool.run(where), lambda: pool.time_us(where, 3)):
+            run()
+            assert memory.bytes.view(np.int64).tolist() == list(cpus), "each thread on its own"
+            assert os.sched_getaffinity(0) == allowed
+    finally:
+        pool.close()

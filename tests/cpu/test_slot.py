@@ -61,6 +61,15 @@ def test_a_child_ignores_no_signal_that_its_parent_was_told_to_ignore(slot: Slot
         signal.signal(signal.SIGINT, before)
 
 
+def test_the_time_that_a_child_uses_is_seen(slot: Slot) -> None:
+    assert slot.cpu_seconds() == 0.0, "there is none yet"
+    slot.start()
+    used = slot.cpu_seconds()
+    assert used > 0.0
+    slot.close()
+    assert slot.cpu_seconds() == 0.0
+
+
 def test_one_child_serves_many_jobs(slot: Slot) -> None:
     slot.call(python("pass"), seconds=20)
     first = slot.pid

@@ -1,7 +1,8 @@
 """The workbench: right kernels are timed, wrong ones found out, broken ones survived; plans run and are compared."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,32 @@ def test_a_right_kernel_is_timed(bench: Workbench) -> None:
     assert "cold" in row.detail
     assert "warm" in row.detail
     assert only(bench, SUM).compile_seconds == 0.0
+
+
+def test_compilers_stand_still_while_kernels_are_timed_and_not_while_they_are_checked(
+    bench: Workbench, plans: tuple[Graph, dict[str, Plan]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs of checks are timed where they count as first runs of a race: for schedules of a segment, not for plans."""
+    pauses: list[str] = []
+
+    @contextmanager
+    def paused() -> Generator[None]:
+        pauses.append("begins")
+        yield
+        pauses.append("ends")
+
+    monkeypatch.setattr(bench._builder, "paused", paused)  # pyright: ignore[reportPrivateUsage]
+    row = only(bench, "volatile int another = 0; another = 1;" + SUM)
+    assert row.status is Status.ok, row.detail
+    assert pauses == ["begins", "ends"] * 4, "two checks, the race, and runs from cache"
+    pauses.clear()
+    assert only(bench, "", name="wrong").status is Status.wrong_result
+    assert pauses == ["begins", "ends"], "one check"
+    pauses.clear()
+    graph, table = plans
+    (timing,) = bench.measure_plans(graph, [table["right"]], seconds=0.05)
+    assert timing.status is Status.ok, timing.detail
+    assert pauses == ["begins", "ends"] * 2, "the race, and runs from cache"
 
 
 def test_a_row_says_what_could_explain_it(bench: Workbench) -> None:

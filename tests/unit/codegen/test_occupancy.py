@@ -48,3 +48,21 @@ def test_what_was_before_the_restart_does_not_count() -> None:
         clock.now = 104.0
     assert occupancy.idle_share(4.0) == 0.0
     assert occupancy.core_seconds() == 8.0
+
+
+def test_a_process_keeps_as_many_cores_busy_as_it_uses_and_one_at_least() -> None:
+    clock, used = Clock(), Clock()
+    occupancy = Occupancy(4, clock)
+    with occupancy.waiting():
+        with occupancy.working_by(used):
+            clock.now, used.now = 10.0, 25.0
+        assert occupancy.core_seconds() == 25.0
+        with occupancy.working_by(used):
+            clock.now, used.now = 20.0, 27.0  # it waited for a core that others had
+        assert occupancy.core_seconds() == 35.0
+        with occupancy.working_by(used), occupancy.working(3):
+            clock.now, used.now = 21.0, 29.0  # of four cores no more than four
+        assert occupancy.core_seconds() == 39.0
+        with occupancy.working_by(used):
+            clock.now, used.now = 22.0, 0.0  # another process, whose clock began anew
+        assert occupancy.core_seconds() == 40.0
