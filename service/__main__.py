@@ -15,7 +15,11 @@ def main() -> int:
     standard_output.claim()
     run = import_module("service.cli").main  # only now: libraries may print as they are imported
     signal.signal(signal.SIGINT, before)
-    return run()
+    code = run()
+    # What is to be told has been told, and the exit code tells the same: an interrupt while Python ends, which takes
+    # some hundredths of a second, would put a death by a signal, or a traceback, in its place.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return code
 
 
 if __name__ == "__main__":

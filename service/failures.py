@@ -29,5 +29,8 @@ def problem_before(failure: Failure) -> Problem:
     made."""
     at = formatting.moment(failure.created)
     found = problem_in(failure.error)
-    again = "a search with more seconds, another version, driver or compiler tries again"
+    again = (
+        "a search with more seconds, another version, driver or compiler tries again, and so does "
+        "Cache-Control: no-cache, or fuseplan plans forget"
+    )
     return problem(found.type.rpartition("/")[2], f"{found.detail} (found {at}; {again})", found.place)

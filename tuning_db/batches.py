@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 
 from sqlalchemy import Connection, Row, Select, and_, bindparam, case, exists, func, insert, select, tuple_, update
 
-from tuning_db.checks import storable
+from tuning_db.checks import fitting, miss, storable
 from tuning_db.engine import Database
 from tuning_db.errors import KeyReused, NeverFits, QueueFull
 from tuning_db.failures import FailureKey
@@ -115,6 +115,9 @@ _ITEM: Any = (
     .join(OperationRow, OperationRow.id == BatchItemRow.operation_id, isouter=True)
     .where(BatchItemRow.batch_id == bindparam("batch"))
 )
+_ITEM_OWN = ("number", "custom_id", "graph_key", "operation_id", "state", "result", "error", "event")
+_ITEM_COLUMNS = tuple(BatchItemRow.__table__.c[name] for name in _ITEM_OWN)  # of `_ITEM`, which has one more
+_ITEM_STATE = _ITEM_OWN.index("state")
 _COLUMNS = tuple(BatchRow.__table__.c[name] for name in ("id", "payload", "items", "created", "cancelled", "finished"))
 _SHARING = select(func.count(), func.count(GraphSegmentRow.segment_key.distinct())).where(
     GraphSegmentRow.graph_key.in_(select(BatchItemRow.graph_key).where(BatchItemRow.batch_id == bindparam("batch")))
@@ -224,7 +227,8 @@ class Batches:
         return Sharing(*self._database.rows(_SHARING.params(batch=id))[0])
 
     def _items(self, statement: Select[Any], id: str) -> list[BatchItem]:
-        return [BatchItem(*row) for row in self._database.rows(statement.params(batch=id))]
+        rows = fitting(_ITEM_COLUMNS, self._database.rows(statement.params(batch=id)))
+        return [BatchItem(*row) for row in rows if row[_ITEM_STATE] in ITEM_STATES]
 
     def _batches(self, statement: Select[Any]) -> list[Batch]:
         """One statement for batches and counts: one moment for both."""
@@ -236,7 +240,7 @@ class Batches:
             .group_by(*chosen.c, "item_state")
             .order_by(chosen.c.created.desc(), chosen.c.id.desc())
         )
-        found: Sequence[Row[Any]] = self._database.rows(counted)
+        found = fitting(_COLUMNS, self._database.rows(counted))
         return [_batch(list(rows)) for _, rows in groupby(found, key=lambda row: row.id)]
 
     def _operations(
@@ -311,6 +315,10 @@ def _row(batch_id: str, number: int, item: NewItem, served: Mapping[str, str]) -
 def _batch(rows: Sequence[Row[Any]]) -> Batch:
     """From a row for each state of its items."""
     counts: dict[ItemState, int] = dict.fromkeys(ITEM_STATES, 0)
-    counts |= {row.item_state: row.number for row in rows}
+    for row in rows:
+        if row.item_state in counts:
+            counts[row.item_state] = row.number
+        else:
+            miss("batch_items", row.id, f"state cannot be {row.item_state!r:.40}")
     first = rows[0]
     return Batch(first.id, first.payload, first.items, first.created, first.cancelled, first.finished, counts)

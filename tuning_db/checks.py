@@ -3,9 +3,12 @@
 import hashlib
 import json
 from collections import Counter
-from typing import Any
+from collections.abc import Iterable, Sequence
+from math import isfinite
+from typing import Any, TypeVar
 
 import structlog
+from sqlalchemy import Row
 
 _log: Any = structlog.get_logger("tuning_db")
 
@@ -20,6 +23,40 @@ def digest(content: object) -> str:
 def checksum(*parts: object) -> str:
     """sha256 over the columns of a row, in order. Damaged rows may hold any type, so every type is accepted."""
     return digest(json.dumps(parts, default=repr, allow_nan=True))
+
+
+MOST_SECONDS = 250_000_000_000.0  # since 1970: the year 9892, not far from the last that calendars here have
+_TIMES = ("created", "started", "finished", "cancelled", "last_hit")
+_R = TypeVar("_R", bound=Row[Any])
+
+
+def misfit(columns: Iterable[Any], values: Iterable[object]) -> str:
+    """Which of the values of a row its column cannot hold, "" where all fit. PostgreSQL keeps to the types of columns,
+    SQLite does not, and tables without a checksum have nothing else to be known by."""
+    for column, value in zip(columns, values, strict=True):
+        kind = column.type.python_type
+        if value is None:
+            wrong = not column.nullable
+        elif kind is float:
+            wrong = not isinstance(value, float | int) or not isfinite(value)
+            wrong = wrong or (column.name in _TIMES and not 0 <= float(str(value)) <= MOST_SECONDS)
+        else:
+            wrong = not isinstance(value, kind)
+        if wrong:
+            return f"{column.name} cannot be {value!r:.40}"
+    return ""
+
+
+def fitting(columns: Sequence[Any], rows: Iterable[_R]) -> list[_R]:
+    """The rows whose values fit; the first of `columns` is the key under which others are logged as missing."""
+    found: list[_R] = []
+    for row in rows:
+        wrong = misfit(columns, row[: len(columns)])
+        if wrong:
+            miss(columns[0].table.name, str(row[0]), wrong)
+        else:
+            found.append(row)
+    return found
 
 
 _missed: Counter[str] = Counter()

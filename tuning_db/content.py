@@ -1,7 +1,7 @@
 """Binaries and sources: immutable, named by their sha256, shared by plans."""
 
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, exists, select
@@ -12,12 +12,7 @@ from tuning_db.models import BinaryRow, PlanBinaryRow, PlanSourceRow, SourceRow
 
 _BINARY = select(BinaryRow.content, BinaryRow.size).where(BinaryRow.sha256 == bindparam("sha"))
 _SOURCE = select(SourceRow.text).where(SourceRow.sha256 == bindparam("sha"))
-_OF_PLAN = (
-    select(BinaryRow.sha256, BinaryRow.content, BinaryRow.size)
-    .join(PlanBinaryRow, PlanBinaryRow.sha256 == BinaryRow.sha256)
-    .where(PlanBinaryRow.plan_key == bindparam("plan"))
-)
-_NEEDING = select(PlanBinaryRow.plan_key).where(PlanBinaryRow.sha256 == bindparam("sha"))
+_CHUNK = 500  # values in one statement
 _LEVEL = 6
 
 
@@ -41,15 +36,56 @@ def _content(sha256: str, compressed: bytes, size: int) -> bytes | None:
     return content
 
 
-def all_verify(database: Database, plan_key: str) -> bool:
-    """Whether every binary that a plan needs can be had."""
-    rows = database.cached("plan_binaries", plan_key, _OF_PLAN, {"plan": plan_key})
-    return all(_content(row.sha256, row.content, row.size) is not None for row in rows)
+def verify(database: Database, plan_key: str, binaries: Iterable[str], sources: Iterable[str]) -> bool:
+    """Whether all binaries that a plan names can be had, and its sources, as far as they were stored with it."""
+    return all(
+        len(found) == len(shas)
+        for shas, found in (
+            (set(binaries), _verified_binaries(database, sorted(binaries))),
+            (set(sources), _verified_sources(database, plan_key, sorted(sources))),
+        )
+    )
 
 
-def plans_with(database: Database, sha256: str) -> list[str]:
-    """Keys of the plans that need a binary."""
-    return [str(row.plan_key) for row in database.cached("plan_binaries", sha256, _NEEDING, {"sha": sha256})]
+def _verified_binaries(database: Database, shas: Sequence[str]) -> set[str]:
+    found: set[str] = set()
+    for some in _chunks(shas):
+        rows = select(BinaryRow.sha256, BinaryRow.content, BinaryRow.size).where(BinaryRow.sha256.in_(some))
+        stored = {row.sha256: (row.content, row.size) for row in database.cached("binaries", some[0], rows)}
+        for sha256 in some:
+            if sha256 not in stored:
+                miss("binaries", sha256, "a plan needs it, and it is gone")
+            elif _content(sha256, *stored[sha256]) is not None:
+                found.add(sha256)
+    return found
+
+
+def _verified_sources(database: Database, plan_key: str, shas: Sequence[str]) -> set[str]:
+    """Those that can be had, and those that the plan was stored without."""
+    found: set[str] = set()
+    for some in _chunks(shas):
+        rows = select(SourceRow.sha256, SourceRow.text).where(SourceRow.sha256.in_(some))
+        stored = {row.sha256: row.text for row in database.cached("sources", some[0], rows)}
+        mine = select(PlanSourceRow.sha256).where(PlanSourceRow.plan_key == plan_key, PlanSourceRow.sha256.in_(some))
+        linked = {row.sha256 for row in database.cached("plan_sources", plan_key, mine)}
+        for sha256 in some:
+            if sha256 not in stored and sha256 in linked:
+                miss("sources", sha256, "a plan was stored with it, and it is gone")
+            elif sha256 in stored and digest(stored[sha256]) != sha256:
+                miss("sources", sha256, "text does not hash to its key")
+            else:
+                found.add(sha256)
+    return found
+
+
+def _chunks(shas: Sequence[str]) -> list[Sequence[str]]:
+    return [shas[n : n + _CHUNK] for n in range(0, len(shas), _CHUNK)]
+
+
+def plans_with(database: Database, link_table: type[PlanBinaryRow] | type[PlanSourceRow], sha256: str) -> list[str]:
+    """Keys of the plans that were stored with a binary or a source."""
+    needing = select(link_table.plan_key).where(link_table.sha256 == sha256)
+    return [str(row.plan_key) for row in database.cached(link_table.__tablename__, sha256, needing)]
 
 
 def source(database: Database, sha256: str) -> str | None:
@@ -80,9 +116,10 @@ def put_content(
 def link(
     database: Database, connection: Connection, plan_key: str, binaries: Iterable[str], sources: Iterable[str]
 ) -> None:
-    """Says that a plan needs binaries and sources, all of them stored."""
+    """Says that a plan needs binaries and sources, all of them stored, and no others: damaged links say so."""
     for table, shas in ((PlanBinaryRow, binaries), (PlanSourceRow, sources)):
         rows = [{"plan_key": plan_key, "sha256": sha} for sha in sorted(shas)]
+        connection.execute(delete(table).where(table.plan_key == plan_key, table.sha256.not_in(sorted(shas))))
         if rows:
             connection.execute(database.insert(table).on_conflict_do_nothing(), rows)
 

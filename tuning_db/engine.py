@@ -54,33 +54,44 @@ class Database:
             self._writer = engine.execution_options(fuseplan_begin="BEGIN IMMEDIATE")
             self.place = str(self.path)
         else:
-            engine = _postgresql_engine(parsed)
-            self._reader = engine.execution_options(isolation_level="AUTOCOMMIT")
-            self._writer = engine
+            self._reader, self._writer = _postgresql_engines(parsed)
             self.place = shown(parsed.render_as_string(hide_password=True))
 
     def close(self) -> None:
         """Closes idle connections; on SQLite the last one of all processes folds the write-ahead log into the file."""
         self._reader.dispose()
+        self._writer.dispose()
 
     def rows(self, statement: TypedReturnsRows[*Columns]) -> Sequence[Row[*Columns]]:
         """Every row of one SELECT."""
-        with self._explained(), self._reader.connect() as connection:
-            return connection.execute(statement).all()
+        with self._explained():
+            return self._read(statement)
 
     def cached(
         self, table: str, key: str, statement: TypedReturnsRows[*Columns], values: Mapping[str, Any] | None = None
     ) -> Sequence[Row[*Columns]]:
         """Every row of one SELECT from a table of the cache: none, and a line in the log, where they cannot be read."""
         try:
-            with self._reader.connect() as connection:
-                return connection.execute(statement, values).all()
+            return self._read(statement, values)
         except FAILURES as error:
             cause = _cause(error)
             if not _is_corruption(cause):
                 raise self.explain(error) from error
             miss(table, key, str(cause))
             return ()
+
+    def _read(
+        self, statement: TypedReturnsRows[*Columns], values: Mapping[str, Any] | None = None
+    ) -> Sequence[Row[*Columns]]:
+        """Once more where the connection was one of before, and nobody is at its other end any more."""
+        try:
+            with self._reader.connect() as connection:
+                return connection.execute(statement, values).all()
+        except sql.DBAPIError as error:
+            if not error.connection_invalidated:
+                raise
+        with self._reader.connect() as connection:
+            return connection.execute(statement, values).all()
 
     @contextmanager
     def write(self) -> Generator[Connection]:
@@ -192,10 +203,14 @@ def _sqlite_engine(url: URL) -> Engine:
     return engine
 
 
-def _postgresql_engine(url: URL) -> Engine:
+def _postgresql_engines(url: URL) -> tuple[Engine, Engine]:
+    """For reads and for writes. A write finds out first whether its connection still has a server, which is a round
+    trip; a read just asks, and asks again where there was none: a hit is one round trip."""
+    options: Any = {"pool_size": POOL_SIZE, "max_overflow": POOL_OVERFLOW, "connect_args": dict(REACHING)}
     try:
-        return create_engine(
-            url, pool_size=POOL_SIZE, max_overflow=POOL_OVERFLOW, pool_pre_ping=True, connect_args=dict(REACHING)
+        return (
+            create_engine(url, isolation_level="AUTOCOMMIT", **options),
+            create_engine(url, pool_pre_ping=True, **options),
         )
     except ImportError as error:
         raise DatabaseError(f"PostgreSQL needs psycopg: pip install 'fuseplan[postgres]' ({error})") from error

@@ -15,14 +15,14 @@ operation ends, the items of batches that wait for it end with it; one that is g
 
 import time
 import uuid
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
-from sqlalchemy import ColumnElement, Connection, and_, case, delete, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, case, delete, func, or_, select, update
 
 from tuning_db import failures
-from tuning_db.checks import storable
+from tuning_db.checks import fitting, miss, storable
 from tuning_db.engine import Database
 from tuning_db.errors import QueueFull
 from tuning_db.failures import Failure, FailureKey
@@ -32,6 +32,7 @@ from tuning_db.settling import Ending, settle
 
 MAX_ATTEMPTS = 3
 BACK_OFF_SECONDS = (1.0, 10.0)  # from the first loss of a worker, or the end of its lease, and from the second
+DAMAGED = "its row in the database was damaged: ask again"
 SUBMIT = "fuseplan submit"  # the lock under which operations are added, joined and, by batches, withdrawn
 
 OperationState = Literal["queued", "running", "done", "failed", "cancelled"]
@@ -78,6 +79,15 @@ _COLUMNS = tuple(OperationRow.__table__.c[field.name] for field in fields(Operat
 _OPEN = OperationRow.state.in_(("queued", "running"))
 
 
+def _read(rows: Iterable[Row[Any]]) -> list[Operation]:
+    """The operations of rows, without those that are damaged."""
+    found = [Operation(*row) for row in fitting(_COLUMNS, rows)]
+    for operation in found:
+        if operation.state not in OPERATION_STATES:
+            miss("operations", operation.id, f"state cannot be {operation.state!r:.40}")
+    return [operation for operation in found if operation.state in OPERATION_STATES]
+
+
 class Operations:
     """The queue. `clock` gives seconds since 1970; hosts that share a database must agree on it within a lease.
 
@@ -116,9 +126,10 @@ class Operations:
                 same = and_(OperationRow.dedupe_key == dedupe_key, _OPEN)
                 raised = {"priority": case((OperationRow.priority < priority, priority), else_=OperationRow.priority)}
                 join = update(OperationRow).where(same).values(raised)
-                joined = connection.execute(join.returning(*_COLUMNS)).first()
-                if joined is not None:
-                    return Operation(*joined)
+                found = connection.execute(join.returning(*_COLUMNS)).all()
+                joined = self._whole(connection, found, self._clock())
+                if joined:
+                    return joined[0]
             if limit is not None:
                 waiting = connection.execute(_count("queued").where(OperationRow.priority >= priority)).scalar_one()
                 if waiting >= limit:
@@ -158,8 +169,7 @@ class Operations:
             }
             picked = following.with_for_update(skip_locked=True).scalar_subquery()
             taken = update(OperationRow).where(OperationRow.id == picked).values(leased)
-            row = connection.execute(taken.returning(*_COLUMNS)).first()
-            return None if row is None else Operation(*row)
+            return next(iter(self._whole(connection, connection.execute(taken.returning(*_COLUMNS)).all(), now)), None)
 
     def renew(self, id: str, owner: str, token: int, seconds: float) -> Operation | None:
         """Holds the lease for `seconds` from now. None: the lease is lost, drop the work. See `cancel_requested`."""
@@ -231,13 +241,11 @@ class Operations:
         with self._database.write() as connection:
             ended = withdraw(connection, OperationRow.id == id, now)
             settle(connection, dict.fromkeys(ended, Ending("cancelled")), now)
-            row = connection.execute(select(*_COLUMNS).where(OperationRow.id == id)).first()
-            return None if row is None else Operation(*row)
+            return next(iter(_read(connection.execute(select(*_COLUMNS).where(OperationRow.id == id)).all())), None)
 
     def operation(self, id: str) -> Operation | None:
         """The operation as it stands now."""
-        rows = self._database.rows(select(*_COLUMNS).where(OperationRow.id == id))
-        return Operation(*rows[0]) if rows else None
+        return next(iter(_read(self._database.rows(select(*_COLUMNS).where(OperationRow.id == id)))), None)
 
     def states(self, ids: Collection[str]) -> dict[str, str]:
         """The states of those of the operations that there are."""
@@ -248,7 +256,7 @@ class Operations:
         """The newest operations in these states."""
         newest = (OperationRow.created.desc(), OperationRow.id)
         statement = select(*_COLUMNS).where(OperationRow.state.in_(states)).order_by(*newest).limit(limit)
-        return [Operation(*row) for row in self._database.rows(statement)]
+        return _read(self._database.rows(statement))
 
     def counts(self) -> dict[OperationState, int]:
         """How many operations are in each state."""
@@ -283,13 +291,26 @@ class Operations:
         """Changes the operation if this lease holds it."""
         held = (OperationRow.owner == owner, OperationRow.token == token, OperationRow.state == "running")
         statement = update(OperationRow).where(OperationRow.id == id, *held).values(values).returning(*_COLUMNS)
-        row = connection.execute(statement).first()
-        return None if row is None else Operation(*row)
+        return next(iter(_read(connection.execute(statement).all())), None)
+
+    @staticmethod
+    def _whole(connection: Connection, rows: Sequence[Row[Any]], now: float) -> list[Operation]:
+        """The operations of rows; those that are damaged are removed, so that they hold up nobody, and fail whoever
+        waits for them."""
+        found = _read(rows)
+        ids = {operation.id for operation in found}
+        damaged = [row.id for row in rows if row.id not in ids]
+        if damaged:
+            known = [id for id in damaged if id is not None]
+            settle(connection, dict.fromkeys(known, Ending("failed", error=DAMAGED)), now)
+            nameless = OperationRow.id.is_(None)  # whatever a damaged file holds
+            connection.execute(delete(OperationRow).where(or_(OperationRow.id.in_(known), nameless)))
+        return found
 
     def _take_back(self, connection: Connection, which: ColumnElement[bool], now: float) -> list[Operation]:
         """Operations whose worker is lost: those that wait for another one, and those that end. As they were."""
         chosen = select(*_COLUMNS).where(which).order_by(OperationRow.id).with_for_update(skip_locked=True)
-        lost = [Operation(*row) for row in connection.execute(chosen).all()]
+        lost = self._whole(connection, connection.execute(chosen).all(), now)
         endings: dict[str, Ending] = {}
         for operation in lost:
             ending = _after_loss(operation)

@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, delete
 
 from fusion_ir.records import NUMERICS, Plan
 from tuning_db import answers, content
-from tuning_db.checks import checksum, digest, miss
+from tuning_db.checks import checksum, digest, fitting, miss
 from tuning_db.devices import put_device
 from tuning_db.engine import Database
 from tuning_db.graphs import blanks
@@ -77,12 +77,13 @@ _LISTED = (
     "graph_key", "device_key", "numerics", "time_us", "spread", "unfused_us", "lower_bound_us", "copy_us", "search_gap",
     "steps", "families", "dtypes",
 )  # fmt: skip
+_COPIED = (
+    *(PlanRow.__table__.c[name] for name in ("plan_key", "created", "checksum")),
+    *(DeviceRow.__table__.c[name] for name in ("target", "name")),
+)
+_ANSWERED = tuple(RequestRow.__table__.c[name] for name in ("plan_key", "state", "cut_short", "hits", "last_hit"))
 _SUMMARY: Select[Any] = select(
-    PlanRow.plan_key,
-    PlanRow.created,
-    PlanRow.checksum,
-    DeviceRow.target,
-    DeviceRow.name,
+    *_COPIED,
     *(PlanRow.__table__.c[name] for name in _LISTED),
 ).join(DeviceRow, DeviceRow.class_key == PlanRow.device_key)
 
@@ -243,15 +244,15 @@ def _conditions(selected: PlanFilter) -> list[ColumnElement[bool]]:
 
 
 def _summaries(database: Database, rows: Sequence[Row[Any]], tenant: str | None) -> list[PlanSummary]:
-    requests = select(RequestRow.plan_key, RequestRow.state, RequestRow.cut_short, RequestRow.hits, RequestRow.last_hit)
-    requests = requests.where(RequestRow.plan_key.in_([row.plan_key for row in rows]))
+    requests: Select[Any] = select(*_ANSWERED).where(RequestRow.plan_key.in_([row.plan_key for row in rows]))
     if tenant is not None:
         requests = requests.where(RequestRow.tenant == tenant)
     answered: dict[str, list[tuple[str, str | None, int, float | None]]] = {}
-    for plan_key, state, cut_short, hits, last_hit in database.cached("requests", "list", requests):
-        answered.setdefault(plan_key, []).append((state, cut_short, hits, last_hit))
+    pointers: list[Row[Any]] = fitting(_ANSWERED, database.cached("requests", "list", requests))
+    for row in pointers:
+        answered.setdefault(row.plan_key, []).append((row.state, row.cut_short, row.hits, row.last_hit))
     shown: list[PlanSummary] = []
-    for row in rows:
+    for row in fitting(_COPIED, rows):
         listed: dict[str, Any] = dict(zip(_LISTED, row[-len(_LISTED) :], strict=True))
         if checksum(row.plan_key, *listed.values()) != row.checksum:
             miss("plans", row.plan_key, "checksum of the listed columns")

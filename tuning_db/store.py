@@ -1,5 +1,6 @@
 """The one door to the database: plans, graphs, devices, measurements, the queue, and batches."""
 
+import json
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -17,12 +18,14 @@ from tuning_db.failures import Failure, FailureKey
 from tuning_db.graphs import Names, NewGraph, StoredGraph
 from tuning_db.hits import HitCounter
 from tuning_db.measurements import Trial
+from tuning_db.models import PlanBinaryRow, PlanSourceRow
 from tuning_db.operations import OPERATION_STATES, Operation, Operations, OperationState
 from tuning_db.pages import Page
 from tuning_db.plans import ALL_PLANS, PlanFilter, PlanSummary
 from tuning_db.requests import WHOLE, Conditions, RequestKey, Resolved, Searched, State
 
 MOST_WHOLE = 20_000  # plans and graphs that a process remembers having looked at
+WHOLE_SECONDS = 60.0  # for so long
 
 
 class Store:
@@ -45,7 +48,8 @@ class Store:
             self._database.close()
             raise
         self._hits = HitCounter(self._database, clock)
-        self._whole = set[str]()  # keys of plans and graphs
+        self._clock = clock
+        self._whole = dict[str, tuple[float, frozenset[str]]]()  # keys of plans and graphs: until when, and their parts
         self._operations = Operations(self._database, clock)
         self.batches = Batches(self._database, clock)
 
@@ -93,7 +97,7 @@ class Store:
         """The graph. Where there is none that verifies, its plans answer nothing until it is stored again."""
         found = graphs.graph(self._database, graph_key)
         if found is None:
-            self._whole.discard(graph_key)
+            self._whole.pop(graph_key, None)
         return found
 
     # Plans
@@ -105,28 +109,51 @@ class Store:
         search that the asker would wait for, by which a plan whose search was cut short is due for another, too.
         """
         resolved = self.answer(request, now, seconds)
-        if resolved is not None and not self._is_whole(request.graph_key, graphs.verifies):
+        if resolved is not None and not self._has_graph(request.graph_key):
             return None
-        while resolved is not None and not self._is_whole(resolved.plan_key, content.all_verify):
+        while resolved is not None and not self._has_parts(resolved):
             resolved = self.answer(request, now, seconds) if self._distrust([resolved.plan_key]) else None
         if resolved is not None:
             self._hits.hit(resolved)
         return resolved
 
-    def _is_whole(self, key: str, verifies: Callable[[Database, str], bool]) -> bool:
-        """Whether a graph, or a plan's binaries, can be had, looked at once by each process; damage that comes later is
-        found when they are read."""
-        if key not in self._whole:
-            if not verifies(self._database, key):
-                return False
-            if len(self._whole) >= MOST_WHOLE:
-                self._whole.clear()
-            self._whole.add(key)
+    def _has_graph(self, graph_key: str) -> bool:
+        """Whether the graph can be had, looked at once a minute by each process; damage that comes meanwhile is found
+        when it is read."""
+        return self._is_known(graph_key) or (
+            graphs.verifies(self._database, graph_key) and self._know(graph_key, frozenset())
+        )
+
+    def _has_parts(self, resolved: Resolved) -> bool:
+        """The same of a plan's binaries and sources."""
+        if self._is_known(resolved.plan_key):
+            return True
+        steps = json.loads(resolved.body)["steps"]
+        binaries, sources = ({step[name] for step in steps if step[name]} for name in ("binary", "source"))
+        whole = content.verify(self._database, resolved.plan_key, binaries, sources)
+        return whole and self._know(resolved.plan_key, frozenset(binaries | sources))
+
+    def _is_known(self, key: str) -> bool:
+        until, _ = self._whole.get(key, (0.0, None))
+        return self._clock() < until
+
+    def _know(self, key: str, parts: frozenset[str]) -> bool:
+        if len(self._whole) >= MOST_WHOLE:
+            self._whole.clear()
+        self._whole[key] = self._clock() + WHOLE_SECONDS, parts
         return True
 
-    def _distrust(self, plan_keys: Sequence[str]) -> int:
-        self._whole.difference_update(plan_keys)
-        return answers.distrust(self._database, plan_keys)
+    def _distrust(self, plan_keys: Collection[str]) -> int:
+        for key in plan_keys:
+            self._whole.pop(key, None)
+        return answers.distrust(self._database, sorted(plan_keys))
+
+    def _lost(self, sha256: str, table: type[PlanBinaryRow] | type[PlanSourceRow]) -> None:
+        """A binary or a source cannot be had: plans with it answer nothing any more."""
+        needing = set(content.plans_with(self._database, table, sha256))
+        needing.update(key for key, (_, parts) in list(self._whole.items()) if sha256 in parts)
+        if needing:
+            self._distrust(needing)
 
     def answer(self, request: RequestKey, now: Conditions | None = None, seconds: float = 0.0) -> Resolved | None:
         """As `resolve`, but nobody was served: counts no hit."""
@@ -197,9 +224,7 @@ class Store:
         """The binary. Where there is none that verifies, plans that need it answer nothing any more."""
         found = content.binary(self._database, sha256)
         if found is None:
-            needing = content.plans_with(self._database, sha256)
-            if needing:
-                self._distrust(needing)
+            self._lost(sha256, PlanBinaryRow)
         return found
 
     @staticmethod
@@ -208,7 +233,12 @@ class Store:
         return checks.missed()
 
     def source(self, sha256: str) -> str | None:
-        return content.source(self._database, sha256)
+        """The text of a source. Where there is none that verifies, plans that were stored with it answer nothing any
+        more."""
+        found = content.source(self._database, sha256)
+        if found is None:
+            self._lost(sha256, PlanSourceRow)
+        return found
 
     def seal(self) -> bytes:
         """The database's secret for object caches; the same for all who use it."""

@@ -40,6 +40,7 @@ async def resolve(request: Request) -> Response:
     """The plan for `graph` (or `source`, or a stored `graph_key`) on `target`, from the database if it is there.
 
     Otherwise 202 with an operation; equal requests join the same one. `Prefer: wait=N` waits up to N seconds for it.
+    A search that failed is not made again; with `Cache-Control: no-cache` it is.
     A plan that is `stale`, or whose search was cut short with less time than this request has, is answered as it is,
     and another search is made meanwhile (`refining`).
     """
@@ -58,7 +59,7 @@ async def resolve(request: Request) -> Response:
         refining = found.due and await _refine(ctx, remembered, ask or (await _read(ctx, body))[0])
         return _answer(found, "hit", remembered.names, refining=refining)
     ctx.metrics.resolves.labels("miss").inc()
-    await ctx.database.run(_check_failure, ctx, remembered)
+    await ctx.database.run(_forget_failure if _wants_another(request) else _check_failure, ctx, remembered)
     operation = await _queue(ctx, remembered, ask or (await _read(ctx, body))[0])
     operation = await _wait(ctx, operation, wait_seconds(request, ctx.settings.max_wait_seconds))
     if operation.state == "done":
@@ -93,6 +94,16 @@ async def _read(ctx: Context, body: bytes) -> tuple[Read, Remembered]:
     key = RequestKey(ask.graph_key, device.class_key, ask.numerics, memory_bytes=ask.memory_bytes)
     seconds = ask.seconds or ctx.settings.default_seconds
     return ask, Remembered(key, Conditions.of_device(device, ctx.version), seconds, names)
+
+
+def _wants_another(request: Request) -> bool:
+    """Whether a failed search is to be made again: `Cache-Control: no-cache` (RFC 9111, 5.2.1.4)."""
+    given = ",".join(request.headers.getlist("cache-control"))
+    return "no-cache" in (directive.strip().lower() for directive in given.split(","))
+
+
+def _forget_failure(ctx: Context, remembered: Remembered) -> None:
+    ctx.store.forget_failure(remembered.request)
 
 
 def _check_failure(ctx: Context, remembered: Remembered) -> None:

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from service.cli.bundle import bundle_plan
 from service.cli.errors import bad_input
+from service.cli.forget import forget_failure
 from service.cli.options import Db, Json, PlanKey
 from service.cli.plan_view import KEY_DIGITS, plan_view
 from service.cli.stored import find_key, load_plan
@@ -23,8 +24,11 @@ from service.formatting import age, duration, percent, ratio, times
 from service.settings import load
 from tuning_db import PlanFilter, PlanSummary, Store
 
-app = typer.Typer(no_args_is_help=True, help="The plans in the database: list, show, evict, bundle, export, import.")
+app = typer.Typer(
+    no_args_is_help=True, help="The plans in the database: list, show, evict, forget failures, bundle, export, import."
+)
 app.command("bundle")(bundle_plan)
+app.command("forget")(forget_failure)
 app.command("export")(export_plans)
 app.command("import")(import_plans)
 

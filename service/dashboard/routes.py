@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from pydantic import ValidationError
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from fusion_ir.errors import FormatError
@@ -196,7 +197,10 @@ def _picture(record: Plan, graph: Graph | None, stored: StoredGraph | None, seco
 
 def _graph_of(operation: Operation) -> str:
     """The key of the graph that an operation plans, "" for another kind."""
-    return PlanJob.model_validate_json(operation.payload).graph_key if operation.kind == PLAN else ""
+    try:
+        return PlanJob.model_validate_json(operation.payload).graph_key if operation.kind == PLAN else ""
+    except ValidationError:  # damaged: its worker will say so
+        return ""
 
 
 def forget_pictures() -> None:

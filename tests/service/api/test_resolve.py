@@ -315,3 +315,22 @@ def test_a_graph_that_is_damaged_is_a_miss_and_stored_again(service: Running, by
     assert service.client.get(f"/v1/graphs/{KEY}").status_code == 200
     answer = service.client.post("/v1/plans:resolve", json={"graph_key": KEY}).json()
     assert (answer["cache"], answer["plan_key"]) == ("hit", plan_key)
+
+
+@pytest.mark.parametrize("control", ["no-cache", "max-age=0, No-Cache"])
+def test_a_failed_search_is_made_again_where_that_is_asked_for(service: Running, control: str) -> None:
+    now, request = Conditions.of_device(DEVICE, VERSION), RequestKey(KEY, DEVICE.class_key)
+    service.store.put_failure(request, now, 1000.0, "three workers lost")
+    for headers in ({}, {"Cache-Control": "no-store"}):
+        answer = service.client.post("/v1/plans:resolve", json={"graph": wire()}, headers=headers)
+        assert (answer.status_code, answer.json()["type"]) == (500, "/errors/tuning-failed")
+        assert "Cache-Control: no-cache" in answer.json()["detail"]
+    answer = service.client.post("/v1/plans:resolve", json={"graph": wire()}, headers={"Cache-Control": control})
+    assert answer.status_code == 202
+    assert service.store.failure(request, now, 1.0) is None, "the worker must not find it, either"
+
+
+def test_a_plan_that_is_there_is_the_answer_however_it_is_asked_for(service: Running) -> None:
+    store_plan(service.store, chain())
+    headers = {"Cache-Control": "no-cache"}
+    assert service.client.post("/v1/plans:resolve", json={"graph": wire()}, headers=headers).json()["cache"] == "hit"

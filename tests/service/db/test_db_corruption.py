@@ -13,6 +13,7 @@ from sqlalchemy import text
 from tests.service.db.samples import Samples, sha
 from tuning_db import DatabaseError, Store
 from tuning_db.engine import Database
+from tuning_db.store import WHOLE_SECONDS
 
 
 def _run(url: str, statement: str, **values: object) -> None:
@@ -84,7 +85,6 @@ def test_flipped_binary(store: Store, url: str, samples: Samples) -> None:
 @pytest.mark.parametrize(
     ("change", "read"),
     [
-        ("UPDATE sources SET text = text || ' '", lambda s, store: store.source(sha(s.source()))),
         ("UPDATE plans SET time_us = 0.5", lambda s, store: store.summary(s.plan().plan_key)),
         ("UPDATE plans SET families = ' naive '", lambda s, store: store.plans().items or None),
         ("UPDATE devices SET record = replace(record, 'avx2', 'avx9')", lambda s, store: store.devices() or None),
@@ -172,26 +172,77 @@ def test_random_damage_to_the_file_never_gives_a_wrong_answer(tmp_path: Path, sa
 
 
 @pytest.mark.parametrize("known", [False, True])
-def test_a_plan_whose_binary_is_damaged_is_a_miss(store: Store, url: str, samples: Samples, known: bool) -> None:
-    """known: a process that answered with it before finds out when the binary is read."""
+@pytest.mark.parametrize("table", ["binaries", "sources"])
+def test_a_plan_whose_part_is_damaged_is_a_miss(
+    store: Store, url: str, samples: Samples, table: str, known: bool
+) -> None:
+    """known: a process that answered with it before finds out when the binary or the source is read."""
     samples.put(store)
     other = samples.put(store, 1)
     if known:
         assert store.resolve(samples.request()) is not None
-    before = store.damaged().get("binaries", 0)
-    key = sha(samples.binary())
-    _run(url, "UPDATE binaries SET content = 'x' WHERE sha256 = :key", key=key)
+    before = store.damaged().get(table, 0)
+    part, column = (samples.binary(), "content") if table == "binaries" else (samples.source(), "text")
+    read = store.binary if table == "binaries" else store.source
+    _run(url, f"UPDATE {table} SET {column} = 'x' WHERE sha256 = :key", key=sha(part))
     if known:
-        assert store.binary(key) is None
+        assert read(sha(part)) is None
     for _ in range(2):
         assert store.resolve(samples.request()) is None
-    assert store.damaged()["binaries"] > before
+    assert store.damaged()[table] > before
     found = store.resolve(samples.request(1))
     assert found is not None
     assert found.plan_key == other
     samples.put(store)
     assert store.resolve(samples.request()) is not None
-    assert store.binary(sha("nothing")) is None, "what no plan needs is just not there"
+    assert read(sha(part)) == part
+    assert read(sha("nothing")) is None, "what no plan needs is just not there"
+
+
+def test_damage_that_nobody_reads_is_found_within_a_minute(url: str, samples: Samples) -> None:
+    now = 1e9
+    with Store(url, clock=lambda: now) as store:
+        samples.put(store)
+        assert store.resolve(samples.request()) is not None
+        _run(url, "UPDATE sources SET text = 'x'")
+        assert store.resolve(samples.request()) is not None, "not looked at at every hit"
+        now += WHOLE_SECONDS
+        assert store.resolve(samples.request()) is None
+
+
+def test_a_plan_that_was_stored_without_its_source_answers(store: Store, samples: Samples) -> None:
+    """A search whose cache folder lost it: that is no damage."""
+    store.put_graph(samples.graph_key(), samples.graph(), samples.names)
+    binaries = {sha(samples.binary()): samples.binary()}
+    store.store_plan(samples.request(), samples.plan(), "measured", binaries, {})
+    assert store.resolve(samples.request()) is not None
+
+
+def test_damaged_links_are_mended(store: Store, url: str, samples: Samples) -> None:
+    """A plan is linked to what it needs and to nothing else, whatever was there."""
+    samples.put(store)
+    samples.put(store, 1)
+    for table, other in (("plan_binaries", samples.binary(1)), ("plan_sources", samples.source(1))):
+        statement = f"UPDATE {table} SET sha256 = :other WHERE plan_key = :plan"
+        _run(url, statement, other=sha(other), plan=samples.plan().plan_key)
+    samples.put(store)
+    _run(url, "UPDATE sources SET text = 'x' WHERE sha256 = :key", key=sha(samples.source(1)))
+    assert store.source(sha(samples.source(1))) is None
+    assert store.resolve(samples.request()) is not None, "it has nothing to do with that source"
+    assert store.resolve(samples.request(1)) is None
+
+
+def test_a_damaged_operation_holds_up_nobody(sqlite_url: str) -> None:
+    """Workers ask for the next one again and again: it is removed, told, and whoever waits for it is told."""
+    with Store(sqlite_url) as store:
+        damaged, next_ = store.submit("plan", "first", priority=1), store.submit("plan", "second")
+        _run(sqlite_url, "UPDATE operations SET created = 'x', attempt = 'y' WHERE id = :id", id=damaged.id)
+        before = store.damaged().get("operations", 0)
+        assert store.operation(damaged.id) is None
+        leased = [store.lease("worker", 60.0) for _ in range(3)]
+        assert [o.id for o in leased if o is not None] == [next_.id]
+        assert store.damaged()["operations"] > before
+        assert store.operation_counts()["running"] == 1
 
 
 def test_another_plan_answers_instead_of_one_whose_binary_is_damaged(store: Store, url: str, samples: Samples) -> None:

@@ -15,6 +15,7 @@ from fusion_ir.records import Buffer, Reason
 from tests.service.db.samples import Samples, sha
 from tuning_db import Conditions, DatabaseError, NewGraph, Store, schema
 from tuning_db.checks import checksum
+from tuning_db.content import put_content
 from tuning_db.devices import put_device
 from tuning_db.engine import Database
 from tuning_db.graphs import put_graphs
@@ -123,6 +124,7 @@ def test_answers_of_before_keep_answering(url: str, samples: Samples) -> None:
             database, connection, [NewGraph(samples.graph_key(n), samples.graph(n), samples.names) for n in range(4)]
         )
         put_device(database, connection, samples.device)
+        put_content(database, connection, {sha(samples.binary(n)): samples.binary(n) for n in range(4)}, {})
         for n, (request, plan) in enumerate(plans.items()):
             row = {"plan_key": plan.plan_key, "body": plan.model_dump_json().encode(), "created": 1.0}
             row |= {"graph_key": plan.graph_key, "device_key": plan.device.class_key, "numerics": plan.numerics}
