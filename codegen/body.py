@@ -1,45 +1,21 @@
 """The body of a kernel as text: the tree of loops, its blocks, and what they read from memory and write to it."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
 from codegen.fetches import next_row, read_once
 from codegen.kernel import Access
-from codegen.lowering.access import Pattern, pattern
-from codegen.lowering.across import BLOCK
+from codegen.lowering.access import pattern
 from codegen.lowering.index import Affine, Axis
-from codegen.lowering.program import Block, Key, Path, Program, Tile
+from codegen.lowering.program import Block, Key, Path, Program
 from codegen.lowering.value import Value, Values, is_representable, is_value
-from codegen.lowering.write import Write
-from codegen.pairs import paired_lanes
+from codegen.style import Style
 from codegen.text import CTYPE, spell
-from codegen.text_kept import KeptText
-from codegen.threads import ONE_THREAD, Threads
+from codegen.text_memory import MemoryText
 from fusion_ir.dtype import bf16, f32
-from fusion_ir.records import TargetKind
 from fusion_ir.scalar import Scalar
 
 NARROW = ("add", "sub", "mul")  # of two bf16, rounded to bf16: one instruction for two lanes (cuda)
-
-
-@dataclass(frozen=True)
-class Style:
-    """What a schedule decides about the text. stream: stores past the caches. grid_least: iterations the outermost loop
-    should have (cpu: outer loops are joined until it does; cuda: all that can be joined are). ahead: while a row or a
-    tile is gone over, the next one is brought from memory (cpu). fetch_bytes: how far ahead what is read once is
-    brought from memory (cpu); 0: not. threads: of a block (cuda). shared_rows: what is kept of a row lies in shared
-    memory, not in registers (cuda). alignments: of each input and output pointer, in bytes."""
-
-    target: TargetKind
-    alignments: Mapping[str, int]
-    stream: bool = False
-    grid_least: int = 1
-    ahead: bool = False
-    fetch_bytes: int = 0
-    access_bytes: int = 64
-    threads: Threads = ONE_THREAD
-    shared_rows: bool = False
 
 
 @dataclass(frozen=True)
@@ -54,16 +30,13 @@ class Body:
     reach: int = 0
 
 
-class BodyText(KeptText):
+class BodyText(MemoryText):
     """Prints a body for the CPU: one task's share of the outermost loops."""
 
     def __init__(self, program: Program, style: Style) -> None:
-        super().__init__(program)
-        self.style = style
-        self.paired = paired_lanes(program) if style.target == "cpu" else frozenset[Axis]()
+        super().__init__(program, style)
         self.shared_bytes = 0
         self.roots: list[tuple[int, bool]] = []
-        self.accesses: set[Access] = set()
         self.limited: set[tuple[Path, Axis]] = set()  # where the end of a last tile has its name already
 
     def finish(self) -> None:
@@ -187,14 +160,18 @@ class BodyText(KeptText):
                 for f in read_once(self.program, key, self.style.fetch_bytes):
                     self.line(f"fetch_once<{width * f.itemsize}>({f.tensor} + {self.expr(f.offset)});")
                 self.statements(key, rest, block, depth, count=None)
-        if (last[1] if last else lane.extent) % width:
+        if self.lanes_left(lane):
             with self.braces(f"TAIL{many}{arguments}"):
-                self.statements(key, rest, block, depth, count=f"{extent} - {name}")
+                self.statements(key, rest, block, depth, count=self.count_left(lane, extent))
         for v in fetched:
             self.put_back(v, key)
         for v in sums:
             for _ in self.points(v.deps, key):
                 self.result(v)
+
+    def count_left(self, lane: Axis, extent: str) -> str:
+        """How many lanes there are of the masked vector: of tiles, only the last one has any."""
+        return str(self.lanes_left(lane))
 
     def many(self, key: Key) -> str:
         """The ending of the macros of a loop over lanes."""
@@ -285,87 +262,3 @@ class BodyText(KeptText):
         if lane is None or pattern(e, lane, width, width).kind == "vector":
             return f"{'iota_pairs' if lane in self.paired else 'iota_'}<{ctype}, {width}>({self.expr(e)})"
         return f"load_lanes<{width}>({self.each_lane(lane, f'({ctype})({self.lane_expr(e, lane)})')}, {count or width})"
-
-    def lane_expr(self, e: Affine, lane: Axis) -> str:
-        return self.expr(e, (lane, "l"))
-
-    def each_lane(self, lane: Axis, value: str) -> str:
-        return f"[&](int l) {{ return {value}; }}"
-
-    # ---- memory
-    def tensor_pattern(self, tensor: str, e: Affine, lane: Axis | None, width: int, itemsize: int) -> Pattern:
-        """How an offset in a tensor runs along a lane axis, from how its pointer is aligned."""
-        return pattern(e, lane, width, max(self.style.alignments[tensor] // itemsize, 1))
-
-    def note(self, tensor: str, found: Pattern, itemsize: int) -> None:
-        """Remembers an access that is printed."""
-        most = max(self.style.access_bytes // itemsize, 1)
-        self.accesses.add(Access(tensor, found.kind, min(found.width, most)))
-
-    def note_tile(self, tensor: str, e: Affine, tile: Tile, itemsize: int) -> None:
-        """Remembers how a tile is moved."""
-        self.note(tensor, self.tensor_pattern(tensor, e, tile.along, BLOCK, itemsize), itemsize)
-
-    def masked(self, found: Pattern, lane: Axis) -> Pattern:
-        """The same where not all lanes are there: as many elements at once as divide whatever number there is."""
-        return Pattern("lanes", 1) if found.kind == "repeat" else found
-
-    def together(self, found: Pattern) -> str:
-        """The template arguments of a masked access that say how many elements are moved at once."""
-        return str(found.width)
-
-    def pointer(
-        self, access: Value | Write, key: Key, lane: Axis | None, width: int, itemsize: int, *, masked: bool = False
-    ) -> tuple[Pattern, str]:
-        """How a load or write of block `key` moves a vector, and its address: in the tensor, or in a tile of it.
-        masked: only the first lanes of the vector."""
-        tensor = f"in{access.tensor}" if isinstance(access, Value) else f"out{access.out}"
-        tile = self.program.across.get((key, access))
-        if tile:
-            self.note_tile(tensor, access.offset, tile, itemsize)
-            return Pattern("vector", 1), self.tile_element(tile)
-        found = self.tensor_pattern(tensor, access.offset, lane, width, itemsize)
-        if masked and lane is not None:
-            found = self.masked(found, lane)
-        self.note(tensor, found, itemsize)
-        return found, f"{tensor} + {self.expr(access.offset)}"
-
-    def load(self, v: Value, key: Key, lane: Axis | None, width: int, count: str | None) -> str:
-        tensor, e = f"in{v.tensor}", v.offset
-        p, at = self.pointer(v, key, lane, width, v.dtype.bytes, masked=count is not None)
-        if p.kind == "splat":
-            return f"load<1, 1>({at})"
-        if p.kind == "vector" and lane in self.paired:
-            return f"load_pairs<{width}, {p.width}>({at})"
-        if p.kind == "vector":
-            return (
-                f"load<{width}, {p.width}>({at})"
-                if count is None
-                else f"load_masked<{width}, {self.together(p)}>({at}, {count})"
-            )
-        if p.kind == "strided":
-            return f"load_strided<{width}>({at}, {p.step}, {count or width})"
-        if p.kind == "tile":
-            return f"load_tile<{width}, {p.step}, {p.width}>({at})"
-        if p.kind == "repeat":
-            return f"load_repeat<{width}, {p.step}, {p.width}>({at})"
-        assert lane is not None
-        return self.load_apart(p, tensor, self.lane_expr(e, lane), lane, width, count)
-
-    def load_apart(self, p: Pattern, tensor: str, offset: str, lane: Axis, width: int, count: str | None) -> str:
-        """What is read by an address for each lane: that of lane `l`."""
-        return f"load_lanes<{width}>({self.each_lane(lane, f'{tensor}[{offset}]')}, {count or width})"
-
-    def store(self, w: Write, key: Key, count: str | None) -> str:
-        width = self.program.widths[key.lane] if key.lane else 1
-        value = self.operand(w.value, key, width)
-        p, at = self.pointer(w, key, key.lane, width, w.itemsize, masked=count is not None)
-        stream = self.style.stream and (key, w) not in self.program.across
-        if p.kind == "splat":
-            return f"store<1, 1>({at}, {value});"
-        if p.kind == "vector":
-            if count is not None:
-                return f"store_masked<{width}, {self.together(p)}>({at}, {value}, {count});"
-            return f"store{'_stream' if stream else ''}<{width}, {p.width}>({at}, {value});"
-        assert p.kind == "strided", "outputs are indexed by plain axes"
-        return f"store_strided<{width}>({at}, {p.step}, {value}, {count or width});"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from math import gcd, prod
 
-from codegen.body import BodyText, Style
+from codegen.body import BodyText
 from codegen.kernel import EmitError
 from codegen.lowering.access import Pattern, in_groups
 from codegen.lowering.across import BLOCK
@@ -12,6 +12,7 @@ from codegen.lowering.index import Affine, Axis
 from codegen.lowering.program import Kept, Key, Path, Program, Tile
 from codegen.lowering.value import Value
 from codegen.lowering.write import Write
+from codegen.style import Style
 from codegen.text import CTYPE
 from codegen.text_kept import combination, is_max
 from codegen.text_tiles import element_type
@@ -19,6 +20,8 @@ from codegen.threads import Sharing
 from fusion_ir.dtype import DType
 
 ACCESS_BYTES = 16  # the most that a thread moves at a time
+WARP = 32  # threads
+ROW_BARRIERS = 15  # of a block's 16, besides the one that all its threads meet at
 MOST_ROWS = 16  # of a thread, what is kept of which is in registers
 EARLY_BYTES = 64  # of a thread, read before tiles are there
 UNROLLED = 8  # longest loop over a dimension of an array that is always unrolled
@@ -138,8 +141,10 @@ class CudaBodyText(BodyText):
         own = f"join_best<{is_max(v)}>({text})" if v.op == "argreduce" else f"join_lanes({f}, {text})"
         if self.threads.x == 1:
             return own
-        if self.threads.x > 32:
-            self.x_bytes = max(self.x_bytes, self.threads.y * (self.threads.x // 32) * _bytes(v, 1))
+        if self.threads.x > WARP:
+            if self.threads.y > ROW_BARRIERS:
+                raise EmitError(f"{self.threads.y} rows of several warps, barriers for {ROW_BARRIERS} of them")
+            self.x_bytes = max(self.x_bytes, self.threads.y * (self.threads.x // WARP) * _bytes(v, 1))
             return f"join_x<TX, TY>(shared, {f}, {own})"
         return f"join_x<TX, TY>(nullptr, {f}, {own})"
 
@@ -281,15 +286,19 @@ class CudaBodyText(BodyText):
             return Pattern("lanes", gcd(found.width, left), gcd(found.step, left))
         return Pattern("vector", gcd(found.width, left)) if found.kind == "vector" else super().masked(found, lane)
 
+    def count_left(self, lane: Axis, extent: str) -> str:
+        return f"{extent} - {self.axis(lane)}"
+
     def together(self, found: Pattern) -> str:
         return f"{found.width}, {found.width}"
 
     def note_tile(self, tensor: str, e: Affine, tile: Tile, itemsize: int) -> None:
         chunk, found = ACCESS_BYTES // itemsize, self.tensor_pattern(tensor, e, tile.along, BLOCK, itemsize)
         if tile.along.extent >= chunk:
-            self.note(tensor, found, itemsize)
+            self.note(tensor, found, {self.most(found, itemsize)})
         if tile.along.extent % chunk or not self.is_whole(tile):
-            self.note(tensor, self.masked(found, tile.along), itemsize)
+            left = self.masked(found, tile.along)
+            self.note(tensor, left, {self.most(left, itemsize)})
 
     def how(self, tile: Tile) -> str:
         """The template arguments of what moves a tile: threads, elements that one access may move, as many of those

@@ -1,8 +1,9 @@
 """Loop program -> text of its body: C++ over `Vec<T, W>`, which loops_cpu.h and loops_cuda.cuh both give a meaning."""
 
-from codegen.body import Body, BodyText, Style
+from codegen.body import Body, BodyText
 from codegen.body_cuda import CudaBodyText
 from codegen.lowering.program import Program
+from codegen.style import Style
 from fusion_ir.records import TargetKind
 
 PRINTERS: dict[TargetKind, type[BodyText]] = {"cpu": BodyText, "cuda": CudaBodyText}

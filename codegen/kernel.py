@@ -29,7 +29,9 @@ class Access:
 
     tensor: "in0", "out1", ... kind: "vector" (consecutive elements), "splat" (one for all lanes), "strided", "tile" (a
     short run repeated), "repeat" (each element several times), "lanes" (an address per lane, or for each few lanes). A
-    tensor has one for each width that the machine code has on cuda: those of what is left behind whole vectors, too.
+    tensor has one for each width that the machine code has: those of what is left behind whole vectors, too. cuda: no
+    wider than addresses are aligned. cpu: whole registers, aligned or not, see `codegen.moves`; of neighbouring moves
+    that are narrower, compilers may make one.
     """
 
     tensor: str

@@ -8,6 +8,8 @@ from codegen.attention.strips import Strips
 from codegen.lowering.value import cone
 from codegen.schedule import Choices, Schedule
 from codegen.tiled.epilogue import RUN
+from codegen.tiled.length import MOST_CODE as MOST_OF_TILES
+from codegen.tiled.length import fault as length_fault
 from fusion_ir.ops import OPS
 from fusion_ir.records import Device
 
@@ -17,6 +19,8 @@ MOST_REGISTERS = 255  # of a thread
 LEAST_OTHERS = 44  # of them beside what is held
 LEAST_FREE = 30  # of them beside that and the left operand, or the second product; with fewer, they spill as a rule
 MOST_OPERANDS = 64  # for these two
+# A thread holds more of its rows than it has sums of a tile, and goes over them several times.
+MOST_CODE = 2 * MOST_OF_TILES
 ROWS, WARPS, GROUPS, STAGES, BLOCKS = (16, 32, 64), (4, 8, 16), (1, 2), (2, 3, 4), (1, 2, 3)
 TURNS = (1, 2, 3, 4, 6, 8, 12, 16)
 MOST_GROUPS, MOST_THREADS = 4, 1024
@@ -103,8 +107,24 @@ def fault(s: AttentionSchedule, strips: Strips, device: Device) -> str:
     most = min(MOST_REGISTERS, REGISTERS // (s.threads * s.blocks))
     if (needed := held(s, columns) + LEAST_OTHERS) > most:
         return f"{needed} registers to hold {columns} columns of {s.rows} rows, of {most} that a thread has"
+    if problem := length_fault(strips_length(s, strips), MOST_CODE):
+        return problem
     shared, limit = shared_bytes(s, strips), architecture(device.arch).block_shared_bytes
     return f"takes {shared} bytes of shared memory, {device.arch} has {limit}" if shared > limit else ""
+
+
+def strips_length(s: AttentionSchedule, strips: Strips) -> float:
+    """Of a kernel's code: see codegen/tiled/length.py. What is computed of a slice that is blank has a text of its
+    own."""
+    columns = strips.problem.extents[2]
+    runs, behind, brought = 2 * s.rows // FRAGMENT_ROWS * s.tiles(columns), *strips.lengths
+    width = strips.second.extent("column") if strips.second else 0
+    own = s.rows // FRAGMENT_ROWS * -(-FRAGMENT_ROWS * -(-width // 16) * 2 // (32 * s.warps))
+    chunks = chunks_of(strips.problem.depth), chunks_of(width) if width else 0
+    calls = [-(-s.rows * chunks[0] // s.threads), *(-(-SLICE * s.warps * n // s.threads) for n in chunks)]
+    texts = (1, s.tiles(columns) + s.stages, s.tiles(columns) + s.stages)
+    operands = sum(n * times * length for n, times, length in zip(calls, texts, brought, strict=True))
+    return 2 * runs * behind[0] + own * behind[1] + operands
 
 
 def _operands(s: AttentionSchedule, strips: Strips) -> int:

@@ -27,6 +27,7 @@ from codegen.text import CTYPE, literal, spell
 from codegen.tiled.arrange import orders_of
 from codegen.tiled.epilogue import RUN, print_write
 from codegen.tiled.functor import Functor, PointPrinter, aligned, braced, fields_of, key, tensors_of
+from codegen.tiled.length import epilogue_length, operand_length, pieces_length
 from codegen.tiled.operand import Operand, Tiles, check_operand, operand
 from codegen.tiled.points import BATCH, COLUMN, ROW, SCALE_BITS, Piece, Points, loads_of, located, writes_at_points
 from codegen.tiled.problem import Problem, groups_of, problem_of
@@ -83,6 +84,15 @@ class Strips:
     def values(self) -> Operand | None:
         """The right operand of the second product."""
         return self.second and operand(self.segment, self.second, self._tiles, right=True, depth_last=False)
+
+    @cached_property
+    def lengths(self) -> tuple[tuple[float, float], tuple[float, float, float]]:
+        """Of the code of one call each (codegen/tiled/length.py): all parts together, what is behind the second
+        product; the operands, the left one first."""
+        parts = sum(pieces_length(part.pieces, RUN) for part in self.parts)
+        behind = epilogue_length(self.segment, self.second) if self.second else 0.0
+        values = operand_length(self.values) if self.values else 0.0
+        return (parts, behind), (operand_length(self.left), operand_length(self.right), values)
 
     @property
     def _tiles(self) -> Tiles:

@@ -25,10 +25,12 @@ from codegen.attention.strips import (
     reduce_call,
     strips_of,
 )
+from codegen.code_length import too_much
 from codegen.families.wrap import INDEX_LIMIT, kernel_function
 from codegen.kernel import EmitError, Kernel, Launch, Reject
 from codegen.schedule import Choices, parse_schedule
 from codegen.tiled.epilogue import check_epilogue, epilogue
+from codegen.tiled.length import MOST_OF_ELEMENT
 from codegen.tiled.operand import operand_functor
 from fusion_ir.graph import Graph
 from fusion_ir.records import Device
@@ -61,6 +63,8 @@ class Attention:
     def fits(self, segment: Graph, device: Device) -> Reject | None:
         if device.target == "cpu" or capability(device.arch) < 80:
             return Reject("takes instructions of sm_80 and later")
+        if reject := too_much(segment, MOST_OF_ELEMENT):
+            return reject
         phases = multiplied_phases(segment)
         return phases if isinstance(phases, Reject) else None
 

@@ -9,7 +9,7 @@ On CUDA the lanes of either are threads'.
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
-from codegen.code_length import first_short
+from codegen.code_length import first_short, least_lanes
 from codegen.emit import Style, emit_body
 from codegen.families.loops_cuda import FREE_BYTES, loop_kernel
 from codegen.families.reduction import KINDS, MATRIX, few_by_many, is_reduction, refused, spreads
@@ -114,7 +114,9 @@ class Gemv:
             return _emit_cuda(segment, parse_schedule(schedule, CudaGemvSchedule), device)
         s = parse_schedule(schedule, GemvSchedule)
         program = first_short(_shorter(segment, s, device), device)
-        body = emit_body(program, Style("cpu", alignments(segment), grid_least=8 * device.units))
+        body = emit_body(
+            program, Style("cpu", alignments(segment), register_bytes=device.vector_bytes, grid_least=8 * device.units)
+        )
         entry, source = kernel_function(segment, body.text, "cpu")
         return Kernel(entry, source, "cpu", self.name, str(s), Launch(tasks=device.units), body.accesses)
 
@@ -127,7 +129,7 @@ def _emit_cuda(segment: Graph, s: CudaGemvSchedule, device: Device) -> Kernel:
 
 def _shorter(segment: Graph, s: GemvSchedule, device: Device, threads: int = 1) -> Iterator[Program]:
     """By the schedule, then by others of fewer rows, fewer vectors and fewer lanes at once."""
-    least = max(device.vector_bytes // 4, 4) if device.target == "cpu" else 1
+    least = least_lanes(segment, device) if device.target == "cpu" else 1
     yield lower_gemv(segment, s, device, threads)
     while s.rows * s.few > 1 or s.lanes // 2 >= least:
         if s.rows * s.few == 1:

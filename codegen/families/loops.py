@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
-from codegen.code_length import first_short, halved
+from codegen.code_length import first_short, halved, least_lanes
 from codegen.emit import Style, emit_body
 from codegen.families.wrap import kernel_function
 from codegen.kernel import EmitError, Kernel, Launch
@@ -260,11 +260,19 @@ def emit_cpu(
             segment, lanes, least_tile, s.tile,
             least_tasks=tasks, keep_bytes=KEEP_BYTES, dear=dear, rows=rows, block=s.block,
         )
-        for lanes in halved(s.lanes, max(device.vector_bytes // 4, 4))
+        for lanes in halved(s.lanes, least_lanes(segment, device))
     )  # fmt: skip
     program = first_short(programs, device)
     stream = s.store == "stream"
-    style = Style("cpu", alignments(segment), stream=stream, grid_least=tasks, ahead=ahead, fetch_bytes=s.fetch)
+    style = Style(
+        "cpu",
+        alignments(segment),
+        register_bytes=device.vector_bytes,
+        stream=stream,
+        grid_least=tasks,
+        ahead=ahead,
+        fetch_bytes=s.fetch,
+    )
     body = emit_body(program, style)
     entry, source = kernel_function(segment, body.text, "cpu", streams=stream, interleave=bool(s.interleave))
     return Kernel(entry, source, "cpu", s.FAMILY, str(s), Launch(tasks=s.tasks * device.units), body.accesses)

@@ -11,6 +11,7 @@ from functools import lru_cache
 from itertools import pairwise
 from math import prod
 
+from codegen.code_length import first_short, halved, least_lanes, too_much
 from codegen.emit import Body, Style, emit_body
 from codegen.families import matmul_cuda
 from codegen.families.loops import KEEP_BYTES, has_chains, lower
@@ -86,6 +87,8 @@ class Matmul:
             return Reject("computes nothing of the product: a library call alone does it")
         if any(o.node not in reached for o in segment.outputs):
             return Reject("an output does not depend on the product")
+        if reject := too_much(segment):
+            return reject
         return _fault(alone(segment, node))
 
     def space(self, segment: Graph, device: Device) -> tuple[str, ...]:
@@ -134,7 +137,9 @@ def _orders(segment: Graph) -> tuple[tuple[str, ...], str]:
         return (), str(error)
     for axes, strides in layouts.items():
         try:
-            _panels(*_lowered(segment, node, strides, lanes=1, stream=False), rows=1, units=1)
+            behind = _behind(segment, node, strides)
+            program = _program(behind, lanes=1)
+            _panels(*_lowered(segment, node, strides, behind, program, stream=False), rows=1, units=1)
             found.append(axes)
         except EmitError as error:
             fault = fault or str(error)
@@ -168,23 +173,42 @@ class _Panels:
     elements: int
 
 
+def _behind(segment: Graph, node: Node, strides: tuple[int, ...]) -> Graph:
+    """What is computed of the product, which is read from scratch memory. Raises EmitError."""
+    return _rows_first(with_scratch(segment, node, strides, sum_dtype(node)))
+
+
+def _program(behind: Graph, lanes: int) -> Program:
+    return lower(behind, lanes, WHOLE_ROWS, WHOLE_ROWS, least_tasks=1, keep_bytes=KEEP_BYTES)
+
+
 def _lowered(
-    segment: Graph, node: Node, strides: tuple[int, ...], *, lanes: int, stream: bool
+    segment: Graph,
+    node: Node,
+    strides: tuple[int, ...],
+    behind: Graph,
+    program: Program,
+    *,
+    stream: bool,
+    register_bytes: int = 64,
 ) -> tuple[Call, Body, int]:
     """The product's call, the text behind it, and the elements of a row. Raises EmitError."""
-    behind = _rows_first(with_scratch(segment, node, strides, sum_dtype(node)))
-    program = lower(behind, lanes, WHOLE_ROWS, WHOLE_ROWS, least_tasks=1, keep_bytes=KEEP_BYTES)
     row = _row_elements(program, len(segment.inputs))
     found = contraction(segment, node, _digits(node, strides), apart=row, widened=True)
     call = found if isinstance(found, Reject) else call_on_cpu(found)
     if isinstance(call, Reject):
         raise EmitError(call.reason)
-    return call, emit_body(program, Style("cpu", alignments(behind), stream=stream)), row
+    style = Style("cpu", alignments(behind), stream=stream, register_bytes=register_bytes)
+    return call, emit_body(program, style), row
 
 
 def _emit(segment: Graph, node: Node, strides: tuple[int, ...], s: MatmulSchedule, device: Device) -> Kernel:
     stream = s.store == "stream"
-    call, body, row = _lowered(segment, node, strides, lanes=s.lanes, stream=stream)
+    behind = _behind(segment, node, strides)
+    program = first_short((_program(behind, lanes) for lanes in halved(s.lanes, least_lanes(segment, device))), device)
+    call, body, row = _lowered(
+        segment, node, strides, behind, program, stream=stream, register_bytes=device.vector_bytes
+    )
     panels = _panels(call, body, row, rows=s.rows, units=device.units)
     scratch = len(segment.inputs)
     ctype = CTYPE[call.of.dtype.name]

@@ -6,13 +6,18 @@ anywhere). Operands are copied into shared memory as they lie there, or computed
 while they are on the chip.
 """
 
+from functools import partial
+
 from codegen.architectures import capability
+from codegen.code_length import too_much
 from codegen.families.wrap import kernel_function
 from codegen.kernel import EmitError, Kernel, Launch, Reject
 from codegen.schedule import Choices, parse_schedule, schedule_values
 from codegen.text import CTYPE
 from codegen.tiled.arrange import Arrangement, arrange, check_arranged
 from codegen.tiled.epilogue import RUN, epilogue
+from codegen.tiled.length import MOST_OF_ELEMENT, tile_length
+from codegen.tiled.length import fault as length_fault
 from codegen.tiled.operand import Tiles, operand_functor
 from codegen.tiled.problem import main_contraction
 from codegen.tiled.schedule import (
@@ -52,7 +57,7 @@ def fits(segment: Graph) -> Reject | None:
             reached.add(n)
     if any(o.node not in reached for o in segment.outputs):
         return Reject("an output does not depend on the product")
-    return None
+    return too_much(segment, MOST_OF_ELEMENT)
 
 
 def lowered(segment: Graph) -> Reject | None:
@@ -70,11 +75,12 @@ def space(segment: Graph, device: Device) -> tuple[str, ...]:
     for path in paths_of(node, device):
         tiles = tiles_of(segment, node, path, device)
         way = arrange(segment, node, tiles)
-        if path == SHALLOW:
-            few = _shallow(segment, node, device)
-            schedules = few.schedules(way.problem, not way.left.depth_last, device)
+        few = _shallow(segment, node, device) if path == SHALLOW else None
+        is_short = partial(_is_short, segment, way, tiles, few)
+        if few:
+            schedules = few.schedules(way.problem, not way.left.depth_last, device, is_short)
         else:
-            schedules = first_schedules(way.problem, tiles, path, device)
+            schedules = first_schedules(way.problem, tiles, path, device, is_short)
         found += schedules[:1] if found else schedules
     return unique(found)
 
@@ -102,6 +108,8 @@ def emit(segment: Graph, schedule: str, device: Device) -> Kernel:
     few = _shallow(segment, node, device) if s.path == SHALLOW else None
     way = arrange(segment, node, tiles)
     if problem := few.fault(s, not way.left.depth_last) if few else fault(s, tiles, device):
+        raise EmitError(problem)
+    if problem := length_fault(tile_length(segment, way, s, tiles, few)):
         raise EmitError(problem)
     functors = [
         operand_functor(way.left, "Left", device),
@@ -165,6 +173,10 @@ def _main(segment: Graph) -> Node:
     if isinstance(node, Reject):
         raise EmitError(node.reason)
     return node
+
+
+def _is_short(segment: Graph, way: Arrangement, tiles: Tiles, few: Shallow | None, s: TileSchedule) -> bool:
+    return not length_fault(tile_length(segment, way, s, tiles, few))
 
 
 def _tile(s: TileSchedule, tiles: Tiles) -> str:

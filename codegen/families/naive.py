@@ -6,10 +6,12 @@ shared between elements, so a segment may hold one costly op at most.
 
 from dataclasses import dataclass
 
+from codegen.code_length import MOST_OF_ELEMENT, op_length, too_much
 from codegen.families.wrap import kernel_function
 from codegen.kernel import Access, EmitError, Kernel, Launch, Reject
 from codegen.lowering.bound import Bound
 from codegen.lowering.index import Axes, Axis, flatten, var
+from codegen.lowering.program import UNCOUNTED
 from codegen.lowering.pull import puller
 from codegen.lowering.value import REDUCES, TooManyValues, Value, Values
 from codegen.schedule import Choices, Schedule, parse_schedule
@@ -22,6 +24,7 @@ from fusion_ir.records import Device
 COSTLY = {OpKind.REDUCTION, OpKind.SCAN, OpKind.CONTRACT}
 MAX_NODES = 150
 MAX_VALUES = 3000
+MOST_CODE = 2 * MOST_OF_ELEMENT  # of what is printed: views have some values computed at several places
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,7 @@ class Naive:
             return Reject("cumsum is computed only as the last op")
         if len(nodes) > MAX_NODES:
             return Reject(f"{len(nodes)} nodes are too many to compute for every element")
-        return None
+        return too_much(segment)
 
     def space(self, segment: Graph, device: Device) -> tuple[str, ...]:
         return (str(NaiveSchedule(1 if device.target == "cpu" else 256)),)
@@ -61,6 +64,8 @@ class Naive:
             counts = [printer.output(i, o) for i, o in enumerate(segment.outputs) if o.node.elements]
         except TooManyValues as error:
             raise EmitError(str(error)) from error
+        if printer.length > MOST_CODE:
+            raise EmitError(f"its code would be as long as {printer.length:.0f} additions (at most {MOST_CODE:.0f})")
         target = "cpu" if device.target == "cpu" else "cuda"
         prologue = [] if device.target == "cpu" else [f"constexpr int TX = 1, TY = {s.threads};"]
         body = "\n".join(printer.lines)
@@ -81,6 +86,7 @@ class _Printer(Text):
         self.segment = segment
         self.axes = Axes()
         self.scopes: list[set[Value]] = []
+        self.length = 0.0  # of the code printed, in f32 additions
 
     def output(self, i: int, spec: OutputSpec) -> int:
         """Prints one output; the number of its iterations."""
@@ -124,6 +130,7 @@ class _Printer(Text):
             if u.op == "const" or any(u in scope for scope in self.scopes):
                 continue
             self.scopes[-1].add(u)
+            self.length += op_length(u.op, u.dtype) if u.op not in UNCOUNTED else 0.0
             if u.op in REDUCES:
                 self.reduce(u)
             else:

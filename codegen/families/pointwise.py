@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd
 
-from codegen.code_length import first_short, halved
+from codegen.code_length import first_short, halved, too_much
 from codegen.families.loops import FETCH, LoopSchedule, emit_cpu, loop_choices, lower, rows_of, with_variants
 from codegen.families.loops_cuda import FREE_BYTES, loop_kernel
 from codegen.kernel import EmitError, Kernel, Reject
@@ -114,7 +114,7 @@ def refused(segment: Graph) -> Reject | None:
             return Reject(f"a contraction over {k} products is too long to unroll (at most {ORDERED_PRODUCTS})")
     if max(depth.values(), default=0) > MAX_DEPTH or len(depth) > MAX_NODES:
         return Reject(f"{len(depth)} nodes, {max(depth.values())} deep, are too many for one kernel")
-    return None
+    return too_much(segment)
 
 
 def _multiplies(segment: Graph) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
+from codegen.code_length import too_much
 from codegen.families.loops import FETCH, LoopSchedule, emit_cpu, loop_choices, with_variants
 from codegen.families.loops_cuda import CudaRowSchedule, emit_cuda, row_choices, row_schedules
 from codegen.families.pointwise import MAX_NODES
@@ -141,7 +142,7 @@ def refused(segment: Graph, kinds: Set[OpKind], most_thin: int = MAX_THIN) -> Re
             return Reject(f"a contraction with {n} rows and columns at least is no reduction (at most {most_thin})")
     if max(depth.values(), default=0) > MAX_DEPTH or len(depth) > MAX_NODES:
         return Reject(f"{len(depth)} nodes, {max(depth.values())} deep, are too many for one kernel")
-    return None
+    return too_much(segment)
 
 
 def is_small(node: Node) -> bool:

@@ -8,7 +8,7 @@ behind.
 from dataclasses import dataclass, replace
 from math import prod
 
-from codegen.code_length import first_short, halved
+from codegen.code_length import first_short, halved, least_lanes
 from codegen.emit import Style, emit_body
 from codegen.families.loops import KEEP_BYTES
 from codegen.families.loops_cuda import FREE_BYTES, loop_kernel, shared_bytes
@@ -128,10 +128,17 @@ class Transpose:
             return _emit_cuda(segment, parse_schedule(schedule, CudaTransposeSchedule), device)
         s = parse_schedule(schedule, TransposeSchedule)
         tiling = Tiling(s.lanes, s.rows, s.columns, s.next, 8 * device.units, KEEP_BYTES)
-        widths = halved(s.lanes, max(device.vector_bytes // 4, 4))
+        widths = halved(s.lanes, least_lanes(segment, device))
         program = first_short((lower(segment, replace(tiling, lanes=lanes)) for lanes in widths), device)
         stream = s.store == "stream"
-        style = Style("cpu", alignments(segment), stream=stream, grid_least=8 * device.units, ahead=bool(s.ahead))
+        style = Style(
+            "cpu",
+            alignments(segment),
+            register_bytes=device.vector_bytes,
+            stream=stream,
+            grid_least=8 * device.units,
+            ahead=bool(s.ahead),
+        )
         body = emit_body(program, style)
         entry, source = kernel_function(segment, body.text, "cpu", streams=stream)
         return Kernel(entry, source, "cpu", "transpose", str(s), Launch(tasks=device.units), body.accesses)

@@ -11,6 +11,7 @@ from functools import lru_cache
 from itertools import product as combinations
 
 from codegen.architectures import architecture
+from codegen.code_length import too_much
 from codegen.families.pointwise import MAX_NODES
 from codegen.families.wrap import INDEX_LIMIT, kernel_function
 from codegen.gemm.dims import Digit, alone, contraction
@@ -19,6 +20,8 @@ from codegen.schedule import Choices, Schedule, parse_schedule
 from codegen.text import CTYPE
 from codegen.tiled.boxes import DEPTH, RUN, BoxedProduct, boxed, operand_a, operand_b, point_problem
 from codegen.tiled.epilogue import check_epilogue, epilogue, epilogue_cost
+from codegen.tiled.length import MOST_OF_ELEMENT, staged_length
+from codegen.tiled.length import fault as length_fault
 from codegen.tiled.problem import Problem, main_contraction
 from fusion_ir.dtype import bf16, f16
 from fusion_ir.extent import dense_strides
@@ -151,6 +154,8 @@ class Wgmma:
         for n in segment.nodes:
             if (OPS[n.op].kind if n.op in OPS else OpKind.INPUT) not in KINDS:
                 return Reject(f"{n.op} is no pointwise op")
+        if reject := too_much(segment, MOST_OF_ELEMENT):
+            return reject
         node = main_contraction(segment)
         return node if isinstance(node, Reject) else _fault(alone(segment, node))
 
@@ -160,6 +165,8 @@ class Wgmma:
         found: list[WgmmaSchedule] = []
         for tile, cluster in combinations(TILES, (1, 2)):
             s = _deepest(*tile, cluster, p, device)
+            if s and length_fault(staged_length(segment, product.problem, s.staged)):
+                s = replace(s, staged=STAGED_OF_TWO)
             if s and (cluster == 1 or p.m.extent > s.rows):
                 found.append(s)
         found.sort(key=lambda s: _clocks(s, p, behind, device))
@@ -182,6 +189,8 @@ class Wgmma:
         found = _accepted(segment)
         p = found.boxes
         if problem := s.problem(p.b_across):
+            raise EmitError(problem)
+        if problem := length_fault(staged_length(segment, found.problem, s.staged)):
             raise EmitError(problem)
         behind = epilogue(segment, found.problem, device)
         a, b = operand_a(segment, p, s.rows), operand_b(segment, p, s.columns // (1 if p.b_across else s.cluster))

@@ -8,6 +8,18 @@ template <class T, int ROWS, int COLUMNS> struct Tile {
   alignas(64) T at[R][C];
 };
 
+// Whether there are only whole blocks, as far as is known when compiling.
+VDEV bool whole_blocks(long rows, long columns, int block) {
+  return __builtin_constant_p(rows) && __builtin_constant_p(columns) && rows % block == 0 && columns % block == 0;
+}
+
+// Elements of a block's row, at most MOST, as a number that compilers know no more of: code for each would be long.
+template <int MOST> VDEV long count_in_block(long n) {
+  __asm__("" : "+r"(n));
+  if (n > MOST) __builtin_unreachable();
+  return n;
+}
+
 namespace core {
 #ifdef VEC_SHUFFLES
 template <int HALF, class R, int... I> VDEV R interleaved(R a, R b, Indices<I...>) {
@@ -45,12 +57,12 @@ VDEV void read_across(Tile<T, ROWS, COLUMNS>& tile, const T* p, long stride, lon
   VEC_NO_UNROLL for (long l = 0; l < columns; l += B) VEC_NO_UNROLL for (long t = 0; t < rows; t += B) {
     const T* from = p + l * stride + t;
     typename Block::Row r[B];
-    if (__builtin_expect(l + B <= columns && t + B <= rows, 1)) {
+    if (whole_blocks(rows, columns, B) || __builtin_expect(l + B <= columns && t + B <= rows, 1)) {
       VEC_UNROLL for (int i = 0; i < B; i++) memcpy(&r[i], from + i * stride, sizeof r[i]);
     } else {
       using E = Uint<sizeof(T)>;
       for (int i = 0; i < B; i++) {
-        r[i] = core::load_first<typename Block::Row>((const E*)(from + i * stride), l + i < columns ? rows - t : 0);
+        r[i] = core::load_first<typename Block::Row>((const E*)(from + i * stride), count_in_block<ROWS>(l + i < columns ? rows - t : 0));
       }
     }
     core::transpose(r);
@@ -68,13 +80,13 @@ VDEV void write_across(T* p, long stride, const Tile<T, ROWS, COLUMNS>& tile, lo
     typename Block::Row r[B];
     VEC_UNROLL for (int i = 0; i < B; i++) memcpy(&r[i], &tile.at[t + i][l], sizeof r[i]);
     core::transpose(r);
-    if (__builtin_expect(l + B <= columns && t + B <= rows, 1)) {
+    if (whole_blocks(rows, columns, B) || __builtin_expect(l + B <= columns && t + B <= rows, 1)) {
       VEC_UNROLL for (int i = 0; i < B; i++) {
         if constexpr (PAST) store_stream<B, 1>((E*)(to + i * stride), Vec<E, B>{r[i]});
         else memcpy(to + i * stride, &r[i], sizeof r[i]);
       }
     } else {
-      for (int i = 0; i < B; i++) core::store_first((E*)(to + i * stride), r[i], l + i < columns ? rows - t : 0);
+      for (int i = 0; i < B; i++) core::store_first((E*)(to + i * stride), r[i], count_in_block<ROWS>(l + i < columns ? rows - t : 0));
     }
   }
 }

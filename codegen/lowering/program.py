@@ -140,11 +140,27 @@ class Program:
         return sorted(blocks | loops | ends)
 
     def at(self, path: Path, phase: int) -> list[Key]:
-        """Keys directly inside `path`: scalars first, then by number of own loops; later ones may read earlier ones."""
+        """Keys directly inside `path`: scalars first, then by number of own loops, but none ahead of one whose arrays
+        it reads. A sum over unrolled axes, in loops of its own over others, reads arrays over the former:
+
+            loop k: for k0 < 4: keep w = sin(...);  for m < 3: take y[m] += x[m, k] * w, for every k0
+        """
         keys = [k for k in self.blocks if k.path == path and k.phase == phase]
-        return sorted(
+        rest = sorted(
             keys, key=lambda k: (k.lane is not None, len(k.dims), [a.uid for a in (*k.dims, *filter(None, [k.lane]))])
         )
+        found: list[Key] = []
+        while rest:
+            free = (k for k in rest if not any(k is not other and self._reads(k, other) for other in rest))
+            found.append(next(free, rest[0]))
+            rest.remove(found[-1])
+        return found
+
+    def _reads(self, key: Key, other: Key) -> bool:
+        """Whether a block reads arrays that another one fills."""
+        block = self.blocks[key]
+        used = {a for v in (*block.values, *block.updates) for a in v.args} | {w.value for w, _ in block.writes}
+        return any((kept := self.kept.get(v)) is not None and kept.key == other for v in used if v not in block.values)
 
     def filled_by(self, key: Key) -> list[Value]:
         """Kept values, and results of reductions begun and ended there, whose arrays live where `key` stands."""

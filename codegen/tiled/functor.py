@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from itertools import groupby
 from math import gcd
 
-from codegen.body import BodyText, Style
+from codegen.body import BodyText
 from codegen.kernel import Access
 from codegen.lowering.access import Pattern
 from codegen.lowering.index import Affine, Axis, Term
 from codegen.lowering.program import Block, Key, Program
 from codegen.lowering.value import Value, cone
 from codegen.lowering.write import Write
+from codegen.style import Style
 from codegen.text import CTYPE
 from codegen.tiled.points import COLUMN, NAMES, Condition, Digit, Piece, Points
 from fusion_ir.graph import Graph
@@ -151,7 +152,8 @@ class PointPrinter(BodyText):
         found, at = super().pointer(access, key, lane, width, itemsize, masked=masked)
         if masked and found.kind == "vector":
             tensor = f"in{access.tensor}" if isinstance(access, Value) else f"out{access.out}"
-            self.note(tensor, Pattern("vector", self.left_together(found)), itemsize)
+            left = Pattern("vector", self.left_together(found))
+            self.note(tensor, left, {self.most(left, itemsize)})
         return found, at
 
     def together(self, found: Pattern) -> str:

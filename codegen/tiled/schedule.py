@@ -1,6 +1,6 @@
 """The schedule of a tiled product, what a device can run of it, and which tiles fill a device."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from codegen.architectures import architecture
@@ -123,8 +123,11 @@ MMA_STEPS = ((64, 4), (128, 3), (64, 3), (128, 4), (64, 5))  # bytes of a step, 
 FIRST = 12
 
 
-def first_schedules(problem: Problem, tiles: Tiles, path: str, device: Device) -> list[TileSchedule]:
-    """Schedules worth trying, best first by what tiles of a size cost a multiprocessor."""
+def first_schedules(
+    problem: Problem, tiles: Tiles, path: str, device: Device, is_short: Callable[[TileSchedule], bool]
+) -> list[TileSchedule]:
+    """Schedules worth trying, best first by what tiles of a size cost a multiprocessor. is_short: whether a kernel's
+    code may be as long."""
     if path == "mma":
         steps = [(max(count // tiles.dtype.bytes, 2 * tiles.run), stages) for count, stages in MMA_STEPS]
         shapes = MMA_TILES
@@ -132,12 +135,10 @@ def first_schedules(problem: Problem, tiles: Tiles, path: str, device: Device) -
         steps, shapes = [(16, 2), (32, 2)], FMA_TILES
     ranked = sorted(shapes, key=lambda shape: _cost(problem, shape[0], shape[1], device))
     found: list[TileSchedule] = []
-    for best in range(len(steps)):  # of the best tiles, more steps
-        for bm, bn, warps_m, warps_n in ranked[: 6 if best == 0 else 2]:
-            bk, stages = steps[best]
-            s = TileSchedule(path, bm, bn, bk, stages, warps_m, warps_n, 8)
-            if not fault(s, tiles, device):
-                found.append(s)
+    for best, (bk, stages) in enumerate(steps):  # of the best tiles, more steps
+        ways = (TileSchedule(path, bm, bn, bk, stages, m, n, 8) for bm, bn, m, n in ranked)
+        short = [s for s in ways if is_short(s)][: 6 if best == 0 else 2]
+        found += [s for s in short if not fault(s, tiles, device)]
     return found[:FIRST]
 
 

@@ -1,6 +1,7 @@
 """Products of few products a sum, whose result is what takes time: a warp keeps its columns' operand in registers, rows
 pass by. What the path `shallow` of family `matmul` can run, and which tiles it tries first (gemm_shallow.cuh)."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from codegen.text import CTYPE
@@ -54,10 +55,21 @@ class Shallow:
         step = self.tiles.run if across or not self.by_tensor_cores else 1
         return 2 * step * (8 if self.by_tensor_cores else 1)
 
+    def own_rows(self, across: bool) -> int:
+        """Rows of a thread among those of one branch: OWN_ROWS in gemm_shallow.cuh."""
+        if self.by_tensor_cores:
+            return self.step_rows(across) // 8
+        return self.tiles.run if across else 4 if self.depth <= 4 else 2 if self.depth <= 8 else 1
+
+    @property
+    def depth_step(self) -> int:
+        """Products of a row that a call of the operand, or the calls of an instruction's threads, bring."""
+        return STEP_BYTES // self.tiles.dtype.bytes if self.by_tensor_cores else self.tiles.run
+
     @property
     def depth_held(self) -> int:
         """Products that registers are held for."""
-        step = STEP_BYTES // self.tiles.dtype.bytes if self.by_tensor_cores else 1
+        step = self.depth_step if self.by_tensor_cores else 1
         return -(-self.depth // step) * step
 
     def held(self, columns: int) -> int:
@@ -79,14 +91,18 @@ class Shallow:
             return f"{self.held(columns)} registers of a thread hold its columns, at most {MOST_HELD}"
         return ""
 
-    def schedules(self, problem: Problem, across: bool, device: Device) -> list[TileSchedule]:
+    def schedules(
+        self, problem: Problem, across: bool, device: Device, is_short: Callable[[TileSchedule], bool]
+    ) -> list[TileSchedule]:
         """Schedules worth trying, best first: tiles with little beyond the end, and enough of them to keep memory
-        busy."""
+        busy. is_short: whether a kernel's code may be as long."""
         found = [
             TileSchedule(SHALLOW, bm, warps_n * self.warp_columns, self.depth_held, STAGES, warps_m, warps_n, GROUP)
             for bm, warps_m, warps_n in TILES
         ]
-        best = sorted((s for s in found if not self.fault(s, across)), key=lambda s: _cost(problem, s, device))
+        best = sorted(
+            (s for s in found if not self.fault(s, across) and is_short(s)), key=lambda s: _cost(problem, s, device)
+        )
         return [way for s in best[:DEALT] for way in (s, replace(s, group=1))] + best[DEALT:]
 
     @property

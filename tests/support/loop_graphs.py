@@ -86,6 +86,9 @@ THIN: dict[str, Graph] = {
     "one vector": graph_of([spec((70, 1000), f32), spec((1000,), f32)], B.matmul),
     "three rows": graph_of([spec((3, 257), bf16), spec((130, 257), bf16)], B.linear),
     "three columns": graph_of([spec((3, 257), f32), spec((257, 130), f32)], B.matmul),
+    "five columns of functions": graph_of(
+        [spec((5, 256), f32), spec((256, 130), f32)], lambda x, w: B.tanh(B.matmul(B.tanh(x), B.tanh(w)))
+    ),
 }
 
 

@@ -2,6 +2,7 @@
 
 import random
 import re
+from collections.abc import Callable
 
 import pytest
 
@@ -49,9 +50,9 @@ def sources(family: str, graph: Graph) -> dict[int, str]:
 @pytest.mark.parametrize("family", ["pointwise", "reduction", "normalization"])
 def test_many_long_functions_are_computed_of_narrower_vectors(family: str, dtype: str) -> None:
     found = sources(family, functions(8, dtype, family))
-    assert widest(found[NATIVE]) == NATIVE
-    assert widest(found[8 * NATIVE]) < 8 * NATIVE
-    assert widest(found[8 * NATIVE]) >= NATIVE
+    own = NATIVE * 4 // max(DTYPES[dtype].bytes, 4)  # of one register
+    assert widest(found[NATIVE]) == own
+    assert own <= widest(found[8 * NATIVE]) < 8 * NATIVE
 
 
 @pytest.mark.parametrize("family", ["pointwise", "reduction", "normalization"])
@@ -82,18 +83,19 @@ def long_graphs(rows: int, columns: int, dtype: DType) -> dict[str, Graph]:
         ),
         "gemv": graph_of([spec((3, columns), dtype), w], lambda x, w: many(B.matmul(many(x), many(w)))),
         "gemv, few columns": graph_of([x, spec((columns, 3), dtype)], lambda x, w: many(B.matmul(many(x), w))),
+        "matmul": graph_of([x, w], lambda x, w: many(B.matmul(x, w))),
     }
 
 
 # Of the functions above, in registers (cpu) or elements (cuda) of a thread: four blocks of them, with the masked rest.
 MOST_FUNCTIONS = {"cpu": 8 * 24, "cuda": 16 * 24}
 LOOPS = ("pointwise", "reduction", "normalization", "scan", "transpose", "gemv")
+PRINTED = [(name, device) for device in (CPU_DEVICE, CUDA_DEVICE) for name in LOOPS] + [("matmul", CPU_DEVICE)]
 
 
-@pytest.mark.parametrize("device", [CPU_DEVICE, CUDA_DEVICE], ids=["cpu", "cuda"])
-@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+@pytest.mark.parametrize(("family", "device"), PRINTED, ids=[f"{name}-{device.target}" for name, device in PRINTED])
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "f64"])
 @pytest.mark.parametrize("sizes", [(24, 80), (1024, 1024)], ids=["small", "large"])
-@pytest.mark.parametrize("family", LOOPS)
 def test_no_schedule_writes_out_more_than_a_compiler_can_take(
     family: str, sizes: tuple[int, int], dtype: str, device: Device
 ) -> None:
@@ -113,7 +115,110 @@ def test_no_schedule_writes_out_more_than_a_compiler_can_take(
                 source = FAMILIES[family].emit(graph, schedule, device).source
             except EmitError:
                 continue
-            together = NATIVE if device.target == "cpu" else 1
+            together = NATIVE * 4 // max(DTYPES[dtype].bytes, 4) if device.target == "cpu" else 1
             count = len(re.findall(r"\b(?:sin|tanh|erf)_\(", source)) * max(widest(source) // together, 1)
             longest = max(longest, (count, f"{name}: {schedule}"))
     assert longest[0] <= MOST_FUNCTIONS[device.target], longest
+
+
+def chain(x: Node, count: int) -> Node:
+    """Of long functions, those that are longest among them."""
+    for i in range(count):
+        x = B.add((B.sin, B.tanh, B.erf, lambda y: B.pow_(y, y))[i % 4](x), x)
+    return x
+
+
+def attention(scores: Callable[[Node], Node], k: Callable[[Node], Node]) -> Callable[[Node, Node, Node], Node]:
+    return lambda q, k_, v: B.matmul(B.softmax(scores(B.matmul(q, B.permute(k(k_), (1, 0))))), v)
+
+
+def chains(count: int, dtype: DType) -> dict[str, Graph]:
+    """Chains of functions wherever a segment may have them."""
+
+    def long(x: Node) -> Node:
+        return chain(x, count)
+
+    def same(x: Node) -> Node:
+        return x
+
+    x, w, thin = spec((256, 256), dtype), spec((256, 256), dtype), spec((3, 256), dtype)
+    few, qkv = [spec((256, 12), dtype), spec((12, 256), dtype)], [spec((256, 64), dtype)] * 3
+    return {
+        "alone": graph_of([x], long),
+        "before a sum": graph_of([x], lambda x: B.sum_(long(x), 1)),
+        "around a softmax": graph_of([x], lambda x: long(B.softmax(long(x)))),
+        "before a scan": graph_of([x], lambda x: B.cumsum(long(x), 1)),
+        "turned": graph_of([x, w], lambda x, y: long(B.add(x, B.permute(y, (1, 0))))),
+        "of few rows and a matrix": graph_of([thin, w], lambda x, w: B.matmul(long(x), long(w))),
+        "behind a product": graph_of([x, w], lambda x, w: long(B.matmul(x, w))),
+        "left of a product": graph_of([x, w], lambda x, w: B.matmul(long(x), w)),
+        "right of a product": graph_of([x, w], lambda x, w: B.matmul(x, long(w))),
+        "around a product of few": graph_of(few, lambda x, w: long(B.matmul(long(x), w))),
+        "of scores": graph_of(qkv, attention(long, same)),
+        "of keys": graph_of(qkv, attention(same, long)),
+    }
+
+
+# What a family may take, in functions of one element: none refuses a handful, none takes hundreds.
+FEW, MANY = 3, 70
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+@pytest.mark.parametrize("device", [CPU_DEVICE, CUDA_DEVICE], ids=["cpu", "cuda"])
+def test_what_no_schedule_makes_short_is_refused(device: Device, dtype: str) -> None:
+    few, many_ = (chains(count, DTYPES[dtype]) for count in (FEW, MANY))
+    reasons = {f.name: [f.accepts(g, device) for g in many_.values()] for f in FAMILIES.values()}
+    assert not [name for name, found in reasons.items() if None in found]
+    said = {name for name, found in reasons.items() if any(r and "as much code as" in r.reason for r in found)}
+    taken = {f.name for f in FAMILIES.values() for g in few.values() if f.accepts(g, device) is None}
+    assert taken - said <= {"aten"}, "families that take few functions and say nothing of the length of many"
+    for name in taken:
+        for g in few.values():
+            if FAMILIES[name].accepts(g, device) is None:
+                FAMILIES[name].emit(g, FAMILIES[name].space(g, device)[0], device)
+
+
+@pytest.mark.parametrize(
+    ("family", "where", "schedule"),
+    [
+        ("matmul", "behind a product", "matmul{path=fma,bm=128,bn=128,bk=16,stages=2,warps_m=2,warps_n=2,group=8}"),
+        ("matmul", "behind a product", "matmul{path=mma,bm=64,bn=64,bk=32,stages=2,warps_m=1,warps_n=1,group=8}"),
+        ("matmul", "left of a product", "matmul{path=fma,bm=128,bn=32,bk=64,stages=2,warps_m=1,warps_n=4,group=1}"),
+        ("matmul", "right of a product", "matmul{path=mma,bm=64,bn=128,bk=64,stages=4,warps_m=2,warps_n=2,group=8}"),
+        (
+            "wgmma",
+            "behind a product",
+            "wgmma{rows=64,columns=64,stages=4,consumers=1,pingpong=0,cluster=1,group=8,staged=64}",
+        ),
+        ("attention", "of scores", "attention{rows=32,warps=4,groups=1,stages=4,turns=1,blocks=1}"),
+    ],
+)
+def test_tiles_whose_code_would_be_too_long_are_no_schedules(family: str, where: str, schedule: str) -> None:
+    """With few functions they are; with more, smaller tiles are left."""
+    few, more = (chains(count, DTYPES["bf16"])[where] for count in (1, 8))
+    FAMILIES[family].emit(few, schedule, CUDA_DEVICE)
+    with pytest.raises(EmitError, match="its code would be as long as"):
+        FAMILIES[family].emit(more, schedule, CUDA_DEVICE)
+    left = FAMILIES[family].space(more, CUDA_DEVICE)
+    assert left and FAMILIES[family].accepts(more, CUDA_DEVICE) is None
+    for other in left:
+        FAMILIES[family].emit(more, other, CUDA_DEVICE)
+
+
+@pytest.mark.parametrize("device", [CPU_DEVICE, CUDA_DEVICE], ids=["cpu", "cuda"])
+@pytest.mark.parametrize("family", ["naive", "pointwise"])
+def test_what_views_repeat_counts_as_often(family: str, device: Device) -> None:
+    """Every round computes what is before it at three more places."""
+
+    def rounds(x: Node, count: int) -> Node:
+        for _ in range(count):
+            rolled = B.cat([B.slice_(B.sin(x), [0, 1], [64, 64]), B.slice_(x, [0, 0], [64, 1])], 1)
+            x = B.add(B.pow_(x, x), rolled)
+        return x
+
+    few, more = (graph_of([spec((64, 64), DTYPES["f32"])], lambda x, n=n: rounds(x, n)) for n in (2, 10))
+    schedule = FAMILIES[family].space(few, device)[0]
+    FAMILIES[family].emit(few, schedule, device)
+    assert FAMILIES[family].accepts(more, device) is None
+    with pytest.raises(EmitError, match="its code would be as long as"):
+        FAMILIES[family].emit(more, schedule, device)

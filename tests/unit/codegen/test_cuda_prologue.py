@@ -2,6 +2,7 @@
 
 import ctypes
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,9 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> FakeCupy:
 
 
 class Quiet:
+    def timing(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
     def beat(self, index: int, seconds: float) -> None:
         pass
 

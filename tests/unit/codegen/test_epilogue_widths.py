@@ -1,5 +1,6 @@
-"""Vector widths of what epilogues of products read, against all addresses: never wider, and as wide but for what is
-listed. The operands are those of `python -m benchmarks.seeds widths`."""
+"""Vector widths of what epilogues of products read, against all addresses: on CUDA never wider than they are aligned,
+and as wide but for what is listed; on a CPU by whole registers. The operands are those of `python -m benchmarks.seeds
+widths`."""
 
 import numpy as np
 import pytest
@@ -19,40 +20,52 @@ from fusion_ir.dtype import DTYPES
 from tests.support.devices import CPU_DEVICE, CUDA_DEVICE
 
 BY_NAME = {o.name: o for o in OPERANDS}
-DEVICES = {"cpu": CPU_DEVICE, "cuda": CUDA_DEVICE}
 
 # A run of columns of a CUDA kernel begins at a multiple of its width, wherever the padding ends; nvFuser has 2, too.
 NARROWER = {
-    ("cuda", "f16", "[M, N - 8] padded by 4 and 4"): 4,
-    ("cuda", "f32", "[M, N - 4] padded by 2 and 2"): 2,
-    ("cuda", "f16", "[M, N - 4] padded by 2 and 2"): 2,
+    ("f16", "[M, N - 8] padded by 4 and 4"): 4,
+    ("f32", "[M, N - 4] padded by 2 and 2"): 2,
+    ("f16", "[M, N - 4] padded by 2 and 2"): 2,
 }
 # The CPU's kernel of a product runs over rows of the product, one after another.
 NOT_ON_CPU = {"bias [N, M], transposed, and so is the result", "[M - 2, N] padded by a row above and below"}
 
 
 @pytest.mark.parametrize("name", BY_NAME)
-@pytest.mark.parametrize("target", DEVICES)
-def test_width_is_what_addresses_allow(target: str, name: str) -> None:
-    operand, device = BY_NAME[name], DEVICES[target]
-    for dtype in ("f32", "f16"):
-        itemsize = DTYPES[dtype].bytes
-        along = allowed(operand, itemsize, access_bytes(device), not operand.turned)
-        found = dict(kernels(operand, DTYPES[dtype], device))
-        if target == "cpu" and name in NOT_ON_CPU:
-            assert isinstance(found["matmul"], Reject)
+@pytest.mark.parametrize("dtype", ["f32", "f16"])
+def test_width_is_what_addresses_allow(dtype: str, name: str) -> None:
+    operand, itemsize = BY_NAME[name], DTYPES[dtype].bytes
+    along = allowed(operand, itemsize, access_bytes(CUDA_DEVICE), not operand.turned)
+    found = dict(kernels(operand, DTYPES[dtype], CUDA_DEVICE))
+    made = {family: found_widths(k) for family, k in found.items() if isinstance(k, Kernel)}
+    assert "matmul" in made
+    for widths in made.values():
+        (kind, width) = widths[0]
+        assert len(widths) == 1, "one way to read it"
+        if kind == "splat":
+            assert width == 1
+            assert _is_one_for_all_lanes(operand)
             continue
-        made = {family: found_widths(k) for family, k in found.items() if isinstance(k, Kernel)}
-        assert "matmul" in made
-        for widths in made.values():
-            (kind, width) = widths[0]
-            assert len(widths) == 1, "one way to read it"
-            if kind == "splat":
-                assert width == 1
-                assert _is_one_for_all_lanes(operand)
-                continue
-            assert width <= along, "wider than the addresses allow"
-            assert width == NARROWER.get((target, dtype, name), along), (dtype, kind, width, along)
+        assert width <= along, "wider than the addresses allow"
+        assert width == NARROWER.get((dtype, name), along), (dtype, kind, width, along)
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
+@pytest.mark.parametrize("vector_bytes", [16, 32, 64])
+def test_on_a_cpu_runs_are_read_by_registers(vector_bytes: int, dtype: str, name: str) -> None:
+    """Of as many lanes as they have of 4 bytes. Runs that are shorter fill one of a power of two of lanes, or, where
+    moves cannot be masked, their rest is taken apart."""
+    operand, device = BY_NAME[name], CPU_DEVICE.model_copy(update={"vector_bytes": vector_bytes})
+    found = dict(kernels(operand, DTYPES[dtype], device))["matmul"]
+    assert isinstance(found, Reject if name in NOT_ON_CPU else Kernel)
+    if isinstance(found, Kernel):
+        lengths = {length for row in addresses(operand) for _, length in runs(row)}
+        most = 1 if _is_one_for_all_lanes(operand) else min(vector_bytes // 4, 1 << (min(lengths) - 1).bit_length())
+        left = 0 if vector_bytes == 64 else min(lengths) % most
+        parts = {1 << bit for bit in range(left.bit_length()) if left >> bit & 1}
+        whole = {most} if left == 0 or min(lengths) >= most else set[int]()
+        assert {width for _, width in found_widths(found)} == parts | whole, found.schedule
 
 
 def _is_one_for_all_lanes(operand: Operand) -> bool:

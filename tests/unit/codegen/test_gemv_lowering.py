@@ -3,9 +3,10 @@
 import re
 
 from codegen.families.gemv import GemvSchedule, lower_gemv
+from fusion_ir import build
 from fusion_ir.dtype import bf16
 from tests.support.devices import CPU_DEVICE
-from tests.support.products import einsum_graph
+from tests.support.products import dense_graph, einsum_graph
 
 ALONG_SUM = """\
 loop i6 < 20:
@@ -44,6 +45,23 @@ def test_columns_at_once() -> None:
     assert [loop.axis.extent for loop in reduction.site.path] == [4, 12]
     assert [a.extent for a in reduction.site.dims] == [4]
     assert sorted(a.extent for a in program.unrolled) == [4, 8]
+
+
+KEPT = """\
+  loop i10 < 20:
+    for i11 < 4, lanes i9 < 40 by 8:
+      v1: f32 = load(1, 320*i10 + 80*i11 + 40*i8 + i9)
+      keep v2: f32 = tanh(v1)
+    for i6 < 5, lanes i9 < 40 by 8, unrolled i11 < 4:
+      v0: f32 = load(0, 80*i6 + 4*i10 + i11)
+      take v3 fma(v0, v2)
+"""
+
+
+def test_rows_that_are_kept_are_there_before_vectors_take_their_turns() -> None:
+    """Axes of vectors have lower numbers than those of the rows that are unrolled."""
+    graph = dense_graph([(5, 80), (80, 80)], lambda x, w: build.matmul(x, build.tanh(w)))
+    assert KEPT in str(lower_gemv(graph, GemvSchedule(4, 4, 8, 40), CPU_DEVICE))
 
 
 def test_few_vectors_are_unrolled_even_where_they_do_not_divide() -> None:

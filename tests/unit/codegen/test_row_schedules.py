@@ -4,8 +4,8 @@ import pytest
 
 from codegen.families import FAMILIES
 from codegen.gpus import specified
-from codegen.kernel import Kernel, Reject
-from codegen.schedule import schedule_values
+from codegen.kernel import EmitError, Kernel, Reject
+from codegen.schedule import schedule_text, schedule_values
 from fusion_ir import build
 from fusion_ir.dtype import bf16
 from fusion_ir.graph import Graph
@@ -71,3 +71,19 @@ def test_sums_down_columns_whole_are_not_joined_with_rows() -> None:
     assert isinstance(answer, Reject)
     assert "2048 columns whole" in answer.reason
     assert FAMILIES["normalization"].accepts(graph_of((rows,), build.softmax(make_input(0, rows))), H200) is None
+
+
+@pytest.mark.parametrize("family", ["reduction", "normalization", "gemv"])
+def test_rows_of_several_warps_are_no_more_than_there_are_barriers(family: str) -> None:
+    """Threads of a row join by a barrier of their own, of which a block has 15 beside the one for all its threads."""
+    x, w = dense(128, 1000), dense(1000, 2)
+    graph = {
+        "reduction": graph_of((x,), build.sum_(make_input(0, x), 1)),
+        "normalization": graph_of((x,), build.softmax(make_input(0, x), 1)),
+        "gemv": graph_of((x, w), build.matmul(make_input(0, x), make_input(1, w))),
+    }[family]
+    first = schedule_values(FAMILIES[family].space(graph, H200)[0])
+    for x_threads, y_threads in ((32, 32), (128, 8), (64, 8)):
+        FAMILIES[family].emit(graph, schedule_text(family, {**first, "x": x_threads, "y": y_threads}), H200)
+    with pytest.raises(EmitError, match="16 rows of several warps"):
+        FAMILIES[family].emit(graph, schedule_text(family, {**first, "x": 64, "y": 16}), H200)

@@ -1,4 +1,4 @@
-extern "C" void k_8d2cdd6e12c95b7c(void* const* args, long task, long tasks) {
+extern "C" void k_2f01843df38679b7(void* const* args, long task, long tasks) {
   const float* RESTRICT in0 = (const float*)args[0];
   const float* RESTRICT in1 = (const float*)args[1];
   float* RESTRICT out0 = (float*)args[2];
@@ -10,8 +10,8 @@ extern "C" void k_8d2cdd6e12c95b7c(void* const* args, long task, long tasks) {
         av0 = add_(av0, v1);
       }
       TAIL(i2, 32, 42, VECTORS(32, 42)) {
-        const auto v1 = load_masked<32, 2>(in0 + 336 * i1 + 42 * i0 + i2, 42 - i2);
-        av0 = first_lanes(42 - i2, add_(av0, v1), av0);
+        const auto v1 = load_masked<32, 2>(in0 + 336 * i1 + 42 * i0 + i2, 10);
+        av0 = first_lanes(10, add_(av0, v1), av0);
       }
     }
     const auto v0 = join_lanes([](const auto& a, const auto& b) { return add_(a, b); }, av0);
@@ -25,10 +25,10 @@ extern "C" void k_8d2cdd6e12c95b7c(void* const* args, long task, long tasks) {
         av2 = add_(av2, v5);
       }
       TAIL(i2, 32, 42, VECTORS(32, 42)) {
-        const auto v1 = load_masked<32, 2>(in0 + 336 * i1 + 42 * i0 + i2, 42 - i2);
+        const auto v1 = load_masked<32, 2>(in0 + 336 * i1 + 42 * i0 + i2, 10);
         const auto v4 = sub_(v1, splat<32>(v3));
         const auto v5 = mul_(v4, v4);
-        av2 = first_lanes(42 - i2, add_(av2, v5), av2);
+        av2 = first_lanes(10, add_(av2, v5), av2);
       }
     }
     const auto v2 = join_lanes([](const auto& a, const auto& b) { return add_(a, b); }, av2);
@@ -46,11 +46,11 @@ extern "C" void k_8d2cdd6e12c95b7c(void* const* args, long task, long tasks) {
         store_stream<32, 2>(out0 + 336 * i1 + 42 * i0 + i2, v11);
       }
       TAIL(i2, 32, 42, VECTORS(32, 42)) {
-        const auto v1 = load_masked<32, 2>(in0 + 336 * i1 + 42 * i0 + i2, 42 - i2);
+        const auto v1 = load_masked<32, 2>(in0 + 336 * i1 + 42 * i0 + i2, 10);
         const auto v4 = sub_(v1, splat<32>(v3));
         const auto v10 = mul_(v4, splat<32>(v8));
         const auto v11 = mul_(v10, splat<32>(v9));
-        store_masked<32, 2>(out0 + 336 * i1 + 42 * i0 + i2, v11, 42 - i2);
+        store_masked<32, 2>(out0 + 336 * i1 + 42 * i0 + i2, v11, 10);
       }
     }
   }

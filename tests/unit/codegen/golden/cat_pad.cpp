@@ -1,4 +1,4 @@
-extern "C" void k_0e811ebe4b7a3990(void* const* args, long task, long tasks) {
+extern "C" void k_e2baea7ac1b12eb5(void* const* args, long task, long tasks) {
   const float* RESTRICT in0 = (const float*)args[0];
   const float* RESTRICT in1 = (const float*)args[1];
   float* RESTRICT out0 = (float*)args[2];
@@ -19,9 +19,9 @@ extern "C" void k_0e811ebe4b7a3990(void* const* args, long task, long tasks) {
       store_stream<32, 1>(out0 + 85 * i0 + i3 + 33, v4);
     }
     TAIL(i3, 32, 50, VECTORS(32, 50)) {
-      const auto v3 = load_masked<32, 2>(in1 + 50 * i0 + i3, 50 - i3);
+      const auto v3 = load_masked<32, 2>(in1 + 50 * i0 + i3, 18);
       const auto v4 = abs_(v3);
-      store_masked<32, 1>(out0 + 85 * i0 + i3 + 33, v4, 50 - i3);
+      store_masked<32, 1>(out0 + 85 * i0 + i3 + 33, v4, 18);
     }
   }
   stream_fence();

@@ -1,4 +1,4 @@
-extern "C" INTERLEAVED void k_1deb10541babc346(void* const* args, long task, long tasks) {
+extern "C" INTERLEAVED void k_e56ebbcab797b75f(void* const* args, long task, long tasks) {
   const float* RESTRICT in0 = (const float*)args[0];
   const float* RESTRICT in1 = (const float*)args[1];
   float* RESTRICT out0 = (float*)args[2];
@@ -11,9 +11,9 @@ extern "C" INTERLEAVED void k_1deb10541babc346(void* const* args, long task, lon
       av0 = add_(av0, v2);
     }
     TAIL(i1, 32, 40, VECTORS(32, 40)) {
-      const auto v1 = load_masked<32, 4>(in0 + 40 * i0 + i1, 40 - i1);
+      const auto v1 = load_masked<32, 4>(in0 + 40 * i0 + i1, 8);
       const auto v2 = exp_(v1);
-      av0 = first_lanes(40 - i1, add_(av0, v2), av0);
+      av0 = first_lanes(8, add_(av0, v2), av0);
     }
     const auto v0 = join_lanes([](const auto& a, const auto& b) { return add_(a, b); }, av0);
     Vec<float, 32> av3 = splat<32>(bits<float>(0x80000000u));
@@ -24,9 +24,9 @@ extern "C" INTERLEAVED void k_1deb10541babc346(void* const* args, long task, lon
       av3 = add_(av3, v5);
     }
     TAIL(i2, 32, 100, VECTORS(32, 100)) {
-      const auto v4 = load_masked<32, 4>(in1 + 100 * i0 + i2, 100 - i2);
+      const auto v4 = load_masked<32, 4>(in1 + 100 * i0 + i2, 4);
       const auto v5 = exp_(v4);
-      av3 = first_lanes(100 - i2, add_(av3, v5), av3);
+      av3 = first_lanes(4, add_(av3, v5), av3);
     }
     const auto v3 = join_lanes([](const auto& a, const auto& b) { return add_(a, b); }, av3);
     const auto v6 = add_(v0, v3);

@@ -1,4 +1,4 @@
-extern "C" void k_c341a7fe2f4d74fb(void* const* args, long task, long tasks) {
+extern "C" void k_37e09dda231a5652(void* const* args, long task, long tasks) {
   const float* RESTRICT in0 = (const float*)args[0];
   const bf16* RESTRICT in1 = (const bf16*)args[1];
   float* RESTRICT out0 = (float*)args[2];
@@ -21,12 +21,12 @@ extern "C" void k_c341a7fe2f4d74fb(void* const* args, long task, long tasks) {
         store<32, 1>(t1.at[i2] + i3, v3);
       }
       TAIL(i3, 32, i3_n, VECTORS(32, 128)) {
-        const auto v0 = load_masked<32, 4>(in0 + 44800 * i1 + 700 * i2 + 128 * i0 + i3, i3_n - i3);
-        const auto v1 = load_masked<32, 1>(t0.at[i2] + i3, i3_n - i3);
+        const auto v0 = load_masked<32, 4>(in0 + 44800 * i1 + 700 * i2 + 128 * i0 + i3, 28);
+        const auto v1 = load_masked<32, 1>(t0.at[i2] + i3, 28);
         const auto v2 = cast<float>(v1);
         const auto v3 = add_(v0, v2);
-        store_masked<32, 4>(out0 + 44800 * i1 + 700 * i2 + 128 * i0 + i3, v3, i3_n - i3);
-        store_masked<32, 1>(t1.at[i2] + i3, v3, i3_n - i3);
+        store_masked<32, 4>(out0 + 44800 * i1 + 700 * i2 + 128 * i0 + i3, v3, 28);
+        store_masked<32, 1>(t1.at[i2] + i3, v3, 28);
       }
     }
     write_across<true>(out1 + 65536 * i0 + 64 * i1, 512, t1, 64, least_index(128, 700 - 128 * i0));

@@ -1,0 +1,54 @@
+"""What the longest loops over f64 that families allow become as machine code: vectors of f64 take two registers where
+f32 takes one. A bound that counted them as one let code become several times as long as it was to be."""
+
+import pytest
+
+from codegen.code_length import MOST_OF_ELEMENT, too_much
+from codegen.families import FAMILIES
+from codegen.schedule import schedule_text
+from codegen.toolchain.compiler import Binary
+from codegen.workbench import Workbench
+from fusion_ir import build as B
+from fusion_ir.dtype import f64
+from fusion_ir.graph import Graph
+from fusion_ir.node import Node
+from tests.support.tensors import graph_of, spec
+
+MOST_BYTES = 240 << 10  # of a shared library: parts of a kernel may be functions of their own
+
+
+def functions(x: Node, count: int) -> Node:
+    """Long ones one behind the other."""
+    for _ in range(count):
+        x = B.sin(B.add(B.tanh(x), B.erf(x)))
+    return x
+
+
+def longest(family: str) -> Graph:
+    """As many of them as an element may have, in front and behind."""
+
+    def made(count: int) -> Graph:
+        x, y = spec((90, 100), f64), spec((100, 90) if family == "transpose" else (100, 3), f64)
+        match family:
+            case "scan":
+                return graph_of([x], lambda x: functions(B.cumsum(functions(x, count), 1), count))
+            case "gemv":
+                return graph_of([x, y], lambda x, w: functions(B.matmul(functions(x, count), w), count))
+            case _:
+                return graph_of([x, y], lambda x, y: functions(B.add(functions(x, count), B.permute(y, (1, 0))), count))
+
+    found = [made(count) for count in range(1, 20)]
+    taken = [graph for graph in found if too_much(graph) is None]
+    assert 1 < len(taken) < len(found), f"{MOST_OF_ELEMENT} of an element"
+    return taken[-1]
+
+
+@pytest.mark.parametrize("family", ["gemv", "scan", "transpose"])
+def test_code_is_no_longer_than_it_may_be(family: str, bench: Workbench) -> None:
+    graph = longest(family)
+    assert FAMILIES[family].accepts(graph, bench.device) is None
+    choices = FAMILIES[family].choices(graph, bench.device)
+    widest = schedule_text(family, {name: values[-1] for name, values in choices.items()})
+    (built,) = bench.compile([FAMILIES[family].emit(graph, widest, bench.device)])
+    assert isinstance(built, Binary), built.detail
+    assert len(bench.cache.get(built.sha256) or b"") <= MOST_BYTES
