@@ -19,6 +19,8 @@ from fusion_ir.records import Status
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
+M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3
+KEPT_BYTES = 256 << 20
 
 
 class JobFailure(Exception):
@@ -74,9 +76,6 @@ class Channel:
         """The same, for whoever notes it many times."""
         return Note(self._progress.address, index, seconds)
 
-
-M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3
-KEPT_BYTES = 256 << 20
 
 Job = Callable[[dict[str, Any], Channel], dict[str, Any]]
 

@@ -7,7 +7,6 @@ import fcntl
 import json
 import os
 import random
-import signal
 import subprocess
 import sys
 import termios
@@ -105,15 +104,12 @@ def test_an_interrupt_stores_and_prints_the_best_so_far(tmp_path: Path) -> None:
             family = descendants(process.pid)
             typed.interrupt()
             out, _ = process.communicate(timeout=END_SECONDS)
-        # Where all was printed and Python itself is ending, nobody listens to SIGINT any more.
-        ending = process.returncode == -signal.SIGINT
-        assert process.returncode == 0 or ending, number
+        assert process.returncode == 0, number
         answer = json.loads(out)
         assert answer["graph_key"] == graph_key(typed.graph)
         assert answer["cache"] == "miss"
         interrupted = any(reason["text"] == INTERRUPTED for reason in answer["reasons"])
         assert interrupted or answer["search"]["seconds"] < SEARCH_SECONDS  # or it was through
-        assert not (interrupted and ending), number
         with Store(typed.url) as store:
             assert store.plan(answer["plan_key"])
         assert within(2.0, lambda family=family: all(map(gone, family)))

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from fusion_ir.records import Measurement
+from service import __main__ as command_line
 from service import worker
-from service.cli import main
 from tuning_db import Store
 
 MARK = "mark:"
@@ -35,5 +35,6 @@ def log_records(path: str) -> None:
 
 
 if __name__ == "__main__":
-    log_records(sys.argv[1])
-    sys.exit(worker.main([]) if sys.argv[2] == "worker" else main(sys.argv[2:]))
+    log = sys.argv.pop(1)
+    log_records(log)
+    sys.exit(worker.main([]) if sys.argv[1] == "worker" else command_line.main())
