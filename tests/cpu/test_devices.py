@@ -95,3 +95,14 @@ def test_caches_are_summed_over_the_cpus_that_do_not_share_them(tmp_path: Path) 
     assert cache_levels((0,), root) == (48 << 10, 1 << 20, 32 << 20)
     assert cache_levels((), root) == ()
     assert cpu_name(root) == "Some CPU"
+
+
+def test_processors_of_one_name_and_different_models_are_different_devices(tmp_path: Path) -> None:
+    """As virtual machines have them: a plan of one may be the slower choice on the other."""
+    names: list[str] = []
+    for number, (family, model) in enumerate((("25", "17"), ("26", "2"), ("26", "17"))):
+        text = f"processor\t: 0\ncpu family\t: {family}\nmodel\t\t: {model}\nmodel name\t: AMD EPYC\nstepping\t: 1\n"
+        root = _write(tmp_path / str(number), {"proc/cpuinfo": text * 2})
+        names.append(cpu_name(root))
+    assert names[0] == "AMD EPYC (family 25, model 17)"
+    assert len(set(names)) == 3
