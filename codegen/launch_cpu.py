@@ -13,6 +13,7 @@ import numpy as np
 from codegen.libraries import load_library
 from codegen.progress import Note
 from codegen.shared_object import load_object
+from fusion_ir.threads import assign
 
 HUGE_PAGE = 2 << 20
 STEP = np.dtype([("entry", np.uint64), ("args", np.uint64), ("tasks", np.int64)])
@@ -133,7 +134,7 @@ class Memory:
         start = -int(whole.ctypes.data) % HUGE_PAGE if aligned else 0
         self.bytes: Bytes = whole[start : start + size] if aligned else whole
         if aligned and touched:
-            self.bytes[:: mmap.PAGESIZE] = 0
+            assign(self.bytes[:: mmap.PAGESIZE], 0)
         self.address = int(whole.ctypes.data) + start  # an empty slice would not know
 
 
@@ -178,7 +179,7 @@ class Guarded:
     def reset(self, byte: int) -> None:
         """Fills the tensor with `byte`, and what is around it with its pattern again."""
         self._mend()
-        self.bytes[:] = byte
+        assign(self.bytes, byte)
 
     def _mend(self) -> None:
         self.before[:] = self.CANARY

@@ -15,7 +15,7 @@ from fusion_ir.comparison import difference
 from fusion_ir.dtype import DType, compute_dtype
 from fusion_ir.node import Node
 from fusion_ir.numerics import round_to, ulp
-from fusion_ir.threads import side_by_side
+from fusion_ir.threads import blockwise, side_by_side
 
 EVEN = 0.58  # standard deviations of what lies anywhere up to its bound, over the bound
 
@@ -43,10 +43,14 @@ class Error:
     spread: np.ndarray
 
     def __add__(self, other: "Error") -> "Error":
-        return Error(self.bound + other.bound, self.spread + other.spread)
+        return Error(_plus(self.bound, other.bound), _plus(self.spread, other.spread))
 
     def each(self, function: Callable[[np.ndarray], np.ndarray]) -> "Error":
         return Error(function(self.bound), function(self.spread))
+
+
+def _plus(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return blockwise(np.add, a.dtype, a, b) if (a.shape, a.dtype) == (b.shape, b.dtype) else a + b
 
 
 def error_of(x: np.ndarray) -> Error | None:

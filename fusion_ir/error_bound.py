@@ -31,6 +31,7 @@ from math import prod
 
 import numpy as np
 
+from fusion_ir.blocks import blocks
 from fusion_ir.dtype import DType, f32, f64
 from fusion_ir.erring_value import (
     EVEN,
@@ -58,6 +59,7 @@ from fusion_ir.scalar import Scalar
 from fusion_ir.shared_sums import SharedSums
 from fusion_ir.signs import ulp_of_one
 from fusion_ir.sum_error import sum_axes, sum_with_error
+from fusion_ir.threads import blockwise, side_by_side
 
 DEVIATIONS = 5.0  # standard deviations that a sum of many may be off by: more than one in a million is not
 FEW = 8  # terms, up to which DEVIATIONS of a sum would be no less than all of their bounds
@@ -218,7 +220,7 @@ def _sum(node: Node, x: np.ndarray, error: Error | None, errs: bool) -> np.ndarr
 
 def _of_order(error: np.ndarray) -> Error:
     """What the order of terms makes."""
-    return Error(error * error.dtype.type(ORDER), error * error.dtype.type(ORDER / DEVIATIONS))
+    return Error(_times(error, ORDER), _times(error, ORDER / DEVIATIONS))
 
 
 def _of_any_order(node: Node, operands: Sequence[np.ndarray], error: np.ndarray) -> Error:
@@ -301,8 +303,38 @@ def _contracted(node: Node, a: np.ndarray, b: np.ndarray) -> Error:
 def _scaled(x: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, Error | None, np.floating]:
     """Magnitudes, errors (None: none) and the largest finite one of both, by which they were divided, so that their
     squares do not underflow."""
-    size, error = np.abs(value_of(x).astype(dtype)), error_of(x)
-    found = [size, *([] if error is None else [error.bound])]
-    scale = dtype.type(max(float(y.max(initial=0, where=np.isfinite(y))) for y in found) or 1.0)
-    off = None if error is None or not error.bound.any() else error.each(lambda e: (e / scale).astype(dtype))
-    return size / scale, off, scale
+
+    def magnitude(block: np.ndarray) -> np.ndarray:
+        return np.abs(block.astype(dtype))
+
+    size, error = blockwise(magnitude, dtype, value_of(x)), error_of(x)
+    largest = [0.0 if error is None else _largest_finite(error.bound), _largest_finite(size)]
+    scale = dtype.type(max(largest) or 1.0)
+
+    def ratio(block: np.ndarray) -> np.ndarray:
+        return (block / scale).astype(dtype, copy=False)
+
+    def divided(y: np.ndarray) -> np.ndarray:
+        return blockwise(ratio, dtype, y)
+
+    if error is None or not error.bound.any():
+        return divided(size), None, scale
+    return divided(size), error.each(divided), scale
+
+
+def _largest_finite(x: np.ndarray) -> float:
+    """0 where none is."""
+
+    def of(block: tuple[slice | int, ...]) -> float:
+        return float(x[block].max(initial=0, where=np.isfinite(x[block])))
+
+    return max(side_by_side(of, blocks(x.shape)), default=0.0)
+
+
+def _times(x: np.ndarray, factor: float) -> np.ndarray:
+    by = x.dtype.type(factor)
+
+    def product(block: np.ndarray) -> np.ndarray:
+        return block * by
+
+    return blockwise(product, x.dtype, x)

@@ -2,10 +2,13 @@
 
 import numpy as np
 
+from fusion_ir.threads import side_by_side
+
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
 _ROUNDS = 10
 _WORD = 0xFFFFFFFF
+_BLOCK = 1 << 14  # counters at a time, whose words stay in the second-level cache
 
 
 def philox4x32(
@@ -35,16 +38,21 @@ def uniform(seed: int, offset: int, stream: int, count: int) -> np.ndarray:
     The key is the seed's two words; the counter is {low, high} of (index // 4 + offset), then {low, high} of the
     stream; an element uses word index % 4. All of it wraps at 64 bits.
     """
-    block = np.arange(-(-count // 4), dtype=np.uint64) + np.uint64(offset % 2**64)
-    ones = np.ones_like(block)
-    words = philox4x32(
-        (
-            block & np.uint64(_WORD),
-            block >> np.uint64(32),
+    result = np.empty((-(-count // 4), 4), np.float32)
+    key = seed & _WORD, (seed >> 32) & _WORD
+
+    def draw(first: int) -> None:
+        here = result[first : first + _BLOCK]
+        index = np.arange(first, first + len(here), dtype=np.uint64) + np.uint64(offset % 2**64)
+        ones = np.ones_like(index)
+        counter = (
+            index & np.uint64(_WORD),
+            index >> np.uint64(32),
             ones * np.uint64(stream & _WORD),
             ones * np.uint64((stream >> 32) & _WORD),
-        ),
-        (seed & _WORD, (seed >> 32) & _WORD),
-    )
-    all_words = np.stack(words, axis=-1).reshape(-1)[:count]
-    return (all_words >> np.uint64(8)).astype(np.float32) * np.float32(2.0**-24)
+        )
+        for word, words in enumerate(philox4x32(counter, key)):
+            here[:, word] = (words >> np.uint64(8)).astype(np.float32) * np.float32(2.0**-24)
+
+    side_by_side(draw, range(0, len(result), _BLOCK))
+    return result.reshape(-1)[:count]

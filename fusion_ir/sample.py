@@ -10,6 +10,7 @@ from fusion_ir.graph import Graph, InputSpec
 from fusion_ir.node import Node
 from fusion_ir.numerics import round_to
 from fusion_ir.ops import OPS, OpKind, kind_of
+from fusion_ir.threads import assign, side_by_side
 
 DEFAULT_DOMAIN = (-4.0, 4.0)
 _OUT_OF_RANGE = 1 / 64  # share of a gather's indices that are drawn beyond its axis, where clamping shows
@@ -74,9 +75,13 @@ def _values(
     stretch = _drawn(rng, (2 * _TILE,), dtype, wants, integers)
     places = rng.integers(0, _TILE, -(-count // _TILE))
     result = np.empty(count, dtype.numpy)
-    for first, place in zip(range(0, count, _TILE), places.tolist(), strict=True):
-        tile = result[first : first + _TILE]
-        tile[:] = stretch[place : place + tile.size]
+
+    def lay(tile: tuple[int, int]) -> None:
+        first, place = tile
+        here = result[first : first + _TILE]
+        here[:] = stretch[place : place + here.size]
+
+    side_by_side(lay, zip(range(0, count, _TILE), places.tolist(), strict=True))
     return result.reshape(sizes)
 
 
@@ -137,5 +142,5 @@ def _placed(spec: InputSpec, values: np.ndarray) -> np.ndarray:
     # as_strided does not know the f8 types: it sees their bits.
     flat = raw[start : start + spec.bytes].view(f"u{spec.dtype.bytes}")
     strides = tuple(s * spec.dtype.bytes for s in spec.strides)
-    np.lib.stride_tricks.as_strided(flat, values.shape, strides).view(spec.dtype.numpy)[...] = values
+    assign(np.lib.stride_tricks.as_strided(flat, values.shape, strides).view(spec.dtype.numpy), values)
     return np.lib.stride_tricks.as_strided(flat, spec.sizes, strides).view(spec.dtype.numpy)

@@ -21,7 +21,7 @@ from fusion_ir.node_value import evaluate_node
 from fusion_ir.numerics import accumulate, dtype_of
 from fusion_ir.ops import OpKind, kind_of
 from fusion_ir.ops.contract import contract_arrays, products
-from fusion_ir.ops.reductions import rows
+from fusion_ir.ops.reductions import by_lines, rows
 from fusion_ir.signs import ulp_of_one
 from fusion_ir.threads import side_by_side
 
@@ -72,8 +72,9 @@ def sum_axes(node: Node) -> tuple[int, ...]:
 
 def _magnitudes(node: Node, wide: np.ndarray) -> np.ndarray:
     """Sums of magnitudes, as the node sums."""
-    size = np.abs(wide)
-    return size.cumsum(axis=sum_axes(node)[0]) if node.op == "cumsum" else rows(size, sum_axes(node)).sum(axis=-1)
+    if node.op == "cumsum":
+        return np.abs(wide).cumsum(axis=sum_axes(node)[0])
+    return by_lines(lambda lines: np.abs(lines).sum(axis=-1), wide, sum_axes(node), wide.dtype)
 
 
 def is_exact_sum(node: Node, wide: np.ndarray) -> bool:

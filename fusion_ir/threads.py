@@ -14,6 +14,8 @@ from fusion_ir.blocks import BLOCK_ELEMENTS, blocks
 
 THREADS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
+PIECE_BYTES = 4 << 20  # of memory that one thread copies, fills or compares at a time
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -73,3 +75,32 @@ def blockwise(
 
     side_by_side(fill, blocks(first.shape))
     return result
+
+
+def assign(target: np.ndarray, value: np.ndarray | int) -> None:
+    """`target[...] = value`: a large array's pieces side by side. Pages that nobody touched yet take most of the time,
+    and the system hands them out to several threads at once."""
+    value = np.broadcast_to(np.asarray(value, target.dtype), target.shape)
+
+    def put(piece: tuple[slice | int, ...]) -> None:
+        target[piece] = value[piece]
+
+    side_by_side(put, _pieces(target))
+
+
+def copied(array: np.ndarray) -> np.ndarray:
+    """A dense copy, a large array's pieces side by side."""
+    result = np.empty(array.shape, array.dtype)
+    assign(result, array)
+    return result
+
+
+def equal(a: np.ndarray, b: np.ndarray) -> bool:
+    """`np.array_equal(a, b)` of arrays of one shape, a large array's pieces side by side."""
+    return all(side_by_side(lambda piece: np.array_equal(a[piece], b[piece]), _pieces(a)))
+
+
+def _pieces(array: np.ndarray) -> list[tuple[slice | int, ...]]:
+    """That span about `PIECE_BYTES` each, with what lies between the elements."""
+    span = array.itemsize + sum((n - 1) * abs(s) for n, s in zip(array.shape, array.strides, strict=True))
+    return list(blocks(array.shape, max(1, PIECE_BYTES * array.size // max(span, array.nbytes, 1))))

@@ -11,6 +11,7 @@ from codegen.child.case import Array, Case, strided
 from codegen.launch_cpu import HUGE_PAGE, Bytes, Guarded, Memory
 from fusion_ir.dtype import DTYPES, DType
 from fusion_ir.graph import Graph
+from fusion_ir.threads import assign, equal
 
 OUTPUT_ALIGNMENT = 64
 MOST_SETS = 8192
@@ -86,7 +87,7 @@ class CheckMemory:
                 shared[key] = Guarded(layout.bytes, layout.alignment, at_end)
                 if i < len(self.inputs):
                     if layout.span:
-                        layout.view(shared[key].bytes)[...] = case.trials[trial].inputs[i]
+                        assign(layout.view(shared[key].bytes), case.trials[trial].inputs[i])
                     shared[key].freeze()
             self.guards.append(shared[key])
 
@@ -145,7 +146,7 @@ class Arena:
         if self._memory is None or self._memory.bytes.size < size:
             self._memory, self._touched = None, 0
             self._memory = Memory(max(size, min(MOST_COLD * cache_bytes, MOST_BYTES)), touched=False)
-        self._memory.bytes[self._touched : size : mmap.PAGESIZE] = 0
+        assign(self._memory.bytes[self._touched : size : mmap.PAGESIZE], 0)
         self._touched = max(self._touched, -(-size // mmap.PAGESIZE) * mmap.PAGESIZE)
         return self._memory
 
@@ -173,10 +174,10 @@ class TimingMemory:
         self._case, self._tensors, self._offsets = case, tensors, offsets
         self._memory = arena.take(stride * self.sets, cache_bytes)
         self._raw = raw = self._memory.bytes[: stride * self.sets].reshape(self.sets, stride)
-        raw[0] = 0  # an earlier case's results may be right here, too
+        assign(raw[0], 0)  # an earlier case's results may be right here, too
         for view, array in zip(self.tensors(0), case.trials[0].inputs, strict=False):
-            view[...] = array
-        raw[1:] = raw[0]
+            assign(view, array)
+        assign(raw[1:], raw[0])
         starts = self._memory.address + np.arange(self.sets, dtype=np.uint64) * np.uint64(stride)
         self.addresses: np.ndarray[Any, np.dtype[np.uint64]] = starts[:, None] + np.array(offsets, np.uint64)[None, :]
 
@@ -193,16 +194,16 @@ class TimingMemory:
     def is_intact(self, which: int) -> bool:
         """The inputs of one set are what they were."""
         pairs = zip(self.tensors(which), self._case.trials[0].inputs, strict=False)
-        return all(np.array_equal(_bits(view), _bits(array)) for view, array in pairs)
+        return all(equal(_bits(view), _bits(array)) for view, array in pairs)
 
     def restore(self, which: int, poison: int) -> None:
         """Writes the inputs of one set again, where somebody wrote there, and poisons its outputs."""
         inputs = self._case.trials[0].inputs
         if not self.is_intact(which):
             for view, array in zip(self.tensors(which), inputs, strict=False):
-                view[...] = array
+                assign(view, array)
         for tensor, offset in list(zip(self._tensors, self._offsets, strict=True))[len(inputs) :]:
-            self._raw[which, offset : offset + tensor.bytes] = poison
+            assign(self._raw[which, offset : offset + tensor.bytes], poison)
 
     def restore_all(self, poison: int) -> None:
         """The same for every set."""
@@ -238,7 +239,7 @@ class KeptTensors:
 
     def repeat(self) -> None:
         """Copies what the prologue left for the first set to wherever the others look for it."""
-        self._raw[1:] = self._raw[0]
+        assign(self._raw[1:], self._raw[0])
 
 
 def _bits(array: Array) -> Array:
@@ -253,5 +254,5 @@ def temporaries(sizes: Sequence[int], poison: int, held: list[Memory] | None = N
             made.append(Memory(size))
         elif made[i].bytes.size < size:
             made[i] = Memory(size)
-        made[i].bytes[:size] = poison
+        assign(made[i].bytes[:size], poison)
     return made[: len(sizes)]

@@ -9,6 +9,7 @@ import numpy as np
 
 from codegen.child.case import Array, Case, Verdict, judge
 from codegen.child.cpu_memory import POISON, TimingMemory
+from fusion_ir.threads import copied, equal
 from fusion_ir.tolerance import Order
 
 MOST_BYTES = 64 << 20  # of outputs that are looked at, those of one set apart
@@ -84,7 +85,7 @@ def review(
             if found.problem:
                 wrong[i] = _late(found)
                 continue
-            proven = [array.copy() for array in made]
+            proven = [copied(array) for array in made]
         left = [s for s in runs.of(i) if s]
         differing = [s for s in left[-share:] if not _same(results(s, aliases[i]), made)]
         for s in differing[:MOST_JUDGED]:
@@ -105,4 +106,4 @@ def _same(one: Sequence[Array], other: Sequence[Array]) -> bool:
 
 def _equal(one: Array, other: Array) -> bool:
     bits = f"u{one.dtype.itemsize}"
-    return bool(np.array_equal(one.view(bits), other.view(bits)))
+    return equal(one.view(bits), other.view(bits))

@@ -5,12 +5,16 @@ from math import prod
 
 import numpy as np
 
+from fusion_ir.blocks import BLOCK_ELEMENTS, blocks
 from fusion_ir.dtype import DType, i64
 from fusion_ir.extent import Shape
 from fusion_ir.node import Node
 from fusion_ir.numerics import accumulate, round_to, widen
 from fusion_ir.ops.row import Op, OpKind, RuleError
 from fusion_ir.ops.rules import Args, Attrs, attr, booleans, check_axes, floats, ints, numbers, to_bool
+from fusion_ir.threads import side_by_side
+
+LEAST_LINES = 16  # of a block: neighbours in memory, where they lie across the axis that is summed
 
 
 def _sum_dtype(args: Args, attrs: Attrs) -> DType:
@@ -55,31 +59,55 @@ def rows(x: np.ndarray, axes: Sequence[int]) -> np.ndarray:
     return moved.reshape(*moved.shape[: len(kept)], prod(x.shape[a] for a in axes))
 
 
-def _lines(x: np.ndarray, axes: Sequence[int]) -> np.ndarray:
-    """`rows` in the accumulate dtype, each contiguous: NumPy then sums by pairs, the same bits in any layout of `x`."""
-    return np.ascontiguousarray(rows(accumulate(x), axes))
+def by_lines(
+    function: Callable[[np.ndarray], np.ndarray], x: np.ndarray, axes: Sequence[int], dtype: np.dtype
+) -> np.ndarray:
+    """What `function` makes of `rows`, one number of each, as `dtype`. It gets them in the accumulate dtype, each
+    contiguous: NumPy then sums by pairs, the same bits in any layout of `x`. Those of large tensors block by block, so
+    that they stay in cache, and side by side."""
+
+    def of(part: np.ndarray) -> np.ndarray:
+        reduced = range(part.ndim - len(axes), part.ndim)
+        return np.asarray(function(np.ascontiguousarray(rows(accumulate(part), reduced)))).astype(dtype, copy=False)
+
+    kept = [a for a in range(x.ndim) if a not in axes]
+    moved = x.transpose((*kept, *axes))
+    if x.size <= BLOCK_ELEMENTS or not kept:
+        return of(moved)
+    result = np.empty(moved.shape[: len(kept)], dtype)
+
+    def put(block: tuple[slice | int, ...]) -> None:
+        result[block] = of(moved[block])
+
+    side_by_side(put, blocks(result.shape, max(LEAST_LINES, BLOCK_ELEMENTS * result.size // x.size)))
+    return result
 
 
 def _sum(node: Node, x: np.ndarray) -> np.ndarray:
-    return round_to(np.asarray(_lines(x, node.ints("axes")).sum(axis=-1)), node.dtype)
+    return by_lines(lambda lines: round_to(lines.sum(axis=-1), node.dtype), x, node.ints("axes"), node.dtype.numpy)
 
 
 def _prod(node: Node, x: np.ndarray) -> np.ndarray:
-    return round_to(np.asarray(_lines(x, node.ints("axes")).prod(axis=-1)), node.dtype)
+    return by_lines(lambda lines: round_to(lines.prod(axis=-1), node.dtype), x, node.ints("axes"), node.dtype.numpy)
 
 
 def _mean(node: Node, x: np.ndarray) -> np.ndarray:
-    wide = _lines(x, node.ints("axes"))
-    return round_to(np.asarray(wide.sum(axis=-1) / wide.dtype.type(wide.shape[-1])), node.dtype)
+    def mean(lines: np.ndarray) -> np.ndarray:
+        return round_to(np.asarray(lines.sum(axis=-1) / lines.dtype.type(lines.shape[-1])), node.dtype)
+
+    return by_lines(mean, x, node.ints("axes"), node.dtype.numpy)
 
 
 def _var(node: Node, x: np.ndarray) -> np.ndarray:
     """Two passes. The divisor is max(n - correction, 0)."""
-    wide = _lines(x, node.ints("axes"))
-    count = wide.dtype.type(wide.shape[-1])
-    centred = wide - np.asarray(wide.sum(axis=-1) / count)[..., None]
-    divisor = wide.dtype.type(max(wide.shape[-1] - node.attr("correction", int), 0))
-    return round_to(np.asarray(np.square(centred).sum(axis=-1) / divisor), node.dtype)
+
+    def var(lines: np.ndarray) -> np.ndarray:
+        count = lines.dtype.type(lines.shape[-1])
+        centred = lines - np.asarray(lines.sum(axis=-1) / count)[..., None]
+        divisor = lines.dtype.type(max(lines.shape[-1] - node.attr("correction", int), 0))
+        return round_to(np.asarray(np.square(centred).sum(axis=-1) / divisor), node.dtype)
+
+    return by_lines(var, x, node.ints("axes"), node.dtype.numpy)
 
 
 def _extreme(function: Callable[..., np.ndarray], preferred_sign: bool) -> Callable[[Node, np.ndarray], np.ndarray]:

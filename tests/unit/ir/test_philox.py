@@ -65,3 +65,13 @@ def test_the_op_reads_seed_and_offset_from_tensors() -> None:
     got = evaluate_one(lambda s, o: make("uniform", [s, o], attrs), np.array(4, np.int64), np.array(6, np.int64))
     assert got.tolist() == uniform(4, 6, 9, 15).reshape(3, 5).tolist()
     assert i64.numpy == np.int64
+
+
+def test_many_numbers_are_drawn_in_blocks_of_their_own() -> None:
+    """Elements next to where blocks of counters meet, and the last ones, are what they are by themselves."""
+    count = 4 * 40_000 + 3
+    x = uniform(11, 2**64 - 7, 5, count)
+    assert x.shape == (count,)
+    for first in (4 * (1 << 14) - 4, 4 * (1 << 15) - 4, count - 7):
+        alone = uniform(11, 2**64 - 7 + first // 4, 5, min(8, count - first + first % 4))
+        assert x[first - first % 4 :][:8].tolist() == alone.tolist()
