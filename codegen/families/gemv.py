@@ -7,7 +7,7 @@ On CUDA the lanes of either are threads'.
 """
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from codegen.code_length import first_short, least_lanes
 from codegen.emit import Style, emit_body
@@ -25,8 +25,8 @@ from codegen.lowering.stores import pull_outputs
 from codegen.lowering.sums import NotOnePiece
 from codegen.lowering.tile import tile_lane
 from codegen.lowering.unify import unify
-from codegen.lowering.value import TooManyValues, Value, cone
-from codegen.lowering.write import Write, rewritten, writes_of
+from codegen.lowering.value import TooManyValues, Value, Values, cone, remade, rewrite_offsets
+from codegen.lowering.write import MAX_VALUES, Write, rewritten, writes_of
 from codegen.schedule import Choices, Schedule, parse_schedule
 from codegen.threads import Threads
 from fusion_ir.graph import Graph
@@ -35,6 +35,8 @@ from fusion_ir.records import Device
 
 MOST_FEW = 16  # vectors
 LEAST_TILE = 256  # columns
+SPLIT = 4  # times as many terms as rows at once, that a sum of another number of terms has before it is split
+MANY_TILES = 4  # for each thread: whether all have as many matters no more
 KEEP_BYTES = 1 << 20  # cap of what a task keeps of the vectors, on the stack of its thread
 
 
@@ -88,7 +90,7 @@ class Gemv:
             points += [(4, 4, vec, 16, 16, 1), (2, 4, vec // 2, 32, 8, 1)]
             return tuple(dict.fromkeys(str(CudaGemvSchedule(*point)) for point in points))
         native = min(max(device.vector_bytes // 4, 4), 32)
-        points = [(8, 4, native, 1024), (4, 8, native, 2048), (8, 2, native, 4096), (4, 4, 2 * native, 1024)]
+        points = [(8, 4, native, 4096), (4, 8, native, 2048), (8, 2, native, 1024), (4, 4, 2 * native, 4096)]
         return tuple(str(GemvSchedule(*point)) for point in points)
 
     def choices(self, segment: Graph, device: Device) -> Choices:
@@ -236,16 +238,50 @@ def _columns_at_once(loops: _Loops, sums: Sequence[_Sum], few: Set[Axis], s: Gem
     loops.within |= set(loops.unroll_few(few, s.few))
     for lane, width in list(loops.widths.items()):
         shared = max((volume(x.value.deps - {lane} - few) for x in sums if lane in x.value.deps), default=1)
-        wanted = max(-(-lane.extent * shared // (2 * device.units)), min(LEAST_TILE, lane.extent // 2))
-        size = max(min(s.tile, wanted) // width, 1) * width
+        size = _tile(lane.extent, shared, width, s, device)
         if size < lane.extent:
             loops.writes, outer, inner = tile_lane(loops.writes, lane, size, loops.axes)
             loops.tiles[inner] = (outer, lane.extent)
             loops.widths[inner] = loops.widths.pop(lane)
     for depth in {x.value.bound[-1]: None for x in sums}:
         size = next((n for n in (s.rows, 4, 2) if n <= s.rows and depth.extent % n == 0 and depth.extent > n), 1)
+        if size < s.rows and depth.extent >= SPLIT * s.rows and device.target == "cpu":
+            depth, size = _whole_sums(loops, depth, s.rows), s.rows
         if size > 1:
             loops.unroll(depth, size)
+
+
+def _tile(columns: int, shared: int, width: int, s: GemvSchedule, device: Device) -> int:
+    """Columns of a tile, a multiple of the lanes. cpu: as many as the schedule has at most, in tiles that threads have
+    equal numbers of: what lies side by side in a row is read in one go, and the next row is on another page."""
+    least = min(LEAST_TILE, columns // 2)
+    if device.target != "cpu":
+        wanted = max(-(-columns * shared // (2 * device.units)), least)
+        return max(min(s.tile, wanted) // width, 1) * width
+    tiles = -(-columns // s.tile)
+    while tiles * shared % device.units and tiles * shared < MANY_TILES * device.units:
+        tiles += 1
+    return max(-(-max(-(-columns // tiles), least) // width), 1) * width
+
+
+def _whole_sums(loops: _Loops, depth: Axis, size: int) -> Axis:
+    """Splits the sums over an axis of more than twice `size`: a multiple of `size` terms, and a few more, two at least.
+    Returns the axis over the former."""
+    rest = depth.extent % size + (size if depth.extent % size == 1 else 0)
+    first, last = loops.axes.new(depth.extent - rest), loops.axes.new(rest)
+    values, sums = Values(MAX_VALUES), [v for v in cone(w.value for w in loops.writes) if depth in v.bound]
+    parts: list[list[Value]] = []
+    for piece, start in ((first, 0), (last, first.extent)):
+        at = {depth: var(piece) + start}
+
+        def axes_of(of: tuple[Axis, ...], piece: Axis = piece) -> tuple[Axis, ...]:
+            return tuple(piece if a is depth else a for a in of)
+
+        parts.append(rewrite_offsets(values, sums, lambda e, at=at: e.subst(at), axes_of))
+    joined = [values.make("add", pair, (), v.dtype) for v, *pair in zip(sums, *parts, strict=True)]
+    made = dict(zip(sums, joined, strict=True))
+    loops.writes = [replace(w, value=remade(values, w.value, made)) for w in loops.writes]
+    return first
 
 
 def _whole_parts(loops: _Loops, axis: Axis, size: int) -> Axis:

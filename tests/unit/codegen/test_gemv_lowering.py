@@ -47,6 +47,26 @@ def test_columns_at_once() -> None:
     assert sorted(a.extent for a in program.unrolled) == [4, 8]
 
 
+def test_a_sum_of_any_number_of_terms_takes_many_rows_at_once() -> None:
+    for k in (*range(32, 49), 101, 4001):
+        graph = einsum_graph("kn", "fk", "fn", {"n": 4096, "k": k, "f": 2})
+        program = lower_gemv(graph, GemvSchedule(8, 4, 16, 4096), CPU_DEVICE)
+        rows = {r.site.path[-1].axis.extent for r in program.reductions.values()}
+        rest = k % 8 + (8 if k % 8 == 1 else 0)
+        assert rows == ({(k - rest) // 8, rest} if rest else {k // 8}), k
+        assert 8 in {a.extent for a in program.unrolled}
+
+
+def test_threads_have_equal_numbers_of_tiles() -> None:
+    for columns in (520, 1000, 2999, 3000, 4000, 4001, 5000, 9000):
+        for tile in (512, 1024, 2048, 4096):
+            graph = einsum_graph("kn", "fk", "fn", {"n": columns, "k": 96, "f": 1})
+            text = str(lower_gemv(graph, GemvSchedule(8, 4, 16, tile), CPU_DEVICE))
+            tiles = int((re.match(r"loop \w+ < (\d+)", text) or ["", "1"])[1])
+            assert tiles % CPU_DEVICE.units == 0 or tiles >= 4 * CPU_DEVICE.units, (columns, tile)
+            assert -(-columns // tiles) <= tile
+
+
 KEPT = """\
   loop i10 < 20:
     for i11 < 4, lanes i9 < 40 by 8:
