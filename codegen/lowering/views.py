@@ -85,6 +85,8 @@ def pad(p: Puller, node: Node, index: Index) -> Value:
     (x,) = node.args
     low = node.ints("low")
     fill = p.values.const(node.attr("value", Scalar))
+    if 0 in x.sizes:
+        return fill  # no index leads into it
     source: list[Affine] = []
     inside: list[Value] = []
     for e, before, size in zip(index, low, x.sizes, strict=True):
