@@ -5,7 +5,7 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Container, Generator, Sequence
+from collections.abc import Container, Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 
@@ -62,20 +62,22 @@ class Builder:
         done, missing = self._sorted(keys, kernels, ahead)
         batches = self._batches(missing, 1 if alone else self.limits.kernels_per_file)
         submitted = self._submitted(batches, optional)
-        self._start(then)
+        self._start(then, missing)
         for future in dict.fromkeys(ahead.values()):
             with suppress(OutOfTime):
                 done.update(self._results([future]))
         done.update(self._results(submitted))
-        wanted = dict(zip(keys, kernels, strict=True))
-        again = [{key: kernel} for key, kernel in wanted.items() if key not in done]  # beside others that failed
-        done.update(self._results(self._submitted(again, optional)))
+        # What failed beside others, or was begun ahead and given up: another file may have made it since.
+        made, missing = self._sorted(keys, kernels, done)
+        done.update(made)
+        done.update(self._results(self._submitted(self._batches(missing, 1), optional)))
         return [done[key] for key in keys]
 
-    def _start(self, kernels: Sequence[Kernel]) -> None:
-        """Begins to compile what may be asked for next. Where it is not, and no child has begun, it is forgotten."""
+    def _start(self, kernels: Sequence[Kernel], beside: Mapping[str, Kernel]) -> None:
+        """Begins to compile what may be asked for next, without what is compiled `beside`. Where it is not asked for,
+        and no child has begun, it is forgotten."""
         keys = [self._key(k, alone=False) for k in kernels]
-        _, missing = self._sorted(keys, kernels, self._ahead)
+        _, missing = self._sorted(keys, kernels, {*self._ahead, *beside})
         batches = self._batches(missing, self.limits.kernels_per_file)
         for batch, future in zip(batches, self._submitted(batches, optional=True), strict=True):
             self._ahead.update(dict.fromkeys(batch, future))

@@ -161,6 +161,28 @@ def test_what_was_begun_too_late_is_compiled_where_it_is_needed(
     assert isinstance(found, Binary)
 
 
+def test_what_is_expected_beside_itself_is_compiled_once(builder: Builder, compiler: SlowCompiler) -> None:
+    """Kernels of the first plans are expected of the first races, too."""
+    builder.compile(kernels("a", "b"), then=kernels("a", "c"))
+    builder.compile(kernels("c", "a"))
+    assert sorted(compiler.compiled) == ["a", "b", "c"]
+
+
+def test_what_was_given_up_ahead_is_looked_for_among_what_is_there(
+    builder: Builder, compiler: SlowCompiler, clock: Clock
+) -> None:
+    builder.patience.until(EACH_S / 2)
+    builder.compile(kernels("a"), then=kernels("b"))  # no file is begun for b any more
+    other = Builder(compiler, builder.cache, DEFAULT_LIMITS, 1)  # type: ignore[arg-type]
+    try:
+        other.compile(kernels("b"))
+    finally:
+        other.close()
+    [found] = builder.compile(kernels("b"))
+    assert isinstance(found, Binary)
+    assert compiler.compiled == ["a", "b"]
+
+
 def test_while_kernels_are_timed_no_compiler_begins(builder: Builder, compiler: SlowCompiler) -> None:
     with ThreadPoolExecutor(1) as other:
         with builder.paused():
