@@ -49,7 +49,7 @@ from fusion_ir.moved import Rounding, most
 from fusion_ir.node import Node
 from fusion_ir.node_value import evaluate_node
 from fusion_ir.numerics import accumulate, dtype_of, round_to, widen
-from fusion_ir.ops import OpKind, kind_of
+from fusion_ir.ops import OPS, OpKind, kind_of
 from fusion_ir.ops.contract import contract_arrays, products
 from fusion_ir.ops.reductions import rows
 from fusion_ir.partial_range import leaves_range
@@ -70,12 +70,18 @@ _SUMS = ("sum", "mean", "var", "prod", "cumsum")
 
 class Bounds:
     """The step. erring: nodes whose values have errors. own: those that err on their own. moved: whose values are
-    rounded elsewhere (`fusion_ir.moved`)."""
+    rounded elsewhere (`fusion_ir.moved`). signless: whose zeros may have either sign (`fusion_ir.perturb`)."""
 
     def __init__(
-        self, erring: Container[Node], own: Container[Node], moved: Mapping[Node, Rounding], sums: SharedSums
+        self,
+        erring: Container[Node],
+        own: Container[Node],
+        moved: Mapping[Node, Rounding],
+        sums: SharedSums,
+        signless: Container[Node] = (),
     ) -> None:
         self._erring, self._own, self._moved, self._sums = erring, own, moved, sums
+        self._signless = signless
 
     def dtype(self, node: Node) -> np.dtype:
         """Of what the step makes of a node."""
@@ -107,7 +113,8 @@ class Bounds:
             case OpKind.POINTWISE if node.op == "div" and _is_of_rows(node, "sum"):
                 return normalized_bound(as_large, operands[0], operands[1])
             case OpKind.POINTWISE:
-                return pointwise_bound(as_large, operands, errs)
+                signless = [k for k in OPS[node.op].zero_signs if node.args[k] in self._signless]
+                return pointwise_bound(as_large, operands, errs, signless)
             case OpKind.CONTRACT:
                 return _contract(as_large, operands[0], operands[1], errs)
             case OpKind.GATHER:

@@ -15,13 +15,17 @@ tip the same ones in all runs of one direction. So there each value is moved by 
 wider dtype before it is rounded, of the order of `SAFETY` times what sums of a thousand terms err by: each run draws
 afresh which of the values near a tie go which way.
 
+The zero that a sum comes to may have either sign: sums may start from +0, from -0 or from the first term, and a factor
+that is taken out of one, or an axis of one element that is not summed at all, changes it, too. Where a value depends on
+that, such zeros have the signs of errors.
+
 Roundings that rewrites move elsewhere: `fusion_ir.moved`.
 
 Which signs are tried: `fusion_ir.signs`.
 """
 
 import threading
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Container, Mapping
 from dataclasses import dataclass
 from math import prod
 
@@ -34,7 +38,7 @@ from fusion_ir.graph import Graph
 from fusion_ir.moved import Rounding, elsewhere
 from fusion_ir.node import Node
 from fusion_ir.node_value import evaluate_node, pointwise
-from fusion_ir.numerics import accumulate, round_to, widen
+from fusion_ir.numerics import accumulate, dtype_of, round_to, widen
 from fusion_ir.ops import OPS, OpKind, kind_of
 from fusion_ir.ops.contract import sums_in_any_order
 from fusion_ir.partial_range import leaves_range
@@ -45,7 +49,8 @@ from fusion_ir.threads import blockwise, side_by_side
 
 EXACT = 0  # the same bits on every target
 BY_VALUE = 1  # equal, but a zero may have either sign: sums may start from +0 or from the first term
-INEXACT = 2
+BY_SIGN = 2  # as the language says where such zeros have the signs that it gives them: 1 / -0.0 is not 1 / 0.0
+INEXACT = 3
 
 _SUMS = (OpKind.REDUCTION, OpKind.SCAN, OpKind.CONTRACT)
 _FLOAT_SUMS = ("sum", "prod", "mean", "var", "cumsum")
@@ -62,6 +67,7 @@ class Exactness:
         self._sums, self._reordered = sums or SharedSums(), reordered
         self._own: dict[Node, int] = {}  # what the node itself adds, the worst of its pieces
         self._levels: dict[Node, int] = {}  # so far
+        self._with_zeros: set[Node] = set()  # sums in any order that came to zero somewhere
         self._lock = threading.Lock()
 
     def __call__(self, node: Node, as_large: Node, operands: tuple[np.ndarray, ...], piece: int) -> np.ndarray:
@@ -74,9 +80,13 @@ class Exactness:
             self._own[node] = max(self._own.get(node, EXACT), own)
             self._levels[node] = max(self._levels.get(node, EXACT), self._own[node], inherited)
         # Contractions whose sums run in any order are whole: what they are computed from has its final level.
-        if _any_order(node) and inherited < INEXACT:
-            return _narrowed(self._sums.of_contraction(node, piece, *operands), node.dtype)
-        return evaluate_node(as_large, operands)
+        if _any_order(node) and inherited < BY_SIGN:
+            value = _narrowed(self._sums.of_contraction(node, piece, *operands), node.dtype)
+        else:
+            value = evaluate_node(as_large, operands)
+        if own > EXACT and kind_of(node) in _SUMS and node not in self._with_zeros and _has_zeros(value):
+            self._with_zeros.add(node)
+        return value
 
     def levels(self, graph: Graph, moved: Container[Node] = ()) -> dict[Node, int]:
         """Of every node, after the evaluation: its own level or the worst of its operands'. moved: nodes that are
@@ -91,6 +101,16 @@ class Exactness:
         """The nodes that err on their own, numbered."""
         inexact = [node for node in graph.nodes if self._own.get(node, EXACT) == INEXACT]
         return {node: number for number, node in enumerate(inexact)}
+
+    def signless(self, graph: Graph) -> set[Node]:
+        """Sums that came to zeros, which may have either sign, and what is computed from them; none where no value
+        depends on that."""
+        found, matters = set[Node](), False
+        for node in graph.nodes:
+            matters = matters or any(node.args[k] in found for k in (OPS[node.op].zero_signs if node.args else ()))
+            if node in self._with_zeros or not found.isdisjoint(node.args):
+                found.add(node)
+        return found if matters else set()
 
     def roundings(self, graph: Graph) -> dict[Node, int]:
         """The nodes that round an inexact value to a narrower float which is summed later, numbered."""
@@ -130,7 +150,9 @@ def _summed(graph: Graph) -> set[Node]:
 def _own_exactness(node: Node, operands: tuple[np.ndarray, ...], inherited: int, reordered: bool) -> int:
     row = OPS[node.op]
     if row.kind is OpKind.POINTWISE:
-        return INEXACT if row.ulps else EXACT
+        if row.ulps:
+            return INEXACT
+        return BY_SIGN if inherited >= BY_VALUE and any(_has_zeros(operands[k]) for k in row.zero_signs) else EXACT
     if node.op in _FLOAT_SUMS and node.dtype.is_float:
         if prod(operands[0].shape[a] for a in sum_axes(node)) <= 1:
             return BY_VALUE
@@ -138,6 +160,14 @@ def _own_exactness(node: Node, operands: tuple[np.ndarray, ...], inherited: int,
     if _any_order(node) or (reordered and kind_of(node) is OpKind.CONTRACT and node.dtype.is_float):
         return BY_VALUE if inherited < INEXACT and is_exact_contract(node, *operands) else INEXACT
     return EXACT
+
+
+def _has_zeros(x: np.ndarray) -> bool:
+    """Whether floats have zeros of either sign among them; nothing else has signed ones."""
+    if not dtype_of(x).is_float:
+        return False
+    bits = np.asarray(x, order="C").view(f"u{x.dtype.itemsize}")
+    return bool((bits & bits.dtype.type((1 << 8 * x.dtype.itemsize - 1) - 1)).min(initial=1) == 0)
 
 
 def _narrowed(value: np.ndarray, dtype: DType) -> np.ndarray:
@@ -157,8 +187,8 @@ def _any_order(node: Node) -> bool:
 
 
 class Perturbation:
-    """A step that errs by `pattern` at each of the nodes in `numbers`, tips `roundings`, and rounds elsewhere what is
-    `moved`."""
+    """A step that errs by `pattern` at each of the nodes in `numbers`, tips `roundings`, rounds elsewhere what is
+    `moved`, and gives zeros of sums that are `signless` the signs of errors."""
 
     def __init__(
         self,
@@ -167,16 +197,22 @@ class Perturbation:
         roundings: Mapping[Node, int],
         moved: Mapping[Node, Rounding],
         sums: SharedSums,
+        signless: Collection[Node] = (),
     ) -> None:
         self._pattern, self._numbers, self._roundings, self._sums = pattern, numbers, roundings, sums
         self._moved = moved
+        self._signless = {node: number for number, node in enumerate(signless) if kind_of(node) in _SUMS}
 
     def __call__(self, node: Node, as_large: Node, operands: tuple[np.ndarray, ...], piece: int) -> np.ndarray | Later:
         value = self._value(node, as_large, operands, piece)
-        rounding = self._moved.get(node)
-        if rounding is None:
+        rounding, signless = self._moved.get(node), self._signless.get(node)
+        if rounding is None and signless is None:
             return value
         whole = value.whole() if isinstance(value, _RoundedLater) else np.asarray(value)
+        if signless is not None:
+            whole = _with_zeros_of(whole, Signs(self._pattern, signless, piece, None))
+        if rounding is None:
+            return whole
         with np.errstate(all="ignore"):
             moves = Moves(self._pattern, rounding.number, piece)
             return elsewhere(as_large, operands, whole, rounding.dtype, moves)
@@ -199,6 +235,14 @@ class Perturbation:
             found = _in_other_order(as_large, operands, *found)
             large = found[0].size > BLOCK_ELEMENTS and all(x.flags.c_contiguous for x in found)
             return _RoundedLater(as_large, *found, signs) if large else _rounded(as_large, *found, signs)
+
+
+def _with_zeros_of(value: np.ndarray, signs: Signs) -> np.ndarray:
+    """The value, its zeros with other signs."""
+    zeros = value == 0
+    if not zeros.any():
+        return value
+    return np.where(zeros, np.copysign(value.dtype.type(0), signs.like(widen(value))).astype(value.dtype), value)
 
 
 def _in_other_order(

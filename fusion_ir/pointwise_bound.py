@@ -1,6 +1,6 @@
 """What errors of its operands, and its own, make a pointwise op be off by (`fusion_ir.error_bound`)."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import reduce
 from itertools import product
 from math import pi
@@ -41,11 +41,13 @@ DOMAINS: dict[str, tuple[float, float]] = {
 BLOCK_ELEMENTS = 1 << 16
 
 
-def pointwise_bound(node: Node, operands: Sequence[np.ndarray], errs: bool) -> np.ndarray:
-    """The node's value with errors. errs: on its own, too."""
+def pointwise_bound(
+    node: Node, operands: Sequence[np.ndarray], errs: bool, signless: Collection[int] = ()
+) -> np.ndarray:
+    """The node's value with errors. errs: on its own, too. signless: operands whose zeros may have either sign."""
 
     def block(parts: Sequence[np.ndarray], into: np.ndarray) -> None:
-        _block(node, parts, errs, into)
+        _block(node, parts, errs, signless, into)
 
     return _in_blocks(node, operands, block)
 
@@ -79,7 +81,7 @@ def _in_blocks(
     return np.broadcast_to(result, node.sizes)
 
 
-def _block(node: Node, operands: Sequence[np.ndarray], errs: bool, into: np.ndarray) -> None:
+def _block(node: Node, operands: Sequence[np.ndarray], errs: bool, signless: Collection[int], into: np.ndarray) -> None:
     """Puts the node's value, of operands of one block, and its errors into an array of those."""
     wide, reference = compute_dtype(node.dtype), OPS[node.op].reference
 
@@ -90,10 +92,12 @@ def _block(node: Node, operands: Sequence[np.ndarray], errs: bool, into: np.ndar
     middle = compute(values)
     value = round_to(middle, node.dtype)
     erring = [None if e is None or not e.bound.max(initial=0) else e for e in map(error_of, operands)]
-    found = [e for e in erring if e is not None]
-    ends = [
+    ends: list[tuple[np.ndarray, ...]] = [
         (x,) if e is None else ends_of(x, e.bound, DOMAINS.get(node.op)) for x, e in zip(values, erring, strict=True)
     ]
+    for k in OPS[node.op].zero_signs:
+        ends[k], erring[k] = _with_both_zeros(values[k], ends[k], erring[k], k in signless)
+    found = [e for e in erring if e is not None]
     ulps = OPS[node.op].ulps if errs else None
     if not found:
         _, own = _at_corners(node, value, [middle], ulps)
@@ -112,6 +116,24 @@ def _block(node: Node, operands: Sequence[np.ndarray], errs: bool, into: np.ndar
         bound = np.maximum(inherited, own)
         spread = spread + np.maximum(own - inherited, 0) * own.dtype.type(EVEN)
     with_error(node, value, _with_spread(node, value, bound, spread), into)
+
+
+def _with_both_zeros(
+    x: np.ndarray, ends: tuple[np.ndarray, ...], error: Error | None, signless: bool
+) -> tuple[tuple[np.ndarray, ...], Error | None]:
+    """The ends of an operand, and what lies between them where an op jumps, the zeros; and its error, None where it has
+    none. signless: its zeros may have either sign."""
+    if x.dtype.kind != "f" or (error is None and not signless):
+        return ends, error
+    low, high = ends[0], ends[-1]
+    zeros = (low <= 0) & (high >= 0)
+    if not signless and error is not None:
+        zeros &= error.bound > 0
+    if not zeros.any():
+        return ends, error
+    none = np.zeros(x.shape, x.dtype)
+    between = tuple(np.where(zeros, x.dtype.type(zero), end) for zero, end in ((-0.0, low), (0.0, high)))
+    return (low, *between, high), error or Error(none, none)
 
 
 def _with_spread(node: Node, value: np.ndarray, bound: np.ndarray, spread: np.ndarray) -> Error:
@@ -180,7 +202,7 @@ def ends_of(x: np.ndarray, error: np.ndarray, domain: tuple[float, float] | None
     if not are_finite(off):
         low, high = np.where(np.isinf(off), -infinity, low), np.where(np.isinf(off), infinity, high)
     if domain is not None:
-        inside = (x >= domain[0]) & (x <= domain[1])
+        inside = (x >= domain[0]) & (x <= domain[1]) & (off < infinity)  # beyond it anything may be, NaN, too
         low = np.where(inside, np.maximum(low, x.dtype.type(domain[0])), low)
         high = np.where(inside, np.minimum(high, x.dtype.type(domain[1])), high)
     return low, high

@@ -52,7 +52,7 @@ from fusion_ir.moved import Rounding, behind_sums, roundings_of_sums
 from fusion_ir.node import Node
 from fusion_ir.numerics import dtype_of, ulp, widen
 from fusion_ir.ops.contract import sums_in_any_order
-from fusion_ir.perturb import BY_VALUE, EXACT, INEXACT, Exactness, Perturbation, sums_of
+from fusion_ir.perturb import BY_SIGN, BY_VALUE, EXACT, INEXACT, Exactness, Perturbation, sums_of
 from fusion_ir.shared_sums import SharedSums
 from fusion_ir.signs import patterns
 from fusion_ir.threads import blockwise, for_all, side_by_side
@@ -136,12 +136,13 @@ class _Perturbed:
     ) -> None:
         graph = layout.cutting.graph
         levels = exactness.levels(graph, moved)
-        sums.share(node for node in graph.nodes if all(levels[arg] < INEXACT for arg in node.args))
+        sums.share(node for node in graph.nodes if all(levels[arg] < BY_SIGN for arg in node.args))
         self._sums = sums
         self._numbers, self._roundings = exactness.numbers(graph), exactness.roundings(graph)
         self._moved, movable = moved, behind_sums(graph, moved)
-        erring = {node for node, level in levels.items() if level == INEXACT}
-        self._bounds = Bounds(erring, self._numbers, moved, sums)
+        erring = {node for node, level in levels.items() if level > BY_VALUE}
+        self._signless = exactness.signless(graph)
+        self._bounds = Bounds(erring, self._numbers, moved, sums, self._signless)
         self.outputs, self.patterns = outputs, patterns(len(self._numbers), runs, bool(self._roundings or moved))
         self._layout, self._inputs = layout, inputs
         self._evaluations: dict[int, Evaluation] = {}  # by run, where they got to
@@ -209,7 +210,9 @@ class _Perturbed:
     def _start(self, run: int) -> Evaluation:
         if not run:
             return Evaluation(self._layout, self._inputs, self._bounds, self._bounds.dtype)
-        step = Perturbation(self.patterns[run - 1], self._numbers, self._roundings, self._moved, self._sums)
+        step = Perturbation(
+            self.patterns[run - 1], self._numbers, self._roundings, self._moved, self._sums, self._signless
+        )
         return Evaluation(self._layout, self._inputs, step)
 
     def _evaluation(self, run: int, time: int) -> Evaluation:

@@ -21,15 +21,17 @@ template <class T, class R> VDEV auto round_to(R x) {  // R: float
   else return round_f8e5m2(x);
 }
 
-// Float to integer: towards zero, saturating, NaN to 0. S of up to 4 bytes from float goes by way of int32_t.
+// Float to integer: towards zero, saturating, NaN to 0. S of up to 4 bytes from float goes by way of int32_t. What has no
+// whole part is not converted: where the integer becomes a float again, g++ 12 truncates instead, and trunc(-0.5) is -0.
 template <class S, class R> VDEV Like<S, R> saturate(R x) {
   using F = Element<R>;
+  const auto whole = (x >= (F)1) | (x <= (F)-1);
   if constexpr (sizeof(S) < 4) {
     const R lo = fill<R>((F)LEAST<S>), hi = fill<R>((F)MOST<S>), c = x < lo ? lo : x > hi ? hi : x;
-    return convert<S>(convert<int32_t>(x != x ? R{} : c));
+    return convert<S>(convert<int32_t>(whole ? c : R{}));
   } else {
     constexpr F limit = (F)(sizeof(S) == 8 ? 9223372036854775808.0 : 2147483648.0);
-    const auto inside = (x >= -limit) & (x < limit);
+    const auto inside = whole & (x >= -limit) & (x < limit);
     const Like<S, R> r = convert<S>(inside ? x : R{}), most = fill<Like<S, R>>(MOST<S>);
     const Like<S, R> s = mask_like<S>(x >= limit) ? most : mask_like<S>(x < -limit) ? fill<Like<S, R>>(LEAST<S>) : r;
     return s;

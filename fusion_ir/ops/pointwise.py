@@ -42,6 +42,7 @@ def _exact(
     cost: float = 1.0,
     commutative: bool = False,
     domain: tuple[float, float] = (-4.0, 4.0),
+    zero_signs: tuple[int, ...] = (),
 ) -> Op:
     """A row whose result is the same bits everywhere."""
 
@@ -51,7 +52,7 @@ def _exact(
     cpp = f"{name}_({', '.join(f'{{{i}}}' for i in range(arity))})"
     return Op(
         name, OpKind.POINTWISE, doc, arity, dtype, equal_shapes, reference,
-        cpp=cpp, cost=cost, commutative=commutative, domain=domain,
+        cpp=cpp, cost=cost, commutative=commutative, domain=domain, zero_signs=zero_signs,
     )  # fmt: skip
 
 
@@ -64,6 +65,7 @@ def _inexact(
     ulps: float,
     cost: float,
     domain: tuple[float, float] = (-4.0, 4.0),
+    zero_signs: tuple[int, ...] = (),
 ) -> Op:
     """A row for floats whose kernels stay within `ulps`; the reference computes in f64 and rounds once."""
 
@@ -83,6 +85,7 @@ def _inexact(
         ulps=ulps,
         cost=cost,
         domain=domain,
+        zero_signs=zero_signs,
     )
 
 
@@ -247,7 +250,7 @@ POINTWISE: tuple[Op, ...] = (
     _exact("relu", "x where x > 0, else +0, also of -0 (torch: on CUDA); NaN stays", 1, numbers, _relu),
     _exact("square", "x * x", 1, numbers, np.square),
     _exact("sqrt", "correctly rounded; NaN below 0", 1, floats, np.sqrt, cost=4, domain=(0.0, 64.0)),
-    _exact("reciprocal", "1 / x", 1, floats, _reciprocal, cost=4, domain=(0.125, 8.0)),
+    _exact("reciprocal", "1 / x", 1, floats, _reciprocal, cost=4, domain=(0.125, 8.0), zero_signs=(0,)),
     _exact("floor", "largest integer <= x", 1, floats, np.floor),
     _exact("ceil", "smallest integer >= x", 1, floats, np.ceil),
     _exact("trunc", "x without its fraction", 1, floats, np.trunc),
@@ -257,14 +260,15 @@ POINTWISE: tuple[Op, ...] = (
     _exact("isnan", "NaN", 1, to_bool(floats), np.isnan),
     _exact("isneginf", "-inf", 1, to_bool(floats), np.isneginf),
     _exact("isposinf", "+inf", 1, to_bool(floats), np.isposinf),
-    _exact("signbit", "sign bit set: also of -0.0; never of NaN", 1, to_bool(floats), _signbit),
+    _exact("signbit", "sign bit set: also of -0.0; never of NaN", 1, to_bool(floats), _signbit, zero_signs=(0,)),
     # exact, arithmetic
     _exact("add", "a + b", 2, numbers, np.add, commutative=True),
     _exact("sub", "a - b", 2, numbers, np.subtract),
     _exact("mul", "a * b", 2, numbers, np.multiply, commutative=True),
-    _exact("div", "a / b; integers truncate, x / 0 = 0, MIN / -1 = MIN", 2, numbers, _div, cost=4, domain=(0.25, 8.0)),
+    _exact("div", "a / b; integers truncate, x / 0 = 0, MIN / -1 = MIN", 2, numbers, _div, cost=4, domain=(0.25, 8.0),
+           zero_signs=(1,)),
     _exact("floordiv", "floor of the quotient by way of fmod, a / b where b is 0; integers floor, 0 and -1 as div", 2,
-           numbers, _floordiv, cost=16),
+           numbers, _floordiv, cost=16, zero_signs=(1,)),
     _exact("fmod", "a - trunc(a / b) * b, exact, sign of a; integers x rem 0 = x", 2, numbers, _fmod, cost=10),
     _exact("remainder", "fmod, plus b where that is not 0 and has not the sign of b", 2, numbers, _remainder, cost=11),
     _exact("maximum", "larger; NaN wins, +0 > -0 (torch: either)", 2, numbers, _maximum, commutative=True),
@@ -304,14 +308,14 @@ POINTWISE: tuple[Op, ...] = (
     _inexact("log2", "log to base 2", 1, np.log2, ulps=2, cost=10, domain=(0.0625, 64.0)),
     _inexact("log10", "log to base 10", 1, np.log10, ulps=2, cost=10, domain=(0.0625, 64.0)),
     _inexact("log1p", "ln(1 + x)", 1, np.log1p, ulps=2, cost=12, domain=(-0.875, 64.0)),
-    _inexact("rsqrt", "1 / sqrt x", 1, _rsqrt, ulps=2, cost=6, domain=(0.0625, 64.0)),
+    _inexact("rsqrt", "1 / sqrt x", 1, _rsqrt, ulps=2, cost=6, domain=(0.0625, 64.0), zero_signs=(0,)),
     _inexact("sin", "sin x", 1, np.sin, ulps=2, cost=12),
     _inexact("cos", "cos x", 1, np.cos, ulps=2, cost=12),
     _inexact("tan", "tan x", 1, np.tan, ulps=4, cost=20, domain=(-1.5, 1.5)),
     _inexact("asin", "arc sine", 1, np.arcsin, ulps=3, cost=14, domain=(-1.0, 1.0)),
     _inexact("acos", "arc cosine", 1, np.arccos, ulps=2, cost=14, domain=(-1.0, 1.0)),
     _inexact("atan", "arc tangent", 1, np.arctan, ulps=2, cost=14),
-    _inexact("atan2", "angle of the point (b, a)", 2, np.arctan2, ulps=2, cost=18),
+    _inexact("atan2", "angle of the point (b, a)", 2, np.arctan2, ulps=2, cost=18, zero_signs=(0, 1)),
     _inexact("sinh", "hyperbolic sine", 1, np.sinh, ulps=3, cost=14),
     _inexact("cosh", "hyperbolic cosine", 1, np.cosh, ulps=2, cost=12),
     _inexact("tanh", "hyperbolic tangent", 1, np.tanh, ulps=3, cost=12),
@@ -321,5 +325,5 @@ POINTWISE: tuple[Op, ...] = (
     replace(_inexact("erf", "error function", 1, _each(math.erf), ulps=2, cost=14), reference=_erf),
     _inexact("erfc", "1 - erf x", 1, _each(math.erfc), ulps=7, cost=20),
     _inexact("sigmoid", "1 / (1 + e^-x)", 1, _sigmoid, ulps=5, cost=12),
-    _inexact("pow", "a^b as in C", 2, np.power, ulps=2, cost=24, domain=(0.125, 4.0)),
+    _inexact("pow", "a^b as in C", 2, np.power, ulps=2, cost=24, domain=(0.125, 4.0), zero_signs=(0,)),
 )  # fmt: skip

@@ -45,6 +45,7 @@ class Op:
                    0: bit for bit.
     cost:          arithmetic per element, in f32 additions.
     domain:        interval from which tests draw operands.
+    zero_signs:    operands of which a zero's sign makes a difference to the value: 1 / -0.0 is not 1 / 0.0.
     """
 
     name: str
@@ -60,3 +61,4 @@ class Op:
     cost: float = 1.0
     commutative: bool = False
     domain: tuple[float, float] = (-4.0, 4.0)
+    zero_signs: tuple[int, ...] = ()
