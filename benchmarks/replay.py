@@ -196,6 +196,7 @@ class ReplayBench:
         seed: int = 0,
         together: bool = False,
         optional: bool = False,
+        quickly: bool = False,
     ) -> Sequence[Binary | Failed]:
         raise LookupError("a table holds times, no binaries")
 

@@ -138,21 +138,26 @@ class Workbench:
         seed: int = 0,
         together: bool = False,
         optional: bool = False,
+        quickly: bool = False,
     ) -> list[Binary | Measurement]:
         """The same in a file for each, so that plans carry nothing but their own kernels; together: all are of one
         plan, and may share files. graph: what they will be measured on, with `seed`; the timing child gets ready for
-        that meanwhile. optional: raises OutOfTime where no time is left to begin with one of them."""
+        that meanwhile. optional: raises OutOfTime where no time is left to begin with one of them. quickly: for less of
+        a compiler's time, kernels that may take longer."""
         with self._lock, self._occupancy.waiting():
             alone = not together
             if graph is None:
-                return self._binaries(kernels, self._built(kernels, alone, optional))
-            return self._binaries(kernels, self._compile_and_prepare(kernels, graph, seed, alone, optional)[0])
+                return self._binaries(kernels, self._built(kernels, alone, optional, quickly))
+            made = self._compile_and_prepare(kernels, graph, seed, alone, optional, quickly)[0]
+            return self._binaries(kernels, made)
 
-    def _built(self, kernels: Sequence[Kernel], alone: bool = False, optional: bool = False) -> list[Result]:
+    def _built(
+        self, kernels: Sequence[Kernel], alone: bool = False, optional: bool = False, quickly: bool = False
+    ) -> list[Result]:
         """What the builder makes of them, which goes on with what is expected. Reports of CUDA kernels have what
         follows from their launches."""
         expected, self._expected = self._expected, ()
-        results = self._builder.compile(kernels, alone=alone, optional=optional, then=expected)
+        results = self._builder.compile(kernels, alone=alone, optional=optional, quickly=quickly, then=expected)
         if self.device.target != "cuda":
             return results
         return [
@@ -310,13 +315,19 @@ class Workbench:
             return [read_tensor(spec, Path(folder, f"out{i}")) for i, spec in enumerate(plan.outputs)]
 
     def _compile_and_prepare(
-        self, kernels: Sequence[Kernel], graph: Graph, seed: int, alone: bool = False, optional: bool = False
+        self,
+        kernels: Sequence[Kernel],
+        graph: Graph,
+        seed: int,
+        alone: bool = False,
+        optional: bool = False,
+        quickly: bool = False,
     ) -> tuple[list[Result], float, float]:
         """Compiles while the timing child samples inputs and interprets the graph, which it does but once. Also how
         many seconds compiling took, and how many more the rest."""
         started = time.monotonic()
         with ThreadPoolExecutor(1, "compile") as other:
-            compiling = other.submit(lambda: (self._built(kernels, alone, optional), time.monotonic()))
+            compiling = other.submit(lambda: (self._built(kernels, alone, optional, quickly), time.monotonic()))
             self._common()
             request = {
                 "job": "prepare",

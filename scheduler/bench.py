@@ -113,10 +113,12 @@ class Bench(Protocol):
         seed: int = 0,
         together: bool = False,
         optional: bool = False,
+        quickly: bool = False,
     ) -> Sequence[Binary | Failed]:
         """Binaries, one for each kernel, by way of the object cache. graph: what `measure_plans` will be asked for
         next, if anything. together: several may share a file, which takes compilers half as long. optional: raises
-        OutOfTime once the seconds that were allowed are over, except that what compilers are at is finished."""
+        OutOfTime once the seconds that were allowed are over, except that what compilers are at is finished. quickly:
+        for less of a compiler's time, kernels that may take longer."""
         ...
 
 

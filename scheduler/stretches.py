@@ -31,6 +31,8 @@ from scheduler.watch import Watch
 SECTION = 96  # atoms
 LONGEST = 24  # atoms of a stretch: a kernel of more computes as long as it moves, and takes compilers seconds
 UNIT_S, NODE_S = 0.05, 0.02  # of one core's compiling: a kernel, and each of its nodes
+COMPILERS = 2  # at work side by side, at least
+EMITTING_SHARE = 0.8  # of the time that is left once stretches are found: for making their kernels before compiling
 ROUND_S = 1.0  # of compilers, between two looks at the clock
 ASSEMBLED_S = 2e-4  # a step of the plan
 RUNS = 12  # of each plan, for its check and its samples
@@ -39,6 +41,7 @@ INTERPRETED_S = (
 )
 NODE_INTERPRETED_S = 3e-5
 
+QUICKLY = "kernels were compiled as quickly as may be, not to run fast: there was no time for more"
 ALONE = "timed alone: there was no time to time the graph with a kernel for each op beside it"
 
 
@@ -56,8 +59,10 @@ class Part:
 
 @dataclass(frozen=True)
 class Stretch:
-    """whole: the stretch in one launch, None for a single atom. singles: its atoms one by one."""
+    """whole: the stretch in one launch, None for a single atom, or where none takes it. singles: its atoms one by one,
+    of the atoms of their section."""
 
+    atoms: Atoms
     whole: Part | None
     singles: tuple[Part, ...]
 
@@ -89,13 +94,14 @@ class Stretches:
     def plan(self) -> Plan:
         """The plan. Raises NoPlan, MemoryExceeded."""
         stretches = self._stretches()
+        stretches = self._emitted(stretches, self._left() * (1 - EMITTING_SHARE))
         singles = _distinct(p for s in stretches for p in s.singles)
         wholes = _distinct(s.whole for s in stretches if s.whole)
         saved = self._saved(stretches)
         worth = sorted((k for k in saved if saved[k] > 0), key=lambda k: -saved[k] / self._seconds([wholes[k]]))
         lonely = _distinct(p for s in stretches if s.whole is None or s.whole.key not in worth for p in s.singles)
         fewest_s = self._seconds([*lonely.values(), *(wholes[key] for key in worth)])
-        if not self.timed or self._seconds(singles.values()) <= max(fewest_s, 2 * self._left()):
+        if not self.timed or self._seconds(singles.values()) <= max(fewest_s, COMPILERS * self._left()):
             kernels = self._compiled(singles)
             kernels |= self._compiled_until([wholes[key] for key in worth])
         else:  # single atoms would take compilers longer than stretches, and than there is time
@@ -118,7 +124,7 @@ class Stretches:
                 whole = self._longest(atoms, start) if self.watch.seconds < self.until_s else None
                 stop = whole.families.piece.members.bit_length() if whole else start + 1
                 singles = tuple(self._single(section, atoms, a) for a in range(start, stop))
-                found.append(Stretch(Part(section, whole) if whole else None, singles))
+                found.append(Stretch(atoms, Part(section, whole) if whole else None, singles))
                 start = stop
         self._found = sum(len(s.singles) + (s.whole is not None) for s in found)
         return found
@@ -133,6 +139,25 @@ class Stretches:
                 return candidate
             size //= 2
         return None
+
+    def _emitted(self, stretches: Sequence[Stretch], until_left_s: float) -> list[Stretch]:
+        """The same, halves for those of which no kernel can be made after all; as they are once no more time is left
+        than that: they are given up where their kernels are asked for."""
+        found: list[Stretch] = []
+        for s in stretches:
+            if s.whole is None or self._left() <= until_left_s or self._kernel(s.whole):
+                found.append(s)
+            else:
+                middle = len(s.singles) // 2
+                halves = [self._of(s.atoms, singles) for singles in (s.singles[:middle], s.singles[middle:])]
+                found += self._emitted(halves, until_left_s)
+        return found
+
+    def _of(self, atoms: Atoms, singles: Sequence[Part]) -> Stretch:
+        """The stretch of these atoms."""
+        members = sum(p.candidate.families.piece.members for p in singles)
+        candidate = self.ledger.ask(atoms, atoms.piece(members)) if len(singles) > 1 else None
+        return Stretch(atoms, Part(singles[0].section, candidate) if candidate else None, tuple(singles))
 
     def _single(self, section: Section, atoms: Atoms, atom: int) -> Part:
         candidate = self.ledger.ask(atoms, atoms.piece(1 << atom))
@@ -170,6 +195,10 @@ class Stretches:
         """Of one core, to compile these."""
         return sum(UNIT_S + NODE_S * len(p.candidate.segment.cone) for p in parts)
 
+    def _is_too_much(self, parts: Iterable[Part]) -> bool:
+        """Whether compilers need longer for these than there is time."""
+        return self.timed and self._seconds(parts) > COMPILERS * self._left()
+
     def _left(self) -> float:
         """Seconds until the budget is spent."""
         return max(self.watch.end - self.watch.clock(), 0.0)
@@ -180,7 +209,7 @@ class Stretches:
         found = dict[str, Kernel]()
         waiting = dict(parts)
         while kernels := {key: kernel for key, part in waiting.items() if (kernel := self._kernel(part))}:
-            self._compile(kernels.values(), optional)
+            self._compile(kernels.values(), optional, quickly=not optional and self._is_too_much(waiting.values()))
             usable = {
                 key: k
                 for key, k in kernels.items()
@@ -197,7 +226,7 @@ class Stretches:
                 break
         return found
 
-    def _compile(self, kernels: Iterable[Kernel], optional: bool) -> None:
+    def _compile(self, kernels: Iterable[Kernel], optional: bool, quickly: bool) -> None:
         """Adds their binaries, and what is wrong with those that have none."""
         by_entry = {k.entry: k for k in kernels if k.entry not in self._binaries}
         if self.bench is None or not by_entry:
@@ -210,7 +239,10 @@ class Stretches:
             seed=self.ledger.seed,
             together=True,
             optional=optional,
+            quickly=quickly,
         )
+        if quickly and not any(n.text == QUICKLY for n in self.notes):
+            self.notes.append(Reason(kind="cap", text=QUICKLY))
         for entry, result in zip(by_entry, results, strict=True):
             if isinstance(result, Binary):
                 self._binaries[entry] = result

@@ -51,17 +51,24 @@ class Builder:
         self._paused_s = 0.0
 
     def compile(
-        self, kernels: Sequence[Kernel], *, alone: bool = False, optional: bool = False, then: Sequence[Kernel] = ()
+        self,
+        kernels: Sequence[Kernel],
+        *,
+        alone: bool = False,
+        optional: bool = False,
+        quickly: bool = False,
+        then: Sequence[Kernel] = (),
     ) -> list[Result]:
         """A binary or a failure for each kernel, in order; a library call is its own binary. alone: each in a file of
         its own, so that whoever gets the binary gets nothing else; otherwise up to `limits.kernels_per_file` share one.
-        optional: raises OutOfTime where no time is left to begin with one of them. then: what `compile` will be asked
-        for next, which children turn to that have nothing else to do. Raises SlotError, CacheError."""
-        keys = [self._key(k, alone) for k in kernels]
+        optional: raises OutOfTime where no time is left to begin with one of them. quickly: for less of a compiler's
+        time, kernels that may take longer. then: what `compile` will be asked for next, which children turn to that
+        have nothing else to do. Raises SlotError, CacheError."""
+        keys = [self._key(k, alone, quickly) for k in kernels]
         ahead = self._begun(keys)
         done, missing = self._sorted(keys, kernels, ahead)
         batches = self._batches(missing, 1 if alone else self.limits.kernels_per_file)
-        submitted = self._submitted(batches, optional)
+        submitted = self._submitted(batches, optional, quickly)
         self._start(then, missing)
         for future in dict.fromkeys(ahead.values()):
             with suppress(OutOfTime):
@@ -70,7 +77,7 @@ class Builder:
         # What failed beside others, or was begun ahead and given up: another file may have made it since.
         made, missing = self._sorted(keys, kernels, done)
         done.update(made)
-        done.update(self._results(self._submitted(self._batches(missing, 1), optional)))
+        done.update(self._results(self._submitted(self._batches(missing, 1), optional, quickly)))
         return [done[key] for key in keys]
 
     def _start(self, kernels: Sequence[Kernel], beside: Mapping[str, Kernel]) -> None:
@@ -138,8 +145,10 @@ class Builder:
         self._ahead = {k: f for k, f in self._ahead.items() if k not in found and not f.done()}
         return found
 
-    def _submitted(self, batches: Sequence[dict[str, Kernel]], optional: bool) -> list[Future[dict[str, Result]]]:
-        return [self._threads.submit(self._compile_one, batch, optional) for batch in batches]
+    def _submitted(
+        self, batches: Sequence[dict[str, Kernel]], optional: bool, quickly: bool = False
+    ) -> list[Future[dict[str, Result]]]:
+        return [self._threads.submit(self._compile_one, batch, optional, quickly) for batch in batches]
 
     def _results(self, futures: Sequence[Future[dict[str, Result]]]) -> dict[str, Result]:
         """What came of files, once all are through; nothing of kernels that failed in one file, where the fault of one
@@ -156,22 +165,23 @@ class Builder:
         return done
 
     def _batches(self, missing: dict[str, Kernel], most: int) -> list[dict[str, Kernel]]:
-        """Files of about equal numbers of kernels, one per child at least; equal entries never meet in one file, nor do
-        kernels that need different libraries."""
-        size = max(1, min(most, -(-len(missing) // self.jobs)))
+        """Files of about equal length, one per child at least, with at most so many kernels each; equal entries never
+        meet in one file, nor do kernels that need different libraries. Those that take longest come first."""
+        files = max(min(self.jobs, len(missing)), -(-len(missing) // max(most, 1)))
         batches: list[dict[str, Kernel]] = []
-        for key, kernel in missing.items():
-            for batch in batches:
-                if len(batch) < size and all(
-                    k.entry != kernel.entry and k.libraries == kernel.libraries for k in batch.values()
-                ):
-                    batch[key] = kernel
-                    break
+        lengths: list[int] = []
+        for key, kernel in sorted(missing.items(), key=lambda item: -len(item[1].source)):
+            fitting = [i for i, batch in enumerate(batches) if len(batch) < most and _may_share(kernel, batch)]
+            if fitting and len(batches) >= files:
+                shortest = min(fitting, key=lambda i: lengths[i])
+                batches[shortest][key] = kernel
+                lengths[shortest] += len(kernel.source)
             else:
                 batches.append({key: kernel})
-        return batches
+                lengths.append(len(kernel.source))
+        return [batch for _, batch in sorted(zip(lengths, batches, strict=True), key=lambda entry: -entry[0])]
 
-    def _compile_one(self, batch: dict[str, Kernel], optional: bool) -> dict[str, Result]:
+    def _compile_one(self, batch: dict[str, Kernel], optional: bool, quickly: bool) -> dict[str, Result]:
         if optional and self.patience.is_over():
             raise OutOfTime(f"{len(batch)} kernels are not compiled")
         kernels = list(batch.values())
@@ -183,7 +193,7 @@ class Builder:
             with self._counted(), self.occupancy.working():
                 built = self.compiler.compile(
                     slot, unit, [k.entry for k in kernels], self.limits.compile_seconds, kernels[0].libraries,
-                    self.patience.seconds(len(unit)),
+                    self.patience.seconds(len(unit), len(kernels)), quickly,
                 )  # fmt: skip
         finally:
             self._idle.put(slot)
@@ -211,10 +221,9 @@ class Builder:
             with self._lock:
                 self._running -= 1
 
-    def _key(self, kernel: Kernel, alone: bool) -> str:
-        return "\n".join(
-            ("binary", "alone" if alone else "shared", self.compiler.identity(), kernel.entry, kernel.source)
-        )
+    def _key(self, kernel: Kernel, alone: bool, quickly: bool = False) -> str:
+        kind = f"{'alone' if alone else 'shared'}{' quickly' if quickly else ''}"
+        return "\n".join(("binary", kind, self.compiler.identity(), kernel.entry, kernel.source))
 
     def _recall(self, key: str, kernel: Kernel) -> Binary | None:
         text = self.cache.recall(key)
@@ -235,3 +244,8 @@ class Builder:
     def _source(self, kernel: Kernel) -> str:
         text = kernel.source if is_call(kernel.libraries) else self.compiler.unit([kernel])
         return self.cache.put(text.encode())
+
+
+def _may_share(kernel: Kernel, batch: Mapping[str, Kernel]) -> bool:
+    """Whether a kernel may be in one file with these."""
+    return all(k.entry != kernel.entry and k.libraries == kernel.libraries for k in batch.values())

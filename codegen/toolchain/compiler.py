@@ -67,9 +67,11 @@ class Compiler(Protocol):
         seconds: float,
         libraries: Sequence[str] = (),
         cpu_seconds: float | None = None,
+        quickly: bool = False,
     ) -> "tuple[bytes, dict[str, CompileReport]] | Failure":
         """The binary of one file, linked with `libraries` (see codegen.libraries). cpu_seconds: that each process may
-        use, where the compiler is one that can be held to it. Raises SlotError."""
+        use, where the compiler is one that can be held to it. quickly: with what takes less time, where the compiler
+        has a choice. Raises SlotError."""
         ...
 
 

@@ -40,6 +40,7 @@ FLAGS = (
 # Kernels say themselves what is a vector. Of scalars that were joined g++ made others, in 2.6 s instead of 1.9, which
 # took 0.76 ms instead of 0.46.
 GCC_FLAGS = ("-fno-predictive-commoning", "-fno-tree-slp-vectorize")
+QUICK_FLAGS = ("-O1",)  # 0.5 to 0.7 of what a compiler takes, and none of the passes that it has faults in
 PRELUDE = "loops_cpu.h"  # once per file; includes vec_cpu.h
 ZIG_FLAGS = ("-nostdlib++",)  # our sources need no C++ library; zig would build its own first, which takes a minute
 # "ENTRY:12:17:void k0::ENTRY(void* const*, long int, long int)<tab>208<tab>dynamic,bounded"
@@ -120,17 +121,18 @@ class CpuCompiler:
         seconds: float,
         libraries: Sequence[str] = (),
         cpu_seconds: float | None = None,
+        quickly: bool = False,
     ) -> tuple[bytes, dict[str, CompileReport]] | Failure:
         """See Compiler."""
         try:
             linked = [str(library_file(name)) for name in libraries]
         except LibraryMissing as e:
             return Failure(Status.compile_failed, str(e))
-        flags = [*FLAGS, *self.own_flags(), f"-I{self.include}", *linked]
+        flags = [*FLAGS, *self.own_flags(), f"-I{self.include}", *linked, *(QUICK_FLAGS if quickly else ())]
         built = self.build(slot, source, flags, seconds, entries, cpu_seconds)
         # Compilers have faults in passes that -O1 leaves out. Kernels in one file with the faulty one are tried alone.
         if isinstance(built, Failure) and COMPILER_FAULT in built.detail and len(entries) == 1:
-            return self.build(slot, source, [*flags, "-O1"], seconds, entries, cpu_seconds)
+            return self.build(slot, source, [*flags, *QUICK_FLAGS], seconds, entries, cpu_seconds)
         return built
 
     def build(

@@ -60,6 +60,7 @@ class CudaCompiler:
         seconds: float,
         libraries: Sequence[str] = (),
         cpu_seconds: float | None = None,
+        quickly: bool = False,
     ) -> tuple[bytes, dict[str, CompileReport]] | Failure:
         """See Compiler."""
         with TemporaryDirectory(prefix="fuseplan-") as folder:

@@ -53,6 +53,7 @@ class EmulatorCompiler:
         seconds: float,
         libraries: Sequence[str] = (),
         cpu_seconds: float | None = None,
+        quickly: bool = False,
     ) -> tuple[bytes, dict[str, CompileReport]] | Failure:
         """See Compiler."""
         flags = [*FLAGS, f"-I{self.compiler.include}"]

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 
 TIMES = 8.0  # what others took by length
-LEAST_S = 6.0  # of CPU, whatever others took
+LEAST_S = 6.0  # of CPU, whatever others took; of a file of several kernels times the root of their number
 LEAST_PEERS = 4  # that say anything
 REMEMBERED = 64
 HEADERS = 4_000  # characters of kernels that take as long as the headers do
@@ -34,8 +34,8 @@ class Patience:
         """Whether the seconds of the search are over."""
         return self._end is not None and self._clock() >= self._end
 
-    def seconds(self, characters: int) -> float:
-        """CPU seconds that a file of so many characters may take."""
+    def seconds(self, characters: int, kernels: int = 1) -> float:
+        """CPU seconds that a file of so many characters and kernels may take."""
         with self._lock:
             each = sorted(self._each)
         most = self.most_s
@@ -43,7 +43,7 @@ class Patience:
             most = min(most, TIMES * each[len(each) // 2] * (HEADERS + characters))
         if self._end is not None:
             most = min(most, self._end - self._clock())
-        return min(self.most_s, max(most, LEAST_S))
+        return min(self.most_s, max(most, LEAST_S * kernels**0.5))
 
     def note(self, characters: int, seconds: float) -> None:
         """A file of so many characters took so long."""

@@ -31,6 +31,7 @@ class Collector:
         seed: int = 0,
         together: bool = False,
         optional: bool = False,
+        quickly: bool = False,
     ) -> list[Binary]:
         self.kernels.update((k.entry, k) for k in kernels)
         return [Binary("0" * 64, k.entry, "") for k in kernels]

@@ -96,6 +96,23 @@ def test_what_is_optional_ends_one_file_after_the_budget(builder: Builder, compi
     assert compiler.compiled == ["a", "b"]
 
 
+def test_files_are_of_equal_length_and_the_longest_comes_first(compiler: SlowCompiler, tmp_path: Path) -> None:
+    lengths = (900, 100, 100, 500, 200, 100, 100)
+    made = [replace(k, source=k.source.ljust(n)) for k, n in zip(kernels(*"abcdefg"), lengths, strict=True)]
+    builder = Builder(compiler, ObjectCache(tmp_path), DEFAULT_LIMITS, 2)  # type: ignore[arg-type]
+    files = builder._batches({k.entry: k for k in made}, 16)  # pyright: ignore[reportPrivateUsage]
+    builder.close()
+    assert [sum(len(k.source) for k in file.values()) for file in files] == [1000, 1000]
+    assert next(iter(files[0])) == "a"
+
+
+def test_what_was_compiled_quickly_is_no_answer_to_who_has_time(builder: Builder, compiler: SlowCompiler) -> None:
+    builder.compile(kernels("a"), quickly=True)
+    builder.compile(kernels("a"), quickly=True)
+    builder.compile(kernels("a"))
+    assert compiler.compiled == ["a", "a"]
+
+
 def test_what_was_compiled_before_is_there_after_the_budget(builder: Builder, compiler: SlowCompiler) -> None:
     builder.patience.until(EACH_S)
     [first] = builder.compile(kernels("a"), alone=True, optional=True)

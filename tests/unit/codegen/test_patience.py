@@ -42,3 +42,10 @@ def test_what_is_left_of_a_search_limits_it_and_a_few_seconds_are_always_left() 
     patience.until(None)
     assert patience.seconds(1000) == 60.0
     assert Patience(2.0).seconds(10) == 2.0, "never more than is allowed"
+
+
+def test_a_file_of_several_kernels_has_longer_than_one_of_them() -> None:
+    patience = Patience(60.0, Clock())
+    patience.until(0.0)
+    assert patience.seconds(1000) == LEAST_S
+    assert patience.seconds(9000, 9) == pytest.approx(3 * LEAST_S)

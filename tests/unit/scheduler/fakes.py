@@ -189,6 +189,7 @@ class FakeBench:
         seed: int = 0,
         together: bool = False,
         optional: bool = False,
+        quickly: bool = False,
     ) -> list[Binary | Timing]:
         assert len({k.entry for k in kernels}) == len(kernels)
         return [

@@ -19,7 +19,7 @@ from scheduler.bench import Budget
 from scheduler.no_plan import Disagreement, MemoryExceeded
 from scheduler.prepare import prepare
 from scheduler.sections import sections
-from scheduler.stretches import ALONE
+from scheduler.stretches import ALONE, QUICKLY
 from scheduler.tune import TuneSettings, tune
 from tests.support.random_graphs import Seeded, any_graph
 from tests.unit.scheduler.fakes import (
@@ -45,6 +45,7 @@ class Compiling(FakeBench):
         self.compile_s = compile_s
         self.kernels: dict[str, Kernel] = {}
         self.rounds: list[int] = []
+        self.quick: list[bool] = []
 
     def compile_for_plans(
         self,
@@ -54,7 +55,9 @@ class Compiling(FakeBench):
         seed: int = 0,
         together: bool = False,
         optional: bool = False,
+        quickly: bool = False,
     ) -> list:  # type: ignore[type-arg]
+        self.quick.append(quickly)
         self.kernels.update((k.entry, k) for k in kernels)
         self.rounds.append(len(kernels))
         self.clock.now += self.compile_s * len(kernels)
@@ -182,6 +185,24 @@ def test_what_is_timed_has_its_unfused_or_says_why_not(seconds: float, compile_s
         assert alone == (plan.time_us is not None and plan.unfused_us is None)
         if compile_s < 0.01 and seconds > 1.0 and length == 60:  # others are interpreted for longer, to be checked
             assert plan.unfused_us is not None, "there was time for it"
+
+
+def test_a_stretch_of_which_no_kernel_can_be_made_is_cut_in_halves() -> None:
+    """Not in its atoms one by one."""
+    node = X
+    for i in range(48):
+        node = make("sin" if i == 10 else ("neg", "abs")[i % 2], [node])
+    graph = Graph((SPEC,), (OutputSpec(node, dense_strides(node.sizes)),))
+    plan = stretched(graph, Compiling(0.1), 10.0, cannot=frozenset({"sin"}))
+    assert len(plan.steps) == 7, [len(s.writes) for s in plan.steps]  # of 6, 3, 1, 1, 1, 12 and 24 atoms
+
+
+def test_what_compilers_have_no_time_for_is_compiled_quickly_and_told() -> None:
+    for seconds, short in ((0.01, True), (600.0, False)):
+        bench = Compiling(0.3)
+        plan = stretched(chain(200, period=7), bench, seconds)
+        assert bench.quick[0] == short
+        assert (QUICKLY in [r.text for r in plan.reasons]) == short
 
 
 def test_stretches_that_there_is_no_time_to_begin_with_are_their_atoms() -> None:

@@ -36,6 +36,7 @@ class Reporting(Collector):
         seed: int = 0,
         together: bool = False,
         optional: bool = False,
+        quickly: bool = False,
     ) -> list[Binary | Failure]:
         self.asked += [k.schedule for k in kernels if k.schedule not in self.asked]
         found = [self.reports.get(self.asked.index(k.schedule), SOUND) for k in kernels]
