@@ -25,7 +25,8 @@ static inline void blas(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k,
 }
 
 // ---- operands and results of other types than the sum's, block by block in a cache
-constexpr idx_t BLOCK_M = 256, BLOCK_N = 384, BLOCK_K = 256, BLOCK_PAD = 16;  // rows a power of two apart share cache sets
+constexpr idx_t BLOCK_M = 384, BLOCK_N = 384, BLOCK_K = 256, BLOCK_PAD = 16;  // rows a power of two apart share cache sets
+static inline idx_t least(idx_t a, idx_t b) { return a < b ? a : b; }
 // `rows` rows of `columns` elements, each converted.
 template <class T, class U>
 static inline void convert_rows(idx_t rows, idx_t columns, const T* from, idx_t from_stride, U* to, idx_t to_stride) {
@@ -71,18 +72,25 @@ static inline void gemm(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k,
     Operand<Sum, A, MOST_M, BLOCK_K, WHOLE || SAME<A, Sum>> left(a, lda, a_turned);
     Operand<Sum, B, BLOCK_K, MOST_N, WHOLE || SAME<B, Sum>> right(b, ldb, b_turned);
     alignas(64) Sum sums[CONVERTS ? MOST_M * (MOST_N + BLOCK_PAD) : 1];
-    for (idx_t i = 0; i < m; i += MOST_M) {
-      for (idx_t j = 0; j < n; j += MOST_N) {
-        const idx_t rows = m - i < MOST_M ? m - i : MOST_M, columns = n - j < MOST_N ? n - j : MOST_N;
-        const idx_t sums_ld = CONVERTS ? MOST_N + BLOCK_PAD : ldc;
-        Sum* const to = CONVERTS ? sums : (Sum*)c + i * ldc + j;
-        for (idx_t l = 0; l < k; l += depth) {
-          const idx_t deep = k - l < depth ? k - l : depth;
-          const auto *x = left.part(i, l, rows, deep), *y = right.part(l, j, deep, columns);
-          if constexpr (WHOLE) whole::block<Sum>(a_turned, b_turned, rows, columns, deep, x, left.ld, y, right.ld, to, sums_ld, adds);
-          else blas(a_turned, b_turned, rows, columns, deep, x, left.ld, y, right.ld, to, sums_ld, adds || l > 0);
+    const auto product = [&](idx_t i, idx_t l, idx_t j, const auto* y, Sum* to, idx_t to_ld) {
+      const idx_t rows = least(m - i, MOST_M), columns = least(n - j, MOST_N), deep = least(k - l, depth);
+      const auto* const x = left.part(i, l, rows, deep);
+      if constexpr (WHOLE) whole::block<Sum>(a_turned, b_turned, rows, columns, deep, x, left.ld, y, right.ld, to, to_ld, adds);
+      else blas(a_turned, b_turned, rows, columns, deep, x, left.ld, y, right.ld, to, to_ld, adds || l > 0);
+    };
+    for (idx_t j = 0; j < n; j += MOST_N) {
+      const idx_t columns = least(n - j, MOST_N);
+      if constexpr (CONVERTS) {  // what is summed up is in the block, until all of it is
+        for (idx_t i = 0; i < m; i += MOST_M) {
+          const idx_t to_ld = MOST_N + BLOCK_PAD;
+          for (idx_t l = 0; l < k; l += depth) product(i, l, j, right.part(l, j, least(k - l, depth), columns), sums, to_ld);
+          convert_rows(least(m - i, MOST_M), columns, sums, to_ld, c + i * ldc + j, ldc);
         }
-        if constexpr (CONVERTS) convert_rows(rows, columns, sums, sums_ld, c + i * ldc + j, ldc);
+      } else {  // a block of B is converted once
+        for (idx_t l = 0; l < k; l += depth) {
+          const auto* const y = right.part(l, j, least(k - l, depth), columns);
+          for (idx_t i = 0; i < m; i += MOST_M) product(i, l, j, y, (Sum*)c + i * ldc + j, ldc);
+        }
       }
     }
   }

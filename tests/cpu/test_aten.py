@@ -24,7 +24,7 @@ from tests.support.devices import CUDA_DEVICE
 from tests.support.products import dense_graph, einsum_graph, spec
 
 ATEN = FAMILIES["aten"]
-BLOCK_M, BLOCK_N, BLOCK_K = 256, 384, 256  # gemm_cpu.h
+BLOCK_M, BLOCK_N, BLOCK_K = 384, 384, 256  # gemm_cpu.h
 FAULTS = [
     (r"in0, 41,", "in0, 42,"),  # a wrong leading dimension of an operand
     (r"in1, 53,", "in1, 52,"),
