@@ -55,15 +55,15 @@ template <int W, int A, class T> VDEV void store_stream(T* p, const Vec<T, W>& x
 
 // The first n lanes only; n may be anything, and nothing beyond them is touched. With AVX-512 by masked moves.
 namespace core {
-#if defined(VEC_AVX512) && __has_builtin(__builtin_ia32_loaddquqi128_mask) && __has_builtin(__builtin_ia32_storedquqi128_mask)
-#define VEC_MASKED_MOVES(MOVE) \
-  MOVE(char, 16, qi128) MOVE(short, 8, hi128) MOVE(short, 16, hi256) MOVE(int, 4, si128) MOVE(int, 8, si256) MOVE(int, 16, si512) \
-  MOVE(long long, 2, di128) MOVE(long long, 4, di256) MOVE(long long, 8, di512)
 // Compilers differ in what these builtins point to: elements or vectors.
 struct Address {
   const void* p;
   template <class P> VDEV operator P*() const { return (P*)p; }
 };
+#if defined(VEC_AVX512) && __has_builtin(__builtin_ia32_loaddquqi128_mask) && __has_builtin(__builtin_ia32_storedquqi128_mask)
+#define VEC_MASKED_MOVES(MOVE) \
+  MOVE(char, 16, qi128) MOVE(short, 8, hi128) MOVE(short, 16, hi256) MOVE(int, 4, si128) MOVE(int, 8, si256) MOVE(int, 16, si512) \
+  MOVE(long long, 2, di128) MOVE(long long, 4, di256) MOVE(long long, 8, di512)
 // The mask is hidden from the optimiser: of a masked load whose mask it knows, g++ takes the lanes that are used and loads
 // them all, beyond the tensor's end.
 VDEV unsigned first_lanes(long n) {
@@ -80,10 +80,22 @@ template <class R> VDEV R hidden(R x) {
 #else
 #define VEC_MASKED_MOVES(MOVE)
 #endif
-// Without masked moves: a register that is all there at once. Of another, lanes are loaded by halves where n is known when
-// compiling (6 of 8 are 4 and 2), else one by one, and stored one by one: g++ joins those of repeated rows by itself, and
-// g++ 12 ends in a fault of its own where halves of one number in all lanes are stored. 24 bf16 read and written ten times,
-// with AVX2: 72 -> 19 us.
+// AVX2 has masked moves of 4 and 8 bytes.
+#if defined(__AVX2__) && !defined(VEC_AVX512) && __has_builtin(__builtin_ia32_maskloadd256) && __has_builtin(__builtin_ia32_maskstored256)
+#define VEC_WIDE_MASKED_MOVES(MOVE) MOVE(int, 4, d) MOVE(int, 8, d256) MOVE(long long, 2, q) MOVE(long long, 4, q256)
+template <class E, int L> VDEV Reg<E, L> first_of(long n) {  // -1 in the first n lanes
+  const E most = (E)(n < 0 ? 0 : n > L ? L : n);
+  Reg<E, L> lanes;
+  for (int l = 0; l < L; l++) lanes[l] = (E)l;
+  return (Reg<E, L>)(lanes < most);
+}
+#else
+#define VEC_WIDE_MASKED_MOVES(MOVE)
+#endif
+// Without masked moves: a register that is all there at once. Of another, where n is known when compiling, lanes are loaded
+// by halves (6 of 8 are 4 and 2) and stored one by one: g++ joins those of repeated rows by itself, and g++ 12 ends in a
+// fault of its own where halves of one number in all lanes are stored. 24 bf16 read and written ten times, with AVX2: 72 ->
+// 19 us. Else through memory in a loop: code for each lane would grow with every access.
 template <class R> VDEV R load_parts(const Element<R>* p, long n) {
   constexpr int L = LANES<R>;
   R r{};
@@ -94,19 +106,35 @@ template <class R> VDEV R load_parts(const Element<R>* p, long n) {
       const H low = load_parts<H>(p, n), high = load_parts<H>(p + L / 2, n - L / 2);
       if constexpr (L == 2) r = R{low, high};
       else r = joined(low, high);
-    } else for (int l = 0; l < L; l++) if (l < n) r[l] = p[l];
+    } else {
+      Element<R> at[L] = {};
+      VEC_NO_UNROLL for (int l = 0; l < (int)n; l++) at[l] = p[l];
+      memcpy(&r, at, sizeof r);
+    }
   }
   return r;
 }
 template <class R> VDEV void store_parts(Element<R>* p, R x, long n) {
   if (n >= LANES<R>) memcpy(p, &x, sizeof x);
-  else for (int l = 0; l < LANES<R>; l++) if (l < n) p[l] = lane(x, l);
+  else if (LANES<R> == 1 || __builtin_constant_p(n)) {
+    for (int l = 0; l < LANES<R>; l++) if (l < n) p[l] = lane(x, l);
+  } else {
+    Element<R> at[LANES<R>];
+    memcpy(at, &x, sizeof x);
+    VEC_NO_UNROLL for (int l = 0; l < (int)n; l++) p[l] = at[l];
+  }
 }
 template <class R> VDEV R load_first(const Element<R>* p, long n) {
 #define MOVE(E, L, suffix) \
   if constexpr (LANES<R> == L && sizeof(Element<R>) == sizeof(E)) \
     return (R)__builtin_ia32_loaddqu##suffix##_mask(Address{p}, Reg<E, L>{}, first_lanes(n)); else
   VEC_MASKED_MOVES(MOVE)
+#undef MOVE
+#define MOVE(E, L, suffix) \
+  if constexpr (LANES<R> == L && sizeof(Element<R>) == sizeof(E)) { \
+    if (!__builtin_constant_p(n)) return (R)__builtin_ia32_maskload##suffix(Address{p}, first_of<E, L>(n)); \
+  } else
+  VEC_WIDE_MASKED_MOVES(MOVE) {}
 #undef MOVE
   return load_parts<R>(p, n);
 }
@@ -115,6 +143,12 @@ template <class R> VDEV void store_first(Element<R>* p, R x, long n) {
   if constexpr (LANES<R> == L && sizeof(Element<R>) == sizeof(E)) \
     __builtin_ia32_storedqu##suffix##_mask(Address{p}, (Reg<E, L>)hidden(x), first_lanes(n)); else
   VEC_MASKED_MOVES(MOVE)
+#undef MOVE
+#define MOVE(E, L, suffix) \
+  if constexpr (LANES<R> == L && sizeof(Element<R>) == sizeof(E)) { \
+    if (!__builtin_constant_p(n)) return (void)__builtin_ia32_maskstore##suffix(Address{p}, first_of<E, L>(n), (Reg<E, L>)x); \
+  } else
+  VEC_WIDE_MASKED_MOVES(MOVE) {}
 #undef MOVE
   store_parts(p, x, n);
 }
