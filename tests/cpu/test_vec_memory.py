@@ -134,8 +134,8 @@ def test_stores(t, w: int, library: Library) -> None:
         check(stored("to_lanes", 0, n=n), 2 * first + 1, data[first])
 
 
-# Bytes of machine code of an access: so many, and for each of its registers so many, however many lanes these have. With
-# registers of 32 bytes each of bools is put together from bytes and taken apart again.
+# Bytes of machine code of an access: so many, and for each of its registers so many, however many lanes these have.
+# With registers of 32 bytes, one of bools is put together from bytes and taken apart again.
 ACCESS_BYTES, REGISTER_BYTES = 480, 112
 LANES = 16 if "avx512f" in host_features() else 8  # of a register, half of that where they have 8 bytes
 OF_BOOLS = 1 if LANES == 16 else 2
