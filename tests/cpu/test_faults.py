@@ -25,7 +25,7 @@ from tests.support.kernels import SUM, bare_headers, sum_graph, sum_kernel
 from tests.support.processes import descendants, within
 
 N = 1001
-# A child that ended is followed by another, which imports NumPy before it goes on: 0.3 s on one machine, 1.3 on another.
+# A child that ended is followed by another, which imports NumPy first: 0.3 s on one machine, 1.3 on another.
 GRACE_SECONDS = 3.0
 LIMITS = Limits(
     kernel_seconds=1.0, memory_bytes=GIB, timing_seconds=0.02, output_bytes=1 << 16, compile_seconds=1.0,
