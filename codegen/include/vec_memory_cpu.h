@@ -95,7 +95,8 @@ template <class E, int L> VDEV Reg<E, L> first_of(long n) {  // -1 in the first 
 // Without masked moves: a register that is all there at once. Of another, where n is known when compiling, lanes are loaded
 // by halves (6 of 8 are 4 and 2) and stored one by one: g++ joins those of repeated rows by itself, and g++ 12 ends in a
 // fault of its own where halves of one number in all lanes are stored. 24 bf16 read and written ten times, with AVX2: 72 ->
-// 19 us. Else through memory in a loop: code for each lane would grow with every access.
+// 19 us. Else through memory in a loop, since code for each lane would grow with every access; one that g++ does not take for
+// a memcpy, which it would call.
 template <class R> VDEV R load_parts(const Element<R>* p, long n) {
   constexpr int L = LANES<R>;
   R r{};
@@ -108,7 +109,7 @@ template <class R> VDEV R load_parts(const Element<R>* p, long n) {
       else r = joined(low, high);
     } else {
       Element<R> at[L] = {};
-      VEC_NO_UNROLL for (int l = 0; l < (int)n; l++) at[l] = p[l];
+      VEC_NO_UNROLL for (int l = 0; l < (int)n; l++) { at[l] = p[l]; __asm__("" : "+r"(l)); }
       memcpy(&r, at, sizeof r);
     }
   }
@@ -121,36 +122,38 @@ template <class R> VDEV void store_parts(Element<R>* p, R x, long n) {
   } else {
     Element<R> at[LANES<R>];
     memcpy(at, &x, sizeof x);
-    VEC_NO_UNROLL for (int l = 0; l < (int)n; l++) p[l] = at[l];
+    VEC_NO_UNROLL for (int l = 0; l < (int)n; l++) { p[l] = at[l]; __asm__("" : "+r"(l)); }
   }
 }
 template <class R> VDEV R load_first(const Element<R>* p, long n) {
 #define MOVE(E, L, suffix) \
   if constexpr (LANES<R> == L && sizeof(Element<R>) == sizeof(E)) \
     return (R)__builtin_ia32_loaddqu##suffix##_mask(Address{p}, Reg<E, L>{}, first_lanes(n)); else
-  VEC_MASKED_MOVES(MOVE)
-#undef MOVE
-#define MOVE(E, L, suffix) \
+#define WIDE_MOVE(E, L, suffix) \
   if constexpr (LANES<R> == L && sizeof(Element<R>) == sizeof(E)) { \
     if (!__builtin_constant_p(n)) return (R)__builtin_ia32_maskload##suffix(Address{p}, first_of<E, L>(n)); \
   } else
-  VEC_WIDE_MASKED_MOVES(MOVE) {}
+  VEC_MASKED_MOVES(MOVE) {
+    VEC_WIDE_MASKED_MOVES(WIDE_MOVE) {}
+    return load_parts<R>(p, n);
+  }
 #undef MOVE
-  return load_parts<R>(p, n);
+#undef WIDE_MOVE
 }
 template <class R> VDEV void store_first(Element<R>* p, R x, long n) {
 #define MOVE(E, L, suffix) \
   if constexpr (LANES<R> == L && sizeof(Element<R>) == sizeof(E)) \
     __builtin_ia32_storedqu##suffix##_mask(Address{p}, (Reg<E, L>)hidden(x), first_lanes(n)); else
-  VEC_MASKED_MOVES(MOVE)
-#undef MOVE
-#define MOVE(E, L, suffix) \
+#define WIDE_MOVE(E, L, suffix) \
   if constexpr (LANES<R> == L && sizeof(Element<R>) == sizeof(E)) { \
     if (!__builtin_constant_p(n)) return (void)__builtin_ia32_maskstore##suffix(Address{p}, first_of<E, L>(n), (Reg<E, L>)x); \
   } else
-  VEC_WIDE_MASKED_MOVES(MOVE) {}
+  VEC_MASKED_MOVES(MOVE) {
+    VEC_WIDE_MASKED_MOVES(WIDE_MOVE) {}
+    store_parts(p, x, n);
+  }
 #undef MOVE
-  store_parts(p, x, n);
+#undef WIDE_MOVE
 }
 }  // namespace core
 template <int W, int A, class T> VDEV Vec<T, W> load_masked(const T* p, long n) {
