@@ -19,6 +19,7 @@ from codegen.workbench import Workbench
 from fusion_ir.graph import Graph
 from fusion_ir.records import Measurement, Status
 from scheduler.entry import Entry
+from scheduler.ledger import AGAIN
 from tests.support.faults import DECLARED, FAULTS
 from tests.support.kernels import SUM, bare_headers, sum_graph, sum_kernel
 
@@ -53,12 +54,12 @@ def trials(rng: random.Random) -> list[Kernel]:
 
 
 def search(bench: Workbench, graph: Graph, kernels: list[Kernel]) -> tuple[Measurement | None, list[Measurement]]:
-    """The winner of batches, each with the winner so far beside the next ones, as `scheduler.ledger` does; all rows."""
-    entry, rows = Entry([]), list[Measurement]()
+    """The winner of batches, with the winner so far and what is doubted, as `scheduler.ledger` races them; all rows."""
     by_variant = {(k.family, k.schedule): k for k in kernels}
-    for start in range(0, len(kernels), BATCH):
-        held = [by_variant[entry.winner]] if entry.winner else []
-        new = bench.measure(graph, "segment", [*held, *kernels[start : start + BATCH]])
+    entry, rows = Entry(list(by_variant)), list[Measurement]()
+    while entry.pending or entry.doubted:
+        batch = [v for v in (entry.winner, *entry.doubted[:AGAIN], *entry.pending[:BATCH]) if v]
+        new = bench.measure(graph, "segment", [by_variant[v] for v in batch])
         entry.note(new)
         rows += new
     return entry.best(), rows
