@@ -42,7 +42,7 @@ WHOLE_ROWS = 1 << 30  # lanes of a tile: rows are never cut
 
 @dataclass(frozen=True)
 class MatmulSchedule(Schedule):
-    """library: `openblas`, `pairs` or `whole` (see codegen/gemm/call.py). rows: of a panel, at most. axes: of the
+    """library: `openblas`, `packed` or `pairs` (see codegen/gemm/call.py). rows: of a panel, at most. axes: of the
     product in scratch memory, in their `own` order or in that of the first `output`. lanes: elements of a vector behind
     the product. store: `plain`, or `stream` past the caches."""
 

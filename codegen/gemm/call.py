@@ -22,7 +22,8 @@ THICK = 32  # rows and columns with which a call reads each operand seldom enoug
 WORTH_A_SUM = 64  # products that a call adds to a result, or it takes as long to read and write that
 OPENBLAS = "openblas"
 PAIRS = "pairs"  # our own products of bf16 (gemm_pairs_cpu.h), with OpenBLAS behind them where denormals count
-WHOLE = "whole"  # our own products of whole numbers (gemm_whole_cpu.h)
+PACKED = "packed"  # our own products of all types, which are converted on the way into the caches (gemm_packed_cpu.h)
+FMA = {"fma", "asimd"}  # without it, our products of floats are far slower than a library's
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ def extent(dim: Dim | None) -> int:
 def libraries_for(call: Call, graph: Graph, device: Device) -> tuple[str, ...]:
     """What can compute the call's products on the device, the fastest as a rule first."""
     if not call.of.dtype.is_float:
-        return (WHOLE,)
+        return (PACKED,)
     operands = {graph.inputs[matrix.tensor].dtype for matrix in (call.of.a, call.of.b)}
     paired = (
         operands == {bf16}
@@ -71,12 +72,14 @@ def libraries_for(call: Call, graph: Graph, device: Device) -> tuple[str, ...]:
         and not any(d.summed for d in call.loops)
         and "avx512_bf16" in device.features
     )
-    return (PAIRS, OPENBLAS) if paired else (OPENBLAS,)
+    converted = operands != {call.of.dtype}
+    packed = (PACKED,) if FMA.intersection(device.features) else ()
+    return (*((PAIRS,) if paired else ()), *((*packed, OPENBLAS) if converted else (OPENBLAS, *packed)))
 
 
 def linked_with(library: str) -> tuple[str, ...]:
     """Shared libraries that a kernel with such products is linked with."""
-    return () if library == WHOLE else (OPENBLAS,)
+    return () if library == PACKED else (OPENBLAS,)
 
 
 def call_on_cpu(contraction: Contraction) -> Call | Reject:

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from codegen.gemm.call import PAIRS, Call
+from codegen.gemm.call import OPENBLAS, PACKED, PAIRS, Call
 from codegen.gemm.dims import Dim
+from codegen.kernel import EmitError
 from codegen.text import CTYPE
 
 
@@ -31,7 +32,7 @@ def task_lines(call: Call, library: str, cuts: Sequence[Cut], result: str, *, fr
     """Statements of a kernel's body that compute one task's part of the product.
 
     library: see `libraries_for`. cuts: the first one's pieces vary slowest with `task`. result: the pointer to write
-    to. from_start: what a task writes starts there; otherwise at the place that it has in the whole.
+    to. from_start: what a task writes starts there; otherwise at the place that it has in the whole. Raises EmitError.
     """
     lines = ["long task_rest = task;"] if cuts else []
     names: dict[Dim, str] = {}
@@ -54,16 +55,19 @@ def task_lines(call: Call, library: str, cuts: Sequence[Cut], result: str, *, fr
         lines.append(f"{'  ' * depth}LOOP({name}, {_extent(d, names)})")
     strides = [[(name, s) for name, d in loops for s in [_of(d)[t]] if s] for t in range(3)]
     a, b, c = (_at(start, 0, terms) for start, terms in zip(starts, strides, strict=True))
-    flags = f"{_bool(call.a_turned)}, {_bool(call.b_turned)}"
     extents = ", ".join(_extent(d, names) for d in (call.m, call.n, call.k))
     adds = " || ".join(name for name, d in loops if d.summed) or "false"
-    arguments = f"{flags}, {extents}, {a}, {call.lda}, {b}, {call.ldb}, {c}, {call.ldc}"
-    function = (
-        f"gemm_by_pairs({arguments});"
-        if library == PAIRS
-        else f"gemm<{CTYPE[call.of.dtype.name]}>({arguments}, {adds});"
-    )
-    lines.append("  " * len(loops) + function)
+    arguments = f"{extents}, {a}, {call.lda}, {b}, {call.ldb}, {c}, {call.ldc}"
+    turned = f"{_bool(call.a_turned)}, {_bool(call.b_turned)}"
+    ctype = CTYPE[call.of.dtype.name]
+    functions = {
+        PAIRS: f"gemm_by_pairs({turned}, {arguments});",
+        PACKED: f"gemm_packed<{ctype}, {turned}>({arguments}, {adds});",
+        OPENBLAS: f"gemm<{ctype}>({turned}, {arguments}, {adds});",
+    }
+    if library not in functions:
+        raise EmitError(f"no library {library!r}; there are {', '.join(functions)}")
+    lines.append("  " * len(loops) + functions[library])
     return lines
 
 

@@ -1,7 +1,9 @@
-// Matrix products by the BLAS library that the kernel is linked with (codegen/libraries.py), on the calling thread.
+// Matrix products on the calling thread: by the BLAS library that the kernel is linked with (codegen/libraries.py), or by
+// code of our own.
 #pragma once
+#include "gemm_packed_cpu.h"
 #include "gemm_pairs_cpu.h"
-#include "gemm_whole_cpu.h"
+using packed::least;
 // Where a tensor would start of which `part` holds the elements from `offset` on.
 template <class T>
 static inline const T* before(const T* part, idx_t offset) { return (const T*)((uintptr_t)part - (uintptr_t)offset * sizeof(T)); }
@@ -26,7 +28,6 @@ static inline void blas(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k,
 
 // ---- operands and results of other types than the sum's, block by block in a cache
 constexpr idx_t BLOCK_M = 384, BLOCK_N = 384, BLOCK_K = 256, BLOCK_PAD = 16;  // rows a power of two apart share cache sets
-static inline idx_t least(idx_t a, idx_t b) { return a < b ? a : b; }
 // `rows` rows of `columns` elements, each converted.
 template <class T, class U>
 static inline void convert_rows(idx_t rows, idx_t columns, const T* from, idx_t from_stride, U* to, idx_t to_stride) {
@@ -58,41 +59,55 @@ template <class Sum, class T, idx_t ROWS, idx_t COLUMNS> struct Operand<Sum, T, 
   const T* part(idx_t i, idx_t j, idx_t, idx_t) const { return from + (turned ? j * ld + i : i * ld + j); }
 };
 // Row-major C[m, n] = A[m, k] B[k, n], or += where `adds`; an operand that is `turned` lies in memory as its transpose.
-// C is not read unless `adds`. Sum: what sums run in, which holds all values of A and B (whole numbers may wrap in it). C of
-// another type is converted from them (and `adds` is false).
+// C is not read unless `adds`. Sum: what sums run in, which holds all values of A and B. C of another type is converted from
+// them (and `adds` is false).
 template <class Sum, class A, class B, class C>
 static inline void gemm(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k, const A* a, idx_t lda, const B* b, idx_t ldb,
                         C* c, idx_t ldc, bool adds) {
-  constexpr bool WHOLE = !FLOATING<Sum>, CONVERTS = !SAME<C, Sum>, IN_PLACE = SAME<A, Sum> && SAME<B, Sum>;
-  if constexpr (!WHOLE && IN_PLACE && !CONVERTS) blas(a_turned, b_turned, m, n, k, a, lda, b, ldb, c, ldc, adds);
+  constexpr bool CONVERTS = !SAME<C, Sum>, IN_PLACE = SAME<A, Sum> && SAME<B, Sum>;
+  if constexpr (IN_PLACE && !CONVERTS) blas(a_turned, b_turned, m, n, k, a, lda, b, ldb, c, ldc, adds);
   else {
-    constexpr idx_t MOST_M = WHOLE ? whole::MOST_ROWS : BLOCK_M;  // less than half of a thread's stack of 4 MiB in all
-    constexpr idx_t MOST_N = WHOLE ? whole::MOST_COLUMNS<Sum> : BLOCK_N * 4 / (idx_t)sizeof(Sum);
-    const idx_t depth = WHOLE || IN_PLACE ? k : BLOCK_K;
-    Operand<Sum, A, MOST_M, BLOCK_K, WHOLE || SAME<A, Sum>> left(a, lda, a_turned);
-    Operand<Sum, B, BLOCK_K, MOST_N, WHOLE || SAME<B, Sum>> right(b, ldb, b_turned);
-    alignas(64) Sum sums[CONVERTS ? MOST_M * (MOST_N + BLOCK_PAD) : 1];
-    const auto product = [&](idx_t i, idx_t l, idx_t j, const auto* y, Sum* to, idx_t to_ld) {
-      const idx_t rows = least(m - i, MOST_M), columns = least(n - j, MOST_N), deep = least(k - l, depth);
-      const auto* const x = left.part(i, l, rows, deep);
-      if constexpr (WHOLE) whole::block<Sum>(a_turned, b_turned, rows, columns, deep, x, left.ld, y, right.ld, to, to_ld, adds);
-      else blas(a_turned, b_turned, rows, columns, deep, x, left.ld, y, right.ld, to, to_ld, adds || l > 0);
+    constexpr idx_t MOST_N = BLOCK_N * 4 / (idx_t)sizeof(Sum);  // less than half of a thread's stack of 4 MiB in all
+    const idx_t depth = IN_PLACE ? k : BLOCK_K;
+    Operand<Sum, A, BLOCK_M, BLOCK_K> left(a, lda, a_turned);
+    Operand<Sum, B, BLOCK_K, MOST_N> right(b, ldb, b_turned);
+    alignas(64) Sum sums[CONVERTS ? BLOCK_M * (MOST_N + BLOCK_PAD) : 1];
+    const auto product = [&](idx_t i, idx_t l, idx_t j, const Sum* y, Sum* to, idx_t to_ld) {
+      const idx_t rows = least(m - i, BLOCK_M), columns = least(n - j, MOST_N), deep = least(k - l, depth);
+      const Sum* const x = left.part(i, l, rows, deep);
+      blas(a_turned, b_turned, rows, columns, deep, x, left.ld, y, right.ld, to, to_ld, adds || l > 0);
     };
     for (idx_t j = 0; j < n; j += MOST_N) {
       const idx_t columns = least(n - j, MOST_N);
       if constexpr (CONVERTS) {  // what is summed up is in the block, until all of it is
-        for (idx_t i = 0; i < m; i += MOST_M) {
+        for (idx_t i = 0; i < m; i += BLOCK_M) {
           const idx_t to_ld = MOST_N + BLOCK_PAD;
           for (idx_t l = 0; l < k; l += depth) product(i, l, j, right.part(l, j, least(k - l, depth), columns), sums, to_ld);
-          convert_rows(least(m - i, MOST_M), columns, sums, to_ld, c + i * ldc + j, ldc);
+          convert_rows(least(m - i, BLOCK_M), columns, sums, to_ld, c + i * ldc + j, ldc);
         }
       } else {  // a block of B is converted once
         for (idx_t l = 0; l < k; l += depth) {
-          const auto* const y = right.part(l, j, least(k - l, depth), columns);
-          for (idx_t i = 0; i < m; i += MOST_M) product(i, l, j, y, (Sum*)c + i * ldc + j, ldc);
+          const Sum* const y = right.part(l, j, least(k - l, depth), columns);
+          for (idx_t i = 0; i < m; i += BLOCK_M) product(i, l, j, y, (Sum*)c + i * ldc + j, ldc);
         }
       }
     }
+  }
+}
+// The same by our own code, whatever the types.
+template <class Sum, bool A_TURNED, bool B_TURNED, class A, class B, class C>
+static inline void gemm_packed(idx_t m, idx_t n, idx_t k, const A* a, idx_t lda, const B* b, idx_t ldb, C* c, idx_t ldc, bool adds) {
+  if constexpr (SAME<C, Sum>) packed::product<Sum, A_TURNED, B_TURNED>(m, n, k, a, lda, b, ldb, c, ldc, adds);
+  else {
+    constexpr idx_t MOST_M = BLOCK_M, MOST_N = BLOCK_N * 4 / (idx_t)sizeof(Sum);
+    alignas(64) Sum sums[MOST_M * MOST_N];
+    for (idx_t j = 0; j < n; j += MOST_N)
+      for (idx_t i = 0; i < m; i += MOST_M) {
+        const idx_t rows = least(m - i, MOST_M), columns = least(n - j, MOST_N);
+        packed::product<Sum, A_TURNED, B_TURNED>(rows, columns, k, a + (A_TURNED ? i : i * lda), lda,
+                                                 b + (B_TURNED ? j * ldb : j), ldb, sums, MOST_N, false);
+        convert_rows(rows, columns, sums, MOST_N, c + i * ldc + j, ldc);
+      }
   }
 }
 #ifdef GEMM_PAIRS

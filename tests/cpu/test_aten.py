@@ -10,6 +10,7 @@ import pytest
 
 from codegen import libraries
 from codegen.families import FAMILIES
+from codegen.gemm.call import LEAST_PRODUCTS, OPENBLAS, PACKED
 from codegen.kernel import EmitError, Kernel
 from codegen.libraries import LibraryMissing, load_library
 from codegen.toolchain.compiler import Failure
@@ -25,11 +26,12 @@ from tests.support.products import dense_graph, einsum_graph, spec
 
 ATEN = FAMILIES["aten"]
 BLOCK_M, BLOCK_N, BLOCK_K = 384, 384, 256  # gemm_cpu.h
+MOST_ROWS, MOST_COLUMNS, DEPTH = 288, 1024, 512  # gemm_packed_cpu.h: the most of any machine's
 FAULTS = [
     (r"in0, 41,", "in0, 42,"),  # a wrong leading dimension of an operand
     (r"in1, 53,", "in1, 52,"),
     (r"out0, 53,", "out0, 54,"),  # of the result
-    (r">\(false", ">(true"),
+    (r"([<(])(\w+, )?false", r"\1\2true"),  # an operand turned
     (r", 41, in0", ", 40, in0"),  # one product short
 ]
 SIZES = {"z": 3, "m": 37, "k": 41, "n": 53}
@@ -95,6 +97,10 @@ def narrow() -> Iterator[tuple[str, Graph]]:
     turned = [spec(sizes, (1, sizes[0] + 3), bf16) for sizes in large]
     graph = dense_graph(turned, build.matmul)
     yield "turned", Graph(graph.inputs, (OutputSpec(graph.outputs[0].node, (1, BLOCK_M + 8)),))
+    wide = [(MOST_ROWS + 7, DEPTH + 9), (DEPTH + 9, MOST_COLUMNS + 17)]
+    yield "wide", dense_graph(wide, lambda x, w: build.matmul(x, w, f32), bf16)
+    turned = [spec(sizes, (1, sizes[0] + 3), f16) for sizes in wide]
+    yield "wide, turned", dense_graph(turned, lambda x, w: build.matmul(x, w, f32))
     deep = {"h": 2, "d": 2 * BLOCK_K + 1, "t": 20, "n": 24}
     yield (
         "sum over two axes to f32",
@@ -118,6 +124,25 @@ def cast_first(stored: tuple[DType, DType], dtype: DType, sizes: Sequence[Sequen
     return dense_graph(operands, lambda x, w: build.matmul(build.cast(x, dtype), build.cast(w, dtype), out))
 
 
+@pytest.mark.parametrize("dtype", [f32, f64], ids=str)
+def test_our_own_products_of_every_size(bench: Workbench, dtype: DType) -> None:
+    """One less and one more than tiles and blocks have rows, columns and steps, in every layout."""
+    cases: list[tuple[str, Graph, list[Kernel]]] = []
+    rng = np.random.default_rng(5)
+    rows, columns, steps = (1, 5, 6, 7, 13, 73, 145, 289), (1, 3, 8, 15, 33, 64, 513, 1025), (17, 25, 127, 129, 257, 513)
+    for a, b in product(("mk", "km"), ("kn", "nk")):
+        for m, n in zip(rows, rng.permutation(columns), strict=True):
+            sizes = {"m": m, "n": int(n), "k": int(rng.choice(steps))}
+            if sizes["m"] * sizes["n"] * sizes["k"] < LEAST_PRODUCTS:
+                sizes["k"] = LEAST_PRODUCTS
+            graph = einsum_graph(a, b, "mn", sizes, dtype)
+            kernel = ATEN.emit(graph, f"aten{{library={PACKED},rows=1,columns=1}}", bench.device)
+            cases.append((f"{a},{b} {sizes}", graph, [kernel]))
+    assert len(cases) == 4 * len(rows)
+    wrong = check_all(cases, bench)
+    assert not wrong, "\n".join(wrong)
+
+
 def test_operands_that_are_cast_first(bench: Workbench) -> None:
     """Every cast that loses nothing, of one operand or of both; results of the products' type and of others."""
     large = [(BLOCK_M + 3, 2 * BLOCK_K + 5), (2 * BLOCK_K + 5, BLOCK_N + 7)]
@@ -129,7 +154,7 @@ def test_operands_that_are_cast_first(bench: Workbench) -> None:
         for operands in ((stored, stored), (stored, dtype), (dtype, stored)):
             for out in (dtype, f16) if stored.name == "i8" else (dtype,):
                 graph = cast_first(operands, dtype, sizes, out)
-                cases.append((f"{operands} as {dtype} to {out}", graph, kernels_of(graph, "aten", bench, most=1)))
+                cases.append((f"{operands} as {dtype} to {out}", graph, kernels_of(graph, "aten", bench, most=2)))
     turned = [spec(sizes, (1, sizes[0] + 3), bf16) for sizes in large]
     graph = dense_graph(turned, lambda x, w: build.matmul(build.cast(x, f64), build.cast(w, f64)))
     cases.append(("turned", graph, kernels_of(graph, "aten", bench)))
@@ -180,7 +205,7 @@ def test_whole_numbers_wrap_as_their_accumulator_does(bench: Workbench, dtype: D
 def test_a_wrong_product_of_whole_numbers_is_found_out(bench: Workbench) -> None:
     graph = dense_graph([(37, 41), (41, 53)], build.matmul, i32)
     for pattern, instead in FAULTS:
-        kernel = ATEN.emit(graph, "aten{library=whole,rows=1,columns=1}", bench.device)
+        kernel = ATEN.emit(graph, "aten{library=packed,rows=1,columns=1}", bench.device)
         row = row_with_fault(graph, kernel, pattern, instead, bench)
         assert row.status in (Status.wrong_result, Status.crashed), row
 
@@ -220,6 +245,8 @@ def test_pieces_that_do_not_divide(bench: Workbench) -> None:
     for rows, columns in ((38, 1), (1, 54), (0, 1)):
         with pytest.raises(EmitError, match="cannot be cut into"):
             ATEN.emit(graph, f"aten{{library=openblas,rows={rows},columns={columns}}}", bench.device)
+    with pytest.raises(EmitError, match="no library 'whole'; there are pairs, packed, openblas"):
+        ATEN.emit(graph, "aten{library=whole,rows=1,columns=1}", bench.device)
 
 
 def test_infinities_and_nans_spread_like_in_the_sum(bench: Workbench) -> None:
@@ -227,21 +254,23 @@ def test_infinities_and_nans_spread_like_in_the_sum(bench: Workbench) -> None:
     x, w = np.ones((40, 64), np.float32), np.ones((64, 48), np.float32)
     x[3, 5], x[4, 6], w[7, 9] = np.nan, np.inf, -np.inf
     x[5, 7] = 0  # times -inf
-    (got,) = run_kernel(graph, kernels_of(graph, "aten", bench)[0], [x, w], bench)
-    with np.errstate(invalid="ignore"):
-        np.testing.assert_array_equal(got, x @ w)
-    assert np.isnan(got[5, 9])
-    assert np.isnan(got[3]).all()
+    for kernel in kernels_of(graph, "aten", bench, most=2):
+        (got,) = run_kernel(graph, kernel, [x, w], bench)
+        with np.errstate(invalid="ignore"):
+            np.testing.assert_array_equal(got, x @ w)
+        assert np.isnan(got[5, 9])
+        assert np.isnan(got[3]).all()
 
 
 def test_narrow_operands_keep_denormals_infinities_and_nans(bench: Workbench) -> None:
     graph = dense_graph([(40, 64), (64, 48)], lambda x, w: build.matmul(x, w, f32), f16)
     x, w = np.ones((40, 64), np.float16), np.ones((64, 48), np.float16)
     x[3, 5], x[4, 6], w[7, 9], x[5, 7], x[6] = np.nan, np.inf, -np.inf, 0, np.finfo(np.float16).smallest_subnormal
-    (got,) = run_kernel(graph, kernels_of(graph, "aten", bench)[0], [x, w], bench)
-    with np.errstate(invalid="ignore"):
-        np.testing.assert_array_equal(got, x.astype(np.float32) @ w.astype(np.float32))
-    assert got[6, 0] == 64 * 2.0**-24
+    for kernel in kernels_of(graph, "aten", bench, most=2):
+        (got,) = run_kernel(graph, kernel, [x, w], bench)
+        with np.errstate(invalid="ignore"):
+            np.testing.assert_array_equal(got, x.astype(np.float32) @ w.astype(np.float32))
+        assert got[6, 0] == 64 * 2.0**-24
 
 
 @pytest.mark.parametrize(
@@ -251,9 +280,10 @@ def test_narrow_operands_keep_denormals_infinities_and_nans(bench: Workbench) ->
         (r"false\);", "true);", f32),  # adds to what is there
     ],
 )
-def test_a_wrong_call_is_found_out(bench: Workbench, pattern: str, instead: str, dtype: DType) -> None:
+@pytest.mark.parametrize("library", [OPENBLAS, PACKED])
+def test_a_wrong_call_is_found_out(bench: Workbench, library: str, pattern: str, instead: str, dtype: DType) -> None:
     graph = dense_graph([(37, 41), (41, 53)], build.matmul, dtype)
-    kernel = ATEN.emit(graph, "aten{library=openblas,rows=1,columns=1}", bench.device)
+    kernel = ATEN.emit(graph, f"aten{{library={library},rows=1,columns=1}}", bench.device)
     row = row_with_fault(graph, kernel, pattern, instead, bench)
     assert row.status in (Status.wrong_result, Status.crashed), row
 

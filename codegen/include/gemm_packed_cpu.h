@@ -1,0 +1,137 @@
+// Products of matrices by code of our own, on the calling thread, of operands of any types whose rows may be any distance
+// apart: blocks of them are put together for the caches, converted on the way, and tiles of the result summed in registers.
+// Whole numbers wrap, and sums of them in any order are the same.
+#pragma once
+#include "vec_cpu.h"
+namespace packed {
+constexpr idx_t ROWS = REGISTER_BYTES == 64 ? 12 : 6;  // of a tile, by two registers of columns
+template <class S> constexpr idx_t COLUMNS = 2 * REGISTER<S>;
+constexpr idx_t DEPTH = 8192 / REGISTER_BYTES;         // of a block: a panel of B takes 16 KiB of the first cache
+constexpr idx_t MOST_ROWS = REGISTER_BYTES * 9 / 2;    // of a block of A: 144 KiB of the second cache, of f64 288
+template <class S> constexpr idx_t MOST_COLUMNS = 4096 / (idx_t)sizeof(S);  // of a block of B: at most 1 MiB
+static_assert(MOST_ROWS % ROWS == 0);
+
+template <class S> using Term = If<FLOATING<S>, S, Uint<sizeof(S)>>;
+template <class S> using Line = Reg<Term<S>, REGISTER<S>>;
+VDEV idx_t least(idx_t a, idx_t b) { return a < b ? a : b; }
+template <class R> VDEV R multiply_add(R a, R b, R c) {
+  if constexpr (FLOATING<Element<R>>) return core::fma(a, b, c);
+  else return a * b + c;
+}
+// The first `count` of a register's elements, which follow each other in memory, converted; 0 for the others.
+template <class S, class T> VDEV Line<S> line(const T* from, idx_t count) {
+  constexpr int L = REGISTER<S>;
+  if (__builtin_expect(count >= L, 1)) return core::as<Line<S>>(cast<S>(load<L, 1>(from)).v);
+  return count > 0 ? core::as<Line<S>>(cast<S>(load_masked<L, 1>(from, count)).v) : Line<S>{};
+}
+// A block of A: rows as they are, or of a TURNED one panels of ROWS with the elements of each step along the sum side by
+// side; 0 in rows of the last tile that are not there.
+constexpr idx_t PANEL = DEPTH * ROWS + 16;  // whole registers are written, and where the next step begins once more
+template <class S, bool TURNED, class T> static inline void take(idx_t rows, idx_t depth, const T* from, idx_t ld, S* to) {
+  constexpr idx_t L = REGISTER<S>;
+  static_assert((ROWS + L - 1) / L * L - ROWS <= PANEL - DEPTH * ROWS);
+  if constexpr (TURNED) {
+    for (idx_t p = 0; p < depth; p++)
+      for (idx_t i = 0; i < rows; i += ROWS)
+        for (idx_t h = 0; h < ROWS; h += L) {
+          const auto r = line<S>(from + p * ld + i + h, rows - i - h);
+          memcpy(to + i / ROWS * PANEL + p * ROWS + h, &r, sizeof r);
+        }
+  } else {
+    for (idx_t i = 0; i < (rows + ROWS - 1) / ROWS * ROWS; i++)
+      for (idx_t p = 0; p < depth; p += L) {
+        const auto r = line<S>(from + i * ld + p, i < rows ? depth - p : 0);
+        memcpy(to + i * DEPTH + p, &r, sizeof r);
+      }
+  }
+}
+// A block of B as panels of COLUMNS<S>: the elements of each step along the sum side by side.
+template <class S, bool TURNED, class T> static inline void pack(idx_t columns, idx_t depth, const T* from, idx_t ld, S* to) {
+  constexpr idx_t L = REGISTER<S>, C = COLUMNS<S>;
+  if constexpr (!TURNED) {
+    constexpr idx_t STEPS = 8;  // at a time, of all panels: memory is read in rows
+    for (idx_t first = 0; first < depth; first += STEPS)
+      for (idx_t j = 0; j < columns; j += C)
+        for (idx_t p = first; p < least(depth, first + STEPS); p++) {
+          const T* const at = from + p * ld + j;
+          const Line<S> r[2] = {line<S>(at, columns - j), line<S>(at + L, columns - j - L)};
+          memcpy(to + j * DEPTH + p * C, r, sizeof r);
+        }
+  } else {
+    for (idx_t j = 0; j < (columns + C - 1) / C * C; j += L)
+      for (idx_t p = 0; p < depth; p += L) {
+        Line<S> r[L];
+        VEC_UNROLL for (idx_t i = 0; i < L; i++) r[i] = line<S>(from + (j + i) * ld + p, j + i < columns ? depth - p : 0);
+        core::transpose(r);
+        VEC_UNROLL for (idx_t i = 0; i < L; i++) memcpy(to + j / C * C * DEPTH + (p + i) * C + j % C, &r[i], sizeof r[i]);
+      }
+  }
+}
+constexpr idx_t AHEAD = 8;  // steps
+// ROWS x COLUMNS<S> of C, or added to it. APART, ALONG: from one row of A's block, and from one step of the sum, to the next.
+template <class S, idx_t APART, idx_t ALONG>
+static __attribute__((noinline)) void tile(idx_t depth, const S* a, const S* b, S* c, idx_t ldc, bool adds) {
+  using R = Line<S>;
+  R sums[ROWS][2];
+#pragma GCC unroll 12
+  for (idx_t i = 0; i < ROWS; i++) {
+    sums[i][0] = sums[i][1] = R{};
+    __builtin_prefetch(c + i * ldc);
+    __builtin_prefetch((const char*)(c + i * ldc) + sizeof sums[i] - 1);
+  }
+#pragma GCC unroll 4
+  for (idx_t p = 0; p < depth; p++, a += ALONG, b += COLUMNS<S>) {
+    __builtin_prefetch(b + AHEAD * COLUMNS<S>);
+    R y[2];
+    memcpy(y, b, sizeof y);
+#pragma GCC unroll 12
+    for (idx_t i = 0; i < ROWS; i++) {
+      const R x = core::fill<R>((Term<S>)a[i * APART]);
+      sums[i][0] = multiply_add(x, y[0], sums[i][0]);
+      sums[i][1] = multiply_add(x, y[1], sums[i][1]);
+    }
+  }
+#pragma GCC unroll 12
+  for (idx_t i = 0; i < ROWS; i++)
+#pragma GCC unroll 2
+    for (int h = 0; h < 2; h++) {
+      S* const to = c + i * ldc + h * REGISTER<S>;
+      if (adds) {
+        R before;
+        memcpy(&before, to, sizeof before);
+        sums[i][h] += before;
+      }
+      memcpy(to, &sums[i][h], sizeof(R));
+    }
+}
+// Row-major C[m, n] = A[m, k] B[k, n], or += where `adds`, summed in S. TURNED operands lie in memory as their transpose.
+template <class S, bool A_TURNED, bool B_TURNED, class A, class B>
+static inline void product(idx_t m, idx_t n, idx_t k, const A* a, idx_t lda, const B* b, idx_t ldb, S* c, idx_t ldc, bool adds) {
+  constexpr idx_t C = COLUMNS<S>, APART = A_TURNED ? 1 : DEPTH, ALONG = A_TURNED ? ROWS : 1, TILE = A_TURNED ? PANEL : ROWS * DEPTH;
+  static_assert(MOST_COLUMNS<S> % C == 0);
+  alignas(64) S left[MOST_ROWS / ROWS * TILE], right[MOST_COLUMNS<S> * DEPTH], edge[ROWS * C];
+  for (idx_t j0 = 0; j0 < n; j0 += MOST_COLUMNS<S>)
+    for (idx_t l = 0; l < k; l += DEPTH) {
+      const idx_t columns = least(n - j0, MOST_COLUMNS<S>), depth = least(k - l, DEPTH);
+      const bool adding = adds || l > 0;
+      pack<S, B_TURNED>(columns, depth, b + (B_TURNED ? j0 * ldb + l : l * ldb + j0), ldb, right);
+      for (idx_t i0 = 0; i0 < m; i0 += MOST_ROWS) {
+        const idx_t rows = least(m - i0, MOST_ROWS);
+        take<S, A_TURNED>(rows, depth, a + (A_TURNED ? l * lda + i0 : i0 * lda + l), lda, left);
+        for (idx_t j = 0; j < columns; j += C)
+          for (idx_t i = 0; i < rows; i += ROWS) {
+            const S *const x = left + i / ROWS * TILE, *const y = right + j * DEPTH;
+            S* const to = c + (i0 + i) * ldc + j0 + j;
+            if (rows - i >= ROWS && columns - j >= C) {
+              tile<S, APART, ALONG>(depth, x, y, to, ldc, adding);
+              continue;
+            }
+            tile<S, APART, ALONG>(depth, x, y, edge, C, false);
+            for (idx_t r = 0; r < ROWS && r < rows - i; r++)
+              for (idx_t q = 0; q < C && q < columns - j; q++)
+                to[r * ldc + q] = (S)((Term<S>)edge[r * C + q] + (adding ? (Term<S>)to[r * ldc + q] : (Term<S>)0));
+          }
+      }
+    }
+}
+}  // namespace packed
