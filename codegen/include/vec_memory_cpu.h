@@ -95,8 +95,10 @@ template <class E, int L> VDEV Reg<E, L> first_of(long n) {  // -1 in the first 
 // Without masked moves: a register that is all there at once. Of another, where n is known when compiling, lanes are loaded
 // by halves (6 of 8 are 4 and 2) and stored one by one: g++ joins those of repeated rows by itself, and g++ 12 ends in a
 // fault of its own where halves of one number in all lanes are stored. 24 bf16 read and written ten times, with AVX2: 72 ->
-// 19 us. Else through memory in a loop, since code for each lane would grow with every access; one that g++ does not take for
-// a memcpy, which it would call.
+// 19 us. Else lanes of 1 and 2 bytes one by one, too: a register that was just put together in memory is read late (13
+// columns of bf16 transposed: 370 -> 600 us). Wider ones, which only machines without AVX2 have here, through memory in a
+// loop, since code for each lane would grow with every access; one that g++ does not take for a memcpy, which it would call.
+template <class R> constexpr bool BY_LANES = LANES<R> <= 8 && sizeof(Element<R>) <= 2;
 template <class R> VDEV R load_parts(const Element<R>* p, long n) {
   constexpr int L = LANES<R>;
   R r{};
@@ -107,6 +109,8 @@ template <class R> VDEV R load_parts(const Element<R>* p, long n) {
       const H low = load_parts<H>(p, n), high = load_parts<H>(p + L / 2, n - L / 2);
       if constexpr (L == 2) r = R{low, high};
       else r = joined(low, high);
+    } else if constexpr (BY_LANES<R>) {
+      for (int l = 0; l < L; l++) if (l < n) r[l] = p[l];
     } else {
       Element<R> at[L] = {};
       VEC_NO_UNROLL for (int l = 0; l < (int)n; l++) { at[l] = p[l]; __asm__("" : "+r"(l)); }
@@ -117,7 +121,7 @@ template <class R> VDEV R load_parts(const Element<R>* p, long n) {
 }
 template <class R> VDEV void store_parts(Element<R>* p, R x, long n) {
   if (n >= LANES<R>) memcpy(p, &x, sizeof x);
-  else if (LANES<R> == 1 || __builtin_constant_p(n)) {
+  else if (LANES<R> == 1 || BY_LANES<R> || __builtin_constant_p(n)) {
     for (int l = 0; l < LANES<R>; l++) if (l < n) p[l] = lane(x, l);
   } else {
     Element<R> at[LANES<R>];
