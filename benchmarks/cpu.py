@@ -125,7 +125,8 @@ def _notes(options: argparse.Namespace) -> tuple[str, ...]:
         f"One process, {options.threads} threads each, at most {options.rounds} interleaved rounds in random order. "
         f"In each turn a pause of {PAUSE_SECONDS * 1e3:.0f} ms, one call to wake the threads, one that is timed.",
         f"All sides allocate fresh outputs from PyTorch's allocator in every call, under {policy}.",
-        f"Plans were searched for at most {options.budget:g} s each. torch.compile in its default mode, shapes static. "
+        f"Plans were searched for at most {options.budget:g} s each. "
+        f"{'torch.compile in its default mode, shapes static' if options.compiled else 'Without torch.compile'}. "
         "Where a case has several spellings, each of PyTorch's sides runs its fastest.",
         "Times are medians; ratios are medians of the rounds' own ratios, with 95 % bootstrap intervals. Better: the "
         "faster of eager and compiled.",

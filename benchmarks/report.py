@@ -81,8 +81,10 @@ def _table(rows: Sequence[Outcome]) -> list[str]:
         "| plan / bound | kernels |",
         "|---|---|---:|---:|---:|---:|---|---:|---:|---:|---|",
     ]
+    timed = {side for o in rows for side in o.times}
     for o in rows:
-        times = [f"{o.times[s].median_us:.0f}" if s in o.times else "failed" for s in (PLAN, EAGER, COMPILED)]
+        missing = {side: "failed" if side in timed else "not timed" for side in (PLAN, EAGER, COMPILED)}
+        times = [f"{o.times[s].median_us:.0f}" if s in o.times else missing[s] for s in missing]
         best, floor, copy = o.speedup, o.over_floor.median, o.over_copy.median
         kernels = f"{len(o.kernels)}: {', '.join(o.families)}"
         cells = [o.name, o.dtype, *times, f"**{best.median:.2f}**", f"{best.low:.2f} to {best.high:.2f}"]
