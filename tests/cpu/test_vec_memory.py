@@ -136,7 +136,7 @@ def test_stores(t, w: int, library: Library) -> None:
 
 # Bytes of machine code of an access: so many, and for each of its registers so many, however many lanes these have.
 # With registers of 32 bytes, one of bools is put together from bytes and taken apart again. There some of eight lanes
-# of 1 or 2 bytes are moved one by one, 28 bytes each: in a loop through memory 13 columns of bf16 took 1.6 times as long.
+# of 1 or 2 bytes are moved one by one, 28 bytes each: through memory 13 columns of bf16 took 1.6 times as long.
 LANES = 16 if "avx512f" in host_features() else 8  # of a register, half of that where they have 8 bytes
 ACCESS_BYTES, REGISTER_BYTES = 480, 112 if LANES == 16 else 240
 OF_BOOLS = 1 if LANES == 16 else 2
