@@ -65,14 +65,16 @@ class Threads:
         future: Future[T] = Future()
 
         def work() -> None:
-            try:
-                if future.set_running_or_notify_cancel():
-                    future.set_result(function())
-            except BaseException as error:
-                future.set_exception(error)
-            finally:
-                with self._lock:
-                    self._open -= 1
+            settle: Callable[[], None] | None = None
+            if future.set_running_or_notify_cancel():
+                try:
+                    settle = functools.partial(future.set_result, function())
+                except BaseException as error:
+                    settle = functools.partial(future.set_exception, error)
+            with self._lock:
+                self._open -= 1  # before its caller knows, who may have the next call already
+            if settle is not None:
+                settle()
 
         with self._lock:
             if self._open >= self.size + self.waiting:

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +114,31 @@ def test_a_call_that_fails_fails_as_it_did() -> None:
     with pytest.raises(ApiError, match="within"):
         asyncio.run(threads.within(0.05, threading.Event().wait, 1.0))
     threads.close()
+
+
+@pytest.mark.parametrize(("size", "waiting"), [(1, 0), (1, 1), (2, 0), (4, 2)])
+@pytest.mark.parametrize("fails", [False, True])
+def test_as_many_callers_as_places_are_never_refused(size: int, waiting: int, fails: bool) -> None:
+    """Each calls again as soon as it is told: its place is free by then."""
+    threads = Threads(size, waiting, 30.0, "busy", "The test")
+
+    def called() -> int:
+        if fails:
+            raise KeyError("its own")
+        return 3
+
+    async def told(call: Awaitable[int]) -> int | BaseException:
+        return (await asyncio.gather(call, return_exceptions=True))[0]
+
+    async def caller() -> list[str]:
+        return [type(await told(threads.run(called))).__name__ for _ in range(300)]
+
+    async def callers() -> list[list[str]]:
+        return await asyncio.gather(*(caller() for _ in range(size + waiting)))
+
+    found = {name for names in asyncio.run(callers()) for name in names}
+    threads.close()
+    assert found == {"KeyError" if fails else "int"}
 
 
 def test_the_server_ends_though_its_database_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
