@@ -68,9 +68,11 @@ template <class S, bool TURNED, class T> static inline void pack(idx_t columns, 
   }
 }
 constexpr idx_t AHEAD = 8;  // steps
-// ROWS x COLUMNS<S> of C, or added to it. APART, ALONG: from one row of A's block, and from one step of the sum, to the next.
+// ROWS x COLUMNS<S> of C, or added to it. APART, ALONG: from one row of A to the next, 0: `lda`; and from one step of the
+// sum to the next.
 template <class S, idx_t APART, idx_t ALONG>
-static __attribute__((noinline)) void tile(idx_t depth, const S* a, const S* b, S* c, idx_t ldc, bool adds) {
+static __attribute__((noinline)) void tile(idx_t depth, const S* a, idx_t lda, const S* b, S* c, idx_t ldc, bool adds) {
+  const idx_t apart = APART ? APART : lda;
   using R = Line<S>;
   R sums[ROWS][2];
 #pragma GCC unroll 12
@@ -83,10 +85,11 @@ static __attribute__((noinline)) void tile(idx_t depth, const S* a, const S* b, 
   for (idx_t p = 0; p < depth; p++, a += ALONG, b += COLUMNS<S>) {
     __builtin_prefetch(b + AHEAD * COLUMNS<S>);
     R y[2];
-    memcpy(y, b, sizeof y);
+    memcpy(&y[0], b, sizeof y[0]);
+    memcpy(&y[1], b + REGISTER<S>, sizeof y[1]);
 #pragma GCC unroll 12
     for (idx_t i = 0; i < ROWS; i++) {
-      const R x = core::fill<R>((Term<S>)a[i * APART]);
+      const R x = core::fill<R>((Term<S>)a[i * apart]);
       sums[i][0] = multiply_add(x, y[0], sums[i][0]);
       sums[i][1] = multiply_add(x, y[1], sums[i][1]);
     }
@@ -104,6 +107,13 @@ static __attribute__((noinline)) void tile(idx_t depth, const S* a, const S* b, 
       memcpy(to, &sums[i][h], sizeof(R));
     }
 }
+// Whether rows of A are read where they lie: they are of the sum's type, and so few columns of B are multiplied by them
+// that putting them together would take longer than it saves. Rows of a tile must not share one set of the first cache.
+constexpr idx_t FEW_COLUMNS = 512, WAYS = 8, SET = 4096;
+template <class S, bool TURNED, class T> VDEV bool in_place(idx_t columns, idx_t ld) {
+  const idx_t apart = ld * (idx_t)sizeof(S) % SET;
+  return SAME<T, S> && !TURNED && columns <= FEW_COLUMNS && (ROWS <= WAYS || (apart >= 64 && apart <= SET - 64));
+}
 // Row-major C[m, n] = A[m, k] B[k, n], or += where `adds`, summed in S. TURNED operands lie in memory as their transpose.
 template <class S, bool A_TURNED, bool B_TURNED, class A, class B>
 static inline void product(idx_t m, idx_t n, idx_t k, const A* a, idx_t lda, const B* b, idx_t ldb, S* c, idx_t ldc, bool adds) {
@@ -117,16 +127,18 @@ static inline void product(idx_t m, idx_t n, idx_t k, const A* a, idx_t lda, con
       pack<S, B_TURNED>(columns, depth, b + (B_TURNED ? j0 * ldb + l : l * ldb + j0), ldb, right);
       for (idx_t i0 = 0; i0 < m; i0 += MOST_ROWS) {
         const idx_t rows = least(m - i0, MOST_ROWS);
-        take<S, A_TURNED>(rows, depth, a + (A_TURNED ? l * lda + i0 : i0 * lda + l), lda, left);
+        const A* const from = a + (A_TURNED ? l * lda + i0 : i0 * lda + l);
+        const idx_t there = in_place<S, A_TURNED, A>(columns, lda) ? rows / ROWS * ROWS : 0;  // rows that are not moved
+        take<S, A_TURNED>(rows - there, depth, from + (A_TURNED ? there : there * lda), lda, left);
         for (idx_t j = 0; j < columns; j += C)
           for (idx_t i = 0; i < rows; i += ROWS) {
-            const S *const x = left + i / ROWS * TILE, *const y = right + j * DEPTH;
-            S* const to = c + (i0 + i) * ldc + j0 + j;
-            if (rows - i >= ROWS && columns - j >= C) {
-              tile<S, APART, ALONG>(depth, x, y, to, ldc, adding);
-              continue;
-            }
-            tile<S, APART, ALONG>(depth, x, y, edge, C, false);
+            const bool whole = rows - i >= ROWS && columns - j >= C;
+            S *const to = c + (i0 + i) * ldc + j0 + j, *const out = whole ? to : edge;
+            const idx_t ld = whole ? ldc : C;
+            const S* const y = right + j * DEPTH;
+            if (i < there) tile<S, 0, 1>(depth, (const S*)from + i * lda, lda, y, out, ld, whole && adding);
+            else tile<S, APART, ALONG>(depth, left + (i - there) / ROWS * TILE, 0, y, out, ld, whole && adding);
+            if (whole) continue;
             for (idx_t r = 0; r < ROWS && r < rows - i; r++)
               for (idx_t q = 0; q < C && q < columns - j; q++)
                 to[r * ldc + q] = (S)((Term<S>)edge[r * C + q] + (adding ? (Term<S>)to[r * ldc + q] : (Term<S>)0));

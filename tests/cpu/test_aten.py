@@ -129,7 +129,7 @@ def test_our_own_products_of_every_size(bench: Workbench, dtype: DType) -> None:
     """One less and one more than tiles and blocks have rows, columns and steps, in every layout."""
     cases: list[tuple[str, Graph, list[Kernel]]] = []
     rng = np.random.default_rng(5)
-    rows, columns = (1, 5, 6, 7, 13, 73, 145, 289), (1, 3, 8, 15, 33, 64, 513, 1025)
+    rows, columns = (1, 5, 6, 7, 13, 73, 145, 289, 300), (1, 3, 8, 15, 33, 64, 512, 513, 1025)
     steps = (17, 25, 127, 129, 257, 513)
     for a, b in product(("mk", "km"), ("kn", "nk")):
         for m, n in zip(rows, rng.permutation(columns), strict=True):
