@@ -15,7 +15,7 @@ from scheduler.rewrites.axes import AxesInOrder
 from scheduler.rewrites.identities import commuting
 from scheduler.rewrites.narrow import NARROW
 from scheduler.rewrites.sink import Sinking
-from scheduler.rewrites.split import Tasks, splitting
+from scheduler.rewrites.split import Tasks, split_offers, splitting
 from service import errors
 from service.cli.app import commands
 from service.settings import describe
@@ -106,10 +106,11 @@ def rewrites() -> str:
         NARROW,
         *Sinking(empty).rules(),
         AxesInOrder(lambda _: True).rule(),
-        *splitting(Tasks(1, 1)),
+        *splitting(Tasks(1, 1)),  # of GPUs, which split contractions, too
     )
     for title, table in (
         ("Alternatives: the search weighs them against the graph as given", ALTERNATIVES),
+        ("Alternatives on CPUs alone", split_offers(Tasks(1))),
         ("Replacements: made wherever they match, before the search", replacing),
     ):
         lines += ["", f"## {title}", "", "| rule | | class |", "|---|---|---|"]

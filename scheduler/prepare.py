@@ -15,7 +15,7 @@ from scheduler.rewrites.identities import commuting
 from scheduler.rewrites.narrow import NARROW
 from scheduler.rewrites.rule import Offer, Rule
 from scheduler.rewrites.sink import Sinking
-from scheduler.rewrites.split import Tasks, splitting
+from scheduler.rewrites.split import Tasks, split_offers, splitting
 
 MOST_PASSES = 8  # of slices that sink behind one another
 
@@ -51,9 +51,9 @@ def prepare(
     is_late: Callable[[], bool] = lambda: False,
 ) -> Prepared:
     """Simplifies, lets slices sink, orders axes of contractions that no family `takes` (None: of none), splits
-    reductions among `tasks` (None: none is), resolves outputs that need no work, and finds alternatives, by rules of
-    class `numerics` or a stricter one. is_late: asked often; from when it says so on, no more is rewritten, and no more
-    alternatives are sought.
+    reductions among `tasks` (None: none is), resolves outputs that need no work, and finds alternatives by `offers` and,
+    where there are any, by what may be split among the tasks; all by rules of class `numerics` or a stricter one.
+    is_late: asked often; from when it says so on, no more is rewritten, and no more alternatives are sought.
 
     An output that repeats an input or another output in the same layout is an alias; in another layout it becomes a
     copy, written as a reshape to the same shape:
@@ -87,6 +87,8 @@ def prepare(
         outputs.append(OutputSpec(node, strides, output.donates))
         slots.append(slot)
     prepared = Graph(graph.inputs, tuple(outputs))
+    if offers and tasks:
+        offers = (*offers, *split_offers(tasks))
     alternatives = find_alternatives(prepared, offers, numerics, is_late)
     for node, tensor in alternatives.serves.items():
         origin.setdefault(node, origin.get(tensor, []))

@@ -17,7 +17,6 @@ normalizer calculation for softmax", 2018.)
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -26,15 +25,21 @@ from fusion_ir.dtype import accumulate_dtype
 from fusion_ir.graph import Graph
 from fusion_ir.node import Node
 from fusion_ir.ops import OPS, OpKind, kind_of, make
+from fusion_ir.records import Numerics
 from scheduler.rewrites.neighbourhood import Neighbourhood
 from scheduler.rewrites.rule import Offer, Rule
-from scheduler.rewrites.split_contract import split_contract
+from scheduler.rewrites.split_contract import split_contract, split_long_contract
 
 LEAST_ELEMENTS = 1 << 16  # smaller tensors take less time than a launch
 LEAST_PART = 4  # elements of the split axis in a part
 LEAST_SHARE = 1 << 16  # elements of a block of threads: fewer take less time than another launch
 CHEAP, FEW_NODES = 2.0, 12  # arithmetic of a node that is made again, and how many of them
 MADE_AGAIN = 2.1  # times the bytes of what would be written and read: a little more, for what is one value a row
+CONTRACTION: tuple[str, str, Numerics] = (
+    "split-contraction",
+    "contract over k of a[m, k] b[k, n] = sum over t of (contract over j of a[m, t, j] b[t, j, n])",
+    "reassociate",
+)
 LONG_ROW = 1 << 21  # elements: 8 MiB of f32, of which a last cache holds few; at 2 MiB, splitting lost a tenth
 
 
@@ -63,12 +68,7 @@ class Tasks:
 def splitting(tasks: Tasks) -> tuple[Rule, ...]:
     """Rules that split reductions which give too few results for the tasks, those over the leading axis of rows where
     tasks sum down all columns, and those over long rows; for blocks of threads, contractions, too."""
-    contractions = Rule(
-        "split-contraction",
-        "contract over k of a[m, k] b[k, n] = sum over t of (contract over j of a[m, t, j] b[t, j, n])",
-        "reassociate",
-        lambda node: split_contract(node, tasks.count),
-    )
+    contractions = Rule(*CONTRACTION, lambda node: split_contract(node, tasks.count))
     reductions = (
         Rule(
             "rescale-sum",
@@ -87,20 +87,14 @@ def splitting(tasks: Tasks) -> tuple[Rule, ...]:
 
 
 def split_offers(tasks: Tasks) -> tuple[Offer, ...]:
-    """The rules of `splitting` as alternatives: for a search that weighs them, too."""
-    known: WeakKeyDictionary[Neighbourhood, tuple[Rule, ...]] = WeakKeyDictionary()
+    """Splits that do not always pay, for a search to weigh: of contractions among the cores of a CPU."""
 
-    def offer(place: int, rule: Rule) -> Offer:
-        def find(node: Node, around: Neighbourhood) -> Iterator[Node]:
-            if around not in known:
-                known[around] = splitting(tasks.among(around.graph))
-            found = known[around][place].apply(node)
-            if found is not None:
-                yield found
+    def find(node: Node, around: Neighbourhood) -> Iterator[Node]:
+        found = split_long_contract(node, tasks.count)
+        if found is not None:
+            yield found
 
-        return Offer(rule.name, rule.equation, rule.numerics, find)
-
-    return tuple(offer(place, rule) for place, rule in enumerate(splitting(tasks)))
+    return () if tasks.columns else (Offer(*CONTRACTION, find),)
 
 
 @dataclass(frozen=True)

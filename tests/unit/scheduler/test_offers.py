@@ -23,7 +23,7 @@ from scheduler.prepare import prepare
 from scheduler.rewrites import ALTERNATIVES
 from scheduler.rewrites.neighbourhood import Neighbourhood
 from scheduler.rewrites.split import Tasks, split_offers
-from scheduler.rewrites.split_contract import split_contract
+from scheduler.rewrites.split_contract import split_long_contract
 from tests.support.offers import offers_of, with_alternatives
 from tests.unit.scheduler.offer_cases import CASES, KEPT, graph_of, mm, power, tail, tensor, weight
 
@@ -117,16 +117,14 @@ def test_powers_keep_their_values(to: float, dtype: DType) -> None:
     assert compare(result, reference(graph, inputs)).ok
 
 
-def test_splits_as_alternatives() -> None:
-    """What the rules of `splitting` replace, offered beside it."""
-    graph = graph_of([(64, 8192), (8192, 64)], lambda x, y: build.sum_(build.exp(mm(x, y)), 0))
-    tasks = Tasks(264, 128)
-    found = {offer.name: new for offer, _, new in offers_of(graph, split_offers(tasks))}
+def test_splits_of_long_sums_are_alternatives_on_cpus() -> None:
+    graph = graph_of([(64, 8192), (8192, 64)], lambda x, y: build.exp(mm(x, y)))
     (product,) = (n for n in graph.nodes if n.op == "contract")
-    assert found == {"split-contraction": split_contract(product, 264)}
-    rows = graph_of([(8, 1 << 16)], lambda x: build.sum_(x, 1))
-    ((offer, _, new),) = offers_of(rows, split_offers(tasks))
-    assert (offer.name, new.args[0].op) == ("split-reduction", "sum")
+    alternatives = prepare(graph, Tasks(16), offers=ALTERNATIVES).alternatives
+    assert [by.name for by in alternatives.found_by.values()] == ["split-contraction"]
+    assert alternatives.producers == {product: (split_long_contract(product, 16),)}
+    assert not prepare(graph, Tasks(16)).alternatives.producers
+    assert not split_offers(Tasks(264, 128))
 
 
 def test_another_way_to_an_alternative_is_by_both_rules() -> None:

@@ -6,7 +6,7 @@ import pytest
 from codegen.families import FAMILIES
 from fusion_ir import build
 from fusion_ir.comparison import compare
-from fusion_ir.dtype import DType, bf16, f32, i8
+from fusion_ir.dtype import DType, bf16, f16, f32, f64, i8
 from fusion_ir.extent import shape_of
 from fusion_ir.graph import Graph, OutputSpec
 from fusion_ir.interpreter import interpret
@@ -16,10 +16,11 @@ from fusion_ir.sample import sample_inputs
 from fusion_ir.tolerance import reference
 from scheduler.prepare import prepare
 from scheduler.rewrites.split import Tasks
-from scheduler.rewrites.split_contract import split_contract
+from scheduler.rewrites.split_contract import split_contract, split_long_contract
 from tests.support.devices import CUDA_DEVICE
 from tests.support.kernels import dense, graph_of
-from tests.support.products import dense_graph, mlp
+from tests.support.offers import with_alternatives
+from tests.support.products import dense_graph, einsum_graph, mlp
 
 BLOCKS = 264
 
@@ -65,13 +66,73 @@ def test_when(m: int, n: int, k: int, count: int | None) -> None:
 
 def test_integers_stay_whole() -> None:
     assert split_contract(product(64, 64, 1 << 15, i8), BLOCKS) is None
+    assert split_long_contract(product(64, 64, 1 << 15, i8), 16) is None
 
 
-def test_cpus_keep_contractions_whole() -> None:
+def test_only_blocks_of_threads_have_contractions_split_for_good() -> None:
     graph = graph_of((dense(64, 8192), dense(8192, 64)), product(64, 64, 8192, f32))
     assert "split-contraction" not in prepare(graph, Tasks(16)).rewrites
     assert "split-contraction" in prepare(graph, Tasks(BLOCKS, 128)).rewrites
     assert "split-contraction" not in prepare(graph, Tasks(BLOCKS, 128), "exact").rewrites
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "count"),
+    [
+        (48, 48, 20000, 20),  # of 1,000 products
+        (48, 48, 4096, 8),
+        (48, 48, 20011, 19),  # a prime: and one of what is left
+        (2, 2, 1 << 18, 256),
+        (256, 256, 4096, 8),
+        (257, 16, 4096, None),  # not that long
+        (16, 257, 4096, None),
+        (1, 48, 20000, None),  # a row of sums
+        (48, 1, 20000, None),
+        (16, 16, 4000, None),  # little to do
+    ],
+)
+def test_when_cpus_may(m: int, n: int, k: int, count: int | None) -> None:
+    """Parts of 512 to 1,024 products; a task for each of 16 where that is enough for them."""
+    found = split_long_contract(product(m, n, k, f32), 16)
+    assert (None if found is None else _count(found)) == count
+
+
+def _count(node: Node) -> int:
+    total = node.args[0] if node.op == "add" else node
+    assert (total.op, total.args[0].op) == ("sum", "contract")
+    return total.args[0].sizes[0]
+
+
+LONG = {"m": 5, "n": 7, "k": 40_009, "p": 3}
+
+
+@pytest.mark.parametrize("dtype", [f64, f32, bf16, f16], ids=str)
+@pytest.mark.parametrize(
+    ("a", "b", "out"),
+    [
+        ("mk", "kn", "mn"),
+        ("km", "kn", "mn"),
+        ("mk", "nk", "nm"),
+        ("mkp", "pkn", "mn"),
+        ("pkm", "knp", "nm"),
+        ("kmp", "kn", "pmn"),
+    ],
+)
+def test_the_same_values_on_cpus(a: str, b: str, out: str, dtype: DType) -> None:
+    """With the long axis in every place, extents that parts divide, and a prime."""
+    for k in (40_960, 40_009):
+        graph = einsum_graph(a, b, out, {**LONG, "k": k}, dtype)
+        (node,) = (n for n in graph.nodes if n.op == "contract")
+        found = split_long_contract(node, 16)
+        assert found is not None
+        assert (found.sizes, found.dtype) == (node.sizes, node.dtype)
+        split = with_alternatives(graph, {node: found})
+        assert split is not None
+        inputs = sample_inputs(graph, 3)
+        assert compare(interpret(split, inputs), reference(graph, inputs)).ok
+        integers = sample_inputs(graph, 3, integers=True)
+        for got, expected in zip(interpret(split, integers), interpret(graph, integers), strict=True):
+            assert np.allclose(got.astype(np.float64), expected.astype(np.float64), rtol=1e-2)
 
 
 @pytest.mark.parametrize("dtype", [bf16, f32], ids=str)
