@@ -51,8 +51,8 @@ def prepare(
     is_late: Callable[[], bool] = lambda: False,
 ) -> Prepared:
     """Simplifies, lets slices sink, orders axes of contractions that no family `takes` (None: of none), splits
-    reductions among `tasks` (None: none is), resolves outputs that need no work, and finds alternatives by `offers` and,
-    where there are any, by what may be split among the tasks; all by rules of class `numerics` or a stricter one.
+    reductions among `tasks` (None: none is), resolves outputs that need no work, and finds alternatives by `offers`
+    and, where there are any, by what may be split among the tasks; all by rules of class `numerics` or a stricter one.
     is_late: asked often; from when it says so on, no more is rewritten, and no more alternatives are sought.
 
     An output that repeats an input or another output in the same layout is an alias; in another layout it becomes a
