@@ -44,8 +44,9 @@ DOUBT = 2.0  # a prediction has to be that much better than a measurement to be 
 KERNEL_S = 0.15  # that a kernel takes two compilers in a file of its own
 COMPILING_SHARE = 0.25  # of a budget, that the first plans may take compilers so
 LATE_S = 0.5  # beyond the budget, for what it takes to end well
-MANY_ATOMS = 60  # of a graph whose plan is explained even when the time is over: that takes a moment
+MANY_ATOMS = 30  # of a graph whose plan is explained even when the time is over: that takes a moment
 INTERRUPTED = "the search was interrupted"
+QUICKLY = "kernels were compiled as quickly as may be, not to run fast: there was no time for more"
 
 Timed = tuple[Proposal, Plan, PlanResult]
 
@@ -303,14 +304,18 @@ class Finalists:
         self, kernels: dict[Candidate, Kernel], timed: bool, together: bool = False, optional: bool = False
     ) -> dict[str, Binary] | None:
         """By entry; None where one did not compile and was struck out. Without a bench, none. timed: plans of these
-        kernels will be. together: they may share files. optional: see `Bench.compile_for_plans`."""
+        kernels will be. together: they may share files. optional: see `Bench.compile_for_plans`. Where nothing was
+        measured by the end of the budget, what there has to be is compiled quickly."""
         if self.bench is None:
             return {}
         by_entry = {k.entry: (c, k) for c, k in kernels.items()}
         distinct = [k for _, k in by_entry.values()]
         graph = self.prepared.given if timed else None
+        quickly = timed and not optional and self.watch.is_late and not self.ledger.measured
+        if quickly and not any(n.text == QUICKLY for n in self.notes):
+            self.notes.append(Reason(kind="cap", text=QUICKLY))
         results = self.bench.compile_for_plans(
-            distinct, graph, seed=self.ledger.seed, together=together, optional=optional
+            distinct, graph, seed=self.ledger.seed, together=together, optional=optional, quickly=quickly
         )
         binaries: dict[str, Binary] = {}
         for (candidate, kernel), result in zip(by_entry.values(), results, strict=True):

@@ -274,29 +274,35 @@ class Ledger(Predictor):
                 kernels.append(kernel)
         return kernels
 
-    def _upcoming(self, candidate: Candidate, now: Sequence[Kernel], count: int) -> list[Kernel]:
-        """Kernels of what is pending after those that are measured now, as far as they can be emitted."""
+    def _upcoming(
+        self, candidate: Candidate, now: Sequence[Kernel], count: int, is_late: Callable[[], bool] = lambda: False
+    ) -> list[Kernel]:
+        """Kernels of what is pending after those that are measured now, as far as they can be emitted in time."""
         found: list[Kernel] = []
         measured = {(k.family, k.schedule) for k in now}
         for variant in [v for v in self.open(candidate).pending if v not in measured][:count]:
+            if is_late():
+                break
             with suppress(EmitError):  # said when its turn comes
                 found.append(self.kernel(candidate, variant))
         return found
 
-    def expect(self, candidates: Sequence[Candidate]) -> None:
+    def expect(self, candidates: Sequence[Candidate], is_late: Callable[[], bool]) -> None:
         """Lets compilers turn to kernels of the first races of these, once they have nothing else to do: to more of
-        one segment than of each of many."""
+        one segment than of each of many. None are emitted from when `is_late` says so: those of large segments take
+        seconds."""
         if self.bench is not None:
-            alone = len(candidates) == 1
-            first = self._upcoming(candidates[0], (), LIKELY) if alone else self._first_races(candidates)
-            self.bench.expect(first)
+            count = LIKELY if len(candidates) == 1 else None
+            self.bench.expect(self._first_races(candidates, is_late, count))
 
-    def _first_races(self, candidates: Sequence[Candidate]) -> list[Kernel]:
-        """Kernels of their first races, or of some."""
+    def _first_races(
+        self, candidates: Sequence[Candidate], is_late: Callable[[], bool] = lambda: False, count: int | None = None
+    ) -> list[Kernel]:
+        """Kernels of their first races, or of some: `count` of each, where that is given."""
         found: list[Kernel] = []
         for candidate in candidates:
-            if len(found) < MOST_AHEAD:
-                found += self._upcoming(candidate, (), self.hopeful(candidate))
+            if len(found) < MOST_AHEAD and not is_late():
+                found += self._upcoming(candidate, (), count or self.hopeful(candidate), is_late)
         return found
 
     def extend(self, candidate: Candidate, count: int) -> bool:

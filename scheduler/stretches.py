@@ -22,6 +22,7 @@ from scheduler.atoms import Atoms
 from scheduler.bench import Bench, PlanResult
 from scheduler.candidates import Candidate
 from scheduler.cutting import cut
+from scheduler.finalists import QUICKLY
 from scheduler.ledger import Ledger
 from scheduler.no_plan import Disagreement, MemoryExceeded, NoPlan, refused, unusable
 from scheduler.prepare import Prepared
@@ -41,7 +42,6 @@ INTERPRETED_S = (
 )
 NODE_INTERPRETED_S = 3e-5
 
-QUICKLY = "kernels were compiled as quickly as may be, not to run fast: there was no time for more"
 ALONE = "timed alone: there was no time to time the graph with a kernel for each op beside it"
 
 

@@ -145,7 +145,7 @@ def tune(
             cover = covers.promising()
             if not finalists.is_unfused(cover) or budget.seconds < settings.early_always_s:
                 watch.tell("segments", ledger.measured)
-                ledger.expect(cover)
+                ledger.expect(cover, partial(_is_late, watch, settings.candidates_share * budget.seconds))
                 finalists.begin(cover, min(settings.early_s, settings.early_share * budget.seconds))
                 watch.keep(plans_s=finalists.last_seconds(cover))
             _measure(cover, ledger, watch)

@@ -32,7 +32,7 @@ def choose_lanes(writes: Sequence[Write], least: int = 1) -> list[Axis]:
             count(v.offset, v.dtype.bytes)
     for w in writes:
         count(w.offset, w.itemsize, extra=1)  # among equals the output decides
-    varies = [v.deps.union(v.bound) for v in values] + [frozenset(w.axes) for w in writes]
+    varies = {v.deps.union(v.bound) for v in values} | {frozenset(w.axes) for w in writes}  # of few kinds
     lanes: list[Axis] = []
     ranked = sorted(score, key=lambda a: (a.extent < least, -score[a], a.uid))
     unscored = [a for w in writes for a in reversed(w.axes) if a not in score]

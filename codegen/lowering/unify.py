@@ -21,7 +21,9 @@ from codegen.lowering.stores import Pulled
 
 Pairs = list[tuple[Axis, Axis]]
 
-MAX_ALIGNMENTS = 64  # splits on behalf of unification
+# Of splits on behalf of unification: how many, and how many nodes are pulled again for them in all. What is longer than
+# that is no kernel that a compiler takes in reasonable time.
+MAX_ALIGNMENTS, MAX_PULLED = 64, 10_000
 
 
 class _Classes:
@@ -96,10 +98,12 @@ def _ways(puller: Puller) -> list[dict[Index, None]]:
 
 def _align(pulled: Pulled) -> None:
     """Splits axes until of any two ways through a tensor neither has a digit where the other has two."""
+    nodes = 0
     for _ in range(MAX_ALIGNMENTS):
         try:
             _, puller, _ = pulled.pull()
-            request = next(_misaligned(puller), None)
+            nodes += sum(map(len, puller.visits.values()))
+            request = next(_misaligned(puller), None) if nodes <= MAX_PULLED else None
         except Refine as error:
             request = error
         if request is None:

@@ -9,9 +9,9 @@ from codegen.kernel import Kernel
 from codegen.toolchain.compiler import OutOfTime
 from fusion_ir.graph import Graph
 from fusion_ir.ops import make
-from fusion_ir.records import Measurement, Plan, Status
-from scheduler.finalists import LATE, NO_TIME_FOR_UNFUSED
-from tests.unit.scheduler.fakes import FakeBench, Timing
+from fusion_ir.records import Device, Measurement, Plan, Status
+from scheduler.finalists import LATE, NO_TIME_FOR_UNFUSED, QUICKLY
+from tests.unit.scheduler.fakes import FakeBench, FakeFamily, Timing
 from tests.unit.scheduler.test_tune import X, Y, diamond, graph_of, search
 
 
@@ -173,4 +173,37 @@ def test_last_plans_are_compiled_however_late_where_there_are_no_first_ones() ->
 
     plan, bench = search(diamond(), Refused())
     assert bench.optional == (True, False)
+    assert plan.time_us is not None
+
+
+@pytest.mark.parametrize("emitting_s", [0.0, 1.5, 3.0])
+def test_kernels_that_take_long_to_emit_are_not_emitted_ahead(
+    emitting_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a budget that is spent then, the first plans are compiled with what takes compilers less, and say so."""
+    emitted: list[str] = []
+    compiled: list[tuple[int, bool]] = []
+
+    class Compiling(FakeBench):
+        def compile_for_plans(self, *args: Any, optional: bool = False, quickly: bool = False, **how: Any) -> Any:
+            compiled.append((len(emitted), quickly))
+            if optional and self.clock.now - begun > 2.0:
+                raise OutOfTime("2 kernels are not compiled")
+            return super().compile_for_plans(*args, optional=optional, quickly=quickly, **how)
+
+    bench = Compiling()
+    begun = bench.clock.now
+    usual = FakeFamily.emit
+
+    def slowly(self: FakeFamily, segment: Graph, schedule: str, device: Device) -> Kernel:
+        emitted.append(schedule)
+        bench.clock.now += emitting_s
+        return usual(self, segment, schedule, device)
+
+    monkeypatch.setattr(FakeFamily, "emit", slowly)
+    plan, _ = search(graph_of(make("abs", [make("exp", [make("neg", [X])])])), bench, seconds=2.0)
+    ahead = compiled[0][0] - 4  # beyond the cover's kernel, and one for each op
+    assert ahead == {0.0: 2, 1.5: 0, 3.0: 0}[emitting_s]
+    assert [quickly for _, quickly in compiled[:2]] == [False, emitting_s > 0]
+    assert (QUICKLY in [r.text for r in plan.reasons]) == (emitting_s > 0)
     assert plan.time_us is not None
