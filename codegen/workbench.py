@@ -146,6 +146,8 @@ class Workbench:
         a compiler's time, kernels that may take longer."""
         with self._lock, self._occupancy.waiting():
             alone = not together
+            if optional:
+                self._builder.admit(kernels, alone=alone)  # before the timing child gets ready, which takes a moment
             if graph is None:
                 return self._binaries(kernels, self._built(kernels, alone, optional, quickly))
             made = self._compile_and_prepare(kernels, graph, seed, alone, optional, quickly)[0]

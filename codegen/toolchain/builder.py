@@ -64,7 +64,7 @@ class Builder:
         optional: raises OutOfTime where no time is left to begin with one of them. quickly: for less of a compiler's
         time, kernels that may take longer. then: what `compile` will be asked for next, which children turn to that
         have nothing else to do. Raises SlotError, CacheError."""
-        keys = [self._key(k, alone, quickly) for k in kernels]
+        keys = [self._wanted_key(k, alone, quickly) for k in kernels]
         ahead = self._begun(keys)
         done, missing = self._sorted(keys, kernels, ahead)
         batches = self._batches(missing, 1 if alone else self.limits.kernels_per_file)
@@ -79,6 +79,14 @@ class Builder:
         done.update(made)
         done.update(self._results(self._submitted(self._batches(missing, 1), optional, quickly)))
         return [done[key] for key in keys]
+
+    def admit(self, kernels: Sequence[Kernel], *, alone: bool = False) -> None:
+        """Raises OutOfTime where `compile` would have to begin with one of these, optional ones, and no time is
+        left."""
+        if self.patience.is_over():
+            _, missing = self._sorted([self._key(k, alone) for k in kernels], kernels, self._ahead)
+            if missing:
+                raise OutOfTime(f"{len(missing)} kernels are not compiled")
 
     def _start(self, kernels: Sequence[Kernel], beside: Mapping[str, Kernel]) -> None:
         """Begins to compile what may be asked for next, without what is compiled `beside`. Where it is not asked for,
@@ -224,6 +232,11 @@ class Builder:
     def _key(self, kernel: Kernel, alone: bool, quickly: bool = False) -> str:
         kind = f"{'alone' if alone else 'shared'}{' quickly' if quickly else ''}"
         return "\n".join(("binary", kind, self.compiler.identity(), kernel.entry, kernel.source))
+
+    def _wanted_key(self, kernel: Kernel, alone: bool, quickly: bool) -> str:
+        """Of what need not run fast; what does is there already, perhaps."""
+        usual = self._key(kernel, alone)
+        return self._key(kernel, alone, quickly=True) if quickly and not self._recall(usual, kernel) else usual
 
     def _recall(self, key: str, kernel: Kernel) -> Binary | None:
         text = self.cache.recall(key)

@@ -113,6 +113,24 @@ def test_what_was_compiled_quickly_is_no_answer_to_who_has_time(builder: Builder
     assert compiler.compiled == ["a", "a"]
 
 
+def test_who_has_no_time_takes_what_was_compiled_well(builder: Builder, compiler: SlowCompiler) -> None:
+    [well] = builder.compile(kernels("a"))
+    assert builder.compile(kernels("a", "b"), quickly=True)[0] == replace(well, seconds=0.0)  # type: ignore[type-var]
+    assert compiler.compiled == ["a", "b"]
+
+
+def test_who_asks_before_is_told_that_there_is_no_time(builder: Builder, compiler: SlowCompiler) -> None:
+    builder.patience.until(EACH_S)
+    builder.admit(kernels("a", "b"))
+    builder.compile(kernels("a"))
+    builder.admit(kernels("a"))
+    with pytest.raises(OutOfTime):
+        builder.admit(kernels("a", "b"))
+    with pytest.raises(OutOfTime):
+        builder.admit(kernels("a"), alone=True)
+    assert compiler.compiled == ["a"]
+
+
 def test_what_was_compiled_before_is_there_after_the_budget(builder: Builder, compiler: SlowCompiler) -> None:
     builder.patience.until(EACH_S)
     [first] = builder.compile(kernels("a"), alone=True, optional=True)
