@@ -21,8 +21,8 @@ from codegen.lowering.stores import Pulled
 
 Pairs = list[tuple[Axis, Axis]]
 
-# Of splits on behalf of unification: how many, and how many nodes are pulled again for them in all. What is longer than
-# that is no kernel that a compiler takes in reasonable time.
+# Splits on behalf of unification, and nodes that are pulled again for them in all: 2,628 for a block of Llama with 249
+# nodes as one kernel, 69,000 and 3 s for a random graph of 191. What is not aligned by then is not shared.
 MAX_ALIGNMENTS, MAX_PULLED = 64, 10_000
 
 

@@ -23,7 +23,7 @@ SHARE = 8  # times as many tiles would be at most one for each block of threads 
 LEAST_PART = 512  # products of a part
 MOST_PARTS = 32
 WHOLE = 8  # parts are multiples of it, so that runs stay aligned
-CPU_LONG = 16  # times as many products as rows, and as columns
+CPU_LONG = 16  # times as many products as rows, and as columns: 64 x 512 gained from it then, 512 x 512 nothing
 CPU_LEAST_WORK = 1 << 20  # products in all: fewer take no longer than another kernel
 CPU_PART = (512, 1024)  # products of a part
 
