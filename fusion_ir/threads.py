@@ -14,6 +14,7 @@ from fusion_ir.blocks import BLOCK_ELEMENTS, blocks
 
 THREADS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
+SMALL_BYTES = 1 << 16  # compared in no time, unlike what it takes to find out that it is one piece
 PIECE_BYTES = 4 << 20  # of memory that one thread copies, fills or compares at a time
 
 T = TypeVar("T")
@@ -97,6 +98,8 @@ def copied(array: np.ndarray) -> np.ndarray:
 
 def equal(a: np.ndarray, b: np.ndarray) -> bool:
     """`np.array_equal(a, b)` of arrays of one shape, a large array's pieces side by side."""
+    if a.nbytes <= SMALL_BYTES:
+        return bool(np.array_equal(a, b))
     return all(side_by_side(lambda piece: np.array_equal(a[piece], b[piece]), _pieces(a)))
 
 

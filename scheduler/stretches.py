@@ -36,6 +36,7 @@ COMPILERS = 2  # at work side by side, at least
 EMITTING_SHARE = 0.8  # of the time that is left once stretches are found: for making their kernels before compiling
 ROUND_S = 1.0  # of compilers, between two looks at the clock
 ASSEMBLED_S = 2e-4  # a step of the plan
+LATE_S = 0.5  # after the budget, that a plan may be checked and timed in
 RUNS = 12  # of each plan, for its check and its samples
 INTERPRETED_S = (
     5e-8  # of an element of a node, to know what is right, how far off it may be, and to compare (3,000 ops: 10 s)
@@ -232,7 +233,7 @@ class Stretches:
         if self.bench is None or not by_entry:
             return
         given = self.prepared.given
-        will_run = self.timed and _interpreted_s(given) < self._left() / 2
+        will_run = self.timed and _interpreted_s(given) < max(self._left() / 2, LATE_S)
         results = self.bench.compile_for_plans(
             list(by_entry.values()),
             given if will_run else None,
@@ -328,9 +329,9 @@ class Stretches:
         return plan if self.memory_bytes is None or plan.temporary_bytes <= self.memory_bytes else None
 
     def _is_time_for(self, *proposals: Sequence[Part]) -> bool:
-        """Whether these can be checked and timed in what is left, and half a second."""
+        """Whether these can be checked and timed in what is left, and the moment after it."""
         runs_s = RUNS * sum(self._predicted_us(p) for parts in proposals for p in parts) / 1e6
-        return runs_s + _interpreted_s(self.prepared.given) < self._left() + 0.5
+        return runs_s + _interpreted_s(self.prepared.given) < self._left() + LATE_S
 
     def _timed(self, plans: Sequence[Plan], only: bool) -> tuple[Plan, float | None]:
         """The faster one with its time, and that of the unfused graph. only: the first is that. Raises NoPlan where

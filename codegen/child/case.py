@@ -101,6 +101,9 @@ def verdict_message(index: int, verdict: Verdict) -> dict[str, Any]:
 def strided(
     raw: np.ndarray[Any, np.dtype[np.uint8]], dtype: np.dtype[Any], sizes: Sequence[int], strides: Sequence[int]
 ) -> Array:
-    """The tensor that lies in `raw`: strides in elements. Writable if `raw` is."""
+    """The tensor that lies in `raw`: strides in elements. Writable if `raw` is. Where `raw` has several axes, one in
+    each row along the last of them."""
     flat = raw.view(f"u{dtype.itemsize}")  # as_strided does not know the f8 types: it sees their bits
-    return np.lib.stride_tricks.as_strided(flat, tuple(sizes), tuple(s * dtype.itemsize for s in strides)).view(dtype)
+    within = (s * dtype.itemsize for s in strides)
+    shape = (*raw.shape[:-1], *sizes)
+    return np.lib.stride_tricks.as_strided(flat, shape, (*raw.strides[:-1], *within)).view(dtype)

@@ -41,9 +41,9 @@ class Layout:
         return self.span * self.dtype.bytes
 
     def view(self, raw: Bytes) -> Array:
-        """The tensor in `raw`, which has `bytes` bytes."""
+        """The tensor in `raw`, which has `bytes` bytes; of rows of so many bytes, one for each."""
         if not self.span:
-            return np.empty(self.sizes, self.dtype.numpy)
+            return np.empty((*raw.shape[:-1], *self.sizes), self.dtype.numpy)
         return strided(raw, self.dtype.numpy, self.sizes, self.strides)
 
     @property
@@ -171,12 +171,14 @@ class TimingMemory:
             stride = -(-stride // HUGE_PAGE) * HUGE_PAGE
         used = max(1, sum(t.bytes for t in tensors))
         self.sets = rotating_sets(sum(t.bytes for t in tensors[: len(case.graph.inputs)]), used, cache_bytes)
-        self._case, self._tensors, self._offsets = case, tensors, offsets
+        self._inputs = case.trials[0].inputs
         self._memory = arena.take(stride * self.sets, cache_bytes)
         self._raw = raw = self._memory.bytes[: stride * self.sets].reshape(self.sets, stride)
+        self._places = [slice(o, o + t.bytes) for t, o in zip(tensors, offsets, strict=True)]
+        self._views = [t.view(raw[:, place]) for t, place in zip(tensors, self._places, strict=True)]  # with all sets
         assign(raw[0], 0)  # an earlier case's results may be right here, too
-        for view, array in zip(self.tensors(0), case.trials[0].inputs, strict=False):
-            assign(view, array)
+        for view, array in zip(self._views, self._inputs, strict=False):
+            assign(view[0, ...], array)
         assign(raw[1:], raw[0])
         starts = self._memory.address + np.arange(self.sets, dtype=np.uint64) * np.uint64(stride)
         self.addresses: np.ndarray[Any, np.dtype[np.uint64]] = starts[:, None] + np.array(offsets, np.uint64)[None, :]
@@ -188,22 +190,20 @@ class TimingMemory:
 
     def tensors(self, which: int) -> list[Array]:
         """Inputs and outputs of one set, as they lie there."""
-        row = self._raw[which]
-        return [t.view(row[o : o + t.bytes]) for t, o in zip(self._tensors, self._offsets, strict=True)]
+        return [view[which, ...] for view in self._views]
 
     def is_intact(self, which: int) -> bool:
         """The inputs of one set are what they were."""
-        pairs = zip(self.tensors(which), self._case.trials[0].inputs, strict=False)
-        return all(equal(_bits(view), _bits(array)) for view, array in pairs)
+        pairs = zip(self._views, self._inputs, strict=False)
+        return all(equal(_bits(view[which, ...]), _bits(array)) for view, array in pairs)
 
     def restore(self, which: int, poison: int) -> None:
         """Writes the inputs of one set again, where somebody wrote there, and poisons its outputs."""
-        inputs = self._case.trials[0].inputs
         if not self.is_intact(which):
-            for view, array in zip(self.tensors(which), inputs, strict=False):
-                assign(view, array)
-        for tensor, offset in list(zip(self._tensors, self._offsets, strict=True))[len(inputs) :]:
-            assign(self._raw[which, offset : offset + tensor.bytes], poison)
+            for view, array in zip(self._views, self._inputs, strict=False):
+                assign(view[which, ...], array)
+        for place in self._places[len(self._inputs) :]:
+            assign(self._raw[which, place], poison)
 
     def restore_all(self, poison: int) -> None:
         """The same for every set."""

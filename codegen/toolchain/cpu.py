@@ -40,6 +40,8 @@ FLAGS = (
 # Kernels say themselves what is a vector. Of scalars that were joined g++ made others, in 2.6 s instead of 1.9, which
 # took 0.76 ms instead of 0.46.
 GCC_FLAGS = ("-fno-predictive-commoning", "-fno-tree-slp-vectorize")
+# g++ 12 fails in code motion (`sink`, `loopinit`) on what partial redundancies were taken out of.
+GCC_WITHOUT_PRE = ("-fno-tree-pre",)
 QUICK_FLAGS = ("-O1",)  # 0.5 to 0.7 of what a compiler takes, and none of the passes that it has faults in
 PRELUDE = "loops_cpu.h"  # once per file; includes vec_cpu.h
 ZIG_FLAGS = ("-nostdlib++",)  # our sources need no C++ library; zig would build its own first, which takes a minute
@@ -130,9 +132,9 @@ class CpuCompiler:
             return Failure(Status.compile_failed, str(e))
         flags = [*FLAGS, *self.own_flags(), f"-I{self.include}", *linked, *(QUICK_FLAGS if quickly else ())]
         built = self.build(slot, source, flags, seconds, entries, cpu_seconds)
-        # Compilers have faults in passes that -O1 leaves out. Kernels in one file with the faulty one are tried alone.
-        if isinstance(built, Failure) and COMPILER_FAULT in built.detail and len(entries) == 1:
-            return self.build(slot, source, [*flags, *QUICK_FLAGS], seconds, entries, cpu_seconds)
+        for fewer in self.fewer_passes(alone=len(entries) == 1):
+            if isinstance(built, Failure) and COMPILER_FAULT in built.detail:
+                built = self.build(slot, source, [*flags, *fewer], seconds, entries, cpu_seconds)
         return built
 
     def build(
@@ -184,6 +186,12 @@ class CpuCompiler:
     def own_flags(self) -> tuple[str, ...]:
         """Flags that this compiler alone knows."""
         return () if "clang" in self.version else GCC_FLAGS
+
+    def fewer_passes(self, *, alone: bool) -> tuple[tuple[str, ...], ...]:
+        """Flags that leave out passes in which compilers have faults, in the order in which they are tried. alone: the
+        file has one kernel; of several each will be in a file of its own before all are compiled with less."""
+        without_pre = () if "clang" in self.version else (GCC_WITHOUT_PRE,)
+        return (*without_pre, QUICK_FLAGS) if alone else without_pre
 
     def machine_flags(self) -> tuple[str, ...]:
         """Flags that let the compiler use what the device has: all of it on the device itself, else the features it

@@ -34,18 +34,17 @@ class Noting(CpuCompiler):
 
     took: list[float] = []  # noqa: RUF012  of all, since a compiler is frozen
 
-    def compile(
+    def build(
         self,
         slot: Slot,
         source: str,
-        entries: Sequence[str],
+        flags: Sequence[str],
         seconds: float,
-        libraries: Sequence[str] = (),
+        entries: Sequence[str] = (),
         cpu_seconds: float | None = None,
-        quickly: bool = False,
     ) -> tuple[bytes, dict[str, CompileReport]] | Failure:
         started = time.monotonic()
-        built = super().compile(slot, source, entries, seconds, libraries, cpu_seconds, quickly)
+        built = super().build(slot, source, flags, seconds, entries, cpu_seconds)
         Noting.took.append(time.monotonic() - started)
         return built
 
