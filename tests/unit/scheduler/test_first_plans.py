@@ -1,6 +1,7 @@
 """The first plans of a search: timed whole before any schedule is refined, so that whatever stalls leaves a plan."""
 
 from collections.abc import Sequence
+from random import Random
 from typing import Any
 
 import pytest
@@ -57,6 +58,23 @@ def test_what_is_slower_than_its_unfused_is_not_returned(seconds: float, slow: f
         bench = Stalling(slowest=1.0)
         bench.slow = slow
         plan, _ = search(graph, bench, seconds=seconds)
+        assert plan.time_us is not None
+        assert plan.unfused_us is not None
+        assert plan.time_us <= plan.unfused_us
+
+
+def test_whatever_whole_plans_take_none_is_slower_than_an_unfused_one_beside_it() -> None:
+    """Of which there may be two: with the kernels of the first plans, and with those that were found since."""
+
+    class Moody(FakeBench):
+        moods = Random(0)
+
+        def measure_plans(self, graph: Graph, plans: Sequence[Plan], *, seed: int = 0, seconds: float) -> list[Timing]:
+            self.clock.now += seconds
+            return [Timing((self.moods.uniform(10.0, 11.0),) * 20) for _ in plans]
+
+    for graph in (diamond(), fused_three()) * 50:
+        plan, _ = search(graph, Moody())
         assert plan.time_us is not None
         assert plan.unfused_us is not None
         assert plan.time_us <= plan.unfused_us
