@@ -1,7 +1,8 @@
 """Family `aten`: one contraction by the BLAS library, as a framework without fusion would run it.
 
 Operands and the product are reached through any views that keep a unit stride: transposed, sliced, permuted,
-broadcast, batched. On a CPU our own threads share the work; the library runs on the thread that calls it. Operands
+broadcast, batched; operands whose neighbours are near each other in any order, by a main loop of ours
+(`spread_call`). On a CPU our own threads share the work; the library runs on the thread that calls it. Operands
 narrower than the sum, also by a cast in the graph, are widened, and products narrower than it rounded, block by block
 in the caches; whole numbers, which no BLAS multiplies, are by a main loop of ours. On a GPU it is
 cuBLASLt, with its scale, bias and matrix added where the graph rounds no earlier than it does; its gelu is an
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 
 from codegen.families import aten_calls
 from codegen.families.wrap import kernel_function
-from codegen.gemm.call import Call, call_on_cpu, extent, libraries_for, linked_with
+from codegen.gemm.call import Call, call_on_cpu, extent, has_fma, libraries_for, linked_with, spread_call
 from codegen.gemm.dims import contraction, long_contract, stored_product
 from codegen.gemm.tasks import Cut, count_tasks, task_lines
 from codegen.kernel import EmitError, Kernel, Launch, Reject
@@ -44,13 +45,13 @@ class Aten:
     def accepts(self, segment: Graph, device: Device) -> Reject | None:
         if device.target != "cpu":
             return aten_calls.accepts(segment, device)
-        call = _call(segment)
+        call = _call(segment, device)
         return call if isinstance(call, Reject) else None
 
     def space(self, segment: Graph, device: Device) -> tuple[str, ...]:
         if device.target != "cpu":
             return aten_calls.space(device)
-        call = _call(segment)
+        call = _call(segment, device)
         assert isinstance(call, Call)
         cuts = dict.fromkeys(cut for tasks in (1, 2, 4) for cut in _cuttings(call, tasks * device.units)) or [(1, 1)]
         libraries = libraries_for(call, segment, device)
@@ -59,7 +60,7 @@ class Aten:
     def choices(self, segment: Graph, device: Device) -> Choices:
         if device.target != "cpu":
             return aten_calls.choices()
-        call = _call(segment)
+        call = _call(segment, device)
         assert isinstance(call, Call)
         rows, columns = (tuple(p for p in PIECES if p == 1 or extent(d) >= LEAST_PIECE * p) for d in (call.m, call.n))
         return {"library": libraries_for(call, segment, device), "rows": rows, "columns": columns}
@@ -68,7 +69,7 @@ class Aten:
         if device.target != "cpu":
             return aten_calls.emit(segment, schedule, device)
         s = parse_schedule(schedule, AtenSchedule)
-        call = _call(segment)
+        call = _call(segment, device)
         if isinstance(call, Reject):
             raise EmitError(call.reason)
         cuts = _cuts(call, s)
@@ -78,7 +79,7 @@ class Aten:
         return Kernel(entry, source, "cpu", self.name, str(s), launch, libraries=linked_with(s.library))
 
 
-def _call(segment: Graph) -> Call | Reject:
+def _call(segment: Graph, device: Device) -> Call | Reject:
     node = long_contract(segment)
     if isinstance(node, Reject):
         return node
@@ -86,10 +87,15 @@ def _call(segment: Graph) -> Call | Reject:
     if isinstance(result, Reject):
         return result
     found = contraction(segment, node, result, widened=True)
-    call = found if isinstance(found, Reject) else call_on_cpu(found)
-    if isinstance(call, Call) and node.dtype != call.of.dtype and any(d.summed for d in call.loops):
-        return Reject(f"several library calls sum up one element, which is rounded to {node.dtype} after the last")
-    return call
+    call = found if isinstance(found, Reject) else call_on_cpu(found, has_fma(device))
+    if isinstance(found, Reject) or isinstance(call, Reject) or node.dtype == call.of.dtype:
+        return call
+    if all(not d.summed for d in call.loops):
+        return call
+    own = spread_call(found, has_fma(device))
+    if isinstance(own, Call):
+        return own
+    return Reject(f"several library calls sum up one element, which is rounded to {node.dtype} after the last")
 
 
 def _batches(call: Call) -> int:

@@ -17,7 +17,7 @@ from codegen.families import matmul_cuda
 from codegen.families.loops import KEEP_BYTES, has_chains, lower
 from codegen.families.pointwise import MAX_NODES
 from codegen.families.wrap import kernel_function
-from codegen.gemm.call import Call, call_on_cpu, libraries_for, linked_with
+from codegen.gemm.call import Call, call_on_cpu, has_fma, libraries_for, linked_with
 from codegen.gemm.dims import Digit, alone, contraction, long_contract, sum_dtype, with_scratch
 from codegen.gemm.tasks import Cut, count_tasks, offset_text, task_lines
 from codegen.kernel import EmitError, Kernel, Launch, Reject
@@ -64,7 +64,7 @@ class Matmul:
             return reject
         if device.target != "cpu":
             return matmul_cuda.lowered(segment)
-        orders, fault = _orders(segment)
+        orders, fault = _orders(segment, has_fma(device))
         return None if orders else Reject(fault)
 
     def fits(self, segment: Graph, device: Device) -> Reject | None:
@@ -89,7 +89,7 @@ class Matmul:
             return Reject("an output does not depend on the product")
         if reject := too_much(segment):
             return reject
-        return _fault(alone(segment, node))
+        return _fault(alone(segment, node), has_fma(device))
 
     def space(self, segment: Graph, device: Device) -> tuple[str, ...]:
         if device.target != "cpu":
@@ -97,7 +97,7 @@ class Matmul:
         native = max(device.vector_bytes // 4, 4)
         return tuple(
             str(MatmulSchedule(library, rows, axes, lanes, store))
-            for axes in _orders(segment)[0]
+            for axes in _orders(segment, has_fma(device))[0]
             for library in _libraries(segment, device)
             for lanes in ((4 * native, 2 * native) if has_chains(segment) else (native, 2 * native))
             for rows in (256, 128, 512)
@@ -111,7 +111,7 @@ class Matmul:
         return {
             "library": _libraries(segment, device),
             "rows": (32, 64, 96, 128, 192, 256, 384, 512, 768, 1024),
-            "axes": _orders(segment)[0],
+            "axes": _orders(segment, has_fma(device))[0],
             "lanes": (native, 2 * native, 4 * native, 8 * native),
             "store": ("plain", "stream"),
         }
@@ -128,7 +128,7 @@ class Matmul:
 
 
 @lru_cache(maxsize=1024)
-def _orders(segment: Graph) -> tuple[tuple[str, ...], str]:
+def _orders(segment: Graph, fma: bool) -> tuple[tuple[str, ...], str]:
     """Orders of axes that can be lowered; why the first one cannot, where none can."""
     node, found, fault = _product(segment), list[str](), ""
     try:
@@ -139,28 +139,28 @@ def _orders(segment: Graph) -> tuple[tuple[str, ...], str]:
         try:
             behind = _behind(segment, node, strides)
             program = _program(behind, lanes=1)
-            _panels(*_lowered(segment, node, strides, behind, program, stream=False), rows=1, units=1)
+            _panels(*_lowered(segment, node, strides, behind, program, fma, stream=False), rows=1, units=1)
             found.append(axes)
         except EmitError as error:
             fault = fault or str(error)
     return tuple(found), fault
 
 
-def _call(segment: Graph, node: Node) -> Call | Reject:
+def _call(segment: Graph, node: Node, fma: bool) -> Call | Reject:
     """The product's library call, if its result lay in rows of its own."""
     found = contraction(segment, node, _digits(node, _padded(node.sizes, range(len(node.sizes)))), widened=True)
-    return found if isinstance(found, Reject) else call_on_cpu(found)
+    return found if isinstance(found, Reject) else call_on_cpu(found, fma)
 
 
 @lru_cache(maxsize=1024)
-def _fault(product: Graph) -> Reject | None:
+def _fault(product: Graph, fma: bool) -> Reject | None:
     """Why no library call computes a product, None where one does."""
-    call = _call(product, product.outputs[0].node)
+    call = _call(product, product.outputs[0].node, fma)
     return call if isinstance(call, Reject) else None
 
 
 def _libraries(segment: Graph, device: Device) -> tuple[str, ...]:
-    call = _call(segment, _product(segment))
+    call = _call(segment, _product(segment), has_fma(device))
     return () if isinstance(call, Reject) else libraries_for(call, segment, device)
 
 
@@ -188,6 +188,7 @@ def _lowered(
     strides: tuple[int, ...],
     behind: Graph,
     program: Program,
+    fma: bool,
     *,
     stream: bool,
     register_bytes: int = 64,
@@ -195,7 +196,7 @@ def _lowered(
     """The product's call, the text behind it, and the elements of a row. Raises EmitError."""
     row = _row_elements(program, len(segment.inputs))
     found = contraction(segment, node, _digits(node, strides), apart=row, widened=True)
-    call = found if isinstance(found, Reject) else call_on_cpu(found)
+    call = found if isinstance(found, Reject) else call_on_cpu(found, fma, row)
     if isinstance(call, Reject):
         raise EmitError(call.reason)
     style = Style("cpu", alignments(behind), stream=stream, register_bytes=register_bytes)
@@ -207,7 +208,7 @@ def _emit(segment: Graph, node: Node, strides: tuple[int, ...], s: MatmulSchedul
     behind = _behind(segment, node, strides)
     program = first_short((_program(behind, lanes) for lanes in halved(s.lanes, least_lanes(segment, device))), device)
     call, body, row = _lowered(
-        segment, node, strides, behind, program, stream=stream, register_bytes=device.vector_bytes
+        segment, node, strides, behind, program, has_fma(device), stream=stream, register_bytes=device.vector_bytes
     )
     panels = _panels(call, body, row, rows=s.rows, units=device.units)
     scratch = len(segment.inputs)

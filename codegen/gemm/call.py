@@ -1,11 +1,11 @@
 """One library call of a contraction: the three axes that it covers, and the loops that are left around it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import pairwise, product
 from math import prod
 
-from codegen.gemm.dims import Contraction, Dim
+from codegen.gemm.dims import Contraction, Digit, Dim
 from codegen.kernel import Reject
 from fusion_ir.dtype import bf16, f32
 from fusion_ir.graph import Graph
@@ -19,6 +19,7 @@ WORTH_STORING = 10**6  # multiply-adds of a contraction that is worth storing op
 WORTH_A_CALL = 1 << 18  # multiply-adds that take so long that what calling costs does not count
 FEW_CALLS = 8  # in place of one
 THICK = 32  # rows and columns with which a call reads each operand seldom enough
+FAR = 4  # elements: of operands that lie further apart along every axis, most of what is read would be others
 WORTH_A_SUM = 64  # products that a call adds to a result, or it takes as long to read and write that
 OPENBLAS = "openblas"
 PAIRS = "pairs"  # our own products of bf16 (gemm_pairs_cpu.h), with OpenBLAS behind them where denormals count
@@ -27,11 +28,22 @@ FMA = {"fma", "asimd"}  # without it, our products of floats are far slower than
 
 
 @dataclass(frozen=True)
+class Spread:
+    """Where an operand's elements lie that no leading dimension describes: digits of the number of its row or column in
+    the result, and of the number of a step of the sum."""
+
+    outer: tuple[Digit, ...]
+    summed: tuple[Digit, ...]
+
+
+@dataclass(frozen=True)
 class Call:
     """C[m, n] (rows of stride `ldc`) = A[m, k] B[k, n], for every point of `loops`, summed over those that are summed.
 
     of: the contraction, its operands in the order in which the call takes them. m, n: None for an extent of 1.
     a_turned, b_turned: the operand lies in memory with its axes the other way round. lda, ldb, ldc: in elements.
+    a_spread, b_spread: for our own products only, in place of strides in `m`, `n` and `k`, and of a leading dimension;
+    a turned one's neighbours are nearer to each other along its rows or columns than along the sum.
     """
 
     of: Contraction
@@ -43,6 +55,13 @@ class Call:
     lda: int
     ldb: int
     ldc: int
+    a_spread: Spread | None = None
+    b_spread: Spread | None = None
+
+    @property
+    def is_spread(self) -> bool:
+        """Whether no library can do it."""
+        return self.a_spread is not None or self.b_spread is not None
 
     @property
     def loops(self) -> tuple[Dim, ...]:
@@ -61,9 +80,14 @@ def extent(dim: Dim | None) -> int:
     return dim.extent if dim else 1
 
 
+def has_fma(device: Device) -> bool:
+    """Whether a CPU multiplies and adds at once."""
+    return bool(FMA.intersection(device.features))
+
+
 def libraries_for(call: Call, graph: Graph, device: Device) -> tuple[str, ...]:
     """What can compute the call's products on the device, the fastest as a rule first."""
-    if not call.of.dtype.is_float:
+    if not call.of.dtype.is_float or call.is_spread:
         return (PACKED,)
     operands = {graph.inputs[matrix.tensor].dtype for matrix in (call.of.a, call.of.b)}
     paired = (
@@ -73,7 +97,7 @@ def libraries_for(call: Call, graph: Graph, device: Device) -> tuple[str, ...]:
         and "avx512_bf16" in device.features
     )
     converted = operands != {call.of.dtype}
-    packed = (PACKED,) if FMA.intersection(device.features) else ()
+    packed = (PACKED,) if has_fma(device) else ()
     return (*((PAIRS,) if paired else ()), *((*packed, OPENBLAS) if converted else (OPENBLAS, *packed)))
 
 
@@ -82,7 +106,17 @@ def linked_with(library: str) -> tuple[str, ...]:
     return () if library == PACKED else (OPENBLAS,)
 
 
-def call_on_cpu(contraction: Contraction) -> Call | Reject:
+def call_on_cpu(contraction: Contraction, fma: bool, apart: int = 0) -> Call | Reject:
+    """A library's call; where the axes lie so that there is none, or many small ones where a few large ones would do,
+    one of our own. fma: `has_fma` of the device. apart: see `contraction`."""
+    call = library_call(contraction)
+    if isinstance(call, Call):
+        return call
+    own = spread_call(contraction, fma, apart)
+    return own if isinstance(own, Call) else call
+
+
+def library_call(contraction: Contraction) -> Call | Reject:
     """`choose_call`, unless the axes lie so that it takes many small calls where a few large ones would do: stored with
     its axes in another order, a large contraction is faster in spite of that."""
     call = choose_call(contraction)
@@ -98,6 +132,21 @@ def call_on_cpu(contraction: Contraction) -> Call | Reject:
     if any(d.summed for d in call.loops) and call.k.extent < min(WORTH_A_SUM, deep):
         return Reject(f"library calls add sums of {call.k.extent} products to each other, {deep} could be one")
     return call
+
+
+def spread_call(contraction: Contraction, fma: bool, apart: int = 0) -> Call | Reject:
+    """A call of our own products that covers all axes but those that both operands and the result have, wherever the
+    operands' elements lie: they are read once, and are as good as in order from then on. fma, apart: see
+    `call_on_cpu`."""
+    if contraction.dtype.is_float and not fma:
+        return Reject("our own products are slow without instructions that multiply and add")
+    if prod(d.extent for d in contraction.dims) <= WORTH_STORING:
+        return Reject("few products: they are worth no blocks")
+    for given in (contraction, contraction.swapped()):
+        for by in (_in_a, _in_b):
+            if call := _spread(given, by, apart):
+                return call
+    return Reject("rows or columns of the product, or elements of an operand, are no short distance apart")
 
 
 def choose_call(contraction: Contraction) -> Call | Reject:
@@ -125,6 +174,81 @@ def _calls(c: Contraction) -> Iterator[Call]:
         b = _operand(k.b, n.b if n else None, k.extent, extent(n))
         if ldc and a and b:
             yield Call(c, m, n, k, a[0], b[0], a[1], b[1], ldc)
+
+
+_Stride = Callable[[Dim], int]
+
+
+def _in_a(d: Dim) -> int:
+    return d.a
+
+
+def _in_b(d: Dim) -> int:
+    return d.b
+
+
+def _in_c(d: Dim) -> int:
+    return d.c
+
+
+def _spread(c: Contraction, by: _Stride, apart: int) -> Call | None:
+    """See `spread_call`. by: steps of the sum are in the order of what they move there."""
+    rows = sorted((d for d in c.outer if d.a and not d.b), key=_in_c, reverse=True)
+    columns = sorted((d for d in c.outer if d.b and not d.a), key=_in_c, reverse=True)
+    steps = sorted((d for d in c.dims if d.summed), key=by, reverse=True)
+    batches = tuple(d for d in c.outer if d.a and d.b)
+    if len(batches) + len(rows) + len(columns) < len(c.outer) or any(not (d.a and d.b) for d in steps):
+        return None
+    if not (rows and columns and steps and _is_one(rows, _in_c) and _is_one(columns, _in_c) and columns[-1].c == 1):
+        return None
+    if any(axes[-1].c < apart <= axes[0].c for axes in (rows, columns)):
+        return None
+    a, b = _placed(rows, steps, _in_a), _placed(columns, steps, _in_b)
+    m = Dim(_extents(rows), a.outer, 0, rows[-1].c, summed=False)
+    n = Dim(_extents(columns), 0, b.outer, 1, summed=False)
+    k = Dim(_extents(steps), a.summed, b.summed, 0, summed=True)
+    ldc = _leading(m.c, n.extent, m)
+    if not ldc or a.is_far or b.is_far or max(m.extent, n.extent, k.extent) > MOST_EXTENT:
+        return None
+    of = Contraction(c.dtype, c.a, c.b, (*batches, m, n, k))
+    return Call(of, m, n, k, a.turned, not b.turned, a.ld, b.ld, ldc, a.spread, b.spread)
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """An operand's elements, its rows those of the sum turned: with a leading dimension and strides, or spread."""
+
+    turned: bool
+    ld: int
+    outer: int
+    summed: int
+    spread: Spread | None
+    is_far: bool = False
+
+
+def _placed(outer: Sequence[Dim], steps: Sequence[Dim], of: _Stride) -> _Placed:
+    """Where the operand lies whose strides `of` gives: as rows of steps, or turned."""
+    down, along = of(outer[-1]), of(steps[-1])
+    if _is_one(outer, of) and _is_one(steps, of):
+        found = _operand(down, along, _extents(outer), _extents(steps))
+        if found:
+            return _Placed(found[0], found[1], down, along, None)
+    is_far = min(abs(down), abs(along)) > FAR
+    return _Placed(abs(down) < abs(along), 0, 0, 0, Spread(_digits(outer, of), _digits(steps, of)), is_far)
+
+
+def _is_one(dims: Sequence[Dim], of: _Stride) -> bool:
+    """Whether these, the outermost first, step as one axis."""
+    return all(of(high) == low.extent * of(low) for high, low in pairwise(dims))
+
+
+def _extents(dims: Sequence[Dim]) -> int:
+    return prod(d.extent for d in dims)
+
+
+def _digits(dims: Sequence[Dim], of: _Stride) -> tuple[Digit, ...]:
+    """Of the number that these, the outermost first, have together."""
+    return tuple(Digit(_extents(dims[i + 1 :]), d.extent, of(d)) for i, d in enumerate(dims))
 
 
 def _operand(down: int | None, along: int | None, rows: int, columns: int) -> tuple[bool, int] | None:

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from codegen.gemm.call import OPENBLAS, PACKED, PAIRS, Call
-from codegen.gemm.dims import Dim
+from codegen.gemm.call import OPENBLAS, PACKED, PAIRS, Call, Spread
+from codegen.gemm.dims import Digit, Dim
 from codegen.kernel import EmitError
 from codegen.text import CTYPE
 
@@ -60,6 +60,13 @@ def task_lines(call: Call, library: str, cuts: Sequence[Cut], result: str, *, fr
     arguments = f"{extents}, {a}, {call.lda}, {b}, {call.ldb}, {c}, {call.ldc}"
     turned = f"{_bool(call.a_turned)}, {_bool(call.b_turned)}"
     ctype = CTYPE[call.of.dtype.name]
+    if call.is_spread:
+        if library != PACKED:
+            raise EmitError(f"operands lie so that {PACKED} alone can read them")
+        x = _read(call.a_spread, call.a_turned, a, call.lda, names.get(call.m) if call.m else None, rows=True)
+        y = _read(call.b_spread, call.b_turned, b, call.ldb, names.get(call.n) if call.n else None, rows=False)
+        lines.append("  " * len(loops) + f"gemm_packed<{ctype}>({extents}, {x}, {y}, {c}, {call.ldc}, {adds});")
+        return lines
     functions = {
         PAIRS: f"gemm_by_pairs({turned}, {arguments});",
         PACKED: f"gemm_packed<{ctype}, {turned}>({arguments}, {adds});",
@@ -69,6 +76,28 @@ def task_lines(call: Call, library: str, cuts: Sequence[Cut], result: str, *, fr
         raise EmitError(f"no library {library!r}; there are {', '.join(functions)}")
     lines.append("  " * len(loops) + functions[library])
     return lines
+
+
+def _read(spread: Spread | None, turned: bool, pointer: str, ld: int, start: str | None, *, rows: bool) -> str:
+    """An operand of packed::product. start: the name of its first row or column in the whole. rows: it has those of the
+    result."""
+    if spread is None:
+        return f"packed::dense<{_bool(turned)}>({pointer}, {ld})"
+    outer, summed = _number(spread.outer, start), _number(spread.summed, None)
+    across, along = (outer, summed) if turned != rows else (summed, outer)
+    return f"packed::spread<{_bool(turned)}>({pointer}, {across}, {along})"
+
+
+def _number(digits: Sequence[Digit], start: str | None) -> str:
+    """The function that says where the i-th lies."""
+    index = f"(i + {start})" if start else "i"
+    most = max(d.weight * d.extent for d in digits)
+    parts: list[str] = []
+    for d in digits:
+        part = f"{index} / {d.weight}" if d.weight > 1 else index
+        part += f" % {d.extent}" if d.weight * d.extent < most else ""
+        parts.append(f"{part} * {d.stride}" if d.stride != 1 else part)
+    return f"[=](idx_t i) -> idx_t {{ return {' + '.join(parts)}; }}"
 
 
 def offset_text(cuts: Sequence[Cut]) -> str:

@@ -1,6 +1,8 @@
 // Products of matrices by code of our own, on the calling thread, of operands of any types whose rows may be any distance
-// apart: blocks of them are put together for the caches, converted on the way, and tiles of the result summed in registers.
-// Whole numbers wrap, and sums of them in any order are the same.
+// apart, or whose elements lie in any other order: blocks of them are put together for the caches, converted on the way, and
+// tiles of the result summed in registers. Whole numbers wrap, and sums of them in any order are the same. Where elements lie
+// is looked up by rows and by columns while they are put together, as Matthews does ("High-Performance Tensor Contraction
+// without Transposition", 2016).
 #pragma once
 #include "vec_cpu.h"
 namespace packed {
@@ -24,44 +26,90 @@ template <class S, class T> VDEV Line<S> line(const T* from, idx_t count) {
   if (__builtin_expect(count >= L, 1)) return core::as<Line<S>>(cast<S>(load<L, 1>(from)).v);
   return count > 0 ? core::as<Line<S>>(cast<S>(load_masked<L, 1>(from, count)).v) : Line<S>{};
 }
+// An operand whose lines, along which its elements follow each other in memory, are `ld` apart. Those of A lie along the sum,
+// those of B across it; of TURNED ones it is the other way round.
+template <bool TURNED_, class T> struct Dense {
+  static constexpr bool TURNED = TURNED_, IN_LINES = true;
+  using Type = T;
+  const T* from;
+  idx_t ld;
+  // The part from there on; `lines` of it, and so many elements of each, are asked for.
+  VDEV Dense block(idx_t x, idx_t, idx_t y, idx_t) const { return {from + x * ld + y, ld}; }
+  // The first `count` of a register's elements of line `x`, from `y` on.
+  template <class S> VDEV Line<S> get(idx_t x, idx_t y, idx_t count) const { return line<S>(from + x * ld + y, count); }
+};
+template <bool TURNED, class T> VDEV Dense<TURNED, T> dense(const T* from, idx_t ld) { return {from, ld}; }
+// One whose lines begin at across(x), with elements at along(y) from there: functions of whole numbers.
+constexpr idx_t MOST_LOOKED_UP = 1024 + 32;  // of a block, and a register more
+template <class T> struct Block {
+  const T* from;
+  idx_t across[MOST_LOOKED_UP], along[MOST_LOOKED_UP];
+  int in_a_row[MOST_LOOKED_UP];  // from there on
+  template <class S> VDEV Line<S> get(idx_t x, idx_t y, idx_t count) const {
+    constexpr int L = REGISTER<S>;
+    if (count <= 0) return Line<S>{};
+    const T* const at = from + across[x];
+    if (in_a_row[y] >= least(count, L)) return line<S>(at + along[y], count);
+    return core::as<Line<S>>(cast<S>(load_lanes<L>([&](int l) { return at[along[y + l]]; }, least(count, L))).v);
+  }
+};
+template <bool TURNED_, class T, class X, class Y> struct Spread {
+  static constexpr bool TURNED = TURNED_, IN_LINES = false;
+  using Type = T;
+  const T* from;
+  X across;
+  Y along;
+  VDEV Block<T> block(idx_t x, idx_t lines, idx_t y, idx_t elements) const {
+    Block<T> found;
+    found.from = from;
+    for (idx_t i = 0; i < lines; i++) found.across[i] = across(x + i);
+    for (idx_t i = elements - 1; i >= 0; i--) {
+      found.along[i] = along(y + i);
+      found.in_a_row[i] = i < elements - 1 && found.along[i + 1] == found.along[i] + 1 ? found.in_a_row[i + 1] + 1 : 1;
+    }
+    return found;
+  }
+};
+template <bool TURNED, class T, class X, class Y> VDEV Spread<TURNED, T, X, Y> spread(const T* from, X across, Y along) {
+  return {from, across, along};
+}
 // A block of A: rows as they are, or of a TURNED one panels of ROWS with the elements of each step along the sum side by
 // side; 0 in rows of the last tile that are not there.
 constexpr idx_t PANEL = DEPTH * ROWS + 16;  // whole registers are written, and where the next step begins once more
-template <class S, bool TURNED, class T> static inline void take(idx_t rows, idx_t depth, const T* from, idx_t ld, S* to) {
+template <class S, bool TURNED, class A> static inline void take(idx_t rows, idx_t depth, const A& a, S* to) {
   constexpr idx_t L = REGISTER<S>;
   static_assert((ROWS + L - 1) / L * L - ROWS <= PANEL - DEPTH * ROWS);
   if constexpr (TURNED) {
     for (idx_t p = 0; p < depth; p++)
       for (idx_t i = 0; i < rows; i += ROWS)
         for (idx_t h = 0; h < ROWS; h += L) {
-          const auto r = line<S>(from + p * ld + i + h, rows - i - h);
+          const auto r = a.template get<S>(p, i + h, rows - i - h);
           memcpy(to + i / ROWS * PANEL + p * ROWS + h, &r, sizeof r);
         }
   } else {
     for (idx_t i = 0; i < (rows + ROWS - 1) / ROWS * ROWS; i++)
       for (idx_t p = 0; p < depth; p += L) {
-        const auto r = line<S>(from + i * ld + p, i < rows ? depth - p : 0);
+        const auto r = a.template get<S>(i, p, i < rows ? depth - p : 0);
         memcpy(to + i * DEPTH + p, &r, sizeof r);
       }
   }
 }
 // A block of B as panels of COLUMNS<S>: the elements of each step along the sum side by side.
-template <class S, bool TURNED, class T> static inline void pack(idx_t columns, idx_t depth, const T* from, idx_t ld, S* to) {
+template <class S, bool TURNED, class B> static inline void pack(idx_t columns, idx_t depth, const B& b, S* to) {
   constexpr idx_t L = REGISTER<S>, C = COLUMNS<S>;
   if constexpr (!TURNED) {
     constexpr idx_t STEPS = 8;  // at a time, of all panels: memory is read in rows
     for (idx_t first = 0; first < depth; first += STEPS)
       for (idx_t j = 0; j < columns; j += C)
         for (idx_t p = first; p < least(depth, first + STEPS); p++) {
-          const T* const at = from + p * ld + j;
-          const Line<S> r[2] = {line<S>(at, columns - j), line<S>(at + L, columns - j - L)};
+          const Line<S> r[2] = {b.template get<S>(p, j, columns - j), b.template get<S>(p, j + L, columns - j - L)};
           memcpy(to + j * DEPTH + p * C, r, sizeof r);
         }
   } else {
     for (idx_t j = 0; j < (columns + C - 1) / C * C; j += L)
       for (idx_t p = 0; p < depth; p += L) {
         Line<S> r[L];
-        VEC_UNROLL for (idx_t i = 0; i < L; i++) r[i] = line<S>(from + (j + i) * ld + p, j + i < columns ? depth - p : 0);
+        VEC_UNROLL for (idx_t i = 0; i < L; i++) r[i] = b.template get<S>(j + i, p, j + i < columns ? depth - p : 0);
         core::transpose(r);
         VEC_UNROLL for (idx_t i = 0; i < L; i++) memcpy(to + j / C * C * DEPTH + (p + i) * C + j % C, &r[i], sizeof r[i]);
       }
@@ -110,33 +158,42 @@ static __attribute__((noinline)) void tile(idx_t depth, const S* a, idx_t lda, c
 // Whether rows of A are read where they lie: they are of the sum's type, and so few columns of B are multiplied by them
 // that putting them together would take longer than it saves. Rows of a tile must not share one set of the first cache.
 constexpr idx_t FEW_COLUMNS = 512, WAYS = 8, SET = 4096;
-template <class S, bool TURNED, class T> VDEV bool in_place(idx_t columns, idx_t ld) {
+template <class S> VDEV bool in_place(idx_t columns, idx_t ld) {
   const idx_t apart = ld * (idx_t)sizeof(S) % SET;
-  return SAME<T, S> && !TURNED && columns <= FEW_COLUMNS && (ROWS <= WAYS || (apart >= 64 && apart <= SET - 64));
+  return columns <= FEW_COLUMNS && (ROWS <= WAYS || (apart >= 64 && apart <= SET - 64));
 }
-// Row-major C[m, n] = A[m, k] B[k, n], or += where `adds`, summed in S. TURNED operands lie in memory as their transpose.
-template <class S, bool A_TURNED, bool B_TURNED, class A, class B>
-static inline void product(idx_t m, idx_t n, idx_t k, const A* a, idx_t lda, const B* b, idx_t ldb, S* c, idx_t ldc, bool adds) {
-  constexpr idx_t C = COLUMNS<S>, APART = A_TURNED ? 1 : DEPTH, ALONG = A_TURNED ? ROWS : 1, TILE = A_TURNED ? PANEL : ROWS * DEPTH;
-  static_assert(MOST_COLUMNS<S> % C == 0);
+// Row-major C[m, n] = A[m, k] B[k, n], or += where `adds`, summed in S; of A and B the part from row i0 and column j0 on.
+template <class S, class A, class B>
+static inline void product(idx_t m, idx_t n, idx_t k, const A& a, idx_t i0, const B& b, idx_t j0, S* c, idx_t ldc, bool adds) {
+  constexpr idx_t C = COLUMNS<S>, APART = A::TURNED ? 1 : DEPTH, ALONG = A::TURNED ? ROWS : 1;
+  constexpr idx_t TILE = A::TURNED ? PANEL : ROWS * DEPTH;
+  constexpr bool MAY_STAY = A::IN_LINES && !A::TURNED && SAME<typename A::Type, S>;
+  static_assert(MOST_COLUMNS<S> % C == 0 && MOST_COLUMNS<S> + 32 <= MOST_LOOKED_UP);
   alignas(64) S left[MOST_ROWS / ROWS * TILE], right[MOST_COLUMNS<S> * DEPTH], edge[ROWS * C];
-  for (idx_t j0 = 0; j0 < n; j0 += MOST_COLUMNS<S>)
+  for (idx_t jb = 0; jb < n; jb += MOST_COLUMNS<S>)
     for (idx_t l = 0; l < k; l += DEPTH) {
-      const idx_t columns = least(n - j0, MOST_COLUMNS<S>), depth = least(k - l, DEPTH);
+      const idx_t columns = least(n - jb, MOST_COLUMNS<S>), depth = least(k - l, DEPTH);
       const bool adding = adds || l > 0;
-      pack<S, B_TURNED>(columns, depth, b + (B_TURNED ? j0 * ldb + l : l * ldb + j0), ldb, right);
-      for (idx_t i0 = 0; i0 < m; i0 += MOST_ROWS) {
-        const idx_t rows = least(m - i0, MOST_ROWS);
-        const A* const from = a + (A_TURNED ? l * lda + i0 : i0 * lda + l);
-        const idx_t there = in_place<S, A_TURNED, A>(columns, lda) ? rows / ROWS * ROWS : 0;  // rows that are not moved
-        take<S, A_TURNED>(rows - there, depth, from + (A_TURNED ? there : there * lda), lda, left);
+      if constexpr (B::TURNED) pack<S, true>(columns, depth, b.block(j0 + jb, columns, l, depth), right);
+      else pack<S, false>(columns, depth, b.block(l, depth, j0 + jb, columns), right);
+      for (idx_t ib = 0; ib < m; ib += MOST_ROWS) {
+        const idx_t rows = least(m - ib, MOST_ROWS);
+        const S* stays = nullptr;
+        idx_t there = 0, lda = 0;  // rows that are not moved
+        if constexpr (MAY_STAY) {
+          stays = a.block(i0 + ib, rows, l, depth).from;
+          lda = a.ld;
+          if (in_place<S>(columns, lda)) there = rows / ROWS * ROWS;
+        }
+        if constexpr (A::TURNED) take<S, true>(rows, depth, a.block(l, depth, i0 + ib, rows), left);
+        else if (there < rows) take<S, false>(rows - there, depth, a.block(i0 + ib + there, rows - there, l, depth), left);
         for (idx_t j = 0; j < columns; j += C)
           for (idx_t i = 0; i < rows; i += ROWS) {
             const bool whole = rows - i >= ROWS && columns - j >= C;
-            S *const to = c + (i0 + i) * ldc + j0 + j, *const out = whole ? to : edge;
+            S *const to = c + (ib + i) * ldc + jb + j, *const out = whole ? to : edge;
             const idx_t ld = whole ? ldc : C;
             const S* const y = right + j * DEPTH;
-            if (i < there) tile<S, 0, 1>(depth, (const S*)from + i * lda, lda, y, out, ld, whole && adding);
+            if (i < there) tile<S, 0, 1>(depth, stays + i * lda, lda, y, out, ld, whole && adding);
             else tile<S, APART, ALONG>(depth, left + (i - there) / ROWS * TILE, 0, y, out, ld, whole && adding);
             if (whole) continue;
             for (idx_t r = 0; r < ROWS && r < rows - i; r++)

@@ -2,20 +2,22 @@
 
 from collections.abc import Iterator
 from itertools import permutations, product
+from random import Random
 
 import numpy as np
 import pytest
 
 from codegen.families import FAMILIES
+from codegen.kernel import Kernel
 from codegen.workbench import Workbench
 from fusion_ir import build
-from fusion_ir.dtype import DTYPES, bf16, f16, f64, i8, i32
+from fusion_ir.dtype import DTYPES, DType, bf16, f16, f32, f64, i8, i32
 from fusion_ir.graph import Graph, OutputSpec
 from fusion_ir.node import Node
 from fusion_ir.ops import make
 from fusion_ir.records import Status
 from tests.support.candidates import assert_right, check_all, kernels_of, refusal, row_with_fault, run_kernel
-from tests.support.products import dense_graph, einsum_graph, mlp, spec
+from tests.support.products import dense_graph, einsum_graph, mlp, spec, spread_product
 
 MATMUL = FAMILIES["matmul"]
 M, K, N = 83, 41, 53
@@ -150,6 +152,23 @@ def test_narrow_operands(bench: Workbench) -> None:
         ]
         cases += [(f"{dtype} {i}", graph) for i, graph in enumerate(narrow)]
     assert_right(cases, "matmul", bench, most=2)
+
+
+@pytest.mark.parametrize("dtype", [f32, bf16, i8], ids=str)
+def test_operands_in_any_order(bench: Workbench, dtype: DType) -> None:
+    """By our own products alone: see test_aten."""
+    random, acc = Random(str(dtype)), i32 if dtype == i8 else f32
+    cases: list[tuple[str, Graph, list[Kernel]]] = []
+    for i in range(400):
+        graph = spread_product(random, dtype, dtype, acc, build.relu)
+        if MATMUL.accepts(graph, bench.device) is None:
+            kernels = [k for k in kernels_of(graph, "matmul", bench) if "packed::spread" in k.source]
+            cases += [(f"{i}", graph, [kernels[0], kernels[-1]])] if kernels else []
+        if len(cases) == 6:
+            break
+    assert len(cases) == 6
+    wrong = check_all(cases, bench)
+    assert not wrong, "\n".join(wrong)
 
 
 def test_panels_of_all_heights(bench: Workbench) -> None:

@@ -1,6 +1,8 @@
 """Graphs around matrix products, in one line each."""
 
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from random import Random
 
 from fusion_ir import build
 from fusion_ir.dtype import DType, f32
@@ -36,3 +38,26 @@ def einsum_graph(a: str, b: str, out: str, extents: Mapping[str, int], dtype: DT
     return dense_graph(
         [[extents[x] for x in a], [extents[x] for x in b]], lambda x, y: build.einsum(x, y, left, right, result), dtype
     )
+
+
+def spread_product(
+    random: Random, stored: DType, dtype: DType, out: DType, behind: Callable[[Node], Node] = lambda product: product
+) -> Graph:
+    """A product with rows, columns, steps of the sum and a batch in several axes each, which lie in any order in the
+    operands; every second or third element along some. stored: type in memory; dtype: in which it is multiplied."""
+    extents = {x: random.choice((1, 2, 3, 5, 7, 8, 16, 23)) for x in "zmpnqklj"}
+    while prod(extents.values()) < 1_200_000:
+        letter = random.choice("mpnqklj")
+        extents[letter] += random.randint(1, 1 + extents[letter])
+    a, b = ("".join(random.sample(axes, len(axes))) for axes in ("zmpklj", "zklnqj"))
+    steps = {x: random.choice((1, 1, 1, 2, 3)) for x in extents}
+
+    def view(node: Node, axes: str) -> Node:
+        node = build.slice_(node, [0] * len(axes), [extents[x] * steps[x] for x in axes], [steps[x] for x in axes])
+        return build.cast(node, dtype) if node.dtype != dtype else node
+
+    def multiplied(x: Node, w: Node) -> Node:
+        left, right, result = ([ord(c) for c in text] for text in (a, b, "zmpnq"))
+        return behind(build.einsum(view(x, a), view(w, b), left, right, result, out))
+
+    return dense_graph([[extents[x] * steps[x] for x in axes] for axes in (a, b)], multiplied, stored)
