@@ -154,12 +154,19 @@ class Workbench:
             return self._binaries(kernels, made)
 
     def _built(
-        self, kernels: Sequence[Kernel], alone: bool = False, optional: bool = False, quickly: bool = False
+        self,
+        kernels: Sequence[Kernel],
+        alone: bool = False,
+        optional: bool = False,
+        quickly: bool = False,
+        late: bool = True,
     ) -> list[Result]:
         """What the builder makes of them, which goes on with what is expected. Reports of CUDA kernels have what
         follows from their launches."""
         expected, self._expected = self._expected, ()
-        results = self._builder.compile(kernels, alone=alone, optional=optional, quickly=quickly, then=expected)
+        results = self._builder.compile(
+            kernels, alone=alone, optional=optional, quickly=quickly, late=late, then=expected
+        )
         if self.device.target != "cuda":
             return results
         return [
@@ -231,7 +238,7 @@ class Workbench:
         started, waited = time.monotonic(), self.waited_seconds
         with self._lock, self._occupancy.waiting():
             cold = self._setup is None
-            built, compiled, once = self._compile_and_prepare(kernels, segment, seed)
+            built, compiled, once = self._compile_and_prepare(kernels, segment, seed, late=False)
             outcomes = {i: Outcome(b.status, b.detail) for i, b in enumerate(built) if isinstance(b, Failure)}
             outcomes |= {i: Outcome(Status.dropped, fault) for i, fault in not_worth_timing(kernels, built).items()}
             programs = {
@@ -324,12 +331,13 @@ class Workbench:
         alone: bool = False,
         optional: bool = False,
         quickly: bool = False,
+        late: bool = True,
     ) -> tuple[list[Result], float, float]:
         """Compiles while the timing child samples inputs and interprets the graph, which it does but once. Also how
         many seconds compiling took, and how many more the rest."""
         started = time.monotonic()
         with ThreadPoolExecutor(1, "compile") as other:
-            compiling = other.submit(lambda: (self._built(kernels, alone, optional, quickly), time.monotonic()))
+            compiling = other.submit(lambda: (self._built(kernels, alone, optional, quickly, late), time.monotonic()))
             self._common()
             request = {
                 "job": "prepare",

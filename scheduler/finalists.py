@@ -17,6 +17,7 @@ from scheduler.assemble import Choice, assemble
 from scheduler.atoms import Atoms
 from scheduler.bench import Bench, Budget, PlanResult
 from scheduler.candidates import Candidate, Candidates
+from scheduler.compile_time import is_too_much
 from scheduler.contractions import contractions
 from scheduler.covers import Covers, Proposal
 from scheduler.forms import explained
@@ -82,6 +83,7 @@ class Finalists:
         self.cut_short: str | None = None
         self._compiled_s = 0.0  # for each kernel of the early plans
         self._early_s = math.inf  # that timing these took
+        self._quick: set[str] = set()  # binaries that were compiled quickly
 
     def begin(self, cover: Proposal, seconds: float) -> None:
         """Times the cover that is predicted to be the cheapest beside the unfused graph, whole, before any schedule is
@@ -305,15 +307,14 @@ class Finalists:
     ) -> dict[str, Binary] | None:
         """By entry; None where one did not compile and was struck out. Without a bench, none. timed: plans of these
         kernels will be. together: they may share files. optional: see `Bench.compile_for_plans`. Where nothing was
-        measured by the end of the budget, what there has to be is compiled quickly."""
+        measured yet and compilers would need longer than there is time, they are compiled quickly."""
         if self.bench is None:
             return {}
         by_entry = {k.entry: (c, k) for c, k in kernels.items()}
         distinct = [k for _, k in by_entry.values()]
         graph = self.prepared.given if timed else None
-        quickly = timed and not optional and self.watch.is_late and not self.ledger.measured
-        if quickly and not any(n.text == QUICKLY for n in self.notes):
-            self.notes.append(Reason(kind="cap", text=QUICKLY))
+        left_s = max(self.watch.end - self.watch.clock(), 0.0)
+        quickly = timed and not self.ledger.measured and is_too_much((c.segment for c in kernels), left_s)
         results = self.bench.compile_for_plans(
             distinct, graph, seed=self.ledger.seed, together=together, optional=optional, quickly=quickly
         )
@@ -321,6 +322,8 @@ class Finalists:
         for (candidate, kernel), result in zip(by_entry.values(), results, strict=True):
             if isinstance(result, Binary):
                 binaries[kernel.entry] = result
+                if quickly:
+                    self._quick.add(result.sha256)
             else:
                 self.ledger.reject(candidate, (kernel.family, kernel.schedule), result.status, result.detail)
         if len(binaries) < len(by_entry) or (self.ledger.device.target == "emulator" and not self._pass(by_entry)):
@@ -452,6 +455,9 @@ class Finalists:
         at_length = len(self.atoms) <= MANY_ATOMS or not (self.watch.is_late or interrupted)
         if self.bench is not None and plan.spread is not None and any(s.time_us is None for s in plan.steps):
             self.cut_short = self.cut_short or "the budget ended before each of its kernels was timed"
+        if any(s.binary in self._quick for s in plan.steps):
+            self.cut_short = self.cut_short or QUICKLY
+            self.notes.append(Reason(kind="cap", text=QUICKLY))
         prove = plan.time_us is not None and at_length
         least_us = self.covers.cheapest_us(self.ledger.bounds) if prove else None
         gap, notes = None, list(self.notes)

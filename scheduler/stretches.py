@@ -21,6 +21,7 @@ from scheduler.assemble import Choice, assemble
 from scheduler.atoms import Atoms
 from scheduler.bench import Bench, PlanResult
 from scheduler.candidates import Candidate
+from scheduler.compile_time import COMPILERS, compile_seconds, is_too_much
 from scheduler.cutting import cut
 from scheduler.finalists import QUICKLY
 from scheduler.ledger import Ledger
@@ -31,8 +32,6 @@ from scheduler.watch import Watch
 
 SECTION = 96  # atoms
 LONGEST = 24  # atoms of a stretch: a kernel of more computes as long as it moves, and takes compilers seconds
-UNIT_S, NODE_S = 0.05, 0.02  # of one core's compiling: a kernel, and each of its nodes
-COMPILERS = 2  # at work side by side, at least
 EMITTING_SHARE = 0.8  # of the time that is left once stretches are found: for making their kernels before compiling
 ROUND_S = 1.0  # of compilers, between two looks at the clock
 ASSEMBLED_S = 2e-4  # a step of the plan
@@ -194,11 +193,11 @@ class Stretches:
 
     def _seconds(self, parts: Iterable[Part]) -> float:
         """Of one core, to compile these."""
-        return sum(UNIT_S + NODE_S * len(p.candidate.segment.cone) for p in parts)
+        return compile_seconds(p.candidate.segment for p in parts)
 
     def _is_too_much(self, parts: Iterable[Part]) -> bool:
         """Whether compilers need longer for these than there is time."""
-        return self.timed and self._seconds(parts) > COMPILERS * self._left()
+        return self.timed and is_too_much((p.candidate.segment for p in parts), self._left())
 
     def _left(self) -> float:
         """Seconds until the budget is spent."""

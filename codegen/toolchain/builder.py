@@ -17,9 +17,11 @@ from codegen.occupancy import Occupancy
 from codegen.slot import Slot
 from codegen.toolchain.compiler import Binary, Compiler, Failure, OutOfTime
 from codegen.toolchain.patience import Patience
-from fusion_ir.records import CompileReport
+from fusion_ir.records import CompileReport, Status
 
 Result = Binary | Failure
+
+GIVEN_UP = "failed in a file with others, and there was no time to compile it alone"
 
 
 class Builder:
@@ -57,12 +59,14 @@ class Builder:
         alone: bool = False,
         optional: bool = False,
         quickly: bool = False,
+        late: bool = True,
         then: Sequence[Kernel] = (),
     ) -> list[Result]:
         """A binary or a failure for each kernel, in order; a library call is its own binary. alone: each in a file of
         its own, so that whoever gets the binary gets nothing else; otherwise up to `limits.kernels_per_file` share one.
         optional: raises OutOfTime where no time is left to begin with one of them. quickly: for less of a compiler's
-        time, kernels that may take longer. then: what `compile` will be asked for next, which children turn to that
+        time, kernels that may take longer. late: whether what failed beside others is compiled alone even where no time
+        is left; otherwise it is given up. then: what `compile` will be asked for next, which children turn to that
         have nothing else to do. Raises SlotError, CacheError."""
         keys = [self._wanted_key(k, alone, quickly) for k in kernels]
         ahead = self._begun(keys)
@@ -77,7 +81,10 @@ class Builder:
         # What failed beside others, or was begun ahead and given up: another file may have made it since.
         made, missing = self._sorted(keys, kernels, done)
         done.update(made)
-        done.update(self._results(self._submitted(self._batches(missing, 1), optional, quickly)))
+        if missing and not late and self.patience.is_over():
+            done.update(dict.fromkeys(missing, Failure(Status.compile_timeout, GIVEN_UP)))
+        else:
+            done.update(self._results(self._submitted(self._batches(missing, 1), optional, quickly)))
         return [done[key] for key in keys]
 
     def admit(self, kernels: Sequence[Kernel], *, alone: bool = False) -> None:

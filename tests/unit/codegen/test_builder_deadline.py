@@ -16,8 +16,9 @@ from codegen.limits import DEFAULT_LIMITS
 from codegen.object_cache import ObjectCache
 from codegen.occupancy import Occupancy
 from codegen.toolchain.builder import Builder
-from codegen.toolchain.compiler import Binary, OutOfTime
+from codegen.toolchain.compiler import Binary, Failure, OutOfTime
 from codegen.toolchain.patience import Patience
+from fusion_ir.records import Status
 
 EACH_S = 2.0  # that each file takes
 
@@ -145,6 +146,27 @@ def test_what_a_plan_cannot_do_without_is_compiled_however_late(builder: Builder
     found = builder.compile(kernels("a", "b", "c"), alone=True)
     assert all(isinstance(b, Binary) for b in found)
     assert compiler.compiled == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "late", "alone"), [(10.0, False, True), (EACH_S, True, True), (EACH_S, False, False)]
+)
+def test_what_failed_beside_others_is_compiled_alone_while_there_is_time_or_need(
+    tmp_path: Path, clock: Clock, seconds: float, late: bool, alone: bool
+) -> None:
+    class Fragile(SlowCompiler):
+        def compile(self, slot: NoSlot, source: str, entries: Sequence[str], *rest: Any) -> Any:
+            built = super().compile(slot, source, entries, *rest)
+            return Failure(Status.compile_timeout, "used up its CPU time") if len(entries) > 1 else built
+
+    compiler = Fragile(clock)
+    builder = Builder(compiler, ObjectCache(tmp_path), DEFAULT_LIMITS, 1)  # type: ignore[arg-type]
+    builder.patience = Patience(60.0, clock)
+    builder.patience.until(seconds)
+    found = builder.compile(kernels("a", "b"), late=late)
+    builder.close()
+    assert compiler.compiled == (["a", "b", "a", "b"] if alone else ["a", "b"])
+    assert all(isinstance(b, Binary) == alone for b in found)
 
 
 def test_without_a_search_nothing_is_over(builder: Builder, compiler: SlowCompiler, clock: Clock) -> None:

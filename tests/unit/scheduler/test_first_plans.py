@@ -222,6 +222,28 @@ def test_kernels_that_take_long_to_emit_are_not_emitted_ahead(
     plan, _ = search(graph_of(make("abs", [make("exp", [make("neg", [X])])])), bench, seconds=2.0)
     ahead = compiled[0][0] - 4  # beyond the cover's kernel, and one for each op
     assert ahead == {0.0: 2, 1.5: 0, 3.0: 0}[emitting_s]
-    assert [quickly for _, quickly in compiled[:2]] == [False, emitting_s > 0]
+    assert [quickly for _, quickly in compiled[:2]] == [emitting_s > 0] * 2
     assert (QUICKLY in [r.text for r in plan.reasons]) == (emitting_s > 0)
     assert plan.time_us is not None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "unit_s", "quick", "told"),
+    [(10.0, 0.05, False, False), (0.1, 0.05, True, True), (10.0, 9.0, True, False)],
+)
+def test_what_compilers_have_no_time_for_is_compiled_quickly_and_told(
+    seconds: float, unit_s: float, quick: bool, told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless there was time for others after all."""
+    asked: list[bool] = []
+
+    class Noting(FakeBench):
+        def compile_for_plans(self, *args: Any, quickly: bool = False, **how: Any) -> Any:
+            asked.append(quickly)
+            return super().compile_for_plans(*args, quickly=quickly, **how)
+
+    monkeypatch.setattr("scheduler.compile_time.UNIT_S", unit_s)
+    plan, _ = search(diamond(), Noting(), seconds=seconds)
+    assert asked[0] == quick
+    assert (QUICKLY in [r.text for r in plan.reasons]) == told
+    assert (plan.search.cut_short is not None) == told
