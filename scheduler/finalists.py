@@ -322,7 +322,7 @@ class Finalists:
         for (candidate, kernel), result in zip(by_entry.values(), results, strict=True):
             if isinstance(result, Binary):
                 binaries[kernel.entry] = result
-                if quickly:
+                if result.quickly:
                     self._quick.add(result.sha256)
             else:
                 self.ledger.reject(candidate, (kernel.family, kernel.schedule), result.status, result.detail)

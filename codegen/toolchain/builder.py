@@ -221,8 +221,9 @@ class Builder:
         results: dict[str, Result] = {}
         for key, kernel in batch.items():
             report = reports.get(kernel.entry)
-            self.cache.remember(key, json.dumps({"binary": sha, "report": report and report.model_dump()}))
-            results[key] = Binary(sha, kernel.entry, self._source(kernel), seconds / len(kernels), report)
+            known = {"binary": sha, "report": report and report.model_dump(), "quickly": quickly}
+            self.cache.remember(key, json.dumps(known))
+            results[key] = Binary(sha, kernel.entry, self._source(kernel), seconds / len(kernels), report, quickly)
         return results
 
     @contextmanager
@@ -253,7 +254,7 @@ class Builder:
         if self.cache.path(known["binary"]) is None:
             return None
         report = CompileReport.model_validate(known["report"]) if known["report"] else None
-        return Binary(known["binary"], kernel.entry, self._source(kernel), 0.0, report)
+        return Binary(known["binary"], kernel.entry, self._source(kernel), 0.0, report, known.get("quickly", False))
 
     def _described(self, key: str, kernel: Kernel) -> Binary:
         """A call of a library is what its source says: there is nothing to compile."""

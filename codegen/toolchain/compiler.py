@@ -29,6 +29,7 @@ class Binary:
     source: str
     seconds: float = 0.0
     report: CompileReport | None = None
+    quickly: bool = False  # compiled for less of a compiler's time
 
 
 @dataclass(frozen=True, slots=True)

@@ -199,6 +199,7 @@ class FakeBench:
                 hashlib.sha256(f"{k.entry}{' quickly' * quickly}".encode()).hexdigest(),
                 k.entry,
                 hashlib.sha256(k.source.encode()).hexdigest(),
+                quickly=quickly,
             )
             for k in kernels
         ]
