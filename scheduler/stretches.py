@@ -241,7 +241,8 @@ class Stretches:
             optional=optional,
             quickly=quickly,
         )
-        if quickly and not any(n.text == QUICKLY for n in self.notes):
+        was_quick = any(isinstance(r, Binary) and r.quickly for r in results)
+        if was_quick and not any(n.text == QUICKLY for n in self.notes):
             self.notes.append(Reason(kind="cap", text=QUICKLY))
         for entry, result in zip(by_entry, results, strict=True):
             if isinstance(result, Binary):

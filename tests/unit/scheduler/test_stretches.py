@@ -61,7 +61,7 @@ class Compiling(FakeBench):
         self.kernels.update((k.entry, k) for k in kernels)
         self.rounds.append(len(kernels))
         self.clock.now += self.compile_s * len(kernels)
-        return super().compile_for_plans(kernels, graph, seed=seed, together=together)
+        return super().compile_for_plans(kernels, graph, seed=seed, together=together, quickly=quickly)
 
     def measure_plans(self, graph: Graph, plans: Sequence[Plan], *, seed: int = 0, seconds: float) -> list[Timing]:
         self.clock.now += seconds
