@@ -34,11 +34,11 @@ from tests.support.stored_plans import chain
 from tuning_db import MAX_ATTEMPTS, Names, Store
 
 ROOT = Path(__file__).resolve().parents[2]
-SEARCH_SECONDS = 3.0
+SEARCH_SECONDS = 3.0  # of the first job; twice as long after each that timed no kernel, as on a busy machine
 LEASE_SECONDS = 2.0
 ORPHAN_SECONDS = 2.0
 MOST_LOST = MAX_ATTEMPTS - 1  # workers of one operation: with one more it is rightly given up
-LONGEST_SECONDS = 60.0  # for a process that is left alone to come to its end
+LONGEST_SECONDS = 60.0  # beyond its search, for a process that is left alone to come to its end
 OPS = ("exp", "neg", "sin", "tanh", "abs", "cos", "sigmoid", "relu", "square", "floor")
 
 
@@ -61,19 +61,25 @@ class Killer:
         self.settings: Settings = load(given, env={"HOME": str(folder)})
         self.folder, self.log, self.rng = folder, folder / "acknowledged", random.Random(seed)
         self.log.touch()
-        self.tally = Tally()
+        self.tally, self.seconds = Tally(), SEARCH_SECONDS
 
     def run(self, kills: int) -> Tally:
-        """Jobs until so many processes were killed, of each kind in turn. Then compares database and log."""
+        """Jobs until so many processes were killed, of each kind in turn, and rows acknowledged. Then compares both."""
         number = 0
         with Store(self.settings.db) as store:
-            while self.tally.kills.total() < kills:
-                graph = self._graph(number)
-                most = min(self.rng.randint(1, 6), kills - self.tally.kills.total())
+            while self.tally.kills.total() < kills or not self._acknowledged():
+                graph, before = self._graph(number), self._acknowledged()
+                most = max(1, min(self.rng.randint(1, 6), kills - self.tally.kills.total()))
                 (self._queued if number % 2 else self._typed)(store, graph, most)
+                if self._acknowledged() == before:
+                    self.seconds *= 2
                 number += 1
             self._compare(store)
         return self.tally
+
+    def _acknowledged(self) -> int:
+        """Bytes of the log."""
+        return self.log.stat().st_size
 
     def _graph(self, number: int) -> Graph:
         """Another one for each job, so that none begins with what another measured."""
@@ -83,13 +89,15 @@ class Killer:
         """A job in the queue, whose workers are killed."""
         key = graph_key(graph)
         store.put_graph(key, print_graph(graph), Names(("x",), ("y",)))
-        job = PlanJob(graph_key=key, target="cpu", seconds=SEARCH_SECONDS, numerics="reassociate")
+        job = PlanJob(graph_key=key, target="cpu", seconds=self.seconds, numerics="reassociate")
         operation = store.submit(PLAN, job.model_dump_json())
         while kills and (found := store.operation(operation.id)) and found.is_open and found.attempt < MOST_LOST:
             with self._process("worker") as worker:
                 kills -= self._kill(worker)
         with self._process("worker"):
-            ended = within(LONGEST_SECONDS, lambda: not (o := store.operation(operation.id)) or not o.is_open)
+            ended = within(
+                LONGEST_SECONDS + self.seconds, lambda: not (o := store.operation(operation.id)) or not o.is_open
+            )
         found = store.operation(operation.id)
         if not ended or found is None or found.result is None:
             self.tally.problems.append(f"an operation ended without a plan: {found}")
@@ -101,14 +109,14 @@ class Killer:
         """`fuseplan tune`, killed and typed again."""
         path = self.folder / "graph.txt"
         path.write_text(print_graph(graph))
-        command = ("tune", str(path), "--json", "--seconds", str(SEARCH_SECONDS))
+        command = ("tune", str(path), "--json", "--seconds", str(self.seconds))
         while kills:
             with self._process(*command) as process:
                 kills -= self._kill(process)
                 if process.poll() is None:  # a child was killed
-                    process.wait(LONGEST_SECONDS)
+                    process.wait(LONGEST_SECONDS + self.seconds)
         with self._process(*command) as process:
-            code = process.wait(LONGEST_SECONDS)
+            code = process.wait(LONGEST_SECONDS + self.seconds)
         plans = [p for p in store.plans(limit=1000).items if p.graph_key == graph_key(graph)]
         if code or not plans:
             self.tally.problems.append(f"fuseplan tune ended with {code} and {len(plans)} plans")
@@ -136,7 +144,7 @@ class Killer:
 
     def _kill(self, process: "subprocess.Popen[bytes]") -> int:
         """Kills the process or one of its children at a random moment; 1 if it was there still."""
-        time.sleep(self.rng.uniform(0.0, 0.5 + SEARCH_SECONDS))
+        time.sleep(self.rng.uniform(0.0, 0.5 + self.seconds))
         if process.poll() is not None:
             return 0
         children = descendants(process.pid)
