@@ -14,7 +14,16 @@ from dataclasses import dataclass
 
 from codegen.families import aten_calls
 from codegen.families.wrap import kernel_function
-from codegen.gemm.call import Call, call_on_cpu, extent, has_fma, libraries_for, linked_with, spread_call
+from codegen.gemm.call import (
+    Call,
+    call_on_cpu,
+    extent,
+    first_libraries,
+    has_fma,
+    libraries_for,
+    linked_with,
+    spread_call,
+)
 from codegen.gemm.dims import contraction, long_contract, stored_product
 from codegen.gemm.tasks import Cut, count_tasks, task_lines
 from codegen.kernel import EmitError, Kernel, Launch, Reject
@@ -28,8 +37,8 @@ PIECES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 
 @dataclass(frozen=True)
 class AtenSchedule(Schedule):
-    """library: `openblas`, `packed` or `pairs` (see codegen/gemm/call.py). rows, columns: pieces that each product of
-    two matrices is cut into; every piece is a task."""
+    """library: `openblas`, `packed`, `packed32` or `pairs` (see codegen/gemm/call.py). rows, columns: pieces that each
+    product of two matrices is cut into; every piece is a task."""
 
     FAMILY = "aten"
     library: str
@@ -54,7 +63,7 @@ class Aten:
         call = _call(segment, device)
         assert isinstance(call, Call)
         cuts = dict.fromkeys(cut for tasks in (1, 2, 4) for cut in _cuttings(call, tasks * device.units)) or [(1, 1)]
-        libraries = libraries_for(call, segment, device)
+        libraries = first_libraries(call, segment, device)
         return tuple(str(AtenSchedule(library, *cut)) for cut in cuts for library in libraries)
 
     def choices(self, segment: Graph, device: Device) -> Choices:

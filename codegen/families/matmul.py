@@ -5,7 +5,7 @@ then runs the rest of the segment over these rows: any pointwise ops and views, 
 Operands narrower than the sum are widened on the way.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -17,7 +17,7 @@ from codegen.families import matmul_cuda
 from codegen.families.loops import KEEP_BYTES, has_chains, lower
 from codegen.families.pointwise import MAX_NODES
 from codegen.families.wrap import kernel_function
-from codegen.gemm.call import Call, call_on_cpu, has_fma, libraries_for, linked_with
+from codegen.gemm.call import Call, call_on_cpu, first_libraries, has_fma, libraries_for, linked_with
 from codegen.gemm.dims import Digit, alone, contraction, long_contract, sum_dtype, with_scratch
 from codegen.gemm.tasks import Cut, count_tasks, offset_text, task_lines
 from codegen.kernel import EmitError, Kernel, Launch, Reject
@@ -42,9 +42,9 @@ WHOLE_ROWS = 1 << 30  # lanes of a tile: rows are never cut
 
 @dataclass(frozen=True)
 class MatmulSchedule(Schedule):
-    """library: `openblas`, `packed` or `pairs` (see codegen/gemm/call.py). rows: of a panel, at most. axes: of the
-    product in scratch memory, in their `own` order or in that of the first `output`. lanes: elements of a vector behind
-    the product. store: `plain`, or `stream` past the caches."""
+    """library: `openblas`, `packed`, `packed32` or `pairs` (see codegen/gemm/call.py). rows: of a panel, at most. axes:
+    of the product in scratch memory, in their `own` order or in that of the first `output`. lanes: elements of a vector
+    behind the product. store: `plain`, or `stream` past the caches."""
 
     FAMILY = "matmul"
     library: str
@@ -98,7 +98,7 @@ class Matmul:
         return tuple(
             str(MatmulSchedule(library, rows, axes, lanes, store))
             for axes in _orders(segment, has_fma(device))[0]
-            for library in _libraries(segment, device)
+            for library in _libraries(segment, device, first_libraries)
             for lanes in ((4 * native, 2 * native) if has_chains(segment) else (native, 2 * native))
             for rows in (256, 128, 512)
             for store in ("plain", "stream")
@@ -109,7 +109,7 @@ class Matmul:
             return matmul_cuda.choices(segment, device)
         native = max(device.vector_bytes // 4, 4)
         return {
-            "library": _libraries(segment, device),
+            "library": _libraries(segment, device, libraries_for),
             "rows": (32, 64, 96, 128, 192, 256, 384, 512, 768, 1024),
             "axes": _orders(segment, has_fma(device))[0],
             "lanes": (native, 2 * native, 4 * native, 8 * native),
@@ -159,9 +159,9 @@ def _fault(product: Graph, fma: bool) -> Reject | None:
     return call if isinstance(call, Reject) else None
 
 
-def _libraries(segment: Graph, device: Device) -> tuple[str, ...]:
+def _libraries(segment: Graph, device: Device, of: Callable[[Call, Graph, Device], tuple[str, ...]]) -> tuple[str, ...]:
     call = _call(segment, _product(segment), has_fma(device))
-    return () if isinstance(call, Reject) else libraries_for(call, segment, device)
+    return () if isinstance(call, Reject) else of(call, segment, device)
 
 
 @dataclass(frozen=True)

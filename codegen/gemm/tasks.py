@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from codegen.gemm.call import OPENBLAS, PACKED, PAIRS, Call, Spread
+from codegen.gemm.call import BYTES, OPENBLAS, PAIRS, Call, Spread
 from codegen.gemm.dims import Digit, Dim
 from codegen.kernel import EmitError
 from codegen.text import CTYPE
@@ -61,15 +61,16 @@ def task_lines(call: Call, library: str, cuts: Sequence[Cut], result: str, *, fr
     turned = f"{_bool(call.a_turned)}, {_bool(call.b_turned)}"
     ctype = CTYPE[call.of.dtype.name]
     if call.is_spread:
-        if library != PACKED:
-            raise EmitError(f"operands lie so that {PACKED} alone can read them")
+        if library not in BYTES:
+            raise EmitError(f"operands lie so that {' or '.join(BYTES)} alone can read them")
         x = _read(call.a_spread, call.a_turned, a, call.lda, names.get(call.m) if call.m else None, rows=True)
         y = _read(call.b_spread, call.b_turned, b, call.ldb, names.get(call.n) if call.n else None, rows=False)
-        lines.append("  " * len(loops) + f"gemm_packed<{ctype}>({extents}, {x}, {y}, {c}, {call.ldc}, {adds});")
+        product = f"gemm_packed<{ctype}, {BYTES[library]}>"
+        lines.append("  " * len(loops) + f"{product}({extents}, {x}, {y}, {c}, {call.ldc}, {adds});")
         return lines
     functions = {
         PAIRS: f"gemm_by_pairs({turned}, {arguments});",
-        PACKED: f"gemm_packed<{ctype}, {turned}>({arguments}, {adds});",
+        **{own: f"gemm_packed<{ctype}, {bytes_}, {turned}>({arguments}, {adds});" for own, bytes_ in BYTES.items()},
         OPENBLAS: f"gemm<{ctype}>({turned}, {arguments}, {adds});",
     }
     if library not in functions:

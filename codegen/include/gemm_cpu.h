@@ -94,24 +94,24 @@ static inline void gemm(bool a_turned, bool b_turned, idx_t m, idx_t n, idx_t k,
     }
   }
 }
-// The same by our own code, whatever the types, of operands as packed::product takes them.
-template <class Sum, class A, class B, class C>
+// The same by our own code, whatever the types, of operands as packed::product takes them, with registers of so many bytes.
+template <class Sum, int BYTES, class A, class B, class C>
 static inline void gemm_packed(idx_t m, idx_t n, idx_t k, const A& a, const B& b, C* c, idx_t ldc, bool adds) {
-  if constexpr (SAME<C, Sum>) packed::product<Sum>(m, n, k, a, 0, b, 0, c, ldc, adds);
+  if constexpr (SAME<C, Sum>) packed::product<packed::Tiling<Sum, BYTES>>(m, n, k, a, 0, b, 0, c, ldc, adds);
   else {
     constexpr idx_t MOST_M = BLOCK_M, MOST_N = BLOCK_N * 4 / (idx_t)sizeof(Sum);
     alignas(64) Sum sums[MOST_M * MOST_N];
     for (idx_t j = 0; j < n; j += MOST_N)
       for (idx_t i = 0; i < m; i += MOST_M) {
         const idx_t rows = least(m - i, MOST_M), columns = least(n - j, MOST_N);
-        packed::product<Sum>(rows, columns, k, a, i, b, j, sums, MOST_N, false);
+        packed::product<packed::Tiling<Sum, BYTES>>(rows, columns, k, a, i, b, j, sums, MOST_N, false);
         convert_rows(rows, columns, sums, MOST_N, c + i * ldc + j, ldc);
       }
   }
 }
-template <class Sum, bool A_TURNED, bool B_TURNED, class A, class B, class C>
+template <class Sum, int BYTES, bool A_TURNED, bool B_TURNED, class A, class B, class C>
 static inline void gemm_packed(idx_t m, idx_t n, idx_t k, const A* a, idx_t lda, const B* b, idx_t ldb, C* c, idx_t ldc, bool adds) {
-  gemm_packed<Sum>(m, n, k, packed::dense<A_TURNED>(a, lda), packed::dense<B_TURNED>(b, ldb), c, ldc, adds);
+  gemm_packed<Sum, BYTES>(m, n, k, packed::dense<A_TURNED>(a, lda), packed::dense<B_TURNED>(b, ldb), c, ldc, adds);
 }
 #ifdef GEMM_PAIRS
 constexpr idx_t PAIRS_M = 512;    // rows of A for which a block of B is put together once

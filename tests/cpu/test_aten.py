@@ -32,7 +32,7 @@ FAULTS = [
     (r"in0, 41,", "in0, 42,"),  # a wrong leading dimension of an operand
     (r"in1, 53,", "in1, 52,"),
     (r"out0, 53,", "out0, 54,"),  # of the result
-    (r"([<(])(\w+, )?false", r"\1\2true"),  # an operand turned
+    (r"(<(?:\w+, )+|gemm\w*(?:<\w+>)?\()false", r"\1true"),  # an operand turned
     (r", 41, in0", ", 40, in0"),  # one product short
 ]
 SIZES = {"z": 3, "m": 37, "k": 41, "n": 53}
@@ -288,7 +288,7 @@ def test_pieces_that_do_not_divide(bench: Workbench) -> None:
     for rows, columns in ((38, 1), (1, 54), (0, 1)):
         with pytest.raises(EmitError, match="cannot be cut into"):
             ATEN.emit(graph, f"aten{{library=openblas,rows={rows},columns={columns}}}", bench.device)
-    with pytest.raises(EmitError, match="no library 'whole'; there are pairs, packed, openblas"):
+    with pytest.raises(EmitError, match="no library 'whole'; there are pairs, packed, packed32, openblas"):
         ATEN.emit(graph, "aten{library=whole,rows=1,columns=1}", bench.device)
 
 

@@ -22,16 +22,26 @@ from scheduler.traffic import traffic_of
 BEYOND_THE_LIST = re.compile(r"rejected: cuBLASLt has (\d+) algorithms for this call, not \d+$")
 # Said to schedules that their compile report leaves out where another of their family is sound (codegen/outcome.py).
 DROPPED_FOR_SPILLS = re.compile(r"dropped: spills [1-9]\d* bytes of registers in each thread$")
+LIBRARY = re.compile(r"library=\w+")
 NO_SEARCH = Search(seconds=0, candidates=0, measured=0, complete=False)
 
 
 def kernels_of(graph: Graph, family: str, bench: Workbench, *, most: int = 100) -> list[Kernel]:
-    """Kernels of the family's schedules, each once. Fails if it refuses the graph."""
+    """Kernels of the family's first schedules, by each library that there is, each once. Fails if it refuses the
+    graph."""
     reject = FAMILIES[family].accepts(graph, bench.device)
     assert reject is None, reject
+    schedules = FAMILIES[family].space(graph, bench.device)[:most]
+    libraries = FAMILIES[family].choices(graph, bench.device).get("library", ())
+    others = [
+        LIBRARY.sub(f"library={library}", s)
+        for library in libraries
+        if not any(f"library={library}," in s for s in schedules)
+        for s in schedules
+    ]
     found = {
         k.entry: k
-        for s in FAMILIES[family].space(graph, bench.device)[:most]
+        for s in dict.fromkeys((*schedules, *others))
         for k in [FAMILIES[family].emit(graph, s, bench.device)]
     }
     return list(found.values())
