@@ -48,19 +48,57 @@ template <bool TURNED_, class T> struct Dense {
   }
 };
 template <bool TURNED, class T> VDEV Dense<TURNED, T> dense(const T* from, idx_t ld) { return {from, ld}; }
+#ifdef VEC_SHUFFLES
+// L elements of memory that are STEP apart, from registers that reach no further than the first and the last of them.
+template <int STEP, int L> constexpr int begin_of(int register_) {
+  return register_ * L < (L - 1) * (STEP - 1) ? register_ * L : (L - 1) * (STEP - 1);
+}
+// Where lane `lane` is in what was taken of the registers before and then in this one.
+template <int STEP, int REGISTER_, int L> constexpr int taken_from(int lane) {
+  constexpr int BEFORE = begin_of<STEP, L>(REGISTER_ - 1) + L, BEGIN = begin_of<STEP, L>(REGISTER_);
+  const int at = lane * STEP;
+  if (at < BEFORE) return REGISTER_ == 1 ? at : lane;
+  return at < BEGIN + L ? L + at - BEGIN : lane;
+}
+template <int STEP, int REGISTER_, class R, int... I> VDEV R taken(const Element<R>* from, R before, core::Indices<I...> lanes) {
+  constexpr int L = LANES<R>;
+  R next;
+  memcpy(&next, from + begin_of<STEP, L>(REGISTER_), sizeof next);
+  const R both = __builtin_shufflevector(before, next, taken_from<STEP, REGISTER_, L>(I)...);
+  if constexpr (REGISTER_ == STEP - 1) return both;
+  else return taken<STEP, REGISTER_ + 1>(from, both, lanes);
+}
+template <int STEP, class Tiles, class T> VDEV typename Tiles::Line line_of_every(const T* from) {
+  constexpr int L = Tiles::LANES;
+  Reg<Uint<sizeof(T)>, L> first;
+  memcpy(&first, from, sizeof first);
+  first = taken<STEP, 1>((const Uint<sizeof(T)>*)from, first, core::FirstIndices<L>{});
+  T elements[L];
+  memcpy(elements, &first, sizeof first);
+  return line<Tiles>(elements, L);
+}
+#endif
 // One whose lines begin at across(x), with elements at along(y) from there: functions of whole numbers.
 constexpr idx_t MOST_LOOKED_UP = 1024 + 32;  // of a block, and a register more
 template <class T> struct Block {
   const T* from;
   idx_t across[MOST_LOOKED_UP], along[MOST_LOOKED_UP];
-  int in_a_row[MOST_LOOKED_UP];  // from there on
+  idx_t step[MOST_LOOKED_UP];    // to the next element
+  int in_steps[MOST_LOOKED_UP];  // elements from there on that are as far apart
   template <class Tiles> VDEV typename Tiles::Line get(idx_t x, idx_t y, idx_t count) const {
     constexpr int L = Tiles::LANES;
     using Line = typename Tiles::Line;
     if (count <= 0) return Line{};
-    const T* const at = from + across[x];
-    if (in_a_row[y] >= least(count, L)) return line<Tiles>(at + along[y], count);
-    return core::as<Line>(cast<typename Tiles::Sum>(load_lanes<L>([&](int l) { return at[along[y + l]]; }, least(count, L))).v);
+    const T *const start = from + across[x], *const first = start + along[y];
+    if (in_steps[y] >= least(count, L)) {
+      if (step[y] == 1) return line<Tiles>(first, count);
+#ifdef VEC_SHUFFLES
+      if (count >= L && step[y] == 2) return line_of_every<2, Tiles>(first);
+      if (count >= L && step[y] == 3) return line_of_every<3, Tiles>(first);
+#endif
+    }
+    const auto lanes = load_lanes<L>([&](int l) { return start[along[y + l]]; }, least(count, L));
+    return core::as<Line>(cast<typename Tiles::Sum>(lanes).v);
   }
 };
 template <bool TURNED_, class T, class X, class Y> struct Spread {
@@ -74,8 +112,10 @@ template <bool TURNED_, class T, class X, class Y> struct Spread {
     found.from = from;
     for (idx_t i = 0; i < lines; i++) found.across[i] = across(x + i);
     for (idx_t i = elements - 1; i >= 0; i--) {
+      const bool last = i == elements - 1;
       found.along[i] = along(y + i);
-      found.in_a_row[i] = i < elements - 1 && found.along[i + 1] == found.along[i] + 1 ? found.in_a_row[i + 1] + 1 : 1;
+      found.step[i] = last ? 1 : found.along[i + 1] - found.along[i];
+      found.in_steps[i] = last ? 1 : i < elements - 2 && found.step[i + 1] == found.step[i] ? found.in_steps[i + 1] + 1 : 2;
     }
     return found;
   }

@@ -20,6 +20,7 @@ from codegen.workbench import Workbench
 from fusion_ir import build
 from fusion_ir.dtype import DTYPES, DType, bf16, f16, f32, f64, i8, i32, i64
 from fusion_ir.graph import Graph, OutputSpec
+from fusion_ir.node import Node
 from fusion_ir.records import Status
 from tests.support.candidates import check_all, kernels_of, row_with_fault, run_kernel
 from tests.support.devices import CUDA_DEVICE
@@ -193,6 +194,31 @@ def test_operands_in_any_order(bench: Workbench, stored: DType, dtype: DType, ou
         if len(cases) == 8:
             break
     assert len(cases) == 8
+    wrong = check_all(cases, bench)
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("step", [2, 3])
+@pytest.mark.parametrize("dtype", [f32, f64, bf16, i8], ids=str)
+def test_elements_a_step_apart_up_to_the_last_of_a_tensor(bench: Workbench, dtype: DType, step: int) -> None:
+    """Of either operand, either way round, few rows and many: nothing between guard pages is read but the tensor."""
+
+    def apart(x: Node, turned: bool) -> Node:
+        rows, columns = x.sizes
+        taken = build.slice_(x, (0, 0), (rows, columns), (1, step))
+        return build.permute(taken, [1, 0]) if turned else taken
+
+    cases: list[tuple[str, Graph, list[Kernel]]] = []
+    for m, k, n in ((97, 131, 99), (5, 517, 501)):
+        for a_turned, b_turned in product((False, True), repeat=2):
+            a, b = ((k, m) if a_turned else (m, k)), ((n, k) if b_turned else (k, n))
+            graph = dense_graph(
+                [(rows, (columns - 1) * step + 1) for rows, columns in (a, b)],
+                lambda x, w, a=a_turned, b=b_turned: build.matmul(apart(x, a), apart(w, b)),
+                dtype,
+            )
+            cases.append((f"{m} {k} {n} {a_turned} {b_turned}", graph, kernels_of(graph, "aten", bench, most=1)))
+    assert all("packed::spread" in kernel.source for _, _, kernels in cases for kernel in kernels)
     wrong = check_all(cases, bench)
     assert not wrong, "\n".join(wrong)
 
