@@ -11,6 +11,7 @@ import typer
 from codegen.devices import detect
 from codegen.gpus import GPUS
 from codegen.object_cache import ObjectCache
+from codegen.programs import order_of
 from codegen.workbench import Workbench
 from fusion_ir.comparison import Comparison, compare
 from fusion_ir.named import NamedGraph
@@ -77,7 +78,7 @@ def run(
         _fetch(store, objects, job.plan)
     results = _execute(job.plan, arrays, settings, objects)
     write_tensors(outputs, {f"out{i}": array for i, array in enumerate(results)})
-    compared = compare(results, reference(job.named.graph, arrays)) if check else None
+    compared = compare(results, reference(job.named.graph, arrays, order=order_of(job.plan))) if check else None
     if json:
         print_json(_as_json(job.plan, results, compared))
     else:

@@ -23,6 +23,17 @@ in1 "row scale": bf16[33, 20] strides [1, 0] align 16
 out0 t: %3
 out1 n: %4
 """
+CHAIN = """fuseplan.graph 1
+in0 a: f32[128, 6] align 16
+in1 b: f32[6, 8] align 16
+in2 c: f32[8, 128] align 16
+%0 = in0: f32[128, 6]
+%1 = in1: f32[6, 8]
+%2 = contract(%0, %1) {a_axes=[0, -1, 1], acc=f32, b_axes=[-1, 1, 0], out_dtype=f32, reduced=1}: f32[128, 8]
+%3 = in2: f32[8, 128]
+%4 = contract(%2, %3) {a_axes=[0, -1, 1], acc=f32, b_axes=[-1, 1, 0], out_dtype=f32, reduced=1}: f32[128, 128]
+out0 y: %4
+"""
 
 
 @pytest.fixture
@@ -111,6 +122,22 @@ def test_check_notices_one_wrong_element(
     assert main(["run", str(home / "graph.txt"), "--seconds", "1", *files]) == 0
     assert main(["run", str(home / "graph.txt"), "--seconds", "1", *files, "--check"]) == 1
     assert "out1[32, 19]" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("order", "code"), [("any", 0), ("own", 1)])
+def test_check_allows_what_the_plan_may_compute(
+    home: Path, monkeypatch: pytest.MonkeyPatch, order: str, code: int
+) -> None:
+    """Products of few terms, multiplied in another order than the graph's."""
+    (home / "chain.txt").write_text(CHAIN)
+    rng = np.random.default_rng(0)
+    sizes = {"a": (128, 6), "b": (6, 8), "c": (8, 128)}
+    given = {name: rng.standard_normal(size).astype(np.float32) for name, size in sizes.items()}
+    write_tensors(home / "in.safetensors", given)
+    monkeypatch.setattr(Workbench, "run", lambda _, plan, inputs: [inputs[0] @ (inputs[1] @ inputs[2])])
+    monkeypatch.setattr("service.cli.run.order_of", lambda plan: order)
+    files = ("--inputs", str(home / "in.safetensors"), "--outputs", str(home / "out.safetensors"))
+    assert main(["run", str(home / "chain.txt"), *files, "--check", "--seconds", "1"]) == code
 
 
 @pytest.mark.parametrize(

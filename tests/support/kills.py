@@ -17,6 +17,7 @@ from sqlalchemy import create_engine, text
 
 from codegen.devices import detect
 from codegen.object_cache import ObjectCache
+from codegen.programs import order_of
 from codegen.quarantine import Quarantines
 from codegen.workbench import Workbench
 from fusion_ir.comparison import compare
@@ -175,7 +176,7 @@ class Killer:
             cache.put(binary)
         inputs: Sequence[np.ndarray] = sample_inputs(graph, 1)
         with Workbench(detect("cpu", cache, ceilings=False), cache) as bench:
-            outcome = compare(bench.run(plan, inputs), reference(graph, inputs))
+            outcome = compare(bench.run(plan, inputs), reference(graph, inputs, order=order_of(plan)))
         if not outcome.ok:
             self.tally.problems.append(f"plan {plan_key} computes something else: {outcome.detail}")
         self.tally.problems += [f"quarantined: {fact.reason}" for fact in Quarantines(cache).all()]
