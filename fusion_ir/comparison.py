@@ -65,6 +65,16 @@ class Allowed(Protocol):
         infinity means that anything goes there; zeros mean equal values, where zeros of either sign are equal."""
         ...
 
+    def further(self, part: int, apart: np.ndarray) -> Iterator[np.ndarray]:
+        """Tolerances beyond those of `growing`, where elements that are so far `apart` (0: right) may be right all the
+        same; none where they cannot be."""
+        ...
+
+    def others(self, part: int) -> tuple[int, np.ndarray]:
+        """How many elements of a part may be off by more than their tolerance, as far as that is known, and by how much
+        each of them may be."""
+        ...
+
     def both(self, part: int, at: tuple[int, ...]) -> tuple[float, float]:
         """What an error bound and what perturbed runs allow an element of a part, as far as that was computed."""
         ...
@@ -80,6 +90,12 @@ class Fixed:
 
     def growing(self, part: int) -> Iterator[np.ndarray]:
         yield self._tolerance
+
+    def further(self, part: int, apart: np.ndarray) -> Iterator[np.ndarray]:
+        return iter(())
+
+    def others(self, part: int) -> tuple[int, np.ndarray]:
+        return 0, self._tolerance
 
     def both(self, part: int, at: tuple[int, ...]) -> tuple[float, float]:
         return float(self._tolerance[at]), float(self._tolerance[at])
@@ -180,12 +196,14 @@ def _compare_one(got: np.ndarray, expected: Reference, i: int) -> _Wrong:
             beyond = differs & ~(_is_nan(a) & _is_nan(b))
         else:
             beyond = differs
-            for tolerance in allowed.growing(k):
-                if found_wrong < k:
-                    return plain, plain
-                beyond = _beyond(differs, apart, tolerance, b)
-                if not beyond.any():
-                    break
+            for is_more in (False, True):
+                more = allowed.further(k, np.where(beyond, apart, 0)) if is_more else allowed.growing(k)
+                for tolerance in more:
+                    if found_wrong < k:
+                        return plain, plain
+                    beyond = _beyond(differs, apart, tolerance, b, partial(allowed.others, k))
+                    if not beyond.any():
+                        break
             if tolerance is not None and np.isinf(tolerance).any():
                 apart = np.where(np.isinf(tolerance), 0, apart)
         count = int(beyond.sum())
@@ -222,14 +240,22 @@ def _largest(apart: np.ndarray) -> float:
     return float(apart.max(initial=0))
 
 
-def _beyond(differs: np.ndarray, apart: np.ndarray, tolerance: np.ndarray, expected: np.ndarray) -> np.ndarray:
-    """Which elements are off by more than the tolerance."""
-    if dtype_of(expected).is_float:
-        return blockwise(np.greater, np.dtype(np.bool_), apart, tolerance)
-    beyond = differs & ((apart > tolerance) | (tolerance == 0))
-    # As many integers as the perturbed runs changed are forgiven, if they are off by no more than the largest change.
-    forgiven = beyond & (apart <= float(tolerance.max(initial=0)))
-    return beyond & ~forgiven if int(forgiven.sum()) <= int((tolerance > 0).sum()) else beyond
+def _beyond(
+    differs: np.ndarray,
+    apart: np.ndarray,
+    tolerance: np.ndarray,
+    expected: np.ndarray,
+    others: Callable[[], tuple[int, np.ndarray]],
+) -> np.ndarray:
+    """Which elements are off by more than the tolerance, and are not among those that may be."""
+    beyond = blockwise(np.greater, np.dtype(np.bool_), apart, tolerance)
+    if not dtype_of(expected).is_float:
+        beyond |= differs & (tolerance == 0)  # also where f64 does not hold the difference
+    if not beyond.any():
+        return beyond
+    count, most = others()
+    forgiven = beyond & (apart <= most)
+    return beyond & ~forgiven if int(forgiven.sum()) <= count else beyond
 
 
 def _both(allowed: Allowed | None, part: int, at: tuple[int, ...]) -> tuple[float, float]:

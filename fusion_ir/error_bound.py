@@ -20,7 +20,8 @@ terms may cancel, a branch not taken, a tie not reached. Where they are larger t
 that are not independent.
 
 Two operands that have most of their errors in common have rules of their own, as in every softmax: a row less its
-maximum, of which what follows depends on the row alone, and a row over its sum. Other errors in common count twice.
+maximum, where what is made of it is the same whatever was taken off, and a row over its sum
+(`fusion_ir.common_errors`). Other errors in common count twice.
 
 An error is infinite where anything may come out: a quotient whose divisor may be zero. An expected infinity or NaN that
 no interval explains has error 0.
@@ -32,6 +33,7 @@ from math import prod
 import numpy as np
 
 from fusion_ir.blocks import blocks
+from fusion_ir.common_errors import is_over_sum
 from fusion_ir.dtype import DType, f32, f64
 from fusion_ir.erring_value import (
     EVEN,
@@ -70,7 +72,8 @@ _SUMS = ("sum", "mean", "var", "prod", "cumsum")
 
 class Bounds:
     """The step. erring: nodes whose values have errors. own: those that err on their own. moved: whose values are
-    rounded elsewhere (`fusion_ir.moved`). signless: whose zeros may have either sign (`fusion_ir.perturb`)."""
+    rounded elsewhere (`fusion_ir.moved`). signless: whose zeros may have either sign (`fusion_ir.perturb`). cancelling:
+    differences in which it does not matter by what the second operand errs (`fusion_ir.common_errors`)."""
 
     def __init__(
         self,
@@ -79,9 +82,10 @@ class Bounds:
         moved: Mapping[Node, Rounding],
         sums: SharedSums,
         signless: Container[Node] = (),
+        cancelling: Container[Node] = (),
     ) -> None:
         self._erring, self._own, self._moved, self._sums = erring, own, moved, sums
-        self._signless = signless
+        self._signless, self._cancelling = signless, cancelling
 
     def dtype(self, node: Node) -> np.dtype:
         """Of what the step makes of a node."""
@@ -108,9 +112,9 @@ class Bounds:
             if found is not None:
                 return rounded(as_large, found[0], _of_any_order(as_large, operands, found[1]))
         match kind:
-            case OpKind.POINTWISE if node.op == "sub" and _is_of_rows(node, "max"):
+            case OpKind.POINTWISE if node in self._cancelling:
                 return pointwise_bound(as_large, (operands[0], value_of(operands[1])), errs)
-            case OpKind.POINTWISE if node.op == "div" and _is_of_rows(node, "sum"):
+            case OpKind.POINTWISE if is_over_sum(node):
                 return normalized_bound(as_large, operands[0], operands[1])
             case OpKind.POINTWISE:
                 signless = [k for k in OPS[node.op].zero_signs if node.args[k] in self._signless]
@@ -123,14 +127,6 @@ class Bounds:
                 return _reduce(as_large, operands[0], errs)
             case _:
                 return _view(as_large, operands)
-
-
-def _is_of_rows(node: Node, op: str) -> bool:
-    """Whether the second operand is the maximum or the sum of rows of the first."""
-    first, source = node.args
-    while kind_of(source) is OpKind.VIEW and len(source.args) == 1:
-        (source,) = source.args
-    return first.dtype.is_float and source.op == op and source.args[0] is first
 
 
 # Views and gathers

@@ -8,6 +8,7 @@ a value near a tie is tipped by one of the two. They also show what a bias does 
 signs again make up the number of runs: only some of these values tip together.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -42,6 +43,12 @@ def patterns(inexact_nodes: int, runs: int, tipping: bool = False) -> list[Patte
     if tipping:
         digits += [None] * runs
     return [Pattern(direction, digit, draw) for draw, digit in enumerate(digits) for direction in (1, -1)][:runs]
+
+
+def more_patterns(runs: int, known: Sequence[Pattern]) -> list[Pattern]:
+    """So many, of random signs that none of those known has."""
+    first = 1 + max((pattern.draw for pattern in known), default=-1)
+    return [Pattern(direction, None, first + draw) for draw in range(-(-runs // 2)) for direction in (1, -1)][:runs]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,9 @@ is the largest of
 
 Neither is enough alone. A dozen runs are samples: errors of a few terms cancel in all of them at some element of a
 million, and a branch that an error could turn may not be turned. The bound takes what cancels for independent, and lets
-errors of many terms add up as such.
+errors of many terms add up as such. Where it is many times what the runs do, in graphs of many steps, one factor makes
+all of an output's smaller; an element of which that leaves too little is still allowed `MARGIN` times the root of the
+sum of the squares of its own deviations, up to its bound.
 
 Sums of inexact values that were rounded to a narrower float (the probabilities of attention in bf16) are off by a sum
 of a few jumps, one per value that a kernel rounds the other way: one draw more beside those of the runs, and the
@@ -25,23 +27,30 @@ What depends on them may be off by `MARGIN` times the root of the sum of the squ
 seven times what the graph's own roundings make. What no sum is computed into stays as it is, to the bit. Where the
 graph's own roundings overflow, others may not, and anything goes; where they do not, nothing may.
 
-Integers and bools behind inexact nodes (`exp(x) > 1`, argmax of sums) may differ where a perturbed run differed, by as
-much; and as many elements again, for errors that add up differently, by no more than the largest such difference.
+Of some elements perturbed runs leave nothing: integers and bools behind inexact nodes (`exp(x) > 1`, argmax of sums)
+that come out as others; floats behind a branch that is taken otherwise, or at the end of fifty steps each of which
+makes an error larger, when they are off by `LOST` times what values of their output are. By how much such an element
+is off in one run says nothing of the next. So as many elements again may be, by no more than the largest such
+difference, and floats by no more than `BEYOND` times their bound, unless that is less than some lost element is off
+by: where errors that elements have in common grow step by step, they outgrow what independent ones would be.
 
 The bound and each further run only raise tolerances. So they are made when some element is off by more than what is
 known to be allowed, in this order, and only for the pieces of the graph (`fusion_ir.cutting`) that hold such elements:
 the verdict is that of all runs over everything, and most kernels, which differ from the interpreter by an ulp here and
-there, need none.
+there, need none. `FURTHER_RUNS` are made of small graphs where an element is still off by more, and by no more than
+`BEYOND` times its bound: where steps amplify errors, those of a dozen runs are few.
 """
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import sqrt
 from typing import Literal, get_args
 
 import numpy as np
 
 from fusion_ir.blocks import blocks
+from fusion_ir.common_errors import cancelling
 from fusion_ir.comparison import Allowed, Fixed, Index, Reference, difference
 from fusion_ir.cutting import cut
 from fusion_ir.error_bound import Bounds
@@ -54,13 +63,19 @@ from fusion_ir.numerics import dtype_of, ulp, widen
 from fusion_ir.ops.contract import sums_in_any_order
 from fusion_ir.perturb import BY_SIGN, BY_VALUE, EXACT, INEXACT, Exactness, Perturbation, sums_of
 from fusion_ir.shared_sums import SharedSums
-from fusion_ir.signs import patterns
+from fusion_ir.signs import more_patterns, patterns
 from fusion_ir.threads import blockwise, for_all, side_by_side
 
 MARGIN = 2.0
 LOOSE = 4.0  # times what perturbed runs do, up to which the typical bound is taken as it is
 LOOSE_OF_FEW = 16.0  # where they say less: of fewer elements than that
 FEW = 64
+BESIDE = 1 / 16  # of a jump that runs show, up to which errors of other elements come on top of it
+FURTHER_RUNS = 36
+FEW_ELEMENTS = 1 << 23  # of all nodes of a graph that is evaluated so often: a tenth of a second each time
+BEYOND = 16.0  # times its bound, from which on an element is wrong whatever else is
+LOST = 1 / 4  # of the root mean square of an output, from which on nothing is left of an element
+TINY = float(np.finfo(np.float64).tiny)
 _SAMPLE = 4096  # elements by which an output's bounds are compared with its deviations
 
 # Of operations: as the graph has them; sums of few products in any order, too; and other values rounded on the way.
@@ -110,7 +125,7 @@ class _Share:
     """Some pieces of the outputs of one time, or all outputs that are not in pieces: what `runs` runs say of them, the
     first of which makes bounds.
 
-    bounds, deviations and tolerances: by output.
+    bounds, deviations and tolerances: by output. together: `MARGIN` times the root of the sum of all squares.
     """
 
     first: int  # piece
@@ -118,6 +133,7 @@ class _Share:
     runs: int = 0
     bounds: dict[int, np.ndarray] = field(default_factory=dict[int, np.ndarray])
     deviations: dict[int, np.ndarray] = field(default_factory=dict[int, np.ndarray])
+    together: dict[int, np.ndarray] = field(default_factory=dict[int, np.ndarray])
     tolerances: dict[int, np.ndarray] = field(default_factory=dict[int, np.ndarray])
 
 
@@ -142,8 +158,11 @@ class _Perturbed:
         self._moved, movable = moved, behind_sums(graph, moved)
         erring = {node for node, level in levels.items() if level > BY_VALUE}
         self._signless = exactness.signless(graph)
-        self._bounds = Bounds(erring, self._numbers, moved, sums, self._signless)
+        self._bounds = Bounds(erring, self._numbers, moved, sums, self._signless, cancelling(graph))
         self.outputs, self.patterns = outputs, patterns(len(self._numbers), runs, bool(self._roundings or moved))
+        self.runs = len(self.patterns)
+        if sum(node.elements for node in graph.nodes) <= FEW_ELEMENTS:
+            self.patterns += more_patterns(FURTHER_RUNS, self.patterns)
         self._layout, self._inputs = layout, inputs
         self._evaluations: dict[int, Evaluation] = {}  # by run, where they got to
         self._lock = threading.Lock()  # of the evaluations
@@ -229,31 +248,37 @@ class _Perturbed:
         """Makes room for what the runs say of an output, before the first."""
         if i not in share.deviations:
             expected = self.outputs[i][index]
-            share.bounds[i], share.deviations[i] = (np.zeros(expected.shape, _error_dtype(expected)) for _ in range(2))
+            for held in (share.bounds, share.deviations, share.together):
+                held[i] = np.zeros(expected.shape, _error_dtype(expected))
 
     def _deviate(self, share: _Share, i: int, index: Index, within: Index, value: np.ndarray) -> None:
-        """Raises the deviations of a share's elements `within` by |value - expected|: to it where that is more, or by
-        its square where jumps add up."""
+        """Raises the deviations of a share's elements `within` to |value - expected|, and their squares' sum by its
+        square."""
         expected = self.outputs[i][index]
         if not share.runs:
             share.bounds[i][within] = value["error"]
             return
-        deviation, expected = share.deviations[i][within], expected[within]
+        deviation, together, expected = share.deviations[i][within], share.together[i][within], expected[within]
 
         def raise_(block: tuple[slice | int, ...]) -> None:
             apart = difference(value[block], expected[block])
-            if self._jumping[i]:
-                np.hypot(deviation[block], apart * apart.dtype.type(MARGIN), out=deviation[block])
-            else:
-                np.maximum(deviation[block], apart, out=deviation[block])
+            np.maximum(deviation[block], apart, out=deviation[block])
+            np.hypot(together[block], apart * apart.dtype.type(MARGIN), out=together[block])
 
         side_by_side(raise_, blocks(deviation.shape))
 
     def tolerance(self, share: _Share, i: int, index: Index) -> np.ndarray:
         """What the runs so far allow."""
         if i not in share.tolerances:
+            together = share.together[i]
+            if share.runs - 1 > self.runs:
+                together = together * together.dtype.type(sqrt(self.runs / (share.runs - 1)))
             share.tolerances[i] = _loosened(
-                share.bounds[i], share.deviations[i], self.outputs[i][index], self._movable[i]
+                share.bounds[i],
+                np.maximum(together, share.deviations[i]) if self._jumping[i] else share.deviations[i],
+                together,
+                self.outputs[i][index],
+                self._movable[i],
             )
         return share.tolerances[i]
 
@@ -281,15 +306,52 @@ class _Growing:
             )
         else:
             yield self._perturbed.tolerance(share, self._i, index)
+        while share.runs <= self._perturbed.runs:
+            self._perturbed.advance(share)
+            yield self._perturbed.tolerance(share, self._i, index)
+
+    def further(self, part: int, apart: np.ndarray) -> Iterator[np.ndarray]:
+        index, share = self._shares[part]
+        if not apart.any() or (apart > self._possible(share, self._lost(share, index))).any():
+            return
         while share.runs <= len(self._perturbed.patterns):
             self._perturbed.advance(share)
             yield self._perturbed.tolerance(share, self._i, index)
+
+    def others(self, part: int) -> tuple[int, np.ndarray]:
+        index, share = self._shares[part]
+        expected = self._perturbed.outputs[self._i][index]
+        if self._i not in share.deviations:
+            return 0, np.zeros_like(expected, _error_dtype(expected))
+        tolerance = self._perturbed.tolerance(share, self._i, index)
+        if not dtype_of(expected).is_float:
+            return int(np.count_nonzero(tolerance)), np.full_like(tolerance, tolerance.max(initial=0))
+        lost = self._lost(share, index)
+        largest = tolerance.max(initial=0, where=lost & np.isfinite(tolerance))
+        return int(np.count_nonzero(lost)), np.minimum(self._possible(share, lost), largest)
+
+    def _lost(self, share: _Share, index: Index) -> np.ndarray:
+        """Whether runs leave nothing of an element."""
+        values = widen(self._perturbed.outputs[self._i][index])
+        return share.deviations[self._i] >= max(LOST * _root_mean_square(values), TINY)
+
+    def _possible(self, share: _Share, lost: np.ndarray) -> np.ndarray:
+        """By how much elements may be off at all."""
+        bound, deviation = share.bounds[self._i], share.deviations[self._i]
+        most = bound * bound.dtype.type(BEYOND)
+        return np.full_like(most, np.inf) if (lost & (deviation > most)).any() else most
 
     def both(self, part: int, at: tuple[int, ...]) -> tuple[float, float]:
         _, share = self._shares[part]
         if self._i not in share.bounds:
             return 0.0, 0.0
         return float(share.bounds[self._i][at]), float(share.deviations[self._i][at])
+
+
+def _root_mean_square(x: np.ndarray) -> float:
+    """Of the finite ones."""
+    finite = x[np.isfinite(x)].astype(np.float64)
+    return float(np.sqrt(np.mean(np.square(finite)))) if finite.size else 0.0
 
 
 def _error_dtype(x: np.ndarray) -> np.dtype:
@@ -312,18 +374,22 @@ def _calibrated(bound: np.ndarray, deviation: np.ndarray) -> np.ndarray:
     limit = (LOOSE if len(done) >= FEW else LOOSE_OF_FEW) * float(np.sqrt(np.mean(np.square(done))))
     if typical <= limit or not np.isfinite(limit):
         return bound
-    return (
-        np.minimum(bound, bound.dtype.type(limit)) if np.isinf(typical) else bound * bound.dtype.type(limit / typical)
-    )
+    if np.isinf(typical):
+        return np.minimum(bound, bound.dtype.type(limit))
+    return np.multiply(bound, bound.dtype.type(limit / typical), where=np.isfinite(bound), out=bound.copy())
 
 
-def _loosened(bound: np.ndarray, deviation: np.ndarray, expected: np.ndarray, movable: bool) -> np.ndarray:
+def _loosened(
+    bound: np.ndarray, deviation: np.ndarray, together: np.ndarray, expected: np.ndarray, movable: bool
+) -> np.ndarray:
     """The tolerance that a bound and deviations make, see the module; integers have no ulp. movable: behind roundings
     that may be elsewhere."""
-    is_float = dtype_of(expected).is_float
-    result = np.asarray(np.maximum(_calibrated(bound, deviation) if is_float else bound, deviation))
-    if is_float:
-        np.maximum(result, blockwise(ulp, result.dtype, expected), out=result)
+    if not dtype_of(expected).is_float:
+        return np.maximum(bound, deviation)
+    usual = _calibrated(bound, deviation)
+    result = np.asarray(deviation + np.minimum(usual, deviation * deviation.dtype.type(BESIDE)))
+    for other in (usual, np.minimum(bound, together), blockwise(ulp, result.dtype, expected)):
+        np.maximum(result, other, out=result)
     if movable:
         result[~np.isfinite(widen(expected))] = np.inf
     return result

@@ -99,3 +99,86 @@ def inexact_graph(seed: int) -> Graph:
         return [*outputs, y]
 
     return graph_of([spec(s, dtype) for s in shapes], read)
+
+
+# Deep graphs, each step of which may make an error larger than the step before: until nothing is left of some values.
+
+Grow = Callable[[Node, Node, Node, random.Random], Node]  # of two tensors of one shape, and a square weight
+
+
+def _centred(x: Node, y: Node, w: Node, draw: random.Random) -> Node:
+    extreme = draw.choice((build.mean, build.max_, build.sum_, build.min_))(x, draw.randint(0, 1), True)
+    return draw.choice((build.tanh, build.exp, build.sin, lambda z: z))(build.tanh(build.sub(x, extreme)))
+
+
+def _shifted(x: Node, y: Node, w: Node, draw: random.Random) -> Node:
+    rows, columns = x.sizes
+    cut = draw.randint(1, columns - 1)
+    return draw.choice((
+        lambda: build.cat([build.slice_(x, (0, cut), (rows, columns)), build.slice_(x, (0, 0), (rows, cut))], 1),
+        lambda: build.reshape(build.permute(x, (1, 0)), (rows, columns)),
+        lambda: build.pad(x, (1, 0), (-1, 0)),
+    ))()  # fmt: skip
+
+
+GROWING: tuple[Grow, ...] = (
+    _centred, _centred, _shifted,
+    lambda x, y, w, draw: build.mul(build.matmul(x, w), draw.choice((0.05, 0.3))),
+    lambda x, y, w, draw: build.tanh(build.matmul(x, w)),
+    lambda x, y, w, draw: draw.choice((build.softmax, build.log_softmax))(x, draw.randint(0, 1)),
+    lambda x, y, w, draw: build.layer_norm(x, -1),
+    lambda x, y, w, draw: build.tanh(build.cumsum(x, draw.randint(0, 1))),
+    *(lambda x, y, w, draw, of=of: of(x) for of in (
+        build.tanh, build.sigmoid, build.sin, build.cos, build.erf, build.silu, build.square, build.abs_, build.neg,
+        build.relu, build.floor, build.sign,
+    )),
+    *(lambda x, y, w, draw, of=of: of(x, y) for of in (
+        build.add, build.sub, build.mul, build.maximum, build.minimum, build.atan2,
+    )),
+    lambda x, y, w, draw: build.tanh(build.add(x, y)),
+    lambda x, y, w, draw: build.where(build.gt(x, y), build.mul(x, 0.5), build.neg(y)),
+)  # fmt: skip
+
+
+def _recurrent(step: Grow, times: int, dtype: DType, sizes: tuple[int, int], draw: random.Random) -> Graph:
+    """One step over and over, a new input each time: h = tanh(h @ w + x[i]) and its like."""
+    rows, columns = sizes
+
+    def read(h: Node, x: Node, w: Node) -> Node:
+        for i in range(times):
+            h = step(h, build.squeeze(build.slice_(x, (i, 0, 0), (i + 1, rows, columns)), (0,)), w, draw)
+        return h
+
+    return graph_of([spec(s, dtype) for s in (sizes, (times, *sizes), (columns, columns))], read)
+
+
+RECURRENCES: tuple[Grow, ...] = (
+    lambda h, x, w, draw: build.tanh(build.add(build.matmul(h, w), x)),
+    lambda h, x, w, draw: build.sin(build.add(build.matmul(h, w), x)),
+    lambda h, x, w, draw: build.layer_norm(build.add(build.matmul(h, w), x), -1),
+    lambda h, x, w, draw: build.log_softmax(build.add(build.mul(h, 3.0), x), 1),
+    lambda h, x, w, draw: build.mul(h, build.sub(3.9, build.mul(build.sigmoid(h), build.add(x, 4.0)))),
+    lambda h, x, w, draw: build.add(build.mul(build.sigmoid(build.matmul(h, w)), h), build.tanh(x)),
+)  # fmt: skip
+
+
+def amplifying_graph(seed: int) -> Graph:
+    """20 to 300 random steps, or 10 to 60 times the same one."""
+    draw = random.Random(seed)
+    dtype: DType = draw.choice(DTYPES)
+    sizes = (draw.choice(ROWS[2:]), draw.choice(COLUMNS[2:]))
+    if draw.random() < 0.25:
+        return _recurrent(draw.choice(RECURRENCES), draw.randint(10, 60), dtype, sizes, draw)
+    steps = draw.randint(20, 300)
+
+    def read(*given: Node) -> list[Node]:
+        pool, read_by_others = list(given[:3]), set[Node]()
+        while len(pool) < steps:
+            x, y = draw.choice(pool[-8:]), draw.choice(pool)
+            made = draw.choice(GROWING)(x, y, draw.choice(given[3:]), draw)
+            read_by_others |= {x, *made.args}
+            pool.append(made)
+        return [node for node in pool[3:] if node not in read_by_others]
+
+    square = (sizes[1], sizes[1])
+    return graph_of([spec(s, dtype) for s in (sizes, sizes, sizes, square, square)], read)

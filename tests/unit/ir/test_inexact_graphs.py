@@ -2,6 +2,7 @@
 FUSEPLAN_RANDOM_GRAPHS says 2,000 or more."""
 
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from fusion_ir import build
 from fusion_ir.comparison import Difference, compare, unequal
 from fusion_ir.dtype import f32, i64
+from fusion_ir.formats import read_json
 from fusion_ir.graph import Graph
 from fusion_ir.interpreter import evaluate
 from fusion_ir.node import Node
@@ -16,13 +18,15 @@ from fusion_ir.node_value import evaluate_node
 from fusion_ir.ops import OPS, OpKind, kind_of
 from fusion_ir.sample import sample_inputs
 from fusion_ir.tolerance import reference
-from tests.support.inexact_graphs import PROLOGUES, inexact_graph
+from tests.support.inexact_graphs import PROLOGUES, amplifying_graph, inexact_graph
 from tests.support.other_kernels import Override, other_kernel
 from tests.support.tensors import graph_of, spec
 
 SOAK = 2000
 GRAPHS = 3000 if int(os.environ.get("FUSEPLAN_RANDOM_GRAPHS", "0")) >= SOAK else 250
 BATCH = 50
+AMPLIFYING = 600 if GRAPHS == 3000 else 60
+FOUND = Path(__file__).parents[2] / "graphs"
 KERNELS = 4  # per graph: all errors of a node alike in one half, each for itself in the other
 
 
@@ -38,6 +42,23 @@ def wrong(graph: Graph, seed: int) -> list[str]:
 def test_right_kernels_agree(first: int) -> None:
     found = {seed: problems for seed in range(first, first + BATCH) if (problems := wrong(inexact_graph(seed), seed))}
     assert not found
+
+
+@pytest.mark.parametrize("first", range(0, AMPLIFYING, AMPLIFYING // 4))
+def test_right_kernels_agree_where_steps_amplify_errors(first: int) -> None:
+    """Hundreds of steps: what decides is whether runs of errors show what errors can do. In the end they are samples:
+    of 600 kernels of the first 150 graphs 3 are refused, which were 59, and of 1,581 faults in these graphs 1,195 are
+    found, which were 1,225 when so many right kernels were refused, too."""
+    refused = sum(len(wrong(amplifying_graph(seed), seed)) for seed in range(first, first + AMPLIFYING // 4))
+    assert refused <= 0.02 * KERNELS * AMPLIFYING // 4
+
+
+@pytest.mark.parametrize("path", sorted(FOUND.glob("*.json")), ids=lambda path: path.stem)
+def test_right_kernels_agree_on_graphs_that_somebody_found(path: Path) -> None:
+    """All but one of 8 kernels: of 51 outputs of rr33 one element is beyond what 48 runs of all of it did. Of rr33,
+    r300 and rnn_40 22 of 24 kernels were refused."""
+    graph = read_json(path.read_text()).graph
+    assert sum(len(wrong(graph, seed)) for seed in range(2)) <= 1
 
 
 @pytest.mark.parametrize("terms", [3, 4, 6])

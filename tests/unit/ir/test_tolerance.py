@@ -16,7 +16,7 @@ from fusion_ir.numerics import ulp
 from fusion_ir.ops import make
 from fusion_ir.sample import sample_inputs
 from fusion_ir.signs import Pattern, patterns
-from fusion_ir.tolerance import reference
+from fusion_ir.tolerance import BESIDE, reference
 from tests.support.other_kernels import other_kernel
 from tests.support.tensors import graph_of, spec
 
@@ -169,7 +169,7 @@ def test_a_tipped_rounding_inside_is_seen() -> None:
     x[5] = halfway
     (atol,) = reference(graph, [x]).atol
     assert atol is not None
-    assert atol[5] == 2.0**-7
+    assert 2.0**-7 <= atol[5] <= 2.0**-7 * (1 + BESIDE)  # the jump, and what else may be off beside it
     assert (np.delete(atol, 5) < 1e-6).all()
 
 
