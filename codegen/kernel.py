@@ -1,7 +1,7 @@
 """What code generation hands on: the source of one kernel, how to launch it, and what it does to memory."""
 
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from codegen.schedule import Choices, schedule_text, schedule_values
 from fusion_ir.graph import Graph
@@ -118,4 +118,13 @@ class Lowering(Protocol):
 
     def fits(self, segment: Graph, device: Device) -> Reject | None:
         """What ops and shapes say against the segment; None where lowering it decides."""
+        ...
+
+
+@runtime_checkable
+class Unrolling(Protocol):
+    """A family whose first schedules may write out many times as much code as others of `space`."""
+
+    def least_unrolled(self, segment: Graph, device: Device) -> str:
+        """The first of `space` that writes out little: what compilers are soonest through with."""
         ...

@@ -2,17 +2,32 @@
 
 from collections.abc import Iterable
 
+from fusion_ir.node import Node
+from fusion_ir.ops.contract import ORDERED_PRODUCTS, products
 from scheduler.segment import Segment
 
 UNIT_S, NODE_S = 0.05, 0.02  # of one core's compiling: a kernel, and each of its nodes
+UNROLLED_S = 0.01  # each product of a sum that is written out for several rows at once (100 of 12 to 18: 24 s)
 COMPILERS = 2  # at work side by side, at least
 
 
-def compile_seconds(segments: Iterable[Segment]) -> float:
-    """Of one core, for kernels of these."""
-    return sum(UNIT_S + NODE_S * len(s.cone) for s in segments)
+def compile_seconds(segments: Iterable[Segment], *, unrolled: bool = True) -> float:
+    """Of one core, for kernels of these. unrolled: those of the schedules that are tried first; else of those that
+    write out least."""
+    return sum(UNIT_S + sum(NODE_S + (_unrolled_s(n) if unrolled else 0.0) for n in s.cone) for s in segments)
 
 
-def is_too_much(segments: Iterable[Segment], seconds: float) -> bool:
+def is_too_much(segments: Iterable[Segment], seconds: float, *, unrolled: bool = True) -> bool:
     """Whether compilers need longer for kernels of these than there is time."""
-    return compile_seconds(segments) > COMPILERS * seconds
+    return compile_seconds(segments, unrolled=unrolled) > COMPILERS * seconds
+
+
+def is_unrolled(segment: Segment) -> bool:
+    """Whether schedules that are tried first write out sums of it."""
+    return any(_unrolled_s(n) for n in segment.cone)
+
+
+def _unrolled_s(node: Node) -> float:
+    """Of a sum of few products, which becomes no loop."""
+    is_short = node.op == "contract" and products(node) <= ORDERED_PRODUCTS
+    return UNROLLED_S * products(node) if is_short else 0.0

@@ -105,7 +105,7 @@ class Finalists:
             proposals = [p for p in proposals if p and self._is_usable(p)]
             if not proposals:
                 return
-            kernels = self._kernels(proposals)
+            kernels = self._kernels(proposals, quickly=self._lacks_time(proposals))
             if kernels is None:
                 continue
             # In files of their own they are compiled for the last plans, too; of little time that takes too much.
@@ -199,7 +199,7 @@ class Finalists:
                 proposals = [self._without_others()]
             else:
                 proposals = self._proposals() if several else [self._best()]
-            kernels = self._kernels(proposals)
+            kernels = self._kernels(proposals, quickly=several and self._lacks_time(proposals))
             if kernels is None:
                 continue
             together = several and self.watch.is_over() and self._are_many(kernels)
@@ -290,12 +290,19 @@ class Finalists:
                 return unusable(node, self.ledger.failures(single))
         return NoPlan("the accepted segments make no cover")
 
-    def _kernels(self, proposals: Sequence[Proposal]) -> dict[Candidate, Kernel] | None:
+    def _lacks_time(self, proposals: Sequence[Proposal], *, unrolled: bool = True) -> bool:
+        """Whether compilers need longer for their kernels than there is time, and nothing was measured yet. unrolled:
+        see `compile_seconds`."""
+        left_s = max(self.watch.end - self.watch.clock(), 0.0)
+        segments = [c.segment for c in {c for p in proposals for c in p}]
+        return not self.ledger.measured and is_too_much(segments, left_s, unrolled=unrolled)
+
+    def _kernels(self, proposals: Sequence[Proposal], *, quickly: bool) -> dict[Candidate, Kernel] | None:
         """A kernel for each candidate, by the first of its schedules that one can be made of; None where some have
-        none."""
+        none. quickly: those that compilers are soonest through with, see `Ledger.choice`."""
         kernels = dict[Candidate, Kernel]()
         for candidate in (c for p in proposals for c in p):
-            while candidate not in kernels and (variant := self.ledger.choice(candidate)):
+            while candidate not in kernels and (variant := self.ledger.choice(candidate, quickly)):
                 try:
                     kernels[candidate] = self.ledger.kernel(candidate, variant)
                 except EmitError as e:
@@ -307,14 +314,14 @@ class Finalists:
     ) -> dict[str, Binary] | None:
         """By entry; None where one did not compile and was struck out. Without a bench, none. timed: plans of these
         kernels will be. together: they may share files. optional: see `Bench.compile_for_plans`. Where nothing was
-        measured yet and compilers would need longer than there is time, they are compiled quickly."""
+        measured yet and compilers would need longer than there is time, even for what writes out least, they are
+        compiled quickly."""
         if self.bench is None:
             return {}
         by_entry = {k.entry: (c, k) for c, k in kernels.items()}
         distinct = [k for _, k in by_entry.values()]
         graph = self.prepared.given if timed else None
-        left_s = max(self.watch.end - self.watch.clock(), 0.0)
-        quickly = timed and not self.ledger.measured and is_too_much((c.segment for c in kernels), left_s)
+        quickly = timed and self._lacks_time([tuple(kernels)], unrolled=False)
         results = self.bench.compile_for_plans(
             distinct, graph, seed=self.ledger.seed, together=together, optional=optional, quickly=quickly
         )

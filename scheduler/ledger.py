@@ -389,10 +389,13 @@ class Ledger(Predictor):
         if len(alike) >= ALIKE and all(m.status is Status.rejected for m in alike):
             entry.pending[:] = [v for v in entry.pending if v[0] != family]
 
-    def choice(self, candidate: Candidate) -> Variant | None:
-        """The variant to use: the best measured, else the next to be tried; None if all failed."""
+    def choice(self, candidate: Candidate, quickly: bool = False) -> Variant | None:
+        """The variant to use: the best measured, else the next to be tried; None if all failed. quickly: of a segment
+        that nothing was tried on, the one that compilers are soonest through with."""
         if self._is_new(candidate):  # what else there is to be tried is not listed for that
             family = self.fastest(candidate)
+            if quickly and (schedule := self.least_unrolled(candidate.segment, family)):
+                return family, schedule
             if schedules := self.first_schedules(candidate.segment, family):
                 return family, schedules[0]
         entry = self.open(candidate)

@@ -8,7 +8,7 @@ from functools import cached_property, partial
 
 from codegen.families import FAMILIES, TAKING_PARTS
 from codegen.families.apart import REFUSING, is_heavy
-from codegen.kernel import EmitError, Family, Kernel
+from codegen.kernel import EmitError, Family, Kernel, Unrolling
 from codegen.measure import median
 from fusion_ir.graph import Graph
 from fusion_ir.ops import OpKind
@@ -348,6 +348,11 @@ class Predictor:
         if key not in self._first:
             self._first[key] = self.families[family].space(segment.canonical.graph, self.device)
         return self._first[key]
+
+    def least_unrolled(self, segment: Segment, family: str) -> str | None:
+        """The schedule of a family that compilers are soonest through with; None where the family names none."""
+        known = self.families[family]
+        return known.least_unrolled(segment.canonical.graph, self.device) if isinstance(known, Unrolling) else None
 
     def emit(self, segment: Segment, variant: Variant) -> Kernel:
         """The kernel of a variant, emitted once. Raises EmitError."""

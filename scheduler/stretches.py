@@ -21,7 +21,7 @@ from scheduler.assemble import Choice, assemble
 from scheduler.atoms import Atoms
 from scheduler.bench import Bench, PlanResult
 from scheduler.candidates import Candidate
-from scheduler.compile_time import COMPILERS, compile_seconds, is_too_much
+from scheduler.compile_time import COMPILERS, compile_seconds, is_too_much, is_unrolled
 from scheduler.cutting import cut
 from scheduler.finalists import QUICKLY
 from scheduler.ledger import Ledger
@@ -66,6 +66,11 @@ class Stretch:
     whole: Part | None
     singles: tuple[Part, ...]
 
+    @property
+    def fewest(self) -> tuple[Part, ...]:
+        """The whole where there is one, else the atoms."""
+        return (self.whole,) if self.whole else self.singles
+
     def parts(self, usable: Mapping[str, Kernel]) -> tuple[Part, ...]:
         """The whole where its kernel is usable, else the atoms."""
         return (self.whole,) if self.whole and self.whole.key in usable else self.singles
@@ -90,10 +95,12 @@ class Stretches:
     _binaries: dict[str, Binary] = field(default_factory=dict[str, Binary])  # by entry
     _failed: dict[str, tuple[Status, str]] = field(default_factory=dict[str, tuple[Status, str]])  # the same
     _found: int = 0
+    _quickly: bool = False  # by the schedules that compilers are soonest through with
 
     def plan(self) -> Plan:
         """The plan. Raises NoPlan, MemoryExceeded."""
         stretches = self._stretches()
+        self._quickly = self._is_too_much(_distinct(p for s in stretches for p in s.fewest).values())
         stretches = self._emitted(stretches, self._left() * (1 - EMITTING_SHARE))
         singles = _distinct(p for s in stretches for p in s.singles)
         wholes = _distinct(s.whole for s in stretches if s.whole)
@@ -112,6 +119,8 @@ class Stretches:
             if others and self._seconds(others.values()) <= self._left():  # took less than it was thought to
                 with suppress(OutOfTime):
                     kernels |= self._compiled(others, optional=True)
+        if self._quickly:
+            kernels |= self._unrolled([p for s in stretches for p in s.parts(kernels)])
         return self._decided(stretches, kernels, both=all(key in kernels for key in singles))
 
     def _stretches(self) -> list[Stretch]:
@@ -169,7 +178,7 @@ class Stretches:
         """The kernel of the best variant known that can be emitted."""
         if part.key not in self._kernels:
             self._kernels[part.key] = None
-            while variant := self.ledger.choice(part.candidate):
+            while variant := self.ledger.choice(part.candidate, self._quickly):
                 try:
                     self._kernels[part.key] = self.ledger.kernel(part.candidate, variant)
                     break
@@ -193,11 +202,12 @@ class Stretches:
 
     def _seconds(self, parts: Iterable[Part]) -> float:
         """Of one core, to compile these."""
-        return compile_seconds(p.candidate.segment for p in parts)
+        return compile_seconds((p.candidate.segment for p in parts), unrolled=not self._quickly)
 
     def _is_too_much(self, parts: Iterable[Part]) -> bool:
         """Whether compilers need longer for these than there is time."""
-        return self.timed and is_too_much((p.candidate.segment for p in parts), self._left())
+        segments = (p.candidate.segment for p in parts)
+        return self.timed and is_too_much(segments, self._left(), unrolled=not self._quickly)
 
     def _left(self) -> float:
         """Seconds until the budget is spent."""
@@ -262,8 +272,18 @@ class Stretches:
             self._failed[kernel.entry] = row.status, row.detail
         return row.status is Status.ok
 
-    def _compiled_until(self, ordered: Sequence[Part]) -> dict[str, Kernel]:
-        """The same of as many as there is time for, in this order."""
+    def _unrolled(self, parts: Iterable[Part]) -> dict[str, Kernel]:
+        """Kernels by the schedules that are tried first, instead of those that compilers were sooner through with: as
+        many as there is time for, those first that take longest."""
+        self._quickly = False
+        others = [p for p in _distinct(parts).values() if is_unrolled(p.candidate.segment)]
+        for part in others:
+            self._kernels.pop(part.key, None)
+        return self._compiled_until(sorted(others, key=lambda p: -self._predicted_us(p)), "with sums written out")
+
+    def _compiled_until(self, ordered: Sequence[Part], what: str = "of several ops") -> dict[str, Kernel]:
+        """The same of as many as there is time for, in this order. what: they are, for the reason that tells of
+        others."""
         found, waiting = dict[str, Kernel](), list(ordered)
         until = min(self.watch.plans_start, self.watch.end - ASSEMBLED_S * self._found)
         while waiting and (not self.timed or self.watch.clock() < until):
@@ -278,7 +298,7 @@ class Stretches:
                 waiting = [*batch.values(), *waiting]
                 break
         if waiting:
-            text = f"{len(waiting)} of {len(ordered)} kernels of several ops were not compiled: the time was over"
+            text = f"{len(waiting)} of {len(ordered)} kernels {what} were not compiled: the time was over"
             self.notes.append(Reason(kind="cap", text=text))
         return found
 

@@ -63,11 +63,7 @@ class Pointwise:
     def space(self, segment: Graph, device: Device) -> tuple[str, ...]:
         if device.target == "cpu":
             native = max(device.vector_bytes // 4, 4)
-            widths = [4 * native, 2 * native, native]
-            is_large = segment.read_bytes + segment.written_bytes > CACHED_BYTES
-            ways = ("stream",) if is_large else ("stream", "plain")
-            fetches = {"stream": FETCH, "plain": 0}
-            schedules = [CpuSchedule(min(n, 64), fetches[way], way, 4096, 0, 0, 1, 1) for n in widths for way in ways]
+            schedules = _row_by_row(segment, device)
             if _multiplies(segment):
                 products = [(2, 4096, 8), (2, 512, 8), (4, 4096, 4), (1, 512, 8), (2, 4096, 4)]
                 shared = [
@@ -86,6 +82,11 @@ class Pointwise:
         ]
         schedules.sort(key=lambda s: (_splits(s, lane), -round(_useful(s, lane), 2)))
         return tuple(map(str, schedules))
+
+    def least_unrolled(self, segment: Graph, device: Device) -> str:
+        """One row at a time: of a product 9 x 16 x 11 g++ 12 compiles that in 0.02 s, in 0.25 s where all rows are side
+        by side."""
+        return str(_row_by_row(segment, device)[0]) if device.target == "cpu" else self.space(segment, device)[0]
 
     def choices(self, segment: Graph, device: Device) -> Choices:
         if device.target != "cpu":
@@ -115,6 +116,16 @@ def refused(segment: Graph) -> Reject | None:
     if max(depth.values(), default=0) > MAX_DEPTH or len(depth) > MAX_NODES:
         return Reject(f"{len(depth)} nodes, {max(depth.values())} deep, are too many for one kernel")
     return too_much(segment)
+
+
+def _row_by_row(segment: Graph, device: Device) -> list[CpuSchedule]:
+    """Schedules in which no rows share what they load."""
+    native = max(device.vector_bytes // 4, 4)
+    is_large = segment.read_bytes + segment.written_bytes > CACHED_BYTES
+    ways = {"stream": FETCH} if is_large else {"stream": FETCH, "plain": 0}
+    return [
+        CpuSchedule(min(n * native, 64), fetch, way, 4096, 0, 0, 1, 1) for n in (4, 2, 1) for way, fetch in ways.items()
+    ]
 
 
 def _multiplies(segment: Graph) -> bool:
