@@ -73,7 +73,8 @@ class TuneSettings:
     def too_many(self, prepared: Prepared, seconds: float) -> str:
         """Why covers of this graph are not sought in so many seconds; "" where they are."""
         most = int(max(self.least_atoms, min(self.most_atoms, self.atoms_per_s * seconds)))
-        count = sum(n.op != "input" and not is_free(n) for n in prepared.graph.nodes)
+        written = {o.node for o in prepared.graph.outputs}  # views among them are copied
+        count = sum(n in written or (n.op != "input" and not is_free(n)) for n in prepared.graph.nodes)
         if count <= most:
             return ""
         within = "" if most == self.most_atoms else f" in {seconds:g} s"

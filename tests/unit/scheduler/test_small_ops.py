@@ -16,7 +16,8 @@ from fusion_ir.graph import Graph
 from fusion_ir.node import Node
 from fusion_ir.records import Plan
 from scheduler.bench import Budget
-from scheduler.tune import tune
+from scheduler.prepare import prepare
+from scheduler.tune import TuneSettings, tune
 from tests.support.devices import CPU_DEVICE, CUDA_DEVICE
 from tests.support.products import dense_graph, spec
 from tests.unit.scheduler.fakes import CEILINGS, Memory
@@ -114,3 +115,10 @@ def test_what_is_unrolled_least_is_one_of_the_familys_and_grows_with_the_sum_alo
         assert offers(family, graph, schedule, device)
         if device.target == "cpu":
             assert family.emit(graph, schedule, device).source.count("\n") <= 8 * k + 30, (m, k, n)
+
+
+def test_views_that_are_written_count_as_tensors() -> None:
+    graph = dense_graph(
+        [(3 + i % 13, 17 + i) for i in range(MANY)], lambda *x: tuple(build.permute(a, (1, 0)) for a in x)
+    )
+    assert f"the graph has {MANY}" in TuneSettings().too_many(prepare(graph), 1.0)
