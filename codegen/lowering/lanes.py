@@ -32,13 +32,15 @@ def choose_lanes(writes: Sequence[Write], least: int = 1) -> list[Axis]:
             count(v.offset, v.dtype.bytes)
     for w in writes:
         count(w.offset, w.itemsize, extra=1)  # among equals the output decides
-    varies = {v.deps.union(v.bound) for v in values} | {frozenset(w.axes) for w in writes}  # of few kinds
+    beside: dict[Axis, set[Axis]] = {}  # axes that something varies with, or runs over, together with this one
+    for together in {v.deps.union(v.bound) for v in values} | {frozenset(w.axes) for w in writes}:  # of few kinds
+        for a in together:
+            beside.setdefault(a, set()).update(together)
     lanes: list[Axis] = []
     ranked = sorted(score, key=lambda a: (a.extent < least, -score[a], a.uid))
     unscored = [a for w in writes for a in reversed(w.axes) if a not in score]
     for a in dict.fromkeys([*ranked, *unscored]):
-        apart = not any(a in deps and b in deps for b in lanes for deps in varies)
-        if apart and (a in score or not any(set(w.axes) & set(lanes) for w in writes if a in w.axes)):
+        if beside.get(a, set()).isdisjoint(lanes):
             lanes.append(a)
     return lanes
 
