@@ -1,6 +1,6 @@
 """Which differences and quotients have errors in common that cancel, and that right kernels of all others agree."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def turned_back(row: Node) -> Node:
     return build.permute(row, (1, 0))
 
 
-CANCELLING: dict[str, Callable[[Node], object]] = {
+CANCELLING: dict[str, Callable[[Node], Node | Sequence[Node]]] = {
     "softmax": build.softmax,
     "softmax of columns": lambda x: build.softmax(x, 0),
     "log_softmax": build.log_softmax,
@@ -41,7 +41,7 @@ CANCELLING: dict[str, Callable[[Node], object]] = {
         build.exp(build.sub(x, build.max_(x))), build.sum_(build.exp(build.sub(x, build.max_(x))), 1, True)
     ),
 }
-OTHERS: dict[str, Callable[[Node], object]] = {
+OTHERS: dict[str, Callable[[Node], Node | Sequence[Node]]] = {
     "tanh": lambda x: build.tanh(shifted(x)),
     "itself": lambda x: [shifted(x), over(build.exp(shifted(x)))],
     "its power": lambda x: [build.exp(shifted(x)), over(build.exp(shifted(x)))],
@@ -59,7 +59,7 @@ OTHERS: dict[str, Callable[[Node], object]] = {
 }  # fmt: skip
 
 
-def square(read: Callable[[Node], object]) -> Graph:
+def square(read: Callable[[Node], Node | Sequence[Node]]) -> Graph:
     return graph_of([spec((N, N), f32)], read)
 
 
@@ -90,7 +90,7 @@ def test_right_kernels_agree_where_the_maximum_errs(name: str) -> None:
     """One product makes the whole row's maximum, and errs a thousand times as much as the rest of the row."""
     read = {**CANCELLING, **OTHERS}[name]
 
-    def whole(x: Node, y: Node) -> object:
+    def whole(x: Node, y: Node) -> Node | Sequence[Node]:
         rough = build.sub(build.add(build.exp(x), 1000.0), 1000.0)
         return read(build.where(build.gt(y, 0.9), build.add(rough, 2.0), build.mul(build.sin(x), 0.5)))
 
