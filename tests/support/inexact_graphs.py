@@ -162,14 +162,14 @@ RECURRENCES: tuple[Grow, ...] = (
 )  # fmt: skip
 
 
-def amplifying_graph(seed: int) -> Graph:
-    """20 to 300 random steps, or 10 to 60 times the same one."""
+def amplifying_graph(seed: int, most: int = 300) -> Graph:
+    """20 to `most` random steps, of about two nodes each, or 10 to 60 times the same one."""
     draw = random.Random(seed)
     dtype: DType = draw.choice(DTYPES)
     sizes = (draw.choice(ROWS[2:]), draw.choice(COLUMNS[2:]))
     if draw.random() < 0.25:
         return _recurrent(draw.choice(RECURRENCES), draw.randint(10, 60), dtype, sizes, draw)
-    steps = draw.randint(20, 300)
+    steps = draw.randint(20, most)
 
     def read(*given: Node) -> list[Node]:
         pool, read_by_others = list(given[:3]), set[Node]()

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Protocol, TypeVar
 
+from fusion_ir import build
 from fusion_ir.dtype import DTYPES, DType, bf16, bool_, f16, f32, f64, i8, i32, i64, u8
 from fusion_ir.extent import dense_strides, shape_of
 from fusion_ir.graph import Graph, InputSpec, OutputSpec
@@ -299,6 +300,39 @@ def any_graph(choose: Chooser, *, steps: int = 8) -> Graph:
     for _ in range(4 + choose.below(steps)):
         m.step(kinds)
     return m.graph(1 + choose.below(2))
+
+
+def independent_graph(choose: Chooser, *, nodes: int) -> Graph:
+    """About so many nodes in small parts that have nothing in common, each of a shape of its own: products, softmaxes,
+    sums, transposes, chains of pointwise ops."""
+    m = Maker(choose, exact=False, max_elements=1500)
+    dtypes = m.pick(((f32,), (f32,), (bf16,), (f64,), (f32, f16, bf16, f64)))
+    outputs: list[Node] = []
+
+    def part() -> Node:
+        dtype = m.pick(dtypes)
+        rows, inner, columns = 3 + choose.below(30), 2 + choose.below(40), 3 + choose.below(30)
+        x = m.input((rows, inner), dtype)
+        match choose.below(6):
+            case 0 | 1 | 2:
+                return build.matmul(x, m.input((inner, columns), dtype))
+            case 3:
+                return build.softmax(x, choose.below(2))
+            case 4:
+                return build.sum_(x, choose.below(2))
+            case _:
+                return build.permute(x, (1, 0))
+
+    while len(outputs) == 0 or len(Graph(tuple(m.inputs), _outputs(outputs)).nodes) < nodes:
+        made = part()
+        for _ in range(choose.below(3)):
+            made = m.pick((build.relu, build.tanh, build.neg, build.exp))(made)
+        outputs.append(made)
+    return Graph(tuple(m.inputs), _outputs(outputs))
+
+
+def _outputs(nodes: Sequence[Node]) -> tuple[OutputSpec, ...]:
+    return tuple(OutputSpec(n, dense_strides(n.sizes)) for n in nodes)
 
 
 def whole_graph(choose: Chooser, *, nodes: int) -> Graph:
