@@ -81,7 +81,7 @@ def main() -> int:
     if not HAS_TORCH:
         print("bench-gpu compares with PyTorch, which is not installed", file=sys.stderr)
         return 3
-    chosen = [e for e in entries() if fnmatch(e.name, options.case)]
+    chosen = [e for e in entries() if fnmatch(e.name, options.case) and fnmatch(e.topic, options.topic)]
     if options.list:
         print("\n".join(f"{e.name:44}{e.topic}" for e in chosen))
         return 0
@@ -247,6 +247,9 @@ def _hall(options: argparse.Namespace, end: float) -> Iterator[Hall]:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description="Plans on a GPU beside PyTorch.")
     parser.add_argument("--case", default="*", metavar="GLOB", help="names of entries, e.g. 'product_* bf16'")
+    parser.add_argument(
+        "--topic", default="*", metavar="GLOB", help="topics of entries, e.g. '[!o]*': all but odd ones"
+    )
     parser.add_argument("--list", action="store_true", help="print the entries and stop")
     parser.add_argument("--minutes", type=float, default=MINUTES, help="of all of it, by its own clock")
     parser.add_argument("--budget", type=float, default=6.0, metavar="SECONDS", help="of search per graph")
