@@ -18,6 +18,7 @@ from scheduler.piece import Piece
 
 GAIN = 1e-9  # of the cost: a cover that is better by less is not sought
 PRECISION = 1e-7  # of costs, with the solver's tolerances and what tells ties apart
+MOST_LATE = 16  # nodes looked at when time is over and there is no cover yet
 ROUNDED = 16  # of so many nodes one is rounded to a cover, which takes longer than its relaxation
 MOST_MEMBERS = 40  # of a piece, of which pairs are considered
 
@@ -45,22 +46,27 @@ def search(
     is_late: Callable[[], bool],
     look: Look | None,
 ) -> Cover | None:
-    """The cheapest cover at the costs that `covering` has, unless nodes or time run out; None if there is none."""
+    """The cheapest cover at the costs that `covering` has, unless nodes or time run out; None if there is none, or none
+    was found until then and `MOST_LATE` nodes later."""
     best: tuple[Piece, ...] = ()
     best_price, enough = math.inf, 1 - GAIN
     tie = count()
     waiting: list[tuple[float, int, _Node]] = [(0.0, next(tie), _Node())]
-    nodes, least = 0, 0.0
+    nodes, late, least = 0, 0, 0.0
     while waiting and waiting[0][0] < best_price * enough:
-        if best and (nodes >= most_nodes or is_late()):
+        late += is_late()
+        if best and (nodes >= most_nodes or late):
             return Cover(best, covering.cost_us(best), waiting[0][0] * (1 - PRECISION), False)
+        if late > MOST_LATE:
+            return None
         lower, _, node = heapq.heappop(waiting)
         nodes += 1
         solution = covering.solve(node.taken, node.left, look, is_late)
         if solution is None:
             continue
         divided = solution.divided
-        order = rounded(covering, solution) if nodes % ROUNDED == 1 else () if divided else covering.order(solution.x)
+        rounds = late or nodes % ROUNDED == 1
+        order = rounded(covering, solution) if rounds else () if divided else covering.order(solution.x)
         if (price := covering.price_of(order)) < best_price:
             best, best_price = order, price
         lower = max(lower, solution.value)

@@ -56,7 +56,7 @@ class CoverProblem:
         limit_bytes: int | None = None,
         until: float = math.inf,
     ) -> Cover | None:
-        """The cheapest cover; None where the pieces of finite cost make none.
+        """The cheapest cover; None where the pieces of finite cost make none, or none was found in time.
 
         `costs`: microseconds by piece, not negative, infinite to forbid it. `look`: asked about pieces before they
         become part of a cover; answers what those really cost for which `costs` only has a lower bound. Exact unless

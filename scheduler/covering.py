@@ -201,8 +201,8 @@ class Covering:
         return in_order(((self.pieces[j], self.reads[j]) for j in columns), self.producers.outputs) or ()
 
     def repaired(self, columns: Iterable[int]) -> list[int]:
-        """These, with others that write what they lack, the cheapest of those that read nothing else that is
-        lacking."""
+        """These, with others that write what they lack, the cheapest of those that read nothing else that is lacking;
+        where there are none, of all: what these read is lacking then, too."""
         chosen, prices = list(columns), self.relaxation.costs
         while True:
             written = reached((self.pieces[j], self.reads[j]) for j in chosen)
@@ -211,7 +211,9 @@ class Covering:
                 return chosen
             for j in chosen:
                 lacking |= self.reads[j] & ~written
-            writing = [j for j in self.costs if self.pieces[j].writes & lacking and not self.reads[j] & ~written]
+            taken = set(chosen)
+            others = [j for j in self.costs if self.pieces[j].writes & lacking and j not in taken]
+            writing = [j for j in others if not self.reads[j] & ~written] or others
             if not writing:
                 return []
             chosen.append(min(writing, key=lambda j: (prices[j], j)))

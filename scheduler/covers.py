@@ -137,6 +137,7 @@ class Covers:
                 self.least_bytes = error.cover.peak_bytes
                 return None
             if cover is None:
+                self.exact = self.exact and self.watch.clock() <= min(end, self.until)  # else none was found in time
                 return None
             seeming = [self._cost_us(p, unknown) for p in cover.pieces]
             self._asked.update(cover.pieces)

@@ -3,14 +3,16 @@
 import math
 import random
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
 import numpy as np
 import pytest
 
 from scheduler import covering as covering_
+from scheduler.branch import MOST_LATE, search
 from scheduler.cover import CoverProblem
-from scheduler.covering import Covering
+from scheduler.covering import Covering, Solution
 from scheduler.open_sets import Parts
 from scheduler.piece import Piece
 from scheduler.producers import Producers
@@ -132,6 +134,44 @@ def test_looks_at_what_may_be_part_of_a_cover() -> None:
         assert (cover.cost_us if cover else math.inf) == cheapest(Problem(producers, costs)), seed
         asked, all_ = asked + len(seen), all_ + len(costs)
     assert asked < 0.5 * all_
+
+
+class Undecided(Covering):
+    """Whose solutions take two pieces by half, whatever is decided, and are no covers."""
+
+    def __init__(self) -> None:
+        super().__init__(Producers([0, 0], range(2), 0b11))
+        self.price({Piece(m, m): 1.0 for m in (1, 2)})
+        self.nodes = 0
+
+    def solve(self, *_: Any) -> Solution:
+        self.nodes += 1
+        return Solution(1.0, {0: 0.5, 1: 0.5})
+
+    def order(self, columns: Iterable[int]) -> tuple[Piece, ...]:
+        return ()
+
+
+@pytest.mark.parametrize("nodes_in_time", [0, 1, 50])
+def test_when_time_is_over_few_more_nodes_are_looked_at(nodes_in_time: int) -> None:
+    """As long as there was no cover, it went on: a search of 5 s took 189."""
+    covering = Undecided()
+    assert search(covering, 10_000, lambda: covering.nodes >= nodes_in_time, None) is None
+    assert covering.nodes == nodes_in_time + MOST_LATE
+
+
+def test_when_time_is_over_there_is_a_cover_even_so() -> None:
+    found = 0
+    for seed in range(PROBLEMS // 2):
+        problem = random_problem(seed)
+        cover = CoverProblem(problem.producers).solve(problem.costs, most_s=-1.0)
+        if cover is None:
+            assert cheapest(problem) == math.inf
+            continue
+        check_order(problem, cover.pieces)
+        assert cover.lower_us <= cheapest(problem) * (1 + 1e-9)
+        found += 1
+    assert found
 
 
 def test_without_branching_the_bound_holds() -> None:
