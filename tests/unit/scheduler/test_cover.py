@@ -144,7 +144,7 @@ class Undecided(Covering):
         self.price({Piece(m, m): 1.0 for m in (1, 2)})
         self.nodes = 0
 
-    def solve(self, *_: Any) -> Solution:
+    def solve(self, *args: Any, **kwargs: Any) -> Solution:
         self.nodes += 1
         return Solution(1.0, {0: 0.5, 1: 0.5})
 
