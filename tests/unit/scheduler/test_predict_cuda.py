@@ -1,4 +1,5 @@
-"""Predictions for GPUs: in their order, and never below the bound. No figure here was measured."""
+"""Predictions for GPUs: in their order, and never below the bound. Times are compared with others, not with a clock;
+those measured on a device are in docstrings, with the device."""
 
 import pytest
 
