@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.schedule_tables import FOLDER
+from codegen.by_steps import Meanings
 from codegen.families import FAMILIES
 from codegen.kernel import EmitError, Family, Kernel, Reject
 from codegen.measure import LEAST_PAIRS
@@ -186,6 +187,11 @@ class ReplayBench:
     def measure_plans(
         self, graph: Graph, plans: Sequence[Plan], *, seed: int = 0, seconds: float
     ) -> Sequence[PlanResult]:
+        raise LookupError("a table holds segments, no plans")
+
+    def measure_by_steps(
+        self, graph: Graph, plan: Plan, meanings: Meanings, *, seed: int = 0, seconds: float
+    ) -> PlanResult:
         raise LookupError("a table holds segments, no plans")
 
     def compile_for_plans(

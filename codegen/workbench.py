@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from codegen.architectures import launched
+from codegen.by_steps import Meanings, judge_steps
 from codegen.device_turn import segment_turn
 from codegen.devices import no_cuda
 from codegen.kernel import Kernel
@@ -38,6 +39,7 @@ from codegen.toolchain.emulator import EmulatorCompiler, emulator_compiler
 from codegen.toolchain.runtime import runtime_library
 from fusion_ir.graph import Graph
 from fusion_ir.records import Device, Measurement, Plan, Status, Surroundings
+from fusion_ir.sample import samples
 from fusion_ir.text import print_graph
 
 Array = np.ndarray[Any, Any]
@@ -281,18 +283,29 @@ class Workbench:
         with self._lock, self._occupancy.waiting():
             programs = {i: plan_program(plan, self.cache) for i, plan in enumerate(plans)}
             outcomes = self._bench(graph, programs, seconds, seed)
-        return [
-            PlanTiming(
-                o.samples_us,
-                o.max_rel_error,
-                o.status,
-                o.detail,
-                o.prologue_us,
-                o.warm_us,
-                o.surroundings.disturbed if o.surroundings else None,
-            )
-            for o in (outcomes[i] for i in range(len(plans)))
-        ]
+        return [_plan_timing(outcomes[i]) for i in range(len(plans))]
+
+    def measure_by_steps(
+        self, graph: Graph, plan: Plan, meanings: Meanings, *, seed: int = 0, seconds: float
+    ) -> PlanTiming:
+        """Judges a plan of `graph` whose outputs say nothing by its steps, one by one (`codegen.by_steps`), and times
+        it for about `seconds`, each run held to the bits that it was proved right with. Raises MissingBinary."""
+        with tempfile.TemporaryDirectory(prefix="fuseplan-") as folder:
+            proven: list[list[str]] = []
+            for inputs in samples(graph, seed):
+                try:
+                    problem, outputs = judge_steps(plan, meanings, inputs, self.run)
+                except RunError as e:
+                    return PlanTiming((), None, Status.crashed, str(e))
+                if problem:
+                    return PlanTiming((), None, Status.wrong_result, problem)
+                files = [f"{folder}/{len(proven)}-{i}" for i in range(len(outputs))]
+                for array, file in zip(outputs, files, strict=True):
+                    array.tofile(file)
+                proven.append(files)
+            with self._lock, self._occupancy.waiting():
+                outcomes = self._bench(graph, {0: plan_program(plan, self.cache)}, seconds, seed, proven=proven)
+        return _plan_timing(outcomes[0])
 
     def run(self, plan: Plan, inputs: Sequence[Array], *, versions: Mapping[int, str] = {}) -> list[Array]:
         """Runs a plan. Inputs of the plan's shapes and dtypes, any strides; outputs dense, row-major. Raises
@@ -365,10 +378,11 @@ class Workbench:
         seed: int,
         checked: Mapping[int, float | None] = {},
         screen: bool = False,
+        proven: Sequence[Sequence[str]] = (),
     ) -> dict[int, Outcome]:
         """Runs the timing child until every program has an outcome: one that kills it is left out, and the rest go
         on. Where nothing says that a program did it, those that were there have a second chance. checked: programs
-        that were found right before, with their errors."""
+        that were found right before, with their errors. proven: see `codegen.child.case.make_case`."""
         outcomes: dict[int, Outcome] = {}
         suspects: set[int] = set()
         passed = dict(checked)
@@ -395,6 +409,7 @@ class Workbench:
                 "passed": [k for k, i in enumerate(pending) if i in passed],
                 "timing_seconds": seconds,
                 "screen": screen,
+                "proven": proven,
                 "kernel_seconds": kernel,
                 "cache_bytes": self._cold_bytes(seconds),
                 **self._common(),
@@ -468,3 +483,8 @@ class Workbench:
         if seen is None:
             return None
         return Surroundings.model_validate(seen).model_copy(update={"ceilings": self.device.ceilings})
+
+
+def _plan_timing(o: Outcome) -> PlanTiming:
+    disturbed = o.surroundings.disturbed if o.surroundings else None
+    return PlanTiming(o.samples_us, o.max_rel_error, o.status, o.detail, o.prologue_us, o.warm_us, disturbed)

@@ -10,6 +10,7 @@ from fusion_ir.graph import Graph, InputSpec
 from fusion_ir.node import Node
 from fusion_ir.numerics import round_to
 from fusion_ir.ops import OPS, OpKind, kind_of
+from fusion_ir.ops.contract import sums_in_any_order
 from fusion_ir.threads import assign, side_by_side
 
 DEFAULT_DOMAIN = (-4.0, 4.0)
@@ -17,6 +18,20 @@ _OUT_OF_RANGE = 1 / 64  # share of a gather's indices that are drawn beyond its 
 _ALIGNMENT_BYTES = 64
 _TILE = 1 << 17  # elements
 _GAP_BYTE = 0xFF  # between the elements of a strided tensor: NaN in every float dtype, -1 in every integer
+
+
+def samples(graph: Graph, seed: int) -> list[list[np.ndarray]]:
+    """What a kernel is tried on: random data, and where the graph sums, small integers too, of which every order of a
+    sum is exact (and where values meet their equals, for whoever takes the first of them)."""
+    kinds = [False, True] if any(map(_sums, graph.nodes)) else [False]
+    return [sample_inputs(graph, seed, integers=integers) for integers in kinds]
+
+
+def _sums(node: Node) -> bool:
+    """Whether sums may run in any order."""
+    return kind_of(node) in (OpKind.REDUCTION, OpKind.SCAN) or (
+        kind_of(node) is OpKind.CONTRACT and (sums_in_any_order(node) or not node.dtype.is_float)
+    )
 
 
 def sample_inputs(graph: Graph, seed: int, integers: bool = False) -> list[np.ndarray]:

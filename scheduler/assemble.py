@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from math import fsum
 
+from codegen.by_steps import Meaning, Meanings
 from codegen.kernel import Kernel
 from codegen.toolchain.compiler import Binary
 from fusion_ir.graph import Graph
@@ -41,7 +42,8 @@ def assemble(prepared: Prepared, device: Device, choices: Sequence[Choice], sear
     Its time is the sum of the other steps', predicted if one of them is; times of the whole, gap and reasons are for
     the caller to fill in."""
     given = prepared.given
-    choices, once = _prologue_first(prepared.graph, choices)
+    order, once = _prologue_first(prepared.graph, [c.segment for c in choices])
+    choices = [choices[i] for i in order]
     refs, scratch, buffers = _places(prepared, choices, once)
     rules_of = prepared.alternatives.rules_of
     used = list(dict.fromkeys(rule for c in choices for n in c.segment.cone for rule in rules_of(n)))
@@ -92,21 +94,28 @@ def assemble(prepared: Prepared, device: Device, choices: Sequence[Choice], sear
     )
 
 
-def _prologue_first(graph: Graph, choices: Sequence[Choice]) -> tuple[list[Choice], int]:
-    """Choices with those in front that read constants and what others of these write, and write no output; and how many
-    these are. Where nothing is constant, there are none that run but once."""
+def meanings_of(prepared: Prepared, segments: Sequence[Segment]) -> Meanings:
+    """What the steps of the plan that `assemble` makes of such choices are to compute."""
+    order, _ = _prologue_first(prepared.graph, segments)
+    steps = [Meaning(segments[i].canonical.graph, *segments[i].arguments) for i in order]
+    outputs = {slot: o.node for o, slot in zip(prepared.graph.outputs, prepared.slots, strict=True)}
+    return Meanings(tuple(steps), outputs)
+
+
+def _prologue_first(graph: Graph, segments: Sequence[Segment]) -> tuple[list[int], int]:
+    """Positions of segments, those in front that read constants and what others of these write, and write no output;
+    and how many these are. Where nothing is constant, there are none that run but once."""
     known = {make_input(i, spec) for i, spec in enumerate(graph.inputs) if spec.constant is not None}
     if not known:
-        return list(choices), 0
+        return list(range(len(segments))), 0
     outputs = {o.node for o in graph.outputs}
-    once, others = list[Choice](), list[Choice]()
-    for choice in choices:
-        segment = choice.segment
+    once, others = list[int](), list[int]()
+    for i, segment in enumerate(segments):
         if known.issuperset(segment.reads) and outputs.isdisjoint(segment.writes):
-            once.append(choice)
+            once.append(i)
             known.update(segment.writes)
         else:
-            others.append(choice)
+            others.append(i)
     return [*once, *others], len(once)
 
 

@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from codegen.by_steps import Meanings
 from codegen.kernel import Kernel
 from codegen.toolchain.compiler import Binary
 from fusion_ir.graph import Graph
@@ -103,6 +104,13 @@ class Bench(Protocol):
         self, graph: Graph, plans: Sequence[Plan], *, seed: int = 0, seconds: float
     ) -> Sequence[PlanResult]:
         """Whole plans in interleaved rounds; sample i of one belongs with sample i of another."""
+        ...
+
+    def measure_by_steps(
+        self, graph: Graph, plan: Plan, meanings: Meanings, *, seed: int = 0, seconds: float
+    ) -> PlanResult:
+        """A plan whose outputs as a whole say nothing, since steps of the graph make any error larger: each step is
+        judged on what it was given (`codegen.by_steps`)."""
         ...
 
     def compile_for_plans(

@@ -10,10 +10,10 @@ import math
 from collections.abc import Mapping, Sequence
 
 from codegen.kernel import EmitError, Kernel
-from codegen.measure import LEAST_PAIRS, beats, median, spread
+from codegen.measure import LEAST_PAIRS, beats, median
 from codegen.toolchain.compiler import Binary, OutOfTime
 from fusion_ir.records import Plan, Reason, Search, Status, Step
-from scheduler.assemble import Choice, assemble
+from scheduler.assemble import Choice, assemble, meanings_of
 from scheduler.atoms import Atoms
 from scheduler.bench import Bench, Budget, PlanResult
 from scheduler.candidates import Candidate, Candidates
@@ -26,7 +26,7 @@ from scheduler.no_plan import MemoryExceeded, NoPlan, refused, unusable
 from scheduler.prepare import Prepared
 from scheduler.reasons import Outcome, explain
 from scheduler.watch import Watch
-from scheduler.whole import Whole, measure_whole, told
+from scheduler.whole import BY_STEPS, Whole, measure_whole, times, told
 
 LEAST_PLANS_S = 0.5  # for timing whole plans, even where the budget is spent
 # The most of it then, where no plan was timed yet: as long as it takes until differences are clear, by what plans
@@ -391,7 +391,7 @@ class Finalists:
         seconds = max(self.watch.end - self.watch.clock(), LEAST_PLANS_S, late_s)
         known = {tuple(_kernel_of(s) for s in plan.steps) for _, plan in plans}
         plans += [(p, e) for p, e in self.early[:1] if tuple(_kernel_of(s) for s in e.steps) not in known]
-        passed = self._passing(plans, seconds, self.watch.end)
+        passed = self._passing(plans, seconds, self.watch.end) or self._by_steps(plans)
         if not passed:
             raise self._refused()
         self.timed = self._ranked(passed)
@@ -418,18 +418,29 @@ class Finalists:
                 if result.status is Status.wrong_result:
                     self._wrong = max(self._wrong, (len(plan.steps), result.detail))
                 continue
-            time_us = median(result.samples_us)
             if self.is_unfused(proposal):
+                time_us = median(result.samples_us)
                 self.unfused_us = min(time_us, self.unfused_us or time_us)
-            found = {
-                "time_us": time_us,
-                "spread": spread(result.samples_us),
-                "max_rel_error": result.max_rel_error,
-                "prologue_us": result.prologue_us,
-                "warm_us": result.warm_us,
-            }
-            passed.append((proposal, plan.model_copy(update=found), result))
+            passed.append((proposal, plan.model_copy(update=times(result)), result))
         return passed
+
+    def _by_steps(self, plans: Sequence[tuple[Proposal, Plan]]) -> list[Timed]:
+        """The unfused plan, where that one agrees step by step: of plans of which none agrees as a whole."""
+        assert self.bench is not None
+        seed = self.ledger.seed
+        for proposal, plan in plans:
+            if self.is_unfused(proposal):
+                meanings = meanings_of(self.prepared, [c.segment for c in proposal])
+                result = self.bench.measure_by_steps(
+                    self.prepared.given, plan, meanings, seed=seed, seconds=LEAST_PLANS_S
+                )
+                if result.status is Status.ok and result.samples_us:
+                    self.notes.append(Reason(kind="note", text=BY_STEPS))
+                    self.unfused_us = median(result.samples_us)
+                    found = {**times(result), "max_rel_error": None, "judged_by_steps": True}
+                    return [(proposal, plan.model_copy(update=found), result)]
+                self.notes.append(Reason(kind="note", text=f"step by step: {result.status.value}: {result.detail}"))
+        return []
 
     def _ranked(self, passed: Sequence[Timed]) -> list[tuple[Proposal, Plan]]:
         """The winner first, which is the unfused graph where that took less, by however little: with these kernels or

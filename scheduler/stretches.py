@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from codegen.kernel import EmitError, Kernel
-from codegen.measure import median, spread
+from codegen.measure import median
 from codegen.toolchain.compiler import Binary, OutOfTime
 from fusion_ir.graph import Graph
 from fusion_ir.records import Plan, Reason, Search, Status
-from scheduler.assemble import Choice, assemble
+from scheduler.assemble import Choice, assemble, meanings_of
 from scheduler.atoms import Atoms
-from scheduler.bench import Bench, PlanResult
+from scheduler.bench import Bench
 from scheduler.candidates import Candidate
 from scheduler.compile_time import COMPILERS, compile_seconds, is_too_much, is_unrolled
 from scheduler.cutting import cut
@@ -29,6 +29,7 @@ from scheduler.no_plan import Disagreement, MemoryExceeded, NoPlan, refused, unu
 from scheduler.prepare import Prepared
 from scheduler.sections import Section, sections
 from scheduler.watch import Watch
+from scheduler.whole import BY_STEPS, times
 
 SECTION = 96  # atoms
 LONGEST = 24  # atoms of a stretch: a kernel of more computes as long as it moves, and takes compilers seconds
@@ -323,11 +324,9 @@ class Stretches:
             self.watch.tell("plans", self.ledger.measured)
             try:
                 plan, unfused_us = self._timed(fitting, only=not fused)
-            except Disagreement:
-                other = self._unfused(stretches, kernels) if fused and len(plans) == 1 else None
-                if other is None:
-                    raise
-                plan, unfused_us = self._timed([other], only=True)
+            except Disagreement as e:
+                singles = [p for s in stretches for p in s.singles]
+                plan, unfused_us = self._unfused(singles, kernels, e, refused=not fused or len(plans) > 1)
             if unfused_us is None:
                 self.notes.append(Reason(kind="note", text=ALONE))
         else:
@@ -338,15 +337,32 @@ class Stretches:
         reasons = (Reason(kind="cap", text=self.why), *self.prepared.alternatives.reasons, *self.notes[:20])
         return plan.model_copy(update={"unfused_us": unfused_us, "reasons": reasons, "search": self._search()})
 
-    def _unfused(self, stretches: Sequence[Stretch], kernels: dict[str, Kernel]) -> Plan | None:
-        """The plan with a kernel for each op, however late it is; None where there is none, or it needs too much
-        memory."""
-        parts = [p for s in stretches for p in s.singles]
-        kernels = kernels | self._compiled({p.key: p for p in parts if p.key not in kernels})
-        if any(p.key not in kernels for p in parts):
-            return None
-        plan = self._plan(parts, kernels)
-        return plan if self.memory_bytes is None or plan.temporary_bytes <= self.memory_bytes else None
+    def _unfused(
+        self, singles: Sequence[Part], kernels: dict[str, Kernel], wrong: Disagreement, *, refused: bool
+    ) -> tuple[Plan, float]:
+        """The plan with a kernel for each op and its time, however late it is, since others are `wrong`. refused: that
+        was as well, as a whole; it may be right step by step. Raises Disagreement."""
+        assert self.bench is not None
+        kernels = kernels | self._compiled({p.key: p for p in singles if p.key not in kernels})
+        plan = self._plan(singles, kernels) if all(p.key in kernels for p in singles) else None
+        if plan is None or (self.memory_bytes is not None and plan.temporary_bytes > self.memory_bytes):
+            raise wrong
+        if not refused:
+            try:
+                right, unfused_us = self._timed([plan], only=True)
+                return right, unfused_us or 0.0
+            except Disagreement as e:
+                wrong = e
+        meanings = meanings_of(self.prepared, [p.section.of_whole(p.candidate.segment) for p in singles])
+        given, seed = self.prepared.given, self.ledger.seed
+        result = self.bench.measure_by_steps(given, plan, meanings, seed=seed, seconds=LATE_S)
+        if result.status is not Status.ok or not result.samples_us:
+            text = f"step by step: {result.status.value}: {result.detail}"
+            self.notes.append(Reason(kind="note", text=text))
+            raise wrong
+        self.notes.append(Reason(kind="note", text=BY_STEPS))
+        found = {**times(result), "max_rel_error": None, "judged_by_steps": True}
+        return plan.model_copy(update=found), median(result.samples_us)
 
     def _is_time_for(self, *proposals: Sequence[Part]) -> bool:
         """Whether these can be checked and timed in what is left, and the moment after it."""
@@ -371,7 +387,7 @@ class Stretches:
         unfused_us = median(passed[-1][1].samples_us) if only or passed[-1][0] is not plans[0] else None
         if len(passed) == 2 and median(passed[1][1].samples_us) < median(result.samples_us):
             plan, result = passed[1]
-        return plan.model_copy(update=_times(result)), unfused_us
+        return plan.model_copy(update=times(result)), unfused_us
 
     def _plan(self, parts: Sequence[Part], kernels: dict[str, Kernel]) -> Plan:
         choices = [
@@ -412,13 +428,3 @@ def _distinct(parts: Iterable[Part]) -> dict[str, Part]:
 
 def _interpreted_s(graph: Graph) -> float:
     return INTERPRETED_S * math.fsum(n.elements for n in graph.nodes) + NODE_INTERPRETED_S * len(graph.nodes)
-
-
-def _times(result: PlanResult) -> dict[str, float | None]:
-    return {
-        "time_us": median(result.samples_us),
-        "spread": spread(result.samples_us),
-        "max_rel_error": result.max_rel_error,
-        "prologue_us": result.prologue_us,
-        "warm_us": result.warm_us,
-    }

@@ -4,12 +4,16 @@ was timed, or steps meet in the caches what others left: plans are timed again, 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from codegen.measure import median
+from codegen.measure import median, spread
 from fusion_ir.graph import Graph
 from fusion_ir.records import Plan, Reason
 from scheduler.bench import Bench, PlanResult
 
 FAR = 1.25  # times as long, either way
+BY_STEPS = (
+    "steps of this graph make any error larger, and no plan has its outputs as a whole: with a kernel for each op, "
+    "each agrees on what it is given"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,17 @@ def measure_whole(
         return Whole(first)
     second = bench.measure_plans(graph, plans, seed=seed, seconds=min(seconds, left()))
     return Whole(min((first, second), key=lambda results: _departure(plans, results)), again=True)
+
+
+def times(result: PlanResult) -> dict[str, float | None]:
+    """Of a plan that was timed, what it says of that."""
+    return {
+        "time_us": median(result.samples_us),
+        "spread": spread(result.samples_us),
+        "max_rel_error": result.max_rel_error,
+        "prologue_us": result.prologue_us,
+        "warm_us": result.warm_us,
+    }
 
 
 def told(plan: Plan, again: bool, disturbed: float | None) -> Reason | None:

@@ -1,6 +1,6 @@
 """A graph to check candidates on: inputs, what must come out, and the comparison. Knows no device."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
@@ -9,14 +9,12 @@ import numpy as np
 
 from fusion_ir.comparison import Reference, compare
 from fusion_ir.graph import Graph
-from fusion_ir.node import Node
-from fusion_ir.ops import OpKind, kind_of
-from fusion_ir.ops.contract import sums_in_any_order
 from fusion_ir.records import Status
-from fusion_ir.sample import sample_inputs
+from fusion_ir.sample import samples
 from fusion_ir.tolerance import Order, reference, strictest
 
 Array = np.ndarray[Any, Any]
+Proven = tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,19 +59,25 @@ class Verdict:
     max_rel_error: float | None
 
 
-def make_case(graph: Graph, seed: int) -> Case:
-    """Samples inputs and interprets the graph."""
-    kinds = [False, True] if any(map(_sums, graph.nodes)) else [False]
-    inputs = [sample_inputs(graph, seed, integers=integers) for integers in kinds]
-    return Case(graph, tuple(Trial(arrays, reference(graph, arrays)) for arrays in inputs))
+def make_case(graph: Graph, seed: int, proven: Proven = ()) -> Case:
+    """Samples inputs and interprets the graph. proven: files of outputs, by trial, that are right whatever the
+    interpreter's are (`codegen.by_steps`): these must come out, bit for bit."""
+    inputs = samples(graph, seed)
+    if not proven:
+        return Case(graph, tuple(Trial(arrays, reference(graph, arrays)) for arrays in inputs))
+    trials = [Trial(arrays, _exactly(graph, files)) for arrays, files in zip(inputs, proven, strict=True)]
+    return Case(graph, tuple(trials))
 
 
-def _sums(node: Node) -> bool:
-    """Whether sums may run in any order: checked once more with small integers, where every order is exact (and where
-    values meet their equals, for whoever takes the first of them)."""
-    return kind_of(node) in (OpKind.REDUCTION, OpKind.SCAN) or (
-        kind_of(node) is OpKind.CONTRACT and (sums_in_any_order(node) or not node.dtype.is_float)
-    )
+def proven_of(message: Mapping[str, Any]) -> Proven:
+    """As a message of the parent has it."""
+    return tuple(tuple(files) for files in message.get("proven", ()))
+
+
+def _exactly(graph: Graph, files: Sequence[str]) -> Reference:
+    nodes = [o.node for o in graph.outputs]
+    arrays = [np.fromfile(file, n.dtype.numpy).reshape(n.sizes) for n, file in zip(nodes, files, strict=True)]
+    return Reference(arrays, [None] * len(arrays))
 
 
 def judge(case: Case, trial: int, got: Sequence[Array], order: Order = "own") -> Verdict:

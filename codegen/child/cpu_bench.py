@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from codegen.child.case import Array, Case, Verdict, judge, make_case, verdict_message
+from codegen.child.case import Array, Case, Proven, Verdict, judge, make_case, proven_of, verdict_message
 from codegen.child.cpu_memory import (
     POISON,
     Arena,
@@ -90,7 +90,7 @@ class Prepared:
         self._timing = None
 
 
-_cases: OrderedDict[tuple[str, int], Prepared] = OrderedDict()
+_cases: OrderedDict[tuple[str, int, Proven], Prepared] = OrderedDict()
 _kept = Kept()
 _arena = Arena()
 
@@ -108,9 +108,9 @@ def bench(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
     """Checks and times `programs` on samples of `graph`. Sends {"checked": i, "status", "detail", "max_rel_error"}
     for each, and what `Channel.timing` does; the result holds a timing for each that passed (samples_us, note, warm_us,
     sets, prologue_us), and the surroundings of the race. `passed`: those that an earlier child checked. `screen`: their
-    checks count as first runs of the race."""
+    checks count as first runs of the race. `proven`: see `make_case`."""
     limit_cpu(message["cpu_seconds"])
-    prepared = _prepare(message["graph"], message["seed"])
+    prepared = _prepare(message["graph"], message["seed"], proven_of(message))
     pool = _pool(message["pool"], tuple(message["cpus"]))
     inputs, outputs = len(prepared.case.graph.inputs), len(prepared.case.graph.outputs)
     candidates: dict[int, Candidate] = {}
@@ -309,12 +309,12 @@ def _timing(
     return {"samples_us": timing.samples_us, "note": timing.note, "warm_us": warm, "sets": memory.sets}
 
 
-def _prepare(text: str, seed: int) -> Prepared:
-    key = text, seed
+def _prepare(text: str, seed: int, proven: Proven = ()) -> Prepared:
+    key = text, seed, proven
     if key not in _cases:
         while len(_cases) >= MOST_CASES:
             _cases.popitem(last=False)
-        _cases[key] = Prepared(make_case(parse_graph(text).graph, seed))
+        _cases[key] = Prepared(make_case(parse_graph(text).graph, seed, proven))
     _cases.move_to_end(key)
     return _cases[key]
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from codegen.child import cublaslt
-from codegen.child.case import Verdict, judge, make_case, verdict_message
+from codegen.child.case import Proven, Verdict, judge, make_case, proven_of, verdict_message
 from codegen.child.cpu_memory import tensor_layout
 from codegen.child.cuda_candidate import Candidate
 from codegen.child.cuda_ceilings import Eviction, ceilings
@@ -99,7 +99,7 @@ def bench(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
     turns = Turns(message.get("turn"), channel)
     inspector = Inspector(channel, message, turns)
     with _device(message):
-        prepared = _prepared(message["graph"], message["seed"])
+        prepared = _prepared(message["graph"], message["seed"], proven_of(message))
         inputs, outputs = len(prepared.case.graph.inputs), len(prepared.case.graph.outputs)
         candidates: dict[int, Candidate] = {}
         for i, text in enumerate(message["programs"]):
@@ -348,8 +348,8 @@ def _device(message: dict[str, Any]) -> Generator[None]:
 
 
 @lru_cache(maxsize=2)
-def _prepared(text: str, seed: int) -> Prepared:
-    return Prepared(make_case(parse_graph(text).graph, seed))
+def _prepared(text: str, seed: int, proven: Proven = ()) -> Prepared:
+    return Prepared(make_case(parse_graph(text).graph, seed, proven))
 
 
 if __name__ == "__main__":

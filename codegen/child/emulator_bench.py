@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from codegen.child.case import Array, Case, Verdict, judge, make_case, verdict_message
+from codegen.child.case import Array, Case, Proven, Verdict, judge, make_case, proven_of, verdict_message
 from codegen.child.cpu_memory import CheckMemory, temporaries, tensor_layout
 from codegen.child.serve import Channel, JobFailure, serve
 from codegen.gemm.call_arrays import compute_call
@@ -40,7 +40,7 @@ class Prepared:
         self.checks = tuple((CheckMemory(case, *where, self._guards), where[0]) for where in trials)
 
 
-_cases: OrderedDict[tuple[str, int], Prepared] = OrderedDict()
+_cases: OrderedDict[tuple[str, int, Proven], Prepared] = OrderedDict()
 
 
 def prepare(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def prepare(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
 def bench(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
     """Checks `programs` as `bench` in cpu_bench.py does, and has no times in its result."""
     load_runtime(Path(message["runtime"]))
-    prepared = _prepare(message["graph"], message["seed"])
+    prepared = _prepare(message["graph"], message["seed"], proven_of(message))
     inputs, outputs = len(prepared.case.graph.inputs), len(prepared.case.graph.outputs)
     passed = set(message["passed"])
     for i, text in enumerate(message["programs"]):
@@ -215,19 +215,19 @@ def _results(memory: CheckMemory, candidate: Candidate) -> list[Array]:
     return [values[candidate.aliases.get(i, count + i)] for i in range(len(memory.outputs))]
 
 
-def _prepare(text: str, seed: int) -> Prepared:
-    key = text, seed
+def _prepare(text: str, seed: int, proven: Proven = ()) -> Prepared:
+    key = text, seed, proven
     if key not in _cases:
         while len(_cases) >= MOST_CASES:
             _cases.popitem(last=False)
-        _cases[key] = Prepared(_case(text, seed))
+        _cases[key] = Prepared(_case(text, seed, proven))
     _cases.move_to_end(key)
     return _cases[key]
 
 
 @lru_cache(maxsize=2)
-def _case(text: str, seed: int) -> Case:
-    return make_case(parse_graph(text).graph, seed)
+def _case(text: str, seed: int, proven: Proven) -> Case:
+    return make_case(parse_graph(text).graph, seed, proven)
 
 
 if __name__ == "__main__":

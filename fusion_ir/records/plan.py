@@ -174,6 +174,9 @@ class Plan(Record):
     # Its rewrites round other values than the graph does: it is held to the accuracy of the graph's own roundings, not
     # to its values.
     rounds_elsewhere: bool = Field(default=False, exclude_if=lambda elsewhere: not elsewhere)
+    # Steps of the graph make any error larger, so that its outputs as a whole say nothing: each step was held to what
+    # it computes of what it was given.
+    judged_by_steps: bool = Field(default=False, exclude_if=lambda by_steps: not by_steps)
 
     @model_validator(mode="after")
     def _check_prologue(self) -> Self:

@@ -84,7 +84,7 @@ def run(
     else:
         say(f"wrote {len(results)} output{'' if len(results) == 1 else 's'} to {outputs}")
     if compared is not None:
-        _report(compared, quiet=json)
+        _report(compared, job.plan, quiet=json)
 
 
 def _stored(store: Store, argument: str) -> Job:
@@ -119,15 +119,19 @@ def _execute(plan: Plan, arrays: list[np.ndarray], settings: Settings, objects: 
         return bench.run(plan, arrays)
 
 
-def _report(compared: Comparison, quiet: bool) -> None:
+def _report(compared: Comparison, plan: Plan, quiet: bool) -> None:
     if not compared.ok:
-        raise _mismatch(compared)
+        raise _mismatch(compared, plan)
     if not quiet:
         say(f"checked against the interpreter: largest relative error {compared.max_rel_error:.3g}")
 
 
-def _mismatch(compared: Comparison) -> CommandError:
-    return failed(f"the outputs differ from the interpreter's: {compared.detail}")
+def _mismatch(compared: Comparison, plan: Plan) -> CommandError:
+    why = (
+        "; steps of this graph make any error larger: when it was made, the plan's kernels agreed one by one, each on "
+        "what it was given, and no plan did as a whole"
+    )
+    return failed(f"the outputs differ from the interpreter's: {compared.detail}{why * plan.judged_by_steps}")
 
 
 def _as_json(plan: Plan, results: list[np.ndarray], compared: Comparison | None) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The workbench: right kernels are timed, wrong ones found out, broken ones survived; plans run and are compared."""
 
 import time
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from codegen.by_steps import Meaning, Meanings, judge_steps
 from codegen.devices import detect
 from codegen.kernel import Kernel, Launch
 from codegen.limits import Limits
@@ -357,6 +358,41 @@ def test_plans_are_checked_and_timed_together(bench: Workbench, plans: tuple[Gra
     assert [t.status for t in timings] == [Status.wrong_result, Status.ok, Status.timed_out, Status.ok]
     assert timings[1].samples_us
     assert timings[1].max_rel_error == 0.0
+
+
+def test_plans_are_judged_step_by_step_and_held_to_their_bits(
+    bench: Workbench, plans: tuple[Graph, dict[str, Plan]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two additions, each of what it is given, whatever the outputs of the graph are said to be."""
+    _, table = plans
+    specs = (dense(N), dense(N))
+    a, b = make_input(0, specs[0]), make_input(1, specs[1])
+    first = make("add", [a, b])
+    total = make("add", [first, b])
+    one = graph_of(specs, first)
+    meanings = Meanings((Meaning(one, (a, b), (first,)), Meaning(one, (first, b), (total,))), {0: total})
+    other = graph_of(specs, make("mul", [total, total]), a, make("mul", [total, total]))
+    assert bench.measure_plans(other, [table["right"]], seconds=0.0)[0].status is Status.wrong_result
+    timing = bench.measure_by_steps(other, table["right"], meanings, seconds=0.05)
+    assert timing.status is Status.ok, timing.detail
+    assert timing.samples_us
+    product = graph_of(specs, make("mul", [a, b]))
+    faulty = Meanings((meanings.steps[0], Meaning(product, (first, b), (total,))), {0: total})
+    timing = bench.measure_by_steps(other, table["right"], faulty, seconds=0.05)
+    assert timing.status is Status.wrong_result
+    assert timing.detail.startswith("step 1, "), timing.detail
+    timing = bench.measure_by_steps(other, table["spins"], Meanings(meanings.steps[1:], {0: total}), seconds=0.05)
+    assert timing.status is not Status.ok
+
+    def others(
+        plan: Plan, meanings: Meanings, inputs: Sequence[np.ndarray], run: object
+    ) -> tuple[str, list[np.ndarray]]:
+        problem, outputs = judge_steps(plan, meanings, inputs, bench.run)
+        return problem, [np.nextafter(out, np.float32(np.inf), dtype=np.float32) for out in outputs]
+
+    monkeypatch.setattr("codegen.workbench.judge_steps", others)
+    timing = bench.measure_by_steps(other, table["right"], meanings, seconds=0.05)
+    assert timing.status is Status.wrong_result, "not the bits that it was proved right with"
 
 
 def test_plans_run_on_arrays_of_any_strides(bench: Workbench, plans: tuple[Graph, dict[str, Plan]]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
+from codegen.by_steps import Meanings
 from codegen.kernel import Kernel
 from codegen.toolchain.compiler import Binary
 from codegen.workbench import Workbench
@@ -57,6 +58,11 @@ class Collector:
         return 0.0
 
     def measure_plans(self, graph: Graph, plans: Sequence[Plan], *, seed: int = 0, seconds: float) -> list[PlanResult]:
+        raise AssertionError("nothing is timed for a device that is not there")
+
+    def measure_by_steps(
+        self, graph: Graph, plan: Plan, meanings: Meanings, *, seed: int = 0, seconds: float
+    ) -> PlanResult:
         raise AssertionError("nothing is timed for a device that is not there")
 
 

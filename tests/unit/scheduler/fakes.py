@@ -2,13 +2,14 @@
 clock."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from itertools import count
 
 import numpy as np
 
+from codegen.by_steps import Meanings
 from codegen.kernel import EmitError, Kernel, Launch, Reject
 from codegen.schedule import Choices, schedule_values
 from codegen.toolchain.compiler import Binary
@@ -216,6 +217,13 @@ class FakeBench:
             for time, us, fail in zip(times, once, fails, strict=True)
         ]
 
+    def measure_by_steps(
+        self, graph: Graph, plan: Plan, meanings: Meanings, *, seed: int = 0, seconds: float
+    ) -> Timing:
+        """As the plan does as a whole."""
+        assert [graph_key(m.graph) for m in meanings.steps] == [s.segment_key for s in plan.steps]
+        return self.measure_plans(graph, [plan], seed=seed, seconds=seconds)[0]
+
 
 class Memory:
     """Costs in a dictionary."""
@@ -243,9 +251,11 @@ def run_plan(
     inputs: Sequence[np.ndarray],
     held: Sequence[bytearray] | None = None,
     prologue: bool = True,
+    made: Callable[[str, np.ndarray], np.ndarray] = lambda key, value: value,
 ) -> list[np.ndarray]:
     """Outputs of a plan whose kernels are interpreted: `segments` by key. Buffers hold bytes, and reuse overwrites
-    them. held: buffers with what an earlier run left. prologue: whether its steps run, too."""
+    them. held: buffers with what an earlier run left. prologue: whether its steps run, too. made: what a kernel of a
+    key writes instead of the value."""
     buffers = [np.frombuffer(b, np.uint8) for b in held or [bytearray(b.bytes) for b in plan.buffers]]
     outputs: list[np.ndarray | None] = [None] * len(plan.outputs)
     for step in plan.steps if prologue else plan.steps[len(plan.prologue) :]:
@@ -261,8 +271,9 @@ def run_plan(
             else:
                 size = int(np.prod(spec.sizes)) * spec.dtype.bytes
                 reads.append(buffers[ref.index][:size].view(spec.dtype.numpy).reshape(spec.sizes).copy())
-        for output, ref, value in zip(segment.outputs, step.writes, interpret(segment, reads), strict=True):
+        for output, ref, right in zip(segment.outputs, step.writes, interpret(segment, reads), strict=True):
             assert ref.place != "in"
+            value = made(step.segment_key, right)
             if ref.place == "out":
                 before = outputs[ref.index]
                 assert before is None or before.tobytes() == value.tobytes(), f"{ref} is written twice, differently"
