@@ -88,6 +88,7 @@ def probe_job(device: Device, binary: Path, common: Mapping[str, Any]) -> dict[s
         "programs": [{"steps": [step], "once": 0, "buffers": [], "kept": [], "aliases": []}],
         "passed": [],
         "timing_seconds": 0.0,
+        "least_seconds": 0.0,
         "screen": False,
         "kernel_seconds": KERNEL_SECONDS,
         "cache_bytes": 0,

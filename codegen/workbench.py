@@ -55,6 +55,7 @@ BENCHES = {
 }
 
 
+LEAST_RACE_S = 0.5  # of plans, even where checking them took all the time there was
 Check = tuple[str, int, str, str]  # that a kernel passed, with its error: segment, seed, binary, entry
 
 
@@ -279,10 +280,12 @@ class Workbench:
         return self._pace.first_seconds(segment_keys, count, check_work(segment))
 
     def measure_plans(self, graph: Graph, plans: Sequence[Plan], *, seed: int = 0, seconds: float) -> list[PlanTiming]:
-        """Checks whole plans of `graph` and times them on the same inputs for about `seconds`. Raises MissingBinary."""
+        """Checks whole plans of `graph` and times them on the same inputs, in about `seconds` together, of which at
+        least `LEAST_RACE_S` are left for timing. Raises MissingBinary."""
+        least = min(seconds, LEAST_RACE_S)
         with self._lock, self._occupancy.waiting():
             programs = {i: plan_program(plan, self.cache) for i, plan in enumerate(plans)}
-            outcomes = self._bench(graph, programs, seconds, seed)
+            outcomes = self._bench(graph, programs, seconds, seed, least_seconds=least)
         return [_plan_timing(outcomes[i]) for i in range(len(plans))]
 
     def measure_by_steps(
@@ -378,14 +381,17 @@ class Workbench:
         seed: int,
         checked: Mapping[int, float | None] = {},
         screen: bool = False,
+        least_seconds: float | None = None,
         proven: Sequence[Sequence[str]] = (),
     ) -> dict[int, Outcome]:
         """Runs the timing child until every program has an outcome: one that kills it is left out, and the rest go
         on. Where nothing says that a program did it, those that were there have a second chance. checked: programs
-        that were found right before, with their errors. proven: see `codegen.child.case.make_case`."""
+        that were found right before, with their errors. least_seconds: of the race, where `seconds` are of what comes
+        before it, too. proven: see `codegen.child.case.make_case`."""
         outcomes: dict[int, Outcome] = {}
         suspects: set[int] = set()
         passed = dict(checked)
+        least = seconds if least_seconds is None else least_seconds
         takes_turns = self.device.target == "cuda"  # whose results are judged by CPUs that time nothing
         prepare, kernel = check_seconds(graph), kernel_seconds(graph, self.limits.kernel_seconds)
         while pending := [i for i in programs if i not in outcomes]:
@@ -408,6 +414,7 @@ class Workbench:
                 "programs": [programs[i] for i in pending],
                 "passed": [k for k, i in enumerate(pending) if i in passed],
                 "timing_seconds": seconds,
+                "least_seconds": least,
                 "screen": screen,
                 "proven": proven,
                 "kernel_seconds": kernel,

@@ -103,7 +103,8 @@ class Bench(Protocol):
     def measure_plans(
         self, graph: Graph, plans: Sequence[Plan], *, seed: int = 0, seconds: float
     ) -> Sequence[PlanResult]:
-        """Whole plans in interleaved rounds; sample i of one belongs with sample i of another."""
+        """Whole plans in interleaved rounds; sample i of one belongs with sample i of another. seconds: of checking and
+        timing them, about."""
         ...
 
     def measure_by_steps(

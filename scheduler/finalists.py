@@ -132,12 +132,16 @@ class Finalists:
     @property
     def early(self) -> list[tuple[Proposal, Plan]]:
         """Plans that were timed before any schedule was, the best first: those whose kernels passed all that they were
-        put to since."""
+        put to since, with the times that these took."""
         return [
-            (proposal, plan)
+            (proposal, plan.model_copy(update={"steps": tuple(map(self._timed_since, plan.steps))}))
             for proposal, plan in self._early
             if not any(self.ledger.is_refused(s.segment_key, (s.family, s.schedule)) for s in plan.steps)
         ]
+
+    def _timed_since(self, step: Step) -> Step:
+        us = self.ledger.variant_us(step.segment_key, (step.family, step.schedule))
+        return step if us is None else step.model_copy(update={"time_us": us, "predicted_us": None})
 
     def last_seconds(self, cover: Proposal) -> float:
         """That timing the last plans will take, of which this cover or one like it is the best, going by the first

@@ -64,6 +64,12 @@ class Ledger(Predictor):
         """Whether a schedule was tried here and could not be used."""
         return self._statuses.get((segment_key, *variant), Status.ok) is not Status.ok
 
+    def variant_us(self, segment_key: str, variant: Variant) -> float | None:
+        """What a schedule took that was timed, here or by an earlier search whose rows were looked up."""
+        entry = self._entries.get(segment_key)
+        row = entry.tried.get(variant) if entry else None
+        return row.time_us if row and row.status is Status.ok else None
+
     def known(self, candidate: Candidate) -> Cost | None:
         """Its best time measured, or a prediction; None where all that could be tried failed. Looks nothing up."""
         us = self.cost_us(candidate, self.predicted_us)

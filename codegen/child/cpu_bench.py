@@ -24,7 +24,7 @@ from codegen.child.cpu_memory import (
 )
 from codegen.child.kept import Kept
 from codegen.child.review import Runs, review
-from codegen.child.serve import Channel, expect_no_processes, limit_cpu, serve
+from codegen.child.serve import Channel, expect_no_processes, limit_cpu, race_seconds, serve
 from codegen.launch_cpu import Guarded, Launch, Memory, Pool, Program, load_entry, program
 from codegen.measure import Timing, median, race
 from codegen.surroundings import CpuWatch
@@ -109,6 +109,7 @@ def bench(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
     for each, and what `Channel.timing` does; the result holds a timing for each that passed (samples_us, note, warm_us,
     sets, prologue_us), and the surroundings of the race. `passed`: those that an earlier child checked. `screen`: their
     checks count as first runs of the race. `proven`: see `make_case`."""
+    began = time.monotonic()
     limit_cpu(message["cpu_seconds"])
     prepared = _prepare(message["graph"], message["seed"], proven_of(message))
     pool = _pool(message["pool"], tuple(message["cpus"]))
@@ -129,7 +130,7 @@ def bench(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
         channel.send(verdict_message(i, verdict))
     runs = before_us if message["screen"] else {}
     watch = CpuWatch(message["cpus"])
-    timings = _time(prepared, candidates, runs, pool, channel, message, watch) if candidates else {}
+    timings = _time(prepared, candidates, runs, pool, channel, message, watch, began) if candidates else {}
     return {"timings": timings, "surroundings": watch.seen and watch.seen.model_dump(mode="json")}
 
 
@@ -216,6 +217,7 @@ def _time(
     channel: Channel,
     message: dict[str, Any],
     watch: CpuWatch,
+    began: float,
 ) -> dict[str, Any]:
     """A timing for each candidate whose timed runs were right, too. Where one was not, the others race again: beside
     it they may have been screened out. Announces the wrong ones."""
@@ -267,7 +269,7 @@ def _time(
             timings = race(
                 len(order),
                 sample,
-                seconds=message["timing_seconds"],
+                seconds=race_seconds(message, began),
                 seed=message["seed"],
                 before_us=[before_us.get(i, []) for i in order],
                 watch=watch,

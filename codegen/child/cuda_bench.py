@@ -20,7 +20,7 @@ from codegen.child.cuda_checks import CheckTensors, Prepared
 from codegen.child.cuda_memory import DeviceTensors, cupy
 from codegen.child.kept import Kept
 from codegen.child.nvml import CudaWatch
-from codegen.child.serve import Channel, JobFailure, serve
+from codegen.child.serve import Channel, JobFailure, race_seconds, serve
 from codegen.child.tensor_maps import TensorMapError
 from codegen.device_turn import turn_in
 from codegen.libraries import CUBLASLT
@@ -96,6 +96,7 @@ def prepare(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
 def bench(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
     """As `bench` in cpu_bench.py. Takes turns with other processes by itself, where the message says how: while results
     are judged on the host, the device is free for others."""
+    began = time.monotonic()
     turns = Turns(message.get("turn"), channel)
     inspector = Inspector(channel, message, turns)
     with _device(message):
@@ -119,7 +120,7 @@ def bench(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
                 del candidates[i]
             channel.send(verdict_message(i, verdict))
         watch = CudaWatch(cupy().cuda.Device(message["number"]).pci_bus_id)
-        timings = _time(prepared, candidates, channel, message, watch, turns, inspector) if candidates else {}
+        timings = _time(prepared, candidates, channel, message, watch, turns, inspector, began) if candidates else {}
         seen = watch.seen and watch.seen.model_dump(mode="json")
         return {"timings": timings, "surroundings": seen, "waited_seconds": turns.waited_seconds}
 
@@ -250,6 +251,7 @@ def _time(
     watch: CudaWatch,
     turns: Turns,
     inspector: Inspector,
+    began: float,
 ) -> dict[str, Any]:
     """Races the candidates, each a CUDA graph, behind an evicted L2 cache: the device is busy with that while the host
     queues what is timed, so that nobody is timed launching."""
@@ -310,7 +312,8 @@ def _time(
     while order:
         with turns.held():
             with channel.timing():
-                timings = race(len(order), sample, seconds=message["timing_seconds"], seed=message["seed"], watch=watch)
+                seconds = race_seconds(message, began + turns.waited_seconds)
+                timings = race(len(order), sample, seconds=seconds, seed=message["seed"], watch=watch)
             warm = {i: warm_us(i) for i, timing in zip(order, timings, strict=True) if not timing.note}
         finalists = [i for i, timing in zip(order, timings, strict=True) if timing.was_finalist]
         wrong = {i: found for i in finalists if (found := problem(i))}

@@ -8,6 +8,7 @@ import resource
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -136,6 +137,12 @@ def keep_freed_memory() -> None:
     if hasattr(libc, "mallopt"):  # glibc: what is larger than its threshold goes back at once, whatever was set
         for parameter, value in ((M_TRIM_THRESHOLD, KEPT_BYTES), (M_TOP_PAD, 16 << 20), (M_MMAP_THRESHOLD, 32 << 20)):
             libc.mallopt(parameter, value)
+
+
+def race_seconds(message: Mapping[str, Any], began: float) -> float:
+    """For a race of a job that began then: what is left of its `timing_seconds`, its `least_seconds` in any case."""
+    least: float = message["least_seconds"]
+    return max(least, message["timing_seconds"] - (time.monotonic() - began))
 
 
 def limit_cpu(seconds: float) -> None:

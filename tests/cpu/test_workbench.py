@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from codegen.by_steps import Meaning, Meanings, judge_steps
+from codegen.child.serve import race_seconds
 from codegen.devices import detect
 from codegen.kernel import Kernel, Launch
 from codegen.limits import Limits
@@ -393,6 +394,29 @@ def test_plans_are_judged_step_by_step_and_held_to_their_bits(
     monkeypatch.setattr("codegen.workbench.judge_steps", others)
     timing = bench.measure_by_steps(other, table["right"], meanings, seconds=0.05)
     assert timing.status is Status.wrong_result, "not the bits that it was proved right with"
+
+
+def test_checking_plans_is_part_of_their_time(
+    bench: Workbench, plans: tuple[Graph, dict[str, Plan]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kernels have all of theirs for the race."""
+    asked: list[tuple[float, float]] = []
+    call = bench._timer.call  # pyright: ignore[reportPrivateUsage]
+
+    def watched(request: dict[str, Any], **how: Any) -> Any:
+        if request["job"] == "bench":
+            asked.append((request["timing_seconds"], request["least_seconds"]))
+        return call(request, **how)
+
+    monkeypatch.setattr(bench._timer, "call", watched)  # pyright: ignore[reportPrivateUsage]
+    graph, table = plans
+    for seconds in (0.05, 1.0):
+        bench.measure_plans(graph, [table["right"]], seconds=seconds)
+    only(bench, SUM)
+    assert asked == [(0.05, 0.05), (1.0, 0.5), (LIMITS.timing_seconds,) * 2]
+    for timing, least, taken, left in [(5.0, 0.5, 1.5, 3.5), (5.0, 0.5, 9.0, 0.5), (0.8, 0.8, 9.0, 0.8)]:
+        message = {"timing_seconds": timing, "least_seconds": least}
+        assert race_seconds(message, time.monotonic() - taken) == pytest.approx(left, abs=0.1)
 
 
 def test_plans_run_on_arrays_of_any_strides(bench: Workbench, plans: tuple[Graph, dict[str, Plan]]) -> None:

@@ -1,5 +1,6 @@
 """The race in the timing child of CUDA devices, on memory of the host: what others disturb is taken again."""
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -85,12 +86,13 @@ def test_samples_with_a_late_launch_are_taken_again(
         "seconds": 1.0,
         "kernel_seconds": 1.0,
         "timing_seconds": 0.0,
+        "least_seconds": 0.0,
         "seed": 0,
     }
     turns = Turns(None, channel)
     prepared = Prepared(make_case(GRAPH, 0))
     timings = cuda_bench._time(
-        prepared, {0: candidate}, channel, message, watch, turns, Inspector(channel, message, turns)
+        prepared, {0: candidate}, channel, message, watch, turns, Inspector(channel, message, turns), time.monotonic()
     )
     assert set(timings["0"]["samples_us"]) == {1e3}, "no sample has the wait in it"
     assert watch.disturbance.disturbed == 0

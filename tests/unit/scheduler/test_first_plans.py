@@ -91,6 +91,23 @@ def test_they_are_made_before_any_race() -> None:
     assert plan.search.cut_short is None
 
 
+def test_the_first_plan_has_the_times_of_kernels_that_were_raced_since() -> None:
+    """It wins where plans of what was measured take longer than its own."""
+
+    class Better(FakeBench):
+        first: tuple[str, ...] = ()
+
+        def measure_plans(self, graph: Graph, plans: Sequence[Plan], *, seed: int = 0, seconds: float) -> list[Timing]:
+            self.clock.now += seconds
+            self.first = self.first or tuple(s.entry for s in plans[0].steps)
+            return [Timing((10.0 if tuple(s.entry for s in p.steps) == self.first else 20.0,) * 20) for p in plans]
+
+    plan, bench = search(diamond(), Better())
+    assert tuple(s.entry for s in plan.steps) == bench.first
+    assert [s.time_us for s in plan.steps] == [bench.times[s.entry] for s in plan.steps]
+    assert plan.search.cut_short is None
+
+
 def test_an_interrupted_search_has_the_first_plan() -> None:
     plan, _ = search(diamond(), FakeBench(interrupt_at=0))
     assert plan.time_us is not None
