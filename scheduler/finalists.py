@@ -82,7 +82,7 @@ class Finalists:
         self.budget_s = budget.seconds
         self.cut_short: str | None = None
         self._compiled_s = 0.0  # for each kernel of the early plans
-        self._early_s = math.inf  # that timing these took
+        self.early_s = 0.0  # that checking and timing these took; 0 where there were none
         self._quick: set[str] = set()  # binaries that were compiled quickly
 
     def begin(self, cover: Proposal, seconds: float) -> None:
@@ -127,7 +127,7 @@ class Finalists:
             started = self.watch.clock()
             self._early = self._ranked(self._passing(plans, seconds))
             self._early_unfused_us = self.unfused_us
-            self._early_s = self.watch.clock() - started
+            self.early_s = self.watch.clock() - started
 
     @property
     def early(self) -> list[tuple[Proposal, Plan]]:
@@ -146,8 +146,10 @@ class Finalists:
     def last_seconds(self, cover: Proposal) -> float:
         """That timing the last plans will take, of which this cover or one like it is the best, going by the first
         ones; infinite where there were none."""
+        if not self.early_s:
+            return math.inf
         kernels = len(cover) + self.count
-        return kernels * self._compiled_s + LAST_PLANS * self._early_s
+        return kernels * self._compiled_s + LAST_PLANS * self.early_s
 
     def last(self) -> list[tuple[Proposal, Plan]]:
         """Plans of what was measured, timed, the winner first; those timed before where nothing was measured since, or

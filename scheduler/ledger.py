@@ -211,20 +211,28 @@ class Ledger(Predictor):
         entry = self.open(candidate)
         return bool(entry.pending or entry.doubted)
 
-    def measure(self, candidate: Candidate, count: int, then: Sequence[Candidate] = ()) -> int:
+    def measure(
+        self,
+        candidate: Candidate,
+        count: int,
+        then: Sequence[Candidate] = (),
+        is_late: Callable[[], bool] = lambda: False,
+    ) -> int:
         """Tries the next `count` pending variants, and beside them the best so far (of times taken far apart, those of
         the machine's slower moments would lose) and what is doubted. How many kernels that were, new ones. then: whose
-        first races are next, or () for more of this one."""
+        first races are next, or () for more of this one. is_late: from when it says so on, no kernel is emitted but a
+        first one: those of large segments take seconds."""
         if self.bench is None:
             return 0
         entry, segment = self.open(candidate), candidate.segment
         with self.bench.turn(segment.key):
             self._catch_up(candidate)
-            kernels = self._next(candidate, count)
+            kernels = self._next(candidate, count, is_late)
             if not kernels and not entry.doubted:
                 return 0
             held = [self.kernel(candidate, v) for v in (entry.winner, *entry.doubted[:AGAIN]) if v]
-            upcoming = self._first_races(then) if then else self._upcoming(candidate, kernels, max(count, LIKELY))
+            likely = max(count, LIKELY)
+            upcoming = self._first_races(then, is_late) if then else self._upcoming(candidate, kernels, likely, is_late)
             self.bench.expect(upcoming)
             rows = self.bench.measure(segment.canonical.graph, segment.key, [*held, *kernels], seed=self.seed)
             self._raced.add(segment.key)
@@ -259,14 +267,14 @@ class Ledger(Predictor):
         )
         return True
 
-    def _next(self, candidate: Candidate, count: int) -> list[Kernel]:
-        """Kernels of pending variants, `count` or all that there are; they stay pending until they are noted, so that
-        none is lost where the search is interrupted. What cannot be emitted is noted as such; what comes to a kernel
-        that was tried takes over what is known of that."""
+    def _next(self, candidate: Candidate, count: int, is_late: Callable[[], bool]) -> list[Kernel]:
+        """Kernels of pending variants: `count`, or all that there are, or as many as are emitted in time. They stay
+        pending until they are noted, so that none is lost where the search is interrupted. What cannot be emitted is
+        noted as such; what comes to a kernel that was tried takes over what is known of that."""
         entry = self.open(candidate)
         kernels: list[Kernel] = []
         for variant in tuple(entry.pending):
-            if len(kernels) == count:
+            if len(kernels) == count or (kernels and is_late()):
                 break
             try:
                 kernel = self.kernel(candidate, variant)

@@ -148,7 +148,7 @@ def tune(
                 watch.tell("segments", ledger.measured)
                 ledger.expect(cover, partial(_is_late, watch, settings.candidates_share * budget.seconds))
                 finalists.begin(cover, min(settings.early_s, settings.early_share * budget.seconds))
-                watch.keep(plans_s=finalists.last_seconds(cover))
+                watch.keep(plans_s=finalists.last_seconds(cover), least_plans_s=finalists.early_s)
             _measure(cover, ledger, watch)
             _measure(covers.coarsest(), ledger, watch)
             _measure_forms(covers, ledger, watch)
@@ -339,7 +339,7 @@ def _race(candidate: Candidate, ledger: Ledger, watch: Watch, most: int, then: S
     `Ledger.measure`."""
     count = watch.affordable(partial(ledger.race_seconds, candidate), most)
     if count:
-        ledger.measure(candidate, count, then)
+        ledger.measure(candidate, count, then, watch.is_over)
     watch.tell("segments", ledger.measured)
     return count > 0
 

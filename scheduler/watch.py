@@ -45,9 +45,10 @@ class Watch:
         """When near ties have to be settled."""
         return self.plans_start - self._play_off_s
 
-    def keep(self, *, plans_s: float = math.inf, play_off_s: float = math.inf) -> None:
-        """No more than so many seconds are kept any longer: measuring segments may go on until then."""
-        self._plans_s = min(self._plans_s, plans_s)
+    def keep(self, *, plans_s: float = math.inf, least_plans_s: float = 0.0, play_off_s: float = math.inf) -> None:
+        """No more than so many seconds are kept any longer, but at least so many: measuring segments may go on until
+        then."""
+        self._plans_s = min(max(self._plans_s, least_plans_s), plans_s)
         self._play_off_s = min(self._play_off_s, play_off_s)
         self._over = False
 

@@ -66,6 +66,18 @@ def test_the_fastest_wins_however_fast_the_machine_is_meanwhile(batch: int, slow
         assert again.open(candidate).winner == entry.winner, "from what was recorded"
 
 
+def test_emitting_ends_when_it_is_late() -> None:
+    """Behind a first kernel, so that something comes of the race; what is left out stays pending."""
+    bench = FakeBench()
+    ledger, candidate = ledger_of(bench, Memory())
+    assert ledger.measure(candidate, 3, is_late=lambda: True) == 1
+    assert not bench.expected
+    assert ledger.measure(candidate, 3) == 3
+    while ledger.has_more(candidate):
+        ledger.measure(candidate, 3)
+    assert ledger.measured == 6
+
+
 def test_a_winner_that_fails_later_is_no_winner() -> None:
     bench = FakeBench()
     ledger, candidate = ledger_of(bench, Memory())

@@ -36,3 +36,15 @@ def test_what_is_kept_is_no_more_than_what_it_takes() -> None:
     assert watch.affordable(lambda n: 0.25 * n, 8) == 2
     watch.keep(plans_s=5.0, play_off_s=5.0)
     assert watch.affordable(lambda n: 0.25 * n, 8) == 2, "never more than at first"
+
+
+def test_what_is_kept_is_as_much_as_the_first_plans_took() -> None:
+    clock = Clock()
+    watch = Watch(10.0, 2.0, None, clock, play_off_s=1.0)
+    watch.keep(plans_s=12.0, least_plans_s=3.0)
+    clock.now = 5.9
+    assert not watch.is_over()
+    clock.now = 6.1
+    assert watch.is_over()
+    clock.now = 7.1
+    assert watch.is_time_for_plans()
