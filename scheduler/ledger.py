@@ -319,16 +319,17 @@ class Ledger(Predictor):
                 found += self._upcoming(candidate, (), count or self.hopeful(candidate), is_late)
         return found
 
-    def extend(self, candidate: Candidate, count: int) -> bool:
+    def extend(self, candidate: Candidate, count: int, is_late: Callable[[], bool] = lambda: False) -> bool:
         """Makes `count` schedules pending beyond the families' first ones: of the winner's family, guided by what was
-        measured. Whether there are any; none where the winner is near its bound or none of the last ones beat it."""
+        measured. Whether there are any; none where the winner is near its bound or none of the last ones beat it, or
+        where it is late before it is known which make a difference."""
         entry = self.open(candidate)
         best = entry.best()
         if best is None or best.time_us is None or entry.fruitless >= PATIENCE:
             return False
         if best.time_us <= NEAR_BOUND * self.bound_us(candidate):
             return False
-        space = self._space(candidate, best.family)
+        space = self._space(candidate, best.family, is_late)
         tried: dict[str, float | None] = {}
         for family, schedule in entry.tried:
             point = space.point(schedule) if family == best.family else None
@@ -361,12 +362,16 @@ class Ledger(Predictor):
             self._others[family] = self.costs.others(family)
         return self._others[family]
 
-    def _space(self, candidate: Candidate, name: str) -> Space:
+    def _space(self, candidate: Candidate, name: str, is_late: Callable[[], bool]) -> Space:
         """All that there is to try of a family."""
         key = candidate.segment.key, name
         if key not in self._spaces:
             family, graph = self.families[name], candidate.segment.canonical.graph
-            self._spaces[key] = Space(family, graph, self.first_schedules(candidate.segment, name)[0], self.device)
+            first = self.first_schedules(candidate.segment, name)[0]
+            space = Space(family, graph, first, self.device, is_late)
+            if not space.whole:
+                return space
+            self._spaces[key] = space
         return self._spaces[key]
 
     def kernel(self, candidate: Candidate, variant: Variant) -> Kernel:

@@ -1,6 +1,7 @@
 """The schedules of one family for one segment, without those that make no difference."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import product
 from math import prod
 
@@ -17,16 +18,32 @@ class Space:
 
     Judged around one schedule, one field at a time: values that give the same kernel there are one value. Where nothing
     is cut into tiles, for example, their size is no choice. What still comes out equal shows in `Kernel.identity`.
+    Kernels of large segments take long to emit: from when `is_late` says so on, nothing is judged any more, and nothing
+    is to be chosen (`whole`: it was judged to the end).
     """
 
-    def __init__(self, family: Family, segment: Graph, schedule: str, device: Device) -> None:
+    def __init__(
+        self,
+        family: Family,
+        segment: Graph,
+        schedule: str,
+        device: Device,
+        is_late: Callable[[], bool] = lambda: False,
+    ) -> None:
         self.family, self.segment = family.name, segment
         given, choices = schedule_values(schedule), family.choices(segment, device)
         stands_for: dict[str, dict[str, Value]] = {}
+        self._stands_for: dict[str, dict[str, Value]] = {}
+        self.whole = False
         if choices.keys() == given.keys():
             for name, values in choices.items():
-                stands_for[name] = _classes(family, segment, given, name, values, device)
-        self._stands_for = stands_for
+                classes = _Classes()
+                for value in values:
+                    if is_late():
+                        return
+                    classes.add(value, _identity(family, segment, {**given, name: value}, device))
+                stands_for[name] = classes.stands_for
+        self._stands_for, self.whole = stands_for, True
 
     @property
     def choices(self) -> Choices:
@@ -56,17 +73,20 @@ class Space:
             yield schedule_text(self.family, dict(zip(choices, values, strict=True)))
 
 
-def _classes(
-    family: Family, segment: Graph, given: Mapping[str, str], name: str, values: tuple[Value, ...], device: Device
-) -> dict[str, Value]:
-    """For each value of a field, as text, the first one that gives the same kernel. Values that cannot be lowered here
-    stand for themselves: with other values of other fields they may be."""
-    first: dict[object, Value] = {}
-    found: dict[str, Value] = {}
-    for value in values:
-        try:
-            kernel = family.emit(segment, schedule_text(family.name, {**given, name: value}), device)
-            found[str(value)] = first.setdefault(kernel.identity, value)
-        except EmitError:
-            found[str(value)] = value
-    return found
+@dataclass
+class _Classes:
+    """For each value of a field, as text, the first one that gives the same kernel."""
+
+    stands_for: dict[str, Value] = field(default_factory=dict[str, Value])
+    _first: dict[object, Value] = field(default_factory=dict[object, Value])
+
+    def add(self, value: Value, identity: object) -> None:
+        """identity: of the kernel, None where there is none: with other values of other fields there may be."""
+        self.stands_for[str(value)] = value if identity is None else self._first.setdefault(identity, value)
+
+
+def _identity(family: Family, segment: Graph, values: Mapping[str, Value], device: Device) -> object:
+    try:
+        return family.emit(segment, schedule_text(family.name, values), device).identity
+    except EmitError:
+        return None

@@ -326,7 +326,7 @@ def _refine(cover: Proposal, ledger: Ledger, watch: Watch, batch: int) -> bool:
 
 def _extend(cover: Proposal, ledger: Ledger, watch: Watch, batch: int) -> bool:
     """The same with schedules that no family named, for a segment that may gain from them."""
-    promising = next((c for c in _by_gain(cover, ledger) if ledger.extend(c, batch)), None)
+    promising = next((c for c in _by_gain(cover, ledger) if ledger.extend(c, batch, watch.is_over)), None)
     if promising is None or watch.is_over():
         return False
     if not _race(promising, ledger, watch, batch):

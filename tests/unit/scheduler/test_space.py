@@ -34,6 +34,26 @@ def test_a_family_without_choices_has_no_space() -> None:
     assert (space.size, list(space), space.point("f{default}")) == (0, [], None)
 
 
+def test_nothing_is_judged_when_it_is_late() -> None:
+    """A part of a space is none: what was not judged might be what was."""
+    family = FakeFamily("f", schedules=(FIRST,), beyond=CHOICES)
+    for calls in range(9):
+        asked = iter(range(calls, -100, -1))
+        space = Space(family, GRAPH, f"f{{{FIRST}}}", DEVICE, lambda asked=asked: next(asked) <= 0)
+        assert (space.whole, space.size) == ((True, 12) if calls > 7 else (False, 0)), calls
+        assert next(asked) > -3, "it is asked before each kernel, and no more when it said so"
+
+
+def test_the_space_of_a_segment_is_judged_again_when_there_is_time() -> None:
+    kinds = families(schedules=(FIRST,), beyond=CHOICES)
+    ledger = Ledger(DEVICE, kinds, Memory(), FakeBench(seed=1, slowest=100.0), 0)
+    candidate = ledger.ask(cut(GRAPH, ledger.computable), Piece(1, 1))
+    assert isinstance(candidate, Candidate)
+    ledger.measure(candidate, 8)
+    assert not ledger.extend(candidate, 8, lambda: True)
+    assert ledger.extend(candidate, 8)
+
+
 def test_points_of_a_softmax_are_different_kernels() -> None:
     """Rows are never cut into tiles, and everything is read more than once."""
     family, graph = FAMILIES["normalization"], graph_of((SPEC,), B.softmax(make_input(0, SPEC), 1))
