@@ -40,8 +40,8 @@ def test_nothing_is_judged_when_it_is_late() -> None:
     for calls in range(9):
         asked = iter(range(calls, -100, -1))
         space = Space(family, GRAPH, f"f{{{FIRST}}}", DEVICE, lambda asked=asked: next(asked) <= 0)
-        assert (space.whole, space.size) == ((True, 12) if calls > 7 else (False, 0)), calls
-        assert next(asked) > -3, "it is asked before each kernel, and no more when it said so"
+        assert (space.whole, space.size) == ((True, 12) if calls >= 7 else (False, 0)), calls
+        assert next(asked) >= -1, "it is asked before each kernel, and no more when it said so"
 
 
 def test_the_space_of_a_segment_is_judged_again_when_there_is_time() -> None:
