@@ -434,7 +434,7 @@ class Finalists:
         """The unfused plan, where that one agrees step by step: of plans of which none agrees as a whole."""
         assert self.bench is not None
         seed = self.ledger.seed
-        for proposal, plan in plans:
+        for proposal, plan in plans if self._wrong[1] else ():
             if self.is_unfused(proposal):
                 meanings = meanings_of(self.prepared, [c.segment for c in proposal])
                 result = self.bench.measure_by_steps(

@@ -286,7 +286,7 @@ class Stretches:
         """The same of as many as there is time for, in this order. what: they are, for the reason that tells of
         others."""
         found, waiting = dict[str, Kernel](), list(ordered)
-        until = min(self.watch.plans_start, self.watch.end - ASSEMBLED_S * self._found)
+        until = min(self.watch.plans_start, self.watch.end - ASSEMBLED_S * self._found) - ROUND_S / COMPILERS
         while waiting and (not self.timed or self.watch.clock() < until):
             self.watch.tell("segments", self.ledger.measured)
             batch: dict[str, Part] = {}

@@ -25,7 +25,7 @@ from codegen.child.cpu_memory import (
 from codegen.child.kept import Kept
 from codegen.child.review import Runs, review
 from codegen.child.serve import Channel, expect_no_processes, limit_cpu, race_seconds, serve
-from codegen.launch_cpu import Guarded, Launch, Memory, Pool, Program, load_entry, program
+from codegen.launch_cpu import HUGE_PAGE, Guarded, Launch, Memory, Pool, Program, load_entry, program
 from codegen.measure import Timing, median, race
 from codegen.surroundings import CpuWatch
 from fusion_ir.records import Status
@@ -142,7 +142,9 @@ def run(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
     tensors = [*message["inputs"], *message["outputs"]]
     candidate = _candidate(message["program"], len(message["inputs"]), len(message["outputs"]))
     table = [tensor_layout(t, 64) for t in tensors]
-    memory = [Memory(t.bytes) for t in table] + temporaries(candidate.buffers, POISON[0])
+    memory = [_small(t.bytes) if t.bytes < HUGE_PAGE else Memory(t.bytes) for t in table] + temporaries(
+        candidate.buffers, POISON[0]
+    )
     plan, versions = message["plan"], message["versions"]
     left: list[Memory] | None = _kept.find(plan, versions) if candidate.prologue else []
     for k, place in zip(candidate.kept, left or (), strict=False):
@@ -163,6 +165,11 @@ def run(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
     for tensor, value in zip(message["outputs"], values[len(message["inputs"]) :], strict=True):
         np.ascontiguousarray(value).tofile(tensor["file"])
     return {}
+
+
+def _small(size: int) -> Memory:
+    """Of a tensor that no time is taken of: hundreds of them would have hundreds of huge pages touched."""
+    return Memory(size, huge=False, aligned=False)
 
 
 def _check(

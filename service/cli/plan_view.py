@@ -172,6 +172,8 @@ def _footer(plan: Plan) -> Text:
         words.append("no untried cover can be better" if search.complete else least)
     if plan.max_rel_error is not None:
         words.append(f"largest relative error {plan.max_rel_error:.2g}")
+    if plan.judged_by_steps:
+        words.append("steps of this graph amplify errors: each agrees by itself, the outputs as a whole say nothing")
     if plan.prologue:
         words.append(prologue(plan))
     if plan.temporary_bytes or plan.search.memory_bytes is not None:
