@@ -123,7 +123,7 @@ class Lowering(Protocol):
 
 @runtime_checkable
 class Unrolling(Protocol):
-    """A family whose first schedules may write out many times as much code as others of `space`."""
+    """A family whose first schedules may write out many times as much code as others of `space`, or other families."""
 
     def least_unrolled(self, segment: Graph, device: Device) -> str:
         """The first of `space` that writes out little: what compilers are soonest through with."""

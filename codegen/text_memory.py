@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from codegen.kernel import Access
-from codegen.lowering.access import Pattern, pattern
+from codegen.lowering.access import Pattern, pattern, within
 from codegen.lowering.index import Affine, Axis
 from codegen.lowering.program import Key, Program, Tile
 from codegen.lowering.value import Value
@@ -111,6 +111,10 @@ class MemoryText(KeptText):
         if p.kind == "repeat":
             return f"load_repeat<{width}, {p.step}, {p.width}>({at})"
         assert lane is not None
+        if self.style.target == "cpu" and (inside := within(e, lane)):
+            term, k, rest = inside
+            at = f"{tensor} + {self.expr(rest)}"
+            return f"load_within<{width}>({at}, {k}, {self.expr(term.of)}, {term.extent}, {count or width})"
         return self.load_apart(p, tensor, self.lane_expr(e, lane), lane, width, count)
 
     def load_apart(self, p: Pattern, tensor: str, offset: str, lane: Axis, width: int, count: str | None) -> str:

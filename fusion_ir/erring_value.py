@@ -63,7 +63,7 @@ def error_of(x: np.ndarray) -> Error | None:
 def share(error: Error) -> np.ndarray:
     """Of the bound that is spread."""
     if are_finite(error.bound, error.spread):
-        found = error.spread / np.maximum(error.bound, np.finfo(error.bound.dtype).tiny)
+        found = error.spread / np.maximum(error.bound, np.finfo(error.bound.dtype).smallest_subnormal)
         found += (error.bound == 0) * found.dtype.type(EVEN)
         return found
     known = (error.bound > 0) & np.isfinite(error.bound)

@@ -8,7 +8,8 @@ and `error`; a plain array is exact. Per element an op sees intervals value +- e
   through minima, clamps and masks; a comparison whose sides overlap may be either, and what it selects is as far off as
   its two sides are apart. Where an op is not monotone, `pointwise_bound.py` has what it may reach;
 * extremes are computed at both ends; an argmax may be any index whose interval reaches the best;
-* sums, products and contractions of n terms are off by `ORDER` times what their order makes (`fusion_ir.sum_error`);
+* sums, products and contractions of n terms are off by `ORDER` times what their order makes, and what denormal
+  products and quotients of them lose (`fusion_ir.sum_error`);
   where operands err, also those in a given order, since each partial sum rounds elsewhere: n times half an ulp of the
   sum of magnitudes, in both. Errors of terms add up: all of them up to `FEW` terms; of more terms they come to
   `DEVIATIONS` of the standard deviations that independent errors have together, which is why each error has a `spread`
@@ -60,7 +61,7 @@ from fusion_ir.pointwise_bound import ends_of, normalized_bound, pointwise_bound
 from fusion_ir.scalar import Scalar
 from fusion_ir.shared_sums import SharedSums
 from fusion_ir.signs import ulp_of_one
-from fusion_ir.sum_error import sum_axes, sum_with_error
+from fusion_ir.sum_error import of_denormal_products, sum_axes, sum_with_error
 from fusion_ir.threads import blockwise, side_by_side
 
 DEVIATIONS = 5.0  # standard deviations that a sum of many may be off by: more than one in a million is not
@@ -223,7 +224,12 @@ def _sum(node: Node, x: np.ndarray, error: Error | None, errs: bool) -> np.ndarr
 
 def _of_order(error: np.ndarray) -> Error:
     """What the order of terms makes."""
-    return Error(_times(error, ORDER), _times(error, ORDER / DEVIATIONS))
+    by, least = error.dtype.type(ORDER / DEVIATIONS), np.finfo(error.dtype).smallest_subnormal
+
+    def spread(block: np.ndarray) -> np.ndarray:
+        return np.maximum(block * by, np.minimum(block, least))  # which does not underflow
+
+    return Error(_times(error, ORDER), blockwise(spread, error.dtype, error))
 
 
 def _of_any_order(node: Node, operands: Sequence[np.ndarray], error: np.ndarray) -> Error:
@@ -281,9 +287,11 @@ def _contract(node: Node, a: np.ndarray, b: np.ndarray, errs: bool) -> np.ndarra
         if found is not None:
             return rounded(node, base, _of_any_order(node, (value_of(a), value_of(b)), found[1]) + inherited)
     else:  # in a given order, but each partial sum rounds elsewhere
-        sizes = contract_arrays(node, *(np.abs(accumulate(value_of(x))) for x in (a, b)), in_order=False)
+        wide_a, wide_b = accumulate(value_of(a)), accumulate(value_of(b))
+        sizes = contract_arrays(node, np.abs(wide_a), np.abs(wide_b), in_order=False)
         most = sizes * base.dtype.type(products(node) * ulp_of_one(base.dtype) / ORDER)
-        off = np.where(inherited.bound > 0, most, off)
+        denormal = of_denormal_products(node, wide_a, wide_b, sizes)
+        off = np.where(inherited.bound > 0, most if denormal is None else most + denormal, off)
     return rounded(node, base, _of_order(off) + inherited)
 
 
@@ -299,8 +307,11 @@ def _contracted(node: Node, a: np.ndarray, b: np.ndarray) -> Error:
     if f is not None:
         squares += contract_arrays(node, np.square(x), np.square(f.spread), in_order=False)
         total += contract_arrays(node, x, f.bound, in_order=False) if few else 0
-    spread = np.sqrt(squares) * (scale_x * scale_y)
-    return Error(total * (scale_x * scale_y), spread) if few else _many(np.full_like(spread, np.inf), spread)
+    one, other = scale_x * scale_y, dtype.type(1)
+    if one < np.finfo(dtype).smallest_normal:  # a product that underflows, or loses digits
+        one, other = scale_x, scale_y
+    spread = np.sqrt(squares) * one * other
+    return Error(total * one * other, spread) if few else _many(np.full_like(spread, np.inf), spread)
 
 
 def _scaled(x: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, Error | None, np.floating]:

@@ -5,8 +5,8 @@ times the error that a correct kernel may make there, before the value is rounde
 
 * a pointwise op errs by `ulps` of its row, and half an ulp for the reference's own rounding, but not where it is 0:
   kernels hit sin(0), log(1) and the like exactly;
-* a sum, product, mean, variance or contraction by what the order of its terms makes (`fusion_ir.sum_error`), unless it
-  is exact in any.
+* a sum, product, mean, variance or contraction by what the order of its terms makes, and by halves of the least number
+  where it rounds what is denormal (`fusion_ir.sum_error`), unless it is exact in any order.
 
 Where inexact values are rounded to a narrower float, one near a tie may go either way, and is off by an ulp of the
 narrow dtype then: far more than the error that tips it. Where such values are summed, their jumps may cancel at one
@@ -334,4 +334,6 @@ def _rounded(node: Node, value: np.ndarray, error: np.ndarray, signs: Signs, fir
     moved = np.asarray(error.astype(value.dtype, copy=False) * signs.like(value, first))
     moved += value
     np.copyto(moved, value, where=~np.isfinite(value))
+    if node.op == "var":  # of few of the least numbers: a mean of squares all the same
+        np.maximum(moved, 0, out=moved)
     return round_to(moved if signs.tips is None else signs.tips.moved(moved, first), node.dtype)

@@ -182,7 +182,7 @@ def _ulps_of(x: np.ndarray, ulps: float) -> np.ndarray:
 def _mixed(alone: np.ndarray, inherited: np.ndarray, first: Error, second: Error) -> np.ndarray:
     """Of the bound that two operands make, the share that is spread. alone: what the first makes."""
     if are_finite(inherited):
-        part = np.minimum(alone / np.maximum(inherited, np.finfo(inherited.dtype).tiny), 1)
+        part = np.minimum(alone / np.maximum(inherited, np.finfo(inherited.dtype).smallest_subnormal), 1)
     else:
         known = (inherited > alone) & np.isfinite(inherited)
         part = np.divide(alone, inherited, out=np.ones_like(alone), where=known)
@@ -246,7 +246,8 @@ def _normalized(node: Node, x: np.ndarray, total: np.ndarray, are_shares: bool, 
     zeros = np.zeros(p.shape, p.dtype)
     error, whole = (error_of(y) or Error(zeros, zeros) for y in (x, total))
     magnitude, ulp_of_p = np.abs(size), ulp(p)
-    rest = np.sqrt(np.maximum(np.square(whole.bound) - np.square(error.bound), 0)) + ulp(size)
+    both = np.maximum(whole.bound - error.bound, 0), whole.bound + error.bound  # whose squares may underflow
+    rest = np.sqrt(both[0]) * np.sqrt(both[1]) + ulp(size)
     left, most = np.abs(1 - p), np.abs(p) * rest
     bound = (left * error.bound + most) / magnitude + ulp_of_p
     spread = (left * error.spread + most * share(whole)) / magnitude + ulp_of_p * p.dtype.type(EVEN)

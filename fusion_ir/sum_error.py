@@ -7,6 +7,12 @@ Where a value repeats, the partial sums of a running total round alike again and
 u r (n - 1) / 8 sum |x| more, for a share r of repeated terms, which `fusion_ir.signs.SAFETY` makes the worst of a
 running total.
 
+Results that are denormal are rounded to multiples of the least number, by up to half of it, whatever their size: each
+product of a contraction, alone or as it is added (n halves in all: products that are alike round alike, so that these
+are no independent errors, and a deviation would be too small); the quotient of a mean; the squares of a variance and
+its quotient (about a whole least number, as the squares' halves are divided by n again). Sums are not: below the least
+normal number they are exact. What is made of zeros alone is zero.
+
 A sum of whole numbers whose magnitudes add up to less than 1/u is exact in any order; so is such a product.
 """
 
@@ -46,10 +52,12 @@ def sum_with_error(node: Node, *operands: np.ndarray) -> tuple[np.ndarray, np.nd
         case "prod":
             error = growth * np.abs(base)
         case "mean":
-            error = growth * _magnitudes(node, wide) / count + u * np.abs(base)
+            total = _magnitudes(node, wide)
+            error = growth * total / count + u * np.abs(base) + _least_where(total > 0, wide.dtype)
         case "var":  # Welford and two passes: Chan, Golub and LeVeque, "Algorithms for computing the variance"
             mean_error = growth * _magnitudes(node, wide) / count
             error = (growth + u) * np.abs(base) + mean_error * np.sqrt(np.abs(base)) + np.square(mean_error)
+            error += _of_denormal_squares(node, wide, base)
         case _:
             error = growth * _magnitudes(node, wide)
     return base, error
@@ -61,8 +69,55 @@ def contraction_error(node: Node, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     repeated = min(_repeated(wide_a), _repeated(wide_b))
     growth = (sqrt(n) + n / 8 * repeated) * ulp_of_one(wide_a.dtype) / 2
     total = contract_arrays(node, np.abs(wide_a), np.abs(wide_b), in_order=False)
+    off = of_denormal_products(node, wide_a, wide_b, total)
     total *= total.dtype.type(growth)
+    if off is not None:
+        total += off
     return total
+
+
+def of_denormal_products(node: Node, a: np.ndarray, b: np.ndarray, total: np.ndarray) -> np.ndarray | None:
+    """What a contraction is off by since products are denormal; None: nowhere by anything that counts. a, b: in the
+    dtype of `total`, the sums of their magnitudes."""
+    info, n = np.finfo(total.dtype), products(node)
+    limit = total.dtype.type(n * float(info.smallest_normal))  # from which on n halves are less than half an ulp
+
+    def small(block: tuple[slice | int, ...]) -> bool:
+        return bool((total[block] < limit).any())
+
+    if not any(side_by_side(small, blocks(total.shape))):
+        return None
+    if _least(a) * _least(b) >= float(info.smallest_normal):  # of f64: rounded, and no less than that all the same
+        return None
+    count = contract_arrays(node, (a != 0).astype(a.dtype), (b != 0).astype(b.dtype), in_order=False)
+    return np.where(total < limit, np.ceil(count / 2) * info.smallest_subnormal, 0).astype(total.dtype, copy=False)
+
+
+def _least(x: np.ndarray) -> float:
+    """The least magnitude that is not 0; infinity where all are."""
+
+    def of(block: tuple[slice | int, ...]) -> float:
+        size = np.abs(x[block])
+        return float(size.min(initial=np.inf, where=size > 0))
+
+    return min(side_by_side(of, blocks(x.shape)), default=np.inf)
+
+
+def _of_denormal_squares(node: Node, wide: np.ndarray, base: np.ndarray) -> np.ndarray:
+    """What a variance is off by since squares are denormal, and it is: one least number, but where even the square of
+    the whole range of terms is less than a quarter of it, and all round to zero."""
+    info = np.finfo(wide.dtype)
+    denormal = base < info.smallest_normal
+    if not denormal.any():
+        return np.zeros_like(base)
+    lines = rows(wide, sum_axes(node))
+    within = lines.max(axis=-1) - lines.min(axis=-1)
+    return _least_where(denormal & (within > sqrt(info.smallest_subnormal) / 2), wide.dtype)
+
+
+def _least_where(some: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """The least number of a float dtype there, elsewhere 0."""
+    return some.astype(dtype) * np.finfo(dtype).smallest_subnormal
 
 
 def sum_axes(node: Node) -> tuple[int, ...]:

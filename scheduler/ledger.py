@@ -412,9 +412,9 @@ class Ledger(Predictor):
         """The variant to use: the best measured, else the next to be tried; None if all failed. quickly: of a segment
         that nothing was tried on, the one that compilers are soonest through with."""
         if self._is_new(candidate):  # what else there is to be tried is not listed for that
+            if quickly and (variant := self.least_unrolled(candidate)):
+                return variant
             family = self.fastest(candidate)
-            if quickly and (schedule := self.least_unrolled(candidate.segment, family)):
-                return family, schedule
             if schedules := self.first_schedules(candidate.segment, family):
                 return family, schedules[0]
         entry = self.open(candidate)

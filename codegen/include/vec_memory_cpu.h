@@ -198,7 +198,7 @@ template <int W, class F, class T> VDEV void store_lanes(const Vec<T, W>& x, F f
     alignas(64) T at[W];
     store<W, 1>(at, x);
     const int most = n < W ? (int)n : W;
-    VEC_NO_UNROLL for (int l = 0; l < most; l++) f(l, at[l]);
+    VEC_NO_UNROLL for (int l = 0; l < most; l++) { f(l, at[l]); __asm__("" : "+r"(l)); }
   }
 }
 // Tails of all kernels' strided accesses, once for each type and width.

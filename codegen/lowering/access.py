@@ -75,6 +75,22 @@ def _digit_pattern(term: Opaque, lane: Axis, vector: int, alignment: int, others
     return Pattern("repeat", _width(vector // period, alignment, others), period)
 
 
+def within(e: Affine, lane: Axis) -> tuple[Opaque, int, Affine] | None:
+    """The clamped index, its step in memory, and the rest of an offset that goes along a lane axis by way of it alone,
+    element by element; None for any other."""
+    found = [(t, k) for t, k in e.terms if lane in Affine.of(0, [(t, 1)]).axes or _is_fetched(t, lane)]
+    if len(found) != 1 or not isinstance(term := found[0][0], Opaque) or not term.is_clamp:
+        return None
+    plain = term.of.coef(lane) == 1 and lane not in term.of.opaque_axes
+    if not plain or any(_is_fetched(t, lane) for t, _ in term.of.terms):
+        return None
+    return term, found[0][1], Affine.of(e.c, [(t, k) for t, k in e.terms if t is not term])
+
+
+def _is_fetched(term: Term, lane: Axis) -> bool:
+    return isinstance(term, Fetched) and lane in term.value.deps
+
+
 def in_groups(e: Affine, lane: Axis, vector: int, alignment: int) -> Pattern:
     """Of offset `e` by an address for each of the largest groups of lanes that need one: `width` consecutive elements,
     or one element for `step` lanes. Vectors and groups are powers of two and begin at multiples of themselves.

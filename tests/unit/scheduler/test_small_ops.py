@@ -63,6 +63,16 @@ def softmaxes() -> Graph:
     return dense_graph([(3 + i % 13, 17 + i) for i in range(MANY)], lambda *x: tuple(build.softmax(a) for a in x))
 
 
+TURNS = ((2, 0, 1), (1, 0, 2), (0, 2, 1), (2, 1, 0))
+
+
+def turned() -> Graph:
+    return dense_graph(
+        [(3 + i % 17, 5 + i % 23, 2 + i % 7) for i in range(MANY)],
+        lambda *x: tuple(build.permute(a, TURNS[i % 4]) for i, a in enumerate(x)),
+    )
+
+
 GRAPHS: dict[str, Callable[[], Graph]] = {
     "as it was found": lambda: read(INDEPENDENT.read_text()).graph,
     "f32": lambda: products([f32], [same]),
@@ -103,6 +113,13 @@ def test_where_time_is_left_kernels_are_those_of_a_search_with_enough() -> None:
     assert not any("rows=8" in s for s in little)
     assert some == enough
     assert any("rows=8" in s for s in some)
+
+
+def test_tiles_are_turned_in_registers_where_there_is_time() -> None:
+    """One element after the other otherwise: that takes compilers a quarter."""
+    little, some, enough = ({s.family for s in planned(turned(), seconds)[0].steps} for seconds in (0.2, 3.0, 11.0))
+    assert little == {"pointwise"}
+    assert some == enough == {"transpose"}
 
 
 @pytest.mark.parametrize("dtype", [f32, f64, f16, bf16], ids=str)
