@@ -46,8 +46,9 @@ class Watch:
         return self.plans_start - self._play_off_s
 
     def keep(self, *, plans_s: float = math.inf, least_plans_s: float = 0.0, play_off_s: float = math.inf) -> None:
-        """No more than so many seconds are kept any longer, but at least so many: measuring segments may go on until
-        then."""
+        """No more than so many seconds are kept any longer: measuring segments may go on until then. But at least so
+        many for plans, unless that is more than half of what is left."""
+        least_plans_s = min(least_plans_s, (self.end - self.clock()) / 2)
         self._plans_s = min(max(self._plans_s, least_plans_s), plans_s)
         self._play_off_s = min(self._play_off_s, play_off_s)
         self._over = False

@@ -48,3 +48,15 @@ def test_what_is_kept_is_as_much_as_the_first_plans_took() -> None:
     assert watch.is_over()
     clock.now = 7.1
     assert watch.is_time_for_plans()
+
+
+def test_measuring_has_half_of_what_is_left_whatever_the_first_plans_took() -> None:
+    """Tensors of 100 MB take seconds to check, of a budget of six."""
+    clock = Clock()
+    watch = Watch(6.0, 0.5, None, clock)
+    clock.now = 4.0
+    watch.keep(plans_s=14.0, least_plans_s=3.5)
+    clock.now = 4.9
+    assert not watch.is_over()
+    clock.now = 5.1
+    assert watch.is_over()
