@@ -154,6 +154,9 @@ def hold(entry: Entry, modes: Sequence[str], hall: Hall) -> Row:
     graph = case.instance(entry.dtype, sizes).graph
     inputs = read_inputs(folder / INPUTS_FILE, stage.place)
     plan = read_plan(folder / PLAN_FOLDER)
+    if hall.options.plans is not None:
+        with hall.options.plans.open("a") as kept:
+            kept.write(json.dumps({"entry": entry.name, "plan": plan.model_dump(mode="json")}) + "\n")
     run, outputs = stage.plan(folder / PLAN_FOLDER, inputs)
     peer = case.peer(sizes)
     calls: dict[str, Call] = {PLAN: run, EAGER: lambda: peer(*inputs)}
@@ -261,6 +264,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--dry", action="store_true", help="try it out: on the CPU, at tiny sizes")
     parser.add_argument("--cache", type=Path, metavar="FOLDER", help="keep compiled kernels here")
     parser.add_argument("--out", type=Path, metavar="STEM", help="write STEM.json and .md; results/gpu by default")
+    parser.add_argument("--plans", type=Path, metavar="FILE", help="add every plan that is raced, a line of JSON each")
     parser.add_argument("--again", type=Path, metavar="STEM", help="only print the tables of a run anew, from its data")
     return parser.parse_args()
 
