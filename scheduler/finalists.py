@@ -131,12 +131,12 @@ class Finalists:
 
     @property
     def early(self) -> list[tuple[Proposal, Plan]]:
-        """Plans that were timed before any schedule was, the best first: those whose kernels passed all that they were
-        put to since, with the times that these took."""
+        """Plans that were timed before any schedule was, the best first, with the times that their kernels took since;
+        without those of which a kernel was found wrong."""
         return [
             (proposal, plan.model_copy(update={"steps": tuple(map(self._timed_since, plan.steps))}))
             for proposal, plan in self._early
-            if not any(self.ledger.is_refused(s.segment_key, (s.family, s.schedule)) for s in plan.steps)
+            if not any(self.ledger.is_wrong(s.segment_key, (s.family, s.schedule)) for s in plan.steps)
         ]
 
     def _timed_since(self, step: Step) -> Step:

@@ -31,6 +31,11 @@ AGAIN = 3  # schedules that are timed again in a race
 PATIENCE = 24  # schedules in a row that do not win, before a segment is let be
 
 
+# What a kernel does wherever it runs. That a compiler was given up on, or the device full, is said of one race: a plan
+# with the same kernel, in a file of its own, was compiled and timed.
+WRONG = frozenset({Status.wrong_result, Status.crashed, Status.timed_out})
+
+
 class Ledger(Predictor):
     """Costs of candidates by segment key, and the only place that measures them. `bench` None: nothing can be
     measured."""
@@ -60,9 +65,9 @@ class Ledger(Predictor):
         """Kernels that could not be used."""
         return len(self._statuses) - self.measured
 
-    def is_refused(self, segment_key: str, variant: Variant) -> bool:
-        """Whether a schedule was tried here and could not be used."""
-        return self._statuses.get((segment_key, *variant), Status.ok) is not Status.ok
+    def is_wrong(self, segment_key: str, variant: Variant) -> bool:
+        """Whether a kernel ran here and did what it must not."""
+        return self._statuses.get((segment_key, *variant)) in WRONG
 
     def variant_us(self, segment_key: str, variant: Variant) -> float | None:
         """What a schedule took that was timed, here or by an earlier search whose rows were looked up."""
