@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fusion_ir.records import Reason
+from fusion_ir.units import duration
 from scheduler.atoms import Atoms
 from scheduler.candidates import Candidate
 from scheduler.covers import Covers, Proposal
@@ -46,10 +47,12 @@ def forms(atoms: Atoms, cover: Proposal, covers: Covers, ledger: Ledger) -> Iter
 
 
 def explained(prepared: Prepared, atoms: Atoms, cover: Proposal, covers: Covers, ledger: Ledger) -> Iterator[Reason]:
-    """What the cover costs, and what it would with another way to a tensor."""
+    """What the cover costs, and what it would with another way to a tensor: once for all tensors that it is the same
+    of."""
     if any(c.families.atoms is not atoms for c in cover):
         return  # of the unfused graph, which has no alternatives
     found_by = prepared.alternatives.found_by
+    told: dict[str, list[int]] = {}
     for form in forms(atoms, cover, covers, ledger):
         if not form.other:
             continue
@@ -59,14 +62,15 @@ def explained(prepared: Prepared, atoms: Atoms, cover: Proposal, covers: Covers,
             way = f"{offer.name} ({offer.equation})"
         else:
             way = f"as given, not by {', '.join(dict.fromkeys(found_by[n].name for n in others))}"
-        text = f"{way}: {_text(cover, ledger)} in all; without that {_text(form.other, ledger)}"
-        nodes = prepared.origin.get(atoms.nodes[tensor], ())
-        yield Reason(kind="alternative", nodes=tuple(nodes), text=text)
+        text = f"{way}: kernels of {_text(cover, ledger)} in all; without that {_text(form.other, ledger)}"
+        told.setdefault(text, []).extend(prepared.origin.get(atoms.nodes[tensor], ()))
+    for text, nodes in told.items():
+        yield Reason(kind="alternative", nodes=tuple(dict.fromkeys(nodes)), text=text)
 
 
 def _text(cover: Proposal, ledger: Ledger) -> str:
     us = sum(c.weight * ledger.cost_us(c, ledger.predicted_us) for c in cover)
-    return f"{us:.2f} us" + ("" if all(_is_measured(c, ledger) for c in cover) else " (predicted)")
+    return duration(us) + ("" if all(_is_measured(c, ledger) for c in cover) else " (predicted)")
 
 
 def _is_measured(candidate: Candidate, ledger: Ledger) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from fusion_ir.records import Cost, Reason
+from fusion_ir.units import duration
 from scheduler.atoms import Atoms
 from scheduler.candidates import Candidate, Candidates
 from scheduler.ledger import Ledger
@@ -95,7 +96,9 @@ def _why(together: Candidate, one: Candidate, other: Candidate, ledger: Ledger, 
     if outcome.complete:
         bound_us = ledger.bound_us(together)
         proof = (
-            f"at its bound, {_us(bound_us)}, it would not win" if bound_us >= apart.us else "no cover with it can win"
+            f"at its bound, {duration(bound_us)}, it would not win"
+            if bound_us >= apart.us
+            else "no cover with it can win"
         )
         return "predicted_worse", f"{both}; not tried: {proof}"
     return "cap", f"{both}; not tried before the time was over"
@@ -145,11 +148,7 @@ def _sum(costs: Sequence[Cost | None]) -> Cost | None:
 
 
 def _text(cost: Cost) -> str:
-    return _us(cost.us) if cost.measured else f"{_us(cost.us)} (predicted)"
-
-
-def _us(us: float) -> str:
-    return f"{us:.2f} us" if us < 100 else f"{us:.1f} us"
+    return duration(cost.us) if cost.measured else f"{duration(cost.us)} (predicted)"
 
 
 def _edge(atoms: Atoms, one: Candidate, other: Candidate) -> Iterator[int]:

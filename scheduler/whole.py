@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from codegen.measure import median, spread
 from fusion_ir.graph import Graph
 from fusion_ir.records import Plan, Reason
+from fusion_ir.units import duration
 from scheduler.bench import Bench, PlanResult
 
 FAR = 1.25  # times as long, either way
@@ -54,8 +55,8 @@ def told(plan: Plan, again: bool, disturbed: float | None) -> Reason | None:
     if plan.time_us is None or plan.spread is None or steps_us is None or not _is_far(plan.time_us / steps_us):
         return None
     text = (
-        f"takes {plan.time_us:.1f} us as a whole, {plan.time_us / steps_us:.2f}x the {steps_us:.1f} us of its steps "
-        f"timed one by one{', timed twice' if again else ', timed once'}"
+        f"takes {duration(plan.time_us)} as a whole, {plan.time_us / steps_us:.2f}x the {duration(steps_us)} of its "
+        f"steps timed one by one{', timed twice' if again else ', timed once'}"
     )
     if disturbed:
         text += f"; others had the CPUs during {disturbed:.0%} of that"

@@ -23,6 +23,7 @@ from service.cli.stored import PREFIX, load_plan
 from service.cli.terminal import print_json, show
 from service.cli.tune import search_budget, tune_here
 from service.formatting import ONCE, duration, percent, ratio, size
+from service.naming import UNNAMED, Naming
 from service.reports import report_words
 from service.settings import load
 from tuning_db import Store
@@ -63,20 +64,22 @@ def explain(
             state = (summary.state if summary is not None else None) or "superseded"
             stored = store.graph(plan.graph_key)
             ops = node_ops(parse_graph(stored.text)) if stored is not None else {}
+            naming = Naming(stored.names.inputs, stored.names.outputs) if stored is not None else UNNAMED
         else:
             named = read_graph(subject, format_, shapes)
             answer = tune_here(named, store, settings, search_budget(settings, seconds, memory))
             plan, state, ops = answer.plan, answer.state, node_ops(named)
+            naming = Naming(named.input_names, named.output_names)
     if json:
         print_json(_as_json(plan, state, ops))
         return
-    show(plan_view(plan, state), *_why(plan, ops))
+    show(plan_view(plan, state, naming), *_why(plan, ops, naming))
 
 
-def _why(plan: Plan, ops: Mapping[int, str]) -> Iterator[RenderableType]:
+def _why(plan: Plan, ops: Mapping[int, str], naming: Naming = UNNAMED) -> Iterator[RenderableType]:
     """What each kernel does, then the reasons by kind."""
     for number, step in enumerate(plan.steps):
-        yield Padding(_step(number, step, ops), (1, 0, 0, 1))
+        yield Padding(_step(number, step, ops, naming), (1, 0, 0, 1))
     for kind, title in _TITLES.items():
         reasons = [r for r in plan.reasons if r.kind == kind]
         if reasons:
@@ -110,15 +113,15 @@ def node_ops(named: NamedGraph) -> dict[int, str]:
     return {number: node.op for number, node in enumerate(named.graph.nodes)}
 
 
-def _step(number: int, step: Step, ops: Mapping[int, str]) -> Table:
+def _step(number: int, step: Step, ops: Mapping[int, str], naming: Naming) -> Table:
     """What one kernel does, in a few words."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(style="bold", no_wrap=True)
     table.add_column()
     table.add_row(f"kernel {number}", Text(step.schedule, style="cyan"))
     table.add_row("computes", _histogram(step.nodes, ops))
-    table.add_row("reads", ", ".join(str(r) for r in step.reads) or "nothing")
-    table.add_row("writes", ", ".join(str(w) for w in step.writes))
+    table.add_row("reads", naming.list_of(step.reads) or "nothing")
+    table.add_row("writes", naming.list_of(step.writes))
     bound = f"{duration(step.bound_us)} for its bytes and operations"
     if step.time_us is not None:
         bound += f"; it takes {duration(step.time_us)}, so it runs at {percent(ratio(step.bound_us, step.time_us))}"
@@ -128,19 +131,19 @@ def _step(number: int, step: Step, ops: Mapping[int, str]) -> Table:
     if step.prologue:
         table.add_row("runs", f"{ONCE}: it reads nothing else")
     if step.accesses:
-        table.add_row("accesses", Text("\n".join(_accesses(step))))
+        table.add_row("accesses", Text("\n".join(_accesses(step, naming))))
     if step.report is not None:
         table.add_row("compiled", "; ".join(report_words(step.report)))
     return table
 
 
-def _accesses(step: Step) -> Iterator[str]:
+def _accesses(step: Step, naming: Naming) -> Iterator[str]:
     """ "in0: vector of 8 (16 B)": elements and bytes at a time, tensors alike together."""
     alike: dict[str, list[str]] = {}
     for argument, accesses in groupby(step.accesses, key=lambda a: a.argument):
         text = ", ".join(f"{a.kind} of {a.width} ({size(a.bytes)})" for a in accesses)
         place = "reads" if argument < len(step.reads) else "writes"
-        alike.setdefault(text, []).append(f"{place} {step.args[argument]}")
+        alike.setdefault(text, []).append(f"{place} {naming.of(step.args[argument])}")
     return (f"{', '.join(names)}: {text}" for text, names in alike.items())
 
 

@@ -9,12 +9,14 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from fusion_ir.records import Plan, Ref, Step
+from fusion_ir.records import Plan, Step
 from service.formatting import NONE, ONCE, count, expected, percent, prologue, ratio, significant, size, times
+from service.how_far import how_far
+from service.naming import UNNAMED, Naming
 
 KEY_DIGITS = 12  # of a plan key, as people see it; any unique beginning is understood
 _BAR = 36
-_PLACES = ("in", "tmp", "out")
+NOISY = 0.1  # half the interquartile range over the median
 
 
 def as_json(plan: Plan, target: str, state: str, cache: str) -> dict[str, Any]:
@@ -66,16 +68,16 @@ def as_json(plan: Plan, target: str, state: str, cache: str) -> dict[str, Any]:
 MOST_ROWS, LAST_ROWS = 200, 20  # of a table of kernels; the last of them
 
 
-def plan_view(plan: Plan, state: str) -> RenderableType:
+def plan_view(plan: Plan, state: str, naming: Naming = UNNAMED) -> RenderableType:
     """Kernels, then the whole plan's time beside what it is to be compared with, then what the search saw."""
-    parts: list[RenderableType] = [Padding(_heading(plan, state), (0, 0, 1, 1)), steps_table(plan.steps)]
+    parts: list[RenderableType] = [Padding(_heading(plan, state), (0, 0, 1, 1)), steps_table(plan.steps, naming)]
     if not plan.steps:
         parts.append(Padding(Text("no kernel: every output is an input as it is", style="dim"), (0, 0, 0, 1)))
     parts += [Text(), Padding(times_table(plan), (0, 0, 0, 1)), Text(), Padding(_footer(plan), (0, 0, 0, 1))]
     return Group(*parts)
 
 
-def steps_table(steps: Sequence[Step]) -> Table:
+def steps_table(steps: Sequence[Step], naming: Naming = UNNAMED) -> Table:
     """One row per kernel, with its bandwidth and how near it comes to its lower bound; of kernels that were not timed
     the predicted time alone. Of very many the first and the last ones."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=True, show_edge=False, header_style="bold", expand=False)
@@ -94,12 +96,12 @@ def steps_table(steps: Sequence[Step]) -> Table:
         table.add_row(
             str(number),
             _schedule(step),
-            f"{_refs(step.reads)} → {_refs(step.writes)}",
+            f"{naming.list_of(step.reads)} → {naming.list_of(step.writes)}",
             str(len(step.nodes)),
             expected(step.time_us, step.predicted_us),
             size(step.bytes),
             significant(step.bytes / step.time_us / 1e3) if step.time_us else NONE,
-            percent(ratio(step.bound_us, step.time_us)),
+            _share(step),
         )
     return table
 
@@ -144,7 +146,9 @@ def times_table(plan: Plan) -> Table:
 
 def _heading(plan: Plan, state: str) -> Text:
     absent = plan.device.origin == "specified"
+    is_noisy = state == "measured" and plan.spread is not None and plan.spread > NOISY
     colour = {"measured": "green", "predicted": "yellow", "stale": "yellow"}.get(state, "red")
+    state, colour = (f"measured, noisy: ± {percent(plan.spread)}", "yellow") if is_noisy else (state, colour)
     return Text.assemble(
         ("Plan ", "bold"),
         (plan.plan_key[:KEY_DIGITS], "bold"),
@@ -167,9 +171,6 @@ def _footer(plan: Plan) -> Text:
         words[0] += f", {search.failed} failed"
     if search.cut_short:
         words.append(f"cut short: {search.cut_short}")
-    if plan.search_gap is not None:
-        least = f"at most {times(plan.search_gap)} the best possible cover's time"
-        words.append("no untried cover can be better" if search.complete else least)
     if plan.max_rel_error is not None:
         words.append(f"largest relative error {plan.max_rel_error:.2g}")
     if plan.judged_by_steps:
@@ -179,7 +180,7 @@ def _footer(plan: Plan) -> Text:
     if plan.temporary_bytes or plan.search.memory_bytes is not None:
         allowed = "" if plan.search.memory_bytes is None else f" of at most {size(plan.search.memory_bytes)}"
         words.append(f"temporaries {size(plan.temporary_bytes)}{allowed}")
-    return Text("; ".join(words), style="dim")
+    return Text.assemble((f"{how_far(plan)}\n", "bold"), ("; ".join(words), "dim"))
 
 
 def _schedule(step: Step) -> Text:
@@ -193,23 +194,16 @@ def _schedule(step: Step) -> Text:
     )
 
 
+def _share(step: Step) -> str:
+    """Of its bound: "75 %", "~75 %" where its time is predicted."""
+    if step.time_us is None and step.predicted_us is not None:
+        return f"~{percent(ratio(step.bound_us, step.predicted_us))}"
+    return percent(ratio(step.bound_us, step.time_us))
+
+
 def _units(plan: Plan) -> str:
     return "threads" if plan.device.target == "cpu" else "multiprocessors"
 
 
 def _spread(plan: Plan) -> str:
     return "" if plan.spread is None else f"± {plan.spread:.1%}"
-
-
-def _refs(refs: Sequence[Ref]) -> str:
-    """in2, in0, in1, tmp0 -> in0…2 tmp0."""
-    texts: list[str] = []
-    run: list[Ref] = []
-    for ref in (*sorted(refs, key=lambda r: (_PLACES.index(r.place), r.index)), None):
-        if run and (ref is None or ref.place != run[-1].place or ref.index != run[-1].index + 1):
-            last = f"…{run[-1].index}" if len(run) > 1 else ""
-            texts.append(f"{run[0]}{last}")
-            run = []
-        if ref is not None:
-            run.append(ref)
-    return " ".join(texts)

@@ -11,26 +11,16 @@ import typer
 from rich import box
 from rich.table import Table
 
-from service.cli.bundle import bundle_plan
 from service.cli.errors import bad_input
-from service.cli.forget import forget_failure
 from service.cli.options import Db, Json, PlanKey
 from service.cli.plan_view import KEY_DIGITS, plan_view
 from service.cli.stored import find_key, load_plan
 from service.cli.terminal import print_json, say
 from service.cli.terminal import show as display
-from service.cli.transfer import export_plans, import_plans
 from service.formatting import age, duration, percent, ratio, times
+from service.naming import UNNAMED, Naming
 from service.settings import load
 from tuning_db import PlanFilter, PlanSummary, Store
-
-app = typer.Typer(
-    no_args_is_help=True, help="The plans in the database: list, show, evict, forget failures, bundle, export, import."
-)
-app.command("bundle")(bundle_plan)
-app.command("forget")(forget_failure)
-app.command("export")(export_plans)
-app.command("import")(import_plans)
 
 Device = Annotated[str | None, typer.Option(help="Only of this device: its key, its name or its target.")]
 Op = Annotated[str | None, typer.Option(help="Only of graphs with this op.")]
@@ -38,7 +28,6 @@ Family = Annotated[str | None, typer.Option(help="Only with a kernel of this fam
 Limit = Annotated[int, typer.Option(min=1, max=1000, help="At most so many, the newest first.")]
 
 
-@app.command("list")
 def list_plans(
     device: Device = None, op: Op = None, family: Family = None, limit: Limit = 50, db: Db = None, json: Json = False
 ) -> None:
@@ -57,21 +46,20 @@ def list_plans(
         say(f"There are more; these are the newest {limit} (--limit).")
 
 
-@app.command()
 def show(plan: PlanKey, db: Db = None, json: Json = False) -> None:
-    """One plan: its kernels, times and bounds; --json prints the stored record itself."""
+    """One plan: its kernels, times and bounds; --json prints the stored record and its key."""
     with Store(load({"db": db}).db) as store:
         key, found = load_plan(store, plan)
-        summary = store.summary(key)
+        summary, stored = store.summary(key), store.graph(found.graph_key)
     if json:
-        print_json(json_module.loads(found.model_dump_json()))
+        print_json({"plan_key": key, **json_module.loads(found.model_dump_json())})
         return
     state = summary.state if summary is not None and summary.state is not None else "superseded"
-    display(plan_view(found, state))
+    naming = Naming(stored.names.inputs, stored.names.outputs) if stored is not None else UNNAMED
+    display(plan_view(found, state, naming))
     sys.stdout.write(f" key    {key}\n graph  {found.graph_key}\n")
 
 
-@app.command()
 def evict(plan: PlanKey, db: Db = None, json: Json = False) -> None:
     """Remove a plan, so that its graph is searched again when someone asks."""
     with Store(load({"db": db}).db) as store:

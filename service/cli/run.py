@@ -1,5 +1,6 @@
 """`fuseplan run`: a graph or a plan on tensors from a file."""
 
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -20,11 +21,14 @@ from fusion_ir.text import parse_graph
 from fusion_ir.tolerance import reference
 from service.cli.errors import CommandError, bad_input, failed
 from service.cli.options import Cache, Db, Format, Inputs, Json, Outputs, Seconds, Shapes, Target
+from service.cli.plan_view import KEY_DIGITS
 from service.cli.source import read_graph
 from service.cli.stored import PREFIX, load_plan
 from service.cli.tensors import read_tensors, select, write_tensors
 from service.cli.terminal import print_json, say
 from service.cli.tune import search_budget, tune_here
+from service.formatting import count
+from service.formatting import expected as expected_time
 from service.settings import Settings, load
 from tuning_db import Store
 
@@ -38,10 +42,12 @@ Check = Annotated[
 
 @dataclass(frozen=True)
 class Job:
-    """A plan with the graph that it computes. The names are those of the tensors in the input file."""
+    """A plan with the graph that it computes, and where it is from. The names are those of the tensors in the input
+    file."""
 
     plan: Plan
     named: NamedGraph
+    origin: str = "stored"
 
 
 def run(
@@ -59,7 +65,8 @@ def run(
 ) -> None:
     """Run a graph, or a stored plan, on tensors from a safetensors file.
 
-    Inputs are named as in the graph's text, for a plan in0, in1, ...; outputs are out0, out1, ...
+    Inputs and outputs are named as in the graph's text. For a stored plan that is the text that was stored last; inputs
+    may be called in0, in1, ... there, and outputs are then out0, out1, ...
     """
     settings = load({"target": target, "db": db, "cache": cache})
     budget = search_budget(settings, seconds)
@@ -69,30 +76,39 @@ def run(
     with Store(settings.db) as store:
         objects = ObjectCache(settings.cache, store.seal())
         if PREFIX.match(subject) and not Path(subject).exists():
-            job = _stored(store, subject)
+            job = _stored(store, subject, tensors)
         else:
             named = read_graph(subject, format_, shapes)
             select(tensors, named.input_names, named.graph.inputs, inputs)  # before the search, not after it
-            job = Job(tune_here(named, store, settings, budget).plan, named)
+            answer = tune_here(named, store, settings, budget)
+            job = Job(answer.plan, named, "found in the database" if answer.cache == "hit" else "made by a search")
         arrays = select(tensors, job.named.input_names, job.named.graph.inputs, inputs)
         _fetch(store, objects, job.plan)
     results = _execute(job.plan, arrays, settings, objects)
-    write_tensors(outputs, {f"out{i}": array for i, array in enumerate(results)})
-    compared = compare(results, reference(job.named.graph, arrays, order=order_of(job.plan))) if check else None
+    write_tensors(outputs, dict(zip(job.named.output_names, results, strict=True)))
+    expected = reference(job.named.graph, arrays, order=order_of(job.plan)) if check else None
+    compared = compare(results, expected) if expected is not None else None
     if json:
-        print_json(_as_json(job.plan, results, compared))
+        print_json(_as_json(job, results, compared))
     else:
-        say(f"wrote {len(results)} output{'' if len(results) == 1 else 's'} to {outputs}")
-    if compared is not None:
+        key, time = job.plan.plan_key[:KEY_DIGITS], expected_time(job.plan.time_us, job.plan.predicted_us)
+        say(f"plan {key}, {job.origin}, {time} a run; wrote {count(len(results), 'output')} to {outputs}")
+    if compared is not None and expected is not None:
         _report(compared, job.plan, quiet=json)
+        for line in _specials(job.named.output_names, results, expected.outputs) if not json else ():
+            say(line)
 
 
-def _stored(store: Store, argument: str) -> Job:
+def _stored(store: Store, argument: str, tensors: Collection[str]) -> Job:
+    """tensors: names in the input file, by which it is known whether those of the graph are meant."""
     _, plan = load_plan(store, argument)
     graph = store.graph(plan.graph_key)
     if graph is None:
         raise failed(f"{argument}: the plan's graph {plan.graph_key} is not in {store.place} any more")
-    return Job(plan, NamedGraph.unnamed(parse_graph(graph.text).graph))
+    plain = NamedGraph.unnamed(parse_graph(graph.text).graph)
+    if set(tensors) == set(plain.input_names) and set(tensors) != set(graph.names.inputs):
+        return Job(plan, plain)
+    return Job(plan, NamedGraph(plain.graph, graph.names.inputs, graph.names.outputs))
 
 
 def _fetch(store: Store, objects: ObjectCache, plan: Plan) -> None:
@@ -126,6 +142,17 @@ def _report(compared: Comparison, plan: Plan, quiet: bool) -> None:
         say(f"checked against the interpreter: largest relative error {compared.max_rel_error:.3g}")
 
 
+def _specials(names: Sequence[str], results: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> Iterator[str]:
+    """Outputs with NaN or infinities on either side, which agree with anything of their kind."""
+    for name, ours, theirs in zip(names, results, expected, strict=True):
+        if ours.dtype.kind in "biu":
+            continue
+        for what, of in (("NaN", np.isnan), ("infinite", np.isinf)):
+            here, there = int(of(ours.astype(np.float64)).sum()), int(of(theirs.astype(np.float64)).sum())
+            if here or there:
+                yield f"{name}: {here:,} of {ours.size:,} values are {what}, {there:,} of the interpreter's"
+
+
 def _mismatch(compared: Comparison, plan: Plan) -> CommandError:
     why = (
         "; steps of this graph make any error larger: when it was made, the plan's kernels agreed one by one, each on "
@@ -134,10 +161,11 @@ def _mismatch(compared: Comparison, plan: Plan) -> CommandError:
     return failed(f"the outputs differ from the interpreter's: {compared.detail}{why * plan.judged_by_steps}")
 
 
-def _as_json(plan: Plan, results: list[np.ndarray], compared: Comparison | None) -> dict[str, Any]:
+def _as_json(job: Job, results: list[np.ndarray], compared: Comparison | None) -> dict[str, Any]:
+    named = zip(job.named.output_names, results, strict=True)
     value: dict[str, Any] = {
-        "plan_key": plan.plan_key,
-        "outputs": {f"out{i}": {"dtype": a.dtype.name, "shape": list(a.shape)} for i, a in enumerate(results)},
+        "plan_key": job.plan.plan_key,
+        "outputs": {name: {"dtype": a.dtype.name, "shape": list(a.shape)} for name, a in named},
     }
     if compared is not None:
         error = compared.max_rel_error if isfinite(compared.max_rel_error) else None

@@ -78,9 +78,9 @@ def test_search_then_hit_then_run(home: Path, capsys: pytest.CaptureFixture[str]
     assert ran["check"]["ok"]
     product = (given["x"].astype(np.float32) * given["row scale"].astype(np.float32)).astype(ml_dtypes.bfloat16)
     got = read_tensors(out)
-    assert sorted(got) == ["out0", "out1"]
-    assert got["out0"].tobytes() == np.ascontiguousarray(product.T).tobytes()
-    assert got["out1"].tobytes() == (-product).tobytes()
+    assert sorted(got) == ["n", "t"], "the graph's names"
+    assert got["t"].tobytes() == np.ascontiguousarray(product.T).tobytes()
+    assert got["n"].tobytes() == (-product).tobytes()
 
     # By its key, with an empty object cache: binaries come from the database.
     write_tensors(home / "plan.safetensors", {"in0": given["x"], "in1": given["row scale"]})
@@ -97,7 +97,9 @@ def test_search_then_hit_then_run(home: Path, capsys: pytest.CaptureFixture[str]
         "--check",
         *elsewhere,
     )
-    assert again.read_bytes() == out.read_bytes()
+    assert [read_tensors(again)[f"out{i}"].tobytes() for i in range(2)] == [got["t"].tobytes(), got["n"].tobytes()]
+    fuseplan(capsys, "run", first["plan_key"][:10], "--inputs", home / "in.safetensors", "--outputs", again)
+    assert again.read_bytes() == out.read_bytes(), "by the names of the graph, as stored"
 
 
 def test_a_prediction_needs_no_time(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

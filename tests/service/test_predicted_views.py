@@ -9,7 +9,7 @@ from codegen.gpus import specified
 from fusion_ir.graph import Graph
 from fusion_ir.ops import make, make_input
 from fusion_ir.records import CompileReport, Plan
-from scheduler.bench import Budget
+from scheduler.budget import Budget
 from scheduler.tune import tune
 from service.cli.plan_view import as_json
 from service.cli.plan_view import plan_view as terminal_view
@@ -38,7 +38,7 @@ def test_at_a_terminal(plan: Plan) -> None:
     assert "an assumed bandwidth" in shown
     steps, _, _ = shown.partition("this plan")
     assert "predicted " in steps.partition("bytes")[0], "the name of the column"
-    assert steps.count("~") == len(plan.steps)
+    assert steps.count("~") == 2 * len(plan.steps), "time, and share of the bound"
     assert shown.count(expected(None, plan.predicted_us)) >= 1
 
 

@@ -1,12 +1,13 @@
 """What the commands print, to a person and as JSON. The search is replaced by a plan that was never searched for."""
 
+import importlib
 import json
 from pathlib import Path
 
 import pytest
 
 from fusion_ir.records import Alternative, Contraction, Cost, FamilyCost, Reason, Refusal, TensorAccess
-from service.cli.app import commands
+from service.cli.app import COMMANDS, EXIT_CODES, GROUPS, commands, exit_code
 from service.settings import Settings
 from tests.service.cli.conftest import GRAPH, Cli
 from tests.support.stored_plans import chain, plan_of, put_plan, store_plan
@@ -50,7 +51,7 @@ def test_tune_for_a_person(cli: Cli, graph_file: Path, planned: list[object], tm
     for words in (
         "pointwise",
         "lanes=8",
-        "in0 → out0",
+        "x → y",
         "12.5 µs",
         "100 µs",
         "80 %",
@@ -136,7 +137,7 @@ def test_explain_shows_refusals_costs_and_widths_of_a_stored_plan(cli: Cli, tmp_
         key = put_plan(store, chain(), None, made.model_copy(update=update))
     lines = [" ".join(line.split()) for line in cli("explain", key[:8]).out.splitlines()]
     for line in (
-        "accesses reads in0: vector of 4 (16 B)",
+        "accesses reads x0: vector of 4 (16 B)",
         "kernels 0 and 1: no family takes both (%1 exp, %2 neg)",
         "matmul, gemv: takes one contraction",
         "What each family costs for %1 exp",
@@ -232,3 +233,19 @@ def test_progress_never_reaches_a_pipe(cli: Cli, graph_file: Path, planned: list
     ended = cli("tune", graph_file, "--json")
     json.loads(ended.out)
     assert ended.err == ""
+
+
+@pytest.mark.parametrize("place", EXIT_CODES)
+def test_every_exception_that_ends_a_command_with_a_message_exists(place: str) -> None:
+    module, _, name = place.rpartition(".")
+    kind = getattr(importlib.import_module(module), name)
+    assert issubclass(kind, Exception)
+    assert exit_code(kind) == exit_code(type("Special", (kind,), {})) == EXIT_CODES[place]
+    assert exit_code(ArithmeticError) is None
+
+
+def test_every_command_is_of_a_group_and_has_a_line_that_fits() -> None:
+    names = [row.name for row in COMMANDS]
+    assert len(set(names)) == len(names)
+    assert {name.partition(" ")[0] for name in names if " " in name} == set(GROUPS)
+    assert [row.name for row in COMMANDS if not row.summary.endswith(".") or len(row.summary) > 60] == []

@@ -56,7 +56,7 @@ def test_a_plan_far_from_its_steps_is_timed_again(us: float) -> None:
     assert [r.samples_us[0] for r in stays.results] == [STEPS_US, us], "of both, what is nearer"
     reason = told(plan(us), stays.again, 0.37)
     assert reason is not None and reason.kind == "note"
-    assert f"{us / STEPS_US:.2f}x the 100.0 us of its steps timed one by one, timed twice" in reason.text
+    assert f"{us / STEPS_US:.2f}x the 100 µs of its steps timed one by one, timed twice" in reason.text
     assert "others had the CPUs during 37% of that" in reason.text
 
 

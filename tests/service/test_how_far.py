@@ -1,0 +1,47 @@
+"""The sentence about how far a plan is from the best: it says what was proved, and never more."""
+
+import pytest
+
+from service.how_far import how_far
+from tests.support.stored_plans import chain, plan_of
+
+PLAN = plan_of(chain())
+BEST = "64 % of what no kernel here can beat"
+
+
+def told(time_us: float | None, bound_us: float, gap: float | None, *, complete: bool = False, **more: object) -> str:
+    search = PLAN.search.model_copy(update={"complete": complete})
+    update = {"time_us": time_us, "lower_bound_us": bound_us, "search_gap": gap, "search": search, **more}
+    return how_far(PLAN.model_copy(update=update))
+
+
+@pytest.mark.parametrize(
+    ("time_us", "bound_us", "gap", "complete", "sentence"),
+    [
+        (10.0, 6.4, 1.4, False, f"{BEST}; no other cut can be more than 1.40× faster"),
+        (10.0, 6.4, 1.4, True, f"{BEST}; no other cut can be faster"),
+        (10.0, 6.4, 1.0, False, f"{BEST}; no other cut can be faster"),
+        (10.0, 6.4, 1 / 0.64, False, f"{BEST}; that another cut comes nearer was not excluded"),
+        (10.0, 6.4, None, False, f"{BEST}; what another cut could gain was not proved"),
+        (10.0, 10.2, None, False, "100 % of what no kernel here can beat; what another cut could gain was not proved"),
+    ],
+)  # fmt: skip
+def test_share_of_the_bound_and_what_another_cut_could_gain(
+    time_us: float, bound_us: float, gap: float | None, complete: bool, sentence: str
+) -> None:
+    assert told(time_us, bound_us, gap, complete=complete) == sentence
+
+
+def test_a_plan_faster_than_its_bound_says_that_the_bound_is_not_credible() -> None:
+    assert told(10.0, 10.7, None).startswith("not credible: 1.07× as fast as its bound")
+
+
+def test_of_what_was_not_timed_it_says_so() -> None:
+    assert told(None, 6.4, None, predicted_us=10.0) == "predicted to reach 64 % of what no kernel here can beat"
+    absent = PLAN.device.model_copy(update={"origin": "specified"})
+    assert "no kernel there can beat" in told(None, 6.4, None, predicted_us=10.0, device=absent)
+    assert "is not known" in told(None, 0.0, None)
+
+
+def test_nothing_to_run() -> None:
+    assert told(0.0, 0.0, None, steps=()) == "nothing to run: no plan is faster"
