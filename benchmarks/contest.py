@@ -25,7 +25,7 @@ from fusion_ir.graph import Graph
 from fusion_ir.named import NamedGraph
 from fusion_ir.records import Plan
 from fusion_ir.tolerance import reference
-from scheduler.bench import Budget
+from scheduler.budget import Budget
 from service.planner import plan_graph
 from tuning_db import Store
 

@@ -22,7 +22,8 @@ from benchmarks.gpu_turn import Turn
 from codegen.object_cache import ObjectCache
 from codegen.workbench import Workbench
 from fusion_ir.records import Device, Plan
-from scheduler.bench import Budget, Forgetful
+from scheduler.bench import Forgetful
+from scheduler.budget import Budget
 from scheduler.tune import tune
 
 MODES: Mapping[str, Mapping[str, str]] = {COMPILED: {}, TUNED: {"mode": "max-autotune-no-cudagraphs"}}

@@ -36,7 +36,8 @@ from codegen.object_cache import ObjectCache
 from fusion_ir.graph import Graph
 from fusion_ir.records import Device
 from scheduler.atoms import Atoms
-from scheduler.bench import Budget, Forgetful
+from scheduler.bench import Forgetful
+from scheduler.budget import Budget
 from scheduler.candidates import Candidate, Candidates, find_candidates
 from scheduler.collector import collecting_rarely
 from scheduler.covers import Covers, Proposal

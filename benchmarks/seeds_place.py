@@ -18,7 +18,8 @@ from codegen.object_cache import ObjectCache
 from codegen.workbench import Workbench
 from fusion_ir.graph import Graph
 from fusion_ir.records import Device, Plan
-from scheduler.bench import Budget, Forgetful
+from scheduler.bench import Forgetful
+from scheduler.budget import Budget
 from scheduler.rewrites import ALTERNATIVES
 from scheduler.rewrites.rule import Offer
 from scheduler.tune import tune

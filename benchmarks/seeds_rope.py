@@ -29,7 +29,8 @@ from fusion_ir.records import Plan, Search, Status
 from fusion_ir.sample import sample_inputs
 from scheduler.assemble import Choice, assemble
 from scheduler.atoms import atoms_of
-from scheduler.bench import Budget, Forgetful
+from scheduler.bench import Forgetful
+from scheduler.budget import Budget
 from scheduler.prepare import prepare
 from scheduler.segment import extract
 from scheduler.traffic import traffic_of

@@ -34,7 +34,8 @@ from codegen.workbench import Workbench
 from fusion_ir.graph import Graph
 from fusion_ir.named import NamedGraph
 from fusion_ir.records import Device, Plan, Status
-from scheduler.bench import Budget, Forgetful
+from scheduler.bench import Forgetful
+from scheduler.budget import Budget
 from scheduler.candidates import Candidate
 from scheduler.cutting import cut
 from scheduler.ledger import Ledger

@@ -17,7 +17,7 @@ from benchmarks.machine import RESULTS, machine
 from codegen.object_cache import ObjectCache
 from fusion_ir.graph import Graph
 from fusion_ir.named import NamedGraph
-from scheduler.bench import Budget
+from scheduler.budget import Budget
 from service.planner import PlanAnswer, plan_graph
 from tuning_db import Store
 

@@ -15,7 +15,8 @@ from codegen.toolchain.compiler import Binary, OutOfTime
 from fusion_ir.records import Plan, Reason, Search, Status, Step
 from scheduler.assemble import Choice, assemble, meanings_of
 from scheduler.atoms import Atoms
-from scheduler.bench import Bench, Budget, PlanResult
+from scheduler.bench import Bench, PlanResult
+from scheduler.budget import INTERRUPTED, Budget
 from scheduler.candidates import Candidate, Candidates
 from scheduler.compile_time import is_too_much
 from scheduler.contractions import contractions
@@ -46,7 +47,6 @@ KERNEL_S = 0.15  # that a kernel takes two compilers in a file of its own
 COMPILING_SHARE = 0.25  # of a budget, that the first plans may take compilers so
 LATE_S = 0.5  # beyond the budget, for what it takes to end well
 MANY_ATOMS = 30  # of a graph whose plan is explained even when the time is over: that takes a moment
-INTERRUPTED = "the search was interrupted"
 QUICKLY = "kernels were compiled as quickly as may be, not to run fast: there was no time for more"
 
 Timed = tuple[Proposal, Plan, PlanResult]
@@ -517,7 +517,7 @@ class Finalists:
         else:
             why = INTERRUPTED if interrupted else "the budget was spent"
             notes.append(Reason(kind="cap", text=f"{why}: what each kernel could cost was not compared"))
-        reasons = [*notes, *ways, *apart]
+        reasons = list(dict.fromkeys((*notes, *ways, *apart)))
         if len(reasons) > MAX_REASONS:
             left_out = Reason(kind="note", text=f"{len(reasons) - MAX_REASONS} more reasons left out")
             reasons = [*reasons[:MAX_REASONS], left_out]

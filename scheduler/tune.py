@@ -12,13 +12,14 @@ from codegen.kernel import Family
 from fusion_ir.graph import Graph
 from fusion_ir.records import Device, Numerics, Plan, Reason
 from scheduler.atoms import COPIES
-from scheduler.bench import Bench, Budget, Costs, Progress, check_numerics
+from scheduler.bench import Bench, Costs
+from scheduler.budget import INTERRUPTED, Budget, Progress, check_numerics
 from scheduler.candidates import Candidate, CandidateSettings, find_candidates
 from scheduler.casts import is_free
 from scheduler.collector import collecting_rarely
 from scheduler.covers import FAR, Covers, Proposal, prologue_first
 from scheduler.cutting import cut
-from scheduler.finalists import INTERRUPTED, Finalists
+from scheduler.finalists import Finalists
 from scheduler.forms import forms
 from scheduler.ledger import Ledger
 from scheduler.piece import Piece
@@ -29,8 +30,6 @@ from scheduler.rewrites.split import Tasks
 from scheduler.stretches import Stretches
 from scheduler.untimed import settle
 from scheduler.watch import Watch
-
-__all__ = ["INTERRUPTED", "TuneSettings", "tune"]
 
 FEW = CandidateSettings(max_grown=0, max_unions=0)  # of an interrupted search: single atoms, regions, the whole graph
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 
-from scheduler.bench import Event, Progress
+from scheduler.budget import Event, Progress
 
 BEAT_S = 0.5  # between two reports of work that has no steps to report
 

@@ -24,7 +24,8 @@ from service.api.middleware import Gate
 from service.api.readers import Readers
 from service.api.threads import Threads
 from service.dashboard import pages
-from service.errors import ApiError, OperationFailed, in_words, pointer, problem_response
+from service.errors import ApiError, OperationFailed, in_words, pointer
+from service.problem_response import problem_response
 from service.settings import Settings
 from service.version import VERSION
 from tuning_db import DatabaseError, Store

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from starlette.responses import Response
 
 from fusion_ir.formats.members import known_members
 
@@ -314,22 +313,6 @@ def problem(slug: str, detail: str, place: str | None = None, status: int | None
         detail=printable(detail, DETAIL_CHARACTERS),
         place=None if place is None else printable(place, PLACE_CHARACTERS),
     )
-
-
-def problem_response(
-    slug: str,
-    detail: str,
-    place: str | None = None,
-    status: int | None = None,
-    headers: Mapping[str, str] | None = None,
-) -> Response:
-    """The document as a response; never cached."""
-    document = problem(slug, detail, place, status)
-    body = json.dumps(document.model_dump(exclude_none=True), ensure_ascii=True).encode()
-    always = {"Cache-Control": "no-store"}
-    if document.status in (429, 503):
-        always["Retry-After"] = str(RETRY_SECONDS)
-    return Response(body, document.status, {**always, **(headers or {})}, MEDIA_TYPE)
 
 
 def pointer(location: Sequence[int | str]) -> str:

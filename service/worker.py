@@ -25,7 +25,7 @@ from codegen.quarantine import DeviceQuarantined
 from codegen.toolchain.compiler import CompilerMissing
 from fusion_ir.named import NamedGraph
 from fusion_ir.text import parse_graph
-from scheduler.bench import Budget, Event, RequestError
+from scheduler.budget import Budget, Event, RequestError
 from scheduler.no_plan import NoPlan
 from service import logs, planner
 from service.devices_here import DevicesHere

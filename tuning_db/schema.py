@@ -1,4 +1,4 @@
-"""Which revision of the tables a database holds, and how it gets to ours: Alembic, run from the package."""
+"""Which revision of the tables a database holds, and that it is ours, else how it gets there."""
 
 import os
 import sqlite3
@@ -6,26 +6,17 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-from alembic import command
-from alembic.config import Config
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, inspect
+from sqlalchemy import Connection, inspect, text
 
 from tuning_db.engine import BUSY_SECONDS, FAILURES, Database
 from tuning_db.errors import DatabaseError
 
-
-def _config() -> Config:
-    config = Config()
-    config.set_main_option("script_location", "tuning_db:migrations")
-    return config
+VERSIONS = Path(__file__).with_name("migrations") / "versions"
 
 
 def revisions() -> tuple[str, ...]:
-    """The revisions that this version knows, oldest first."""
-    scripts = ScriptDirectory.from_config(_config())
-    return tuple(script.revision for script in reversed(list(scripts.walk_revisions())))
+    """The revisions that this version knows, oldest first: each migration's file begins with its own."""
+    return tuple(sorted(path.name.partition("_")[0] for path in VERSIONS.glob("[0-9]*_*.py")))
 
 
 def current(database: Database) -> str | None:
@@ -79,13 +70,16 @@ def prepare(database: Database, *, upgrade: bool, target: str | None = None) -> 
                 f"database {database.place} has schema revision {held}, this version of Fuseplan needs {target}: "
                 "make a backup (pg_dump), then run `fuseplan db upgrade`"
             )
-        config = _config()
-        config.attributes["connection"] = connection
-        command.upgrade(config, target)
+        from tuning_db.upgrading import upgrade_to  # noqa: PLC0415  Alembic, which takes longer than a hit does
+
+        upgrade_to(connection, target)
 
 
 def _current(connection: Connection) -> str | None:
-    heads = MigrationContext.configure(connection).get_current_heads()
+    """As Alembic notes it."""
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    heads = connection.execute(text("SELECT version_num FROM alembic_version")).scalars()
     return "+".join(sorted(heads)) or None
 
 

@@ -10,7 +10,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.errors import printable, problem_response
+from service.errors import printable
+from service.problem_response import problem_response
 
 log = logging.getLogger("fuseplan.http")
 

@@ -26,8 +26,6 @@ from service.cli.terminal import show as display
 from service.formatting import count
 from service.settings import load
 
-app = typer.Typer(no_args_is_help=True, help="Many graphs for a running server: submit, list, show, watch, cancel.")
-
 BatchServer = Annotated[
     str | None, typer.Option("--server", metavar="URL", help="The server; by default the one that the settings name.")
 ]
@@ -44,7 +42,6 @@ BatchNumerics = Annotated[
 ]
 
 
-@app.command()
 def submit(
     graphs: Graphs,
     server: BatchServer = None,
@@ -77,7 +74,6 @@ def submit(
         raise failed(f"left out, since they could not be read: {count(unreadable, 'graph')}")
 
 
-@app.command("list")
 def list_(server: BatchServer = None, limit: Limit = 20, json: Json = False) -> None:
     """The newest batches, one line each."""
     with _remote(server) as remote:
@@ -90,7 +86,6 @@ def list_(server: BatchServer = None, limit: Limit = 20, json: Json = False) -> 
         display(_table(page.batches))
 
 
-@app.command()
 def show(batch: Id, server: BatchServer = None, json: Json = False) -> None:
     """One batch: how far it is, what is being done, what its graphs have in common."""
     with _remote(server) as remote:
@@ -103,14 +98,12 @@ def show(batch: Id, server: BatchServer = None, json: Json = False) -> None:
         print_line(f"  {item.custom_id}: {phase(item.progress)}")
 
 
-@app.command()
 def watch(batch: Id, server: BatchServer = None, json: Json = False) -> None:
     """Follow a batch to its end: a line for each item that ends. Exit code 1 where one failed or was cancelled."""
     with _remote(server) as remote:
         _follow(remote, batch, json)
 
 
-@app.command()
 def cancel(batch: Id, server: BatchServer = None, json: Json = False) -> None:
     """End what has not ended; plans that are there stay."""
     with _remote(server) as remote:
@@ -121,7 +114,6 @@ def cancel(batch: Id, server: BatchServer = None, json: Json = False) -> None:
         print_line(_described(found))
 
 
-@app.command()
 def results(batch: Id, server: BatchServer = None, errors: Errors = False, json: Json = False) -> None:
     """The plans of a batch, or with --errors what has none; with --json as JSON lines."""
     with _remote(server) as remote:

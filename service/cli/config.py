@@ -3,7 +3,6 @@
 import os
 from dataclasses import replace
 
-import typer
 from rich import box
 from rich.table import Table
 from rich.text import Text
@@ -14,10 +13,7 @@ from service.cli.terminal import show as display
 from service.settings import config_path, describe
 from tuning_db import shown
 
-app = typer.Typer(no_args_is_help=True, help="Settings.")
 
-
-@app.command()
 def show(json: Json = False) -> None:
     """Every setting in force: a flag wins over FUSEPLAN_*, that over the TOML file, that over the default."""
     settings = [replace(s, value=shown(s.value)) if s.name == "db" else s for s in describe()]
@@ -30,8 +26,3 @@ def show(json: Json = False) -> None:
     for s in settings:
         table.add_row(s.name, str(s.value), s.origin, s.help)
     display(table, Text(f"\nFlags are --name, variables FUSEPLAN_NAME; the file is {config_path(os.environ)}"))
-
-
-@app.callback()
-def settings_group() -> None:
-    """Settings."""

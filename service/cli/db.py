@@ -2,24 +2,18 @@
 
 import sys
 
-import typer
-
 from service.cli.options import Db, Json
 from service.cli.terminal import print_json
 from service.settings import load
 from tuning_db import Store
 
-app = typer.Typer(no_args_is_help=True, help="The database's tables: current revision, upgrade.")
 
-
-@app.command()
 def upgrade(db: Db = None, json: Json = False) -> None:
     """Bring the tables to the newest revision; a SQLite file is copied first."""
     with Store(load({"db": db}).db, upgrade=True) as store:
         _print(store, json)
 
 
-@app.command()
 def current(db: Db = None, json: Json = False) -> None:
     """Print the revision of the tables."""
     with Store(load({"db": db}).db) as store:

@@ -4,7 +4,7 @@ import signal
 import threading
 from types import FrameType, TracebackType
 
-from scheduler.bench import Event, Progress
+from scheduler.budget import Event, Progress
 
 
 class Interrupts:

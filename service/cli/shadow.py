@@ -6,7 +6,6 @@ or a folder earlier on the path, can take one of them. That must not show as a s
 
 import sys
 from collections.abc import Sequence
-from importlib.metadata import packages_distributions
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -44,5 +43,7 @@ def _origin(name: str) -> Path | None:
 
 
 def _owner(name: str) -> str:
+    from importlib.metadata import packages_distributions  # noqa: PLC0415  for a message that is hardly ever printed
+
     owners = sorted(set(packages_distributions().get(name, ())) - {"fuseplan"})
     return f" (installed by {', '.join(owners)})" if owners else ""

@@ -5,14 +5,17 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.segment import Segment
+from rich.text import Text
 
-from scheduler.bench import Event
+from scheduler.budget import Event
 from service.formatting import duration, visible
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 PLAIN_WIDTH = 110  # where stdout is no terminal: tables keep their columns
 
@@ -70,6 +73,11 @@ def say(text: str) -> None:
     err().print(text, markup=False)
 
 
+def complain(text: str) -> None:
+    """Why a command did not end well, in a line on stderr."""
+    err().print(Text.assemble(("error: ", "bold red"), text))
+
+
 _PHASES = {
     "candidates": "finding segments",
     "segments": "timing kernels",
@@ -99,7 +107,7 @@ def print_line(line: str) -> None:
 class SearchProgress:
     """Shows how a search goes. Off a terminal it does nothing."""
 
-    def __init__(self, bar: Progress | None, seconds: float) -> None:
+    def __init__(self, bar: "Progress | None", seconds: float) -> None:
         self._bar = bar
         self._task = bar.add_task("starting", total=seconds) if bar is not None else None
 
@@ -122,6 +130,14 @@ def search_progress(seconds: float) -> Iterator[SearchProgress]:
     if not sys.stderr.isatty():
         yield SearchProgress(None, seconds)
         return
+    from rich.progress import (  # noqa: PLC0415  where nobody watches, nothing of it is loaded
+        BarColumn,
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=24), TimeElapsedColumn())
     with Progress(*columns, console=err(), transient=True) as bar:
         yield SearchProgress(bar, seconds)

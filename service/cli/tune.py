@@ -4,7 +4,7 @@ import math
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.padding import Padding
 from rich.text import Text
@@ -13,20 +13,22 @@ from codegen.object_cache import ObjectCache
 from fusion_ir.formats.json_wire import to_wire
 from fusion_ir.named import NamedGraph
 from fusion_ir.records import Numerics
-from scheduler.bench import Budget
+from scheduler.budget import Budget
 from service.cli.answer import Answer, answer_json
 from service.cli.errors import bad_input
 from service.cli.folders import graph_files
 from service.cli.interrupts import Interrupts
 from service.cli.options import Cache, Db, Format, Graphs, Json, Memory, NumericsClass, Seconds, Server, Shapes, Target
 from service.cli.plan_view import KEY_DIGITS, plan_view
-from service.cli.remote import Remote
 from service.cli.source import read_graph
 from service.cli.terminal import print_json, search_progress, show
-from service.cli.tune_many import tune_many
+from service.naming import Naming
 from service.planner import plan_graph
 from service.settings import Settings, load
 from tuning_db import Store
+
+if TYPE_CHECKING:
+    from service.cli.remote import Remote
 
 
 def tune(
@@ -56,6 +58,8 @@ def tune(
     with ExitStack() as stack:
         interrupts = Interrupts()
         if server is not None:
+            from service.cli.remote import Remote  # noqa: PLC0415  an HTTP client, which others need not load
+
             remote = stack.enter_context(Remote(server))
             segments_of = None
             ask = partial(tune_remotely, remote=remote, target=target, budget=budget, numerics=numerics)
@@ -67,17 +71,19 @@ def tune(
         if several or server is None:
             stack.enter_context(interrupts)
         if several:
+            from service.cli.tune_many import tune_many  # noqa: PLC0415  the same
+
             tune_many(graph_files(graphs), format_, ask, segments_of, interrupts, json=json)
             return
-        answer = ask(read_graph(graphs[0], format_, shapes))
-        _print(answer, json)
+        named = read_graph(graphs[0], format_, shapes)
+        _print(ask(named), Naming(named.input_names, named.output_names), json)
 
 
-def _print(answer: Answer, json: bool) -> None:
+def _print(answer: Answer, naming: Naming, json: bool) -> None:
     if json:
         print_json(answer_json(answer))
         return
-    show(plan_view(answer.plan, answer.state), Padding(_whereabouts(answer), (0, 0, 0, 1)))
+    show(plan_view(answer.plan, answer.state, naming), Padding(_whereabouts(answer), (0, 0, 0, 1)))
 
 
 def search_budget(settings: Settings, seconds: float | None, memory_bytes: int | None = None) -> Budget:
@@ -106,7 +112,9 @@ def tune_here(
     return Answer(found.plan, settings.target, found.state, found.cache, store.place, cut_short=found.cut_short)
 
 
-def tune_remotely(named: NamedGraph, remote: Remote, target: str | None, budget: Budget, numerics: Numerics) -> Answer:
+def tune_remotely(
+    named: NamedGraph, remote: "Remote", target: str | None, budget: Budget, numerics: Numerics
+) -> Answer:
     """Asks a server. The graph was read here, so what is wrong with it is said with its place in the file."""
     body: dict[str, Any] = {"graph": to_wire(named), "seconds": budget.seconds, "numerics": numerics}
     if target:

@@ -13,7 +13,8 @@ from fusion_ir.graph import Graph
 from fusion_ir.node import Node
 from fusion_ir.sample import sample_inputs
 from fusion_ir.tolerance import reference
-from scheduler.bench import Budget, Forgetful
+from scheduler.bench import Forgetful
+from scheduler.budget import Budget
 from scheduler.tune import tune
 from tests.support.tensors import graph_of, spec
 

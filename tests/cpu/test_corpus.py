@@ -19,7 +19,8 @@ from fusion_ir.interpreter import interpret
 from fusion_ir.numerics import widen
 from fusion_ir.records import Plan
 from fusion_ir.tolerance import reference
-from scheduler.bench import Budget, Forgetful
+from scheduler.bench import Forgetful
+from scheduler.budget import Budget
 from scheduler.tune import tune
 
 needs_torch = pytest.mark.skipif(not HAS_TORCH, reason="needs PyTorch: the extra `bench`")

@@ -20,7 +20,7 @@ import pytest
 
 from fusion_ir.key import graph_key
 from fusion_ir.text import print_graph
-from scheduler.tune import INTERRUPTED
+from scheduler.budget import INTERRUPTED
 from tests.support.processes import descendants, gone, within
 from tests.support.stored_plans import chain
 from tuning_db import Store

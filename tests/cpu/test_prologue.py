@@ -15,7 +15,7 @@ from fusion_ir.extent import shape_of
 from fusion_ir.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.ops import make_input
 from fusion_ir.records import Plan, Status
-from scheduler.bench import Budget
+from scheduler.budget import Budget
 from scheduler.rewrites.chains import CHAINS
 from scheduler.tune import tune
 from tests.support.constants import with_constants

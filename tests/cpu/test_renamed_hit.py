@@ -11,7 +11,7 @@ from codegen.workbench import Workbench
 from fusion_ir.formats import read
 from fusion_ir.interpreter import interpret
 from fusion_ir.sample import sample_inputs
-from scheduler.bench import Budget
+from scheduler.budget import Budget
 from service.planner import plan_graph
 from tuning_db import Store
 

@@ -19,7 +19,8 @@ from codegen.toolchain.cpu import CpuCompiler, find_compiler
 from codegen.workbench import Workbench
 from fusion_ir.graph import Graph
 from fusion_ir.records import CompileReport
-from scheduler.bench import Budget, Forgetful
+from scheduler.bench import Forgetful
+from scheduler.budget import Budget
 from scheduler.tune import tune
 from tests.support.inexact_graphs import amplifying_graph
 from tests.support.random_graphs import Seeded, independent_graph, whole_graph

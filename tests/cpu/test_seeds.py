@@ -28,7 +28,8 @@ from fusion_ir.interpreter import interpret  # noqa: E402
 from fusion_ir.key import graph_key  # noqa: E402
 from fusion_ir.ops.contract import ORDERED_PRODUCTS  # noqa: E402
 from fusion_ir.sample import sample_inputs  # noqa: E402
-from scheduler.bench import Budget, Forgetful  # noqa: E402
+from scheduler.bench import Forgetful  # noqa: E402
+from scheduler.budget import Budget  # noqa: E402
 from scheduler.tune import tune  # noqa: E402
 from tests.support.devices import CPU_DEVICE, CUDA_DEVICE  # noqa: E402
 

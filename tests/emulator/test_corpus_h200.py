@@ -28,7 +28,8 @@ from fusion_ir.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.node import Node
 from fusion_ir.ops import make, make_input
 from fusion_ir.reduced import reduced
-from scheduler.bench import Budget, Forgetful
+from scheduler.bench import Forgetful
+from scheduler.budget import Budget
 from scheduler.rewrites.chains import CHAINS
 from scheduler.rewrites.neighbourhood import Neighbourhood
 from scheduler.tune import tune

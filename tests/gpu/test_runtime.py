@@ -23,7 +23,8 @@ from fusion_ir.node import Node
 from fusion_ir.records import LibraryCall
 from fusion_ir.sample import sample_inputs
 from fusion_ir.tolerance import reference
-from scheduler.bench import Budget, Forgetful
+from scheduler.bench import Forgetful
+from scheduler.budget import Budget
 from scheduler.tune import tune
 from tests.support.candidates import kernels_of, only_row
 from tests.support.constants import with_constants

@@ -20,7 +20,7 @@ from fusion_ir.graph import Graph
 from fusion_ir.named import NamedGraph
 from fusion_ir.ops import make, make_input
 from fusion_ir.records import Device, Status
-from scheduler.bench import Budget
+from scheduler.budget import Budget
 from service.planner import PlanAnswer, plan_graph
 from tests.support.kernels import bare_headers, dense, graph_of
 from tuning_db import Store

@@ -13,8 +13,8 @@ from fusion_ir.formats import read
 from fusion_ir.named import NamedGraph
 from fusion_ir.ops import make_input
 from fusion_ir.records import Ceilings, Device, Numerics
-from scheduler.bench import Budget
-from service import planner
+from scheduler.budget import Budget
+from service import planner, searching
 from tests.support.kernels import dense, graph_of
 from tuning_db import Store
 
@@ -73,7 +73,7 @@ def test_what_is_asked_about_others_belongs_to_no_graph(tmp_path: Path) -> None:
     with Store(f"sqlite:///{tmp_path / 'plans.db'}") as store:
         plan = planner.plan_graph(named, "cpu", Budget(4.0), store, cache).plan  # of 1 s, whole plans are timed alone
         step = plan.steps[0]
-        costs = planner.StoredCosts(store, plan.device.class_key, other)
+        costs = searching.StoredCosts(store, plan.device.class_key, other)
         assert costs.others(step.family)
         assert store.segments_of(other) == []
         assert costs.known(step.segment_key)

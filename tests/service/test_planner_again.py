@@ -9,10 +9,9 @@ import pytest
 from codegen.object_cache import ObjectCache
 from fusion_ir.named import NamedGraph
 from fusion_ir.records import Ceilings, Plan, Reason
-from scheduler.bench import Budget, RequestError
+from scheduler.budget import INTERRUPTED, Budget, RequestError
 from scheduler.no_plan import MemoryExceeded, NoPlan
-from scheduler.tune import INTERRUPTED
-from service import planner
+from service import planner, searching
 from service.planner import FailedBefore, PlanAnswer
 from tests.support.stored_plans import BINARY, DEVICE, chain, plan_of
 from tuning_db import Store
@@ -44,7 +43,7 @@ class Searches:
         self.made = 0
         self.budgets: list[float] = []
         monkeypatch.setattr(planner, "detect", lambda _target, _cache: DEVICE)
-        monkeypatch.setattr(planner, "tune", self._tune)
+        monkeypatch.setattr(searching, "tune", self._tune)
 
     def _tune(self, _graph: Any, _device: Any, budget: Budget, *_: Any, **__: Any) -> Plan:
         self.made += 1
@@ -103,7 +102,7 @@ def test_a_plan_of_which_nothing_was_timed_is_no_answer_to_who_gives_time(search
 
 @pytest.mark.parametrize(
     ("seconds", "spent", "second"),
-    [(30.0, 2.0, planner.AGAIN_SECONDS), (12.0, 5.0, 7.0), (12.0, 11.0, None), (5.0, 5.3, None), (1.0, 0.1, None)],
+    [(30.0, 2.0, searching.AGAIN_SECONDS), (12.0, 5.0, 7.0), (12.0, 11.0, None), (5.0, 5.3, None), (1.0, 0.1, None)],
 )
 @pytest.mark.parametrize("found", ["plan", "none", "untimed"])
 def test_a_second_search_for_a_bound_that_was_beaten_has_what_is_left_of_the_budget(
@@ -117,8 +116,8 @@ def test_a_second_search_for_a_bound_that_was_beaten_has_what_is_left_of_the_bud
         assert reached
         return device.model_copy(update={"ceilings": FASTER})
 
-    monkeypatch.setattr(planner, "with_raised_ceilings", raised)
-    monkeypatch.setattr(planner.time, "monotonic", lambda: 100.0)
+    monkeypatch.setattr(searching, "with_raised_ceilings", raised)
+    monkeypatch.setattr(searching.time, "monotonic", lambda: 100.0)
     whole = plan_of(chain())
     (step,) = whole.steps
     beaten = plan(5.0, spent).model_copy(
@@ -196,7 +195,7 @@ def test_a_search_interrupted_before_there_was_a_plan_did_not_fail(
             raise NoPlan("nothing was measured")  # noqa: B904
 
     with monkeypatch.context() as patch:
-        patch.setattr(planner, "tune", interrupted)
+        patch.setattr(searching, "tune", interrupted)
         with pytest.raises(NoPlan):
             searches.ask(5.0)
     searches.next = [plan(15.0, 5.0)]

@@ -23,7 +23,7 @@ from fusion_ir.records import Plan
 from fusion_ir.text import parse_graph
 from fusion_ir.tolerance import reference
 from scheduler import compose
-from scheduler.bench import Budget
+from scheduler.budget import Budget
 from service.planner import plan_graph
 from service.transfer import importing
 from service.transfer.importing import Importer, Outcome

@@ -12,7 +12,8 @@ from codegen.toolchain.compiler import Binary
 from codegen.workbench import Workbench
 from fusion_ir.graph import Graph
 from fusion_ir.records import Device, Measurement, Plan, Status
-from scheduler.bench import Budget, Forgetful, PlanResult
+from scheduler.bench import Forgetful, PlanResult
+from scheduler.budget import Budget
 from scheduler.rewrites import ALTERNATIVES
 from scheduler.rewrites.rule import Offer
 from scheduler.tune import tune

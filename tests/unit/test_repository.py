@@ -74,6 +74,15 @@ def test_every_module_says_what_it_is(path: Path) -> None:
     assert not tree.body or ast.get_docstring(tree), f"{path} has no docstring"
 
 
+# Loaded when it is needed: most commands and every hit do without.
+LATER = {
+    "service/cli/app.py": {"service.version", "service.cli.terminal"},
+    "service/cli/tune.py": {"service.cli.remote", "service.cli.tune_many"},
+    "service/planner.py": {"service.searching"},
+    "tuning_db/schema.py": {"tuning_db.upgrading"},
+}
+
+
 @pytest.mark.parametrize("path", sources(), ids=str)
 def test_no_import_between_our_packages_inside_a_function(path: Path) -> None:
     tree = ast.parse((ROOT / path).read_text())
@@ -81,7 +90,7 @@ def test_no_import_between_our_packages_inside_a_function(path: Path) -> None:
         for node in ast.walk(function):
             if isinstance(node, ast.Import | ast.ImportFrom):
                 names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names]
-                ours = [n for n in names if n.split(".")[0] in PACKAGES]
+                ours = [n for n in names if n.split(".")[0] in PACKAGES and n not in LATER.get(str(path), ())]
                 assert not ours, f"{path}:{node.lineno} imports {ours[0]} inside {function.name}"
 
 

@@ -18,9 +18,8 @@ from fusion_ir.key import graph_key
 from fusion_ir.named import NamedGraph
 from fusion_ir.records import Plan
 from fusion_ir.text import print_graph
-from scheduler.bench import Event
+from scheduler.budget import INTERRUPTED, Event
 from scheduler.no_plan import Disagreement
-from scheduler.tune import INTERRUPTED
 from service import planner, server, worker
 from service.api.operations import problem_of
 from service.errors import Problem

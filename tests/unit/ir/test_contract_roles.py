@@ -13,7 +13,8 @@ from fusion_ir import build
 from fusion_ir.dtype import DTYPES, bf16, f32
 from fusion_ir.key import graph_key
 from fusion_ir.multiplied_sums import contracted
-from scheduler.bench import Budget, Forgetful
+from scheduler.bench import Forgetful
+from scheduler.budget import Budget
 from scheduler.tune import tune
 from tests.support.devices import CPU_DEVICE
 from tests.support.tensors import evaluate_one

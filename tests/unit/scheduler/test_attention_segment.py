@@ -6,7 +6,8 @@ from codegen.gpus import specified
 from fusion_ir import build
 from fusion_ir.dtype import bf16, f32
 from fusion_ir.node import Node
-from scheduler.bench import Budget, Forgetful
+from scheduler.bench import Forgetful
+from scheduler.budget import Budget
 from scheduler.tune import tune
 from tests.support.attention import below, scores, tensor
 from tests.support.products import dense_graph

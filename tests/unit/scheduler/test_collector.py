@@ -9,7 +9,8 @@ from codegen.gpus import specified
 from fusion_ir import build
 from fusion_ir.node import Node
 from scheduler.atoms import Atoms
-from scheduler.bench import Budget, Forgetful
+from scheduler.bench import Forgetful
+from scheduler.budget import Budget
 from scheduler.candidates import Candidate
 from scheduler.collector import OBJECTS, collecting_rarely
 from scheduler.ledger import Ledger

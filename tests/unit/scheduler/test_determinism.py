@@ -14,7 +14,7 @@ from benchmarks.corpus import TOPICS
 from codegen.families import FAMILIES
 from fusion_ir.graph import Graph
 from fusion_ir.records import Measurement
-from scheduler.bench import Budget
+from scheduler.budget import Budget
 from scheduler.tune import tune
 from tests.unit.scheduler.fakes import DEVICE, FakeBench, Memory
 from tests.unit.scheduler.test_tune import diamond, search

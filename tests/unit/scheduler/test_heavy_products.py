@@ -15,7 +15,8 @@ from fusion_ir.dtype import DTYPES, bf16, f32, f64, i32, i64
 from fusion_ir.graph import Graph, InputSpec
 from fusion_ir.node import Node
 from fusion_ir.records import Device
-from scheduler.bench import Budget, Forgetful
+from scheduler.bench import Forgetful
+from scheduler.budget import Budget
 from scheduler.candidates import Candidate
 from scheduler.ledger import Ledger
 from scheduler.prepare import prepare

@@ -13,7 +13,7 @@ from fusion_ir.graph import Graph
 from fusion_ir.interpreter import interpret
 from fusion_ir.ops import make
 from fusion_ir.records import Device, Measurement, Plan
-from scheduler.bench import Budget, Event
+from scheduler.budget import INTERRUPTED, Budget, Event
 from scheduler.candidates import Candidate, CandidateSettings
 from scheduler.cover import CoverProblem, NoRoom
 from scheduler.cutting import cut
@@ -21,7 +21,7 @@ from scheduler.finalists import MANY_ATOMS
 from scheduler.ledger import Ledger
 from scheduler.piece import Piece
 from scheduler.prepare import prepare
-from scheduler.tune import INTERRUPTED, TuneSettings, tune
+from scheduler.tune import TuneSettings, tune
 from scheduler.watch import BEAT_S
 from tests.support.cover_problems import random_problem
 from tests.unit.scheduler.fakes import (

@@ -9,7 +9,7 @@ from fusion_ir.graph import Graph
 from fusion_ir.interpreter import interpret
 from fusion_ir.ops import make
 from fusion_ir.records import Plan
-from scheduler.bench import Budget, RequestError
+from scheduler.budget import Budget, RequestError
 from scheduler.no_plan import MemoryExceeded
 from scheduler.tune import tune
 from tests.support.random_graphs import Seeded, any_graph

@@ -10,7 +10,8 @@ from fusion_ir import build
 from fusion_ir.dtype import DType, bf16, f32
 from fusion_ir.node import Node
 from fusion_ir.records import Device
-from scheduler.bench import Budget, Forgetful
+from scheduler.bench import Forgetful
+from scheduler.budget import Budget
 from scheduler.tune import tune
 from tests.support.devices import CPU_DEVICE
 from tests.support.products import dense_graph, spec

@@ -18,7 +18,7 @@ from fusion_ir.ops import make, make_input
 from fusion_ir.records import Buffer, Plan, Ref
 from scheduler import assemble
 from scheduler.atoms import atoms_of
-from scheduler.bench import Budget
+from scheduler.budget import Budget
 from scheduler.buffers import Lifetime, share_buffers
 from scheduler.cover import Producers
 from scheduler.covers import Covers

@@ -10,7 +10,7 @@ import pytest
 
 from codegen.schedule import Choices, schedule_text
 from fusion_ir.ops import make, make_input
-from scheduler.bench import Budget
+from scheduler.budget import Budget
 from scheduler.candidates import Candidate
 from scheduler.cutting import cut
 from scheduler.ledger import NEAR_BOUND, PATIENCE, Ledger

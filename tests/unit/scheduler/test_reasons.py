@@ -13,7 +13,7 @@ from fusion_ir.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.node import Node
 from fusion_ir.ops import OpKind, make, make_input
 from fusion_ir.records import Contraction, Cost, Device, Plan, Reason, Refusal
-from scheduler.bench import Budget
+from scheduler.budget import Budget
 from scheduler.candidates import Candidate, Candidates, CandidateSettings
 from scheduler.cutting import cut
 from scheduler.ledger import Ledger

@@ -15,7 +15,7 @@ from fusion_ir.formats import read
 from fusion_ir.graph import Graph
 from fusion_ir.node import Node
 from fusion_ir.records import Plan
-from scheduler.bench import Budget
+from scheduler.budget import Budget
 from scheduler.prepare import prepare
 from scheduler.tune import TuneSettings, tune
 from tests.support.devices import CPU_DEVICE, CUDA_DEVICE

@@ -15,7 +15,7 @@ from fusion_ir.interpreter import interpret
 from fusion_ir.key import graph_key
 from fusion_ir.ops import make
 from fusion_ir.records import Measurement, Plan, Status
-from scheduler.bench import Budget
+from scheduler.budget import Budget
 from scheduler.no_plan import Disagreement, MemoryExceeded
 from scheduler.prepare import prepare
 from scheduler.sections import sections

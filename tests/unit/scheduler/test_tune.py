@@ -16,7 +16,7 @@ from fusion_ir.interpreter import interpret
 from fusion_ir.node import Node
 from fusion_ir.ops import OpKind, make, make_input
 from fusion_ir.records import Cost, Measurement, Plan, Ref, Status
-from scheduler.bench import Budget, Event
+from scheduler.budget import Budget, Event
 from scheduler.candidates import Candidate, CandidateSettings
 from scheduler.cutting import cut
 from scheduler.finalists import UNFUSED

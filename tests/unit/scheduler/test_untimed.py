@@ -10,7 +10,7 @@ from codegen.toolchain.compiler import Binary, Failure
 from fusion_ir.graph import Graph
 from fusion_ir.ops import make, make_input
 from fusion_ir.records import CompileReport, Plan, Status
-from scheduler.bench import Budget
+from scheduler.budget import Budget
 from scheduler.tune import tune
 from tests.support.absent import Collector, Forgetful
 from tests.support.kernels import dense, graph_of

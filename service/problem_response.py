@@ -1,0 +1,24 @@
+"""A problem document as an HTTP response. Documents themselves are of `service.errors`: the command line has them, too."""
+
+import json
+from collections.abc import Mapping
+
+from starlette.responses import Response
+
+from service.errors import MEDIA_TYPE, RETRY_SECONDS, problem
+
+
+def problem_response(
+    slug: str,
+    detail: str,
+    place: str | None = None,
+    status: int | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """The document as a response; never cached."""
+    document = problem(slug, detail, place, status)
+    body = json.dumps(document.model_dump(exclude_none=True), ensure_ascii=True).encode()
+    always = {"Cache-Control": "no-store"}
+    if document.status in (429, 503):
+        always["Retry-After"] = str(RETRY_SECONDS)
+    return Response(body, document.status, {**always, **(headers or {})}, MEDIA_TYPE)

@@ -1,0 +1,56 @@
+"""What commands load: a help text no library that plans are made by, a hit nothing that a search or a server needs."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cpu.test_command_line import GRAPH
+
+# Runs a command line, then tells on standard error what is loaded.
+PROGRAM = """
+import sys
+sys.argv[0] = "fuseplan"
+from service.__main__ import main
+code = main()
+print("LOADED", *sorted(sys.modules), file=sys.stderr)
+sys.exit(code)
+"""
+OF_SERVERS = ("fastapi", "starlette", "uvicorn", "service.server", "httpx", "jinja2")
+OF_SEARCHES = ("scheduler.tune", "scheduler.finalists", "codegen.families", "codegen.workbench", "optuna", "highspy")
+OF_PLANS = ("numpy", "sqlalchemy", "alembic", "pydantic", "rich", "codegen", "tuning_db", "fusion_ir.records")
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "graph.txt").write_text(GRAPH)
+    return tmp_path
+
+
+def run(home: Path, *arguments: str) -> tuple[str, set[str]]:
+    """What a command prints, and the modules that were loaded in its process."""
+    names = {"HOME": str(home), "FUSEPLAN_DB": f"sqlite:///{home / 'plans.db'}", "FUSEPLAN_CACHE": str(home / "cache")}
+    ended = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *arguments], capture_output=True, text=True, check=False,
+        env={"PATH": "/usr/local/bin:/usr/bin:/bin", **names}, cwd=Path(__file__).resolve().parents[2],
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout, set(ended.stderr.partition("LOADED ")[2].split())
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["plans", "--help"], ["batch", "-h"], ["db", "-h"]])
+def test_what_is_only_read_loads_no_library(home: Path, arguments: list[str]) -> None:
+    out, loaded = run(home, *arguments)
+    assert out.strip()
+    allowed = {"pydantic"} if "plans" in arguments or "-h" in arguments else set()  # Typer's own, for groups
+    assert loaded & {*OF_SERVERS, *OF_SEARCHES, *OF_PLANS} <= allowed
+
+
+def test_a_hit_loads_nothing_of_searches_or_servers(home: Path) -> None:
+    graph = str(home / "graph.txt")
+    _, loaded = run(home, "tune", graph, "--seconds", "1", "--json")
+    assert {"scheduler.tune", "codegen.workbench"} <= loaded, "this one searched"
+    out, loaded = run(home, "tune", graph, "--seconds", "1", "--json")
+    assert '"cache": "hit"' in out
+    assert loaded & {*OF_SERVERS, *OF_SEARCHES, "alembic", "scipy", "rich.progress"} == set()
