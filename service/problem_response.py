@@ -1,4 +1,4 @@
-"""A problem document as an HTTP response. Documents themselves are of `service.errors`: the command line has them, too."""
+"""A problem document as an HTTP response; the documents are of `service.errors`, which the command line reads, too."""
 
 import json
 from collections.abc import Mapping
