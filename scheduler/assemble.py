@@ -27,7 +27,8 @@ _ROUNDING_ELSEWHERE = {offer.name for offer in ALTERNATIVES if offer.rounding}
 @dataclass(frozen=True)
 class Choice:
     """A segment of the cover with the kernel chosen for it. binary: None where nothing was compiled. time_us: None
-    where nothing was timed; then predicted_us is all there is."""
+    where nothing was timed; then predicted_us is all there is. max_rel_error: of its kernel by itself, where that was
+    run and plans are not."""
 
     segment: Segment
     traffic: Traffic
@@ -35,6 +36,7 @@ class Choice:
     binary: Binary | None
     time_us: float | None
     predicted_us: float | None = None
+    max_rel_error: float | None = None
 
 
 def assemble(prepared: Prepared, device: Device, choices: Sequence[Choice], search: Search) -> Plan:
@@ -86,7 +88,7 @@ def assemble(prepared: Prepared, device: Device, choices: Sequence[Choice], sear
         lower_bound_us=lower_bound_us(whole, device) if choices else 0.0,
         search_gap=None,
         copy_us=copy_us(whole, device),
-        max_rel_error=None,
+        max_rel_error=max((c.max_rel_error for c in choices if c.max_rel_error is not None), default=None),
         rewrites=rewrites,
         rounds_elsewhere=not _ROUNDING_ELSEWHERE.isdisjoint(rewrites),
         search=search,

@@ -84,6 +84,7 @@ class Finalists:
         self._compiled_s = 0.0  # for each kernel of the early plans
         self.early_s = 0.0  # that checking and timing these took; 0 where there were none
         self._quick: set[str] = set()  # binaries that were compiled quickly
+        self._errors: dict[str, float | None] = {}  # of kernels that were checked by themselves, by entry
 
     def begin(self, cover: Proposal, seconds: float) -> None:
         """Times the cover that is predicted to be the cheapest beside the unfused graph, whole, before any schedule is
@@ -350,6 +351,7 @@ class Finalists:
         for candidate, kernel in kernels.values():
             segment = candidate.segment
             [row] = self.bench.measure(segment.canonical.graph, segment.key, [kernel], seed=self.ledger.seed)
+            self._errors[kernel.entry] = row.max_rel_error
             if row.status is not Status.ok:
                 self.ledger.reject(candidate, (kernel.family, kernel.schedule), row.status, row.detail)
                 passed = False
@@ -357,7 +359,15 @@ class Finalists:
 
     def _plan(self, proposal: Proposal, kernels: dict[Candidate, Kernel], binaries: dict[str, Binary]) -> Plan:
         choices = [
-            Choice(c.segment, self.ledger.traffic(c), k, binary, time_us, self._predicted_us(c, k, binary))
+            Choice(
+                c.segment,
+                self.ledger.traffic(c),
+                k,
+                binary,
+                time_us,
+                self._predicted_us(c, k, binary),
+                self._errors.get(k.entry),
+            )
             for c in proposal
             for k in [kernels[c]]
             for binary, time_us in [(binaries.get(k.entry), self.ledger.time_us(c))]

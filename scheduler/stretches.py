@@ -95,6 +95,7 @@ class Stretches:
     _us: dict[str, float] = field(default_factory=dict[str, float])  # the same
     _binaries: dict[str, Binary] = field(default_factory=dict[str, Binary])  # by entry
     _failed: dict[str, tuple[Status, str]] = field(default_factory=dict[str, tuple[Status, str]])  # the same
+    _errors: dict[str, float | None] = field(default_factory=dict[str, float | None])  # of those checked
     _found: int = 0
     _quickly: bool = False  # by the schedules that compilers are soonest through with
 
@@ -269,6 +270,7 @@ class Stretches:
             return True
         segment = part.candidate.segment
         [row] = self.bench.measure(segment.canonical.graph, segment.key, [kernel], seed=self.ledger.seed)
+        self._errors[kernel.entry] = row.max_rel_error
         if row.status is not Status.ok:
             self._failed[kernel.entry] = row.status, row.detail
         return row.status is Status.ok
@@ -398,6 +400,7 @@ class Stretches:
                 self._binaries.get(kernels[p.key].entry),
                 None,
                 None if self.ledger.device.target == "emulator" else self._predicted_us(p),
+                self._errors.get(kernels[p.key].entry),
             )
             for p in parts
         ]

@@ -147,6 +147,7 @@ def test_tune_predicts_and_run_computes(
     assert main(["tune", str(tmp_path / "graph.txt"), "--target", "emulator", "--json"]) == 0
     plan = json.loads(capsys.readouterr().out)
     assert (plan["state"], plan["time_us"], plan["predicted_us"]) == ("predicted", None, None)
+    assert 0 < plan["max_rel_error"] < 1e-5, "of its kernels, each by itself"
     files = ["--inputs", str(tmp_path / "in.safetensors"), "--outputs", str(tmp_path / "out.safetensors")]
     for subject in (str(tmp_path / "graph.txt"), plan["plan_key"]):
         assert main(["run", subject, *files, "--target", "emulator", "--check"]) == 0
