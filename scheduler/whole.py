@@ -51,8 +51,8 @@ def times(result: PlanResult) -> dict[str, float | None]:
 
 def told(plan: Plan, again: bool, disturbed: float | None) -> Reason | None:
     """That a plan is far from its steps, where it is. disturbed: share of its race's visits that others disturbed."""
-    steps_us = _steps_us(plan)
-    if plan.time_us is None or plan.spread is None or steps_us is None or not _is_far(plan.time_us / steps_us):
+    steps_us = far_steps_us(plan)
+    if plan.time_us is None or steps_us is None:
         return None
     text = (
         f"takes {duration(plan.time_us)} as a whole, {plan.time_us / steps_us:.2f}x the {duration(steps_us)} of its "
@@ -61,6 +61,15 @@ def told(plan: Plan, again: bool, disturbed: float | None) -> Reason | None:
     if disturbed:
         text += f"; others had the CPUs during {disturbed:.0%} of that"
     return Reason(kind="note", text=text)
+
+
+def far_steps_us(plan: Plan) -> float | None:
+    """What the steps of a run took one by one, in us, of a plan that was timed whole and is far from that; None of
+    others."""
+    steps_us = _steps_us(plan)
+    if plan.time_us is None or plan.spread is None or not steps_us or not _is_far(plan.time_us / steps_us):
+        return None
+    return steps_us
 
 
 def _departure(plans: Sequence[Plan], results: Sequence[PlanResult]) -> float:

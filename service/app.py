@@ -24,6 +24,7 @@ from service.api.middleware import Gate
 from service.api.readers import Readers
 from service.api.threads import Threads
 from service.dashboard import pages
+from service.dashboard.layouts import Layouts
 from service.errors import ApiError, OperationFailed, in_words, pointer
 from service.problem_response import problem_response
 from service.settings import Settings
@@ -72,6 +73,8 @@ def create_app(
         VERSION,
         reading,
         database=Threads(16, 112, settings.db_seconds, "database-unavailable", "The database"),
+        # Few at a time, since the machine is measuring: some wait for others that take all the time that they may.
+        drawing=Threads(2, 30, 3 * settings.layout_seconds + settings.db_seconds, "busy", "The drawing of graphs"),
         pages=Threads(4, 28, settings.layout_seconds + settings.db_seconds, "busy", "The pages"),
         batches=Threads(2, 6, BATCH_SECONDS, "busy", "The reader of batches"),
     )
@@ -88,7 +91,7 @@ def create_app(
             await ctx.database.within(CLOSE_SECONDS, store.close)
         except ApiError as error:
             log.warning("the database was left as it is: %s", error)
-        for threads in (ctx.database, ctx.pages, ctx.batches):
+        for threads in (ctx.database, ctx.pages, ctx.drawing, ctx.batches):
             threads.close()
 
     app = FastAPI(
@@ -101,6 +104,7 @@ def create_app(
         redirect_slashes=False,
     )
     app.state.context = ctx
+    app.state.layouts = Layouts(ctx.drawing)
     for router in ROUTERS:
         app.include_router(router)
     app.router.routes.append(Mount("/static", StaticFiles(packages=[("service.dashboard", "static")]), name="static"))

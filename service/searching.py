@@ -17,6 +17,7 @@ from scheduler.entry import relative_times
 from scheduler.experience import Tuned
 from scheduler.no_plan import NoPlan
 from scheduler.tune import tune
+from service.bound import beats
 from service.version import VERSION
 from tuning_db import Store
 
@@ -120,9 +121,9 @@ def _with_what_was_reached(plan: Plan, device: Device) -> Plan:
 
 
 def _beats_its_bound(plan: Plan) -> bool:
-    """By more than noise."""
+    """The plan, or a step of it."""
     pairs = [(plan.time_us, plan.lower_bound_us), *((step.time_us, step.bound_us) for step in plan.steps)]
-    return any(time_us is not None and time_us < 0.97 * bound_us for time_us, bound_us in pairs)
+    return any(beats(time_us, bound_us) for time_us, bound_us in pairs)
 
 
 def _together(first: Search, second: Search) -> Search:

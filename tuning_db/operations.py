@@ -77,6 +77,7 @@ class Operation:
 
 _COLUMNS = tuple(OperationRow.__table__.c[field.name] for field in fields(Operation))
 _OPEN = OperationRow.state.in_(("queued", "running"))
+_IN_TURN = (OperationRow.priority.desc(), OperationRow.created, OperationRow.id)  # as workers take them
 
 
 def _read(rows: Iterable[Row[Any]]) -> list[Operation]:
@@ -157,8 +158,7 @@ class Operations:
             return None
         with self._database.write() as connection:
             self._take_back(connection, _expired(now), now)
-            queue = (OperationRow.priority.desc(), OperationRow.created, OperationRow.id)
-            following = select(OperationRow.id).where(_waiting(now, kinds, devices)).order_by(*queue).limit(1)
+            following = select(OperationRow.id).where(_waiting(now, kinds, devices)).order_by(*_IN_TURN).limit(1)
             leased: dict[str, Any] = {
                 "state": "running",
                 "owner": owner,
@@ -257,6 +257,11 @@ class Operations:
         newest = (OperationRow.created.desc(), OperationRow.id)
         statement = select(*_COLUMNS).where(OperationRow.state.in_(states)).order_by(*newest).limit(limit)
         return _read(self._database.rows(statement))
+
+    def waiting(self, limit: int) -> list[Operation]:
+        """Those that wait, in the order in which workers take them."""
+        queued = select(*_COLUMNS).where(OperationRow.state == "queued").order_by(*_IN_TURN)
+        return _read(self._database.rows(queued.limit(limit)))
 
     def counts(self) -> dict[OperationState, int]:
         """How many operations are in each state."""

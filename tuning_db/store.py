@@ -372,6 +372,9 @@ class Store:
     def operations(self, states: Sequence[OperationState] = OPERATION_STATES, limit: int = 100) -> list[Operation]:
         return self._operations.operations(states, limit)
 
+    def waiting(self, limit: int = 100) -> list[Operation]:
+        return self._operations.waiting(limit)
+
     def operation_counts(self) -> dict[OperationState, int]:
         return self._operations.counts()
 

@@ -122,7 +122,8 @@ class Context:
     version: str
     readers: Readers
     database: Threads  # for what asks the database
-    pages: Threads  # for what draws pages, which takes long
+    pages: Threads  # for what makes pages, which takes long
+    drawing: Threads  # for laying out graphs, which takes longer
     batches: Threads  # for reading batches
     metrics: Metrics = field(default_factory=Metrics)
     submitting: set[str] = field(default_factory=set[str])  # idempotency keys of batches being read

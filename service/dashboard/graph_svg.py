@@ -8,7 +8,7 @@ from html import escape
 from fusion_ir.graph import Graph
 from fusion_ir.node import Node
 from fusion_ir.records import Plan
-from service.dashboard.layout import Layout, layout
+from service.dashboard.layout import Layout
 
 COLOURS = 8  # classes seg-0 ... seg-7 in style.css; later steps start over
 HEIGHT = 34.0
@@ -16,24 +16,60 @@ CHARACTER_WIDTH = 6.1  # of the small line, in points
 MARGIN = 12.0
 # Ops that move no data by themselves: drawn lighter, so that the arithmetic stands out.
 VIEWS = frozenset("reshape permute broadcast_in_dim expand slice pad cat squeeze iota full".split())
+# Numbers of the steps that share a box, on its upper edge.
+TABS = 3  # of the first steps; how many more there are stands in one of their own
+TAB_HEIGHT = 12.0
+TAB_CHARACTER = 5.6
 
 
 @dataclass(frozen=True)
-class _Box:
+class Box:
+    """One node, or an output, before it has a place."""
+
     kind: str  # CSS class: input, output, view, compute
     title: str  # shown large
     subtitle: str
     hint: str  # shown on hover
     steps: tuple[int, ...]
     anchor: str
+    replaced: bool = False  # a node of the graph that no step computes
 
     @property
     def width(self) -> float:
+        """In points."""
         return max(54.0, 1.12 * CHARACTER_WIDTH * len(self.title), CHARACTER_WIDTH * len(self.subtitle)) + 16.0
 
 
-def graph_svg(graph: Graph, plan: Plan, input_names: Sequence[str], output_names: Sequence[str], seconds: float) -> str:
-    """An <svg> element as HTML, every word in it escaped. Steps name nodes by position. Raises LayoutError."""
+@dataclass(frozen=True)
+class Picture:
+    """A graph's boxes, and arrows between them as pairs of positions, tail and head."""
+
+    boxes: tuple[Box, ...]
+    edges: tuple[tuple[int, int], ...]
+
+    @property
+    def sizes(self) -> list[tuple[float, float]]:
+        """Width and height of each box, in points."""
+        return [(box.width, HEIGHT) for box in self.boxes]
+
+    @property
+    def replaced(self) -> int:
+        """Boxes that no step computes."""
+        return sum(box.replaced for box in self.boxes)
+
+    @property
+    def shared(self) -> int:
+        """Boxes that several steps compute."""
+        return sum(len(box.steps) > 1 for box in self.boxes)
+
+    @property
+    def views(self) -> int:
+        """Boxes of ops that move no data by themselves."""
+        return sum(box.kind == "view" and not box.replaced for box in self.boxes)
+
+
+def picture(graph: Graph, plan: Plan, input_names: Sequence[str], output_names: Sequence[str]) -> Picture:
+    """What is to be drawn of a graph and the plan for it. Steps name nodes by position."""
     steps_of: dict[int, list[int]] = defaultdict(list)
     for i, step in enumerate(plan.steps):
         for position in step.nodes:
@@ -44,26 +80,33 @@ def graph_svg(graph: Graph, plan: Plan, input_names: Sequence[str], output_names
     for i, output in enumerate(graph.outputs):
         name = output_names[i] if i < len(output_names) else ""
         edges.append((numbers[output.node], len(boxes)))
-        boxes.append(_Box("output", f"out{i}", _short(name), name, (), f"out{i}"))
-    placed = layout([(b.width, HEIGHT) for b in boxes], edges, seconds)
-    return _draw(boxes, edges, placed)
+        boxes.append(Box("output", f"out{i}", _short(name), name, (), f"out{i}"))
+    return Picture(tuple(boxes), tuple(edges))
 
 
 def _box(
     node: Node, position: int, steps: tuple[int, ...], numbers: dict[Node, int], input_names: Sequence[str]
-) -> _Box:
+) -> Box:
     type_ = f"{node.dtype}[{', '.join(map(str, node.sizes))}]"
     if node.op == "input":
         index = node.attr("position", int)
         name = input_names[index] if index < len(input_names) else ""
-        return _Box(
+        return Box(
             "input", f"in{index} {_short(name)}".strip(), type_, f"in{index} {name}: {type_}", (), f"node-{position}"
         )
     operands = ", ".join(f"%{numbers[a]}" for a in node.args)
     attrs = ", ".join(f"{k}={v!r}" for k, v in node.attrs)
     hint = f"%{position} = {node.op}({operands}){' {' + attrs + '}' if attrs else ''}: {type_}"
     kind = "view" if node.op in VIEWS else "compute"
-    return _Box(kind, node.op, type_, hint, steps, f"node-{position}")
+    return Box(kind, node.op, type_, f"{hint}\n{_computed_by(steps)}", steps, f"node-{position}", not steps)
+
+
+def _computed_by(steps: Sequence[int]) -> str:
+    if not steps:
+        return "computed by no step: rewrites put something else in its place, or its value is there already"
+    if len(steps) == 1:
+        return f"step {steps[0]}"
+    return f"computed by {len(steps)} steps, each for itself: {', '.join(map(str, steps))}"
 
 
 def _short(name: str, limit: int = 24) -> str:
@@ -72,8 +115,10 @@ def _short(name: str, limit: int = 24) -> str:
     return line if len(line) <= limit else f"{line[: limit - 8]}…{line[-7:]}"
 
 
-def _draw(boxes: Sequence[_Box], edges: Sequence[tuple[int, int]], placed: Layout) -> str:
+def draw(picture: Picture, placed: Layout) -> str:
+    """An <svg> element as HTML, every word in it escaped."""
     width, height = placed.width + 2 * MARGIN, placed.height + 2 * MARGIN
+    boxes = picture.boxes
     parts = [
         f'<svg class="graph" viewBox="{-MARGIN:g} {-MARGIN:g} {width:.0f} {height:.0f}" '
         f'width="{width:.0f}" height="{height:.0f}" role="img" '
@@ -81,7 +126,7 @@ def _draw(boxes: Sequence[_Box], edges: Sequence[tuple[int, int]], placed: Layou
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="6" markerHeight="6" orient="auto">'
         '<path class="tip" d="M0 .8 7.5 4 0 7.2z"/></marker></defs><g class="edges">'
     ]
-    for path, (_, head) in zip(placed.paths, edges, strict=True):
+    for path, (_, head) in zip(placed.paths, picture.edges, strict=True):
         steps = boxes[head].steps
         parts.append(f'<path class="edge{_colour(steps)}" d="{path}" marker-end="url(#tip)"/>')
     parts.append('</g><g class="boxes">')
@@ -91,29 +136,43 @@ def _draw(boxes: Sequence[_Box], edges: Sequence[tuple[int, int]], placed: Layou
     return "".join(parts)
 
 
-def _draw_box(box: _Box, left: float, top: float) -> str:
+def _draw_box(box: Box, left: float, top: float) -> str:
     """One group; every word in it is escaped."""
     radius = HEIGHT / 2 if box.kind in ("input", "output") else 6
     middle = box.width / 2
     steps = " ".join(map(str, box.steps))
-    where = f"\nstep {', '.join(map(str, box.steps))}" if box.steps else ""
     lines = (
         f'<text x="{middle:.1f}" y="14.5" class="op">{escape(box.title)}</text>'
         f'<text x="{middle:.1f}" y="27" class="type">{escape(box.subtitle)}</text>'
         if box.subtitle
         else f'<text x="{middle:.1f}" y="21" class="op">{escape(box.title)}</text>'
     )
-    badge = ""
-    if len(box.steps) > 1:  # computed in several segments: recomputation shows as a row of dots
-        badge = "".join(
-            f'<circle class="dot{_colour((s,))}" cx="{middle + 10 * i:.1f}" cy="{HEIGHT:.0f}" r="3.5"/>'
-            for i, s in enumerate(box.steps, start=-(len(box.steps) // 2))
-        )
+    state = " replaced" if box.replaced else " shared" if len(box.steps) > 1 else _colour(box.steps)
     return (
-        f'<g id="{box.anchor}" class="node {box.kind}{_colour(box.steps)}" data-steps="{steps}" '
-        f'transform="translate({left:.1f} {top:.1f})"><title>{escape(box.hint + where)}</title>'
-        f'<rect width="{box.width:.1f}" height="{HEIGHT:.0f}" rx="{radius:.0f}"/>{lines}{badge}</g>'
+        f'<g id="{box.anchor}" class="node {box.kind}{state}" data-steps="{steps}" '
+        f'transform="translate({left:.1f} {top:.1f})"><title>{escape(box.hint)}</title>'
+        f'<rect width="{box.width:.1f}" height="{HEIGHT:.0f}" rx="{radius:.0f}"/>{lines}{_tabs(box)}</g>'
     )
+
+
+def _tabs(box: Box) -> str:
+    """Of a box that several steps compute, their numbers in their colours, on its upper edge at the right."""
+    if len(box.steps) < 2:
+        return ""
+    texts = [(str(step), _colour((step,))) for step in box.steps[:TABS]]
+    if len(box.steps) > TABS:
+        texts.append((f"+{len(box.steps) - TABS}", ""))
+    right, parts = box.width - 3.0, list[str]()
+    for text, colour in reversed(texts):
+        width = TAB_CHARACTER * len(text) + 7.0
+        right -= width
+        parts.append(
+            f'<g class="tab{colour}" transform="translate({right:.1f} {-TAB_HEIGHT / 2:g})">'
+            f'<rect width="{width:.1f}" height="{TAB_HEIGHT:g}" rx="3"/>'
+            f'<text x="{width / 2:.1f}" y="9">{text}</text></g>'
+        )
+        right -= 2.0
+    return "".join(parts)
 
 
 def _colour(steps: Sequence[int]) -> str:

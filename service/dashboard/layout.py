@@ -15,7 +15,14 @@ MAX_NODES = 2500
 
 
 class LayoutError(Exception):
-    """No picture of the graph; the message says why and, where something is missing, what to install."""
+    """No picture of the graph; the message says why and, where something is missing, what to install.
+
+    lasts: the graph is drawn no better the next time.
+    """
+
+    def __init__(self, message: str, *, lasts: bool = True) -> None:
+        super().__init__(message)
+        self.lasts = lasts
 
 
 @dataclass(frozen=True)
@@ -29,7 +36,8 @@ class Layout:
 
 
 def layout(boxes: Sequence[tuple[float, float]], edges: Sequence[tuple[int, int]], seconds: float) -> Layout:
-    """Layered layout, top to bottom. `boxes`: width and height in points; `edges`: pairs of positions in `boxes`.
+    """Layered layout, top to bottom. `boxes`: width and height in points; `edges`: pairs of positions in `boxes`, tail
+    and head, of which several may be equal.
 
     Raises LayoutError. Only numbers are sent to Graphviz: no text of a client's reaches it.
     """
@@ -43,7 +51,8 @@ def layout(boxes: Sequence[tuple[float, float]], edges: Sequence[tuple[int, int]
     ]
     for i, (width, height) in enumerate(boxes):
         lines.append(f"n{i} [width={width / POINTS_PER_INCH:.3f}, height={height / POINTS_PER_INCH:.3f}]")
-    lines += [f"n{a} -> n{b}" for a, b in edges]
+    # Graphviz numbers edges by the boxes that they leave, not as they come: each carries its own number.
+    lines += [f"n{a} -> n{b} [id=e{i}]" for i, (a, b) in enumerate(edges)]
     lines.append("}")
     try:
         with TemporaryDirectory(prefix="fuseplan-home-") as home:
@@ -59,21 +68,26 @@ def layout(boxes: Sequence[tuple[float, float]], edges: Sequence[tuple[int, int]
     except subprocess.TimeoutExpired:
         raise LayoutError(f"Laying out the graph took more than {seconds:g} s (setting layout_seconds).") from None
     if child.returncode == MISSING:
-        raise LayoutError("Graphviz is not there: install the extra `dashboard` (pip install 'fuseplan[dashboard]').")
+        text = "Graphviz is not there: install the extra `dashboard` (pip install 'fuseplan[dashboard]')."
+        raise LayoutError(text, lasts=False)
     if child.returncode:
         raise LayoutError(f"Graphviz failed (exit code {child.returncode}).")
     return _read(json.loads(child.stdout), len(boxes), len(edges))
 
 
 def _read(drawn: dict[str, Any], boxes: int, edges: int) -> Layout:
+    """From Graphviz's JSON, where y grows upward. Raises LayoutError where a box or an edge is missing."""
     _, _, width, height = (float(v) for v in drawn["bb"].split(","))
-    centers: list[tuple[float, float]] = [(0.0, 0.0)] * boxes
+    centers: dict[int, tuple[float, float]] = {}
     for item in drawn.get("objects", ()):
         x, y = item["pos"].split(",")
         centers[int(item["name"][1:])] = (float(x), height - float(y))
-    paths = [""] * edges
+    paths: dict[int, str] = {}
     for item in drawn.get("edges", ()):
         points = [tuple(float(v) for v in p.split(",")) for p in item["pos"].split()]
         (x, y), *rest = [(px, height - py) for px, py in points]
-        paths[item["_gvid"]] = f"M{x:.1f} {y:.1f}C" + " ".join(f"{px:.1f} {py:.1f}" for px, py in rest)
-    return Layout(width, height, tuple(centers), tuple(paths))
+        paths[int(item["id"][1:])] = f"M{x:.1f} {y:.1f}C" + " ".join(f"{px:.1f} {py:.1f}" for px, py in rest)
+    if (len(centers), len(paths)) != (boxes, edges):
+        found = f"{len(centers)} boxes and {len(paths)} arrows"
+        raise LayoutError(f"Graphviz placed {found} instead of {boxes} and {edges}.")
+    return Layout(width, height, tuple(centers[i] for i in range(boxes)), tuple(paths[i] for i in range(edges)))

@@ -21,9 +21,10 @@ def _missing() -> APIRouter:
 
     @missing.get("/")
     @missing.get("/plans/{key}")
+    @missing.get("/plans/{key}/{part:path}")
     @missing.get("/errors")
     @missing.get("/errors/{slug}")
-    def page(key: str = "", slug: str = "") -> Response:
+    def page(key: str = "", part: str = "", slug: str = "") -> Response:
         """Every page, as far as it goes without its templates."""
         return PlainTextResponse("The pages need Jinja2: pip install 'fuseplan[dashboard]'\n", 501)
 

@@ -1,14 +1,15 @@
 """The pages, as endpoints outside the API's schema."""
 
-import threading
+import hashlib
+import json
 import time
-from collections import OrderedDict
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from pydantic import ValidationError
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from fusion_ir.errors import FormatError
@@ -18,21 +19,22 @@ from fusion_ir.text import parse_graph
 from service import formatting
 from service.api.context import context
 from service.api.immutable import check_key
-from service.api.operations import model
 from service.api.threads import in_threads
-from service.dashboard import views
-from service.dashboard.graph_svg import graph_svg
-from service.dashboard.layout import LayoutError
+from service.dashboard import list_view, plan_view, queue_view, source_view
+from service.dashboard.graph_svg import Picture, draw, picture
+from service.dashboard.layout import Layout, LayoutError, layout
+from service.dashboard.layouts import Layouts
 from service.errors import PROBLEM_TYPES, ApiError
-from service.jobs import PLAN, PlanJob
 from service.version import VERSION
-from tuning_db import Operation, Store, StoredGraph
+from tuning_db import PlanSummary, Store, StoredGraph
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
 PAGE_ROWS = 50
-QUEUE_ROWS = 8
-PICTURES = 128  # kept in memory, some tens of kB each
+QUEUE_ROWS = 8  # of those that wait
+RUNNING_ROWS = 64
+OPEN_LINES = 150  # lines of a graph's text up to which its picture is fetched unasked
+PREDICTIONS = 4096  # predicted times in memory
 
 _templates = Environment(
     loader=FileSystemLoader(Path(__file__).with_name("templates")),
@@ -41,8 +43,7 @@ _templates = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_pictures: "OrderedDict[str, str]" = OrderedDict()
-_drawing = threading.Lock()  # one layout at a time: they are expensive, and the machine is measuring
+_predicted: dict[str, float | None] = {}  # by the key of a plan, whose body never changes
 
 
 @router.get("/")
@@ -56,17 +57,20 @@ def plans(request: Request, page_token: Annotated[str | None, Query(max_length=1
         return RedirectResponse("/", 303)
     graphs = {key: store.graph(key) for key in {p.graph_key for p in page.items}}
     rows = [
-        views.list_row(
+        list_view.list_row(
             plan_key=p.plan_key,
             graph_key=p.graph_key,
             inputs=_inputs(graphs[p.graph_key]),
             outputs=_outputs(graphs[p.graph_key]),
             state=p.state or "superseded",
             cut_short=p.cut_short,
+            target=p.target,
             device=p.device,
             numerics=p.numerics,
             steps=p.steps,
             time_us=p.time_us,
+            predicted_us=_predicted_us(store, p),
+            spread=p.spread,
             unfused_us=p.unfused_us,
             lower_bound_us=p.lower_bound_us,
             hits=p.hits,
@@ -75,12 +79,17 @@ def plans(request: Request, page_token: Annotated[str | None, Query(max_length=1
         )
         for p in page.items
     ]
-    open_ = store.operations(("running", "queued"), QUEUE_ROWS)
+    queue = queue_view.queue(
+        store.operations(("running",), RUNNING_ROWS),
+        store.waiting(QUEUE_ROWS),
+        store.operation_counts()["queued"],
+        now,
+    )
     return _page(
         "list.html",
         "plans",
         rows=rows,
-        operations=[views.queue_row(_graph_of(o), model(o), o.created, now) for o in open_],
+        queue=queue,
         first=page_token is None,
         next_page_token=page.next_page_token,
         origin=str(request.base_url).rstrip("/"),
@@ -90,48 +99,136 @@ def plans(request: Request, page_token: Annotated[str | None, Query(max_length=1
 @router.get("/plans/{plan_key}")
 @in_threads("pages")
 def plan(request: Request, plan_key: str) -> Response:
-    """The page of one plan."""
+    """The page of one plan. Draws nothing: the picture has a page of its own, from which this one fetches it."""
     ctx = context(request)
-    store = ctx.store
-    try:
-        body = store.plan(check_key(plan_key, "plan"))
-    except ApiError:
-        body = None
-    if body is None:
-        return _page(
-            "missing.html",
-            "plans",
-            status=404,
-            detail="No plan with this key is stored. It may have been evicted: resolve its graph again.",
-        )
-    record = Plan.model_validate_json(body)
-    stored = store.graph(record.graph_key)
-    graph = _parse(stored)
-    summary = store.summary(plan_key)
-    view = views.plan_view(
-        record,
-        graph,
-        (summary.state if summary else None) or "superseded",
-        summary.hits if summary else 0,
-        _inputs(stored),
-        _outputs(stored),
-        _sources(store, record),
-        summary.cut_short if summary else None,
-    )
-    picture, missing = _picture(record, graph, stored, ctx.settings.layout_seconds)
+    record = _stored(ctx.store, plan_key)
+    if record is None:
+        return _missing()
+    stored = ctx.store.graph(record.graph_key)
+    parsed = _parse(stored)
+    summary = ctx.store.summary(plan_key)
+    view = _view(ctx.store, record, stored, parsed, summary)
+    lines = stored.text.splitlines() if stored else []
     return _page(
         "plan.html",
         "plans",
         view=view,
-        signature=views.signature(_inputs(stored), _outputs(stored), 90) if stored else record.graph_key[:10],
+        most_steps=plan_view.MOST_STEPS,
+        most_rows=plan_view.MOST_ROWS,
+        signature=_signature(record, stored),
         created=formatting.moment(summary.created) if summary else "",
         age=formatting.age(summary.created, time.time()) if summary else "",
-        unfused=formatting.duration(record.unfused_us),
-        bound=formatting.duration(record.lower_bound_us),
-        picture=picture,
-        picture_missing=missing,
-        graph_text=stored.text.splitlines()[: views.MAX_TEXT_LINES] if stored else [],
+        nodes=stored.nodes if stored else 0,
+        opened=len(lines) <= OPEN_LINES,
+        picture_missing=_layouts(request).failure(_layout_key(stored, ctx.settings.layout_seconds))
+        if stored and parsed
+        else "The graph itself is no longer stored.",
+        text_lines=len(lines),
+        graph_text=lines if len(lines) <= plan_view.TEXT_LINES else [],
         seconds=formatting.duration(1e6 * record.search.seconds),
+    )
+
+
+@dataclass(frozen=True)
+class _Drawing:
+    """What is needed for the picture of a plan's graph. key: of its layout."""
+
+    record: Plan
+    stored: StoredGraph
+    picture: Picture
+    key: str
+
+
+@router.get("/plans/{plan_key}/graph")
+async def graph(request: Request, plan_key: str) -> Response:
+    """The graph of a plan, drawn."""
+    ctx = context(request)
+    seconds = ctx.settings.layout_seconds
+    drawing = await ctx.pages.run(_drawing, ctx.store, plan_key, seconds)
+    if isinstance(drawing, Response):
+        return drawing
+    make = partial(layout, drawing.picture.sizes, drawing.picture.edges, seconds)
+    try:
+        placed = await _layouts(request).get(drawing.key, make)
+    except LayoutError as error:
+        return await ctx.pages.run(_graph_page, drawing, None, str(error))
+    return await ctx.pages.run(_graph_page, drawing, placed, "")
+
+
+def _drawing(store: Store, plan_key: str, seconds: float) -> _Drawing | Response:
+    record = _stored(store, plan_key)
+    if record is None:
+        return _missing()
+    stored = store.graph(record.graph_key)
+    parsed = _parse(stored)
+    if stored is None or parsed is None:
+        return _missing("The graph of this plan is no longer stored.")
+    drawn = picture(parsed, record, _inputs(stored), _outputs(stored))
+    return _Drawing(record, stored, drawn, _layout_key(stored, seconds))
+
+
+def _graph_page(drawing: _Drawing, placed: Layout | None, missing: str) -> Response:
+    return _page(
+        "graph.html",
+        "plans",
+        plan_key=drawing.record.plan_key,
+        signature=_signature(drawing.record, drawing.stored),
+        picture=drawing.picture,
+        drawn=draw(drawing.picture, placed) if placed else "",
+        missing=missing,
+    )
+
+
+@router.get("/plans/{plan_key}/text")
+@in_threads("pages")
+def text(request: Request, plan_key: str) -> Response:
+    """The canonical text of a plan's graph."""
+    store = context(request).store
+    record = _stored(store, plan_key)
+    stored = store.graph(record.graph_key) if record else None
+    if record is None or stored is None:
+        return _missing() if record is None else _missing("The graph of this plan is no longer stored.")
+    lines = stored.text.splitlines()
+    return _page(
+        "text.html",
+        "plans",
+        plan_key=plan_key,
+        graph_key=record.graph_key,
+        signature=_signature(record, stored),
+        lines=lines[: plan_view.MAX_TEXT_LINES],
+        cut=max(0, len(lines) - plan_view.MAX_TEXT_LINES),
+    )
+
+
+@router.get("/plans/{plan_key}/steps")
+@in_threads("pages")
+def steps(request: Request, plan_key: str) -> Response:
+    """The steps of a plan, all of them."""
+    store = context(request).store
+    record = _stored(store, plan_key)
+    if record is None:
+        return _missing()
+    stored = store.graph(record.graph_key)
+    view = _view(store, record, stored, _parse(stored), store.summary(plan_key))
+    return _page("steps.html", "plans", view=view, signature=_signature(record, stored))
+
+
+@router.get("/plans/{plan_key}/sources/{step}")
+@in_threads("pages")
+def source(request: Request, plan_key: str, step: str) -> Response:
+    """The source of one step."""
+    store = context(request).store
+    record = _stored(store, plan_key)
+    number = int(step) if step.isascii() and step.isdigit() and len(step) < 8 else -1
+    if record is None or not 0 <= number < len(record.steps):
+        return _missing() if record is None else _missing(f"The plan has {len(record.steps)} steps, numbered from 0.")
+    sha = record.steps[number].source
+    return _page(
+        "source.html",
+        "plans",
+        plan_key=plan_key,
+        signature=_signature(record, store.graph(record.graph_key)),
+        source=source_view.source_view(record, number, store.source(sha) if sha else None),
     )
 
 
@@ -155,12 +252,65 @@ def _page(template: str, section: str, status: int = 200, **values: Any) -> Resp
     return HTMLResponse(text.encode("utf-8", "replace"), status, {"Cache-Control": "no-store"})
 
 
+def _missing(
+    detail: str = "No plan with this key is stored. It may have been evicted: resolve its graph again.",
+) -> Response:
+    return _page("missing.html", "plans", status=404, detail=detail)
+
+
+def _stored(store: Store, plan_key: str) -> Plan | None:
+    """None where there is no such plan, or nothing that could be a key."""
+    try:
+        body = store.plan(check_key(plan_key, "plan"))
+    except ApiError:
+        return None
+    return None if body is None else Plan.model_validate_json(body)
+
+
+def _view(
+    store: Store,
+    record: Plan,
+    stored: StoredGraph | None,
+    parsed: Graph | None,
+    summary: PlanSummary | None,
+) -> plan_view.PlanView:
+    return plan_view.plan_view(
+        record,
+        parsed,
+        (summary.state if summary else None) or "superseded",
+        summary.hits if summary else 0,
+        _inputs(stored),
+        _outputs(stored),
+        store.source,
+        summary.cut_short if summary else None,
+    )
+
+
+def _predicted_us(store: Store, row: PlanSummary) -> float | None:
+    """What a plan that was not timed is predicted to take, which its body alone says."""
+    if row.time_us is not None:
+        return None
+    if row.plan_key in _predicted:
+        return _predicted[row.plan_key]
+    body = store.plan(row.plan_key)
+    if body is None:
+        return None
+    if len(_predicted) >= PREDICTIONS:
+        _predicted.clear()
+    found = _predicted[row.plan_key] = json.loads(body).get("predicted_us")
+    return found
+
+
 def _inputs(stored: StoredGraph | None) -> tuple[str, ...]:
     return stored.names.inputs if stored else ()
 
 
 def _outputs(stored: StoredGraph | None) -> tuple[str, ...]:
     return stored.names.outputs if stored else ()
+
+
+def _signature(record: Plan, stored: StoredGraph | None) -> str:
+    return list_view.signature(_inputs(stored), _outputs(stored), 90) if stored else record.graph_key[:10]
 
 
 def _parse(stored: StoredGraph | None) -> Graph | None:
@@ -171,39 +321,12 @@ def _parse(stored: StoredGraph | None) -> Graph | None:
         return None
 
 
-def _sources(store: Store, record: Plan) -> dict[str, str]:
-    texts = {sha: store.source(sha) for sha in {s.source for s in record.steps if s.source}}
-    return {sha: text for sha, text in texts.items() if text is not None}
+def _layouts(request: Request) -> Layouts:
+    found = request.app.state.layouts
+    assert isinstance(found, Layouts)
+    return found
 
 
-def _picture(record: Plan, graph: Graph | None, stored: StoredGraph | None, seconds: float) -> tuple[str | None, str]:
-    """The graph drawn, or why it is not. Names are part of the picture, so they are part of its key."""
-    if graph is None:
-        return None, "The graph itself is no longer stored."
-    key = f"{record.plan_key} {_inputs(stored)} {_outputs(stored)}"
-    with _drawing:
-        found = _pictures.get(key)
-        if found is None:
-            try:
-                found = graph_svg(graph, record, _inputs(stored), _outputs(stored), seconds)
-            except LayoutError as error:
-                return None, str(error)
-            _pictures[key] = found
-            while len(_pictures) > PICTURES:
-                _pictures.popitem(last=False)
-        _pictures.move_to_end(key)
-        return found, ""
-
-
-def _graph_of(operation: Operation) -> str:
-    """The key of the graph that an operation plans, "" for another kind."""
-    try:
-        return PlanJob.model_validate_json(operation.payload).graph_key if operation.kind == PLAN else ""
-    except ValidationError:  # damaged: its worker will say so
-        return ""
-
-
-def forget_pictures() -> None:
-    """Empties the memory of drawn graphs."""
-    with _drawing:
-        _pictures.clear()
+def _layout_key(stored: StoredGraph, seconds: float) -> str:
+    """Of all that a layout depends on: boxes are as wide as what stands in them, names among it."""
+    return hashlib.sha256(repr((stored.graph_key, stored.names.json(), seconds)).encode()).hexdigest()

@@ -17,6 +17,11 @@ _TOKENS = re.compile(
 )
 
 
+def count(text: str) -> int:
+    """Lines of a text."""
+    return text.rstrip("\n").count("\n") + 1
+
+
 def lines(text: str) -> list[str]:
     """One piece of HTML per line; every character of `text` is escaped. At most MAX_LINES; the caller says so."""
     pieces: list[str] = []

@@ -13,7 +13,7 @@ from scheduler.budget import Budget
 from scheduler.tune import tune
 from service.cli.plan_view import as_json
 from service.cli.plan_view import plan_view as terminal_view
-from service.dashboard import views
+from service.dashboard import plan_view as views
 from service.formatting import expected
 from service.reports import report_words
 from tests.support.absent import Collector, Forgetful
@@ -50,7 +50,7 @@ def test_as_json(plan: Plan) -> None:
 
 
 def test_on_a_page(plan: Plan) -> None:
-    view = views.plan_view(plan, GRAPH, "predicted", 0, ("x",), ("y",), {})
+    view = views.plan_view(plan, GRAPH, "predicted", 0, ("x",), ("y",), {}.get)
     assert view.time == expected(None, plan.predicted_us)
     assert view.time.startswith("~")
     assert view.origin

@@ -7,7 +7,7 @@ from rich.console import Console
 from fusion_ir.records import Plan
 from service.cli.explain import _as_json, _why
 from service.cli.plan_view import as_json, plan_view
-from service.dashboard import views
+from service.dashboard import plan_view as views
 from service.formatting import ONCE, duration, prologue
 from tests.unit.scheduler.test_prologue import chain_plan
 
@@ -43,7 +43,7 @@ def test_as_json() -> None:
 
 
 def page(plan: Plan) -> views.PlanView:
-    return views.plan_view(plan, None, "measured", 0, ("x", "w1", "w2"), ("y",), {})
+    return views.plan_view(plan, None, "measured", 0, ("x", "w1", "w2"), ("y",), {}.get)
 
 
 def test_on_a_page() -> None:

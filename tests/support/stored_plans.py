@@ -11,7 +11,7 @@ from fusion_ir.ops import make, make_input
 from fusion_ir.records import Ceilings, Device, Plan, Reason, Ref, Search, Step, TensorSpec
 from fusion_ir.text import print_graph
 from service.version import VERSION
-from tuning_db import Names, RequestKey, Store
+from tuning_db import Names, RequestKey, State, Store
 
 DEVICE = Device(
     target="cpu",
@@ -102,13 +102,21 @@ def store_plan(
     return put_plan(store, graph, names, plan_of(graph, source, version, reasons), source)
 
 
-def put_plan(store: Store, graph: Graph, names: Names | None, plan: Plan, source: str = "void k() {}\n") -> str:
-    """The same with a plan of one's own."""
+def put_plan(
+    store: Store,
+    graph: Graph,
+    names: Names | None,
+    plan: Plan,
+    source: str = "void k() {}\n",
+    state: State = "measured",
+    device: Device = DEVICE,
+) -> str:
+    """The same with a plan of one's own, and its state. device: that the plan is for."""
     names = names or Names(
         tuple(f"x{i}" for i in range(len(graph.inputs))), tuple(f"y{i}" for i in range(len(graph.outputs)))
     )
     key = graph_key(graph)
     store.put_graph(key, print_graph(graph), names)
     return store.store_plan(
-        RequestKey(key, DEVICE.class_key), plan, "measured", {sha(BINARY): BINARY}, {sha(source): source}
+        RequestKey(key, device.class_key), plan, state, {sha(BINARY): BINARY}, {sha(source): source}
     )

@@ -1,19 +1,20 @@
-// Copy buttons, the filter of the list, and showing which nodes of the graph belong to which step. Pages work without it.
+// Copy buttons, the filter of the list, parts of a page that are fetched when they are opened, and showing which nodes of
+// the graph belong to which step. Pages work without it: what would be fetched is a link.
 "use strict";
 
-for (const button of document.querySelectorAll("[data-copy]")) {
-  button.addEventListener("click", async () => {
-    const lines = [...document.getElementById(button.dataset.copy).children].map((line) => line.textContent);
-    const said = button.textContent;
-    try {
-      await navigator.clipboard.writeText(lines.join("\n"));
-      button.textContent = "Copied";
-    } catch {
-      button.textContent = "Select and copy by hand";
-    }
-    setTimeout(() => { button.textContent = said; }, 1500);
-  });
-}
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("[data-copy]");
+  if (!button) return;
+  const lines = [...document.getElementById(button.dataset.copy).children].map((line) => line.textContent);
+  const said = button.textContent;
+  try {
+    await navigator.clipboard.writeText(lines.join("\n"));
+    button.textContent = "Copied";
+  } catch {
+    button.textContent = "Select and copy by hand";
+  }
+  setTimeout(() => { button.textContent = said; }, 1500);
+});
 
 for (const input of document.querySelectorAll("[data-filter]")) {
   const rows = [...document.getElementById(input.dataset.filter).tBodies[0].rows];
@@ -26,8 +27,42 @@ for (const input of document.querySelectorAll("[data-filter]")) {
   });
 }
 
-const graph = document.querySelector("svg.graph");
-if (graph) {
+// Puts the part of the linked page in the link's place. Once: another call waits for the same answer.
+const parts = new Map();
+const fetched = (details) => {
+  if (!parts.has(details)) parts.set(details, fetchPart(details));
+  return parts.get(details);
+};
+const fetchPart = async (details) => {
+  const place = details.querySelector("p");
+  const link = place.querySelector("a");
+  const said = document.createElement("span");
+  said.className = "quiet";
+  said.setAttribute("role", "status");
+  said.textContent = " loading …";
+  place.append(said);
+  try {
+    const answer = await fetch(link.href);
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const part = page.getElementById("part");
+    if (!answer.ok || !part) throw new Error(`status ${answer.status}`);
+    place.replaceWith(...[...part.childNodes].map((node) => document.adoptNode(node)));
+    showSteps();
+  } catch {
+    said.textContent = " could not be loaded now: close and open this again.";
+    parts.delete(details);
+  }
+};
+for (const details of document.querySelectorAll("details[data-part]")) {
+  if (details.open) fetched(details);
+  details.addEventListener("toggle", () => { if (details.open) fetched(details); });
+}
+
+// Nodes of the graph, once it is there, and rows of the table of steps light each other up.
+const showSteps = () => {
+  const graph = document.querySelector(".picture svg.graph");
+  if (!graph || graph.dataset.shown) return;
+  graph.dataset.shown = "yes";
   const nodes = [...graph.querySelectorAll(".node")];
   const rows = [...document.querySelectorAll("tr[data-step]")];
   const light = (steps) => {
@@ -56,11 +91,31 @@ if (graph) {
       for (const other of buttons) other.setAttribute("aria-pressed", String(other === button));
     });
   }
+};
+showSteps();
 
-  for (const link of document.querySelectorAll("[data-node]")) {
-    const node = document.getElementById(`node-${link.dataset.node}`);
-    if (!node) continue;
-    link.addEventListener("mouseenter", () => node.classList.add("marked"));
-    link.addEventListener("mouseleave", () => node.classList.remove("marked"));
-  }
+// Words that name a node mark it in the picture, and go there.
+for (const link of document.querySelectorAll("[data-node]")) {
+  const find = () => document.getElementById(`node-${link.dataset.node}`);
+  link.addEventListener("mouseenter", () => find()?.classList.add("marked"));
+  link.addEventListener("mouseleave", () => find()?.classList.remove("marked"));
+  link.addEventListener("click", async (event) => {
+    const drawn = document.querySelector("details.drawn");
+    if (!drawn) return;
+    event.preventDefault();
+    drawn.open = true;
+    await fetched(drawn);
+    const node = find();
+    (node ?? drawn).scrollIntoView({ block: "center", inline: "center" });
+    for (const other of document.querySelectorAll(".node.found")) other.classList.remove("found");
+    node?.classList.add("found");
+  });
 }
+
+// A link to something that is closed opens it.
+const openTarget = () => {
+  const target = location.hash && document.getElementById(location.hash.slice(1));
+  if (target instanceof HTMLDetailsElement) target.open = true;
+};
+addEventListener("hashchange", openTarget);
+openTarget();

@@ -33,6 +33,10 @@ ASKING = (
     ("GET", "/v1/devices"),
     ("GET", "/"),
     ("GET", "/plans/" + "0" * 64),
+    ("GET", "/plans/" + "0" * 64 + "/graph"),
+    ("GET", "/plans/" + "0" * 64 + "/text"),
+    ("GET", "/plans/" + "0" * 64 + "/steps"),
+    ("GET", "/plans/" + "0" * 64 + "/sources/x"),
 )
 
 
@@ -76,6 +80,7 @@ def test_all_routes_are_told_of_here(stopped: Running) -> None:
     """An endpoint that is new asks the database in threads, or stands among those that do not ask it."""
     free = {"/livez", "/readyz", "/metrics", "/errors", "/errors/{slug}", "/openapi.json", "/v1/plans:resolve"}
     paths = {path for path, _ in stopped.app.openapi()["paths"].items()} | {"/", "/plans/{plan_key}"}
+    paths |= {f"/plans/{{plan_key}}/{part}" for part in ("graph", "text", "steps", "sources/{step}")}
     told = {path.replace("0" * 64, "{}").replace("/x", "/{}") for _, path in ASKING} | {"/v1/batches"}
     shapes = {"/".join("{}" + p[p.index("}") + 1 :] if p.startswith("{") else p for p in path.split("/"))
               for path in paths - free}  # fmt: skip

@@ -2,100 +2,29 @@
 
 import re
 import subprocess
+import threading
 from collections.abc import Iterator
-from html.parser import HTMLParser
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fusion_ir.records import Alternative, Contraction, Cost, FamilyCost, Reason, Refusal
-from service.dashboard import layout, routes
+from fusion_ir.text import print_graph
+from service.dashboard import layout, plan_view, routes, source_view
 from tests.support.service_app import Running, running, wire
-from tests.support.stored_plans import chain, plan_of, put_plan, store_plan
-from tuning_db import Names
+from tests.support.stored_plans import BINARY, DEVICE, chain, plan_of, put_plan, sha, store_plan
+from tests.support.strict_page import page
+from tuning_db import Names, RequestKey
 
 NASTY = "\"'><script>alert(1)</script>\n{{ 7*7 }}&amp;]]>"
-VOID = {"meta", "link", "br", "input", "img", "hr", "wbr"}
 
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Running]:
-    routes.forget_pictures()
     with running(tmp_path) as started:
         yield started
-
-
-class Page(HTMLParser):
-    """Reads a page strictly: tags nest, ids differ, labels point at something, nothing is inline."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.open: list[str] = []
-        self.ids: list[str] = []
-        self.headings: list[int] = []
-        self.references: list[str] = []
-        self.tables = self.captions = 0
-        self.words: list[str] = []
-        self.links: list[str] = []
-        self.feed(text)
-        self.close()
-        assert self.open == []
-        assert len(self.ids) == len(set(self.ids))
-        assert set(self.references) <= set(self.ids)
-        assert self.headings[0] == 1
-        assert self.headings.count(1) == 1
-        assert all(b - a <= 1 for a, b in zip(self.headings, self.headings[1:], strict=False))
-        assert self.tables == self.captions
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = dict(attrs)
-        assert "style" not in given, "the policy forbids inline style"
-        assert not [name for name in given if name.startswith("on")], "the policy forbids inline script"
-        assert tag != "style"
-        assert tag != "script" or (given.get("src") or "").startswith("/static/")
-        for name in ("src", "href"):
-            value = given.get(name)
-            if value is not None and tag != "a":
-                assert value.startswith(("/static/", "#", "url(#")), value
-        self.links += [given["href"] or ""] if tag == "a" and given.get("href") else []
-        self.ids += [given["id"] or ""] if "id" in given else []
-        self.references += (given.get("aria-labelledby") or "").split()
-        self.references += [given["data-copy"] or ""] if "data-copy" in given else []
-        self.tables += tag == "table"
-        self.captions += tag == "caption"
-        if re.fullmatch("h[1-6]", tag):
-            self.headings.append(int(tag[1]))
-        if tag not in VOID and not self.rawdata[self.rawdata.index("<", self._at()) :].split(">")[0].endswith("/"):
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.handle_starttag(tag, attrs)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.words.append(data)
-
-    def _at(self) -> int:
-        line, column = self.getpos()
-        start = 0
-        for _ in range(line - 1):
-            start = self.rawdata.index("\n", start) + 1
-        return start + column
-
-    @property
-    def text(self) -> str:
-        return " ".join("".join(self.words).split())
-
-
-def page(service: Running, path: str, status: int = 200) -> Page:
-    response = service.client.get(path)
-    assert response.status_code == status
-    policy = response.headers["content-security-policy"]
-    assert policy.startswith("default-src 'self'")
-    assert "unsafe" not in policy
-    return Page(response.text)
 
 
 def test_an_empty_list_says_what_to_do(service: Running) -> None:
@@ -128,7 +57,7 @@ def test_a_full_page_links_to_the_next(service: Running, monkeypatch: pytest.Mon
     assert service.client.get("/?page_token=nonsense", follow_redirects=False).headers["location"] == "/"
 
 
-def test_a_plans_page_holds_its_numbers_steps_source_reasons_and_picture(service: Running) -> None:
+def test_a_plans_page_holds_its_numbers_steps_source_and_reasons(service: Running) -> None:
     reason = Reason(kind="not_fused", nodes=(1, 2), text="two kernels were faster")
     plan_key = store_plan(
         service.store,
@@ -144,8 +73,8 @@ def test_a_plans_page_holds_its_numbers_steps_source_reasons_and_picture(service
         "int a = 0x10; // comment", "16 B", "GB/s", "out0",
     ):  # fmt: skip
         assert words in shown.text, words
-    assert {"node-0", "node-1", "node-2", "source-0", "code-0"} <= set(shown.ids)
-    assert "#node-1" in shown.links
+    assert {"graph", "source-0", "code-0"} <= set(shown.ids)
+    assert "#graph" in shown.links
     assert f"/v1/plans/{plan_key}/source?step=0" in shown.links
 
 
@@ -175,7 +104,7 @@ def test_the_gap_of_the_search_is_a_ratio_of_times(service: Running) -> None:
 
 
 def test_nodes_have_the_colour_of_their_step(service: Running) -> None:
-    html = service.client.get(f"/plans/{store_plan(service.store, chain())}").text
+    html = service.client.get(f"/plans/{store_plan(service.store, chain())}/graph").text
     assert re.search(r'<g id="node-1" class="node compute seg-0" data-steps="0"', html)
     assert re.search(r'<g id="node-0" class="node input" data-steps=""', html)
     assert html.count('<path class="edge') == 3
@@ -190,16 +119,18 @@ def test_every_word_from_outside_is_escaped(service: Running) -> None:
         source=f"// {NASTY}\n",
         reasons=[Reason(kind="note", text=NASTY)],
     )
-    for path in ("/", f"/plans/{plan_key}"):
+    for path in ("/", f"/plans/{plan_key}", f"/plans/{plan_key}/graph", f"/plans/{plan_key}/sources/0"):
         html = service.client.get(path).text
         assert "<script>alert" not in html
         assert "{{ 7*7 }}" in html
         assert "<script>alert(1)</script>" in page(service, path).text
+    assert "<script>alert" not in service.client.get(f"/plans/{plan_key}/text").text
 
 
 def test_a_plan_that_is_gone_is_a_page_too(service: Running) -> None:
     for key in ("0" * 64, "nonsense", "%3Cscript%3E"):
-        assert "There is no such page" in page(service, f"/plans/{key}", 404).text
+        for part in ("", "/graph", "/text", "/steps", "/sources/0"):
+            assert "There is no such page" in page(service, f"/plans/{key}{part}", 404).text
     assert "no such type" in page(service, "/errors/none", 404).text
 
 
@@ -208,16 +139,21 @@ def test_without_graphviz_the_page_says_what_to_install(service: Running, monkey
         return subprocess.CompletedProcess([], layout.MISSING, b"", b"")
 
     monkeypatch.setattr(layout.subprocess, "run", run)
-    shown = page(service, f"/plans/{store_plan(service.store, chain())}")
+    path = f"/plans/{store_plan(service.store, chain())}"
+    shown = page(service, f"{path}/graph")
     assert "pip install 'fuseplan[dashboard]'" in shown.text
     assert "node-1" not in shown.ids
+    assert f"{path}/graph" in page(service, path).links, "installed, it is drawn the next time"
 
 
 def test_a_layout_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
-    routes.forget_pictures()
     with running(tmp_path, layout_seconds=0.01) as service:
-        shown = page(service, f"/plans/{store_plan(service.store, chain(2, ('exp',) * 1500))}")
-        assert "took more than 0.01 s" in shown.text
+        path = f"/plans/{store_plan(service.store, chain(2, ('exp',) * 1500))}"
+        assert f"{path}/graph" in page(service, path).links
+        assert "took more than 0.01 s" in page(service, f"{path}/graph").text
+        shown = page(service, path)
+        assert "took more than 0.01 s" in shown.text, "known by now"
+        assert f"{path}/graph" not in shown.links
 
 
 def test_a_graph_that_is_not_stored_any_more_leaves_the_rest(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,6 +161,9 @@ def test_a_graph_that_is_not_stored_any_more_leaves_the_rest(service: Running, m
     monkeypatch.setattr(service.store, "graph", lambda _: None)
     shown = page(service, f"/plans/{plan_key}")
     assert "no longer stored" in shown.text
+    for part in ("graph", "text"):
+        assert "no longer stored" in page(service, f"/plans/{plan_key}/{part}", 404).text
+    assert "void k()" in page(service, f"/plans/{plan_key}/sources/0").text
     assert "12.5 µs" in shown.text
     assert "12.5 µs" in page(service, "/").text
 
@@ -241,3 +180,78 @@ def test_static_files_are_served_with_their_types(service: Running) -> None:
 def test_error_pages(service: Running) -> None:
     assert "/errors/bad-graph" in page(service, "/errors").links
     assert "status 422" in page(service, "/errors/bad-graph").text
+
+
+def test_a_large_plan_is_a_small_page(service: Running) -> None:
+    """Of hundreds of kernels and thousands of nodes, a page holds what is read first, and leads to the rest."""
+    graph, names = chain(4, ("exp", "neg") * 600), Names(("x",), ("y",))
+    one = plan_of(graph).steps[0]
+    sources = {sha(text): text for text in (f"int k{i};\n" * 300 for i in range(40))}
+    steps = tuple(one.model_copy(update={"nodes": (i, i + 1), "source": list(sources)[i % 40]}) for i in range(1, 600))
+    plan = plan_of(graph).model_copy(update={"steps": steps})
+    service.store.put_graph(plan.graph_key, print_graph(graph), names)
+    request = RequestKey(plan.graph_key, DEVICE.class_key)
+    key = service.store.store_plan(request, plan, "measured", {sha(BINARY): BINARY}, sources)
+    html = service.client.get(f"/plans/{key}").text
+    shown = page(service, f"/plans/{key}")
+    assert len(html) < 300_000
+    assert "%700 = " not in html, "the graph's text"
+    assert 0 < shown.text.count("int k") <= source_view.SOURCE_LINES
+    assert html.count("<tr data-step") == plan_view.MOST_STEPS
+    assert html.count("<details") < 50
+    for path in ("graph", "text", "steps", "sources/150"):
+        assert f"/plans/{key}/{path}" in shown.links
+    every = page(service, f"/plans/{key}/steps")
+    assert f"/plans/{key}/sources/598" in every.links
+    assert f"/plans/{key}#source-0" in every.links
+    assert "%700 = " in page(service, f"/plans/{key}/text").text
+    assert "int k39;" in page(service, f"/plans/{key}/sources/598").text
+    assert "599 steps" in page(service, f"/plans/{key}/sources/599", 404).text
+
+
+def test_each_source_stands_on_the_page_once(service: Running) -> None:
+    graph = chain()
+    one = plan_of(graph).steps[0]
+    key = put_plan(service.store, graph, None, plan_of(graph).model_copy(update={"steps": (one, one, one)}))
+    html = service.client.get(f"/plans/{key}").text
+    assert html.count("k() {}") == 1
+    assert {f"/plans/{key}/sources/{i}" for i in (1, 2)} <= set(page(service, f"/plans/{key}").links)
+    assert "k() {}" in page(service, f"/plans/{key}/sources/2").text.replace(" (", "(")
+
+
+def test_pages_do_not_wait_for_pictures_that_are_being_drawn(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many graphs as are drawn at a time take for ever: other pages come, and so does a picture that is there."""
+    keys = [store_plan(service.store, chain(n)) for n in range(1, 6)]
+    assert "node-1" in page(service, f"/plans/{keys[0]}/graph").ids
+    begun, may_end = threading.Semaphore(0), threading.Event()
+    usual = routes.layout
+
+    def stuck(*args: Any) -> layout.Layout:
+        begun.release()
+        assert may_end.wait(60)
+        return usual(*args)
+
+    monkeypatch.setattr(routes, "layout", stuck)
+    with ThreadPoolExecutor(4) as readers:
+        drawn = [readers.submit(page, service, f"/plans/{key}/graph") for key in keys[1:]]
+        try:
+            assert begun.acquire(timeout=30)
+            assert begun.acquire(timeout=30)
+            assert "12.5 µs" in page(service, f"/plans/{keys[1]}").text
+            assert "node-1" in page(service, f"/plans/{keys[0]}/graph").ids
+            assert not begun.acquire(blocking=False), "a third one is being drawn"
+        finally:
+            may_end.set()
+        assert all("node-1" in found.result().ids for found in drawn)
+
+
+def test_the_picture_says_what_its_boxes_are(service: Running) -> None:
+    graph = chain(4, ("exp", "neg", "exp"))
+    one = plan_of(graph).steps[0]
+    steps = tuple(one.model_copy(update={"nodes": nodes}) for nodes in ((1,), (1, 2)))
+    key = put_plan(service.store, graph, None, plan_of(graph).model_copy(update={"steps": steps}))
+    text = page(service, f"/plans/{key}/graph").text
+    assert "computed by each of these steps for itself (1)" in text
+    assert "computed by no step: rewrites put something else in its place, or its value is there already (1)" in text
+    plain = page(service, f"/plans/{store_plan(service.store, chain(9))}/graph").text
+    assert "computed by" not in plain.replace("the step that computes", "")

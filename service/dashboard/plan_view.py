@@ -1,27 +1,27 @@
-"""What the pages show, computed: templates only place it."""
+"""What a plan's page shows, computed: templates only place it."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from fusion_ir.dtype import DTYPES
 from fusion_ir.graph import Graph
 from fusion_ir.records import Alternative, Cost, Plan, Reason, Step, TensorSpec
+from scheduler.whole import far_steps_us
 from service import formatting
-from service.api.models import OperationModel
-from service.dashboard import source
 from service.dashboard.graph_svg import COLOURS
-from service.reports import report_words
+from service.dashboard.list_view import ended_early
+from service.dashboard.shares import BEATEN_HELP, Share, share_of
+from service.dashboard.source_view import SourceView
+from service.dashboard.source_view import sources as sources_here
+from service.dashboard.states import NOISY, STATES, shown_state
 
-STATES = {
-    "measured": "Checked against a reference and timed on this device.",
-    "predicted": "Not run on this device: times are predictions, marked ~.",
-    "stale": "Timed under another driver or toolchain; waiting to be checked again.",
-    "failed": "The last check of this plan failed.",
-    "superseded": "A newer plan answers its request now.",
-}
 ABSENT = "not here: known from its data sheet"
 MAX_TEXT_LINES = 3000
+MOST_STEPS = 200  # on the plan's page
+MOST_ROWS = 100  # reasons of a kind, and contractions
+TEXT_LINES = 60  # of a graph's text that are part of the plan's page
+MANY = 20  # reasons of a kind from which on they are shown when asked for
 REASON_TITLES = {
     "not_fused": "Why not fused",
     "rejected": "Refused by a kernel family",
@@ -55,8 +55,7 @@ class StepRow:
     once: str  # of the prologue: how often it runs
     time: str
     bound: str
-    share: str
-    share_width: float
+    share: Share
     bytes: str
     rate: str
     nodes: int
@@ -64,10 +63,7 @@ class StepRow:
     reads: str
     writes: str
     launch: str
-    compiled: str  # the compiler's report
-    lines: Sequence[str]  # of HTML
-    cut: int  # lines left out
-    missing: bool
+    source: str  # where its source is: on the page, or a page of its own
 
 
 @dataclass(frozen=True)
@@ -110,23 +106,30 @@ class CostTable:
 
 @dataclass(frozen=True)
 class PlanView:
-    """Everything on a plan's page but the picture."""
+    """Everything on a plan's page but the picture. untimed: why there are no times, "" where there are."""
 
     plan: Plan
+    plan_key: str
     state: str
     state_help: str
     cut_short: str  # why its search ended early, in words, "" where it did not
     hits: int
     time: str
+    untimed: str
     origin: str  # of the device, where it is not there
     spread: str
     speedup: str
-    share: str
-    share_width: float
+    unfused: str
+    share: Share
+    bound: str  # what the lower bound says
+    has_notes: bool
+    apart: str  # that its steps take another time than the whole, "" where they do not
     gap: str
     error: str
+    error_help: str
     bars: Sequence[Bar]
     steps: Sequence[StepRow]
+    sources: Sequence[SourceView]  # those that are on its page
     inputs: Sequence[TensorRow]
     outputs: Sequence[TensorRow]
     reasons: Sequence[ReasonGroup]
@@ -135,98 +138,7 @@ class PlanView:
     prologue: str
     copy_rate: str
     launch: str
-
-
-@dataclass(frozen=True)
-class ListRow:
-    """One row of the list of plans."""
-
-    plan_key: str
-    short: str
-    names: str
-    state: str
-    state_help: str
-    cut_short: str  # why its search ended early, in words, "" where it did not
-    device: str
-    numerics: str
-    steps: int
-    time: str
-    speedup: str
-    share: str
-    share_width: float
-    hits: int
-    age: str
-    created: str
-
-
-def list_row(
-    *,
-    plan_key: str,
-    graph_key: str,
-    inputs: Sequence[str],
-    outputs: Sequence[str],
-    state: str,
-    cut_short: str | None,
-    device: str,
-    numerics: str,
-    steps: int,
-    time_us: float | None,
-    unfused_us: float | None,
-    lower_bound_us: float,
-    hits: int,
-    created: float,
-    now: float,
-) -> ListRow:
-    """A row from the columns of the database; times in seconds since 1970."""
-    share = formatting.ratio(lower_bound_us, time_us)
-    return ListRow(
-        plan_key,
-        graph_key[:10],
-        signature(inputs, outputs),
-        state,
-        STATES.get(state, ""),
-        _cut_short(cut_short),
-        device,
-        numerics,
-        steps,
-        formatting.duration(time_us),
-        formatting.times(formatting.ratio(unfused_us, time_us)),
-        formatting.percent(share),
-        _percent(share),
-        hits,
-        formatting.age(created, now),
-        formatting.moment(created),
-    )
-
-
-@dataclass(frozen=True)
-class QueueRow:
-    """One operation that waits or runs."""
-
-    running: bool
-    short: str
-    text: str
-
-
-def queue_row(graph_key: str, operation: OperationModel, created: float, now: float) -> QueueRow:
-    """ "segments, 37 kernels measured, best so far 2.87 ms, 6 s"."""
-    running = operation.state == "running"
-    progress = operation.progress or {} if running else {}
-    parts = [str(progress["phase"])] if progress.get("phase") else []
-    if progress.get("measured"):
-        parts.append(f"{formatting.count(progress['measured'], 'kernel')} measured")
-    if progress.get("best_us"):
-        parts.append(f"best so far {formatting.duration(progress['best_us'])}")
-    parts += ["cancelling"] if operation.cancel_requested else []
-    parts.append(f"{max(1, int(now - created))} s")
-    return QueueRow(running, graph_key[:10] or operation.kind, ", ".join(parts))
-
-
-def signature(inputs: Sequence[str], outputs: Sequence[str], limit: int = 60) -> str:
-    """ "q, k, v → out": the names of a graph on one line, control characters as spaces."""
-    text = f"{', '.join(inputs)} → {', '.join(outputs)}"
-    line = "".join(c if c.isprintable() else " " for c in text[: limit + 1])
-    return line if len(line) <= limit else line[: limit - 1] + "…"
+    ceilings: str  # how they are known
 
 
 def plan_view(
@@ -236,36 +148,49 @@ def plan_view(
     hits: int,
     input_names: Sequence[str],
     output_names: Sequence[str],
-    sources: Mapping[str, str],
+    source_of: Callable[[str], str | None],
     cut_short: str | None = None,
 ) -> PlanView:
-    """The page of a plan. `sources`: by the sha256 that steps name; `graph` None where it is no longer stored."""
-    share = formatting.ratio(plan.lower_bound_us, plan.time_us)
+    """The page of a plan. source_of: by the sha256 that steps name; `graph` None where it is no longer stored."""
+    shown = shown_state(state, plan.device.target, plan.time_us, plan.spread)
+    share = share_of(plan.lower_bound_us, plan.time_us, plan.predicted_us)
+    plan_key = plan.plan_key
+    shown_sources = sources_here(plan, source_of)
+    here = {s.index for s in shown_sources}
+    steps = [
+        _step(i, s, graph, f"/plans/{plan_key}{'#source-' if i in here else '/sources/'}{i}")
+        for i, s in enumerate(plan.steps)
+    ]
     dram = plan.device.ceilings.copy_gbps[-1][1] if plan.device.ceilings and plan.device.ceilings.copy_gbps else None
     return PlanView(
         plan=plan,
-        state=state,
-        state_help=STATES.get(state, ""),
-        cut_short=_cut_short(cut_short),
+        plan_key=plan_key,
+        state=shown,
+        state_help=STATES.get(shown, ""),
+        cut_short=ended_early(cut_short),
         hits=hits,
         time=formatting.expected(plan.time_us, plan.predicted_us),
+        untimed=_untimed(plan),
         origin=ABSENT if plan.device.origin == "specified" else "",
-        spread=formatting.NONE if plan.spread is None else f"± {formatting.percent(plan.spread)}",
+        spread=_spread(plan),
         speedup=formatting.times(formatting.ratio(plan.unfused_us, plan.time_us)),
-        share=formatting.percent(share),
-        share_width=_percent(share),
-        gap=formatting.times(plan.search_gap),
-        error=formatting.NONE
-        if plan.max_rel_error is None
-        else ("0" if plan.max_rel_error == 0 else f"{plan.max_rel_error:.1e}"),
-        bars=_bars(plan),
-        steps=[_step(i, s, graph, sources) for i, s in enumerate(plan.steps)],
+        unfused="not timed" if plan.unfused_us is None else formatting.duration(plan.unfused_us),
+        share=share,
+        bound=_bound(plan, share),
+        has_notes=any(r.kind == "note" for r in plan.reasons),
+        apart=_apart(plan),
+        gap=formatting.NONE if share.doubt else formatting.times(plan.search_gap),
+        error=_error(plan),
+        error_help=_error_help(plan),
+        bars=_bars(plan, share),
+        steps=steps,
+        sources=shown_sources,
         inputs=[_tensor(f"in{i}", t, _at(input_names, i)) for i, t in enumerate(plan.inputs)],
         outputs=[_tensor(f"out{i}", t, _at(output_names, i)) for i, t in enumerate(plan.outputs)],
         reasons=[
-            ReasonGroup(title, kind in ("not_fused", "cap"), [r for r in plan.reasons if r.kind == kind])
+            ReasonGroup(title, kind in ("not_fused", "cap") and len(reasons) <= MANY, reasons)
             for kind, title in REASON_TITLES.items()
-            if any(r.kind == kind for r in plan.reasons)
+            if (reasons := [r for r in plan.reasons if r.kind == kind])
         ],
         contractions=[
             CostTable(c.nodes, [r for a in c.alternatives for r in _cost_rows(a)]) for c in plan.contractions
@@ -274,11 +199,82 @@ def plan_view(
         prologue=formatting.prologue(plan) if plan.prologue else "",
         copy_rate=formatting.NONE if dram is None else f"{formatting.significant(dram)} GB/s",
         launch=formatting.NONE if plan.device.ceilings is None else formatting.duration(plan.device.ceilings.launch_us),
+        ceilings="" if plan.device.ceilings is None else _known_by(plan),
     )
 
 
-def _cut_short(reason: str | None) -> str:
-    return "" if reason is None else f"The search ended early: {reason}. A request with more seconds makes another one."
+def _untimed(plan: Plan) -> str:
+    """Why neither a time nor a prediction can be shown."""
+    if plan.device.target == "emulator" and plan.time_us is None:
+        return (
+            "Nothing was timed: the emulator runs kernels to check them, on no device that could be fast or slow, and "
+            "has no ceilings that a bound could be made of."
+        )
+    return "Nothing was timed." if plan.time_us is None and plan.predicted_us is None else ""
+
+
+def _spread(plan: Plan) -> str:
+    """ "± 1.2 %"; from NOISY on it says what that means."""
+    if plan.time_us is None:
+        return "nothing was timed" if plan.predicted_us is None else "predicted, not timed"
+    if plan.spread is None:
+        return "not timed as a whole"
+    text = f"± {formatting.percent(plan.spread)}"
+    return f"{text}: noisy, may be far off" if plan.spread >= NOISY else text
+
+
+def _bound(plan: Plan, share: Share) -> str:
+    """What the lower bound says, under its share."""
+    if plan.lower_bound_us <= 0:
+        return "the emulator has no ceilings" if plan.device.target == "emulator" else "there is no bound"
+    bound = formatting.duration(plan.lower_bound_us)
+    if share.doubt:
+        return f"faster than the {bound} that nothing was to beat"
+    return (
+        f"by its data sheet, no kernel can beat {bound}"
+        if plan.device.origin == "specified"
+        else (f"no kernel can beat {bound}")
+    )
+
+
+def _apart(plan: Plan) -> str:
+    steps_us = far_steps_us(plan)
+    if steps_us is None or plan.time_us is None:
+        return ""
+    whole, steps = formatting.duration(plan.time_us), formatting.duration(steps_us)
+    why = (
+        "steps take longer among others, whose code and tensors come in between, than each timed by itself again and "
+        "again"
+        if plan.time_us > steps_us
+        else "in the whole plan a step finds in the caches what the one before it left"
+    )
+    return (
+        f"As a whole it takes {whole}, {formatting.times(plan.time_us / steps_us)} as long as its steps, which come to "
+        f"{steps} timed one by one. Either {why}; or something else had the machine during one of the two."
+    )
+
+
+def _error(plan: Plan) -> str:
+    if plan.max_rel_error is None:
+        return formatting.NONE
+    return "0" if plan.max_rel_error == 0 else f"{plan.max_rel_error:.1e}"
+
+
+def _error_help(plan: Plan) -> str:
+    """What the largest error is of, or why there is none."""
+    emulated = plan.device.target == "emulator" and plan.time_us is None
+    if plan.max_rel_error is not None:
+        return "relative, of each kernel by itself in the emulator" if emulated else "relative, against the reference"
+    if emulated:
+        return "each kernel agreed in the emulator; how nearly was not kept"
+    if plan.judged_by_steps:
+        return "each step agrees by itself; the outputs as a whole say nothing"
+    return "nothing ran, so nothing was compared" if plan.time_us is None else "not kept"
+
+
+def _known_by(plan: Plan) -> str:
+    """How what the device reaches is known."""
+    return "assumed" if plan.device.origin == "specified" else "measured"
 
 
 def _cost_rows(alternative: Alternative) -> list[CostRow]:
@@ -299,15 +295,21 @@ def _temporaries(plan: Plan) -> str:
     return f"{formatting.size(plan.temporary_bytes) if plan.buffers else 'none'}{allowed}"
 
 
-def _bars(plan: Plan) -> list[Bar]:
-    known_by = "assumed" if plan.device.origin == "specified" else "measured"
+def _bars(plan: Plan, share: Share) -> list[Bar]:
+    known_by = _known_by(plan)
+    least = (
+        f"Not credible: this plan is faster. {BEATEN_HELP}"
+        if share.doubt
+        else ("No kernels on this device can be faster")
+    )
     rows = (
         ("Unfused", "unfused", plan.unfused_us, "One kernel per node, each the best measured"),
         ("This plan", "plan", plan.time_us, "All steps, timed end to end, inputs in memory"),
+        ("Its steps, one by one", "steps", far_steps_us(plan), "The sum of what each took by itself"),
         ("This plan, warm", "plan", plan.warm_us, "Again and again on the same tensors, inputs in cache"),
         ("This plan, predicted", "predicted", plan.predicted_us, "The sum of what its steps are predicted to take"),
         ("Copy floor", "copy", plan.copy_us, f"Its inputs and outputs at the {known_by} copy bandwidth"),
-        ("Lower bound", "bound", plan.lower_bound_us, "No kernels on this device can be faster"),
+        ("Lower bound", "bound", plan.lower_bound_us if plan.lower_bound_us > 0 else None, least),
     )
     known = [(label, kind, us, help_) for label, kind, us, help_ in rows if us is not None]
     assumed = {"predicted"} | ({"copy"} if plan.device.origin == "specified" else set())
@@ -318,11 +320,7 @@ def _bars(plan: Plan) -> list[Bar]:
     ]
 
 
-def _step(index: int, step: Step, graph: Graph | None, sources: Mapping[str, str]) -> StepRow:
-    share = formatting.ratio(step.bound_us, step.time_us)
-    text = sources.get(step.source)
-    lines = source.lines(text) if text is not None else []
-    total = text.rstrip("\n").count("\n") + 1 if text is not None else 0
+def _step(index: int, step: Step, graph: Graph | None, source_at: str) -> StepRow:
     is_grid = step.grid != (1, 1, 1) or step.block != (1, 1, 1)
     launch = f"grid {_by(step.grid)}, block {_by(step.block)}" if is_grid else formatting.count(step.tasks, "task")
     return StepRow(
@@ -332,10 +330,8 @@ def _step(index: int, step: Step, graph: Graph | None, sources: Mapping[str, str
         schedule=step.schedule,
         once=formatting.ONCE if step.prologue else "",
         time=formatting.expected(step.time_us, step.predicted_us),
-        compiled="; ".join(report_words(step.report)) if step.report else "",
-        bound=formatting.duration(step.bound_us),
-        share=formatting.percent(share),
-        share_width=_percent(share),
+        bound=formatting.duration(step.bound_us if step.bound_us > 0 else None),
+        share=share_of(step.bound_us, step.time_us, step.predicted_us),
         bytes=formatting.size(step.bytes),
         rate=formatting.rate(step.bytes, step.time_us),
         nodes=len(step.nodes),
@@ -343,9 +339,7 @@ def _step(index: int, step: Step, graph: Graph | None, sources: Mapping[str, str
         reads=", ".join(map(str, step.reads)),
         writes=", ".join(map(str, step.writes)),
         launch=launch,
-        lines=lines,
-        cut=total - len(lines),
-        missing=text is None,
+        source=source_at,
     )
 
 
@@ -377,10 +371,6 @@ def _tensor(place: str, spec: TensorSpec, name: str) -> TensorRow:
         spec.alignment_bytes,
         spec.constant or "",
     )
-
-
-def _percent(share: float | None) -> float:
-    return 0.0 if share is None else round(min(100.0, max(0.0, 100 * share)), 1)
 
 
 def _by(numbers: Sequence[int], separator: str = " × ") -> str:

@@ -1,0 +1,72 @@
+"""The queue on the list of plans: what runs comes first, all that waits is counted, budgets and phases are told."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from service.dashboard import routes
+from service.jobs import PLAN, PlanJob
+from tests.support.service_app import Running, running
+from tests.support.stored_plans import chain, sha, store_plan
+from tests.support.strict_page import page
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Running]:
+    with running(tmp_path) as started:
+        yield started
+
+
+def submit(service: Running, number: int, seconds: float, priority: int = 0) -> str:
+    """The beginning of the key of the graph that is to be planned."""
+    key = sha(f"graph {number}")
+    job = PlanJob(graph_key=key, target="cpu", seconds=seconds, numerics="reassociate")
+    service.store.submit(PLAN, job.model_dump_json(), None, priority=priority)
+    return key[:10]
+
+
+def lease(service: Running, phase: str, measured: int, best_us: float | None) -> None:
+    held = service.store.lease("worker", 60.0)
+    assert held is not None
+    text = json.dumps({"phase": phase, "measured": measured, "best_us": best_us, "seconds": 1.0})
+    assert service.store.progress(held.id, "worker", held.token, text) is not None
+
+
+def test_what_runs_is_shown_however_much_waits(service: Running) -> None:
+    first = submit(service, 0, 30.0)
+    lease(service, "segments", 37, 2870.0)
+    waiting = [submit(service, i, 3.5) for i in range(1, routes.QUEUE_ROWS + 6)]
+    text = page(service, "/").text
+    assert f"1 running, {len(waiting)} waiting" in text
+    assert f"Planning {first} phase segments, budget 30 s, running for" in text
+    assert "37 kernels measured, best so far 2.87 ms" in text
+    assert text.index("Planning") < text.index("Waiting")
+    assert text.count("budget 3.5") == routes.QUEUE_ROWS
+    assert "and 5 more waiting" in text
+
+
+def test_what_waits_is_shown_in_turn(service: Running) -> None:
+    keys = [submit(service, i, 3.0) for i in range(routes.QUEUE_ROWS + 2)]
+    urgent = submit(service, 99, 3.0, priority=1)
+    text = page(service, "/").text
+    assert "running" not in text.partition("In the queue")[2].partition("Waiting")[0]
+    shown = [urgent, *keys[: routes.QUEUE_ROWS - 1]]
+    assert [key for _, key in sorted((text.index(key), key) for key in shown)] == shown
+    assert keys[-1] not in text
+
+
+def test_while_the_first_search_runs_the_list_does_not_say_that_there_is_nothing(service: Running) -> None:
+    submit(service, 0, 30.0)
+    lease(service, "candidates", 0, None)
+    text = page(service, "/").text
+    assert "No plans yet" not in text
+    assert "The first plan is on its way" in text
+    store_plan(service.store, chain())
+    assert "on its way" not in page(service, "/").text
+
+
+def test_an_operation_that_cannot_be_read_is_shown_as_far_as_it_goes(service: Running) -> None:
+    service.store.submit(PLAN, "no JSON", None)
+    assert "Waiting plan waiting for" in page(service, "/").text
