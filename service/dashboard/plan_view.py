@@ -9,6 +9,7 @@ from fusion_ir.graph import Graph
 from fusion_ir.records import Alternative, Cost, Plan, Reason, Step, TensorSpec
 from scheduler.whole import far_steps_us
 from service import formatting
+from service.bound import beats
 from service.dashboard.graph_svg import COLOURS
 from service.dashboard.list_view import ended_early
 from service.dashboard.shares import BEATEN_HELP, Share, share_of
@@ -18,7 +19,7 @@ from service.dashboard.states import NOISY, STATES, shown_state
 
 ABSENT = "not here: known from its data sheet"
 MAX_TEXT_LINES = 3000
-MOST_STEPS = 200  # on the plan's page
+MOST_STEPS = 100  # on the plan's page
 MOST_ROWS = 100  # reasons of a kind, and contractions
 TEXT_LINES = 60  # of a graph's text that are part of the plan's page
 MANY = 20  # reasons of a kind from which on they are shown when asked for
@@ -302,13 +303,16 @@ def _bars(plan: Plan, share: Share) -> list[Bar]:
         if share.doubt
         else ("No kernels on this device can be faster")
     )
+    copy = f"Its inputs and outputs at the {known_by} copy bandwidth"
+    if plan.copy_us is not None and beats(plan.time_us, plan.copy_us):
+        copy += "; this plan is faster: it reads more than it writes, or that was measured at a slower moment"
     rows = (
         ("Unfused", "unfused", plan.unfused_us, "One kernel per node, each the best measured"),
         ("This plan", "plan", plan.time_us, "All steps, timed end to end, inputs in memory"),
         ("Its steps, one by one", "steps", far_steps_us(plan), "The sum of what each took by itself"),
         ("This plan, warm", "plan", plan.warm_us, "Again and again on the same tensors, inputs in cache"),
         ("This plan, predicted", "predicted", plan.predicted_us, "The sum of what its steps are predicted to take"),
-        ("Copy floor", "copy", plan.copy_us, f"Its inputs and outputs at the {known_by} copy bandwidth"),
+        ("Copy floor", "copy", plan.copy_us, copy),
         ("Lower bound", "bound", plan.lower_bound_us if plan.lower_bound_us > 0 else None, least),
     )
     known = [(label, kind, us, help_) for label, kind, us, help_ in rows if us is not None]

@@ -36,7 +36,7 @@ const fetched = (details) => {
 const fetchPart = async (details) => {
   const place = details.querySelector("p");
   const link = place.querySelector("a");
-  const said = document.createElement("span");
+  const said = place.querySelector("[role=status]") ?? document.createElement("span");
   said.className = "quiet";
   said.setAttribute("role", "status");
   said.textContent = " loading …";

@@ -199,7 +199,7 @@ def test_a_large_plan_is_a_small_page(service: Running) -> None:
     assert 0 < shown.text.count("int k") <= source_view.SOURCE_LINES
     assert html.count("<tr data-step") == plan_view.MOST_STEPS
     assert html.count("<details") < 50
-    for path in ("graph", "text", "steps", "sources/150"):
+    for path in ("graph", "text", "steps", "sources/99"):
         assert f"/plans/{key}/{path}" in shown.links
     every = page(service, f"/plans/{key}/steps")
     assert f"/plans/{key}/sources/598" in every.links

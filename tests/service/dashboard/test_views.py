@@ -74,6 +74,22 @@ def test_beside_a_bound_that_was_beaten_nothing_says_that_it_cannot_be() -> None
     assert "can beat 10.0 µs" in view(plan()).bound
 
 
+def test_pages_say_that_a_bound_is_not_credible(tmp_path: Path) -> None:
+    with running(tmp_path) as service:
+        key = put_plan(service.store, chain(), NAMES, plan(lower_bound_us=13.4, spread=0.82))
+        for path in ("/", f"/plans/{key}"):
+            text = page(service, path).text
+            assert BEATEN in text
+            assert "107 %" not in text
+            assert "noisy" in text
+
+
+def test_a_plan_that_is_faster_than_a_copy_says_how_that_can_be() -> None:
+    for time_us, said in ((9.0, True), (12.5, False)):
+        [copy] = [bar for bar in view(plan(time_us=time_us)).bars if bar.kind == "copy"]
+        assert ("this plan is faster" in copy.help) == said
+
+
 def test_what_a_device_that_is_not_there_reaches_is_assumed(tmp_path: Path) -> None:
     for device, word, not_ in ((SPECIFIED, "assumed", "measured"), (DEVICE, "measured", "assumed")):
         (tmp_path / word).mkdir()
