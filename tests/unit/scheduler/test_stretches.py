@@ -258,6 +258,28 @@ def test_where_no_plan_agrees_the_error_names_node_element_values_and_tolerances
     assert str(found.value).startswith(str(found.value.node))
 
 
+class Erring(Compiling):
+    """Kernels are off by more and more, one after another."""
+
+    def measure(
+        self, segment: Graph, segment_key: str, kernels: Sequence[Kernel], *, seed: int = 0
+    ) -> list[Measurement]:
+        rows = super().measure(segment, segment_key, kernels, seed=seed)
+        return [row.model_copy(update={"max_rel_error": len(self.calls) / 1e6}) for row in rows]
+
+
+@pytest.mark.parametrize("settings", [STRETCHES, TuneSettings()])
+def test_a_plan_for_the_emulator_has_the_largest_error_of_its_kernels(settings: TuneSettings) -> None:
+    bench = Erring()
+    device = DEVICE.model_copy(update={"target": "emulator"})
+    plan = tune(
+        chain(60), device, Budget(60.0), Memory(), bench,  # type: ignore[arg-type]
+        families=families(kinds=ALL), settings=settings, clock=bench.clock,
+    )  # fmt: skip
+    errors = {entry: i / 1e6 for i, entry in enumerate(bench.calls, 1)}  # those of the last time
+    assert plan.max_rel_error == max(errors[step.entry] for step in plan.steps)
+
+
 @pytest.mark.parametrize(("seconds", "alone"), [(20.0, False), (1.2, True)])
 def test_where_no_fused_plan_agrees_the_unfused_one_is_the_answer(seconds: float, alone: bool) -> None:
     """Also where there was no time to time it beside the other."""
