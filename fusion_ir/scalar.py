@@ -1,11 +1,16 @@
 """Constants by their bits: -0.0 and 0.0 differ, NaNs equal themselves, and a kernel gets exactly what was sent."""
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
 
+from fusion_ir.aliases import dtype_hint
 from fusion_ir.dtype import DTYPES, DType
+from fusion_ir.errors import excerpt
 from fusion_ir.numerics import narrowed
+
+_DIGITS = re.compile(r"0x[0-9a-fA-F]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +56,10 @@ class Scalar:
     def parse(text: str) -> "Scalar":
         """Inverse of `repr`. Raises ValueError."""
         name, _, digits = text.partition(":")
-        if name not in DTYPES or not digits.startswith("0x"):
-            raise ValueError(f"not a constant: {text!r}")
+        if name not in DTYPES or not _DIGITS.fullmatch(digits):
+            hint = dtype_hint(name, DTYPES) if name not in DTYPES else ""
+            raise ValueError(f"not a constant: {excerpt(text)}{hint}")
         dtype, bits = DTYPES[name], int(digits, 16)
         if bits >> (8 * dtype.bytes) or (dtype.kind == "bool" and bits > 1):
-            raise ValueError(f"{text!r} has more bits than {name}")
+            raise ValueError(f"{excerpt(text)} has more bits than {name}")
         return Scalar(dtype, bits)

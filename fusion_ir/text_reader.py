@@ -3,14 +3,16 @@
 import json
 import re
 
+from fusion_ir.aliases import COMPOSITES, OP_ALIASES, attribute_hint, dtype_hint, op_hint
 from fusion_ir.dtype import DTYPES, DType
-from fusion_ir.errors import FormatError, excerpt, nearest
+from fusion_ir.errors import FormatError, excerpt
 from fusion_ir.extent import dense_strides, shape_of
 from fusion_ir.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.layout import check_alignment, check_donation, check_strides
 from fusion_ir.limits import LIMITS, check_body, check_count, check_lines, check_name, check_sizes, check_text
 from fusion_ir.named import NamedGraph
 from fusion_ir.node import Attr, Node
+from fusion_ir.operand_words import operand_words
 from fusion_ir.ops import OPS, make, make_input
 from fusion_ir.ops.row import AttrKind
 from fusion_ir.scalar import Scalar
@@ -116,7 +118,8 @@ class _Cursor:
 
     def dtype(self) -> DType:
         if self.found not in DTYPES:
-            raise self.error(f"a dtype ({', '.join(DTYPES)})")
+            expected = self.error(f"a dtype ({', '.join(DTYPES)})")
+            raise FormatError(expected.place, f"{expected.reason}{dtype_hint(self.found, DTYPES)}")
         self.at += 1
         return DTYPES[self.tokens[self.at - 1][1]]
 
@@ -139,6 +142,7 @@ class _Reader:
         self.inputs: list[InputSpec] = []
         self.input_names: list[str] = []
         self.nodes: dict[str, Node] = {}
+        self.places: dict[str, str] = {}  # of nodes
         self.outputs: list[OutputSpec] = []
         self.output_names: list[str] = []
 
@@ -214,6 +218,7 @@ class _Reader:
             raise FormatError(place, f"{op} gives {actual}, but {written} is written")
         cursor.end()
         self.nodes[number] = node
+        self.places[number] = place
 
     def read_input(self, place: str, position: int) -> Node:
         if position >= len(self.inputs):
@@ -223,12 +228,14 @@ class _Reader:
     def call(self, cursor: _Cursor, place: str, op: str) -> Node:
         """`op(%0, %1) {axis=3}`."""
         if op not in OPS:
-            raise FormatError(place, f"unknown op {excerpt(op)}{nearest(op, OPS)}")
+            raise FormatError(place, f"unknown op {excerpt(op)}{_instead(op)}")
         args: list[Node] = []
+        numbers: list[str] = []
         cursor.expect("(")
         while not cursor.skip(")"):
             if args:
                 cursor.expect(",")
+            numbers.append(cursor.found)
             args.append(self.operand(cursor))
         attrs: dict[str, Attr] = {}
         if cursor.skip("{"):
@@ -237,14 +244,17 @@ class _Reader:
                     cursor.expect(",")
                 at, name = cursor.place, cursor.take("word", "an attribute")
                 if name in attrs or name not in OPS[op].attrs:
-                    problem = "is given twice" if name in attrs else f"unknown, expected {sorted(OPS[op].attrs)}"
+                    known = sorted(OPS[op].attrs)
+                    unknown = f"unknown, expected {known}{attribute_hint(name, known)}"
+                    problem = "is given twice" if name in attrs else unknown
                     raise FormatError(at, f"attribute {excerpt(name)} of {op}: {problem}")
                 cursor.expect("=")
                 attrs[name] = _attribute(cursor, OPS[op].attrs[name])
         try:
             node = make(op, args, attrs)
         except ValueError as error:
-            raise FormatError(place, str(error)) from None
+            named = ((number, self.nodes[number], self.places[number]) for number in numbers)
+            raise FormatError(place, f"{error}{operand_words(named)}") from None
         check_sizes(place, node.sizes)
         return node
 
@@ -284,6 +294,14 @@ class _Reader:
             )
         except ValueError as error:
             raise FormatError("", str(error)) from None
+
+
+def _instead(op: str) -> str:
+    """What to write for an op that is unknown here."""
+    meant = OP_ALIASES.get(op, op)
+    if meant in COMPOSITES:
+        return f": this text has the ops of the language alone, and {meant} is made of several; JSON takes it apart"
+    return op_hint(op, OPS)
 
 
 def _attribute(cursor: _Cursor, kind: AttrKind) -> Attr:

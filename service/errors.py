@@ -15,6 +15,7 @@ PLACE_CHARACTERS = 200
 RETRY_SECONDS = 5  # after an answer that may be another soon, where nothing else is known
 GOT_CHARACTERS = 80  # of a value that was found wrong
 UNTOLD = ("missing", "extra_forbidden")  # faults that are no value's
+OBJECTS = ("dict_type", "model_type", "model_attributes_type")  # pydantic names its classes and Python's dictionaries
 
 
 @dataclass(frozen=True)
@@ -335,7 +336,8 @@ def in_words(fault: Any) -> str:
     """A fault that pydantic found: what it expected, and what was there instead, where that is short."""
     given = fault["input"]
     is_short = fault["type"] not in UNTOLD and (given is None or isinstance(given, str | int | float))
-    return f"{fault['msg']}, got {json.dumps(given)[:GOT_CHARACTERS]}" if is_short else str(fault["msg"])
+    expected = "Input should be an object" if fault["type"] in OBJECTS else str(fault["msg"])
+    return f"{expected}, got {json.dumps(given)[:GOT_CHARACTERS]}" if is_short else expected
 
 
 def bad_json(message: str) -> ApiError:

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from fusion_ir.aliases import DTYPE_ALIASES, OP_ALIASES
 from fusion_ir.dtype import DTYPES
 from fusion_ir.formats.json_wire import WireGraph
 from fusion_ir.formats.signature import Kind, Parameter, parameters
@@ -26,7 +27,7 @@ _BITS = {
 }
 _DEFINITIONS: dict[str, Any] = {
     "Axes": {"anyOf": [_INTEGER, _INTEGERS]},
-    "DType": {"enum": list(DTYPES)},
+    "DType": {"enum": [*DTYPES, *DTYPE_ALIASES]},
     "Integers": _INTEGERS,
     "Number": {"anyOf": [{"type": "number"}, {"type": "boolean"}, _BITS]},
 }
@@ -55,11 +56,18 @@ def graph_schema() -> dict[str, Any]:
     names = sorted({*OPS, *WIRE_OPS})
     schema["$defs"] |= _DEFINITIONS
     node = schema["$defs"]["WireNode"]
-    node["properties"]["op"] = {"enum": names, "title": "Op"}
+    node["properties"]["op"] = {"enum": [*names, *OP_ALIASES], "title": "Op"}
     node["allOf"] = [
-        {"if": {"properties": {"op": {"const": name}}}, "then": {"properties": _op_schema(name)}} for name in names
+        {"if": {"properties": {"op": _called(name)}}, "then": {"properties": _op_schema(name)}} for name in names
     ]
+    schema["$defs"]["WireInput"]["properties"]["dtype"] = {"$ref": "#/$defs/DType"}
     return schema
+
+
+def _called(name: str) -> dict[str, Any]:
+    """An op by its name, or by what others call it."""
+    aliases = [alias for alias, meant in OP_ALIASES.items() if meant == name]
+    return {"enum": [name, *aliases]} if aliases else {"const": name}
 
 
 def _op_schema(name: str) -> dict[str, Any]:

@@ -68,7 +68,7 @@ def pointer(path: "tuple[str | int, ...]") -> str:
 
 def excerpt_key(key: str) -> str:
     """A key as a message may show it, on one line."""
-    printable = key.encode("ascii", "backslashreplace").decode() if not key.isprintable() else key
+    printable = repr(key)[1:-1] if not key.isprintable() else key
     return printable if len(printable) <= 80 else printable[:80] + "..."
 
 

@@ -10,16 +10,18 @@ true for 1. What an op takes is `wire_ops`' concern, not theirs.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from fusion_ir.aliases import DTYPE_ALIASES
 from fusion_ir.allowance import keep, limited
 from fusion_ir.dtype import DTYPES, DType
 from fusion_ir.errors import FormatError, excerpt, nearest
 from fusion_ir.extent import Extent, dense_strides, shape_of
-from fusion_ir.formats.json_text import decode, load_json, pointer
-from fusion_ir.formats.members import known_members
+from fusion_ir.formats.json_faults import first_error
+from fusion_ir.formats.json_text import decode, load_json
 from fusion_ir.formats.wire_ops import build_node
 from fusion_ir.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.layout import check_alignment, check_donation, check_strides, normal_strides
@@ -27,6 +29,7 @@ from fusion_ir.limits import LIMITS, check_body, check_count, check_name, check_
 from fusion_ir.multiplied_sums import contracted
 from fusion_ir.named import NamedGraph, unique_name
 from fusion_ir.node import Attr, Node
+from fusion_ir.operand_words import operand_words
 from fusion_ir.ops import make_input
 from fusion_ir.scalar import Scalar
 
@@ -36,7 +39,17 @@ MOST_ALIGNMENT_BYTES = 32
 Name = Annotated[str, Field(min_length=1, max_length=LIMITS.name_chars)]
 Int64 = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 Ints = Annotated[list[Int64], Field(fail_fast=True, max_length=64)]
-DTypeName = Literal["f64", "f32", "f16", "bf16", "f8e4m3", "f8e5m2", "i8", "i16", "i32", "i64", "u8", "bool"]
+
+
+def _our_dtype(value: object) -> object:
+    """Our name for what others call `float32`; anything else as it is."""
+    return DTYPE_ALIASES.get(value, value) if isinstance(value, str) else value
+
+
+DTypeName = Annotated[
+    Literal["f64", "f32", "f16", "bf16", "f8e4m3", "f8e5m2", "i8", "i16", "i32", "i64", "u8", "bool"],
+    BeforeValidator(_our_dtype),
+]
 
 
 class _Model(BaseModel):
@@ -93,7 +106,7 @@ def from_wire(value: object) -> NamedGraph:
     try:
         wire = WireGraph.model_validate(value)
     except ValidationError as error:
-        raise first_error(error, WireGraph) from None
+        raise first_error(error, WireGraph, value) from None
     with limited():
         return _Reader(wire).read()
 
@@ -141,6 +154,7 @@ class _Reader:
         self.positions: dict[str, int] = {}
         self.tensors: dict[str, Node] = {}
         self.writers: dict[str, int] = {}
+        self.places: dict[str, str] = {}  # of tensors, for what a message says of them
 
     def read(self) -> NamedGraph:
         for i, row in enumerate(self.wire.inputs):
@@ -183,6 +197,7 @@ class _Reader:
         spec = InputSpec(shape_of(row.shape), dtype, strides, alignment_bytes, row.constant)
         self.positions[row.name] = len(self.specs)
         self.tensors[row.name] = make_input(len(self.specs), spec)
+        self.places[row.name] = place
         self.specs.append(spec)
 
     def order(self) -> list[int]:
@@ -233,7 +248,8 @@ class _Reader:
 
     def node(self, place: str, row: WireNode) -> None:
         args = [self.tensor(f"{place}/args/{i}", name) for i, name in enumerate(row.args)]
-        results = build_node(place, row.op, args, row.attrs)
+        named = partial(self.operand_words, row.args)
+        results = build_node(place, row.op, args, row.attrs, named)
         names = [row.name] if len(results) == 1 else [f"{row.name}.{i}" for i in range(len(results))]
         for name, result in zip(names, results, strict=True):
             if name in self.tensors:
@@ -241,6 +257,11 @@ class _Reader:
             check_sizes(place, result.sizes)
             keep("/nodes", result)
             self.tensors[name] = result
+            self.places[name] = place
+
+    def operand_words(self, names: Sequence[str]) -> str:
+        """What a message says of the tensors that a node reads."""
+        return operand_words((name, self.tensors[name], self.places[name]) for name in names)
 
     def tensor(self, place: str, name: str) -> Node:
         node = self.tensors.get(name)
@@ -264,36 +285,3 @@ class _Reader:
         output = OutputSpec(node, strides, donates)
         check_donation(f"{place}/donates", output, self.specs, others)
         return output
-
-
-def first_error(error: ValidationError, model: type[BaseModel]) -> FormatError:
-    """The first complaint of pydantic about a `model`: where, what was expected, what was found."""
-    first = error.errors(include_url=False)[0]
-    found = first["input"]
-    reason = first["msg"].replace("Input should", "should").replace("String should", "should")
-    match first["type"]:
-        case "missing":
-            reason = "is missing"
-        case "extra_forbidden":
-            reason = f"unknown field, expected one of {', '.join(known_members(model, first['loc']))}"
-        case "too_long" | "too_short" | "string_too_long" | "string_too_short":
-            pass
-        case _:
-            reason = f"{reason}, got {_describe(found)}"
-    return FormatError(pointer(tuple(first["loc"])), reason)
-
-
-def _describe(value: object) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "true" if value else "false"
-        case dict():
-            return "an object"
-        case list():
-            return "a list"
-        case str():
-            return f"the string {excerpt(value)}"
-        case _:
-            return excerpt(value)

@@ -29,7 +29,7 @@ from fusion_ir.formats.kernel_math_statements import Statements
 from fusion_ir.formats.kernel_math_tensors import TENSOR, Mention, read_mention
 from fusion_ir.formats.kernel_math_tokens import Cursor
 from fusion_ir.formats.nvfuser_tensors import strides_of
-from fusion_ir.formats.side_file import NOTHING, SideFile
+from fusion_ir.formats.side_file import NOTHING, SideFile, stated_beside
 from fusion_ir.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.layout import check_strides, normal_strides
 from fusion_ir.limits import LIMITS, check_body, check_count
@@ -164,7 +164,7 @@ class _Dump:
             if unread and len(missing) == len(self.listed):
                 return unread
             lack = f", and output {missing[0]} is not computed" if missing else ""
-            advice = f'close it, or name what to put out beside the text, as in {{"outputs": ["{(*unread, "T1")[0]}"]}}'
+            advice = f"close it, or {stated_beside('what to put out', {'outputs': [(*unread, 'T1')[0]]})}"
             raise FormatError(place, f"the dump ends behind this without its closing '}}'{lack}: {advice}")
         for name, mention in self.listed.items():
             if name not in self.operands.tensors:

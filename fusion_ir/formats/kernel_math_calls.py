@@ -10,6 +10,7 @@ from fusion_ir.formats.kernel_math_tensors import TENSOR, Axis, Mention, axis_nu
 from fusion_ir.formats.kernel_math_tokens import Cursor
 from fusion_ir.limits import LIMITS
 from fusion_ir.node import Node
+from fusion_ir.operand_words import operand_words
 
 T = TypeVar("T")
 
@@ -162,6 +163,11 @@ class Call:
         for argument in self.positional:
             if argument.tag and self.name != "Welford":
                 raise FormatError(argument.place, f"{self.name} takes no ({argument.tag}) behind its operands")
+
+    def operand_words(self) -> str:
+        """What a message says of the operands: the tensors among them, and where they are defined."""
+        tensors = [a.value for a in self.positional if isinstance(a.value, Tensor)]
+        return operand_words((t.mention.name, t.node, t.mention.place) for t in tensors)
 
     def error(self, reason: str) -> FormatError:
         return FormatError(self.place, reason)

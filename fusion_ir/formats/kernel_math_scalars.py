@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from fusion_ir.errors import FormatError, excerpt
 from fusion_ir.formats.kernel_math_tokens import Cursor, Token
+from fusion_ir.formats.side_file import stated_beside
 
 Number = int | float | bool
 
@@ -138,7 +139,7 @@ class Scalars:
             if not SCALAR_NAME.match(token.text):
                 raise FormatError(token.place, f"expected a number, got {excerpt(token.text)}")
             member = "extents" if token.text[0] == "i" else "values"
-            advice = f'state it beside the text, as in {{"{member}": {{"{token.text}": 64}}}}'
+            advice = stated_beside("it", {member: {token.text: 64}})
             raise FormatError(token.place, f"{token.text} is symbolic, and its value is not in the text: {advice}")
         self.used.add(token.text)
         return self.values[token.text]

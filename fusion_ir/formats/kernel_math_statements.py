@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from fusion_ir import build
+from fusion_ir.aliases import op_hint
 from fusion_ir.allowance import keep
-from fusion_ir.errors import FormatError, excerpt, nearest
+from fusion_ir.errors import FormatError, excerpt
 from fusion_ir.formats.kernel_math_calls import Argument, Call, Operands, Padding, Tensor
 from fusion_ir.formats.kernel_math_ops import (
     CALLS,
@@ -140,7 +141,7 @@ class Statements:
             return cast
         found = pointwise(call.name, call.result.dtype)
         if found is None:
-            raise call.error(f"unknown op {excerpt(call.name)}{nearest(call.name, (*CALLS, *POINTWISE_NAMES))}")
+            raise call.error(f"unknown op {excerpt(call.name)}{op_hint(call.name, (*CALLS, *POINTWISE_NAMES))}")
         call.count(found[1])
         return self._elementwise(call, found[0])
 
@@ -175,18 +176,20 @@ def _check_dtypes(call: Call, tensors: Sequence[Argument]) -> None:
         known = known[1:]
     for argument, dtype in known:
         if dtype != known[0][1]:
-            raise FormatError(argument.place, f"{call.name}: an operand is {dtype}, another {known[0][1]}")
+            found = f"an operand is {dtype}, another {known[0][1]}"
+            raise FormatError(argument.place, f"{call.name}: {found}{call.operand_words()}")
 
 
 def _check_axes(call: Call, argument: Argument) -> None:
     assert isinstance(argument.value, Tensor)
     mention, written = argument.value.mention, call.result.kept
     if len(mention.kept) != len(written):
-        ranks = f"has rank {len(mention.kept)}, its result {len(written)}"
-        raise FormatError(argument.place, f"{call.name}: operand {mention.name} {ranks}")
+        ranks = f"has rank {len(mention.kept)}, its result {call.result.name} {len(written)}"
+        raise FormatError(argument.place, f"{call.name}: operand {mention.name} {ranks}{call.operand_words()}")
     for axis, of_result in zip(mention.kept, written, strict=True):
         if axis.extent != of_result.extent and (axis.extent != 1 or axis.kind != "b"):
-            raise FormatError(argument.place, f"{call.name}: axis {axis} of {mention.name} meets {of_result}")
+            met = f"axis {axis} of {mention.name} meets {of_result} of {call.result.name}"
+            raise FormatError(argument.place, f"{call.name}: {met}{call.operand_words()}")
 
 
 def _guarded(call: Call, action: Callable[[], T]) -> T:
@@ -196,8 +199,8 @@ def _guarded(call: Call, action: Callable[[], T]) -> T:
     except FormatError:
         raise
     except (ValueError, OverflowError) as error:
-        reason = str(error)
-        raise call.error(reason if reason.startswith(call.name) else f"{call.name}: {reason}") from None
+        reason = str(error) if str(error).startswith(call.name) else f"{call.name}: {error}"
+        raise call.error(f"{reason}{call.operand_words()}") from None
 
 
 def _defined(call: Call, mention: Mention, result: Node | tuple[Node, Padding]) -> Tensor:

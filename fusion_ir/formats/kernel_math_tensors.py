@@ -9,8 +9,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from fusion_ir.aliases import dtype_hint
 from fusion_ir.dtype import DTYPES, DType
-from fusion_ir.errors import FormatError, excerpt, nearest
+from fusion_ir.errors import FormatError, excerpt
 from fusion_ir.formats.kernel_math_scalars import SCALAR_NAME, Scalars
 from fusion_ir.formats.kernel_math_tokens import Cursor, Token
 from fusion_ir.limits import LIMITS, check_sizes
@@ -90,7 +91,8 @@ def read_mention(cursor: Cursor, scalars: Scalars, given: Sequence[int] | None =
     cursor.take()
     name, memory, word = match[1], match[2], match[3]
     if word not in KERNEL_DTYPES:
-        raise FormatError(head.place, f"{name}: unknown dtype {excerpt(word)}{nearest(word, KERNEL_DTYPES)}")
+        hint = dtype_hint(word, KERNEL_DTYPES, {spelled: dtype.name for spelled, dtype in KERNEL_DTYPES.items()})
+        raise FormatError(head.place, f"{name}: unknown dtype {excerpt(word)}{hint}")
     cursor.expect("[")
     axes: list[Axis] = []
     if cursor.peek().text == "0" and cursor.at("]", 1):  # older dumps write rank 0 as [ 0 ]

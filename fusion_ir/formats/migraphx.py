@@ -21,6 +21,7 @@ Every result states its type, extents and strides; they are held against what th
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 
 from fusion_ir import build
@@ -41,7 +42,7 @@ from fusion_ir.formats.migraphx_operands import (
 )
 from fusion_ir.formats.migraphx_text import Instruction, Module, Word, read_modules
 from fusion_ir.formats.migraphx_types import literal, spell
-from fusion_ir.formats.side_file import NOTHING, SideFile
+from fusion_ir.formats.side_file import NOTHING, SideFile, stated_beside
 from fusion_ir.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.layout import check_strides, normal_strides
 from fusion_ir.limits import LIMITS, check_body, check_count, check_name, check_sizes
@@ -185,7 +186,7 @@ class _Program:
                 raise FormatError(instruction.op.place, "expected the literal's values, or { ... }, behind @literal")
             node = literal(instruction.literal, dtype, type_.sizes)
             if node is not None:
-                return Value(node, type_.strides)
+                return Value(node, type_.strides, instruction.name.place)
         else:
             word = instruction.attributes.get("id")
             if word is None:
@@ -214,7 +215,7 @@ class _Program:
         spec = InputSpec(shape_of(sizes), dtype, normal_strides(sizes, strides), constant=constant)
         node = make_input(len(self.inputs), spec)
         self.inputs[unique_name(name, self.inputs)] = spec
-        return Value(node, strides)
+        return Value(node, strides, word.place)
 
     def value(self, word: Word) -> Value:
         """What the argument stands for; an input where the text does not define it. Raises FormatError."""
@@ -240,13 +241,14 @@ class _Program:
         if known.sizes is None or known.dtype is None:
             parts = [n for n, p in (("extents", known.sizes), ("element type", known.dtype)) if p is None]
             advice = "include the line that defines it"
-            advice += ", or state its sizes beside the text" if known.sizes is None and known.dtype is not None else ""
+            if known.sizes is None and known.dtype is not None:
+                advice += f", or {stated_beside('its sizes', {'inputs': {word.text: {'shape': [64, 64]}}})}"
             raise FormatError(word.place, f"{word.text} is not defined in the text, and the lines that use it do not "
                               f"determine its {' and '.join(parts)}: {advice}")  # fmt: skip
         check_sizes(word.place, known.sizes)
         strides = known.strides or dense_strides(known.sizes)
         check_strides(word.place, known.sizes, strides, written=False)
-        return self.add_input(word, word.text, known.sizes, known.dtype, strides)
+        return replace(self.add_input(word, word.text, known.sizes, known.dtype, strides), place="")
 
     def inline(self, instruction: Instruction) -> Value:
         """pointwise(operands), [module]: the module's body over whole operands. Raises FormatError."""
@@ -272,7 +274,7 @@ class _Program:
         if result.dtype != dtype:
             raise FormatError(type_.place, f"module {body.name} gives {spell(result.dtype, type_.sizes)}, "
                               f"the text says {spell(dtype, type_.sizes)}")  # fmt: skip
-        return Value(result, type_.strides)
+        return Value(result, type_.strides, instruction.name.place)
 
     def body(self, module: Module, values: dict[str, Value], sizes: tuple[int, ...]) -> Node:
         """What the module returns, over operands of extents `sizes`. Raises FormatError."""
@@ -296,7 +298,7 @@ class _Program:
                     raise FormatError(name.place, f"expected one result, got {len(instruction.arguments)}")
                 return value(instruction.arguments[0]).node
             if is_literal(instruction):
-                values[name.text] = Value(self.scalar(instruction, sizes), dense_strides(sizes))
+                values[name.text] = Value(self.scalar(instruction, sizes), dense_strides(sizes), name.place)
             else:
                 operands = [value(word) for word in data_arguments(instruction)]
                 values[name.text] = apply(instruction, operands, inside=sizes)

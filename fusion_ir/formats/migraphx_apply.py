@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fusion_ir import build
+from fusion_ir.aliases import op_hint
 from fusion_ir.dtype import DTYPES, DType, bool_
-from fusion_ir.errors import FormatError, excerpt, nearest
+from fusion_ir.errors import FormatError, excerpt
 from fusion_ir.extent import dense_strides
 from fusion_ir.formats.migraphx_operands import data_arguments
 from fusion_ir.formats.migraphx_ops import BUFFERS, MIGRAPHX_OPS, OPAQUE, row_of
@@ -14,14 +15,16 @@ from fusion_ir.formats.migraphx_text import Instruction, Type
 from fusion_ir.formats.migraphx_types import MIGRAPHX_DTYPES, TYPE_NUMBERS, checked, spell
 from fusion_ir.layout import normal_strides
 from fusion_ir.node import Node
+from fusion_ir.operand_words import operand_words
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """What a name stands for: the node, and the strides that the text states for it."""
+    """What a name stands for: the node, the strides that the text states for it, and where it is defined, if it is."""
 
     node: Node
     strides: Strides
+    place: str = ""
 
 
 def known_row(instruction: Instruction) -> Row:
@@ -34,7 +37,7 @@ def known_row(instruction: Instruction) -> Row:
         advice = "print the program before it is lowered, as `migraphx-driver read` does"
         raise FormatError(instruction.op.place, f"{op} is {OPAQUE[op]}: {advice}")
     known = [*MIGRAPHX_OPS, *BUFFERS, *(f"gpu::{name}" for name, r in MIGRAPHX_OPS.items() if r.lowered)]
-    raise FormatError(instruction.op.place, f"unknown op {excerpt(op)}{nearest(op, known)}")
+    raise FormatError(instruction.op.place, f"unknown op {excerpt(op)}{op_hint(op, known)}")
 
 
 def stated_type(instruction: Instruction) -> tuple[Type, DType]:
@@ -66,21 +69,27 @@ def apply(instruction: Instruction, operands: Sequence[Value], inside: Sequence[
     try:
         found = row.value(**given)
     except (ValueError, OverflowError) as error:
-        reason = str(error)
-        raise FormatError(place, reason if reason.startswith(f"{op}:") else f"{op}: {reason}") from None
+        reason = str(error) if str(error).startswith(f"{op}:") else f"{op}: {error}"
+        raise FormatError(place, f"{reason}{_operand_words(instruction, operands)}") from None
     node = _cast(instruction, row, found.node if isinstance(found, View) else found, operands, dtype)
     if node.sizes != sizes or node.dtype != dtype:
         expected, actual = spell(node.dtype, node.sizes), spell(dtype, sizes)
         raise FormatError(type_.place, f"{op} gives {expected} here, the text says {actual}")
     if inside is not None:
-        return Value(node, dense_strides(sizes))
+        return Value(node, dense_strides(sizes), instruction.name.place)
     if isinstance(found, View):
         possible = [normal_strides(sizes, s) for s in found.strides]
         if normal_strides(sizes, type_.strides) not in possible:
             expected = " or ".join(dict.fromkeys(spell(dtype, sizes, s) for s in found.strides))
             actual = spell(dtype, sizes, type_.strides)
             raise FormatError(type_.place, f"{op} gives {expected} here, the text says {actual}")
-    return Value(node, type_.strides)
+    return Value(node, type_.strides, instruction.name.place)
+
+
+def _operand_words(instruction: Instruction, operands: Sequence[Value]) -> str:
+    """What a message says of an instruction's operands."""
+    named = zip(data_arguments(instruction), operands, strict=True)
+    return operand_words((argument.text, operand.node, operand.place) for argument, operand in named)
 
 
 def _check_pointwise(instruction: Instruction, operands: Sequence[Value], sizes: Sequence[int]) -> None:
@@ -90,10 +99,11 @@ def _check_pointwise(instruction: Instruction, operands: Sequence[Value], sizes:
     for position, (argument, operand) in enumerate(zip(arguments, operands, strict=True)):
         node = operand.node
         if node.sizes != tuple(sizes):
-            expected = f"expected the result's extents {list(sizes)}"
+            expected = f"expected the result's extents {list(sizes)}{_operand_words(instruction, operands)}"
             raise FormatError(argument.place, f"{argument.text} is {spell(node.dtype, node.sizes)}, {expected}")
         if position > first and node.dtype != operands[first].node.dtype:
             expected = f"expected {spell(operands[first].node.dtype, sizes)} as {arguments[first].text} is"
+            expected += _operand_words(instruction, operands)
             raise FormatError(argument.place, f"{argument.text} is {spell(node.dtype, node.sizes)}, {expected}")
 
 

@@ -4,8 +4,9 @@ import re
 from collections.abc import Sequence
 
 from fusion_ir import build
+from fusion_ir.aliases import dtype_hint
 from fusion_ir.dtype import DTYPES, DType
-from fusion_ir.errors import FormatError, excerpt, nearest
+from fusion_ir.errors import FormatError, excerpt
 from fusion_ir.formats.migraphx_text import Type, Word
 from fusion_ir.layout import check_strides
 from fusion_ir.limits import LIMITS, check_count, check_sizes
@@ -45,7 +46,7 @@ def dtype_of(place: str, name: str) -> DType:
     if name not in MIGRAPHX_DTYPES:
         known = list(MIGRAPHX_DTYPES)
         raise FormatError(place, f"element type {excerpt(name)} is not read, expected one of {known}"
-                          f"{nearest(name, known)}")  # fmt: skip
+                          f"{dtype_hint(name, known, MIGRAPHX_DTYPES)}")  # fmt: skip
     return DTYPES[MIGRAPHX_DTYPES[name]]
 
 

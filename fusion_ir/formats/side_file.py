@@ -8,6 +8,7 @@
 Every member may be left out; which of them a format takes stands in its row of `READERS`. Strides are in elements.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
@@ -16,8 +17,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fusion_ir.dtype import DTYPES, DType
 from fusion_ir.errors import FormatError, excerpt
+from fusion_ir.formats.json_faults import first_error
 from fusion_ir.formats.json_text import decode, load_json, pointer
-from fusion_ir.formats.json_wire import DTypeName, Name, first_error
+from fusion_ir.formats.json_wire import DTypeName, Name
 from fusion_ir.limits import LIMITS, check_sizes
 
 Extent = Annotated[int, Field(ge=0, le=LIMITS.elements)]
@@ -80,13 +82,18 @@ NOTHING = SideFile()
 SHAPES = "shapes"  # what places begin with that lie in the side file: "shapes/inputs/T0"
 
 
+def stated_beside(what: str, example: Mapping[str, object]) -> str:
+    """What a message advises where a text leaves something open: the side file, and what to write into it."""
+    return f"state {what} beside the text (--shapes FILE), as in {json.dumps(example)}"
+
+
 def read_side_file(body: str | bytes) -> SideFile:
     """The side file that a JSON text holds. Raises FormatError with line and column, or a JSON pointer."""
     value = load_json(decode(body) if isinstance(body, bytes) else body)
     try:
         return side_file(SideModel.model_validate(value))
     except ValidationError as error:
-        raise first_error(error, SideModel) from None
+        raise first_error(error, SideModel, value) from None
 
 
 def side_file(model: SideModel) -> SideFile:

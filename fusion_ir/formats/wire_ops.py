@@ -12,9 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
 from fusion_ir import build
+from fusion_ir.aliases import DTYPE_ALIASES, OP_ALIASES, attribute_hint, dtype_hint, op_hint
 from fusion_ir.dtype import DTYPES, DType
-from fusion_ir.errors import FormatError, excerpt, nearest
+from fusion_ir.errors import FormatError, excerpt
 from fusion_ir.extent import shape_of
+from fusion_ir.formats.json_faults import describe
 from fusion_ir.formats.json_text import excerpt_key
 from fusion_ir.formats.signature import Parameter, parameters
 from fusion_ir.limits import check_sizes
@@ -69,12 +71,23 @@ _ATTRIBUTE_NAMES = {"sizes": "shape", "out_dtype": "dtype"}
 TENSOR_KINDS = ("tensor", "operand", "tensors")
 
 
-def build_node(place: str, op: str, args: Sequence[Node], attrs: Mapping[str, object]) -> tuple[Node, ...]:
-    """The results of one node of the wire. Raises FormatError below `place`, the node's JSON pointer."""
+def build_node(
+    place: str,
+    op: str,
+    args: Sequence[Node],
+    attrs: Mapping[str, object],
+    operands: Callable[[], str] = lambda: "",
+) -> tuple[Node, ...]:
+    """The results of one node of the wire. Raises FormatError below `place`, the node's JSON pointer.
+
+    `op` may be an alias. `operands` gives what a message says of them where the op's rules refuse them.
+    """
+    if op not in OPS and op not in WIRE_OPS:
+        op = OP_ALIASES.get(op, op)
     row = OPS.get(op)
     function = WIRE_OPS.get(op)
     if row is None and function is None:
-        raise FormatError(f"{place}/op", f"unknown op {excerpt(op)}{nearest(op, {*OPS, *WIRE_OPS})}")
+        raise FormatError(f"{place}/op", f"unknown op {excerpt(op)}{op_hint(op, {*OPS, *WIRE_OPS})}")
     if row is not None and attrs.keys() == row.attrs.keys():
         try:
             strict = {
@@ -86,11 +99,11 @@ def build_node(place: str, op: str, args: Sequence[Node], attrs: Mapping[str, ob
                 raise
         except ValueError as error:
             if function is None:
-                raise FormatError(place, str(error)) from None
+                raise FormatError(place, f"{error}{operands()}") from None
     if function is None:
         expected = sorted(row.attrs if row else ())
         raise FormatError(f"{place}/attrs", f"{op} takes attributes {expected}, got {_keys(attrs)}")
-    return _call(place, op, function, args, attrs)
+    return _call(place, op, function, args, attrs, operands)
 
 
 def attribute_name(parameter: Parameter) -> str:
@@ -99,7 +112,12 @@ def attribute_name(parameter: Parameter) -> str:
 
 
 def _call(
-    place: str, op: str, function: Callable[..., object], args: Sequence[Node], attrs: Mapping[str, object]
+    place: str,
+    op: str,
+    function: Callable[..., object],
+    args: Sequence[Node],
+    attrs: Mapping[str, object],
+    operands: Callable[[], str],
 ) -> tuple[Node, ...]:
     """`function` with tensors from `args` and the rest from `attrs`."""
     values: dict[str, object] = {}
@@ -117,9 +135,8 @@ def _call(
     for name, value in attrs.items():
         if name not in rest:
             known = [n for n, p in rest.items() if p.kind != "tensor"]
-            raise FormatError(
-                f"{place}/attrs/{excerpt_key(name)}", f"{op} has no attribute {excerpt(name)}, expected {known}"
-            )
+            reason = f"{op} has no attribute {excerpt(name)}, expected {known}{attribute_hint(name, known)}"
+            raise FormatError(f"{place}/attrs/{excerpt_key(name)}", reason)
         parameter = rest.pop(name)
         values[parameter.name] = _loose(f"{place}/attrs/{name}", parameter, value)
     for name, parameter in rest.items():
@@ -129,8 +146,8 @@ def _call(
     try:
         result = function(**values)
     except (ValueError, OverflowError) as error:
-        reason = str(error)
-        raise FormatError(place, reason if reason.startswith(op) else f"{op}: {reason}") from None
+        reason = str(error) if str(error).startswith(op) else f"{op}: {error}"
+        raise FormatError(place, f"{reason}{operands()}") from None
     return cast("tuple[Node, ...]", result) if isinstance(result, tuple) else (cast(Node, result),)
 
 
@@ -195,15 +212,15 @@ def _from_front(axis: int, args: Sequence[Node]) -> int:
 
 def _int(place: str, value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise FormatError(place, f"expected an integer, got {excerpt(value)}")
+        raise FormatError(place, f"expected an integer, got {_shown(value)}")
     if not -(2**63) <= value < 2**63:
-        raise FormatError(place, f"expected a 64-bit integer, got {excerpt(value)}")
+        raise FormatError(place, f"expected a 64-bit integer, got {_shown(value)}")
     return value
 
 
 def _ints(place: str, value: object) -> tuple[int, ...]:
     if not isinstance(value, list):
-        raise FormatError(place, f"expected a list of integers, got {excerpt(value)}")
+        raise FormatError(place, f"expected a list of integers, got {_shown(value)}")
     items = cast("list[object]", value)
     if len(items) > 64:
         raise FormatError(place, f"expected at most 64 integers, got {len(items)}")
@@ -212,21 +229,28 @@ def _ints(place: str, value: object) -> tuple[int, ...]:
 
 def _bool(place: str, value: object) -> bool:
     if not isinstance(value, bool):
-        raise FormatError(place, f"expected true or false, got {excerpt(value)}")
+        raise FormatError(place, f"expected true or false, got {_shown(value)}")
     return value
 
 
 def _str(place: str, value: object, choices: Sequence[str]) -> str:
     if not isinstance(value, str) or (choices and value not in choices):
         expected = f"one of {list(choices)}" if choices else "a string"
-        raise FormatError(place, f"expected {expected}, got {excerpt(value)}")
+        raise FormatError(place, f"expected {expected}, got {_shown(value)}")
     return value
 
 
 def _dtype(place: str, value: object) -> DType:
-    if not isinstance(value, str) or value not in DTYPES:
-        raise FormatError(place, f"expected a dtype ({', '.join(DTYPES)}), got {excerpt(value)}")
-    return DTYPES[value]
+    name = DTYPE_ALIASES.get(value, value) if isinstance(value, str) else ""
+    if name not in DTYPES:
+        hint = dtype_hint(name, DTYPES)
+        raise FormatError(place, f"expected a dtype ({', '.join(DTYPES)}), got {_shown(value)}{hint}")
+    return DTYPES[name]
+
+
+def _shown(value: object) -> str:
+    """A JSON value as a message may show it; strings in quotes alone."""
+    return excerpt(value) if isinstance(value, str) else describe(value)
 
 
 def _number(place: str, value: object) -> int | float | bool:
@@ -234,7 +258,7 @@ def _number(place: str, value: object) -> int | float | bool:
     if isinstance(value, str) and ":" in value:
         return _scalar(place, value, None).value
     if not isinstance(value, int | float):
-        raise FormatError(place, f"expected a number, got {excerpt(value)}")
+        raise FormatError(place, f"expected a number, got {_shown(value)}")
     if isinstance(value, float) and not math.isfinite(value):
         raise FormatError(
             place, f"expected a finite number, got {value} (write infinity by its bits, 'f32:0x7f800000')"
@@ -249,7 +273,7 @@ def _scalar(place: str, value: object, dtype: DType | None) -> Scalar:
             return Scalar.parse(value)
         number = _number(place, value)
         if dtype is None:
-            raise FormatError(place, f"expected a constant by its bits, such as 'f32:0x3f800000', got {excerpt(value)}")
+            raise FormatError(place, f"expected a constant by its bits, such as 'f32:0x3f800000', got {_shown(value)}")
         return Scalar.of(number, dtype)
     except (ValueError, OverflowError) as error:
         raise error if isinstance(error, FormatError) else FormatError(place, str(error)) from None

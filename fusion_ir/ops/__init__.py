@@ -20,6 +20,18 @@ __all__ = ["OPS", "Op", "OpKind", "RuleError", "kind_of", "make", "make_input"]
 
 OPS: dict[str, Op] = {row.name: row for row in (*POINTWISE, *VIEWS, *REDUCTIONS, *INDEXING, *CONTRACTS, *RANDOM)}
 
+_KIND_WORDS: dict[AttrKind, str] = {
+    "int": "an integer",
+    "ints": "integers",
+    "bool": "true or false",
+    "str": "a string",
+    "dtype": "a dtype",
+    "scalar": "a constant",
+    "shape": "extents",
+    "axis": "an axis, 0 or more",
+    "axes": "axes, 0 or more, each once and in increasing order",
+}
+
 
 def make(op: str, args: Sequence[Node], attrs: Mapping[str, Attr] | None = None) -> Node:
     """The node `op(args; attrs)`, checked by the op's rules. Raises RuleError, KeyError for an unknown op,
@@ -35,7 +47,7 @@ def make(op: str, args: Sequence[Node], attrs: Mapping[str, Attr] | None = None)
         raise RuleError(f"{op} takes attributes {sorted(row.attrs)}, got {sorted(attrs)}")
     for name, kind in row.attrs.items():
         if not _is_kind(attrs[name], kind):
-            raise RuleError(f"{op}: attribute {name} must be {kind}, got {attrs[name]!r}")
+            raise RuleError(f"{op}: attribute {name} must be {_KIND_WORDS[kind]}, got {_shown(attrs[name])}")
     try:
         shape, dtype = row.shape(args, attrs), row.dtype(args, attrs)
     except RuleError as error:
@@ -57,6 +69,10 @@ def make_input(position: int, spec: InputSpec) -> Node:
         "constant": spec.constant,
     }
     return intern("input", (), attrs, spec.shape, spec.dtype)
+
+
+def _shown(value: Attr) -> str:
+    return str([*value]) if isinstance(value, tuple) else repr(value)
 
 
 def _is_kind(value: Attr, kind: AttrKind) -> bool:

@@ -202,6 +202,9 @@ def refused(service: Running, body: bytes, status: int, slug: str, place: str) -
         ({"numerics": "fast"}, "Input should be 'exact', 'reassociate' or 'approximate', got \"fast\""),
         ({"memory_bytes": 0}, "Input should be greater than or equal to 1, got 0"),
         ({"memory_bytes": "8GiB"}, 'Input should be a valid integer, got "8GiB"'),
+        ({"graph": wire() | {"outputs": ["y"]}}, "expected an object, got the string 'y'"),
+        ({"shapes": "x"}, 'Input should be an object, got "x"'),
+        ({"shapes": {"inputs": {"x": None}}}, "Input should be an object, got null"),
     ],
 )
 def test_what_was_expected_and_what_came(closed: Running, members: dict[str, Any], detail: str) -> None:

@@ -107,7 +107,7 @@ CONTRADICTIONS: dict[str, tuple[str, str]] = {
     "C cast to another dtype": (dump(R, f"(double)({X});"), r"8:6: \(double\) gives f64, but f32 is written"),
     "ranks": (
         dump(R, f"{X}\n + T1_g_float[iS2{{8}}];", X, "T1_g_float[iS2{8}]"),
-        r"10:4: \+: operand T1 has rank 1, its result 2",
+        r"10:4: \+: operand T1 has rank 1, its result T2 2",
     ),
     "an ordinary axis broadcast": (
         dump(R, f"{X}\n + T1_g_float[iS2{{1}}, iS3{{8}}];", X, "T1_g_float[iS2{1}, iS3{8}]"),
