@@ -35,8 +35,9 @@ class Reader:
     beside: tuple[str, ...] = ()
 
 
-# nvFuser prints "def nvfuser_fusion_id0(fd : FusionDefinition) -> None :", people paste imports and comments before it.
-_DEFINITION = re.compile(r"^[ \t]*def[ \t]+\w+[ \t]*\(", re.MULTILINE)
+# nvFuser prints "def nvfuser_fusion_id0(fd : FusionDefinition) -> None :", people paste it with the module around it,
+# or write "with FusionDefinition() as fd:".
+_DEFINITION = re.compile(r"^[ \t]*(def[ \t]+\w+[ \t]*\(|with[ \t][^\n]*\bFusionDefinition\()", re.MULTILINE)
 
 # A dump may stand in a log, which begins as it likes: so this is looked for before brackets and definitions.
 _KERNEL_MATH = re.compile(r"^[ \t]*%kernel(_math)?[ \t]*\{|^Inputs:[ \t]*\r?\n[ \t]+T\d+_", re.MULTILINE)

@@ -7,23 +7,33 @@
         T3 = fd.ops.mul(T1, S2)
         fd.add_output(T3)
 
-The text is data: `python_text` parses it against a white list, and nothing is executed. Tensors keep the names that
-they have in the text. A symbolic extent (-1) is known only to the sender, who states it beside the text in `sizes`.
+The text is data: `python_text` finds the definition in it and holds it against a white list, and nothing is executed.
+Tensors keep the names that they have there. A symbolic extent (-1) is known only to the sender, who states it beside
+the text in `sizes`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import cast
 
+from fusion_ir.aliases import op_hint
 from fusion_ir.allowance import keep
 from fusion_ir.dtype import DType
 from fusion_ir.errors import FormatError, excerpt, nearest
 from fusion_ir.formats.json_text import excerpt_key
 from fusion_ir.formats.nvfuser_numbers import Number, cast_number, number
 from fusion_ir.formats.nvfuser_ops import NVFUSER_OPS
-from fusion_ir.formats.nvfuser_tensors import Given, define_tensor, memory_order, strides_of
+from fusion_ir.formats.nvfuser_tensors import (
+    Given,
+    define_tensor,
+    leaves_strides_open,
+    memory_order,
+    open_shapes,
+    strides_of,
+)
 from fusion_ir.formats.nvfuser_values import Tensor, Value, bind, convert, describe, integers, resolve
-from fusion_ir.formats.python_text import Call, Name, read_calls
-from fusion_ir.formats.side_file import SHAPES
+from fusion_ir.formats.python_text import Argument, Call, Name, read_calls
+from fusion_ir.formats.side_file import SHAPES, stated_beside
 from fusion_ir.formats.signature import Parameter, parameters
 from fusion_ir.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.layout import check_donation, normal_strides
@@ -31,6 +41,7 @@ from fusion_ir.limits import LIMITS, check_body, check_count, check_name, check_
 from fusion_ir.multiplied_sums import contracted
 from fusion_ir.named import NamedGraph, unique_name
 from fusion_ir.node import Node
+from fusion_ir.operand_words import operand_words
 from fusion_ir.ops import make_input
 from fusion_ir.scalar import Scalar
 
@@ -48,9 +59,9 @@ def read_nvfuser(
     Raises FormatError with line and column.
     """
     check_body(text)
-    calls = read_calls(text)
+    calls = read_calls(text, NVFUSER_OPS)
     check_count("", "statements", len(calls), LIMITS.nodes + LIMITS.inputs + LIMITS.outputs)
-    definition = _Definition(sizes or {}, strides or {}, values or {})
+    definition = _Definition(calls, sizes or {}, strides or {}, values or {})
     for call in calls:
         definition.statement(call)
     return definition.finish()
@@ -59,12 +70,17 @@ def read_nvfuser(
 class _Definition:
     """A definition as far as it has been read."""
 
-    def __init__(self, sizes: Given, strides: Given, scalars: Mapping[str, float | int | bool]) -> None:
+    def __init__(
+        self, calls: Sequence[Call], sizes: Given, strides: Given, scalars: Mapping[str, float | int | bool]
+    ) -> None:
+        self.calls = calls
         self.sizes = sizes
         self.strides = strides
         self.scalars = scalars
         self.stated: set[str] = set()  # those of `scalars` that the text asked for
         self.values: dict[str, Value] = {}
+        self.places: dict[str, str] = {}  # where names got their values
+        self.taken_dense: list[str] = []  # inputs whose strides the text leaves open without saying so
         self.inputs: dict[str, InputSpec] = {}
         self.outputs: dict[str, OutputSpec] = {}
 
@@ -91,17 +107,18 @@ class _Definition:
         for name, value in zip(call.targets, results, strict=True):
             check_name(call.place, name)
             self.values[name] = value
+            self.places[name] = call.place
 
     def operation(self, call: Call, op: str) -> list[Value]:
         function = NVFUSER_OPS.get(op)
         if function is None:
-            raise FormatError(call.place, f"unknown op {excerpt(op)}{nearest(op, NVFUSER_OPS)}")
+            raise FormatError(call.place, f"unknown op {excerpt(op)}{op_hint(op, NVFUSER_OPS)}")
         values = {p.name: convert(self.values, argument, p) for p, argument in bind(call, parameters(function))}
         try:
             result = function(**values)
         except (ValueError, OverflowError) as error:
-            reason = str(error)
-            raise FormatError(call.place, reason if reason.startswith(op) else f"{op}: {reason}") from None
+            reason = str(error) if str(error).startswith(op) else f"{op}: {error}"
+            raise FormatError(call.place, f"{reason}{operand_words(self.operands(call))}") from None
         results = cast(
             "tuple[Node | Number | int | list[int], ...]", result if isinstance(result, tuple) else (result,)
         )
@@ -116,14 +133,27 @@ class _Definition:
             found.append(Tensor(item, order))
         return found
 
+    def operands(self, call: Call) -> Iterator[tuple[str, Node, str]]:
+        """The tensors among a call's arguments, by name, and where each was defined."""
+        waiting: list[Argument] = [*reversed(call.keywords.values()), *reversed(call.args)]
+        while waiting:
+            found = waiting.pop().value
+            if isinstance(found, list):
+                waiting += reversed(found)
+            elif isinstance(found, Name) and isinstance(tensor := self.values.get(found.name), Tensor):
+                known = not found.name.startswith("%")
+                yield found.name if known else "the operand", tensor.node, self.places[found.name]
+
     def define_tensor(self, call: Call) -> Value:
         name = call.targets[0] if len(call.targets) == 1 else ""
         check_name(call.place, name)
         check_count(call.place, "inputs", len(self.inputs) + 1, LIMITS.inputs)
         if name in self.inputs:
             raise FormatError(call.place, f"two inputs are named {excerpt(name)}")
-        spec = define_tensor(call, name, self.values, self.sizes, self.strides)
+        spec = define_tensor(call, name, self.values, self.sizes, self.strides, partial(open_shapes, self.calls))
         self.inputs[name] = spec
+        if name not in self.strides and leaves_strides_open(call, spec):
+            self.taken_dense.append(name)
         return Tensor(make_input(len(self.inputs) - 1, spec))
 
     def define_scalar(self, call: Call) -> Value:
@@ -134,7 +164,7 @@ class _Definition:
         name = call.targets[0] if len(call.targets) == 1 else ""
         if not isinstance(value, Number):
             if name not in self.scalars:
-                advice = f'state it beside the text, as in {{"values": {{"{name}": 0.5}}}}'
+                advice = stated_beside("it", {"values": {name: 0.5}})
                 raise FormatError(call.place, f"{excerpt(name)} has no value in the text: {advice}")
             self.stated.add(name)
             value = number(self.scalars[name])
@@ -198,4 +228,10 @@ class _Definition:
             raise FormatError("", "the definition has no outputs: fd.add_output is never called")
         graph = Graph(tuple(self.inputs.values()), tuple(self.outputs.values()))
         check_count("", "nodes", len(graph.nodes), LIMITS.nodes)
-        return NamedGraph(contracted(graph), tuple(self.inputs), tuple(self.outputs))
+        return NamedGraph(contracted(graph), tuple(self.inputs), tuple(self.outputs), tuple(self.notes()))
+
+    def notes(self) -> Iterator[str]:
+        """What was taken for granted."""
+        if self.taken_dense:
+            names = ", ".join(self.taken_dense[:8]) + (", ..." if len(self.taken_dense) > 8 else "")
+            yield f"without contiguity nvFuser takes a tensor of any strides: {names} taken as dense"

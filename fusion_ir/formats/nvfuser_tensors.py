@@ -1,20 +1,24 @@
 """`fd.define_tensor`: extents, and strides from contiguity and stride order."""
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 
 from fusion_ir.dtype import DType
 from fusion_ir.errors import FormatError
 from fusion_ir.extent import dense_strides, shape_of
 from fusion_ir.formats.nvfuser_values import Values, bind, describe, integers, resolve
 from fusion_ir.formats.python_text import Argument, Call
+from fusion_ir.formats.side_file import stated_beside
 from fusion_ir.formats.signature import Parameter
 from fusion_ir.graph import InputSpec
 from fusion_ir.layout import check_strides, normal_strides
-from fusion_ir.limits import check_sizes
+from fusion_ir.limits import LIMITS, check_sizes
 
 Given = Mapping[str, Sequence[int]]
 
 # Releases of nvFuser differ in what they call extents and contiguity.
+_SHOWN = 6  # inputs that a message shows, where their names are not long
+_SHOWN_CHARS = 400
 _EXTENTS = ("shape", "sizes", "symbolic_sizes")
 _CONTIGUITY = ("contiguity", "contiguous")
 _PARAMETERS: tuple[Parameter, ...] = (
@@ -31,9 +35,17 @@ _PARAMETERS: tuple[Parameter, ...] = (
 )
 
 
-def define_tensor(call: Call, name: str, values: Values, sizes: Given, strides: Given) -> InputSpec:
+def define_tensor(
+    call: Call,
+    name: str,
+    values: Values,
+    sizes: Given,
+    strides: Given,
+    open_inputs: Callable[[], Mapping[str, Sequence[int]]],
+) -> InputSpec:
     """The input that a call of `define_tensor` describes; `sizes` and `strides` say by name what the text leaves open.
 
+    `open_inputs` gives all inputs of the definition with symbolic extents, for the message where these are missing.
     Raises FormatError with line and column.
     """
     given = {p.name: a for p, a in bind(call, _PARAMETERS) if resolve(values, a) is not None}
@@ -44,7 +56,7 @@ def define_tensor(call: Call, name: str, values: Values, sizes: Given, strides: 
     if not isinstance(dtype, DType):
         found = describe(dtype) if "dtype" in given else "none"
         raise FormatError(call.place, f"fd.define_tensor: argument dtype: expected a DataType, got {found}")
-    extents = _extents(written.place, name, integers(values, written, "shape"), sizes.get(name))
+    extents = _extents(written.place, name, integers(values, written, "shape"), sizes.get(name), open_inputs)
     place = call.place
     if name in strides:
         result = tuple(strides[name])
@@ -54,7 +66,7 @@ def define_tensor(call: Call, name: str, values: Values, sizes: Given, strides: 
         contiguity = next((given[k] for k in _CONTIGUITY if k in given), None)
         order = given.get("stride_order")
         axes = memory_order(order.place, integers(values, order, "stride_order"), len(extents)) if order else None
-        flags = _flags(call.place, values, contiguity, len(extents))
+        flags = _flags(values, contiguity, len(extents))
         result = strides_of(contiguity.place if contiguity else call.place, name, extents, flags, axes)
     check_strides(place, extents, result, written=False)
     return InputSpec(shape_of(extents), dtype, normal_strides(extents, result))
@@ -91,13 +103,21 @@ def strides_of(
             step *= extents[axis]
         elif extents[axis] > 1:
             what = f"axis {axis} of {name} is not contiguous, so its stride is not in the text"
-            raise FormatError(place, f"{what}: state the strides of {name} beside it, or contiguity True")
+            dense = {"inputs": {name: {"strides": list(dense_strides(extents))}}}
+            advice = stated_beside(f"the strides of {name}", dense)
+            raise FormatError(place, f"{what}: {advice}; or contiguity=True in the text, where it is dense")
         else:
             step = None  # an axis of extent 1 with an unknown stride: what is outside of it is unknown too
     return tuple(strides)
 
 
-def _extents(place: str, name: str, written: tuple[int, ...], given: Sequence[int] | None) -> tuple[int, ...]:
+def _extents(
+    place: str,
+    name: str,
+    written: tuple[int, ...],
+    given: Sequence[int] | None,
+    open_inputs: Callable[[], Mapping[str, Sequence[int]]],
+) -> tuple[int, ...]:
     """The extents as written, -1 replaced by those that were given beside the text."""
     extents = written
     if given is not None:
@@ -107,14 +127,48 @@ def _extents(place: str, name: str, written: tuple[int, ...], given: Sequence[in
             if known not in (-1, size):
                 raise FormatError(place, f"axis {axis} of {name} has extent {known}, but {size} is given for it")
         extents = tuple(given)
+    check_sizes(place, [0 if n == -1 else n for n in extents])
     if -1 in extents:
         symbolic = f"axis {extents.index(-1)} of {name} has a symbolic extent (-1)"
-        raise FormatError(place, f"{symbolic}: state the sizes of {name} beside the text")
-    check_sizes(place, extents)
+        raise FormatError(place, f"{symbolic}: {_sizes_advice({name: written, **open_inputs()})}")
     return extents
 
 
-def _flags(place: str, values: Values, contiguity: Argument | None, rank: int) -> list[bool | None]:
+def open_shapes(calls: Sequence[Call]) -> dict[str, list[int]]:
+    """The shapes of a definition's tensors that have symbolic extents, by name, as far as their text says them."""
+    found: dict[str, list[int]] = {}
+    for call in calls:
+        given = [*[v for k, v in call.keywords.items() if k in _EXTENTS], *call.args[:1]]
+        if call.path != "define_tensor" or len(call.targets) != 1 or not given or not isinstance(given[0].value, list):
+            continue
+        if len(given[0].value) > LIMITS.rank:
+            continue
+        written = [item.value if type(item.value) is int else -1 for item in given[0].value]
+        if -1 in written:
+            found[call.targets[0]] = written
+    return found
+
+
+def leaves_strides_open(call: Call, spec: InputSpec) -> bool:
+    """Whether the text says nothing of how a tensor lies in memory. nvFuser takes contiguity False then: the strides
+    are known once the kernel runs."""
+    said = len(call.args) > 1 or any(name in call.keywords for name in (*_CONTIGUITY, "strides"))
+    return not said and any(n > 1 for n in spec.sizes)
+
+
+def _sizes_advice(shapes: Mapping[str, Sequence[int]]) -> str:
+    """What to write into the side file, with a number in place of every extent that only the sender knows."""
+    known = {n for shape in shapes.values() for n in shape}
+    number = next(n for n in itertools.count(64, 64) if n not in known)
+    stated = {name: {"shape": [number if n == -1 else n for n in shape]} for name, shape in shapes.items()}
+    some = dict(itertools.islice(stated.items(), _SHOWN))
+    while len(some) > 1 and len(str(some)) > _SHOWN_CHARS:
+        some.popitem()
+    rest = f"; and so on for {len(stated) - len(some)} more" if len(stated) > len(some) else ""
+    return f"{stated_beside('the sizes', {'inputs': some})}, with your sizes for {number}{rest}"
+
+
+def _flags(values: Values, contiguity: Argument | None, rank: int) -> list[bool | None]:
     """One flag per axis; one for all is allowed, and none means contiguous."""
     if contiguity is None:
         return [True] * rank

@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from fusion_ir.aliases import attribute_hint, dtype_hint
 from fusion_ir.dtype import DTYPES, DType
-from fusion_ir.errors import FormatError, excerpt
+from fusion_ir.errors import FormatError, excerpt, nearest
 from fusion_ir.formats.nvfuser_numbers import Number, number
 from fusion_ir.formats.python_text import Argument, Call, Member, Name
 from fusion_ir.formats.signature import Kind, Parameter
@@ -52,7 +53,8 @@ def bind(call: Call, expected: Sequence[Parameter]) -> list[tuple[Parameter, Arg
     by_name = {parameter.name: parameter for parameter in expected}
     for name, argument in call.keywords.items():
         if name not in by_name:
-            raise FormatError(argument.place, f"{what} has no argument {excerpt(name)}, expected {list(by_name)}")
+            wanted = f"expected {list(by_name)}{attribute_hint(name, by_name)}"
+            raise FormatError(argument.place, f"{what} has no argument {excerpt(name)}, {wanted}")
         if name in given:
             raise FormatError(argument.place, f"{what}: argument {name} is given twice")
         bound.append((by_name[name], argument))
@@ -68,12 +70,14 @@ def resolve(values: Values, argument: Argument) -> Value:
     match argument.value:
         case Name(name=name):
             if name not in values:
-                raise FormatError(argument.place, f"{excerpt(name)} is not defined before this line")
+                near = nearest(name, [n for n in values if not n.startswith("%")])
+                raise FormatError(argument.place, f"{excerpt(name)} is not defined before this line{near}")
             return values[name]
         case Member(owner=owner, name=name):
             if owner != "DataType" or (name not in NVFUSER_DTYPES and name != "Null"):
-                known = ", ".join(f"DataType.{n}" for n in (*NVFUSER_DTYPES, "Null"))
-                raise FormatError(argument.place, f"unknown {excerpt(f'{owner}.{name}')}, expected one of {known}")
+                written, ours = f"{owner}.{name}", {f"DataType.{n}": dtype for n, dtype in NVFUSER_DTYPES.items()}
+                expected = f"expected one of {', '.join((*ours, 'DataType.Null'))}{dtype_hint(written, ours, ours)}"
+                raise FormatError(argument.place, f"unknown {excerpt(written)}, {expected}")
             return None if name == "Null" else DTYPES[NVFUSER_DTYPES[name]]
         case list(items):
             return [resolve(values, item) for item in items]

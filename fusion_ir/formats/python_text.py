@@ -1,63 +1,52 @@
 """Reads Python text as data: calls on one object, in order, with literal arguments. Nothing is ever executed.
 
-The text is parsed by `ast` and then held against a white list: one function without decorators or defaults, in it
-assignments of calls `fd.NAME(...)` and `fd.ops.NAME(...)`, whose arguments are numbers, truth values, None, names
-assigned before, `DataType.NAME`, `float("inf")`, lists of these, and calls of `fd.ops.NAME` again. Arithmetic of
-numbers is done as it is read; with names in it, and for `V[1]`, it is the call that it stands for. Everything else is
-refused with line and column. A call within another is read as one of its own before it:
+The text is parsed by `ast`; `python_definition` finds the one definition in it, and `python_constants` what the names
+around it stand for. The definition's own statements are held against a white list: assignments of calls `fd.NAME(...)`
+and `fd.ops.NAME(...)`, whose arguments are constants, names assigned before, `DataType.NAME`, lists of these, and calls
+of `fd.ops.NAME` again. An operator with tensors beside it, and `V[1]`, is the call that it stands for. Everything else
+is refused with line and column, and with what to write. A call within another is read as one of its own before it:
 
     T2 = fd.ops.mul(fd.ops.neg(T0), T1 + 1)     %0 = fd.ops.neg(T0)   %1 = fd.ops.add(T1, 1)   T2 = fd.ops.mul(%0, %1)
 """
 
 import ast
-import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Collection
 from dataclasses import dataclass
 
-from fusion_ir.errors import FormatError, excerpt, line_and_column
+from fusion_ir.aliases import op_hint
+from fusion_ir.errors import FormatError, line_and_column
+from fusion_ir.formats.python_constants import NESTED, Argument, Constants, Literal, Member, Name, NoConstant
+from fusion_ir.formats.python_definition import Definition, assign_constants, find_definition
+from fusion_ir.formats.python_words import dotted, place, refused, shown
 from fusion_ir.limits import LIMITS
+
+__all__ = ["Argument", "Call", "Literal", "Member", "Name", "read_calls"]
 
 # `ast` needs up to 2 KB of memory per token; characters that are in no word bound the number of tokens.
 _WORD_BYTES = bytes(range(48, 58)) + bytes(range(65, 91)) + bytes(range(97, 123)) + b"_"
-_IMPORTABLE = ("torch", "nvfuser", "nvfuser_direct")
-_NESTED = 64  # calls, operators and lists within each other
-_INFIX: dict[type[ast.operator], tuple[str, Callable[[float, float], float]]] = {
-    ast.Add: ("add", lambda a, b: a + b),
-    ast.Sub: ("sub", lambda a, b: a - b),
-    ast.Mult: ("mul", lambda a, b: a * b),
-    ast.Div: ("div", lambda a, b: a / b),
-    ast.Mod: ("mod", lambda a, b: a % b),
-    ast.FloorDiv: ("", lambda a, b: a // b),  # nvFuser's scalars have none
+_INFIX: dict[type[ast.operator | ast.cmpop], str] = {
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.Div: "div",
+    ast.Mod: "mod",
+    ast.Pow: "pow",
+    ast.MatMult: "matmul",
+    ast.BitAnd: "bitwise_and",
+    ast.BitOr: "bitwise_or",
+    ast.BitXor: "bitwise_xor",
+    ast.LShift: "bitwise_left_shift",
+    ast.RShift: "bitwise_right_shift",
+    ast.Eq: "eq",
+    ast.NotEq: "ne",
+    ast.Lt: "lt",
+    ast.LtE: "le",
+    ast.Gt: "gt",
+    ast.GtE: "ge",
 }
-_FLOATS = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
-
-
-@dataclass(frozen=True, slots=True)
-class Name:
-    """A name assigned before."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """`DataType.Float`: owner and name."""
-
-    owner: str
-    name: str
-
-
-# Lists hold the same again, each item with its place.
-Literal = bool | int | float | None | Name | Member | list["Argument"]
-
-
-@dataclass(frozen=True, slots=True)
-class Argument:
-    """A value and its "line:column"."""
-
-    value: Literal
-    place: str
+_PREFIX: dict[type[ast.unaryop], str] = {ast.USub: "neg", ast.Invert: "bitwise_not", ast.Not: "logical_not"}
+_JOINING: dict[type[ast.boolop], str] = {ast.And: "logical_and", ast.Or: "logical_or"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +60,14 @@ class Call:
     place: str
 
 
-def read_calls(text: str) -> tuple[Call, ...]:
-    """The calls of the text's one function. Raises FormatError for whatever is not on the white list."""
-    function = _function(_parse(text))
-    body = _Body(_parameter(function))
-    for statement in function.body:
+def read_calls(text: str, ops: Collection[str] = ()) -> tuple[Call, ...]:
+    """The calls of the text's one definition; `ops` are the names after `fd.ops.`, for what a message advises.
+
+    Raises FormatError for whatever is not on the white list.
+    """
+    definition = find_definition(_parse(text))
+    body = _Body(definition, ops)
+    for statement in definition.statements:
         body.statement(statement)
     return tuple(body.calls)
 
@@ -99,57 +91,33 @@ def _parse(text: str) -> ast.Module:
         raise FormatError("1:1", "not read: expressions are nested too deeply") from None
 
 
-def _function(module: ast.Module) -> ast.FunctionDef:
-    """The one function of the text; imports of nvFuser's own packages before it are skipped, not followed."""
-    found: ast.FunctionDef | None = None
-    for statement in module.body:
-        if isinstance(statement, ast.Import) and all(a.name in _IMPORTABLE for a in statement.names):
-            continue
-        if isinstance(statement, ast.ImportFrom) and statement.module in _IMPORTABLE:
-            continue
-        if _is_docstring(statement):
-            continue
-        if not isinstance(statement, ast.FunctionDef) or found is not None:
-            raise _refused(statement, "one function definition")
-        found = statement
-    if found is None:
-        raise FormatError("1:1", "expected a function definition such as 'def nvfuser_fusion(fd: FusionDefinition):'")
-    return found
-
-
-def _parameter(function: ast.FunctionDef) -> str:
-    """The name of the one parameter, `fd`."""
-    if function.decorator_list:
-        raise _refused(function.decorator_list[0], "no decorators")
-    arguments = function.args
-    for default in (*arguments.defaults, *(d for d in arguments.kw_defaults if d is not None)):
-        raise _refused(default, "no default arguments")
-    extra = (*arguments.posonlyargs, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg)
-    if any(extra) or len(arguments.args) != 1:
-        raise FormatError(_place(function), "expected one parameter, such as 'fd: FusionDefinition'")
-    for annotation in (arguments.args[0].annotation, function.returns):
-        if annotation is not None and not isinstance(annotation, ast.Name | ast.Constant):
-            raise _refused(annotation, "a plain name as annotation")
-    return arguments.args[0].arg
-
-
 class _Body:
-    """The calls of a function body as far as it has been read; `owner` is the object that they are calls on."""
+    """The calls of a definition as far as it has been read; `owner` is the object that they are calls on."""
 
-    def __init__(self, owner: str) -> None:
-        self.owner = owner
+    def __init__(self, definition: Definition, ops: Collection[str]) -> None:
+        self.owner = definition.owner
+        self.constants = Constants(definition.constants)
+        self.ops = ops
         self.calls: list[Call] = []
         self._inner_calls = 0
 
     def statement(self, statement: ast.stmt) -> None:
         match statement:
+            case ast.Assign(value=value) | ast.AnnAssign(value=ast.expr() as value) if self._is_constant(value):
+                assign_constants(statement, self.constants)
+            case ast.AugAssign(target=ast.Name() as target, value=value) if self._is_constant(
+                target
+            ) and self._is_constant(value):
+                assign_constants(statement, self.constants)
             case ast.Assign(targets=[ast.Name(id=target)], value=value):
+                self._assign(statement, value, (target,))
+            case ast.AnnAssign(target=ast.Name(id=target), value=ast.expr() as value):
                 self._assign(statement, value, (target,))
             case ast.Assign(targets=[ast.Tuple(elts=elements) | ast.List(elts=elements)], value=value):
                 self._assign(statement, value, tuple(_target(e) for e in elements))
             case ast.Expr(value=ast.Call() as call):
                 self._call(call, (), 0)
-            case ast.Pass():
+            case ast.Return(value=None | ast.Name()) | ast.Pass() | ast.Assert():
                 return
             case _ if _is_docstring(statement):
                 return
@@ -160,13 +128,31 @@ class _Body:
         match value:
             case ast.Call():
                 self._call(value, targets, 0)
-            case ast.BinOp() | ast.UnaryOp() | ast.Subscript() if _constant(value) is None:
-                self._arithmetic(value, targets, 0)
+            case ast.BinOp() | ast.UnaryOp() | ast.Subscript() | ast.Compare() | ast.BoolOp():
+                self._operator(value, targets, 0)
             case _:
                 raise self._no_assignment(statement)
 
     def _no_assignment(self, statement: ast.stmt) -> FormatError:
-        return _refused(statement, f"an assignment such as 'T2 = {self.owner}.ops.add(T0, T1)'")
+        return refused(statement, f"an assignment such as 'T2 = {self.owner}.ops.add(T0, T1)'")
+
+    def _is_constant(self, node: ast.expr) -> bool:
+        return self._constant(node, 0) is not None
+
+    def _constant(self, node: ast.expr, depth: int) -> Argument | None:
+        """An expression of constants; None where something in it is a tensor, or nothing that is read. Raises
+        FormatError where it has no value that can be read."""
+        try:
+            return Argument(self.constants.value(node, depth), place(node))
+        except NoConstant:
+            return None
+
+    def _add(self, call: Call) -> None:
+        """From here on the targets stand for what the call gives, whatever they were before."""
+        self.calls.append(call)
+        line = int(call.place.partition(":")[0])
+        for target in call.targets:
+            self.constants.put(target, Name(target), line)
 
     def _call(self, call: ast.Call, targets: tuple[str, ...], depth: int) -> None:
         match call.func:
@@ -177,57 +163,103 @@ class _Body:
             ):
                 path = f"ops.{name}"
             case _:
-                within = f"{self.owner}.ops.NAME" if depth else f"{self.owner}.NAME or {self.owner}.ops.NAME"
-                raise _refused(call.func, f"a call of {within}")
-        args = tuple(self._argument(a, depth + 1) for a in call.args)
+                raise self._other_call(call, depth)
+        args = tuple(self._items(call.args, depth))
         keywords: dict[str, Argument] = {}
         for keyword in call.keywords:
             if keyword.arg is None:
-                raise FormatError(_place(keyword.value), "** is not read")
+                raise FormatError(place(keyword.value), "** is not read")
             if keyword.arg in keywords:
-                raise FormatError(_place(keyword.value), f"argument {keyword.arg} is given twice")
+                raise FormatError(place(keyword.value), f"argument {keyword.arg} is given twice")
             keywords[keyword.arg] = self._argument(keyword.value, depth + 1)
-        self.calls.append(Call(targets, path, args, keywords, _place(call)))
+        self._add(Call(targets, path, args, keywords, place(call)))
 
-    def _arithmetic(self, node: ast.expr, targets: tuple[str, ...], depth: int) -> None:
-        """The call that an operator with names in it stands for."""
+    def _other_call(self, call: ast.Call, depth: int) -> FormatError:
+        """A call of something else, as torch.exp(T0) or T0.exp(): what it would be here, where there is such an op."""
+        within = f"{self.owner}.ops.NAME" if depth else f"{self.owner}.NAME or {self.owner}.ops.NAME"
+        error = refused(call, f"a call of {within}")
+        base, _, name = dotted(call.func).rpartition(".")
+        if not name and isinstance(call.func, ast.Attribute):
+            name = call.func.attr
+        given = [shown(a) for a in (*call.args, *call.keywords)]
+        if isinstance(call.func, ast.Attribute) and not self._is_module(base):
+            given.insert(0, shown(call.func.value))
+        if name in self.ops:
+            return FormatError(error.place, f"{error.reason}: write {self.owner}.ops.{name}({', '.join(given)})")
+        return FormatError(error.place, f"{error.reason}{op_hint(name, self.ops) if name else ''}")
+
+    def _is_module(self, base: str) -> bool:
+        """Whether what stands before a function's name is no tensor and no constant: torch.nn.functional, math."""
+        return bool(base) and not self.constants.is_value(base.partition(".")[0])
+
+    def _operator(self, node: ast.expr, targets: tuple[str, ...], depth: int) -> None:
+        """The call that an operator with tensors beside it stands for."""
         match node:
-            case ast.BinOp(left=left, op=op, right=right) if _INFIX.get(type(op), ("",))[0]:
-                name, operands = _INFIX[type(op)][0], [left, right]
-            case ast.UnaryOp(op=ast.USub(), operand=operand):
-                name, operands = "neg", [operand]
-            case ast.Subscript(value=value, slice=index):
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in _INFIX:
+                name, operands = _INFIX[type(op)], [left, right]
+            case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _INFIX:
+                name, operands = _INFIX[type(op)], [left, right]
+            case ast.UnaryOp(op=op, operand=operand) if type(op) in _PREFIX and not isinstance(op, ast.Not):
+                name, operands = _PREFIX[type(op)], [operand]
+            case ast.Subscript(value=value, slice=index) if not isinstance(index, ast.Slice | ast.Tuple):
                 name, operands = "at", [value, index]
             case _:
-                raise _refused(node, "one of + - * / %")
+                raise self._no_operator(node)
         args = tuple(self._argument(o, depth + 1) for o in operands)
-        self.calls.append(Call(targets, f"ops.{name}", args, {}, _place(node)))
+        self._add(Call(targets, f"ops.{name}", args, {}, place(node)))
+
+    def _no_operator(self, node: ast.expr) -> FormatError:
+        """An operator that Python does not hand to tensors, or that nvFuser has no op for: what to write instead."""
+        ops = f"{self.owner}.ops"
+        match node:
+            case ast.BinOp(op=ast.FloorDiv(), left=left, right=right):
+                advice = f"{ops}.floor({ops}.truediv({shown(left)}, {shown(right)}))"
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                advice = f"{ops}.logical_not({shown(operand)})"
+            case ast.UnaryOp(op=ast.UAdd(), operand=operand):
+                return refused(node, f"{shown(operand)} alone")
+            case ast.BoolOp(op=op, values=[left, right, *_]):
+                advice = f"{ops}.{_JOINING[type(op)]}({shown(left)}, {shown(right)})"
+            case ast.Compare(left=left, ops=[op, *_], comparators=[middle, _, *_]) if type(op) in _INFIX:
+                first = f"{ops}.{_INFIX[type(op)]}({shown(left)}, {shown(middle)})"
+                advice = f"{first} and so on, joined by {ops}.logical_and"
+            case ast.Subscript(value=value):
+                advice = f"{ops}.slice({shown(value)}, start_indices=[...], end_indices=[...])"
+            case _:
+                return refused(node, "one of + - * / % ** @ or a comparison")
+        return refused(node, f"a call: write {advice}")
 
     def _argument(self, node: ast.expr, depth: int) -> Argument:
-        return Argument(self._literal(node, depth), _place(node))
+        if depth > NESTED:
+            raise FormatError(place(node), f"more than {NESTED} calls, operators and lists within each other")
+        found = self._constant(node, depth)
+        return Argument(self._literal(node, depth), place(node)) if found is None else found
 
     def _literal(self, node: ast.expr, depth: int) -> Literal:
-        if depth > _NESTED:
-            raise FormatError(_place(node), f"more than {_NESTED} calls, operators and lists within each other")
-        constant = _constant(node)
-        if constant is not None:
-            return constant
+        """What an argument is that has more in it than constants."""
         match node:
-            case ast.Constant(value=None):
-                return None
             case ast.Name(id=name):
                 return Name(name)
-            case ast.Attribute(value=ast.Name(id=base), attr=name):
-                return Member(base, name)
             case ast.List(elts=elements) | ast.Tuple(elts=elements):
-                return [self._argument(e, depth + 1) for e in elements]
-            case ast.Call(func=ast.Attribute()):
+                return self._items(elements, depth)
+            case ast.Call():
                 self._call(node, (self._inner(),), depth)
-            case ast.BinOp() | ast.UnaryOp() | ast.Subscript():
-                self._arithmetic(node, (self._inner(),), depth)
+            case ast.BinOp() | ast.UnaryOp() | ast.Subscript() | ast.Compare() | ast.BoolOp():
+                self._operator(node, (self._inner(),), depth)
             case _:
-                raise _refused(node, "a number, True, False, None, a name, DataType.NAME, a call or a list of these")
+                raise refused(node, "a number, True, False, None, a name, DataType.NAME, a call or a list of these")
         return Name(self.calls[-1].targets[0])
+
+    def _items(self, elements: list[ast.expr], depth: int) -> list[Argument]:
+        """A list with tensors or calls in it; a starred constant list is written out."""
+        items: list[Argument] = []
+        for element in elements:
+            starred = self._constant(element.value, depth + 1) if isinstance(element, ast.Starred) else None
+            if starred is not None and isinstance(starred.value, list):
+                items += starred.value
+            else:
+                items.append(self._argument(element, depth + 1))
+        return items
 
     def _inner(self) -> str:
         """A name for the result of a call within another, which no Python name can be."""
@@ -235,49 +267,10 @@ class _Body:
         return f"%{self._inner_calls - 1}"
 
 
-def _constant(node: ast.expr, depth: int = 0) -> bool | int | float | None:
-    """The number or truth value that an expression without names is; None for any other expression."""
-    if depth > _NESTED:
-        raise FormatError(_place(node), f"more than {_NESTED} operators within each other")
-    match node:
-        case ast.Constant(value=bool() as value):
-            return value
-        case ast.Constant(value=int() | float() as value):
-            return _number(node, value)
-        case ast.UnaryOp(op=ast.USub() | ast.UAdd() as sign, operand=operand):
-            value = _constant(operand, depth + 1)
-            if isinstance(value, bool) or value is None:
-                return None
-            return _number(node, -value if isinstance(sign, ast.USub) else value)
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in _INFIX:
-            operands = [_constant(left, depth + 1), _constant(right, depth + 1)]
-            a, b = (None if isinstance(v, bool) else v for v in operands)
-            if a is None or b is None:
-                return None
-            try:
-                return _number(node, _INFIX[type(op)][1](a, b))
-            except ArithmeticError as error:
-                raise FormatError(_place(node), str(error)) from None
-        case ast.Call(func=ast.Name(id="float"), args=[ast.Constant(value=str() as word)], keywords=[]):
-            if word.lower() not in _FLOATS:
-                raise FormatError(_place(node), f"float({excerpt(word)}): expected one of {list(_FLOATS)}")
-            return _FLOATS[word.lower()]
-        case _:
-            return None
-
-
 def _target(node: ast.expr) -> str:
     if not isinstance(node, ast.Name):
-        raise _refused(node, "a plain name to assign to")
+        raise refused(node, "a plain name to assign to")
     return node.id
-
-
-def _number(node: ast.expr, value: int | float) -> int | float:
-    if isinstance(value, int) and not -(2**63) <= value < 2**63:
-        raise FormatError(_place(node), "the integer does not fit 64 bits")
-    if isinstance(value, float) and math.isinf(value):
-        raise FormatError(_place(node), 'the number is too large for 64 bits; infinity is written float("inf")')
-    return value
 
 
 def _is_docstring(statement: ast.stmt) -> bool:
@@ -286,37 +279,3 @@ def _is_docstring(statement: ast.stmt) -> bool:
         and isinstance(statement.value, ast.Constant)
         and isinstance(statement.value.value, str)
     )
-
-
-def _place(node: ast.AST) -> str:
-    return f"{getattr(node, 'lineno', 1)}:{getattr(node, 'col_offset', 0) + 1}"
-
-
-def _refused(node: ast.AST, expected: str) -> FormatError:
-    found = _KINDS.get(type(node)) or type(node).__name__
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-        found = f"a call of {excerpt(node.func.id)}"
-    return FormatError(_place(node), f"{found} is not allowed here, expected {expected}")
-
-
-_KINDS: dict[type[ast.AST], str] = {
-    ast.Import: "an import",
-    ast.ImportFrom: "an import",
-    ast.Lambda: "a lambda",
-    ast.ListComp: "a comprehension",
-    ast.SetComp: "a comprehension",
-    ast.DictComp: "a comprehension",
-    ast.GeneratorExp: "a comprehension",
-    ast.JoinedStr: "an f-string",
-    ast.Call: "a call",
-    ast.Constant: "this constant",
-    ast.BinOp: "arithmetic",
-    ast.Subscript: "a subscript",
-    ast.ClassDef: "a class",
-    ast.AsyncFunctionDef: "an async function",
-    ast.FunctionDef: "another function",
-    ast.For: "a loop",
-    ast.While: "a loop",
-    ast.With: "a with statement",
-    ast.NamedExpr: "an assignment expression",
-}

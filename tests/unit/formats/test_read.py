@@ -8,6 +8,7 @@ from typing import cast
 import jsonschema
 import pytest
 
+from fusion_ir.aliases import DTYPE_ALIASES, OP_ALIASES
 from fusion_ir.dtype import DTYPES
 from fusion_ir.errors import FormatError
 from fusion_ir.formats import READERS, SideFile, read
@@ -46,6 +47,8 @@ def test_formats_are_described() -> None:
         assert f"`{reader.name}`" in text
     for op in {*OPS, *WIRE_OPS}:
         assert f"`{op}`" in text, f"docs/formats.md does not mention {op}"
+    for alias in {**DTYPE_ALIASES, **OP_ALIASES}:
+        assert f"`{alias}`" in text, f"docs/formats.md does not mention {alias}"
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -71,7 +74,7 @@ def test_format_is_what_is_asked_for() -> None:
         ("", None, "1:1: the format is not recognised from ''"),
         ("hello", None, "1:1: the format is not recognised from 'hello', expected one of these: text: "),
         ("hello", "graph.json", "1:1: not JSON"),
-        ("hello", "graph.py", "1:1: Expr is not allowed here"),
+        ("hello", "graph.py", "1:1: expected a definition"),
         (b"\xff", None, "1:1: byte 0xff is not UTF-8"),
         (b" " * 60 * 10**6, None, "the body has 60,000,000 bytes"),
     ],
