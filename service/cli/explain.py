@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -19,7 +18,7 @@ from service.cli.contraction_view import contraction_view
 from service.cli.options import Cache, Db, Format, Json, Memory, Seconds, Shapes, Target
 from service.cli.plan_view import plan_view
 from service.cli.source import read_graph
-from service.cli.stored import PREFIX, load_plan
+from service.cli.stored import load_subject
 from service.cli.terminal import print_json, show
 from service.cli.tune import search_budget, tune_here
 from service.formatting import ONCE, duration, percent, ratio, size
@@ -58,8 +57,9 @@ def explain(
     contraction, and how far the plan is from the bound."""
     settings = load({"target": target, "db": db, "cache": cache})
     with Store(settings.db) as store:
-        if PREFIX.match(subject) and not Path(subject).exists():
-            _, plan = load_plan(store, subject)
+        found = load_subject(store, subject)
+        if found is not None:
+            _, plan = found
             summary = store.summary(plan.plan_key)
             state = (summary.state if summary is not None else None) or "superseded"
             stored = store.graph(plan.graph_key)

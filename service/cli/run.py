@@ -3,7 +3,6 @@
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from service.cli.errors import CommandError, bad_input, failed
 from service.cli.options import Cache, Db, Format, Inputs, Json, Outputs, Seconds, Shapes, Target
 from service.cli.plan_view import KEY_DIGITS
 from service.cli.source import read_graph
-from service.cli.stored import PREFIX, load_plan
+from service.cli.stored import load_subject
 from service.cli.tensors import read_tensors, select, write_tensors
 from service.cli.terminal import print_json, say
 from service.cli.tune import search_budget, tune_here
@@ -75,8 +74,9 @@ def run(
     tensors = read_tensors(inputs)
     with Store(settings.db) as store:
         objects = ObjectCache(settings.cache, store.seal())
-        if PREFIX.match(subject) and not Path(subject).exists():
-            job = _stored(store, subject, tensors)
+        found = load_subject(store, subject)
+        if found is not None:
+            job = _stored(store, subject, found[1], tensors)
         else:
             named = read_graph(subject, format_, shapes)
             select(tensors, named.input_names, named.graph.inputs, inputs)  # before the search, not after it
@@ -99,9 +99,8 @@ def run(
             say(line)
 
 
-def _stored(store: Store, argument: str, tensors: Collection[str]) -> Job:
+def _stored(store: Store, argument: str, plan: Plan, tensors: Collection[str]) -> Job:
     """tensors: names in the input file, by which it is known whether those of the graph are meant."""
-    _, plan = load_plan(store, argument)
     graph = store.graph(plan.graph_key)
     if graph is None:
         raise failed(f"{argument}: the plan's graph {plan.graph_key} is not in {store.place} any more")

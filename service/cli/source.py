@@ -9,6 +9,8 @@ from fusion_ir.formats.side_file import NOTHING, SHAPES, SideFile, read_side_fil
 from fusion_ir.limits import LIMITS
 from fusion_ir.named import NamedGraph
 from service.cli.errors import bad_input, in_file
+from service.cli.near_files import near_files
+from service.cli.stored import PREFIX
 from service.cli.terminal import say
 
 
@@ -18,6 +20,8 @@ def read_graph(argument: str, format_: str | None = None, shapes: str | None = N
     What the reader took for granted is said on stderr. Raises CommandError naming file and place.
     """
     name = "standard input" if argument == "-" else argument
+    if PREFIX.match(argument) and not Path(argument).exists():
+        raise bad_input(f"{argument}: no file of that name; a plan's key goes with explain, run and trials, not here")
     body = read_bytes(argument, LIMITS.body_bytes)
     if len(body) > LIMITS.body_bytes:
         raise bad_input(f"{name}: has more than {LIMITS.body_bytes:,} bytes, the limit for one graph")
@@ -49,4 +53,5 @@ def read_bytes(argument: str, limit: int) -> bytes:
             return file.read(limit + 1)
     except (OSError, ValueError) as error:  # ValueError: a null byte in the name
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise bad_input(f"{argument}: {reason}") from error
+        near = near_files(argument) if isinstance(error, FileNotFoundError) else ""
+        raise bad_input(f"{argument}: {reason}{near}") from error

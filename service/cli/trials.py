@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -28,7 +27,7 @@ from service.cli.explain import Subject
 from service.cli.options import Db, Format, Json, Shapes
 from service.cli.plan_view import KEY_DIGITS
 from service.cli.source import read_graph
-from service.cli.stored import PREFIX, load_plan
+from service.cli.stored import load_subject
 from service.cli.surroundings import details_of
 from service.cli.terminal import print_json, say, show
 from service.formatting import NONE, age, count, duration, percent
@@ -91,8 +90,9 @@ def trials(
 def _tried(store: Store, subject: str, format_: str | None, shapes: str | None) -> list[Tried]:
     """Of a plan, the segments of its steps on its device; of a graph, all that searches tried something on."""
     device: str | None = None
-    if PREFIX.match(subject) and not Path(subject).exists():
-        _, plan = load_plan(store, subject)
+    found_plan = load_subject(store, subject)
+    if found_plan is not None:
+        _, plan = found_plan
         keys, device = list(dict.fromkeys(step.segment_key for step in plan.steps)), plan.device.class_key
     else:
         keys = store.segments_of(graph_key(read_graph(subject, format_, shapes).graph))
