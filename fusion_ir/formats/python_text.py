@@ -48,6 +48,17 @@ _INFIX: dict[type[ast.operator | ast.cmpop], str] = {
 _PREFIX: dict[type[ast.unaryop], str] = {ast.USub: "neg", ast.Invert: "bitwise_not", ast.Not: "logical_not"}
 _JOINING: dict[type[ast.boolop], str] = {ast.And: "logical_and", ast.Or: "logical_or"}
 
+# Methods of PyTorch's tensors that are casts, and the member of nvFuser's DataType.
+_CASTS: dict[str, str] = {
+    "bfloat16": "BFloat16",
+    "bool": "Bool",
+    "double": "Double",
+    "float": "Float",
+    "half": "Half",
+    "int": "Int32",
+    "long": "Int",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -128,6 +139,8 @@ class _Body:
         match value:
             case ast.Call():
                 self._call(value, targets, 0)
+            case ast.Name(id=name):  # another name of one tensor
+                self._add(Call(targets, "ops.set", (Argument(Name(name), place(value)),), {}, place(value)))
             case ast.BinOp() | ast.UnaryOp() | ast.Subscript() | ast.Compare() | ast.BoolOp():
                 self._operator(value, targets, 0)
             case _:
@@ -184,6 +197,9 @@ class _Body:
         given = [shown(a) for a in (*call.args, *call.keywords)]
         if isinstance(call.func, ast.Attribute) and not self._is_module(base):
             given.insert(0, shown(call.func.value))
+        if name in _CASTS and given and name not in self.ops:
+            cast = f"{self.owner}.ops.cast({given[0]}, dtype=DataType.{_CASTS[name]})"
+            return FormatError(error.place, f"{error.reason}: write {cast}")
         if name in self.ops:
             return FormatError(error.place, f"{error.reason}: write {self.owner}.ops.{name}({', '.join(given)})")
         return FormatError(error.place, f"{error.reason}{op_hint(name, self.ops) if name else ''}")

@@ -182,6 +182,7 @@ def test_a_name_is_what_was_last_assigned_to_it() -> None:
     lines = ("n = 2", "T1 = fd.ops.mul(T0, n)", "n = 3", "T1 = fd.ops.mul(T1, n)")
     assert result(*lines) is build.mul(build.mul(_t, 2), 3)
     assert result("T1 = 2", "T1 = fd.ops.mul(T0, T1)") is build.mul(_t, 2)
+    assert result("A = T0", "T0 = X", "T1 = fd.ops.sub(A, T0)") is build.sub(_t, _x)
     module = "N = 2\nwith FusionDefinition() as fd:\n  x = fd.define_tensor(shape=[N], dtype=DataType.Float)\n"
     assert read(f"{module}  fd.add_output(x)\nN = 3\n").graph.inputs[0].sizes == (2,)
     branch = module.replace("\n", "\n    ")
@@ -246,6 +247,8 @@ def test_two_definitions() -> None:
         ("T1 = T0.sum(dim=1)", r"a call of 'T0.sum' .*: write fd\.ops\.sum\(T0, dim=1\)$"),
         ("T1 = fd.ops.neg(T0).exp()", r"a call .*: write fd\.ops\.exp\(fd\.ops\.neg\(T0\)\)$"),
         ("T1 = abs(T0)", r"a call of 'abs' .*: write fd\.ops\.abs\(T0\)$"),
+        ("T1 = T0.float()", r"a call of 'T0.float' .*: write fd\.ops\.cast\(T0, dtype=DataType\.Float\)$"),
+        ("T1 = T7", r"'T7' is not defined before this line"),
         ("T1 = torch.nn.functional.swish(T0)", r".*did you mean 'silu'\?$"),
         ("T1 = torch.multiply(T0, X)", r".*did you mean 'mul'\?$"),
         ("T1 = T0 // X", r".* write fd\.ops\.floor\(fd\.ops\.truediv\(T0, X\)\)$"),
