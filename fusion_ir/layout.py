@@ -51,18 +51,26 @@ def check_alignment(place: str, alignment_bytes: int, dtype: DType) -> None:
         raise FormatError(place, f"alignment {alignment_bytes} of a tensor of {dtype}: {expected}")
 
 
-def check_donation(place: str, output: OutputSpec, inputs: Sequence[InputSpec], others: Sequence[OutputSpec]) -> None:
-    """Raises FormatError unless `output` fits the buffer of the input that it donates exactly, and is alone in it."""
+def check_donation(
+    place: str,
+    output: OutputSpec,
+    inputs: Sequence[InputSpec],
+    others: Sequence[OutputSpec],
+    names: tuple[str, str] | None = None,
+) -> None:
+    """Raises FormatError unless `output` fits the buffer of the input that it donates exactly, and is alone in it.
+
+    `names` are those of the output's tensor and of the input, where their sender gave them any.
+    """
     if output.donates is None:
         return
     spec = inputs[output.donates]
+    tensor, donor = ("an output", f"input {output.donates}") if names is None else names
     given = f"{output.node.dtype}{list(output.node.sizes)} strides {list(output.strides)}"
     held = f"{spec.dtype}{list(spec.sizes)} strides {list(spec.strides)}"
     if given != held:
-        raise FormatError(
-            place, f"an output takes over a buffer like its own, {given}; input {output.donates} is {held}"
-        )
+        raise FormatError(place, f"an output takes over a buffer like its own: {tensor} is {given}, {donor} is {held}")
     if spec.constant is not None:
-        raise FormatError(place, f"input {output.donates} is constant: no output can take over its buffer")
+        raise FormatError(place, f"{donor} is constant: no output can take over its buffer")
     if any(o.donates == output.donates for o in others):
-        raise FormatError(place, f"input {output.donates} is donated to two outputs")
+        raise FormatError(place, f"{donor} is donated to two outputs")

@@ -267,7 +267,7 @@ class _Reader:
     def output(self, cursor: _Cursor, number: int) -> None:
         check_count(cursor.place, "outputs", number + 1, LIMITS.outputs)
         self.name(cursor, self.output_names, "out", number)
-        node = self.operand(cursor)
+        tensor, node = cursor.found, self.operand(cursor)
         strides, donates = dense_strides(node.sizes), None
         if cursor.skip("strides"):
             place = cursor.place
@@ -278,7 +278,8 @@ class _Reader:
             if not numbered or numbered[1] != "in" or int(numbered[2]) >= len(self.inputs):
                 raise cursor.error(f"an input below in{len(self.inputs)}")
             donates = int(numbered[2])
-            check_donation(cursor.place, OutputSpec(node, strides, donates), self.inputs, self.outputs)
+            output = OutputSpec(node, strides, donates)
+            check_donation(cursor.place, output, self.inputs, self.outputs, (tensor, cursor.found))
             cursor.at += 1
         cursor.end()
         self.outputs.append(OutputSpec(node, strides, donates))

@@ -283,5 +283,6 @@ class _Reader:
             if donates is None:
                 raise FormatError(f"{place}/donates", f"no input is named {excerpt(row.donates)}")
         output = OutputSpec(node, strides, donates)
-        check_donation(f"{place}/donates", output, self.specs, others)
+        names = None if row.donates is None else (excerpt(row.node), excerpt(row.donates))
+        check_donation(f"{place}/donates", output, self.specs, others, names)
         return output

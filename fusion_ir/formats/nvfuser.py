@@ -209,8 +209,9 @@ class _Definition:
                 raise FormatError(place, f"argument alias_input: expected an input, got {describe(target)}")
             donates = target.node.attr("position", int)
         output = OutputSpec(tensor.node, normal_strides(extents, strides), donates)
-        check_donation(call.place, output, list(self.inputs.values()), list(self.outputs.values()))
         name = argument.value.name if isinstance(argument.value, Name) else "out"
+        names = None if donates is None else (name, list(self.inputs)[donates])
+        check_donation(call.place, output, list(self.inputs.values()), list(self.outputs.values()), names)
         self.outputs[unique_name(name, self.outputs)] = output
 
     def finish(self) -> NamedGraph:

@@ -223,11 +223,11 @@ BAD: dict[str, tuple[object, str]] = {
     "missing donor": (wire(outputs=[{"node": "y", "donates": "z"}]), "/outputs/0/donates: no input is named 'z'"),
     "donated constant": (
         wire(outputs=[{"node": "y", "donates": "bias"}]),
-        r"/outputs/0/donates: .* f32\[4, 8\] strides \[8, 1\]; input 1 is f32\[8\]",
+        r"/outputs/0/donates: .* f32\[4, 8\] strides \[8, 1\], 'bias' is f32\[8\]",
     ),
     "donated twice": (
         wire(outputs=[{"node": "y", "donates": "x"}, {"node": "x", "donates": "x"}]),
-        "/outputs/1/donates: input 0 is donated to two outputs",
+        "/outputs/1/donates: 'x' is donated to two outputs",
     ),
     "cycle of one": (with_nodes(node("y", "neg", "y")), "/nodes/0: nodes depend on themselves: 'y' reads 'y'"),
     "cycle of three": (
