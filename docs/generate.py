@@ -135,7 +135,8 @@ def settings() -> str:
         "|---|---|---|",
     ]
     for row in describe(env={"HOME": "~"}):
-        lines.append(f"| `{row.name}` | `{row.value}` | {_cell(row.help)} |")
+        value = f"`{row.value}`" if row.value != "" else "none"
+        lines.append(f"| `{row.name}` | {value} | {_cell(row.help)} |")
     return "\n".join(lines) + "\n"
 
 

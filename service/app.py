@@ -20,7 +20,7 @@ from fusion_ir.records import Device
 from service import disk
 from service.api import artifacts, batch_events, batches, devices, health, openapi, operations, plans, resolve
 from service.api.context import Context, Devices, Memo, context
-from service.api.middleware import Gate
+from service.api.middleware import Gate, host_names
 from service.api.readers import Readers
 from service.api.threads import Threads
 from service.dashboard import pages
@@ -118,6 +118,7 @@ def create_app(
     }
     app.add_middleware(
         Gate,
+        hosts=host_names(settings.allowed_hosts),
         limits=limits,
         most_held=settings.max_held_bytes,
         observe=ctx.metrics.observe,

@@ -175,8 +175,8 @@ PROBLEM_TYPES: dict[str, ProblemType] = {
             "wrong-host",
             421,
             "The request names another host",
-            "The `Host` header is not a loopback name. This keeps pages on other sites from reaching a local server "
-            "by giving it a name of theirs.",
+            "The `Host` header is no loopback name, nor one that the setting `allowed_hosts` names. This keeps pages "
+            "on other sites from reaching a local server by giving it a name of theirs.",
             "Use http://127.0.0.1 or http://localhost.",
         ),
         ProblemType(

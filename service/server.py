@@ -39,7 +39,7 @@ class ServeError(Exception):
 def serve(settings: Settings, announce: Callable[[str], None] = print) -> None:
     """Runs until SIGINT or SIGTERM. Calls `announce` with the address once requests are answered.
 
-    Raises ServeError (address not loopback, or taken), DatabaseError, CacheError.
+    Raises ServeError (address not loopback though no `allowed_hosts` are named, or taken), DatabaseError, CacheError.
     """
     logs.configure(settings.log_level)
     with _socket(settings) as listener:
@@ -92,13 +92,31 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _socket(settings: Settings) -> socket.socket:
-    """The listening socket. Raises ServeError."""
-    if not is_loopback(settings.host):
+def _is_address(host: str) -> bool:
+    """Whether `host` is an IP address: no name, which may be another one tomorrow, and not nothing, which is all."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _check_address(settings: Settings) -> None:
+    """Raises ServeError for an address that others could reach, unless somebody says by which names they may."""
+    if is_loopback(settings.host):
+        return
+    if not settings.allowed_hosts or not _is_address(settings.host):
         raise ServeError(
             f"refusing to listen on {settings.host}: there is no authentication, so only loopback addresses are taken "
-            "(127.0.0.1, ::1, localhost); to reach the service from elsewhere, forward the port, as with ssh -L"
+            "(127.0.0.1, ::1, localhost); to reach the service from elsewhere, forward the port, as with ssh -L; "
+            "in a container, whose host publishes the port on loopback, any IP address, with the setting allowed_hosts"
         )
+    log.warning("listening on %s: whoever reaches this address may do everything", settings.host)
+
+
+def _socket(settings: Settings) -> socket.socket:
+    """The listening socket. Raises ServeError."""
+    _check_address(settings)
     host = "127.0.0.1" if settings.host == "localhost" else settings.host
     # asyncio turns Nagle's algorithm off only where a socket names its protocol: with it, every answer on a connection
     # that is kept waited 40 ms for the acknowledgement of its own head.

@@ -13,11 +13,13 @@ from codegen.gpus import TARGET_WORDS as TARGET_WORDS
 
 Origin = Literal["flag", "environment", "file", "default"]
 ENVIRONMENT_PREFIX = "FUSEPLAN_"
+_HOST_NAME = r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])"
+HOST_NAMES = rf"(?:{_HOST_NAME}(?:,{_HOST_NAME})*)?"
 # No settings: where those are read from, and what tests and benchmarks are told.
 OTHER_VARIABLES = frozenset(
     f"FUSEPLAN_{name}"
     for name in "CONFIG COMMIT CORPUS FAULTY_TRIALS GPU_RESULTS GPU_SECONDS HEAVY_PRODUCTS KILLS KILLS_PAGE NEED_GPU "
-    "RANDOM_GRAPHS SEARCHES".split()
+    "RANDOM_GRAPHS SEARCHES UNPACK_IMAGE".split()
 )
 
 
@@ -66,7 +68,14 @@ def _row(
 class Settings:
     """The table: name, type, default, help. Made by `load`."""
 
-    host: str = _row("127.0.0.1", "Address to listen on. Only loopback addresses are taken.")
+    host: str = _row("127.0.0.1", "Address to listen on: one of loopback, or, where `allowed_hosts` is set, any other.")
+    allowed_hosts: str = _row(
+        "",
+        "Names, separated by commas, that requests may call the server by, besides those of loopback. There is no "
+        "authentication: whoever reaches the server may do everything. Meant for containers, whose port their host "
+        "publishes on loopback.",
+        form=(HOST_NAMES, "names or addresses without ports, separated by commas"),
+    )
     port: int = _row(8080, "TCP port to listen on; 0 takes a free one.", 0, 65535)
     db: str = _row(_default_db, "Database URL: sqlite:///PATH or a PostgreSQL URL.")
     db_seconds: float = _row(

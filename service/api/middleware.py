@@ -37,6 +37,11 @@ RETRY_SECONDS = 2
 CLIENT_CLOSED = 499  # in metrics only: nobody was there to be answered
 
 
+def host_names(allowed: str) -> frozenset[str]:
+    """Names that requests may call the server by: loopback's, and those of the setting `allowed_hosts`."""
+    return LOOPBACK_NAMES | frozenset(name for name in allowed.lower().split(",") if name)
+
+
 class _Refused(Exception):
     """The body is not read to its end. `slug`: of the problem that says so."""
 
@@ -49,6 +54,7 @@ class Gate:
     """Pure ASGI middleware. `observe(template, method, status, seconds)` is called after every request, `problem(slug)`
     for every problem that is answered here.
 
+    hosts: names, in lower case, that requests may call the server by.
     limits: name and value of the setting that limits bodies, by path; that of "" holds for all others. most_held: bytes
     of all bodies together, from their first byte to their answer.
     """
@@ -56,12 +62,14 @@ class Gate:
     def __init__(
         self,
         app: ASGIApp,
+        hosts: frozenset[str],
         limits: Mapping[str, tuple[str, int]],
         most_held: int,
         observe: Callable[[str, str, int, float], None],
         problem: Callable[[str], None],
     ) -> None:
-        self.app, self.limits, self.most_held, self.observe, self.problem = app, limits, most_held, observe, problem
+        self.app, self.hosts, self.limits, self.most_held = app, hosts, limits, most_held
+        self.observe, self.problem = observe, problem
         self.held = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -112,14 +120,13 @@ class Gate:
             template = getattr(route, "path", None) or "(none)"
             self.observe(template, scope["method"], status, time.perf_counter() - started)
 
-    @staticmethod
-    def _refusal(scope: Scope) -> tuple[str, str, str] | None:
+    def _refusal(self, scope: Scope) -> tuple[str, str, str] | None:
         """Slug, detail and place if the request may not reach the application at all."""
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         name = host if host.endswith("]") else host.rpartition(":")[0] or host
-        if name.lower() not in LOOPBACK_NAMES:
-            return "wrong-host", "The Host header must name the loopback address.", "Host"
+        if name.lower() not in self.hosts:
+            return "wrong-host", "The Host header must name the loopback address, or an allowed host.", "Host"
         if scope["method"] in ("GET", "HEAD", "OPTIONS"):
             return None
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):

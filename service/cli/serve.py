@@ -10,7 +10,7 @@ from service.server import serve as run_server
 from service.settings import load
 from tuning_db import shown
 
-Host = Annotated[str | None, typer.Option(help="Loopback address to listen on.")]
+Host = Annotated[str | None, typer.Option(help="Address to listen on; of loopback, unless allowed_hosts is set.")]
 Port = Annotated[int | None, typer.Option(min=0, max=65535, help="TCP port; 0 takes a free one.")]
 Workers = Annotated[int | None, typer.Option(min=0, max=64, help="Worker processes.")]
 LogLevel = Annotated[str | None, typer.Option(metavar="LEVEL", help="debug, info, warning or error.")]

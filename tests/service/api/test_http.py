@@ -140,6 +140,20 @@ def test_only_loopback_names_reach_the_application(service: Running) -> None:
     assert problems(service) == {"wrong-host": 6.0}
 
 
+def test_hosts_that_the_settings_name_reach_the_application_too(tmp_path: Path) -> None:
+    with running(tmp_path, allowed_hosts="service,Plans.Example,[fd00::7]") as service:
+        for host in ("localhost:8080", "service:8080", "SERVICE", "plans.example", "[fd00::7]:80"):
+            assert service.client.get("/livez", headers={"Host": host}).status_code == 200, host
+        for host in ("service.example.com", "plans", "example", "[fd00::8]", "service,plans.example", ""):
+            assert service.client.get("/livez", headers={"Host": host}).status_code == 421, host
+        evict = {"Host": "service:8080", "Origin": "http://plans.example"}
+        assert service.client.delete(f"/v1/plans/{ZEROS}", headers=evict).status_code == 403
+        assert (
+            service.client.delete(f"/v1/plans/{ZEROS}", headers=evict | {"Origin": "http://service:8080"}).status_code
+            == 404
+        )
+
+
 def test_other_sites_pages_cannot_write(service: Running) -> None:
     plan_key = store_plan(service.store, chain())
     for site in ("cross-site", "same-site"):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from service.server import ServeError, _socket, is_loopback, serve
+from service.server import ServeError, _check_address, _socket, is_loopback, serve
 from service.settings import Settings, load
 from tests.support.service_app import wire
 from tests.support.service_process import server
@@ -101,6 +101,16 @@ def test_other_addresses_than_loopback_are_refused(tmp_path: Path, host: str) ->
 
 def test_loopback_addresses() -> None:
     assert all(map(is_loopback, ("127.0.0.1", "127.1.2.3", "::1", "localhost")))
+
+
+def test_other_addresses_are_taken_where_the_hosts_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """As in a container: an address, which is told; still no name, and not nothing, which would be every address."""
+    for host in ("0.0.0.0", "::", "192.168.1.1"):
+        _check_address(settings(tmp_path, host=host, allowed_hosts="service"))
+        assert f"listening on {host}: whoever reaches this address may do everything" in caplog.text
+    for host in ("", "example.com", "127.0.0.1.example.com"):
+        with pytest.raises(ServeError, match=f"refusing to listen on {host}:"):
+            serve(settings(tmp_path, host=host, allowed_hosts="service"))
 
 
 def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
