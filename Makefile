@@ -42,8 +42,8 @@ test-gpu: $(GPU_ENV) compiler ## Run every family and every emulated instruction
 	@parallel=$$($(GPU_RUN) -c 'from importlib.util import find_spec as f; print("-n $(GPU_JOBS)" * bool(f("xdist")))') && \
 	  FUSEPLAN_NEED_GPU=1 FUSEPLAN_GPU_RESULTS=benchmarks/results/gpu_tests.json $(GPU_RUN) -m pytest tests/gpu $$parallel $(ARGS)
 
-soak: $(VENV)/.test compiler ## Run the random-graph tests on 2,000 graphs, plan the whole corpus small, 1,000 faulty trials, 200 kills, 500 searches
-	@FUSEPLAN_RANDOM_GRAPHS=2000 FUSEPLAN_FAULTY_TRIALS=1000 FUSEPLAN_KILLS=200 FUSEPLAN_SEARCHES=500 $(BIN)/python -m pytest -m soak --timeout=7200 $(ARGS)
+soak: $(VENV)/.test compiler ## Run the random-graph tests on 2,000 graphs, plan the whole corpus small, 1,000 faulty trials, 200 kills, 500 searches, unpack an image
+	@FUSEPLAN_RANDOM_GRAPHS=2000 FUSEPLAN_FAULTY_TRIALS=1000 FUSEPLAN_KILLS=200 FUSEPLAN_SEARCHES=500 FUSEPLAN_UNPACK_IMAGE=1 $(BIN)/python -m pytest -m soak --timeout=7200 $(ARGS)
 
 	@$(MAKE) --no-print-directory soak-lowest soak-newest
 

@@ -25,6 +25,7 @@ ROOT = DOCS.parent
 PACKAGES = ("fusion_ir", "codegen", "scheduler", "tuning_db", "service", "client")
 _FILES = "## Every file"
 _COMMENTED = {".h", ".cuh", ".cpp", ".css", ".js"}
+_HASHED = {".sh", ".yaml", ".dockerignore"}
 _KINDS = {
     OpKind.POINTWISE: "Pointwise: operands of one shape",
     OpKind.VIEW: "Views: index maps, which move no data by themselves",
@@ -159,7 +160,7 @@ def architecture() -> str:
     """ARCHITECTURE.md: its written part as it stands, then a line per file, from the files' own first sentences."""
     written = (ROOT / "ARCHITECTURE.md").read_text().partition(_FILES)[0]
     lines = [_FILES, "", "The tables below are printed from the files' own first sentences by `make docs`."]
-    for package in PACKAGES:
+    for package in (*PACKAGES, "docker"):
         lines += ["", f"### `{package}/`", "", "| file | |", "|---|---|"]
         for path in sorted((ROOT / package).rglob("*")):
             sentence = first_sentence(path)
@@ -169,13 +170,20 @@ def architecture() -> str:
 
 
 def first_sentence(path: Path) -> str:
-    """Of a module's docstring, or of the comment that a C++, CSS or JavaScript file starts with; "" for other files."""
+    """Of a module's docstring, or of the comment that a file in C++, CSS, JavaScript, YAML, for a shell or for Docker
+    starts with; of docker/README.md its title; "" for other files."""
     if path.suffix == ".py":
         text = ast.get_docstring(ast.parse(path.read_text())) or ""
     elif path.suffix in _COMMENTED:
         lines = path.read_text().splitlines()
         comment = list(takewhile(lambda line: line.startswith(("//", "/*")), lines))
         text = " ".join(line.strip("/* ") for line in comment)
+    elif path.suffix in _HASHED or path.name == "Dockerfile":
+        lines = path.read_text().splitlines()
+        comment = list(takewhile(lambda line: line.startswith("# "), lines[lines[0].startswith("#!") :]))
+        text = " ".join(line.strip("# ") for line in comment)
+    elif path.name == "README.md" and path.parent.name == "docker":
+        text = path.read_text().partition("\n")[0].strip("# ") + "."
     else:
         return ""
     paragraph = " ".join(text.partition("\n\n")[0].split())
