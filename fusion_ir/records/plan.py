@@ -142,8 +142,8 @@ class Plan(Record):
     the plan runs them before the first run, and again when a constant that they read is another, or has other values.
     Times are of one run without them. prologue_us: what they take together, measured once.
 
-    max_rel_error is of the outputs; in the emulator, where plans are not run whole, the largest of their kernels' errors,
-    each by itself.
+    max_rel_error is of the outputs; in the emulator, where plans are not run whole, the largest of their kernels'
+    errors, each by itself.
 
     time_us is of runs that find their inputs in memory, each step what its producer left in the caches. warm_us: of
     runs on the same tensors again and again, where those differ.
