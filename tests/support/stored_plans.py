@@ -109,7 +109,7 @@ def put_plan(
     plan: Plan,
     source: str = "void k() {}\n",
     state: State = "measured",
-    device: Device = DEVICE,
+    device: Device | None = None,
 ) -> str:
     """The same with a plan of one's own, and its state. device: that the plan is for."""
     names = names or Names(
@@ -118,5 +118,5 @@ def put_plan(
     key = graph_key(graph)
     store.put_graph(key, print_graph(graph), names)
     return store.store_plan(
-        RequestKey(key, device.class_key), plan, state, {sha(BINARY): BINARY}, {sha(source): source}
+        RequestKey(key, (device or DEVICE).class_key), plan, state, {sha(BINARY): BINARY}, {sha(source): source}
     )

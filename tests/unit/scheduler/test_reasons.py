@@ -122,7 +122,7 @@ def test_a_merge_that_is_measured_slower_has_both_times() -> None:
     plan = plan_of(chain("neg", "exp"), fused, FakeNaive("one"), bench=bench_of(fused=900.0, one=500.0))
     [reason] = edges(plan)
     assert reason.kind == "measured_worse"
-    assert reason.text == "together 1800.0 us, apart 500.0 us + 500.0 us"
+    assert reason.text == "together 1.80 ms, apart 500 µs + 500 µs"
     assert reason.together == Cost(us=1800.0, measured=True)
     assert reason.apart == Cost(us=1000.0, measured=True)
 
@@ -209,11 +209,11 @@ def test_what_was_predicted_faster_and_not_tried_is_said_to_have_lacked_time() -
     """Both together read and write what one of them does: about as fast as one, by the prediction."""
     reason = of_singles(bench_of(fused=100.0, one=90.0), whole=True)
     assert reason.kind == "cap"
-    assert reason.text.endswith("apart 90.00 us + 90.00 us; not tried before the time was over")
+    assert reason.text.endswith("apart 90.0 µs + 90.0 µs; not tried before the time was over")
     assert reason.together is not None and reason.together.us < 180.0
     proved = of_singles(bench_of(fused=40.0, one=30.0), whole=True, complete=True)
     assert proved.kind == "predicted_worse"
-    assert proved.text.endswith("us, it would not win"), "the bound is more than 60 us"
+    assert proved.text.endswith("µs, it would not win"), "the bound is more than 60 us"
 
 
 @pytest.mark.parametrize("library_us", [100.0, 900.0])

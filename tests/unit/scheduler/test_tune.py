@@ -16,6 +16,7 @@ from fusion_ir.interpreter import interpret
 from fusion_ir.node import Node
 from fusion_ir.ops import OpKind, make, make_input
 from fusion_ir.records import Cost, Measurement, Plan, Ref, Status
+from fusion_ir.units import duration
 from scheduler.budget import Budget, Event
 from scheduler.candidates import Candidate, CandidateSettings
 from scheduler.cutting import cut
@@ -359,8 +360,8 @@ def test_reasons_give_both_times_where_fusing_was_slower() -> None:
             reason = next(r for r in plan.reasons if r.kind == "measured_worse")
             together = max(bench.times.values())
             times = [s.time_us or 0.0 for s in plan.steps]
-            assert f"together {together:.1f} us" in reason.text
-            assert all(f"{time:.1f} us" in reason.text for time in times)
+            assert f"together {duration(together)}" in reason.text
+            assert all(duration(time) in reason.text for time in times)
             assert reason.together == Cost(us=together, measured=True)
             assert reason.apart == Cost(us=sum(times), measured=True)
             assert reason.edges == ((0, 1),)
