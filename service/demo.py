@@ -31,6 +31,7 @@ from service.cli.remote import Remote, encode
 from service.cli.source import read_graph
 from service.cli.terminal import err, out, search_progress, show
 from service.formatting import size
+from service.naming import Naming
 
 EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "mistral_rope_forward.nvfuser.py"
 START_SECONDS = 60.0
@@ -79,7 +80,7 @@ def _show(console: Console, folder: Path, options: argparse.Namespace) -> Plan:
             f"First answer, a {first.cache}: read, searched, generated, checked, timed and stored "
             f"in {time.perf_counter() - started:.1f} s\n"
         )
-        show(plan_view(first.plan, first.state))
+        show(plan_view(first.plan, first.state, Naming(named.input_names, named.output_names)))
         console.print("\n" + _repeated(server.remote, body))
         console.print(Text.assemble("The plan's page: ", (server.remote.page(first.plan_key), "bold")))
         _keep(console, options.keep)
