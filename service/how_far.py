@@ -2,8 +2,8 @@
 
 from fusion_ir.records import Plan
 from service.formatting import percent, ratio, times
+from service.noise import beats
 
-NOISE = 1.03  # times as fast as its bound, that clocks and neighbours may make a plan
 WORTH = 1.005  # less than this many times faster is nothing that anybody looks for
 
 
@@ -16,7 +16,7 @@ def how_far(plan: Plan) -> str:
         return "nothing to run: no plan is faster"
     if share is None or not plan.lower_bound_us:
         return "nothing was timed, and the device has no ceilings: how far from the best is not known"
-    if share > NOISE:
+    if beats(plan.time_us, plan.lower_bound_us):
         return (
             f"not credible: {times(share)} as fast as its bound, since the device's ceilings were measured at a slower "
             "moment; searches measure them again"

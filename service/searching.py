@@ -17,7 +17,7 @@ from scheduler.entry import relative_times
 from scheduler.experience import Tuned
 from scheduler.no_plan import NoPlan
 from scheduler.tune import tune
-from service.bound import beats
+from service.noise import beats
 from service.version import VERSION
 from tuning_db import Store
 

@@ -13,10 +13,10 @@ from fusion_ir.records import Plan, Step
 from service.formatting import NONE, ONCE, count, expected, percent, prologue, ratio, significant, size, times
 from service.how_far import how_far
 from service.naming import UNNAMED, Naming
+from service.noise import is_noisy
 
 KEY_DIGITS = 12  # of a plan key, as people see it; any unique beginning is understood
 _BAR = 36
-NOISY = 0.1  # half the interquartile range over the median
 
 
 def as_json(plan: Plan, target: str, state: str, cache: str) -> dict[str, Any]:
@@ -146,9 +146,10 @@ def times_table(plan: Plan) -> Table:
 
 def _heading(plan: Plan, state: str) -> Text:
     absent = plan.device.origin == "specified"
-    is_noisy = state == "measured" and plan.spread is not None and plan.spread > NOISY
     colour = {"measured": "green", "predicted": "yellow", "stale": "yellow"}.get(state, "red")
-    state, colour = (f"measured, noisy: ± {percent(plan.spread)}", "yellow") if is_noisy else (state, colour)
+    state, colour = (
+        (f"measured, noisy: ± {percent(plan.spread)}", "yellow") if is_noisy(state, plan.spread) else (state, colour)
+    )
     return Text.assemble(
         ("Plan ", "bold"),
         (plan.plan_key[:KEY_DIGITS], "bold"),

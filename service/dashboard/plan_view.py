@@ -9,13 +9,13 @@ from fusion_ir.graph import Graph
 from fusion_ir.records import Alternative, Cost, Plan, Reason, Step, TensorSpec
 from scheduler.whole import far_steps_us
 from service import formatting
-from service.bound import beats
 from service.dashboard.graph_svg import COLOURS
 from service.dashboard.list_view import ended_early
 from service.dashboard.shares import BEATEN_HELP, Share, share_of
 from service.dashboard.source_view import SourceView
 from service.dashboard.source_view import sources as sources_here
-from service.dashboard.states import NOISY, STATES, shown_state
+from service.dashboard.states import STATES, shown_state
+from service.noise import NOISY, beats
 
 ABSENT = "not here: known from its data sheet"
 MAX_TEXT_LINES = 3000

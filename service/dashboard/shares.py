@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from service import formatting
-from service.bound import NOISE, beats
+from service.noise import NOISE, beats
 
 BEATEN = "bound not credible: measure again"
 BEATEN_HELP = (

@@ -1,6 +1,7 @@
 """States of plans as pages name them, and what they mean."""
 
-NOISY = 0.1  # spread of a time from which on it says little
+from service.noise import is_noisy
+
 STATES = {
     "measured": "Checked against a reference and timed on this device.",
     "noisy": "Checked against a reference and timed on this device, but its runs differ by 10 % of their median or "
@@ -17,7 +18,7 @@ STATES = {
 def shown_state(state: str, target: str, time_us: float | None, spread: float | None) -> str:
     """A plan's state in the database as pages name it: `noisy` where it was measured and that says little, `emulated`
     where it ran without being timed."""
-    if state == "measured" and spread is not None and spread >= NOISY:
+    if is_noisy(state, spread):
         return "noisy"
     if state == "predicted" and target == "emulator" and time_us is None:
         return "emulated"

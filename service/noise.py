@@ -1,0 +1,16 @@
+"""What noise does to a time: how far below its bound it may seem, and from when on it says little."""
+
+NOISE = 0.03  # of a time: by so much may anything seem faster than it can be
+NOISY = 0.1  # spread of a time from which on it says little
+
+
+def beats(time_us: float | None, bound_us: float) -> bool:
+    """Whether something took less than its lower bound, by more than noise: then the bound is wrong, and the ceilings
+    that it was made of were measured at a slower moment. False for what was not timed."""
+    return time_us is not None and time_us < (1 - NOISE) * bound_us
+
+
+def is_noisy(state: str, spread: float | None) -> bool:
+    """Whether a plan was timed while something else had the machine. spread: half the interquartile range of its times
+    over their median."""
+    return state == "measured" and spread is not None and spread >= NOISY
