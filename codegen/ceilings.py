@@ -1,6 +1,7 @@
 """The ceilings of a device: measured by our own kernels, kept in the object cache, raised when they prove too low."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from codegen.device_turn import device_turn
 from codegen.machine import cache_levels, usable_cpus
@@ -10,11 +11,20 @@ from codegen.toolchain.cpu import CpuCompiler
 from codegen.toolchain.runtime import runtime_library
 from fusion_ir.records import Ceilings, Device
 
-PROTOCOL = "4"  # changes with runtime/ceilings.cpp and child/*_ceilings.py
+PROTOCOL = "5"  # changes with runtime/ceilings.cpp and child/*_ceilings.py
 DRAM_BYTES = 128 << 20
 # However large the last cache is: to touch a gigabyte for the first time takes a virtual machine some seconds. What a
 # cache holds of this is read faster, and bounds are lower for it.
 MOST_DRAM_BYTES = 192 << 20
+
+
+class Reached(NamedTuple):
+    """A kernel that beat its bound: the bytes that it read and wrote, what bounded it (`Plan.bound_by`), and how many
+    times as fast as its bound it was."""
+
+    bytes: int
+    bound_by: str | None
+    times: float
 
 
 def cpu_ceilings(
@@ -23,7 +33,7 @@ def cpu_ceilings(
     cache: ObjectCache,
     *,
     again: bool = False,
-    reached: Sequence[tuple[int, float]] = (),
+    reached: Sequence[Reached] = (),
 ) -> Ceilings:
     """The ceilings of this machine, about a second the first time.
 
@@ -53,7 +63,7 @@ def cpu_ceilings(
     return ceilings
 
 
-def reached_ceilings(device: Device, cache: ObjectCache, reached: Sequence[tuple[int, float]]) -> Ceilings | None:
+def reached_ceilings(device: Device, cache: ObjectCache, reached: Sequence[Reached]) -> Ceilings | None:
     """The ceilings of a CPU, raised by what kernels reached (`raised`) and kept, with nothing measured."""
     ceilings = raised(device.ceilings, reached)
     if ceilings is not None:
@@ -74,31 +84,42 @@ def best(one: Ceilings, other: Ceilings | None) -> Ceilings:
     def highest(a: tuple[tuple[int, float], ...], b: tuple[tuple[int, float], ...]) -> tuple[tuple[int, float], ...]:
         return tuple((limit, max(x, y)) for (limit, x), (_, y) in zip(a, b, strict=True))
 
+    rates = dict(one.product_gflops)
+    rates |= {dtype: max(gflops, rates.get(dtype, 0.0)) for dtype, gflops in other.product_gflops}
     return Ceilings(
         copy_gbps=highest(one.copy_gbps, other.copy_gbps),
         read_gbps=highest(one.read_gbps, other.read_gbps),
         launch_us=min(one.launch_us, other.launch_us),
         fma_gflops=max(one.fma_gflops, other.fma_gflops),
         write_gbps=max((r for r in (one.write_gbps, other.write_gbps) if r is not None), default=None),
+        product_gflops=tuple(rates.items()),
     )
 
 
-def raised(ceilings: Ceilings | None, reached: Sequence[tuple[int, float]]) -> Ceilings | None:
-    """Ceilings by which no kernel is faster than its bound. reached: the bytes of each, and how many times as fast as
-    its bound it was. So many times as fast was the smallest level that holds them, in whatever mix they were read and
-    written."""
+def raised(ceilings: Ceilings | None, reached: Sequence[Reached]) -> Ceilings | None:
+    """Ceilings by which no kernel is faster than its bound: that which bounded it is so many times as fast. Of memory
+    that is the smallest level that holds the bytes, in whatever mix they were read and written."""
     if ceilings is None:
         return None
-    most: dict[int, float] = {}  # by the level's limit
-    for bytes_, times in reached:
-        limit = next(limit for limit, _ in ceilings.copy_gbps if limit == 0 or bytes_ <= limit)
-        most[limit] = max(most.get(limit, 1.0), times)
-    levels = {
-        name: tuple((limit, gbps * most.get(limit, 1.0)) for limit, gbps in rates)
+    most: dict[str, float] = {}  # by what bounds
+    levels: dict[int, float] = {}  # by the level's limit
+    for bytes_, bound_by, times in reached:
+        if bound_by in (None, "memory", "cache"):
+            limit = next(limit for limit, _ in ceilings.copy_gbps if limit == 0 or bytes_ <= limit)
+            levels[limit] = max(levels.get(limit, 1.0), times)
+        else:
+            most[bound_by] = max(most.get(bound_by, 1.0), times)
+    update: dict[str, object] = {
+        name: tuple((limit, gbps * levels.get(limit, 1.0)) for limit, gbps in rates)
         for name, rates in (("copy_gbps", ceilings.copy_gbps), ("read_gbps", ceilings.read_gbps))
     }
-    write_gbps = None if ceilings.write_gbps is None else ceilings.write_gbps * most.get(0, 1.0)
-    return ceilings.model_copy(update={**levels, "write_gbps": write_gbps})
+    update["write_gbps"] = None if ceilings.write_gbps is None else ceilings.write_gbps * levels.get(0, 1.0)
+    update["launch_us"] = ceilings.launch_us / most.get("launch", 1.0)
+    update["fma_gflops"] = ceilings.fma_gflops * most.get("arithmetic", 1.0)
+    update["product_gflops"] = tuple(
+        (dtype, gflops * most.get(f"{dtype} products", 1.0)) for dtype, gflops in ceilings.product_gflops
+    )
+    return ceilings.model_copy(update=update)
 
 
 def cuda_ceilings(device: Device, number: int, slot: Slot, cache: ObjectCache) -> Ceilings:

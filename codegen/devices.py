@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from codegen.ceilings import cpu_ceilings, cuda_ceilings, reached_ceilings
+from codegen.ceilings import Reached, cpu_ceilings, cuda_ceilings, reached_ceilings
 from codegen.gpus import GPUS, TARGET_WORDS, specified
 from codegen.machine import cache_levels, cpu_name, memory_bytes, usable_cpus
 from codegen.object_cache import ObjectCache
@@ -50,7 +50,7 @@ def no_cuda(problem: str) -> DeviceError:
 
 
 def with_raised_ceilings(
-    device: Device, cache: ObjectCache, reached: Sequence[tuple[int, float]], *, measured: bool = True
+    device: Device, cache: ObjectCache, reached: Sequence[Reached], *, measured: bool = True
 ) -> Device:
     """The device with its ceilings raised by what kernels reached (`raised`), for when one beat its bound; `measured`:
     and measured again, which takes seconds, the best kept of all. Only for the CPU; a CUDA device comes back as it is.

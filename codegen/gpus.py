@@ -18,6 +18,8 @@ COPY_SHARE = 0.9
 L2_TIMES = 2.0
 L2_PORT_BYTES = 64  # that a multiprocessor takes from L2 in a clock, at the most (A100 white paper)
 LAUNCH_US = 2.0  # between the starts of empty kernels in a stream: assumed, like the shares above
+# The same in a CUDA graph, at the least: what an H200 took, with CUDA 13.0. Of other products it is assumed.
+LEAST_LAUNCH_US = 0.797
 
 
 @dataclass(frozen=True)

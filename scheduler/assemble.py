@@ -13,7 +13,7 @@ from fusion_ir.key import graph_key
 from fusion_ir.node import Node
 from fusion_ir.ops import make_input
 from fusion_ir.records import NUMERICS, Buffer, Device, Plan, Ref, Search, Step, TensorAccess, TensorSpec
-from scheduler.bound import copy_us, lower_bound_us
+from scheduler.bound import bound_by, copy_us, lower_bound_us
 from scheduler.boundary import OUTPUT_ALIGNMENT_BYTES
 from scheduler.buffers import Lifetime, share_buffers
 from scheduler.prepare import Prepared
@@ -86,6 +86,7 @@ def assemble(prepared: Prepared, device: Device, choices: Sequence[Choice], sear
         spread=None,
         unfused_us=None,
         lower_bound_us=lower_bound_us(whole, device) if choices else 0.0,
+        bound_by=bound_by(whole, device) if choices else None,
         search_gap=None,
         copy_us=copy_us(whole, device),
         max_rel_error=max((c.max_rel_error for c in choices if c.max_rel_error is not None), default=None),
@@ -176,6 +177,7 @@ def _step(
         predicted_us=choice.predicted_us if choice.time_us is None else None,
         report=choice.binary.report if choice.binary else None,
         bound_us=lower_bound_us(choice.traffic, device),
+        bound_by=bound_by(choice.traffic, device),
         bytes=choice.traffic.bytes,
         operations=choice.traffic.operations,
         nodes=positions(prepared, segment),

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import combinations
 
-from codegen.gpus import facts
+from codegen.gpus import LEAST_LAUNCH_US, facts
 from fusion_ir.records import Ceilings, Device
 from scheduler.traffic import Traffic
 
@@ -20,26 +20,50 @@ def lower_bound_us(traffic: Traffic, device: Device) -> float:
 def bound_terms_us(traffic: Traffic, device: Device) -> dict[str, float]:
     """What each part of the device takes at the least; none where its ceilings are unknown.
 
-    launch: one. Of a device that is not there none, whose time is assumed.
+    launch: one. Of a device that is not there, one in a CUDA graph.
     bytes: see `memory_us`.
     arithmetic: at the peak of fused multiply-adds, two operations for each. Two nodes are never fused into one, since
     each is rounded, but additions and multiplications have units of their own: each core of a Zen 5 did 2 fused
     multiply-adds a cycle, or 2 additions and 2 multiplications (4.0 instructions), as many operations either way, and
     no more of any vector instructions. Conversions are not counted: of 32 elements of 16 bits one instruction at the
     least (vcvtne2ps2bf16, 1.3 a cycle), which is little beside their bytes.
-    products: of narrow operands, at the peak of tensor cores where that is known.
+    products: of narrow operands, at the peak of a GPU's tensor cores or of a CPU's vectors, where that is known.
     """
     ceilings = device.ceilings
     if ceilings is None:
         return {}
-    gpu = facts(device)
-    rates = gpu.tensor_gflops if gpu else {}
     return {
-        "launch": 0.0 if device.origin == "specified" else ceilings.launch_us,
+        "launch": _launch_us(device, ceilings),
         "bytes": memory_us(traffic.read_bytes, traffic.written_bytes, ceilings),
         "arithmetic": traffic.vector_operations / (ceilings.fma_gflops * 1e3),
-        "products": sum(operations / (rates[dtype] * 1e3) for dtype, operations in traffic.products if dtype in rates),
+        "products": sum(_products_us(traffic, device).values()),
     }
+
+
+def bound_by(traffic: Traffic, device: Device) -> str | None:
+    """What is at its limit in `lower_bound_us`, the largest of its terms, as `Plan.bound_by` has it. None where there
+    is no bound."""
+    terms = bound_terms_us(traffic, device)
+    term = max(terms, key=lambda name: terms[name], default=None)
+    if term is None or device.ceilings is None or not terms[term]:
+        return None
+    if term == "bytes":
+        return "cache" if any(traffic.bytes <= limit for limit, _ in device.ceilings.copy_gbps) else "memory"
+    if term == "products":
+        products_us = _products_us(traffic, device)
+        return f"{max(products_us, key=lambda dtype: products_us[dtype])} products"
+    return term
+
+
+def _products_us(traffic: Traffic, device: Device) -> dict[str, float]:
+    """Of the products of narrow operands at the least, by the operands' dtype: those whose rate is known."""
+    gpu = facts(device)
+    rates = gpu.tensor_gflops if gpu else dict(device.ceilings.product_gflops) if device.ceilings else {}
+    return {dtype: operations / (rates[dtype] * 1e3) for dtype, operations in traffic.products if dtype in rates}
+
+
+def _launch_us(device: Device, ceilings: Ceilings) -> float:
+    return LEAST_LAUNCH_US if device.origin == "specified" else ceilings.launch_us
 
 
 def memory_us(read_bytes: int, written_bytes: int, ceilings: Ceilings) -> float:
@@ -101,7 +125,7 @@ def least_bound_us(bytes_: int, device: Device) -> float:
     gbps = max(best_gbps(bytes_, ceilings.copy_gbps), best_gbps(bytes_, ceilings.read_gbps))
     if (rates := _main_memory(ceilings)) is not None:
         gbps = max(gbps, _fastest_gbps(rates))
-    return max(0.0 if device.origin == "specified" else ceilings.launch_us, bytes_ / (gbps * 1e3))
+    return max(_launch_us(device, ceilings), bytes_ / (gbps * 1e3))
 
 
 def best_gbps(bytes_: int, rates: Sequence[tuple[int, float]]) -> float:

@@ -504,7 +504,7 @@ class Finalists:
         if self.bench is not None and plan.time_us is not None and plan.spread is None:
             notes.append(Reason(kind="note", text="not timed end to end: the time is the sum of the steps'"))
         if plan.time_us is not None and plan.time_us < plan.lower_bound_us:
-            text = "faster than its bound: the device's ceilings were measured while its memory was slower than now"
+            text = "faster than its bound: the device's ceilings were measured while it was slower than now"
             notes.append(Reason(kind="note", text=text))
         if (far := told(plan, self.whole.again, self._disturbed)) is not None:
             notes.append(far)

@@ -10,6 +10,7 @@ from itertools import combinations
 from math import prod
 from typing import NamedTuple
 
+from fusion_ir.dtype import DType
 from fusion_ir.graph import Graph, InputSpec
 from fusion_ir.node import Node
 from fusion_ir.ops import OPS, OpKind
@@ -62,6 +63,7 @@ def traffic_of(graph: Graph) -> Traffic:
     read_bytes = 0
     work: dict[tuple[object, ...], tuple[float, float, float]] = {}
     multiplied: dict[tuple[object, ...], str] = {}  # contractions of narrow operands: their dtype
+    narrow = _narrowest(graph)
     roots: dict[Node, object] = {}  # what views are made of: the same of all views of the same tensors
     for node in graph.nodes:
         count = _read(node, different[node], needed[node])
@@ -82,10 +84,12 @@ def traffic_of(graph: Graph) -> Traffic:
         # Nodes that compute the same of the same tensors, seen through views, may be computed once: count the larger.
         signature = (node.op, node.dtype, *[roots[a] for a in node.args])
         if row.kind is OpKind.CONTRACT:
-            if node.dtype.name not in ("f32", "f64") or any(a.dtype.bytes < 4 for a in node.args):
+            operands = [narrow[a] for a in node.args]
+            some = any(a.dtype.bytes < 4 for a in node.args) or all(dtype.bytes < 4 for dtype in operands)
+            if node.dtype.name not in ("f32", "f64") or some:
                 bounded = 0.0  # matrix units
             if not bounded:
-                multiplied[signature] = max((a.dtype for a in node.args), key=lambda dtype: dtype.bytes).name
+                multiplied[signature] = max(operands, key=lambda dtype: dtype.bytes).name
         made = 2.0 * _depth(node) * needed[node] if row.kind is OpKind.CONTRACT else operations
         known = work.get(signature, (0.0, 0.0, 0.0))
         work[signature] = (max(known[0], operations), max(known[1], bounded), max(known[2], made))
@@ -103,6 +107,17 @@ def traffic_of(graph: Graph) -> Traffic:
         read_bytes, written_bytes, operations, bounded, _pulled(graph), by_dtype(0), largest, _longest(graph),
         made, by_dtype(2),
     )  # fmt: skip
+
+
+def _narrowest(graph: Graph) -> dict[Node, DType]:
+    """By node a dtype that holds all its values: that of what was cast to a wider one."""
+    narrow: dict[Node, DType] = {}
+    for node in graph.nodes:
+        args = [narrow[a] for a in node.args]
+        is_moved = node.op != "input" and OPS[node.op].kind is OpKind.VIEW and args
+        was_cast = node.op == "cast" and node.dtype.holds(args[0])
+        narrow[node] = max(args, key=lambda dtype: dtype.bytes) if is_moved or was_cast else node.dtype
+    return narrow
 
 
 def least_reads(graph: Graph) -> list[tuple[int, bool]]:

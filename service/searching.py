@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
+from codegen.ceilings import Reached
 from codegen.devices import with_raised_ceilings
 from codegen.object_cache import ObjectCache
 from codegen.workbench import Workbench
@@ -88,9 +89,10 @@ def search(
         if not _beats_its_bound(plan) or was_interrupted(plan):
             return plan
         # The ceilings were measured at a slower moment.
-        reached = [(s.bytes, s.bound_us / s.time_us) for s in plan.steps if s.time_us]
+        reached = [Reached(s.bytes, s.bound_by, s.bound_us / s.time_us) for s in plan.steps if s.time_us]
         if plan.time_us:
-            reached.append((sum(s.bytes for s in plan.steps), plan.lower_bound_us / plan.time_us))
+            bytes_ = sum(s.bytes for s in plan.steps)
+            reached.append(Reached(bytes_, plan.bound_by, plan.lower_bound_us / plan.time_us))
         end = time.monotonic() + budget.seconds - plan.search.seconds
         is_time = budget.seconds - plan.search.seconds >= LEAST_AGAIN_S
         device = with_raised_ceilings(device, cache, reached, measured=is_time)

@@ -1,5 +1,6 @@
 """Child process that measures what the CPU can reach, by our own kernels (runtime/ceilings.cpp) on all threads."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,21 @@ ROUND_BYTES = 1 << 30  # of a tensor, that samples of one round go over: large c
 WRITE_TURN = 4096  # bytes that `ceiling_move` writes between two looks at what there is to read
 STREAMING = ("ceiling_copy_streaming", "ceiling_copy_fetching")  # past the caches, of which either may be faster
 READING = ("ceiling_read", "ceiling_read_fetching")
+# Instructions that multiply narrow operands, as far as the machine has them: the dtypes whose products they make, and
+# how many for each sum of 4 bytes. An exact f8 is an exact bf16.
+NARROW = {
+    "ceiling_bf16_pairs": (("bf16", "f8e4m3", "f8e5m2"), 2),
+    "ceiling_i8_fours": (("i8", "u8"), 4),
+    "ceiling_i8_pairs": (("i8", "u8"), 2),
+}
+WIDENED = ("f32", "f16", "bf16", "f8e4m3", "f8e5m2")  # dtypes whose products f32's multiply-adds make
 PARTS = (0.4, 0.8)  # of a level: smaller leaves room for what else is there, larger keeps out of the level below
 
 
 def ceilings(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
     """Measures copy and read bandwidth (GB/s, bytes read and written) for each of `levels` (bytes of all caches of a
-    level together) and for DRAM, of writes alone for DRAM, f32 multiply-adds (GFLOP/s, two per fma), and one empty
-    step (us)."""
+    level together) and for DRAM, of writes alone for DRAM, f32 multiply-adds (GFLOP/s, two per fma), products of
+    narrow operands (likewise, by dtype), and one empty step (us)."""
     pool = Pool(Path(message["pool"]), message["cpus"])
     library = load_object(message["library"])
     dram_bytes = message["dram_bytes"]
@@ -64,13 +73,17 @@ def ceilings(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
     best: dict[tuple[str, int], float] = {}
     levels = [*message["levels"], 0]
     fma = launch = write = 0.0
+    narrow = {name: 0.0 for name in NARROW if hasattr(library, name)}
     for _ in range(ROUNDS):  # spread over time: what else runs on the machine must not pass for its limit
         channel.beat(-1, message["seconds"])
         for limit in levels:
             best["copy", limit] = max(best.get(("copy", limit), 0.0), copy_gbps(limit))
             best["read", limit] = max(best.get(("read", limit), 0.0), read_gbps(limit))
         write = max(write, write_gbps())
-        fma = max(fma, _fma(pool, kernel("ceiling_fma"), sizes, library.ceiling_width()))
+        sums = 12 * library.ceiling_width() // 4
+        fma = max(fma, _gflops(pool, kernel("ceiling_fma"), sizes, sums))
+        for name in narrow:
+            narrow[name] = max(narrow[name], _gflops(pool, kernel(name), sizes, sums * NARROW[name][1]))
         launch = min(launch or 1e9, _launch(pool))
     return {
         "copy_gbps": _falling([(limit, best["copy", limit]) for limit in levels]),
@@ -78,6 +91,7 @@ def ceilings(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
         "fma_gflops": fma,
         "launch_us": launch,
         "write_gbps": write,
+        "product_gflops": _product_gflops(fma, narrow),
     }
 
 
@@ -86,11 +100,19 @@ def _falling(rates: list[tuple[int, float]]) -> list[tuple[int, float]]:
     return [(limit, max(rate for _, rate in rates[i:])) for i, (limit, _) in enumerate(rates)]
 
 
-def _fma(pool: Pool, runs: Program, sizes: np.ndarray[Any, Any], width: int) -> float:
+def _gflops(pool: Pool, runs: Program, sizes: np.ndarray[Any, Any], products: int) -> float:
+    """products: of a turn of the kernel's loop, each of which is added to a sum."""
     repeats = 100000
     sizes[:2] = 64, repeats
-    operations = 2.0 * repeats * 12 * (width // 4) * pool.threads
-    return operations / min(pool.time_us(runs, 5)) / 1e3
+    return 2.0 * repeats * products * pool.threads / min(pool.time_us(runs, 5)) / 1e3
+
+
+def _product_gflops(fma: float, narrow: Mapping[str, float]) -> list[tuple[str, float]]:
+    """By dtype of the operands: the fastest of what makes such products."""
+    rates: dict[str, float] = dict.fromkeys(WIDENED, fma)
+    for name, rate in narrow.items():
+        rates |= {dtype: max(rate, rates.get(dtype, 0.0)) for dtype in NARROW[name][0]}
+    return list(rates.items())
 
 
 def _launch(pool: Pool) -> float:

@@ -1,4 +1,5 @@
-// Kernels that show what this machine can reach: bandwidth by level of memory, f32 multiply-adds. Timed by codegen/ceilings.py.
+// Kernels that show what this machine can reach: bandwidth by level of memory, f32 multiply-adds, products of narrow operands.
+// Timed by codegen/child/cpu_ceilings.py.
 //
 // args of copies and reads: source, target, pointer to {bytes, repeats}. Every thread works on its own part. args of
 // ceiling_move: source, target, pointer to {bytes read, bytes written, bytes of a turn}.
@@ -149,4 +150,48 @@ void ceiling_fma(void* const* args, long task, long tasks) {
 }
 
 int ceiling_width() { return WIDTH; }
+
+// Products of narrow operands, each added to a sum, by instructions that do several for each sum: repeats * 12 * sums in a
+// register * products of a sum, per call and thread. A machine without such an instruction has no such function.
+#define PRODUCTS(name, add)                                                                        \
+  void name(void* const* args, long task, long tasks) {                                            \
+    const int64_t repeats = ((const int64_t*)args[2])[1];                                          \
+    Words x, y;                                                                                    \
+    for (int l = 0; l < WIDTH / 8; ++l) x[l] = y[l] = ((const int64_t*)args[0])[l];                \
+    Words a = {}, b = a, c = a, d = a, e = a, f = a, g = a, h = a, i = a, j = a, k = a, l = a;     \
+    _Pragma("GCC unroll 1") for (int64_t r = 0; r < repeats; ++r) {                                \
+      add(a); add(b); add(c); add(d); add(e); add(f); add(g); add(h); add(i); add(j); add(k); add(l);  \
+    }                                                                                              \
+    a ^= b ^ c ^ d ^ e ^ f ^ g ^ h ^ i ^ j ^ k ^ l;                                                \
+    if (a[0] == 0x5ca1ab1e) ((int64_t*)args[1])[task] = a[0];                                      \
+  }
+
+#if defined(__AVX512BF16__)
+#define ADD_BF16(sum) __asm__ __volatile__("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(x), "v"(y))
+PRODUCTS(ceiling_bf16_pairs, ADD_BF16)  // two for each sum of 4 bytes
+#endif
+
+#if defined(__AVX512VNNI__) && defined(__AVX512F__)
+#define ADD_I8(sum) __asm__ __volatile__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(x), "v"(y))
+PRODUCTS(ceiling_i8_fours, ADD_I8)  // four for each
+#elif defined(__AVXVNNI__)
+#define ADD_I8(sum) __asm__ __volatile__("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sum) : "x"(x), "x"(y))
+PRODUCTS(ceiling_i8_fours, ADD_I8)
+#elif defined(__AVX2__) || defined(__SSE2__)
+typedef int32_t Sums __attribute__((vector_size(WIDTH)));
+#if defined(__AVX512BW__) || (defined(__AVX2__) && !defined(__AVX512F__))
+#define MULTIPLY "vpmaddwd %2, %1, %0"
+#elif !defined(__AVX__)
+#define MULTIPLY "movdqa %1, %0\n\tpmaddwd %2, %0"
+#endif
+#if defined(MULTIPLY)
+#define ADD_I16(sum)                                                        \
+  {                                                                         \
+    Words two;                                                              \
+    __asm__ __volatile__(MULTIPLY : "=&v"(two) : "v"(x), "v"(y));           \
+    sum = (Words)((Sums)sum + (Sums)two);                                   \
+  }
+PRODUCTS(ceiling_i8_pairs, ADD_I16)  // two for each, of operands widened to 16 bits
+#endif
+#endif
 }

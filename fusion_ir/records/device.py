@@ -19,6 +19,8 @@ class Ceilings(Record):
     (bytes, GB/s) pairs from small to large; the last pair is DRAM (bytes = 0 there: no limit). Bytes read and written
     both count. `launch_us`: an empty kernel, back to back. `fma_gflops`: f32, all cores, at the highest clock.
     `write_gbps`: writes alone, in main memory, of data other than zeros; None where it was not measured.
+    `product_gflops`: of a CPU, products of operands of a dtype and the sums of them, all cores, two operations for
+    each: by the instructions for them where kernels use such, else by f32's. () where that was not measured.
     """
 
     copy_gbps: tuple[tuple[int, float], ...]
@@ -27,6 +29,7 @@ class Ceilings(Record):
     fma_gflops: float
     # Left out where there is none: devices of before, and plans that hold them, keep their keys.
     write_gbps: float | None = Field(default=None, exclude_if=lambda gbps: gbps is None)
+    product_gflops: tuple[tuple[str, float], ...] = Field(default=(), exclude_if=lambda rates: not rates)
 
     def gbps(self, bytes_: int, *, reads_only: bool = False) -> float:
         """Best bandwidth of the smallest level that can hold `bytes_`."""

@@ -79,6 +79,7 @@ class Step(Record):
     its own code; what a library or a tensor map fetches is not among them.
     prologue: runs once for each version of the constants, before all steps that are none: it reads constant inputs and
     what other such steps wrote, and writes temporaries.
+    bound_by: what is at its limit in `bound_us`, see `Plan`.
     """
 
     family: str
@@ -107,6 +108,7 @@ class Step(Record):
     scratch: Ref | None = _optional()
     accesses: tuple[TensorAccess, ...] = Field(default=(), exclude_if=lambda accesses: not accesses)
     prologue: bool = Field(default=False, exclude_if=lambda once: not once)
+    bound_by: str | None = _optional()
 
     @property
     def args(self) -> tuple[Ref, ...]:
@@ -147,6 +149,11 @@ class Plan(Record):
 
     time_us is of runs that find their inputs in memory, each step what its producer left in the caches. warm_us: of
     runs on the same tensors again and again, where those differ.
+
+    bound_by: what is at its limit in `lower_bound_us`. "launch": that of one kernel. "memory", "cache": the bandwidth
+    of main memory, or of a cache that holds all tensors. "arithmetic": f32 operations. "bf16 products" and the like:
+    products of operands of that dtype, by the units that are made for them. None where there is no bound, and in plans
+    from before it was kept.
     """
 
     wire_version: int = WIRE_VERSION
@@ -180,6 +187,7 @@ class Plan(Record):
     # Steps of the graph make any error larger, so that its outputs as a whole say nothing: each step was held to what
     # it computes of what it was given.
     judged_by_steps: bool = Field(default=False, exclude_if=lambda by_steps: not by_steps)
+    bound_by: str | None = _optional()
 
     @model_validator(mode="after")
     def _check_prologue(self) -> Self:

@@ -304,5 +304,5 @@ def _reasons(line: PlanLine, composed: Composed, plan: Plan) -> tuple[Reason, ..
     if not composed.recognised:
         texts.append("rewritten by another version's rules: that it computes the graph rests on the check")
     if plan.time_us is not None and plan.time_us < plan.lower_bound_us:
-        texts.append("faster than its bound: the device's ceilings were measured while its memory was slower than now")
+        texts.append("faster than its bound: the device's ceilings were measured while it was slower than now")
     return tuple(Reason(kind="note", text=text) for text in texts)

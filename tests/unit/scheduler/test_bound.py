@@ -5,8 +5,9 @@ from itertools import combinations
 
 import pytest
 
+from codegen.gpus import GPUS, LEAST_LAUNCH_US, specified
 from fusion_ir.records import Ceilings, Device
-from scheduler.bound import bound_terms_us, least_bound_us, lower_bound_us, memory_us
+from scheduler.bound import bound_by, bound_terms_us, least_bound_us, lower_bound_us, memory_us
 from scheduler.traffic import Traffic
 from tests.unit.scheduler.fakes import CEILINGS, DEVICE
 
@@ -117,3 +118,43 @@ def test_terms() -> None:
     assert terms == pytest.approx({"launch": 2.0, "bytes": 1000.0, "arithmetic": 100.0, "products": 0.0})
     blank: Device = DEVICE.model_copy(update={"ceilings": None})
     assert (bound_terms_us(Traffic(1, 1, 0, 0), blank), lower_bound_us(Traffic(1, 1, 0, 0), blank)) == ({}, 0.0)
+
+
+NARROW = CEILINGS.model_copy(update={"product_gflops": (("bf16", 200.0), ("f16", 100.0))})
+WITH_PRODUCTS = DEVICE.model_copy(update={"ceilings": NARROW})
+
+
+def test_products_of_narrow_operands_take_what_their_units_take() -> None:
+    """200 GFLOP/s of bf16, 100 of f16, nothing known of i8."""
+    traffic = Traffic(1, 1, 3e9, 0.0, products=(("bf16", 1e9), ("f16", 1e9), ("i8", 1e9)))
+    assert bound_terms_us(traffic, WITH_PRODUCTS)["products"] == pytest.approx(5_000 + 10_000)
+    assert lower_bound_us(traffic, DEVICE) == 2.0, "ceilings of before do not say"
+
+
+@pytest.mark.parametrize(
+    ("traffic", "expected"),
+    [
+        (Traffic(10, 10, 0, 0), "launch"),
+        (Traffic(30_000_000, 0, 0, 0), "memory"),
+        (Traffic(1 << 18, 0, 0, 0), "cache"),
+        (Traffic(1, 1, 1e9, 1e9), "arithmetic"),
+        (Traffic(1, 1, 3e9, 0, products=(("bf16", 1e9), ("f16", 1e9))), "f16 products"),
+        (Traffic(1, 1, 3e9, 0, products=(("bf16", 3e9), ("f16", 1e9))), "bf16 products"),
+    ],
+)
+def test_what_is_at_its_limit(traffic: Traffic, expected: str) -> None:
+    cached = {"copy_gbps": ((1 << 20, 50.0), (0, 50.0)), "read_gbps": ((1 << 20, 60.0), (0, 60.0))}
+    device = DEVICE.model_copy(update={"ceilings": NARROW.model_copy(update=cached)})
+    assert bound_by(traffic, device) == expected
+    assert bound_by(traffic, device.model_copy(update={"ceilings": None})) is None
+
+
+@pytest.mark.parametrize("target", GPUS)
+def test_a_gpu_that_is_not_there_has_a_launch_to_make(target: str) -> None:
+    """No kernel ends before it was started: 6 MiB would come out of an H200's L2 in 0.4 us."""
+    device = specified(target, "")
+    small = Traffic(1 << 12, 1 << 12, 0, 0)
+    assert (lower_bound_us(small, device), bound_by(small, device)) == (LEAST_LAUNCH_US, "launch")
+    assert least_bound_us(1, device) == LEAST_LAUNCH_US
+    assert device.ceilings is not None
+    assert device.ceilings.launch_us >= LEAST_LAUNCH_US

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fusion_ir import build
-from fusion_ir.dtype import bf16, f32, i32, i64
+from fusion_ir.dtype import bf16, f32, i8, i32, i64
 from fusion_ir.extent import dense_strides, shape_of
 from fusion_ir.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.interpreter import interpret
@@ -79,6 +79,29 @@ def test_contractions() -> None:
     assert (cost.operations, cost.vector_operations) == (2.0 * 8 * 32 * 16, 0.0), (
         "matrix units may be faster than the bound"
     )
+
+
+def test_a_cast_hides_no_narrow_operand() -> None:
+    """Kernels multiply bf16 as it is where the graph casts it first: f32's arithmetic bounds none of them."""
+    attrs = {"a_axes": (0, -1, 1), "b_axes": (-1, 1, 0), "reduced": 1, "acc": f32, "out_dtype": f32}
+    made = 2.0 * 8 * 32 * 16
+    for left, right, moved, expected in (
+        (bf16, bf16, False, (("bf16", made),)),
+        (bf16, bf16, True, (("bf16", made),)),
+        (i8, bf16, True, (("bf16", made),)),
+        (bf16, f32, False, ()),  # a product with f32 is one of f32
+    ):
+        specs = (dense(8, 16, dtype=left), dense(32, 16, dtype=right))
+        a, b = (make_input(i, spec) for i, spec in enumerate(specs))
+        a, b = (x if x.dtype is f32 else node("cast", x, dtype=f32) for x in (a, b))
+        if moved:  # through views
+            a, b = build.permute(build.permute(a, (1, 0)), (1, 0)), build.slice_(b, (0, 0), (32, 16))
+        b = build.permute(b, (1, 0))
+        cost = traffic_of(graph_of(node("contract", a, b, **attrs), specs=specs))
+        assert (cost.products, cost.vector_operations) == (expected, 0.0 if expected else made)
+    rounded = node("cast", node("cast", make_input(0, dense(8, 16)), dtype=bf16), dtype=f32)
+    again = node("contract", rounded, make_input(1, dense(16, 32)), **attrs)
+    assert traffic_of(graph_of(again, specs=(dense(8, 16), dense(16, 32)))).vector_operations >= made
 
 
 def test_gathers_count_the_index_and_one_row() -> None:
