@@ -24,7 +24,7 @@ from pathlib import Path
 from benchmarks.bounds_bay import Bay, Built, Moment, Rates, room
 from benchmarks.bounds_entry import Entry, chosen, schedules
 from benchmarks.bounds_outcome import Outcome, on_gpu, outcome, summary, with_memory
-from benchmarks.bounds_page import LEAST_SHARE, NOISE, page
+from benchmarks.bounds_page import LEAST_PRODUCT_SHARE, LEAST_SHARE, NOISE, page
 from benchmarks.corpus import TOPICS
 from benchmarks.machine import RESULTS, machine
 from codegen.devices import detect
@@ -95,6 +95,8 @@ def main() -> int:
     print(text)
     found = [summary(o) for o in on.values()]
     low = any((s.by_bytes.share_then or s.by_bytes.share) < LEAST_SHARE for s in found)
+    products = summary(outcomes).narrow_products
+    low = low or (products is not None and products.share < LEAST_PRODUCT_SHARE)
     return int(low or any(s.largest > 1 + NOISE for s in found))
 
 

@@ -14,8 +14,8 @@ from codegen.kernel import EmitError, Kernel
 from fusion_ir.records import Device
 from scheduler.traffic import Traffic, traffic_of
 
-CPU_RESULTS = RESULTS / "cpu_corpus.json"
-SCHEDULES = 3  # of a family, of which the fastest is taken
+CPU_RESULTS = "cpu_*.json"  # of benchmarks.cpu, on several machines
+SCHEDULES = 5  # of a family, of which the fastest is taken
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,15 +56,17 @@ def chosen(case: Case, dtype: str, known: Sequence[str], device: Device) -> Entr
 
 
 def schedules() -> dict[tuple[str, str], list[str]]:
-    """By case and dtype, schedules of one kernel that did well before: in the tables, and in the last benchmark."""
+    """By case and dtype, schedules of one kernel that did well before: in the tables, and in the benchmarks."""
     found: dict[tuple[str, str], list[str]] = {}
     for table in tables():
         name, _, dtype = table.name.rpartition("_")
         best = min((row.truth, schedule) for schedule, row in table.rows.items() if row.training)
         found[name, dtype] = [best[1]]
-    for o in json.loads(CPU_RESULTS.read_text())["outcomes"]:
-        if not o["problem"] and len(o["kernels"]) == 1:
-            found.setdefault((o["name"], o["dtype"]), []).append(o["kernels"][0])
+    for file in sorted(RESULTS.glob(CPU_RESULTS)):
+        for o in json.loads(file.read_text())["outcomes"]:
+            known = found.setdefault((o["name"], o["dtype"]), [])
+            if not o["problem"] and len(o["kernels"]) == 1 and o["kernels"][0] not in known:
+                known.append(o["kernels"][0])
     return found
 
 

@@ -13,7 +13,7 @@ from benchmarks.gpu_entries import Entry as GpuEntry
 from benchmarks.gpu_entries import entries
 from benchmarks.machine import RESULTS
 from fusion_ir.records import Device
-from scheduler.bound import bound_terms_us, lower_bound_us
+from scheduler.bound import bound_by, bound_terms_us, lower_bound_us
 from scheduler.traffic import traffic_of
 
 GPU_RESULTS = RESULTS / "gpu.json"
@@ -22,9 +22,9 @@ GPU_RESULTS = RESULTS / "gpu.json"
 @dataclass(frozen=True)
 class Outcome:
     """A case, its bound by the best ceilings of the whole run, and the times that go with it. kind: the corpus' label.
-    bound_by: the term of the bound that is the largest. bytes_us: the term of the bytes, if it
-    is known. share: of the bound in the
-    fastest run; share_then: in the median over steady and quick rounds, of the bound by the ceilings of that moment."""
+    bound_by: what is at its limit in the bound (`Plan.bound_by`). bytes_us: the term of the bytes, if it is known.
+    share: of the bound in the fastest run; share_then: in the median over steady and quick rounds, of the bound by the
+    ceilings of that moment."""
 
     name: str
     kind: str
@@ -42,13 +42,20 @@ class Outcome:
     @property
     def by_bytes(self) -> bool:
         """Whether memory bounds it, as far as the bound knows."""
-        return self.bound_by == "bytes"
+        return self.bound_by in ("memory", "cache")
+
+    @property
+    def by_narrow_products(self) -> bool:
+        """Whether it is bound by products of 16-bit operands."""
+        return self.bound_by in ("bf16 products", "f16 products")
 
 
 def outcome(entry: Entry, schedule: str, moments: Sequence[Moment], best: Rates, device: Device) -> Outcome:
     """Of a case timed here. best: what memory reached in the whole run."""
-    terms = bound_terms_us(entry.traffic, with_memory(device, best))
-    bound_by, bound_us = _largest(terms)
+    there = with_memory(device, best)
+    terms, limit = bound_terms_us(entry.traffic, there), bound_by(entry.traffic, there)
+    assert limit is not None
+    bound_us = max(terms.values())
     time_us = min(m.time_us for m in moments)
     then = [
         lower_bound_us(entry.traffic, with_memory(device, m.rates)) / m.time_us
@@ -57,7 +64,7 @@ def outcome(entry: Entry, schedule: str, moments: Sequence[Moment], best: Rates,
     ]
     share_then = statistics.median(then) if then else None
     return Outcome(
-        entry.name, entry.case.kind, bound_by, schedule, entry.traffic.read_bytes, entry.traffic.written_bytes,
+        entry.name, entry.case.kind, limit, schedule, entry.traffic.read_bytes, entry.traffic.written_bytes,
         terms["bytes"], bound_us, time_us, bound_us / time_us, share_then, tuple(moments),
     )  # fmt: skip
 
@@ -90,14 +97,10 @@ def _on_gpu(row: Mapping[str, Any], entry: GpuEntry, gbps: Collection[float]) ->
     time_us = statistics.median(row["times"]["plan"]["samples_us"])
     by_bytes = any(math.isclose(row["bytes"] / bound_us, known, rel_tol=1e-3) for known in gbps)
     return Outcome(
-        row["name"], entry.case.kind, "bytes" if by_bytes else "products",
+        row["name"], entry.case.kind, "memory" if by_bytes else f"{entry.dtype} products",
         ", ".join(row["kernels"]), traffic.read_bytes, traffic.written_bytes, bound_us if by_bytes else None,
         bound_us, time_us, bound_us / time_us, None,
     )  # fmt: skip
-
-
-def _largest(terms: Mapping[str, float]) -> tuple[str, float]:
-    return max(terms.items(), key=lambda term: term[1])
 
 
 @dataclass(frozen=True)
@@ -120,19 +123,20 @@ def median(outcomes: Sequence[Outcome]) -> Median:
 @dataclass(frozen=True)
 class Summary:
     """largest: share of all. by_bytes: what memory bounds. labelled: what the corpus says that memory bounds. by_dtype:
-    of what memory bounds."""
+    of what memory bounds. narrow_products: what products of 16-bit operands bound; None where nothing is."""
 
     largest: float
     largest_of: str
     by_bytes: Median
     labelled: Median
     by_dtype: dict[str, Median]
+    narrow_products: Median | None
 
 
 def summary(outcomes: Sequence[Outcome]) -> Summary:
     """Of outcomes of which memory bounds one at least."""
     top = max(outcomes, key=lambda o: o.share)
-    moved = [o for o in outcomes if o.by_bytes]
+    moved, narrow = [o for o in outcomes if o.by_bytes], [o for o in outcomes if o.by_narrow_products]
     dtypes = sorted({o.name.split()[-1] for o in moved})
     return Summary(
         top.share,
@@ -140,4 +144,5 @@ def summary(outcomes: Sequence[Outcome]) -> Summary:
         median(moved),
         median([o for o in outcomes if o.kind == "memory"]),
         {dtype: median([o for o in moved if o.name.endswith(f" {dtype}")]) for dtype in dtypes},
+        median(narrow) if narrow else None,
     )
