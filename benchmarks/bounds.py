@@ -95,7 +95,7 @@ def main() -> int:
     print(text)
     found = [summary(o) for o in on.values()]
     low = any((s.by_bytes.share_then or s.by_bytes.share) < LEAST_SHARE for s in found)
-    products = summary(outcomes).narrow_products
+    products = summary(on["CPU"]).narrow_products if "CPU" in on else None
     low = low or (products is not None and products.share < LEAST_PRODUCT_SHARE)
     return int(low or any(s.largest > 1 + NOISE for s in found))
 

@@ -97,10 +97,14 @@ def _on_gpu(row: Mapping[str, Any], entry: GpuEntry, gbps: Collection[float]) ->
     time_us = statistics.median(row["times"]["plan"]["samples_us"])
     by_bytes = any(math.isclose(row["bytes"] / bound_us, known, rel_tol=1e-3) for known in gbps)
     return Outcome(
-        row["name"], entry.case.kind, "memory" if by_bytes else f"{entry.dtype} products",
+        row["name"], entry.case.kind, "memory" if by_bytes else _multiplied(entry.dtype),
         ", ".join(row["kernels"]), traffic.read_bytes, traffic.written_bytes, bound_us if by_bytes else None,
         bound_us, time_us, bound_us / time_us, None,
     )  # fmt: skip
+
+
+def _multiplied(dtype: str) -> str:
+    return "arithmetic" if dtype == "f32" else f"{dtype} products"
 
 
 @dataclass(frozen=True)
