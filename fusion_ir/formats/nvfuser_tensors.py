@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 
-from fusion_ir.dtype import DType
+from fusion_ir.dtype import DType, f32
 from fusion_ir.errors import FormatError
 from fusion_ir.extent import dense_strides, shape_of
 from fusion_ir.formats.nvfuser_values import Values, bind, describe, integers, resolve
@@ -48,14 +48,15 @@ def define_tensor(
     `open_inputs` gives all inputs of the definition with symbolic extents, for the message where these are missing.
     Raises FormatError with line and column.
     """
-    given = {p.name: a for p, a in bind(call, _PARAMETERS) if resolve(values, a) is not None}
+    stated = {p.name: a for p, a in bind(call, _PARAMETERS)}
+    given = {name: a for name, a in stated.items() if resolve(values, a) is not None}
     written = next((given[k] for k in _EXTENTS if k in given), None)
     if written is None:
         raise FormatError(call.place, "fd.define_tensor: argument shape is missing")
-    dtype = resolve(values, given["dtype"]) if "dtype" in given else None
+    dtype = resolve(values, stated["dtype"]) if "dtype" in stated else f32  # nvFuser's default is Float
     if not isinstance(dtype, DType):
-        found = describe(dtype) if "dtype" in given else "none"
-        raise FormatError(call.place, f"fd.define_tensor: argument dtype: expected a DataType, got {found}")
+        what = f"expected a DataType, got {describe(dtype)}"
+        raise FormatError(call.place, f"fd.define_tensor: argument dtype: {what}")
     extents = _extents(written.place, name, integers(values, written, "shape"), sizes.get(name), open_inputs)
     place = call.place
     if name in strides:

@@ -146,7 +146,7 @@ def test_what_the_text_leaves_open_is_given_beside_it() -> None:
         ),
         ("shape=[4, 8], strides=[4, 1], dtype=DataType.Float", {}, "2:49: strides overlap"),
         ("shape=[4, 8], strides=[-8, 1], dtype=DataType.Float", {}, "2:49: axis 0 has negative stride"),
-        ("shape=[4, 8]", {}, "2:10: fd.define_tensor: argument dtype: expected a DataType, got none"),
+        ("shape=[4, 8], dtype=None", {}, "2:10: fd.define_tensor: argument dtype: expected a DataType, got None"),
         ("shape=[4, 8], dtype=DataType.Null", {}, "2:10: fd.define_tensor: argument dtype: expected a DataType"),
         (
             "shape=[4, 8], dtype=DataType.ComplexFloat",

@@ -285,6 +285,12 @@ def fusion(fd):
     assert [spec.sizes for spec in named.graph.inputs] == [(2, 3, 64), (64,), (64,)]
 
 
+def test_without_dtype_a_tensor_is_float() -> None:
+    """nvFuser's default."""
+    given = read_nvfuser(definition("T1 = fd.define_tensor(shape=[4, 8], contiguity=True)")).graph.inputs[2]
+    assert (given.dtype, given.strides) == (f32, (8, 1))
+
+
 def test_without_contiguity_a_tensor_is_taken_as_dense_and_it_is_said() -> None:
     """nvFuser's default is contiguity False: any strides."""
     line = "T1 = fd.define_tensor(shape=[4, 8]{}, dtype=DataType.Float)"
