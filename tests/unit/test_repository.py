@@ -120,6 +120,25 @@ def test_every_page_is_linked_and_every_printed_one_compared() -> None:
     assert sorted(PRINTED) == sorted(pages())
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/measured.md"])
+def test_figures_stand_a_row_a_fact_and_no_cell_is_longer_than_a_line(page: str) -> None:
+    rows = [line for line in (ROOT / page).read_text().splitlines() if line.startswith("|")]
+    cells = [re.sub(r"\]\([^)]*\)", "]", cell.strip()) for row in rows for cell in row.strip("|").split("|")]
+    assert rows
+    assert [cell for cell in cells if len(cell) > 110] == []
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    lost = [
+        f"{path}: {link}"
+        for path, text in texts()
+        if path.suffix == ".md"
+        for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", re.sub(r"`[^`\n]*`", "", text))
+        if not (ROOT / path.parent / link).exists()
+    ]
+    assert lost == []
+
+
 def test_nothing_public_is_without_a_description() -> None:
     from codegen.families import FAMILIES
     from fusion_ir.ops import OPS
