@@ -103,10 +103,10 @@ def _box(
 
 def _computed_by(steps: Sequence[int]) -> str:
     if not steps:
-        return "computed by no step: rewrites put something else in its place, or its value is there already"
+        return "computed by no kernel: rewrites put something else in its place, or its value is there already"
     if len(steps) == 1:
-        return f"step {steps[0]}"
-    return f"computed by {len(steps)} steps, each for itself: {', '.join(map(str, steps))}"
+        return f"kernel {steps[0]}"
+    return f"computed by {len(steps)} kernels, each for itself: {', '.join(map(str, steps))}"
 
 
 def _short(name: str, limit: int = 24) -> str:
@@ -122,7 +122,7 @@ def draw(picture: Picture, placed: Layout) -> str:
     parts = [
         f'<svg class="graph" viewBox="{-MARGIN:g} {-MARGIN:g} {width:.0f} {height:.0f}" '
         f'width="{width:.0f}" height="{height:.0f}" role="img" '
-        f'aria-label="The graph: {len(boxes)} boxes; each node has the colour of the step that computes it.">'
+        f'aria-label="The graph: {len(boxes)} boxes; each node has the colour of the kernel that computes it.">'
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="6" markerHeight="6" orient="auto">'
         '<path class="tip" d="M0 .8 7.5 4 0 7.2z"/></marker></defs><g class="edges">'
     ]

@@ -1,48 +1,32 @@
 """What a plan's page shows, computed: templates only place it."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fusion_ir.dtype import DTYPES
 from fusion_ir.graph import Graph
-from fusion_ir.records import Alternative, Cost, Plan, Reason, Step, TensorSpec
+from fusion_ir.records import Plan, Step, TensorSpec
 from scheduler.whole import far_steps_us
 from service import formatting
+from service.dashboard.bars import Bar, bars, known_by
 from service.dashboard.graph_svg import COLOURS
 from service.dashboard.list_view import ended_early
-from service.dashboard.shares import BEATEN_HELP, Share, share_of
+from service.dashboard.reasons_view import CostTable, ReasonGroup, cost_tables, node_texts, reason_groups
+from service.dashboard.shares import Share, share_of
 from service.dashboard.source_view import SourceView
 from service.dashboard.source_view import sources as sources_here
 from service.dashboard.states import STATES, shown_state
-from service.noise import NOISY, beats
+from service.how_far import how_far
+from service.naming import Naming
+from service.noise import NOISY
 
 ABSENT = "not here: known from its data sheet"
 MAX_TEXT_LINES = 3000
+KEY_DIGITS = 12  # of a plan's key, as at a terminal
 MOST_STEPS = 100  # on the plan's page
 MOST_ROWS = 100  # reasons of a kind, and contractions
 TEXT_LINES = 60  # of a graph's text that are part of the plan's page
-MANY = 20  # reasons of a kind from which on they are shown when asked for
-REASON_TITLES = {
-    "not_fused": "Why not fused",
-    "rejected": "Refused by a kernel family",
-    "measured_worse": "Tried, and slower",
-    "predicted_worse": "Predicted to be slower",
-    "alternative": "Other ways to compute it",
-    "cap": "Limits that were hit",
-    "note": "Notes",
-}
-
-
-@dataclass(frozen=True)
-class Bar:
-    """One bar of the comparison; `width` in percent of the longest."""
-
-    label: str
-    kind: str
-    value: str
-    width: float
-    help: str
 
 
 @dataclass(frozen=True)
@@ -55,6 +39,7 @@ class StepRow:
     schedule: str
     once: str  # of the prologue: how often it runs
     time: str
+    part: Share  # of what all kernels of a run take
     bound: str
     share: Share
     bytes: str
@@ -80,32 +65,6 @@ class TensorRow:
 
 
 @dataclass(frozen=True)
-class ReasonGroup:
-    title: str
-    open: bool
-    reasons: Sequence[Reason]
-
-
-@dataclass(frozen=True)
-class CostRow:
-    """What a family costs for a contraction, in one launch with `nodes`; or why it does not take them."""
-
-    nodes: Sequence[int]
-    family: str
-    schedule: str
-    time: str
-    apart: str
-    chosen: bool
-    refusal: str
-
-
-@dataclass(frozen=True)
-class CostTable:
-    nodes: Sequence[int]
-    rows: Sequence[CostRow]
-
-
-@dataclass(frozen=True)
 class PlanView:
     """Everything on a plan's page but the picture. untimed: why there are no times, "" where there are."""
 
@@ -113,6 +72,10 @@ class PlanView:
     plan_key: str
     state: str
     state_help: str
+    short: str  # the first digits of its key, as at a terminal
+    kernels: str  # "3 kernels"
+    how_far: str  # from the best, in a sentence
+    searched: str  # what the search saw, in a sentence
     cut_short: str  # why its search ended early, in words, "" where it did not
     hits: int
     time: str
@@ -130,10 +93,12 @@ class PlanView:
     error_help: str
     bars: Sequence[Bar]
     steps: Sequence[StepRow]
+    mixed: bool  # timed as a whole, and some kernels of it not by themselves
     sources: Sequence[SourceView]  # those that are on its page
     inputs: Sequence[TensorRow]
     outputs: Sequence[TensorRow]
     reasons: Sequence[ReasonGroup]
+    node_texts: Mapping[int, str]  # what nodes compute, by their numbers
     contractions: Sequence[CostTable]
     temporaries: str
     prologue: str
@@ -158,8 +123,11 @@ def plan_view(
     plan_key = plan.plan_key
     shown_sources = sources_here(plan, source_of)
     here = {s.index for s in shown_sources}
+    texts, naming = node_texts(graph), Naming(tuple(input_names), tuple(output_names))
+    whole_us = sum(_us(s) for s in plan.steps if not s.prologue)
+    mixed = any(s.time_us is None and s.predicted_us for s in plan.steps) and plan.time_us is not None
     steps = [
-        _step(i, s, graph, f"/plans/{plan_key}{'#source-' if i in here else '/sources/'}{i}")
+        _step(i, s, graph, naming, (whole_us, mixed), f"/plans/{plan_key}{'#source-' if i in here else '/sources/'}{i}")
         for i, s in enumerate(plan.steps)
     ]
     dram = plan.device.ceilings.copy_gbps[-1][1] if plan.device.ceilings and plan.device.ceilings.copy_gbps else None
@@ -168,6 +136,10 @@ def plan_view(
         plan_key=plan_key,
         state=shown,
         state_help=STATES.get(shown, ""),
+        short=plan_key[:KEY_DIGITS],
+        kernels=formatting.count(len(plan.steps), "kernel"),
+        how_far=how_far(plan),
+        searched=_searched(plan),
         cut_short=ended_early(cut_short),
         hits=hits,
         time=formatting.expected(plan.time_us, plan.predicted_us),
@@ -183,25 +155,30 @@ def plan_view(
         gap=formatting.NONE if share.doubt else formatting.times(plan.search_gap),
         error=_error(plan),
         error_help=_error_help(plan),
-        bars=_bars(plan, share),
+        bars=bars(plan, share),
         steps=steps,
+        mixed=mixed,
         sources=shown_sources,
         inputs=[_tensor(f"in{i}", t, _at(input_names, i)) for i, t in enumerate(plan.inputs)],
         outputs=[_tensor(f"out{i}", t, _at(output_names, i)) for i, t in enumerate(plan.outputs)],
-        reasons=[
-            ReasonGroup(title, kind in ("not_fused", "cap") and len(reasons) <= MANY, reasons)
-            for kind, title in REASON_TITLES.items()
-            if (reasons := [r for r in plan.reasons if r.kind == kind])
-        ],
-        contractions=[
-            CostTable(c.nodes, [r for a in c.alternatives for r in _cost_rows(a)]) for c in plan.contractions
-        ],
+        reasons=reason_groups(plan),
+        node_texts=texts,
+        contractions=cost_tables(plan, texts),
         temporaries=_temporaries(plan),
         prologue=formatting.prologue(plan) if plan.prologue else "",
         copy_rate=formatting.NONE if dram is None else f"{formatting.significant(dram)} GB/s",
         launch=formatting.NONE if plan.device.ceilings is None else formatting.duration(plan.device.ceilings.launch_us),
-        ceilings="" if plan.device.ceilings is None else _known_by(plan),
+        ceilings="" if plan.device.ceilings is None else known_by(plan),
     )
+
+
+def _searched(plan: Plan) -> str:
+    """ "searched 17.1 s: 3,792 segments, 12 kernels timed, 3 failed; cut short: ...", as at a terminal."""
+    search = plan.search
+    words = f"searched {search.seconds:.1f} s: {formatting.count(search.candidates, 'segment')}, "
+    words += f"{formatting.count(search.measured, 'kernel')} timed"
+    words += f", {search.failed:,} failed" if search.failed else ""
+    return f"{words}; cut short: {search.cut_short}" if search.cut_short else words
 
 
 def _untimed(plan: Plan) -> str:
@@ -244,14 +221,14 @@ def _apart(plan: Plan) -> str:
         return ""
     whole, steps = formatting.duration(plan.time_us), formatting.duration(steps_us)
     why = (
-        "steps take longer among others, whose code and tensors come in between, than each timed by itself again and "
+        "kernels take longer among others, whose code and tensors come in between, than each timed by itself again and "
         "again"
         if plan.time_us > steps_us
-        else "in the whole plan a step finds in the caches what the one before it left"
+        else "in the whole plan a kernel finds in the caches what the one before it left"
     )
     return (
-        f"As a whole it takes {whole}, {formatting.times(plan.time_us / steps_us)} as long as its steps, which come to "
-        f"{steps} timed one by one. Either {why}; or something else had the machine during one of the two."
+        f"As a whole it takes {whole}, {formatting.times(plan.time_us / steps_us)} as long as its kernels, which "
+        f"come to {steps} timed one by one. Either {why}; or something else had the machine during one of the two."
     )
 
 
@@ -269,24 +246,8 @@ def _error_help(plan: Plan) -> str:
     if emulated:
         return "each kernel agreed in the emulator; how nearly was not kept"
     if plan.judged_by_steps:
-        return "each step agrees by itself; the outputs as a whole say nothing"
+        return "each kernel agrees by itself; the outputs as a whole say nothing"
     return "nothing ran, so nothing was compared" if plan.time_us is None else "not kept"
-
-
-def _known_by(plan: Plan) -> str:
-    """How what the device reaches is known."""
-    return "assumed" if plan.device.origin == "specified" else "measured"
-
-
-def _cost_rows(alternative: Alternative) -> list[CostRow]:
-    nodes, apart = alternative.nodes, alternative.apart
-    apart_text = _cost(apart) if apart else ""
-    rows = [CostRow(nodes, c.family, c.schedule, _cost(c.cost), apart_text, c.chosen, "") for c in alternative.costs]
-    return rows + [CostRow(nodes, ", ".join(r.families), "", "", "", False, r.text) for r in alternative.refusals]
-
-
-def _cost(cost: Cost) -> str:
-    return formatting.expected(cost.us if cost.measured else None, cost.us)
 
 
 def _temporaries(plan: Plan) -> str:
@@ -296,55 +257,44 @@ def _temporaries(plan: Plan) -> str:
     return f"{formatting.size(plan.temporary_bytes) if plan.buffers else 'none'}{allowed}"
 
 
-def _bars(plan: Plan, share: Share) -> list[Bar]:
-    known_by = _known_by(plan)
-    least = (
-        f"Not credible: this plan is faster. {BEATEN_HELP}"
-        if share.doubt
-        else ("No kernels on this device can be faster")
-    )
-    copy = f"Its inputs and outputs at the {known_by} copy bandwidth"
-    if plan.copy_us is not None and beats(plan.time_us, plan.copy_us):
-        copy += "; this plan is faster: it reads more than it writes, or that was measured at a slower moment"
-    rows = (
-        ("Unfused", "unfused", plan.unfused_us, "One kernel per node, each the best measured"),
-        ("This plan", "plan", plan.time_us, "All steps, timed end to end, inputs in memory"),
-        ("Its steps, one by one", "steps", far_steps_us(plan), "The sum of what each took by itself"),
-        ("This plan, warm", "plan", plan.warm_us, "Again and again on the same tensors, inputs in cache"),
-        ("This plan, predicted", "predicted", plan.predicted_us, "The sum of what its steps are predicted to take"),
-        ("Copy floor", "copy", plan.copy_us, copy),
-        ("Lower bound", "bound", plan.lower_bound_us if plan.lower_bound_us > 0 else None, least),
-    )
-    known = [(label, kind, us, help_) for label, kind, us, help_ in rows if us is not None]
-    assumed = {"predicted"} | ({"copy"} if plan.device.origin == "specified" else set())
-    longest = max((us for _, _, us, _ in known), default=0.0) or 1.0
-    return [
-        Bar(label, kind, formatting.expected(None if kind in assumed else us, us), max(0.4, 100 * us / longest), help_)
-        for label, kind, us, help_ in known
-    ]
+def _us(step: Step) -> float:
+    """What a kernel takes, measured or predicted; 0 where neither is known."""
+    return step.time_us or step.predicted_us or 0.0
 
 
-def _step(index: int, step: Step, graph: Graph | None, source_at: str) -> StepRow:
+def _step(
+    index: int, step: Step, graph: Graph | None, naming: Naming, whole: tuple[float, bool], source_at: str
+) -> StepRow:
+    """whole: what all kernels of a run come to (us), and whether some of that is measured and some predicted."""
     is_grid = step.grid != (1, 1, 1) or step.block != (1, 1, 1)
     launch = f"grid {_by(step.grid)}, block {_by(step.block)}" if is_grid else formatting.count(step.tasks, "task")
     return StepRow(
         index=index,
         colour=index % COLOURS,
         family=step.family,
-        schedule=step.schedule,
+        schedule=step.schedule.removeprefix(step.family).strip("{}"),
         once=formatting.ONCE if step.prologue else "",
         time=formatting.expected(step.time_us, step.predicted_us),
+        part=_part(step, *whole),
         bound=formatting.duration(step.bound_us if step.bound_us > 0 else None),
         share=share_of(step.bound_us, step.time_us, step.predicted_us),
         bytes=formatting.size(step.bytes),
         rate=formatting.rate(step.bytes, step.time_us),
         nodes=len(step.nodes),
         ops=_ops(step, graph),
-        reads=", ".join(map(str, step.reads)),
-        writes=", ".join(map(str, step.writes)),
+        reads=naming.list_of(step.reads),
+        writes=naming.list_of(step.writes),
         launch=launch,
         source=source_at,
     )
+
+
+def _part(step: Step, whole_us: float, mixed: bool) -> Share:
+    """A kernel's part of what all kernels of a run come to: "23 %", with "~" where that was not timed."""
+    part = formatting.ratio(_us(step), whole_us) if _us(step) and not step.prologue else None
+    if part is None:
+        return Share(formatting.NONE, 0.0)
+    return Share(f"{'~' if mixed or step.time_us is None else ''}{formatting.percent(part)}", round(100 * part, 1))
 
 
 def _ops(step: Step, graph: Graph | None) -> str:

@@ -125,7 +125,6 @@ def plan(request: Request, plan_key: str) -> Response:
         else "The graph itself is no longer stored.",
         text_lines=len(lines),
         graph_text=lines if len(lines) <= plan_view.TEXT_LINES else [],
-        seconds=formatting.duration(1e6 * record.search.seconds),
     )
 
 
@@ -221,7 +220,8 @@ def source(request: Request, plan_key: str, step: str) -> Response:
     record = _stored(store, plan_key)
     number = int(step) if step.isascii() and step.isdigit() and len(step) < 8 else -1
     if record is None or not 0 <= number < len(record.steps):
-        return _missing() if record is None else _missing(f"The plan has {len(record.steps)} steps, numbered from 0.")
+        kernels = formatting.count(len(record.steps), "kernel") if record else ""
+        return _missing(f"The plan has {kernels}, numbered from 0.") if record else _missing()
     sha = record.steps[number].source
     return _page(
         "source.html",

@@ -1,5 +1,5 @@
 // Copy buttons, the filter of the list, parts of a page that are fetched when they are opened, and showing which nodes of
-// the graph belong to which step. Pages work without it: what would be fetched is a link.
+// the graph belong to which kernel. Pages work without it: what would be fetched is a link.
 "use strict";
 
 document.addEventListener("click", async (event) => {
@@ -58,7 +58,7 @@ for (const details of document.querySelectorAll("details[data-part]")) {
   details.addEventListener("toggle", () => { if (details.open) fetched(details); });
 }
 
-// Nodes of the graph, once it is there, and rows of the table of steps light each other up.
+// Nodes of the graph, once it is there, and rows of the table of kernels light each other up.
 const showSteps = () => {
   const graph = document.querySelector(".picture svg.graph");
   if (!graph || graph.dataset.shown) return;
@@ -87,7 +87,7 @@ const showSteps = () => {
   const buttons = [...document.querySelectorAll("[data-zoom]")];
   for (const button of buttons) {
     button.addEventListener("click", () => {
-      picture.classList.toggle("fit", button.dataset.zoom === "fit");
+      for (const zoom of ["fit", "whole"]) picture.classList.toggle(zoom, button.dataset.zoom === zoom);
       for (const other of buttons) other.setAttribute("aria-pressed", String(other === button));
     });
   }

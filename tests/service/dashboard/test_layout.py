@@ -88,7 +88,7 @@ def test_a_box_that_several_steps_compute_has_their_numbers() -> None:
     svg = drawn([("exp", "neg"), ("exp", "tanh"), ("exp", "sqrt")])
     shared = node(svg, "exp")
     assert "shared" in shared.partition(">")[0]
-    assert "computed by 3 steps, each for itself: 0, 1, 2" in shared
+    assert "computed by 3 kernels, each for itself: 0, 1, 2" in shared
     assert re.findall(r'class="tab seg-(\d)".*?>(\d)</text>', shared) == [("2", "2"), ("1", "1"), ("0", "0")]
     assert 'class="tab' not in node(svg, "neg")
     assert "shared" not in node(svg, "neg").partition(">")[0]
@@ -105,6 +105,6 @@ def test_a_box_that_no_step_computes_says_so() -> None:
     svg = drawn([("exp", "neg")])
     replaced = node(svg, "tanh")
     assert "replaced" in replaced.partition(">")[0]
-    assert "computed by no step: rewrites put something else in its place" in replaced
+    assert "computed by no kernel: rewrites put something else in its place" in replaced
     assert "seg-" not in replaced.partition(">")[0]
     assert "replaced" not in node(svg, "exp").partition(">")[0]

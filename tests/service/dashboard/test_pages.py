@@ -1,5 +1,6 @@
 """The pages: what they show, that every word from outside is escaped, that nothing in them is against the policy."""
 
+import io
 import re
 import subprocess
 import threading
@@ -9,10 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from fusion_ir.records import Alternative, Contraction, Cost, FamilyCost, Reason, Refusal
 from fusion_ir.text import print_graph
+from service.cli.plan_view import plan_view as terminal_view
 from service.dashboard import layout, plan_view, routes, source_view
+from service.how_far import how_far
+from service.naming import Naming
 from tests.support.service_app import Running, running, wire
 from tests.support.stored_plans import BINARY, DEVICE, chain, plan_of, put_plan, sha, store_plan
 from tests.support.strict_page import page
@@ -68,8 +73,8 @@ def test_a_plans_page_holds_its_numbers_steps_source_and_reasons(service: Runnin
     )
     shown = page(service, f"/plans/{plan_key}")
     for words in (
-        "x → y", "12.5 µs", "8.00×", "80 %", "Unfused", "100 µs", "Copy floor", "11.0 µs", "Lower bound", "10.0 µs",
-        "pointwise", "pointwise{lanes=8}", "in0 → out0", "exp, neg", "two kernels were faster", "1.50 s", "f32[4]",
+        "x → y", "12.5 µs", "8.00×", "80 %", "One kernel per op", "100 µs", "Copying its bytes", "11.0 µs",
+        "Lower bound", "10.0 µs", "pointwise", "lanes=8", "x → y", "exp, neg", "two kernels were faster", "searched 1.5 s", "f32[4]",
         "int a = 0x10; // comment", "16 B", "GB/s", "out0",
     ):  # fmt: skip
         assert words in shown.text, words
@@ -89,7 +94,7 @@ def test_a_plans_page_says_what_families_refuse_and_cost(service: Running) -> No
     plan = plan.model_copy(update={"contractions": (Contraction(nodes=(1,), alternatives=(alternative,)),)})
     shown = page(service, f"/plans/{put_plan(service.store, graph, names, plan)}")
     for words in (
-        "steps 0 and 1: no family takes both",
+        "kernels 0 and 1: no family takes both",
         "matmul, aten",
         "takes one contraction",
         "~7.50 µs",
@@ -98,9 +103,89 @@ def test_a_plans_page_says_what_families_refuse_and_cost(service: Running) -> No
         assert words in shown.text, words
 
 
-def test_the_gap_of_the_search_is_a_ratio_of_times(service: Running) -> None:
-    shown = page(service, f"/plans/{store_plan(service.store, chain())}")
-    assert "1.04× the time of the best cover" in shown.text
+def test_the_page_says_what_the_terminal_says(service: Running) -> None:
+    """Names of tensors, the words of times, how far it is from the best, and the key that commands take."""
+    graph, names = chain(4, ("exp", "neg")), Names(("query",), ("rotated",))
+    plan = plan_of(graph)
+    key = put_plan(service.store, graph, names, plan)
+    text = page(service, f"/plans/{key}").text
+    terminal = io.StringIO()
+    Console(file=terminal, width=400).print(terminal_view(plan, "measured", Naming(names.inputs, names.outputs)))
+    said = " ".join(terminal.getvalue().split())
+    for words in (how_far(plan), f"Plan {key[:12]}", "query → rotated", "Test CPU", "1 kernel", "searched 1.5 s: "):
+        assert words.lower() in text.lower(), words
+        assert words in said, words
+    for words in (
+        "this plan",
+        "one kernel per op",
+        "copying its bytes",
+        "lower bound",
+        "kernel and schedule",
+        "of bound",
+    ):
+        assert words in text.lower(), words
+        assert words in said, words
+    assert f"fuseplan explain {key[:12]}" in text
+
+
+def test_each_kernel_has_its_part_of_the_whole(service: Running) -> None:
+    graph = chain()
+    one = plan_of(graph).steps[0]
+    slow, fast = (one.model_copy(update={"time_us": time_us}) for time_us in (30.0, 10.0))
+    plan = plan_of(graph).model_copy(update={"steps": (slow, fast)})
+    assert [s.part.text for s in plan_view.plan_view(plan, graph, "measured", 0, (), (), {}.get).steps] == [
+        "75 %",
+        "25 %",
+    ]
+    guessed = slow.model_copy(update={"time_us": None, "predicted_us": 30.0})
+    view = plan_view.plan_view(plan.model_copy(update={"steps": (guessed, fast)}), graph, "measured", 0, (), (), {}.get)
+    assert [s.part.text for s in view.steps] == ["~75 %", "~25 %"]
+    assert view.mixed
+    key = put_plan(service.store, graph, None, plan.model_copy(update={"steps": (guessed, fast)}))
+    assert "these kernels were not timed by themselves" in page(service, f"/plans/{key}").text
+
+
+def test_why_kernels_are_apart_is_open_and_stands_before_the_picture(service: Running) -> None:
+    reasons = [
+        Reason(kind="rejected", text="no family takes both", edges=((0, 1),)),
+        Reason(kind="cap", text="tried 9"),
+    ]
+    html = service.client.get(f"/plans/{store_plan(service.store, chain(), reasons=reasons)}").text
+    assert re.search(r"<details open><summary>Refused by a kernel family", html)
+    assert re.search(r"<details><summary>Limits that were hit", html)
+    assert html.index("no family takes both") < html.index('id="graph"')
+    many = [Reason(kind="rejected", text=f"refusal {i}") for i in range(4)]
+    html = service.client.get(f"/plans/{store_plan(service.store, chain(9), reasons=many)}").text
+    assert "<details><summary>Refused by a kernel family" in html, "each has a line for every family"
+
+
+def test_where_there_is_no_room_for_columns_values_keep_their_names(service: Running) -> None:
+    """Rows become cards on a narrow screen: each value then has the head of its column before it."""
+    path = f"/plans/{store_plan(service.store, chain(), Names(('x',), ('y',)))}"
+    for at, unnamed in (("/", 0), (path, 1)):  # the first cells say themselves what they are
+        html = service.client.get(at).text
+        table = re.search(r'<table class="[a-z ]*stacked".*?</table>', html, re.DOTALL)
+        assert table, at
+        heads = re.findall(r'<th scope="col"[^>]*>([^<]*)</th>', table[0])
+        labels = [re.search(r'data-label="([^"]*)"', cell) for cell in re.findall(r"<td[^>]*>", table[0])]
+        assert [found and found[1] for found in labels] == [None] * unnamed + heads[1 + unnamed :], at
+
+
+def test_a_contraction_is_told_by_what_it_computes(service: Running) -> None:
+    graph = chain(4, ("exp", "neg"))
+    cost = FamilyCost(family="gemv", schedule="gemv{rows=4}", cost=Cost(us=7.5, measured=False), chosen=True)
+    alternative = Alternative(nodes=(1,), costs=(cost,), refusals=(), apart=None)
+    plan = plan_of(graph).model_copy(update={"contractions": (Contraction(nodes=(1,), alternatives=(alternative,)),)})
+    text = page(service, f"/plans/{put_plan(service.store, graph, None, plan)}").text
+    assert "%1 exp f32[4] in the plan: gemv, ~7.50 µs" in text
+
+
+def test_keys_can_be_copied_whole(service: Running) -> None:
+    key = store_plan(service.store, chain())
+    html = service.client.get(f"/plans/{key}").text
+    for ident in ("short-key", "plan-key", "graph-key"):
+        assert f'data-copy="{ident}"' in html
+    assert re.search(rf'id="plan-key"><a href="/v1/plans/{key}"><code class="key">{key}</code></a></span>', html)
 
 
 def test_nodes_have_the_colour_of_their_step(service: Running) -> None:
@@ -206,7 +291,7 @@ def test_a_large_plan_is_a_small_page(service: Running) -> None:
     assert f"/plans/{key}#source-0" in every.links
     assert "%700 = " in page(service, f"/plans/{key}/text").text
     assert "int k39;" in page(service, f"/plans/{key}/sources/598").text
-    assert "599 steps" in page(service, f"/plans/{key}/sources/599", 404).text
+    assert "599 kernels" in page(service, f"/plans/{key}/sources/599", 404).text
 
 
 def test_each_source_stands_on_the_page_once(service: Running) -> None:
@@ -251,7 +336,7 @@ def test_the_picture_says_what_its_boxes_are(service: Running) -> None:
     steps = tuple(one.model_copy(update={"nodes": nodes}) for nodes in ((1,), (1, 2)))
     key = put_plan(service.store, graph, None, plan_of(graph).model_copy(update={"steps": steps}))
     text = page(service, f"/plans/{key}/graph").text
-    assert "computed by each of these steps for itself (1)" in text
-    assert "computed by no step: rewrites put something else in its place, or its value is there already (1)" in text
+    assert "computed by each of these kernels for itself (1)" in text
+    assert "computed by no kernel: rewrites put something else in its place, or its value is there already (1)" in text
     plain = page(service, f"/plans/{store_plan(service.store, chain(9))}/graph").text
-    assert "computed by" not in plain.replace("the step that computes", "")
+    assert "computed by" not in plain.replace("the kernel that computes", "")

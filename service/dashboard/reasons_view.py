@@ -1,0 +1,93 @@
+"""Why a plan is as it is: its reasons by kind, and what families cost for its contractions."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from fusion_ir.graph import Graph
+from fusion_ir.records import Alternative, Cost, Plan, Reason
+from service import formatting
+
+MANY = 20  # reasons of a kind that are shown unasked
+NAMED = 3  # nodes of a contraction that its heading says the ops of
+OPEN = {"not_fused": MANY, "rejected": 3, "measured_worse": MANY, "predicted_worse": MANY}  # why kernels are apart
+REASON_TITLES = {
+    "not_fused": "Why not fused",
+    "rejected": "Refused by a kernel family",
+    "measured_worse": "Tried, and slower",
+    "predicted_worse": "Predicted to be slower",
+    "alternative": "Other ways to compute it",
+    "cap": "Limits that were hit",
+    "note": "Notes",
+}
+
+
+@dataclass(frozen=True)
+class ReasonGroup:
+    title: str
+    open: bool
+    reasons: Sequence[Reason]
+
+
+@dataclass(frozen=True)
+class CostRow:
+    """What a family costs for a contraction, in one launch with `nodes`; or why it does not take them."""
+
+    nodes: Sequence[int]
+    family: str
+    schedule: str
+    time: str
+    apart: str
+    chosen: bool
+    refusal: str
+
+
+@dataclass(frozen=True)
+class CostTable:
+    """text: what the contraction computes."""
+
+    nodes: Sequence[int]
+    text: str
+    rows: Sequence[CostRow]
+
+    @property
+    def chosen(self) -> str:
+        """ "matmul, 2.01 ms": what the plan took, "" where that is in no row."""
+        return "; ".join(f"{r.family}, {r.time}" for r in self.rows if r.chosen)
+
+
+def reason_groups(plan: Plan) -> list[ReasonGroup]:
+    """Reasons by kind. Those that say why kernels are apart are open, unless they are many."""
+    return [
+        ReasonGroup(title, len(reasons) <= OPEN.get(kind, 0), reasons)
+        for kind, title in REASON_TITLES.items()
+        if (reasons := [r for r in plan.reasons if r.kind == kind])
+    ]
+
+
+def node_texts(graph: Graph | None) -> dict[int, str]:
+    """What nodes compute, by their numbers: "contract f32[24, 96]". Empty where the graph is gone."""
+    nodes = graph.nodes if graph is not None else ()
+    return {i: f"{n.op} {n.dtype}[{', '.join(map(str, n.sizes))}]" for i, n in enumerate(nodes)}
+
+
+def cost_tables(plan: Plan, texts: Mapping[int, str]) -> list[CostTable]:
+    """What families cost for each contraction; `texts` by the numbers of nodes."""
+    return [
+        CostTable(
+            c.nodes,
+            ", ".join(dict.fromkeys(texts[n] for n in c.nodes[:NAMED] if n in texts)),
+            [r for a in c.alternatives for r in _cost_rows(a)],
+        )
+        for c in plan.contractions
+    ]
+
+
+def _cost_rows(alternative: Alternative) -> list[CostRow]:
+    nodes, apart = alternative.nodes, alternative.apart
+    apart_text = _cost(apart) if apart else ""
+    rows = [CostRow(nodes, c.family, c.schedule, _cost(c.cost), apart_text, c.chosen, "") for c in alternative.costs]
+    return rows + [CostRow(nodes, ", ".join(r.families), "", "", "", False, r.text) for r in alternative.refusals]
+
+
+def _cost(cost: Cost) -> str:
+    return formatting.expected(cost.us if cost.measured else None, cost.us)
