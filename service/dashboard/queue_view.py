@@ -1,23 +1,42 @@
-"""The queue as the list of plans shows it: what runs, then what waits, in turn."""
+"""The queue as the list of plans shows it: what runs, then what waits, in turn, and what ended without a plan."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pydantic import ValidationError
 
 from service import formatting
 from service.api.operations import object_in
+from service.failures import problem_in
 from service.jobs import PLAN, PlanJob
 from tuning_db import Operation
+
+FAILED_SECONDS = 86400.0  # that failures are shown for
 
 
 @dataclass(frozen=True)
 class QueueRow:
-    """One operation that waits or runs."""
+    """One operation that waits or runs. names: of its graph's tensors; left: how long it still takes."""
 
     running: bool
+    id: str
     short: str
+    names: str
+    left: str
     text: str
+
+
+@dataclass(frozen=True)
+class FailedRow:
+    """One operation that ended without a plan: the problem that it ended with."""
+
+    id: str
+    short: str
+    names: str
+    title: str
+    uri: str
+    detail: str
+    age: str
 
 
 @dataclass(frozen=True)
@@ -29,20 +48,42 @@ class Queue:
     more: int
 
 
-def queue(running: Sequence[Operation], waiting: Sequence[Operation], all_waiting: int, now: float) -> Queue:
-    """The queue. waiting: the first ones of `all_waiting`; now: in seconds since 1970."""
+def queue(
+    running: Sequence[Operation],
+    waiting: Sequence[Operation],
+    all_waiting: int,
+    now: float,
+    names_of: Callable[[str], str] = lambda _: "",
+) -> Queue:
+    """The queue. waiting: the first ones of `all_waiting`; now: in seconds since 1970; names_of: what the tensors of a
+    graph are called, by its key."""
     all_waiting = max(all_waiting, len(waiting))
     counts = [f"{len(running)} running"] if running else []
     counts += [f"{all_waiting:,} waiting"] if all_waiting else []
-    rows = [_queue_row(operation, now) for operation in (*running, *waiting)]
+    rows = [_queue_row(operation, now, names_of) for operation in (*running, *waiting)]
     return Queue(rows, ", ".join(counts), all_waiting - len(waiting))
 
 
-def _queue_row(operation: Operation, now: float) -> QueueRow:
-    """ "phase segments, budget 30 s, running for 6 s, 37 kernels measured, best so far 2.87 ms"."""
+def failed(operations: Sequence[Operation], now: float, names_of: Callable[[str], str]) -> list[FailedRow]:
+    """Operations that failed within FAILED_SECONDS, the newest first."""
+    rows: list[FailedRow] = []
+    for operation in operations:
+        ended = operation.finished or operation.created
+        if now - ended > FAILED_SECONDS:
+            continue
+        job, found = _job(operation), problem_in(operation.error)
+        short, names = (job.graph_key[:10], names_of(job.graph_key)) if job else (operation.kind, "")
+        age = formatting.age(ended, now)
+        rows.append(FailedRow(operation.id, short, names, found.title, found.type, found.detail, age))
+    return rows
+
+
+def _queue_row(operation: Operation, now: float, names_of: Callable[[str], str]) -> QueueRow:
+    """ "cpu, phase segments, budget 30 s, running for 6 s, 37 kernels measured, best so far 2.87 ms"."""
     running, job = operation.state == "running", _job(operation)
     progress = object_in(operation.progress) or {}
-    parts = [f"phase {progress['phase']}"] if running and progress.get("phase") else []
+    parts = [f"for {job.target}"] if job else []
+    parts += [f"phase {progress['phase']}"] if running and progress.get("phase") else []
     parts += [f"budget {job.seconds:g} s"] if job else []
     since = operation.started if running and operation.started is not None else operation.created
     parts.append(f"{'running' if running else 'waiting'} for {max(1, int(now - since))} s")
@@ -50,8 +91,15 @@ def _queue_row(operation: Operation, now: float) -> QueueRow:
         parts.append(f"{formatting.count(progress['measured'], 'kernel')} measured")
     if running and progress.get("best_us"):
         parts.append(f"best so far {formatting.duration(progress['best_us'])}")
-    parts += ["cancelling"] if operation.cancel_requested else []
-    return QueueRow(running, job.graph_key[:10] if job else operation.kind, ", ".join(parts))
+    left = "cancelling" if operation.cancel_requested else _left(job, now - since) if running and job else ""
+    short, names = (job.graph_key[:10], names_of(job.graph_key)) if job else (operation.kind, "")
+    return QueueRow(running, operation.id, short, names, left, ", ".join(parts))
+
+
+def _left(job: PlanJob, had_s: float) -> str:
+    """ "about 24 s left", of a search that ends when its budget does; what it checks and times then comes on top."""
+    left_s = job.seconds - had_s
+    return f"about {max(1, round(left_s))} s left" if left_s > 0 else f"{max(1, round(-left_s))} s over its budget"
 
 
 def _job(operation: Operation) -> PlanJob | None:

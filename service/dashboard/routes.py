@@ -33,6 +33,7 @@ router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 PAGE_ROWS = 50
 QUEUE_ROWS = 8  # of those that wait
 RUNNING_ROWS = 64
+FAILED_ROWS = 5
 OPEN_LINES = 150  # lines of a graph's text up to which its picture is fetched unasked
 PREDICTIONS = 4096  # predicted times in memory
 
@@ -84,12 +85,15 @@ def plans(request: Request, page_token: Annotated[str | None, Query(max_length=1
         store.waiting(QUEUE_ROWS),
         store.operation_counts()["queued"],
         now,
+        partial(_names, store),
     )
+    failed = queue_view.failed(store.operations(("failed",), FAILED_ROWS), now, partial(_names, store))
     return _page(
         "list.html",
         "plans",
         rows=rows,
         queue=queue,
+        failed=failed,
         first=page_token is None,
         next_page_token=page.next_page_token,
         origin=str(request.base_url).rstrip("/"),
@@ -307,6 +311,12 @@ def _inputs(stored: StoredGraph | None) -> tuple[str, ...]:
 
 def _outputs(stored: StoredGraph | None) -> tuple[str, ...]:
     return stored.names.outputs if stored else ()
+
+
+def _names(store: Store, graph_key: str) -> str:
+    """Of a graph's tensors, "" where it is not stored."""
+    stored = store.graph(graph_key)
+    return list_view.signature(_inputs(stored), _outputs(stored)) if stored else ""
 
 
 def _signature(record: Plan, stored: StoredGraph | None) -> str:

@@ -1,5 +1,5 @@
-// Copy buttons, the filter of the list, parts of a page that are fetched when they are opened, and showing which nodes of
-// the graph belong to which kernel. Pages work without it: what would be fetched is a link.
+// Copy buttons, the filter of the list, the queue as it changes, parts of a page that are fetched when they are opened, and
+// showing which nodes of the graph belong to which kernel. Pages work without it: what would be fetched is a link.
 "use strict";
 
 document.addEventListener("click", async (event) => {
@@ -17,15 +17,35 @@ document.addEventListener("click", async (event) => {
 });
 
 for (const input of document.querySelectorAll("[data-filter]")) {
-  const rows = [...document.getElementById(input.dataset.filter).tBodies[0].rows];
   input.addEventListener("input", () => {
     const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
-    for (const row of rows) {
+    for (const row of document.getElementById(input.dataset.filter).tBodies[0].rows) {
       const text = row.textContent.toLowerCase();
       row.hidden = !words.every((word) => text.includes(word));
     }
   });
 }
+
+// While something is in the queue, the queue and the list are shown as they are now. Not while somebody filters, or has
+// the focus in one of them.
+const LIVE_MS = 5000;
+const showNow = async () => {
+  const old = ["queue", "list"].map((id) => document.getElementById(id));
+  if (!old[0]?.matches("[data-live]")) return;
+  const filtered = document.querySelector("[data-filter]")?.value;
+  if (!document.hidden && !filtered && !old.some((part) => part.contains(document.activeElement))) {
+    try {
+      const answer = await fetch(location.href);
+      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      const parts = old.map((part) => page.getElementById(part.id));
+      if (answer.ok && parts.every(Boolean)) old.forEach((part, i) => part.replaceWith(document.adoptNode(parts[i])));
+    } catch (error) {
+      console.info(`the queue could not be loaded: ${error}`);
+    }
+  }
+  setTimeout(showNow, LIVE_MS);
+};
+setTimeout(showNow, LIVE_MS);
 
 // Puts the part of the linked page in the link's place. Once: another call waits for the same answer.
 const parts = new Map();

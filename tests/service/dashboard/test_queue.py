@@ -6,11 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from fusion_ir.key import graph_key
+from fusion_ir.text import print_graph
 from service.dashboard import routes
+from service.dashboard.queue_view import FAILED_SECONDS, failed, queue
+from service.errors import PROBLEM_TYPES, problem
 from service.jobs import PLAN, PlanJob
 from tests.support.service_app import Running, running
 from tests.support.stored_plans import chain, sha, store_plan
 from tests.support.strict_page import page
+from tuning_db import Names
 
 
 @pytest.fixture
@@ -40,7 +45,7 @@ def test_what_runs_is_shown_however_much_waits(service: Running) -> None:
     waiting = [submit(service, i, 3.5) for i in range(1, routes.QUEUE_ROWS + 6)]
     text = page(service, "/").text
     assert f"1 running, {len(waiting)} waiting" in text
-    assert f"Planning {first} phase segments, budget 30 s, running for" in text
+    assert f"Planning {first} for cpu, phase segments, budget 30 s, running for" in text
     assert "37 kernels measured, best so far 2.87 ms" in text
     assert text.index("Planning") < text.index("Waiting")
     assert text.count("budget 3.5") == routes.QUEUE_ROWS
@@ -70,3 +75,43 @@ def test_while_the_first_search_runs_the_list_does_not_say_that_there_is_nothing
 def test_an_operation_that_cannot_be_read_is_shown_as_far_as_it_goes(service: Running) -> None:
     service.store.submit(PLAN, "no JSON", None)
     assert "Waiting plan waiting for" in page(service, "/").text
+
+
+def test_the_queue_says_what_is_planned_and_how_long_still(service: Running) -> None:
+    graph, names = chain(3), Names(("query",), ("rotated",))
+    service.store.put_graph(graph_key(graph), print_graph(graph), names)
+    job = PlanJob(graph_key=graph_key(graph), target="h200", seconds=30.0, numerics="reassociate")
+    service.store.submit(PLAN, job.model_dump_json(), None)
+    lease(service, "segments", 0, None)
+    [operation] = service.store.operations(("running",))
+    shown = page(service, "/")
+    assert f"/v1/operations/{operation.id}" in shown.links
+    assert "query → rotated for h200, phase segments" in shown.text
+    assert "queue" in shown.ids, "what is shown anew while something is in it"
+    started = operation.started or 0.0
+    left = [queue([operation], (), 0, started + had_s).rows[0].left for had_s in (6.2, 29.9, 33.0)]
+    assert left == ["about 24 s left", "about 1 s left", "3 s over its budget"]
+
+
+def test_what_ended_without_a_plan_is_shown_with_its_problem(service: Running) -> None:
+    short = submit(service, 0, 3.0)
+    held = service.store.lease("worker", 60.0)
+    assert held is not None
+    error = problem("kernels-disagree", "node %3: expected 1, got 2").model_dump_json()
+    assert service.store.finish(held.id, "worker", held.token, error=error)
+    shown = page(service, "/")
+    assert "Ended without a plan" in shown.text
+    assert f"failed {short} {PROBLEM_TYPES['kernels-disagree'].title} just now node %3: expected 1, got 2" in shown.text
+    assert "/errors/kernels-disagree" in shown.links
+    [operation] = service.store.operations(("failed",))
+    assert failed([operation], (operation.finished or 0.0) + FAILED_SECONDS + 1, str) == []
+
+
+def test_the_script_shows_the_queue_as_it_changes(service: Running) -> None:
+    assert "data-live" not in service.client.get("/").text, "nothing can change"
+    submit(service, 0, 3.0)
+    assert '<div id="queue" data-live>' in service.client.get("/").text
+    script = service.client.get("/static/page.js").text
+    for name in ("queue", "list"):
+        assert f'"{name}"' in script
+        assert name in page(service, "/").ids
