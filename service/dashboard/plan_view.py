@@ -24,8 +24,8 @@ from service.noise import NOISY
 ABSENT = "not here: known from its data sheet"
 MAX_TEXT_LINES = 3000
 KEY_DIGITS = 12  # of a plan's key, as at a terminal
-MOST_STEPS = 100  # on the plan's page
-MOST_ROWS = 100  # reasons of a kind, and contractions
+MOST_STEPS = 60  # on the plan's page
+MOST_ROWS = 100  # reasons of a kind, contractions, inputs, outputs
 TEXT_LINES = 60  # of a graph's text that are part of the plan's page
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from fusion_ir.records import Alternative, Contraction, Cost, FamilyCost, Reason, Refusal
+from fusion_ir.records import Alternative, Contraction, Cost, FamilyCost, Reason, Ref, Refusal
 from fusion_ir.text import print_graph
 from service.cli.plan_view import plan_view as terminal_view
 from service.dashboard import layout, plan_view, routes, source_view
@@ -236,6 +236,9 @@ def test_a_layout_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
         path = f"/plans/{store_plan(service.store, chain(2, ('exp',) * 1500))}"
         assert f"{path}/graph" in page(service, path).links
         assert "took more than 0.01 s" in page(service, f"{path}/graph").text
+        assert {f"{path}/text", f"{path}/steps"} <= set(page(service, f"{path}/graph").links), (
+            "what can be read instead"
+        )
         shown = page(service, path)
         assert "took more than 0.01 s" in shown.text, "known by now"
         assert f"{path}/graph" not in shown.links
@@ -284,7 +287,7 @@ def test_a_large_plan_is_a_small_page(service: Running) -> None:
     assert 0 < shown.text.count("int k") <= source_view.SOURCE_LINES
     assert html.count("<tr data-step") == plan_view.MOST_STEPS
     assert html.count("<details") < 50
-    for path in ("graph", "text", "steps", "sources/99"):
+    for path in ("graph", "text", "steps", f"sources/{plan_view.MOST_STEPS - 1}"):
         assert f"/plans/{key}/{path}" in shown.links
     every = page(service, f"/plans/{key}/steps")
     assert f"/plans/{key}/sources/598" in every.links
@@ -292,6 +295,21 @@ def test_a_large_plan_is_a_small_page(service: Running) -> None:
     assert "%700 = " in page(service, f"/plans/{key}/text").text
     assert "int k39;" in page(service, f"/plans/{key}/sources/598").text
     assert "599 kernels" in page(service, f"/plans/{key}/sources/599", 404).text
+
+
+def test_a_plan_of_many_tensors_and_kernels_is_a_small_page(service: Running) -> None:
+    """Of 320 chains that have nothing in common: as many inputs and outputs."""
+    graph = chain(4)
+    one, tensor = plan_of(graph).steps[0], plan_of(graph).inputs[0]
+    reads = tuple(Ref(place="in", index=i) for i in range(6))
+    step = one.model_copy(update={"schedule": f"pointwise{{{','.join(f'parameter{i}=1024' for i in range(9))}}}"})
+    step = step.model_copy(update={"reads": reads, "writes": reads})
+    plan = plan_of(graph).model_copy(update={"inputs": (tensor,) * 320, "outputs": (tensor,) * 320})
+    key = put_plan(service.store, graph, None, plan.model_copy(update={"steps": (step,) * 125}))
+    html = service.client.get(f"/plans/{key}").text
+    assert len(html) < 250_000
+    assert html.count("and 220 more, in the plan's JSON") == 2
+    assert html.count("<tr data-step") == plan_view.MOST_STEPS
 
 
 def test_each_source_stands_on_the_page_once(service: Running) -> None:
