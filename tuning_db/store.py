@@ -216,6 +216,10 @@ class Store:
         """A page of plans, newest first. Raises ValueError for a bad page token or a limit outside 1 ... 1000."""
         return plans.plans(self._database, selected, page_token, limit)
 
+    def plan_keys(self, beginning: str, limit: int) -> list[str]:
+        """At most `limit` keys of plans that begin with these hex digits, in order."""
+        return plans.plan_keys(self._database, beginning, limit)
+
     def evict(self, plan_key: str) -> bool:
         """Removes a plan, the requests it answers, and the binaries and sources only it needs. False: there is none."""
         return plans.evict(self._database, plan_key)

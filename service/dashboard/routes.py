@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import time
 from dataclasses import dataclass
 from functools import partial
@@ -20,7 +21,7 @@ from service import formatting
 from service.api.context import context
 from service.api.immutable import check_key
 from service.api.threads import in_threads
-from service.dashboard import list_view, plan_view, queue_view, source_view
+from service.dashboard import list_view, plan_view, queue_view, source_view, trials_view
 from service.dashboard.graph_svg import Picture, draw, picture
 from service.dashboard.layout import Layout, LayoutError, layout
 from service.dashboard.layouts import Layouts
@@ -34,6 +35,7 @@ PAGE_ROWS = 50
 QUEUE_ROWS = 8  # of those that wait
 RUNNING_ROWS = 64
 FAILED_ROWS = 5
+TRIED_SEGMENTS = 50  # on a page of trials
 OPEN_LINES = 150  # lines of a graph's text up to which its picture is fetched unasked
 PREDICTIONS = 4096  # predicted times in memory
 
@@ -107,7 +109,7 @@ def plan(request: Request, plan_key: str) -> Response:
     ctx = context(request)
     record = _stored(ctx.store, plan_key)
     if record is None:
-        return _missing()
+        return _beginning(ctx.store, plan_key)
     stored = ctx.store.graph(record.graph_key)
     parsed = _parse(stored)
     summary = ctx.store.summary(plan_key)
@@ -216,6 +218,25 @@ def steps(request: Request, plan_key: str) -> Response:
     return _page("steps.html", "plans", view=view, signature=_signature(record, stored))
 
 
+@router.get("/plans/{plan_key}/trials")
+@in_threads("pages")
+def trials(request: Request, plan_key: str) -> Response:
+    """What was tried for the kernels of a plan, on its device."""
+    store = context(request).store
+    record = _stored(store, plan_key)
+    if record is None:
+        return _missing()
+    tried = trials_view.trials_view(record, lambda key: store.trials(key, record.device.class_key), time.time())
+    return _page(
+        "trials.html",
+        "plans",
+        plan_key=plan_key,
+        signature=_signature(record, store.graph(record.graph_key)),
+        tried=tried[:TRIED_SEGMENTS],
+        cut=max(0, len(tried) - TRIED_SEGMENTS),
+    )
+
+
 @router.get("/plans/{plan_key}/sources/{step}")
 @in_threads("pages")
 def source(request: Request, plan_key: str, step: str) -> Response:
@@ -260,6 +281,16 @@ def _missing(
     detail: str = "No plan with this key is stored. It may have been evicted: resolve its graph again.",
 ) -> Response:
     return _page("missing.html", "plans", status=404, detail=detail)
+
+
+def _beginning(store: Store, digits: str) -> Response:
+    """The page of the one plan whose key begins so, as commands understand it; else that there is none, or which."""
+    if not re.fullmatch("[0-9a-f]{4,63}", digits):
+        return _missing()
+    found = store.plan_keys(digits, 2)
+    if len(found) > 1:
+        return _missing(f"Several plans' keys begin with {digits}: give more digits.")
+    return RedirectResponse(f"/plans/{found[0]}", 303) if found else _missing()
 
 
 def _stored(store: Store, plan_key: str) -> Plan | None:

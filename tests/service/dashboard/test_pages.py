@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from fusion_ir.records import Alternative, Contraction, Cost, FamilyCost, Reason, Ref, Refusal
+from fusion_ir.records import Alternative, Contraction, Cost, FamilyCost, Measurement, Reason, Ref, Refusal, Status
 from fusion_ir.text import print_graph
 from service.cli.plan_view import plan_view as terminal_view
 from service.dashboard import layout, plan_view, routes, source_view
@@ -180,6 +180,50 @@ def test_a_contraction_is_told_by_what_it_computes(service: Running) -> None:
     assert "%1 exp f32[4] in the plan: gemv, ~7.50 µs" in text
 
 
+def test_the_beginning_of_a_key_leads_to_its_plan(service: Running) -> None:
+    keys = [store_plan(service.store, chain(n)) for n in range(1, 4)]
+    for digits in (4, 12, 63):
+        found = service.client.get(f"/plans/{keys[1][:digits]}", follow_redirects=False)
+        assert (found.status_code, found.headers["location"]) == (303, f"/plans/{keys[1]}")
+    page(service, f"/plans/{keys[1][:3]}", 404)
+    page(service, f"/plans/{keys[1][:11]}{'0' if keys[1][11] != '0' else '1'}", 404)
+    assert service.store.plan_keys("", 9) == sorted(keys)
+
+
+def test_several_plans_with_one_beginning(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service.store, "plan_keys", lambda *_: ["abcd1", "abcd2"])
+    assert "Several plans' keys begin with abcd" in page(service, "/plans/abcd", 404).text
+
+
+def test_what_was_tried_has_a_page(service: Running) -> None:
+    graph = chain()
+    plan = plan_of(graph)
+    step = plan.steps[0]
+    key = put_plan(service.store, graph, Names(("x",), ("y",)), plan)
+    assert f"/plans/{key}/trials" in page(service, f"/plans/{key}").links
+    assert "Nothing was timed" in page(service, f"/plans/{key}/trials").text
+    one = Measurement(
+        segment_key=step.segment_key, device_key=DEVICE.class_key, family=step.family, schedule=step.schedule,
+        status=Status.ok, samples_us=(12.0, 12.5, 13.0),
+    )  # fmt: skip
+    slower = {"schedule": "pointwise{lanes=16}", "samples_us": (20.0, 20.0, 20.0)}
+    wrong = {"schedule": "pointwise{lanes=32}", "samples_us": (), "detail": f"off by 3 {NASTY}"}
+    rows = [one, one.model_copy(update=slower), one.model_copy(update=wrong | {"status": Status.wrong_result})]
+    service.store.record(rows)
+    text = page(service, f"/plans/{key}/trials").text
+    for words in (
+        "3 candidates, 1 failed",
+        "in the plan",
+        "12.5 µs",
+        "20.0 µs",
+        "wrong_result: off by 3",
+        "<script>alert(1)",
+    ):
+        assert words in text, words
+    assert text.count("in the plan") == 1
+    assert text.index("12.5 µs") < text.index("20.0 µs") < text.index("lanes=32")
+
+
 def test_keys_can_be_copied_whole(service: Running) -> None:
     key = store_plan(service.store, chain())
     html = service.client.get(f"/plans/{key}").text
@@ -214,7 +258,7 @@ def test_every_word_from_outside_is_escaped(service: Running) -> None:
 
 def test_a_plan_that_is_gone_is_a_page_too(service: Running) -> None:
     for key in ("0" * 64, "nonsense", "%3Cscript%3E"):
-        for part in ("", "/graph", "/text", "/steps", "/sources/0"):
+        for part in ("", "/graph", "/text", "/steps", "/trials", "/sources/0"):
             assert "There is no such page" in page(service, f"/plans/{key}{part}", 404).text
     assert "no such type" in page(service, "/errors/none", 404).text
 
