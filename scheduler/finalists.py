@@ -27,7 +27,7 @@ from scheduler.no_plan import MemoryExceeded, NoPlan, refused, unusable
 from scheduler.prepare import Prepared
 from scheduler.reasons import Outcome, explain
 from scheduler.watch import Watch
-from scheduler.whole import BY_STEPS, Whole, measure_whole, times, told
+from scheduler.whole import BY_STEPS, UNCHECKED, Whole, measure_whole, times, told
 
 LEAST_PLANS_S = 0.5  # for timing whole plans, even where the budget is spent
 # The most of it then, where no plan was timed yet: as long as it takes until differences are clear, by what plans
@@ -509,10 +509,7 @@ class Finalists:
         if (far := told(plan, self.whole.again, self._disturbed)) is not None:
             notes.append(far)
         if plan.rounds_elsewhere and plan.time_us is None:
-            text = (
-                "rewrites round other values than the graph does; nothing ran, so nobody checked how accurate they are"
-            )
-            notes.append(Reason(kind="note", text=text))
+            notes.append(Reason(kind="note", text=UNCHECKED))
         for who, fault in self.ledger.guesses.faults.items():
             notes.append(Reason(kind="note", text=f"{who} failed, and was done without: {fault}"))
         costs, ways, apart = (), (), ()

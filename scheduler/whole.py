@@ -15,6 +15,7 @@ BY_STEPS = (
     "steps of this graph make any error larger, and no plan has its outputs as a whole: with a kernel for each op, "
     "each agrees on what it is given"
 )
+UNCHECKED = "rewrites round other values than the graph does; nothing ran, so nobody checked how accurate they are"
 
 
 @dataclass(frozen=True, slots=True)

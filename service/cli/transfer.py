@@ -19,7 +19,7 @@ from service.cli.options import Cache, Db, Json, Target
 from service.cli.plan_view import KEY_DIGITS
 from service.cli.stored import load_plan
 from service.cli.terminal import print_json, say
-from service.formatting import count, duration
+from service.formatting import count, expected
 from service.settings import Settings, load
 from service.transfer.export import ExportError, export
 from service.transfer.importing import Importer, Outcome
@@ -61,7 +61,8 @@ def import_plans(
     cache: Cache = None,
     json: Json = False,
 ) -> None:
-    """Make the plans of an export anew: generate, compile, check and time them here, and keep the faster ones."""
+    """Make the plans of an export anew: generate, compile, check and time them here, and keep the faster ones; for
+    GPUs that are not here, generate, compile and predict them."""
     settings = load({"target": target, "db": db, "cache": cache})
     bundle = _read(file)
     targets = {settings.target.partition(":")[0]: settings.target}
@@ -72,14 +73,14 @@ def import_plans(
 
     with Store(settings.db) as store, _importer(store, settings, targets, force) as importer:
         outcomes = importer.plans(bundle, told)
-        rows = importer.measurements(bundle, outcomes)
+        rows = importer.measurements(bundle)
     if json:
         print_json({"plans": [asdict(outcome) for outcome in outcomes], "measurements": rows})
     else:
         say(f"imported {count(rows, 'measurement')}; {len(bundle.trials) - rows} were here already or not taken")
     refused = sum(outcome.result == "refused" for outcome in outcomes)
     if refused:
-        raise failed(f"{file}: {count(refused, 'plan')} refused; nothing of their graphs was stored")
+        raise failed(f"{file}: {count(refused, 'plan')} refused")
 
 
 def _importer(store: Store, settings: Settings, targets: Mapping[str, str], force: bool) -> Importer:
@@ -131,6 +132,7 @@ def _read(argument: str) -> Bundle:
 
 
 def _line(outcome: Outcome) -> str:
-    took = f"  {duration(outcome.time_us)}" if outcome.time_us is not None else ""
+    timed = outcome.time_us is not None or outcome.predicted_us is not None
+    took = f"  {expected(outcome.time_us, outcome.predicted_us)}" if timed else ""
     stored = f" as {outcome.plan_key[:KEY_DIGITS]}" if outcome.result == "stored" and outcome.plan_key else ""
     return f"{outcome.result:9} {outcome.key[:KEY_DIGITS]}{stored}{took}  {outcome.detail}"

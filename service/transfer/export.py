@@ -98,6 +98,7 @@ def _plan_line(store: Store, key: str, plan: Plan) -> PlanLine:
         aliases=plan.aliases,
         version=plan.version,
         memory_bytes=max(limits) if limits and len(limits) == len(requests) else None,
+        judged_by_steps=plan.judged_by_steps,
     )
 
 

@@ -1,43 +1,40 @@
 """Importing an export: each plan is made anew from its decisions, checked and timed here, and kept where it is faster.
 
-Nothing is believed: which kernels a plan has, the file says; what they compute, the interpreter; how fast, the clock.
+A plan for a device that is not here is made anew for its data sheet where there is one: compiled, and predicted.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from codegen.devices import DeviceError, detect
-from codegen.families import FAMILIES
-from codegen.kernel import EmitError, Kernel, offers
-from codegen.measure import beats, median, spread
+from codegen.measure import beats
 from codegen.object_cache import ObjectCache
-from codegen.toolchain.compiler import Binary, CompilerMissing
-from codegen.workbench import PlanTiming, Workbench
-from fusion_ir.errors import FormatError, excerpt, nearest
-from fusion_ir.records import NUMERICS, Device, Measurement, Plan, Reason, Search, Status
+from codegen.workbench import PlanTiming
+from fusion_ir.records import Device, Plan, Reason, Status
 from fusion_ir.text import print_graph
-from scheduler.assemble import Choice, assemble
-from scheduler.compose import Composed, Part, compose
-from scheduler.traffic import traffic_of
-from service.planner import artifacts
+from scheduler.compose import Composed
+from scheduler.whole import BY_STEPS, UNCHECKED
+from service.planner import artifacts, is_timed
 from service.transfer.lines import PlanLine
+from service.transfer.making import Decided, Made, Maker, Refused
+from service.transfer.places import NoDevice, Places
 from service.transfer.reading import Bundle
 from service.version import VERSION
-from tuning_db import Conditions, RequestKey, Resolved, Store
+from tuning_db import Conditions, RequestKey, Resolved, State, Store
 
 Result = Literal["stored", "kept", "known", "elsewhere", "refused"]
-PLAN_SECONDS = 2.0  # for timing a plan beside what it may replace
+LEAST_GAIN = 0.02  # of a plan that cannot be timed beside the one that it is to replace
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What became of one plan. key: of the plan in the file; plan_key: of the one stored here. time_us: as it was
-    measured here.
+    measured here; predicted_us: as it was predicted here, where nothing of it can be timed.
 
     stored: it is an answer now. kept: what is stored already is not clearly slower. known: what is stored decides the
-    same. elsewhere: of a device that is not here. refused: `detail` says where it is wrong.
+    same. elsewhere: measured on a device that is not here, and of which there is no data sheet. refused: `detail` says
+    where it is wrong, or that it can neither be measured nor predicted here.
     """
 
     key: str
@@ -45,64 +42,48 @@ class Outcome:
     detail: str
     plan_key: str | None = None
     time_us: float | None = None
-
-
-class _Refused(Exception):
-    """The plan is not what its file says, or does not work here."""
-
-
-class _Elsewhere(Exception):
-    """The plan's device is not here."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Tried:
-    """A plan that passed here, with the measurements of its kernels."""
-
-    plan: Plan
-    rows: Sequence[Measurement]
+    predicted_us: float | None = None
 
 
 class Importer:
-    """One import. A context manager: it holds a workbench for each kind of device. targets: by kind, the device that
-    stands for it, as `codegen.devices.detect` names it. force: replace answers whatever they take."""
+    """One import. A context manager: it holds a workbench for each device. targets: by kind, the device that stands
+    for it, as `codegen.devices.detect` names it. force: replace answers whatever they take."""
 
     def __init__(
         self, store: Store, cache: ObjectCache, targets: Mapping[str, str], *, force: bool = False, seed: int = 0
     ) -> None:
-        self.store, self.cache, self.targets, self.force, self.seed = store, cache, targets, force, seed
-        self._devices: dict[str, Device | str] = {}  # by kind; the reason where there is none
-        self._benches: dict[str, Workbench] = {}
+        self.store, self.cache, self.force = store, cache, force
+        self._places, self._maker = Places(targets, cache), Maker(cache, seed)
+        self._distrusted: set[str] = set()  # graphs of plans that are not what they say
 
     def __enter__(self) -> "Importer":
         return self
 
     def __exit__(self, *exception: object) -> None:
-        for bench in self._benches.values():
-            bench.close()
+        self._maker.__exit__(*exception)
 
     def plans(self, bundle: Bundle, told: Callable[[Outcome], None] = lambda outcome: None) -> list[Outcome]:
         """Imports every plan; `told` of each as it is done. Raises DatabaseError, SlotError."""
         outcomes: list[Outcome] = []
         for number, line in bundle.plans:
+            made_for = bundle.devices[line.device]
             try:
-                outcome = self._plan(bundle, line)
-            except _Refused as refusal:
+                outcome = self._plan(bundle, line, self._places.of(made_for))
+            except Refused as refusal:
+                self._distrusted.add(line.graph)
                 outcome = Outcome(line.key, "refused", f"line {number}: {refusal}")
-            except _Elsewhere as reason:
-                outcome = Outcome(line.key, "elsewhere", str(reason))
+            except NoDevice as reason:
+                outcome = _not_here(line.key, number, made_for, str(reason))
             outcomes.append(outcome)
             told(outcome)
         return outcomes
 
-    def measurements(self, bundle: Bundle, outcomes: Sequence[Outcome]) -> int:
+    def measurements(self, bundle: Bundle) -> int:
         """Stores the file's measurements as imported ones, with segments and devices, but for those of graphs of which
-        a plan was refused. Returns how many were new."""
-        refused = {outcome.key for outcome in outcomes if outcome.result == "refused"}
-        distrusted = {line.graph for _, line in bundle.plans if line.key in refused}
+        a plan was not what it says. Returns how many were new."""
         segments: set[str] = set()
         for key, parts in bundle.segments_of.items():
-            if key not in distrusted:
+            if key not in self._distrusted:
                 segments.update(parts)
                 self._keep_graph(bundle, key)
                 for part in parts:
@@ -118,153 +99,55 @@ class Importer:
         if self.store.graph(key) is None:
             self.store.put_graph(key, print_graph(bundle.graphs[key].graph), bundle.names(key))
 
-    def _plan(self, bundle: Bundle, line: PlanLine) -> Outcome:
-        device = self._here(bundle.devices[line.device])
+    def _plan(self, bundle: Bundle, line: PlanLine, device: Device) -> Outcome:
         started = time.monotonic()
-        composed, kernels = self._kernels(bundle, line, device)
-        decided = self._assembled(composed, kernels, device)
-        limit = line.memory_bytes
+        decided = self._maker.decided(bundle, line, device)
+        limit, timed = line.memory_bytes, is_timed(device)
         requests = [RequestKey(line.graph, device.class_key, n, memory_bytes=limit) for n in line.asked]
         answers = {r: self.store.answer(r, Conditions.of_device(device, VERSION)) for r in requests}
-        open_ = [r for r in requests if self.force or not _is_known(answers[r], decided)]
+        open_ = [r for r in requests if self.force or not _is_known(answers[r], decided.plan, timed=timed)]
         if not open_:
             return Outcome(line.key, "known", "the stored plan decides the same", _key_of(answers[requests[0]]))
-        incumbents = self._incumbents([answers[r] for r in open_])
-        tried, timings = self._tried(bundle, line, composed, kernels, device, list(incumbents.values()))
-        search = decided.search.model_copy(update={"seconds": time.monotonic() - started, "measured": len(tried.rows)})
-        plan = tried.plan.model_copy(update={"search": search, "reasons": _reasons(line, composed, tried.plan)})
+        rivals = {a.plan_key: a for r in open_ if (a := answers[r]) is not None}
+        if timed:
+            made, stay = self._timed(bundle, line, decided, device, rivals.values())
+        else:
+            made = self._maker.untimed(decided, device)
+            stay = {key for key, answer in rivals.items() if not _is_predicted_faster(made.plan, answer)}
+        search = made.plan.search.model_copy(update={"seconds": time.monotonic() - started, "measured": len(made.rows)})
+        plan = made.plan.model_copy(update={"search": search, "reasons": _reasons(line, decided.composed, made.plan)})
         self._keep_graph(bundle, line.graph)
-        for segment in composed.segments:
+        for segment in decided.composed.segments:
             self.store.put_segment(line.graph, print_graph(segment.canonical.graph))
-        self.store.record(tried.rows, VERSION)
-        rivals = dict(zip(incumbents, timings[1:], strict=False))
-        slower = {key for key, timing in rivals.items() if self._wins(timings[0], timing)}
-        stay = rivals.keys() - slower if not self.force else set[str]()
-        replaced = [r for r in open_ if _key_of(answers[r]) not in stay]
+        self.store.record(made.rows, VERSION)
+        replaced = [r for r in open_ if self.force or _key_of(answers[r]) not in stay]
         if not replaced:
-            took = median(next(iter(rivals.values())).samples_us)
-            detail = (
-                f"the stored plan takes {took:.4g} us, which this one, at {plan.time_us:.4g} us, does not clearly beat"
-            )
-            return Outcome(line.key, "kept", detail, next(iter(incumbents)), plan.time_us)
+            key = next(key for key in rivals if key in stay)
+            text = f"the stored plan {_took(rivals[key].plan())}; this one {_took(plan)}, and does not clearly beat it"
+            return Outcome(line.key, "kept", text, key, plan.time_us, plan.predicted_us)
+        state: State = "predicted" if plan.time_us is None else "measured"
         binaries, sources = artifacts(plan, self.cache)
         for request in replaced:
-            self.store.store_plan(request, plan, "measured", binaries, sources)
-        detail = "checked against the interpreter and timed here"
-        return Outcome(line.key, "stored", detail, plan.plan_key, plan.time_us)
+            self.store.store_plan(request, plan, state, binaries, sources)
+        return Outcome(line.key, "stored", _how(plan), plan.plan_key, plan.time_us, plan.predicted_us)
 
-    def _here(self, made_for: Device) -> Device:
-        """This machine's device of the class. Raises _Elsewhere."""
-        kind = made_for.target
-        if kind not in self._devices:
-            try:
-                self._devices[kind] = detect(self.targets.get(kind, kind), self.cache)
-            except (DeviceError, CompilerMissing) as error:
-                self._devices[kind] = str(error)
-        found = self._devices[kind]
-        if isinstance(found, Device) and found.class_key == made_for.class_key:
-            return found
-        here = found if isinstance(found, str) else f"here is {found.name} ({found.class_key})"
-        raise _Elsewhere(
-            f"for {made_for.name} ({made_for.class_key}), {here}: its measurements are stored, the plan is not; "
-            "import it on such a device, or tune the graph here"
-        )
+    def _timed(
+        self, bundle: Bundle, line: PlanLine, decided: Decided, device: Device, answers: Iterable[Resolved]
+    ) -> tuple[Made, set[str]]:
+        """The plan as it is here, and which stored plans it is not clearly faster than: of those that were measured
+        and that can still be run. Raises Refused."""
+        stored = self._incumbents(answers)
+        racing = {key: plan for key, plan in stored.items() if not plan.judged_by_steps}
+        made = self._maker.measured(bundle, line, decided, device, list(racing.values()))
+        stay = {key for key, timing in zip(racing, made.timings[1:], strict=False) if not _wins(made, timing)}
+        others = stored.keys() - racing.keys()  # of which nothing but their steps can be checked
+        return made, stay | {key for key in others if not _is_faster(made.plan.time_us, stored[key].time_us)}
 
-    def _kernels(self, bundle: Bundle, line: PlanLine, device: Device) -> tuple[Composed, list[Kernel]]:
-        """The steps as segments of the graph, each with its kernel, emitted anew. Raises _Refused."""
-        parts = [Part(bundle.segments[s.segment], s.reads, s.writes) for s in line.steps]
-        strictest = min(line.asked, key=NUMERICS.index)
-        try:
-            composed = compose(
-                bundle.graphs[line.graph].graph, parts, line.aliases, device, strictest, rewrites=line.rewrites
-            )
-        except FormatError as error:
-            raise _Refused(str(error)) from error
-        kernels: list[Kernel] = []
-        for i, (step, segment) in enumerate(zip(line.steps, composed.segments, strict=True)):
-            family = FAMILIES.get(step.family)
-            if family is None:
-                hint = nearest(step.family, list(FAMILIES))
-                raise _Refused(f"/steps/{i}/family: expected a kernel family, got {excerpt(step.family)}{hint}")
-            graph, place = segment.canonical.graph, f"/steps/{i}/schedule"
-            reject = family.accepts(graph, device)
-            if reject is not None:
-                raise _Refused(f"/steps/{i}/family: {step.family} does not take the segment: {reject.reason}")
-            if not offers(family, graph, step.schedule, device):
-                schedules = (
-                    f"expected a schedule of {step.family} for this segment, such as {family.space(graph, device)[0]}"
-                )
-                raise _Refused(f"{place}: {schedules}, got {excerpt(step.schedule, 200)}")
-            try:
-                kernels.append(family.emit(graph, step.schedule, device))
-            except EmitError as error:
-                raise _Refused(f"{place}: {step.schedule} cannot be emitted: {error}") from error
-        return composed, kernels
-
-    def _assembled(
-        self,
-        composed: Composed,
-        kernels: Sequence[Kernel],
-        device: Device,
-        made: Sequence[tuple[Binary, Measurement]] = (),
-    ) -> Plan:
-        """The plan of these kernels. made: what became of them here."""
-        choices = [
-            Choice(s, traffic_of(s.graph), k, made[i][0] if made else None, made[i][1].time_us if made else None)
-            for i, (s, k) in enumerate(zip(composed.segments, kernels, strict=True))
-        ]
-        search = Search(seconds=0.0, candidates=0, measured=0, complete=False, seed=self.seed)
-        return assemble(composed.prepared, device, choices, search)
-
-    def _tried(
-        self,
-        bundle: Bundle,
-        line: PlanLine,
-        composed: Composed,
-        kernels: Sequence[Kernel],
-        device: Device,
-        incumbents: Sequence[Plan],
-    ) -> tuple[_Tried, list[PlanTiming]]:
-        """The plan with binaries and times of here, and the timings of it and of the incumbents in one race. Raises
-        _Refused where something does not compile or computes something else."""
-        graph = bundle.graphs[line.graph].graph
-        if not kernels:
-            if not composed.recognised:
-                raise _Refused("/steps: expected kernels, got none for a graph whose outputs are not its inputs")
-            return _Tried(self._assembled(composed, kernels, device), []), []
-        bench = self._bench(device)
-        made: list[tuple[Binary, Measurement]] = []
-        known: dict[tuple[str, str], Measurement] = {}
-        for i, result in enumerate(bench.compile_for_plans(kernels)):
-            segment, kernel = composed.segments[i], kernels[i]
-            if isinstance(result, Measurement):
-                raise _Refused(f"/steps/{i}: {kernel.schedule}: {result.status.value}: {result.detail}")
-            variant = segment.key, kernel.schedule
-            if variant not in known:
-                (known[variant],) = bench.measure(segment.canonical.graph, segment.key, [kernel], seed=self.seed)
-            row = known[variant]
-            if row.status is not Status.ok:
-                raise _Refused(f"/steps/{i}: {kernel.schedule}: {row.status.value}: {row.detail}")
-            made.append((result, row))
-        plan = self._assembled(composed, kernels, device, made)
-        timings = bench.measure_plans(graph, [plan, *incumbents], seed=self.seed, seconds=PLAN_SECONDS)
-        mine = timings[0]
-        if mine.status is not Status.ok:
-            raise _Refused(f"the plan does not compute the graph: {mine.status.value}: {mine.detail}")
-        found = {
-            "time_us": median(mine.samples_us),
-            "spread": spread(mine.samples_us),
-            "max_rel_error": mine.max_rel_error,
-            "prologue_us": mine.prologue_us,
-        }
-        plan = plan.model_copy(update=found)
-        return _Tried(plan, list(known.values())), timings
-
-    def _incumbents(self, answers: Sequence[Resolved | None]) -> dict[str, Plan]:
+    def _incumbents(self, answers: Iterable[Resolved]) -> dict[str, Plan]:
         """Plans to race against, by key: measured ones, their binaries at hand."""
         found: dict[str, Plan] = {}
         for answer in answers:
-            if answer is None or answer.state == "predicted":
+            if answer.state == "predicted":
                 continue
             plan = answer.plan()
             binaries = {s.binary: self.cache.get(s.binary) or self.store.binary(s.binary) for s in plan.steps}
@@ -274,21 +157,32 @@ class Importer:
                 found[answer.plan_key] = plan
         return found
 
-    def _wins(self, mine: PlanTiming, theirs: PlanTiming) -> bool:
-        """Against an incumbent that still works: only by a clear difference."""
-        if theirs.status is not Status.ok or not theirs.samples_us:
-            return True
-        return beats(mine.samples_us, theirs.samples_us)
 
-    def _bench(self, device: Device) -> Workbench:
-        if device.target not in self._benches:
-            self._benches[device.target] = Workbench(device, self.cache)
-        return self._benches[device.target]
+def _wins(made: Made, theirs: PlanTiming) -> bool:
+    """Against a stored plan that still works: only by a clear difference, and not where it alone agrees as a whole."""
+    if theirs.status is not Status.ok or not theirs.samples_us:
+        return True
+    return not made.plan.judged_by_steps and beats(made.timings[0].samples_us, theirs.samples_us)
 
 
-def _is_known(answer: Resolved | None, plan: Plan) -> bool:
-    """Whether what is stored, measured under the conditions of now, decides the same."""
-    return answer is not None and answer.state == "measured" and _decisions(answer.plan()) == _decisions(plan)
+def _is_predicted_faster(plan: Plan, answer: Resolved) -> bool:
+    """Than a stored plan, by predictions; what was measured stays."""
+    return answer.state == "predicted" and _is_faster(plan.predicted_us, answer.plan().predicted_us)
+
+
+def _is_faster(us: float | None, than_us: float | None) -> bool:
+    """By more than may be chance, of times that are not from one race. What nobody knows is no faster."""
+    return us is not None and than_us is not None and us < (1 - LEAST_GAIN) * than_us
+
+
+def _is_known(answer: Resolved | None, plan: Plan, *, timed: bool) -> bool:
+    """Whether what is stored, measured under the conditions of now, decides the same; or what is predicted, where
+    nothing can be timed."""
+    if answer is None or (timed and answer.state != "measured"):
+        return False
+    stored = answer.plan()
+    same = timed or Conditions.of_plan(stored) == Conditions.of_plan(plan)  # a prediction gets no state that says so
+    return same and _decisions(stored) == _decisions(plan)
 
 
 def _decisions(plan: Plan) -> object:
@@ -299,10 +193,44 @@ def _key_of(answer: Resolved | None) -> str | None:
     return answer and answer.plan_key
 
 
+def _took(plan: Plan) -> str:
+    """What a plan takes, in words."""
+    if plan.time_us is not None:
+        return f"takes {plan.time_us:.4g} us"
+    return "takes an unknown time" if plan.predicted_us is None else f"is predicted to take {plan.predicted_us:.4g} us"
+
+
+def _how(plan: Plan) -> str:
+    """What was done with a plan before it was stored."""
+    name = plan.device.name
+    if plan.device.target == "emulator":
+        return "each kernel checked against the interpreter in the emulator, which times nothing"
+    if not is_timed(plan.device):
+        return f"as predicted: made for {name}, which is not here, so nothing of it ran"
+    if plan.judged_by_steps:
+        return "each step checked against the interpreter on what it is given, and timed here"
+    return "checked against the interpreter and timed here"
+
+
+def _not_here(key: str, number: int, made_for: Device, why: str) -> Outcome:
+    """Of a plan that cannot be made here. What was measured stays true there; a prediction is nothing without it."""
+    who = f"{made_for.name} ({made_for.class_key})"
+    if made_for.origin == "specified":
+        text = f"line {number}: for {who}, for which plans can neither be measured nor predicted here: {why}"
+        return Outcome(key, "refused", text)
+    text = f"for {who}, {why}: its measurements are stored, the plan is not; import it on such a device"
+    return Outcome(key, "elsewhere", f"{text}, or tune the graph here")
+
+
 def _reasons(line: PlanLine, composed: Composed, plan: Plan) -> tuple[Reason, ...]:
-    texts = [f"decisions imported from plan {line.key} of version {line.version}; made, checked and timed anew here"]
+    done = "made, checked and timed anew here" if is_timed(plan.device) else "made anew here, and not timed"
+    texts = [f"decisions imported from plan {line.key} of version {line.version}; {done}"]
     if not composed.recognised:
         texts.append("rewritten by another version's rules: that it computes the graph rests on the check")
+    if plan.judged_by_steps:
+        texts.append(BY_STEPS)
+    if plan.rounds_elsewhere and plan.time_us is None:
+        texts.append(UNCHECKED)
     if plan.time_us is not None and plan.time_us < plan.lower_bound_us:
         texts.append("faster than its bound: the device's ceilings were measured while it was slower than now")
     return tuple(Reason(kind="note", text=text) for text in texts)

@@ -17,7 +17,7 @@ FILE_BYTES = 256 << 20
 LINE_BYTES = 2 * LIMITS.body_bytes + (1 << 20)  # a graph's text, its line ends escaped
 
 Key = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-ClassKey = Annotated[str, Field(pattern=r"^(cpu|cuda)-[0-9a-f]{16}$")]
+ClassKey = Annotated[str, Field(pattern=r"^(cpu|cuda|emulator)-[0-9a-f]{16}$")]
 Text = Annotated[str, Field(max_length=LIMITS.body_bytes)]
 Word = Annotated[str, Field(min_length=1, max_length=1000)]
 Name = Annotated[str, Field(min_length=1, max_length=LIMITS.name_chars)]
@@ -76,7 +76,8 @@ class StepLine(Record):
 
 class PlanLine(Record):
     """The decisions of a plan. key: of the plan that they are from. asked: the classes of numerics that it was the
-    answer for. memory_bytes: the largest limit of memory that it was the answer for, None where there was none."""
+    answer for. memory_bytes: the largest limit of memory that it was the answer for, None where there was none.
+    judged_by_steps: its outputs as a whole say nothing (`Plan.judged_by_steps`)."""
 
     kind: Literal["plan"] = "plan"
     key: Key
@@ -88,6 +89,7 @@ class PlanLine(Record):
     aliases: Annotated[tuple[tuple[int, Ref], ...], Field(max_length=LIMITS.outputs)]
     version: Word
     memory_bytes: Annotated[int | None, Field(ge=1, le=2**63 - 1, exclude_if=lambda limit: limit is None)] = None
+    judged_by_steps: Annotated[bool, Field(exclude_if=lambda by_steps: not by_steps)] = False
 
 
 class MeasurementLine(Record):

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from codegen.object_cache import ObjectCache
-from codegen.workbench import Workbench
+from codegen.workbench import PlanTiming, Workbench
 from fusion_ir import build
 from fusion_ir.comparison import compare
 from fusion_ir.errors import FormatError
@@ -19,13 +19,14 @@ from fusion_ir.graph import Graph, OutputSpec
 from fusion_ir.key import graph_key
 from fusion_ir.named import NamedGraph
 from fusion_ir.ops import make, make_input
-from fusion_ir.records import Plan
+from fusion_ir.records import Plan, Status
 from fusion_ir.text import parse_graph
 from fusion_ir.tolerance import reference
 from scheduler import compose
 from scheduler.budget import Budget
+from scheduler.whole import BY_STEPS
 from service.planner import plan_graph
-from service.transfer import importing
+from service.transfer import importing, making
 from service.transfer.importing import Importer, Outcome
 from service.transfer.reading import read_export
 from tests.support.constants import with_constants
@@ -75,7 +76,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Source:
 @pytest.fixture
 def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     """An empty database."""
-    monkeypatch.setattr(importing, "PLAN_SECONDS", 0.2)
+    monkeypatch.setattr(making, "PLAN_SECONDS", 0.2)
     with Store(f"sqlite:///{tmp_path / 'plans.db'}") as store:
         yield store
 
@@ -84,7 +85,7 @@ def take(store: Store, cache: ObjectCache, data: bytes, *, force: bool = False) 
     bundle = read_export(BytesIO(data))
     with Importer(store, cache, {"cpu": "cpu"}, force=force) as importer:
         outcomes = importer.plans(bundle)
-        return outcomes, importer.measurements(bundle, outcomes)
+        return outcomes, importer.measurements(bundle)
 
 
 def decisions(plan: Plan) -> Any:
@@ -175,9 +176,7 @@ def other_schedule(source: Source) -> bytes:
     """The small plan with another schedule of its family."""
     (step,) = source.plan("small").steps
     graph = _segment(source, step.segment_key)
-    others = [
-        s for s in importing.FAMILIES[step.family].space(graph, source.plan("small").device) if s != step.schedule
-    ]
+    others = [s for s in making.FAMILIES[step.family].space(graph, source.plan("small").device) if s != step.schedule]
 
     def change(lines: Lines) -> None:
         of_kind(lines, "plan")[0]["steps"][0]["schedule"] = others[0]
@@ -324,6 +323,56 @@ def test_a_predicted_answer_makes_way(source: Source, target: Store) -> None:
     assert outcome.result == "stored"
     (row,) = target.plans().items
     assert (row.plan_key, row.state) == (outcome.plan_key, "measured")
+
+
+def test_a_plan_that_is_judged_by_its_steps(
+    source: Source, target: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There as here: no whole plan agrees, each step does, and a plan that says nothing of this is refused."""
+    measure = Workbench.measure_plans
+
+    def amplified(bench: Workbench, *args: Any, **how: Any) -> list[PlanTiming]:
+        return [replace(t, status=Status.wrong_result, detail="far off") for t in measure(bench, *args, **how)]
+
+    monkeypatch.setattr(Workbench, "measure_plans", amplified)
+    with Store(f"sqlite:///{tmp_path / 'from.db'}") as store:
+        (stored,), _ = take(store, source.cache, changed(source.export("small"), _judged))
+        assert stored.result == "stored", stored
+        assert "each step checked" in stored.detail
+        data = exported(store, [stored.plan_key or ""])
+    (outcome,), _ = take(target, ObjectCache(tmp_path / "cache"), data)
+    assert outcome.result == "stored", outcome
+    made = Plan.model_validate_json(target.plan(outcome.plan_key or "") or b"")
+    assert (made.judged_by_steps, made.max_rel_error) == (True, None)
+    assert made.time_us
+    assert decisions(made) == decisions(source.plan("small"))
+    assert BY_STEPS in [reason.text for reason in made.reasons]
+    (known,), _ = take(target, source.cache, data)
+    assert known.result == "known"
+    (silent,), _ = take(target, source.cache, source.export("small"), force=True)
+    assert (silent.result, "far off" in silent.detail) == ("refused", True)
+    monkeypatch.setattr(importing, "_decisions", lambda plan: plan.version + str(plan.time_us))
+    monkeypatch.setattr(importing, "_is_faster", lambda us, than_us: False)
+    (kept,), _ = take(target, source.cache, data)
+    assert (kept.result, kept.plan_key) == ("kept", outcome.plan_key), "one that is as good is there"
+
+
+def _judged(lines: Lines) -> None:
+    of_kind(lines, "plan")[0]["judged_by_steps"] = True
+
+
+@pytest.mark.parametrize("name", ["another graph", "another segment"])
+def test_what_is_judged_by_its_steps_is_proved_to_be_of_its_graph(source: Source, target: Store, name: str) -> None:
+    """Its outputs as a whole are not looked at: so nothing but this version's own rewrites will do."""
+
+    def change(lines: Lines) -> None:
+        REFUSED[name][0](lines)
+        _judged(lines)
+
+    (outcome,), rows = take(target, source.cache, changed(source.export("small"), change), force=True)
+    assert (outcome.result, rows) == ("refused", 0)
+    assert "does not compute the graph: wrong_result" in outcome.detail
+    assert is_empty(target)
 
 
 def test_an_export_holds_no_code(source: Source) -> None:

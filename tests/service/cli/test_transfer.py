@@ -11,7 +11,7 @@ from codegen.object_cache import ObjectCache
 from fusion_ir.key import graph_key
 from fusion_ir.records import Device, Measurement, Status
 from fusion_ir.text import print_graph
-from service.transfer import export, importing
+from service.transfer import export, places
 from tests.service.cli.conftest import Cli
 from tests.support.exports import changed, of_kind
 from tests.support.stored_plans import DEVICE, chain, plan_of, store_plan
@@ -47,7 +47,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> Callable[[Device | None], None]:
             raise DeviceError(f"no {target}")
         return device
 
-    monkeypatch.setattr(importing, "detect", detect)
+    monkeypatch.setattr(places, "detect", detect)
     return found.append
 
 
