@@ -1,13 +1,16 @@
-"""Plans as folders: plan.json, and in binaries/ the files that its steps name by sha256."""
+"""Plans as folders: plan.json, in binaries/ what its steps name by sha256; names and what was checked: bundle.json."""
 
 import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from fuseplan_client.plan import Plan, read_plan
+from fuseplan_client.names import Names
+from fuseplan_client.plan import Plan, PlanError, read_plan
 
 PLAN = "plan.json"
+ABOUT = "bundle.json"
 BINARIES = "binaries"
 
 
@@ -17,25 +20,49 @@ class BundleError(OSError):
 
 @dataclass(frozen=True)
 class Bundle:
-    """A plan with its binaries, by sha256. key: the plan's own sha256."""
+    """A plan with its binaries, by sha256. key: the plan's own sha256. verified: what its maker says was checked of it,
+    in sentences."""
 
     key: str
     plan: Plan
     binaries: dict[str, bytes]
+    names: Names
+    verified: str = ""
 
 
 def read_bundle(folder: Path | str) -> Bundle:
-    """Reads and verifies a folder. Raises BundleError, PlanError."""
-    place = Path(folder)
+    """Reads and verifies a folder; one without bundle.json has tensors called in0, out0, ... Raises BundleError,
+    PlanError."""
+    place, reading = Path(folder), PLAN
     try:
         body = (place / PLAN).read_bytes()
         plan = read_plan(json.loads(body))
         binaries = {sha: _binary(place, sha) for sha in dict.fromkeys(step.binary for step in plan.steps)}
+        reading = ABOUT
+        about = json.loads((place / ABOUT).read_bytes()) if (place / ABOUT).exists() else None
     except FileNotFoundError as e:
         raise BundleError(f"{place} is no bundle of a plan: {e.filename} is missing") from e
-    except json.JSONDecodeError as e:
-        raise BundleError(f"{place / PLAN} is no JSON: {e}") from e
-    return Bundle(hashlib.sha256(body).hexdigest(), plan, binaries)
+    except ValueError as e:
+        if isinstance(e, PlanError):
+            raise
+        raise BundleError(f"{place / reading} is no JSON: {e}") from e
+    key = hashlib.sha256(body).hexdigest()
+    if about is None:
+        return Bundle(key, plan, binaries, Names.plain(len(plan.inputs), len(plan.outputs)))
+    return Bundle(key, plan, binaries, _names(place / ABOUT, about, key, plan), str(about.get("verified", "")))
+
+
+def _names(file: Path, about: Any, key: str, plan: Plan) -> Names:
+    try:
+        of, found = about["plan_key"], [[str(t["name"]) for t in about[what]] for what in ("inputs", "outputs")]
+    except (KeyError, TypeError) as e:
+        raise BundleError(f"{file} says nothing of plan_key, inputs and outputs with names: {e}") from e
+    if of != key:
+        raise BundleError(f"{file} is about plan {of}, expected {key}, which lies beside it")
+    for what, names, specs in zip(("inputs", "outputs"), found, (plan.inputs, plan.outputs), strict=True):
+        if len(names) != len(specs) or len(set(names)) != len(names):
+            raise BundleError(f"{file}: expected {len(specs)} {what} with names of their own, got {names}")
+    return Names(tuple(found[0]), tuple(found[1]))
 
 
 def _binary(folder: Path, sha: str) -> bytes:

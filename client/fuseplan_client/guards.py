@@ -1,6 +1,6 @@
 """What a plan relies on, checked at every call: kernels read and write where the plan says, whatever is there."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from fuseplan_client.plan import ITEM_BYTES, Plan, Tensor
 from fuseplan_client.tensors import View
@@ -10,15 +10,18 @@ class GuardError(ValueError):
     """A tensor is not as the plan was made for; says which, what was expected and what came."""
 
 
-def check(plan: Plan, inputs: Sequence[View], outputs: Sequence[View | None], device: int) -> None:
+Labels = Callable[[str, int], str]  # of a tensor in messages, by "in" or "out" and its position
+
+
+def check(plan: Plan, inputs: Sequence[View], outputs: Sequence[View | None], device: int, label: Labels) -> None:
     """Raises GuardError. outputs: None for those that are aliases. device: the one that the plan is loaded on."""
     for place, views, specs in (("in", inputs, plan.inputs), ("out", outputs, plan.outputs)):
         if len(views) != len(specs):
             raise GuardError(f"expected {len(specs)} {place}puts, got {len(views)}")
         for i, (found, spec) in enumerate(zip(views, specs, strict=True)):
             if found is not None:
-                _fits(f"{place}{i}", found, spec, device)
-    _apart(inputs, outputs, plan)
+                _fits(label(place, i), found, spec, device)
+    _apart(inputs, outputs, plan, label)
 
 
 def _fits(name: str, found: View, spec: Tensor, device: int) -> None:
@@ -37,12 +40,14 @@ def _fits(name: str, found: View, spec: Tensor, device: int) -> None:
         raise GuardError(f"{name}: expected memory, got a null pointer")
 
 
-def _apart(inputs: Sequence[View], outputs: Sequence[View | None], plan: Plan) -> None:
+def _apart(inputs: Sequence[View], outputs: Sequence[View | None], plan: Plan, label: Labels) -> None:
     """Nothing that is written overlaps anything else. By the memory from first to last element: tensors that
     interleave count as overlapping."""
-    read = [(f"in{i}", *_range(v, s)) for i, (v, s) in enumerate(zip(inputs, plan.inputs, strict=True))]
+    read = [(label("in", i), *_range(v, s)) for i, (v, s) in enumerate(zip(inputs, plan.inputs, strict=True))]
     written = [
-        (f"out{i}", *_range(v, s)) for i, (v, s) in enumerate(zip(outputs, plan.outputs, strict=True)) if v is not None
+        (label("out", i), *_range(v, s))
+        for i, (v, s) in enumerate(zip(outputs, plan.outputs, strict=True))
+        if v is not None
     ]
     for i, (name, start, end) in enumerate(written):
         for other, low, high in (*read, *written[:i]):

@@ -3,21 +3,25 @@
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fuseplan_client.bundle import Bundle, read_bundle
+from fuseplan_client.fill import CARRIERS, random_values, read_values
 from fuseplan_client.guards import check
 from fuseplan_client.launches import Launches, check_arch, cupy, of_address
+from fuseplan_client.outputs import Outputs
 from fuseplan_client.plan import ALIGNMENT, ITEM_BYTES, Tensor
 from fuseplan_client.prologue import Prologue
 from fuseplan_client.tensors import View, view
 
 MOST_GRAPHS = 16
-# Of CuPy's own arrays, where its dtypes have the type; others are made as bytes (see `LoadedPlan.empty_outputs`).
-CUPY_TYPES = {
-    "f64": "f8", "f32": "f4", "f16": "f2", "i64": "i8", "i32": "i4", "i16": "i2", "i8": "i1", "u8": "u1", "bool": "?",
-}  # fmt: skip
+STANDS_IN = {"bf16": "u16", "f8e4m3": "u8", "f8e5m2": "u8"}  # for what CuPy lacks
+
+Tensors = Sequence[Any] | Mapping[str, Any]  # in order, or by name
 
 
 def load(folder: Path | str, *, most_graphs: int = MOST_GRAPHS) -> "LoadedPlan":
@@ -36,11 +40,14 @@ class LoadedPlan:
     where a constant is another tensor, or has another version: what the caller says of it (`versions`, by position of
     the input: anything that compares), or else PyTorch's own count of what was written to it in place. Who changes
     other tensors in place says so: by a version, or by `constants_changed`.
+
+    names: of inputs and outputs, as the folder has them; wherever tensors are taken in order, they are taken by name,
+    too. verified: what the plan's maker says was checked of it.
     """
 
     def __init__(self, bundle: Bundle, *, most_graphs: int = MOST_GRAPHS) -> None:
         cp = cupy()
-        self.key, self.plan = bundle.key, bundle.plan
+        self.key, self.plan, self.names, self.verified = bundle.key, bundle.plan, bundle.names, bundle.verified
         self._device = cp.cuda.Device()
         check_arch(self.plan.arch, str(self._device.compute_capability))
         self._launches = Launches(bundle, int(self._device.id))
@@ -51,15 +58,17 @@ class LoadedPlan:
         self._graphs: OrderedDict[tuple[int, ...], Any] = OrderedDict()  # None: seen once, not captured yet
         self._aliases = dict(self.plan.aliases)
 
-    def __call__(self, *inputs: Any, stream: Any = None, versions: Mapping[int, Any] = {}) -> tuple[Any, ...]:
-        """Outputs of the plan as new CuPy arrays; those that are inputs as they stand are the caller's own. Raises
-        GuardError, TypeError."""
-        outputs = self.empty_outputs()
-        self.run(inputs, outputs, stream=stream, versions=versions)
-        return tuple(self._result(i, inputs, outputs) for i in range(len(outputs)))
+    def __call__(
+        self, /, *inputs: Any, stream: Any = None, versions: Mapping[int | str, Any] = {}, **named: Any
+    ) -> Outputs:
+        """Outputs of the plan as new CuPy arrays, in order and by name; those that are inputs as they stand are the
+        caller's own. Inputs: in order, by name, or as one dict, which takes any names. Raises GuardError, TypeError."""
+        given, outputs = self.names.arguments(inputs, named), self.empty_outputs()
+        self.run(given, outputs, stream=stream, versions=versions)
+        return Outputs((self._result(i, given, outputs) for i in range(len(outputs))), self.names.outputs)
 
     def run(
-        self, inputs: Sequence[Any], outputs: Sequence[Any], *, stream: Any = None, versions: Mapping[int, Any] = {}
+        self, inputs: Tensors, outputs: Tensors, *, stream: Any = None, versions: Mapping[int | str, Any] = {}
     ) -> None:
         """Computes into `outputs`, in stream order. stream: a cudaStream_t as a number, anything with `ptr` (CuPy) or
         `cuda_stream` (PyTorch); CuPy's current one by default. An output that is another tensor as it stands is not
@@ -78,14 +87,14 @@ class LoadedPlan:
         graph.launch(of_address(at))
 
     def launch(
-        self, inputs: Sequence[Any], outputs: Sequence[Any], *, stream: Any = None, versions: Mapping[int, Any] = {}
+        self, inputs: Tensors, outputs: Tensors, *, stream: Any = None, versions: Mapping[int | str, Any] = {}
     ) -> None:
         """The same, step by step and never as a graph of our own: for streams that somebody else captures. Raises
         PrologueError on such a stream where `prepare` did not see these constants."""
         addresses, at = self._checked(inputs, outputs, stream, versions)
         self._launches.queue(addresses, at)
 
-    def prepare(self, inputs: Sequence[Any], *, stream: Any = None, versions: Mapping[int, Any] = {}) -> None:
+    def prepare(self, inputs: Tensors, *, stream: Any = None, versions: Mapping[int | str, Any] = {}) -> None:
         """Computes what depends on constants alone, if that is not there, and nothing else. Raises GuardError."""
         self._checked(inputs, None, stream, versions)
 
@@ -98,6 +107,16 @@ class LoadedPlan:
         tensors. Types that CuPy lacks come as unsigned integers of their width."""
         return [None if i in self._aliases else _empty(spec) for i, spec in enumerate(self.plan.outputs)]
 
+    def random_inputs(self, seed: int = 0) -> list[Any]:
+        """Inputs to try the plan on, as CuPy arrays laid out as the plan reads them (see `fill.random_values`)."""
+        generator = np.random.default_rng(seed)
+        return [_filled(spec, random_values(spec, generator)) for spec in self.plan.inputs]
+
+    def read_inputs(self, file: Path | str) -> list[Any]:
+        """The same of a safetensors file, whose tensors have the names of the inputs. Raises InputsError, OSError."""
+        values = read_values(file, self.names.inputs, self.plan.inputs)
+        return [_filled(spec, flat) for spec, flat in zip(self.plan.inputs, values, strict=True)]
+
     @property
     def graphs(self) -> int:
         """Graphs that are captured."""
@@ -109,22 +128,23 @@ class LoadedPlan:
         return self._prologue.runs
 
     def _checked(
-        self, inputs: Sequence[Any], outputs: Sequence[Any] | None, stream: Any, versions: Mapping[int, Any]
+        self, inputs: Tensors, outputs: Tensors | None, stream: Any, versions: Mapping[int | str, Any]
     ) -> tuple[tuple[int, ...], int]:
         """Addresses of inputs, outputs and temporaries, and the stream's own. The prologue has run for the inputs.
         outputs: None where nothing is to be written."""
-        read, specs = [view(x) for x in inputs], self.plan.outputs
+        inputs, specs = self.names.given(inputs), self.plan.outputs
+        read = [_as_planned(x, spec) for x, spec in zip_longest(inputs, self.plan.inputs[: len(inputs)])]
         written = [
             None if i in self._aliases else _as_planned(x, specs[i] if i < len(specs) else None)
-            for i, x in enumerate(outputs or ())
+            for i, x in enumerate(self.names.written(outputs or (), self._aliases))
         ]
         if outputs is None:
             written = [None] * len(specs)
-        check(self.plan, read, written, int(self._device.id))
+        check(self.plan, read, written, int(self._device.id), self.names.label)
         at = _stream(stream)
         tensors = [v.address if v is not None else 0 for v in (*read, *written)]
         addresses = (*tensors, *self._scratch(at))
-        self._prologue.ensure(inputs, read, versions, addresses, at)
+        self._prologue.ensure(inputs, read, self.names.positions(versions), addresses, at)
         return addresses, at
 
     def _scratch(self, stream: int) -> tuple[int, ...]:
@@ -173,16 +193,23 @@ class LoadedPlan:
 
 
 def _empty(spec: Tensor) -> Any:
+    return _filled(spec, None)
+
+
+def _filled(spec: Tensor, flat: Any) -> Any:
+    """Memory of a tensor, with these values from its first element to behind its last; None: with whatever is there."""
     cp = cupy()
     size = ITEM_BYTES[spec.dtype]
-    flat = cp.empty(max(spec.span, 1), CUPY_TYPES.get(spec.dtype, f"u{size}"))
-    return cp.lib.stride_tricks.as_strided(flat, spec.shape, tuple(s * size for s in spec.strides))
+    memory = cp.empty(max(spec.span, 1), CARRIERS[spec.dtype])
+    if flat is not None and spec.span:
+        memory.set(flat)
+    return cp.lib.stride_tricks.as_strided(memory, spec.shape, tuple(s * size for s in spec.strides))
 
 
 def _as_planned(tensor: Any, spec: Tensor | None) -> View:
-    """An output. Memory from `_empty` of a type that CuPy lacks counts as of that type."""
+    """A tensor. Unsigned integers count as of a type that CuPy lacks where the plan has one of their width there."""
     found = view(tensor)
-    stands_in = spec is not None and spec.dtype not in CUPY_TYPES and found.dtype in ("u8", "u16")
+    stands_in = spec is not None and STANDS_IN.get(spec.dtype) == found.dtype
     return View(found.address, found.shape, spec.dtype, found.strides, found.device) if stands_in and spec else found
 
 

@@ -5,8 +5,14 @@ from typing import Annotated
 
 import typer
 
-from service.cli.errors import bad_input, failed
+from fusion_ir.named import NamedGraph
+from fusion_ir.records import Plan
+from fusion_ir.text import parse_graph, print_graph
+from service.bundling.folder import write_bundle
+from service.bundling.subject import Subject, did_run, verified
+from service.cli.errors import CommandError, bad_input, failed
 from service.cli.options import Db, Json, PlanKey
+from service.cli.plan_view import KEY_DIGITS
 from service.cli.stored import load_plan
 from service.cli.terminal import print_json, say
 from service.formatting import count
@@ -17,27 +23,74 @@ Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="A new folder, or
 
 
 def bundle_plan(plan: PlanKey, folder: Folder, db: Db = None, json: Json = False) -> None:
-    """Write a plan for a CUDA device and its kernels to a folder that `fuseplan_client.load` runs."""
+    """Write a plan for a CUDA device to a folder: its kernels with their sources, a program that runs them by
+    `fuseplan_client`, and a page on what they compute and what was verified."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise bad_input(f"{folder}: expected a new folder, or an empty one")
     with Store(load({"db": db}).db) as store:
         key, found = load_plan(store, plan)
         if found.device.target != "cuda":
-            raise bad_input(f'{plan}: expected a plan for target "cuda", this one is for "{found.device.target}"')
-        body = store.plan(key)
-        binaries = {step.binary: store.binary(step.binary) for step in found.steps}
-        place = store.place
-    missing = [sha for sha, data in binaries.items() if data is None]
-    if missing or body is None:
-        raise failed(f"{plan}: {count(len(missing), 'kernel')} of it are not in {place}: evict it and tune again")
+            raise _unfit(key, found)
+        subject = _subject(store, plan, key, found)
     try:
-        (folder / "binaries").mkdir(parents=True, exist_ok=True)
-        for sha, data in binaries.items():
-            (folder / "binaries" / sha).write_bytes(data or b"")
-        (folder / "plan.json").write_bytes(body)  # as stored: its sha256 is the plan's key
+        write_bundle(subject, folder)
     except OSError as e:
         raise failed(f"{folder} cannot be written: {e.strerror}") from e
+    ran, checked = did_run(found), verified(found, subject.made)
     if json:
-        print_json({"plan_key": key, "folder": str(folder), "binaries": sorted(binaries)})
+        print_json(
+            {
+                "plan_key": key,
+                "folder": str(folder),
+                "binaries": sorted(subject.binaries),
+                "sources": sorted(subject.source_files.values()),
+                "ran": ran,
+                "verified": checked,
+            }
+        )
     else:
-        say(f"wrote the plan and {count(len(binaries), 'kernel')} to {folder}")
+        say(f"wrote the plan and {count(len(subject.binaries), 'kernel')} to {folder}; run it there: python run.py")
+        say(checked)
+
+
+def _subject(store: Store, argument: str, key: str, plan: Plan) -> Subject:
+    """The plan with all that it needs. Raises CommandError."""
+    summary, body = store.summary(key), store.plan(key)
+    state = (summary.state if summary is not None else None) or "superseded"
+    if state == "failed":
+        raise failed(f"{argument}: the plan failed its last check, and is given to nobody: tune the graph again")
+    binaries = {step.binary: store.binary(step.binary) for step in plan.steps}
+    missing = [sha for sha, data in binaries.items() if data is None]
+    if missing or body is None or summary is None:
+        raise failed(f"{argument}: {count(len(missing), 'kernel')} of it are not in {store.place}: tune again")
+    sources = {step.source: store.source(step.source) for step in plan.steps if step.source}
+    graph = store.graph(plan.graph_key)
+    named = (
+        NamedGraph(parse_graph(graph.text).graph, graph.names.inputs, graph.names.outputs)
+        if graph is not None
+        else None
+    )
+    return Subject(
+        key,
+        body,
+        plan,
+        state,
+        summary.created,
+        named.input_names if named else tuple(f"in{i}" for i in range(len(plan.inputs))),
+        named.output_names if named else tuple(f"out{i}" for i in range(len(plan.outputs))),
+        print_graph(named) if named else "",
+        {sha: data for sha, data in binaries.items() if data is not None},
+        {sha: text for sha, text in sources.items() if text is not None},
+    )
+
+
+def _unfit(key: str, plan: Plan) -> CommandError:
+    """Of a plan that the client cannot run, with what to do instead."""
+    short = key[:KEY_DIGITS]
+    if plan.device.target == "cpu":
+        todo = f"fuseplan run {short} --inputs IN.safetensors --outputs OUT.safetensors` runs it on such a CPU"
+    else:
+        todo = "fuseplan tune GRAPH --target h200 --seconds 0` makes one for a GPU that is not here"
+    return bad_input(
+        f"{short}: a bundle is run on a GPU, and this plan is for {plan.device.name} ({plan.device.target}): `{todo}"
+    )

@@ -6,6 +6,7 @@
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from types import SimpleNamespace, TracebackType
 from typing import Any
 
@@ -32,6 +33,7 @@ class FakeArray:
 
     def __init__(self, address: int, shape: Sequence[int], typestr: str, strides: Sequence[int] | None = None) -> None:
         self.shape = tuple(shape)
+        self.set: Any = None  # as of arrays that were allocated
         steps = None if strides is None else tuple(s * int(typestr[2:]) for s in strides)
         self.__cuda_array_interface__ = {
             "data": (address, False), "shape": self.shape, "typestr": typestr, "strides": steps, "version": 3,
@@ -109,6 +111,7 @@ class FakeCupy:
     current: list[Stream] = field(default_factory=list)
     streams: dict[int, Stream] = field(default_factory=dict)
     entries: list[str] = field(default_factory=list)
+    contents: dict[int, Any] = field(default_factory=dict)  # that arrays were given, by address
 
     def __post_init__(self) -> None:
         self.current.append(self.stream(DEFAULT_STREAM))
@@ -126,7 +129,14 @@ class FakeCupy:
 
     def empty(self, count: int, dtype: str) -> FakeArray:
         kind = np.dtype(dtype)
-        return FakeArray(self._alloc(count * kind.itemsize).ptr, (count,), kind.str)
+        made = FakeArray(self._alloc(count * kind.itemsize).ptr, (count,), kind.str)
+        made.set = partial(self._set, made)
+        return made
+
+    def _set(self, array: FakeArray, values: Any) -> None:
+        interface = array.__cuda_array_interface__
+        assert (values.shape, values.dtype.str) == (array.shape, interface["typestr"]), "as CuPy demands"
+        self.contents[interface["data"][0]] = values.copy()
 
     def _strided(self, flat: FakeArray, shape: tuple[int, ...], strides: tuple[int, ...]) -> FakeArray:
         interface = flat.__cuda_array_interface__

@@ -1,15 +1,18 @@
 """`fuseplan plans bundle`: the folder that is written is one that the client reads."""
 
+import json
 from pathlib import Path
 
 import pytest
 from fuseplan_client import read_bundle
 
+from codegen.gpus import specified
+from fusion_ir.key import graph_key
 from tests.service.cli.conftest import Cli
 from tests.support import stored_plans
 from tests.support.devices import CUDA_DEVICE
-from tests.support.stored_plans import BINARY, chain, sha, store_plan
-from tuning_db import Store
+from tests.support.stored_plans import BINARY, chain, plan_of, put_plan, sha, store_plan
+from tuning_db import RequestKey, Store
 
 
 @pytest.fixture
@@ -22,19 +25,61 @@ def plan_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_a_bundle_is_what_the_client_reads(cli: Cli, tmp_path: Path, plan_key: str) -> None:
     ended = cli("plans", "bundle", plan_key[:12], tmp_path / "bundle")
-    assert (ended.code, ended.err) == (0, f"wrote the plan and 1 kernel to {tmp_path / 'bundle'}\n"), ended
+    assert ended.code == 0, ended
+    assert f"wrote the plan and 1 kernel to {tmp_path / 'bundle'}; run it there: python run.py\n" in ended.err
+    assert "The plan's outputs were the interpreter's, on random inputs" in ended.err
     bundle = read_bundle(tmp_path / "bundle")
     assert bundle.key == plan_key
     assert bundle.binaries == {sha(BINARY): BINARY}
+    assert (bundle.names.inputs, bundle.names.outputs) == (("x0",), ("y0",))
+    assert bundle.verified in ended.err
+    assert (tmp_path / "bundle" / "sources" / "00_pointwise.cu").read_text() == "void k() {}\n"
     assert [step.entry for step in bundle.plan.steps] == ["k"]
     again = cli("plans", "bundle", plan_key, tmp_path / "bundle")
     assert (again.code, "expected a new folder" in again.err) == (2, True)
 
 
-def test_plans_of_cpus_are_none_for_the_client(cli: Cli, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        (
+            "cpu",
+            "this plan is for Test CPU (cpu): `fuseplan run {key} --inputs IN.safetensors --outputs OUT.safetensors`",
+        ),
+        ("emulator", "this plan is for Test CPU (emulator): `fuseplan tune GRAPH --target h200 --seconds 0`"),
+    ],
+)
+def test_plans_that_no_gpu_runs(
+    target: str, words: str, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What to do instead, in one sentence."""
+    device = stored_plans.DEVICE.model_copy(update={"target": target})
+    monkeypatch.setattr(stored_plans, "DEVICE", device)
     with Store(f"sqlite:///{tmp_path / 'plans.db'}") as store:
         key = store_plan(store, chain())
     ended = cli("plans", "bundle", key, tmp_path / "bundle")
     assert ended.code == 2
-    assert 'expected a plan for target "cuda", this one is for "cpu"' in ended.err
+    assert words.format(key=key[:12]) in ended.err
+    assert ended.err.count("\n") == 1
     assert not (tmp_path / "bundle").exists()
+
+
+def test_a_plan_that_failed_is_given_to_nobody(cli: Cli, tmp_path: Path, plan_key: str) -> None:
+    with Store(f"sqlite:///{tmp_path / 'plans.db'}") as store:
+        assert store.mark(RequestKey(graph_key(chain()), CUDA_DEVICE.class_key), "failed")
+    ended = cli("plans", "bundle", plan_key, tmp_path / "bundle")
+    assert (ended.code, "failed its last check" in ended.err) == (1, True)
+    assert not (tmp_path / "bundle").exists()
+
+
+def test_a_predicted_plan_says_that_nobody_ran_it(cli: Cli, tmp_path: Path) -> None:
+    plan = plan_of(chain()).model_copy(
+        update={"device": specified("h200", "NVRTC 13.0"), "time_us": None, "spread": None, "predicted_us": 3.0}
+    )
+    with Store(f"sqlite:///{tmp_path / 'plans.db'}") as store:
+        key = put_plan(store, chain(), None, plan, state="predicted", device=plan.device)
+    ended = cli("plans", "bundle", key, tmp_path / "bundle", "--json")
+    told = json.loads(ended.out)
+    assert (told["ran"], told["sources"]) == (False, ["sources/00_pointwise.cu"])
+    assert told["verified"].startswith("Nobody ran this plan.")
+    assert told["verified"] == read_bundle(tmp_path / "bundle").verified

@@ -1,0 +1,1 @@
+"""Plans as folders that `fuseplan_client` runs: `folder.write_bundle`."""
