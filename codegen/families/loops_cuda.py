@@ -199,8 +199,8 @@ def row_choices() -> Choices:
     """What the fields of a `CudaRowSchedule` may be."""
     return {
         "vec": (1, 2, 4, 8),
-        "x": (4, 8, 16, 32, 64, 128, 256, 512, 1024),
-        "y": (1, 2, 4, 8, 16, 32, 64),
+        "x": (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024),
+        "y": (1, 2, 4, 8, 16, 32, 64, 128),
         "per": (1, 2, 4),
         "keep": ("registers", "shared", "reload"),
         "dear": (0, 4, 8, 20),

@@ -176,7 +176,7 @@ class Wgmma:
         return {
             "rows": (64, 128, 192, 256),
             "columns": (16, 32, 64, 96, 128, 160, 192, 256),
-            "stages": (2, 3, 4, 5, 6, 8, 10, 12),
+            "stages": tuple(range(2, MOST_STAGES + 1)),  # the first schedules take as many as there is room for
             "consumers": (1, 2, 3),
             "pingpong": (0, 1),
             "cluster": (1, 2),

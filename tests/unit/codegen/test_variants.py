@@ -8,11 +8,15 @@ import pytest
 
 from codegen.families import FAMILIES
 from codegen.families.loops import has_chains
-from codegen.kernel import EmitError
+from codegen.gpus import specified
+from codegen.kernel import EmitError, offers
 from codegen.schedule import schedule_text, schedule_values
 from fusion_ir import build
+from fusion_ir.dtype import bf16, f16, f32
 from fusion_ir.node import Node
+from tests.support.attention import tensor
 from tests.support.devices import CPU_DEVICE
+from tests.support.products import dense_graph
 from tests.unit.codegen.test_orders import Inputs, graph_of
 
 LOOPS = ("pointwise", "reduction", "normalization")
@@ -74,6 +78,40 @@ def test_what_a_schedule_may_be(name: str) -> None:
                 emitted += bool(family.emit(graph, point, CPU_DEVICE))
         assert emitted >= 6
     assert found
+
+
+SUMS: dict[str, Callable[[Inputs], Node]] = {
+    "of short rows": lambda new: build.sum_(new(4096, 8), [1]),
+    "of rows and lanes": lambda new: build.sum_(new(1, 4096, 8), [1, 2]),
+    "of many short rows": lambda new: build.sum_(new(3, 4096, 8), [1, 2]),
+    "down columns": lambda new: build.sum_(new(4096, 64), [0]),
+    "of one long row": lambda new: build.softmax(new(2, 1 << 17)),
+}
+PRODUCTS = {
+    f"{dtype.name} {m} {n} {k}": ((m, k, dtype), (k, n, dtype))
+    for dtype in (bf16, f16, f32)
+    for m, n, k in ((768, 768, 768), (64, 1536, 768), (4096, 4096, 4096), (304, 40, 304), (1, 512, 2048))
+}
+
+
+@pytest.mark.parametrize("target", ["h200", "a100", "b200"])
+@pytest.mark.parametrize("name", [*SEGMENTS, *SUMS, *PRODUCTS])
+def test_first_schedules_for_a_gpu_are_on_offer(name: str, target: str) -> None:
+    """Whatever reads a schedule back, from the database or from a file, asks whether it is one of the family's. Seven
+    stages of `wgmma` were none, nor two threads along a row: what was measured of them was not found again, and such
+    plans could not be imported."""
+    device = specified(target, "")
+    if name in SEGMENTS | SUMS:
+        graph = graph_of((SEGMENTS | SUMS)[name])
+    else:
+        graph = dense_graph([tensor(m, k, dtype=dtype) for m, k, dtype in PRODUCTS[name]], build.matmul)
+    for family in FAMILIES.values():
+        if family.accepts(graph, device) is None:
+            choices = family.choices(graph, device)
+            for schedule in family.space(graph, device):
+                assert offers(family, graph, schedule, device)
+                given = schedule_values(schedule) if choices else {}
+                assert all(value in map(str, choices[field]) for field, value in given.items()), schedule
 
 
 def test_rows_that_share_have_room_for_their_sums() -> None:
