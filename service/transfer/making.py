@@ -88,7 +88,11 @@ class Maker:
             _emitted(step.family, step.schedule, segment, device, f"/steps/{i}")
             for i, (step, segment) in enumerate(zip(line.steps, composed.segments, strict=True))
         ]
-        return Decided(composed, kernels, self._assembled(composed, kernels, device))
+        plan, limit = self._assembled(composed, kernels, device), line.memory_bytes
+        if limit is not None and plan.temporary_bytes > limit:
+            expected = f"expected at most {limit:,} bytes of temporaries, as its request allowed"
+            raise Refused(f"/memory_bytes: {expected}; made here it needs {plan.temporary_bytes:,}")
+        return Decided(composed, kernels, plan)
 
     def measured(
         self, bundle: Bundle, line: PlanLine, decided: Decided, device: Device, incumbents: Sequence[Plan]

@@ -185,6 +185,18 @@ def test_rewrites_of_another_version_are_not_believed(
     assert not target.plans().items
 
 
+def test_a_plan_that_needs_more_memory_than_was_allowed(source: Source, target: Store) -> None:
+    """It ended the import of all others with a fault of the program's."""
+
+    def change(lines: Lines) -> None:
+        of_kind(lines, "plan")[0]["memory_bytes"] = source.plan.temporary_bytes - 1
+
+    outcome = take(target, source.cache, changed(source.data, change))
+    needed = f"made here it needs {source.plan.temporary_bytes:,}"
+    assert (outcome.result, needed in outcome.detail) == ("refused", True), outcome
+    assert not target.plans().items
+
+
 def test_where_the_gpu_is_it_is_measured(source: Source, target: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Up to the launches, of which there are none here: each kernel is checked and timed, then the plan, and it answers
     for the device that is there. What was predicted for it before makes way."""
