@@ -21,8 +21,14 @@ class DeviceError(RuntimeError):
 
 @lru_cache(maxsize=1)
 def cupy() -> Any:
-    """The package CuPy. Raises ImportError."""
-    return importlib.import_module("cupy")
+    """The package CuPy. Raises ImportError, which says what to install."""
+    try:
+        return importlib.import_module("cupy")
+    except ImportError as e:
+        raise ImportError(
+            f"plans are run through CuPy, which cannot be imported ({e}): "
+            "pip install 'fuseplan-client[cuda13]' or 'fuseplan-client[cuda12]'"
+        ) from e
 
 
 def check_arch(arch: str, capability: str) -> None:

@@ -124,7 +124,10 @@ def _fetch(store: Store, objects: ObjectCache, plan: Plan) -> None:
 
 def _execute(plan: Plan, arrays: list[np.ndarray], settings: Settings, objects: ObjectCache) -> list[np.ndarray]:
     if plan.device.origin == "specified":
-        raise bad_input(f"the plan is a prediction for {plan.device.name}; tune with --target cuda where there is one")
+        here = (
+            "tune with --target cuda, or import the plan, which measures it, or run what `fuseplan plans bundle` writes"
+        )
+        raise bad_input(f"the plan is a prediction for {plan.device.name}; where there is one, {here}")
     device = detect(settings.target if settings.target.startswith(plan.device.target) else plan.device.target, objects)
     if device.class_key != plan.device.class_key:
         raise bad_input(

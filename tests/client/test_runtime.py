@@ -261,6 +261,16 @@ def missing(name: str) -> None:
     raise ImportError(name)
 
 
+def test_without_cupy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What to install, not only which module is missing."""
+    folder = bundled(tmp_path / "bundle", body())
+    monkeypatch.setattr(launches.importlib, "import_module", missing)
+    launches.cupy.cache_clear()
+    with pytest.raises(ImportError, match=r"pip install 'fuseplan-client\[cuda13\]'"):
+        load(folder)
+    launches.cupy.cache_clear()
+
+
 def test_bundles_that_are_none(cupy: FakeCupy, tmp_path: Path) -> None:
     with pytest.raises(BundleError, match=r"plan\.json is missing"):
         load(tmp_path)
