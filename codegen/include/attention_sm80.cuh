@@ -24,10 +24,10 @@ VDEV int settled(int x) {
 template <int LINES_, int CHUNKS_> struct SliceTile {
   static constexpr int LINES = LINES_, CHUNKS = CHUNKS_, BYTES = LINES * CHUNKS * 16;
   static_assert(CHUNKS >= 2 && (CHUNKS & (CHUNKS - 1)) == 0, "turned chunks stay in their line");
-  static constexpr VDEV int turn(int line) {
+  static VCONST int turn(int line) {
     return CHUNKS == 2 ? line / 8 % 2 : CHUNKS == 4 ? line / 8 % 4 : line / 8 % 4 * 2 + line % 2;
   }
-  static constexpr VDEV uint32_t at(int line, int chunk) { return (line * CHUNKS + (chunk ^ turn(line))) * 16; }
+  static VCONST uint32_t at(int line, int chunk) { return (line * CHUNKS + (chunk ^ turn(line))) * 16; }
   // A place so many lines and chunks further on, which have no bit in common with its own; `place` may be in a tile that is
   // aligned to a line. Of constants this is a constant, and of the chunk's bits the only instruction.
   static VDEV uint32_t moved(uint32_t place, int lines, int chunks) {
@@ -35,7 +35,7 @@ template <int LINES_, int CHUNKS_> struct SliceTile {
   }
 };
 // Chunks of a line of so many 16-bit elements.
-constexpr int chunks_of(int elements) { return power_above((elements + 15) / 16) * 2; }
+VCONST int chunks_of(int elements) { return power_above((elements + 15) / 16) * 2; }
 
 // Results of reductions in a row: REDUCTIONS of them.
 template <int REDUCTIONS> struct RowValues { Vec<float, 1> of[REDUCTIONS]; };

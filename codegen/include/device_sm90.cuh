@@ -7,6 +7,13 @@
 #ifdef FP_EMULATE
 #include "emulator_sm90.h"
 #else
+// What sm_90a has and sm_90 has not. Asked for sm_90a, nvcc 13 compiles for sm_90 beside it: into what never runs.
+#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL) && !defined(__CUDACC_RTC__)
+#define SM90A_ASM(...) __trap()
+#else
+#define SM90A_ASM(...) asm volatile(__VA_ARGS__)
+#endif
+
 // How a tensor in global memory is cut into boxes, encoded by the driver; a parameter `const __grid_constant__ TensorMap`.
 struct alignas(64) TensorMap { uint64_t opaque[16]; };
 
@@ -73,7 +80,7 @@ template <int RANK, class... C> VDEV void tensor_load(uint32_t to, const TensorM
 #undef TENSOR_LOAD_RANK
 // To the same addresses of every block of the cluster whose bit of `mask` is set; each block's barrier receives the bytes.
 #define TENSOR_LOAD_RANK(r, names, ...) if constexpr (RANK == r) \
-  asm volatile(TENSOR_LOAD #r TENSOR_LOAD_TO ".multicast::cluster [%0], [%1, " names "], [%2], %3;" \
+  SM90A_ASM(TENSOR_LOAD #r TENSOR_LOAD_TO ".multicast::cluster [%0], [%1, " names "], [%2], %3;" \
     ::"r"(to), "l"(&map), "r"(bar), "h"(mask), __VA_ARGS__ : "memory")
 template <int RANK, class... C>
 VDEV void tensor_load_multicast(uint32_t to, const TensorMap& map, uint32_t bar, uint16_t mask, C... coordinates) {
@@ -89,14 +96,14 @@ VDEV void tensor_load_multicast(uint32_t to, const TensorMap& map, uint32_t bar,
 VDEV void tensor_prefetch(const TensorMap& map) { asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory"); }
 
 // ---- products of warp groups: the order of their reads and writes
-VDEV void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-VDEV void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+VDEV void wgmma_fence() { SM90A_ASM("wgmma.fence.sync.aligned;" ::: "memory"); }
+VDEV void wgmma_commit() { SM90A_ASM("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 // Until at most N of the groups committed are not done.
-template <int N> VDEV void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory"); }
+template <int N> VDEV void wgmma_wait() { SM90A_ASM("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory"); }
 
 // ---- registers of each thread of a warp group: given to others, or taken
-template <int N> VDEV void registers_down() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N)); }
-template <int N> VDEV void registers_up() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N)); }
+template <int N> VDEV void registers_down() { SM90A_ASM("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N)); }
+template <int N> VDEV void registers_up() { SM90A_ASM("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N)); }
 #include "wgmma_sm90.cuh"
 #endif
 

@@ -18,6 +18,7 @@
 #define VCOLD inline
 #define VCOLD_LANES inline
 #define VEC_UNROLL
+#define VCONST inline constexpr
 #define VTABLE static const
 #define __device__
 #define __global__

@@ -43,7 +43,7 @@ template <class Acc, int COLUMNS> struct Staging {
 // bits would be taken apart for that, which waits for the load.
 template <class T, int W> struct Packed {
   uint32_t words[(W * (int)sizeof(T) + 3) / 4];
-  VDEV Packed() = default;
+  Packed() = default;
   VDEV Packed(const Vec<T, W>& x) {
     static_assert(sizeof x == W * sizeof(T), "lanes as in memory");
     memcpy(words, &x, sizeof x);

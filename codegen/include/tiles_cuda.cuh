@@ -43,7 +43,7 @@ template <class T, int I, int J, int W> struct SharedTile {
     }
   }
 };
-constexpr int power_above(int n) { return n < 2 ? 1 : 2 * power_above((n + 1) / 2); }
+VCONST int power_above(int n) { return n < 2 ? 1 : 2 * power_above((n + 1) / 2); }
 // Begins tile(i, j) = base[i * stride + j], i < high, j < wide; `filled` ends it. WHOLE: all of the tile is there. RUN: elements of
 // the tensor that are aligned together; LAST: of those behind the last whole chunk. Lanes side by side copy chunks side by side. Index: as wide as the kernel's indices.
 template <int TX, int TY, int RUN, int LAST, bool WHOLE, class T, int I, int J, int W, class Index>

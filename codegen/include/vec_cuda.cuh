@@ -6,6 +6,7 @@
 #ifdef FP_EMULATE
 #include "emulator.h"
 #else
+#ifdef __CUDACC_RTC__  // NVRTC comes without the system's headers
 typedef signed char int8_t;
 typedef short int16_t;
 typedef int int32_t;
@@ -14,9 +15,14 @@ typedef unsigned char uint8_t;
 typedef unsigned short uint16_t;
 typedef unsigned uint32_t;
 typedef unsigned long long uint64_t;
+#else
+#include <stdint.h>
+#include <string.h>
+#endif
 #define VDEV __device__ __forceinline__
 #define VCOLD __device__ __noinline__  // a path that is seldom taken; arguments and result by value, to stay in registers
 #define VCOLD_LANES VDEV               // the lanes of a register that take such a path
+#define VCONST __host__ __device__ __forceinline__ constexpr  // of constants, which nvcc computes for the host, too
 #define VTABLE static __device__ const
 #define VEC_UNROLL _Pragma("unroll")
 // Accesses to memory take their caller's place with them and are checked: in the emulator.

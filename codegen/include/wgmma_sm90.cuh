@@ -76,15 +76,15 @@
 #define WGMMA_COLUMNS(N, i, j, k, l, m, n, o) \
 template <class T, bool A_ACROSS, bool B_ACROSS> struct Wgmma<T, N, A_ACROSS, B_ACROSS> { \
   static VDEV void run(float (&d)[N / 2], uint64_t a, uint64_t b, int adds) { \
-    if constexpr (SAME<T, bf16>) asm volatile(WGMMA_TEXT(N, "bf16", i ", " j, k, l ", " m) \
+    if constexpr (SAME<T, bf16>) SM90A_ASM(WGMMA_TEXT(N, "bf16", i ", " j, k, l ", " m) \
       : WGMMA_FLOATS_##N : "l"(a), "l"(b), "r"(adds), "n"((int)A_ACROSS), "n"((int)B_ACROSS)); \
-    else asm volatile(WGMMA_TEXT(N, "f16", i ", " j, k, l ", " m) \
+    else SM90A_ASM(WGMMA_TEXT(N, "f16", i ", " j, k, l ", " m) \
       : WGMMA_FLOATS_##N : "l"(a), "l"(b), "r"(adds), "n"((int)A_ACROSS), "n"((int)B_ACROSS)); \
   } \
   static VDEV void run(float (&d)[N / 2], const uint32_t (&a)[4], uint64_t b, int adds) { \
-    if constexpr (SAME<T, bf16>) asm volatile(WGMMA_TEXT(N, "bf16", "{" i ", " j ", " k ", " l "}, " m, n, o) \
+    if constexpr (SAME<T, bf16>) SM90A_ASM(WGMMA_TEXT(N, "bf16", "{" i ", " j ", " k ", " l "}, " m, n, o) \
       : WGMMA_FLOATS_##N : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds), "n"((int)B_ACROSS)); \
-    else asm volatile(WGMMA_TEXT(N, "f16", "{" i ", " j ", " k ", " l "}, " m, n, o) \
+    else SM90A_ASM(WGMMA_TEXT(N, "f16", "{" i ", " j ", " k ", " l "}, " m, n, o) \
       : WGMMA_FLOATS_##N : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds), "n"((int)B_ACROSS)); \
   } \
 };
