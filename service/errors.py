@@ -148,7 +148,15 @@ PROBLEM_TYPES: dict[str, ProblemType] = {
             404,
             "There is nothing here",
             "No endpoint, plan, graph, binary, step, operation or batch has this address.",
-            "Keys are 64 lower-case hexadecimal digits. An evicted plan is gone: resolve its graph again.",
+            "Keys are 64 lower-case hexadecimal digits; for a plan's key and a batch's id the first ones may stand, at "
+            "least four. An evicted plan is gone: resolve its graph again.",
+        ),
+        ProblemType(
+            "ambiguous-key",
+            409,
+            "More than one key begins so",
+            "The address has the beginning of a key, and more than one plan or batch has a key that begins so.",
+            "Give more digits; `detail` lists those there are.",
         ),
         ProblemType(
             "unknown-graph",

@@ -10,6 +10,7 @@ from tuning_db.measurements import Trial
 from tuning_db.operations import MAX_ATTEMPTS, Operation, OperationState
 from tuning_db.pages import Page
 from tuning_db.plans import PlanFilter, PlanSummary
+from tuning_db.prefixes import is_prefix
 from tuning_db.requests import Conditions, RequestKey, Resolved, Searched, State
 from tuning_db.schema import revision_of
 from tuning_db.settling import Ending
@@ -47,6 +48,7 @@ __all__ = [
     "StoredGraph",
     "Trial",
     "Work",
+    "is_prefix",
     "revision_of",
     "shown",
 ]

@@ -22,6 +22,7 @@ from tuning_db.graphs import NewGraph, put_graphs
 from tuning_db.models import BatchItemRow, BatchRow, GraphSegmentRow, OperationRow
 from tuning_db.operations import SUBMIT, columns_of, new_operation, withdraw
 from tuning_db.pages import Page, Position, check_limit
+from tuning_db.prefixes import beginning_with
 from tuning_db.settling import Ending, end_items
 
 # Below that of every interactive request: an operation above it is wanted by somebody outside of batches.
@@ -173,6 +174,10 @@ class Batches:
     def batch(self, id: str) -> Batch | None:
         """The batch as it stands now."""
         return next(iter(self._batches(select(*_COLUMNS).where(BatchRow.id == id))), None)
+
+    def ids(self, prefix: str, limit: int = 1000) -> list[str]:
+        """At most `limit` ids of batches that begin with `prefix`. Raises ValueError for what is no prefix."""
+        return beginning_with(self._database, BatchRow.id, prefix, limit)
 
     def batches(self, page_token: str | None = None, limit: int = 50) -> Page[Batch]:
         """A page of batches, newest first. Raises ValueError for a bad page token or a limit outside 1 ... 1000."""

@@ -160,13 +160,6 @@ def plans(database: Database, selected: PlanFilter, page_token: str | None, limi
     return Page(_summaries(database, shown, selected.tenant), token)
 
 
-def plan_keys(database: Database, beginning: str, limit: int) -> list[str]:
-    """At most `limit` keys of plans that begin with these hex digits, in order: a range of the primary key."""
-    within = PlanRow.plan_key.between(beginning, f"{beginning}g")  # "g" is behind every hex digit
-    found = database.rows(select(PlanRow.plan_key).where(within).order_by(PlanRow.plan_key).limit(limit))
-    return [key for (key,) in found]
-
-
 def evict(database: Database, plan_key: str) -> bool:
     """Removes a plan, the requests it answers, and the binaries and sources that no other plan needs."""
     with database.write() as connection:

@@ -18,10 +18,11 @@ from tuning_db.failures import Failure, FailureKey
 from tuning_db.graphs import Names, NewGraph, StoredGraph
 from tuning_db.hits import HitCounter
 from tuning_db.measurements import Trial
-from tuning_db.models import PlanBinaryRow, PlanSourceRow
+from tuning_db.models import PlanBinaryRow, PlanRow, PlanSourceRow
 from tuning_db.operations import OPERATION_STATES, Operation, Operations, OperationState
 from tuning_db.pages import Page
 from tuning_db.plans import ALL_PLANS, PlanFilter, PlanSummary
+from tuning_db.prefixes import beginning_with
 from tuning_db.requests import WHOLE, Conditions, RequestKey, Resolved, Searched, State
 
 MOST_WHOLE = 20_000  # plans and graphs that a process remembers having looked at
@@ -216,9 +217,9 @@ class Store:
         """A page of plans, newest first. Raises ValueError for a bad page token or a limit outside 1 ... 1000."""
         return plans.plans(self._database, selected, page_token, limit)
 
-    def plan_keys(self, beginning: str, limit: int) -> list[str]:
-        """At most `limit` keys of plans that begin with these hex digits, in order."""
-        return plans.plan_keys(self._database, beginning, limit)
+    def plan_keys(self, prefix: str, limit: int = 1000) -> list[str]:
+        """At most `limit` keys of stored plans that begin with `prefix`. Raises ValueError for what is no prefix."""
+        return beginning_with(self._database, PlanRow.plan_key, prefix, limit)
 
     def evict(self, plan_key: str) -> bool:
         """Removes a plan, the requests it answers, and the binaries and sources only it needs. False: there is none."""

@@ -42,7 +42,7 @@ async def events(request: Request, batch_id: str) -> Response:
     if ctx.streams >= ctx.settings.max_event_streams:
         raise ApiError("too-many-streams", f"{ctx.streams} streams are open.", headers={"Retry-After": "5"})
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(_events(ctx, batch_id, after), 200, headers, "text/event-stream")
+    return StreamingResponse(_events(ctx, batch.id, after), 200, headers, "text/event-stream")
 
 
 async def _events(ctx: Context, batch_id: str, after: int) -> AsyncIterator[str]:

@@ -26,6 +26,7 @@ from service.api.batch_models import (
 )
 from service.api.bodies import receive
 from service.api.context import Context, context
+from service.api.keys import only_one
 from service.api.operations import object_in, problem_in
 from service.api.reading import check_seconds
 from service.api.threads import blocking
@@ -33,7 +34,7 @@ from service.api.times import moment
 from service.errors import ApiError
 from service.jobs import PlanResult
 from service.settings import TARGET
-from tuning_db import Batch, BatchItem, Ending, ItemState, KeyReused, NeverFits, QueueFull, Store
+from tuning_db import Batch, BatchItem, Ending, ItemState, KeyReused, NeverFits, QueueFull, Store, is_prefix
 
 router = APIRouter(tags=["batches"])
 
@@ -168,8 +169,10 @@ async def errors(request: Request, batch_id: str) -> Response:
 
 
 def found(store: Store, batch_id: str) -> Batch:
-    """The batch. Raises ApiError `not-found`."""
+    """The batch with this id, or the only one whose id begins so. Raises ApiError `not-found`, `ambiguous-key`."""
     batch = None if "\x00" in batch_id else store.batches.batch(batch_id)
+    if batch is None and is_prefix(batch_id):
+        batch = store.batches.batch(only_one(batch_id, store.batches.ids, "batch", "batches"))
     if batch is None:
         raise ApiError("not-found", "There is no batch with this id.")
     return batch

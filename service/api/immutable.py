@@ -19,10 +19,16 @@ def check_key(key: str, what: str) -> str:
     return key
 
 
-def immutable(request: Request, key: str, content: bytes, media_type: str) -> Response:
-    """200 with a strong ETag, or 304 where If-None-Match names it."""
+def immutable(request: Request, key: str, content: bytes, media_type: str, place: str | None = None) -> Response:
+    """200 with a strong ETag, or 304 where If-None-Match names it.
+
+    place: the address of the content where the request had another, which may come to mean something else; only that
+    one is cached for good.
+    """
     tag = f'"{key}"'
     headers = {"ETag": tag, "Cache-Control": f"public, max-age={YEAR_SECONDS}, immutable"}
+    if place is not None:
+        headers |= {"Cache-Control": "no-cache", "Content-Location": place}
     if matches(request.headers.getlist("if-none-match"), tag, weak=True):
         return Response(status_code=304, headers=headers)
     return Response(content, 200, headers, media_type)

@@ -7,7 +7,8 @@ from starlette.responses import Response
 
 from fusion_ir.records import Plan
 from service.api.context import context
-from service.api.immutable import check_key, immutable, matches
+from service.api.immutable import immutable, matches
+from service.api.keys import whole_key
 from service.api.models import PlanPage, PlanRow
 from service.api.threads import blocking
 from service.api.times import moment
@@ -63,8 +64,13 @@ def list_(
 )
 @blocking
 def get(request: Request, plan_key: str) -> Response:
-    """The stored body, whose sha256 is the key. It never changes: the ETag is strong, and caches may keep it."""
-    return immutable(request, plan_key, _body(request, plan_key), "application/json")
+    """The stored body, whose sha256 is the key. It never changes: the ETag is strong, and caches may keep it.
+
+    Here and below, the first digits of a key stand for it, at least four, where no other plan's key begins with them;
+    `Content-Location` has the whole one.
+    """
+    key = whole_key(context(request).store, plan_key)
+    return immutable(request, key, _body(request, key), "application/json", _place(request, plan_key, key))
 
 
 @router.get(
@@ -79,13 +85,15 @@ def get(request: Request, plan_key: str) -> Response:
 @blocking
 def source(request: Request, plan_key: str, step: Annotated[int, Query(ge=0, le=1_000_000)] = 0) -> Response:
     """The generated C++ or CUDA of the file that step number `step` was compiled from."""
-    plan = Plan.model_validate_json(_body(request, plan_key))
+    key = whole_key(context(request).store, plan_key)
+    plan = Plan.model_validate_json(_body(request, key))
     if step >= len(plan.steps):
         raise ApiError("not-found", f"The plan has {len(plan.steps)} steps, numbered from 0.", "step")
     text = context(request).store.source(plan.steps[step].source)
     if text is None:
         raise ApiError("not-found", "The source of this step is not stored.", "step")
-    return immutable(request, plan.steps[step].source, text.encode(), "text/plain; charset=utf-8")
+    place = _place(request, plan_key, key)
+    return immutable(request, plan.steps[step].source, text.encode(), "text/plain; charset=utf-8", place)
 
 
 @router.delete("/v1/plans/{plan_key}", summary="Evict a plan", status_code=204, response_class=Response)
@@ -95,17 +103,25 @@ def evict(request: Request, plan_key: str) -> Response:
 
     With `If-Match`, only where that names this plan.
     """
-    check_key(plan_key, "plan")
+    key = whole_key(context(request).store, plan_key)
     wanted = request.headers.getlist("if-match")
-    if wanted and not matches(wanted, f'"{plan_key}"'):
+    if wanted and not matches(wanted, f'"{key}"'):
         raise ApiError("precondition-failed", "If-Match names another plan.", "If-Match")
-    if not context(request).store.evict(plan_key):
+    if not context(request).store.evict(key):
         raise ApiError("not-found", "There is no plan with this key.")
     return Response(status_code=204)
 
 
 def _body(request: Request, plan_key: str) -> bytes:
-    body = context(request).store.plan(check_key(plan_key, "plan"))
+    body = context(request).store.plan(plan_key)
     if body is None:
         raise ApiError("not-found", "There is no plan with this key.")
     return body
+
+
+def _place(request: Request, given: str, key: str) -> str | None:
+    """The same address with the whole key; None where it has it."""
+    if given == key:
+        return None
+    path = request.url.path.replace(given, key, 1)
+    return f"{path}?{request.url.query}" if request.url.query else path

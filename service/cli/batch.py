@@ -14,7 +14,8 @@ from rich.table import Table
 
 from fusion_ir.formats.json_wire import to_wire
 from fusion_ir.records import Numerics
-from service.api.batch_models import BatchModel, BatchProgress, BatchSummary, ItemEvent
+from service.api.batch_models import BatchModel, BatchProgress, BatchResult, BatchSummary, ItemEvent
+from service.beginnings import told_apart
 from service.cli.batch_remote import BatchRemote
 from service.cli.errors import BAD_INPUT, CommandError, failed
 from service.cli.folders import graph_files
@@ -29,7 +30,7 @@ from service.settings import load
 BatchServer = Annotated[
     str | None, typer.Option("--server", metavar="URL", help="The server; by default the one that the settings name.")
 ]
-Id = Annotated[str, typer.Argument(metavar="BATCH", help="The batch's id.")]
+Id = Annotated[str, typer.Argument(metavar="BATCH", help="The batch's id, or the beginning of one.")]
 Limit = Annotated[int, typer.Option(min=1, max=200, help="At most so many, the newest first.")]
 Key = Annotated[
     str | None, typer.Option("--key", metavar="TEXT", help="The same key and graphs make one batch, however often.")
@@ -217,8 +218,8 @@ def _counts(batch: BatchSummary) -> str:
 
 def _table(batches: Sequence[BatchSummary]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, header_style="bold")
-    for column in ("batch", "state"):
-        table.add_column(column, no_wrap=True)
+    table.add_column("batch", no_wrap=True, min_width=max(len(b.id) for b in batches))  # one that is cut is no argument
+    table.add_column("state", no_wrap=True)
     for column in ("items", "done", "failed", "cancelled"):
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("submitted", no_wrap=True)
@@ -231,14 +232,15 @@ def _table(batches: Sequence[BatchSummary]) -> Table:
 def _rows(rows: Sequence[BaseModel], errors: bool) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, header_style="bold")
     columns = ("item", "problem", "detail") if errors else ("item", "state", "cache", "plan")
+    digits = 0 if errors else told_apart([row.plan_key for row in rows if isinstance(row, BatchResult)])
     for column in columns:
-        table.add_column(column, overflow="fold")
+        table.add_column(column, overflow="fold", min_width=digits if column == "plan" else None)
     for row in rows:
         fields = json_module.loads(row.model_dump_json())
         if errors:
             problem = fields["problem"]
             cells = (problem["type"].rpartition("/")[2], f"{problem.get('place') or ''} {problem['detail']}".strip())
         else:
-            cells = (fields["state"], fields["cache"], fields["plan_key"][:KEY_DIGITS])
+            cells = (fields["state"], fields["cache"], fields["plan_key"][:digits])
         table.add_row(fields["custom_id"], *cells)
     return table

@@ -10,12 +10,12 @@ from rich.table import Table
 from rich.text import Text
 
 from fusion_ir.records import Plan, Step
+from service.beginnings import KEY_DIGITS
 from service.formatting import NONE, ONCE, count, expected, percent, prologue, ratio, significant, size, times
 from service.how_far import how_far
 from service.naming import UNNAMED, Naming
 from service.noise import is_noisy
 
-KEY_DIGITS = 12  # of a plan key, as people see it; any unique beginning is understood
 _BAR = 36
 
 

@@ -11,9 +11,10 @@ import typer
 from rich import box
 from rich.table import Table
 
+from service.beginnings import told_apart
 from service.cli.errors import bad_input
 from service.cli.options import Db, Json, PlanKey
-from service.cli.plan_view import KEY_DIGITS, plan_view
+from service.cli.plan_view import plan_view
 from service.cli.stored import find_key, load_plan
 from service.cli.terminal import print_json, say
 from service.cli.terminal import show as display
@@ -74,14 +75,16 @@ def evict(plan: PlanKey, db: Db = None, json: Json = False) -> None:
 
 def _table(rows: Sequence[PlanSummary]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, header_style="bold")
-    for column in ("plan", "device", "state"):
+    digits = told_apart([row.plan_key for row in rows])
+    table.add_column("plan", no_wrap=True, min_width=digits)  # a key that is cut is no argument of other commands
+    for column in ("device", "state"):
         table.add_column(column, no_wrap=True)
     for column in ("kernels", "time", "unfused", "speed-up", "of bound", "hits", "age"):
         table.add_column(column, justify="right", no_wrap=True)
     now = time.time()
     for row in rows:
         table.add_row(
-            row.plan_key[:KEY_DIGITS],
+            row.plan_key[:digits],
             f"{row.target}: {row.device}",
             "cut short" if row.state == "measured" and row.cut_short else row.state or "superseded",
             str(row.steps),

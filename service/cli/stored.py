@@ -5,13 +5,12 @@ import re
 
 from fusion_ir.errors import excerpt
 from fusion_ir.records import Plan
+from service.beginnings import CANDIDATES, several
 from service.cli.errors import CommandError, bad_input
 from service.cli.near_files import near_files
-from tuning_db import PlanFilter, Store
+from tuning_db import Store, is_prefix
 
 KEY = re.compile(r"[0-9a-f]{64}\Z")
-PREFIX = re.compile(r"[0-9a-f]{4,64}\Z")
-_PAGE = 500
 _SHOWN_CHARS = 200  # of an argument, in a message
 
 
@@ -19,11 +18,11 @@ def find_key(store: Store, argument: str) -> str:
     """The whole key. Raises CommandError where no plan, or more than one, begins with `argument`."""
     if KEY.match(argument):
         return argument
-    if not PREFIX.match(argument):
+    if not is_prefix(argument):
         raise bad_input(f"{excerpt(argument)}: expected a plan key, or at least 4 of its first digits")
-    found = _beginning_with(store, argument)
+    found = store.plan_keys(argument, CANDIDATES + 1)
     if len(found) > 1:
-        raise bad_input(f"{argument}: {len(found)} plans begin with it; give more digits")
+        raise bad_input(several(argument, found, "plans"))
     if not found:
         raise bad_input(f"{argument}: no plan in {store.place} begins with it")
     return found[0]
@@ -45,11 +44,11 @@ def load_subject(store: Store, subject: str) -> tuple[str, Plan] | None:
     """
     if subject == "-" or os.path.exists(subject):
         return None
-    if not PREFIX.match(subject):
+    if not is_prefix(subject):
         short = len(subject) < 4 and re.fullmatch("[0-9a-f]+", subject) is not None
         why = "give at least 4 of its digits" if short else "keys have hex digits"
         raise _neither(subject, "no plan's key begins with it", why)
-    found = [subject] if store.plan(subject) is not None else _beginning_with(store, subject)
+    found = store.plan_keys(subject, CANDIDATES + 1)
     if not found:
         raise _neither(subject, f"no plan's key in {store.place} begins with it", "")
     return load_plan(store, found[0] if len(found) == 1 else subject)
@@ -58,15 +57,3 @@ def load_subject(store: Store, subject: str) -> tuple[str, Plan] | None:
 def _neither(subject: str, no_key: str, why: str) -> CommandError:
     shown = subject if len(subject) <= _SHOWN_CHARS and subject.isprintable() else excerpt(subject, _SHOWN_CHARS)
     return bad_input(f"{shown}: no file of that name, and {no_key}{': ' * bool(why)}{why}{near_files(subject)}")
-
-
-def _beginning_with(store: Store, prefix: str) -> list[str]:
-    """The keys of all plans that begin with `prefix`."""
-    found: list[str] = []
-    token: str | None = None
-    while True:
-        page = store.plans(PlanFilter(superseded=True), token, _PAGE)
-        found += [row.plan_key for row in page.items if row.plan_key.startswith(prefix)]
-        token = page.next_page_token
-        if token is None:
-            return found

@@ -5,7 +5,7 @@ import json as json_module
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -17,6 +17,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from codegen.gpus import GPUS
 from codegen.measure import spread
 from fusion_ir.errors import FormatError
 from fusion_ir.key import graph_key
@@ -24,7 +25,7 @@ from fusion_ir.records import CompileReport, Measurement, Status
 from fusion_ir.text import parse_graph
 from service.cli.errors import bad_input
 from service.cli.explain import Subject
-from service.cli.options import Db, Format, Json, Shapes
+from service.cli.options import Db, Format, Json, Shapes, Target
 from service.cli.plan_view import KEY_DIGITS
 from service.cli.source import read_graph
 from service.cli.stored import load_subject
@@ -60,6 +61,7 @@ class Tried:
 
 def trials(
     subject: Subject,
+    target: Target = None,
     db: Db = None,
     format_: Format = None,
     shapes: Shapes = None,
@@ -68,11 +70,16 @@ def trials(
     csv_: Csv = False,
     json: Json = False,
 ) -> None:
-    """Show every candidate ever tried for a graph, or for the kernels of a plan: schedule, times, and what failed."""
+    """Show every candidate ever tried for a graph, or for the kernels of a plan: schedule, times, and what failed.
+
+    Of a graph on all devices that it was tried on, of a plan on its own; with --target on those instead, here or not.
+    """
+    if target is not None and ":" in target:
+        raise bad_input(f"--target: expected one without a number, which trials are not kept by, got {target}")
     if csv_ and json:
         raise bad_input("--csv and --json: expected one of them")
     with Store(load({"db": db}).db) as store:
-        found = _tried(store, subject, format_, shapes)
+        found = _tried(store, subject, format_, shapes, target)
         place = store.place
     rows = [_row(trial) for tried in found for trial in tried.trials]
     if csv_:
@@ -82,13 +89,17 @@ def trials(
     elif json:
         print_json({"trials": rows})
     elif not rows:
-        say(f"Nothing was tried on it, as far as {place} knows.")
+        on = "" if target is None else f" for {target}"
+        say(f"Nothing was tried on it{on}, as far as {place} knows.")
     else:
         show(*_views(found, all_, details))
 
 
-def _tried(store: Store, subject: str, format_: str | None, shapes: str | None) -> list[Tried]:
-    """Of a plan, the segments of its steps on its device; of a graph, all that searches tried something on."""
+def _tried(
+    store: Store, subject: str, format_: str | None, shapes: str | None, target: str | None = None
+) -> list[Tried]:
+    """Of a plan, the segments of its steps on its device; of a graph, all that searches tried something on. target:
+    on devices of it instead."""
     device: str | None = None
     found_plan = load_subject(store, subject)
     if found_plan is not None:
@@ -96,8 +107,24 @@ def _tried(store: Store, subject: str, format_: str | None, shapes: str | None) 
         keys, device = list(dict.fromkeys(step.segment_key for step in plan.steps)), plan.device.class_key
     else:
         keys = store.segments_of(graph_key(read_graph(subject, format_, shapes).graph))
-    found = [Tried(key, store.segment(key), store.trials(key, device)) for key in keys]
+    if target is not None:
+        names = {d.class_key: d.device.name for d in store.devices()}
+        tried = {key: store.trials(key) for key in keys}
+        chosen = {key: [t for t in some if _is_of(t, target, names)] for key, some in tried.items()}
+    else:
+        chosen = {key: store.trials(key, device) for key in keys}
+    found = [Tried(key, store.segment(key), some) for key, some in chosen.items()]
     return sorted((t for t in found if t.trials), key=lambda t: t.trials[0].created)
+
+
+def _is_of(trial: Trial, target: str, names: Mapping[str, str]) -> bool:
+    """Whether it was tried on a device of this target: of the kind, or, for one of `GPUS`, of that product, which
+    drivers name with more words ("NVIDIA H100 80GB HBM3"). names: of devices, by their class keys."""
+    key = trial.measurement.device_key
+    if target not in GPUS:
+        return key.partition("-")[0] == target
+    products = [gpu for gpu in GPUS if names.get(key, "").startswith(GPUS[gpu].name)]
+    return max(products, key=lambda gpu: len(GPUS[gpu].name), default=None) == target
 
 
 def _row(trial: Trial) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import re
 import time
 from dataclasses import dataclass
 from functools import partial
@@ -21,13 +20,14 @@ from service import formatting
 from service.api.context import context
 from service.api.immutable import check_key
 from service.api.threads import in_threads
+from service.beginnings import CANDIDATES, several
 from service.dashboard import list_view, plan_view, queue_view, source_view, trials_view
 from service.dashboard.graph_svg import Picture, draw, picture
 from service.dashboard.layout import Layout, LayoutError, layout
 from service.dashboard.layouts import Layouts
 from service.errors import PROBLEM_TYPES, ApiError
 from service.version import VERSION
-from tuning_db import PlanSummary, Store, StoredGraph
+from tuning_db import PlanSummary, Store, StoredGraph, is_prefix
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
@@ -37,6 +37,7 @@ RUNNING_ROWS = 64
 FAILED_ROWS = 5
 TRIED_SEGMENTS = 50  # on a page of trials
 OPEN_LINES = 150  # lines of a graph's text up to which its picture is fetched unasked
+DIGITS = 64  # of a whole key
 PREDICTIONS = 4096  # predicted times in memory
 
 _templates = Environment(
@@ -106,10 +107,12 @@ def plans(request: Request, page_token: Annotated[str | None, Query(max_length=1
 @in_threads("pages")
 def plan(request: Request, plan_key: str) -> Response:
     """The page of one plan. Draws nothing: the picture has a page of its own, from which this one fetches it."""
+    if (elsewhere := _whole(request, plan_key)) is not None:
+        return elsewhere
     ctx = context(request)
     record = _stored(ctx.store, plan_key)
     if record is None:
-        return _beginning(ctx.store, plan_key)
+        return _missing()
     stored = ctx.store.graph(record.graph_key)
     parsed = _parse(stored)
     summary = ctx.store.summary(plan_key)
@@ -148,6 +151,8 @@ class _Drawing:
 async def graph(request: Request, plan_key: str) -> Response:
     """The graph of a plan, drawn."""
     ctx = context(request)
+    if (elsewhere := await ctx.pages.run(_whole, request, plan_key)) is not None:
+        return elsewhere
     seconds = ctx.settings.layout_seconds
     drawing = await ctx.pages.run(_drawing, ctx.store, plan_key, seconds)
     if isinstance(drawing, Response):
@@ -188,6 +193,8 @@ def _graph_page(drawing: _Drawing, placed: Layout | None, missing: str) -> Respo
 @in_threads("pages")
 def text(request: Request, plan_key: str) -> Response:
     """The canonical text of a plan's graph."""
+    if (elsewhere := _whole(request, plan_key)) is not None:
+        return elsewhere
     store = context(request).store
     record = _stored(store, plan_key)
     stored = store.graph(record.graph_key) if record else None
@@ -209,6 +216,8 @@ def text(request: Request, plan_key: str) -> Response:
 @in_threads("pages")
 def steps(request: Request, plan_key: str) -> Response:
     """The steps of a plan, all of them."""
+    if (elsewhere := _whole(request, plan_key)) is not None:
+        return elsewhere
     store = context(request).store
     record = _stored(store, plan_key)
     if record is None:
@@ -222,6 +231,8 @@ def steps(request: Request, plan_key: str) -> Response:
 @in_threads("pages")
 def trials(request: Request, plan_key: str) -> Response:
     """What was tried for the kernels of a plan, on its device."""
+    if (elsewhere := _whole(request, plan_key)) is not None:
+        return elsewhere
     store = context(request).store
     record = _stored(store, plan_key)
     if record is None:
@@ -241,6 +252,8 @@ def trials(request: Request, plan_key: str) -> Response:
 @in_threads("pages")
 def source(request: Request, plan_key: str, step: str) -> Response:
     """The source of one step."""
+    if (elsewhere := _whole(request, plan_key)) is not None:
+        return elsewhere
     store = context(request).store
     record = _stored(store, plan_key)
     number = int(step) if step.isascii() and step.isdigit() and len(step) < 8 else -1
@@ -283,14 +296,17 @@ def _missing(
     return _page("missing.html", "plans", status=404, detail=detail)
 
 
-def _beginning(store: Store, digits: str) -> Response:
-    """The page of the one plan whose key begins so, as commands understand it; else that there is none, or which."""
-    if not re.fullmatch("[0-9a-f]{4,63}", digits):
-        return _missing()
-    found = store.plan_keys(digits, 2)
+def _whole(request: Request, plan_key: str) -> Response | None:
+    """To the same page with the whole key, where `plan_key` is the beginning of one, or what is said where it is the
+    beginning of several; None where it is neither."""
+    if not is_prefix(plan_key) or len(plan_key) == DIGITS:
+        return None
+    found = context(request).store.plan_keys(plan_key, CANDIDATES + 1)
     if len(found) > 1:
-        return _missing(f"Several plans' keys begin with {digits}: give more digits.")
-    return RedirectResponse(f"/plans/{found[0]}", 303) if found else _missing()
+        return _missing(f"{several(plan_key, found, 'plans')}.")
+    rest = request.url.path.removeprefix(f"/plans/{plan_key}")
+    query = f"?{request.url.query}" * bool(request.url.query)
+    return RedirectResponse(f"/plans/{found[0]}{rest}{query}", 307, {"Cache-Control": "no-store"}) if found else None
 
 
 def _stored(store: Store, plan_key: str) -> Plan | None:

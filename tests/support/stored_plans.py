@@ -120,3 +120,14 @@ def put_plan(
     return store.store_plan(
         RequestKey(key, (device or DEVICE).class_key), plan, state, {sha(BINARY): BINARY}, {sha(source): source}
     )
+
+
+def store_alike(store: Store) -> tuple[str, list[str]]:
+    """Four digits, and the keys of two plans that begin with them, in order."""
+    seen: dict[str, str] = {}
+    for version in map(str, range(5000)):  # two of a few hundred keys share four digits
+        beginning = plan_of(chain(), version=version).plan_key[:4]
+        if beginning in seen:
+            return beginning, sorted(store_plan(store, chain(), version=v) for v in (seen[beginning], version))
+        seen[beginning] = version
+    raise AssertionError("no two keys begin with the same four digits")

@@ -234,7 +234,7 @@ def test_lists_are_paged_and_unknown_ids_are_not_found(service: Running) -> None
     assert rest["next_page_token"] is None
     assert service.client.get("/v1/batches?page_token=x").status_code == 422
     for method, what in (("GET", ""), ("GET", "/results"), ("GET", "/errors"), ("GET", "/events"), ("POST", ":cancel")):
-        for id in ("none", "%00"):
+        for id in ("none", "%00", "0123", "%25%25%25%25"):
             assert service.client.request(method, f"/v1/batches/{id}{what}").status_code == 404
 
 
@@ -320,3 +320,11 @@ def test_a_batch_that_can_never_wait_is_told_so(tmp_path: Path) -> None:
         one = lines.splitlines(keepends=True)[3]
         assert service.client.post("/v1/batches", content=one, headers=headers).status_code == 429
         assert service.store.graph(graph_key(chain(4))) is None
+
+
+def test_the_beginning_of_an_id_stands_for_it(service: Running) -> None:
+    batch = submit(service, BAD)
+    for what in ("", "/results", "/errors", "/events"):
+        whole, short = (service.client.get(f"/v1/batches/{id}{what}") for id in (batch["id"], batch["id"][:8]))
+        assert (short.status_code, short.content) == (200, whole.content), what
+    assert service.client.post(f"/v1/batches/{batch['id'][:8]}:cancel").json()["id"] == batch["id"]

@@ -7,7 +7,7 @@ import pytest
 
 from service.errors import MEDIA_TYPE, PROBLEM_TYPES, Problem, markdown, problem
 from tests.support.service_app import Running, problems, running, wire
-from tests.support.stored_plans import BINARY, DEVICE, chain, sha, store_plan
+from tests.support.stored_plans import BINARY, DEVICE, chain, sha, store_alike, store_plan
 from tuning_db import DatabaseError
 
 ZEROS = "0" * 64
@@ -273,3 +273,33 @@ def test_a_device_that_is_missing_shows_in_readiness(tmp_path: Path) -> None:
         response = service.client.get("/readyz")
         assert (response.status_code, response.json()["status"]) == (503, "unavailable")
         assert "driver" in response.json()["checks"]["device"]
+
+
+def test_the_beginning_of_a_key_stands_for_it(service: Running) -> None:
+    plan_key = store_plan(service.store, chain(), source="int x;\n")
+    short = service.client.get(f"/v1/plans/{plan_key[:6]}")
+    assert sha(short.content) == plan_key
+    assert short.headers["content-location"] == f"/v1/plans/{plan_key}"
+    assert (short.headers["etag"], short.headers["cache-control"]) == (f'"{plan_key}"', "no-cache")
+    tags = {"If-None-Match": f'"{plan_key}"'}
+    assert service.client.get(f"/v1/plans/{plan_key[:6]}", headers=tags).status_code == 304
+    source = service.client.get(f"/v1/plans/{plan_key[:6]}/source?step=0")
+    assert source.text == "int x;\n"
+    assert source.headers["content-location"] == f"/v1/plans/{plan_key}/source?step=0"
+    assert "content-location" not in service.client.get(f"/v1/plans/{plan_key}").headers
+    for address in ("0123", "0123/source", plan_key[:3], "%25%25%25%25", "____"):
+        missing = service.client.get(f"/v1/plans/{address}")
+        assert (missing.status_code, missing.json()["type"]) == (404, "/errors/not-found"), address
+    assert service.client.delete("/v1/plans/0123").status_code == 404
+    wanted = {"If-Match": f'"{plan_key}"'}
+    assert service.client.delete(f"/v1/plans/{plan_key[:6]}", headers=wanted).status_code == 204
+    assert service.store.plan(plan_key) is None
+
+
+def test_the_beginning_of_several_keys_is_none_of_them(service: Running) -> None:
+    beginning, keys = store_alike(service.store)
+    for method, what in (("GET", ""), ("GET", "/source"), ("DELETE", "")):
+        refused = service.client.request(method, f"/v1/plans/{beginning}{what}")
+        assert (refused.status_code, refused.json()["type"]) == (409, "/errors/ambiguous-key")
+        assert all(key[:12] in refused.json()["detail"] for key in keys)
+    assert [service.client.get(f"/v1/plans/{key[:12]}").json()["version"] is not None for key in keys] == [True, True]

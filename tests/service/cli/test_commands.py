@@ -2,15 +2,20 @@
 
 import importlib
 import json
+import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fusion_ir.records import Alternative, Contraction, Cost, FamilyCost, Reason, Refusal, TensorAccess
+from service.beginnings import KEY_DIGITS
+from service.cli import terminal
 from service.cli.app import COMMANDS, EXIT_CODES, GROUPS, commands, exit_code
+from service.cli.tensors import write_tensors
 from service.settings import Settings
 from tests.service.cli.conftest import GRAPH, Cli
-from tests.support.stored_plans import chain, plan_of, put_plan, store_plan
+from tests.support.stored_plans import chain, plan_of, put_plan, store_alike, store_plan
 from tuning_db import Store
 
 TUNE_FIELDS = (
@@ -173,18 +178,45 @@ def test_plans_list_show_and_evict(cli: Cli, stored: str) -> None:
 
 
 def test_a_beginning_that_two_plans_share(cli: Cli, tmp_path: Path) -> None:
-    seen: dict[str, str] = {}
-    for version in map(str, range(5000)):  # two of a few hundred keys share four digits
-        beginning = plan_of(chain(), version=version).plan_key[:4]
-        if beginning in seen:
-            break
-        seen[beginning] = version
+    """Every command that takes a key says which plans there are, and takes what it says."""
     with Store(f"sqlite:///{tmp_path / 'plans.db'}") as store:
-        keys = [store_plan(store, chain(), version=v) for v in (seen[beginning], version)]
-    ended = cli("plans", "show", beginning)
-    assert ended.code == 2
-    assert "2 plans begin with it" in ended.err
-    assert [cli("plans", "show", key).code for key in keys] == [0, 0]
+        beginning, keys = store_alike(store)
+    none, file = tmp_path / "none", tmp_path / "none.safetensors"
+    write_tensors(file, {"x0": np.zeros(8, np.float32)})
+    for words in (
+        ("plans", "show"),
+        ("source",),
+        ("explain",),
+        ("trials",),
+        ("run", "--inputs", file, "--outputs", none),
+        ("plans", "bundle"),
+        ("plans", "export"),
+        ("plans", "evict"),
+    ):
+        folder = (none,) if words == ("plans", "bundle") else ()
+        ended = cli(*words, beginning, *folder)
+        assert (ended.code, ended.out) == (2, ""), words
+        listed = f"{beginning}: 2 plans begin with it: {keys[0][:12]}, {keys[1][:12]}; give more digits"
+        assert listed in " ".join(ended.err.split()), words
+        unknown = cli(*words, "0123456789", *folder)
+        assert unknown.code == 2, words
+        assert "begins with it" in " ".join(unknown.err.split()), words
+    assert [cli("plans", "show", key[:12]).code for key in keys] == [0, 0]
+    assert cli("plans", "evict", keys[0][:12]).code == 0
+    assert cli("plans", "show", beginning).code == 0, "which is the only one now"
+
+
+@pytest.mark.parametrize("width", [30, 60, 80, 200])
+def test_every_key_in_a_list_is_an_argument(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    monkeypatch.setattr(terminal, "PLAIN_WIDTH", width)
+    with Store(f"sqlite:///{tmp_path / 'plans.db'}") as store:
+        keys = {store_plan(store, chain(size)) for size in range(1, 6)}
+    printed = [re.match(r" ?([0-9a-f]+)", line) for line in cli("plans", "list").out.splitlines()[2:]]
+    shown = [found[1] for found in printed if found]
+    assert [len(key) for key in shown] == [KEY_DIGITS] * 5, "none is cut"
+    assert {json.loads(cli("plans", "show", key, "--json").out)["plan_key"] for key in shown} == keys
 
 
 def test_config_show_lists_every_setting_with_its_origin(cli: Cli, tmp_path: Path) -> None:

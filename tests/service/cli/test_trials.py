@@ -13,6 +13,7 @@ from fusion_ir.records import CompileReport, Measurement, Moment, Status, Surrou
 from fusion_ir.text import print_graph
 from service.cli.trials import FIELDS
 from tests.service.cli.conftest import GRAPH, Cli
+from tests.support.devices import CUDA_DEVICE
 from tests.support.stored_plans import DEVICE, chain, plan_of, sha, store_plan
 from tuning_db import Store, Trial
 
@@ -131,3 +132,41 @@ def test_nothing_tried(cli: Cli, graph_file: Path) -> None:
     assert cli("trials", graph_file, "--csv").out.strip() == ",".join(FIELDS)
     assert cli("trials", graph_file, "--csv", "--json").code == 2
     assert cli("trials", "0123456789").code == 2
+
+
+@pytest.mark.parametrize(
+    ("target", "found"),
+    [
+        (None, {"vec=8", "vec=16", "vec=32"}),
+        ("cpu", {"vec=8"}),
+        ("cuda", {"vec=16", "vec=32"}),
+        ("h100", {"vec=16"}),
+        ("h200", {"vec=32"}),
+        ("a100", set[str]()),
+    ],
+)
+def test_those_of_one_target(cli: Cli, tmp_path: Path, graph_file: Path, target: str | None, found: set[str]) -> None:
+    """A graph's trials on devices that are not here, by what drivers call them."""
+    named = read(GRAPH, filename="graph.fuseplan.txt")
+    text = print_graph(named.graph)
+    here, *there = (
+        DEVICE,
+        CUDA_DEVICE.model_copy(update={"name": "NVIDIA H100 80GB HBM3"}),
+        CUDA_DEVICE.model_copy(update={"name": "NVIDIA H200"}),
+    )
+    with Store(f"sqlite:///{tmp_path / 'plans.db'}") as store:
+        store.put_segment(graph_key(named.graph), text)
+        for device, schedule in zip((here, *there), ("vec=8", "vec=16", "vec=32"), strict=True):
+            store.put_device(device)
+            store.record([measured(schedule, 5.0, segment=sha(text), device_key=device.class_key)], "0.1.0")
+        plan_key = store_plan(store, chain())
+        store.record([measured("vec=4", 5.0, device_key=there[1].class_key)], "0.1.0")
+    words = () if target is None else ("--target", target)
+    rows = json.loads(cli("trials", graph_file, "--json", *words).out)["trials"]
+    assert {row["schedule"].removeprefix("pointwise{").removesuffix("}") for row in rows} == found
+    if not found:
+        assert "Nothing was tried on it for a100" in cli("trials", graph_file, *words).err
+    if target == "h200":
+        rows = json.loads(cli("trials", plan_key, "--json", *words).out)["trials"]
+        assert [row["schedule"] for row in rows] == ["pointwise{vec=4}"], "of a plan on another device than its own"
+        assert cli("trials", graph_file, "--target", "cuda:1").code == 2

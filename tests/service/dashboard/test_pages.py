@@ -19,7 +19,7 @@ from service.dashboard import layout, plan_view, routes, source_view
 from service.how_far import how_far
 from service.naming import Naming
 from tests.support.service_app import Running, running, wire
-from tests.support.stored_plans import BINARY, DEVICE, chain, plan_of, put_plan, sha, store_plan
+from tests.support.stored_plans import BINARY, DEVICE, chain, plan_of, put_plan, sha, store_alike, store_plan
 from tests.support.strict_page import page
 from tuning_db import Names, RequestKey
 
@@ -180,21 +180,6 @@ def test_a_contraction_is_told_by_what_it_computes(service: Running) -> None:
     assert "%1 exp f32[4] in the plan: gemv, ~7.50 µs" in text
 
 
-def test_the_beginning_of_a_key_leads_to_its_plan(service: Running) -> None:
-    keys = [store_plan(service.store, chain(n)) for n in range(1, 4)]
-    for digits in (4, 12, 63):
-        found = service.client.get(f"/plans/{keys[1][:digits]}", follow_redirects=False)
-        assert (found.status_code, found.headers["location"]) == (303, f"/plans/{keys[1]}")
-    page(service, f"/plans/{keys[1][:3]}", 404)
-    page(service, f"/plans/{keys[1][:11]}{'0' if keys[1][11] != '0' else '1'}", 404)
-    assert service.store.plan_keys("", 9) == sorted(keys)
-
-
-def test_several_plans_with_one_beginning(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service.store, "plan_keys", lambda *_: ["abcd1", "abcd2"])
-    assert "Several plans' keys begin with abcd" in page(service, "/plans/abcd", 404).text
-
-
 def test_what_was_tried_has_a_page(service: Running) -> None:
     graph = chain()
     plan = plan_of(graph)
@@ -298,6 +283,20 @@ def test_a_graph_that_is_not_stored_any_more_leaves_the_rest(service: Running, m
     assert "void k()" in page(service, f"/plans/{plan_key}/sources/0").text
     assert "12.5 µs" in shown.text
     assert "12.5 µs" in page(service, "/").text
+
+
+@pytest.mark.parametrize("part", ["", "/graph", "/text", "/steps", "/sources/0"])
+def test_the_beginning_of_a_key_leads_to_the_whole_one(service: Running, part: str) -> None:
+    plan_key = store_plan(service.store, chain())
+    there = service.client.get(f"/plans/{plan_key[:8]}{part}?a=b", follow_redirects=False)
+    assert (there.status_code, there.headers["location"]) == (307, f"/plans/{plan_key}{part}?a=b")
+    assert there.headers["cache-control"] == "no-store"
+    assert service.client.get(f"/plans/{plan_key}{part}", follow_redirects=False).status_code == 200
+    for key in ("0123", plan_key[:3], "%25%25%25%25"):
+        assert "No plan with this key" in page(service, f"/plans/{key}{part}", 404).text
+    beginning, keys = store_alike(service.store)
+    several = page(service, f"/plans/{beginning}{part}", 404).text
+    assert all(key[:12] in several for key in keys)
 
 
 def test_static_files_are_served_with_their_types(service: Running) -> None:

@@ -8,6 +8,7 @@ from sqlalchemy import text
 
 from fusion_ir.records import WIRE_VERSION, Buffer
 from tests.service.db.samples import Samples, sha
+from tests.support.stored_plans import store_alike
 from tuning_db import Conditions, Names, PlanFilter, RequestKey, Store
 from tuning_db.engine import Database
 from tuning_db.pages import Position
@@ -381,3 +382,17 @@ def test_many_threads_share_a_store(store: Store, samples: Samples) -> None:
     store.flush_hits()
     assert sum(p.hits for p in store.plans().items) == 8 * 25
     assert len(store.trials(sha("segment"), samples.device.class_key)) == 8 * 25
+
+
+def test_keys_by_their_beginnings(store: Store) -> None:
+    """In one look, by the index, in either database; wildcards are no digits."""
+    beginning, keys = store_alike(store)
+    assert store.plan_keys(beginning) == keys
+    assert store.plan_keys(beginning, 1) == keys[:1]
+    for key in keys:
+        assert store.plan_keys(key) == store.plan_keys(key[:40]) == [key]
+    assert store.plan_keys("f" * 64) == store.plan_keys("0123456789") == []
+    wild = ("%%%%", "____", f"{beginning}%", f"{beginning}\n")
+    for prefix in (*wild, beginning[:3], beginning + "F", "", "a" * 65):
+        with pytest.raises(ValueError, match="expected 4 to 64 hexadecimal digits"):
+            store.plan_keys(prefix)
