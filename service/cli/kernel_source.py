@@ -135,6 +135,9 @@ def _head(plan: Plan, number: int, naming: Naming) -> Iterator[str]:
     places += [("scratch", step.scratch)] if step.scratch else []
     for parameter, ref in places:
         yield f"  {parameter}: {_tensor(plan, ref, naming)}"
+    for i, m in enumerate(step.tensor_maps):
+        swizzled = f", swizzled over {size(m.swizzle)}" if m.swizzle else ""
+        yield f"  map{i}: a tensor map of {places[m.argument][0]}, boxes of {list(m.box)}{swizzled}"
 
 
 def _tensor(plan: Plan, ref: Ref, naming: Naming) -> str:

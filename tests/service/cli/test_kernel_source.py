@@ -10,7 +10,7 @@ import pytest
 
 from codegen.libraries import CUBLASLT
 from fusion_ir.key import graph_key
-from fusion_ir.records import Buffer, Plan, Ref
+from fusion_ir.records import Buffer, Plan, Ref, TensorMapSpec
 from fusion_ir.text import print_graph
 from tests.service.cli.conftest import Cli
 from tests.support.stored_plans import BINARY, DEVICE, chain, plan_of, sha, store_plan
@@ -129,3 +129,16 @@ def test_what_cannot_be_a_file(cli: Cli, tmp_path: Path) -> None:
     ended = cli("source", missing, "--standalone")
     assert ended.code == 1
     assert "kernel 0: its source is not stored" in ended.err
+
+
+def test_tensor_maps_are_arguments_too(cli: Cli, tmp_path: Path) -> None:
+    """Behind the tensors, as the kernel has them: innermost axis first."""
+    plan = several(SOURCE)
+    spec = TensorMapSpec(
+        argument=1, sizes=(64, 64), strides_bytes=(128,), box=(64, 8), swizzle=128, dtype="bf16", element_bytes=2
+    )
+    steps = tuple(step.model_copy(update={"tensor_maps": (spec,)}) for step in plan.steps)
+    key = put(tmp_path, plan.model_copy(update={"steps": steps}), SOURCE)
+    shown = cli("source", key[:8]).out
+    assert "//   out0: outb, the plan's out0, f32[8]\n" in shown
+    assert "//   map0: a tensor map of out0, boxes of [64, 8], swizzled over 128 B" in shown
