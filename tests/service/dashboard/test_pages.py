@@ -285,7 +285,7 @@ def test_a_graph_that_is_not_stored_any_more_leaves_the_rest(service: Running, m
     assert "12.5 µs" in page(service, "/").text
 
 
-@pytest.mark.parametrize("part", ["", "/graph", "/text", "/steps", "/sources/0"])
+@pytest.mark.parametrize("part", ["", "/graph", "/text", "/steps", "/trials", "/sources/0"])
 def test_the_beginning_of_a_key_leads_to_the_whole_one(service: Running, part: str) -> None:
     plan_key = store_plan(service.store, chain())
     there = service.client.get(f"/plans/{plan_key[:8]}{part}?a=b", follow_redirects=False)
