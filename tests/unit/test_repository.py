@@ -129,11 +129,12 @@ def test_figures_stand_a_row_a_fact_and_no_cell_is_longer_than_a_line(page: str)
 
 
 def test_links_between_pages_lead_somewhere() -> None:
+    code = re.compile(r"^```.*?^```|^    .*?$|`[^`\n]*`", re.DOTALL | re.MULTILINE)
     lost = [
         f"{path}: {link}"
         for path, text in texts()
-        if path.suffix == ".md"
-        for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", re.sub(r"`[^`\n]*`", "", text))
+        if path.suffix == ".md" and path.parts[0] != "tests"
+        for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", code.sub("", text))
         if not (ROOT / path.parent / link).exists()
     ]
     assert lost == []
