@@ -34,7 +34,7 @@ def detect(target: str, cache: ObjectCache, *, ceilings: bool = True) -> Device:
     if kind == "cuda" and (target == "cuda" or number.isdigit()):
         return _cuda(int(number or 0), cache, ceilings)
     if kind == "emulator" and re.fullmatch(r"emulator(:sm_[0-9]{2,3}[af]?)?", target):
-        return _emulator(number or EMULATED_ARCH)
+        return _emulator(number or EMULATED_ARCH, cache)
     if target in GPUS:
         device = specified(target, nvrtc_version())
         return device if ceilings else device.model_copy(update={"ceilings": None})
@@ -61,7 +61,7 @@ def with_raised_ceilings(
         return device.model_copy(update={"ceilings": reached_ceilings(device, cache, reached)})
     try:
         return device.model_copy(
-            update={"ceilings": cpu_ceilings(device, find_compiler(), cache, again=True, reached=reached)}
+            update={"ceilings": cpu_ceilings(device, find_compiler(cache=cache), cache, again=True, reached=reached)}
         )
     except (SlotError, SlotFailure) as e:
         raise DeviceError(f"the ceilings of this CPU cannot be measured: {e}") from e
@@ -75,7 +75,7 @@ def vector_bytes(arch: str, features: tuple[str, ...]) -> int:
 
 
 def _cpu(cache: ObjectCache, measured: bool) -> Device:
-    compiler = find_compiler()
+    compiler = find_compiler(cache=cache)
     cpus = usable_cpus()
     levels = cache_levels(cpus)
     device = Device(
@@ -97,7 +97,7 @@ def _cpu(cache: ObjectCache, measured: bool) -> Device:
         raise DeviceError(f"the ceilings of this CPU cannot be measured: {e}") from e
 
 
-def _emulator(arch: str) -> Device:
+def _emulator(arch: str, cache: ObjectCache) -> Device:
     return Device(
         target="emulator",
         name=f"emulated {arch}",
@@ -106,7 +106,7 @@ def _emulator(arch: str) -> Device:
         vector_bytes=16,
         cache_bytes=0,
         memory_bytes=memory_bytes(),
-        toolchain=find_compiler().version,
+        toolchain=find_compiler(cache=cache).version,
     )
 
 

@@ -5,6 +5,7 @@ import sys
 from importlib import import_module
 
 from service import standard_output
+from service.collector import resting
 
 
 def main() -> int:
@@ -13,7 +14,8 @@ def main() -> int:
     # an exception.
     before = signal.signal(signal.SIGINT, signal.SIG_DFL)
     standard_output.claim()
-    run = import_module("service.cli").main  # only now: libraries may print as they are imported
+    with resting():
+        run = import_module("service.cli").main  # only now: libraries may print as they are imported
     signal.signal(signal.SIGINT, before)
     code = run()
     # What is to be told has been told, and the exit code tells the same: an interrupt while Python ends, which takes

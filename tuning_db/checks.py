@@ -7,10 +7,9 @@ from collections.abc import Iterable, Sequence
 from math import isfinite
 from typing import Any, TypeVar
 
-import structlog
 from sqlalchemy import Row
 
-_log: Any = structlog.get_logger("tuning_db")
+from tuning_db.logs import warn
 
 
 def digest(content: object) -> str:
@@ -65,7 +64,7 @@ _missed: Counter[str] = Counter()
 def miss(table: str, key: str, reason: str) -> None:
     """Logs and counts that a stored row is treated as if it were not there."""
     _missed[table] += 1
-    _log.warning("stored row does not verify", table=table, key=key, reason=reason)
+    warn("stored row does not verify", table=table, key=key, reason=reason)
 
 
 def missed() -> dict[str, int]:

@@ -7,17 +7,20 @@ import sqlite3
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVarTuple
+from typing import TYPE_CHECKING, Any, TypeVarTuple
 
 from sqlalchemy import URL, Connection, Engine, Row, create_engine, event, func, make_url, select
 from sqlalchemy import exc as sql
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.sql.selectable import TypedReturnsRows
 
 from fusion_ir.ownership import Exposed, check_file, make_private
 from tuning_db.checks import digest, miss
 from tuning_db.errors import DatabaseError
 from tuning_db.models import Base
+
+if TYPE_CHECKING:
+    from sqlalchemy.dialects import postgresql
 
 BUSY_SECONDS = 30
 BESIDE = ("-wal", "-shm", "-journal")  # files that SQLite keeps beside a database, with its mode
@@ -105,9 +108,13 @@ class Database:
             lock = int(digest(what)[:15], 16)
             connection.execute(select(func.pg_advisory_xact_lock(lock)))
 
-    def insert(self, table: type[Base]) -> sqlite.Insert | postgresql.Insert:
+    def insert(self, table: type[Base]) -> "sqlite.Insert | postgresql.Insert":
         """An INSERT that knows ON CONFLICT, in this database's dialect."""
-        return sqlite.insert(table) if self.path is not None else postgresql.insert(table)
+        if self.path is not None:
+            return sqlite.insert(table)
+        from sqlalchemy.dialects import postgresql  # noqa: PLC0415  SQLite does without
+
+        return postgresql.insert(table)
 
     @contextmanager
     def _explained(self) -> Generator[None]:

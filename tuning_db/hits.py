@@ -5,19 +5,17 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-import structlog
 from sqlalchemy import BindParameter, Double, bindparam, case, update
 
 from tuning_db.answers import mark_stale
 from tuning_db.engine import Database
 from tuning_db.errors import DatabaseError
+from tuning_db.logs import warn
 from tuning_db.models import RequestRow
 from tuning_db.requests import Resolved
 
 FLUSH_SECONDS = 1.0
-_log: Any = structlog.get_logger("tuning_db")
 
 _AT: BindParameter[float] = bindparam("at", type_=Double)
 _ADD = (
@@ -76,7 +74,7 @@ class HitCounter:
             with self._database.write() as connection:
                 connection.execute(_ADD, rows)
         except DatabaseError as error:
-            _log.warning("hits were not written", error=str(error), requests=len(rows))
+            warn("hits were not written", error=str(error), requests=len(rows))
             self._put_back(counts)
             return
         try:
@@ -84,7 +82,7 @@ class HitCounter:
                 if count.stale_plan is not None:
                     mark_stale(self._database, key, count.stale_plan)
         except DatabaseError as error:  # the next reader finds the same and tries again
-            _log.warning("stale answers were not marked", error=str(error))
+            warn("stale answers were not marked", error=str(error))
 
     def close(self) -> None:
         """Stops the thread and writes what is left."""

@@ -18,6 +18,7 @@ from typing import Any
 from codegen.kernel import Kernel
 from codegen.libraries import LibraryMissing, library_file
 from codegen.limits import DEFAULT_LIMITS, Limits
+from codegen.object_cache import ObjectCache
 from codegen.slot import ChildLimits, Slot, SlotFailure, once_more
 from codegen.toolchain.compiler import (
     INCLUDE,
@@ -28,6 +29,7 @@ from codegen.toolchain.compiler import (
     in_namespaces,
     last_lines,
 )
+from codegen.toolchain.compiler_key import compiler_key
 from codegen.toolchain.elf import symbol_bytes
 from fusion_ir.records import CompileReport, Device, Status
 
@@ -228,16 +230,24 @@ def command_slot(limits: Limits) -> Slot:
 
 
 def find_compiler(
-    device: Device | None = None, limits: Limits = DEFAULT_LIMITS, include: Path = INCLUDE
+    device: Device | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+    include: Path = INCLUDE,
+    cache: ObjectCache | None = None,
 ) -> CpuCompiler:
-    """The first that works of $CXX, g++, clang++ and the ziglang wheel. `include`: where headers are. Raises
-    CompilerMissing."""
-    command, version = _find(os.environ.get("CXX", ""), os.environ.get("PATH", ""))
+    """The first that works of $CXX, g++, clang++ and the ziglang wheel. `include`: where headers are. cache: where what
+    a compiler says of itself is kept, so that it need not be started to say so again. Raises CompilerMissing."""
+    asked = os.environ.get("CXX", ""), os.environ.get("PATH", "")
+    if asked not in FOUND:
+        FOUND[asked] = _find(*asked, cache)
+    command, version = FOUND[asked]
     return CpuCompiler(command, version, device, limits, include)
 
 
-@lru_cache(maxsize=8)
-def _find(cxx: str, path: str) -> tuple[tuple[str, ...], str]:
+FOUND: dict[tuple[str, str], tuple[tuple[str, ...], str]] = {}  # command and version, by $CXX and $PATH
+
+
+def _find(cxx: str, path: str, cache: ObjectCache | None) -> tuple[tuple[str, ...], str]:
     choices = [tuple(shlex.split(cxx))] if cxx else []
     choices += [(found,) for found in (shutil.which(name, path=path) for name in ("g++", "clang++")) if found]
     if find_spec("ziglang"):
@@ -245,6 +255,10 @@ def _find(cxx: str, path: str) -> tuple[tuple[str, ...], str]:
     problems: list[str] = []
     with command_slot(DEFAULT_LIMITS) as slot:
         for command in choices:
+            key = compiler_key(command, path)
+            known = cache.recall(key) if cache is not None and key is not None else None
+            if known is not None:
+                return command, known
             try:
                 request: dict[str, Any] = {"job": "run", "argv": [*command, "--version"], "cwd": "/"}
                 answer = once_more(partial(slot.call, request, seconds=30.0))
@@ -252,7 +266,10 @@ def _find(cxx: str, path: str) -> tuple[tuple[str, ...], str]:
                 problems.append(f"{' '.join(command)}: {e.detail}")
                 continue
             if answer["returncode"] == 0 and answer["output"].strip():
-                return command, str(answer["output"]).splitlines()[0].strip()
+                version = str(answer["output"]).splitlines()[0].strip()
+                if cache is not None and key is not None:
+                    cache.remember(key, version)
+                return command, version
             problems.append(f"{' '.join(command)}: {answer['problem'] or answer['output'][:200]}")
     raise CompilerMissing("; ".join((MISSING, *problems)))
 

@@ -1,23 +1,24 @@
-"""Readers of graphs, in one table. Each is a pure function from text to `NamedGraph` and raises only FormatError."""
+"""Readers of graphs, in one table. Each is a pure function from text to `NamedGraph` and raises only FormatError.
+
+A reader of a format that others print is imported when the first such text is read: most read one format only.
+"""
 
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 
 from fusion_ir.allowance import limited
 from fusion_ir.errors import FormatError, excerpt
 from fusion_ir.formats.json_text import decode, excerpt_key
 from fusion_ir.formats.json_wire import read_json
-from fusion_ir.formats.kernel_math import read_kernel_math
-from fusion_ir.formats.migraphx import read_migraphx
 from fusion_ir.formats.migraphx_text import is_dump
-from fusion_ir.formats.nvfuser import read_nvfuser
 from fusion_ir.formats.side_file import NOTHING, SideFile
 from fusion_ir.limits import check_body
 from fusion_ir.named import NamedGraph
 from fusion_ir.text import HEADER, parse_graph
 
-__all__ = ["READERS", "Reader", "SideFile", "looks_like", "read"]
+__all__ = ["READERS", "Reader", "SideFile", "load_readers", "looks_like", "read"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,19 @@ class Reader:
     sniff: Callable[[str], bool]
     read: Callable[[str, SideFile], NamedGraph]
     beside: tuple[str, ...] = ()
+
+
+_LATER = ("kernel_math", "nvfuser", "migraphx")  # modules, each with a function `read_<module>`
+
+
+def _imported(module: str) -> Callable[..., NamedGraph]:
+    return getattr(import_module(f"{__name__}.{module}"), f"read_{module}")
+
+
+def load_readers() -> None:
+    """Imports all readers: for a process that reads many graphs, or forks others that do."""
+    for module in _LATER:
+        _imported(module)
 
 
 # nvFuser prints "def nvfuser_fusion_id0(fd : FusionDefinition) -> None :", people paste it with the module around it,
@@ -55,7 +69,7 @@ READERS: tuple[Reader, ...] = (
         "nvFuser's %kernel_math dump, as people paste it into issues",
         (".kernel_math.txt", ".kernel_math"),
         lambda text: _KERNEL_MATH.search(text[:65536]) is not None,
-        read_kernel_math,
+        lambda text, beside: _imported("kernel_math")(text, beside),
         beside=("extents", "values", "inputs", "outputs"),
     ),
     Reader(
@@ -70,7 +84,7 @@ READERS: tuple[Reader, ...] = (
         "nvFuser's Python definition, older and newer spelling",
         (".nvfuser.py", ".py"),
         lambda text: _DEFINITION.search(text[:65536]) is not None,
-        lambda text, beside: read_nvfuser(text, beside.shapes, beside.strides, beside.values),
+        lambda text, beside: _imported("nvfuser")(text, beside.shapes, beside.strides, beside.values),
         beside=("inputs", "values"),
     ),
     Reader(
@@ -78,7 +92,7 @@ READERS: tuple[Reader, ...] = (
         "MIGraphX's program dump, whole or an excerpt",
         (".migraphx.txt", ".migraphx"),
         is_dump,
-        read_migraphx,
+        lambda text, beside: _imported("migraphx")(text, beside),
         beside=("inputs", "outputs"),
     ),
 )

@@ -17,6 +17,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from fusion_ir.formats import load_readers
 from fusion_ir.text import print_graph
 from service.api.reading import Ask, read_body, read_line
 from service.errors import ApiError
@@ -39,6 +40,7 @@ def main(descriptor: int) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how a reader ended
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # from a terminal it reaches the parent, which closes the socket
     go_behind(NICE)
+    load_readers()  # once, not in every reader
     gc.collect()
     gc.freeze()  # pages shared with readers are not written to by their collections
     while True:

@@ -16,6 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from service.cli.errors import BAD_INPUT, FAILED, INTERRUPTED, CommandError
+from service.collector import resting
 
 
 @dataclass(frozen=True)
@@ -28,8 +29,13 @@ class Row:
 
     def function(self) -> Callable[..., None]:
         """Imports the module, with what it needs. The function's docstring is the command's help."""
-        module, _, function = self.place.partition(":")
-        return getattr(import_module(f"service.cli.{module}"), function)
+        name, _, function = self.place.partition(":")
+        place = f"service.cli.{name}"
+        module = sys.modules.get(place)
+        if module is None:
+            with resting():
+                module = import_module(place)
+        return getattr(module, function)
 
 
 COMMANDS = (

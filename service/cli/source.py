@@ -10,8 +10,8 @@ from fusion_ir.limits import LIMITS
 from fusion_ir.named import NamedGraph
 from service.cli.errors import bad_input, in_file
 from service.cli.near_files import near_files
+from service.cli.plan_key import PREFIX
 from service.cli.terminal import say
-from tuning_db import is_prefix
 
 
 def read_graph(argument: str, format_: str | None = None, shapes: str | None = None) -> NamedGraph:
@@ -20,7 +20,7 @@ def read_graph(argument: str, format_: str | None = None, shapes: str | None = N
     What the reader took for granted is said on stderr. Raises CommandError naming file and place.
     """
     name = "standard input" if argument == "-" else argument
-    if is_prefix(argument) and not Path(argument).exists():
+    if PREFIX.match(argument) and not Path(argument).exists():
         raise bad_input(f"{argument}: no file of that name; a plan's key goes with explain, run and trials, not here")
     body = read_bytes(argument, LIMITS.body_bytes)
     if len(body) > LIMITS.body_bytes:

@@ -8,9 +8,9 @@ from fusion_ir.records import Plan
 from service.beginnings import CANDIDATES, several
 from service.cli.errors import CommandError, bad_input
 from service.cli.near_files import near_files
-from tuning_db import Store, is_prefix
+from service.cli.plan_key import KEY, PREFIX
+from tuning_db import Store
 
-KEY = re.compile(r"[0-9a-f]{64}\Z")
 _SHOWN_CHARS = 200  # of an argument, in a message
 
 
@@ -18,7 +18,7 @@ def find_key(store: Store, argument: str) -> str:
     """The whole key. Raises CommandError where no plan, or more than one, begins with `argument`."""
     if KEY.match(argument):
         return argument
-    if not is_prefix(argument):
+    if not PREFIX.match(argument):
         raise bad_input(f"{excerpt(argument)}: expected a plan key, or at least 4 of its first digits")
     found = store.plan_keys(argument, CANDIDATES + 1)
     if len(found) > 1:
@@ -44,7 +44,7 @@ def load_subject(store: Store, subject: str) -> tuple[str, Plan] | None:
     """
     if subject == "-" or os.path.exists(subject):
         return None
-    if not is_prefix(subject):
+    if not PREFIX.match(subject):
         short = len(subject) < 4 and re.fullmatch("[0-9a-f]+", subject) is not None
         why = "give at least 4 of its digits" if short else "keys have hex digits"
         raise _neither(subject, "no plan's key begins with it", why)

@@ -11,11 +11,12 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from scheduler.budget import Event
 from service.formatting import duration, visible
 
 if TYPE_CHECKING:
     from rich.progress import Progress
+
+    from scheduler.budget import Event
 
 PLAIN_WIDTH = 110  # where stdout is no terminal: tables keep their columns
 
@@ -111,7 +112,7 @@ class SearchProgress:
         self._bar = bar
         self._task = bar.add_task("starting", total=seconds) if bar is not None else None
 
-    def on_search(self, event: Event) -> None:
+    def on_search(self, event: "Event") -> None:
         """For `scheduler.tune`."""
         self.show(asdict(event))
 

@@ -1,5 +1,6 @@
 """What commands load: a help text no library that plans are made by, a hit nothing that a search or a server needs."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 from tests.cpu.test_command_line import GRAPH
 
+ROOT = Path(__file__).resolve().parents[2]
 # Runs a command line, then tells on standard error what is loaded.
 PROGRAM = """
 import sys
@@ -19,6 +21,9 @@ sys.exit(code)
 """
 OF_SERVERS = ("fastapi", "starlette", "uvicorn", "service.server", "httpx", "jinja2")
 OF_SEARCHES = ("scheduler.tune", "scheduler.finalists", "codegen.families", "codegen.workbench", "optuna", "highspy")
+OF_LOGS = ("structlog", "logging.config")
+OF_OTHER_DATABASES = ("sqlalchemy.dialects.postgresql", "psycopg")
+OF_FORMATS = ("fusion_ir.formats.nvfuser", "fusion_ir.formats.kernel_math", "fusion_ir.formats.migraphx")
 OF_PLANS = ("numpy", "sqlalchemy", "alembic", "pydantic", "rich", "codegen", "tuning_db", "fusion_ir.records")
 
 
@@ -28,12 +33,12 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(home: Path, *arguments: str) -> tuple[str, set[str]]:
-    """What a command prints, and the modules that were loaded in its process."""
+def run(home: Path, *arguments: str, before: str = "") -> tuple[str, set[str]]:
+    """What a command prints, and the modules that were loaded in its process. before: code that it begins with."""
     names = {"HOME": str(home), "FUSEPLAN_DB": f"sqlite:///{home / 'plans.db'}", "FUSEPLAN_CACHE": str(home / "cache")}
     ended = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *arguments], capture_output=True, text=True, check=False,
-        env={"PATH": "/usr/local/bin:/usr/bin:/bin", **names}, cwd=Path(__file__).resolve().parents[2],
+        [sys.executable, "-c", before + PROGRAM, *arguments], capture_output=True, text=True, check=False,
+        env={"PATH": "/usr/local/bin:/usr/bin:/bin", **names}, cwd=ROOT,
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr
     return ended.stdout, set(ended.stderr.partition("LOADED ")[2].split())
@@ -51,6 +56,35 @@ def test_a_hit_loads_nothing_of_searches_or_servers(home: Path) -> None:
     graph = str(home / "graph.txt")
     _, loaded = run(home, "tune", graph, "--seconds", "1", "--json")
     assert {"scheduler.tune", "codegen.workbench"} <= loaded, "this one searched"
+    others = {*OF_SERVERS, *OF_SEARCHES, *OF_LOGS, *OF_OTHER_DATABASES, "alembic", "scipy", "rich.progress"}
     out, loaded = run(home, "tune", graph, "--seconds", "1", "--json")
     assert '"cache": "hit"' in out
-    assert loaded & {*OF_SERVERS, *OF_SEARCHES, "alembic", "scipy", "rich.progress"} == set()
+    assert loaded & {*others, *OF_FORMATS} == set()
+    key = json.loads(out)["plan_key"]
+    for arguments in (["plans", "list"], ["plans", "show", key], ["source", key]):
+        _, loaded = run(home, *arguments)
+        assert loaded & {*others, *OF_FORMATS, "fusion_ir.formats", "codegen.toolchain.cpu"} == set(), arguments
+    for arguments in (["explain", key], ["trials", key], ["devices", "--target", "cpu"]):
+        _, loaded = run(home, *arguments)
+        assert loaded & {*others, *OF_FORMATS} == set(), arguments
+
+
+def test_a_hit_starts_no_process(home: Path) -> None:
+    graph = str(home / "graph.txt")
+    run(home, "tune", graph, "--seconds", "0")
+    no_process = "import subprocess\ndef start(*_, **__): raise AssertionError('started')\nsubprocess.Popen = start\n"
+    for arguments in (["tune", graph, "--seconds", "0"], ["devices", "--target", "cpu"]):
+        run(home, *arguments, before=no_process)
+
+
+@pytest.mark.parametrize("to", ["text", "json"])
+def test_another_format_takes_no_database(home: Path, to: str) -> None:
+    out, loaded = run(home, "convert", str(home / "graph.txt"), "--to", to)
+    assert out.strip()
+    assert loaded & {*OF_SERVERS, *OF_SEARCHES, *OF_LOGS, *OF_FORMATS, "sqlalchemy", "tuning_db", "scheduler"} == set()
+
+
+def test_a_reader_is_loaded_for_its_own_format_alone(home: Path) -> None:
+    definition = ROOT / "examples" / "mistral_rope_forward.nvfuser.py"
+    _, loaded = run(home, "convert", str(definition), "--to", "text")
+    assert loaded & set(OF_FORMATS) == {"fusion_ir.formats.nvfuser"}

@@ -1,6 +1,8 @@
 """The C++ compiler: found, run within limits, many kernels per file, nothing compiled twice."""
 
 import ctypes
+import os
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +17,7 @@ from codegen.object_cache import ObjectCache
 from codegen.toolchain import cpu, patience
 from codegen.toolchain.builder import Builder
 from codegen.toolchain.compiler import Binary, CompilerMissing, Failure
+from codegen.toolchain.compiler_key import compiler_key
 from codegen.toolchain.cpu import CpuCompiler, cpu_reports, find_compiler, host_features
 from codegen.toolchain.runtime import runtime_library
 from fusion_ir.records import CompileReport, Status
@@ -279,10 +282,8 @@ def test_without_a_compiler_the_message_says_what_to_install(monkeypatch: pytest
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("CXX", "")
     monkeypatch.setattr(cpu, "find_spec", lambda name: None)
-    cpu._find.cache_clear()
     with pytest.raises(CompilerMissing, match=r"apt-get install g\+\+.*pip install ziglang"):
         find_compiler()
-    cpu._find.cache_clear()
 
 
 def test_cxx_is_preferred_and_a_broken_one_passed_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -292,6 +293,45 @@ def test_cxx_is_preferred_and_a_broken_one_passed_over(monkeypatch: pytest.Monke
     assert find_compiler().version == "fancy 12.3"
     monkeypatch.setenv("CXX", str(tmp_path / "none"))
     assert find_compiler().command != (str(tmp_path / "none"),)
+
+
+def test_what_a_compiler_says_of_itself_is_kept_until_its_file_changes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cache: ObjectCache
+) -> None:
+    """A copy of /bin/echo is a program by a compiler's name, and says what it is asked."""
+    echo = shutil.which("echo")
+    assert echo is not None
+    program = tmp_path / "g++"
+    shutil.copy(os.path.realpath(echo), program)
+    monkeypatch.setenv("CXX", f"{program} one")
+
+    def asked() -> str:
+        monkeypatch.setattr(cpu, "FOUND", {})
+        return find_compiler(cache=cache).version
+
+    told = asked()
+    key = compiler_key((str(program), "one"), os.environ["PATH"])
+    assert key is not None
+    assert cache.recall(key) == told
+    cache.remember(key, "kept")
+    assert asked() == "kept"
+    os.utime(program, (1, 1))
+    assert asked() == told
+    monkeypatch.setenv("CXX", f"{program} two")
+    assert asked() != "kept", "the command is part of what is asked"
+
+
+def test_what_a_wrapper_says_of_itself_is_not_kept(tmp_path: Path) -> None:
+    wrapper = script(tmp_path, "exec g++ $@")
+    assert compiler_key(wrapper.command, "") is None
+    by_name = tmp_path / "clang++"
+    shutil.copy(wrapper.command[0], by_name)
+    assert compiler_key((str(by_name),), "") is None, "a script by a compiler's name"
+    cache = tmp_path / "ccache"
+    shutil.copy(os.path.realpath(shutil.which("echo") or ""), cache)
+    (tmp_path / "g++").symlink_to(cache)
+    assert compiler_key((str(tmp_path / "g++"),), "") is None, "a link to something of another name"
+    assert compiler_key(("none",), "") is None
 
 
 def test_the_ziglang_wheel_is_a_compiler_too(
