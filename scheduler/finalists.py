@@ -385,6 +385,7 @@ class Finalists:
             candidates=len(self.found.accepted),
             measured=self.ledger.measured,
             failed=self.ledger.failed,
+            dropped=self.ledger.dropped,
             complete=complete,
             seed=self.ledger.seed,
             memory_bytes=self.memory_bytes,

@@ -63,7 +63,12 @@ class Ledger(Predictor):
     @property
     def failed(self) -> int:
         """Kernels that could not be used."""
-        return len(self._statuses) - self.measured
+        return len(self._statuses) - self.measured - self.dropped
+
+    @property
+    def dropped(self) -> int:
+        """Kernels that compiled and were not worth timing by their compiler's report."""
+        return sum(status is Status.dropped for status in self._statuses.values())
 
     def is_wrong(self, segment_key: str, variant: Variant) -> bool:
         """Whether a kernel ran here and did what it must not."""

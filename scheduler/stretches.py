@@ -412,6 +412,7 @@ class Stretches:
             candidates=self._found,
             measured=self.ledger.measured,
             failed=self.ledger.failed,
+            dropped=self.ledger.dropped,
             complete=False,
             seed=self.ledger.seed,
             memory_bytes=self.memory_bytes,

@@ -4,7 +4,7 @@ import re
 from datetime import UTC, datetime
 from unicodedata import category
 
-from fusion_ir.records import Plan
+from fusion_ir.records import Plan, Search
 from fusion_ir.units import NONE, duration, significant
 
 ONCE = "once for each version of the constants"  # how often steps of a prologue run
@@ -26,6 +26,19 @@ def prologue(plan: Plan) -> str:
     timed = plan.time_us is not None
     time = expected(plan.prologue_us if timed else None, plan.prologue_us)
     return f"prologue {time}, {ONCE}, keeps {size(plan.kept_bytes)}"
+
+
+def kernels_tried(search: Search) -> str:
+    """ "20 kernels timed, 8 failed, 12 not worth timing by their compiler's report"."""
+    words = [f"{count(search.measured, 'kernel')} timed"]
+    words += [f"{search.failed:,} failed"] if search.failed else []
+    words += [f"{search.dropped:,} not worth timing by their compiler's report"] if search.dropped else []
+    return ", ".join(words)
+
+
+def error(relative: float) -> str:
+    """A relative error: "1.5e-05"."""
+    return "0" if relative == 0 else f"{relative:.1e}"
 
 
 def size(bytes_: float | None) -> str:

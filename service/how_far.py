@@ -3,12 +3,14 @@
 from fusion_ir.records import Plan
 from service.formatting import percent, ratio, times
 from service.noise import beats
+from service.shares import beside_copy
 
 WORTH = 1.005  # less than this many times faster is nothing that anybody looks for
 
 
 def how_far(plan: Plan) -> str:
-    """ "64 % of what no kernel here can beat; no other cut can be more than 1.4x faster". Says what was proved and no
+    """ "64 % of what no kernel here can beat, 80 % as fast as a copy of its bytes; no other cut can be more than 1.4x
+    faster". Says what was proved and no
     more: nothing of other cuts where the search did not get that far."""
     time_us = plan.time_us if plan.time_us is not None else plan.predicted_us
     share = ratio(plan.lower_bound_us, time_us)
@@ -23,6 +25,8 @@ def how_far(plan: Plan) -> str:
         )
     absent = plan.device.origin == "specified"
     first = f"{percent(min(share, 1.0))} of what no kernel {'there' if absent else 'here'} can beat"
+    copy = beside_copy(plan.copy_us, time_us)
+    first += f", {copy}" if copy else ""
     if plan.time_us is None:
         return f"predicted to reach {first}"
     return f"{first}; {_other_cuts(plan, share)}"

@@ -130,6 +130,8 @@ def _beats_its_bound(plan: Plan) -> bool:
 
 def _together(first: Search, second: Search) -> Search:
     """What two searches of one graph spent, and what the second knew."""
-    spent = {name: getattr(first, name) + getattr(second, name) for name in ("seconds", "measured", "failed")}
+    spent = {
+        name: getattr(first, name) + getattr(second, name) for name in ("seconds", "measured", "failed", "dropped")
+    }
     given = {name: getattr(first, name) for name in ("budget_s", "cut_short", "idle_share")}
     return second.model_copy(update=spent | given)

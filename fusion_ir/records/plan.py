@@ -122,6 +122,8 @@ class Search(Record):
     budget_s: seconds that it was given. cut_short: why it ended before everything was measured that it wanted to
     measure, None where it was not; such a plan is refined by the next request that has more time. idle_share: share of
     the seconds in which a core that was the search's own had nothing to do. None in plans from before these were kept.
+    dropped: kernels that compiled and were not worth timing by their compiler's report; plans from before that was kept
+    have those among `failed`.
     """
 
     seconds: float
@@ -135,6 +137,7 @@ class Search(Record):
     budget_s: float | None = _optional()
     cut_short: str | None = _optional()
     idle_share: float | None = _optional()
+    dropped: int = Field(default=0, exclude_if=lambda number: not number)
 
 
 class Plan(Record):

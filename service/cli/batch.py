@@ -8,9 +8,7 @@ from typing import Annotated, Any
 
 import typer
 from pydantic import BaseModel
-from rich import box
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from fusion_ir.formats.json_wire import to_wire
 from fusion_ir.records import Numerics
@@ -18,6 +16,7 @@ from service.api.batch_models import BatchModel, BatchProgress, BatchResult, Bat
 from service.beginnings import told_apart
 from service.cli.batch_remote import BatchRemote
 from service.cli.errors import BAD_INPUT, CommandError, failed
+from service.cli.fitted import Column, Fitted, Layout
 from service.cli.folders import graph_files
 from service.cli.options import Format, Graphs, Json, Memory, Seconds, Target
 from service.cli.plan_view import KEY_DIGITS
@@ -27,6 +26,7 @@ from service.cli.terminal import show as display
 from service.formatting import count
 from service.settings import load
 
+_MINUTE = len("2026-11-20T06:00")
 BatchServer = Annotated[
     str | None, typer.Option("--server", metavar="URL", help="The server; by default the one that the settings name.")
 ]
@@ -216,25 +216,26 @@ def _counts(batch: BatchSummary) -> str:
     return f"{counts.done} of {batch.items} done" + "".join(f", {n} {what}" for what, n in others.items() if n)
 
 
-def _table(batches: Sequence[BatchSummary]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, header_style="bold")
-    table.add_column("batch", no_wrap=True, min_width=max(len(b.id) for b in batches))  # one that is cut is no argument
-    table.add_column("state", no_wrap=True)
-    for column in ("items", "done", "failed", "cancelled"):
-        table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("submitted", no_wrap=True)
-    for b in batches:
-        numbers = (b.items, b.counts.done, b.counts.failed, b.counts.cancelled)
-        table.add_row(b.id, b.state, *map(str, numbers), b.created_at)
-    return table
+def _table(batches: Sequence[BatchSummary]) -> Fitted:
+    """A line for each batch; where it is narrow, how far it is in words, and when it was submitted to the minute."""
+    numbers = [Column(name, right=True) for name in ("items", "done", "failed", "cancelled")]
+    batch, state = Column("batch"), Column("state")
+    wide = [
+        (b.id, b.state, str(b.items), str(b.counts.done), str(b.counts.failed), str(b.counts.cancelled), b.created_at)
+        for b in batches
+    ]
+    narrow = [(b.id, b.state, _counts(b), b.created_at[:_MINUTE].replace("T", " ")) for b in batches]
+    return Fitted(
+        Layout((batch, state, *numbers, Column("submitted")), wide),
+        Layout((batch, state, Column("items", least=12), Column("submitted", rank=1)), narrow),
+    )
 
 
-def _rows(rows: Sequence[BaseModel], errors: bool) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, header_style="bold")
-    columns = ("item", "problem", "detail") if errors else ("item", "state", "cache", "plan")
+def _rows(rows: Sequence[BaseModel], errors: bool) -> Fitted:
+    item = Column("item", least=14)
     digits = 0 if errors else told_apart([row.plan_key for row in rows if isinstance(row, BatchResult)])
-    for column in columns:
-        table.add_column(column, overflow="fold", min_width=digits if column == "plan" else None)
+    others = (Column("problem"), Column("detail", least=20)) if errors else map(Column, ("state", "cache", "plan"))
+    found: list[Sequence[str]] = []
     for row in rows:
         fields = json_module.loads(row.model_dump_json())
         if errors:
@@ -242,5 +243,5 @@ def _rows(rows: Sequence[BaseModel], errors: bool) -> Table:
             cells = (problem["type"].rpartition("/")[2], f"{problem.get('place') or ''} {problem['detail']}".strip())
         else:
             cells = (fields["state"], fields["cache"], fields["plan_key"][:digits])
-        table.add_row(fields["custom_id"], *cells)
-    return table
+        found.append((fields["custom_id"], *cells))
+    return Fitted(Layout((item, *others), found))

@@ -3,10 +3,9 @@
 import os
 from dataclasses import replace
 
-from rich import box
-from rich.table import Table
 from rich.text import Text
 
+from service.cli.fitted import Column, Fitted, Layout
 from service.cli.options import Json
 from service.cli.terminal import print_json
 from service.cli.terminal import show as display
@@ -20,9 +19,11 @@ def show(json: Json = False) -> None:
     if json:
         print_json({s.name: {"value": s.value, "origin": s.origin, "variable": s.variable} for s in settings})
         return
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, header_style="bold")
-    for column in ("setting", "value", "from", "meaning"):
-        table.add_column(column, overflow="fold")
-    for s in settings:
-        table.add_row(s.name, str(s.value), s.origin, s.help)
+    columns = (
+        Column("setting"),
+        Column("value", least=14),
+        Column("from", least=11),
+        Column("meaning", least=24, rank=1),
+    )
+    table = Fitted(Layout(columns, [(s.name, str(s.value), s.origin, s.help) for s in settings]))
     display(table, Text(f"\nFlags are --name, variables FUSEPLAN_NAME; the file is {config_path(os.environ)}"))

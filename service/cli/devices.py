@@ -1,11 +1,10 @@
 """`fuseplan devices`: what this machine can plan for, what it was measured to reach, and what is out of service."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
-from rich import box
-from rich.table import Table
 
 from codegen.devices import DeviceError, detect
 from codegen.gpus import GPUS, specified
@@ -13,9 +12,10 @@ from codegen.object_cache import ObjectCache
 from codegen.quarantine import DeviceQuarantined, Quarantine, Quarantines
 from fusion_ir.records import Device
 from service.cli.errors import bad_input
+from service.cli.fitted import Cell, Column, Fitted, Layout
 from service.cli.options import Cache, Json, Target
 from service.cli.terminal import err, print_json, say, show
-from service.formatting import duration, significant, size
+from service.formatting import NONE, count, duration, significant, size
 from service.settings import load
 from tuning_db import Store
 
@@ -90,15 +90,21 @@ def _record(device: Device) -> dict[str, Any]:
     return record
 
 
-def _table(found: list[tuple[str, Device]]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, header_style="bold")
-    for column in ("target", "device", "arch"):
-        table.add_column(column)
-    for column in ("units", "cache", "memory", "copy GB/s", "read GB/s", "f32 GFLOP/s", "launch"):
-        table.add_column(column, justify="right")
+def _table(found: list[tuple[str, Device]]) -> Fitted:
+    """A line for each device; where it is narrow, its architecture and units stand below its name."""
+    numbers = (
+        Column("cache", right=True, rank=2),
+        Column("memory", right=True, rank=3),
+        Column("copy\nGB/s", right=True),
+        Column("read\nGB/s", right=True),
+        Column("f32\nGFLOP/s", right=True),
+        Column("launch", right=True, rank=1),
+    )
+    wide: list[Sequence[Cell]] = []
+    narrow: list[Sequence[Cell]] = []
     for name, device in found:
         ceilings = device.ceilings
-        measured = ("–",) * 4
+        measured = (NONE,) * 4
         if ceilings is not None:
             copy, read = ceilings.copy_gbps[-1][1], ceilings.read_gbps[-1][1]
             about = "~" if device.origin == "specified" else ""
@@ -108,13 +114,12 @@ def _table(found: list[tuple[str, Device]]) -> Table:
                 significant(ceilings.fma_gflops),
                 about + duration(ceilings.launch_us),
             )
-        table.add_row(
-            name,
-            device.name,
-            device.arch,
-            str(device.units),
-            size(device.cache_bytes),
-            size(device.memory_bytes),
-            *measured,
-        )
-    return table
+        cells = (size(device.cache_bytes), size(device.memory_bytes), *measured)
+        wide.append((name, device.name, device.arch, str(device.units), *cells))
+        narrow.append((name, f"{device.name}\n{device.arch}, {count(device.units, 'unit')}", *cells))
+    target = Column("target")
+    device = Column("device", least=18)
+    return Fitted(
+        Layout((target, device, Column("arch"), Column("units", right=True), *numbers), wide),
+        Layout((target, device, *numbers), narrow),
+    )

@@ -21,10 +21,11 @@ from service.cli.source import read_graph
 from service.cli.stored import load_subject
 from service.cli.terminal import print_json, show
 from service.cli.tune import search_budget, tune_here
-from service.formatting import ONCE, duration, percent, ratio, size
+from service.formatting import ONCE, duration, size
 from service.naming import UNNAMED, Naming
 from service.reports import report_words
 from service.settings import load
+from service.shares import share_of
 from tuning_db import Store
 
 Subject = Annotated[
@@ -117,17 +118,12 @@ def _step(number: int, step: Step, ops: Mapping[int, str], naming: Naming) -> Ta
     """What one kernel does, in a few words."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(style="bold", no_wrap=True)
-    table.add_column()
-    table.add_row(f"kernel {number}", Text(step.schedule, style="cyan"))
+    table.add_column(overflow="fold")
+    table.add_row(f"kernel {number}", Text(step.schedule.replace(",", ", "), style="cyan"))
     table.add_row("computes", _histogram(step.nodes, ops))
     table.add_row("reads", naming.list_of(step.reads) or "nothing")
     table.add_row("writes", naming.list_of(step.writes))
-    bound = f"{duration(step.bound_us)} for its bytes and operations"
-    if step.time_us is not None:
-        bound += f"; it takes {duration(step.time_us)}, so it runs at {percent(ratio(step.bound_us, step.time_us))}"
-    elif step.predicted_us is not None:
-        bound += f"; predicted to take {duration(step.predicted_us)}, not timed"
-    table.add_row("bound", bound)
+    table.add_row("bound", _bound(step))
     if step.prologue:
         table.add_row("runs", f"{ONCE}: it reads nothing else")
     if step.accesses:
@@ -135,6 +131,20 @@ def _step(number: int, step: Step, ops: Mapping[int, str], naming: Naming) -> Ta
     if step.report is not None:
         table.add_row("compiled", "; ".join(report_words(step.report)))
     return table
+
+
+def _bound(step: Step) -> str:
+    """What its bytes and operations take at the least, and how near it comes to that."""
+    if not step.bound_us:
+        return "none: the device has no ceilings"
+    bound = f"{duration(step.bound_us)} for its bytes and operations"
+    share = share_of(step.bound_us, step.time_us, step.predicted_us)
+    if step.time_us is not None:
+        near = f": {share.text}" if share.doubt else f", so it runs at {share.text}"
+        return f"{bound}; it takes {duration(step.time_us)}{near}"
+    if step.predicted_us is not None:
+        return f"{bound}; predicted to take {duration(step.predicted_us)}, {share.text}, not timed"
+    return bound
 
 
 def _accesses(step: Step, naming: Naming) -> Iterator[str]:

@@ -1,22 +1,39 @@
 """A plan as a person reads it at a terminal, and as `--json` prints it."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from rich import box
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from fusion_ir.records import Plan, Step
 from service.beginnings import KEY_DIGITS
-from service.formatting import NONE, ONCE, count, expected, percent, prologue, ratio, significant, size, times
+from service.cli.fitted import CLOSE, Cell, Column, Fitted, Layout
+from service.formatting import (
+    NONE,
+    ONCE,
+    count,
+    duration,
+    error,
+    expected,
+    kernels_tried,
+    percent,
+    prologue,
+    ratio,
+    significant,
+    size,
+    times,
+)
 from service.how_far import how_far
 from service.naming import UNNAMED, Naming
-from service.noise import is_noisy
+from service.shares import BEATEN_SHORT, share_of
+from service.states import shown_state
 
-_BAR = 36
+_BAR, _LEAST_BAR = 36, 8  # cells of the longest bar
+_COLOURS = {"measured": "green", "emulated": "green", "predicted": "yellow", "stale": "yellow", "noisy": "yellow"}
 
 
 def as_json(plan: Plan, target: str, state: str, cache: str) -> dict[str, Any]:
@@ -73,83 +90,138 @@ def plan_view(plan: Plan, state: str, naming: Naming = UNNAMED) -> RenderableTyp
     parts: list[RenderableType] = [Padding(_heading(plan, state), (0, 0, 1, 1)), steps_table(plan.steps, naming)]
     if not plan.steps:
         parts.append(Padding(Text("no kernel: every output is an input as it is", style="dim"), (0, 0, 0, 1)))
-    parts += [Text(), Padding(times_table(plan), (0, 0, 0, 1)), Text(), Padding(_footer(plan), (0, 0, 0, 1))]
+    beaten = {share_of(step.bound_us, step.time_us).doubt for step in plan.steps} - {""}
+    parts += [
+        Padding(Text(f"{BEATEN_SHORT}: {help_[0].lower()}{help_[1:]}", style="yellow"), (1, 0, 0, 1))
+        for help_ in beaten
+    ]
+    parts += [Text(), Padding(TimesTable(plan), (0, 0, 0, 1)), Text(), Padding(_footer(plan), (0, 0, 0, 1))]
     return Group(*parts)
 
 
-def steps_table(steps: Sequence[Step], naming: Naming = UNNAMED) -> Table:
+def steps_table(steps: Sequence[Step], naming: Naming = UNNAMED) -> Fitted:
     """One row per kernel, with its bandwidth and how near it comes to its lower bound; of kernels that were not timed
-    the predicted time alone. Of very many the first and the last ones."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=True, show_edge=False, header_style="bold", expand=False)
-    table.add_column("#", justify="right", no_wrap=True)
-    table.add_column("kernel and schedule", overflow="fold")
-    table.add_column("reads → writes", overflow="fold")
+    the predicted time alone. Of very many the first and the last ones. Where it is narrow, what a kernel reads and
+    writes stands below its schedule."""
     predicted = any(step.time_us is None and step.predicted_us is not None for step in steps)
-    for name in ("ops", "predicted" if predicted else "time", "bytes", "GB/s", "of bound"):
-        table.add_column(name, justify="right", no_wrap=True)
-    left_out = range(MOST_ROWS - LAST_ROWS, len(steps) - LAST_ROWS) if len(steps) > MOST_ROWS else range(0)
-    for number, step in enumerate(steps):
-        if number in left_out:
-            if number == left_out.start:
-                table.add_row("⋮", f"{len(left_out):,} more kernels", *[""] * 6)
+    numbers = (
+        Column("ops", right=True, rank=2),
+        Column("predicted" if predicted else "time", right=True),
+        Column("bytes", right=True),
+        Column("GB/s", right=True, rank=1),
+        Column("of bound", right=True),
+    )
+    number, left_out = Column("#", right=True), _left_out(len(steps))
+    wide: list[tuple[Cell, ...]] = []
+    narrow: list[tuple[Cell, ...]] = []
+    for i, step in enumerate(steps):
+        if i in left_out:
+            if i == left_out.start:
+                row = ("⋮", f"{len(left_out):,} more kernels", *[""] * 5)
+                wide.append((*row[:2], "", *row[2:]))
+                narrow.append(row)
             continue
-        table.add_row(
-            str(number),
-            _schedule(step),
-            f"{naming.list_of(step.reads)} → {naming.list_of(step.writes)}",
+        kernel, tensors = _schedule(step), f"{naming.list_of(step.reads)} → {naming.list_of(step.writes)}"
+        cells = (
             str(len(step.nodes)),
             expected(step.time_us, step.predicted_us),
             size(step.bytes),
             significant(step.bytes / step.time_us / 1e3) if step.time_us else NONE,
-            _share(step),
+            share_of(step.bound_us, step.time_us, step.predicted_us).short,
         )
-    return table
+        wide.append((str(i), kernel, tensors, *cells))
+        narrow.append((str(i), Text.assemble(kernel, "\n", tensors), *cells))
+    return Fitted(
+        Layout((number, Column("kernel and schedule", least=32), Column("reads → writes", least=18), *numbers), wide),
+        Layout((number, Column("kernel, schedule, reads → writes", least=26), *numbers), narrow),
+    )
 
 
-def times_table(plan: Plan) -> Table:
-    """This plan, one kernel per op, the copy floor and the lower bound, with bars to scale. Of a device that is not
-    here nothing is measured: each row says where its figure is from."""
-    absent = plan.device.origin == "specified"
-    timed = plan.time_us is not None
-    own = ("this plan", plan.time_us, "bold green", _spread(plan))
+def _left_out(steps: int) -> range:
+    """Those between the first and the last rows of a table."""
+    return range(MOST_ROWS - LAST_ROWS, steps - LAST_ROWS) if steps > MOST_ROWS else range(0)
+
+
+class TimesTable:
+    """This plan, one kernel per op, the copy floor and the lower bound, with bars to scale where there is room. Of a
+    device that is not here nothing is measured: each row says where its figure is from."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        rows = _times(self._plan)
+        longest = max((row.time_us for row in rows if row.time_us), default=0.0)
+        others = sum(max(len(text) for text in texts) + CLOSE for texts in zip(*(
+            (row.name, row.shown, row.note) for row in rows
+        ), strict=True))  # fmt: skip
+        cells = min(_BAR, options.max_width - others)
+        table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+        table.add_column(no_wrap=True)
+        table.add_column(justify="right", no_wrap=True)
+        if cells >= _LEAST_BAR:
+            table.add_column(no_wrap=True)
+        table.add_column(style="dim")
+        for row in rows:
+            long = max(round(cells * row.time_us / longest), 1) if row.time_us and longest else 0
+            bar = (Text("━" * long, style=row.style or "blue"),) if cells >= _LEAST_BAR else ()
+            table.add_row(Text(row.name, style=row.style), Text(row.shown, style=row.style), *bar, row.note)
+        yield table
+
+
+@dataclass(frozen=True)
+class _Time:
+    """A row of the times. shown: the time in words."""
+
+    name: str
+    time_us: float | None
+    shown: str
+    style: str
+    note: str
+
+
+def _times(plan: Plan) -> list[_Time]:
+    absent, timed = plan.device.origin == "specified", plan.time_us is not None
+    own_us = plan.time_us if timed else plan.predicted_us
+    own = ("bold green", _spread(plan)) if timed else ("bold yellow", "predicted, not timed")
     rows = [
-        own if timed else ("this plan", plan.predicted_us, "bold yellow", "predicted, not timed"),
-        *([("  again and again", plan.warm_us, "green", "on the same tensors, in cache")] if plan.warm_us else []),
-        (
+        _Time("this plan", own_us, expected(plan.time_us, plan.predicted_us), *own),
+        _Time("  again and again", plan.warm_us, duration(plan.warm_us), "green", "on the same tensors, in cache"),
+        _Time(
             "one kernel per op",
             plan.unfused_us,
+            duration(plan.unfused_us),
             "",
             f"{times(ratio(plan.unfused_us, plan.time_us))} as long" if plan.time_us else "",
         ),
-        (
+        _Time(
             "copying its bytes",
             plan.copy_us,
+            expected(None if absent else plan.copy_us, plan.copy_us),
             "",
             f"inputs and outputs at {'an assumed' if absent else 'copy'} bandwidth",
         ),
-        ("lower bound", plan.lower_bound_us, "", f"no kernel {'can' if absent else 'here can'} be faster"),
+        _Time(
+            "lower bound",
+            plan.lower_bound_us or None,
+            duration(plan.lower_bound_us or None),
+            "",
+            f"no kernel {'can' if absent else 'here can'} be faster" if plan.lower_bound_us else "the device has none",
+        ),
     ]
-    assumed = ({"this plan"} if not timed else set()) | ({"copying its bytes"} if absent else set())
-    longest = max((time for _, time, _, _ in rows if time), default=0.0)
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)
-    table.add_column(justify="right", no_wrap=True)
-    table.add_column(no_wrap=True)
-    table.add_column(style="dim")
-    for name, time, style, note in rows:
-        cells = max(round(_BAR * time / longest), 1) if time and longest else 0
-        bar = Text("━" * cells, style=style or "blue")
-        shown = Text(expected(None if name in assumed else time, time), style=style)
-        table.add_row(Text(name, style=style), shown, bar, note if time is not None else "not timed")
-    return table
+    return [
+        row if row.time_us is not None or row.name == "lower bound" else replace(row, note="not timed")
+        for row in rows
+        if row.time_us is not None or not row.name.startswith(" ")
+    ]
 
 
 def _heading(plan: Plan, state: str) -> Text:
     absent = plan.device.origin == "specified"
-    colour = {"measured": "green", "predicted": "yellow", "stale": "yellow"}.get(state, "red")
-    state, colour = (
-        (f"measured, noisy: ± {percent(plan.spread)}", "yellow") if is_noisy(state, plan.spread) else (state, colour)
-    )
+    state = shown_state(state, plan.device.target, plan.time_us, plan.spread)
+    colour = _COLOURS.get(state, "red")
+    if state == "noisy":
+        state = f"measured, noisy: ± {percent(plan.spread)}"
     return Text.assemble(
         ("Plan ", "bold"),
         (plan.plan_key[:KEY_DIGITS], "bold"),
@@ -166,14 +238,12 @@ def _heading(plan: Plan, state: str) -> Text:
 
 def _footer(plan: Plan) -> Text:
     search = plan.search
-    seen = f"{count(search.candidates, 'segment')}, {count(search.measured, 'kernel')} timed"
-    words = [f"searched {search.seconds:.1f} s: {seen}"]
-    if search.failed:
-        words[0] += f", {search.failed} failed"
+    seen = f"{count(search.candidates, 'segment')}, {kernels_tried(search)}"
+    words = [f"searched {duration(1e6 * search.seconds)}: {seen}"]
     if search.cut_short:
         words.append(f"cut short: {search.cut_short}")
     if plan.max_rel_error is not None:
-        words.append(f"largest relative error {plan.max_rel_error:.2g}")
+        words.append(f"largest relative error {error(plan.max_rel_error)}")
     if plan.judged_by_steps:
         words.append("steps of this graph amplify errors: each agrees by itself, the outputs as a whole say nothing")
     if plan.prologue:
@@ -195,16 +265,9 @@ def _schedule(step: Step) -> Text:
     )
 
 
-def _share(step: Step) -> str:
-    """Of its bound: "75 %", "~75 %" where its time is predicted."""
-    if step.time_us is None and step.predicted_us is not None:
-        return f"~{percent(ratio(step.bound_us, step.predicted_us))}"
-    return percent(ratio(step.bound_us, step.time_us))
-
-
 def _units(plan: Plan) -> str:
     return "threads" if plan.device.target == "cpu" else "multiprocessors"
 
 
 def _spread(plan: Plan) -> str:
-    return "" if plan.spread is None else f"± {plan.spread:.1%}"
+    return "" if plan.spread is None else f"± {percent(plan.spread)}"

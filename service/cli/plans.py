@@ -8,19 +8,20 @@ from dataclasses import asdict
 from typing import Annotated
 
 import typer
-from rich import box
-from rich.table import Table
 
 from service.beginnings import told_apart
 from service.cli.errors import bad_input
+from service.cli.fitted import Column, Fitted, Layout
 from service.cli.options import Db, Json, PlanKey
 from service.cli.plan_view import plan_view
 from service.cli.stored import find_key, load_plan
 from service.cli.terminal import print_json, say
 from service.cli.terminal import show as display
-from service.formatting import age, duration, percent, ratio, times
+from service.formatting import age, duration, times
 from service.naming import UNNAMED, Naming
 from service.settings import load
+from service.shares import share_of
+from service.states import shown_state
 from tuning_db import PlanFilter, PlanSummary, Store
 
 Device = Annotated[str | None, typer.Option(help="Only of this device: its key, its name or its target.")]
@@ -73,26 +74,48 @@ def evict(plan: PlanKey, db: Db = None, json: Json = False) -> None:
         say(f"evicted {key}")
 
 
-def _table(rows: Sequence[PlanSummary]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, header_style="bold")
-    digits = told_apart([row.plan_key for row in rows])
-    table.add_column("plan", no_wrap=True, min_width=digits)  # a key that is cut is no argument of other commands
-    for column in ("device", "state"):
-        table.add_column(column, no_wrap=True)
-    for column in ("kernels", "time", "unfused", "speed-up", "of bound", "hits", "age"):
-        table.add_column(column, justify="right", no_wrap=True)
+def _table(rows: Sequence[PlanSummary]) -> Fitted:
+    """A line for each plan; where it is narrow, devices by their targets."""
+    columns = (
+        Column("state"),
+        Column("kernels", right=True, rank=4),
+        Column("time", right=True),
+        Column("unfused", right=True, rank=5),
+        Column("speed-up", right=True, rank=2),
+        Column("of bound", right=True),
+        Column("hits", right=True, rank=6),
+        Column("age", right=True, rank=3),
+    )
     now = time.time()
-    for row in rows:
-        table.add_row(
-            row.plan_key[:digits],
-            f"{row.target}: {row.device}",
-            "cut short" if row.state == "measured" and row.cut_short else row.state or "superseded",
+    cells = [
+        (
+            _state(row),
             str(row.steps),
             duration(row.time_us),
             duration(row.unfused_us),
             times(row.speed_up),
-            percent(ratio(row.lower_bound_us, row.time_us)),
+            share_of(row.lower_bound_us, row.time_us).short,
             str(row.hits),
             age(row.created, now),
         )
-    return table
+        for row in rows
+    ]
+    digits = told_apart([row.plan_key for row in rows])
+    keys = [row.plan_key[:digits] for row in rows]
+    devices = [f"{row.target}: {row.device}" for row in rows]
+    return Fitted(
+        Layout((Column("plan"), Column("device", least=20), *columns), list(map(_row, keys, devices, cells))),
+        Layout(
+            (Column("plan"), Column("target", rank=1), *columns),
+            list(map(_row, keys, (row.target for row in rows), cells)),
+        ),
+    )
+
+
+def _row(key: str, device: str, cells: Sequence[str]) -> Sequence[str]:
+    return (key, device, *cells)
+
+
+def _state(row: PlanSummary) -> str:
+    state = shown_state(row.state or "superseded", row.target, row.time_us, row.spread)
+    return "cut short" if state in ("measured", "noisy") and row.cut_short else state

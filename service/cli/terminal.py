@@ -1,6 +1,7 @@
 """Where output goes: results to stdout, everything else to stderr; progress only where a person watches."""
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 
     from scheduler.budget import Event
 
-PLAIN_WIDTH = 110  # where stdout is no terminal: tables keep their columns
+PLAIN_WIDTH = 80  # of tables where stdout is no terminal and COLUMNS does not say: what a mail or a log has room for
+JSON_WIDTH = 110  # of a line of JSON that is laid out
 
 
 class SafeConsole(Console):
@@ -34,7 +36,12 @@ class SafeConsole(Console):
 
 def out() -> Console:
     """Console on today's stdout (tests replace it)."""
-    return SafeConsole(width=None if sys.stdout.isatty() else PLAIN_WIDTH, highlight=False, soft_wrap=False)
+    return SafeConsole(width=None if sys.stdout.isatty() else _plain_width(), highlight=False, soft_wrap=False)
+
+
+def _plain_width() -> int:
+    columns = os.environ.get("COLUMNS", "")
+    return int(columns) if columns.isdecimal() and columns.isascii() and 0 < int(columns) < 10_000 else PLAIN_WIDTH
 
 
 def err() -> Console:
@@ -60,7 +67,7 @@ def print_json(value: Any) -> None:
 
 def _json(value: Any, indent: str) -> str:
     line = json.dumps(value, allow_nan=False)
-    if len(indent) + len(line) <= PLAIN_WIDTH or not isinstance(value, dict | list) or not value:
+    if len(indent) + len(line) <= JSON_WIDTH or not isinstance(value, dict | list) or not value:
         return line
     inner = indent + "  "
     if isinstance(value, dict):

@@ -11,10 +11,8 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
-from rich import box
 from rich.console import RenderableType
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from codegen.gpus import GPUS
@@ -25,6 +23,7 @@ from fusion_ir.records import CompileReport, Measurement, Status
 from fusion_ir.text import parse_graph
 from service.cli.errors import bad_input
 from service.cli.explain import Subject
+from service.cli.fitted import Cell, Column, Fitted, Layout
 from service.cli.options import Db, Format, Json, Shapes, Target
 from service.cli.plan_view import KEY_DIGITS
 from service.cli.source import read_graph
@@ -186,13 +185,18 @@ def _best(trials: Sequence[Trial]) -> list[Trial]:
     return sorted(last, key=lambda t: (t.measurement.time_us is None, t.measurement.time_us or 0.0))[:FEW]
 
 
-def _table(trials: Sequence[Trial], details: bool) -> Table:
+def _table(trials: Sequence[Trial], details: bool) -> Fitted:
     devices = len({t.measurement.device_key for t in trials}) > 1
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, header_style="bold")
-    table.add_column("candidate", overflow="fold")
-    for name in ("time", "±", "warm", "runs", "when"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("how it ended", overflow="fold")
+    columns = (
+        Column("candidate", least=24),
+        Column("time", right=True),
+        Column("±", right=True, rank=1),
+        Column("warm", right=True, rank=3),
+        Column("runs", right=True, rank=4),
+        Column("when", right=True, rank=2),
+        Column("how it ended", least=18),
+    )
+    rows: list[Sequence[Cell]] = []
     for trial in trials:
         m = trial.measurement
         text = Text(m.schedule.replace(",", ", "), style="" if m.status is Status.ok else "dim")
@@ -204,8 +208,8 @@ def _table(trials: Sequence[Trial], details: bool) -> Table:
         ending = Text(_ending(m))
         if details and (words := details_of(trial)):
             ending.append(f"\n{words}", "dim")
-        table.add_row(text, duration(m.time_us), spread_, duration(m.warm_us), runs, when, ending)
-    return table
+        rows.append((text, duration(m.time_us), spread_, duration(m.warm_us), runs, when, ending))
+    return Fitted(Layout(columns, rows))
 
 
 def _ending(m: Measurement) -> str:

@@ -16,14 +16,15 @@ from service.cli.answer import Answer, answer_json
 from service.cli.errors import FAILED, CommandError
 from service.cli.interrupts import Interrupts
 from service.cli.source import read_graph
-from service.cli.terminal import print_line, say
+from service.cli.terminal import out, print_line, say
 from service.formatting import count, duration, ratio, times
 from service.planner import PlanningError
 from tuning_db import DatabaseError
 
 INTERRUPTED = 130
-NAME_WIDTH = 60  # longer names push their line's columns to the right
+NAME_WIDTH = 60  # a longer name pushes its columns to the right, at a terminal onto a line of their own
 COLUMNS = "{:<9}  {:<5}  {:>8}  {:>8}  {:>7}"
+COLUMNS_WIDTH = 47  # with the two blanks before them
 
 # What fails for one graph would fail for every other: these end the command.
 EVERYWHERE = (DatabaseError, CacheError, DeviceError, CompilerMissing)
@@ -78,7 +79,9 @@ def tune_many(
     Ctrl-C ends the search that runs, whose best plan so far is kept, and leaves out the graphs that were to follow.
     """
     tally = Tally(names)
-    width = min(NAME_WIDTH, max(map(len, names)))
+    console = out()
+    room = max(console.width - COLUMNS_WIDTH, len("graph")) if console.is_terminal else None
+    width = min(room or NAME_WIDTH, NAME_WIDTH, max(map(len, (*names, "graph"))))
     if not json:
         print_line(f"{'graph':<{width}}  {COLUMNS.format('state', 'cache', 'time', 'speed-up', 'gap')}")
     for name in names:
@@ -93,7 +96,9 @@ def tune_many(
         else:
             tally.caches.append(answer.cache)
             tally.graphs.add(answer.plan.graph_key)
-            print_line(_json_line(name, answer) if json else f"{name:<{width}}  {_columns(answer)}")
+            print_line(
+                _json_line(name, answer) if json else _line(name, width, _columns(answer), is_narrow=room is not None)
+            )
         if interrupts.came:
             break
     summary = tally.summary(segments_of)
@@ -113,6 +118,13 @@ def _failed(name: str, error: Exception, tally: Tally, json: bool) -> None:
     if json:
         print_line(json_module.dumps({"graph": name, "error": reason}))
     say(f"failed: {reason if name in reason else f'{name}: {reason}'}")
+
+
+def _line(name: str, width: int, columns: str, *, is_narrow: bool) -> str:
+    """Name and columns; at a terminal below each other where the name takes more than the column of names."""
+    if is_narrow and len(name) > width:
+        return f"{name}\n{'':<{width}}  {columns}"
+    return f"{name:<{width}}  {columns}"
 
 
 def _json_line(name: str, answer: Answer) -> str:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from fusion_ir.records import Plan
 from scheduler.whole import far_steps_us
 from service import formatting
-from service.dashboard.shares import BEATEN_HELP, Share
 from service.noise import beats
+from service.shares import BEATEN_HELP, Share
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from service import formatting
-from service.dashboard.shares import Share, share_of
-from service.dashboard.states import STATES, shown_state
+from service.shares import Share, share_of
+from service.states import STATES, shown_state
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,13 @@ from service.dashboard.bars import Bar, bars, known_by
 from service.dashboard.graph_svg import COLOURS
 from service.dashboard.list_view import ended_early
 from service.dashboard.reasons_view import CostTable, ReasonGroup, cost_tables, node_texts, reason_groups
-from service.dashboard.shares import Share, share_of
 from service.dashboard.source_view import SourceView
 from service.dashboard.source_view import sources as sources_here
-from service.dashboard.states import STATES, shown_state
 from service.how_far import how_far
 from service.naming import Naming
 from service.noise import NOISY
+from service.shares import Share, beside_copy, share_of
+from service.states import STATES, shown_state
 
 ABSENT = "not here: known from its data sheet"
 MAX_TEXT_LINES = 3000
@@ -86,6 +86,7 @@ class PlanView:
     unfused: str
     share: Share
     bound: str  # what the lower bound says
+    beside_copy: str  # how it compares with a copy of its bytes, "" where that is not known
     has_notes: bool
     apart: str  # that its steps take another time than the whole, "" where they do not
     gap: str
@@ -150,6 +151,7 @@ def plan_view(
         unfused="not timed" if plan.unfused_us is None else formatting.duration(plan.unfused_us),
         share=share,
         bound=_bound(plan, share),
+        beside_copy=beside_copy(plan.copy_us, plan.predicted_us if plan.time_us is None else plan.time_us),
         has_notes=any(r.kind == "note" for r in plan.reasons),
         apart=_apart(plan),
         gap=formatting.NONE if share.doubt else formatting.times(plan.search_gap),
@@ -175,9 +177,8 @@ def plan_view(
 def _searched(plan: Plan) -> str:
     """ "searched 17.1 s: 3,792 segments, 12 kernels timed, 3 failed; cut short: ...", as at a terminal."""
     search = plan.search
-    words = f"searched {search.seconds:.1f} s: {formatting.count(search.candidates, 'segment')}, "
-    words += f"{formatting.count(search.measured, 'kernel')} timed"
-    words += f", {search.failed:,} failed" if search.failed else ""
+    words = f"searched {formatting.duration(1e6 * search.seconds)}: {formatting.count(search.candidates, 'segment')}, "
+    words += formatting.kernels_tried(search)
     return f"{words}; cut short: {search.cut_short}" if search.cut_short else words
 
 
@@ -235,7 +236,7 @@ def _apart(plan: Plan) -> str:
 def _error(plan: Plan) -> str:
     if plan.max_rel_error is None:
         return formatting.NONE
-    return "0" if plan.max_rel_error == 0 else f"{plan.max_rel_error:.1e}"
+    return formatting.error(plan.max_rel_error)
 
 
 def _error_help(plan: Plan) -> str:

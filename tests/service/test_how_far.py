@@ -6,12 +6,19 @@ from service.how_far import how_far
 from tests.support.stored_plans import chain, plan_of
 
 PLAN = plan_of(chain())
-BEST = "64 % of what no kernel here can beat"
+BEST = "64 % of what no kernel here can beat, 82 % as fast as a copy of its bytes"
 
 
 def told(time_us: float | None, bound_us: float, gap: float | None, *, complete: bool = False, **more: object) -> str:
     search = PLAN.search.model_copy(update={"complete": complete})
-    update = {"time_us": time_us, "lower_bound_us": bound_us, "search_gap": gap, "search": search, **more}
+    update = {
+        "time_us": time_us,
+        "lower_bound_us": bound_us,
+        "search_gap": gap,
+        "search": search,
+        "copy_us": 8.2,
+        **more,
+    }
     return how_far(PLAN.model_copy(update=update))
 
 
@@ -23,7 +30,9 @@ def told(time_us: float | None, bound_us: float, gap: float | None, *, complete:
         (10.0, 6.4, 1.0, False, f"{BEST}; no other cut can be faster"),
         (10.0, 6.4, 1 / 0.64, False, f"{BEST}; that another cut comes nearer was not excluded"),
         (10.0, 6.4, None, False, f"{BEST}; what another cut could gain was not proved"),
-        (10.0, 10.2, None, False, "100 % of what no kernel here can beat; what another cut could gain was not proved"),
+        (10.0, 10.2, None, False,
+         "100 % of what no kernel here can beat, 82 % as fast as a copy of its bytes; what another cut could gain was "
+         "not proved"),
     ],
 )  # fmt: skip
 def test_share_of_the_bound_and_what_another_cut_could_gain(
@@ -37,7 +46,7 @@ def test_a_plan_faster_than_its_bound_says_that_the_bound_is_not_credible() -> N
 
 
 def test_of_what_was_not_timed_it_says_so() -> None:
-    assert told(None, 6.4, None, predicted_us=10.0) == "predicted to reach 64 % of what no kernel here can beat"
+    assert told(None, 6.4, None, predicted_us=10.0) == f"predicted to reach {BEST}"
     absent = PLAN.device.model_copy(update={"origin": "specified"})
     assert "no kernel there can beat" in told(None, 6.4, None, predicted_us=10.0, device=absent)
     assert "is not known" in told(None, 0.0, None)
@@ -45,3 +54,17 @@ def test_of_what_was_not_timed_it_says_so() -> None:
 
 def test_nothing_to_run() -> None:
     assert told(0.0, 0.0, None, steps=()) == "nothing to run: no plan is faster"
+
+
+@pytest.mark.parametrize(
+    ("copy_us", "words"),
+    [
+        (9.8, "64 % of what no kernel here can beat, as fast as a copy of its bytes; no other cut can be faster"),
+        (10.2, "64 % of what no kernel here can beat, as fast as a copy of its bytes; no other cut can be faster"),
+        (11.0, "64 % of what no kernel here can beat, faster than a copy of its bytes; no other cut can be faster"),
+        (None, "64 % of what no kernel here can beat; no other cut can be faster"),
+        (0.0, "64 % of what no kernel here can beat; no other cut can be faster"),
+    ],
+)
+def test_beside_a_copy_of_its_bytes(copy_us: float | None, words: str) -> None:
+    assert told(10.0, 6.4, 1.0, copy_us=copy_us) == words

@@ -10,9 +10,9 @@ from fusion_ir.records import Plan, Reason
 from scheduler.whole import FAR
 from service.dashboard.list_view import ListRow, list_row
 from service.dashboard.plan_view import PlanView, plan_view
-from service.dashboard.shares import BEATEN
-from service.dashboard.states import STATES
 from service.formatting import NONE
+from service.shares import BEATEN
+from service.states import STATES
 from tests.support.service_app import running
 from tests.support.stored_plans import DEVICE, chain, plan_of, put_plan
 from tests.support.strict_page import page

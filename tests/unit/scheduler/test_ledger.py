@@ -96,6 +96,16 @@ def test_a_winner_that_fails_later_is_no_winner() -> None:
     assert entry.best() is None
 
 
+def test_what_is_not_worth_timing_is_no_failure() -> None:
+    ledger, candidate = ledger_of(FakeBench(), Memory())
+    ledger.measure(candidate, 3)
+    first, second, _ = ledger.open(candidate).tried
+    ledger.reject(candidate, first, Status.dropped, "spills")
+    assert (ledger.measured, ledger.failed, ledger.dropped) == (2, 0, 1)
+    ledger.reject(candidate, second, Status.wrong_result, "off")
+    assert (ledger.measured, ledger.failed, ledger.dropped) == (1, 1, 1)
+
+
 @pytest.mark.parametrize(
     "elsewhere", [{"origin": "imported"}, {"toolchain": "an earlier one"}, {"driver": "another"}], ids=str
 )
