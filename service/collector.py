@@ -1,20 +1,17 @@
 """The garbage collector while modules are imported: it would go through all of them over and over, and free nothing."""
 
 import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 
-@contextmanager
-def resting() -> Iterator[None]:
+class Resting:
     """Within the block nothing is collected; what was made there is left out of later collections. For imports: who
     makes garbage in cycles there keeps it."""
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        gc.enable()
+
+    def __enter__(self) -> None:
+        self._was_on = gc.isenabled()
+        gc.disable()
+
+    def __exit__(self, *_: object) -> None:
+        if self._was_on:
+            gc.freeze()
+            gc.enable()

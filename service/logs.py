@@ -7,6 +7,7 @@ from typing import Any
 import structlog
 
 from service.formatting import visible
+from service.interruption import is_to_be_told
 
 QUIET = ("alembic", "asyncio", "sqlalchemy", "uvicorn.error")
 
@@ -26,6 +27,7 @@ def configure(level: str) -> None:
     """Sets up both kinds of logger that the packages use; stdout stays free for results."""
     number = logging.getLevelNamesMapping()[level.upper()]
     handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(is_to_be_told)
     handler.setFormatter(_OneLine("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=number, handlers=[handler])
     for name in QUIET:

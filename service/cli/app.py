@@ -15,8 +15,9 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from service import interruption
 from service.cli.errors import BAD_INPUT, FAILED, INTERRUPTED, CommandError
-from service.collector import resting
+from service.collector import Resting
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Row:
         place = f"service.cli.{name}"
         module = sys.modules.get(place)
         if module is None:
-            with resting():
+            with Resting():
                 module = import_module(place)
         return getattr(module, function)
 
@@ -106,6 +107,7 @@ class Deferred(TyperCommand):
         """Of the command itself, which is run in it."""
         single = typer.Typer(add_completion=False, rich_markup_mode=None)
         single.command(self.name, context_settings=_CONTEXT)(self._row.function())
+        interruption.begin()
         return get_command(single).make_context(info_name, args, parent, **extra)
 
 
@@ -153,10 +155,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         command_line()(args=None if arguments is None else list(arguments), prog_name="fuseplan")
     except SystemExit as end:
-        return end.code if isinstance(end.code, int) else int(end.code is not None)
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        if code == INTERRUPTED:  # what Typer makes of a KeyboardInterrupt
+            interruption.say()
+        return code
     except KeyboardInterrupt:
+        interruption.say()
         return INTERRUPTED
     except CommandError as error:
+        if error.code == INTERRUPTED:
+            interruption.say()
+            return INTERRUPTED
         return _end(error, error.code)
     except BrokenPipeError:
         # The reader of our output has gone (`| head`). Python must not complain again when it flushes at exit.

@@ -5,6 +5,7 @@ import threading
 from types import FrameType, TracebackType
 
 from scheduler.budget import Event, Progress
+from service import interruption
 
 
 class Interrupts:
@@ -50,8 +51,10 @@ class Interrupts:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, self._before)  # pyright: ignore[reportArgumentType]
 
-    def _interrupt(self, _number: int, _frame: FrameType | None) -> None:
+    def _interrupt(self, _number: int, frame: FrameType | None) -> None:
         self._heard += 1
-        if self._heard > 1 or not self._has_plan:
+        if self._heard > 1:
+            interruption.strike(frame)
+        elif not self._has_plan:
             self._has_plan = True
-            raise KeyboardInterrupt
+            interruption.raise_in(frame)

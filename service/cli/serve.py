@@ -25,7 +25,10 @@ def serve(
     workers: Workers = None,
     log_level: LogLevel = None,
 ) -> None:
-    """Run the service on 127.0.0.1:8080: HTTP API, dashboard, and workers in processes of their own."""
+    """Run the service on 127.0.0.1:8080: HTTP API, dashboard, and workers in processes of their own.
+
+    Ctrl-C or SIGTERM stops it: requests are answered, workers end, and the exit code is 0.
+    """
     flags = {
         "host": host,
         "port": port,
@@ -36,9 +39,16 @@ def serve(
         "log_level": log_level,
     }
     settings = load(flags)
+    is_up = False
 
     def announce(address: str) -> None:
+        nonlocal is_up
+        is_up = True
         where = f"API: {address}/openapi.json; database: {shown(settings.db)}"
         err().print(f"Fuseplan is at {address}  ({where}). Ctrl-C stops it.", markup=False)
 
-    run_server(settings, announce)
+    try:
+        run_server(settings, announce)
+    except KeyboardInterrupt:  # which uvicorn raises once it has ended as it was asked to
+        if not is_up:
+            raise
