@@ -17,8 +17,9 @@ from service.cli.plan_view import plan_view
 from service.cli.stored import find_key, load_plan
 from service.cli.terminal import print_json, say
 from service.cli.terminal import show as display
-from service.formatting import age, duration, times
+from service.formatting import age, duration, expected, times
 from service.naming import UNNAMED, Naming
+from service.predictions import predicted_us
 from service.settings import load
 from service.shares import share_of
 from service.states import shown_state
@@ -37,13 +38,14 @@ def list_plans(
     with Store(load({"db": db}).db) as store:
         page = store.plans(PlanFilter(device=device, op=op, family=family), None, limit)
         place = store.place
+        predicted = [] if json else [predicted_us(store, row) for row in page.items]
     if json:
         print_json({"plans": [asdict(row) for row in page.items]})
         return
     if not page.items:
         say(f"There are no such plans in {place}.")
         return
-    display(_table(page.items))
+    display(_table(page.items, predicted))
     if page.next_page_token is not None:
         say(f"There are more; these are the newest {limit} (--limit).")
 
@@ -74,7 +76,7 @@ def evict(plan: PlanKey, db: Db = None, json: Json = False) -> None:
         say(f"evicted {key}")
 
 
-def _table(rows: Sequence[PlanSummary]) -> Fitted:
+def _table(rows: Sequence[PlanSummary], predicted: Sequence[float | None]) -> Fitted:
     """A line for each plan; where it is narrow, devices by their targets."""
     columns = (
         Column("state"),
@@ -91,14 +93,14 @@ def _table(rows: Sequence[PlanSummary]) -> Fitted:
         (
             _state(row),
             str(row.steps),
-            duration(row.time_us),
+            expected(row.time_us, predicted_us_),
             duration(row.unfused_us),
             times(row.speed_up),
-            share_of(row.lower_bound_us, row.time_us).short,
+            share_of(row.lower_bound_us, row.time_us, predicted_us_).short,
             str(row.hits),
             age(row.created, now),
         )
-        for row in rows
+        for row, predicted_us_ in zip(rows, predicted, strict=True)
     ]
     digits = told_apart([row.plan_key for row in rows])
     keys = [row.plan_key[:digits] for row in rows]

@@ -1,7 +1,6 @@
 """The pages, as endpoints outside the API's schema."""
 
 import hashlib
-import json
 import time
 from dataclasses import dataclass
 from functools import partial
@@ -26,6 +25,7 @@ from service.dashboard.graph_svg import Picture, draw, picture
 from service.dashboard.layout import Layout, LayoutError, layout
 from service.dashboard.layouts import Layouts
 from service.errors import PROBLEM_TYPES, ApiError
+from service.predictions import predicted_us
 from service.version import VERSION
 from tuning_db import PlanSummary, Store, StoredGraph, is_prefix
 
@@ -38,7 +38,6 @@ FAILED_ROWS = 5
 TRIED_SEGMENTS = 50  # on a page of trials
 OPEN_LINES = 150  # lines of a graph's text up to which its picture is fetched unasked
 DIGITS = 64  # of a whole key
-PREDICTIONS = 4096  # predicted times in memory
 
 _templates = Environment(
     loader=FileSystemLoader(Path(__file__).with_name("templates")),
@@ -47,7 +46,6 @@ _templates = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_predicted: dict[str, float | None] = {}  # by the key of a plan, whose body never changes
 
 
 @router.get("/")
@@ -73,7 +71,7 @@ def plans(request: Request, page_token: Annotated[str | None, Query(max_length=1
             numerics=p.numerics,
             steps=p.steps,
             time_us=p.time_us,
-            predicted_us=_predicted_us(store, p),
+            predicted_us=predicted_us(store, p),
             spread=p.spread,
             unfused_us=p.unfused_us,
             lower_bound_us=p.lower_bound_us,
@@ -335,21 +333,6 @@ def _view(
         store.source,
         summary.cut_short if summary else None,
     )
-
-
-def _predicted_us(store: Store, row: PlanSummary) -> float | None:
-    """What a plan that was not timed is predicted to take, which its body alone says."""
-    if row.time_us is not None:
-        return None
-    if row.plan_key in _predicted:
-        return _predicted[row.plan_key]
-    body = store.plan(row.plan_key)
-    if body is None:
-        return None
-    if len(_predicted) >= PREDICTIONS:
-        _predicted.clear()
-    found = _predicted[row.plan_key] = json.loads(body).get("predicted_us")
-    return found
 
 
 def _inputs(stored: StoredGraph | None) -> tuple[str, ...]:

@@ -173,11 +173,12 @@ def test_the_list_of_plans(golden: Golden, width: int, monkeypatch: pytest.Monke
         summary(2, cut_short="out of time"),
         summary(3, spread=0.4),
         summary(4, lower_bound_us=1300.0),
-        summary(5, target="emulator:sm_90a", device="emulated sm_90a", time_us=None, unfused_us=None,
+        summary(5, target="emulator", device="emulated sm_90a", time_us=None, unfused_us=None,
                 lower_bound_us=0.0, state="predicted"),
         summary(6, state=None),
+        summary(7, target="h200", device="NVIDIA H200", time_us=None, unfused_us=None, state="predicted"),
     ]  # fmt: skip
-    golden(f"plans_{width}.txt", printed(width, plans._table(rows)))
+    golden(f"plans_{width}.txt", printed(width, plans._table(rows, [*[None] * 6, 604.0])))
 
 
 @WIDTHS
