@@ -9,10 +9,13 @@ beyond the largest number, which a contraction rounds in the sum. Casts and broa
 operands are left as they are: their products are rounded before they are summed, and a contraction does not do that.
 """
 
+from collections.abc import Iterable, Sequence
+
 from fusion_ir.building.products import einsum
 from fusion_ir.building.shapes import broadcast_in_dim
 from fusion_ir.dtype import DTYPES, DType, f32
 from fusion_ir.graph import Graph, OutputSpec
+from fusion_ir.named import NamedGraph, names_of_nodes
 from fusion_ir.node import Node
 
 _Einsum = tuple[Node, Node, list[int], list[int], list[int], DType]  # operands, their labels, those kept, result
@@ -20,9 +23,27 @@ _Einsum = tuple[Node, Node, list[int], list[int], list[int], DType]  # operands,
 EXACT_IN_F32 = tuple(name for name, row in DTYPES.items() if row.is_float and 2 * row.digits <= f32.digits)
 
 
+def read_graph(
+    graph: Graph,
+    input_names: Sequence[str],
+    output_names: Sequence[str],
+    tensors: Iterable[tuple[str, Node]],
+    notes: Sequence[str] = (),
+) -> NamedGraph:
+    """What a reader makes of what it read: `contracted`, with the names that it bound to tensors, in its order."""
+    made, image = _contracted(graph)
+    names = names_of_nodes(made, tensors, image)
+    return NamedGraph(made, tuple(input_names), tuple(output_names), tuple(notes), names)
+
+
 def contracted(graph: Graph) -> Graph:
     """The graph with such sums as contractions, rounded at once where all that reads one is a cast to the operands'
     dtype; the same object where there are none. What others read of the product before it is summed stays as it is."""
+    return _contracted(graph)[0]
+
+
+def _contracted(graph: Graph) -> tuple[Graph, dict[Node, Node]]:
+    """The same, and what became of each node."""
     outputs = {o.node for o in graph.outputs}
     readers = graph.users
     image: dict[Node, Node] = {}
@@ -32,8 +53,8 @@ def contracted(graph: Graph) -> Graph:
         made = _contraction(summed, node.dtype, readers, outputs) if alone else None
         image[node] = _over(made, image) if made else node.over(tuple(image[a] for a in node.args))
     if all(image[o.node] is o.node for o in graph.outputs):
-        return graph
-    return Graph(graph.inputs, tuple(OutputSpec(image[o.node], o.strides, o.donates) for o in graph.outputs))
+        return graph, {}
+    return Graph(graph.inputs, tuple(OutputSpec(image[o.node], o.strides, o.donates) for o in graph.outputs)), image
 
 
 def _contraction(node: Node, dtype: DType, readers: dict[Node, tuple[Node, ...]], outputs: set[Node]) -> _Einsum | None:

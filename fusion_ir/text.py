@@ -5,16 +5,17 @@
     in1 bias: bf16[32] align 16 constant "v7"
     %0 = in0: bf16[64, 32]
     %1 = full() {shape=[64, 32], value=bf16:0x4000}: bf16[64, 32]  # value 2.0
-    %2 = mul(%0, %1): bf16[64, 32]
+    %2 scaled = mul(%0, %1): bf16[64, 32]
     out0: %2
 
 One line per input, node and output; a node's number is its position in `graph.nodes`. Only what is not the default is
-printed of strides (dense) and `donates`. Names stand after in0 and out0 of a `NamedGraph`, quoted as JSON strings where
-they are no identifiers; the text of a `Graph` has none. Comments run from # to the end of the line.
+printed of strides (dense) and `donates`. Names stand after in0, %0 and out0 of a `NamedGraph`, quoted as JSON strings
+where they are no identifiers; the text of a `Graph` has none. Comments run from # to the end of the line.
 """
 
 import json
 import re
+from collections.abc import Mapping
 
 from fusion_ir.dtype import DType
 from fusion_ir.extent import Extent, dense_strides
@@ -24,7 +25,7 @@ from fusion_ir.node import Attr, Node
 from fusion_ir.scalar import Scalar
 from fusion_ir.text_reader import parse_graph
 
-__all__ = ["HEADER", "node_text", "parse_graph", "print_graph", "type_text"]
+__all__ = ["HEADER", "name_text", "node_text", "parse_graph", "print_graph", "type_text"]
 
 HEADER = "fuseplan.graph 1"
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -36,7 +37,7 @@ def print_graph(graph: Graph | NamedGraph) -> str:
     plain = graph.graph if isinstance(graph, NamedGraph) else graph
     lines = [HEADER]
     for i, spec in enumerate(plain.inputs):
-        line = f"in{i}{_name_text(named.input_names[i]) if named else ''}: {type_text(spec.dtype, spec.sizes)}"
+        line = f"in{i}{name_text(named.input_names[i]) if named else ''}: {type_text(spec.dtype, spec.sizes)}"
         if spec.strides != dense_strides(spec.sizes):
             line += f" strides {list(spec.strides)}"
         line += f" align {spec.alignment_bytes}"
@@ -44,11 +45,12 @@ def print_graph(graph: Graph | NamedGraph) -> str:
             line += f" constant {json.dumps(spec.constant)}"
         lines.append(line)
     numbers: dict[Node, int] = {}
+    names = named.node_names if named else ()
     for node in plain.nodes:
-        lines.append(node_text(node, numbers))
+        lines.append(node_text(node, numbers, names[len(numbers)] if names else ""))
         numbers[node] = len(numbers)
     for i, spec in enumerate(plain.outputs):
-        line = f"out{i}{_name_text(named.output_names[i]) if named else ''}: %{numbers[spec.node]}"
+        line = f"out{i}{name_text(named.output_names[i]) if named else ''}: %{numbers[spec.node]}"
         if spec.strides != dense_strides(spec.node.sizes):
             line += f" strides {list(spec.strides)}"
         if spec.donates is not None:
@@ -57,9 +59,9 @@ def print_graph(graph: Graph | NamedGraph) -> str:
     return "\n".join(lines) + "\n"
 
 
-def node_text(node: Node, numbers: dict[Node, int]) -> str:
+def node_text(node: Node, numbers: Mapping[Node, int], name: str = "") -> str:
     """The line of one node; `numbers` knows its operands, and the node gets the next number."""
-    head = f"%{len(numbers)} = "
+    head = f"%{len(numbers)}{name_text(name) if name else ''} = "
     if node.op == "input":
         return f"{head}in{node.attr('position', int)}: {type_text(node.dtype, node.sizes)}"
     operands = ", ".join([f"%{numbers[a]}" for a in node.args])
@@ -75,7 +77,8 @@ def type_text(dtype: DType, extents: tuple[int, ...]) -> str:
     return f"{dtype}{list(extents)}"
 
 
-def _name_text(name: str) -> str:
+def name_text(name: str) -> str:
+    """A name as it stands behind in0, %0 or out0, with a blank before it."""
     return f" {name}" if _IDENTIFIER.match(name) else f" {json.dumps(name)}"
 
 

@@ -10,7 +10,7 @@ from fusion_ir.extent import dense_strides, shape_of
 from fusion_ir.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.layout import check_alignment, check_donation, check_strides
 from fusion_ir.limits import LIMITS, check_body, check_count, check_lines, check_name, check_sizes, check_text
-from fusion_ir.named import NamedGraph
+from fusion_ir.named import NamedGraph, names_of_nodes
 from fusion_ir.node import Attr, Node
 from fusion_ir.operand_words import operand_words
 from fusion_ir.ops import OPS, make, make_input
@@ -32,7 +32,8 @@ _NUMBERED = re.compile(r"(in|out)(0|[1-9][0-9]{0,8})\Z")
 def parse_graph(text: str) -> NamedGraph:
     """The graph that `print_graph` printed; names that are missing become in0, out0, ... Raises FormatError.
 
-    Also reads what a person wrote: node numbers need only be different and defined before use.
+    Also reads what a person wrote: node numbers need only be different and defined before use. Where they are not the
+    canonical ones, nodes are called what they are there: "%7", unless they have names.
     """
     check_body(text)
     check_lines(text)
@@ -143,6 +144,7 @@ class _Reader:
         self.input_names: list[str] = []
         self.nodes: dict[str, Node] = {}
         self.places: dict[str, str] = {}  # of nodes
+        self.names: dict[str, str] = {}  # of nodes that have one
         self.outputs: list[OutputSpec] = []
         self.output_names: list[str] = []
 
@@ -205,6 +207,11 @@ class _Reader:
         if number in self.nodes:
             raise FormatError(cursor.place, f"{number} is defined twice")
         cursor.at += 1
+        if cursor.kind in ("word", "string"):
+            place = cursor.place
+            name = cursor.string() if cursor.kind == "string" else cursor.take("word", "a name")
+            check_name(place, name)
+            self.names[number] = name
         cursor.expect("=")
         place = cursor.place
         op = cursor.take("word", "an op")
@@ -289,12 +296,19 @@ class _Reader:
             raise FormatError("1:1", "expected the header 'fuseplan.graph 1', got an empty text")
         if not self.outputs:
             raise FormatError("", "the graph has no outputs")
+        graph = Graph(tuple(self.inputs), tuple(self.outputs))
+        names = self.node_names(graph)
         try:
-            return NamedGraph(
-                Graph(tuple(self.inputs), tuple(self.outputs)), tuple(self.input_names), tuple(self.output_names)
-            )
+            return NamedGraph(graph, tuple(self.input_names), tuple(self.output_names), (), names)
         except ValueError as error:
             raise FormatError("", str(error)) from None
+
+    def node_names(self, graph: Graph) -> tuple[str, ...]:
+        """Names, or else the numbers in the text, where there are names or where these are other numbers than ours."""
+        numbers = {node: f"%{i}" for i, node in enumerate(graph.nodes)}
+        are_ours = all(numbers.get(node, number) == number for number, node in self.nodes.items())
+        given = ((self.names.get(n) or ("" if are_ours else n), node) for n, node in self.nodes.items())
+        return names_of_nodes(graph, given)
 
 
 def _instead(op: str) -> str:

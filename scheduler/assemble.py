@@ -12,10 +12,11 @@ from fusion_ir.graph import Graph
 from fusion_ir.key import graph_key
 from fusion_ir.node import Node
 from fusion_ir.ops import make_input
-from fusion_ir.records import NUMERICS, Buffer, Device, Plan, Ref, Search, Step, TensorAccess, TensorSpec
+from fusion_ir.records import NUMERICS, Buffer, Device, Plan, Ref, Search, Step, TensorAccess, TensorSpec, Written
 from scheduler.bound import bound_by, copy_us, lower_bound_us
 from scheduler.boundary import OUTPUT_ALIGNMENT_BYTES
 from scheduler.buffers import Lifetime, share_buffers
+from scheduler.parts_of_nodes import halves_of, other_ways_of, written_of
 from scheduler.prepare import Prepared
 from scheduler.rewrites import ALTERNATIVES
 from scheduler.segment import Segment
@@ -185,7 +186,16 @@ def _step(
         scratch=scratch,
         prologue=prologue,
         accesses=_accesses(kernel, reads, writes),
+        halves=halves_of(prepared, segment.cone),
+        other_ways=other_ways_of(prepared, segment.cone),
+        written=_written(prepared, writes, refs),
     )
+
+
+def _written(prepared: Prepared, writes: Sequence[Node], refs: Mapping[Node, Ref]) -> tuple[Written | None, ...]:
+    """What each tensor holds that a step writes to a temporary; () where nothing is known of any."""
+    found = tuple([written_of(prepared, n) if refs[n].place == "tmp" else None for n in writes])
+    return found if any(found) else ()
 
 
 def _accesses(kernel: Kernel, reads: Sequence[Node], writes: Sequence[Node]) -> tuple[TensorAccess, ...]:

@@ -8,6 +8,7 @@ from scheduler.atoms import Atoms
 from scheduler.candidates import Candidate, Candidates
 from scheduler.ledger import Ledger
 from scheduler.masks import bits
+from scheduler.parts_of_nodes import halves_of
 from scheduler.prepare import Prepared
 
 MOST = 24  # contractions told of, those that are computed in the same way counted once
@@ -35,7 +36,11 @@ def contractions(
     tables = _Tables(prepared, atoms, cover, plan, found, ledger)
     told = sorted(firsts.items(), key=lambda item: item[1])[:MOST]
     return tuple(
-        Contraction(nodes=tuple(sorted(alike[key])), alternatives=tables.alternatives(a, step))
+        Contraction(
+            nodes=tuple(sorted({*alike[key]})),
+            alternatives=tables.alternatives(a, step),
+            half=next(iter(halves_of(prepared, [atoms.nodes[a]])), None),
+        )
         for key, (a, step) in told
     ), len(firsts) - len(told)
 

@@ -1,7 +1,7 @@
 """The graph as the search sees it: simplified, and every output a tensor of its own that some kernel has to write."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from fusion_ir.graph import Graph, OutputSpec
 from fusion_ir.layout import normal_strides
@@ -11,11 +11,12 @@ from fusion_ir.records import NUMERICS, Numerics, Ref
 from scheduler.alternatives import Alternatives, find_alternatives
 from scheduler.rewrites import RULES, simplify
 from scheduler.rewrites.axes import AxesInOrder, Takes
+from scheduler.rewrites.halves import Halves, halves
 from scheduler.rewrites.identities import commuting
 from scheduler.rewrites.narrow import NARROW
 from scheduler.rewrites.rule import Offer, Rule
 from scheduler.rewrites.sink import Sinking
-from scheduler.rewrites.split import Tasks, split_offers, splitting
+from scheduler.rewrites.split import CONTRACTION, Tasks, split_offers, splitting
 
 MOST_PASSES = 8  # of slices that sink behind one another
 
@@ -30,6 +31,8 @@ class Prepared:
     rewrites: names of the rules that matched.
     numerics: the loosest class of these.
     alternatives: what else produces the tensors of `graph`.
+    tensors:  for each node of `graph` that is a tensor of the graph given, positions of all that it is.
+    halves:   by position of a node given, what it was split into.
     """
 
     given: Graph
@@ -40,6 +43,8 @@ class Prepared:
     rewrites: tuple[str, ...]
     numerics: Numerics
     alternatives: Alternatives
+    tensors: Mapping[Node, tuple[int, ...]] = field(default_factory=dict[Node, tuple[int, ...]])
+    halves: Mapping[int, tuple[Halves, ...]] = field(default_factory=dict[int, tuple[Halves, ...]])
 
 
 def prepare(
@@ -62,9 +67,11 @@ def prepare(
     """
     rewritten = _rewritten(graph, tasks, numerics, takes, is_late)
     origin: dict[Node, list[int]] = {}
-    for node, position in rewritten.stands:
-        if position not in origin.setdefault(node, []):
-            origin[node].append(position)
+    tensors: dict[Node, list[int]] = {}
+    for node, position, is_whole in rewritten.stands:
+        for found in (origin, tensors) if is_whole else (origin,):
+            if position not in found.setdefault(node, []):
+                found[node].append(position)
     outputs: list[OutputSpec] = []
     slots: list[int] = []
     aliases: list[tuple[int, Ref]] = []
@@ -84,6 +91,7 @@ def prepare(
         while node.op == "input" or any(o.node is node for o in outputs):
             node = make("reshape", [node], {"shape": node.shape})
         origin.setdefault(node, list(origin[value]))
+        tensors.setdefault(node, list(tensors.get(value, ())))
         outputs.append(OutputSpec(node, strides, output.donates))
         slots.append(slot)
     prepared = Graph(graph.inputs, tuple(outputs))
@@ -92,6 +100,12 @@ def prepare(
     alternatives = find_alternatives(prepared, offers, numerics, is_late)
     for node, tensor in alternatives.serves.items():
         origin.setdefault(node, origin.get(tensor, []))
+    split = dict(rewritten.halves)
+    for producer, tensor in alternatives.stands_for.items():
+        if alternatives.found_by[producer].name == CONTRACTION[0]:
+            found = halves(tensor, producer, alternatives.givens)
+            if found is not None:
+                split |= {p: (*split.get(p, ()), found) for p in tensors.get(tensor, ())}
     return Prepared(
         graph,
         prepared,
@@ -101,33 +115,50 @@ def prepare(
         tuple(rule.name for rule in rewritten.rules),
         NUMERICS[max((rule.looseness for rule in rewritten.rules), default=0)],
         alternatives,
+        {n: tuple(p) for n, p in tensors.items()},
+        split,
     )
 
 
 class _Rewriting:
     """A graph on its way through several passes of rules. image: what became of each output. stands: nodes, with the
-    positions of those given that they stand for, in whole or in part. rules: those that matched."""
+    positions of those given that they stand for, and whether as a whole. halves: what nodes given were split into.
+    rules: those that matched."""
 
     def __init__(self, graph: Graph, allowed: int) -> None:
         self.graph, self._allowed = graph, allowed
         self.image = {o.node: o.node for o in graph.outputs}
-        self.stands = [(node, position) for position, node in enumerate(graph.nodes)]
+        self.stands = [(node, position, True) for position, node in enumerate(graph.nodes)]
+        self.halves: dict[int, tuple[Halves, ...]] = {}
         self.rules: tuple[Rule, ...] = ()
 
-    def apply(self, rules: Sequence[Rule], made: Mapping[Node, Node]) -> bool:
-        """One pass. made: what these rules made of parts of nodes. Whether any matched."""
+    def apply(self, rules: Sequence[Rule], made: Mapping[Node, Node], *, splits: bool = False) -> bool:
+        """One pass. made: what these rules made of parts of nodes. splits: whether they cut reductions. Whether any
+        matched."""
         allowed = [rule for rule in rules if rule.looseness <= self._allowed]
         found = simplify(self.graph, allowed)
         if not found.rules:
             return False
         self.image = {given: found.image[node] for given, node in self.image.items()}
-        of = dict(self.stands)
-        self.stands = [(found.image.get(node, node), position) for node, position in self.stands]
-        self.stands += [(part, of[whole]) for part, whole in made.items() if whole in of]
+        of = {node: position for node, position, _ in self.stands}
+        if splits:
+            self._note_halves(found.image)
+        self.stands = [(found.image.get(node, node), position, whole) for node, position, whole in self.stands]
+        self.stands += [(part, of[whole], False) for part, whole in made.items() if whole in of]
         outputs = tuple(replace(o, node=found.image[o.node]) for o in self.graph.outputs)
         self.graph = Graph(self.graph.inputs, outputs)
         self.rules = tuple(dict.fromkeys((*self.rules, *found.rules)))
         return True
+
+    def _note_halves(self, image: Mapping[Node, Node]) -> None:
+        """What one pass split, of nodes that are the given ones as a whole: each half stands for its node, too."""
+        known = {*image, *image.values()}
+        for node, position, is_whole in list(self.stands):
+            new = image.get(node, node)
+            found = halves(node, new, known) if is_whole and new is not node else None
+            if found is not None:
+                self.halves[position] = (found,)
+                self.stands += [(made, position, False) for made in (*found.first, *found.second) if made is not new]
 
 
 def _rewritten(
@@ -146,5 +177,5 @@ def _rewritten(
         ordering = AxesInOrder(takes)
         rewriting.apply((*RULES, ordering.rule()), ordering.made)
     if tasks and not is_late():
-        rewriting.apply((*RULES, *splitting(tasks.among(rewriting.graph))), {})
+        rewriting.apply((*RULES, *splitting(tasks.among(rewriting.graph))), {}, splits=True)
     return rewriting

@@ -80,7 +80,7 @@ def _show(console: Console, folder: Path, options: argparse.Namespace) -> Plan:
             f"First answer, a {first.cache}: read, searched, generated, checked, timed and stored "
             f"in {time.perf_counter() - started:.1f} s\n"
         )
-        show(plan_view(first.plan, first.state, Naming(named.input_names, named.output_names)))
+        show(plan_view(first.plan, first.state, Naming.of_graph(named)))
         console.print("\n" + _repeated(server.remote, body))
         console.print(Text.assemble("The plan's page: ", (server.remote.page(first.plan_key), "bold")))
         _keep(console, options.keep)

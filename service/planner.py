@@ -71,7 +71,7 @@ def plan_graph(
     now = Conditions.of_device(device, VERSION)
     found = store.resolve(request, now, budget.seconds)
     if found is None or found.due:
-        store.put_graph(request.graph_key, print_graph(named.graph), Names(named.input_names, named.output_names))
+        store.put_graph(request.graph_key, print_graph(named.graph), Names.of_graph(named))
     if found is None:  # a plan whose graph was damaged answers again
         found = store.resolve(request, now, budget.seconds)
     if found is not None and not found.due:

@@ -9,6 +9,8 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, select
 
+from fusion_ir.graph import Graph
+from fusion_ir.named import NamedGraph
 from tuning_db.checks import checksum, digest, miss
 from tuning_db.engine import Database
 from tuning_db.models import GraphRow
@@ -18,18 +20,29 @@ _NODE = re.compile(r"^%[0-9]+ = (?:([a-z0-9_]+)\()?", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Names of a graph's inputs and outputs, in order: the envelope of a plan, which knows only in0 ... out0 ..."""
+    """Names of a graph's inputs and outputs, in order: the envelope of a plan, which knows only in0 ... out0 ...
+    nodes: by position in the canonical text, "" for those without one; () where there are none, or none were kept."""
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    nodes: tuple[str, ...] = ()
 
     def json(self) -> str:
-        return json.dumps({"inputs": self.inputs, "outputs": self.outputs})
+        nodes = {"nodes": self.nodes} if self.nodes else {}
+        return json.dumps({"inputs": self.inputs, "outputs": self.outputs, **nodes})
 
     @staticmethod
     def of_json(text: str) -> "Names":
         value: Any = json.loads(text)
-        return Names(tuple(value["inputs"]), tuple(value["outputs"]))
+        return Names(tuple(value["inputs"]), tuple(value["outputs"]), tuple(value.get("nodes", ())))
+
+    @staticmethod
+    def of_graph(named: NamedGraph) -> "Names":
+        return Names(named.input_names, named.output_names, named.node_names)
+
+    def named(self, graph: Graph) -> NamedGraph:
+        """The graph that these are the names of, with them. Raises ValueError where they are of another one."""
+        return NamedGraph(graph, self.inputs, self.outputs, (), self.nodes)
 
 
 @dataclass(frozen=True, slots=True)

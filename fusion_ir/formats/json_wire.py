@@ -26,7 +26,7 @@ from fusion_ir.formats.wire_ops import build_node
 from fusion_ir.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.layout import check_alignment, check_donation, check_strides, normal_strides
 from fusion_ir.limits import LIMITS, check_body, check_count, check_name, check_sizes
-from fusion_ir.multiplied_sums import contracted
+from fusion_ir.multiplied_sums import read_graph
 from fusion_ir.named import NamedGraph, unique_name
 from fusion_ir.node import Attr, Node
 from fusion_ir.operand_words import operand_words
@@ -112,17 +112,21 @@ def from_wire(value: object) -> NamedGraph:
 
 
 def to_wire(named: NamedGraph) -> dict[str, Any]:
-    """The graph as a JSON value, taken apart into the ops of the language: `from_wire` gives the same graph back."""
-    prefix = "n"
-    while any(name.startswith(prefix) for name in named.input_names):
+    """The graph as a JSON value, taken apart into the ops of the language: `from_wire` gives the same graph back, with
+    the same names of nodes; those that have none, or one that another tensor has, are called as in its text, %1, ..."""
+    given = named.node_names or ("",) * len(named.graph.nodes)
+    prefix = "%"
+    while any(name.startswith(prefix) for name in (*named.input_names, *given)):
         prefix += "_"
+    taken = {*named.input_names, ""}
     names: dict[Node, str] = {}
     nodes: list[dict[str, Any]] = []
-    for node in named.graph.nodes:
+    for node, name in zip(named.graph.nodes, given, strict=True):
         if node.op == "input":
             names[node] = named.input_names[node.attr("position", int)]
             continue
-        names[node] = f"{prefix}{len(nodes)}"
+        names[node] = f"{prefix}{len(names)}" if name in taken else name
+        taken.add(names[node])
         attrs = {name: _wire_attr(value) for name, value in node.attrs}
         nodes.append({"name": names[node], "op": node.op, "args": [names[a] for a in node.args], "attrs": attrs})
     inputs: list[dict[str, Any]] = []
@@ -178,7 +182,7 @@ class _Reader:
             outputs.append(self.output(f"/outputs/{i}", row, outputs))
         graph = Graph(tuple(self.specs), tuple(outputs))
         check_count("/nodes", "nodes after composite ops were taken apart", len(graph.nodes), LIMITS.nodes)
-        return NamedGraph(contracted(graph), tuple(self.positions), tuple(names))
+        return read_graph(graph, tuple(self.positions), names, self.tensors.items())
 
     def input(self, place: str, row: WireInput) -> None:
         if row.name in self.positions:

@@ -33,7 +33,7 @@ from fusion_ir.formats.side_file import NOTHING, SideFile, stated_beside
 from fusion_ir.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.layout import check_strides, normal_strides
 from fusion_ir.limits import LIMITS, check_body, check_count
-from fusion_ir.multiplied_sums import contracted
+from fusion_ir.multiplied_sums import read_graph
 from fusion_ir.named import NamedGraph
 from fusion_ir.ops import make_input
 
@@ -148,7 +148,8 @@ class _Dump:
         outputs = tuple(OutputSpec(t.node, dense_strides(t.node.sizes)) for t in tensors)
         graph = Graph(tuple(self.inputs.values()), outputs)
         check_count("", "nodes", len(graph.nodes), LIMITS.nodes)
-        return NamedGraph(contracted(graph), tuple(self.inputs), names, tuple(self._notes(names)))
+        named = ((name, tensor.node) for name, tensor in self.operands.tensors.items())
+        return read_graph(graph, tuple(self.inputs), names, named, self._notes(names))
 
     def _outputs(self) -> tuple[str, ...]:
         """The outputs listed; of an excerpt those that the side file names, or what nothing reads."""

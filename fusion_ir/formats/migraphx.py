@@ -46,7 +46,7 @@ from fusion_ir.formats.side_file import NOTHING, SideFile, stated_beside
 from fusion_ir.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.layout import check_strides, normal_strides
 from fusion_ir.limits import LIMITS, check_body, check_count, check_name, check_sizes
-from fusion_ir.multiplied_sums import contracted
+from fusion_ir.multiplied_sums import read_graph
 from fusion_ir.named import NamedGraph, unique_name
 from fusion_ir.node import Node
 from fusion_ir.ops import make_input
@@ -92,7 +92,8 @@ class _Program:
             outputs[unique_name(word.text, outputs)] = OutputSpec(value.node, strides)
         graph = Graph(tuple(self.inputs.values()), tuple(outputs.values()))
         check_count("", "nodes", len(graph.nodes), LIMITS.nodes)
-        return NamedGraph(contracted(graph), tuple(self.inputs), tuple(outputs))
+        tensors = ((name, value.node) for name, value in self.values.items())
+        return read_graph(graph, tuple(self.inputs), tuple(outputs), tensors)
 
     def check_beside(self) -> None:
         """Holds what is stated beside the text against the inputs. Raises FormatError."""

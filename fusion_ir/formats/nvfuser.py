@@ -38,7 +38,7 @@ from fusion_ir.formats.signature import Parameter, parameters
 from fusion_ir.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.layout import check_donation, normal_strides
 from fusion_ir.limits import LIMITS, check_body, check_count, check_name, check_sizes
-from fusion_ir.multiplied_sums import contracted
+from fusion_ir.multiplied_sums import read_graph
 from fusion_ir.named import NamedGraph, unique_name
 from fusion_ir.node import Node
 from fusion_ir.operand_words import operand_words
@@ -79,6 +79,7 @@ class _Definition:
         self.scalars = scalars
         self.stated: set[str] = set()  # those of `scalars` that the text asked for
         self.values: dict[str, Value] = {}
+        self.bound: list[tuple[str, Node]] = []  # names of tensors, also of those that got another one since
         self.places: dict[str, str] = {}  # where names got their values
         self.taken_dense: list[str] = []  # inputs whose strides the text leaves open without saying so
         self.inputs: dict[str, InputSpec] = {}
@@ -108,6 +109,8 @@ class _Definition:
             check_name(call.place, name)
             self.values[name] = value
             self.places[name] = call.place
+            if isinstance(value, Tensor) and not name.startswith("%"):
+                self.bound.append((name, value.node))
 
     def operation(self, call: Call, op: str) -> list[Value]:
         function = NVFUSER_OPS.get(op)
@@ -229,7 +232,7 @@ class _Definition:
             raise FormatError("", "the definition has no outputs: fd.add_output is never called")
         graph = Graph(tuple(self.inputs.values()), tuple(self.outputs.values()))
         check_count("", "nodes", len(graph.nodes), LIMITS.nodes)
-        return NamedGraph(contracted(graph), tuple(self.inputs), tuple(self.outputs), tuple(self.notes()))
+        return read_graph(graph, tuple(self.inputs), tuple(self.outputs), self.bound, tuple(self.notes()))
 
     def notes(self) -> Iterator[str]:
         """What was taken for granted."""

@@ -2,6 +2,7 @@
 
 from fusion_ir.records.base import Record
 from fusion_ir.records.device import Ceilings, Device, TargetKind
+from fusion_ir.records.half import Half, Written
 from fusion_ir.records.library_call import CallLoop, CallMatrix, CallVector, Compute, LibraryCall
 from fusion_ir.records.measurement import CompileReport, Measurement, Status
 from fusion_ir.records.plan import (
@@ -36,6 +37,7 @@ __all__ = [
     "Cost",
     "Device",
     "FamilyCost",
+    "Half",
     "LibraryCall",
     "Measurement",
     "Moment",
@@ -54,4 +56,5 @@ __all__ = [
     "TensorAccess",
     "TensorMapSpec",
     "TensorSpec",
+    "Written",
 ]

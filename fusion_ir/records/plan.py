@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 
 from fusion_ir.records.base import Record
 from fusion_ir.records.device import Device
+from fusion_ir.records.half import Half, Written
 from fusion_ir.records.measurement import CompileReport
 from fusion_ir.records.reason import Contraction, Reason
 from fusion_ir.records.tensor_map import TensorMapSpec
@@ -80,6 +81,9 @@ class Step(Record):
     prologue: runs once for each version of the constants, before all steps that are none: it reads constant inputs and
     what other such steps wrote, and writes temporaries.
     bound_by: what is at its limit in `bound_us`, see `Plan`.
+    halves: of `nodes`, those of which it computes one half. other_ways: those that it computes nothing of but something
+    on another way to them, as an alternative has it. written: what each of its `writes` holds that is a temporary, None
+    where nothing is known of it; () where nothing is of any, and in plans from before this was kept.
     """
 
     family: str
@@ -109,6 +113,9 @@ class Step(Record):
     accesses: tuple[TensorAccess, ...] = Field(default=(), exclude_if=lambda accesses: not accesses)
     prologue: bool = Field(default=False, exclude_if=lambda once: not once)
     bound_by: str | None = _optional()
+    halves: tuple[Half, ...] = Field(default=(), exclude_if=lambda halves: not halves)
+    other_ways: tuple[int, ...] = Field(default=(), exclude_if=lambda nodes: not nodes)
+    written: tuple[Written | None, ...] = Field(default=(), exclude_if=lambda written: not written)
 
     @property
     def args(self) -> tuple[Ref, ...]:

@@ -5,6 +5,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from fusion_ir.records.base import Record
+from fusion_ir.records.half import Half
 
 
 def _if_any() -> Any:
@@ -77,7 +78,9 @@ class Alternative(Record):
 
 class Contraction(Record):
     """What a contraction could be computed by. nodes: its position in the graph's canonical text, and those of others
-    that the plan computes in the same way; none where a rewrite made it. alternatives: alone first."""
+    that the plan computes in the same way; none where a rewrite made it. alternatives: alone first. half: of what it is
+    one, where a rewrite cut its sums."""
 
     nodes: tuple[int, ...]
     alternatives: tuple[Alternative, ...]
+    half: Half | None = _if_known()

@@ -37,5 +37,5 @@ def graph(request: Request, graph_key: str) -> GraphModel:
     stored = context(request).store.graph(check_key(graph_key, "graph"))
     if stored is None:
         raise ApiError("unknown-graph", "No graph with this key is stored, or it is damaged: send the graph itself.")
-    names = Names(inputs=list(stored.names.inputs), outputs=list(stored.names.outputs))
+    names = Names(inputs=list(stored.names.inputs), outputs=list(stored.names.outputs), nodes=list(stored.names.nodes))
     return GraphModel(graph_key=stored.graph_key, text=stored.text, names=names)

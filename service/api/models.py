@@ -43,10 +43,12 @@ class ResolveRequest(Body):
 
 
 class Names(BaseModel):
-    """The sender's names of in0, in1, ... and out0, out1, ..."""
+    """The sender's names of in0, in1, ... and out0, out1, ...; and of %0, %1, ... where any has one, "" for those that
+    have none."""
 
     inputs: list[str]
     outputs: list[str]
+    nodes: list[str] = Field(default_factory=list)
 
 
 class Resolution(BaseModel):

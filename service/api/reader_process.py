@@ -103,7 +103,8 @@ def _answer(job: Mapping[str, Any], body: bytes) -> tuple[dict[str, Any], bytes]
 def _read(ask: Ask) -> tuple[dict[str, Any], bytes]:
     names, text = b"", b""
     if ask.named is not None:
-        names = json.dumps({"inputs": ask.named.input_names, "outputs": ask.named.output_names}).encode()
+        given = {"inputs": ask.named.input_names, "outputs": ask.named.output_names}
+        names = json.dumps(given | ({"nodes": ask.named.node_names} if ask.named.node_names else {})).encode()
         text = print_graph(ask.named.graph).encode()
     request = ask.request
     head = {

@@ -1,7 +1,5 @@
 """What each family costs for a contraction, as `fuseplan explain` shows it."""
 
-from collections.abc import Mapping, Sequence
-
 from rich import box
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -9,17 +7,17 @@ from rich.table import Table
 from rich.text import Text
 
 from fusion_ir.ops import OPS, OpKind
-from fusion_ir.records import Alternative, Contraction, Cost, FamilyCost
+from fusion_ir.records import Contraction, Cost, FamilyCost
 from service.formatting import duration
+from service.node_words import NodeWords, cut_words
 
-_SHOWN = 6  # nodes
 _CARRIED = {"input", "cast", *(name for name, op in OPS.items() if op.kind is OpKind.VIEW)}
 
 
-def contraction_view(contraction: Contraction, ops: Mapping[int, str]) -> RenderableType:
+def contraction_view(contraction: Contraction, words: NodeWords) -> RenderableType:
     """A line for each launch and family that could compute it, the plan's marked; then who refuses."""
     heading = Text("What each family costs for ", style="bold")
-    heading.append(_nodes(contraction.nodes, ops) if contraction.nodes else "a contraction that a rewrite made")
+    heading.append(_heading(contraction, words))
     table = Table(box=box.SIMPLE_HEAD, pad_edge=True, show_edge=False, header_style="bold", expand=False)
     table.add_column("one launch", overflow="fold")
     table.add_column("family and schedule", overflow="fold")
@@ -27,8 +25,9 @@ def contraction_view(contraction: Contraction, ops: Mapping[int, str]) -> Render
     table.add_column("apart", justify="right", no_wrap=True)
     refused: list[Text] = []
     takes_it: set[str] = set()
-    for alternative in contraction.alternatives:
-        name, apart = _name(alternative, contraction, ops), _cost(alternative.apart)
+    names = _names(contraction, words)
+    for alternative, name in zip(contraction.alternatives, names, strict=True):
+        apart = _cost(alternative.apart)
         for row, cost in enumerate(alternative.costs):
             table.add_row(name if row == 0 else "", _schedule(cost), _cost(cost.cost), apart if row == 0 else "")
         if not alternative.costs:
@@ -43,25 +42,30 @@ def contraction_view(contraction: Contraction, ops: Mapping[int, str]) -> Render
     return Group(heading, Padding(table, (0, 0, 0, 1)), *(Padding(line, (0, 0, 0, 2)) for line in refused))
 
 
+def _heading(contraction: Contraction, words: NodeWords) -> str:
+    """Which contractions; of those that a rewrite cut, which half, and how."""
+    if not contraction.nodes:
+        return "a contraction that a rewrite made"
+    nodes, half = words.list_of(contraction.nodes), contraction.half
+    return nodes if half is None else f"the {half.half} half of {nodes}, {cut_words(half)}"
+
+
 def _schedule(cost: FamilyCost) -> Text:
     parameters = cost.schedule.removeprefix(cost.family).strip("{}").replace(",", ", ")
     mark = (" in the plan", "bold green") if cost.chosen else ""
     return Text.assemble((cost.family, "cyan"), mark, (f"  {parameters}", "dim"))
 
 
-def _name(alternative: Alternative, contraction: Contraction, ops: Mapping[int, str]) -> str:
-    """What is computed besides the contraction; views and casts only where there is nothing else."""
-    if alternative.apart is None:
-        return "alone"
-    others = [n for n in alternative.nodes if n not in contraction.nodes]
-    work = [n for n in others if ops.get(n) not in _CARRIED]
-    return f"with {_nodes(work or others, ops)}"
-
-
-def _nodes(nodes: Sequence[int], ops: Mapping[int, str]) -> str:
-    """ "%9 add, %10 gelu"."""
-    shown = ", ".join(f"%{n} {ops[n]}" if n in ops else f"%{n}" for n in nodes[:_SHOWN])
-    return f"{shown} and {len(nodes) - _SHOWN} more" if len(nodes) > _SHOWN else shown
+def _names(contraction: Contraction, words: NodeWords) -> list[str]:
+    """What each alternative computes besides the contraction: views and casts only where there is nothing else, or
+    where others would have the same name."""
+    others = [[n for n in a.nodes if n not in contraction.nodes] for a in contraction.alternatives]
+    work = [[n for n in nodes if words.op(n) not in _CARRIED] or nodes for nodes in others]
+    shown = [own if work.count(own) == 1 else all_ for own, all_ in zip(work, others, strict=True)]
+    return [
+        "alone" if a.apart is None else f"with {words.list_of(nodes)}"
+        for a, nodes in zip(contraction.alternatives, shown, strict=True)
+    ]
 
 
 def _cost(cost: Cost | None) -> str:

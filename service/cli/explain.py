@@ -1,7 +1,6 @@
 """`fuseplan explain`: why a plan is as it is."""
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Annotated, Any
 
@@ -11,9 +10,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from fusion_ir.named import NamedGraph
 from fusion_ir.records import Plan, Reason, Step
-from fusion_ir.text import parse_graph
+from fusion_ir.text import parse_graph, print_graph
 from service.cli.contraction_view import contraction_view
 from service.cli.options import Cache, Db, Format, Json, Memory, Seconds, Shapes, Target
 from service.cli.plan_view import plan_view
@@ -22,7 +20,8 @@ from service.cli.stored import load_subject
 from service.cli.terminal import print_json, show
 from service.cli.tune import search_budget, tune_here
 from service.formatting import ONCE, duration, size
-from service.naming import UNNAMED, Naming
+from service.naming import Naming
+from service.node_words import NodeWords
 from service.reports import report_words
 from service.settings import load
 from service.shares import share_of
@@ -30,6 +29,10 @@ from tuning_db import Store
 
 Subject = Annotated[
     str, typer.Argument(metavar="GRAPH|PLAN_KEY", help="A graph's file, or a plan's key or its beginning.")
+]
+
+WholeGraph = Annotated[
+    bool, typer.Option("--graph", help="Print all of the graph, not only what the text refers to by number.")
 ]
 
 _TITLES = {
@@ -52,6 +55,7 @@ def explain(
     cache: Cache = None,
     format_: Format = None,
     shapes: Shapes = None,
+    graph: WholeGraph = False,
     json: Json = False,
 ) -> None:
     """Show what each kernel of a plan computes, why the graph was cut so, what each family would cost for every
@@ -64,38 +68,45 @@ def explain(
             summary = store.summary(plan.plan_key)
             state = (summary.state if summary is not None else None) or "superseded"
             stored = store.graph(plan.graph_key)
-            ops = node_ops(parse_graph(stored.text)) if stored is not None else {}
-            naming = Naming(stored.names.inputs, stored.names.outputs) if stored is not None else UNNAMED
+            words = NodeWords(parse_graph(stored.text).graph if stored else None, Naming.of_stored(stored))
         else:
             named = read_graph(subject, format_, shapes)
             answer = tune_here(named, store, settings, search_budget(settings, seconds, memory))
-            plan, state, ops = answer.plan, answer.state, node_ops(named)
-            naming = Naming(named.input_names, named.output_names)
+            plan, state, words = answer.plan, answer.state, NodeWords(named.graph, Naming.of_graph(named))
     if json:
-        print_json(_as_json(plan, state, ops))
+        print_json(_as_json(plan, state, words))
         return
-    show(plan_view(plan, state, naming), *_why(plan, ops, naming))
+    show(plan_view(plan, state, words.naming), *_why(plan, words, whole_graph=graph))
 
 
-def _why(plan: Plan, ops: Mapping[int, str], naming: Naming = UNNAMED) -> Iterator[RenderableType]:
-    """What each kernel does, then the reasons by kind."""
-    for number, step in enumerate(plan.steps):
-        yield Padding(_step(number, step, ops, naming), (1, 0, 0, 1))
+def _why(plan: Plan, words: NodeWords, *, whole_graph: bool) -> Iterator[RenderableType]:
+    """What each kernel does, then the reasons by kind, then the graph, where anything above is a number in it."""
+    for number, (step, naming) in enumerate(zip(plan.steps, words.naming.at_steps(plan.steps), strict=True)):
+        yield Padding(_step(number, step, words, naming), (1, 0, 0, 1))
     for kind, title in _TITLES.items():
         reasons = [r for r in plan.reasons if r.kind == kind]
         if reasons:
             yield Padding(Text(title, style="bold"), (1, 0, 0, 1))
-            yield from (Padding(_reason(r, ops), (0, 0, 0, 3)) for r in reasons)
+            yield from (Padding(_reason(r, words), (0, 0, 0, 3)) for r in reasons)
     for contraction in plan.contractions:
-        yield Padding(contraction_view(contraction, ops), (1, 0, 0, 1))
+        yield Padding(contraction_view(contraction, words), (1, 0, 0, 1))
     if plan.rewrites:
         yield Padding(Text.assemble(("Rewrites used: ", "bold"), ", ".join(plan.rewrites)), (1, 0, 0, 1))
+    if words.nodes and (whole_graph or words.told):
+        yield Padding(_graph(words, whole=whole_graph), (1, 0, 0, 1))
 
 
-def _reason(reason: Reason, ops: Mapping[int, str]) -> Text:
+def _graph(words: NodeWords, *, whole: bool) -> Text:
+    """The lines of the graph's text that something above refers to, or all of them."""
+    text = Text("The graph" if words.is_whole(everything=whole) else "Of the graph (--graph: all of it)", style="bold")
+    text.append("".join(f"\n  {line}" for line in words.lines(everything=whole)), style="not bold")
+    return text
+
+
+def _reason(reason: Reason, words: NodeWords) -> Text:
     """Between which kernels, the text, where; below it what families say."""
     text = Text(f"{_edges(reason.edges)}{reason.text}")
-    text.append(_where(reason.nodes, ops), style="dim")
+    text.append(f"  ({words.list_of(reason.nodes)})" if reason.nodes else "", style="dim")
     for refusal in reason.refusals:
         text.append(f"\n  {', '.join(refusal.families)}: ", style="cyan")
         text.append(refusal.text)
@@ -109,18 +120,13 @@ def _edges(edges: Sequence[tuple[int, int]]) -> str:
     return f"kernels {pairs}{more}: " if edges else ""
 
 
-def node_ops(named: NamedGraph) -> dict[int, str]:
-    """Op of each node, by its position in the canonical text."""
-    return {number: node.op for number, node in enumerate(named.graph.nodes)}
-
-
-def _step(number: int, step: Step, ops: Mapping[int, str], naming: Naming) -> Table:
+def _step(number: int, step: Step, words: NodeWords, naming: Naming) -> Table:
     """What one kernel does, in a few words."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     table.add_row(f"kernel {number}", Text(step.schedule.replace(",", ", "), style="cyan"))
-    table.add_row("computes", _histogram(step.nodes, ops))
+    table.add_row("computes", "\n".join(words.computed_by(step)))
     table.add_row("reads", naming.list_of(step.reads) or "nothing")
     table.add_row("writes", naming.list_of(step.writes))
     table.add_row("bound", _bound(step))
@@ -157,19 +163,9 @@ def _accesses(step: Step, naming: Naming) -> Iterator[str]:
     return (f"{', '.join(names)}: {text}" for text, names in alike.items())
 
 
-def _histogram(nodes: Sequence[int], ops: Mapping[int, str]) -> str:
-    counted = Counter(ops[n] for n in nodes if ops.get(n, "input") != "input")
-    named = ", ".join(f"{count} {op}" for op, count in counted.most_common())
-    return named or f"{len(nodes)} nodes"
-
-
-def _where(nodes: Sequence[int], ops: Mapping[int, str]) -> str:
-    shown = ", ".join(f"%{n} {ops[n]}" if n in ops else f"%{n}" for n in nodes[:6])
-    more = f" and {len(nodes) - 6} more" if len(nodes) > 6 else ""
-    return f"  ({shown}{more})" if nodes else ""
-
-
-def _as_json(plan: Plan, state: str, ops: Mapping[int, str]) -> dict[str, Any]:
+def _as_json(plan: Plan, state: str, words: NodeWords) -> dict[str, Any]:
+    naming = words.naming
+    names = {"inputs": list(naming.inputs), "outputs": list(naming.outputs), "nodes": list(naming.nodes)}
     return {
         "plan_key": plan.plan_key,
         "graph_key": plan.graph_key,
@@ -190,7 +186,10 @@ def _as_json(plan: Plan, state: str, ops: Mapping[int, str]) -> dict[str, Any]:
                 "predicted_us": s.predicted_us,
                 "report": s.report and s.report.model_dump(mode="json"),
                 "bound_us": s.bound_us,
-                "nodes": [{"node": n, "op": ops.get(n)} for n in s.nodes],
+                "nodes": [{"node": n, "op": words.op(n)} for n in s.nodes],
+                "halves": [half.model_dump(mode="json") for half in s.halves],
+                "other_ways": list(s.other_ways),
+                "written": [w and w.model_dump(mode="json") for w in s.written],
                 "reads": [str(r) for r in s.reads],
                 "writes": [str(w) for w in s.writes],
                 "prologue": s.prologue,
@@ -201,4 +200,6 @@ def _as_json(plan: Plan, state: str, ops: Mapping[int, str]) -> dict[str, Any]:
         "reasons": [r.model_dump(mode="json") for r in plan.reasons],
         "contractions": [c.model_dump(mode="json") for c in plan.contractions],
         "rewrites": list(plan.rewrites),
+        "names": names,
+        "graph": None if words.graph is None else print_graph(words.graph),
     }

@@ -16,7 +16,7 @@ from service.cli.options import Db, Json, PlanKey
 from service.cli.stored import load_plan
 from service.cli.terminal import print_json, say
 from service.formatting import ONCE, count, size, visible
-from service.naming import UNNAMED, Naming
+from service.naming import Naming
 from service.settings import load
 from service.version import VERSION
 from tuning_db import Store
@@ -56,7 +56,7 @@ def source(
     if json:
         print_json({"plan_key": found.plan_key, "steps": [_record(i, found.steps[i], texts[i]) for i in numbers]})
         return
-    naming = Naming(stored.names.inputs, stored.names.outputs) if stored is not None else UNNAMED
+    naming = Naming.of_stored(stored)
     if standalone_:
         _write(_standalone(found, texts, naming, output), output)
         return

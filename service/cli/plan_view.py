@@ -114,14 +114,14 @@ def steps_table(steps: Sequence[Step], naming: Naming = UNNAMED) -> Fitted:
     number, left_out = Column("#", right=True), _left_out(len(steps))
     wide: list[tuple[Cell, ...]] = []
     narrow: list[tuple[Cell, ...]] = []
-    for i, step in enumerate(steps):
+    for i, (step, names) in enumerate(zip(steps, naming.at_steps(steps), strict=True)):
         if i in left_out:
             if i == left_out.start:
                 row = ("⋮", f"{len(left_out):,} more kernels", *[""] * 5)
                 wide.append((*row[:2], "", *row[2:]))
                 narrow.append(row)
             continue
-        kernel, tensors = _schedule(step), f"{naming.list_of(step.reads)} → {naming.list_of(step.writes)}"
+        kernel, tensors = _schedule(step), f"{names.list_of(step.reads)} → {names.list_of(step.writes)}"
         cells = (
             str(len(step.nodes)),
             expected(step.time_us, step.predicted_us),

@@ -18,7 +18,7 @@ from service.cli.stored import find_key, load_plan
 from service.cli.terminal import print_json, say
 from service.cli.terminal import show as display
 from service.formatting import age, duration, expected, times
-from service.naming import UNNAMED, Naming
+from service.naming import Naming
 from service.predictions import predicted_us
 from service.settings import load
 from service.shares import share_of
@@ -59,7 +59,7 @@ def show(plan: PlanKey, db: Db = None, json: Json = False) -> None:
         print_json({"plan_key": key, **json_module.loads(found.model_dump_json())})
         return
     state = summary.state if summary is not None and summary.state is not None else "superseded"
-    naming = Naming(stored.names.inputs, stored.names.outputs) if stored is not None else UNNAMED
+    naming = Naming.of_stored(stored)
     display(plan_view(found, state, naming))
     sys.stdout.write(f" key    {key}\n graph  {found.graph_key}\n")
 

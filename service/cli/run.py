@@ -107,7 +107,7 @@ def _stored(store: Store, argument: str, plan: Plan, tensors: Collection[str]) -
     plain = NamedGraph.unnamed(parse_graph(graph.text).graph)
     if set(tensors) == set(plain.input_names) and set(tensors) != set(graph.names.inputs):
         return Job(plan, plain)
-    return Job(plan, NamedGraph(plain.graph, graph.names.inputs, graph.names.outputs))
+    return Job(plan, graph.names.named(plain.graph))
 
 
 def _fetch(store: Store, objects: ObjectCache, plan: Plan) -> None:

@@ -76,7 +76,7 @@ def tune(
             tune_many(graph_files(graphs), format_, ask, segments_of, interrupts, json=json)
             return
         named = read_graph(graphs[0], format_, shapes)
-        _print(ask(named), Naming(named.input_names, named.output_names), json)
+        _print(ask(named), Naming.of_graph(named), json)
 
 
 def _print(answer: Answer, naming: Naming, json: bool) -> None:

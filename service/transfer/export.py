@@ -68,6 +68,7 @@ def _records(store: Store, plans: Sequence[tuple[str, Plan]]) -> Iterator[Record
             text=graph.text,
             inputs=graph.names.inputs,
             outputs=graph.names.outputs,
+            nodes=graph.names.nodes,
             segments=tuple(s for s in parts[key] if texts[s]),
         )
     yield from (_plan_line(store, key, plan) for key, plan in plans)

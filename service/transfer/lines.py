@@ -21,6 +21,7 @@ ClassKey = Annotated[str, Field(pattern=r"^(cpu|cuda|emulator)-[0-9a-f]{16}$")]
 Text = Annotated[str, Field(max_length=LIMITS.body_bytes)]
 Word = Annotated[str, Field(min_length=1, max_length=1000)]
 Name = Annotated[str, Field(min_length=1, max_length=LIMITS.name_chars)]
+NodeName = Annotated[str, Field(max_length=LIMITS.name_chars)]  # "" of a node that has none
 Tensors = Annotated[tuple[Ref, ...], Field(max_length=LIMITS.nodes)]
 
 
@@ -50,13 +51,14 @@ class SegmentLine(Record):
 
 class GraphLine(Record):
     """A graph: its canonical text, which the key is the sha256 of, the names of its tensors, and the segments that
-    something was tried on."""
+    something was tried on. nodes: their names, as `NamedGraph.node_names`; left out where there are none."""
 
     kind: Literal["graph"] = "graph"
     key: Key
     text: Text
     inputs: Annotated[tuple[Name, ...], Field(max_length=LIMITS.inputs)]
     outputs: Annotated[tuple[Name, ...], Field(max_length=LIMITS.outputs)]
+    nodes: Annotated[tuple[NodeName, ...], Field(max_length=LIMITS.nodes, exclude_if=lambda names: not names)] = ()
     segments: tuple[Key, ...]
 
 

@@ -47,7 +47,7 @@ class Bundle:
 
     def names(self, key: str) -> Names:
         """Of a graph's tensors."""
-        return Names(self.graphs[key].input_names, self.graphs[key].output_names)
+        return Names.of_graph(self.graphs[key])
 
 
 def read_export(file: BinaryIO) -> Bundle:
@@ -115,9 +115,9 @@ def _take(bundle: Bundle, line: Line, number: int) -> None:
             for i, key in enumerate(line.segments):
                 _known(f"/segments/{i}", key, bundle.segments)
             try:
-                bundle.graphs[line.key] = NamedGraph(graph, line.inputs, line.outputs)
+                bundle.graphs[line.key] = NamedGraph(graph, line.inputs, line.outputs, (), line.nodes)
             except ValueError as error:
-                raise FormatError("/inputs, /outputs", str(error)) from None
+                raise FormatError("/inputs, /outputs, /nodes", str(error)) from None
             bundle.segments_of[line.key] = line.segments
         case PlanLine():
             _known("/graph", line.graph, bundle.graphs)

@@ -9,6 +9,7 @@ from service.cli.explain import _as_json, _why
 from service.cli.plan_view import as_json, plan_view
 from service.dashboard import plan_view as views
 from service.formatting import ONCE, duration, prologue
+from service.node_words import NodeWords
 from tests.unit.scheduler.test_prologue import chain_plan
 
 PLAN = chain_plan()
@@ -31,13 +32,13 @@ def test_at_a_terminal() -> None:
     text = shown(plan_view(PLAN, "measured"))
     assert text.count(ONCE) == len(PLAN.prologue) + 1, "each of its steps, and below"
     assert prologue(PLAN) in text
-    assert shown(*_why(PLAN, {})).count(ONCE) == len(PLAN.prologue)
+    assert shown(*_why(PLAN, NodeWords(), whole_graph=False)).count(ONCE) == len(PLAN.prologue)
     plain = PLAN.model_copy(update={"steps": PLAN.steps[1:]})
-    assert ONCE not in shown(plan_view(plain, "measured"), *_why(plain, {}))
+    assert ONCE not in shown(plan_view(plain, "measured"), *_why(plain, NodeWords(), whole_graph=False))
 
 
 def test_as_json() -> None:
-    for fields in (as_json(PLAN, "cpu", "measured", "hit"), _as_json(PLAN, "measured", {})):
+    for fields in (as_json(PLAN, "cpu", "measured", "hit"), _as_json(PLAN, "measured", NodeWords())):
         assert [s["prologue"] for s in fields["steps"]] == [True, False, False]
         assert (fields["prologue_us"], fields["kept_bytes"]) == (PLAN.prologue_us, PLAN.kept_bytes)
 

@@ -111,7 +111,7 @@ WRONG: dict[str, tuple[Callable[[Lines], None], str]] = {
     "graph text": (_set("graph", "text", "fuseplan.graph 2\n"), r"^4: /text: 1:"),
     "text of a person": (_set("graph", "text", print_graph(GRAPH) + "# a comment\n"), r"^4: /text: .*canonical"),
     "other text": (_set("segment", "text", print_graph(chain(9))), rf"^3: /key: expected {graph_key(chain(9))}"),
-    "names": (_set("graph", "inputs", ["a", "b"]), r"^4: /inputs, /outputs: 1 inputs but 2 names"),
+    "names": (_set("graph", "inputs", ["a", "b"]), r"^4: /inputs, /outputs, /nodes: 1 inputs but 2 names"),
     "segments of a graph": (_set("graph", "segments", [OTHER]), r"^4: /segments/0: expected a key of an earlier line"),
     "graph of a plan": (_set("plan", "graph", OTHER), r"^5: /graph: expected a key of an earlier line, got 0"),
     "device of a plan": (_set("plan", "device", "cuda-" + "0" * 16), r"^5: /device: expected a key"),

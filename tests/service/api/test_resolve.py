@@ -33,7 +33,7 @@ def test_a_hit_holds_the_stored_bytes_and_the_names_of_the_request(service: Runn
     assert (answer["cut_short"], answer["refining"]) == (None, False)
     assert (answer["state"], answer["cache"], answer["plan_key"]) == ("measured", "hit", plan_key)
     assert (answer["graph_key"], answer["device_key"]) == (KEY, DEVICE.class_key)
-    assert answer["names"] == {"inputs": ['odd "name"\n<b>'], "outputs": ["out"]}
+    assert answer["names"] == {"inputs": ['odd "name"\n<b>'], "outputs": ["out"], "nodes": ["", "t0", "t1"]}
     body = service.store.plan(plan_key)
     assert body is not None
     assert body in response.content
@@ -46,7 +46,8 @@ def test_renamed_graphs_hit_and_each_gets_its_own_names(service: Running) -> Non
     store_plan(service.store, chain())
     for names in (("a", "b"), ("c", "d"), ("a", "b")):
         answer = service.client.post("/v1/plans:resolve", json={"graph": wire(names=names)}).json()
-        assert (answer["cache"], answer["names"]) == ("hit", {"inputs": [names[0]], "outputs": [names[1]]})
+        expected = {"inputs": [names[0]], "outputs": [names[1]], "nodes": ["", "t0", "t1"]}
+        assert (answer["cache"], answer["names"]) == ("hit", expected)
 
 
 def test_another_shape_op_or_numerics_misses(service: Running) -> None:
@@ -74,7 +75,7 @@ def test_shapes_beside_a_source(service: Running) -> None:
     for shapes in ({"extents": {"i0": 8}}, {"inputs": {"T0": {"shape": [8], "dtype": "f32"}}}):
         answer = service.client.post("/v1/plans:resolve", json={"source": source, "shapes": shapes}).json()
         assert answer["plan_key"] == plan_key
-    assert answer["names"] == {"inputs": ["T0"], "outputs": ["T2"]}
+    assert answer["names"] == {"inputs": ["T0"], "outputs": ["T2"], "nodes": ["", "T1", "T2"]}
     for shapes, place in (
         ({}, "2:18"),
         ({"extents": {"i0": 8, "i1": 8}}, "/shapes/extents/i1"),
