@@ -58,9 +58,11 @@ def plan_graph(
     *,
     numerics: Numerics = "reassociate",
     tenant: str = "",
+    again: bool = False,
 ) -> PlanAnswer:
     """The best stored plan for the graph on `target`; where there is none, or another search is due, what that finds,
-    stored whole, or the stored plan where it is as good.
+    stored whole, or the stored plan where it is as good. again: searches in any case, with what the database knows of
+    earlier searches: what was timed then is not timed anew.
 
     KeyboardInterrupt from `progress` ends the search with the best so far, which is stored; any other exception from
     there ends it without. A search that ends without a plan is noted, and not made again until that is out of date.
@@ -70,13 +72,13 @@ def plan_graph(
     request = RequestKey(graph_key(named.graph), device.class_key, numerics, tenant, memory_bytes=budget.memory_bytes)
     now = Conditions.of_device(device, VERSION)
     found = store.resolve(request, now, budget.seconds)
-    if found is None or found.due:
+    if found is None or found.due or again:
         store.put_graph(request.graph_key, print_graph(named.graph), Names.of_graph(named))
     if found is None:  # a plan whose graph was damaged answers again
         found = store.resolve(request, now, budget.seconds)
-    if found is not None and not found.due:
+    if found is not None and not found.due and not again:
         return PlanAnswer(Plan.model_validate_json(found.body), found.plan_key, "hit", found.state, found.cut_short)
-    failure = store.failure(request, now, budget.seconds)
+    failure = None if again else store.failure(request, now, budget.seconds)
     if failure is not None:
         raise FailedBefore(problem_before(failure))
     from service.searching import search  # noqa: PLC0415  with all that plans are made by; a hit does without

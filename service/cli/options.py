@@ -29,6 +29,13 @@ Db = Annotated[str | None, typer.Option(metavar="URL", help="Database: sqlite://
 Cache = Annotated[str | None, typer.Option(metavar="FOLDER", help="Folder for compiled objects and device facts.")]
 Target = Annotated[str | None, typer.Option(metavar="TARGET", help=f"{TARGET_WORDS}.", callback=_target)]
 Seconds = Annotated[float | None, typer.Option(metavar="S", help="Seconds of search where there is no plan yet.")]
+Again = Annotated[
+    bool,
+    typer.Option(
+        "--continue",
+        help="Search on for --seconds, also where there is a plan; what was timed before is not timed anew.",
+    ),
+]
 NumericsClass = Annotated[
     Numerics,
     typer.Option(metavar="CLASS", help="Loosest rewrites to use: exact, reassociate or approximate."),

@@ -18,7 +18,20 @@ from service.cli.answer import Answer, answer_json
 from service.cli.errors import bad_input
 from service.cli.folders import graph_files
 from service.cli.interrupts import Interrupts
-from service.cli.options import Cache, Db, Format, Graphs, Json, Memory, NumericsClass, Seconds, Server, Shapes, Target
+from service.cli.options import (
+    Again,
+    Cache,
+    Db,
+    Format,
+    Graphs,
+    Json,
+    Memory,
+    NumericsClass,
+    Seconds,
+    Server,
+    Shapes,
+    Target,
+)
 from service.cli.plan_view import KEY_DIGITS, plan_view
 from service.cli.source import read_graph
 from service.cli.terminal import print_json, search_progress, show
@@ -42,19 +55,25 @@ def tune(
     server: Server = None,
     format_: Format = None,
     shapes: Shapes = None,
+    again: Again = False,
     json: Json = False,
 ) -> None:
     """Find the plans of graphs: from the database where they are there, else by a search for each.
 
     With several graphs, or a folder, a line for each as it ends, and what they had in common. Ctrl-C ends a search: the
     best plan so far is stored and printed, and with one graph the exit code is 0. A second Ctrl-C, or one before the
-    search began, ends the command without a plan: 130.
+    search began, ends the command without a plan: 130. --continue goes on where a search was cut short, or ended: the
+    better one of the stored plan and of what it finds is kept.
     """
     settings = load({"target": target, "db": db, "cache": cache})
     budget = search_budget(settings, seconds, memory)
     several = len(graphs) > 1 or Path(graphs[0]).is_dir()
     if several and shapes is not None:
         raise bad_input("--shapes: goes with one graph, which it completes")
+    if again and server is not None:
+        raise bad_input("--continue: goes without --server; a server searches again for a request of more --seconds")
+    if again and not budget.seconds:
+        raise bad_input("--continue: expected --seconds above 0, got 0")
     with ExitStack() as stack:
         interrupts = Interrupts()
         if server is not None:
@@ -66,7 +85,7 @@ def tune(
         else:
             store = stack.enter_context(Store(settings.db))
             segments_of = store.segments_of
-            here = partial(tune_here, store=store, settings=settings, budget=budget, numerics=numerics)
+            here = partial(tune_here, store=store, settings=settings, budget=budget, numerics=numerics, again=again)
             ask = partial(here, interrupts=interrupts)
         if several or server is None:
             stack.enter_context(interrupts)
@@ -103,12 +122,14 @@ def tune_here(
     budget: Budget,
     numerics: Numerics = "reassociate",
     interrupts: Interrupts | None = None,
+    *,
+    again: bool = False,
 ) -> Answer:
-    """Plans in this process, on this machine."""
+    """Plans in this process, on this machine. again: see `plan_graph`."""
     cache = ObjectCache(settings.cache, store.seal())
     with search_progress(budget.seconds) as progress:
         told = interrupts.watching(progress.on_search) if interrupts else progress.on_search
-        found = plan_graph(named, settings.target, budget, store, cache, told, numerics=numerics)
+        found = plan_graph(named, settings.target, budget, store, cache, told, numerics=numerics, again=again)
     return Answer(found.plan, settings.target, found.state, found.cache, store.place, cut_short=found.cut_short)
 
 
@@ -133,7 +154,8 @@ def _whereabouts(answer: Answer) -> Text:
     was = "found in" if answer.cache == "hit" else "stored in"
     text = Text.assemble((f"{was} {_short(answer.kept)}; why it is so: ", "dim"), f"fuseplan explain {key}")
     if answer.cut_short:
-        more = "another one is being made" if answer.refining else "ask with more --seconds for another one"
+        on = "go on with --continue" if answer.address is None else "ask with more --seconds for another one"
+        more = "another one is being made" if answer.refining else on
         text.append_text(Text.assemble(("\nthe search was cut short", "yellow"), f": {answer.cut_short}; {more}"))
     elif answer.refining:
         text.append("\nanother search is being made")

@@ -53,8 +53,9 @@ class Searches:
             raise found
         return found
 
-    def ask(self, seconds: float, numerics: Any = "reassociate") -> PlanAnswer:
-        return planner.plan_graph(NAMED, "cpu", Budget(seconds), self._store, self._cache, numerics=numerics)
+    def ask(self, seconds: float, numerics: Any = "reassociate", *, again: bool = False) -> PlanAnswer:
+        budget = Budget(seconds)
+        return planner.plan_graph(NAMED, "cpu", budget, self._store, self._cache, numerics=numerics, again=again)
 
 
 @pytest.fixture
@@ -200,3 +201,16 @@ def test_a_search_interrupted_before_there_was_a_plan_did_not_fail(
             searches.ask(5.0)
     searches.next = [plan(15.0, 5.0)]
     assert searches.ask(5.0).plan.time_us == 15.0
+
+
+def test_a_search_that_is_to_go_on_is_made_whatever_is_stored(searches: Searches) -> None:
+    """Of as many seconds, too; the better one of the two plans is the answer. So is one after a search that failed."""
+    searches.next = [plan(20.0, 4.0), plan(15.0, 3.9), plan(30.0, 3.8), NoPlan("none"), plan(9.0, 1.0)]
+    assert (searches.ask(4.0).plan.time_us, searches.ask(4.0).cache, searches.made) == (20.0, "hit", 1)
+    better = searches.ask(4.0, again=True)
+    assert (better.cache, better.plan.time_us, searches.made) == ("miss", 15.0, 2)
+    worse = searches.ask(4.0, again=True)
+    assert (worse.plan_key, worse.plan.time_us, searches.made) == (better.plan_key, 15.0, 3)
+    with pytest.raises(NoPlan):
+        searches.ask(4.0, again=True)
+    assert (searches.ask(4.0, again=True).plan.time_us, searches.made) == (9.0, 5)

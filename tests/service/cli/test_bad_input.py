@@ -182,3 +182,12 @@ def test_a_server_that_does_not_answer_is_a_failure(cli: Cli, graph_file: Path) 
 
 def test_an_address_that_is_not_loopback(cli: Cli) -> None:
     ends_with_message(cli, "serve", "--host", "0.0.0.0", place="0.0.0.0")
+
+
+def test_continue_needs_time_and_no_server(cli: Cli, graph_file: Path) -> None:
+    for more, words in (
+        (("--seconds", "0"), "above 0, got 0"),
+        (("--server", "http://localhost:1"), "without --server"),
+    ):
+        ended = cli("tune", graph_file, "--continue", *more)
+        assert ended.code == 2 and "--continue: " in ended.err and words in ended.err

@@ -6,7 +6,7 @@ from fusion_ir import build
 from fusion_ir.dtype import f32
 from fusion_ir.extent import dense_strides, shape_of
 from fusion_ir.graph import Graph, InputSpec, OutputSpec
-from fusion_ir.node import Node
+from fusion_ir.node import Attr, Node
 from fusion_ir.ops import make, make_input
 from fusion_ir.records import Half, Written
 from scheduler.parts_of_nodes import halves_of, other_ways_of, written_of
@@ -25,8 +25,10 @@ def graph_of(specs: list[InputSpec], node: Node) -> Graph:
 
 def reduced(op: str) -> Graph:
     spec = dense(4, 65536)
-    attrs: dict[str, object] = {"axes": (1,)} | ({"correction": 0} if op == "var" else {})
-    return graph_of([spec], make(op, [make_input(0, spec)], attrs))  # type: ignore[arg-type]
+    attrs: dict[str, Attr] = {"axes": (1,)}
+    if op == "var":
+        attrs["correction"] = 0
+    return graph_of([spec], make(op, [make_input(0, spec)], attrs))
 
 
 def split_nodes(prepared: Prepared) -> tuple[list[Node], list[Node]]:
