@@ -26,6 +26,7 @@ from scheduler.ledger import Ledger
 from scheduler.no_plan import MemoryExceeded, NoPlan, refused, unusable
 from scheduler.prepare import Prepared
 from scheduler.reasons import Outcome, explain
+from scheduler.spending import spending
 from scheduler.watch import Watch
 from scheduler.whole import BY_STEPS, UNCHECKED, Whole, measure_whole, times, told
 
@@ -392,6 +393,7 @@ class Finalists:
             budget_s=self.budget_s,
             idle_share=self.bench.idle_share(self.watch.seconds) if self.bench and self.budget_s else None,
             cut_short=self.cut_short,
+            spent=spending(self.watch, self.ledger.races) if self.bench and self.budget_s else None,
         )
 
     def time(self, plans: list[tuple[Proposal, Plan]]) -> list[tuple[Proposal, Plan]]:

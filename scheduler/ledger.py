@@ -9,7 +9,7 @@ import numpy as np
 
 from codegen.kernel import EmitError, Family, Kernel, offers
 from fusion_ir.graph import Graph
-from fusion_ir.records import Cost, Device, Measurement, Status
+from fusion_ir.records import Cost, Device, Measurement, Status, Surroundings
 from scheduler.bench import Bench, Costs
 from scheduler.candidates import Candidate
 from scheduler.entry import Entry, Variant, races, variant_of
@@ -53,6 +53,7 @@ class Ledger(Predictor):
         self._others: dict[str, Sequence[Tuned]] = {}  # by family
         self._raced: set[str] = set()  # keys of segments, in this search
         self._spaces: dict[tuple[str, str], Space] = {}  # by segment and family
+        self.races: list[Surroundings] = []  # the machine during each race of this search, where it says something
         self._statuses: dict[tuple[str, str, str], Status] = {}  # of what was tried here: segment, family, schedule
 
     @property
@@ -446,6 +447,7 @@ class Ledger(Predictor):
         if kept or not rows:
             self.costs.record(candidate.segment.canonical.graph, kept)
         self._statuses.update(((m.segment_key, *variant_of(m)), m.status) for m in rows)
+        self.races += [seen for m in rows[:1] if (seen := m.surroundings) is not None]
         entry = self.open(candidate)
         entry.note(rows)
         self._leave_hopeless(candidate, entry)

@@ -32,7 +32,10 @@ def unusable(node: Node, failures: Sequence[Measurement]) -> NoPlan:
     if wrong:
         m = wrong[0]
         return Disagreement(node, f"{m.detail}; by {m.family} {m.schedule}, of {len(failures)} that failed")
-    failed = [f"{m.family} {m.schedule}: {m.status.value} {m.detail}" for m in failures]
+    alike: dict[str, list[str]] = {}  # what became of several in the same way is said once
+    for m in failures:
+        alike.setdefault(f"{m.status.value} {m.detail}", []).append(f"{m.family} {m.schedule}")
+    failed = [f"{who[0]}{f' and {len(who) - 1} more' if len(who) > 1 else ''}: {what}" for what, who in alike.items()]
     return NoPlan(f"no kernel for {node} can be used: {'; '.join(failed)}")
 
 

@@ -28,6 +28,7 @@ from scheduler.ledger import Ledger
 from scheduler.no_plan import Disagreement, MemoryExceeded, NoPlan, refused, unusable
 from scheduler.prepare import Prepared
 from scheduler.sections import Section, sections
+from scheduler.spending import spending
 from scheduler.watch import Watch
 from scheduler.whole import BY_STEPS, times
 
@@ -419,6 +420,7 @@ class Stretches:
             budget_s=self.budget_s,
             idle_share=self.bench.idle_share(self.watch.seconds) if self.bench and self.budget_s else None,
             cut_short=self.why,
+            spent=spending(self.watch, self.ledger.races) if self.bench and self.budget_s else None,
         )
 
 

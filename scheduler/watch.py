@@ -27,6 +27,8 @@ class Watch:
         self._plans_s, self._play_off_s = plans_s, play_off_s
         self.best_us: float | None = None
         self._over = False
+        self._phase, self._since = "", self.started
+        self._spent: dict[str, float] = {}  # seconds of phases that are over
         self._told: Event | None = None  # last, and when
         self._told_at = self.started
 
@@ -71,10 +73,18 @@ class Watch:
         return max((n for n in range(1, most + 1) if seconds(n) <= left), default=0)
 
     def tell(self, phase: str, measured: int) -> None:
-        """Reports progress, if anyone listens."""
+        """The search is in this phase. Reports progress, if anyone listens."""
+        if phase != self._phase:
+            self._spent[self._phase] = self.spent(self._phase)
+            self._phase, self._since = phase, self.clock()
         if self.progress is not None:
             self._told, self._told_at = Event(phase, measured, self.best_us, self.seconds), self.clock()
             self.progress(self._told)
+
+    def spent(self, phase: str) -> float:
+        """Seconds of the search so far that were in a phase that was told of."""
+        here_s = self.clock() - self._since if phase == self._phase else 0.0
+        return self._spent.get(phase, 0.0) + here_s
 
     def look(self) -> None:
         """For long work to call now and then, often: who listens is told that it goes on, twice a second at the most,

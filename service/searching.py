@@ -11,7 +11,7 @@ from codegen.object_cache import ObjectCache
 from codegen.workbench import Workbench
 from fusion_ir.graph import Graph
 from fusion_ir.key import graph_key
-from fusion_ir.records import Device, Measurement, Numerics, Plan, Search
+from fusion_ir.records import Device, Measurement, Numerics, Plan, Search, Spent
 from fusion_ir.text import parse_graph, print_graph
 from scheduler.budget import Budget, Progress, was_interrupted
 from scheduler.entry import relative_times
@@ -134,4 +134,16 @@ def _together(first: Search, second: Search) -> Search:
         name: getattr(first, name) + getattr(second, name) for name in ("seconds", "measured", "failed", "dropped")
     }
     given = {name: getattr(first, name) for name in ("budget_s", "cut_short", "idle_share")}
-    return second.model_copy(update=spent | given)
+    return second.model_copy(update=spent | given | {"spent": _sum(first.spent, second.spent)})
+
+
+def _sum(first: Spent | None, second: Spent | None) -> Spent | None:
+    """What both spent; disturbed by the time of their races."""
+    if first is None or second is None:
+        return first or second
+    seconds = {name: getattr(first, name) + getattr(second, name) for name in ("finding_s", "kernels_s", "plans_s")}
+    known = [(one.racing_s, one.disturbed) for one in (first, second) if one.disturbed is not None]
+    raced_s = sum(racing_s for racing_s, _ in known)
+    disturbed = sum(racing_s * share for racing_s, share in known) / raced_s if raced_s else None
+    repeated, racing_s = first.repeated + second.repeated, first.racing_s + second.racing_s
+    return Spent(**seconds, racing_s=racing_s, disturbed=disturbed, repeated=repeated)

@@ -19,6 +19,7 @@ from fusion_ir.records.plan import (
     TensorSpec,
 )
 from fusion_ir.records.reason import Alternative, Contraction, Cost, FamilyCost, Reason, Refusal
+from fusion_ir.records.spent import Spent
 from fusion_ir.records.surroundings import Moment, Surroundings
 from fusion_ir.records.tensor_map import TensorMapSpec
 
@@ -49,6 +50,7 @@ __all__ = [
     "Ref",
     "Refusal",
     "Search",
+    "Spent",
     "Status",
     "Step",
     "Surroundings",

@@ -10,6 +10,7 @@ from fusion_ir.records.device import Device
 from fusion_ir.records.half import Half, Written
 from fusion_ir.records.measurement import CompileReport
 from fusion_ir.records.reason import Contraction, Reason
+from fusion_ir.records.spent import Spent
 from fusion_ir.records.tensor_map import TensorMapSpec
 
 WIRE_VERSION = 1
@@ -145,6 +146,7 @@ class Search(Record):
     cut_short: str | None = _optional()
     idle_share: float | None = _optional()
     dropped: int = Field(default=0, exclude_if=lambda number: not number)
+    spent: Spent | None = _optional()  # where nothing was timed, and in plans from before it was kept, None
 
 
 class Plan(Record):

@@ -23,7 +23,7 @@ def contraction_view(contraction: Contraction, words: NodeWords) -> RenderableTy
     table.add_column("family and schedule", overflow="fold")
     table.add_column("time", justify="right", no_wrap=True)
     table.add_column("apart", justify="right", no_wrap=True)
-    refused: list[Text] = []
+    refused: dict[tuple[str, str], list[str]] = {}  # which launches, by families and what they say
     takes_it: set[str] = set()
     names = _names(contraction, words)
     for alternative, name in zip(contraction.alternatives, names, strict=True):
@@ -36,10 +36,14 @@ def contraction_view(contraction: Contraction, words: NodeWords) -> RenderableTy
             # Who refuses the contraction alone refuses it with others: that need not be read twice.
             families = [f for f in refusal.families if alternative.apart is None or f in takes_it]
             if families:
-                refused.append(Text.assemble((", ".join(families), "cyan"), f", {name}: {refusal.text}"))
+                refused.setdefault((", ".join(families), refusal.text), []).append(name)
         if alternative.apart is None:
             takes_it |= {c.family for c in alternative.costs}
-    return Group(heading, Padding(table, (0, 0, 0, 1)), *(Padding(line, (0, 0, 0, 2)) for line in refused))
+    lines = (
+        Text.assemble((families, "cyan"), f", {names[0] if len(names) == 1 else f'{len(names)} launches'}: {text}")
+        for (families, text), names in refused.items()
+    )
+    return Group(heading, Padding(table, (0, 0, 0, 1)), *(Padding(line, (0, 0, 0, 2)) for line in lines))
 
 
 def _heading(contraction: Contraction, words: NodeWords) -> str:

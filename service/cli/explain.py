@@ -1,6 +1,7 @@
 """`fuseplan explain`: why a plan is as it is."""
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from itertools import groupby
 from typing import Annotated, Any
 
@@ -10,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from fusion_ir.records import Plan, Reason, Step
+from fusion_ir.records import Plan, Reason, Refusal, Step
 from fusion_ir.text import parse_graph, print_graph
 from service.cli.contraction_view import contraction_view
 from service.cli.options import Cache, Db, Format, Json, Memory, Seconds, Shapes, Target
@@ -87,7 +88,9 @@ def _why(plan: Plan, words: NodeWords, *, whole_graph: bool) -> Iterator[Rendera
         reasons = [r for r in plan.reasons if r.kind == kind]
         if reasons:
             yield Padding(Text(title, style="bold"), (1, 0, 0, 1))
-            yield from (Padding(_reason(r, words), (0, 0, 0, 3)) for r in reasons)
+            shared = _shared(reasons)
+            yield from (Padding(_reason(r, words, shared), (0, 0, 0, 3)) for r in reasons)
+            yield from (Padding(_told_once(r, n, len(reasons)), (0, 0, 0, 3)) for r, n in shared.items())
     for contraction in plan.contractions:
         yield Padding(contraction_view(contraction, words), (1, 0, 0, 1))
     if plan.rewrites:
@@ -103,11 +106,22 @@ def _graph(words: NodeWords, *, whole: bool) -> Text:
     return text
 
 
-def _reason(reason: Reason, words: NodeWords) -> Text:
-    """Between which kernels, the text, where; below it what families say."""
+def _shared(reasons: Sequence[Reason]) -> dict[Refusal, int]:
+    """What families say in several reasons, and in how many: to be read once."""
+    counted = Counter(refusal for reason in reasons for refusal in reason.refusals)
+    return {refusal: number for refusal, number in counted.items() if number > 1}
+
+
+def _told_once(refusal: Refusal, number: int, reasons: int) -> Text:
+    where = f"all {reasons}" if number == reasons else f"{number} of these {reasons}"
+    return Text.assemble(f"{where}, ", (", ".join(refusal.families), "cyan"), f": {refusal.text}")
+
+
+def _reason(reason: Reason, words: NodeWords, shared: Collection[Refusal]) -> Text:
+    """Between which kernels, the text, where; below it what families say here and in no other reason."""
     text = Text(f"{_edges(reason.edges)}{reason.text}")
     text.append(f"  ({words.list_of(reason.nodes)})" if reason.nodes else "", style="dim")
-    for refusal in reason.refusals:
+    for refusal in [r for r in reason.refusals if r not in shared]:
         text.append(f"\n  {', '.join(refusal.families)}: ", style="cyan")
         text.append(refusal.text)
     return text

@@ -37,7 +37,7 @@ def test_tune_as_json(cli: Cli, graph_file: Path, planned: list[tuple[str, float
     assert list(first) == TUNE_FIELDS
     step = "family schedule time_us predicted_us report bytes nodes reads writes prologue"
     assert list(first["steps"][0]) == step.split()
-    assert list(first["search"]) == "seconds candidates measured memory_bytes".split()
+    assert list(first["search"]) == "seconds candidates measured memory_bytes spent".split()
     assert first["steps"][0]["reads"] == ["in0"]
     assert first["steps"][0]["writes"] == ["out0"]
     assert (first["cache"], second["cache"]) == ("miss", "hit")
