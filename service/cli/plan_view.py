@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from fusion_ir.records import Plan, Spent, Step
+from fusion_ir.records import Plan, Step
 from service.beginnings import KEY_DIGITS
 from service.cli.fitted import CLOSE, Cell, Column, Fitted, Layout
 from service.formatting import (
@@ -19,7 +19,6 @@ from service.formatting import (
     duration,
     error,
     expected,
-    kernels_tried,
     percent,
     prologue,
     ratio,
@@ -29,6 +28,7 @@ from service.formatting import (
 )
 from service.how_far import how_far
 from service.naming import UNNAMED, Naming
+from service.searched import searched
 from service.shares import BEATEN_SHORT, share_of
 from service.states import shown_state
 
@@ -239,10 +239,7 @@ def _heading(plan: Plan, state: str) -> Text:
 
 def _footer(plan: Plan) -> Text:
     search = plan.search
-    seen = f"{count(search.candidates, 'segment')}, {kernels_tried(search)}"
-    words = [f"searched {duration(1e6 * search.seconds)}{_spent(search.spent)}: {seen}"]
-    if search.spent is not None and (disturbed := _disturbed(search.spent)):
-        words.append(disturbed)
+    words = searched(search)
     if search.cut_short:
         words.append(f"cut short: {search.cut_short}")
     if plan.max_rel_error is not None:
@@ -255,22 +252,6 @@ def _footer(plan: Plan) -> Text:
         allowed = "" if plan.search.memory_bytes is None else f" of at most {size(plan.search.memory_bytes)}"
         words.append(f"temporaries {size(plan.temporary_bytes)}{allowed}")
     return Text.assemble((f"{how_far(plan)}\n", "bold"), ("; ".join(words), "dim"))
-
-
-def _spent(spent: Spent | None) -> str:
-    """Where the seconds of a search went."""
-    if spent is None:
-        return ""
-    kernels = f"kernels {spent.kernels_s:.1f} s, of which races {spent.racing_s:.1f} s"
-    return f" (finding segments {spent.finding_s:.1f} s, {kernels}; whole plans {spent.plans_s:.1f} s)"
-
-
-def _disturbed(spent: Spent) -> str:
-    """What others on the machine did to its races, "" where that was nothing, or nobody knows."""
-    again = f"{count(spent.repeated, 'visit')} to kernels made again" if spent.repeated else ""
-    stayed = f"{percent(spent.disturbed)} of visits to kernels stayed disturbed" if spent.disturbed else ""
-    what = ", ".join(part for part in (again, stayed) if part)
-    return f"others had the CPUs meanwhile: {what}" if what else ""
 
 
 def _schedule(step: Step) -> Text:

@@ -18,6 +18,7 @@ from service.dashboard.source_view import sources as sources_here
 from service.how_far import how_far
 from service.naming import Naming
 from service.noise import NOISY
+from service.searched import searched
 from service.shares import Share, beside_copy, share_of
 from service.states import STATES, shown_state
 
@@ -177,8 +178,7 @@ def plan_view(
 def _searched(plan: Plan) -> str:
     """ "searched 17.1 s: 3,792 segments, 12 kernels timed, 3 failed; cut short: ...", as at a terminal."""
     search = plan.search
-    words = f"searched {formatting.duration(1e6 * search.seconds)}: {formatting.count(search.candidates, 'segment')}, "
-    words += formatting.kernels_tried(search)
+    words = "; ".join(searched(search))
     return f"{words}; cut short: {search.cut_short}" if search.cut_short else words
 
 

@@ -27,6 +27,7 @@ from service.cli.contraction_view import contraction_view
 from service.cli.plan_view import plan_view
 from service.dashboard import plan_view as pages
 from service.naming import Naming
+from service.node_words import NodeWords
 from tests.service.cli.conftest import Cli
 from tests.support.stored_plans import DEVICE, chain, plan_of
 from tuning_db import PlanSummary, Trial
@@ -120,7 +121,7 @@ def test_a_terminal_and_a_page_say_the_same(kind: str) -> None:
     rows = [line for line in shown.splitlines() if line.endswith(("%", "–", "doubtful")) and "normalization" in line]
     assert [row.rpartition("   ")[2] for row in rows] == [step.share.short for step in page.steps]
     assert [step.time in row for row, step in zip(rows, page.steps, strict=True)] == [True] * 3
-    assert page.tried in " ".join(shown.split())
+    assert page.searched.partition(";")[0] in " ".join(shown.split())
     assert page.beside_copy in " ".join(shown.split())
     assert (page.beside_copy == "") == (plan.copy_us is None)
 
@@ -133,8 +134,7 @@ def test_why_a_plan_is_so(golden: Golden, width: int) -> None:
         Reason(kind="note", text="warm 1.25 ms"),
     )
     plan = measured_plan(reasons=reasons)
-    ops = {0: "input", 1: "exp", 2: "neg"}
-    shown = printed(width, *explain._why(plan, ops, NAMES))
+    shown = printed(width, *explain._why(plan, NodeWords(chain(4, ("exp", "neg")), NAMES), whole_graph=False))
     golden(f"explain_{width}.txt", shown)
     assert "ahead=1}" in shown
 
@@ -151,7 +151,7 @@ def test_what_families_cost(golden: Golden, width: int) -> None:
         Alternative(nodes=(1,), costs=costs, refusals=(), apart=None),
         Alternative(nodes=(1, 2), costs=costs[:1], refusals=(), apart=Cost(us=6730.0, measured=False)),
     )
-    table = contraction_view(Contraction(nodes=(1,), alternatives=alternatives), {1: "dot", 2: "gelu"})
+    table = contraction_view(Contraction(nodes=(1,), alternatives=alternatives), NodeWords(chain(4, ("exp", "neg"))))
     golden(f"contraction_{width}.txt", printed(width, table))
 
 

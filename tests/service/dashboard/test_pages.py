@@ -74,7 +74,7 @@ def test_a_plans_page_holds_its_numbers_steps_source_and_reasons(service: Runnin
     shown = page(service, f"/plans/{plan_key}")
     for words in (
         "x → y", "12.5 µs", "8.00×", "80 %", "One kernel per op", "100 µs", "Copying its bytes", "11.0 µs",
-        "Lower bound", "10.0 µs", "pointwise", "lanes=8", "exp, neg", "two kernels were faster", "searched 1.5 s",
+        "Lower bound", "10.0 µs", "pointwise", "lanes=8", "exp, neg", "two kernels were faster", "searched 1.50 s",
         "f32[4]", "int a = 0x10; // comment", "16 B", "GB/s", "out0",
     ):  # fmt: skip
         assert words in shown.text, words
@@ -112,7 +112,7 @@ def test_the_page_says_what_the_terminal_says(service: Running) -> None:
     terminal = io.StringIO()
     Console(file=terminal, width=400).print(terminal_view(plan, "measured", Naming(names.inputs, names.outputs)))
     said = " ".join(terminal.getvalue().split())
-    for words in (how_far(plan), f"Plan {key[:12]}", "query → rotated", "Test CPU", "1 kernel", "searched 1.5 s: "):
+    for words in (how_far(plan), f"Plan {key[:12]}", "query → rotated", "Test CPU", "1 kernel", "searched 1.50 s: "):
         assert words.lower() in text.lower(), words
         assert words in said, words
     for words in (
