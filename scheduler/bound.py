@@ -1,7 +1,7 @@
 """Lower bounds: times that no kernel on the device can beat, from its ceilings alone and no candidate's measurement."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import combinations
 
@@ -55,10 +55,16 @@ def bound_by(traffic: Traffic, device: Device) -> str | None:
     return term
 
 
+def product_gflops(device: Device) -> Mapping[str, float]:
+    """The peak rate of products of narrow operands by their dtype, as far as it is known: of a GPU's tensor cores by
+    its data sheet, of a CPU as it was measured."""
+    gpu = facts(device)
+    return gpu.tensor_gflops if gpu else dict(device.ceilings.product_gflops) if device.ceilings else {}
+
+
 def _products_us(traffic: Traffic, device: Device) -> dict[str, float]:
     """Of the products of narrow operands at the least, by the operands' dtype: those whose rate is known."""
-    gpu = facts(device)
-    rates = gpu.tensor_gflops if gpu else dict(device.ceilings.product_gflops) if device.ceilings else {}
+    rates = product_gflops(device)
     return {dtype: operations / (rates[dtype] * 1e3) for dtype, operations in traffic.products if dtype in rates}
 
 

@@ -11,6 +11,7 @@ from codegen.gpus import GPUS, specified
 from codegen.object_cache import ObjectCache
 from codegen.quarantine import DeviceQuarantined, Quarantine, Quarantines
 from fusion_ir.records import Device
+from scheduler.bound import product_gflops
 from service.cli.errors import bad_input
 from service.cli.fitted import Cell, Column, Fitted, Layout
 from service.cli.options import Cache, Json, Target
@@ -98,13 +99,14 @@ def _table(found: list[tuple[str, Device]]) -> Fitted:
         Column("copy\nGB/s", right=True),
         Column("read\nGB/s", right=True),
         Column("f32\nGFLOP/s", right=True),
+        Column("bf16\nGFLOP/s", right=True, rank=4),
         Column("launch", right=True, rank=1),
     )
     wide: list[Sequence[Cell]] = []
     narrow: list[Sequence[Cell]] = []
     for name, device in found:
         ceilings = device.ceilings
-        measured = (NONE,) * 4
+        measured = (NONE,) * 5
         if ceilings is not None:
             copy, read = ceilings.copy_gbps[-1][1], ceilings.read_gbps[-1][1]
             about = "~" if device.origin == "specified" else ""
@@ -112,6 +114,7 @@ def _table(found: list[tuple[str, Device]]) -> Fitted:
                 about + significant(copy),
                 significant(read),
                 significant(ceilings.fma_gflops),
+                NONE if (bf16 := product_gflops(device).get("bf16")) is None else significant(bf16),
                 about + duration(ceilings.launch_us),
             )
         cells = (size(device.cache_bytes), size(device.memory_bytes), *measured)

@@ -21,6 +21,7 @@ from service.cli.stored import load_subject
 from service.cli.terminal import print_json, show
 from service.cli.tune import search_budget, tune_here
 from service.formatting import ONCE, duration, size
+from service.limits import limit_words
 from service.naming import Naming
 from service.node_words import NodeWords
 from service.reports import report_words
@@ -154,10 +155,10 @@ def _step(number: int, step: Step, words: NodeWords, naming: Naming) -> Table:
 
 
 def _bound(step: Step) -> str:
-    """What its bytes and operations take at the least, and how near it comes to that."""
+    """What it takes at the least, for what, and how near it comes to that."""
     if not step.bound_us:
         return "none: the device has no ceilings"
-    bound = f"{duration(step.bound_us)} for its bytes and operations"
+    bound = f"{duration(step.bound_us)} for {limit_words(step.bound_by) or 'its bytes and operations'}"
     share = share_of(step.bound_us, step.time_us, step.predicted_us)
     if step.time_us is not None:
         near = f": {share.text}" if share.doubt else f", so it runs at {share.text}"

@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from codegen.libraries import is_call
-from codegen.standalone import HeaderMissing, compile_command, standalone
 from fusion_ir.records import Plan, Ref, Step
 from service.cli.errors import bad_input, failed
 from service.cli.options import Db, Json, PlanKey
@@ -72,6 +71,12 @@ NOT_STORED = "// its source is not stored"
 
 def _standalone(plan: Plan, texts: Mapping[int, str | None], naming: Naming, output: Path | None) -> str:
     """A file with these kernels. Raises CommandError where none of them is one, or the source of one is not stored."""
+    from codegen.standalone import (  # noqa: PLC0415  a compiler, which only this option asks for
+        HeaderMissing,
+        compile_command,
+        standalone,
+    )
+
     calls = [i for i in texts if is_call(plan.steps[i].libraries)]
     missing = [i for i, text in texts.items() if text is None and i not in calls]
     if missing:

@@ -27,6 +27,7 @@ from service.formatting import (
     times,
 )
 from service.how_far import how_far
+from service.limits import limit_words
 from service.naming import UNNAMED, Naming
 from service.searched import searched
 from service.shares import BEATEN_SHORT, share_of
@@ -207,7 +208,7 @@ def _times(plan: Plan) -> list[_Time]:
             plan.lower_bound_us or None,
             duration(plan.lower_bound_us or None),
             "",
-            f"no kernel {'can' if absent else 'here can'} be faster" if plan.lower_bound_us else "the device has none",
+            _least(plan),
         ),
     ]
     return [
@@ -215,6 +216,15 @@ def _times(plan: Plan) -> list[_Time]:
         for row in rows
         if row.time_us is not None or not row.name.startswith(" ")
     ]
+
+
+def _least(plan: Plan) -> str:
+    """What a lower bound is made of."""
+    if not plan.lower_bound_us:
+        return "the device has none"
+    limit = limit_words(plan.bound_by)
+    here = "" if plan.device.origin == "specified" else "here "
+    return f"the least for {limit}" if limit else f"no kernel {here}can be faster"
 
 
 def _heading(plan: Plan, state: str) -> Text:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fusion_ir.records import Plan
 from scheduler.whole import far_steps_us
 from service import formatting
+from service.limits import limit_words
 from service.noise import beats
 from service.shares import BEATEN_HELP, Share
 
@@ -23,11 +24,10 @@ class Bar:
 
 def bars(plan: Plan, share: Share) -> Sequence[Bar]:
     """Those that are known, named as at a terminal; `share` is that of the whole plan."""
-    least = (
-        f"Not credible: this plan is faster. {BEATEN_HELP}"
-        if share.doubt
-        else ("No kernels on this device can be faster")
-    )
+    limit = limit_words(plan.bound_by)
+    least = f"The least for {limit}" if limit else "No kernels on this device can be faster"
+    if share.doubt:
+        least = f"Not credible: this plan is faster. {BEATEN_HELP}"
     copy = f"Its inputs and outputs at the {known_by(plan)} copy bandwidth"
     if plan.copy_us is not None and beats(plan.time_us, plan.copy_us):
         copy += "; this plan is faster: it reads more than it writes, or that was measured at a slower moment"

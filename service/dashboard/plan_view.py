@@ -16,6 +16,7 @@ from service.dashboard.reasons_view import CostTable, ReasonGroup, cost_tables, 
 from service.dashboard.source_view import SourceView
 from service.dashboard.source_view import sources as sources_here
 from service.how_far import how_far
+from service.limits import limit_words
 from service.naming import Naming
 from service.noise import NOISY
 from service.searched import searched
@@ -42,6 +43,7 @@ class StepRow:
     time: str
     part: Share  # of what all kernels of a run take
     bound: str
+    limit: str  # what the bound is the least for
     share: Share
     bytes: str
     rate: str
@@ -278,6 +280,7 @@ def _step(
         time=formatting.expected(step.time_us, step.predicted_us),
         part=_part(step, *whole),
         bound=formatting.duration(step.bound_us if step.bound_us > 0 else None),
+        limit=limit_words(step.bound_by),
         share=share_of(step.bound_us, step.time_us, step.predicted_us),
         bytes=formatting.size(step.bytes),
         rate=formatting.rate(step.bytes, step.time_us),

@@ -77,6 +77,7 @@ def test_every_module_says_what_it_is(path: Path) -> None:
 # Loaded when it is needed: most commands and every hit do without.
 LATER = {
     "service/cli/app.py": {"service.version", "service.cli.terminal"},
+    "service/cli/kernel_source.py": {"codegen.standalone"},
     "service/cli/tune.py": {"service.cli.remote", "service.cli.tune_many"},
     "service/planner.py": {"service.searching"},
     "tuning_db/schema.py": {"tuning_db.upgrading"},

@@ -61,6 +61,7 @@ def measured_plan(**changed: object) -> Plan:
     step = plan.steps[0].model_copy(
         update={
             "family": "normalization", "schedule": SCHEDULE, "time_us": 1240.0, "bound_us": 302.0, "bytes": 2**24,
+            "bound_by": "memory",
             "accesses": (TensorAccess(argument=0, kind="vector", width=8, bytes=16),),
         }
     )  # fmt: skip
@@ -68,7 +69,7 @@ def measured_plan(**changed: object) -> Plan:
     steps = (step, step.model_copy(update={"time_us": 250.0}), step.model_copy(update={"time_us": 299.0}))
     update: dict[str, object] = {
         "device": CPU, "steps": steps, "time_us": 1789.0, "unfused_us": 5490.0, "copy_us": 327.0, "warm_us": 1250.0,
-        "lower_bound_us": 906.0, "spread": 0.02, "max_rel_error": 1.5e-5,
+        "lower_bound_us": 906.0, "bound_by": "bf16 products", "spread": 0.02, "max_rel_error": 1.5e-5,
         "search": plan.search.model_copy(update={"measured": 20, "failed": 8, "dropped": 12, "seconds": 17.12}),
     }  # fmt: skip
     return plan.model_copy(update=update | changed)
