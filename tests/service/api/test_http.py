@@ -186,7 +186,7 @@ def test_binaries_sources_and_graphs_come_as_stored(service: Running) -> None:
     graph_key = service.client.get(f"/v1/plans/{plan_key}").json()["graph_key"]
     graph = service.client.get(f"/v1/graphs/{graph_key}").json()
     assert sha(graph["text"]) == graph_key
-    assert graph["names"] == {"inputs": ["x0"], "outputs": ["y0"]}
+    assert graph["names"] == {"inputs": ["x0"], "outputs": ["y0"], "nodes": []}
     assert list(service.client.get("/v1/devices").json()["devices"]) == [DEVICE.class_key]
 
 
