@@ -1,7 +1,7 @@
 """Covers of one graph by what its candidates cost at the moment."""
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -19,6 +19,7 @@ FAR = 2.0  # times the best prediction
 CLOSER_LOOKS = 48
 LEAST_COVER_S = 0.1  # for branching where the budget is spent: the first solution, rounded, is what there is then
 NEARLY = 1.005  # predictions are further off
+SAME = 1.03  # times that differ by less are as noise has it
 FORBIDDEN = Estimate(lambda _: math.inf, lambda _: math.inf, lambda _: math.inf)
 
 Proposal = tuple[Candidate, ...]  # segments in execution order, those of the prologue first
@@ -150,7 +151,7 @@ class Covers:
         if not cover.exact:  # out of time, it may have what was not looked at
             cover = replace(cover, cost_us=math.fsum(known))
         self.exact &= cover.exact
-        return cover
+        return replace(cover, pieces=self._writing_what_is_read(cover.pieces, unknown))
 
     @property
     def _seconds(self) -> float:
@@ -175,6 +176,31 @@ class Covers:
         candidate = self.usable[piece]
         us = unknown.us if piece in self._asked or self.ledger.is_open(candidate) else unknown.seeming_us
         return candidate.weight * self.ledger.cost_us(candidate, us)
+
+    def _writing_what_is_read(self, pieces: Sequence[Piece], unknown: Estimate) -> tuple[Piece, ...]:
+        """A cover whose segments write no tensor that it has no use for, unless that is dearer: of pieces that are
+        predicted to cost the same, bound by arithmetic for instance, the solver takes any."""
+        atoms, before = self.found.atoms, tuple[Piece, ...]()
+        cover = tuple(pieces)
+        while cover != before:  # what writes less may read less
+            before, wanted = cover, atoms.outputs
+            for piece in cover:
+                wanted |= atoms.reads_of(piece.members)
+            cover = tuple(
+                self._writing(piece, piece.writes & wanted, unknown) for piece in cover if piece.writes & wanted
+            )
+        return cover
+
+    def _writing(self, piece: Piece, needed: int, unknown: Estimate) -> Piece:
+        """The segment that writes no more than that, or, where that is dearer, the one given."""
+        if needed == piece.writes:
+            return piece
+        less = writing_less(self.found.atoms, piece, needed)
+        if less not in self.found.accepted and (candidate := self.found.ask(less)):
+            self.found.accepted[less] = self.usable[less] = candidate
+        self._asked.add(less)
+        is_there = less in self.usable and self._cost_us(less, unknown) <= SAME * self._cost_us(piece, unknown)
+        return less if is_there else piece
 
     def _once_each(self, pieces: Iterable[Piece]) -> bool:
         """Where two segments of a cover write the same tensor, makes the later one without it a candidate. Whether

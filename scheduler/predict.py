@@ -57,9 +57,10 @@ def family_bound_us(traffic: Traffic, family: str, device: Device) -> float:
     return least_us
 
 
-def _narrow_rate(device: Device) -> float:
-    """How many times as fast as f32 products of 16-bit operands are."""
-    return 2.0 if "avx512_bf16" in device.features else 1.0
+def _narrow_rate(device: Device, dtype: str) -> float:
+    """How many times as fast as f32's kernels multiply operands of a dtype: bf16 by an instruction of its own, where
+    there is one; others they widen."""
+    return 2.0 if dtype == "bf16" and "avx512_bf16" in device.features else 1.0
 
 
 def predicted_us(traffic: Traffic, family: str, device: Device, among: Collection[str]) -> float:
@@ -72,11 +73,9 @@ def predicted_us(traffic: Traffic, family: str, device: Device, among: Collectio
     memory_us = traffic.bytes / (ceilings.gbps(traffic.bytes) * usual.bandwidth * 1e3)
     if family == "pointwise" and "transpose" in among:
         memory_us *= GATHERED
-    narrow = traffic.operations - traffic.vector_operations
-    narrow += sum(made for _, made in traffic.made_products) - sum(least for _, least in traffic.products)
-    operations = (
-        traffic.pulled_operations if usual.pulls else traffic.made_operations - narrow + narrow / _narrow_rate(device)
-    )
+    operations = traffic.pulled_operations if usual.pulls else traffic.made_operations
+    if not usual.pulls:
+        operations -= sum(made - made / _narrow_rate(device, dtype) for dtype, made in traffic.made_products)
     arithmetic_us = operations / (ceilings.fma_gflops * usual.arithmetic * 1e3)
     return ceilings.launch_us + usual.overhead_us + max(memory_us, arithmetic_us)
 
@@ -89,8 +88,7 @@ def least_us(least: LeastTraffic, family: str, device: Device) -> float:
         return least_family_us(least, family, device, ceilings)
     usual = EFFICIENCY.get(family, USUAL)
     memory_us = least.bytes / (best_gbps(least.bytes, ceilings.copy_gbps) * usual.bandwidth * 1e3)
-    rate = 1.0 if usual.pulls else _narrow_rate(device)
-    operations = sum(made if dtype in ("f32", "f64") else made / rate for dtype, made in least.products)
+    operations = sum(made if usual.pulls else made / _narrow_rate(device, dtype) for dtype, made in least.products)
     arithmetic_us = operations / (ceilings.fma_gflops * usual.arithmetic * 1e3)
     return ceilings.launch_us + usual.overhead_us + max(memory_us, arithmetic_us)
 

@@ -5,6 +5,7 @@ its elements anything needs (a slice needs few). Both are counted so that a mist
 bound.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from math import prod
@@ -24,10 +25,12 @@ class Traffic:
     """read_bytes, written_bytes: distinct ones. operations: arithmetic of the distinct elements needed, as `OPS` counts
     it, two per product of a contraction. vector_operations: those that no narrower or special unit could take over.
     pulled_operations: arithmetic and loads where every element of every output computes all that it needs by itself.
-    products: of the operations those of contractions that matrix units may take over, by dtype of the operands.
+    products: of the operations those of contractions that matrix units may take over, by dtype of the operands, as it
+    was before casts that lose nothing.
     elements: of the largest output. longest: operations and loads of the element of an output that pulls most.
     made_operations, made_products: the same as operations and products with every needed element of a contraction
-    counted, equal ones and those that a bound knows too little of, too: what kernels do, for predictions."""
+    counted, equal ones and those that a bound knows too little of, too, and dtypes as they are written: what kernels
+    do, for predictions."""
 
     read_bytes: int
     written_bytes: int
@@ -62,7 +65,8 @@ def traffic_of(graph: Graph) -> Traffic:
     needed = _needed(graph)
     read_bytes = 0
     work: dict[tuple[object, ...], tuple[float, float, float]] = {}
-    multiplied: dict[tuple[object, ...], str] = {}  # contractions of narrow operands: their dtype
+    multiplied: dict[tuple[object, ...], str] = {}  # contractions that matrix units may take over: their dtype
+    narrow_made: dict[tuple[object, ...], str] = {}  # those whose operands are narrow as they are written
     narrow = _narrowest(graph)
     roots: dict[Node, object] = {}  # what views are made of: the same of all views of the same tensors
     for node in graph.nodes:
@@ -84,28 +88,31 @@ def traffic_of(graph: Graph) -> Traffic:
         # Nodes that compute the same of the same tensors, seen through views, may be computed once: count the larger.
         signature = (node.op, node.dtype, *[roots[a] for a in node.args])
         if row.kind is OpKind.CONTRACT:
-            operands = [narrow[a] for a in node.args]
-            some = any(a.dtype.bytes < 4 for a in node.args) or all(dtype.bytes < 4 for dtype in operands)
-            if node.dtype.name not in ("f32", "f64") or some:
+            written, held = [a.dtype for a in node.args], [narrow[a] for a in node.args]
+            if node.dtype.name not in ("f32", "f64") or any(dtype.bytes < 4 for dtype in written):
                 bounded = 0.0  # matrix units
             if not bounded:
-                multiplied[signature] = max(operands, key=lambda dtype: dtype.bytes).name
+                narrow_made[signature] = max(written, key=lambda dtype: dtype.bytes).name
+            if all(dtype.bytes < 4 for dtype in held):
+                bounded = 0.0
+            if not bounded:
+                multiplied[signature] = max(held, key=lambda dtype: dtype.bytes).name
         made = 2.0 * _depth(node) * needed[node] if row.kind is OpKind.CONTRACT else operations
         known = work.get(signature, (0.0, 0.0, 0.0))
         work[signature] = (max(known[0], operations), max(known[1], bounded), max(known[2], made))
     written_bytes = sum(o.node.bytes for o in graph.outputs)
     operations, bounded, made = (float(sum(counts[i] for counts in work.values())) for i in range(3))
 
-    def by_dtype(place: int) -> tuple[tuple[str, float], ...]:
+    def by_dtype(dtypes: Mapping[tuple[object, ...], str], place: int) -> tuple[tuple[str, float], ...]:
         products: dict[str, float] = {}
-        for signature, dtype in multiplied.items():
+        for signature, dtype in dtypes.items():
             products[dtype] = products.get(dtype, 0.0) + work[signature][place]
         return tuple(sorted(products.items()))
 
     largest = max((o.node.elements for o in graph.outputs), default=0)
     return Traffic(
-        read_bytes, written_bytes, operations, bounded, _pulled(graph), by_dtype(0), largest, _longest(graph),
-        made, by_dtype(2),
+        read_bytes, written_bytes, operations, bounded, _pulled(graph), by_dtype(multiplied, 0), largest,
+        _longest(graph), made, by_dtype(narrow_made, 2),
     )  # fmt: skip
 
 
