@@ -58,11 +58,12 @@ def explained(prepared: Prepared, atoms: Atoms, cover: Proposal, covers: Covers,
             continue
         tensor = atoms.stands[form.atom]
         others = [atoms.nodes[a] for a in atoms.producers[tensor] if a != form.atom]
+        own, other = _text(cover, ledger), _text(form.other, ledger)
         if offer := found_by.get(atoms.nodes[form.atom]):
-            way = f"{offer.name} ({offer.equation})"
+            text = f"by {offer.name} ({offer.equation}): kernels of {own} in all; otherwise {other}"
         else:
-            way = f"as given, not by {', '.join(dict.fromkeys(found_by[n].name for n in others))}"
-        text = f"{way}: kernels of {_text(cover, ledger)} in all; without that {_text(form.other, ledger)}"
+            names = " or ".join(dict.fromkeys(found_by[n].name for n in others))
+            text = f"as given: kernels of {own} in all; by {names} {other}"
         told.setdefault(text, []).extend(prepared.origin.get(atoms.nodes[tensor], ()))
     for text, nodes in told.items():
         yield Reason(kind="alternative", nodes=tuple(dict.fromkeys(nodes)), text=text)
