@@ -1,6 +1,7 @@
 """Whole plans beside the sum of their steps. Where the two are far apart, somebody had the machine while one of them
 was timed, or steps meet in the caches what others left: plans are timed again, and what stays is told."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ BY_STEPS = (
     "steps of this graph make any error larger, and no plan has its outputs as a whole: with a kernel for each op, "
     "each agrees on what it is given"
 )
+_AS_A_WHOLE = re.compile(r"takes .* as a whole, .* of its steps timed one by one")
 UNCHECKED = "rewrites round other values than the graph does; nothing ran, so nobody checked how accurate they are"
 
 
@@ -62,6 +64,13 @@ def told(plan: Plan, again: bool, disturbed: float | None) -> Reason | None:
     if disturbed:
         text += f"; others had the CPUs during {disturbed:.0%} of that"
     return Reason(kind="note", text=text)
+
+
+def retold(plan: Plan, disturbed: float | None) -> tuple[Reason, ...]:
+    """The reasons of a plan that was timed anew, with what `told` says of it now instead of what it said before."""
+    kept = [r for r in plan.reasons if not (r.kind == "note" and _AS_A_WHOLE.match(r.text))]
+    note = told(plan, False, disturbed)
+    return (*([note] if note else []), *kept)
 
 
 def far_steps_us(plan: Plan) -> float | None:

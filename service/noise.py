@@ -1,7 +1,7 @@
 """What noise does to a time: how far below its bound it may seem, and from when on it says little."""
 
-NOISE = 0.03  # of a time: by so much may anything seem faster than it can be
-NOISY = 0.1  # spread of a time from which on it says little
+from tuning_db.answers import NOISE as NOISE
+from tuning_db.answers import NOISY as NOISY
 
 
 def beats(time_us: float | None, bound_us: float) -> bool:

@@ -12,8 +12,10 @@ from fusion_ir.records import Device, Numerics, Plan
 from fusion_ir.text import print_graph
 from scheduler.budget import INTERRUPTED, Budget, Progress, RequestError, was_interrupted
 from scheduler.no_plan import Disagreement, MemoryExceeded, NoPlan
+from service.continued import Continued
 from service.errors import Problem, problem
 from service.failures import problem_before
+from service.noise import NOISE
 from service.version import VERSION
 from tuning_db import Conditions, Names, RequestKey, Searched, Store
 
@@ -39,13 +41,14 @@ class FailedBefore(PlanningError):
 @dataclass(frozen=True)
 class PlanAnswer:
     """A plan, whether it was there already, and the state of the request's row. cut_short: why the last search for it
-    ended early, None where it did not."""
+    ended early, None where it did not. continued: what a search came to where there was a measured plan."""
 
     plan: Plan
     plan_key: str
     cache: Literal["hit", "miss"]
     state: PlanState
     cut_short: str | None = None
+    continued: Continued | None = None
 
 
 def plan_graph(
@@ -61,7 +64,8 @@ def plan_graph(
     again: bool = False,
 ) -> PlanAnswer:
     """The best stored plan for the graph on `target`; where there is none, or another search is due, what that finds,
-    stored whole, or the stored plan where it is as good. again: searches in any case, with what the database knows of
+    stored whole, or the stored plan where that is faster: the two are timed in the same rounds (`service.rematch`),
+    and the faster one is stored with its times of now. again: searches in any case, with what the database knows of
     earlier searches: what was timed then is not timed anew.
 
     KeyboardInterrupt from `progress` ends the search with the best so far, which is stored; any other exception from
@@ -84,22 +88,37 @@ def plan_graph(
     from service.searching import search  # noqa: PLC0415  with all that plans are made by; a hit does without
 
     store.put_device(device)
+    before = None if found is None or found.state != "measured" else found.plan()
+    rival = before if found is not None and found.request == request else None
     try:
-        plan = search(named.graph, device, budget, store, cache, progress, numerics)
+        plan, met = search(named.graph, device, budget, store, cache, progress, numerics, rival)
     except (NoPlan, *FAULTS) as error:
         if not isinstance(error, RequestError) and not _ended_by_interrupt(error):
             store.put_failure(request, now, budget.seconds, failed_search(error).model_dump_json())
         raise
+    plan = met.plan if met else plan
     state: PlanState = "predicted" if plan.time_us is None else "measured"
     searched = searched_for(plan, budget)
     binaries, sources = artifacts(plan, cache)
-    plan_key = store.store_plan(request, plan, state, binaries, sources, searched, only_better=True)
+    plan_key = store.store_plan(request, plan, state, binaries, sources, searched, only_better=met is None)
+    continued = None
+    if before is not None:
+        continued = Continued(plan.search, met.outcome, met.speed_up) if met else _by_records(plan, before, plan_key)
     if plan_key == plan.plan_key:
-        return PlanAnswer(plan, plan_key, "miss", state, searched.cut_short)
+        return PlanAnswer(plan, plan_key, "miss", state, searched.cut_short, continued)
     kept = store.answer(request, now, budget.seconds)
     if kept is None:  # evicted, or damaged, meanwhile
         raise PlanningError(f"plan {plan_key} was as good as what the search found, and is not stored any more")
-    return PlanAnswer(kept.plan(), kept.plan_key, "miss", kept.state, kept.cut_short)
+    return PlanAnswer(kept.plan(), kept.plan_key, "miss", kept.state, kept.cut_short, continued)
+
+
+def _by_records(plan: Plan, before: Plan, stored: str) -> Continued:
+    """What a search came to, of plans that were not timed in the same rounds. stored: the key of the answer."""
+    if stored != plan.plan_key:
+        return Continued(plan.search, "kept")
+    speed_up = before.time_us / plan.time_us if before.time_us and plan.time_us else None
+    noise = max(NOISE, before.spread or 0.0) + max(NOISE, plan.spread or 0.0)
+    return Continued(plan.search, "faster" if speed_up is not None and speed_up > 1 + noise else "as fast", speed_up)
 
 
 def _ended_by_interrupt(error: BaseException | None) -> bool:

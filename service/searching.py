@@ -19,6 +19,7 @@ from scheduler.experience import Tuned
 from scheduler.no_plan import NoPlan
 from scheduler.tune import tune
 from service.noise import beats
+from service.rematch import Rematch, fetch_binaries, race_seconds, rematch
 from service.version import VERSION
 from tuning_db import Store
 
@@ -37,19 +38,20 @@ class StoredCosts:
     graph_key: str
 
     def known(self, segment_key: str) -> Sequence[Measurement]:
-        found = self._measured(segment_key)
+        found = self.measured(segment_key)
         if found:  # by a search for another graph, perhaps, and this one may have nothing left to try
             self.store.note_segment(self.graph_key, segment_key)
         return found
 
-    def _measured(self, segment_key: str) -> list[Measurement]:
+    def measured(self, segment_key: str) -> list[Measurement]:
+        """All that this version's kernels for a segment took, in the order in which it was measured."""
         return [t.measurement for t in self.store.trials(segment_key, self.device_key) if t.version == VERSION]
 
     def others(self, family: str) -> Sequence[Tuned]:
         found: list[Tuned] = []
         for key in self.store.tuned_segments(self.device_key, family, OTHERS):
             text = self.store.segment(key)
-            times = relative_times(m for m in self._measured(key) if m.family == family)
+            times = relative_times(m for m in self.measured(key) if m.family == family)
             if text is not None and times:
                 found.append(Tuned(parse_graph(text).graph, {schedule: time for (_, schedule), time in times.items()}))
         return found
@@ -81,32 +83,64 @@ def search(
     cache: ObjectCache,
     progress: Progress | None,
     numerics: Numerics,
-) -> Plan:
-    """What a search finds, and a second one where the first beat its bound and left time of the budget for it."""
+    stored: Plan | None = None,
+) -> tuple[Plan, Rematch | None]:
+    """What a search finds. stored: a plan that was measured under the conditions of now: a part of the budget goes into
+    a race of the two, which says what is to be stored, unless they cannot be compared so, or the search was
+    interrupted."""
     costs = StoredCosts(store, device.class_key, graph_key(graph))
+    kept_s = 0.0 if stored is None else race_seconds(budget.seconds)
+    less = replace(budget, seconds=budget.seconds - kept_s)
     with Workbench(device, cache) as bench:
-        plan = tune(graph, device, budget, costs, bench, progress, numerics=numerics)
-        if not _beats_its_bound(plan) or was_interrupted(plan):
-            return plan
-        # The ceilings were measured at a slower moment.
-        reached = [Reached(s.bytes, s.bound_by, s.bound_us / s.time_us) for s in plan.steps if s.time_us]
-        if plan.time_us:
-            bytes_ = sum(s.bytes for s in plan.steps)
-            reached.append(Reached(bytes_, plan.bound_by, plan.lower_bound_us / plan.time_us))
-        end = time.monotonic() + budget.seconds - plan.search.seconds
-        is_time = budget.seconds - plan.search.seconds >= LEAST_AGAIN_S
-        device = with_raised_ceilings(device, cache, reached, measured=is_time)
-        store.put_device(device)
-        rest_s = min(end - time.monotonic(), AGAIN_SECONDS)
-        if not is_time or rest_s <= 0:
-            return _with_what_was_reached(plan, device)
-        try:
-            again = tune(graph, device, replace(budget, seconds=rest_s), costs, bench, progress, numerics=numerics)
-        except NoPlan:
-            return _with_what_was_reached(plan, device)
-        if again.time_us is None:  # interrupted at once
-            return _with_what_was_reached(plan, device)
-        return again.model_copy(update={"search": _together(plan.search, again.search)})
+        plan = _searched(graph, device, less, store, cache, progress, numerics, costs, bench)
+        if stored is None:
+            return plan, None
+        plan = plan.model_copy(update={"search": _whole(plan.search, budget, kept_s)})
+        if was_interrupted(plan):
+            return plan, None
+        fetch_binaries(stored, cache, store.binary)
+        return plan, rematch(graph, plan, stored, bench, costs.measured, kept_s)
+
+
+def _whole(search: Search, budget: Budget, kept_s: float) -> Search:
+    """A search that left so much of the budget had all of it."""
+    return search.model_copy(update={"budget_s": budget.seconds} if kept_s and search.budget_s is not None else {})
+
+
+def _searched(
+    graph: Graph,
+    device: Device,
+    budget: Budget,
+    store: Store,
+    cache: ObjectCache,
+    progress: Progress | None,
+    numerics: Numerics,
+    costs: StoredCosts,
+    bench: Workbench,
+) -> Plan:
+    """One search, and a second one where the first beat its bound and left time of the budget for it."""
+    plan = tune(graph, device, budget, costs, bench, progress, numerics=numerics)
+    if not _beats_its_bound(plan) or was_interrupted(plan):
+        return plan
+    # The ceilings were measured at a slower moment.
+    reached = [Reached(s.bytes, s.bound_by, s.bound_us / s.time_us) for s in plan.steps if s.time_us]
+    if plan.time_us:
+        bytes_ = sum(s.bytes for s in plan.steps)
+        reached.append(Reached(bytes_, plan.bound_by, plan.lower_bound_us / plan.time_us))
+    end = time.monotonic() + budget.seconds - plan.search.seconds
+    is_time = budget.seconds - plan.search.seconds >= LEAST_AGAIN_S
+    device = with_raised_ceilings(device, cache, reached, measured=is_time)
+    store.put_device(device)
+    rest_s = min(end - time.monotonic(), AGAIN_SECONDS)
+    if not is_time or rest_s <= 0:
+        return _with_what_was_reached(plan, device)
+    try:
+        again = tune(graph, device, replace(budget, seconds=rest_s), costs, bench, progress, numerics=numerics)
+    except NoPlan:
+        return _with_what_was_reached(plan, device)
+    if again.time_us is None:  # interrupted at once
+        return _with_what_was_reached(plan, device)
+    return again.model_copy(update={"search": _together(plan.search, again.search)})
 
 
 def _with_what_was_reached(plan: Plan, device: Device) -> Plan:

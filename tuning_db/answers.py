@@ -18,7 +18,9 @@ from tuning_db.engine import Database
 from tuning_db.models import PlanRow, RequestRow
 from tuning_db.requests import STATES, Conditions, RequestKey, Resolved, Searched, State
 
-LEAST_GAIN = 0.02  # of a plan that replaces another one that was measured under the same conditions
+LEAST_GAIN = 0.02  # of a plan that replaces one that answers another request, or that was timed far more quietly
+NOISE = 0.03  # of a time: by so much may anything seem faster than it can be
+NOISY = 0.1  # spread of a time from which on it says little
 MOST_NOISE = 0.5  # of a time, as far as it is believed
 _UNKNOWN_US = 1e300
 _MOST_BYTES = 2**63 - 1
@@ -203,22 +205,30 @@ def best_stored(connection: Connection, request: RequestKey, now: str) -> Answer
     return next(iter(_admitted(request, verified(connection.execute(_SCOPED, _scope(request)).all()), now)), None)
 
 
-def stays(stored: Answer, spread: float | None, plan: Plan, state: State, searched: Searched, now: str) -> bool:
-    """Whether a stored plan stays the answer, although a search made another one. spread: of the stored plan.
+def stays(
+    stored: Answer, spread: float | None, request: RequestKey, plan: Plan, state: State, searched: Searched, now: str
+) -> bool:
+    """Whether a stored plan stays the answer to `request`, although a search made another one. spread: of the stored
+    plan.
 
-    What is only predicted replaces nothing that was measured. A plan measured under the same conditions has to be
-    faster beyond the noise of both; one that is predicted, or measured under new conditions, only where its search was
-    cut short.
+    What is only predicted replaces nothing that was measured. A plan of the request's own that was measured under the
+    same conditions stays where the other one is slower beyond the noise of both: else what was timed in a lucky moment
+    would stay for ever. Where the other one is noisy and it is not, or where it answers another request, whose answer
+    it stays in any case, it stays unless the other one is faster beyond the noise of both. One that is predicted, or
+    measured under other conditions, stays only where the search was cut short.
     """
     is_timed, was_timed = plan.time_us is not None and state == "measured", stored.state != "predicted"
     if is_timed != was_timed:
         return was_timed
     took = plan.time_us if is_timed else plan.predicted_us
     took, before = _UNKNOWN_US if took is None else took, _UNKNOWN_US if stored.takes_us is None else stored.takes_us
-    if searched.cut_short is None and not (was_timed and stored.is_current(now)):
+    is_current = was_timed and stored.is_current(now)
+    if searched.cut_short is None and not is_current:
         return False
-    noise = min(spread or 0.0, MOST_NOISE) if was_timed else 0.0, min(plan.spread or 0.0, MOST_NOISE)
-    return took * (1.0 + noise[1]) >= before * (1.0 - max(noise[0], LEAST_GAIN))
+    noise, other = min(spread or 0.0, MOST_NOISE) if was_timed else 0.0, min(plan.spread or 0.0, MOST_NOISE)
+    if is_current and stored.request == request and not other >= NOISY > noise:
+        return took * (1.0 - max(other, NOISE)) > before * (1.0 + max(noise, NOISE))
+    return took * (1.0 + other) >= before * (1.0 - max(noise, LEAST_GAIN))
 
 
 def columns(request: RequestKey, stored: Answer | None, plan: Plan, state: State, searched: Searched) -> dict[str, Any]:

@@ -101,8 +101,8 @@ def store_plan(
 ) -> str:
     """Stores a plan with what it needs, makes it the answer to `request`, and returns the answer's key.
 
-    only_better: where the best stored plan for the request is as good (`answers.stays`), that is the answer, the new
-    one is not kept, and the search is noted. Raises ValueError where the plan answers another request, its graph is not
+    only_better: where the best stored plan for the request stays (`answers.stays`), that is the answer, the new one is
+    not kept, and the search is noted. Raises ValueError where the plan answers another request, its graph is not
     stored, content does not hash to its key, or a step's binary is neither given nor stored.
     """
     _check_answers(request, plan, state)
@@ -119,7 +119,7 @@ def store_plan(
         stored = answers.best_stored(connection, request, now) if only_better else None
         if stored is not None and stored.plan_key != plan_key and _verifies(connection, stored.plan_key):
             spread = connection.execute(select(PlanRow.spread).where(PlanRow.plan_key == stored.plan_key)).scalar()
-            if answers.stays(stored, spread, plan, state, searched, now):
+            if answers.stays(stored, spread, request, plan, state, searched, now):
                 _point(database, connection, answers.columns(request, stored, plan, state, searched))
                 return stored.plan_key
         content.put_content(database, connection, binaries, sources)

@@ -192,9 +192,9 @@ class Store:
     ) -> str:
         """Makes `plan` the answer to `request`; returns the answer's key. `binaries` and `sources` are keyed by sha256.
 
-        only_better: where the best stored plan for the request is as good, that is the answer: the search for this one
-        is noted, the plan is not kept. Raises ValueError where the plan answers another request, its graph is not
-        stored, content does not hash to its key, or a step's binary is neither given nor stored.
+        only_better: where the best stored plan for the request stays (`answers.stays`), that is the answer: the search
+        for this one is noted, the plan is not kept. Raises ValueError where the plan answers another request, its graph
+        is not stored, content does not hash to its key, or a step's binary is neither given nor stored.
         """
         database = self._database
         return plans.store_plan(database, request, plan, state, binaries, sources, searched, only_better=only_better)

@@ -5,12 +5,14 @@ from typing import Any
 
 from fusion_ir.records import Plan
 from service.cli.plan_view import as_json
+from service.continued import Continued
 
 
 @dataclass(frozen=True)
 class Answer:
     """A plan as both ways of asking give it. `kept`: where it is stored; `address`: of its page, from a server;
-    `cut_short`: why the last search for it ended early; `refining`: the server makes another one."""
+    `cut_short`: why the last search for it ended early; `refining`: the server makes another one;
+    `continued`: what a search came to that was made here for a graph with a measured plan."""
 
     plan: Plan
     target: str
@@ -20,9 +22,11 @@ class Answer:
     address: str | None = None
     cut_short: str | None = None
     refining: bool = False
+    continued: Continued | None = None
 
 
 def answer_json(answer: Answer) -> dict[str, Any]:
     """What `fuseplan tune --json` prints."""
     fields = as_json(answer.plan, answer.target, answer.state, answer.cache)
-    return fields | {"cut_short": answer.cut_short, "refining": answer.refining}
+    more = answer.continued and {"outcome": answer.continued.outcome, "speed_up": answer.continued.speed_up}
+    return fields | {"cut_short": answer.cut_short, "refining": answer.refining, "continued": more}

@@ -63,7 +63,7 @@ def tune(
     With several graphs, or a folder, a line for each as it ends, and what they had in common. Ctrl-C ends a search: the
     best plan so far is stored and printed, and with one graph the exit code is 0. A second Ctrl-C, or one before the
     search began, ends the command without a plan: 130. --continue goes on where a search was cut short, or ended: the
-    better one of the stored plan and of what it finds is kept.
+    stored plan and what it finds are timed in the same rounds, and the faster one is kept, with its times of now.
     """
     settings = load({"target": target, "db": db, "cache": cache})
     budget = search_budget(settings, seconds, memory)
@@ -130,7 +130,8 @@ def tune_here(
     with search_progress(budget.seconds) as progress:
         told = interrupts.watching(progress.on_search) if interrupts else progress.on_search
         found = plan_graph(named, settings.target, budget, store, cache, told, numerics=numerics, again=again)
-    return Answer(found.plan, settings.target, found.state, found.cache, store.place, cut_short=found.cut_short)
+    told = {"cut_short": found.cut_short, "continued": found.continued}
+    return Answer(found.plan, settings.target, found.state, found.cache, store.place, **told)
 
 
 def tune_remotely(
@@ -153,6 +154,8 @@ def _whereabouts(answer: Answer) -> Text:
     key = answer.plan.plan_key[:KEY_DIGITS]
     was = "found in" if answer.cache == "hit" else "stored in"
     text = Text.assemble((f"{was} {_short(answer.kept)}; why it is so: ", "dim"), f"fuseplan explain {key}")
+    if answer.continued is not None:
+        text = Text.assemble((answer.continued.words, "bold"), "\n", text)
     if answer.cut_short:
         on = "go on with --continue" if answer.address is None else "ask with more --seconds for another one"
         more = "another one is being made" if answer.refining else on

@@ -1,18 +1,21 @@
 """When a graph is searched again: after a search that was cut short, with more time; not after one that failed."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from codegen.object_cache import ObjectCache
+from codegen.workbench import PlanTiming
 from fusion_ir.named import NamedGraph
-from fusion_ir.records import Ceilings, Plan, Reason
+from fusion_ir.records import Ceilings, Measurement, Plan, Reason, Status
 from scheduler.budget import INTERRUPTED, Budget, RequestError
 from scheduler.no_plan import MemoryExceeded, NoPlan
 from service import planner, searching
+from service.continued import Continued
 from service.planner import FailedBefore, PlanAnswer
+from service.version import VERSION
 from tests.support.stored_plans import BINARY, DEVICE, chain, plan_of
 from tuning_db import Store
 
@@ -83,7 +86,7 @@ def test_a_search_whose_budget_ended_is_made_again_with_a_larger_one(searches: S
     why = "30 of 40 segments were measured in 1 s"
     searches.next = [
         plan(20.0, 0.93, budget_s=1.0, cut_short=why),
-        plan(21.0, 4.8, budget_s=5.0, cut_short=why),
+        plan(22.0, 4.8, budget_s=5.0, cut_short=why),
         plan(15.0, 20.0),
     ]
     assert [searches.ask(s).cache for s in (1.0, 1.0)] == ["miss", "hit"]
@@ -214,3 +217,111 @@ def test_a_search_that_is_to_go_on_is_made_whatever_is_stored(searches: Searches
     with pytest.raises(NoPlan):
         searches.ask(4.0, again=True)
     assert (searches.ask(4.0, again=True).plan.time_us, searches.made) == (9.0, 5)
+
+
+def test_a_search_that_goes_on_says_what_it_came_to(searches: Searches) -> None:
+    """Of plans that nothing timed in the same rounds, by their records: the words are those of `fuseplan tune`."""
+    searches.next = [plan(20.0, 4.0), plan(15.0, 3.9), plan(15.1, 3.8), plan(30.0, 3.7)]
+    assert searches.ask(4.0).continued is None
+    words: list[str] = []
+    for _ in range(3):
+        continued = searches.ask(4.0, again=True).continued
+        assert continued is not None
+        words.append(continued.words)
+    assert words == [
+        "searched 3.90 s more: 2 kernels timed; 1.33× faster than the stored plan",
+        "searched 3.80 s more: 2 kernels timed; what it found is as fast as the stored plan, as far as noise lets one "
+        "say, and takes its place",
+        "searched 3.70 s more: 2 kernels timed; nothing beat the stored plan",
+    ]
+    assert searches.ask(4.0).continued is None, "a hit searches nothing"
+
+
+def test_a_lucky_time_does_not_stay(searches: Searches, monkeypatch: pytest.MonkeyPatch, store: Store) -> None:
+    """A stored plan at 1.24 ms that takes 7.89 ms now loses to one of 4 ms; part of the budget is kept for that."""
+    lucky, found = two_plans()
+    searches.next = [lucky, found]
+    searches.ask(30.0)
+    race(monkeypatch, now={lucky.steps[0].schedule: 7890.0, found.steps[0].schedule: 4000.0})
+    answer = searches.ask(30.0, again=True)
+    assert searches.budgets == [30.0, 28.0]
+    assert (answer.plan.steps, answer.plan.time_us, answer.cut_short) == (found.steps, 4000.0, None)
+    assert answer.plan.search.budget_s == 30.0
+    assert answer.continued is not None
+    assert answer.continued.words.endswith("; 1.97× faster than the stored plan")
+    hit = searches.ask(30.0)
+    assert (hit.cache, hit.plan_key) == ("hit", answer.plan_key)
+
+
+def test_a_stored_plan_that_stays_is_stored_with_its_times_of_now(
+    searches: Searches, monkeypatch: pytest.MonkeyPatch, store: Store
+) -> None:
+    """Those of its kernels among them, which the search timed; its note of its first time does not stay either."""
+    lucky, found = two_plans()
+    searches.next = [lucky, found]
+    first = searches.ask(30.0)
+    assert first.cut_short is not None
+    (step,) = lucky.steps
+    row = Measurement(
+        segment_key=step.segment_key, device_key=DEVICE.class_key, family=step.family, schedule=step.schedule,
+        status=Status.ok, samples_us=(3100.0,), race="r",
+    )  # fmt: skip
+    store.record([row], version=VERSION)
+    race(monkeypatch, now={step.schedule: 3000.0, found.steps[0].schedule: 4000.0})
+    answer = searches.ask(30.0, again=True)
+    assert (answer.plan.time_us, [s.time_us for s in answer.plan.steps]) == (3000.0, [3100.0])
+    assert (answer.cut_short, answer.plan.search.measured) == (None, found.search.measured)
+    assert not [r for r in answer.plan.reasons if "as a whole" in r.text]
+    assert answer.continued is not None
+    assert answer.continued.words.endswith("; nothing beat the stored plan")
+    assert searches.ask(30.0).plan_key == answer.plan_key != first.plan_key
+
+
+def test_where_the_same_kernels_win_again_their_record_is_the_new_one(
+    searches: Searches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lucky, _ = two_plans()
+    (step,) = lucky.steps
+    measured = lucky.model_copy(
+        update={"time_us": 9000.0, "spread": 0.01, "steps": (step.model_copy(update={"time_us": 7890.0}),)}
+    )
+    searches.next = [lucky, measured]
+    searches.ask(30.0)
+    race(monkeypatch, now={})
+    answer = searches.ask(30.0, again=True)
+    assert (answer.plan.time_us, answer.plan.steps[0].time_us) == (9000.0, 7890.0)
+    assert answer.continued is not None
+    assert "nothing beat the stored plan's kernels" in answer.continued.words
+    none = Continued(measured.search.model_copy(update={"measured": 0}), "same")
+    assert none.words.endswith(
+        "there was time for no others than the stored plan's, whose times are those of this search"
+    )
+
+
+def test_a_noisy_time_of_the_same_kernels_does_not_take_the_place_of_a_quiet_one(searches: Searches) -> None:
+    quiet = plan_of(chain())
+    searches.next = [quiet, quiet.model_copy(update={"time_us": 30.0, "spread": 0.61})]
+    first = searches.ask(30.0)
+    answer = searches.ask(30.0, again=True)
+    assert (answer.plan_key, answer.plan.time_us) == (first.plan_key, 12.5)
+
+
+def two_plans() -> tuple[Plan, Plan]:
+    """One whose search was cut short, that was timed in a lucky moment and whose kernel was not; another one."""
+    one, other = plan_of(chain()), plan_of(chain())
+    cut = one.search.model_copy(update={"budget_s": 30.0, "cut_short": "the budget ended"})
+    (step,) = one.steps
+    untimed = step.model_copy(update={"time_us": None, "predicted_us": 3030.0, "schedule": "pointwise{lanes=4}"})
+    note = Reason(kind="note", text="takes 1.24 ms as a whole, 0.41x the 3.03 ms of its steps timed one by one, once")
+    lucky = {"time_us": 1240.0, "spread": 0.61, "steps": (untimed,), "search": cut, "reasons": (note,)}
+    found = {"time_us": 4000.0, "search": other.search.model_copy(update={"budget_s": 28.0})}
+    return one.model_copy(update=lucky), other.model_copy(update=found)
+
+
+def race(monkeypatch: pytest.MonkeyPatch, now: dict[str, float]) -> None:
+    """`Workbench.measure_plans`, replaced: what plans take now, by the schedule of their only kernel."""
+
+    def measure_plans(_: Any, _graph: Any, plans: Sequence[Plan], **__: Any) -> list[PlanTiming]:
+        return [PlanTiming((now[p.steps[0].schedule],) * 20, 0.0, Status.ok) for p in plans]
+
+    monkeypatch.setattr(searching.Workbench, "measure_plans", measure_plans)

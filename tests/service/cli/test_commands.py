@@ -21,7 +21,7 @@ from tuning_db import Store
 TUNE_FIELDS = (
     "plan_key graph_key device target state cache time_us predicted_us unfused_us lower_bound_us search_gap "
     "max_rel_error warm_us prologue_us temporary_bytes kept_bytes steps numerics rewrites reasons search cut_short "
-    "refining"
+    "refining continued"
 ).split()
 
 

@@ -114,17 +114,21 @@ def test_a_longer_search_that_finds_nothing_better_ends_the_asking(store: Store,
     ("old", "old_spread", "new", "new_spread", "replaced"),
     [
         (10.0, 0.001, 9.0, 0.001, True),
-        (10.0, 0.001, 9.9, 0.001, False),
-        (10.0, 0.2, 9.0, 0.001, False),
+        (10.0, 0.001, 9.9, 0.001, True),
+        (10.0, 0.001, 10.5, 0.001, True),
+        (10.0, 0.2, 9.0, 0.001, True),
+        (10.0, 0.61, 12.0, 0.02, True),
+        (10.0, 0.61, 17.0, 0.02, False),
         (10.0, 0.001, 9.0, 0.2, False),
-        (10.0, 9.0, 4.0, 9.0, False),
-        (10.0, 9.0, 3.0, 9.0, True),
+        (10.0, 0.001, 7.0, 0.2, True),
+        (10.0, 9.0, 29.0, 9.0, True),
+        (10.0, 9.0, 31.0, 9.0, False),
         (10.0, 0.001, 11.0, 0.001, False),
         (None, 0.0, 11.0, 0.001, True),
         (10.0, 0.001, None, 0.0, False),
     ],
 )
-def test_only_a_better_plan_replaces(
+def test_what_a_search_found_replaces_unless_it_is_slower_beyond_noise(
     store: Store,
     samples: Samples,
     searched: Searched,
@@ -300,7 +304,8 @@ def test_any_sequence_of_stores_gives_the_best_admissible_plan(store: Store, sam
             assert before is None or plan.time_us is not None or before.plan.time_us is None
             if before is not None and before.plan.time_us is not None and plan.time_us is not None:
                 same = Conditions.of_plan(before.plan) == now
-                assert plan.time_us < before.plan.time_us or not (same or searched.cut_short)
+                noise = 1.062 if same and before.request == request else 1.0
+                assert plan.time_us <= noise * before.plan.time_us or not (same or searched.cut_short)
         else:
             assert before is not None
             assert key == before.plan.plan_key
