@@ -10,8 +10,8 @@ from fusion_ir.graph import Graph
 from fusion_ir.records import Plan, Reason
 from fusion_ir.units import duration
 from scheduler.bench import Bench, PlanResult
+from scheduler.steps_sum import far_steps_us, is_far, steps_us
 
-FAR = 1.25  # times as long, either way
 BY_STEPS = (
     "steps of this graph make any error larger, and no plan has its outputs as a whole: with a kernel for each op, "
     "each agrees on what it is given"
@@ -54,11 +54,11 @@ def times(result: PlanResult) -> dict[str, float | None]:
 
 def told(plan: Plan, again: bool, disturbed: float | None) -> Reason | None:
     """That a plan is far from its steps, where it is. disturbed: share of its race's visits that others disturbed."""
-    steps_us = far_steps_us(plan)
-    if plan.time_us is None or steps_us is None:
+    sum_us = far_steps_us(plan)
+    if plan.time_us is None or sum_us is None:
         return None
     text = (
-        f"takes {duration(plan.time_us)} as a whole, {plan.time_us / steps_us:.2f}x the {duration(steps_us)} of its "
+        f"takes {duration(plan.time_us)} as a whole, {plan.time_us / sum_us:.2f}x the {duration(sum_us)} of its "
         f"steps timed one by one{', timed twice' if again else ', timed once'}"
     )
     if disturbed:
@@ -73,31 +73,11 @@ def retold(plan: Plan, disturbed: float | None) -> tuple[Reason, ...]:
     return (*([note] if note else []), *kept)
 
 
-def far_steps_us(plan: Plan) -> float | None:
-    """What the steps of a run took one by one, in us, of a plan that was timed whole and is far from that; None of
-    others."""
-    steps_us = _steps_us(plan)
-    if plan.time_us is None or plan.spread is None or not steps_us or not _is_far(plan.time_us / steps_us):
-        return None
-    return steps_us
-
-
 def _departure(plans: Sequence[Plan], results: Sequence[PlanResult]) -> float:
     """How far those that are far are from their steps, all together; 0 where none is, and of what was not timed."""
     ratios = [
-        median(result.samples_us) / steps_us
+        median(result.samples_us) / sum_us
         for plan, result in zip(plans, results, strict=True)
-        if result.samples_us and (steps_us := _steps_us(plan))
+        if result.samples_us and (sum_us := steps_us(plan))
     ]
-    return sum(max(r, 1 / r) for r in ratios if _is_far(r))
-
-
-def _is_far(ratio: float) -> bool:
-    return not 1 / FAR <= ratio <= FAR
-
-
-def _steps_us(plan: Plan) -> float | None:
-    """Of a run, one by one; None where some were not timed."""
-    times = [step.time_us for step in plan.steps if not step.prologue]
-    known = [us for us in times if us is not None]
-    return sum(known) if known and len(known) == len(times) else None
+    return sum(max(r, 1 / r) for r in ratios if is_far(r))

@@ -2,7 +2,7 @@
 
 from fusion_ir.records import Plan
 from service.formatting import percent, ratio, times
-from service.noise import beats
+from service.noise import beats, is_noisy
 from service.shares import beside_copy
 
 WORTH = 1.005  # less than this many times faster is nothing that anybody looks for
@@ -10,14 +10,19 @@ WORTH = 1.005  # less than this many times faster is nothing that anybody looks 
 
 def how_far(plan: Plan) -> str:
     """ "64 % of what no kernel here can beat, 80 % as fast as a copy of its bytes; no other cut can be more than 1.4x
-    faster". Says what was proved and no
-    more: nothing of other cuts where the search did not get that far."""
+    faster". Says what was proved and no more: nothing of other cuts where the search did not get that far, and nothing
+    at all where the plan's time is too noisy."""
     time_us = plan.time_us if plan.time_us is not None else plan.predicted_us
     share = ratio(plan.lower_bound_us, time_us)
     if not plan.steps:
         return "nothing to run: no plan is faster"
     if share is None or not plan.lower_bound_us:
         return "nothing was timed, and the device has no ceilings: how far from the best is not known"
+    if is_noisy("measured", plan.spread if plan.time_us is not None else None):
+        return (
+            f"too noisy to say how far it is from the best: its runs differ by ± {percent(plan.spread)}, so something "
+            "else had the machine; ask again while it is quiet, or go on with --continue"
+        )
     if beats(plan.time_us, plan.lower_bound_us):
         return (
             f"not credible: {times(share)} as fast as its bound, since the device's ceilings were measured at a slower "

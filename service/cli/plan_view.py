@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fusion_ir.records import Plan, Step
+from service.as_a_whole import far_apart, kernels_predicted
 from service.beginnings import KEY_DIGITS
 from service.cli.fitted import CLOSE, Cell, Column, Fitted, Layout
 from service.formatting import (
@@ -29,6 +30,7 @@ from service.formatting import (
 from service.how_far import how_far
 from service.limits import limit_words
 from service.naming import UNNAMED, Naming
+from service.noise import beats, is_noisy
 from service.searched import searched
 from service.shares import BEATEN_SHORT, share_of
 from service.states import shown_state
@@ -188,7 +190,7 @@ def _times(plan: Plan) -> list[_Time]:
     own = ("bold green", _spread(plan)) if timed else ("bold yellow", "predicted, not timed")
     rows = [
         _Time("this plan", own_us, expected(plan.time_us, plan.predicted_us), *own),
-        _Time("  again and again", plan.warm_us, duration(plan.warm_us), "green", "on the same tensors, in cache"),
+        _Time("  again and again", plan.warm_us, duration(plan.warm_us), "green", _warm(plan)),
         _Time(
             "one kernel per op",
             plan.unfused_us,
@@ -218,6 +220,12 @@ def _times(plan: Plan) -> list[_Time]:
     ]
 
 
+def _warm(plan: Plan) -> str:
+    """What runs on the same tensors are; that they took longer than those from memory is noise."""
+    is_slower = plan.warm_us is not None and beats(plan.time_us, plan.warm_us)
+    return f"on the same tensors, in cache{'; slower than from memory: noise' if is_slower else ''}"
+
+
 def _least(plan: Plan) -> str:
     """What a lower bound is made of."""
     if not plan.lower_bound_us:
@@ -231,8 +239,14 @@ def _heading(plan: Plan, state: str) -> Text:
     absent = plan.device.origin == "specified"
     state = shown_state(state, plan.device.target, plan.time_us, plan.spread)
     colour = _COLOURS.get(state, "red")
+    verdict = how_far(plan) if state == "noisy" else ""
+    untimed = kernels_predicted(plan)
+    measured = "measured as a whole" if untimed else "measured"
     if state == "noisy":
-        state = f"measured, noisy: ± {percent(plan.spread)}"
+        state = f"{measured}, noisy: ± {percent(plan.spread)}"
+    elif state == "measured":
+        state = measured
+    state += f"; {untimed}" if untimed else ""
     return Text.assemble(
         ("Plan ", "bold"),
         (plan.plan_key[:KEY_DIGITS], "bold"),
@@ -244,6 +258,7 @@ def _heading(plan: Plan, state: str) -> Text:
             "\nNothing ran: that device is known from its data sheet, every time is a prediction." if absent else "",
             "yellow",
         ),
+        (f"\n{verdict}" if verdict else "", "bold yellow"),
     )
 
 
@@ -261,7 +276,9 @@ def _footer(plan: Plan) -> Text:
     if plan.temporary_bytes or plan.search.memory_bytes is not None:
         allowed = "" if plan.search.memory_bytes is None else f" of at most {size(plan.search.memory_bytes)}"
         words.append(f"temporaries {size(plan.temporary_bytes)}{allowed}")
-    return Text.assemble((f"{how_far(plan)}\n", "bold"), ("; ".join(words), "dim"))
+    verdict = "" if is_noisy("measured", plan.spread) else f"{how_far(plan)}\n"  # else it stands below the heading
+    apart = far_apart(plan)
+    return Text.assemble((verdict, "bold"), (f"{apart}\n" if apart else "", "yellow"), ("; ".join(words), "dim"))
 
 
 def _schedule(step: Step) -> Text:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from fusion_ir.dtype import DTYPES
 from fusion_ir.graph import Graph
 from fusion_ir.records import Plan, Step, TensorSpec
-from scheduler.whole import far_steps_us
 from service import formatting
+from service.as_a_whole import far_apart, is_mixed, kernels_predicted
 from service.dashboard.bars import Bar, bars, known_by
 from service.dashboard.graph_svg import COLOURS
 from service.dashboard.list_view import ended_early
@@ -28,6 +28,7 @@ MAX_TEXT_LINES = 3000
 KEY_DIGITS = 12  # of a plan's key, as at a terminal
 MOST_STEPS = 60  # on the plan's page
 MOST_ROWS = 100  # reasons of a kind, contractions, inputs, outputs
+_AS_A_WHOLE = " That is so of the plan as a whole; times of kernels with ~ are predictions."
 TEXT_LINES = 60  # of a graph's text that are part of the plan's page
 
 
@@ -75,6 +76,7 @@ class PlanView:
     plan_key: str
     state: str
     state_help: str
+    as_a_whole: str  # which kernels are predicted, of a plan that was timed as a whole, "" where all were timed
     short: str  # the first digits of its key, as at a terminal
     kernels: str  # "3 kernels"
     how_far: str  # from the best, in a sentence
@@ -129,7 +131,7 @@ def plan_view(
     here = {s.index for s in shown_sources}
     texts, naming = node_texts(graph), Naming(tuple(input_names), tuple(output_names))
     whole_us = sum(_us(s) for s in plan.steps if not s.prologue)
-    mixed = any(s.time_us is None and s.predicted_us for s in plan.steps) and plan.time_us is not None
+    mixed = is_mixed(plan)
     steps = [
         _step(i, s, graph, naming, (whole_us, mixed), f"/plans/{plan_key}{'#source-' if i in here else '/sources/'}{i}")
         for i, s in enumerate(plan.steps)
@@ -139,7 +141,8 @@ def plan_view(
         plan=plan,
         plan_key=plan_key,
         state=shown,
-        state_help=STATES.get(shown, ""),
+        state_help=f"{STATES.get(shown, '')}{_AS_A_WHOLE if mixed else ''}",
+        as_a_whole=f"as a whole; {kernels_predicted(plan)}" if mixed else "",
         short=plan_key[:KEY_DIGITS],
         kernels=formatting.count(len(plan.steps), "kernel"),
         how_far=how_far(plan),
@@ -156,7 +159,7 @@ def plan_view(
         bound=_bound(plan, share),
         beside_copy=beside_copy(plan.copy_us, plan.predicted_us if plan.time_us is None else plan.time_us),
         has_notes=any(r.kind == "note" for r in plan.reasons),
-        apart=_apart(plan),
+        apart=far_apart(plan),
         gap=formatting.NONE if share.doubt else formatting.times(plan.search_gap),
         error=_error(plan),
         error_help=_error_help(plan),
@@ -215,23 +218,6 @@ def _bound(plan: Plan, share: Share) -> str:
         f"by its data sheet, no kernel can beat {bound}"
         if plan.device.origin == "specified"
         else (f"no kernel can beat {bound}")
-    )
-
-
-def _apart(plan: Plan) -> str:
-    steps_us = far_steps_us(plan)
-    if steps_us is None or plan.time_us is None:
-        return ""
-    whole, steps = formatting.duration(plan.time_us), formatting.duration(steps_us)
-    why = (
-        "kernels take longer among others, whose code and tensors come in between, than each timed by itself again and "
-        "again"
-        if plan.time_us > steps_us
-        else "in the whole plan a kernel finds in the caches what the one before it left"
-    )
-    return (
-        f"As a whole it takes {whole}, {formatting.times(plan.time_us / steps_us)} as long as its kernels, which "
-        f"come to {steps} timed one by one. Either {why}; or something else had the machine during one of the two."
     )
 
 

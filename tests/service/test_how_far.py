@@ -45,6 +45,16 @@ def test_a_plan_faster_than_its_bound_says_that_the_bound_is_not_credible() -> N
     assert told(10.0, 10.7, None).startswith("not credible: 1.07× as fast as its bound")
 
 
+@pytest.mark.parametrize("bound_us", [6.4, 10.7])
+def test_of_a_noisy_time_it_says_nothing_but_that(bound_us: float) -> None:
+    words = told(10.0, bound_us, 1.4, spread=0.61)
+    assert words.startswith("too noisy to say how far it is from the best: its runs differ by ± 61 %")
+    assert words.endswith("ask again while it is quiet, or go on with --continue")
+    assert "beat" not in words and "copy" not in words
+    assert "too noisy" not in told(10.0, 6.4, 1.4, spread=0.0999)
+    assert "too noisy" not in told(None, 6.4, None, predicted_us=10.0, spread=0.61), "that is of no time"
+
+
 def test_of_what_was_not_timed_it_says_so() -> None:
     assert told(None, 6.4, None, predicted_us=10.0) == f"predicted to reach {BEST}"
     absent = PLAN.device.model_copy(update={"origin": "specified"})

@@ -104,6 +104,42 @@ def test_a_plan(golden: Golden, kind: str, width: int) -> None:
     assert "…" not in re.sub(r"attention_mask_o…t_layer", "", " ".join(shown.split())), "that one shortens a name"
 
 
+def hasty_plan(**changed: object) -> Plan:
+    """Of a search of few seconds on a busy machine: timed as a whole alone, in a lucky moment."""
+    plan = measured_plan()
+    (first, *_) = predicted(plan).steps
+    why = "the budget ended before each of its kernels was timed"
+    search = plan.search.model_copy(update={"measured": 0, "failed": 0, "dropped": 0, "cut_short": why})
+    update = {
+        "steps": (first.model_copy(update={"predicted_us": 3030.0}),), "search": search,
+        "time_us": 1240.0, "warm_us": 1610.0, "spread": 0.61, "lower_bound_us": 1240.0, "copy_us": 1300.0,
+    }  # fmt: skip
+    return plan.model_copy(update=update | changed)
+
+
+@WIDTHS
+def test_a_noisy_plan_of_kernels_that_were_not_timed(golden: Golden, width: int) -> None:
+    """The verdict comes first: nothing is said of a bound that a lucky time reached, or of a copy that it beat."""
+    shown = printed(width, plan_view(hasty_plan(), "measured", NAMES))
+    golden(f"plan_hasty_{width}.txt", shown)
+    words = " ".join(shown.split())
+    assert words.index("too noisy to say how far it is from the best") < words.index("of bound")
+    assert "can beat" not in words
+
+
+def test_which_kernels_of_a_measured_plan_are_predicted() -> None:
+    plan = measured_plan()
+    timed, *others = plan.steps
+    steps = (timed, *(step.model_copy(update={"time_us": None, "predicted_us": 250.0}) for step in others))
+    for shown, heading in (
+        (plan, "3 kernels measured on"),
+        (plan.model_copy(update={"steps": steps}), "3 kernels measured as a whole; 2 of 3 kernels predicted on"),
+        (predicted(plan), "3 kernels predicted on"),
+    ):
+        state = "predicted" if shown.time_us is None else "measured"
+        assert heading in " ".join(printed(200, plan_view(shown, state)).split())
+
+
 @pytest.mark.parametrize("kind", PLANS)
 @pytest.mark.parametrize("width", range(50, 160, 7))
 def test_a_plan_at_other_widths(kind: str, width: int) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 import service.dashboard
 from fusion_ir.records import Plan, Reason
-from scheduler.whole import FAR
+from scheduler.steps_sum import FAR
 from service.dashboard.list_view import ListRow, list_row
 from service.dashboard.plan_view import PlanView, plan_view
 from service.formatting import NONE
@@ -146,6 +146,31 @@ def test_steps_that_take_another_time_than_the_whole_are_told(ratio: float) -> N
     assert [bar.value for bar in shown.bars if bar.kind == "steps"] == ["12.5 µs"]
     near = view(plan(time_us=0.99 * FAR * steps_us))
     assert (near.apart, [bar for bar in near.bars if bar.kind == "steps"]) == ("", [])
+
+
+@pytest.mark.parametrize(("predicted_us", "is_far"), [(12.0, False), (30.3, True), (8.0, True)])
+def test_a_plan_far_from_what_its_kernels_are_predicted_to_take_is_told(predicted_us: float, is_far: bool) -> None:
+    steps = [s.model_copy(update={"time_us": None, "predicted_us": predicted_us}) for s in plan().steps]
+    shown = view(plan(steps=tuple(steps)))
+    assert shown.as_a_whole == "as a whole; kernel predicted"
+    assert ("by predictions" in shown.apart, "12.5 µs" in shown.apart) == (is_far, is_far)
+    assert view(plan()).as_a_whole == view(untimed(predicted_us=20.0), "predicted").as_a_whole == ""
+
+
+def test_a_plan_that_the_cache_makes_slower_is_noise() -> None:
+    for warm_us, is_noise in ((9.0, False), (12.6, False), (16.1, True)):
+        [warm] = [bar for bar in view(plan(warm_us=warm_us)).bars if bar.label == "Again and again"]
+        assert warm.help.endswith("slower than from memory: noise") == is_noise
+
+
+def test_a_page_says_first_that_a_time_is_too_noisy_to_compare(tmp_path: Path) -> None:
+    steps = [s.model_copy(update={"time_us": None, "predicted_us": 30.3}) for s in plan().steps]
+    with running(tmp_path) as service:
+        key = put_plan(service.store, chain(), NAMES, plan(spread=0.61, steps=tuple(steps)))
+        text = page(service, f"/plans/{key}").text
+    assert text.index("Too noisy to say how far it is from the best") < text.index("How long")
+    assert "no kernel here can beat" not in text
+    assert "as a whole; kernel predicted" in text
 
 
 def test_noise_is_a_state_of_its_own() -> None:

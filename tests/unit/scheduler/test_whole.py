@@ -5,8 +5,10 @@ from collections.abc import Sequence
 import pytest
 
 from fusion_ir.graph import Graph
-from fusion_ir.records import Plan
-from scheduler.whole import FAR, Whole, measure_whole, told
+from fusion_ir.records import Plan, Reason
+from fusion_ir.units import duration
+from scheduler.steps_sum import FAR
+from scheduler.whole import Whole, measure_whole, retold, told
 from tests.support.stored_plans import chain, plan_of
 from tests.unit.scheduler.fakes import FakeBench, Timing
 
@@ -70,3 +72,13 @@ def test_no_time_is_taken_that_is_not_there() -> None:
 def test_what_was_not_timed_says_nothing() -> None:
     assert told(plan(None), False, None) is None
     assert told(plan(500.0).model_copy(update={"spread": None}), False, None) is None
+
+
+def test_a_plan_timed_anew_says_of_its_steps_what_is_so_now() -> None:
+    cap = Reason(kind="cap", text="covers: branching ran out of time")
+    before = told(plan(2 * STEPS_US), True, 0.3)
+    assert before is not None
+    again = retold(plan(STEPS_US).model_copy(update={"reasons": (before, cap)}), None)
+    assert again == (cap,)
+    far = retold(plan(3 * STEPS_US).model_copy(update={"reasons": (before, cap)}), None)
+    assert [r.text.partition("x the")[0] for r in far] == [f"takes {duration(3 * STEPS_US)} as a whole, 3.00", cap.text]

@@ -1,0 +1,26 @@
+"""What the steps of a plan come to beside the plan as a whole."""
+
+from fusion_ir.records import Plan
+
+FAR = 1.25  # times as long, either way
+
+
+def far_steps_us(plan: Plan) -> float | None:
+    """What the steps of a run took one by one, in us, of a plan that was timed whole and is far from that; None of
+    others."""
+    sum_us = steps_us(plan)
+    if plan.time_us is None or plan.spread is None or not sum_us or not is_far(plan.time_us / sum_us):
+        return None
+    return sum_us
+
+
+def is_far(ratio: float) -> bool:
+    """Whether a time is so many times another one that one of the two is not to be believed."""
+    return not 1 / FAR <= ratio <= FAR
+
+
+def steps_us(plan: Plan) -> float | None:
+    """What the steps of a run took one by one, in us; None where some were not timed."""
+    times = [step.time_us for step in plan.steps if not step.prologue]
+    known = [us for us in times if us is not None]
+    return sum(known) if known and len(known) == len(times) else None
