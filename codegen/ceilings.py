@@ -1,6 +1,6 @@
 """The ceilings of a device: measured by our own kernels, kept in the object cache, raised when they prove too low."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from codegen.device_turn import device_turn
@@ -12,6 +12,7 @@ from codegen.toolchain.runtime import runtime_library
 from fusion_ir.records import Ceilings, Device
 
 PROTOCOL = "5"  # changes with runtime/ceilings.cpp and child/*_ceilings.py
+MEASURING = "measuring what this machine can reach, once: about 10 s"
 DRAM_BYTES = 128 << 20
 # However large the last cache is: to touch a gigabyte for the first time takes a virtual machine some seconds. What a
 # cache holds of this is read faster, and bounds are lower for it.
@@ -34,16 +35,20 @@ def cpu_ceilings(
     *,
     again: bool = False,
     reached: Sequence[Reached] = (),
+    on_measuring: Callable[[], None] | None = None,
 ) -> Ceilings:
-    """The ceilings of this machine, about a second the first time.
+    """The ceilings of this machine, some seconds the first time, most of which compilers take.
 
     again: measure now, and keep the best of both. reached: see `raised`, of the device's own ceilings: what was reached
-    once can be reached. Raises SlotError, SlotFailure, CompilerMissing.
+    once can be reached. on_measuring: called before anything is compiled or measured. Raises SlotError, SlotFailure,
+    CompilerMissing.
     """
     key = _cpu_key(device)
     known = _recall(cache, key)
     if known is not None and not again:
         return known
+    if on_measuring is not None:
+        on_measuring()
     levels = cache_levels(usable_cpus())
     last = levels[-1] if levels else 0
     with compiler.slot() as builds, Slot("codegen.child.cpu_ceilings", ChildLimits()) as slot:
@@ -122,12 +127,17 @@ def raised(ceilings: Ceilings | None, reached: Sequence[Reached]) -> Ceilings | 
     return ceilings.model_copy(update=update)
 
 
-def cuda_ceilings(device: Device, number: int, slot: Slot, cache: ObjectCache) -> Ceilings:
-    """The ceilings of a CUDA device; `slot` runs child/cuda_bench.py. Raises SlotError, SlotFailure."""
+def cuda_ceilings(
+    device: Device, number: int, slot: Slot, cache: ObjectCache, on_measuring: Callable[[], None] | None = None
+) -> Ceilings:
+    """The ceilings of a CUDA device; `slot` runs child/cuda_bench.py. on_measuring: called before they are measured.
+    Raises SlotError, SlotFailure."""
     key = "\n".join(("ceilings", PROTOCOL, device.class_key, device.toolchain, device.driver))
     known = _recall(cache, key)
     if known is not None:
         return known
+    if on_measuring is not None:
+        on_measuring()
     with device_turn(cache, device.class_key):
         answer = slot.call({"job": "ceilings", "number": number, "cache_bytes": device.cache_bytes}, seconds=120.0)
     answer.pop("output")

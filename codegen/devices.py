@@ -1,7 +1,7 @@
 """Finding the device of a target, with what it can reach."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from codegen.ceilings import Reached, cpu_ceilings, cuda_ceilings, reached_ceilings
 from codegen.gpus import GPUS, TARGET_WORDS, specified
@@ -20,19 +20,21 @@ class DeviceError(Exception):
     """There is no such device here. The message says what is missing and what to install."""
 
 
-def detect(target: str, cache: ObjectCache, *, ceilings: bool = True) -> Device:
-    """The device of `target`: "cpu", "cuda" or "cuda:N". Its ceilings come from the cache or are measured now (about
-    a second). "emulator" or "emulator:ARCH" runs CUDA kernels of an architecture, sm_80 where none is named, on the
-    CPU; it has no ceilings. A name of `GPUS`, "h200": that device as its data sheet has it, there or not, to predict
-    plans for.
+def detect(
+    target: str, cache: ObjectCache, *, ceilings: bool = True, on_measuring: Callable[[], None] | None = None
+) -> Device:
+    """The device of `target`: "cpu", "cuda" or "cuda:N". Its ceilings come from the cache or are measured now, which
+    takes some seconds: on_measuring is called before that. "emulator" or "emulator:ARCH" runs CUDA kernels of an
+    architecture, sm_80 where none is named, on the CPU; it has no ceilings. A name of `GPUS`, "h200": that device as
+    its data sheet has it, there or not, to predict plans for.
 
     Raises DeviceError, CompilerMissing (cpu, and those of `GPUS`), ValueError for a target that is none.
     """
     kind, _, number = target.partition(":")
     if target == "cpu":
-        return _cpu(cache, ceilings)
+        return _cpu(cache, ceilings, on_measuring)
     if kind == "cuda" and (target == "cuda" or number.isdigit()):
-        return _cuda(int(number or 0), cache, ceilings)
+        return _cuda(int(number or 0), cache, ceilings, on_measuring)
     if kind == "emulator" and re.fullmatch(r"emulator(:sm_[0-9]{2,3}[af]?)?", target):
         return _emulator(number or EMULATED_ARCH, cache)
     if target in GPUS:
@@ -74,7 +76,7 @@ def vector_bytes(arch: str, features: tuple[str, ...]) -> int:
     return 16
 
 
-def _cpu(cache: ObjectCache, measured: bool) -> Device:
+def _cpu(cache: ObjectCache, measured: bool, on_measuring: Callable[[], None] | None) -> Device:
     compiler = find_compiler(cache=cache)
     cpus = usable_cpus()
     levels = cache_levels(cpus)
@@ -92,7 +94,7 @@ def _cpu(cache: ObjectCache, measured: bool) -> Device:
     if not measured:
         return device
     try:
-        return device.model_copy(update={"ceilings": cpu_ceilings(device, compiler, cache)})
+        return device.model_copy(update={"ceilings": cpu_ceilings(device, compiler, cache, on_measuring=on_measuring)})
     except (SlotError, SlotFailure) as e:
         raise DeviceError(f"the ceilings of this CPU cannot be measured: {e}") from e
 
@@ -110,7 +112,7 @@ def _emulator(arch: str, cache: ObjectCache) -> Device:
     )
 
 
-def _cuda(number: int, cache: ObjectCache, measured: bool) -> Device:
+def _cuda(number: int, cache: ObjectCache, measured: bool, on_measuring: Callable[[], None] | None) -> Device:
     with Slot("codegen.child.cuda_bench", ChildLimits()) as slot:
         try:
             answer = slot.call({"job": "detect", "number": number}, seconds=60.0)
@@ -120,6 +122,6 @@ def _cuda(number: int, cache: ObjectCache, measured: bool) -> Device:
             raise no_cuda(answer["problem"])
         answer.pop("output")
         device = Device.model_validate(answer["device"])
-        return (
-            device.model_copy(update={"ceilings": cuda_ceilings(device, number, slot, cache)}) if measured else device
-        )
+        if not measured:
+            return device
+        return device.model_copy(update={"ceilings": cuda_ceilings(device, number, slot, cache, on_measuring)})

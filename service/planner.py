@@ -1,9 +1,11 @@
 """Plans one graph on this machine: device, database, a search where there is no plan."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
+from codegen.ceilings import MEASURING
 from codegen.devices import detect
 from codegen.object_cache import ObjectCache
 from fusion_ir.key import graph_key
@@ -17,7 +19,7 @@ from service.errors import Problem, problem
 from service.failures import problem_before
 from service.noise import NOISE
 from service.version import VERSION
-from tuning_db import Conditions, Names, RequestKey, Searched, Store
+from tuning_db import Conditions, Names, RequestKey, Resolved, Searched, Store
 
 NOTHING_TIMED = "nothing was timed"
 # What a fault of the search's own raises, the same whenever it is made; files, memory and devices fail otherwise.
@@ -62,17 +64,20 @@ def plan_graph(
     numerics: Numerics = "reassociate",
     tenant: str = "",
     again: bool = False,
+    tell: Callable[[str], None] | None = None,
 ) -> PlanAnswer:
     """The best stored plan for the graph on `target`; where there is none, or another search is due, what that finds,
     stored whole, or the stored plan where that is faster: the two are timed in the same rounds (`service.rematch`),
     and the faster one is stored with its times of now. again: searches in any case, with what the database knows of
     earlier searches: what was timed then is not timed anew.
 
+    tell: is told in a line why a search begins, and that ceilings are measured, which a search does not count.
+
     KeyboardInterrupt from `progress` ends the search with the best so far, which is stored; any other exception from
     there ends it without. A search that ends without a plan is noted, and not made again until that is out of date.
     Raises DeviceError, DatabaseError, PlanningError (of which FailedBefore), RequestError, NoPlan.
     """
-    device = detect(target, cache)
+    device = detect(target, cache, on_measuring=None if tell is None else partial(tell, MEASURING))
     request = RequestKey(graph_key(named.graph), device.class_key, numerics, tenant, memory_bytes=budget.memory_bytes)
     now = Conditions.of_device(device, VERSION)
     found = store.resolve(request, now, budget.seconds)
@@ -87,6 +92,8 @@ def plan_graph(
         raise FailedBefore(problem_before(failure))
     from service.searching import search  # noqa: PLC0415  with all that plans are made by; a hit does without
 
+    if tell is not None and budget.seconds:
+        tell(about_to_search(found, request, budget.seconds))
     store.put_device(device)
     before = None if found is None or found.state != "measured" else found.plan()
     rival = before if found is not None and found.request == request else None
@@ -110,6 +117,26 @@ def plan_graph(
     if kept is None:  # evicted, or damaged, meanwhile
         raise PlanningError(f"plan {plan_key} was as good as what the search found, and is not stored any more")
     return PlanAnswer(kept.plan(), kept.plan_key, "miss", kept.state, kept.cut_short, continued)
+
+
+def about_to_search(found: Resolved | None, request: RequestKey, seconds: float) -> str:
+    """Why a search is about to be made, and how long it may take: "no plan in the database: searching up to 30 s".
+    found: what is stored."""
+    if found is None:
+        return f"no plan in the database: searching up to {seconds:g} s"
+    as_it_is = f"searching up to {seconds:g} s more (--seconds 0: as it is)"
+    if found.state == "predicted" or found.cut_short == NOTHING_TIMED:
+        return f"nothing of the stored plan was timed: {as_it_is}"
+    if found.state == "stale":
+        return (
+            "the stored plan was timed under another driver, compiler or version: searching up to "
+            f"{seconds:g} s for one of now"
+        )
+    if found.cut_short is not None:
+        return f"the stored plan was cut short: {as_it_is}"
+    if found.request != request:
+        return f"the stored plan was searched for under other conditions (--numerics, --memory): {as_it_is}"
+    return f"going on where the search for the stored plan ended: searching up to {seconds:g} s more"
 
 
 def _by_records(plan: Plan, before: Plan, stored: str) -> Continued:

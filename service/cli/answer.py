@@ -6,6 +6,7 @@ from typing import Any
 from fusion_ir.records import Plan
 from service.cli.plan_view import as_json
 from service.continued import Continued
+from service.formatting import duration
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,16 @@ class Answer:
     cut_short: str | None = None
     refining: bool = False
     continued: Continued | None = None
+
+
+def origin(answer: Answer) -> str:
+    """Where the plan is from, in words: found, or made by a search, or found and not beaten by one."""
+    if answer.cache == "hit":
+        return "found in the database"
+    if answer.continued is not None and answer.continued.outcome in ("kept", "same"):
+        seconds = duration(1e6 * answer.continued.search.seconds)
+        return f"found in the database, and not beaten by a search of {seconds} more"
+    return f"made by a search of {duration(1e6 * answer.plan.search.seconds)}"
 
 
 def answer_json(answer: Answer) -> dict[str, Any]:

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
+from codegen.ceilings import MEASURING
 from codegen.devices import DeviceError, detect
 from codegen.gpus import GPUS, specified
 from codegen.object_cache import ObjectCache
@@ -44,7 +46,7 @@ def devices(target: Target = None, cache: Cache = None, release: Release = None,
     missing: dict[str, str] = {}
     for name in ("cpu", "cuda") if target is None else (target,):
         try:
-            found.append((name, detect(name, objects)))
+            found.append((name, detect(name, objects, on_measuring=partial(say, MEASURING))))
         except DeviceError as error:
             if target is not None:
                 raise

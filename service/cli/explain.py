@@ -18,7 +18,7 @@ from service.cli.options import Cache, Db, Format, Json, Memory, Seconds, Shapes
 from service.cli.plan_view import plan_view
 from service.cli.source import read_graph
 from service.cli.stored import load_subject
-from service.cli.terminal import print_json, show
+from service.cli.terminal import print_json, say, show
 from service.cli.tune import search_budget, tune_here
 from service.formatting import ONCE, duration, size
 from service.limits import limit_words
@@ -75,6 +75,8 @@ def explain(
             named = read_graph(subject, format_, shapes)
             answer = tune_here(named, store, settings, search_budget(settings, seconds, memory))
             plan, state, words = answer.plan, answer.state, NodeWords(named.graph, Naming.of_graph(named))
+            if answer.continued is not None:
+                say(answer.continued.words)
     if json:
         print_json(_as_json(plan, state, words))
         return

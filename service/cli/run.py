@@ -18,6 +18,7 @@ from fusion_ir.named import NamedGraph
 from fusion_ir.records import Plan
 from fusion_ir.text import parse_graph
 from fusion_ir.tolerance import reference
+from service.cli.answer import origin
 from service.cli.errors import CommandError, bad_input, failed
 from service.cli.options import Cache, Db, Format, Inputs, Json, Outputs, Seconds, Shapes, Target
 from service.cli.plan_view import KEY_DIGITS
@@ -81,7 +82,7 @@ def run(
             named = read_graph(subject, format_, shapes)
             select(tensors, named.input_names, named.graph.inputs, inputs)  # before the search, not after it
             answer = tune_here(named, store, settings, budget)
-            job = Job(answer.plan, named, "found in the database" if answer.cache == "hit" else "made by a search")
+            job = Job(answer.plan, named, origin(answer))
         arrays = select(tensors, job.named.input_names, job.named.graph.inputs, inputs)
         _fetch(store, objects, job.plan)
     results = _execute(job.plan, arrays, settings, objects)
@@ -128,7 +129,8 @@ def _execute(plan: Plan, arrays: list[np.ndarray], settings: Settings, objects: 
             "tune with --target cuda, or import the plan, which measures it, or run what `fuseplan plans bundle` writes"
         )
         raise bad_input(f"the plan is a prediction for {plan.device.name}; where there is one, {here}")
-    device = detect(settings.target if settings.target.startswith(plan.device.target) else plan.device.target, objects)
+    target = settings.target if settings.target.startswith(plan.device.target) else plan.device.target
+    device = detect(target, objects, ceilings=False)  # which running a plan does without
     if device.class_key != plan.device.class_key:
         raise bad_input(
             f"the plan is for {plan.device.name} ({plan.device.class_key}); here is {device.name} ({device.class_key})"

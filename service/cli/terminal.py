@@ -113,11 +113,18 @@ def print_line(line: str) -> None:
 
 
 class SearchProgress:
-    """Shows how a search goes. Off a terminal it does nothing."""
+    """Shows how a search goes. Off a terminal it tells that one begins, and nothing more."""
 
     def __init__(self, bar: "Progress | None", seconds: float) -> None:
         self._bar = bar
         self._task = bar.add_task("starting", total=seconds) if bar is not None else None
+
+    def tell(self, text: str) -> None:
+        """A line for a person on stderr, above the bar where there is one, also where nobody watches."""
+        if self._bar is None:
+            say(text)
+        else:
+            self._bar.console.print(text, markup=False)
 
     def on_search(self, event: "Event") -> None:
         """For `scheduler.tune`."""

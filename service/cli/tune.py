@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.padding import Padding
 from rich.text import Text
 
+from codegen.ceilings import MEASURING
 from codegen.object_cache import ObjectCache
 from fusion_ir.formats.json_wire import to_wire
 from fusion_ir.named import NamedGraph
@@ -86,7 +87,7 @@ def tune(
             store = stack.enter_context(Store(settings.db))
             segments_of = store.segments_of
             here = partial(tune_here, store=store, settings=settings, budget=budget, numerics=numerics, again=again)
-            ask = partial(here, interrupts=interrupts)
+            ask = partial(here, interrupts=interrupts, silent=several)
         if several or server is None:
             stack.enter_context(interrupts)
         if several:
@@ -124,12 +125,20 @@ def tune_here(
     interrupts: Interrupts | None = None,
     *,
     again: bool = False,
+    silent: bool = False,
 ) -> Answer:
-    """Plans in this process, on this machine. again: see `plan_graph`."""
+    """Plans in this process, on this machine. again: see `plan_graph`. silent: where a line for each graph follows,
+    none says that a search begins."""
     cache = ObjectCache(settings.cache, store.seal())
     with search_progress(budget.seconds) as progress:
         told = interrupts.watching(progress.on_search) if interrupts else progress.on_search
-        found = plan_graph(named, settings.target, budget, store, cache, told, numerics=numerics, again=again)
+
+        def tell(text: str) -> None:
+            if text == MEASURING or not silent:
+                progress.tell(text)
+
+        asked = {"numerics": numerics, "again": again, "tell": tell}
+        found = plan_graph(named, settings.target, budget, store, cache, told, **asked)
     told = {"cut_short": found.cut_short, "continued": found.continued}
     return Answer(found.plan, settings.target, found.state, found.cache, store.place, **told)
 

@@ -39,7 +39,7 @@ def test_a_plan_that_beats_its_bound_gets_raised_ceilings(tmp_path: Path, monkey
     """Ceilings from a moment in which memory crawled give a bound of seconds: the plan must not keep it."""
     cache = ObjectCache(tmp_path / "cache")
 
-    def crawling(target: str, cache: ObjectCache) -> Device:
+    def crawling(target: str, cache: ObjectCache, **_: object) -> Device:
         return detect(target, cache, ceilings=False).model_copy(update={"ceilings": CRAWLING})
 
     monkeypatch.setattr(planner, "detect", crawling)
@@ -57,7 +57,7 @@ def test_a_plan_timed_under_another_compiler_is_measured_again(tmp_path: Path, m
 
     def with_toolchain(text: str) -> planner.PlanAnswer:
         device = detect("cpu", cache).model_copy(update={"toolchain": text})
-        monkeypatch.setattr(planner, "detect", lambda _target, _cache: device)
+        monkeypatch.setattr(planner, "detect", lambda _target, _cache, **_: device)
         with Store(f"sqlite:///{tmp_path / 'plans.db'}") as store:
             return planner.plan_graph(named, "cpu", Budget(1.0), store, cache)
 

@@ -45,7 +45,7 @@ class Searches:
         self.next: list[Plan | BaseException] = []
         self.made = 0
         self.budgets: list[float] = []
-        monkeypatch.setattr(planner, "detect", lambda _target, _cache: DEVICE)
+        monkeypatch.setattr(planner, "detect", lambda _target, _cache, **_: DEVICE)
         monkeypatch.setattr(searching, "tune", self._tune)
 
     def _tune(self, _graph: Any, _device: Any, budget: Budget, *_: Any, **__: Any) -> Plan:
@@ -176,7 +176,7 @@ def test_a_failed_search_is_not_made_again(
     with pytest.raises(type(error)):  # with more time
         searches.ask(6.0)
     newer = DEVICE.model_copy(update={"toolchain": "g++ 99"})
-    monkeypatch.setattr(planner, "detect", lambda _target, _cache: newer)
+    monkeypatch.setattr(planner, "detect", lambda _target, _cache, **_: newer)
     searches.next[0] = plan(15.0, 20.0).model_copy(update={"device": newer})
     assert searches.ask(5.0).cache == "miss"
 

@@ -62,7 +62,7 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, float]]:
     """Replaces the search by a plan that was never searched for. The list gets target and seconds of every call."""
     calls: list[tuple[str, float]] = []
 
-    def plan_graph(named, target, budget, store, cache, progress=None, *, numerics, again=False):  # type: ignore[no-untyped-def]
+    def plan_graph(named, target, budget, store, cache, progress=None, *, numerics, again=False, tell=None):  # type: ignore[no-untyped-def]
         calls.append((target, budget.seconds))
         plan = plan_of(named.graph).model_copy(update={"numerics": numerics})
         return PlanAnswer(plan, plan.plan_key, "hit" if len(calls) > 1 else "miss", "measured")

@@ -21,7 +21,7 @@ from tuning_db import Store
 def facts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Quarantines:
     """The stored plans' device, which gave wrong sums. The machine has nothing else."""
 
-    def detect(target: str, cache: ObjectCache) -> object:
+    def detect(target: str, cache: ObjectCache, **_: object) -> object:
         if target == "cpu":
             return DEVICE
         raise devices.DeviceError("there is no driver")
