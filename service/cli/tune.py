@@ -37,7 +37,7 @@ from service.cli.plan_view import KEY_DIGITS, plan_view
 from service.cli.source import read_graph
 from service.cli.terminal import print_json, search_progress, show
 from service.naming import Naming
-from service.planner import plan_graph
+from service.planner import NOTHING_TIMED, plan_graph
 from service.settings import Settings, load
 from tuning_db import Store
 
@@ -165,7 +165,10 @@ def _whereabouts(answer: Answer) -> Text:
     text = Text.assemble((f"{was} {_short(answer.kept)}; why it is so: ", "dim"), f"fuseplan explain {key}")
     if answer.continued is not None:
         text = Text.assemble((answer.continued.words, "bold"), "\n", text)
-    if answer.cut_short:
+    if answer.cut_short == NOTHING_TIMED:
+        on = "search with --seconds above 0" if answer.address is None else "ask with --seconds above 0"
+        text.append_text(Text.assemble(("\nnothing was timed", "yellow"), f", as no seconds were given: {on}"))
+    elif answer.cut_short:
         on = "go on with --continue" if answer.address is None else "ask with more --seconds for another one"
         more = "another one is being made" if answer.refining else on
         text.append_text(Text.assemble(("\nthe search was cut short", "yellow"), f": {answer.cut_short}; {more}"))

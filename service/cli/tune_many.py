@@ -17,8 +17,9 @@ from service.cli.errors import FAILED, CommandError
 from service.cli.interrupts import Interrupts
 from service.cli.source import read_graph
 from service.cli.terminal import out, print_line, say
-from service.formatting import count, duration, ratio, times
+from service.formatting import count, duration, expected, ratio, times
 from service.planner import PlanningError
+from service.states import shown_state
 from tuning_db import DatabaseError
 
 INTERRUPTED = 130
@@ -135,8 +136,11 @@ def _json_line(name: str, answer: Answer) -> str:
 def _columns(answer: Answer) -> str:
     plan = answer.plan
     speed_up = times(ratio(plan.unfused_us, plan.time_us))
-    state = "cut short" if answer.cut_short else answer.state
-    return COLUMNS.format(state, answer.cache, duration(plan.time_us), speed_up, times(plan.search_gap))
+    state = shown_state(answer.state, plan.device.target, plan.time_us, plan.spread)
+    if state in ("measured", "noisy") and answer.cut_short:
+        state = "cut short"
+    time = expected(plan.time_us, plan.predicted_us)
+    return COLUMNS.format(state, answer.cache, time, speed_up, times(plan.search_gap))
 
 
 def _sentence(summary: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from fusion_ir.key import graph_key
 from service.cli import tune
-from service.planner import PlanAnswer, PlanningError
+from service.planner import NOTHING_TIMED, PlanAnswer, PlanningError
 from tests.service.cli.conftest import GRAPH, Cli
 from tests.support.service_app import wire
 from tests.support.stored_plans import plan_of
@@ -167,3 +167,40 @@ def test_a_side_file_goes_with_one_graph(cli: Cli, folder: Path, tmp_path: Path)
     ended = cli("tune", folder, "--shapes", tmp_path / "shapes.json")
     assert ended.code == 2
     assert "--shapes" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("cut_short", "timed", "spread", "shown"),
+    [
+        (NOTHING_TIMED, False, None, ["predicted", "miss", "~20.0", "µs", "–", "–"]),
+        ("interrupted", False, None, ["predicted", "miss", "~20.0", "µs", "–", "–"]),
+        ("the budget ended", True, 0.01, ["cut", "short", "miss", "12.5", "µs", "8.00×", "1.04×"]),
+        (None, True, 0.61, ["noisy", "miss", "12.5", "µs", "8.00×", "1.04×"]),
+    ],
+)
+def test_a_line_says_what_is_known_of_a_time(
+    cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch, cut_short: str | None, timed: bool, spread: float | None,
+    shown: list[str],
+) -> None:  # fmt: skip
+    """Where no seconds were given, nothing was cut short, and there is a prediction."""
+    answered(monkeypatch, cut_short, timed, spread)
+    ended = cli("tune", folder, "--seconds", "0")
+    _, line, *_ = ended.out.splitlines()
+    assert line.split()[1:] == shown
+
+
+def test_who_gives_no_seconds_is_told_of_no_search(cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answered(monkeypatch, NOTHING_TIMED, False, None)
+    ended = cli("tune", folder / "a.txt", "--seconds", "0")
+    assert "cut short" not in ended.out
+    assert "nothing was timed, as no seconds were given: search with --seconds above 0" in " ".join(ended.out.split())
+
+
+def answered(monkeypatch: pytest.MonkeyPatch, cut_short: str | None, timed: bool, spread: float | None) -> None:
+    def plan_graph(named: Any, *_: Any, **__: Any) -> PlanAnswer:
+        plan = plan_of(named.graph).model_copy(update={"spread": spread})
+        untimed = dict.fromkeys(("time_us", "unfused_us", "search_gap"), None)
+        plan = plan if timed else plan.model_copy(update={**untimed, "predicted_us": 20.0})
+        return PlanAnswer(plan, plan.plan_key, "miss", "measured" if timed else "predicted", cut_short)
+
+    monkeypatch.setattr(tune, "plan_graph", plan_graph)
