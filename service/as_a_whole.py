@@ -1,8 +1,11 @@
 """Plans that were timed as a whole: which kernels were not timed, and where their times are far from the plan's."""
 
-from fusion_ir.records import Plan
+from collections.abc import Sequence
+
+from fusion_ir.records import Plan, Reason
 from scheduler.steps_sum import far_steps_us
 from service import formatting
+from service.noise import is_noisy
 
 FAR = 1.5  # times what is predicted, either way, from which on a line says so
 
@@ -29,6 +32,33 @@ def predictions_off(plan: Plan) -> float | None:
     if plan.time_us is None or not is_mixed(plan) or not times_us or None in times_us:
         return None
     return plan.time_us / sum(us for us in times_us if us)
+
+
+def off_by(plan: Plan) -> str:
+    """By how much predictions are off where both are known: of the plan's kernels that are predicted, as the whole was
+    timed; "" where that is not known, or not worth a word."""
+    times = predictions_off(plan)
+    if times is None or 1 / FAR <= times <= FAR or is_noisy("measured", plan.spread):
+        return ""
+    return f"this plan took {formatting.times(times)} as long as its own kernels are predicted to take"
+
+
+def is_untried(reason: Reason) -> bool:
+    """Whether a reason compares what nobody timed."""
+    costs = [cost for cost in (reason.together, reason.apart) if cost is not None]
+    return reason.kind in ("predicted_worse", "cap") and any(not cost.measured for cost in costs)
+
+
+def untried(plan: Plan, reasons: Sequence[Reason]) -> str:
+    """What to think of those of the reasons that are made of predictions, of a plan whose search was cut short; "" of
+    others."""
+    if not plan.search.cut_short or plan.time_us is None or not any(map(is_untried, reasons)):
+        return ""
+    off = off_by(plan)
+    return (
+        "not tried: the search was cut short; predictions may be off by a factor of two"
+        f"{f' ({off})' if off else ''}; go on with --continue"
+    )
 
 
 def far_apart(plan: Plan) -> str:

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from fusion_ir.records import Plan, Reason, Refusal, Step
 from fusion_ir.text import parse_graph, print_graph
+from service.as_a_whole import untried
 from service.cli.contraction_view import contraction_view
 from service.cli.options import Cache, Db, Format, Json, Memory, Seconds, Shapes, Target
 from service.cli.plan_view import plan_view
@@ -91,6 +92,8 @@ def _why(plan: Plan, words: NodeWords, *, whole_graph: bool) -> Iterator[Rendera
         reasons = [r for r in plan.reasons if r.kind == kind]
         if reasons:
             yield Padding(Text(title, style="bold"), (1, 0, 0, 1))
+            if doubt := untried(plan, reasons):
+                yield Padding(Text(doubt, style="yellow"), (0, 0, 0, 3))
             shared = _shared(reasons)
             yield from (Padding(_reason(r, words, shared), (0, 0, 0, 3)) for r in reasons)
             yield from (Padding(_told_once(r, n, len(reasons)), (0, 0, 0, 3)) for r, n in shared.items())

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fusion_ir.graph import Graph
 from fusion_ir.records import Alternative, Cost, Plan, Reason
 from service import formatting
+from service.as_a_whole import untried
 
 MANY = 20  # reasons of a kind that are shown unasked
 NAMED = 3  # nodes of a contraction that its heading says the ops of
@@ -23,9 +24,12 @@ REASON_TITLES = {
 
 @dataclass(frozen=True)
 class ReasonGroup:
+    """Reasons of a kind. doubt: what to think of those that rest on predictions, "" where nothing is to be said."""
+
     title: str
     open: bool
     reasons: Sequence[Reason]
+    doubt: str = ""
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,7 @@ class CostTable:
 def reason_groups(plan: Plan) -> list[ReasonGroup]:
     """Reasons by kind. Those that say why kernels are apart are open, unless they are many."""
     return [
-        ReasonGroup(title, len(reasons) <= OPEN.get(kind, 0), reasons)
+        ReasonGroup(title, len(reasons) <= OPEN.get(kind, 0), reasons, untried(plan, reasons))
         for kind, title in REASON_TITLES.items()
         if (reasons := [r for r in plan.reasons if r.kind == kind])
     ]
