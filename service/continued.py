@@ -26,7 +26,8 @@ class Continued:
         if self.outcome == "faster" and self.speed_up is not None:
             return f"{times(self.speed_up)} faster than the stored plan"
         if self.outcome == "same" and not self.search.measured:
-            return "there was time for no others than the stored plan's, whose times are those of this search"
+            why = "there was no time for others" if self.search.cut_short else "nothing was left to try"
+            return f"{why}; the times of the stored plan's kernels are those of this search"
         if self.outcome == "same":
             return "nothing beat the stored plan's kernels; their times are those of this search"
         if self.outcome == "kept":

@@ -221,9 +221,9 @@ def _times(plan: Plan) -> list[_Time]:
 
 
 def _warm(plan: Plan) -> str:
-    """What runs on the same tensors are; that they took longer than those from memory is noise."""
+    """What runs on the same tensors are, and that they took longer than those from memory, where they did."""
     is_slower = plan.warm_us is not None and beats(plan.time_us, plan.warm_us)
-    return f"on the same tensors, in cache{'; slower than from memory: noise' if is_slower else ''}"
+    return f"on the same tensors, in cache{'; slower than from memory' if is_slower else ''}"
 
 
 def _least(plan: Plan) -> str:

@@ -31,11 +31,11 @@ def bars(plan: Plan, share: Share) -> Sequence[Bar]:
     copy = f"Its inputs and outputs at the {known_by(plan)} copy bandwidth"
     if plan.copy_us is not None and beats(plan.time_us, plan.copy_us):
         copy += "; this plan is faster: it reads more than it writes, or that was measured at a slower moment"
-    noise = "; slower than from memory: noise" if plan.warm_us and beats(plan.time_us, plan.warm_us) else ""
+    slower = "; slower than from memory" if plan.warm_us and beats(plan.time_us, plan.warm_us) else ""
     rows = (
         ("This plan", "plan", plan.time_us, "All kernels, timed end to end, inputs in memory"),
         ("Its kernels, one by one", "steps", far_steps_us(plan), "The sum of what each took by itself"),
-        ("Again and again", "plan", plan.warm_us, f"This plan on the same tensors, which the cache holds{noise}"),
+        ("Again and again", "plan", plan.warm_us, f"This plan on the same tensors, which the cache holds{slower}"),
         ("This plan, predicted", "predicted", plan.predicted_us, "The sum of what its kernels are predicted to take"),
         ("One kernel per op", "unfused", plan.unfused_us, _unfused_help(plan)),
         ("Copying its bytes", "copy", plan.copy_us, copy),

@@ -292,10 +292,9 @@ def test_where_the_same_kernels_win_again_their_record_is_the_new_one(
     assert (answer.plan.time_us, answer.plan.steps[0].time_us) == (9000.0, 7890.0)
     assert answer.continued is not None
     assert "nothing beat the stored plan's kernels" in answer.continued.words
-    none = Continued(measured.search.model_copy(update={"measured": 0}), "same")
-    assert none.words.endswith(
-        "there was time for no others than the stored plan's, whose times are those of this search"
-    )
+    for cut_short, why in ((None, "nothing was left to try"), ("its 4 s were over", "there was no time for others")):
+        none = Continued(measured.search.model_copy(update={"measured": 0, "cut_short": cut_short}), "same")
+        assert f"0 kernels timed; {why}; the times of the stored plan's kernels are" in none.words
 
 
 def test_a_noisy_time_of_the_same_kernels_does_not_take_the_place_of_a_quiet_one(searches: Searches) -> None:
