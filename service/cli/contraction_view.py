@@ -6,18 +6,16 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from fusion_ir.ops import OPS, OpKind
 from fusion_ir.records import Contraction, Cost, FamilyCost
+from service.contraction_words import contraction_words, launch_words
 from service.formatting import duration
-from service.node_words import NodeWords, cut_words
-
-_CARRIED = {"input", "cast", *(name for name, op in OPS.items() if op.kind is OpKind.VIEW)}
+from service.node_words import NodeWords
 
 
 def contraction_view(contraction: Contraction, words: NodeWords) -> RenderableType:
     """A line for each launch and family that could compute it, the plan's marked; then who refuses."""
     heading = Text("What each family costs for ", style="bold")
-    heading.append(_heading(contraction, words))
+    heading.append(contraction_words(contraction, words))
     table = Table(box=box.SIMPLE_HEAD, pad_edge=True, show_edge=False, header_style="bold", expand=False)
     table.add_column("one launch", overflow="fold")
     table.add_column("family and schedule", overflow="fold")
@@ -25,7 +23,7 @@ def contraction_view(contraction: Contraction, words: NodeWords) -> RenderableTy
     table.add_column("apart", justify="right", no_wrap=True)
     refused: dict[tuple[str, str], list[str]] = {}  # which launches, by families and what they say
     takes_it: set[str] = set()
-    names = _names(contraction, words)
+    names = launch_words(contraction, words)
     for alternative, name in zip(contraction.alternatives, names, strict=True):
         apart = _cost(alternative.apart)
         for row, cost in enumerate(alternative.costs):
@@ -46,30 +44,10 @@ def contraction_view(contraction: Contraction, words: NodeWords) -> RenderableTy
     return Group(heading, Padding(table, (0, 0, 0, 1)), *(Padding(line, (0, 0, 0, 2)) for line in lines))
 
 
-def _heading(contraction: Contraction, words: NodeWords) -> str:
-    """Which contractions; of those that a rewrite cut, which half, and how."""
-    if not contraction.nodes:
-        return "a contraction that a rewrite made"
-    nodes, half = words.list_of(contraction.nodes), contraction.half
-    return nodes if half is None else f"the {half.half} half of {nodes}, {cut_words(half)}"
-
-
 def _schedule(cost: FamilyCost) -> Text:
     parameters = cost.schedule.removeprefix(cost.family).strip("{}").replace(",", ", ")
     mark = (" in the plan", "bold green") if cost.chosen else ""
     return Text.assemble((cost.family, "cyan"), mark, (f"  {parameters}", "dim"))
-
-
-def _names(contraction: Contraction, words: NodeWords) -> list[str]:
-    """What each alternative computes besides the contraction: views and casts only where there is nothing else, or
-    where others would have the same name."""
-    others = [[n for n in a.nodes if n not in contraction.nodes] for a in contraction.alternatives]
-    work = [[n for n in nodes if words.op(n) not in _CARRIED] or nodes for nodes in others]
-    shown = [own if work.count(own) == 1 else all_ for own, all_ in zip(work, others, strict=True)]
-    return [
-        "alone" if a.apart is None else f"with {words.list_of(nodes)}"
-        for a, nodes in zip(contraction.alternatives, shown, strict=True)
-    ]
 
 
 def _cost(cost: Cost | None) -> str:

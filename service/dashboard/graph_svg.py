@@ -9,6 +9,7 @@ from fusion_ir.graph import Graph
 from fusion_ir.node import Node
 from fusion_ir.records import Plan
 from service.dashboard.layout import Layout
+from service.naming import Naming
 
 COLOURS = 8  # classes seg-0 ... seg-7 in style.css; later steps start over
 HEIGHT = 34.0
@@ -68,37 +69,48 @@ class Picture:
         return sum(box.kind == "view" and not box.replaced for box in self.boxes)
 
 
-def picture(graph: Graph, plan: Plan, input_names: Sequence[str], output_names: Sequence[str]) -> Picture:
-    """What is to be drawn of a graph and the plan for it. Steps name nodes by position."""
+def picture(graph: Graph, plan: Plan, naming: Naming) -> Picture:
+    """What is to be drawn of a graph and the plan for it, by the names of its sender. Steps name nodes by position."""
     steps_of: dict[int, list[int]] = defaultdict(list)
     for i, step in enumerate(plan.steps):
         for position in step.nodes:
             steps_of[position].append(i)
     numbers: dict[Node, int] = {n: i for i, n in enumerate(graph.nodes)}
-    boxes = [_box(n, i, tuple(steps_of[i]), numbers, input_names) for n, i in numbers.items()]
+    boxes = [_box(n, i, tuple(steps_of[i]), numbers, naming) for n, i in numbers.items()]
     edges = [(numbers[a], i) for n, i in numbers.items() for a in dict.fromkeys(n.args)]
     for i, output in enumerate(graph.outputs):
-        name = output_names[i] if i < len(output_names) else ""
+        name = naming.outputs[i] if i < len(naming.outputs) else ""
         edges.append((numbers[output.node], len(boxes)))
         boxes.append(Box("output", f"out{i}", _short(name), name, (), f"out{i}"))
     return Picture(tuple(boxes), tuple(edges))
 
 
-def _box(
-    node: Node, position: int, steps: tuple[int, ...], numbers: dict[Node, int], input_names: Sequence[str]
-) -> Box:
+def _box(node: Node, position: int, steps: tuple[int, ...], numbers: dict[Node, int], naming: Naming) -> Box:
+    """Of a node that its sender named: its name, and its op below."""
     type_ = f"{node.dtype}[{', '.join(map(str, node.sizes))}]"
     if node.op == "input":
         index = node.attr("position", int)
-        name = input_names[index] if index < len(input_names) else ""
+        name = naming.inputs[index] if index < len(naming.inputs) else ""
         return Box(
             "input", f"in{index} {_short(name)}".strip(), type_, f"in{index} {name}: {type_}", (), f"node-{position}"
         )
-    operands = ", ".join(f"%{numbers[a]}" for a in node.args)
+    name = naming.nodes[position] if naming.has_name(position) else ""
+    operands = ", ".join(_operand(numbers[a], a, naming) for a in node.args)
     attrs = ", ".join(f"{k}={v!r}" for k, v in node.attrs)
-    hint = f"%{position} = {node.op}({operands}){' {' + attrs + '}' if attrs else ''}: {type_}"
+    hint = (
+        f"%{position}{f' {name}' if name else ''} = {node.op}({operands}){' {' + attrs + '}' if attrs else ''}: {type_}"
+    )
     kind = "view" if node.op in VIEWS else "compute"
-    return Box(kind, node.op, type_, f"{hint}\n{_computed_by(steps)}", steps, f"node-{position}", not steps)
+    title, subtitle = (_short(name), f"{node.op} {type_}") if name else (node.op, type_)
+    return Box(kind, title, subtitle, f"{hint}\n{_computed_by(steps)}", steps, f"node-{position}", not steps)
+
+
+def _operand(position: int, node: Node, naming: Naming) -> str:
+    """By the name that its sender gave it, else by its number."""
+    if node.op == "input":
+        index = node.attr("position", int)
+        return (naming.inputs[index] if index < len(naming.inputs) else "") or f"in{index}"
+    return naming.nodes[position] if naming.has_name(position) else f"%{position}"
 
 
 def _computed_by(steps: Sequence[int]) -> str:

@@ -1,11 +1,9 @@
 """What a plan's page shows, computed: templates only place it."""
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fusion_ir.dtype import DTYPES
-from fusion_ir.graph import Graph
 from fusion_ir.records import Plan, Step, TensorSpec
 from service import formatting
 from service.as_a_whole import far_apart, is_mixed, kernels_predicted
@@ -18,6 +16,7 @@ from service.dashboard.source_view import sources as sources_here
 from service.how_far import how_far
 from service.limits import limit_words
 from service.naming import Naming
+from service.node_words import NodeWords
 from service.noise import NOISY
 from service.searched import searched
 from service.shares import Share, beside_copy, share_of
@@ -49,7 +48,7 @@ class StepRow:
     bytes: str
     rate: str
     nodes: int
-    ops: str
+    computes: Sequence[str]  # in words, a line each: of halves which one, as at a terminal
     reads: str
     writes: str
     launch: str
@@ -105,6 +104,7 @@ class PlanView:
     outputs: Sequence[TensorRow]
     reasons: Sequence[ReasonGroup]
     node_texts: Mapping[int, str]  # what nodes compute, by their numbers
+    words: NodeWords  # what nodes are called
     contractions: Sequence[CostTable]
     temporaries: str
     prologue: str
@@ -115,26 +115,24 @@ class PlanView:
 
 def plan_view(
     plan: Plan,
-    graph: Graph | None,
+    words: NodeWords,
     state: str,
     hits: int,
-    input_names: Sequence[str],
-    output_names: Sequence[str],
     source_of: Callable[[str], str | None],
     cut_short: str | None = None,
 ) -> PlanView:
-    """The page of a plan. source_of: by the sha256 that steps name; `graph` None where it is no longer stored."""
+    """The page of a plan. words: of its graph; source_of: by the sha256 that steps name."""
     shown = shown_state(state, plan.device.target, plan.time_us, plan.spread)
     share = share_of(plan.lower_bound_us, plan.time_us, plan.predicted_us)
     plan_key = plan.plan_key
     shown_sources = sources_here(plan, source_of)
     here = {s.index for s in shown_sources}
-    texts, naming = node_texts(graph), Naming(tuple(input_names), tuple(output_names))
+    naming = words.naming
     whole_us = sum(_us(s) for s in plan.steps if not s.prologue)
     mixed = is_mixed(plan)
     steps = [
-        _step(i, s, graph, naming, (whole_us, mixed), f"/plans/{plan_key}{'#source-' if i in here else '/sources/'}{i}")
-        for i, s in enumerate(plan.steps)
+        _step(i, s, words, names, (whole_us, mixed), f"/plans/{plan_key}{'#source-' if i in here else '/sources/'}{i}")
+        for i, (s, names) in enumerate(zip(plan.steps, naming.at_steps(plan.steps), strict=True))
     ]
     dram = plan.device.ceilings.copy_gbps[-1][1] if plan.device.ceilings and plan.device.ceilings.copy_gbps else None
     return PlanView(
@@ -167,11 +165,12 @@ def plan_view(
         steps=steps,
         mixed=mixed,
         sources=shown_sources,
-        inputs=[_tensor(f"in{i}", t, _at(input_names, i)) for i, t in enumerate(plan.inputs)],
-        outputs=[_tensor(f"out{i}", t, _at(output_names, i)) for i, t in enumerate(plan.outputs)],
+        inputs=[_tensor(f"in{i}", t, _at(naming.inputs, i)) for i, t in enumerate(plan.inputs)],
+        outputs=[_tensor(f"out{i}", t, _at(naming.outputs, i)) for i, t in enumerate(plan.outputs)],
         reasons=reason_groups(plan),
-        node_texts=texts,
-        contractions=cost_tables(plan, texts),
+        node_texts=node_texts(words.graph),
+        words=words,
+        contractions=cost_tables(plan, words),
         temporaries=_temporaries(plan),
         prologue=formatting.prologue(plan) if plan.prologue else "",
         copy_rate=formatting.NONE if dram is None else f"{formatting.significant(dram)} GB/s",
@@ -252,7 +251,7 @@ def _us(step: Step) -> float:
 
 
 def _step(
-    index: int, step: Step, graph: Graph | None, naming: Naming, whole: tuple[float, bool], source_at: str
+    index: int, step: Step, words: NodeWords, naming: Naming, whole: tuple[float, bool], source_at: str
 ) -> StepRow:
     """whole: what all kernels of a run come to (us), and whether some of that is measured and some predicted."""
     is_grid = step.grid != (1, 1, 1) or step.block != (1, 1, 1)
@@ -271,7 +270,7 @@ def _step(
         bytes=formatting.size(step.bytes),
         rate=formatting.rate(step.bytes, step.time_us),
         nodes=len(step.nodes),
-        ops=_ops(step, graph),
+        computes=list(words.computed_by(step)) if words.graph is not None else [],
         reads=naming.list_of(step.reads),
         writes=naming.list_of(step.writes),
         launch=launch,
@@ -285,15 +284,6 @@ def _part(step: Step, whole_us: float, mixed: bool) -> Share:
     if part is None:
         return Share(formatting.NONE, 0.0)
     return Share(f"{'~' if mixed or step.time_us is None else ''}{formatting.percent(part)}", round(100 * part, 1))
-
-
-def _ops(step: Step, graph: Graph | None) -> str:
-    """ "mul ×4, add ×2, cat": the ops of a step, most frequent first."""
-    if graph is None:
-        return ""
-    nodes = graph.nodes
-    counts = Counter(nodes[i].op for i in step.nodes if i < len(nodes) and nodes[i].op != "input")
-    return ", ".join(op if n == 1 else f"{op} ×{n}" for op, n in counts.most_common())
 
 
 def _tensor(place: str, spec: TensorSpec, name: str) -> TensorRow:

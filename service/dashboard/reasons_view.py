@@ -1,12 +1,14 @@
 """Why a plan is as it is: its reasons by kind, and what families cost for its contractions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fusion_ir.graph import Graph
 from fusion_ir.records import Alternative, Cost, Plan, Reason
 from service import formatting
 from service.as_a_whole import untried
+from service.contraction_words import contraction_words, launch_words
+from service.node_words import NodeWords
 
 MANY = 20  # reasons of a kind that are shown unasked
 NAMED = 3  # nodes of a contraction that its heading says the ops of
@@ -34,9 +36,9 @@ class ReasonGroup:
 
 @dataclass(frozen=True)
 class CostRow:
-    """What a family costs for a contraction, in one launch with `nodes`; or why it does not take them."""
+    """What a family costs for a contraction, in one launch with others; or why it does not take them."""
 
-    nodes: Sequence[int]
+    launch: str
     family: str
     schedule: str
     time: str
@@ -47,9 +49,10 @@ class CostRow:
 
 @dataclass(frozen=True)
 class CostTable:
-    """text: what the contraction computes."""
+    """name: what the contraction is called; text: what it computes."""
 
     nodes: Sequence[int]
+    name: str
     text: str
     rows: Sequence[CostRow]
 
@@ -74,23 +77,25 @@ def node_texts(graph: Graph | None) -> dict[int, str]:
     return {i: f"{n.op} {n.dtype}[{', '.join(map(str, n.sizes))}]" for i, n in enumerate(nodes)}
 
 
-def cost_tables(plan: Plan, texts: Mapping[int, str]) -> list[CostTable]:
-    """What families cost for each contraction; `texts` by the numbers of nodes."""
+def cost_tables(plan: Plan, words: NodeWords) -> list[CostTable]:
+    """What families cost for each contraction, by the words that `fuseplan explain` has for it."""
+    texts = node_texts(words.graph)
     return [
         CostTable(
             c.nodes,
+            contraction_words(c, words),
             ", ".join(dict.fromkeys(texts[n] for n in c.nodes[:NAMED] if n in texts)),
-            [r for a in c.alternatives for r in _cost_rows(a)],
+            [r for a, launch in zip(c.alternatives, launch_words(c, words), strict=True) for r in _rows(a, launch)],
         )
         for c in plan.contractions
     ]
 
 
-def _cost_rows(alternative: Alternative) -> list[CostRow]:
-    nodes, apart = alternative.nodes, alternative.apart
+def _rows(alternative: Alternative, launch: str) -> list[CostRow]:
+    apart = alternative.apart
     apart_text = _cost(apart) if apart else ""
-    rows = [CostRow(nodes, c.family, c.schedule, _cost(c.cost), apart_text, c.chosen, "") for c in alternative.costs]
-    return rows + [CostRow(nodes, ", ".join(r.families), "", "", "", False, r.text) for r in alternative.refusals]
+    rows = [CostRow(launch, c.family, c.schedule, _cost(c.cost), apart_text, c.chosen, "") for c in alternative.costs]
+    return rows + [CostRow(launch, ", ".join(r.families), "", "", "", False, r.text) for r in alternative.refusals]
 
 
 def _cost(cost: Cost) -> str:

@@ -14,7 +14,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from fusion_ir.errors import FormatError
 from fusion_ir.graph import Graph
 from fusion_ir.records import Plan
-from fusion_ir.text import parse_graph
+from fusion_ir.text import parse_graph, print_graph
 from service import formatting
 from service.api.context import context
 from service.api.immutable import check_key
@@ -25,6 +25,8 @@ from service.dashboard.graph_svg import Picture, draw, picture
 from service.dashboard.layout import Layout, LayoutError, layout
 from service.dashboard.layouts import Layouts
 from service.errors import PROBLEM_TYPES, ApiError
+from service.naming import Naming
+from service.node_words import NodeWords
 from service.predictions import predicted_us
 from service.version import VERSION
 from tuning_db import PlanSummary, Store, StoredGraph, is_prefix
@@ -115,7 +117,7 @@ def plan(request: Request, plan_key: str) -> Response:
     parsed = _parse(stored)
     summary = ctx.store.summary(plan_key)
     view = _view(ctx.store, record, stored, parsed, summary)
-    lines = stored.text.splitlines() if stored else []
+    lines = _lines(stored, parsed) if stored else []
     return _page(
         "plan.html",
         "plans",
@@ -171,7 +173,7 @@ def _drawing(store: Store, plan_key: str, seconds: float) -> _Drawing | Response
     parsed = _parse(stored)
     if stored is None or parsed is None:
         return _missing("The graph of this plan is no longer stored.")
-    drawn = picture(parsed, record, _inputs(stored), _outputs(stored))
+    drawn = picture(parsed, record, _words(stored, parsed).naming)
     return _Drawing(record, stored, drawn, _layout_key(stored, seconds))
 
 
@@ -190,7 +192,7 @@ def _graph_page(drawing: _Drawing, placed: Layout | None, missing: str) -> Respo
 @router.get("/plans/{plan_key}/text")
 @in_threads("pages")
 def text(request: Request, plan_key: str) -> Response:
-    """The canonical text of a plan's graph."""
+    """The text of a plan's graph, with names."""
     if (elsewhere := _whole(request, plan_key)) is not None:
         return elsewhere
     store = context(request).store
@@ -198,7 +200,7 @@ def text(request: Request, plan_key: str) -> Response:
     stored = store.graph(record.graph_key) if record else None
     if record is None or stored is None:
         return _missing() if record is None else _missing("The graph of this plan is no longer stored.")
-    lines = stored.text.splitlines()
+    lines = _lines(stored, _parse(stored))
     return _page(
         "text.html",
         "plans",
@@ -325,14 +327,25 @@ def _view(
 ) -> plan_view.PlanView:
     return plan_view.plan_view(
         record,
-        parsed,
+        _words(stored, parsed),
         (summary.state if summary else None) or "superseded",
         summary.hits if summary else 0,
-        _inputs(stored),
-        _outputs(stored),
         store.source,
         summary.cut_short if summary else None,
     )
+
+
+def _words(stored: StoredGraph | None, parsed: Graph | None) -> NodeWords:
+    """What nodes and tensors are called by whoever sent the graph last. parsed: `stored`, as far as it can be read."""
+    if stored is None or parsed is None:
+        return NodeWords(None, Naming(_inputs(stored), _outputs(stored)))
+    return NodeWords(parsed, Naming.of_graph(stored.names.named(parsed)))
+
+
+def _lines(stored: StoredGraph, parsed: Graph | None) -> list[str]:
+    """The graph's text with the names of its sender; the canonical one where this version does not read it."""
+    text = stored.text if parsed is None else print_graph(stored.names.named(parsed))
+    return text.splitlines()
 
 
 def _inputs(stored: StoredGraph | None) -> tuple[str, ...]:

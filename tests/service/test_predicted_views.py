@@ -15,6 +15,8 @@ from service.cli.plan_view import as_json
 from service.cli.plan_view import plan_view as terminal_view
 from service.dashboard import plan_view as views
 from service.formatting import expected
+from service.naming import Naming
+from service.node_words import NodeWords
 from service.reports import report_words
 from tests.support.absent import Collector, Forgetful
 from tests.support.kernels import dense, graph_of
@@ -50,7 +52,7 @@ def test_as_json(plan: Plan) -> None:
 
 
 def test_on_a_page(plan: Plan) -> None:
-    view = views.plan_view(plan, GRAPH, "predicted", 0, ("x",), ("y",), {}.get)
+    view = views.plan_view(plan, NodeWords(GRAPH, Naming(("x",), ("y",))), "predicted", 0, {}.get)
     assert view.time == expected(None, plan.predicted_us)
     assert view.time.startswith("~")
     assert view.origin

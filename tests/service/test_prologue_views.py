@@ -9,6 +9,7 @@ from service.cli.explain import _as_json, _why
 from service.cli.plan_view import as_json, plan_view
 from service.dashboard import plan_view as views
 from service.formatting import ONCE, duration, prologue
+from service.naming import Naming
 from service.node_words import NodeWords
 from tests.unit.scheduler.test_prologue import chain_plan
 
@@ -44,7 +45,7 @@ def test_as_json() -> None:
 
 
 def page(plan: Plan) -> views.PlanView:
-    return views.plan_view(plan, None, "measured", 0, ("x", "w1", "w2"), ("y",), {}.get)
+    return views.plan_view(plan, NodeWords(None, Naming(("x", "w1", "w2"), ("y",))), "measured", 0, {}.get)
 
 
 def test_on_a_page() -> None:

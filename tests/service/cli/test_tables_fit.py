@@ -154,7 +154,7 @@ def test_a_plan_at_other_widths(kind: str, width: int) -> None:
 def test_a_terminal_and_a_page_say_the_same(kind: str) -> None:
     plan = PLANS[kind](measured_plan())
     shown = printed(110, plan_view(plan, "measured" if kind == "measured" else "predicted"))
-    page = pages.plan_view(plan, None, kind, 0, (), (), {}.get)
+    page = pages.plan_view(plan, NodeWords(), kind, 0, {}.get)
     rows = [line for line in shown.splitlines() if line.endswith(("%", "–", "doubtful")) and "normalization" in line]
     assert [row.rpartition("   ")[2] for row in rows] == [step.share.short for step in page.steps]
     assert [step.time in row for row, step in zip(rows, page.steps, strict=True)] == [True] * 3

@@ -13,6 +13,7 @@ from fusion_ir.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.ops import make, make_input
 from service.dashboard.graph_svg import draw, picture
 from service.dashboard.layout import Layout, layout
+from service.naming import Naming
 from tests.support.stored_plans import plan_of
 
 SECONDS = 60.0
@@ -74,7 +75,7 @@ def drawn(steps: Sequence[Sequence[str]]) -> str:
     one = plan_of(graph).steps[0]
     numbers = {node.op: i for i, node in enumerate(graph.nodes)}
     made = [one.model_copy(update={"nodes": tuple(numbers[op] for op in ops)}) for ops in steps]
-    found = picture(graph, plan_of(graph).model_copy(update={"steps": tuple(made)}), ("x",), ("a", "b", "c"))
+    found = picture(graph, plan_of(graph).model_copy(update={"steps": tuple(made)}), Naming(("x",), ("a", "b", "c")))
     return draw(found, layout(found.sizes, found.edges, SECONDS))
 
 

@@ -12,12 +12,25 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from fusion_ir.records import Alternative, Contraction, Cost, FamilyCost, Measurement, Reason, Ref, Refusal, Status
+from fusion_ir.records import (
+    Alternative,
+    Contraction,
+    Cost,
+    FamilyCost,
+    Half,
+    Measurement,
+    Reason,
+    Ref,
+    Refusal,
+    Status,
+    Written,
+)
 from fusion_ir.text import print_graph
 from service.cli.plan_view import plan_view as terminal_view
 from service.dashboard import layout, plan_view, routes, source_view
 from service.how_far import how_far
 from service.naming import Naming
+from service.node_words import NodeWords
 from tests.support.service_app import Running, running, wire
 from tests.support.stored_plans import BINARY, DEVICE, chain, plan_of, put_plan, sha, store_alike, store_plan
 from tests.support.strict_page import page
@@ -74,7 +87,7 @@ def test_a_plans_page_holds_its_numbers_steps_source_and_reasons(service: Runnin
     shown = page(service, f"/plans/{plan_key}")
     for words in (
         "x → y", "12.5 µs", "8.00×", "80 %", "One kernel per op", "100 µs", "Copying its bytes", "11.0 µs",
-        "Lower bound", "10.0 µs", "pointwise", "lanes=8", "exp, neg", "two kernels were faster", "searched 1.50 s",
+        "Lower bound", "10.0 µs", "pointwise", "lanes=8", "1 exp, 1 neg", "two kernels were faster", "searched 1.50 s",
         "f32[4]", "int a = 0x10; // comment", "16 B", "GB/s", "out0",
     ):  # fmt: skip
         assert words in shown.text, words
@@ -133,12 +146,14 @@ def test_each_kernel_has_its_part_of_the_whole(service: Running) -> None:
     one = plan_of(graph).steps[0]
     slow, fast = (one.model_copy(update={"time_us": time_us}) for time_us in (30.0, 10.0))
     plan = plan_of(graph).model_copy(update={"steps": (slow, fast)})
-    assert [s.part.text for s in plan_view.plan_view(plan, graph, "measured", 0, (), (), {}.get).steps] == [
+    assert [s.part.text for s in plan_view.plan_view(plan, NodeWords(graph), "measured", 0, {}.get).steps] == [
         "75 %",
         "25 %",
     ]
     guessed = slow.model_copy(update={"time_us": None, "predicted_us": 30.0})
-    view = plan_view.plan_view(plan.model_copy(update={"steps": (guessed, fast)}), graph, "measured", 0, (), (), {}.get)
+    view = plan_view.plan_view(
+        plan.model_copy(update={"steps": (guessed, fast)}), NodeWords(graph), "measured", 0, {}.get
+    )
     assert [s.part.text for s in view.steps] == ["~75 %", "~25 %"]
     assert view.mixed
     key = put_plan(service.store, graph, None, plan.model_copy(update={"steps": (guessed, fast)}))
@@ -177,7 +192,7 @@ def test_a_contraction_is_told_by_what_it_computes(service: Running) -> None:
     alternative = Alternative(nodes=(1,), costs=(cost,), refusals=(), apart=None)
     plan = plan_of(graph).model_copy(update={"contractions": (Contraction(nodes=(1,), alternatives=(alternative,)),)})
     text = page(service, f"/plans/{put_plan(service.store, graph, None, plan)}").text
-    assert "%1 exp f32[4] in the plan: gemv, ~7.50 µs" in text
+    assert "%1 exp exp f32[4] in the plan: gemv, ~7.50 µs" in text
 
 
 def test_what_was_tried_has_a_page(service: Running) -> None:
@@ -401,3 +416,48 @@ def test_the_picture_says_what_its_boxes_are(service: Running) -> None:
     assert "computed by no kernel: rewrites put something else in its place, or its value is there already (1)" in text
     plain = page(service, f"/plans/{store_plan(service.store, chain(9))}/graph").text
     assert "computed by" not in plain.replace("the kernel that computes", "")
+
+
+def test_nodes_are_called_by_their_names_everywhere(service: Running) -> None:
+    """x -> l3_a = exp -> ln = neg -> lin = tanh; ln is a temporary, lin is summed in two halves."""
+    graph = chain(4, ("exp", "neg", "tanh"))
+    one, tmp = plan_of(graph).steps[0], Ref(place="tmp", index=0)
+    first = one.model_copy(update={"nodes": (1, 2), "writes": (tmp,), "written": (Written(nodes=(2,), whole=True),)})
+    half = Half(node=3, half="second", parts=4, terms=16, rest=0)
+    second = one.model_copy(update={"nodes": (3,), "reads": (tmp,), "halves": (half,)})
+    alternatives = (
+        Alternative(nodes=(3,), costs=(), refusals=(), apart=None),
+        Alternative(nodes=(2, 3), costs=(
+            FamilyCost(family="gemv", schedule="gemv{rows=4}", cost=Cost(us=7.5, measured=False), chosen=True),
+        ), refusals=(), apart=Cost(us=9.0, measured=True)),
+    )  # fmt: skip
+    plan = plan_of(graph, reasons=[Reason(kind="not_fused", nodes=(2, 3), text="two were faster")]).model_copy(
+        update={
+            "steps": (first, second),
+            "contractions": (Contraction(nodes=(3,), alternatives=alternatives),),
+        }
+    )
+    key = put_plan(service.store, graph, Names(("x",), ("y",), ("", "l3_a", "ln", "lin")), plan)
+    text = page(service, f"/plans/{key}").text
+    assert "x → ln" in text
+    assert "ln → y" in text
+    assert "tmp0" not in text
+    assert "two were faster ln neg, lin tanh" in text
+    assert "the second half of lin tanh, of which 64 terms each were cut into 4 × 16" in text
+    assert "lin tanh tanh f32[4] in the plan: gemv, ~7.50 µs" in text
+    assert "with ln neg" in text
+    assert "%2 ln = neg(%1): f32[4]" in text
+    assert "%3 lin = tanh(%2): f32[4]" in page(service, f"/plans/{key}/text").text
+    drawn = service.client.get(f"/plans/{key}/graph").text
+    assert ">ln</text>" in drawn
+    assert ">neg f32[4]</text>" in drawn
+    assert "%3 lin = tanh(ln): f32[4]" in drawn
+
+
+def test_pages_show_names_of_nodes_escaped(service: Running) -> None:
+    graph = chain(4, ("exp", "neg"))
+    plan = plan_of(graph, reasons=[Reason(kind="not_fused", nodes=(1, 2), text="two were faster")])
+    key = put_plan(service.store, graph, Names(("x",), ("y",), ("", NASTY, "b")), plan)
+    for part in ("", "/graph", "/text"):
+        assert "<script>alert" not in service.client.get(f"/plans/{key}{part}").text
+        assert "script>al" in page(service, f"/plans/{key}{part}").text

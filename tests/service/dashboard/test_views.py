@@ -11,6 +11,8 @@ from scheduler.steps_sum import FAR
 from service.dashboard.list_view import ListRow, list_row
 from service.dashboard.plan_view import PlanView, plan_view
 from service.formatting import NONE
+from service.naming import Naming
+from service.node_words import NodeWords
 from service.shares import BEATEN
 from service.states import STATES
 from tests.support.service_app import running
@@ -41,7 +43,7 @@ def emulated(**update: object) -> Plan:
 
 
 def view(made: Plan, state: str = "measured") -> PlanView:
-    return plan_view(made, chain(), state, 0, ("x",), ("y",), {}.get)
+    return plan_view(made, NodeWords(chain(), Naming(("x",), ("y",))), state, 0, {}.get)
 
 
 def row(made: Plan, state: str = "measured") -> ListRow:
