@@ -7,6 +7,7 @@ from typing import Any
 from codegen.kernel import Kernel
 from codegen.toolchain.compiler import Binary, Failure
 from fusion_ir.records import Device, Measurement, Status, Surroundings
+from fusion_ir.units import duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ def timed(timing: Mapping[str, Any], max_rel_error: float | None, surroundings: 
         return Outcome(Status.ok, timing["note"], (), max_rel_error)
     sets, warm_us = timing["sets"], timing["warm_us"]
     cold = f"cold, {sets} input sets in turn" if sets > 1 else "cold"
-    warm = f"; warm {warm_us:.4g} us" if warm_us is not None else ""
+    warm = f"; warm {duration(warm_us)}" if warm_us is not None else ""
     detail = "; ".join(part for part in (timing["note"], cold + warm) if part)
     samples_us, prologue_us = tuple(timing["samples_us"]), timing.get("prologue_us")
     return Outcome(Status.ok, detail, samples_us, max_rel_error, warm_us, sets, surroundings, prologue_us)

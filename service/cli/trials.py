@@ -30,6 +30,7 @@ from service.cli.source import read_graph
 from service.cli.stored import load_subject
 from service.cli.surroundings import details_of
 from service.cli.terminal import print_json, say, show
+from service.endings import ending
 from service.formatting import NONE, age, count, duration, percent
 from service.settings import load
 from tuning_db import Store, Trial
@@ -46,6 +47,7 @@ All = Annotated[bool, typer.Option("--all", help="Every try of every candidate, 
 Details = Annotated[
     bool, typer.Option("--details", help="Below each candidate its compile report and the machine during its race.")
 ]
+MOST_CHARACTERS = 120  # of how a candidate ended
 FEW = 12  # candidates of a segment that are shown without --all
 
 
@@ -149,7 +151,7 @@ def _flat(row: dict[str, Any]) -> dict[str, Any]:
 def _views(found: Sequence[Tried], everything: bool, details: bool) -> Iterator[RenderableType]:
     for tried in found:
         yield Padding(_heading(tried), (1, 0, 0, 1))
-        yield _table(tried.trials if everything else _best(tried.trials), details)
+        yield _table(tried.trials if everything else _best(tried.trials), details, _races(tried.trials))
         left = 0 if everything else len({_candidate(t) for t in tried.trials}) - FEW
         if left > 0:
             yield Padding(Text(f"and {count(left, 'slower or failed candidate')} (--all)", style="dim"), (0, 0, 0, 1))
@@ -185,7 +187,7 @@ def _best(trials: Sequence[Trial]) -> list[Trial]:
     return sorted(last, key=lambda t: (t.measurement.time_us is None, t.measurement.time_us or 0.0))[:FEW]
 
 
-def _table(trials: Sequence[Trial], details: bool) -> Fitted:
+def _table(trials: Sequence[Trial], details: bool, races: Mapping[str, Sequence[Measurement]]) -> Fitted:
     devices = len({t.measurement.device_key for t in trials}) > 1
     columns = (
         Column("candidate", least=24),
@@ -205,15 +207,21 @@ def _table(trials: Sequence[Trial], details: bool) -> Fitted:
         spread_ = percent(spread(m.samples_us)) if m.samples_us else NONE
         runs = str(len(m.samples_us)) if m.samples_us else NONE
         when = age(trial.created, time.time())
-        ending = Text(_ending(m))
+        how = Text(_ending(m, races[m.race] if m.race else [m]))
         if details and (words := details_of(trial)):
-            ending.append(f"\n{words}", "dim")
-        rows.append((text, duration(m.time_us), spread_, duration(m.warm_us), runs, when, ending))
+            how.append(f"\n{words}", "dim")
+        rows.append((text, duration(m.time_us), spread_, duration(m.warm_us), runs, when, how))
     return Fitted(Layout(columns, rows))
 
 
-def _ending(m: Measurement) -> str:
-    detail = " ".join(m.detail.split())
-    shown = detail if len(detail) <= 120 else f"{detail[:117]}..."
-    origin = f"{m.origin}; " if m.origin else ""
-    return f"{origin}{shown}" if m.status is Status.ok else f"{origin}{m.status.value}: {shown}"
+def _races(trials: Sequence[Trial]) -> dict[str, list[Measurement]]:
+    """Rows by their races."""
+    races: dict[str, list[Measurement]] = {}
+    for m in (trial.measurement for trial in trials):
+        races.setdefault(m.race, []).append(m)
+    return races
+
+
+def _ending(m: Measurement, race: Sequence[Measurement]) -> str:
+    shown = ending(m, race)
+    return shown if len(shown) <= MOST_CHARACTERS else f"{shown[: MOST_CHARACTERS - 3]}..."

@@ -1,12 +1,14 @@
 """What was tried for the kernels of a plan, as its page of trials shows it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from codegen.measure import spread
-from fusion_ir.records import Plan, Status
+from fusion_ir.records import Measurement, Plan, Status, Step
+from scheduler.entry import Variant, variant_of
 from service import formatting
 from service.dashboard.graph_svg import COLOURS
+from service.endings import beside_winner, ending
 from tuning_db import Trial
 
 FEW = 12  # candidates of a segment that are shown, as at a terminal
@@ -38,8 +40,8 @@ class Tried:
 
 
 def trials_view(plan: Plan, trials_of: Callable[[str], Sequence[Trial]], now: float) -> list[Tried]:
-    """One table for each segment of the plan, by `trials_of` its key, the fastest candidates first; now: in seconds
-    since 1970. Segments on which nothing was tried have tables without rows."""
+    """One table for each segment of the plan, by `trials_of` its key, what the plan took first, then the fastest; now:
+    in seconds since 1970. Segments on which nothing was tried have tables without rows."""
     kernels: dict[str, list[int]] = {}
     for index, step in enumerate(plan.steps):
         kernels.setdefault(step.segment_key, []).append(index)
@@ -47,19 +49,40 @@ def trials_view(plan: Plan, trials_of: Callable[[str], Sequence[Trial]], now: fl
 
 
 def _tried(plan: Plan, steps: Sequence[int], trials: Sequence[Trial], now: float) -> Tried:
-    last = {(t.measurement.family, t.measurement.schedule, t.measurement.origin): t for t in trials}
-    found = sorted(last.values(), key=lambda t: (t.measurement.time_us is None, t.measurement.time_us or 0.0))
+    """The plan's own schedules first, then the fastest."""
+    last = {_candidate(t.measurement): t for t in trials}
+    own = {(plan.steps[i].family, plan.steps[i].schedule): plan.steps[i] for i in steps}
+    found = sorted(last.values(), key=lambda t: _place(t.measurement, own))
     failed = sum(t.measurement.status is not Status.ok for t in found)
     counts = formatting.count(len(found), "candidate") + (f", {failed:,} failed" if failed else "")
-    chosen = {plan.steps[i].schedule for i in steps}
-    rows = [_row(t, t.measurement.schedule in chosen, now) for t in found[:FEW]]
-    return Tried([(i, i % COLOURS) for i in steps], counts, rows, len(found) - len(rows))
+    tries: dict[Variant, list[Measurement]] = {}
+    races: dict[str, list[Measurement]] = {}
+    for m in (t.measurement for t in trials):
+        tries.setdefault(variant_of(m), []).append(m)
+        races.setdefault(m.race, []).append(m)
+    best = next((m for t in found if variant_of(m := t.measurement) in own and m.time_us is not None), None)
+    rows = [_unknown(step) for variant, step in own.items() if variant not in tries] if found else []
+    unknown = len(rows)
+    for trial in found[:FEW]:
+        m = trial.measurement
+        how = ending(m, races[m.race] if m.race else [m])[:DETAIL_CHARACTERS]
+        if best and m.time_us is not None and best.time_us is not None and variant_of(m) not in own:
+            faster = m.time_us < best.time_us
+            how = f"{beside_winner(tries[variant_of(m)], tries[variant_of(best)])}; {how}" if faster else how
+        rows.append(_row(trial, variant_of(m) in own, now, how))
+    return Tried([(i, i % COLOURS) for i in steps], counts, rows, len(found) - len(rows) + unknown)
 
 
-def _row(trial: Trial, chosen: bool, now: float) -> TrialRow:
+def _candidate(m: Measurement) -> tuple[str, str, str]:
+    return m.family, m.schedule, m.origin
+
+
+def _place(m: Measurement, own: Collection[Variant]) -> tuple[bool, bool, float]:
+    return variant_of(m) not in own or m.status is not Status.ok, m.time_us is None, m.time_us or 0.0
+
+
+def _row(trial: Trial, chosen: bool, now: float, how: str) -> TrialRow:
     m = trial.measurement
-    detail = formatting.visible(" ".join(m.detail.split()))[:DETAIL_CHARACTERS]
-    ending = detail if m.status is Status.ok else f"{m.status.value}: {detail}"
     return TrialRow(
         family=m.family,
         schedule=m.schedule.removeprefix(m.family).strip("{}"),
@@ -67,6 +90,14 @@ def _row(trial: Trial, chosen: bool, now: float) -> TrialRow:
         spread=formatting.percent(spread(m.samples_us)) if m.samples_us else formatting.NONE,
         runs=str(len(m.samples_us)) if m.samples_us else formatting.NONE,
         age=formatting.age(trial.created, now),
-        ending=f"{m.origin}; {ending}" if m.origin else ending,
+        ending=how,
         chosen=chosen,
     )
+
+
+def _unknown(step: Step) -> TrialRow:
+    """Of a kernel of the plan that no trial here is of."""
+    time = formatting.expected(step.time_us, step.predicted_us)
+    schedule = step.schedule.removeprefix(step.family).strip("{}")
+    none = formatting.NONE
+    return TrialRow(step.family, schedule, time, none, none, none, "by the plan: its trials are not stored here", True)

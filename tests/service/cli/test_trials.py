@@ -71,6 +71,15 @@ def test_a_plan_shows_what_was_tried_on_its_device(cli: Cli, plan_key: str) -> N
     assert "12.5 µs" in cli("trials", plan_key[:10], "--all").out
 
 
+def test_endings_name_the_race_and_have_units(cli: Cli, tmp_path: Path) -> None:
+    with Store(f"sqlite:///{tmp_path / 'plans.db'}") as store:
+        rows = [measured("vec=8", 10.0), measured("vec=2", 32.0, detail="stopped, 3.2x the best; warm 1.891e+04 us")]
+        store.record([rows[0], rows[1].model_copy(update={"warm_us": 18910.0})], "0.1.0")
+        key = store_plan(store, chain())
+    out = " ".join(cli("trials", key[:10]).out.split())
+    assert "stopped, 3.2× the best of its race, which took 10.0 µs; warm 18.9 ms" in out
+
+
 def test_csv_holds_every_try(cli: Cli, plan_key: str) -> None:
     rows = list(csv.DictReader(io.StringIO(cli("trials", plan_key[:10], "--csv").out)))
     assert tuple(rows[0]) == FIELDS
