@@ -42,6 +42,7 @@ OPERATION_STATES: tuple[OperationState, ...] = get_args(OperationState)
 @dataclass(frozen=True, slots=True)
 class Operation:
     """A job as it stood when read. Times are seconds since 1970; `progress`, `result` and `error` the worker's text.
+    started: when a worker took it the last time; progress is of that attempt.
 
     request_key, conditions, had_s: what its failure is noted under where it is given up (`FailureKey`).
     """
@@ -165,7 +166,8 @@ class Operations:
                 "token": OperationRow.token + 1,
                 "attempt": OperationRow.attempt + 1,
                 "lease_until": now + seconds,
-                "started": func.coalesce(OperationRow.started, now),
+                "started": now,
+                "progress": "",
             }
             picked = following.with_for_update(skip_locked=True).scalar_subquery()
             taken = update(OperationRow).where(OperationRow.id == picked).values(leased)

@@ -1,6 +1,7 @@
 """Operations: work that outlasts its request."""
 
 import json
+import time
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -13,7 +14,8 @@ from service.api.prefer import wait_seconds
 from service.api.threads import blocking
 from service.api.times import moment
 from service.errors import ApiError, Problem, problem
-from tuning_db import Operation
+from service.turns import LOOKED_AT, retry_seconds
+from tuning_db import Operation, Store
 
 router = APIRouter(tags=["operations"])
 
@@ -35,14 +37,17 @@ async def get(request: Request, operation_id: str) -> Response:
         await ctx.watcher.changed(operation, seconds)
         operation = await ctx.database.run(ctx.store.operation, operation_id)
     ctx.pacing.note(operation_id, operation is not None and operation.is_open)
-    return _response(operation)
+    retry = RETRY_SECONDS if operation is None else await ctx.database.run(retry_after, ctx.store, operation)
+    return _response(operation, retry)
 
 
 @router.post("/v1/operations/{operation_id}:cancel", summary="Cancel an operation", responses=OPERATION)
 @blocking
 def cancel(request: Request, operation_id: str) -> Response:
     """Ends a waiting operation; asks the worker of a running one to stop. One that has ended stays as it is."""
-    return _response(context(request).store.cancel(operation_id))
+    store = context(request).store
+    operation = store.cancel(operation_id)
+    return _response(operation, RETRY_SECONDS if operation is None else retry_after(store, operation))
 
 
 def model(operation: Operation) -> OperationModel:
@@ -74,12 +79,20 @@ def problem_in(state: str, error: str | None) -> Problem:
     return failures.problem_in(error)
 
 
-def _response(operation: Operation | None) -> Response:
+def retry_after(store: Store, operation: Operation) -> int:
+    """Seconds for `Retry-After`: of what waits behind others, until it starts at most."""
+    if operation.state != "queued":
+        return RETRY_SECONDS
+    running, waiting = store.operations(("running",), LOOKED_AT), store.waiting(LOOKED_AT)
+    return retry_seconds(operation, running, waiting, time.time())
+
+
+def _response(operation: Operation | None, retry: int) -> Response:
     if operation is None:
         raise ApiError("not-found", "There is no operation with this id.")
     headers = {"Cache-Control": "no-store"}
     if operation.is_open:
-        headers["Retry-After"] = str(RETRY_SECONDS)
+        headers["Retry-After"] = str(retry)
     return Response(model(operation).model_dump_json(), 200, headers, "application/json")
 
 

@@ -13,7 +13,7 @@ from service.api.context import Context, Remembered, context
 from service.api.models import Pending, Resolution, ResolveRequest
 from service.api.openapi import body as json_body
 from service.api.operations import model as operation_model
-from service.api.operations import problem_of
+from service.api.operations import problem_of, retry_after
 from service.api.prefer import wait_seconds
 from service.api.readers import Read
 from service.api.reading import check_seconds
@@ -23,8 +23,6 @@ from service.jobs import PLAN, PlanJob
 from tuning_db import Conditions, FailureKey, NewGraph, Operation, QueueFull, RequestKey, Resolved
 
 router = APIRouter(tags=["plans"])
-
-RETRY_SECONDS = 1
 
 
 @router.post(
@@ -73,7 +71,7 @@ async def resolve(request: Request) -> Response:
     pending = Pending(operation=operation_model(operation), best_plan=None)
     headers = {
         "Location": f"/v1/operations/{operation.id}",
-        "Retry-After": str(RETRY_SECONDS),
+        "Retry-After": str(await ctx.database.run(retry_after, ctx.store, operation)),
         "Cache-Control": "no-store",
     }
     return Response(pending.model_dump_json(), 202, headers, "application/json")

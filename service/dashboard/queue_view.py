@@ -3,12 +3,10 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from pydantic import ValidationError
-
 from service import formatting
 from service.api.operations import object_in
 from service.failures import problem_in
-from service.jobs import PLAN, PlanJob
+from service.turns import job_of, left_seconds, turns
 from tuning_db import Operation
 
 FAILED_SECONDS = 86400.0  # that failures are shown for
@@ -16,7 +14,8 @@ FAILED_SECONDS = 86400.0  # that failures are shown for
 
 @dataclass(frozen=True)
 class QueueRow:
-    """One operation that waits or runs. names: of its graph's tensors; left: how long it still takes."""
+    """One operation that waits or runs. names: of its graph's tensors; left: how long it still
+    takes at most, or when it starts at the latest."""
 
     running: bool
     id: str
@@ -60,7 +59,9 @@ def queue(
     all_waiting = max(all_waiting, len(waiting))
     counts = [f"{len(running)} running"] if running else []
     counts += [f"{all_waiting:,} waiting"] if all_waiting else []
-    rows = [_queue_row(operation, now, names_of) for operation in (*running, *waiting)]
+    starts = [None] * len(running) + turns(running, waiting, now)
+    each = zip((*running, *waiting), starts, strict=True)
+    rows = [_queue_row(operation, now, names_of, in_s) for operation, in_s in each]
     return Queue(rows, ", ".join(counts), all_waiting - len(waiting))
 
 
@@ -71,16 +72,16 @@ def failed(operations: Sequence[Operation], now: float, names_of: Callable[[str]
         ended = operation.finished or operation.created
         if now - ended > FAILED_SECONDS:
             continue
-        job, found = _job(operation), problem_in(operation.error)
+        job, found = job_of(operation), problem_in(operation.error)
         short, names = (job.graph_key[:10], names_of(job.graph_key)) if job else (operation.kind, "")
         age = formatting.age(ended, now)
         rows.append(FailedRow(operation.id, short, names, found.title, found.type, found.detail, age))
     return rows
 
 
-def _queue_row(operation: Operation, now: float, names_of: Callable[[str], str]) -> QueueRow:
+def _queue_row(operation: Operation, now: float, names_of: Callable[[str], str], starts_s: float | None) -> QueueRow:
     """ "cpu, phase segments, budget 30 s, running for 6 s, 37 kernels measured, best so far 2.87 ms"."""
-    running, job = operation.state == "running", _job(operation)
+    running, job = operation.state == "running", job_of(operation)
     progress = object_in(operation.progress) or {}
     parts = [f"for {job.target}"] if job else []
     parts += [f"phase {progress['phase']}"] if running and progress.get("phase") else []
@@ -91,20 +92,20 @@ def _queue_row(operation: Operation, now: float, names_of: Callable[[str], str])
         parts.append(f"{formatting.count(progress['measured'], 'kernel')} measured")
     if running and progress.get("best_us"):
         parts.append(f"best so far {formatting.duration(progress['best_us'])}")
-    left = "cancelling" if operation.cancel_requested else _left(job, now - since) if running and job else ""
+    left = "cancelling" if operation.cancel_requested else _left(operation, now) if running else _start(starts_s)
     short, names = (job.graph_key[:10], names_of(job.graph_key)) if job else (operation.kind, "")
     return QueueRow(running, operation.id, short, names, left, ", ".join(parts))
 
 
-def _left(job: PlanJob, had_s: float) -> str:
-    """ "about 24 s left", of a search that ends when its budget does; what it checks and times then comes on top."""
-    left_s = job.seconds - had_s
-    return f"about {max(1, round(left_s))} s left" if left_s > 0 else f"{max(1, round(-left_s))} s over its budget"
+def _left(operation: Operation, now: float) -> str:
+    """ "at most 24 s left", of a search that ends when its budget does, or before; what it checks and times then comes
+    on top."""
+    left_s = left_seconds(operation, now)
+    if left_s is None:
+        return ""
+    return f"at most {max(1, round(left_s))} s left" if left_s > 0 else f"{max(1, round(-left_s))} s over its budget"
 
 
-def _job(operation: Operation) -> PlanJob | None:
-    """What an operation plans, None for another kind, and where it is damaged: its worker will say so."""
-    try:
-        return PlanJob.model_validate_json(operation.payload) if operation.kind == PLAN else None
-    except ValidationError:
-        return None
+def _start(seconds: float | None) -> str:
+    """ "starts in at most 30 s", of what waits behind searches that end with their budgets."""
+    return "" if seconds is None else f"starts in at most {max(1, round(seconds))} s"

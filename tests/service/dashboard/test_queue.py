@@ -2,7 +2,9 @@
 
 import json
 import re
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,8 @@ from service.dashboard import routes
 from service.dashboard.queue_view import FAILED_SECONDS, failed, queue
 from service.errors import PROBLEM_TYPES, problem
 from service.jobs import PLAN, PlanJob
-from tests.support.service_app import Running, running
+from service.turns import MOST_RETRY_SECONDS
+from tests.support.service_app import Running, running, wire
 from tests.support.stored_plans import chain, sha, store_plan
 from tests.support.strict_page import page
 from tuning_db import Names
@@ -46,7 +49,7 @@ def test_what_runs_is_shown_however_much_waits(service: Running) -> None:
     waiting = [submit(service, i, 3.5) for i in range(1, routes.QUEUE_ROWS + 6)]
     text = page(service, "/").text
     assert f"1 running, {len(waiting)} waiting" in text
-    assert re.search(rf"Planning {first} about \d+ s left for cpu, phase segments, budget 30 s, running for", text)
+    assert re.search(rf"Planning {first} at most \d+ s left for cpu, phase segments, budget 30 s, running for", text)
     assert "37 kernels measured, best so far 2.87 ms" in text
     assert text.index("Planning") < text.index("Waiting")
     assert text.count("budget 3.5") == routes.QUEUE_ROWS
@@ -87,11 +90,11 @@ def test_the_queue_says_what_is_planned_and_how_long_still(service: Running) -> 
     [operation] = service.store.operations(("running",))
     shown = page(service, "/")
     assert f"/v1/operations/{operation.id}" in shown.links
-    assert re.search(r"query → rotated about \d+ s left for h200, phase segments", shown.text)
+    assert re.search(r"query → rotated at most \d+ s left for h200, phase segments", shown.text)
     assert "queue" in shown.ids, "what is shown anew while something is in it"
     started = operation.started or 0.0
     left = [queue([operation], (), 0, started + had_s).rows[0].left for had_s in (6.2, 29.9, 33.0)]
-    assert left == ["about 24 s left", "about 1 s left", "3 s over its budget"]
+    assert left == ["at most 24 s left", "at most 1 s left", "3 s over its budget"]
 
 
 def test_what_ended_without_a_plan_is_shown_with_its_problem(service: Running) -> None:
@@ -116,3 +119,49 @@ def test_the_script_shows_the_queue_as_it_changes(service: Running) -> None:
     for name in ("queue", "list"):
         assert f'"{name}"' in script
         assert name in page(service, "/").ids
+
+
+def test_what_waits_says_when_it_starts_at_the_latest(service: Running) -> None:
+    for number in range(4):
+        submit(service, number, 30.0)
+    first, *_ = service.store.waiting()
+    assert queue((), service.store.waiting(), 4, first.created).rows[0].left == "", "nothing runs: nobody knows"
+    lease(service, "segments", 0, None)
+    [running_], waiting = service.store.operations(("running",)), service.store.waiting()
+    began = running_.started or 0.0
+    assert [row.left for row in queue([running_], waiting, 3, began + 10).rows] == [
+        "at most 20 s left", "starts in at most 20 s", "starts in at most 50 s", "starts in at most 80 s",
+    ]  # fmt: skip
+    late = queue([running_], waiting, 3, began + 31).rows
+    assert [row.left for row in late] == ["1 s over its budget", "", "", ""]
+    two = [running_, replace(running_, id="other")]
+    assert queue(two, waiting[:1], 1, began + 10).rows[2].left == "starts in at most 20 s", "two workers share 40 s"
+    assert "starts in at most" in page(service, "/").text
+
+
+def test_who_waits_behind_others_is_told_when_to_come_back(service: Running) -> None:
+    keys = [service.client.post("/v1/plans:resolve", json={"graph": wire(n), "seconds": 20}) for n in (8, 9, 10)]
+    assert [answer.headers["retry-after"] for answer in keys] == ["1", "1", "1"], "nothing runs"
+    lease(service, "segments", 0, None)
+    told = [int(service.client.get(answer.headers["location"]).headers["retry-after"]) for answer in keys]
+    assert (told[0], 15 <= told[1] <= 20, 35 <= told[2] <= 40) == (1, True, True), told
+    last = service.client.post("/v1/plans:resolve", json={"graph": wire(11), "seconds": 20})
+    assert 55 <= int(last.headers["retry-after"]) <= MOST_RETRY_SECONDS
+    later = service.client.post("/v1/plans:resolve", json={"graph": wire(12), "seconds": 20})
+    assert int(later.headers["retry-after"]) == MOST_RETRY_SECONDS
+
+
+def test_a_search_that_begins_anew_has_its_whole_budget(service: Running) -> None:
+    submit(service, 0, 300.0)
+    lease(service, "segments", 37, 2870.0)
+    [before] = service.store.operations(("running",))
+    assert service.store.release(before.id, "worker", before.token)
+    time.sleep(0.01)
+    again = service.store.lease("worker", 60.0)
+    assert again is not None
+    assert again.started is not None
+    assert before.started is not None
+    assert again.started > before.started
+    [row] = queue([again], (), 0, again.started).rows
+    assert row.left == "at most 300 s left"
+    assert "37 kernels" not in row.text, "of the attempt before"

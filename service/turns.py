@@ -1,0 +1,53 @@
+"""When what waits in the queue has its turn, and what runs has ended, at the latest: by the budgets of searches."""
+
+import math
+from collections.abc import Sequence
+
+from pydantic import ValidationError
+
+from service.jobs import PLAN, PlanJob
+from tuning_db import Operation
+
+MOST_RETRY_SECONDS = 60  # that a client is told to stay away: searches may end before their budgets do
+LOOKED_AT = 64  # of those that run, and of those that wait
+
+
+def job_of(operation: Operation) -> PlanJob | None:
+    """What an operation plans, None for another kind, and where it is damaged: its worker will say so."""
+    try:
+        return PlanJob.model_validate_json(operation.payload) if operation.kind == PLAN else None
+    except ValidationError:
+        return None
+
+
+def left_seconds(operation: Operation, now: float) -> float | None:
+    """How much of its budget a search that runs still has, negative beyond it; now: in seconds since 1970."""
+    job = job_of(operation)
+    begun = operation.created if operation.started is None else operation.started
+    return None if job is None else job.seconds - (now - begun)
+
+
+def turns(running: Sequence[Operation], waiting: Sequence[Operation], now: float) -> list[float | None]:
+    """In how many seconds each of `waiting`, in turn, starts at most, if searches end with their budgets.
+
+    All workers that have its device are busy until then, of which there are as many as operations run for it: with
+    what runs and with what waits before it. None where nothing runs, or something is beyond its budget.
+    """
+    left = [left_seconds(operation, now) for operation in running]
+    ahead = math.nan if not left or any(s is None or s < 0 for s in left) else sum(s for s in left if s is not None)
+    found: list[float | None] = []
+    for operation in waiting:
+        workers = sum(other.device_key == operation.device_key for other in running) or 1
+        found.append(None if math.isnan(ahead) else ahead / workers)
+        job = job_of(operation)
+        ahead += math.nan if job is None else job.seconds
+    return found
+
+
+def retry_seconds(operation: Operation, running: Sequence[Operation], waiting: Sequence[Operation], now: float) -> int:
+    """What `Retry-After` says of an operation that waits behind others: when it starts at most, 1 to
+    MOST_RETRY_SECONDS."""
+    for other, seconds in zip(waiting, turns(running, waiting, now), strict=True):
+        if other.id == operation.id:
+            return 1 if seconds is None else max(1, min(MOST_RETRY_SECONDS, math.ceil(seconds)))
+    return MOST_RETRY_SECONDS if len(waiting) >= LOOKED_AT else 1
