@@ -107,6 +107,16 @@ def moment(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
+def date(seconds: float) -> str:
+    """Seconds since 1970 as "2026-11-20 06:00 UTC"."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def unbroken(text: str) -> str:
+    """Numbers and their units held together by spaces at which no line breaks."""
+    return _NUMBER.sub("\N{NO-BREAK SPACE}", text)
+
+
 def count(number: int, noun: str) -> str:
     """ "1 step", "3 steps"."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
@@ -119,4 +129,5 @@ def visible(text: str, kept: str = "") -> str:
     return "".join(c if c in kept or category(c) not in _UNSEEN else c.encode("unicode_escape").decode() for c in text)
 
 
+_NUMBER = re.compile(r"(?<=±) (?=\d)|(?<=\d) (?=[%×]|(?:[nµm]?s|min|h|B|[KMGT]iB|GB/s)\b)")
 _UNSEEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # controls, formats such as the order of writing, surrogates, line ends

@@ -15,6 +15,14 @@ STATES = {
 }
 
 
+NOTHING_TO_RUN = "Nothing runs: every output is an input as it is."
+
+
+def state_help(shown: str, kernels: int) -> str:
+    """What a state as pages name it means for a plan of so many kernels."""
+    return STATES.get(shown, "") if kernels or shown == "superseded" else NOTHING_TO_RUN
+
+
 def shown_state(state: str, target: str, time_us: float | None, spread: float | None) -> str:
     """A plan's state in the database as pages name it: `noisy` where it was measured and that says little, `emulated`
     where it ran without being timed."""

@@ -42,6 +42,10 @@ def host_names(allowed: str) -> frozenset[str]:
     return LOOPBACK_NAMES | frozenset(name for name in allowed.lower().split(",") if name)
 
 
+class _HeadSent(Exception):
+    """A stream was asked for its head alone, which was sent."""
+
+
 class _Refused(Exception):
     """The body is not read to its end. `slug`: of the problem that says so."""
 
@@ -78,6 +82,9 @@ class Gate:
             return
         started = time.perf_counter()
         status = 0
+        # Who asks for the head alone is answered as by GET, without the body.
+        head = scope["method"] == "HEAD"
+        inner = {**scope, "method": "GET"} if head else scope
         body = _Body(self, receive, *self._limit(scope))
 
         async def dressed(message: Message) -> None:
@@ -87,6 +94,11 @@ class Gate:
                 headers = MutableHeaders(scope=message)
                 for name, value in SECURITY_HEADERS.items():
                     headers.setdefault(name, value)
+            elif head and message["type"] == "http.response.body":
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+                if message.get("more_body"):
+                    raise _HeadSent  # a stream, of which nobody wants the rest
+                return
             await send(message)
 
         try:
@@ -96,7 +108,9 @@ class Gate:
                 await problem_response(*refusal)(scope, receive, dressed)
             else:
                 body.expect(_declared_bytes(scope))
-                await self.app(scope, body.receive, dressed)
+                await self.app(inner, body.receive, dressed)
+        except _HeadSent:
+            log.debug("HEAD %s: the stream behind it was left", printable(scope["path"]))
         except _Refused as refused:
             if status:
                 raise
@@ -116,7 +130,7 @@ class Gate:
             await response(scope, receive, dressed)
         finally:
             body.release()
-            route = scope.get("route")
+            route = inner.get("route")
             template = getattr(route, "path", None) or "(none)"
             self.observe(template, scope["method"], status, time.perf_counter() - started)
 

@@ -13,6 +13,7 @@ from service.api.models import PlanPage, PlanRow
 from service.api.threads import blocking
 from service.api.times import moment
 from service.errors import ApiError
+from service.formatting import count
 from tuning_db import PlanFilter
 
 router = APIRouter(tags=["plans"])
@@ -88,7 +89,7 @@ def source(request: Request, plan_key: str, step: Annotated[int, Query(ge=0, le=
     key = whole_key(context(request).store, plan_key)
     plan = Plan.model_validate_json(_body(request, key))
     if step >= len(plan.steps):
-        raise ApiError("not-found", f"The plan has {len(plan.steps)} steps, numbered from 0.", "step")
+        raise ApiError("not-found", f"The plan has {count(len(plan.steps), 'step')}, numbered from 0.", "step")
     text = context(request).store.source(plan.steps[step].source)
     if text is None:
         raise ApiError("not-found", "The source of this step is not stored.", "step")

@@ -6,6 +6,7 @@ import typer
 
 from service.cli.options import Cache, Db, Target
 from service.cli.terminal import err
+from service.extras import missing_extras
 from service.server import serve as run_server
 from service.settings import load
 from tuning_db import shown
@@ -46,6 +47,8 @@ def serve(
         is_up = True
         where = f"API: {address}/openapi.json; database: {shown(settings.db)}"
         err().print(f"Fuseplan is at {address}  ({where}). Ctrl-C stops it.", markup=False)
+        for line in missing_extras():
+            err().print(line, markup=False, soft_wrap=True)
 
     try:
         run_server(settings, announce)

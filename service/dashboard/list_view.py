@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from service import formatting
 from service.shares import Share, share_of
-from service.states import STATES, shown_state
+from service.states import shown_state, state_help
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,7 @@ class ListRow:
     hits: int
     age: str
     created: str
+    date: str  # when it was stored, as people read it
 
 
 def list_row(
@@ -57,7 +58,7 @@ def list_row(
         graph_key[:10],
         signature(inputs, outputs),
         shown,
-        STATES.get(shown, ""),
+        state_help(shown, steps),
         ended_early(cut_short),
         device,
         numerics,
@@ -68,6 +69,7 @@ def list_row(
         hits,
         formatting.age(created, now),
         formatting.moment(created),
+        formatting.date(created),
     )
 
 

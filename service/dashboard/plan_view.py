@@ -20,7 +20,7 @@ from service.node_words import NodeWords
 from service.noise import NOISY
 from service.searched import searched
 from service.shares import Share, beside_copy, share_of
-from service.states import STATES, shown_state
+from service.states import shown_state, state_help
 
 ABSENT = "not here: known from its data sheet"
 MAX_TEXT_LINES = 3000
@@ -139,7 +139,7 @@ def plan_view(
         plan=plan,
         plan_key=plan_key,
         state=shown,
-        state_help=f"{STATES.get(shown, '')}{_AS_A_WHOLE if mixed else ''}",
+        state_help=f"{state_help(shown, len(plan.steps))}{_AS_A_WHOLE if mixed else ''}",
         as_a_whole=f"as a whole; {kernels_predicted(plan)}" if mixed else "",
         short=plan_key[:KEY_DIGITS],
         kernels=formatting.count(len(plan.steps), "kernel"),
@@ -198,6 +198,8 @@ def _untimed(plan: Plan) -> str:
 
 def _spread(plan: Plan) -> str:
     """ "± 1.2 %"; from NOISY on it says what that means."""
+    if not plan.steps:
+        return "nothing runs"
     if plan.time_us is None:
         return "nothing was timed" if plan.predicted_us is None else "predicted, not timed"
     if plan.spread is None:

@@ -13,6 +13,7 @@ from service.node_words import NodeWords
 MANY = 20  # reasons of a kind that are shown unasked
 NAMED = 3  # nodes of a contraction that its heading says the ops of
 OPEN = {"not_fused": MANY, "rejected": 3, "measured_worse": MANY, "predicted_worse": MANY}  # why kernels are apart
+UNTRIED = "Not tried before the search ended"
 REASON_TITLES = {
     "not_fused": "Why not fused",
     "rejected": "Refused by a kernel family",
@@ -63,12 +64,25 @@ class CostTable:
 
 
 def reason_groups(plan: Plan) -> list[ReasonGroup]:
-    """Reasons by kind. Those that say why kernels are apart are open, unless they are many."""
-    return [
+    """Reasons by kind. Those that say why kernels are apart are open, unless they are many. Before them, and always
+    open, the pairs that the search had no time for, what it expected most of first."""
+    pairs = sorted((r for r in plan.reasons if _is_untried_pair(r)), key=_gain_us, reverse=True)
+    groups = [ReasonGroup(UNTRIED, True, pairs, untried(plan, pairs))] if pairs else []
+    return groups + [
         ReasonGroup(title, len(reasons) <= OPEN.get(kind, 0), reasons, untried(plan, reasons))
         for kind, title in REASON_TITLES.items()
-        if (reasons := [r for r in plan.reasons if r.kind == kind])
+        if (reasons := [r for r in plan.reasons if r.kind == kind and not _is_untried_pair(r)])
     ]
+
+
+def _is_untried_pair(reason: Reason) -> bool:
+    """Whether it is of kernels that the search had no time to try as one."""
+    return reason.kind == "cap" and bool(reason.edges)
+
+
+def _gain_us(reason: Reason) -> float:
+    """What one launch is expected to save; 0 where that is not known."""
+    return reason.apart.us - reason.together.us if reason.apart and reason.together else 0.0
 
 
 def node_texts(graph: Graph | None) -> dict[int, str]:

@@ -41,10 +41,17 @@ TRIED_SEGMENTS = 50  # on a page of trials
 OPEN_LINES = 150  # lines of a graph's text up to which its picture is fetched unasked
 DIGITS = 64  # of a whole key
 
+
+def _held_together(value: object) -> object:
+    """Of what templates place: numbers stay on the line of their units. What is HTML already stays as it is."""
+    return formatting.unbroken(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
+
+
 _templates = Environment(
     loader=FileSystemLoader(Path(__file__).with_name("templates")),
     autoescape=True,
     undefined=StrictUndefined,
+    finalize=_held_together,
     trim_blocks=True,
     lstrip_blocks=True,
 )
@@ -127,6 +134,7 @@ def plan(request: Request, plan_key: str) -> Response:
         signature=_signature(record, stored),
         created=formatting.moment(summary.created) if summary else "",
         age=formatting.age(summary.created, time.time()) if summary else "",
+        date=formatting.date(summary.created) if summary else "",
         nodes=stored.nodes if stored else 0,
         opened=len(lines) <= OPEN_LINES,
         picture_missing=_layouts(request).failure(_layout_key(stored, ctx.settings.layout_seconds))

@@ -28,6 +28,8 @@ from fusion_ir.records import (
 from fusion_ir.text import print_graph
 from service.cli.plan_view import plan_view as terminal_view
 from service.dashboard import layout, plan_view, routes, source_view
+from service.dashboard.reasons_view import UNTRIED
+from service.formatting import unbroken
 from service.how_far import how_far
 from service.naming import Naming
 from service.node_words import NodeWords
@@ -461,3 +463,66 @@ def test_pages_show_names_of_nodes_escaped(service: Running) -> None:
     for part in ("", "/graph", "/text"):
         assert "<script>alert" not in service.client.get(f"/plans/{key}{part}").text
         assert "script>al" in page(service, f"/plans/{key}{part}").text
+
+
+def test_get_endpoints_answer_head(service: Running) -> None:
+    key = store_plan(service.store, chain())
+    for path in ("/", f"/plans/{key}", f"/v1/plans/{key}", "/livez", "/errors", "/static/style.css", "/openapi.json"):
+        got, head = service.client.get(path), service.client.head(path)
+        assert (head.status_code, head.content) == (200, b""), path
+        assert head.headers["content-type"] == got.headers["content-type"]
+        assert head.headers["content-security-policy"]
+    assert service.client.head("/plans/0123").status_code == 404
+    assert service.client.head("/v1/plans:resolve").status_code == 405
+
+
+def test_a_plan_without_kernels_does_not_claim_to_be_timed(service: Running) -> None:
+    graph = chain()
+    plan = plan_of(graph).model_copy(update={"steps": (), "time_us": None, "spread": None})
+    key = put_plan(service.store, graph, None, plan)
+    for text in (page(service, f"/plans/{key}").text, service.client.get("/").text):
+        assert "timed on this device" not in text
+        assert "Nothing runs: every output is an input as it is." in text
+    assert "not timed as a whole" not in page(service, f"/plans/{key}").text
+
+
+def test_when_a_plan_was_made_is_a_date(service: Running) -> None:
+    key = store_plan(service.store, chain())
+    for path in ("/", f"/plans/{key}"):
+        assert re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", page(service, path).text), path
+
+
+def test_no_line_breaks_within_a_number_and_its_unit_or_a_name(service: Running) -> None:
+    assert unbroken("± 5 %: 12.5 µs, 3 of 4.00 KiB, 8.1 GB/s") == (
+        "±\u00a05\u00a0%: 12.5\u00a0µs, 3 of 4.00\u00a0KiB, 8.1\u00a0GB/s"
+    )
+    key = store_plan(service.store, chain(), source="for (x = 1 % 3; 5 s;) {}\n")
+    html = service.client.get(f"/plans/{key}").text
+    assert "12.5\u00a0µs" in html
+    assert "12.5 µs" not in html
+    assert "±\u00a01.0\u00a0%" in html
+    assert "\u00a0" not in html[html.index('id="code-0"') :].partition("</ol>")[0], "what is copied stays as it is"
+    style = service.client.get("/static/style.css").text
+    for rule in (".ops", ".name", ".schedule", ".names"):
+        [found] = re.findall(rf"^ *{re.escape(rule)} {{([^}}]*overflow-wrap[^}}]*)}}", style, re.MULTILINE)
+        assert "overflow-wrap: break-word" in found, rule
+
+
+def test_pairs_that_were_not_tried_are_the_first_thing_to_read(service: Running) -> None:
+    pairs = [
+        Reason(
+            kind="cap",
+            text=f"together {us} µs; not tried before the time was over",
+            edges=((us, us + 1),),
+            together=Cost(us=float(us), measured=False),
+            apart=Cost(us=30.0, measured=True),
+        )
+        for us in range(25, 2, -1)
+    ]
+    reasons = [Reason(kind="not_fused", text="slower", edges=((0, 1),)), Reason(kind="cap", text="tried 9"), *pairs]
+    key = store_plan(service.store, chain(), reasons=reasons)
+    html = service.client.get(f"/plans/{key}").text
+    assert f'<details open><summary>{UNTRIED} <span class="count">{len(pairs)}</span>' in html
+    assert '<details><summary>Limits that were hit <span class="count">1</span>' in html
+    text = page(service, f"/plans/{key}").text
+    assert text.index("together 3 µs; not tried") < text.index("together 4 µs") < text.index("Why not fused")
