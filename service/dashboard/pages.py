@@ -22,6 +22,8 @@ def _missing() -> APIRouter:
     @missing.get("/")
     @missing.get("/plans/{key}")
     @missing.get("/plans/{key}/{part:path}")
+    @missing.get("/batches")
+    @missing.get("/operations")
     @missing.get("/errors")
     @missing.get("/errors/{slug}")
     def page(key: str = "", part: str = "", slug: str = "") -> Response:

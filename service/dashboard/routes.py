@@ -20,7 +20,8 @@ from service.api.context import context
 from service.api.immutable import check_key
 from service.api.threads import in_threads
 from service.beginnings import CANDIDATES, several
-from service.dashboard import list_view, plan_view, queue_view, source_view, trials_view
+from service.dashboard import batch_view, list_view, plan_view, queue_view, source_view, trials_view
+from service.dashboard.first_steps import first_steps
 from service.dashboard.graph_svg import Picture, draw, picture
 from service.dashboard.layout import Layout, LayoutError, layout
 from service.dashboard.layouts import Layouts
@@ -34,6 +35,7 @@ from tuning_db import PlanSummary, Store, StoredGraph, is_prefix
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
 PAGE_ROWS = 50
+BATCHES = 50  # the newest ones
 QUEUE_ROWS = 8  # of those that wait
 RUNNING_ROWS = 64
 FAILED_ROWS = 5
@@ -61,7 +63,8 @@ _templates = Environment(
 @in_threads("pages")
 def plans(request: Request, page_token: Annotated[str | None, Query(max_length=1000)] = None) -> Response:
     """The list of cached plans, and what is in the queue."""
-    store, now = context(request).store, time.time()
+    ctx, now, origin = context(request), time.time(), _origin(request)
+    store = ctx.store
     try:
         page = store.plans(page_token=page_token, limit=PAGE_ROWS)
     except ValueError:
@@ -73,6 +76,7 @@ def plans(request: Request, page_token: Annotated[str | None, Query(max_length=1
             graph_key=p.graph_key,
             inputs=_inputs(graphs[p.graph_key]),
             outputs=_outputs(graphs[p.graph_key]),
+            types=_types(graphs[p.graph_key]),
             state=p.state or "superseded",
             cut_short=p.cut_short,
             target=p.target,
@@ -97,6 +101,7 @@ def plans(request: Request, page_token: Annotated[str | None, Query(max_length=1
         now,
         partial(_names, store),
     )
+    open_batches = [b for b in store.batches.batches(limit=BATCHES).items if b.finished is None]
     failed = queue_view.failed(store.operations(("failed",), FAILED_ROWS), now, partial(_names, store))
     return _page(
         "list.html",
@@ -104,10 +109,26 @@ def plans(request: Request, page_token: Annotated[str | None, Query(max_length=1
         rows=rows,
         queue=queue,
         failed=failed,
+        batches=batch_view.batch_rows(open_batches, now, origin),
+        steps=first_steps(ctx, origin) if not rows else None,
         first=page_token is None,
         next_page_token=page.next_page_token,
-        origin=str(request.base_url).rstrip("/"),
     )
+
+
+@router.get("/batches")
+@in_threads("pages")
+def batches(request: Request) -> Response:
+    """The newest batches."""
+    origin = _origin(request)
+    newest = context(request).store.batches.batches(limit=BATCHES).items
+    return _page("batches.html", "batches", batches=batch_view.batch_rows(newest, time.time(), origin), origin=origin)
+
+
+@router.get("/operations")
+def operations() -> Response:
+    """What runs and waits stands on the list of plans."""
+    return RedirectResponse("/", 307, {"Cache-Control": "no-store"})
 
 
 @router.get("/plans/{plan_key}")
@@ -360,6 +381,16 @@ def _inputs(stored: StoredGraph | None) -> tuple[str, ...]:
     return stored.names.inputs if stored else ()
 
 
+def _types(stored: StoredGraph | None) -> list[str]:
+    """Of a graph's inputs."""
+    return list_view.input_types(stored.text) if stored else []
+
+
+def _origin(request: Request) -> str:
+    """The server's address, as its reader has it."""
+    return str(request.base_url).rstrip("/")
+
+
 def _outputs(stored: StoredGraph | None) -> tuple[str, ...]:
     return stored.names.outputs if stored else ()
 
@@ -367,7 +398,7 @@ def _outputs(stored: StoredGraph | None) -> tuple[str, ...]:
 def _names(store: Store, graph_key: str) -> str:
     """Of a graph's tensors, "" where it is not stored."""
     stored = store.graph(graph_key)
-    return list_view.signature(_inputs(stored), _outputs(stored)) if stored else ""
+    return list_view.typed_signature(_inputs(stored), _types(stored), _outputs(stored)) if stored else ""
 
 
 def _signature(record: Plan, stored: StoredGraph | None) -> str:

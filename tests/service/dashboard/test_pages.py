@@ -28,6 +28,7 @@ from fusion_ir.records import (
 from fusion_ir.text import print_graph
 from service.cli.plan_view import plan_view as terminal_view
 from service.dashboard import layout, plan_view, routes, source_view
+from service.dashboard.first_steps import EXAMPLE
 from service.dashboard.reasons_view import UNTRIED
 from service.formatting import unbroken
 from service.how_far import how_far
@@ -48,9 +49,31 @@ def service(tmp_path: Path) -> Iterator[Running]:
 
 
 def test_an_empty_list_says_what_to_do(service: Running) -> None:
+    service.app.state.context.devices.detect("cpu")
     shown = page(service, "/")
     assert "No plans yet" in shown.text
-    assert "fuseplan tune examples/mistral_rope_forward.nvfuser.py --server http://localhost" in shown.text
+    for words in (
+        ".venv/bin/fuseplan tune examples/mistral_rope_forward.nvfuser.py --server http://localhost",
+        "fuseplan tune GRAPH --server http://localhost",
+        "curl -s http://localhost/v1/plans:resolve",
+        "Test CPU (target cpu), which is ready",
+    ):
+        assert words in shown.text, words
+    assert {"/openapi.json", "/errors", "/readyz"} <= set(shown.links)
+    assert (Path(__file__).parents[3] / EXAMPLE).exists()
+    sent = shown.text.partition(" -d '")[2].partition("'")[0]
+    answer = service.client.post("/v1/plans:resolve", content=sent, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 202, "what curl would send"
+
+
+def test_an_empty_list_says_what_the_device_is_at(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    devices = service.app.state.context.devices
+    for state, said in (
+        ("starting", "target cpu is starting"),
+        ("no compiler", "no device for target cpu: no compiler"),
+    ):
+        monkeypatch.setattr(devices, "state", lambda _, state=state: state)
+        assert said in page(service, "/").text
 
 
 def test_the_list_shows_plans_and_the_queue(service: Running) -> None:
@@ -61,7 +84,7 @@ def test_the_list_shows_plans_and_the_queue(service: Running) -> None:
     service.client.post("/v1/plans:resolve", json={"graph": wire(9)})
     shown = page(service, "/")
     assert f"/plans/{plan_key}" in shown.links
-    for words in ("query → rotated", "measured", "Test CPU", "12.5 µs", "8.00×", "80 %", "just now", "Waiting"):
+    for words in ("query f32[8] → rotated", "measured", "Test CPU", "12.5 µs", "8.00×", "80 %", "just now", "Waiting"):
         assert words in shown.text, words
     assert re.search(r"80 %\s+3\s+just now", shown.text)
 

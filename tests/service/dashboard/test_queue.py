@@ -90,7 +90,7 @@ def test_the_queue_says_what_is_planned_and_how_long_still(service: Running) -> 
     [operation] = service.store.operations(("running",))
     shown = page(service, "/")
     assert f"/v1/operations/{operation.id}" in shown.links
-    assert re.search(r"query → rotated at most \d+ s left for h200, phase segments", shown.text)
+    assert re.search(r"query f32\[3\] → rotated at most \d+ s left for h200, phase segments", shown.text)
     assert "queue" in shown.ids, "what is shown anew while something is in it"
     started = operation.started or 0.0
     left = [queue([operation], (), 0, started + had_s).rows[0].left for had_s in (6.2, 29.9, 33.0)]
