@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from fusion_ir.graph import Graph
 from fusion_ir.named import NamedGraph
 from fusion_ir.records import Ref, Step, Written
-from fusion_ir.text import parse_graph
 from tuning_db.graphs import StoredGraph
 
 MOST_CHARACTERS = 24  # of a name in a table
@@ -17,14 +16,14 @@ _PLACES = ("in", "tmp", "out")
 @dataclass(frozen=True)
 class Naming:
     """Names of a graph's inputs, outputs and nodes, in order; none where nobody knows them, "" of a node without one.
-    owners: for a node without one, the first node with one on the way from it to the outputs. temporaries: of a plan's,
-    by number, at one of its steps."""
+    owners: for a node without one, the first node with one on the way from it to the outputs. temporaries: what each
+    of a plan's holds at one of its steps, by number, as far as the plan says so."""
 
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
     owners: Mapping[int, int] = field(default_factory=dict[int, int])
-    temporaries: Mapping[int, str] = field(default_factory=dict[int, str])
+    temporaries: Mapping[int, Written] = field(default_factory=dict[int, Written])
 
     @staticmethod
     def of_graph(named: NamedGraph) -> "Naming":
@@ -34,13 +33,13 @@ class Naming:
     @staticmethod
     def of_stored(stored: StoredGraph | None) -> "Naming":
         """Of whoever sent the graph last; none where it is no longer stored."""
-        return UNNAMED if stored is None else Naming.of_graph(stored.names.named(parse_graph(stored.text).graph))
+        return UNNAMED if stored is None else Naming.of_graph(stored.named())
 
     def of(self, ref: Ref) -> str:
         """The name of an input or output, or of the node that a temporary is: "tmp0(for mu)" where it is a part of one.
         Shortened in the middle where it is long; what the plan says of those without a name."""
         if ref.place == "tmp":
-            return self.temporaries.get(ref.index, str(ref))
+            return self._holding(ref, self.temporaries.get(ref.index))
         names = {"in": self.inputs, "out": self.outputs}.get(ref.place, ())
         return short(names[ref.index] if ref.index < len(names) else "") or str(ref)
 
@@ -51,21 +50,32 @@ class Naming:
 
     def at_steps(self, steps: Sequence[Step]) -> Iterator["Naming"]:
         """The names at each step of a plan: a temporary is what the last step wrote there that has one of its own."""
-        held: dict[int, str] = {}
+        held: dict[int, Written] = {}
         for step in steps:
             for ref, written in zip(step.writes, step.written or (None,) * len(step.writes), strict=True):
-                if ref.place == "tmp":
-                    held[ref.index] = self._holding(ref, written)
+                if ref.place == "tmp" and written is not None:
+                    held[ref.index] = written
+                elif ref.place == "tmp":
+                    held.pop(ref.index, None)
             yield replace(self, temporaries=dict(held))
 
     def _holding(self, ref: Ref, written: Written | None) -> str:
         if written is None:
             return str(ref)
+        name = self.equal_to(written)
+        if name:
+            return name
+        aims = self.aims(written)
+        return f"{ref}(for {', '.join(aims)})" if aims else str(ref)
+
+    def equal_to(self, written: Written) -> str:
+        """The name of a tensor of the graph that a temporary is, "" where it is none with a name."""
+        return next((self.node(n) for n in written.nodes if self.has_name(n)), "") if written.whole else ""
+
+    def aims(self, written: Written) -> list[str]:
+        """Names of the tensors that a temporary was made for."""
         named = [n for n in written.nodes if self.has_name(n)]
-        if named and written.whole:
-            return self.node(named[0])
-        aims = dict.fromkeys(named or [self.owners[n] for n in written.nodes if n in self.owners])
-        return f"{ref}(for {', '.join(map(self.node, aims))})" if aims else str(ref)
+        return [*map(self.node, dict.fromkeys(named or [self.owners[n] for n in written.nodes if n in self.owners]))]
 
     def has_name(self, position: int) -> bool:
         """Whether the sender gave the node a name."""

@@ -23,7 +23,6 @@ from codegen.devices import DeviceError
 from codegen.object_cache import ObjectCache
 from codegen.quarantine import DeviceQuarantined
 from codegen.toolchain.compiler import CompilerMissing
-from fusion_ir.text import parse_graph
 from scheduler.budget import Budget, Event, RequestError
 from scheduler.no_plan import NoPlan
 from service import logs, planner
@@ -166,7 +165,7 @@ class Worker:
         stored = self._store.graph(job.graph_key)
         if stored is None:
             raise PlanningError("the graph is not stored any more")
-        named = stored.names.named(parse_graph(stored.text).graph)
+        named = stored.named()
         answer = planner.plan_graph(
             named,
             target,

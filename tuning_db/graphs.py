@@ -11,6 +11,7 @@ from sqlalchemy import Connection, bindparam, select
 
 from fusion_ir.graph import Graph
 from fusion_ir.named import NamedGraph
+from fusion_ir.text import parse_graph
 from tuning_db.checks import checksum, digest, miss
 from tuning_db.engine import Database
 from tuning_db.models import GraphRow
@@ -55,6 +56,10 @@ class StoredGraph:
     nodes: int
     ops: tuple[str, ...]
     created: float
+
+    def named(self) -> NamedGraph:
+        """The graph with its names."""
+        return self.names.named(parse_graph(self.text).graph)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,9 @@ def write_bundle(subject: Subject, folder: Path) -> None:
     if subject.graph:
         (folder / GRAPH).write_text(subject.graph, "utf-8", "surrogatepass")
     (folder / "run.py").write_text(RUNNER, "utf-8")
-    (folder / "README.md").write_text(readme(subject), "utf-8", "backslashreplace")
+    (folder / "README.md").write_text(
+        readme(subject, folder.resolve().name or str(folder)), "utf-8", "backslashreplace"
+    )
     (folder / "bundle.json").write_text(about(subject), "utf-8")
     (folder / "plan.json").write_bytes(
         subject.body

@@ -7,18 +7,18 @@ from codegen.libraries import CUBLASLT
 from fusion_ir.records import Ref, TensorSpec
 from service.bundling.subject import GRAPH, Subject, did_run, libraries, verified
 from service.formatting import count, expected, percent, prologue, size, visible
-from service.naming import MOST_NAMES
+from service.naming import MOST_NAMES, Naming
 
 MOST_CALLED = 6  # inputs that the example names
 MOST_KERNELS = 200
 
 
-def readme(subject: Subject) -> str:
-    """The file's text, in Markdown."""
-    return "\n".join(_lines(subject)) + "\n"
+def readme(subject: Subject, folder: str) -> str:
+    """The file's text, in Markdown. folder: its name."""
+    return "\n".join(_lines(subject, folder)) + "\n"
 
 
-def _lines(subject: Subject) -> Iterator[str]:
+def _lines(subject: Subject, folder: str) -> Iterator[str]:
     plan, device = subject.plan, subject.plan.device
     yield f"# Plan {subject.key[:12]}"
     yield ""
@@ -31,7 +31,7 @@ def _lines(subject: Subject) -> Iterator[str]:
     if plan.prologue:
         yield ""
         yield f"Kernels that depend on constants alone run first: {prologue(plan)}."
-    yield from ("", "## How to run it", "", *_how(subject), "", "## Tensors", "")
+    yield from ("", "## How to run it", "", *_how(subject, folder), "", "## Tensors", "")
     yield (
         "Shapes, dtypes and strides (in elements) are what the kernels were made for: other ones are refused before "
         "anything is launched."
@@ -57,7 +57,7 @@ def _time(subject: Subject) -> str:
     return f"Measured time of a run: {expected(plan.time_us, None)}{spread}, with its inputs in memory.{state}"
 
 
-def _how(subject: Subject) -> Iterator[str]:
+def _how(subject: Subject, folder: str) -> Iterator[str]:
     plan, calls = subject.plan, CUBLASLT in libraries(subject.plan.steps)
     extras, other = (",cublas13", ",cublas12") if calls else ("", "")
     install = f"pip install 'fuseplan-client[cuda13{extras}]'"
@@ -72,7 +72,7 @@ def _how(subject: Subject) -> Iterator[str]:
     yield f"It takes a GPU that runs code for {plan.device.arch}. From Python, inputs go by name or in order:"
     yield ""
     yield "    from fuseplan_client import load"
-    yield f'    plan = load("{subject.key[:12]}")  # the path of this folder'
+    yield f"    plan = load({folder!r})  # the path of this folder"
     yield f"    outputs = plan({_call(subject.inputs)})"
     yield f"    outputs[{subject.outputs[0]!r}]"
     if subject.graph:
@@ -127,11 +127,11 @@ def _kernels(subject: Subject) -> Iterator[str]:
         (
             str(i),
             _code(step.schedule),
-            f"{_refs(subject, step.reads)} → {_refs(subject, step.writes)}",
+            f"{_refs(naming, step.reads)} → {_refs(naming, step.writes)}",
             expected(step.time_us, step.predicted_us),
             f"[{files[step.source]}]({files[step.source]})" if step.source in files else "not stored",
         )
-        for i, step in enumerate(steps[:MOST_KERNELS])
+        for i, (step, naming) in enumerate(zip(steps[:MOST_KERNELS], subject.naming.at_steps(steps), strict=False))
     ]
     yield from _table(("", "kernel and schedule", "reads → writes", "time", "source"), rows)
     if len(steps) > MOST_KERNELS:
@@ -139,8 +139,8 @@ def _kernels(subject: Subject) -> Iterator[str]:
         yield f"bundle.json lists the other {len(steps) - MOST_KERNELS:,}."
 
 
-def _refs(subject: Subject, refs: Sequence[Ref]) -> str:
-    shown = [_code(subject.naming.of(ref)) for ref in refs[:MOST_NAMES]]
+def _refs(naming: Naming, refs: Sequence[Ref]) -> str:
+    shown = [_code(naming.of(ref)) for ref in refs[:MOST_NAMES]]
     return " ".join(shown) + (f" and {len(refs) - MOST_NAMES} more" if len(refs) > MOST_NAMES else "")
 
 

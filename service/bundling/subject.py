@@ -1,12 +1,14 @@
 """A stored plan with all that its bundle says of it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from codegen.libraries import CUBLASLT
+from fusion_ir.named import NamedGraph
 from fusion_ir.records import Plan, Ref, Step
-from service.naming import Naming
+from fusion_ir.text import print_graph
+from service.naming import UNNAMED, Naming
 
 GRAPH = "graph.fuseplan.txt"
 STEP_DIGITS = 2  # of a step's number in the name of its source
@@ -15,8 +17,7 @@ STEP_DIGITS = 2  # of a step's number in the name of its source
 @dataclass(frozen=True)
 class Subject:
     """body: of the plan, as it is stored. state: of its answer. created: seconds since 1970. inputs, outputs: names.
-    graph: its text,
-    with these names, "" where it is not stored any more. binaries, sources: by sha256; a source that is lost is not
+    named: the graph, None where it is not stored any more. binaries, sources: by sha256; a source that is lost is not
     there."""
 
     key: str
@@ -26,14 +27,20 @@ class Subject:
     created: float
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    graph: str
+    named: NamedGraph | None
     binaries: Mapping[str, bytes]
     sources: Mapping[str, str]
 
     @property
     def naming(self) -> Naming:
         """The names, for tables."""
-        return Naming(self.inputs, self.outputs)
+        naming = UNNAMED if self.named is None else Naming.of_graph(self.named)
+        return replace(naming, inputs=self.inputs, outputs=self.outputs)
+
+    @property
+    def graph(self) -> str:
+        """The graph's text with all names, "" where it is not stored any more."""
+        return "" if self.named is None else print_graph(self.named)
 
     @property
     def made(self) -> str:

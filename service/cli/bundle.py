@@ -5,9 +5,7 @@ from typing import Annotated
 
 import typer
 
-from fusion_ir.named import NamedGraph
 from fusion_ir.records import Plan
-from fusion_ir.text import parse_graph, print_graph
 from service.bundling.folder import write_bundle
 from service.bundling.subject import Subject, did_run, verified
 from service.cli.errors import CommandError, bad_input, failed
@@ -65,11 +63,7 @@ def _subject(store: Store, argument: str, key: str, plan: Plan) -> Subject:
         raise failed(f"{argument}: {count(len(missing), 'kernel')} of it are not in {store.place}: tune again")
     sources = {step.source: store.source(step.source) for step in plan.steps if step.source}
     graph = store.graph(plan.graph_key)
-    named = (
-        NamedGraph(parse_graph(graph.text).graph, graph.names.inputs, graph.names.outputs)
-        if graph is not None
-        else None
-    )
+    named = None if graph is None else graph.named()
     return Subject(
         key,
         body,
@@ -78,7 +72,7 @@ def _subject(store: Store, argument: str, key: str, plan: Plan) -> Subject:
         summary.created,
         named.input_names if named else tuple(f"in{i}" for i in range(len(plan.inputs))),
         named.output_names if named else tuple(f"out{i}" for i in range(len(plan.outputs))),
-        print_graph(named) if named else "",
+        named,
         {sha: data for sha, data in binaries.items() if data is not None},
         {sha: text for sha, text in sources.items() if text is not None},
     )

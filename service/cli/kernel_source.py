@@ -9,13 +9,13 @@ from typing import Annotated
 import typer
 
 from codegen.libraries import is_call
-from fusion_ir.records import Plan, Ref, Step
+from fusion_ir.records import Plan, Step
+from service.arguments import Arguments
 from service.cli.errors import bad_input, failed
 from service.cli.options import Db, Json, PlanKey
 from service.cli.stored import load_plan
 from service.cli.terminal import print_json, say
 from service.formatting import ONCE, count, size, visible
-from service.naming import Naming
 from service.settings import load
 from service.version import VERSION
 from tuning_db import Store
@@ -55,12 +55,12 @@ def source(
     if json:
         print_json({"plan_key": found.plan_key, "steps": [_record(i, found.steps[i], texts[i]) for i in numbers]})
         return
-    naming = Naming.of_stored(stored)
+    arguments = Arguments(found, None if stored is None else stored.named())
     if standalone_:
-        _write(_standalone(found, texts, naming, output), output)
+        _write(_standalone(found, texts, arguments, output), output)
         return
     parts = (
-        f"{_comment(_head(found, i, naming))}{NOT_STORED if text is None else text.rstrip()}\n\n"
+        f"{_comment(_head(found, i, arguments))}{NOT_STORED if text is None else text.rstrip()}\n\n"
         for i, text in texts.items()
     )
     _write("".join(parts), output)
@@ -69,7 +69,7 @@ def source(
 NOT_STORED = "// its source is not stored"
 
 
-def _standalone(plan: Plan, texts: Mapping[int, str | None], naming: Naming, output: Path | None) -> str:
+def _standalone(plan: Plan, texts: Mapping[int, str | None], arguments: Arguments, output: Path | None) -> str:
     """A file with these kernels. Raises CommandError where none of them is one, or the source of one is not stored."""
     from codegen.standalone import (  # noqa: PLC0415  a compiler, which only this option asks for
         HeaderMissing,
@@ -99,7 +99,7 @@ def _standalone(plan: Plan, texts: Mapping[int, str | None], naming: Naming, out
     if plan.version != VERSION:
         head += [f"The plan was made by version {plan.version}; the headers in this file are those of {VERSION}.", ""]
     for i, text in texts.items():
-        head += _head(plan, i, naming)
+        head += _head(plan, i, arguments)
         if i in calls and text is not None:
             head += ("  " + line for line in text.splitlines())
     return _comment(head) + QUIET * (plan.device.target == "cuda") + body
@@ -121,7 +121,7 @@ def _write(text: str, output: Path | None) -> None:
     say(f"wrote {output}")
 
 
-def _head(plan: Plan, number: int, naming: Naming) -> Iterator[str]:
+def _head(plan: Plan, number: int, arguments: Arguments) -> Iterator[str]:
     """What is launched, when, and which tensor each argument is."""
     step = plan.steps[number]
     yield f"kernel {number} of {len(plan.steps)}: {step.schedule}"
@@ -135,24 +135,12 @@ def _head(plan: Plan, number: int, naming: Naming) -> Iterator[str]:
         yield f"{step.entry}<<<{step.grid}, {step.block}>>>{shared}{cluster}"
     elif step.tasks > 1:
         yield f"{step.entry}: {count(step.tasks, 'task')}"
-    places = [(f"in{i}", ref) for i, ref in enumerate(step.reads)]
-    places += [(f"out{i}", ref) for i, ref in enumerate(step.writes)]
-    places += [("scratch", step.scratch)] if step.scratch else []
-    for parameter, ref in places:
-        yield f"  {parameter}: {_tensor(plan, ref, naming)}"
+    places = arguments.of(number)
+    for parameter, what in places:
+        yield f"  {parameter}: {what}"
     for i, m in enumerate(step.tensor_maps):
         swizzled = f", swizzled over {size(m.swizzle)}" if m.swizzle else ""
         yield f"  map{i}: a tensor map of {places[m.argument][0]}, boxes of {list(m.box)}{swizzled}"
-
-
-def _tensor(plan: Plan, ref: Ref, naming: Naming) -> str:
-    """ "q, the plan's in0, bf16[2, 32, 1024, 128]"; of a temporary its bytes."""
-    if ref.place == "tmp":
-        return f"{ref}, {size(plan.buffers[ref.index].bytes)}"
-    spec = (plan.inputs if ref.place == "in" else plan.outputs)[ref.index]
-    name = naming.of(ref)
-    whose = str(ref) if name == str(ref) else f"{name}, the plan's {ref}"
-    return f"{whose}, {spec.dtype}[{', '.join(map(str, spec.shape))}]"
 
 
 def _record(number: int, step: Step, text: str | None) -> dict[str, object]:

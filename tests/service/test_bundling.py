@@ -16,8 +16,8 @@ from safetensors import serialize_file
 
 from codegen.gpus import specified
 from fusion_ir.named import NamedGraph
-from fusion_ir.records import Buffer, Device, Plan, Ref, Search, Step, TensorSpec
-from fusion_ir.text import parse_graph, print_graph
+from fusion_ir.records import Buffer, Device, Plan, Ref, Search, Step, TensorSpec, Written
+from fusion_ir.text import parse_graph
 from service.bundling.folder import write_bundle
 from service.bundling.subject import Subject, verified
 from tests.support.devices import CUDA_DEVICE
@@ -33,15 +33,15 @@ SOURCE = "__global__ void k_first() {}\n"
 # Not identifiers, words of Python, of the call and of Markdown, one name on either side, and what no terminal shows.
 INPUTS = ("layer.0/weight", "stream", "x|y `z`", "für\u200b\n")
 OUTPUTS = ("stream", "none", "the weight", "class")
-GRAPH = print_graph(
-    NamedGraph(
-        parse_graph(
-            'fuseplan.graph 1\nin0 w: bf16[4, 8] align 16 constant "w@1"\nin1 x: f32[4, 8] align 16\n'
-            "%0 = in1: f32[4, 8]\n%1 = exp(%0): f32[4, 8]\nout0 y: %1\n"
-        ).graph,
-        ("w", "x"),
-        ("y",),
-    )
+GRAPH = NamedGraph(
+    parse_graph(
+        'fuseplan.graph 1\nin0 w: bf16[4, 8] align 16 constant "w@1"\nin1 x: f32[4, 8] align 16\n'
+        "%0 = in1: f32[4, 8]\n%1 = exp(%0): f32[4, 8]\nout0 y: %1\n"
+    ).graph,
+    ("w", "x"),
+    ("y",),
+    (),
+    ("", "act"),
 )
 
 
@@ -67,7 +67,7 @@ def plan(device: Device, **changes: Any) -> Plan:
     are."""
     us = {"time_us": 3.0} if device.origin == "detected" else {"predicted_us": 4.0}
     steps = (
-        step("reduction", KERNEL, "in0", "tmp0", us, source=sha(SOURCE), prologue=True),
+        step("reduction", KERNEL, "in0", "tmp0", us, source=sha(SOURCE), prologue=True, written=(Written(nodes=(1,)),)),
         step("pointwise", KERNEL, "tmp0 in1 in2", "out0", us, source=sha(SOURCE)),
         step("cublaslt", CALL, "in3", "out1", us, source=sha("call"), libraries=("cublaslt",)),
     )

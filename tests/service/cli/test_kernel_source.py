@@ -10,7 +10,7 @@ import pytest
 
 from codegen.libraries import CUBLASLT
 from fusion_ir.key import graph_key
-from fusion_ir.records import Buffer, Plan, Ref, TensorMapSpec
+from fusion_ir.records import Buffer, Plan, Ref, TensorMapSpec, Written
 from fusion_ir.text import print_graph
 from tests.service.cli.conftest import Cli
 from tests.support.stored_plans import BINARY, DEVICE, chain, plan_of, sha, store_plan
@@ -63,10 +63,10 @@ def several(*sources: str, prologue: bool = False, called: int | None = None) ->
     return plan.model_copy(update={"steps": tuple(steps), "inputs": inputs, "buffers": buffers})
 
 
-def put(tmp_path: Path, plan: Plan, *sources: str) -> str:
+def put(tmp_path: Path, plan: Plan, *sources: str, nodes: tuple[str, ...] = ()) -> str:
     with Store(f"sqlite:///{tmp_path / 'plans.db'}") as store:
         key = graph_key(chain())
-        store.put_graph(key, print_graph(chain()), Names(("hidden",), ("outb",)))
+        store.put_graph(key, print_graph(chain()), Names(("hidden",), ("outb",), nodes))
         texts = {sha(text): text for text in sources}
         return store.store_plan(RequestKey(key, DEVICE.class_key), plan, "measured", {sha(BINARY): BINARY}, texts)
 
@@ -142,3 +142,34 @@ def test_tensor_maps_are_arguments_too(cli: Cli, tmp_path: Path) -> None:
     shown = cli("source", key[:8]).out
     assert "//   out0: outb, the plan's out0, f32[8]\n" in shown
     assert "//   map0: a tensor map of out0, boxes of [64, 8], swizzled over 128 B" in shown
+
+
+def test_temporaries_are_named_as_in_the_plans_table(cli: Cli, tmp_path: Path) -> None:
+    """By the tensor of the graph that each is, or else by what it is for; the buffer holds another one later."""
+    (step,) = plan_of(chain()).steps
+    first, second, third = (Ref(place="tmp", index=0), Ref(place="tmp", index=1), Ref(place="out", index=0))
+    steps = (
+        step.model_copy(update={"source": sha(SOURCE), "writes": (first,), "written": (Written(nodes=(1,)),)}),
+        step.model_copy(
+            update={
+                "source": sha(SOURCE), "reads": (first,), "writes": (first, second), "scratch": second,
+                "written": (Written(nodes=(2,), whole=False), None),
+            }
+        ),
+        step.model_copy(update={"source": sha(SOURCE), "reads": (first, second), "writes": (third,)}),
+    )  # fmt: skip
+    plan = plan_of(chain()).model_copy(update={"steps": steps, "buffers": (Buffer(bytes=4096), Buffer(bytes=512))})
+    key = put(tmp_path, plan, SOURCE, nodes=("", "act", "outb"))
+    for options in ((), ("--standalone",)):
+        lines = [line for line in cli("source", key, *options).out.splitlines() if line.startswith("//   ")]
+        assert [line.removeprefix("//   ") for line in lines if "g++" not in line] == [
+            "in0: hidden, the plan's in0, f32[8]",
+            "out0: tmp0 = act, f32[8]",
+            "in0: tmp0 = act, f32[8]",
+            "out0: tmp0 for outb, 4.00 KiB",
+            "out1: tmp1, 512 B",
+            "scratch: tmp1, 512 B",
+            "in0: tmp0 for outb, 4.00 KiB",
+            "in1: tmp1, 512 B",
+            "out0: outb, the plan's out0, f32[8]",
+        ], options
