@@ -23,13 +23,14 @@ class PlanFilter:
     """Which plans a list shows; None shows all.
 
     device: class key, name, or target ("cpu"). op: used by the graph. family: used by a step. tenant: whose requests
-    the plan answers. superseded: also plans that answer no request any more.
+    the plan answers. graph: its key. superseded: also plans that answer no request any more.
     """
 
     device: str | None = None
     op: str | None = None
     family: str | None = None
     tenant: str | None = None
+    graph: str | None = None
     superseded: bool = False
 
 
@@ -235,6 +236,8 @@ def _conditions(selected: PlanFilter) -> list[ColumnElement[bool]]:
         conditions.append(exists().where(GraphRow.key == PlanRow.graph_key, uses))
     if selected.family is not None:
         conditions.append(PlanRow.families.contains(f" {selected.family} ", autoescape=True))
+    if selected.graph is not None:
+        conditions.append(PlanRow.graph_key == selected.graph)
     answers = exists().where(RequestRow.plan_key == PlanRow.plan_key)
     if selected.tenant is not None:
         conditions.append(answers.where(RequestRow.tenant == selected.tenant))

@@ -56,7 +56,7 @@ COMMANDS = (
     Row("batch cancel", "batch:cancel", "End what has not ended."),
     Row("batch results", "batch:results", "The plans of a batch, or what has none."),
     Row("plans list", "plans:list_plans", "The newest plans, one line each."),
-    Row("plans show", "plans:show", "One plan: kernels, times and bounds."),
+    Row("plans show", "show:show", "One plan: kernels, times and bounds."),
     Row("plans evict", "plans:evict", "Remove a plan."),
     Row("plans forget", "forget:forget_failure", "Forget that a search failed."),
     Row("plans bundle", "bundle:bundle_plan", "Write a plan and its kernels to a folder."),

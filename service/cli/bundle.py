@@ -17,12 +17,17 @@ from service.formatting import count
 from service.settings import load
 from tuning_db import Store
 
-Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="A new folder, or an empty one.")]
+Folder = Annotated[Path | None, typer.Argument(metavar="FOLDER", help="A new folder, or an empty one.")]
+Output = Annotated[Path | None, typer.Option("-o", "--output", metavar="FOLDER", help="The same, as an option.")]
 
 
-def bundle_plan(plan: PlanKey, folder: Folder, db: Db = None, json: Json = False) -> None:
+def bundle_plan(plan: PlanKey, folder: Folder = None, output: Output = None, db: Db = None, json: Json = False) -> None:
     """Write a plan for a CUDA device to a folder: its kernels with their sources, a program that runs them by
     `fuseplan_client`, and a page on what they compute and what was verified."""
+    given = [path for path in (folder, output) if path is not None]
+    if len(given) != 1:
+        raise bad_input(f"expected one folder, as FOLDER or with -o, got {len(given) or 'none'}")
+    (folder,) = given
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise bad_input(f"{folder}: expected a new folder, or an empty one")
     with Store(load({"db": db}).db) as store:

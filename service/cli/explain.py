@@ -15,10 +15,11 @@ from fusion_ir.records import Plan, Reason, Refusal, Step
 from fusion_ir.text import parse_graph, print_graph
 from service.as_a_whole import untried
 from service.cli.contraction_view import contraction_view
-from service.cli.options import Cache, Db, Format, Json, Memory, Seconds, Shapes, Target
+from service.cli.options import Cache, Db, Format, Json, Memory, NumericsClass, Seconds, Shapes, Target
 from service.cli.plan_view import plan_view
 from service.cli.source import read_graph
 from service.cli.stored import load_subject
+from service.cli.subjects import Subject
 from service.cli.terminal import print_json, say, show
 from service.cli.tune import search_budget, tune_here
 from service.formatting import ONCE, duration, size
@@ -29,10 +30,6 @@ from service.reports import report_words
 from service.settings import load
 from service.shares import share_of
 from tuning_db import Store
-
-Subject = Annotated[
-    str, typer.Argument(metavar="GRAPH|PLAN_KEY", help="A graph's file, or a plan's key or its beginning.")
-]
 
 WholeGraph = Annotated[
     bool, typer.Option("--graph", help="Print all of the graph, not only what the text refers to by number.")
@@ -53,6 +50,7 @@ def explain(
     subject: Subject,
     target: Target = None,
     seconds: Seconds = None,
+    numerics: NumericsClass = "reassociate",
     memory: Memory = None,
     db: Db = None,
     cache: Cache = None,
@@ -74,7 +72,7 @@ def explain(
             words = NodeWords(parse_graph(stored.text).graph if stored else None, Naming.of_stored(stored))
         else:
             named = read_graph(subject, format_, shapes)
-            answer = tune_here(named, store, settings, search_budget(settings, seconds, memory))
+            answer = tune_here(named, store, settings, search_budget(settings, seconds, memory), numerics)
             plan, state, words = answer.plan, answer.state, NodeWords(named.graph, Naming.of_graph(named))
             if answer.continued is not None:
                 say(answer.continued.words)

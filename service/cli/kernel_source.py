@@ -12,8 +12,8 @@ from codegen.libraries import is_call
 from fusion_ir.records import Plan, Step
 from service.arguments import Arguments
 from service.cli.errors import bad_input, failed
-from service.cli.options import Db, Json, PlanKey
-from service.cli.stored import load_plan
+from service.cli.options import Db, Format, Json, NumericsClass, Shapes, Target
+from service.cli.subjects import Asked, Subject, stored_subject
 from service.cli.terminal import print_json, say
 from service.formatting import ONCE, count, size, visible
 from service.settings import load
@@ -31,23 +31,29 @@ QUIET = "#ifdef __NVCC__\n#pragma nv_diag_suppress 177\n#endif\n"
 
 
 def source(
-    plan: PlanKey,
+    subject: Subject,
+    target: Target = None,
+    numerics: NumericsClass = "reassociate",
     step: Number = None,
     standalone_: Standalone = False,
     output: Output = None,
     db: Db = None,
+    format_: Format = None,
+    shapes: Shapes = None,
     json: Json = False,
 ) -> None:
     """Print the generated source of a plan's kernels, with the tensor that each argument is in a comment above.
 
+    Of a graph, of the plan that is stored for --target; nothing is searched.
     Headers that it includes are in codegen/include of the version that made the plan; --standalone puts them into it,
     and the command line that compiles it above. A call of a library is printed as the JSON that says what is called.
     """
     if json and (standalone_ or output is not None):
         raise bad_input("--json: goes with neither --standalone nor --output")
-    with Store(load({"db": db}).db) as store:
-        _, found = load_plan(store, plan)
-        stored = store.graph(found.graph_key)
+    settings = load({"target": target, "db": db})
+    with Store(settings.db) as store:
+        asked = stored_subject(store, subject, Asked(settings.target, numerics, format_, shapes))
+        found = asked.plan
         if step is not None and step >= len(found.steps):
             raise bad_input(f"--step: expected 0 to {len(found.steps) - 1}, got {step}; the plan has no other kernels")
         numbers = range(len(found.steps)) if step is None else (step,)
@@ -55,7 +61,7 @@ def source(
     if json:
         print_json({"plan_key": found.plan_key, "steps": [_record(i, found.steps[i], texts[i]) for i in numbers]})
         return
-    arguments = Arguments(found, None if stored is None else stored.named())
+    arguments = Arguments(found, asked.named)
     if standalone_:
         _write(_standalone(found, texts, arguments, output), output)
         return

@@ -1,7 +1,5 @@
 """`fuseplan plans`: the plans in the database."""
 
-import json as json_module
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -13,12 +11,9 @@ from service.beginnings import told_apart
 from service.cli.errors import bad_input
 from service.cli.fitted import Column, Fitted, Layout
 from service.cli.options import Db, Json, PlanKey
-from service.cli.plan_view import plan_view
-from service.cli.stored import find_key, load_plan
-from service.cli.terminal import print_json, say
-from service.cli.terminal import show as display
+from service.cli.stored import find_key
+from service.cli.terminal import print_json, say, show
 from service.formatting import age, duration, expected, times
-from service.naming import Naming
 from service.predictions import predicted_us
 from service.settings import load
 from service.shares import share_of
@@ -45,23 +40,9 @@ def list_plans(
     if not page.items:
         say(f"There are no such plans in {place}.")
         return
-    display(_table(page.items, predicted))
+    show(_table(page.items, predicted))
     if page.next_page_token is not None:
         say(f"There are more; these are the newest {limit} (--limit).")
-
-
-def show(plan: PlanKey, db: Db = None, json: Json = False) -> None:
-    """One plan: its kernels, times and bounds; --json prints the stored record and its key."""
-    with Store(load({"db": db}).db) as store:
-        key, found = load_plan(store, plan)
-        summary, stored = store.summary(key), store.graph(found.graph_key)
-    if json:
-        print_json({"plan_key": key, **json_module.loads(found.model_dump_json())})
-        return
-    state = summary.state if summary is not None and summary.state is not None else "superseded"
-    naming = Naming.of_stored(stored)
-    display(plan_view(found, state, naming))
-    sys.stdout.write(f" key    {key}\n graph  {found.graph_key}\n")
 
 
 def evict(plan: PlanKey, db: Db = None, json: Json = False) -> None:

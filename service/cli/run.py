@@ -20,7 +20,7 @@ from fusion_ir.text import parse_graph
 from fusion_ir.tolerance import reference
 from service.cli.answer import origin
 from service.cli.errors import CommandError, bad_input, failed
-from service.cli.options import Cache, Db, Format, Inputs, Json, Outputs, Seconds, Shapes, Target
+from service.cli.options import Cache, Db, Format, Inputs, Json, NumericsClass, Outputs, Seconds, Shapes, Target
 from service.cli.plan_view import KEY_DIGITS
 from service.cli.source import read_graph
 from service.cli.stored import load_subject
@@ -57,6 +57,7 @@ def run(
     target: Target = None,
     check: Check = False,
     seconds: Seconds = None,
+    numerics: NumericsClass = "reassociate",
     db: Db = None,
     cache: Cache = None,
     format_: Format = None,
@@ -81,7 +82,7 @@ def run(
         else:
             named = read_graph(subject, format_, shapes)
             select(tensors, named.input_names, named.graph.inputs, inputs)  # before the search, not after it
-            answer = tune_here(named, store, settings, budget)
+            answer = tune_here(named, store, settings, budget, numerics)
             job = Job(answer.plan, named, origin(answer))
         arrays = select(tensors, job.named.input_names, job.named.graph.inputs, inputs)
         _fetch(store, objects, job.plan)

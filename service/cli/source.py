@@ -21,7 +21,10 @@ def read_graph(argument: str, format_: str | None = None, shapes: str | None = N
     """
     name = "standard input" if argument == "-" else argument
     if PREFIX.match(argument) and not Path(argument).exists():
-        raise bad_input(f"{argument}: no file of that name; a plan's key goes with explain, run and trials, not here")
+        raise bad_input(
+            f"{argument}: no file of that name; a plan's key goes with explain, run, source, trials and plans show, "
+            "not here"
+        )
     body = read_bytes(argument, LIMITS.body_bytes)
     if len(body) > LIMITS.body_bytes:
         raise bad_input(f"{name}: has more than {LIMITS.body_bytes:,} bytes, the limit for one graph")

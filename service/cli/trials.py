@@ -15,20 +15,20 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from codegen.gpus import GPUS
 from codegen.measure import spread
 from fusion_ir.errors import FormatError
 from fusion_ir.key import graph_key
 from fusion_ir.records import CompileReport, Measurement, Status
 from fusion_ir.text import parse_graph
 from service.cli.errors import bad_input
-from service.cli.explain import Subject
 from service.cli.fitted import Cell, Column, Fitted, Layout
 from service.cli.options import Db, Format, Json, Shapes, Target
 from service.cli.plan_view import KEY_DIGITS
 from service.cli.source import read_graph
 from service.cli.stored import load_subject
+from service.cli.subjects import Subject
 from service.cli.surroundings import details_of
+from service.cli.targets import is_of_target
 from service.cli.terminal import print_json, say, show
 from service.endings import ending
 from service.formatting import NONE, age, count, duration, percent
@@ -111,21 +111,17 @@ def _tried(
     if target is not None:
         names = {d.class_key: d.device.name for d in store.devices()}
         tried = {key: store.trials(key) for key in keys}
-        chosen = {key: [t for t in some if _is_of(t, target, names)] for key, some in tried.items()}
+        meant = {d: is_of_target(target, d.partition("-")[0], names.get(d, "")) for d in _devices(tried)}
+        chosen = {key: [t for t in some if meant[t.measurement.device_key]] for key, some in tried.items()}
     else:
         chosen = {key: store.trials(key, device) for key in keys}
     found = [Tried(key, store.segment(key), some) for key, some in chosen.items()]
     return sorted((t for t in found if t.trials), key=lambda t: t.trials[0].created)
 
 
-def _is_of(trial: Trial, target: str, names: Mapping[str, str]) -> bool:
-    """Whether it was tried on a device of this target: of the kind, or, for one of `GPUS`, of that product, which
-    drivers name with more words ("NVIDIA H100 80GB HBM3"). names: of devices, by their class keys."""
-    key = trial.measurement.device_key
-    if target not in GPUS:
-        return key.partition("-")[0] == target
-    products = [gpu for gpu in GPUS if names.get(key, "").startswith(GPUS[gpu].name)]
-    return max(products, key=lambda gpu: len(GPUS[gpu].name), default=None) == target
+def _devices(tried: Mapping[str, Sequence[Trial]]) -> set[str]:
+    """Class keys of those that something was tried on."""
+    return {trial.measurement.device_key for trials_ in tried.values() for trial in trials_}
 
 
 def _row(trial: Trial) -> dict[str, Any]:

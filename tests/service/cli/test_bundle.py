@@ -35,6 +35,12 @@ def test_a_bundle_is_what_the_client_reads(cli: Cli, tmp_path: Path, plan_key: s
     assert bundle.verified in ended.err
     assert (tmp_path / "bundle" / "sources" / "00_pointwise.cu").read_text() == "void k() {}\n"
     assert [step.entry for step in bundle.plan.steps] == ["k"]
+    other = cli("plans", "bundle", plan_key, "-o", tmp_path / "other")
+    assert (other.code, read_bundle(tmp_path / "other").key) == (0, plan_key)
+    assert "load('other')  # the path of this folder" in (tmp_path / "other" / "README.md").read_text()
+    for more, got in (((), "none"), ((tmp_path / "x", "-o", tmp_path / "y"), "2")):
+        refused = cli("plans", "bundle", plan_key, *more)
+        assert (refused.code, f"expected one folder, as FOLDER or with -o, got {got}" in refused.err) == (2, True)
     again = cli("plans", "bundle", plan_key, tmp_path / "bundle")
     assert (again.code, "expected a new folder" in again.err) == (2, True)
 

@@ -5,10 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from service.cli import tune
 from service.cli.tensors import write_tensors
+from service.planner import PlanningError
 from tests.service.cli.conftest import GRAPH, Cli
 
-BOTH = ("explain", "run", "trials")  # the commands that take either
+BOTH = ("explain", "run", "trials", "source", "plans show")  # the commands that take either
 FILES = ("tune", "convert")
 
 
@@ -21,7 +23,7 @@ def words(command: str, subject: object, folder: Path) -> list[object]:
         "run": ["--inputs", inputs, "--outputs", folder / "out"],
         "convert": ["--to", "json"],
     }
-    return [command, subject, *more.get(command, [])]
+    return [*command.split(), subject, *more.get(command, [])]
 
 
 def said(cli: Cli, *arguments: object) -> str:
@@ -67,7 +69,9 @@ def test_commands_that_take_files_alone(
     near = said(cli, *words(command, "swiglu", tmp_path))
     assert near.endswith("swiglu: No such file or directory; did you mean 'swiglu.json'?")
     key = said(cli, *words(command, "deadbeef", tmp_path))
-    assert key.endswith("deadbeef: no file of that name; a plan's key goes with explain, run and trials, not here")
+    assert key.endswith(
+        "deadbeef: no file of that name; a plan's key goes with explain, run, source, trials and plans show, not here"
+    )
 
 
 def test_a_file_is_a_file_whatever_its_name(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,3 +80,19 @@ def test_a_file_is_a_file_whatever_its_name(cli: Cli, tmp_path: Path, monkeypatc
     Path("deadbeef").write_text(GRAPH)
     assert cli("convert", "deadbeef", "--to", "json").code == 0
     assert cli("trials", "deadbeef").code == 0
+
+
+@pytest.mark.parametrize("command", ["explain", "run"])
+def test_numerics_of_the_plan_that_is_asked_for(
+    cli: Cli, graph_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    asked: list[str] = []
+
+    def plan_graph(*_: object, numerics: str, **__: object) -> None:
+        asked.append(numerics)
+        raise PlanningError("enough")
+
+    monkeypatch.setattr(tune, "plan_graph", plan_graph)
+    for more in ((), ("--numerics", "exact")):
+        assert cli(*words(command, graph_file, tmp_path), *more).code == 1
+    assert asked == ["reassociate", "exact"]

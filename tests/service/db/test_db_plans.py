@@ -296,6 +296,8 @@ def test_filters(store: Store, samples: Samples) -> None:
     assert shown(family="naive", op="exp") == set()
     assert shown(device="cpu") == shown(device="Test CPU") == shown(device=samples.device.class_key) == {exp, tanh}
     assert shown(device="cuda") == set()
+    assert shown(graph=samples.plan().graph_key) == {exp}
+    assert shown(graph="0" * 64) == set()
     assert shown(tenant="") == {exp, tanh}
     assert shown(tenant="someone") == set()
 
