@@ -234,7 +234,15 @@ def _table(batches: Sequence[BatchSummary]) -> Fitted:
 def _rows(rows: Sequence[BaseModel], errors: bool) -> Fitted:
     item = Column("item", least=14)
     digits = 0 if errors else told_apart([row.plan_key for row in rows if isinstance(row, BatchResult)])
-    others = (Column("problem"), Column("detail", least=20)) if errors else map(Column, ("state", "cache", "plan"))
+    others = (
+        (Column("problem"), Column("detail", least=20))
+        if errors
+        else (
+            Column("state", rank=1),
+            Column("cache", rank=2),
+            Column("plan"),
+        )
+    )
     found: list[Sequence[str]] = []
     for row in rows:
         fields = json_module.loads(row.model_dump_json())

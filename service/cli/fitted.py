@@ -4,18 +4,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
 Cell = str | Text
 APART, CLOSE = 3, 2  # cells between columns
+LONG_WORD = 24  # characters of the longest word that a narrow column still keeps on one line
 
 
 @dataclass(frozen=True)
 class Column:
     """least: cells that its text is wrapped to at the least; None where it is a key, a number or a state, which stay on
-    one line. rank: the column with the highest is left out first where not all fit; one with 0 never is."""
+    one line. rank: the column with the highest is left out first where not all fit; those with 0 are the last, from the
+    right, once texts are as narrow as their words are. The first column stays."""
 
     name: str
     right: bool = False
@@ -31,14 +34,17 @@ class Layout:
     rows: Sequence[Sequence[Cell]]
 
     def table(self, width: int) -> Table:
-        """As many of the columns as fit into `width` cells, closer together before any is left out. Where those that
-        are never left out do not fit, all are wrapped."""
+        """As many of the columns as fit into `width` cells, closer together before any is left out. Where not even the
+        first one fits, it is wrapped."""
         shown = list(range(len(self.columns)))
         while self._least(shown, CLOSE) > width and (low := [i for i in shown if self.columns[i].rank]):
             shown.remove(max(low, key=lambda i: self.columns[i].rank))
-        fits, is_wide = self._least(shown, CLOSE) <= width, self._least(shown, APART) <= width
+        narrow = self._least(shown, CLOSE) > width
+        while self._least(shown, CLOSE, narrow) > width and len(shown) > 1:
+            shown.pop()
+        fits, is_wide = self._least(shown, CLOSE, narrow) <= width, self._least(shown, APART) <= width
         padding = (0, 1) if is_wide else (0, 0, 0, 1)
-        widths = self._widths(shown, width, APART if is_wide else CLOSE) if fits else {}
+        widths = self._widths(shown, width, APART if is_wide else CLOSE, narrow) if fits else {}
         table = Table(box=box.SIMPLE_HEAD, show_edge=False, header_style="bold", padding=padding)
         for i in shown:
             column = self.columns[i]
@@ -57,21 +63,33 @@ class Layout:
         """Whether all columns do."""
         return self._least(range(len(self.columns)), CLOSE) <= width
 
-    def _least(self, shown: Sequence[int], between: int) -> int:
+    def _least(self, shown: Sequence[int], between: int, narrow: bool = False) -> int:
         """Cells of a line, with those between columns and at either end."""
-        return sum(self._width(i) + between for i in shown)
+        return sum(self._width(i, narrow) + between for i in shown)
 
-    def _widths(self, shown: Sequence[int], width: int, between: int) -> dict[int, int]:
+    def _widths(self, shown: Sequence[int], width: int, between: int, narrow: bool) -> dict[int, int]:
         """Cells of each column: what is left beyond the least goes to those that are wrapped, by what they lack."""
-        left = width + 1 - self._least(shown, between)  # nothing stands behind the last column
-        lacks = {i: self._most(i) - self._width(i) for i in shown}
+        left = width + 1 - self._least(shown, between, narrow)  # nothing stands behind the last column
+        lacks = {i: self._most(i) - self._width(i, narrow) for i in shown}
         lacking = sum(lacks.values())
-        return {i: self._width(i) + (min(lacks[i], left * lacks[i] // lacking) if lacking else 0) for i in shown}
+        return {
+            i: self._width(i, narrow) + (min(lacks[i], left * lacks[i] // lacking) if lacking else 0) for i in shown
+        }
 
-    def _width(self, column: int) -> int:
-        """Cells that the column takes at the least."""
+    def _width(self, column: int, narrow: bool) -> int:
+        """Cells that the column takes at the least. narrow: as its words have them, whatever it says itself."""
         least, most = self.columns[column].least, self._most(column)
-        return most if least is None else max(_widest_line(self.columns[column].name), min(least, most))
+        if least is None:
+            return most
+        if narrow:
+            return min(self._longest_word(column), LONG_WORD)
+        return max(_widest_line(self.columns[column].name), min(least, most))
+
+    def _longest_word(self, column: int) -> int:
+        """Cells of the longest word in the column, its name's among them."""
+        cells = (self.columns[column].name, *(row[column] for row in self.rows))
+        words = (word for cell in cells for word in (cell.plain if isinstance(cell, Text) else cell).split())
+        return max(map(cell_len, words), default=1)
 
     def _most(self, column: int) -> int:
         """Cells with which nothing in the column is wrapped."""

@@ -61,13 +61,13 @@ def _table(rows: Sequence[PlanSummary], predicted: Sequence[float | None]) -> Fi
     """A line for each plan; where it is narrow, devices by their targets."""
     columns = (
         Column("state"),
-        Column("kernels", right=True, rank=4),
+        Column("kernels", right=True, rank=5),
         Column("time", right=True),
-        Column("unfused", right=True, rank=5),
-        Column("speed-up", right=True, rank=2),
-        Column("of bound", right=True),
-        Column("hits", right=True, rank=6),
-        Column("age", right=True, rank=3),
+        Column("unfused", right=True, rank=6),
+        Column("speed-up", right=True, rank=3),
+        Column("of bound", right=True, rank=1),
+        Column("hits", right=True, rank=7),
+        Column("age", right=True, rank=4),
     )
     now = time.time()
     cells = [
@@ -89,7 +89,7 @@ def _table(rows: Sequence[PlanSummary], predicted: Sequence[float | None]) -> Fi
     return Fitted(
         Layout((Column("plan"), Column("device", least=20), *columns), list(map(_row, keys, devices, cells))),
         Layout(
-            (Column("plan"), Column("target", rank=1), *columns),
+            (Column("plan"), Column("target", rank=2), *columns),
             list(map(_row, keys, (row.target for row in rows), cells)),
         ),
     )

@@ -53,10 +53,25 @@ def test_the_first_layout_that_fits_is_shown() -> None:
     assert printed(40, LAYOUT, short)[0].split() == ["plan"]
 
 
-def test_where_not_even_what_stays_fits_it_is_wrapped() -> None:
-    lines = printed(12, Layout((Column("plan"), Column("time")), [(KEY, NUMBER)]))
-    assert max(map(len, lines)) <= 12
-    assert sorted("".join(lines[2:]).replace(" ", "")) == sorted((KEY + NUMBER).replace(" ", ""))
+def test_where_not_all_that_stays_fits_the_last_columns_go_and_texts_are_as_narrow_as_their_words() -> None:
+    layout = Layout((Column("plan"), Column("what it computes", least=20), Column("time")), [(KEY, TEXT, NUMBER)])
+    shown = {width: " ".join(printed(width, layout)) for width in (42, 36, 25)}
+    assert [("lanes=64," in text, "time" in text) for text in shown.values()] == [
+        (True, True),
+        (True, False),
+        (False, False),
+    ]
+    for width in range(13, 60):
+        lines = printed(width, layout)
+        assert max(map(len, lines)) <= width
+        assert any(KEY in line for line in lines), "a key is whole as long as it fits alone"
+        assert sum(NUMBER in line for line in lines) == any("time" in line for line in lines)
+
+
+def test_where_not_even_the_first_column_fits_it_is_wrapped() -> None:
+    lines = printed(9, Layout((Column("plan"), Column("time")), [(KEY, NUMBER)]))
+    assert max(map(len, lines)) <= 9
+    assert "".join(lines[2:]).replace(" ", "") == KEY
     assert "…" not in "".join(lines)
 
 

@@ -21,7 +21,7 @@ from fusion_ir.records import (
     Status,
     TensorAccess,
 )
-from service.api.batch_models import BatchSummary, ItemCounts
+from service.api.batch_models import BatchResult, BatchSummary, ItemCounts
 from service.cli import batch, devices, explain, plans, trials, tune_many
 from service.cli.contraction_view import contraction_view
 from service.cli.plan_view import plan_view
@@ -242,14 +242,17 @@ def test_trials(golden: Golden, width: int, monkeypatch: pytest.MonkeyPatch) -> 
     golden(f"trials_{width}.txt", printed(width, trials._table(rows, details=False, races=trials._races(rows))))
 
 
-@pytest.mark.parametrize("width", [110, 80, 60])
-def test_batches(golden: Golden, width: int) -> None:
-    counts = ItemCounts(queued=0, running=2, done=12, failed=1, cancelled=0)
-    found = BatchSummary(
-        id="ab" * 16, state="running", done=False, items=40, counts=counts,
+def batch_of(key: str) -> BatchSummary:
+    return BatchSummary(
+        id=key, state="running", done=False, items=40,
+        counts=ItemCounts(queued=0, running=2, done=12, failed=1, cancelled=0),
         created_at="2026-11-20T06:00:00+00:00", cancelled_at=None, finished_at=None,
     )  # fmt: skip
-    golden(f"batches_{width}.txt", printed(width, batch._table([found])))
+
+
+@pytest.mark.parametrize("width", [110, 80, 60])
+def test_batches(golden: Golden, width: int) -> None:
+    golden(f"batches_{width}.txt", printed(width, batch._table([batch_of("ab" * 16)])))
 
 
 @WIDTHS
@@ -280,3 +283,42 @@ def test_a_name_that_does_not_fit_has_a_line_of_its_own_at_a_terminal() -> None:
     assert [len(line) <= 80 for line in lines] == [True, True]
     assert lines[0] == "a" * 50
     assert tune_many._line("a" * 50, 33, columns, is_narrow=False).count("\n") == 0, "a pipe has a line for each graph"
+
+
+STATES = ("measured", "noisy", "cut short", "predicted", "superseded", "stale", "doubtful", "running", "cancelled")
+
+
+@pytest.mark.parametrize("width", range(30, 201))
+def test_no_key_and_no_state_is_broken_at_any_width(width: int) -> None:
+    """A state that stands in a line is whole: no line has only a part of one."""
+    rows = [
+        summary(1),
+        summary(2, cut_short="out of time"),
+        summary(3, spread=0.4),
+        summary(4, lower_bound_us=1300.0, time_us=1160.0),
+        summary(5, target="emulator", device="emulated sm_90a", time_us=None, state="predicted"),
+        summary(6, state=None),
+    ]  # fmt: skip
+    results = [
+        BatchResult(
+            custom_id=f"graph-{i}", state="measured", cache="hit", plan_key=f"{i}{PLAN_KEY[1:]}", graph_key=PLAN_KEY
+        )
+        for i in range(3)
+    ]
+    tables = {
+        "plans": (plans._table(rows, [None] * 6), [row.plan_key[:12] for row in rows]),
+        "results": (batch._rows(results, errors=False), [row.plan_key[:12] for row in results]),
+        "plan": (plan_view(measured_plan(), "measured", NAMES), []),
+        "devices": (devices._table([("cpu", CPU)]), []),
+    }
+    if width >= len("ab" * 16) + 2:
+        tables["batches"] = (batch._table([batch_of("ab" * 16)]), ["ab" * 16])
+    for name, (table, keys) in tables.items():
+        lines = printed(width, table).splitlines()
+        words = [word for line in lines for word in re.findall(r"[\w-]+", line)]
+        for key in keys:
+            assert key in words, (name, key)
+        whole = {word for state in STATES for word in state.split()}
+        for word in words:
+            parts = [state for state in whole if state != word and len(word) > 3 and state.startswith(word)]
+            assert not parts, (name, word, parts)
