@@ -129,6 +129,11 @@ class Database:
         words = " ".join(str(cause).split())
         if "readonly database" in words or "unable to open" in words:
             words += " (the file and its folder must both be writable)"
+        elif _code(cause) == sqlite3.SQLITE_NOTADB:
+            words = (
+                "the file is no SQLite database; see first whether the path is the one you mean, and leave the file as "
+                "it is where it is not; a damaged database is replaced by a backup"
+            )
         elif _is_corruption(cause):
             words += "; restore a backup, or move the file away: plans can be made anew"
         return DatabaseError(f"database {self.place}: {words}")
@@ -228,9 +233,15 @@ def _cause(error: BaseException) -> BaseException:
     return error.orig if isinstance(error, sql.DBAPIError) and error.orig is not None else error
 
 
+def _code(cause: BaseException) -> int | None:
+    """SQLite's primary result code, None where it is no error of SQLite's."""
+    code: int | None = getattr(cause, "sqlite_errorcode", None)
+    return None if code is None else code & 0xFF
+
+
 def _is_corruption(cause: BaseException) -> bool:
     """Whether the driver says that what is stored cannot be read, as opposed to being away or busy."""
     if isinstance(cause, sqlite3.Error):
-        code: int | None = getattr(cause, "sqlite_errorcode", None)
-        return "decode to UTF-8" in str(cause) if code is None else code & 0xFF in _CORRUPT_SQLITE
+        code = _code(cause)
+        return "decode to UTF-8" in str(cause) if code is None else code in _CORRUPT_SQLITE
     return isinstance(cause, UnicodeDecodeError) or getattr(cause, "sqlstate", None) in _CORRUPT_POSTGRESQL

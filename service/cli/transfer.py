@@ -15,6 +15,7 @@ from codegen.object_cache import ObjectCache
 from fusion_ir.errors import FormatError
 from fusion_ir.records import Plan
 from service.cli.errors import bad_input, failed, in_file
+from service.cli.near_files import near_files
 from service.cli.options import Cache, Db, Json, Target
 from service.cli.plan_view import KEY_DIGITS
 from service.cli.stored import load_plan
@@ -127,8 +128,11 @@ def _read(argument: str) -> Bundle:
     except FormatError as error:
         raise in_file(name, error) from error
     except (OSError, ValueError) as error:  # ValueError: a null byte in the name
+        if isinstance(error, IsADirectoryError):
+            raise bad_input(f"{argument}: expected a file of `fuseplan plans export`, got a folder") from error
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise bad_input(f"{argument}: {reason}") from error
+        near = near_files(argument) if isinstance(error, FileNotFoundError) else ""
+        raise bad_input(f"{argument}: {reason}{near}") from error
 
 
 def _line(outcome: Outcome) -> str:

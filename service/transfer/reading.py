@@ -28,6 +28,7 @@ from service.transfer.lines import (
     PlanLine,
     SegmentLine,
 )
+from service.transfer.other_files import SNIFFED_BYTES, is_of_an_export, no_export
 from tuning_db import Names, Trial
 
 MOST_SAMPLES = 10_000
@@ -72,6 +73,10 @@ def _lines(file: BinaryIO) -> Iterator[tuple[int, Line]]:
     digest, read, number = hashlib.sha256(), 0, 0
     while raw := file.readline(LINE_BYTES + 1):
         number, read = number + 1, read + len(raw)
+        if number == 1 and not is_of_an_export(raw):
+            while len(raw) < SNIFFED_BYTES and (more := file.readline(SNIFFED_BYTES)):
+                raw += more
+            raise no_export(raw)
         if len(raw) > LINE_BYTES:
             raise FormatError(f"{number}", f"expected a line of at most {LINE_BYTES:,} bytes, got more")
         if read > FILE_BYTES:
@@ -88,7 +93,9 @@ def _lines(file: BinaryIO) -> Iterator[tuple[int, Line]]:
             return
         digest.update(raw)
         yield number, line
-    expected = "another line, the file is cut off: its last one says how many there are" if number else "a line"
+    if not number:
+        raise no_export(b"")
+    expected = "another line, the file is cut off: its last one says how many there are"
     raise FormatError(f"{number + 1}", f"expected {expected}, got the end of the file")
 
 

@@ -149,7 +149,7 @@ def test_a_file_that_is_cut_off(data: bytes) -> None:
             read_export(BytesIO(data[:end]))
         with pytest.raises(FormatError, match="cut off within this line"):
             read_export(BytesIO(data[: end + 40]))
-    with pytest.raises(FormatError, match=r"^1: expected a line, got the end of the file"):
+    with pytest.raises(FormatError, match=r"^no file of .*: it is empty"):
         read_export(BytesIO(b""))
     with pytest.raises(FormatError, match=r"^9: expected nothing after the last line"):
         read_export(BytesIO(data + b"x"))
@@ -177,7 +177,10 @@ class Endless:
 
 def test_a_huge_file_is_not_read_to_its_end(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(FormatError, match=r"^1: expected a line of at most"):
-        read_export(cast(Any, Endless(b'{"kind":')))
+        read_export(cast(Any, Endless(b'{"kind": "fuseplan.export",')))
+    for line in (b'{"kind":', b"a line\n"):
+        with pytest.raises(FormatError, match=r"^no file of .*: it "):
+            read_export(cast(Any, Endless(line)))
     first, device, *_ = data.splitlines(keepends=True)
     monkeypatch.setattr(reading, "FILE_BYTES", 20 * len(device))
     with pytest.raises(FormatError, match=r"^\d\d: expected a file of at most"):

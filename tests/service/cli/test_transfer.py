@@ -119,3 +119,70 @@ def test_refusals_name_file_and_line(
     assert cli("plans", "import", tmp_path / "nowhere", "--db", db).code == 2
     assert cli("plans", "import", tmp_path, "--db", db).code == 2
     assert cli("plans", "list", "--db", db, "--json").out.split() == ['{"plans":', "[]}"]
+
+
+OTHERS = {
+    "empty": (b"", "it is empty"),
+    "blank": (b" \n\n", "it has nothing but white space"),
+    "graph": (
+        b'{"format": "fuseplan.graph", "version": 1}\n',
+        "it looks like a graph (json), which `fuseplan tune` takes",
+    ),
+    "laid out": (b'{\n  "format": "fuseplan.graph"\n}\n', "it looks like a graph (json), which `fuseplan tune` takes"),
+    "text": (print_graph(chain()).encode(), "it looks like a graph (text), which `fuseplan tune` takes"),
+    "json": (b'{\n  "a": 1\n}\n', "it is other JSON, or none, and begins with "),
+    "list": (b"[1, 2]\n", "it is other JSON, or none, and begins with '[1, 2]'"),
+    "binary": (bytes(range(256)) * 600, "it is no text"),
+    "null": (b"abc\0def", "it is no text"),
+    "weights": (b"\x10\0\0\0\0\0\0\0" + b'{"x": {"dtype": "F32"}}', "it is no text"),
+    "prose": ("für\n".encode() * 40_000, "it begins with 'für\\nfür"),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_file_that_is_no_export_is_called_what_it_is(cli: Cli, tmp_path: Path, name: str) -> None:
+    content, words = OTHERS[name]
+    file = tmp_path / "other.json"
+    file.write_bytes(content)
+    ended = cli("plans", "import", file)
+    said = " ".join(ended.err.split())
+    assert (ended.code, ended.out) == (2, "")
+    assert (
+        f"{file}: no file of `fuseplan plans export`, whose first line is of the kind fuseplan.export: {words}" in said
+    )
+
+
+def test_an_export_that_is_cut_is_still_called_one(cli: Cli, plan_key: str, tmp_path: Path) -> None:
+    file = tmp_path / "out.jsonl"
+    cli("plans", "export", "--all", "-o", file)
+    data = file.read_bytes()
+    for length, words in (
+        (40, ":1: the file is cut off within this line"),
+        (len(data) - 30, "the file is cut off within"),
+    ):
+        file.write_bytes(data[:length])
+        ended = cli("plans", "import", file)
+        assert (ended.code, words in ended.err) == (2, True), ended.err
+
+
+def test_a_folder_and_a_name_that_is_near(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "out.jsonl").write_text("")
+    ended = cli("plans", "import", tmp_path)
+    assert (ended.code, "expected a file of `fuseplan plans export`, got a folder" in " ".join(ended.err.split())) == (
+        2,
+        True,
+    )
+    assert "did you mean 'out.jsonl'?" in " ".join(cli("plans", "import", tmp_path / "out.json").err.split())
+
+
+@pytest.mark.parametrize("content", [b"\x10\0\0\0\0\0\0\0" + b'{"x": 1}' * 100, b"not a database, " * 200])
+def test_some_other_file_as_database_is_not_to_be_moved_away(cli: Cli, tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "in.safetensors"
+    file.write_bytes(content)
+    for command in (("plans", "list"), ("doctor",)):
+        ended = cli(*command, "--db", f"sqlite:///{file}")
+        said = " ".join((ended.out + ended.err).split())
+        assert ended.code != 0
+        assert "the file is no SQLite database; see first whether the path is the one you mean" in said
+        assert "move" not in said
+        assert file.read_bytes() == content
