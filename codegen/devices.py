@@ -1,11 +1,13 @@
 """Finding the device of a target, with what it can reach."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from codegen.ceilings import Reached, cpu_ceilings, cuda_ceilings, reached_ceilings
 from codegen.gpus import GPUS, TARGET_WORDS, specified
 from codegen.machine import cache_levels, cpu_name, memory_bytes, usable_cpus
+from codegen.missing_cuda import what_to_do
 from codegen.object_cache import ObjectCache
 from codegen.slot import ChildLimits, Slot, SlotError, SlotFailure
 from codegen.toolchain.cpu import find_compiler, host_arch, host_features
@@ -43,12 +45,10 @@ def detect(
     raise ValueError(f"unknown target {target!r}: expected {TARGET_WORDS}")
 
 
-def no_cuda(problem: str) -> DeviceError:
-    """The error for a GPU that is not there, with what it takes."""
-    return DeviceError(
-        f"no CUDA device: {problem}; it takes an NVIDIA driver, and CuPy: "
-        "pip install 'fuseplan[cuda13]' (driver 580 or later) or 'fuseplan[cuda12]'"
-    )
+def no_cuda(answer: Mapping[str, Any]) -> DeviceError:
+    """The error for a GPU that is not there, by the answer of the child that looked, with what is missing."""
+    todo = what_to_do(answer.get("lacks", ""), answer["problem"])
+    return DeviceError(f"no CUDA device: {answer['problem']}{'; ' * bool(todo)}{todo}")
 
 
 def with_raised_ceilings(
@@ -119,7 +119,7 @@ def _cuda(number: int, cache: ObjectCache, measured: bool, on_measuring: Callabl
         except (SlotError, SlotFailure) as e:
             raise DeviceError(f"no CUDA device: {e}") from e
         if "problem" in answer:
-            raise no_cuda(answer["problem"])
+            raise no_cuda(answer)
         answer.pop("output")
         device = Device.model_validate(answer["device"])
         if not measured:

@@ -479,7 +479,7 @@ class Workbench:
                     {"job": "find", "name": self.device.name, "arch": self.device.arch}, seconds=60.0
                 )
                 if "problem" in answer:
-                    raise no_cuda(answer["problem"])
+                    raise no_cuda(answer)
                 self._setup = {"number": answer["number"]}
             binary = probe_binary(self.device, self._compiler, self.cache, self.limits.compile_seconds)
             self._timer.probe_job = probe_job(self.device, binary, self._setup)

@@ -25,6 +25,7 @@ from codegen.child.tensor_maps import TensorMapError
 from codegen.device_turn import turn_in
 from codegen.libraries import CUBLASLT
 from codegen.measure import median, race
+from codegen.missing_cuda import lacks
 from fusion_ir.records import Device, Status
 from fusion_ir.text import parse_graph
 
@@ -42,6 +43,14 @@ def detect(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
     return _described(message["number"], _called_libraries())
 
 
+def _driver() -> int:
+    """The CUDA version that the driver is for, as 1000 major + 10 minor; 0 where there is none, or no CuPy."""
+    try:
+        return int(cupy().cuda.runtime.driverGetVersion())
+    except Exception:  # see `_described`
+        return 0
+
+
 def _described(wanted: int, libraries: dict[str, str]) -> dict[str, Any]:
     try:
         cp = cupy()
@@ -51,7 +60,7 @@ def _described(wanted: int, libraries: dict[str, str]) -> dict[str, Any]:
         facts = cp.cuda.runtime.getDeviceProperties(wanted)
         driver, nvrtc = cp.cuda.runtime.driverGetVersion(), cp.cuda.nvrtc.getVersion()
     except Exception as e:  # a broken driver or installation fails in many ways, all of them "no device"
-        return {"problem": f"{type(e).__name__}: {e}"[:300]}
+        return {"problem": f"{type(e).__name__}: {e}"[:300], "lacks": lacks(e, _driver())}
     number = facts["major"] * 10 + facts["minor"]
     device = Device(
         target="cuda",

@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 
 from codegen.kernel import Kernel
 from codegen.limits import DEFAULT_LIMITS, Limits
+from codegen.missing_cuda import cupy_hint
 from codegen.slot import ChildLimits, Slot, SlotError, SlotFailure, once_more
 from codegen.toolchain.compiler import (
     INCLUDE,
@@ -109,9 +110,7 @@ def nvrtc_version() -> str:
         except (SlotError, SlotFailure) as e:
             raise CompilerMissing(f"NVRTC does not work: {e}") from e
     if answer["problem"]:
-        raise CompilerMissing(
-            f"no CUDA compiler ({answer['problem']}): pip install 'fuseplan[cuda13]' or 'fuseplan[cuda12]'"
-        )
+        raise CompilerMissing(f"no CUDA compiler ({answer['problem']}): {cupy_hint(answer['problem'])}")
     return str(answer["version"])
 
 

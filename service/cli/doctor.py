@@ -18,6 +18,7 @@ from codegen.object_cache import CacheError, ObjectCache
 from codegen.quarantine import DeviceQuarantined, Quarantines
 from codegen.toolchain.compiler import CompilerMissing
 from codegen.toolchain.cpu import find_compiler
+from codegen.toolchain.cuda import nvrtc_version
 from service import disk
 from service.cli.errors import FAILED
 from service.cli.options import Cache, Db, Json
@@ -79,18 +80,16 @@ def _compiler(what: str, _: Settings) -> Finding:
 
 
 def _nvrtc(what: str, _: Settings) -> Finding:
-    if find_spec("cupy") is None:
-        return Finding(
-            what,
-            "absent",
-            "CUDA code cannot be compiled; pip install 'fuseplan[cuda13]' (or cuda12, as the driver needs)",
-        )
+    try:
+        nvrtc = nvrtc_version()  # by the process that compiles
+    except CompilerMissing as error:
+        return Finding(what, "absent", f"CUDA code cannot be compiled: {error}")
     for name in ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12"):
         try:
             return Finding(what, "ok", f"{name} {version(name)}, CuPy {_cupy_version()}")
         except PackageNotFoundError:
             continue
-    return Finding(what, "ok", f"CuPy {_cupy_version()}, NVRTC of a CUDA toolkit, if there is one")
+    return Finding(what, "ok", f"{nvrtc} of a CUDA toolkit, CuPy {_cupy_version()}")
 
 
 def _cupy_version() -> str:
@@ -112,8 +111,10 @@ def _gpu(what: str, settings: Settings) -> Finding:
 
 def _predictions(what: str, _: Settings) -> Finding:
     targets = ", ".join(GPUS)
-    if find_spec("cupy") is None:
-        return Finding(what, "absent", f"plans for {targets} cannot be predicted: their kernels take NVRTC")
+    try:
+        nvrtc_version()
+    except CompilerMissing:
+        return Finding(what, "absent", f"plans for {targets} cannot be predicted: their kernels take NVRTC, see above")
     return Finding(what, "ok", f"plans can be predicted for {targets} (--target)")
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from codegen.toolchain.compiler import CompilerMissing
 from fusion_ir.records import Alternative, Contraction, Cost, FamilyCost, Reason, Refusal, TensorAccess
 from service.beginnings import KEY_DIGITS
-from service.cli import terminal
+from service.cli import doctor, terminal
 from service.cli.app import COMMANDS, EXIT_CODES, GROUPS, commands, exit_code
 from service.cli.tensors import write_tensors
 from service.settings import Settings
@@ -243,6 +244,22 @@ def test_doctor_examines_every_part(cli: Cli, tmp_path: Path) -> None:
     assert parts["database"]["level"] == "ok"
     assert str(tmp_path / "plans.db") in parts["database"]["detail"]
     assert ended.code == int(any(f["level"] == "broken" for f in parts.values()))
+
+
+def test_doctor_asks_for_nvrtc_as_searches_do(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CuPy that this process can import says nothing of the isolated ones that compile."""
+
+    def nothing() -> str:
+        raise CompilerMissing("no CUDA compiler (No module named 'cupy'): what to do")
+
+    monkeypatch.setattr(doctor, "nvrtc_version", nothing)
+    monkeypatch.setattr(doctor, "find_spec", lambda name: object())
+    parts = {f["what"]: f for f in json.loads(cli("doctor", "--json").out)["findings"]}
+    assert [parts[what]["level"] for what in ("NVRTC", "GPUs elsewhere")] == ["absent", "absent"]
+    assert "No module named 'cupy'" in parts["NVRTC"]["detail"]
+    monkeypatch.setattr(doctor, "nvrtc_version", lambda: "NVRTC 13.0")
+    parts = {f["what"]: f for f in json.loads(cli("doctor", "--json").out)["findings"]}
+    assert [parts[what]["level"] for what in ("NVRTC", "GPUs elsewhere")] == ["ok", "ok"]
 
 
 def test_doctor_fails_where_something_is_broken(cli: Cli, graph_file: Path) -> None:
