@@ -27,6 +27,11 @@ def excerpt(value: object, limit: int = 60) -> str:
     return text if len(text) <= limit else text[:limit] + "..."
 
 
+def counted(number: int, noun: str) -> str:
+    """ "1 operand", "3 operands"."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def nearest(name: str, known: Collection[str]) -> str:
     """A hint such as "; did you mean 'add'?", or "" where nothing is near. Long names and lists are not searched."""
     if len(name) > 40 or len(known) > 500:

@@ -1,13 +1,14 @@
 """What pydantic finds wrong with a JSON value, in our words: where, what was expected, what was found."""
 
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any, cast
 
 from pydantic import BaseModel, ValidationError
 
 from fusion_ir.aliases import dtype_hint
 from fusion_ir.dtype import DTYPES
-from fusion_ir.errors import FormatError, excerpt, nearest
+from fusion_ir.errors import FormatError, counted, excerpt, nearest
 from fusion_ir.formats.json_text import pointer
 from fusion_ir.formats.members import known_members
 
@@ -28,6 +29,7 @@ _EXPECTED: Mapping[str, str] = {
     "string_type": "a string",
     "string_unicode": "a string without lone surrogates",
 }
+NO_SYMBOLS = "; JSON has no symbolic sizes: write each size out, in a graph for each of several shapes"
 
 
 def first_error(error: ValidationError, model: type[BaseModel], value: object) -> FormatError:
@@ -40,7 +42,7 @@ def first_error(error: ValidationError, model: type[BaseModel], value: object) -
     path = _path(first, value)
     match first["type"]:
         case "missing":
-            reason = "is missing"
+            reason = "is missing" + _instead(path, faults, value)
         case "extra_forbidden":
             known = known_members(model, first["loc"])
             reason = f"unknown field, expected one of {', '.join(known)}{nearest(str(path[-1]), known)}"
@@ -49,7 +51,25 @@ def first_error(error: ValidationError, model: type[BaseModel], value: object) -
             reason = f"expected {' or '.join(dict.fromkeys(kinds))}, got {_found(first)}"
             if path and path[-1] in ("dtype", "out_dtype") and isinstance(first["input"], str):
                 reason += dtype_hint(first["input"], DTYPES)
+            if "shape" in path[-2:] and not _is_size(first["input"]):
+                reason += NO_SYMBOLS
     return FormatError(pointer(path), reason)
+
+
+def _instead(path: Path, faults: Sequence[Mapping[str, Any]], value: object) -> str:
+    """The unknown member beside a missing one that may have been meant for it, or ""."""
+    beside = [_path(fault, value) for fault in faults if fault["type"] == "extra_forbidden"]
+    unknown = [str(other[-1]) for other in beside if other[:-1] == path[:-1]]
+    if not unknown:
+        return ""
+    near = get_close_matches(str(path[-1]), unknown, 1)
+    meant = f", which may be meant for it: write {path[-1]}" if near else ""
+    return f", and there is an unknown field {excerpt(near[0] if near else unknown[0])}{meant}"
+
+
+def _is_size(value: object) -> bool:
+    """Whether a number is one that only has to be smaller, or of another kind."""
+    return isinstance(value, bool | float | list | dict) or (isinstance(value, int) and value >= 0)
 
 
 def describe(value: object) -> str:
@@ -71,13 +91,13 @@ def _expected(fault: Mapping[str, Any]) -> str:
         case "literal_error" | "enum":
             return str(limits["expected"])
         case "too_long":
-            return f"at most {limits['max_length']} {'members' if isinstance(fault['input'], dict) else 'items'}"
+            return f"at most {counted(limits['max_length'], 'member' if isinstance(fault['input'], dict) else 'item')}"
         case "too_short":
-            return f"at least {limits['min_length']} {'members' if isinstance(fault['input'], dict) else 'items'}"
+            return f"at least {counted(limits['min_length'], 'member' if isinstance(fault['input'], dict) else 'item')}"
         case "string_too_long":
-            return f"a name of at most {limits['max_length']} characters"
+            return f"a name of at most {counted(limits['max_length'], 'character')}"
         case "string_too_short":
-            return f"a name of at least {limits['min_length']} character"
+            return f"a name of at least {counted(limits['min_length'], 'character')}"
         case "greater_than_equal":
             return f"{limits['ge']} or more"
         case "greater_than":

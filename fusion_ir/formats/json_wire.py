@@ -20,7 +20,7 @@ from fusion_ir.allowance import keep, limited
 from fusion_ir.dtype import DTYPES, DType
 from fusion_ir.errors import FormatError, excerpt, nearest
 from fusion_ir.extent import Extent, dense_strides, shape_of
-from fusion_ir.formats.json_faults import first_error
+from fusion_ir.formats.json_faults import NO_SYMBOLS, first_error
 from fusion_ir.formats.json_text import decode, load_json
 from fusion_ir.formats.wire_ops import build_node
 from fusion_ir.graph import Graph, InputSpec, OutputSpec
@@ -190,7 +190,11 @@ class _Reader:
         check_name(f"{place}/name", row.name)
         if row.constant is not None:
             check_name(f"{place}/constant", row.constant)
-        check_sizes(f"{place}/shape", row.shape)
+        try:
+            check_sizes(f"{place}/shape", row.shape)
+        except FormatError as error:
+            symbols = NO_SYMBOLS if min(row.shape, default=0) < 0 else ""
+            raise FormatError(error.place, f"{error.reason}{symbols}") from None
         dtype = DTYPES[row.dtype]
         check_alignment(f"{place}/alignment", row.alignment, dtype)
         strides = dense_strides(row.shape)

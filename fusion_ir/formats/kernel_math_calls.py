@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn, TypeVar
 
-from fusion_ir.errors import FormatError, excerpt
+from fusion_ir.errors import FormatError, counted, excerpt
 from fusion_ir.formats.kernel_math_scalars import Number, Scalars
 from fusion_ir.formats.kernel_math_tensors import TENSOR, Axis, Mention, axis_number, read_axis, read_mention
 from fusion_ir.formats.kernel_math_tokens import Cursor
@@ -151,8 +151,8 @@ class Call:
         """The number of positional arguments. Raises FormatError unless from `least` to `most` (or just `least`)."""
         found, most = len(self.positional), least if most is None else most
         if not least <= found <= most:
-            expected = str(least) if least == most else f"{least} to {most}"
-            raise self.error(f"{self.name} takes {expected} operands, got {found}")
+            expected = counted(least, "operand") if least == most else f"{least} to {most} operands"
+            raise self.error(f"{self.name} takes {expected}, got {found}")
         return found
 
     def end(self) -> None:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from fusion_ir.errors import FormatError, excerpt
+from fusion_ir.errors import FormatError, counted, excerpt
 from fusion_ir.formats.kernel_math_tokens import Cursor, Token
 from fusion_ir.formats.side_file import stated_beside
 
@@ -269,7 +269,7 @@ def _call(opened: _Pending, values: list[Number]) -> None:
     count, function = _FUNCTIONS[opened.name]
     given = values[opened.values :]
     if len(given) != count:
-        raise FormatError(opened.place, f"{opened.name} takes {count} operands, got {len(given)}")
+        raise FormatError(opened.place, f"{opened.name} takes {counted(count, 'operand')}, got {len(given)}")
     values[opened.values :] = [_apply(opened, function, given)]
 
 

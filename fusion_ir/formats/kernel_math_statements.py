@@ -9,7 +9,7 @@ from typing import TypeVar
 from fusion_ir import build
 from fusion_ir.aliases import op_hint
 from fusion_ir.allowance import keep
-from fusion_ir.errors import FormatError, excerpt
+from fusion_ir.errors import FormatError, counted, excerpt
 from fusion_ir.formats.kernel_math_calls import Argument, Call, Operands, Padding, Tensor
 from fusion_ir.formats.kernel_math_ops import (
     CALLS,
@@ -66,7 +66,8 @@ class Statements:
         self._fills(call)
         nodes = found if isinstance(found, list) else [found]
         if len(nodes) != len(results):
-            raise call.error(f"{call.name} has {len(nodes)} results, assigned to {len(results)} tensors")
+            tensors = counted(len(results), "tensor")
+            raise call.error(f"{call.name} has {counted(len(nodes), 'result')}, assigned to {tensors}")
         defined = [_defined(call, m, n) for m, n in zip(results, nodes, strict=True)]
         for tensor in defined:
             keep(call.place, tensor.node)

@@ -27,7 +27,7 @@ from functools import cached_property
 from fusion_ir import build
 from fusion_ir.allowance import keep
 from fusion_ir.dtype import DType
-from fusion_ir.errors import FormatError, excerpt
+from fusion_ir.errors import FormatError, counted, excerpt
 from fusion_ir.extent import dense_strides, shape_of
 from fusion_ir.formats.json_text import excerpt_key
 from fusion_ir.formats.migraphx_apply import Value, apply, stated_type
@@ -261,7 +261,8 @@ class _Program:
         type_, dtype = stated_type(instruction)
         parameters = parameters_of(body)
         if len(parameters) != len(instruction.arguments):
-            counts = f"{len(parameters)} parameters, got {len(instruction.arguments)} operands"
+            given = counted(len(instruction.arguments), "operand")
+            counts = f"{counted(len(parameters), 'parameter')}, got {given}"
             raise FormatError(instruction.op.place, f"pointwise: module {body.name} has {counts}")
         values: dict[str, Value] = {}
         for parameter, word in zip(parameters, instruction.arguments, strict=True):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fusion_ir.dtype import DType
-from fusion_ir.errors import FormatError, excerpt
+from fusion_ir.errors import FormatError, counted, excerpt
 from fusion_ir.formats.migraphx_text import Instruction, Word, integers
 from fusion_ir.formats.migraphx_types import number
 from fusion_ir.formats.signature import Parameter, parameters
@@ -90,8 +90,8 @@ def bind_tensors(place: str, op: str, row: Row, nodes: Sequence[Node]) -> dict[s
         return {expected[0].name: tuple(nodes)}
     least = sum(p.required for p in expected)
     if not least <= len(nodes) <= len(expected):
-        counts = str(least) if least == len(expected) else f"{least} to {len(expected)}"
-        raise FormatError(place, f"{op} takes {counts} operands, got {len(nodes)}")
+        counts = counted(least, "operand") if least == len(expected) else f"{least} to {len(expected)} operands"
+        raise FormatError(place, f"{op} takes {counts}, got {len(nodes)}")
     return {p.name: node for p, node in zip(expected, nodes, strict=False)}
 
 

@@ -19,7 +19,7 @@ from typing import cast
 from fusion_ir.aliases import op_hint
 from fusion_ir.allowance import keep
 from fusion_ir.dtype import DType
-from fusion_ir.errors import FormatError, excerpt, nearest
+from fusion_ir.errors import FormatError, counted, excerpt, nearest
 from fusion_ir.formats.json_text import excerpt_key
 from fusion_ir.formats.nvfuser_numbers import Number, cast_number, number
 from fusion_ir.formats.nvfuser_ops import NVFUSER_OPS
@@ -100,10 +100,12 @@ class _Definition:
             case path if path.startswith("ops."):
                 results = self.operation(call, path.removeprefix("ops."))
             case path:
-                known = ("define_tensor", "define_scalar", "define_vector", "add_output")
-                raise FormatError(call.place, f"unknown call fd.{excerpt(path)}{nearest(path, known)}")
+                known = [f"fd.{name}" for name in ("define_tensor", "define_scalar", "define_vector", "add_output")]
+                hint = f"; did you mean 'fd.ops.{path}'?" if path in NVFUSER_OPS else nearest(f"fd.{path}", known)
+                wanted = hint or f", expected fd.ops.NAME or one of {', '.join(known)}"
+                raise FormatError(call.place, f"unknown call {excerpt(f'fd.{path}')}{wanted}")
         if len(results) != len(call.targets):
-            counts = f"{len(results)} results, assigned to {len(call.targets)} names"
+            counts = f"{counted(len(results), 'result')}, assigned to {counted(len(call.targets), 'name')}"
             raise FormatError(call.place, f"fd.{call.path} has {counts}")
         for name, value in zip(call.targets, results, strict=True):
             check_name(call.place, name)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from fusion_ir.aliases import attribute_hint, dtype_hint
 from fusion_ir.dtype import DTYPES, DType
-from fusion_ir.errors import FormatError, excerpt, nearest
+from fusion_ir.errors import FormatError, counted, excerpt, nearest
 from fusion_ir.formats.nvfuser_numbers import Number, number
 from fusion_ir.formats.python_text import Argument, Call, Member, Name
 from fusion_ir.formats.signature import Kind, Parameter
@@ -46,7 +46,7 @@ def bind(call: Call, expected: Sequence[Parameter]) -> list[tuple[Parameter, Arg
     what = f"fd.{call.path}"
     if len(call.args) > len(expected):
         raise FormatError(
-            call.args[len(expected)].place, f"{what} takes {len(expected)} arguments, got {len(call.args)}"
+            call.args[len(expected)].place, f"{what} takes {counted(len(expected), 'argument')}, got {len(call.args)}"
         )
     bound = list(zip(expected, call.args, strict=False))
     given = {parameter.name for parameter, _ in bound}

@@ -14,7 +14,7 @@ from typing import cast
 from fusion_ir import build
 from fusion_ir.aliases import DTYPE_ALIASES, OP_ALIASES, attribute_hint, dtype_hint, op_hint
 from fusion_ir.dtype import DTYPES, DType
-from fusion_ir.errors import FormatError, excerpt
+from fusion_ir.errors import FormatError, counted, excerpt
 from fusion_ir.extent import shape_of
 from fusion_ir.formats.json_faults import describe
 from fusion_ir.formats.json_text import excerpt_key
@@ -131,7 +131,8 @@ def _call(
             values[parameter.name] = tensors.pop(0)
             del rest[name]
     if tensors:
-        raise FormatError(f"{place}/args", f"{op} takes at most {len(args) - len(tensors)} operands, got {len(args)}")
+        most = counted(len(args) - len(tensors), "operand")
+        raise FormatError(f"{place}/args", f"{op} takes at most {most}, got {len(args)}")
     for name, value in attrs.items():
         if name not in rest:
             known = [n for n, p in rest.items() if p.kind != "tensor"]
@@ -142,7 +143,8 @@ def _call(
     for name, parameter in rest.items():
         if parameter.required:
             what = "operand" if parameter.kind in TENSOR_KINDS else "attribute"
-            raise FormatError(place, f"{op}: {what} {name} is missing, got {len(args)} operands and {_keys(attrs)}")
+            got = counted(len(args), "operand")
+            raise FormatError(place, f"{op}: {what} {name} is missing, got {got} and {_keys(attrs)}")
     try:
         result = function(**values)
     except (ValueError, OverflowError) as error:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from fusion_ir.allowance import count
 from fusion_ir.dtype import DType
+from fusion_ir.errors import counted
 from fusion_ir.extent import Extent
 from fusion_ir.graph import InputSpec
 from fusion_ir.node import Attr, Node, intern
@@ -41,8 +42,8 @@ def make(op: str, args: Sequence[Node], attrs: Mapping[str, Attr] | None = None)
     attrs = dict(attrs or {})
     least, most = row.arity if isinstance(row.arity, tuple) else (row.arity, row.arity)
     if not least <= len(args) <= most:
-        expected = str(least) if least == most else f"{least} to {most}"
-        raise RuleError(f"{op} takes {expected} operands, got {len(args)}")
+        expected = counted(least, "operand") if least == most else f"{least} to {most} operands"
+        raise RuleError(f"{op} takes {expected}, got {len(args)}")
     if attrs.keys() != row.attrs.keys():
         raise RuleError(f"{op} takes attributes {sorted(row.attrs)}, got {sorted(attrs)}")
     for name, kind in row.attrs.items():

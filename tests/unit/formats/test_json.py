@@ -245,8 +245,8 @@ BAD: dict[str, tuple[object, str]] = {
         "/nodes/1/args/0: 's' has several results: read s.0, s.1",
     ),
     "unknown op": (with_nodes(node("y", "sotfmax", "x")), "/nodes/0/op: unknown op 'sotfmax'; did you mean 'softmax'"),
-    "too few operands": (with_nodes(node("y", "add", "x")), "/nodes/0: add: operand y is missing, got 1 operands"),
-    "too many operands": (with_nodes(node("y", "neg", "x", "x")), "/nodes/0/args: neg takes at most 1 operands, got 2"),
+    "too few operands": (with_nodes(node("y", "add", "x")), "/nodes/0: add: operand y is missing, got 1 operand and"),
+    "too many operands": (with_nodes(node("y", "neg", "x", "x")), "/nodes/0/args: neg takes at most 1 operand, got 2"),
     "shape mismatch": (
         wire(inputs=[{"name": n, "shape": [s], "dtype": "f32"} for n, s in (("x", 3), ("bias", 4))]),
         r"/nodes/0: mul: shapes \[\[3\], \[4\]\] do not broadcast",

@@ -170,8 +170,18 @@ def test_one_too_many(which: str) -> None:
         ({"nodes": [{"name": "y", "op": None}]}, r"/nodes/0/op: expected a string, got null"),
         ({"nodes": [{"name": "y"}]}, r"/nodes/0/op: is missing"),
         ({"nodes": [{"name": "y", "op": "neg", "arg": ["x"]}]}, "/nodes/0/arg: unknown field, .*'args'"),
+        (
+            {"nodes": [{"name": "y", "ops": "neg"}]},
+            "/nodes/0/op: is missing, .* unknown field 'ops', which ",
+        ),
+        ({"nodes": [{"name": "y", "z": "neg"}]}, "/nodes/0/op: is missing, and there is an unknown field 'z'$"),
+        (
+            {"inputs": [{"name": "x", "shape": ["N"], "dtype": "f32"}]},
+            "/inputs/0/shape/0: .* no symbolic sizes: ",
+        ),
+        ({"inputs": [{"name": "x", "shape": [-1], "dtype": "f32"}]}, "/inputs/0/shape: .* no symbolic sizes: write "),
         ({"version": "1"}, r"/version: expected 1, got the string '1'"),
-        ({"outputs": []}, r"/outputs: expected at least 1 items, got 0"),
+        ({"outputs": []}, r"/outputs: expected at least 1 item, got 0"),
     ],
 )
 def test_words(given: Json, message: str) -> None:

@@ -218,7 +218,7 @@ UNREADABLE: dict[str, tuple[str, str]] = {
     "no dtype": (COPY.replace("T0_g_float", "T0_g"), r"2:3: expected an input such as"),
     "argument": (dump(R, f"Set( {X}, speed = 3 )"), r"8:47: Set takes no argument 'speed'"),
     "argument twice": (dump(R, f"indexSelect( {X}, dim = 0, dim = 1 )"), r"8:\d+: argument 'dim' is given twice"),
-    "operands": (dump(R, f"Set( {X}, {X} )"), r"8:6: Set takes 1 operands, got 2"),
+    "operands": (dump(R, f"Set( {X}, {X} )"), r"8:6: Set takes 1 operand, got 2"),
     "kind of an operand": (dump(R, "Set( 3 )"), r"8:11: Set: expected a tensor, got 3"),
     "kind of a list": (dump(R, f"pad( {X}, 3 )"), r"8:39: pad: expected a list in braces, got 3"),
     "items of a list": (dump(R, f"pad( {X}, {{0, 0, 0.5, 0}} )"), r"8:39: pad: expected a list of integers"),

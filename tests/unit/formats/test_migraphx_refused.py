@@ -162,7 +162,7 @@ def test_buffers_that_hold_data() -> None:
     [
         ("[main:pointwise0] ->", "[main:pointwise1] ->", "3:28: expected one module .*'main:pointwise0'.*, got"),
         (", [main:pointwise0]", "", "3:11: expected one module whose body is printed"),
-        ("pointwise(y,y)", "pointwise(y)", "3:11: pointwise: module main:pointwise0 has 2 parameters, got 1 operands"),
+        ("pointwise(y,y)", "pointwise(y)", "3:11: pointwise: module main:pointwise0 has 2 parameters, got 1 operand"),
         ("half_type, {2, 3}, {3, 1}", F, "3:48: module main:pointwise0 gives half_type"),
         ("half_type, {2, 3}, {3, 1}", "half_type, {3, 2}, {2, 1}", "3:21: y is float_type, {2, 3}, expected"),
         ("x0 = @param:x0 -> float", "x0 = @param:x0 -> half", "3:21: y is float_type, {2, 3}, expected half_type"),

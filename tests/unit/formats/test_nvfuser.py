@@ -280,8 +280,14 @@ BAD: dict[str, tuple[str, str]] = {
     "op without counterpart": ("T1 = fd.ops.argsort(T0, dim=0)", "4:10: unknown op 'argsort'"),
     "unknown call": (
         "T1 = fd.define_tensors(T0)",
-        "4:10: unknown call fd.'define_tensors'; did you mean 'define_tensor'",
+        "4:10: unknown call 'fd.define_tensors'; did you mean 'fd.define_tensor'",
     ),
+    "call of PyTorch": (
+        "T1 = fd.from_pytorch(T0)",
+        "4:10: unknown call 'fd.from_pytorch', expected fd.ops.NAME or one of fd.define_tensor, fd.define_scalar, "
+        "fd.define_vector, fd.add_output",
+    ),
+    "op without ops": ("T1 = fd.relu(T0)", "4:10: unknown call 'fd.relu'; did you mean 'fd.ops.relu'?"),
     "not defined": ("T1 = fd.ops.add(T0, T7)", "4:25: 'T7' is not defined before this line"),
     "defined later": ("T1 = fd.ops.add(T0, T1)", "4:25: 'T1' is not defined before this line"),
     "too few": ("T1 = fd.ops.add(T0)", "4:10: fd.ops.add: argument y is missing"),
@@ -298,8 +304,8 @@ BAD: dict[str, tuple[str, str]] = {
     ),
     "shapes": ("T1 = fd.ops.matmul(T0, X)", r"4:10: matmul: \[4, 8\] @ \[4, 8\] sums over 8 and 4"),
     "permutation": ("T1 = fd.ops.permute(T0, dims=[0, 0])", "4:10: permute: dims"),
-    "results": ("T1, T2 = fd.ops.add(T0, X)", "4:14: fd.ops.add has 1 results, assigned to 2 names"),
-    "results dropped": ("fd.ops.add(T0, X)", "4:5: fd.ops.add has 1 results, assigned to 0 names"),
+    "results": ("T1, T2 = fd.ops.add(T0, X)", "4:14: fd.ops.add has 1 result, assigned to 2 names"),
+    "results dropped": ("fd.ops.add(T0, X)", "4:5: fd.ops.add has 1 result, assigned to 0 names"),
     "symbolic scalar": (
         "S = fd.define_scalar(None, dtype=DataType.Double)",
         "4:9: 'S' has no value in the text",
