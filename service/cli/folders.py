@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from fusion_ir.formats import looks_like
+from fusion_ir.formats import READERS, looks_like
 from service.cli.errors import bad_input
 from service.cli.source import read_bytes
 from service.cli.terminal import say
@@ -21,7 +21,11 @@ def graph_files(arguments: Sequence[str]) -> list[str]:
         if argument != "-" and Path(argument).is_dir():
             inside = list(_inside(Path(argument)))
             if not inside:
-                raise bad_input(f"{argument}: no file in this folder looks like a graph")
+                endings = ", ".join(suffix for reader in READERS for suffix in reader.suffixes)
+                raise bad_input(
+                    f"{argument}: no file in this folder, or below it, looks like a graph; files are known by their "
+                    f"text, whatever their names, and usual ones end in {endings}"
+                )
             found |= dict.fromkeys(inside)
         else:
             found[argument] = None
