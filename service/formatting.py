@@ -85,6 +85,11 @@ def percent(share: float | None) -> str:
     return f"{value:.1f} %" if value < 9.95 else f"{value:.0f} %"
 
 
+def spread(share: float | None) -> str:
+    """ "± 2.6 %" of a spread; "" where there is none, as of one sample, whose spread is 0."""
+    return f"± {percent(share)}" if share else ""
+
+
 def ratio(over: float | None, under: float | None) -> float | None:
     """`over / under`, None where either is missing or `under` is 0."""
     return over / under if over is not None and under else None

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from codegen.libraries import CUBLASLT
 from fusion_ir.records import Ref, TensorSpec
 from service.bundling.subject import GRAPH, Subject, did_run, libraries, verified
-from service.formatting import count, expected, percent, prologue, size, visible
+from service.formatting import count, expected, prologue, size, spread, visible
 from service.naming import MOST_NAMES, Naming
 
 MOST_CALLED = 6  # inputs that the example names
@@ -52,9 +52,9 @@ def _time(subject: Subject) -> str:
         return "It takes no time on the device."
     if not did_run(plan):
         return f"Predicted time of a run: {expected(None, plan.predicted_us)}. Nothing was timed."
-    spread = "" if plan.spread is None else f", ± {percent(plan.spread)}"
+    time = ", ".join(filter(None, (expected(plan.time_us, None), spread(plan.spread))))
     state = "" if subject.state == "measured" else f" The plan's state is now: {subject.state}."
-    return f"Measured time of a run: {expected(plan.time_us, None)}{spread}, with its inputs in memory.{state}"
+    return f"Measured time of a run: {time}, with its inputs in memory.{state}"
 
 
 def _how(subject: Subject, folder: str) -> Iterator[str]:

@@ -25,6 +25,7 @@ from service.formatting import (
     ratio,
     significant,
     size,
+    spread,
     times,
 )
 from service.how_far import how_far
@@ -297,4 +298,4 @@ def _units(plan: Plan) -> str:
 
 
 def _spread(plan: Plan) -> str:
-    return "" if plan.spread is None else f"± {percent(plan.spread)}"
+    return spread(plan.spread)

@@ -27,7 +27,7 @@ from service.cli.stored import load_subject
 from service.cli.tensors import read_tensors, select, write_tensors
 from service.cli.terminal import print_json, say
 from service.cli.tune import search_budget, tune_here
-from service.formatting import count
+from service.formatting import count, error
 from service.formatting import expected as expected_time
 from service.settings import Settings, load
 from tuning_db import Store
@@ -144,7 +144,7 @@ def _report(compared: Comparison, plan: Plan, quiet: bool) -> None:
     if not compared.ok:
         raise _mismatch(compared, plan)
     if not quiet:
-        say(f"checked against the interpreter: largest relative error {compared.max_rel_error:.3g}")
+        say(f"checked against the interpreter: largest relative error {error(compared.max_rel_error)}")
 
 
 def _specials(names: Sequence[str], results: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> Iterator[str]:

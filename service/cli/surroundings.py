@@ -41,7 +41,7 @@ def _around(seen: Surroundings) -> Iterator[str]:
     )
     for count, what in counts:
         if count:
-            yield f"{count:.6g} {what}"
+            yield f"{significant(count) if count % 1 else f'{count:,.0f}'} {what}"
     held = sorted({*(seen.start.throttled or ()), *(seen.end.throttled or ())})
     if held:
         yield f"clocks held by {', '.join(held)}"

@@ -129,7 +129,7 @@ def _row(trial: Trial) -> dict[str, Any]:
     values = m.model_dump(mode="json", exclude={"segment_key", "device_key", "report"})
     values |= (m.report or CompileReport()).model_dump()
     values |= {"segment": m.segment_key, "device": m.device_key, "time_us": m.time_us, "version": trial.version}
-    values["spread"] = spread(m.samples_us) if m.samples_us else None
+    values["spread"] = spread(m.samples_us) if len(m.samples_us) > 1 else None
     values["created"] = datetime.fromtimestamp(trial.created, UTC).isoformat(timespec="milliseconds")
     return {name: values[name] for name in FIELDS}
 
@@ -200,7 +200,7 @@ def _table(trials: Sequence[Trial], details: bool, races: Mapping[str, Sequence[
         text = Text(m.schedule.replace(",", ", "), style="" if m.status is Status.ok else "dim")
         if devices:
             text.append(f"\non {m.device_key[:KEY_DIGITS]}", "dim")
-        spread_ = percent(spread(m.samples_us)) if m.samples_us else NONE
+        spread_ = percent(spread(m.samples_us) if len(m.samples_us) > 1 else None)
         runs = str(len(m.samples_us)) if m.samples_us else NONE
         when = age(trial.created, time.time())
         how = Text(_ending(m, races[m.race] if m.race else [m]))

@@ -204,7 +204,7 @@ def _spread(plan: Plan) -> str:
         return "nothing was timed" if plan.predicted_us is None else "predicted, not timed"
     if plan.spread is None:
         return "not timed as a whole"
-    text = f"± {formatting.percent(plan.spread)}"
+    text = formatting.spread(plan.spread)
     return f"{text}: noisy, may be far off" if plan.spread >= NOISY else text
 
 

@@ -87,7 +87,7 @@ def _row(trial: Trial, chosen: bool, now: float, how: str) -> TrialRow:
         family=m.family,
         schedule=m.schedule.removeprefix(m.family).strip("{}"),
         time=formatting.duration(m.time_us),
-        spread=formatting.percent(spread(m.samples_us)) if m.samples_us else formatting.NONE,
+        spread=formatting.percent(spread(m.samples_us) if len(m.samples_us) > 1 else None),
         runs=str(len(m.samples_us)) if m.samples_us else formatting.NONE,
         age=formatting.age(trial.created, now),
         ending=how,

@@ -13,6 +13,7 @@ from codegen.object_cache import ObjectCache
 from codegen.workbench import PlanTiming
 from fusion_ir.records import Device, Plan, Reason, Status
 from fusion_ir.text import print_graph
+from fusion_ir.units import duration
 from scheduler.compose import Composed
 from scheduler.whole import BY_STEPS, UNCHECKED
 from service.planner import artifacts, is_timed
@@ -196,8 +197,9 @@ def _key_of(answer: Resolved | None) -> str | None:
 def _took(plan: Plan) -> str:
     """What a plan takes, in words."""
     if plan.time_us is not None:
-        return f"takes {plan.time_us:.4g} us"
-    return "takes an unknown time" if plan.predicted_us is None else f"is predicted to take {plan.predicted_us:.4g} us"
+        return f"takes {duration(plan.time_us)}"
+    unknown = plan.predicted_us is None
+    return "takes an unknown time" if unknown else f"is predicted to take {duration(plan.predicted_us)}"
 
 
 def _how(plan: Plan) -> str:
