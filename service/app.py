@@ -171,7 +171,16 @@ async def _http_error(request: Request, error: Exception) -> Response:
     detail = {404: "There is no endpoint at this address.", 405: "The Allow header lists the methods."}.get(
         error.status_code, error.detail
     )
+    if error.status_code == 404 and _for_a_person(request) and (page := pages.not_found(detail)) is not None:
+        context(request).metrics.problem(slug)
+        return page
     return await _api_error(request, ApiError(slug, detail, status=error.status_code, headers=error.headers))
+
+
+def _for_a_person(request: Request) -> bool:
+    """Whether a browser asks for a page, and not for an endpoint of the API."""
+    is_page = request.method in ("GET", "HEAD") and not request.url.path.startswith("/v1/")
+    return is_page and "text/html" in request.headers.get("Accept", "").lower()
 
 
 async def _no_database(request: Request, error: Exception) -> Response:

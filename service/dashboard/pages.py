@@ -16,6 +16,11 @@ def router() -> APIRouter:
     return routes.router if routes is not None else _missing()
 
 
+def not_found(detail: str) -> Response | None:
+    """The page for an address that is none; None where there are no templates for one."""
+    return None if routes is None else routes.missing(detail, "")
+
+
 def _missing() -> APIRouter:
     missing = APIRouter(include_in_schema=False)
 

@@ -42,6 +42,7 @@ FAILED_ROWS = 5
 TRIED_SEGMENTS = 50  # on a page of trials
 OPEN_LINES = 150  # lines of a graph's text up to which its picture is fetched unasked
 DIGITS = 64  # of a whole key
+_MARK = Path(__file__).with_name("static") / "mark.svg"
 
 
 def _held_together(value: object) -> object:
@@ -140,7 +141,7 @@ def plan(request: Request, plan_key: str) -> Response:
     ctx = context(request)
     record = _stored(ctx.store, plan_key)
     if record is None:
-        return _missing()
+        return missing()
     stored = ctx.store.graph(record.graph_key)
     parsed = _parse(stored)
     summary = ctx.store.summary(plan_key)
@@ -197,11 +198,11 @@ async def graph(request: Request, plan_key: str) -> Response:
 def _drawing(store: Store, plan_key: str, seconds: float) -> _Drawing | Response:
     record = _stored(store, plan_key)
     if record is None:
-        return _missing()
+        return missing()
     stored = store.graph(record.graph_key)
     parsed = _parse(stored)
     if stored is None or parsed is None:
-        return _missing("The graph of this plan is no longer stored.")
+        return missing("The graph of this plan is no longer stored.")
     drawn = picture(parsed, record, _words(stored, parsed).naming)
     return _Drawing(record, stored, drawn, _layout_key(stored, seconds))
 
@@ -228,7 +229,7 @@ def text(request: Request, plan_key: str) -> Response:
     record = _stored(store, plan_key)
     stored = store.graph(record.graph_key) if record else None
     if record is None or stored is None:
-        return _missing() if record is None else _missing("The graph of this plan is no longer stored.")
+        return missing() if record is None else missing("The graph of this plan is no longer stored.")
     lines = _lines(stored, _parse(stored))
     return _page(
         "text.html",
@@ -250,7 +251,7 @@ def steps(request: Request, plan_key: str) -> Response:
     store = context(request).store
     record = _stored(store, plan_key)
     if record is None:
-        return _missing()
+        return missing()
     stored = store.graph(record.graph_key)
     view = _view(store, record, stored, _parse(stored), store.summary(plan_key))
     return _page("steps.html", "plans", view=view, signature=_signature(record, stored))
@@ -265,7 +266,7 @@ def trials(request: Request, plan_key: str) -> Response:
     store = context(request).store
     record = _stored(store, plan_key)
     if record is None:
-        return _missing()
+        return missing()
     tried = trials_view.trials_view(record, lambda key: store.trials(key, record.device.class_key), time.time())
     return _page(
         "trials.html",
@@ -288,7 +289,7 @@ def source(request: Request, plan_key: str, step: str) -> Response:
     number = int(step) if step.isascii() and step.isdigit() and len(step) < 8 else -1
     if record is None or not 0 <= number < len(record.steps):
         kernels = formatting.count(len(record.steps), "kernel") if record else ""
-        return _missing(f"The plan has {kernels}, numbered from 0.") if record else _missing()
+        return missing(f"The plan has {kernels}, numbered from 0.") if record else missing()
     sha = record.steps[number].source
     return _page(
         "source.html",
@@ -297,6 +298,12 @@ def source(request: Request, plan_key: str, step: str) -> Response:
         signature=_signature(record, store.graph(record.graph_key)),
         source=source_view.source_view(record, number, store.source(sha) if sha else None),
     )
+
+
+@router.get("/favicon.ico")
+def favicon() -> Response:
+    """The mark, for browsers that ask without having read a page."""
+    return Response(_MARK.read_bytes(), media_type="image/svg+xml", headers={"Cache-Control": "max-age=86400"})
 
 
 @router.get("/errors")
@@ -319,10 +326,12 @@ def _page(template: str, section: str, status: int = 200, **values: Any) -> Resp
     return HTMLResponse(text.encode("utf-8", "replace"), status, {"Cache-Control": "no-store"})
 
 
-def _missing(
+def missing(
     detail: str = "No plan with this key is stored. It may have been evicted: resolve its graph again.",
+    section: str = "plans",
 ) -> Response:
-    return _page("missing.html", "plans", status=404, detail=detail)
+    """The page of what is not there."""
+    return _page("missing.html", section, status=404, detail=detail)
 
 
 def _whole(request: Request, plan_key: str) -> Response | None:
@@ -332,7 +341,7 @@ def _whole(request: Request, plan_key: str) -> Response | None:
         return None
     found = context(request).store.plan_keys(plan_key, CANDIDATES + 1)
     if len(found) > 1:
-        return _missing(f"{several(plan_key, found, 'plans')}.")
+        return missing(f"{several(plan_key, found, 'plans')}.")
     rest = request.url.path.removeprefix(f"/plans/{plan_key}")
     query = f"?{request.url.query}" * bool(request.url.query)
     return RedirectResponse(f"/plans/{found[0]}{rest}{query}", 307, {"Cache-Control": "no-store"}) if found else None

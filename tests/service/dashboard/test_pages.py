@@ -549,3 +549,25 @@ def test_pairs_that_were_not_tried_are_the_first_thing_to_read(service: Running)
     assert '<details><summary>Limits that were hit <span class="count">1</span>' in html
     text = page(service, f"/plans/{key}").text
     assert text.index("together 3 µs; not tried") < text.index("together 4 µs") < text.index("Why not fused")
+
+
+@pytest.mark.parametrize("address", ["/plan", "/docs", "/index.html", "/static/none.css", "/errors/a/b"])
+def test_an_address_that_is_none_is_a_page_for_a_browser_and_a_problem_for_others(
+    service: Running, address: str
+) -> None:
+    browser = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+    shown = service.client.get(address, headers=browser)
+    assert (shown.status_code, shown.headers["content-type"]) == (404, "text/html; charset=utf-8")
+    assert "There is no such page" in shown.text
+    assert "There is no endpoint at this address." in shown.text
+    for headers in ({"Accept": "*/*"}, {"Accept": "application/json"}):
+        told = service.client.get(address, headers=headers)
+        assert (told.status_code, told.json()["type"]) == (404, "/errors/not-found")
+    api = service.client.get("/v1/nothing", headers=browser)
+    assert api.json()["type"] == "/errors/not-found", "the API has one shape of errors, whoever asks"
+
+
+def test_browsers_get_the_mark_where_they_look_for_it_unasked(service: Running) -> None:
+    found = service.client.get("/favicon.ico")
+    assert (found.status_code, found.headers["content-type"]) == (200, "image/svg+xml")
+    assert found.content == (Path(routes.__file__).parent / "static" / "mark.svg").read_bytes()
