@@ -1,5 +1,6 @@
 """GRAPH|PLAN_KEY arguments of commands that never search: of a graph the plan that is stored for it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -62,7 +63,7 @@ def stored_subject(store: Store, subject: str, asked: Asked) -> Stored:
     raise _none(store, subject, asked, rows)
 
 
-def _none(store: Store, subject: str, asked: Asked, rows: list[PlanSummary]) -> CommandError:
+def _none(store: Store, subject: str, asked: Asked, rows: Sequence[PlanSummary]) -> CommandError:
     """What to do, and where else there is a plan."""
     others = sorted(
         {f"{row.device} ({row.target}, {row.numerics})" for row in rows if row.state not in (None, "failed")}
