@@ -9,9 +9,9 @@ WORTH = 1.005  # less than this many times faster is nothing that anybody looks 
 
 
 def how_far(plan: Plan) -> str:
-    """ "64 % of what no kernel here can beat, 80 % as fast as a copy of its bytes; no other cut can be more than 1.4x
-    faster". Says what was proved and no more: nothing of other cuts where the search did not get that far, and nothing
-    at all where the plan's time is too noisy."""
+    """ "64 % of what no kernel here can beat, 80 % as fast as a copy of its bytes; by the times of the kernels tried,
+    no other cut is more than 1.4x faster". Says what was proved and no more: nothing of other cuts where the search did
+    not get that far, and nothing at all where the plan's time is too noisy."""
     time_us = plan.time_us if plan.time_us is not None else plan.predicted_us
     share = ratio(plan.lower_bound_us, time_us)
     if not plan.steps:
@@ -21,7 +21,7 @@ def how_far(plan: Plan) -> str:
     if is_noisy("measured", plan.spread if plan.time_us is not None else None):
         return (
             f"too noisy to say how far it is from the best: its runs differ by ± {percent(plan.spread)}, so something "
-            "else had the machine; ask again while it is quiet, or go on with --continue"
+            "else had the machine; time it again while it is quiet, with fuseplan tune --continue"
         )
     if beats(plan.time_us, plan.lower_bound_us):
         return (
@@ -40,9 +40,9 @@ def how_far(plan: Plan) -> str:
 def _other_cuts(plan: Plan, share: float) -> str:
     gap = plan.search_gap
     if plan.search.complete or (gap is not None and gap <= WORTH):
-        return "no other cut can be faster"
+        return "by the times of the kernels tried, no other cut is faster"
     if gap is None:
         return "what another cut could gain was not proved"
     if gap * share >= 1 / WORTH:  # says no more than the bound does
         return "that another cut comes nearer was not excluded"
-    return f"no other cut can be more than {times(gap)} faster"
+    return f"by the times of the kernels tried, no other cut is more than {times(gap)} faster"

@@ -61,11 +61,13 @@ def test_large_counts_have_no_exponent() -> None:
 
 def test_one_sample_has_no_spread() -> None:
     assert (spread(None), spread(0.0), spread(0.026)) == ("", "", "± 2.6 %")
-    one, several = (printed(100, trials._table([t], False, trials._races([t]))) for t in (trial(1.5), trial(1.5, 1.6, 1.7)))
+    one, several = (
+        printed(100, trials._table([t], False, trials._races([t]))) for t in (trial(1.5), trial(1.5, 1.6, 1.7))
+    )
     assert "%" not in one
     assert "%" in several
     assert (trials._row(trial(1.5))["spread"], trials._row(trial(1.5, 1.5))["spread"]) == (None, 0.0)
-    assert trials_view._row(trial(1.5), False, 0.0).spread == "–"
+    assert trials_view._row(trial(1.5), False, 0.0, "").spread == "–"
     plan = plan_of(chain()).model_copy(update={"spread": 0.0})
     assert "±" not in printed(100, plan_view(plan, "measured"))
     assert pages._spread(plan) == ""
