@@ -21,7 +21,7 @@ def how_far(plan: Plan) -> str:
     if is_noisy("measured", plan.spread if plan.time_us is not None else None):
         return (
             f"too noisy to say how far it is from the best: its runs differ by ± {percent(plan.spread)}, so something "
-            "else had the machine; time it again while it is quiet, with fuseplan tune --continue"
+            "else had the machine; time it again while it is quiet (fuseplan tune --continue)"
         )
     if beats(plan.time_us, plan.lower_bound_us):
         return (

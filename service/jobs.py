@@ -4,7 +4,7 @@ import secrets
 import socket
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from fusion_ir.records import Numerics
 
@@ -22,7 +22,8 @@ def worker_name(process_id: int, token: str) -> str:
 
 
 class PlanJob(BaseModel):
-    """Payload of a `plan` operation: plan a stored graph for a target of this machine."""
+    """Payload of a `plan` operation: plan a stored graph for a target of this machine, `again` though there is a
+    plan."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -31,6 +32,8 @@ class PlanJob(BaseModel):
     seconds: float
     numerics: Numerics
     memory_bytes: int | None = None
+    # Left out where it is not so: workers of before, on the same database, know no such field.
+    again: bool = Field(default=False, exclude_if=lambda again: not again)
 
 
 class PlanResult(BaseModel):

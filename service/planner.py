@@ -64,12 +64,14 @@ def plan_graph(
     numerics: Numerics = "reassociate",
     tenant: str = "",
     again: bool = False,
+    cancel_counts: bool = False,
     tell: Callable[[str], None] | None = None,
 ) -> PlanAnswer:
     """The best stored plan for the graph on `target`; where there is none, or another search is due, what that finds,
     stored whole, or the stored plan where that is faster: the two are timed in the same rounds (`service.rematch`),
     and the faster one is stored with its times of now. again: searches in any case, with what the database knows of
-    earlier searches: what was timed then is not timed anew.
+    earlier searches: what was timed then is not timed anew. cancel_counts: a search that is interrupted counts as one
+    of all its seconds, so that the next request for as many does not begin anew what somebody cancelled.
 
     tell: is told in a line why a search begins, and that ceilings are measured, which a search does not count.
 
@@ -105,7 +107,7 @@ def plan_graph(
         raise
     plan = met.plan if met else plan
     state: PlanState = "predicted" if plan.time_us is None else "measured"
-    searched = searched_for(plan, budget)
+    searched = searched_for(plan, budget, cancel_counts=cancel_counts)
     binaries, sources = artifacts(plan, cache)
     plan_key = store.store_plan(request, plan, state, binaries, sources, searched, only_better=met is None)
     continued = None
@@ -166,11 +168,13 @@ def failed_search(error: Exception) -> Problem:
     return problem("tuning-failed", f"The search failed with a fault of its own ({type(error).__name__}).")
 
 
-def searched_for(plan: Plan, budget: Budget) -> Searched:
-    """What the search that made a plan leaves for another one to find, by its seconds."""
+def searched_for(plan: Plan, budget: Budget, *, cancel_counts: bool = False) -> Searched:
+    """What the search that made a plan leaves for another one to find, by its seconds. cancel_counts: see
+    `plan_graph`."""
     cut_short, had_s = plan.search.cut_short, plan.search.budget_s
     if was_interrupted(plan):
-        return Searched(min(plan.search.seconds, budget.seconds), cut_short or INTERRUPTED)
+        spent_s = budget.seconds if cancel_counts else min(plan.search.seconds, budget.seconds)
+        return Searched(spent_s, cut_short or INTERRUPTED)
     if cut_short is None and plan.time_us is None and budget.seconds == 0 and is_timed(plan.device):
         cut_short = NOTHING_TIMED
     return Searched(None if cut_short is None else budget.seconds if had_s is None else had_s, cut_short)

@@ -174,6 +174,8 @@ class Worker:
             ObjectCache(self._settings.cache, self._store.seal()),
             lease.progress,
             numerics=job.numerics,
+            again=job.again,
+            cancel_counts=True,
         )
         lease.check()
         if operation.device_key not in (None, answer.plan.device.class_key):

@@ -40,7 +40,7 @@ async def resolve(request: Request) -> Response:
     Otherwise 202 with an operation; equal requests join the same one. `Prefer: wait=N` waits up to N seconds for it.
     A search that failed is not made again; with `Cache-Control: no-cache` it is.
     A plan that is `stale`, or whose search was cut short with less time than this request has, is answered as it is,
-    and another search is made meanwhile (`refining`).
+    and another search is made meanwhile (`refining`); with `Cache-Control: no-cache` for any plan: it is timed again.
     """
     ctx = context(request)
     _check_media_type(request)
@@ -54,7 +54,9 @@ async def resolve(request: Request) -> Response:
     found = await ctx.database.run(ctx.store.resolve, remembered.request, remembered.conditions, remembered.seconds)
     if found is not None:
         ctx.metrics.resolves.labels("hit").inc()
-        refining = found.due and await _refine(ctx, remembered, ask or (await _read(ctx, body))[0])
+        again = _wants_another(request)
+        due = found.due or again
+        refining = due and await _refine(ctx, remembered, ask or (await _read(ctx, body))[0], again=again)
         return _answer(found, "hit", remembered.names, refining=refining)
     ctx.metrics.resolves.labels("miss").inc()
     await ctx.database.run(_forget_failure if _wants_another(request) else _check_failure, ctx, remembered)
@@ -95,7 +97,8 @@ async def _read(ctx: Context, body: bytes) -> tuple[Read, Remembered]:
 
 
 def _wants_another(request: Request) -> bool:
-    """Whether a failed search is to be made again: `Cache-Control: no-cache` (RFC 9111, 5.2.1.4)."""
+    """Whether a search is to be made again, one that failed or one that made a plan: `Cache-Control: no-cache` (RFC
+    9111, 5.2.1.4)."""
     given = ",".join(request.headers.getlist("cache-control"))
     return "no-cache" in (directive.strip().lower() for directive in given.split(","))
 
@@ -111,8 +114,9 @@ def _check_failure(ctx: Context, remembered: Remembered) -> None:
         raise ApiError(problem.type.rpartition("/")[2], problem.detail, problem.place)
 
 
-async def _queue(ctx: Context, remembered: Remembered, ask: Read) -> Operation:
-    """The operation that makes this plan: a new one, or the one that is under way. Raises ApiError."""
+async def _queue(ctx: Context, remembered: Remembered, ask: Read, *, again: bool = False) -> Operation:
+    """The operation that makes this plan, though there is one where it is to be made `again`: a new one, or the one
+    that is under way. Raises ApiError."""
 
     def work() -> Operation:
         graphs = [] if ask.text is None else [NewGraph(ask.graph_key, ask.text.decode(), ask.parsed_names())]
@@ -123,6 +127,7 @@ async def _queue(ctx: Context, remembered: Remembered, ask: Read) -> Operation:
             seconds=remembered.seconds,
             numerics=ask.numerics,
             memory_bytes=ask.memory_bytes,
+            again=again,
         )
         return ctx.store.submit(
             PLAN,
@@ -140,10 +145,10 @@ async def _queue(ctx: Context, remembered: Remembered, ask: Read) -> Operation:
         raise ApiError("too-many-operations", f"{error}.", headers={"Retry-After": "30"}) from error
 
 
-async def _refine(ctx: Context, remembered: Remembered, ask: Read) -> bool:
+async def _refine(ctx: Context, remembered: Remembered, ask: Read, *, again: bool) -> bool:
     """Whether another search is waiting or running now. Where the queue is full, the answer is what there is."""
     try:
-        await _queue(ctx, remembered, ask)
+        await _queue(ctx, remembered, ask, again=again)
     except ApiError as error:
         if error.slug != "too-many-operations":
             raise

@@ -52,7 +52,7 @@ def test_a_plan_faster_than_its_bound_says_that_the_bound_is_not_credible() -> N
 def test_of_a_noisy_time_it_says_nothing_but_that(bound_us: float) -> None:
     words = told(10.0, bound_us, 1.4, spread=0.61)
     assert words.startswith("too noisy to say how far it is from the best: its runs differ by ± 61 %")
-    assert words.endswith("time it again while it is quiet, with fuseplan tune --continue")
+    assert words.endswith("time it again while it is quiet (fuseplan tune --continue)")
     assert "beat" not in words and "copy" not in words
     assert "too noisy" not in told(10.0, 6.4, 1.4, spread=0.0999)
     assert "too noisy" not in told(None, 6.4, None, predicted_us=10.0, spread=0.61), "that is of no time"

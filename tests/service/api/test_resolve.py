@@ -334,4 +334,9 @@ def test_a_failed_search_is_made_again_where_that_is_asked_for(service: Running,
 def test_a_plan_that_is_there_is_the_answer_however_it_is_asked_for(service: Running) -> None:
     store_plan(service.store, chain())
     headers = {"Cache-Control": "no-cache"}
-    assert service.client.post("/v1/plans:resolve", json={"graph": wire()}, headers=headers).json()["cache"] == "hit"
+    answer = service.client.post("/v1/plans:resolve", json={"graph": wire()}, headers=headers).json()
+    assert (answer["cache"], answer["refining"]) == ("hit", True), "and is timed again, as --continue does"
+    [queued] = service.store.operations()
+    assert PlanJob.model_validate_json(queued.payload).again
+    once_more = service.client.post("/v1/plans:resolve", json={"graph": wire()}).json()
+    assert (once_more["cache"], once_more["refining"], len(service.store.operations())) == ("hit", False, 1)

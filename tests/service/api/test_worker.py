@@ -26,8 +26,9 @@ from service.errors import Problem
 from service.jobs import PLAN, PlanJob
 from service.planner import PlanAnswer, PlanningError
 from service.settings import Settings, environment, load
+from service.version import VERSION
 from tests.support.stored_plans import chain, plan_of, store_plan
-from tuning_db import Names, Operation, Store
+from tuning_db import Conditions, Names, Operation, RequestKey, Store
 
 ROOT = Path(__file__).parents[3]
 KEY = graph_key(chain())
@@ -66,14 +67,23 @@ def test_an_operation_is_planned_and_its_result_says_which(
     settings: Settings, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def plan_graph(
-        named: NamedGraph, target: str, budget: Any, store: Store, cache: Any, progress: Any, *, numerics: str
+        named: NamedGraph,
+        target: str,
+        budget: Any,
+        store: Store,
+        cache: Any,
+        progress: Any,
+        *,
+        numerics: str,
+        again: bool,
+        cancel_counts: bool,
     ) -> PlanAnswer:
         assert (print_graph(named.graph), named.input_names, named.output_names) == (
             print_graph(chain()),
             ("x",),
             ("y",),
         )
-        assert (target, budget.seconds, numerics) == ("cpu", 1.5, "exact")
+        assert (target, budget.seconds, numerics, again, cancel_counts) == ("cpu", 1.5, "exact", False, True)
         progress(EVENT)
         running = store.operation(operation.id)
         assert running is not None
@@ -172,6 +182,12 @@ def test_a_cancelled_search_leaves_the_best_plan_so_far(settings: Settings, stor
     plan = Plan.model_validate_json(store.plan(listed.plan_key) or b"")
     if any(r.text == INTERRUPTED for r in plan.reasons):
         assert (listed.state, listed.cut_short) == ("predicted" if plan.time_us is None else "measured", INTERRUPTED)
+        request = RequestKey(listed.graph_key, plan.device.class_key, "exact")
+        now = Conditions.of_device(plan.device, VERSION)
+        for seconds, due in ((60.0, False), (61.0, True)):  # what somebody cancelled is not begun anew by who polls
+            found = store.resolve(request, now, seconds)
+            assert found is not None
+            assert found.due == due
     else:
         assert plan.search.seconds < 60, "it was through before"
 
