@@ -3,6 +3,7 @@
 import json
 import runpy
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,9 @@ def test_a_predicted_plan_is_bundled_and_launched(
     bundle = read_bundle(folder)
     assert (bundle.names.inputs, bundle.names.outputs) == (named.input_names, named.output_names)
     again = read((folder / "graph.fuseplan.txt").read_text())
-    assert again == NamedGraph(named.graph, named.input_names, named.output_names, again.notes)
+    assert replace(again, node_names=()) == NamedGraph(
+        named.graph, named.input_names, named.output_names, again.notes
+    ), "names of nodes are those of the canonical text, in its order"
     assert graph_key(again.graph) == plan.graph_key
     about = json.loads((folder / "bundle.json").read_text())
     assert [k["source"] is not None and (folder / k["source"]).exists() for k in about["kernels"]] == [True] * len(
