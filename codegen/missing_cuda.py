@@ -21,7 +21,7 @@ def lacks(error: Exception, driver: int) -> str:
 
 def what_to_do(lacking: str, problem: str) -> str:
     """A clause about what `lacks` said, "" where there is nothing to do about it. problem: what CuPy raised."""
-    return cupy_hint(problem) if lacking == "cupy" else _TODO.get(lacking, "")
+    return cupy_hint(problem) if lacking == "cupy" else _WHAT_TO_DO.get(lacking, "")
 
 
 def cupy_hint(problem: str) -> str:
@@ -34,7 +34,7 @@ def cupy_hint(problem: str) -> str:
     )
 
 
-_TODO: Mapping[str, str] = {
+_WHAT_TO_DO: Mapping[str, str] = {
     "driver": "CuPy is there, an NVIDIA driver is not: it takes one, in a container passed on from the host",
     "newer driver": "the NVIDIA driver is older than CuPy's CUDA: a newer driver (580 or later for CUDA 13), or "
     "pip install 'fuseplan[cuda12]'",

@@ -68,21 +68,24 @@ def _show(console: Console, folder: Path, options: argparse.Namespace) -> Plan:
     compulsory = sum(n.elements * n.dtype.bytes for n in _tensors(named))
     console.print(
         f"[bold]{options.graph.name}[/]: {len(named.graph.nodes)} nodes, {len(named.graph.inputs)} inputs, "
-        f"{len(named.graph.outputs)} outputs, {size(compulsory)} in and out"
+        f"{len(named.graph.outputs)} outputs, {size(compulsory)} in and out",
+        soft_wrap=True,
     )
     with _serve(folder) as server:
         body = {"graph": to_wire(named), "target": options.target, "seconds": options.seconds}
-        console.print(f"The service is up at {server.remote.url}; the graph goes to [bold]POST /v1/plans:resolve[/]")
+        where = f"The service is up at {server.remote.url}; the graph goes to [bold]POST /v1/plans:resolve[/]"
+        console.print(where, soft_wrap=True)
         started = time.perf_counter()
         with search_progress(options.seconds) as progress:
             first = server.remote.resolve(body, progress.show)
         console.print(
             f"First answer, a {first.cache}: read, searched, generated, checked, timed and stored "
-            f"in {time.perf_counter() - started:.1f} s\n"
+            f"in {time.perf_counter() - started:.1f} s\n",
+            soft_wrap=True,
         )
         show(plan_view(first.plan, first.state, Naming.of_graph(named)))
-        console.print("\n" + _repeated(server.remote, body))
-        console.print(Text.assemble("The plan's page: ", (server.remote.page(first.plan_key), "bold")))
+        console.print("\n" + _repeated(server.remote, body), soft_wrap=True)
+        console.print(Text.assemble("The plan's page: ", (server.remote.page(first.plan_key), "bold")), soft_wrap=True)
         _keep(console, options.keep)
         return first.plan
 

@@ -35,7 +35,7 @@ from service.cli.options import (
 )
 from service.cli.plan_view import KEY_DIGITS, plan_view
 from service.cli.source import read_graph
-from service.cli.terminal import print_json, search_progress, show
+from service.cli.terminal import out, print_json, search_progress, show
 from service.naming import Naming
 from service.planner import NOTHING_TIMED, plan_graph
 from service.settings import Settings, load
@@ -104,6 +104,8 @@ def _print(answer: Answer, naming: Naming, json: bool) -> None:
         print_json(answer_json(answer))
         return
     show(plan_view(answer.plan, answer.state, naming), Padding(_whereabouts(answer), (0, 0, 0, 1)))
+    if answer.address:  # never broken into lines: it would lead nowhere
+        out().print(Text.assemble((" page: ", "dim"), answer.address), soft_wrap=True)
 
 
 def search_budget(settings: Settings, seconds: float | None, memory_bytes: int | None = None) -> Budget:
@@ -174,8 +176,6 @@ def _whereabouts(answer: Answer) -> Text:
         text.append_text(Text.assemble(("\nthe search was cut short", "yellow"), f": {answer.cut_short}; {more}"))
     elif answer.refining:
         text.append("\nanother search is being made")
-    if answer.address:
-        text.append_text(Text.assemble(("\npage: ", "dim"), answer.address))
     return text
 
 

@@ -28,7 +28,8 @@ def test_the_demo_shows_plan_hit_and_page(tmp_path: Path) -> None:
     ):
         assert words in ended.stdout, words
     assert re.search(r"Second answer, a hit: [0-9.]+ ms over HTTP", ended.stdout)
-    assert len(set(re.findall(r"/plans/([0-9a-f]{64})", ended.stdout))) == 1
+    assert len(set(re.findall(r"/plans/([0-9a-f]{64})$", ended.stdout, re.MULTILINE))) == 1
+    assert len(re.findall(r"/plans/[0-9a-f]{64}$", ended.stdout, re.MULTILINE)) == 2, "an address is never broken"
     assert re.search(r"^  \S*fuseplan serve --db sqlite:///\S+ --cache \S+$", ended.stdout, re.MULTILINE)
     assert ended.stderr == ""
 
@@ -52,6 +53,6 @@ def test_tune_on_a_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         assert [a["cache"] for a in answers] == ["miss", "hit"]
         assert answers[0]["plan_key"] == answers[1]["plan_key"]
         assert main(["tune", str(EXAMPLE), "--server", address]) == 0
-        assert f"{address}/plans/{answers[0]['plan_key']}" in re.sub(r"\s", "", capsys.readouterr().out)
+        assert f"{address}/plans/{answers[0]['plan_key']}" in capsys.readouterr().out, "an address is never broken"
         assert main(["tune", str(EXAMPLE), "--server", address, "--target", "cuda:9"]) == 2
         assert "CUDA" in capsys.readouterr().err
