@@ -178,17 +178,22 @@ class Covers:
         return candidate.weight * self.ledger.cost_us(candidate, us)
 
     def _writing_what_is_read(self, pieces: Sequence[Piece], unknown: Estimate) -> tuple[Piece, ...]:
-        """A cover whose segments write no tensor that it has no use for, unless that is dearer: of pieces that are
-        predicted to cost the same, bound by arithmetic for instance, the solver takes any."""
+        """A cover whose segments write no tensor that nothing reads before it is written again, and none that is there
+        already, unless that is dearer: of pieces that are predicted to cost the same, bound by arithmetic for
+        instance, the solver takes any, and out of time it has some that write what others do."""
         atoms, before = self.found.atoms, tuple[Piece, ...]()
-        cover = tuple(pieces)
+        cover = tuple(sorted(pieces, key=lambda p: not self.usable[p].is_prologue))  # as they will run
         while cover != before:  # what writes less may read less
-            before, wanted = cover, atoms.outputs
-            for piece in cover:
-                wanted |= atoms.reads_of(piece.members)
-            cover = tuple(
-                self._writing(piece, piece.writes & wanted, unknown) for piece in cover if piece.writes & wanted
-            )
+            before, kept, live = cover, list[Piece](), atoms.outputs
+            for piece in reversed(cover):
+                if needed := piece.writes & live:
+                    kept.append(self._writing(piece, needed, unknown))
+                    live = live & ~kept[-1].writes | atoms.reads_of(kept[-1].members)
+            cover, written = (), 0
+            for piece in reversed(kept):
+                if needed := piece.writes & ~written:
+                    cover += (self._writing(piece, needed, unknown),)
+                    written |= piece.writes
         return cover
 
     def _writing(self, piece: Piece, needed: int, unknown: Estimate) -> Piece:

@@ -1,15 +1,19 @@
 """The cheapest cover is found although few candidates are looked at."""
 
 import time
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from codegen.families import FAMILIES, TAKING_PARTS
 from fusion_ir.records import Device
 from scheduler.candidates import Candidate
-from scheduler.cover import CoverProblem, Producers
+from scheduler.cover import Cover, CoverProblem, Producers, bits
 from scheduler.covers import Covers
+from scheduler.piece import Piece
 from scheduler.predictor import Estimate
+from scheduler.producers import in_order
 from scheduler.segment import extract
 from scheduler.watch import Watch
 from tests.support.cover_problems import Problem, cheapest
@@ -42,6 +46,43 @@ def test_as_cheap_as_if_all_candidates_were_looked_at(device: Device, which: str
             assert total_us == pytest.approx(cheapest(Problem(producers, costs)), rel=1e-9), seed
         looked, all_ = looked + len(seen), all_ + len(costs)
     assert looked < 0.8 * all_
+
+
+@pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.target)
+def test_out_of_time_a_cover_writes_each_tensor_once(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it was left with: here the pieces of two covers."""
+
+    def left(problem: CoverProblem) -> Callable[..., Cover | None]:
+        solve, producers = problem.solve, problem.producers
+
+        def solved(costs: dict[Piece, float], *others: object) -> Cover | None:
+            cover = solve(costs, *others)
+            other = cover and solve({p: us for p, us in costs.items() if p not in cover.pieces})
+            if not cover or not other:
+                return cover
+            pieces = {p: producers.read(p.members) for p in cover.pieces + other.pieces}
+            return replace(cover, pieces=in_order(pieces.items(), producers.outputs), exact=False)
+
+        return solved
+
+    twice = 0
+    for seed in range(60):
+        ledger, atoms, found = searched(any_graph(Seeded(seed), steps=30), device)
+        covers = Covers(atoms, found, ledger, Watch(60.0, 0.0, None, time.monotonic), 10.0)
+        solve = left(covers.problem)
+        monkeypatch.setattr(covers.problem, "solve", solve)
+        given = solve({p: c.weight * ledger.predictions.seeming_us(c) for p, c in covers.usable.items()})
+        assert given is not None, seed
+        written = [t for p in given.pieces for t in bits(p.writes)]
+        twice += len(set(written)) < len(written)
+        chosen = [c.segment.piece for c in covers.cheapest(ledger.predictions)]
+        written = [t for p in chosen for t in bits(p.writes)]
+        assert len(set(written)) == len(written), seed
+        wanted = atoms.outputs
+        for piece in chosen:
+            wanted |= atoms.reads_of(piece.members)
+        assert not [t for t in written if not wanted >> t & 1], seed
+    assert twice > 20
 
 
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.target)

@@ -12,11 +12,12 @@ from fusion_ir.graph import Graph
 from fusion_ir.records import Device, Plan
 from scheduler.bench import Forgetful
 from scheduler.budget import Budget
-from scheduler.tune import tune
+from scheduler.tune import TuneSettings, tune
 from tests.unit.scheduler.fakes import CEILINGS, DEVICE
 
 CASES = [case for cases in TOPICS.values() for case in cases]
 SLOW = CEILINGS.model_copy(update={"fma_gflops": 10.0})  # whatever is written, arithmetic takes longer
+HURRIED = TuneSettings(cover_s=0.2)  # covers that are not proved to be the cheapest have the most that is idle
 DEVICES = {
     "cpu": DEVICE, "slow cpu": DEVICE.model_copy(update={"ceilings": SLOW}), "h200": specified("h200", "")
 }  # fmt: skip
@@ -39,7 +40,7 @@ def unread(plan: Plan) -> list[str]:
 
 
 def predicted(graph: Graph, device: Device) -> Plan:
-    return tune(graph, device, Budget(0.0), Forgetful(), None)
+    return tune(graph, device, Budget(0.0), Forgetful(), None, settings=HURRIED)
 
 
 @pytest.mark.parametrize("name", DEVICES)
