@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from fusion_ir.comparison import Difference
 from fusion_ir.graph import Graph
 from fusion_ir.node import Node
-from fusion_ir.records import Measurement, Status
+from fusion_ir.records import Device, Measurement, Status
 
 
 class NoPlan(Exception):
@@ -14,7 +14,8 @@ class NoPlan(Exception):
 
 
 class MemoryExceeded(NoPlan):
-    """No plan that was found keeps to the limit of memory; the message says what the least needs."""
+    """The device has less memory than inputs and outputs take, or no plan that was found keeps to the limit of
+    temporaries; the message says what the least needs."""
 
 
 class Disagreement(NoPlan):
@@ -24,6 +25,16 @@ class Disagreement(NoPlan):
     def __init__(self, node: Node, detail: str) -> None:
         super().__init__(f"{node}: {detail}")
         self.node, self.difference = node, Difference.parse(detail)
+
+
+def check_room(graph: Graph, device: Device) -> None:
+    """Raises MemoryExceeded where the graph's inputs and outputs alone are larger than the device's memory."""
+    written = sum(o.bytes for o in graph.outputs if o.donates is None)
+    if graph.read_bytes + written > device.memory_bytes:
+        raise MemoryExceeded(
+            f"the graph's inputs take {graph.read_bytes:,} bytes and its outputs {written:,}; "
+            f"{device.name} has {device.memory_bytes:,}"
+        )
 
 
 def unusable(node: Node, failures: Sequence[Measurement]) -> NoPlan:

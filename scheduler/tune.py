@@ -22,6 +22,7 @@ from scheduler.cutting import cut
 from scheduler.finalists import Finalists
 from scheduler.forms import forms
 from scheduler.ledger import Ledger
+from scheduler.no_plan import check_room
 from scheduler.piece import Piece
 from scheduler.prepare import Prepared, prepare
 from scheduler.rewrites import ALTERNATIVES
@@ -108,9 +109,10 @@ def tune(
     `bench` None, a budget of 0 seconds, or a device that is not there: nothing is timed, and the plan (`time_us` None)
     follows the predictions; neither in the emulator, but each kernel of the plan is checked. on_unfused: told the plan
     of the unfused graph where it was timed and lost.
-    Raises NoPlan, of which MemoryExceeded where no plan keeps to the budget's memory; RequestError.
+    Raises NoPlan, of which MemoryExceeded where no plan fits the device's memory or the budget's; RequestError.
     """
     check_numerics(numerics)
+    check_room(graph, device)
     timed = bench is not None and budget.seconds > 0 and device.origin == "detected" and device.target != "emulator"
     watch = _watch(budget, progress, settings, clock)
     ledger = Ledger(device, families, costs, bench if timed else None, budget.seed)

@@ -227,9 +227,10 @@ PROBLEM_TYPES: dict[str, ProblemType] = {
         ProblemType(
             "memory-exceeded",
             422,
-            "No plan keeps to the limit of memory",
-            "Every plan that the search found needs more bytes of temporaries than `memory_bytes` allows.",
-            "`detail` says how many the least of them needs: ask with that many, or without a limit.",
+            "No plan fits into memory",
+            "The device has fewer bytes than the graph's inputs and outputs take, or every plan that the search found "
+            "needs more bytes of temporaries than `memory_bytes` allows.",
+            "`detail` says which, and how many the least of the plans needs: ask with that many, or without a limit.",
         ),
         ProblemType(
             "cancelled",

@@ -52,6 +52,22 @@ def test_numerics_that_are_no_class(numerics: Any) -> None:
     assert str(caught.value) == f"numerics: expected one of exact, reassociate, approximate, got {numerics!r}"
 
 
+@pytest.mark.parametrize("seconds", [0, 1.0])
+def test_a_graph_that_the_device_has_no_room_for_is_refused_at_once(seconds: float) -> None:
+    """Nothing is cut, compiled or timed, whether it is a GPU that is not there or this machine."""
+    graph, asked = chain(), list[str]()
+    room = graph.read_bytes + graph.written_bytes
+    small = DEVICE.model_copy(update={"memory_bytes": room - 1})
+    with pytest.raises(MemoryExceeded) as caught:
+        tune(graph, small, Budget(seconds), Memory(), None, progress=lambda p: asked.append(p.phase))
+    assert str(caught.value) == (
+        f"the graph's inputs take {2 * BYTES:,} bytes and its outputs {BYTES:,}; fake has {room - 1:,}"
+    )
+    assert not asked
+    just = DEVICE.model_copy(update={"memory_bytes": room})
+    assert tune(graph, just, Budget(0), Memory(), None, families=families(kinds=ALL)).steps
+
+
 def chain() -> Graph:
     """Three computations; the last one reads what the first one left, too."""
     a = make("exp", [X])
