@@ -1,10 +1,11 @@
 """How tries of candidates ended, in words: against whom a race stopped one, and why what seems faster did not win."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from codegen.measure import beats, ratio_interval
 from fusion_ir.records import Measurement, Status
+from scheduler.entry import Variant, variant_of
 from service.formatting import duration, percent, times, visible
 
 _WARM = re.compile(r"warm [0-9.e+-]+ us")  # as rows have it that were written before times had their units there
@@ -23,6 +24,11 @@ def ending(m: Measurement, race: Sequence[Measurement]) -> str:
     else:
         detail = f"{m.status.value}: {detail}"
     return f"{m.origin}; {detail}" if m.origin else detail
+
+
+def candidate_order(m: Measurement, chosen: Collection[Variant]) -> tuple[bool, bool, float]:
+    """The sort key of candidates by their last tries: the plan's own (`chosen`), then by time, failed ones last."""
+    return variant_of(m) not in chosen or m.status is not Status.ok, m.time_us is None, m.time_us or 0.0
 
 
 def beside_winner(tries: Sequence[Measurement], winner: Sequence[Measurement]) -> str:

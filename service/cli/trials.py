@@ -5,7 +5,7 @@ import json as json_module
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -20,6 +20,7 @@ from fusion_ir.errors import FormatError
 from fusion_ir.key import graph_key
 from fusion_ir.records import CompileReport, Measurement, Status
 from fusion_ir.text import parse_graph
+from scheduler.entry import Variant, variant_of
 from service.cli.errors import bad_input
 from service.cli.fitted import Cell, Column, Fitted, Layout
 from service.cli.options import Db, Format, Json, Shapes, Target
@@ -30,7 +31,7 @@ from service.cli.subjects import Subject
 from service.cli.surroundings import details_of
 from service.cli.targets import is_of_target
 from service.cli.terminal import print_json, say, show
-from service.endings import ending
+from service.endings import candidate_order, ending
 from service.formatting import NONE, age, count, duration, percent
 from service.settings import load
 from tuning_db import Store, Trial
@@ -53,11 +54,13 @@ FEW = 12  # candidates of a segment that are shown without --all
 
 @dataclass(frozen=True)
 class Tried:
-    """A segment and what was tried on it, in order. text: canonical, None where it is not stored."""
+    """A segment and what was tried on it, in order. text: canonical, None where it is not stored. chosen: what the plan
+    that was asked about has for it."""
 
     key: str
     text: str | None
     trials: Sequence[Trial]
+    chosen: Collection[Variant] = frozenset()
 
 
 def trials(
@@ -74,6 +77,7 @@ def trials(
     """Show every candidate ever tried for a graph, or for the kernels of a plan: schedule, times, and what failed.
 
     Of a graph on all devices that it was tried on, of a plan on its own; with --target on those instead, here or not.
+    The fastest come first, those of the plan before them.
     """
     if target is not None and ":" in target:
         raise bad_input(f"--target: expected one without a number, which trials are not kept by, got {target}")
@@ -102,20 +106,23 @@ def _tried(
     """Of a plan, the segments of its steps on its device; of a graph, all that searches tried something on. target:
     on devices of it instead."""
     device: str | None = None
+    chosen: dict[str, set[Variant]] = {}
     found_plan = load_subject(store, subject)
     if found_plan is not None:
         _, plan = found_plan
-        keys, device = list(dict.fromkeys(step.segment_key for step in plan.steps)), plan.device.class_key
+        for step in plan.steps:
+            chosen.setdefault(step.segment_key, set()).add((step.family, step.schedule))
+        keys, device = list(chosen), plan.device.class_key
     else:
         keys = store.segments_of(graph_key(read_graph(subject, format_, shapes).graph))
     if target is not None:
         names = {d.class_key: d.device.name for d in store.devices()}
         tried = {key: store.trials(key) for key in keys}
         meant = {d: is_of_target(target, d.partition("-")[0], names.get(d, "")) for d in _devices(tried)}
-        chosen = {key: [t for t in some if meant[t.measurement.device_key]] for key, some in tried.items()}
+        tried = {key: [t for t in some if meant[t.measurement.device_key]] for key, some in tried.items()}
     else:
-        chosen = {key: store.trials(key, device) for key in keys}
-    found = [Tried(key, store.segment(key), some) for key, some in chosen.items()]
+        tried = {key: store.trials(key, device) for key in keys}
+    found = [Tried(key, store.segment(key), some, chosen.get(key, ())) for key, some in tried.items()]
     return sorted((t for t in found if t.trials), key=lambda t: t.trials[0].created)
 
 
@@ -147,7 +154,7 @@ def _flat(row: dict[str, Any]) -> dict[str, Any]:
 def _views(found: Sequence[Tried], everything: bool, details: bool) -> Iterator[RenderableType]:
     for tried in found:
         yield Padding(_heading(tried), (1, 0, 0, 1))
-        yield _table(tried.trials if everything else _best(tried.trials), details, _races(tried.trials))
+        yield _table(tried, everything, details)
         left = 0 if everything else len({_candidate(t) for t in tried.trials}) - FEW
         if left > 0:
             yield Padding(Text(f"and {count(left, 'slower or failed candidate')} (--all)", style="dim"), (0, 0, 0, 1))
@@ -177,13 +184,14 @@ def _candidate(trial: Trial) -> tuple[str, str, str, str]:
     return m.device_key, m.family, m.schedule, m.origin
 
 
-def _best(trials: Sequence[Trial]) -> list[Trial]:
-    """The last try of each candidate, the fastest first, those that failed last."""
-    last = {_candidate(t): t for t in trials}.values()
-    return sorted(last, key=lambda t: (t.measurement.time_us is None, t.measurement.time_us or 0.0))[:FEW]
+def _best(tried: Tried) -> list[Trial]:
+    """The last try of each candidate: those of the plan, then the fastest, those that failed last."""
+    last = {_candidate(t): t for t in tried.trials}.values()
+    return sorted(last, key=lambda t: candidate_order(t.measurement, tried.chosen))[:FEW]
 
 
-def _table(trials: Sequence[Trial], details: bool, races: Mapping[str, Sequence[Measurement]]) -> Fitted:
+def _table(tried: Tried, everything: bool, details: bool) -> Fitted:
+    trials, races = tried.trials if everything else _best(tried), _races(tried.trials)
     devices = len({t.measurement.device_key for t in trials}) > 1
     columns = (
         Column("candidate", least=24),
@@ -204,6 +212,8 @@ def _table(trials: Sequence[Trial], details: bool, races: Mapping[str, Sequence[
         runs = str(len(m.samples_us)) if m.samples_us else NONE
         when = age(trial.created, time.time())
         how = Text(_ending(m, races[m.race] if m.race else [m]))
+        if variant_of(m) in tried.chosen:
+            how = Text.assemble(("in the plan", "bold"), f"; {how.plain}")
         if details and (words := details_of(trial)):
             how.append(f"\n{words}", "dim")
         rows.append((text, duration(m.time_us), spread_, duration(m.warm_us), runs, when, how))

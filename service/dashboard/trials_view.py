@@ -1,6 +1,6 @@
 """What was tried for the kernels of a plan, as its page of trials shows it."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from codegen.measure import spread
@@ -8,7 +8,7 @@ from fusion_ir.records import Measurement, Plan, Status, Step
 from scheduler.entry import Variant, variant_of
 from service import formatting
 from service.dashboard.graph_svg import COLOURS
-from service.endings import beside_winner, ending
+from service.endings import beside_winner, candidate_order, ending
 from tuning_db import Trial
 
 FEW = 12  # candidates of a segment that are shown, as at a terminal
@@ -52,7 +52,7 @@ def _tried(plan: Plan, steps: Sequence[int], trials: Sequence[Trial], now: float
     """The plan's own schedules first, then the fastest."""
     last = {_candidate(t.measurement): t for t in trials}
     own = {(plan.steps[i].family, plan.steps[i].schedule): plan.steps[i] for i in steps}
-    found = sorted(last.values(), key=lambda t: _place(t.measurement, own))
+    found = sorted(last.values(), key=lambda t: candidate_order(t.measurement, own))
     failed = sum(t.measurement.status is not Status.ok for t in found)
     counts = formatting.count(len(found), "candidate") + (f", {failed:,} failed" if failed else "")
     tries: dict[Variant, list[Measurement]] = {}
@@ -75,10 +75,6 @@ def _tried(plan: Plan, steps: Sequence[int], trials: Sequence[Trial], now: float
 
 def _candidate(m: Measurement) -> tuple[str, str, str]:
     return m.family, m.schedule, m.origin
-
-
-def _place(m: Measurement, own: Collection[Variant]) -> tuple[bool, bool, float]:
-    return variant_of(m) not in own or m.status is not Status.ok, m.time_us is None, m.time_us or 0.0
 
 
 def _row(trial: Trial, chosen: bool, now: float, how: str) -> TrialRow:

@@ -71,6 +71,22 @@ def test_a_plan_shows_what_was_tried_on_its_device(cli: Cli, plan_key: str) -> N
     assert "12.5 µs" in cli("trials", plan_key[:10], "--all").out
 
 
+def test_what_the_plan_has_stands_first(cli: Cli, tmp_path: Path) -> None:
+    """Also below faster ones, of whose races the plan's was not part."""
+    with Store(f"sqlite:///{tmp_path / 'plans.db'}") as store:
+        step = plan_of(chain()).steps[0]
+        own = measured("", 20.0).model_copy(update={"family": step.family, "schedule": step.schedule})
+        store.record([measured(f"vec={n}", 10.0 + n, race=f"r{n}") for n in range(14)], "0.1.0")
+        store.record([own.model_copy(update={"race": "other"})], "0.1.0")
+        key = store_plan(store, chain())
+    rows = [line for line in cli("trials", key[:10]).out.splitlines() if "{" in line]
+    assert step.schedule.partition("{")[0] in rows[0]
+    assert "20.0 µs" in rows[0]
+    assert "10.0 µs" in rows[1]
+    out = " ".join(cli("trials", key[:10]).out.split())
+    assert out.count("in the plan") == 1
+
+
 def test_endings_name_the_race_and_have_units(cli: Cli, tmp_path: Path) -> None:
     with Store(f"sqlite:///{tmp_path / 'plans.db'}") as store:
         rows = [measured("vec=8", 10.0), measured("vec=2", 32.0, detail="stopped, 3.2x the best; warm 1.891e+04 us")]

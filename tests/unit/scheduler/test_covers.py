@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -55,7 +56,7 @@ def test_out_of_time_a_cover_writes_each_tensor_once(device: Device, monkeypatch
     def left(problem: CoverProblem) -> Callable[..., Cover | None]:
         solve, producers = problem.solve, problem.producers
 
-        def solved(costs: dict[Piece, float], *others: object) -> Cover | None:
+        def solved(costs: dict[Piece, float], *others: Any) -> Cover | None:
             cover = solve(costs, *others)
             other = cover and solve({p: us for p, us in costs.items() if p not in cover.pieces})
             if not cover or not other:
