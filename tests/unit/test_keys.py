@@ -1,0 +1,55 @@
+"""Keys of graphs, segments and predicted plans stay what they are: databases and clients hold them."""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmarks.corpus import TOPICS
+from codegen.gpus import specified
+from fusion_ir.formats import read
+from fusion_ir.graph import Graph
+from fusion_ir.key import graph_key
+from fusion_ir.records import Device, Plan
+from scheduler.bench import Forgetful
+from scheduler.budget import Budget
+from scheduler.tune import tune
+from tests.unit.scheduler.test_plan_golden import DEVICES as PLAN_DEVICES
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+DIGITS = 16  # of a key that are written down
+DEVICES = {"cpu": PLAN_DEVICES["cpu"], "h200": specified("h200", "")}
+
+
+def graphs(topic: str) -> Iterator[tuple[str, Graph]]:
+    if topic == "examples":
+        for path in sorted(EXAMPLES.iterdir()):
+            if path.name != "README.md":
+                yield path.name, read(path.read_text(), filename=path.name).graph
+        return
+    for case in TOPICS[topic]:
+        for dtype in case.bench_dtypes:
+            yield f"{case.name} {dtype}", case.instance(dtype).graph
+
+
+def planned(graph: Graph, device: Device) -> Plan:
+    """The plan from predictions alone, with as much time as the search wants: the same on every machine."""
+    plan = tune(graph, device, Budget(0.0), Forgetful(), None, clock=lambda: 0.0)
+    return plan.model_copy(update={"version": ""})
+
+
+def shown(key: str) -> str:
+    return key[:DIGITS]
+
+
+@pytest.mark.parametrize("topic", [*TOPICS, "examples"])
+def test_keys_are_what_they_were(topic: str, golden: Callable[[str, str], None]) -> None:
+    lines: list[str] = []
+    for name, graph in graphs(topic):
+        lines.append(f"{name}: graph {shown(graph_key(graph))}")
+        for target, device in DEVICES.items():
+            plan = planned(graph, device)
+            segments = hashlib.sha256(" ".join(step.segment_key for step in plan.steps).encode()).hexdigest()
+            lines.append(f"  {target}: plan {shown(plan.plan_key)}, {len(plan.steps)} segments {shown(segments)}")
+    golden(f"keys.{topic.replace(' ', '_')}.txt", "\n".join(lines) + "\n")
