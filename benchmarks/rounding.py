@@ -27,8 +27,8 @@ from fusion_ir.node_value import evaluate_node
 from fusion_ir.numerics import widen
 from fusion_ir.ops import make, make_input
 from scheduler.prepare import prepare
-from scheduler.rewrites import ALTERNATIVES
 from scheduler.rewrites.neighbourhood import Neighbourhood
+from scheduler.rewrites.tables import ALTERNATIVES
 from tests.support.random_graphs import Seeded
 from tests.support.rule_graphs import rule_graph
 

@@ -50,8 +50,8 @@ from scheduler.covers import Covers
 from scheduler.cutting import cut
 from scheduler.ledger import Ledger
 from scheduler.prepare import prepare
+from scheduler.rewrites.split import split_tasks
 from scheduler.space import Space
-from scheduler.tune import split_tasks
 from scheduler.watch import Watch
 
 FOLDER = Path(__file__).parent / "data" / "schedules"

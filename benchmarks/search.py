@@ -44,8 +44,9 @@ from scheduler.covers import Covers, Proposal
 from scheduler.cutting import cut
 from scheduler.ledger import Ledger
 from scheduler.prepare import prepare
-from scheduler.rewrites import ALTERNATIVES
-from scheduler.tune import TuneSettings, split_tasks, tune
+from scheduler.rewrites.split import split_tasks
+from scheduler.rewrites.tables import ALTERNATIVES
+from scheduler.tune import TuneSettings, tune
 from scheduler.watch import Watch
 
 TARGETS = ("h200", "cpu")

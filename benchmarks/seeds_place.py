@@ -20,8 +20,8 @@ from fusion_ir.graph import Graph
 from fusion_ir.records import Device, Plan
 from scheduler.bench import Forgetful
 from scheduler.budget import Budget
-from scheduler.rewrites import ALTERNATIVES
 from scheduler.rewrites.rule import Offer
+from scheduler.rewrites.tables import ALTERNATIVES
 from scheduler.tune import tune
 
 Tensors = tuple[Any, ...]

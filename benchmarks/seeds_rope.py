@@ -32,9 +32,10 @@ from scheduler.atoms import atoms_of
 from scheduler.bench import Forgetful
 from scheduler.budget import Budget
 from scheduler.prepare import prepare
+from scheduler.rewrites.split import split_tasks
 from scheduler.segment import extract
 from scheduler.traffic import traffic_of
-from scheduler.tune import split_tasks, tune
+from scheduler.tune import tune
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 ONE, SEARCHED, CUT, UNFUSED, EAGER, COMPILED = (

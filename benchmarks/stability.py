@@ -40,8 +40,8 @@ from scheduler.candidates import Candidate
 from scheduler.cutting import cut
 from scheduler.ledger import Ledger
 from scheduler.prepare import prepare
+from scheduler.rewrites.split import split_tasks
 from scheduler.segment import Segment
-from scheduler.tune import split_tasks
 from service.planner import plan_graph
 from tuning_db import Store
 

@@ -7,6 +7,7 @@ from typing import Self, TypeVar
 
 S = TypeVar("S", bound="Schedule")
 Choices = Mapping[str, tuple[int | str, ...]]  # what every field of a schedule may be, in order
+Variant = tuple[str, str]  # one way to compute a segment: a family's name, and a schedule of it as text
 
 
 @dataclass(frozen=True)

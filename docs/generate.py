@@ -10,12 +10,12 @@ from pathlib import Path
 from codegen.families import FAMILIES
 from fusion_ir.graph import Graph
 from fusion_ir.ops import OPS, OpKind
-from scheduler.rewrites import ALTERNATIVES, RULES
 from scheduler.rewrites.axes import AxesInOrder
 from scheduler.rewrites.identities import commuting
 from scheduler.rewrites.narrow import NARROW
 from scheduler.rewrites.sink import Sinking
 from scheduler.rewrites.split import Tasks, split_offers, splitting
+from scheduler.rewrites.tables import ALTERNATIVES, RULES
 from service import errors
 from service.cli.app import commands
 from service.settings import describe

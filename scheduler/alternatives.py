@@ -21,9 +21,10 @@ from fusion_ir.ops.contract import products
 from fusion_ir.records import NUMERICS, Numerics, Reason
 from scheduler.casts import is_free
 from scheduler.reach import Reach
-from scheduler.rewrites import RULES, simplify
 from scheduler.rewrites.neighbourhood import Neighbourhood
 from scheduler.rewrites.rule import Offer
+from scheduler.rewrites.simplify import simplify
+from scheduler.rewrites.tables import RULES
 
 MOST_EACH = 6  # of one tensor
 MOST = 600  # of a graph

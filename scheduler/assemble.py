@@ -18,7 +18,7 @@ from scheduler.boundary import OUTPUT_ALIGNMENT_BYTES
 from scheduler.buffers import Lifetime, share_buffers
 from scheduler.parts_of_nodes import halves_of, other_ways_of, written_of
 from scheduler.prepare import Prepared
-from scheduler.rewrites import ALTERNATIVES
+from scheduler.rewrites.tables import ALTERNATIVES
 from scheduler.segment import Segment
 from scheduler.traffic import Traffic, traffic_of
 

@@ -24,9 +24,9 @@ from scheduler.boundary import OUTPUT_ALIGNMENT_BYTES, TEMPORARY_ALIGNMENT_BYTES
 from scheduler.piece import Piece
 from scheduler.predictor import Predictor
 from scheduler.prepare import Prepared, prepare
-from scheduler.rewrites import ALTERNATIVES
+from scheduler.rewrites.split import split_tasks
+from scheduler.rewrites.tables import ALTERNATIVES
 from scheduler.segment import Segment
-from scheduler.tune import split_tasks
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,8 @@ from itertools import groupby
 
 from codegen.kernel import Kernel
 from codegen.measure import LEAST_US, beats
+from codegen.schedule import Variant
 from fusion_ir.records import Measurement, Status
-
-Variant = tuple[str, str]  # family, schedule
 
 SPELL = 1.08  # times what the winner took in the race before
 NEAR_IN_SPELL = 1.2  # times the fastest: may have lost for the spell

@@ -8,11 +8,12 @@ from functools import partial
 import numpy as np
 
 from codegen.kernel import EmitError, Family, Kernel, offers
+from codegen.schedule import Variant
 from fusion_ir.graph import Graph
 from fusion_ir.records import Cost, Device, Measurement, Status, Surroundings
 from scheduler.bench import Bench, Costs
 from scheduler.candidates import Candidate
-from scheduler.entry import Entry, Variant, races, variant_of
+from scheduler.entry import Entry, races, variant_of
 from scheduler.experience import Tuned, expected_logs
 from scheduler.predictor import SHARES_NOTHING, Predictor
 from scheduler.proposals import proposals

@@ -10,6 +10,7 @@ from codegen.families import FAMILIES, TAKING_PARTS
 from codegen.families.apart import REFUSING, is_heavy
 from codegen.kernel import EmitError, Family, Kernel, Unrolling
 from codegen.measure import median
+from codegen.schedule import Variant
 from fusion_ir.graph import Graph
 from fusion_ir.ops import OpKind
 from fusion_ir.records import CompileReport, Device
@@ -18,7 +19,6 @@ from scheduler.atoms import Atoms
 from scheduler.bound import least_bound_us, lower_bound_us
 from scheduler.boundary import Boundary
 from scheduler.candidates import Candidate
-from scheduler.entry import Variant
 from scheduler.guesses import Guesses
 from scheduler.learned import Corrections, corrections
 from scheduler.masks import bits

@@ -9,14 +9,15 @@ from fusion_ir.node import Node
 from fusion_ir.ops import make
 from fusion_ir.records import NUMERICS, Numerics, Ref
 from scheduler.alternatives import Alternatives, find_alternatives
-from scheduler.rewrites import RULES, simplify
 from scheduler.rewrites.axes import AxesInOrder, Takes
 from scheduler.rewrites.halves import Halves, halves
 from scheduler.rewrites.identities import commuting
 from scheduler.rewrites.narrow import NARROW
 from scheduler.rewrites.rule import Offer, Rule
+from scheduler.rewrites.simplify import simplify
 from scheduler.rewrites.sink import Sinking
 from scheduler.rewrites.split import CONTRACTION, Tasks, split_offers, splitting
+from scheduler.rewrites.tables import RULES
 
 MOST_PASSES = 8  # of slices that sink behind one another
 

@@ -25,18 +25,15 @@ from scheduler.ledger import Ledger
 from scheduler.no_plan import check_room
 from scheduler.piece import Piece
 from scheduler.prepare import Prepared, prepare
-from scheduler.rewrites import ALTERNATIVES
 from scheduler.rewrites.rule import Offer
-from scheduler.rewrites.split import Tasks
+from scheduler.rewrites.split import split_tasks
+from scheduler.rewrites.tables import ALTERNATIVES
 from scheduler.stretches import Stretches
 from scheduler.untimed import settle
 from scheduler.watch import Watch
 
 FEW = CandidateSettings(max_grown=0, max_unions=0)  # of an interrupted search: single atoms, regions, the whole graph
 
-TASKS_PER_UNIT = 8  # parts that a reduction is split into, by thread of a CPU
-BLOCKS_PER_UNIT = 2  # the same by multiprocessor of a GPU
-BLOCK_COLUMNS = 128  # that a block of threads sums down at once
 PLAY_OFF_AGAIN = 2.0  # times what settling near ties took: kept for the next ones
 
 
@@ -244,13 +241,6 @@ def _begin(
         finalists.notes.append(Reason(kind="cap", text=text))
         finalists.cut_short = text
     return ledger, covers, finalists
-
-
-def split_tasks(device: Device) -> Tasks:
-    """Among how many tasks reductions are split on a device."""
-    if device.target == "cpu":
-        return Tasks(TASKS_PER_UNIT * device.units)
-    return Tasks(BLOCKS_PER_UNIT * device.units, BLOCK_COLUMNS)
 
 
 def unfused_segments(graph: Graph, ledger: Ledger) -> Proposal:

@@ -2,12 +2,12 @@
 which spill, and how many of their threads a multiprocessor holds."""
 
 from codegen.kernel import EmitError, Kernel
+from codegen.schedule import Variant
 from codegen.toolchain.compiler import Binary
 from fusion_ir.records import CompileReport, Status
 from scheduler.bench import Bench
 from scheduler.candidates import Candidate
 from scheduler.covers import Proposal
-from scheduler.entry import Variant
 from scheduler.ledger import Ledger
 
 COMPILED = 4  # schedules of a segment

@@ -4,8 +4,9 @@ import re
 from collections.abc import Collection, Sequence
 
 from codegen.measure import beats, ratio_interval
+from codegen.schedule import Variant
 from fusion_ir.records import Measurement, Status
-from scheduler.entry import Variant, variant_of
+from scheduler.entry import variant_of
 from service.formatting import duration, percent, times, visible
 
 _WARM = re.compile(r"warm [0-9.e+-]+ us")  # as rows have it that were written before times had their units there

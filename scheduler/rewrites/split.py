@@ -25,7 +25,7 @@ from fusion_ir.dtype import accumulate_dtype
 from fusion_ir.graph import Graph
 from fusion_ir.node import Node
 from fusion_ir.ops import OPS, OpKind, kind_of, make
-from fusion_ir.records import Numerics
+from fusion_ir.records import Device, Numerics
 from scheduler.rewrites.neighbourhood import Neighbourhood
 from scheduler.rewrites.rule import Offer, Rule
 from scheduler.rewrites.split_contract import split_contract, split_long_contract
@@ -41,6 +41,9 @@ CONTRACTION: tuple[str, str, Numerics] = (
     "reassociate",
 )
 LONG_ROW = 1 << 21  # elements: 8 MiB of f32, of which a last cache holds few; at 2 MiB, splitting lost a tenth
+TASKS_PER_UNIT = 8  # parts that a reduction is split into, by thread of a CPU
+BLOCKS_PER_UNIT = 2  # the same by multiprocessor of a GPU
+BLOCK_COLUMNS = 128  # that a block of threads sums down at once
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,13 @@ class Tasks:
     def joins(self, x: Node, axes: Sequence[int]) -> bool:
         """Whether something sums the rows of a tensor of this size over other axes than these."""
         return any(sizes == x.sizes and set(over) != set(axes) for sizes, over in self.joined)
+
+
+def split_tasks(device: Device) -> Tasks:
+    """Among how many tasks reductions are split on a device."""
+    if device.target == "cpu":
+        return Tasks(TASKS_PER_UNIT * device.units)
+    return Tasks(BLOCKS_PER_UNIT * device.units, BLOCK_COLUMNS)
 
 
 def splitting(tasks: Tasks) -> tuple[Rule, ...]:

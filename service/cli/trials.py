@@ -16,11 +16,12 @@ from rich.padding import Padding
 from rich.text import Text
 
 from codegen.measure import spread
+from codegen.schedule import Variant
 from fusion_ir.errors import FormatError
 from fusion_ir.key import graph_key
 from fusion_ir.records import CompileReport, Measurement, Status
 from fusion_ir.text import parse_graph
-from scheduler.entry import Variant, variant_of
+from scheduler.entry import variant_of
 from service.cli.errors import bad_input
 from service.cli.fitted import Cell, Column, Fitted, Layout
 from service.cli.options import Db, Format, Json, Shapes, Target

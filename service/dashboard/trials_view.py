@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from codegen.measure import spread
+from codegen.schedule import Variant
 from fusion_ir.records import Measurement, Plan, Status, Step
-from scheduler.entry import Variant, variant_of
+from scheduler.entry import variant_of
 from service import formatting
 from service.dashboard.graph_svg import COLOURS
 from service.endings import beside_winner, candidate_order, ending

@@ -14,8 +14,8 @@ from fusion_ir.graph import Graph
 from fusion_ir.records import Device, Measurement, Plan, Status
 from scheduler.bench import Forgetful, PlanResult
 from scheduler.budget import Budget
-from scheduler.rewrites import ALTERNATIVES
 from scheduler.rewrites.rule import Offer
+from scheduler.rewrites.tables import ALTERNATIVES
 from scheduler.tune import tune
 
 

@@ -20,9 +20,10 @@ from fusion_ir.numerics import accumulate
 from fusion_ir.ops import OpKind, kind_of
 from fusion_ir.text import print_graph
 from scheduler.alternatives import find_alternatives
-from scheduler.rewrites import ALTERNATIVES, simplify
 from scheduler.rewrites.neighbourhood import Neighbourhood
 from scheduler.rewrites.rule import Offer
+from scheduler.rewrites.simplify import simplify
+from scheduler.rewrites.tables import ALTERNATIVES
 from tests.support.random_graphs import Seeded
 from tests.support.rule_graphs import rule_graph
 from tests.unit.scheduler.fakes import same_bits

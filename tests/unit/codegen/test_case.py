@@ -14,7 +14,7 @@ from fusion_ir.interpreter import interpret
 from fusion_ir.node import Node
 from fusion_ir.records import Numerics
 from fusion_ir.tolerance import Order
-from scheduler.rewrites import ALTERNATIVES
+from scheduler.rewrites.tables import ALTERNATIVES
 from tests.support.offers import offers_of, with_alternatives
 from tests.support.random_graphs import Seeded
 from tests.support.rule_graphs import rule_graph

@@ -22,7 +22,7 @@ from scheduler.compose import Part, compose
 from scheduler.masks import bits
 from scheduler.predictor import Predictor
 from scheduler.prepare import Prepared, prepare
-from scheduler.rewrites import ALTERNATIVES
+from scheduler.rewrites.tables import ALTERNATIVES
 from scheduler.segment import Segment, extract
 from scheduler.traffic import traffic_of
 from tests.support.devices import CPU_DEVICE, CUDA_DEVICE

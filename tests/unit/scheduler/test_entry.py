@@ -2,8 +2,9 @@
 
 import pytest
 
+from codegen.schedule import Variant
 from fusion_ir.records import Measurement, Status
-from scheduler.entry import Entry, Variant
+from scheduler.entry import Entry
 
 
 def row(schedule: str, status: Status, samples_us: tuple[float, ...] = ()) -> Measurement:

@@ -11,8 +11,8 @@ from fusion_ir.ops import make, make_input
 from fusion_ir.records import Half, Written
 from scheduler.parts_of_nodes import halves_of, other_ways_of, written_of
 from scheduler.prepare import Prepared, prepare
-from scheduler.rewrites import ALTERNATIVES
 from scheduler.rewrites.split import Tasks
+from scheduler.rewrites.tables import ALTERNATIVES
 
 
 def dense(*sizes: int) -> InputSpec:

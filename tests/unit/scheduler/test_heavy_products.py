@@ -20,8 +20,9 @@ from scheduler.budget import Budget
 from scheduler.candidates import Candidate
 from scheduler.ledger import Ledger
 from scheduler.prepare import prepare
-from scheduler.rewrites import ALTERNATIVES
-from scheduler.tune import split_tasks, tune, unfused_segments
+from scheduler.rewrites.split import split_tasks
+from scheduler.rewrites.tables import ALTERNATIVES
+from scheduler.tune import tune, unfused_segments
 from tests.support.devices import CPU_DEVICE
 from tests.support.products import dense_graph, spec
 

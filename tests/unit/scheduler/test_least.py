@@ -16,10 +16,10 @@ from scheduler.cutting import cut
 from scheduler.least import Least
 from scheduler.ledger import Ledger
 from scheduler.prepare import prepare
-from scheduler.rewrites import ALTERNATIVES
+from scheduler.rewrites.split import split_tasks
+from scheduler.rewrites.tables import ALTERNATIVES
 from scheduler.segment import extract
 from scheduler.traffic import traffic_of
-from scheduler.tune import split_tasks
 from tests.support.devices import CPU_DEVICE, CUDA_DEVICE
 from tests.support.random_graphs import Seeded, any_graph
 from tests.support.rule_graphs import rule_graph

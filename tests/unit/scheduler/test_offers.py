@@ -20,10 +20,10 @@ from fusion_ir.sample import sample_inputs
 from fusion_ir.text import print_graph
 from fusion_ir.tolerance import reference
 from scheduler.prepare import prepare
-from scheduler.rewrites import ALTERNATIVES
 from scheduler.rewrites.neighbourhood import Neighbourhood
 from scheduler.rewrites.split import Tasks, split_offers
 from scheduler.rewrites.split_contract import split_long_contract
+from scheduler.rewrites.tables import ALTERNATIVES
 from tests.support.offers import offers_of, with_alternatives
 from tests.unit.scheduler.offer_cases import CASES, KEPT, graph_of, mm, power, tail, tensor, weight
 

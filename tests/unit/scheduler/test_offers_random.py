@@ -14,7 +14,7 @@ from fusion_ir.extent import dense_strides
 from fusion_ir.graph import Graph, OutputSpec
 from fusion_ir.interpreter import interpret
 from fusion_ir.text import print_graph
-from scheduler.rewrites import ALTERNATIVES
+from scheduler.rewrites.tables import ALTERNATIVES
 from tests.support.offers import Checked, offers_of
 from tests.support.products import dense_graph
 from tests.support.random_graphs import Seeded, any_graph

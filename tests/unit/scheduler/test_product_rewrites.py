@@ -15,9 +15,10 @@ from fusion_ir.node import Node
 from scheduler.bench import Forgetful
 from scheduler.ledger import Ledger
 from scheduler.prepare import prepare
-from scheduler.rewrites import axes, simplify
+from scheduler.rewrites import axes
 from scheduler.rewrites.axes import AxesInOrder
 from scheduler.rewrites.narrow import NARROW
+from scheduler.rewrites.simplify import simplify
 from tests.support.devices import CPU_DEVICE
 from tests.support.products import dense_graph, einsum_graph, spec
 from tests.unit.scheduler.fakes import random_inputs, same_bits

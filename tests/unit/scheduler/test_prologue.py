@@ -25,9 +25,9 @@ from scheduler.covers import Covers
 from scheduler.masks import bits
 from scheduler.piece import Piece
 from scheduler.prepare import prepare
-from scheduler.rewrites import ALTERNATIVES
 from scheduler.rewrites.chains import CHAINS
 from scheduler.rewrites.rule import Offer
+from scheduler.rewrites.tables import ALTERNATIVES
 from scheduler.tune import TuneSettings, tune
 from scheduler.watch import Watch
 from tests.support.constants import with_constants

@@ -10,8 +10,9 @@ from fusion_ir.interpreter import interpret
 from fusion_ir.node import Node
 from fusion_ir.ops import make, make_input
 from scheduler.prepare import prepare
-from scheduler.rewrites import RULES, simplify
 from scheduler.rewrites.identities import commuting
+from scheduler.rewrites.simplify import simplify
+from scheduler.rewrites.tables import RULES
 from tests.support.random_graphs import Seeded, any_graph
 from tests.unit.scheduler.fakes import random_inputs, same_bits
 

@@ -13,7 +13,7 @@ from fusion_ir.interpreter import interpret
 from fusion_ir.node import Node
 from fusion_ir.ops import make
 from scheduler.prepare import prepare
-from scheduler.rewrites import simplify
+from scheduler.rewrites.simplify import simplify
 from scheduler.rewrites.sink import RUN, Sinking
 from tests.support.products import dense_graph
 from tests.support.random_graphs import Seeded, any_graph
