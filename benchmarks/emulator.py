@@ -13,15 +13,15 @@ from pathlib import Path
 
 import numpy as np
 
-from codegen.devices import detect
+from codegen.devices.detection import detect
 from codegen.families import FAMILIES
 from codegen.kernel import EmitError, Kernel, Launch
-from codegen.launch_emulator import Emulation, emulator_library, load_kernels, load_runtime, run_arrays
-from codegen.object_cache import ObjectCache
+from codegen.launch.emulator import Emulation, emulator_library, load_kernels, load_runtime, run_arrays
+from codegen.sandbox.object_cache import ObjectCache
 from codegen.toolchain.compiler import Failure
 from codegen.toolchain.emulator import EmulatorCompiler, emulator_compiler
 from fusion_ir.records import Device
-from tests.support.random_graphs import Seeded, any_graph
+from testing.random_graphs import Seeded, any_graph
 
 BLOCKS, THREADS, STEPS = 100, 256, 100
 BODIES = {

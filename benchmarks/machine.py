@@ -5,7 +5,7 @@ import platform
 import subprocess
 from pathlib import Path
 
-from codegen.machine import cpu_name
+from codegen.hardware.machine import cpu_name
 
 RESULTS = Path(__file__).parent / "results"
 

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import torch  # pyright: ignore[reportMissingImports]  # only make bench-cpu installs it
 
-from codegen.launch_cpu import Launch, Memory, Pool, load_entry, program
-from codegen.object_cache import ObjectCache
+from codegen.launch.cpu import Launch, Memory, Pool, load_entry, program
+from codegen.sandbox.object_cache import ObjectCache
 from codegen.toolchain.cpu import find_compiler
 from codegen.toolchain.runtime import runtime_library
 from fusion_ir.records import Plan, Ref, TensorSpec

@@ -18,14 +18,14 @@ from pathlib import Path
 
 from benchmarks.corpus import TOPICS
 from benchmarks.machine import RESULTS, machine
-from codegen.devices import detect
+from codegen.devices.detection import detect
 from codegen.families import FAMILIES
-from codegen.object_cache import ObjectCache
-from fusion_ir.graph import Graph
+from codegen.sandbox.object_cache import ObjectCache
+from fusion_ir.core.graph import Graph
 from fusion_ir.records import Device
-from scheduler.learned import LEAST_SEGMENTS, corrections
-from scheduler.predict import predicted_us
-from scheduler.traffic import Traffic, traffic_of
+from scheduler.cost.calibration import LEAST_SEGMENTS, corrections
+from scheduler.cost.roofline_cpu import predicted_us
+from scheduler.cost.traffic import Traffic, traffic_of
 
 FILES = {"cpu": ("cpu_corpus.json",), "h200": ("gpu.json", "gpu_f32.json")}
 

@@ -16,21 +16,21 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.seeds_chain import FORMS, GIVEN, HEADS, arrays_of, form
-from fusion_ir import build
+from benchmarks.seeds.chain import FORMS, GIVEN, HEADS, arrays_of, form
+from fusion_ir import building as build
+from fusion_ir.arithmetic.conversions import widen
+from fusion_ir.core.extent import dense_strides
+from fusion_ir.core.graph import Graph, OutputSpec
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DType, bf16, f16, f64
-from fusion_ir.extent import dense_strides
-from fusion_ir.graph import Graph, OutputSpec
-from fusion_ir.interpreter import evaluate, interpret
-from fusion_ir.node import Node
-from fusion_ir.node_value import evaluate_node
-from fusion_ir.numerics import widen
 from fusion_ir.ops import make, make_input
-from scheduler.prepare import prepare
-from scheduler.rewrites.neighbourhood import Neighbourhood
-from scheduler.rewrites.tables import ALTERNATIVES
-from tests.support.random_graphs import Seeded
-from tests.support.rule_graphs import rule_graph
+from fusion_ir.reference.interpreter import evaluate, interpret
+from fusion_ir.reference.node_value import evaluate_node
+from scheduler.rewrites.matching.graph_queries import Neighbourhood
+from scheduler.rewrites.prepare import prepare
+from scheduler.rewrites.rules import ALTERNATIVES
+from testing.random_graphs import Seeded
+from testing.rule_graphs import rule_graph
 
 RESULTS = Path(__file__).parent / "results" / "rounding.md"
 DTYPES = (f16, bf16)
@@ -202,7 +202,7 @@ def page(graphs: int) -> str:
         "",
         "## The tail of DistilGPT-2's attention",
         "",
-        "Producers of its result that rules offer, f16, at full size, inputs as in `benchmarks/seeds_chain.py`.",
+        "Producers of its result that rules offer, f16, at full size, inputs as in `benchmarks/seeds/chain.py`.",
         "",
         "| heads | rule | error over that of the graph as given |",
         "|---|---|---|",

@@ -4,7 +4,7 @@
 
 writes benchmarks/results/stability.{md,json}. Processes: each plans a case anew, with a database of its own; every
 plan that came out is then timed against the one that came out most often, in interleaved rounds. Pairs: a kernel races
-with itself, under two names, at test and at benchmark sizes; `codegen.measure.beats` must not see a difference.
+with itself, under two names, at test and at benchmark sizes; `codegen.timing.protocol.beats` must not see a difference.
 """
 
 import argparse
@@ -23,26 +23,26 @@ from pathlib import Path
 from benchmarks.corpus import TOPICS
 from benchmarks.corpus.case import Case
 from benchmarks.machine import RESULTS, machine
-from benchmarks.schedule_tables import segments
-from codegen.devices import detect
+from benchmarks.tuner.schedule_tables import segments
+from codegen.devices.detection import detect
 from codegen.families import FAMILIES
 from codegen.kernel import EmitError, Kernel
-from codegen.limits import Limits
-from codegen.measure import CLEAR_GAIN, beats, ratio_interval
-from codegen.object_cache import ObjectCache
-from codegen.workbench import Workbench
-from fusion_ir.graph import Graph
-from fusion_ir.named import NamedGraph
+from codegen.sandbox.limits import Limits
+from codegen.sandbox.object_cache import ObjectCache
+from codegen.timing.protocol import CLEAR_GAIN, beats, ratio_interval
+from codegen.workbench.workbench import Workbench
+from fusion_ir.core.graph import Graph
+from fusion_ir.core.named import NamedGraph
 from fusion_ir.records import Device, Plan, Status
-from scheduler.bench import Forgetful
 from scheduler.budget import Budget
-from scheduler.candidates import Candidate
-from scheduler.cutting import cut
-from scheduler.ledger import Ledger
-from scheduler.prepare import prepare
-from scheduler.rewrites.split import split_tasks
-from scheduler.segment import Segment
-from service.planner import plan_graph
+from scheduler.interfaces import Forgetful
+from scheduler.rewrites.prepare import prepare
+from scheduler.rewrites.rules.split_reduction import split_tasks
+from scheduler.segments.atom_cuts import cut
+from scheduler.segments.enumeration import Candidate
+from scheduler.segments.segment import Segment
+from scheduler.tuning.trials import Ledger
+from service.planning.planner import plan_graph
 from tuning_db import Store
 
 AA_SECONDS = 0.15  # of the finals of one pair

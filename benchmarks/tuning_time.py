@@ -14,11 +14,11 @@ from dataclasses import asdict, dataclass
 
 from benchmarks.corpus import TOPICS
 from benchmarks.machine import RESULTS, machine
-from codegen.object_cache import ObjectCache
-from fusion_ir.graph import Graph
-from fusion_ir.named import NamedGraph
+from codegen.sandbox.object_cache import ObjectCache
+from fusion_ir.core.graph import Graph
+from fusion_ir.core.named import NamedGraph
 from scheduler.budget import Budget
-from service.planner import PlanAnswer, plan_graph
+from service.planning.planner import PlanAnswer, plan_graph
 from tuning_db import Store
 
 WAYS = ("cold", "warm", "hit")

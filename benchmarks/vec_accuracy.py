@@ -16,9 +16,9 @@ import numpy as np
 
 from fusion_ir.dtype import DType
 from fusion_ir.ops import Op
-from tests.support.vec_compare import exact, ulps_off
-from tests.support.vec_harness import FLOATS, Function, Library, build_functions, domain
-from tests.support.vec_ops import EXACT, INEXACT, functions, math_operands
+from testing.vec_compare import exact, ulps_off
+from testing.vec_harness import FLOATS, Function, Library, build_functions, domain
+from testing.vec_ops import EXACT, INEXACT, functions, math_operands
 
 ELEMENTS = 4096  # per operand: 16 or 32 KiB
 TIMED_EXACT = {"add", "div", "sqrt", "maximum", "fmod", "where", "round"}  # to compare with

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
 from codegen.schedule import Choices, schedule_text, schedule_values
-from fusion_ir.graph import Graph
+from fusion_ir.core.graph import Graph
 from fusion_ir.records import Device, TargetKind, TensorMapSpec
 
 
@@ -30,8 +30,8 @@ class Access:
     tensor: "in0", "out1", ... kind: "vector" (consecutive elements), "splat" (one for all lanes), "strided", "tile" (a
     short run repeated), "repeat" (each element several times), "lanes" (an address per lane, or for each few lanes). A
     tensor has one for each width that the machine code has: those of what is left behind whole vectors, too. cuda: no
-    wider than addresses are aligned. cpu: whole registers, aligned or not, see `codegen.moves`; of neighbouring moves
-    that are narrower, compilers may make one.
+    wider than addresses are aligned. cpu: whole registers, aligned or not, see `codegen.printer.machine_moves`; of
+    neighbouring moves that are narrower, compilers may make one.
     """
 
     tensor: str
@@ -47,8 +47,9 @@ class Kernel:
     cpu: `extern "C" void ENTRY(void* const* args, long task, long tasks)`.
     cuda: `extern "C" __global__ void ENTRY(const T0* in0, ..., U0* out0, ...)`.
     headers: of codegen/include, that its source needs beyond those of its target.
-    libraries: of `codegen.libraries`, that its binary is linked with and that must be loaded before it. Of those that
-    are called (`CALLED` there): no kernel at all, `source` is the JSON of one call (fusion_ir.records.LibraryCall).
+    libraries: of `codegen.hardware.libraries`, that its binary is linked with and that must be loaded before it. Of
+    those that are called (`CALLED` there): no kernel at all, `source` is the JSON of one call
+    (fusion_ir.records.LibraryCall).
     """
 
     entry: str

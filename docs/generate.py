@@ -8,14 +8,14 @@ from itertools import takewhile
 from pathlib import Path
 
 from codegen.families import FAMILIES
-from fusion_ir.graph import Graph
+from fusion_ir.core.graph import Graph
 from fusion_ir.ops import OPS, OpKind
-from scheduler.rewrites.axes import AxesInOrder
-from scheduler.rewrites.identities import commuting
-from scheduler.rewrites.narrow import NARROW
-from scheduler.rewrites.sink import Sinking
-from scheduler.rewrites.split import Tasks, split_offers, splitting
-from scheduler.rewrites.tables import ALTERNATIVES, RULES
+from scheduler.rewrites.rules import ALTERNATIVES, RULES
+from scheduler.rewrites.rules.identities import commuting
+from scheduler.rewrites.rules.matrix_axes import AxesInOrder
+from scheduler.rewrites.rules.narrow_operands import NARROW
+from scheduler.rewrites.rules.slice_pushdown import Sinking
+from scheduler.rewrites.rules.split_reduction import Tasks, split_offers, splitting
 from service import errors
 from service.cli.app import commands
 from service.settings import describe
@@ -23,7 +23,7 @@ from service.settings import describe
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
 PACKAGES = ("fusion_ir", "codegen", "scheduler", "tuning_db", "service", "client")
-_FILES = "## Every file"
+_FILES = "## Every room"
 _COMMENTED = {".h", ".cuh", ".cpp", ".css", ".js"}
 _HASHED = {".sh", ".yaml", ".dockerignore"}
 _KINDS = {
@@ -44,9 +44,9 @@ of products of what the graph multiplies, and no more of them are rounded; so th
 about that of the graph as given. `benchmarks/results/rounding.md` has it measured, by rule.
 
 A plan with such a rewrite says so (`rounds_elsewhere`). Where plans are timed, it is checked first, and its outputs may
-be apart from the interpreter's by what the graph's own roundings make of them (`fusion_ir/moved.py`,
-`fusion_ir/tolerance.py`); beyond that it is discarded. Where nothing ran, a reason in the plan says that nobody
-checked.
+be apart from the interpreter's by what the graph's own roundings make of them
+(`fusion_ir/accuracy/displaced_rounding.py`, `fusion_ir/accuracy/tolerance.py`); beyond that it is discarded. Where
+nothing ran, a reason in the plan says that nobody checked.
 
 **Range.** bf16 has the range of f32. f16 ends at 65,504 and has its full precision down to 0.00006, and a tensor that
 the graph does not have may leave that range where none of the graph's comes near: y z of (x y) z = x (y z), if y and z
@@ -158,15 +158,18 @@ def command_line() -> str:
 
 
 def architecture() -> str:
-    """ARCHITECTURE.md: its written part as it stands, then a line per file, from the files' own first sentences."""
+    """ARCHITECTURE.md: its written part as it stands, then a line per room: what it is for, by its package's own first
+    sentence, and what its files are called."""
     written = (ROOT / "ARCHITECTURE.md").read_text().partition(_FILES)[0]
-    lines = [_FILES, "", "The tables below are printed from the files' own first sentences by `make docs`."]
+    lines = [_FILES, "", "Printed by `make docs`. Each file begins with a sentence that says what it is about."]
+    lines += ["", "| room | what it is for | its files |", "|---|---|---|"]
     for package in (*PACKAGES, "docker"):
-        lines += ["", f"### `{package}/`", "", "| file | |", "|---|---|"]
-        for path in sorted((ROOT / package).rglob("*")):
-            sentence = first_sentence(path)
-            if sentence:
-                lines.append(f"| `{path.relative_to(ROOT)}` | {_cell(sentence)} |")
+        for folder in (ROOT / package, *sorted(p for p in (ROOT / package).rglob("*") if p.is_dir())):
+            files = sorted(p for p in folder.iterdir() if p.is_file() and p.name != "__init__.py" and first_sentence(p))
+            names = " ".join(f"`{p.stem if p.suffix == '.py' else p.name}`" for p in files)
+            about = first_sentence(folder / "__init__.py") if (folder / "__init__.py").exists() else ""
+            if names:
+                lines.append(f"| `{folder.relative_to(ROOT)}/` | {_cell(about)} | {names} |")
     return written + "\n".join(lines) + "\n"
 
 

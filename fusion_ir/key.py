@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from fusion_ir.graph import Graph, InputSpec, OutputSpec, topological
-from fusion_ir.layout import normal_strides
-from fusion_ir.node import Node
+from fusion_ir.core.graph import Graph, InputSpec, OutputSpec, topological
+from fusion_ir.core.layout import normal_strides
+from fusion_ir.core.node import Node
 from fusion_ir.ops import make_input
-from fusion_ir.text import print_graph
+from fusion_ir.text.printing import print_graph
 
 # Kernels gain nothing from more: the widest access there is (CUDA from compute capability 10.0) moves 32 bytes.
 SEGMENT_ALIGNMENT_BYTES = 32

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
+from fusion_ir.core.extent import sizes
+from fusion_ir.core.graph import Graph, InputSpec
+from fusion_ir.core.layout import check_alignment, check_donation, check_strides
+from fusion_ir.core.limits import check_sizes
+from fusion_ir.core.node import Node
 from fusion_ir.errors import FormatError
-from fusion_ir.extent import sizes
-from fusion_ir.graph import Graph, InputSpec
-from fusion_ir.layout import check_alignment, check_donation, check_strides
-from fusion_ir.limits import check_sizes
-from fusion_ir.node import Node
 from fusion_ir.ops import OPS, RuleError, make, make_input
 
 
@@ -26,7 +26,7 @@ class VerifyError(ValueError):
 def verify(graph: Graph) -> None:
     """Raises VerifyError for the first fault, naming the input, output or node.
 
-    Checked: ranks and sizes within `fusion_ir.limits`; strides non-negative, no two elements of a tensor at one
+    Checked: ranks and sizes within `fusion_ir.core.limits`; strides non-negative, no two elements of a tensor at one
     address (axes of stride 0 may repeat in inputs); alignments; input nodes agree with the specs at their positions;
     every other node is what its op's rules make of its operands and attributes; outputs that take over an input's
     buffer fit it.

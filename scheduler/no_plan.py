@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from fusion_ir.comparison import Difference
-from fusion_ir.graph import Graph
-from fusion_ir.node import Node
+from fusion_ir.accuracy.comparison import Difference
+from fusion_ir.core.graph import Graph
+from fusion_ir.core.node import Node
 from fusion_ir.records import Device, Measurement, Status
 
 

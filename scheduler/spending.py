@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from math import fsum
 
 from fusion_ir.records import Spent, Surroundings
-from scheduler.watch import Watch
+from scheduler.deadline import Watch
 
 
 def spending(watch: Watch, races: Sequence[Surroundings]) -> Spent:

@@ -9,28 +9,28 @@ from functools import partial
 
 from codegen.families import FAMILIES
 from codegen.kernel import Family
-from fusion_ir.graph import Graph
+from fusion_ir.core.graph import Graph
+from fusion_ir.ops.value_preserving import is_free
 from fusion_ir.records import Device, Numerics, Plan, Reason
-from scheduler.atoms import COPIES
-from scheduler.bench import Bench, Costs
 from scheduler.budget import INTERRUPTED, Budget, Progress, check_numerics
-from scheduler.candidates import Candidate, CandidateSettings, find_candidates
-from scheduler.casts import is_free
-from scheduler.collector import collecting_rarely
-from scheduler.covers import FAR, Covers, Proposal, prologue_first
-from scheduler.cutting import cut
-from scheduler.finalists import Finalists
-from scheduler.forms import forms
-from scheduler.ledger import Ledger
+from scheduler.compile_only import settle
+from scheduler.cover.alternative_covers import forms
+from scheduler.cover.oracle import FAR, Covers, Proposal, prologue_first
+from scheduler.deadline import Watch
+from scheduler.gc_pause import collecting_rarely
+from scheduler.interfaces import Bench, Costs
+from scheduler.large_graphs import Stretches
 from scheduler.no_plan import check_room
-from scheduler.piece import Piece
-from scheduler.prepare import Prepared, prepare
+from scheduler.plan_selection import Finalists
+from scheduler.rewrites.prepare import Prepared, prepare
 from scheduler.rewrites.rule import Offer
-from scheduler.rewrites.split import split_tasks
-from scheduler.rewrites.tables import ALTERNATIVES
-from scheduler.stretches import Stretches
-from scheduler.untimed import settle
-from scheduler.watch import Watch
+from scheduler.rewrites.rules import ALTERNATIVES
+from scheduler.rewrites.rules.split_reduction import split_tasks
+from scheduler.segments.atom_cuts import cut
+from scheduler.segments.atoms import COPIES
+from scheduler.segments.enumeration import Candidate, CandidateSettings, find_candidates
+from scheduler.segments.segment_mask import Piece
+from scheduler.tuning.trials import Ledger
 
 FEW = CandidateSettings(max_grown=0, max_unions=0)  # of an interrupted search: single atoms, regions, the whole graph
 

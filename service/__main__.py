@@ -1,6 +1,6 @@
 """The process of the command line, `fuseplan` and `python -m service`: nobody but us writes to its standard output."""
 
-from service import interruption
+from service.process import interruption
 
 if __name__ == "__main__":
     interruption.listen()  # before anything else is imported
@@ -8,8 +8,8 @@ if __name__ == "__main__":
 import sys
 from importlib import import_module
 
-from service import standard_output
-from service.collector import Resting
+from service.process import standard_output
+from service.process.gc_pause import Resting
 
 
 def main() -> int:

@@ -13,8 +13,8 @@ from starlette.responses import Response
 from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 
-from codegen.devices import DeviceError, detect
-from codegen.object_cache import CacheError, ObjectCache
+from codegen.devices.detection import DeviceError, detect
+from codegen.sandbox.object_cache import CacheError, ObjectCache
 from codegen.toolchain.compiler import CompilerMissing
 from fusion_ir.records import Device
 from service import disk

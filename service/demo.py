@@ -22,16 +22,16 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from fusion_ir.formats.json_wire import to_wire
-from fusion_ir.named import NamedGraph
+from fusion_ir.core.named import NamedGraph
+from fusion_ir.formats.json.wire import to_wire
 from fusion_ir.records import Plan
 from service.cli.errors import CommandError, failed
+from service.cli.graph_argument import read_graph
 from service.cli.plan_view import plan_view
-from service.cli.remote import Remote, encode
-from service.cli.source import read_graph
+from service.cli.server_client import Remote, encode
 from service.cli.terminal import err, out, search_progress, show
-from service.formatting import size
-from service.naming import Naming
+from service.wording.formatting import size
+from service.wording.naming import Naming
 
 EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "mistral_rope_forward.nvfuser.py"
 START_SECONDS = 60.0

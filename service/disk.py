@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sqlalchemy import make_url
 
-from codegen.object_cache import CacheError
+from codegen.sandbox.object_cache import CacheError
 from service.settings import Settings
 
 PROBE_BYTES = 64 * 1024

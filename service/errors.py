@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from fusion_ir.formats.members import known_members
+from fusion_ir.formats.json.members import known_members
 
 MEDIA_TYPE = "application/problem+json"
 DETAIL_CHARACTERS = 600

@@ -3,7 +3,7 @@
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from service.errors import PROBLEM_TYPES
-from service.failures import problem_in
+from service.wording.failures import problem_in
 
 _BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60)
 

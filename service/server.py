@@ -14,12 +14,12 @@ from types import FrameType
 
 import uvicorn
 
-from codegen import isolation
-from service import logs, standard_output
+from codegen.sandbox import isolation
 from service.api.context import Context
 from service.app import create_app
 from service.connections import BoundedProtocol
 from service.jobs import worker_name, worker_token
+from service.process import logs, standard_output
 from service.settings import Settings, environment
 from tuning_db import DatabaseError, Store
 

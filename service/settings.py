@@ -8,8 +8,8 @@ from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from codegen.gpus import TARGET_PATTERN as TARGET
-from codegen.gpus import TARGET_WORDS as TARGET_WORDS
+from codegen.hardware.gpus import TARGET_PATTERN as TARGET
+from codegen.hardware.gpus import TARGET_WORDS as TARGET_WORDS
 
 Origin = Literal["flag", "environment", "file", "default"]
 ENVIRONMENT_PREFIX = "FUSEPLAN_"

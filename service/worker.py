@@ -19,18 +19,19 @@ from types import FrameType
 
 from pydantic import ValidationError
 
-from codegen.devices import DeviceError
-from codegen.object_cache import ObjectCache
-from codegen.quarantine import DeviceQuarantined
+from codegen.devices.detection import DeviceError
+from codegen.devices.quarantine import DeviceQuarantined
+from codegen.sandbox.object_cache import ObjectCache
 from codegen.toolchain.compiler import CompilerMissing
 from scheduler.budget import Budget, Event, RequestError
 from scheduler.no_plan import NoPlan
-from service import logs, planner
-from service.devices_here import DevicesHere
 from service.errors import problem
 from service.jobs import PLAN, PlanJob, PlanResult, worker_name, worker_token
-from service.parent import end_with
-from service.planner import FailedBefore, PlanningError, failed_search
+from service.planning import planner
+from service.planning.devices_here import DevicesHere
+from service.planning.planner import FailedBefore, PlanningError, failed_search
+from service.process import logs
+from service.process.parent import end_with
 from service.settings import Settings, load
 from tuning_db import DatabaseError, Operation, Store
 

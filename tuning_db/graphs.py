@@ -9,9 +9,9 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, select
 
-from fusion_ir.graph import Graph
-from fusion_ir.named import NamedGraph
-from fusion_ir.text import parse_graph
+from fusion_ir.core.graph import Graph
+from fusion_ir.core.named import NamedGraph
+from fusion_ir.text.printing import parse_graph
 from tuning_db.checks import checksum, digest, miss
 from tuning_db.engine import Database
 from tuning_db.models import GraphRow

@@ -1,10 +1,10 @@
 """Activations with what stands around them: gelu behind a bias, forward and backward, and gates."""
 
-import fusion_ir.build as ir
+import fusion_ir.building as ir
 from benchmarks.corpus.case import Case, Inputs
 from benchmarks.corpus.pytorch import F, Tensor, torch
 from benchmarks.corpus.sizes import FOUR, MATRICES, SQUARE, THREE
-from fusion_ir.node import Node
+from fusion_ir.core.node import Node
 
 
 def gelu_bias(inputs: Inputs, rows: int, columns: int) -> Node:

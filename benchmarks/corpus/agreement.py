@@ -2,7 +2,7 @@
 
 The truth is the PyTorch function over the same inputs in f64. An element may be off by the sum of
 
-* what a correct kernel may err by at it: the tolerance of `fusion_ir.tolerance`, from perturbed runs of the
+* what a correct kernel may err by at it: the tolerance of `fusion_ir.accuracy.tolerance`, from perturbed runs of the
   interpreter, and an ulp where that asks for equal bits; twice for a plan, which is held to the interpreter already;
 * what PyTorch itself errs by: the largest deviation, in this output over a few draws of the inputs, of the same
   function in the case's dtype from its f64 results. It stands for the roundings between ops, which perturbed runs do
@@ -20,9 +20,9 @@ import numpy as np
 
 from benchmarks.corpus.case import Case, Sizes
 from benchmarks.corpus.pytorch import to_numpy, to_torch, torch
-from fusion_ir.comparison import Reference
+from fusion_ir.accuracy.comparison import Reference
+from fusion_ir.arithmetic.conversions import dtype_of, round_to, ulp, widen
 from fusion_ir.dtype import DType, f32, f64
-from fusion_ir.numerics import dtype_of, round_to, ulp, widen
 
 DRAWS = 8  # of the inputs, for what PyTorch errs by: an output of one element may come out exact once
 _FINER = float(np.finfo(np.float64).eps / np.finfo(np.float32).eps)

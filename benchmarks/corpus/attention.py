@@ -2,10 +2,10 @@
 
 import math
 
-import fusion_ir.build as ir
+import fusion_ir.building as ir
 from benchmarks.corpus.case import Case, Inputs
 from benchmarks.corpus.pytorch import F, Tensor, torch, wide
-from fusion_ir.node import Node
+from fusion_ir.core.node import Node
 
 _SIZES = {"heads": 12, "tokens": 1024, "size": 64}
 _SMALL = (

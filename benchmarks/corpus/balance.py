@@ -3,7 +3,7 @@
 from math import prod
 
 from benchmarks.corpus.case import Case, Kind
-from fusion_ir.graph import Graph
+from fusion_ir.core.graph import Graph
 
 # f32 operations per byte at which arithmetic takes as long as the bytes: 525 GFLOP/s of multiply-adds over 54 GB/s of
 # copies, the ceilings of the machine whose results are in benchmarks/results/ (2 cores, AVX-512, 2026-11).

@@ -8,14 +8,14 @@ from typing import Any, Literal
 import numpy as np
 
 from benchmarks.corpus.pytorch import Tensors
+from fusion_ir.arithmetic.conversions import round_to
 from fusion_ir.building.operands import wide
+from fusion_ir.core.extent import dense_strides, shape_of
+from fusion_ir.core.graph import Graph, InputSpec, OutputSpec
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DTYPES, DType
-from fusion_ir.extent import dense_strides, shape_of
-from fusion_ir.graph import Graph, InputSpec, OutputSpec
-from fusion_ir.node import Node
-from fusion_ir.numerics import round_to
 from fusion_ir.ops import make_input
-from fusion_ir.sample import sample_inputs
+from fusion_ir.reference.sample_inputs import sample_inputs
 from fusion_ir.verify import verify
 
 Sizes = Mapping[str, int]

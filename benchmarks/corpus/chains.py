@@ -1,9 +1,9 @@
 """Products of products: their order is free, and a slice in between makes most of the first one unneeded."""
 
-import fusion_ir.build as ir
+import fusion_ir.building as ir
 from benchmarks.corpus.case import Case, Inputs
 from benchmarks.corpus.pytorch import Tensor
-from fusion_ir.node import Node
+from fusion_ir.core.node import Node
 
 
 def product_chain(inputs: Inputs, rows: int, first: int, second: int, columns: int) -> Node:

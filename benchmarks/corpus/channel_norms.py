@@ -1,10 +1,10 @@
 """Batch norm in training mode and group norm over images [batch, channels, height, width], forward and backward."""
 
-import fusion_ir.build as ir
+import fusion_ir.building as ir
 from benchmarks.corpus.case import Case, Inputs
 from benchmarks.corpus.pytorch import F, Tensor, Tensors, statistic, torch
 from benchmarks.corpus.sizes import IMAGES, plain
-from fusion_ir.node import Node
+from fusion_ir.core.node import Node
 
 EPS = 1e-5
 OTHERS = (0, 2, 3)  # the axes of an image that are not channels

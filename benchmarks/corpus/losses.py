@@ -1,10 +1,10 @@
 """Cross entropy of logits [tokens, classes], forward and backward."""
 
-import fusion_ir.build as ir
+import fusion_ir.building as ir
 from benchmarks.corpus.case import Case, Inputs
 from benchmarks.corpus.pytorch import F, Tensor, Tensors, torch
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import i64
-from fusion_ir.node import Node
 
 _SMALL = (
     {"tokens": 1, "classes": 1},

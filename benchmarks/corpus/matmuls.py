@@ -1,9 +1,9 @@
 """Large matrix products with something behind them."""
 
-import fusion_ir.build as ir
+import fusion_ir.building as ir
 from benchmarks.corpus.case import Case, Inputs
 from benchmarks.corpus.pytorch import F, Tensor, torch
-from fusion_ir.node import Node
+from fusion_ir.core.node import Node
 
 _SMALL = (
     {"tokens": 1, "inner": 3, "features": 1},

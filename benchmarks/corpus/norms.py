@@ -1,10 +1,10 @@
 """Layer norm and RMS norm over the last axis, forward and backward."""
 
-import fusion_ir.build as ir
+import fusion_ir.building as ir
 from benchmarks.corpus.case import Case, Inputs
 from benchmarks.corpus.pytorch import F, Tensor, Tensors, statistic, torch, wide
 from benchmarks.corpus.sizes import FOUR, LONG, MATRICES
-from fusion_ir.node import Node
+from fusion_ir.core.node import Node
 
 LAYER_EPS, RMS_EPS = 1e-5, 1e-6
 

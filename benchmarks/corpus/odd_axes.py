@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
-import fusion_ir.build as ir
+import fusion_ir.building as ir
 from benchmarks.corpus.case import Builder, Case, Inputs, Kind, Peer, Sizes
 from benchmarks.corpus.pytorch import Tensor, torch, wide
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import i64
-from fusion_ir.node import Node
 
 ODD = (2, 3, 5, 7, 4, 6)  # extents of small cases
 

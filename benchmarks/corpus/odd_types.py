@@ -1,10 +1,10 @@
 """Products of what most libraries do not multiply as it is: operands that are cast first, whole numbers, doubles."""
 
-import fusion_ir.build as ir
+import fusion_ir.building as ir
 from benchmarks.corpus.case import Builder, Case, Inputs, Peer, Sizes
 from benchmarks.corpus.pytorch import F, Tensor, torch, wide
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DTYPES, DType, bf16, f32, f64, i8
-from fusion_ir.node import Node
 
 SQUARE: Sizes = {"m": 768, "k": 768, "n": 768}
 MIDDLE: Sizes = {"m": 512, "k": 512, "n": 512}

@@ -1,10 +1,10 @@
 """Sums along rows and along columns, each with something behind it."""
 
-import fusion_ir.build as ir
+import fusion_ir.building as ir
 from benchmarks.corpus.case import Case, Inputs
 from benchmarks.corpus.pytorch import Tensor, torch
 from benchmarks.corpus.sizes import MATRICES
-from fusion_ir.node import Node
+from fusion_ir.core.node import Node
 
 _SIZES = {"rows": 16384, "columns": 2048}
 

@@ -6,13 +6,13 @@ timed function uses `F.dropout`; the one that the graph agrees with takes our ra
 
 import numpy as np
 
-import fusion_ir.build as ir
+import fusion_ir.building as ir
 from benchmarks.corpus.case import Case, Inputs
 from benchmarks.corpus.pytorch import F, Tensor, Tensors, torch
 from benchmarks.corpus.sizes import FOUR, MATRICES, THREE
+from fusion_ir.arithmetic.philox import uniform
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import i64
-from fusion_ir.node import Node
-from fusion_ir.philox import uniform
 
 DROPPED = 0.1
 LAYER_EPS, RMS_EPS = 1e-5, 1e-6

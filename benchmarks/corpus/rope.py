@@ -5,7 +5,7 @@ faster without the casts, which rounds after every op: both spellings are timed.
 both sides, and PyTorch may leave queries and keys in any order of axes.
 """
 
-import fusion_ir.build as ir
+import fusion_ir.building as ir
 from benchmarks.corpus.case import Inputs
 from benchmarks.corpus.pytorch import Tensor, Tensors
 from benchmarks.corpus.rope_models import Rotate, rope_cases
@@ -20,7 +20,7 @@ from benchmarks.corpus.rope_parts import (
     torch_rotate,
     torch_rotate_wide,
 )
-from fusion_ir.node import Node
+from fusion_ir.core.node import Node
 
 # Llama: queries, keys and values in one tensor, group by group
 

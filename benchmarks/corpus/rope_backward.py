@@ -1,6 +1,6 @@
 """Gradients of the rotary embeddings of `rope.py`, from those of the results and the cosines and sines saved."""
 
-import fusion_ir.build as ir
+import fusion_ir.building as ir
 from benchmarks.corpus.case import Inputs
 from benchmarks.corpus.pytorch import Tensor, Tensors, torch
 from benchmarks.corpus.rope_models import Rotate, rope_cases
@@ -13,7 +13,7 @@ from benchmarks.corpus.rope_parts import (
     torch_summed,
     torch_tokens_first,
 )
-from fusion_ir.node import Node
+from fusion_ir.core.node import Node
 
 
 def _grads(inputs: Inputs, batch: int, tokens: int, heads: int, size: int) -> tuple[Node, ...]:

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-import fusion_ir.build as ir
+import fusion_ir.building as ir
 from benchmarks.corpus.case import Inputs
 from benchmarks.corpus.pytorch import Tensor, Tensors, torch, wide
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DType, i64
-from fusion_ir.node import Node
 
 # Over nodes
 

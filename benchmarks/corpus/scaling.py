@@ -1,11 +1,11 @@
 """Scale, bias and relu per channel of images, with the channels far apart (NCHW) and side by side (NHWC)."""
 
-import fusion_ir.build as ir
+import fusion_ir.building as ir
 from benchmarks.corpus.case import Case, Inputs
 from benchmarks.corpus.pytorch import Tensor, torch
 from benchmarks.corpus.sizes import IMAGES, plain
-from fusion_ir.graph import OutputSpec
-from fusion_ir.node import Node
+from fusion_ir.core.graph import OutputSpec
+from fusion_ir.core.node import Node
 
 
 def _scale_bias_relu(x: Node, scale: Node, bias: Node) -> Node:

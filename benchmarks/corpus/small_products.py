@@ -1,9 +1,9 @@
 """Matrix products that sum over few elements, with bias and relu: their output is all that takes time."""
 
-import fusion_ir.build as ir
+import fusion_ir.building as ir
 from benchmarks.corpus.case import Case, Inputs
 from benchmarks.corpus.pytorch import Tensor, torch
-from fusion_ir.node import Node
+from fusion_ir.core.node import Node
 
 
 def small_product(inputs: Inputs, rows: int, inner: int, columns: int) -> Node:

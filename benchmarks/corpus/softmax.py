@@ -2,11 +2,11 @@
 
 import math
 
-import fusion_ir.build as ir
+import fusion_ir.building as ir
 from benchmarks.corpus.case import Case, Inputs
 from benchmarks.corpus.pytorch import Tensor, torch
 from benchmarks.corpus.sizes import FOUR, MATRICES, SQUARE
-from fusion_ir.node import Node
+from fusion_ir.core.node import Node
 
 SCALE = 0.125
 

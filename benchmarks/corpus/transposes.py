@@ -1,10 +1,10 @@
 """Tensors read along one axis and written along another."""
 
-import fusion_ir.build as ir
+import fusion_ir.building as ir
 from benchmarks.corpus.case import Case, Inputs
 from benchmarks.corpus.pytorch import Tensor
 from benchmarks.corpus.sizes import MATRICES, SQUARE, THREE
-from fusion_ir.node import Node
+from fusion_ir.core.node import Node
 
 
 def transposed_add(inputs: Inputs, rows: int, columns: int) -> Node:

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 
 from codegen.kernel import Reject
+from fusion_ir.core.graph import Graph, topological
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import f32
-from fusion_ir.graph import Graph, topological
-from fusion_ir.node import Node
 from fusion_ir.ops import OPS, OpKind
 from fusion_ir.ops.contract import ORDERED_PRODUCTS, products
 

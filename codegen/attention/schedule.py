@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from itertools import product as combinations
 
-from codegen.architectures import REGISTERS, architecture
-from codegen.attention.strips import Strips
+from codegen.attention.row_blocks import Strips
+from codegen.hardware.architectures import REGISTERS, architecture
 from codegen.lowering.value import cone
 from codegen.schedule import Choices, Schedule
+from codegen.tiled.code_length import MOST_CODE as MOST_OF_TILES
+from codegen.tiled.code_length import fault as length_fault
 from codegen.tiled.epilogue import RUN
-from codegen.tiled.length import MOST_CODE as MOST_OF_TILES
-from codegen.tiled.length import fault as length_fault
 from fusion_ir.ops import OPS
 from fusion_ir.records import Device
 
@@ -114,7 +114,7 @@ def fault(s: AttentionSchedule, strips: Strips, device: Device) -> str:
 
 
 def strips_length(s: AttentionSchedule, strips: Strips) -> float:
-    """Of a kernel's code: see codegen/tiled/length.py. What is computed of a slice that is blank has a text of its
+    """Of a kernel's code: see codegen/tiled/code_length.py. What is computed of a slice that is blank has a text of its
     own."""
     columns = strips.problem.extents[2]
     runs, behind, brought = 2 * s.rows // FRAGMENT_ROWS * s.tiles(columns), *strips.lengths

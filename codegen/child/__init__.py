@@ -1,1 +1,2 @@
-"""Programs that `codegen.slot` runs in child processes: `python -m codegen.child.NAME`. Nobody else imports them."""
+"""Programs that `codegen.sandbox.slot` runs in child processes: `python -m codegen.child.NAME`. Nobody else imports
+them."""

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from fusion_ir.comparison import Reference, compare
-from fusion_ir.graph import Graph
+from fusion_ir.accuracy.comparison import Reference, compare
+from fusion_ir.accuracy.tolerance import Order, reference, strictest
+from fusion_ir.core.graph import Graph
 from fusion_ir.records import Status
-from fusion_ir.sample import samples
-from fusion_ir.tolerance import Order, reference, strictest
+from fusion_ir.reference.sample_inputs import samples
 
 Array = np.ndarray[Any, Any]
 Proven = tuple[tuple[str, ...], ...]
@@ -61,7 +61,7 @@ class Verdict:
 
 def make_case(graph: Graph, seed: int, proven: Proven = ()) -> Case:
     """Samples inputs and interprets the graph. proven: files of outputs, by trial, that are right whatever the
-    interpreter's are (`codegen.by_steps`): these must come out, bit for bit."""
+    interpreter's are (`codegen.workbench.step_check`): these must come out, bit for bit."""
     inputs = samples(graph, seed)
     if not proven:
         return Case(graph, tuple(Trial(arrays, reference(graph, arrays)) for arrays in inputs))

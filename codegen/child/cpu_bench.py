@@ -22,15 +22,15 @@ from codegen.child.cpu_memory import (
     temporaries,
     tensor_layout,
 )
-from codegen.child.kept import Kept
-from codegen.child.review import Runs, review
+from codegen.child.late_checks import Runs, review
+from codegen.child.prologue_cache import Kept
 from codegen.child.serve import Channel, expect_no_processes, limit_cpu, race_seconds, serve
-from codegen.launch_cpu import HUGE_PAGE, Guarded, Launch, Memory, Pool, Program, load_entry, program
-from codegen.measure import Timing, median, race
-from codegen.surroundings import CpuWatch
+from codegen.launch.cpu import HUGE_PAGE, Guarded, Launch, Memory, Pool, Program, load_entry, program
+from codegen.timing.protocol import Timing, median, race
+from codegen.timing.surroundings import CpuWatch
+from fusion_ir.accuracy.tolerance import Order
 from fusion_ir.records import Status
-from fusion_ir.text import parse_graph
-from fusion_ir.tolerance import Order
+from fusion_ir.text.printing import parse_graph
 
 WARM_SAMPLES = 5
 PROLOGUE_SAMPLES = 3  # of what decides nothing

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from codegen.child.serve import Channel, serve
-from codegen.launch_cpu import Launch, Memory, Pool, Program, entry_address, program
-from codegen.shared_object import load_object
+from codegen.launch.cpu import Launch, Memory, Pool, Program, entry_address, program
+from codegen.sandbox.shared_object import load_object
 
 KERNEL_US = 150.0  # about this long runs the part of a cache's measurement that is timed at once
 ROUNDS = 6

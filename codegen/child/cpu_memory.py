@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from codegen.child.case import Array, Case, strided
-from codegen.launch_cpu import HUGE_PAGE, Bytes, Guarded, Memory
+from codegen.launch.cpu import HUGE_PAGE, Bytes, Guarded, Memory
+from fusion_ir.arithmetic.threads import assign, equal
+from fusion_ir.core.graph import Graph
 from fusion_ir.dtype import DTYPES, DType
-from fusion_ir.graph import Graph
-from fusion_ir.threads import assign, equal
 
 OUTPUT_ALIGNMENT = 64
 MOST_SETS = 8192

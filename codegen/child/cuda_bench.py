@@ -18,16 +18,16 @@ from codegen.child.cuda_candidate import Candidate
 from codegen.child.cuda_ceilings import Eviction, ceilings
 from codegen.child.cuda_checks import CheckTensors, Prepared
 from codegen.child.cuda_memory import DeviceTensors, cupy
-from codegen.child.kept import Kept
 from codegen.child.nvml import CudaWatch
+from codegen.child.prologue_cache import Kept
 from codegen.child.serve import Channel, JobFailure, race_seconds, serve
 from codegen.child.tensor_maps import TensorMapError
-from codegen.device_turn import turn_in
-from codegen.libraries import CUBLASLT
-from codegen.measure import median, race
-from codegen.missing_cuda import lacks
+from codegen.hardware.libraries import CUBLASLT
+from codegen.hardware.missing_cuda import lacks
+from codegen.sandbox.device_lock import turn_in
+from codegen.timing.protocol import median, race
 from fusion_ir.records import Device, Status
-from fusion_ir.text import parse_graph
+from fusion_ir.text.printing import parse_graph
 
 WARM_SAMPLES = 5
 PROLOGUE_SAMPLES = 3  # of what decides nothing
@@ -347,7 +347,7 @@ def _time(
 @contextmanager
 def _device(message: dict[str, Any]) -> Generator[None]:
     """Works on device `number`. A fault of a kernel leaves the device's context unusable: the job fails, the parent
-    ends this process, starts another and lets it run the probe (codegen/timer.py)."""
+    ends this process, starts another and lets it run the probe (codegen/workbench/timing_child.py)."""
     cp = cupy()
     try:
         with cp.cuda.Device(message["number"]):

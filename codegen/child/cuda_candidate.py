@@ -9,11 +9,11 @@ import numpy as np
 from codegen.child import cublaslt
 from codegen.child.cuda_memory import cupy
 from codegen.child.tensor_maps import Parameters
-from codegen.libraries import is_call
-from codegen.object_cache import object_bytes
-from codegen.shared_object import private_copy
+from codegen.hardware.libraries import is_call
+from codegen.sandbox.object_cache import object_bytes
+from codegen.sandbox.shared_object import private_copy
+from fusion_ir.accuracy.tolerance import Order
 from fusion_ir.records import LibraryCall, TensorMapSpec
-from fusion_ir.tolerance import Order
 
 STATIC_SHARED_BYTES = 48 << 10
 

@@ -11,7 +11,7 @@ from codegen.child.case import Array, Case, Verdict
 from codegen.child.cpu_memory import POISON, layouts
 from codegen.child.cuda_kernels import BLOCK, grid, kernels
 from codegen.child.cuda_memory import DeviceTensors, cupy
-from fusion_ir.tolerance import ORDERS, Order
+from fusion_ir.accuracy.tolerance import ORDERS, Order
 
 MOST_KEPT = 3  # different results that were right: sums in other orders
 FREE_SHARE = 8  # each takes no more than this part of the memory that is free

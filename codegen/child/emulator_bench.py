@@ -14,14 +14,14 @@ from codegen.child.case import Array, Case, Proven, Verdict, judge, make_case, p
 from codegen.child.cpu_memory import CheckMemory, temporaries, tensor_layout
 from codegen.child.serve import Channel, JobFailure, serve
 from codegen.gemm.call_arrays import compute_call
-from codegen.launch_cpu import Guarded
-from codegen.launch_emulator import Emulation, EmulatorFault, Run, Tensor, load_kernels, load_runtime
-from codegen.libraries import is_call
-from codegen.object_cache import object_bytes
+from codegen.hardware.libraries import is_call
+from codegen.launch.cpu import Guarded
+from codegen.launch.emulator import Emulation, EmulatorFault, Run, Tensor, load_kernels, load_runtime
+from codegen.sandbox.object_cache import object_bytes
+from fusion_ir.accuracy.tolerance import Order
 from fusion_ir.dtype import DTYPES
 from fusion_ir.records import LibraryCall, Status, TensorMapSpec
-from fusion_ir.text import parse_graph
-from fusion_ir.tolerance import Order
+from fusion_ir.text.printing import parse_graph
 
 MOST_CASES = 3
 SLOWER = 10.0  # than a CPU's kernels may be, for which limits are made

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
-from codegen.disturbance import Disturbance, RunQueue, Steal
-from codegen.machine import ROOT, usable_cpus
-from codegen.surroundings import CpuWatch
+from codegen.hardware.machine import ROOT, usable_cpus
+from codegen.timing.disturbance import Disturbance, RunQueue, Steal
+from codegen.timing.surroundings import CpuWatch
 from fusion_ir.records import Moment, Surroundings
 
 LIBRARY = "libnvidia-ml.so.1"

@@ -14,8 +14,8 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
-from codegen.child_process import LENGTH
-from codegen.progress import Note, Progress
+from codegen.sandbox.child_process import LENGTH
+from codegen.sandbox.heartbeat import Note, Progress
 from fusion_ir.records import Status
 
 PR_SET_PDEATHSIG = 1

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from codegen.families import aten_calls
-from codegen.families.wrap import kernel_function
+from codegen.families.kernel_function import kernel_function
 from codegen.gemm.call import (
     Call,
     call_on_cpu,
@@ -28,7 +28,7 @@ from codegen.gemm.dims import contraction, long_contract, stored_product
 from codegen.gemm.tasks import Cut, count_tasks, task_lines
 from codegen.kernel import EmitError, Kernel, Launch, Reject
 from codegen.schedule import Choices, Schedule, parse_schedule
-from fusion_ir.graph import Graph
+from fusion_ir.core.graph import Graph
 from fusion_ir.records import Device
 
 LEAST_PIECE = 16  # rows or columns of a task: fewer leave the library's kernels idle

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from codegen.gemm.library_call import library_call
+from codegen.hardware.libraries import CALLED, CUBLASLT
 from codegen.kernel import EmitError, Kernel, Launch, Reject
-from codegen.libraries import CALLED, CUBLASLT
 from codegen.schedule import Choices, Schedule, parse_schedule
-from fusion_ir.graph import Graph
+from fusion_ir.core.graph import Graph
 from fusion_ir.records import Device, LibraryCall
 
 ALGORITHMS = 16

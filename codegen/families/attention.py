@@ -5,8 +5,16 @@ outputs or a second contraction over the columns. Rows of up to some thousand co
 first product to the last; nothing of their size is stored that is no output. By mma.sync, from sm_80 on.
 """
 
-from codegen.architectures import capability
-from codegen.attention.blanks import blanks_text
+from codegen.attention.masked_blocks import blanks_text
+from codegen.attention.row_blocks import (
+    Strips,
+    element_type,
+    lines_made,
+    multiplied_phases,
+    part_functor,
+    reduce_call,
+    strips_of,
+)
 from codegen.attention.schedule import (
     AttentionSchedule,
     fault,
@@ -16,23 +24,15 @@ from codegen.attention.schedule import (
     schedule_choices,
     shared_bytes,
 )
-from codegen.attention.strips import (
-    Strips,
-    element_type,
-    lines_made,
-    multiplied_phases,
-    part_functor,
-    reduce_call,
-    strips_of,
-)
-from codegen.code_length import too_much
-from codegen.families.wrap import INDEX_LIMIT, kernel_function
+from codegen.families.kernel_function import INDEX_LIMIT, kernel_function
+from codegen.hardware.architectures import capability
 from codegen.kernel import EmitError, Kernel, Launch, Reject
+from codegen.lowering.code_length import too_much
 from codegen.schedule import Choices, parse_schedule
+from codegen.tiled.code_length import MOST_OF_ELEMENT
 from codegen.tiled.epilogue import check_epilogue, epilogue
-from codegen.tiled.length import MOST_OF_ELEMENT
 from codegen.tiled.operand import operand_functor
-from fusion_ir.graph import Graph
+from fusion_ir.core.graph import Graph
 from fusion_ir.records import Device
 
 HEADER = "attention_sm80.cuh"

@@ -9,27 +9,27 @@ On CUDA the lanes of either are threads'.
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
-from codegen.code_length import first_short, least_lanes
-from codegen.emit import Style, emit_body
-from codegen.families.loops_cuda import FREE_BYTES, loop_kernel
+from codegen.families.kernel_function import kernel_function
+from codegen.families.loop_nest_cuda import FREE_BYTES, loop_kernel
 from codegen.families.reduction import KINDS, MATRIX, few_by_many, is_reduction, refused, spreads
-from codegen.families.wrap import kernel_function
 from codegen.kernel import EmitError, Kernel, Launch, Reject
 from codegen.lowering.access import alignments
 from codegen.lowering.coalesce import coalesce
+from codegen.lowering.code_length import first_short, least_lanes
 from codegen.lowering.index import Axes, Axis, var, volume
+from codegen.lowering.lane_tiles import tile_lane
 from codegen.lowering.lanes import choose_lanes
-from codegen.lowering.place import PlaceError, place
+from codegen.lowering.placement import PlaceError, place
 from codegen.lowering.program import Program
 from codegen.lowering.stores import pull_outputs
 from codegen.lowering.sums import NotOnePiece
-from codegen.lowering.tile import tile_lane
 from codegen.lowering.unify import unify
 from codegen.lowering.value import TooManyValues, Value, Values, cone, remade, rewrite_offsets
 from codegen.lowering.write import MAX_VALUES, Write, rewritten, writes_of
+from codegen.printer.emit import Style, emit_body
+from codegen.printer.threads import Threads
 from codegen.schedule import Choices, Schedule, parse_schedule
-from codegen.threads import Threads
-from fusion_ir.graph import Graph
+from fusion_ir.core.graph import Graph
 from fusion_ir.ops import OpKind
 from fusion_ir.records import Device
 

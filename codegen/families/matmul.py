@@ -11,25 +11,25 @@ from functools import lru_cache
 from itertools import pairwise
 from math import prod
 
-from codegen.code_length import first_short, halved, least_lanes, too_much
-from codegen.emit import Body, Style, emit_body
 from codegen.families import matmul_cuda
-from codegen.families.loops import KEEP_BYTES, has_chains, lower
+from codegen.families.kernel_function import kernel_function
+from codegen.families.loop_nest import KEEP_BYTES, has_chains, lower
 from codegen.families.pointwise import MAX_NODES
-from codegen.families.wrap import kernel_function
 from codegen.gemm.call import Call, call_on_cpu, first_libraries, has_fma, libraries_for, linked_with
 from codegen.gemm.dims import Digit, alone, contraction, long_contract, sum_dtype, with_scratch
 from codegen.gemm.tasks import Cut, count_tasks, offset_text, task_lines
 from codegen.kernel import EmitError, Kernel, Launch, Reject
 from codegen.lowering.access import alignments
+from codegen.lowering.code_length import first_short, halved, least_lanes, too_much
 from codegen.lowering.program import Program
 from codegen.lowering.stores import pull_outputs
 from codegen.lowering.value import Value, cone
+from codegen.printer.emit import Body, Style, emit_body
+from codegen.printer.expressions import CTYPE
 from codegen.schedule import Choices, Schedule, parse_schedule
-from codegen.text import CTYPE
-from fusion_ir.extent import dense_strides
-from fusion_ir.graph import Graph, OutputSpec
-from fusion_ir.node import Node
+from fusion_ir.core.extent import dense_strides
+from fusion_ir.core.graph import Graph, OutputSpec
+from fusion_ir.core.node import Node
 from fusion_ir.ops import OPS, OpKind, make
 from fusion_ir.records import Device
 

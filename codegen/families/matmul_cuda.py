@@ -8,17 +8,17 @@ while they are on the chip.
 
 from functools import partial
 
-from codegen.architectures import capability
-from codegen.code_length import too_much
-from codegen.families.wrap import kernel_function
+from codegen.families.kernel_function import kernel_function
+from codegen.hardware.architectures import capability
 from codegen.kernel import EmitError, Kernel, Launch, Reject
+from codegen.lowering.code_length import too_much
+from codegen.printer.expressions import CTYPE
 from codegen.schedule import Choices, parse_schedule, schedule_values
-from codegen.text import CTYPE
-from codegen.tiled.arrange import Arrangement, arrange, check_arranged
+from codegen.tiled.code_length import MOST_OF_ELEMENT, tile_length
+from codegen.tiled.code_length import fault as length_fault
 from codegen.tiled.epilogue import RUN, epilogue
-from codegen.tiled.length import MOST_OF_ELEMENT, tile_length
-from codegen.tiled.length import fault as length_fault
 from codegen.tiled.operand import Tiles, operand_functor
+from codegen.tiled.orientation import Arrangement, arrange, check_arranged
 from codegen.tiled.problem import main_contraction
 from codegen.tiled.schedule import (
     TileSchedule,
@@ -28,10 +28,10 @@ from codegen.tiled.schedule import (
     tile_choices,
     unique,
 )
-from codegen.tiled.shallow import FEW, HEADER, SHALLOW, Shallow, is_shallow, shallow
+from codegen.tiled.small_k import FEW, HEADER, SHALLOW, Shallow, is_shallow, shallow
+from fusion_ir.core.graph import Graph
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DType, bf16, f8e4m3, f8e5m2, f16, i8
-from fusion_ir.graph import Graph
-from fusion_ir.node import Node
 from fusion_ir.ops import OPS, OpKind
 from fusion_ir.ops.contract import products, sums_in_any_order
 from fusion_ir.records import Device

@@ -6,18 +6,18 @@ shared between elements, so a segment may hold one costly op at most.
 
 from dataclasses import dataclass
 
-from codegen.code_length import MOST_OF_ELEMENT, op_length, too_much
-from codegen.families.wrap import kernel_function
+from codegen.families.kernel_function import kernel_function
 from codegen.kernel import Access, EmitError, Kernel, Launch, Reject
-from codegen.lowering.bound import Bound
+from codegen.lowering.code_length import MOST_OF_ELEMENT, op_length, too_much
 from codegen.lowering.index import Axes, Axis, flatten, var
 from codegen.lowering.program import UNCOUNTED
 from codegen.lowering.pull import puller
+from codegen.lowering.reduction_axes import Bound
 from codegen.lowering.value import REDUCES, TooManyValues, Value, Values
+from codegen.printer.expressions import CTYPE, Text, literal, spell
 from codegen.schedule import Choices, Schedule, parse_schedule
-from codegen.text import CTYPE, Text, literal, spell
+from fusion_ir.core.graph import Graph, OutputSpec
 from fusion_ir.dtype import accumulate_dtype
-from fusion_ir.graph import Graph, OutputSpec
 from fusion_ir.ops import OPS, OpKind
 from fusion_ir.records import Device
 

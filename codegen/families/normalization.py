@@ -7,12 +7,12 @@ row is a block's, a warp's or a part of a warp's; what is read again is kept in 
 
 from dataclasses import dataclass
 
-from codegen.families.loops import FETCH, LoopSchedule, emit_cpu, loop_choices, with_variants
-from codegen.families.loops_cuda import CudaRowSchedule, emit_cuda, row_choices, row_schedules
+from codegen.families.loop_nest import FETCH, LoopSchedule, emit_cpu, loop_choices, with_variants
+from codegen.families.loop_nest_cuda import CudaRowSchedule, emit_cuda, row_choices, row_schedules
 from codegen.families.reduction import rejected, spreads
 from codegen.kernel import Kernel, Reject
 from codegen.schedule import Choices, parse_schedule
-from fusion_ir.graph import Graph
+from fusion_ir.core.graph import Graph
 from fusion_ir.records import Device
 
 

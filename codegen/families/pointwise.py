@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd
 
-from codegen.code_length import first_short, halved, too_much
-from codegen.families.loops import FETCH, LoopSchedule, emit_cpu, loop_choices, lower, rows_of, with_variants
-from codegen.families.loops_cuda import FREE_BYTES, loop_kernel
+from codegen.families.loop_nest import FETCH, LoopSchedule, emit_cpu, loop_choices, lower, rows_of, with_variants
+from codegen.families.loop_nest_cuda import FREE_BYTES, loop_kernel
 from codegen.kernel import EmitError, Kernel, Reject
+from codegen.lowering.code_length import first_short, halved, too_much
 from codegen.lowering.puller import MAX_DEPTH
+from codegen.printer.threads import Threads
 from codegen.schedule import Choices, Schedule, parse_schedule
-from codegen.threads import Threads
-from fusion_ir.graph import Graph
-from fusion_ir.node import Node
+from fusion_ir.core.graph import Graph
+from fusion_ir.core.node import Node
 from fusion_ir.ops import OPS, OpKind
 from fusion_ir.ops.contract import ORDERED_PRODUCTS, products
 from fusion_ir.records import Device

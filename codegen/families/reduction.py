@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
-from codegen.code_length import too_much
-from codegen.families.loops import FETCH, LoopSchedule, emit_cpu, loop_choices, with_variants
-from codegen.families.loops_cuda import CudaRowSchedule, emit_cuda, row_choices, row_schedules
+from codegen.families.loop_nest import FETCH, LoopSchedule, emit_cpu, loop_choices, with_variants
+from codegen.families.loop_nest_cuda import CudaRowSchedule, emit_cuda, row_choices, row_schedules
 from codegen.families.pointwise import MAX_NODES
 from codegen.kernel import Kernel, Reject
-from codegen.lowering.place import MAX_REPEATED
+from codegen.lowering.code_length import too_much
+from codegen.lowering.placement import MAX_REPEATED
 from codegen.lowering.puller import MAX_DEPTH
 from codegen.schedule import Choices, parse_schedule
-from fusion_ir.graph import Graph
-from fusion_ir.node import Node
+from fusion_ir.core.graph import Graph
+from fusion_ir.core.node import Node
 from fusion_ir.ops import OPS, OpKind
 from fusion_ir.ops.contract import ORDERED_PRODUCTS, products
 from fusion_ir.records import Device, TargetKind

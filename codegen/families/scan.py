@@ -6,11 +6,11 @@ sum runs along. A tensor that is one row is one task's. Reductions over the same
 
 from dataclasses import dataclass
 
-from codegen.families.loops import FETCH, LoopSchedule, emit_cpu, loop_choices
+from codegen.families.loop_nest import FETCH, LoopSchedule, emit_cpu, loop_choices
 from codegen.families.reduction import KINDS, refused
 from codegen.kernel import Kernel, Reject
 from codegen.schedule import Choices, parse_schedule
-from fusion_ir.graph import Graph
+from fusion_ir.core.graph import Graph
 from fusion_ir.ops import OpKind, kind_of
 from fusion_ir.records import Device
 

@@ -8,29 +8,29 @@ behind.
 from dataclasses import dataclass, replace
 from math import prod
 
-from codegen.code_length import first_short, halved, least_lanes
-from codegen.emit import Style, emit_body
-from codegen.families.loops import KEEP_BYTES
-from codegen.families.loops_cuda import FREE_BYTES, loop_kernel, shared_bytes
-from codegen.families.orders import lies_across
+from codegen.families.kernel_function import kernel_function
+from codegen.families.loop_nest import KEEP_BYTES
+from codegen.families.loop_nest_cuda import FREE_BYTES, loop_kernel, shared_bytes
+from codegen.families.memory_order import lies_across
 from codegen.families.pointwise import refused
-from codegen.families.wrap import kernel_function
 from codegen.kernel import EmitError, Kernel, Launch, Reject
 from codegen.lowering.access import alignments
-from codegen.lowering.across import BLOCK, MAX_TILE_BYTES, Turned, add_tiles, cut_axis, turned
 from codegen.lowering.coalesce import coalesce
+from codegen.lowering.code_length import first_short, halved, least_lanes
 from codegen.lowering.index import Axis
+from codegen.lowering.int_narrowing import narrow
 from codegen.lowering.lanes import choose_lanes
-from codegen.lowering.narrow import narrow
-from codegen.lowering.place import PlaceError, place
+from codegen.lowering.placement import PlaceError, place
 from codegen.lowering.program import Program
 from codegen.lowering.stores import pull_outputs
+from codegen.lowering.transpose_tiles import BLOCK, MAX_TILE_BYTES, Turned, add_tiles, cut_axis, turned
 from codegen.lowering.unify import unify
 from codegen.lowering.value import TooManyValues
 from codegen.lowering.write import Write, writes_of
+from codegen.printer.emit import Style, emit_body
+from codegen.printer.threads import Threads
 from codegen.schedule import Choices, Schedule, parse_schedule
-from codegen.threads import Threads
-from fusion_ir.graph import Graph
+from fusion_ir.core.graph import Graph
 from fusion_ir.records import Device
 
 NOTHING = "nothing is transposed: family pointwise"

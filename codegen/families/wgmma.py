@@ -10,23 +10,23 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product as combinations
 
-from codegen.architectures import architecture
-from codegen.code_length import too_much
+from codegen.families.kernel_function import INDEX_LIMIT, kernel_function
 from codegen.families.pointwise import MAX_NODES
-from codegen.families.wrap import INDEX_LIMIT, kernel_function
 from codegen.gemm.dims import Digit, alone, contraction
+from codegen.hardware.architectures import architecture
 from codegen.kernel import EmitError, Kernel, Launch, Reject
+from codegen.lowering.code_length import too_much
+from codegen.printer.expressions import CTYPE
 from codegen.schedule import Choices, Schedule, parse_schedule
-from codegen.text import CTYPE
-from codegen.tiled.boxes import DEPTH, RUN, BoxedProduct, boxed, operand_a, operand_b, point_problem
+from codegen.tiled.code_length import MOST_OF_ELEMENT, staged_length
+from codegen.tiled.code_length import fault as length_fault
 from codegen.tiled.epilogue import check_epilogue, epilogue, epilogue_cost
-from codegen.tiled.length import MOST_OF_ELEMENT, staged_length
-from codegen.tiled.length import fault as length_fault
 from codegen.tiled.problem import Problem, main_contraction
+from codegen.tiled.tma_boxes import DEPTH, RUN, BoxedProduct, boxed, operand_a, operand_b, point_problem
+from fusion_ir.core.extent import dense_strides
+from fusion_ir.core.graph import Graph
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import bf16, f16
-from fusion_ir.extent import dense_strides
-from fusion_ir.graph import Graph
-from fusion_ir.node import Node
 from fusion_ir.ops import OPS, OpKind
 from fusion_ir.ops.contract import ORDERED_PRODUCTS, products
 from fusion_ir.records import Device

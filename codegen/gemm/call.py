@@ -7,8 +7,8 @@ from math import prod
 
 from codegen.gemm.dims import Contraction, Digit, Dim
 from codegen.kernel import Reject
+from fusion_ir.core.graph import Graph
 from fusion_ir.dtype import bf16, f32
-from fusion_ir.graph import Graph
 from fusion_ir.records import Device
 
 LEAST_PRODUCTS = 4096  # of one call: below, calling costs more than computing

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from fusion_ir.arithmetic.conversions import round_to
 from fusion_ir.dtype import DTYPES
-from fusion_ir.numerics import round_to
 from fusion_ir.records import CallMatrix, CallVector, LibraryCall
 
 Array = np.ndarray[Any, Any]

@@ -10,14 +10,14 @@ from itertools import pairwise, permutations
 from math import prod
 
 from codegen.kernel import Reject
+from codegen.lowering.canonical_inputs import with_own_inputs
 from codegen.lowering.index import Affine, Axis
-from codegen.lowering.own import with_own_inputs
 from codegen.lowering.stores import pull_outputs
 from codegen.lowering.value import is_exact_cast
+from fusion_ir.core.extent import dense_strides
+from fusion_ir.core.graph import Graph, InputSpec, OutputSpec
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DType, i32
-from fusion_ir.extent import dense_strides
-from fusion_ir.graph import Graph, InputSpec, OutputSpec
-from fusion_ir.node import Node
 from fusion_ir.ops import OPS, OpKind, make, make_input
 from fusion_ir.ops.contract import ORDERED_PRODUCTS
 

@@ -12,11 +12,11 @@ from math import inf, isfinite
 
 from codegen.gemm.dims import Digit, Matrix, stored_operand
 from codegen.kernel import Reject
+from fusion_ir.core.graph import Graph, OutputSpec
+from fusion_ir.core.node import Node, intern
+from fusion_ir.core.scalar import Scalar
 from fusion_ir.dtype import DType
-from fusion_ir.graph import Graph, OutputSpec
-from fusion_ir.node import Node, intern
 from fusion_ir.ops import OPS, OpKind
-from fusion_ir.scalar import Scalar
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from codegen.gemm.call import Call, choose_call, extent
 from codegen.gemm.dims import Dim, Matrix, contraction, long_contract, stored_product
 from codegen.gemm.epilogue import Added, Epilogue, epilogue_of
 from codegen.kernel import Reject
+from fusion_ir.core.graph import Graph
 from fusion_ir.dtype import DType, bf16, f16, f32, f64
-from fusion_ir.graph import Graph
 from fusion_ir.records import CallLoop, CallMatrix, CallVector, Compute, LibraryCall
 
 MOST_CALLS = 64  # of one step; beyond, launching costs more than computing

@@ -7,7 +7,7 @@ from math import prod
 from codegen.gemm.call import BYTES, OPENBLAS, PAIRS, Call, Spread
 from codegen.gemm.dims import Digit, Dim
 from codegen.kernel import EmitError
-from codegen.text import CTYPE
+from codegen.printer.expressions import CTYPE
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ struct SiteCount {
   int64_t passes, least;
 };
 
-// One launch. codegen/launch_emulator.py has the same fields.
+// One launch. codegen/launch/emulator.py has the same fields.
 struct Launch {
   void** args;  // of each parameter the address of its value
   uint32_t grid[3], block[3], cluster[3];

@@ -1,4 +1,4 @@
-// Matrix products on the calling thread: by the BLAS library that the kernel is linked with (codegen/libraries.py), or by
+// Matrix products on the calling thread: by the BLAS library that the kernel is linked with (codegen/hardware/libraries.py), or by
 // code of our own.
 #pragma once
 #include "gemm_packed_cpu.h"

@@ -1,6 +1,6 @@
 // bf16 two by two: a lane of 32 bits holds two neighbours. As floats they come apart, the even elements into one register
 // and the odd ones into the next: a shift and an `and` for two registers, where widening takes two shuffles and two shifts.
-// Kernels may have their lanes in this order wherever none is asked for its number (codegen/pairs.py).
+// Kernels may have their lanes in this order wherever none is asked for its number (codegen/printer/bf16_pairs.py).
 #pragma once
 template <int W> constexpr bool PAIRED = W >= 2 * REGISTER<float>;
 // In the order of memory.

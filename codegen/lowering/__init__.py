@@ -2,5 +2,5 @@
 
 In this order: `index`, `value`, `puller` with the rules of `pull` (`views`, `sums`, `gathers`), `stores`, `unify`,
 `write`, `coalesce`, `unroll`, `lanes`, `narrow`, `rows`, `blocks`, `tile`, `paths`, `place` with `join` -> `program`,
-`across`; `access` says how wide each tensor may be read or written. `codegen.families.loops` calls them in turn.
+`across`; `access` says how wide each tensor may be read or written. `codegen.families.loop_nest` calls them in turn.
 """

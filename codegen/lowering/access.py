@@ -10,7 +10,7 @@ from math import gcd
 from typing import Literal
 
 from codegen.lowering.index import Affine, Axis, Fetched, Opaque, Term
-from fusion_ir.graph import Graph
+from fusion_ir.core.graph import Graph
 
 Kind = Literal["vector", "splat", "strided", "tile", "repeat", "lanes"]
 

@@ -3,8 +3,8 @@
 from codegen.lowering.index import Affine, Fetched
 from codegen.lowering.puller import Index, Puller
 from codegen.lowering.value import Value
-from fusion_ir.node import Node
-from fusion_ir.scalar import Scalar
+from fusion_ir.core.node import Node
+from fusion_ir.core.scalar import Scalar
 
 
 def gather(p: Puller, node: Node, index: Index) -> Value:

@@ -1,13 +1,13 @@
 """The rule by which each op is pulled: one visible table."""
 
 from codegen.lowering import gathers, scans, sums, views
-from codegen.lowering.bound import Bound
 from codegen.lowering.index import flatten
 from codegen.lowering.puller import Index, Puller, Rule
+from codegen.lowering.reduction_axes import Bound
 from codegen.lowering.value import Value, Values
+from fusion_ir.core.graph import Graph
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import compute_dtype
-from fusion_ir.graph import Graph
-from fusion_ir.node import Node
 from fusion_ir.ops import OPS, OpKind
 
 

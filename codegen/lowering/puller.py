@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from codegen.kernel import EmitError
-from codegen.lowering.bound import Bound
 from codegen.lowering.index import Affine
+from codegen.lowering.reduction_axes import Bound
 from codegen.lowering.value import Value, Values
+from fusion_ir.core.graph import Graph
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DType, compute_dtype
-from fusion_ir.graph import Graph
-from fusion_ir.node import Node
 
 MAX_DEPTH = 200  # nodes from an input to an output: each pull waits for those of its operands, on Python's stack
 

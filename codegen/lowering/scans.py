@@ -6,8 +6,8 @@ from codegen.lowering.index import Affine, Axis, Refine
 from codegen.lowering.puller import Index, Puller
 from codegen.lowering.sums import NotOnePiece
 from codegen.lowering.value import Value
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import accumulate_dtype
-from fusion_ir.node import Node
 
 
 def cumsum(p: Puller, node: Node, index: Index) -> Value:

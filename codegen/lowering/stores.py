@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from codegen.lowering.bound import Bound, axes_of, refined, renamed
 from codegen.lowering.index import Affine, Axes, Axis, Refine, flatten, var
 from codegen.lowering.pull import puller
 from codegen.lowering.puller import Index, Puller
+from codegen.lowering.reduction_axes import Bound, axes_of, refined, renamed
 from codegen.lowering.value import Value, Values
-from fusion_ir.graph import Graph
+from fusion_ir.core.graph import Graph
 
 MAX_PIECES = 24  # pieces that outputs are cut into, beyond one each; with more, masks and opaque digits take over
 MAX_VALUES = 6000

@@ -3,14 +3,14 @@
 from collections.abc import Callable
 from math import inf, nan, prod
 
-from codegen.lowering.bound import Piece, axes_of
 from codegen.lowering.index import Affine, Cut
 from codegen.lowering.puller import Index, Puller
+from codegen.lowering.reduction_axes import Piece, axes_of
 from codegen.lowering.value import Value
+from fusion_ir.core.node import Node
+from fusion_ir.core.scalar import Scalar
 from fusion_ir.dtype import DTYPES, DType, accumulate_dtype, i64
-from fusion_ir.node import Node
 from fusion_ir.ops.contract import ORDERED_PRODUCTS
-from fusion_ir.scalar import Scalar
 
 COMBINES: dict[str, tuple[str, float]] = {
     # op    combines with    value of an empty reduction

@@ -14,9 +14,9 @@ Where reductions meet reshapes, digits are aligned first: of two ways through on
 from collections.abc import Iterable, Iterator
 from itertools import combinations, pairwise, product
 
-from codegen.lowering.bound import axes_of
 from codegen.lowering.index import Affine, Axis, Refine, Split, var
 from codegen.lowering.puller import Index, Puller
+from codegen.lowering.reduction_axes import axes_of
 from codegen.lowering.stores import Pulled
 
 Pairs = list[tuple[Axis, Axis]]

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from codegen.lowering.index import Affine, Axis
+from fusion_ir.core.scalar import Scalar
 from fusion_ir.dtype import DType, i64
-from fusion_ir.scalar import Scalar
 
 REDUCES = ("reduce", "argreduce")
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")

@@ -5,10 +5,10 @@ from itertools import accumulate
 from codegen.lowering.index import Affine, clamp, cut_at, div_mod, flatten, region
 from codegen.lowering.puller import Index, Puller
 from codegen.lowering.value import Value
+from fusion_ir.core.extent import dense_strides
+from fusion_ir.core.node import Node
+from fusion_ir.core.scalar import Scalar
 from fusion_ir.dtype import DTYPES, compute_dtype, i64
-from fusion_ir.extent import dense_strides
-from fusion_ir.node import Node
-from fusion_ir.scalar import Scalar
 
 
 def reshape(p: Puller, node: Node, index: Index) -> Value:

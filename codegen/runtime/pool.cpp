@@ -165,7 +165,7 @@ double now_us() {
 
 void nothing(void* const*, long, long) {}
 
-// Notes that `program` is at work and may take `seconds`, as codegen/progress.py does.
+// Notes that `program` is at work and may take `seconds`, as codegen/sandbox/heartbeat.py does.
 void note(int64_t* page, int64_t program, double seconds) {
   const int64_t count = page[0] + 1;
   int64_t* slot = page + 1 + 2 * (count & 1);

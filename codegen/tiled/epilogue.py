@@ -16,14 +16,14 @@ from functools import lru_cache
 from codegen.gemm.dims import with_scratch
 from codegen.kernel import EmitError
 from codegen.lowering.access import alignments, pattern
+from codegen.lowering.canonical_inputs import with_own_inputs
 from codegen.lowering.index import volume
-from codegen.lowering.own import with_own_inputs
-from codegen.text import CTYPE
+from codegen.printer.expressions import CTYPE
 from codegen.tiled.functor import Functor, PointPrinter, aligned, braced, fields_of, key, tensors_of
 from codegen.tiled.operand import access_cost, load_cost
 from codegen.tiled.points import Piece, Points, loads_of, located, writes_at_points
 from codegen.tiled.problem import Problem
-from fusion_ir.graph import Graph
+from fusion_ir.core.graph import Graph
 from fusion_ir.records import Device
 
 RUN = 8  # columns that the epilogue is called for: gemm_epilogue.cuh

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from itertools import groupby
 from math import gcd
 
-from codegen.body import BodyText
 from codegen.kernel import Access
 from codegen.lowering.access import Pattern
 from codegen.lowering.index import Affine, Axis, Term
 from codegen.lowering.program import Block, Key, Program
 from codegen.lowering.value import Value, cone
 from codegen.lowering.write import Write
-from codegen.style import Style
-from codegen.text import CTYPE
+from codegen.printer.body import BodyText
+from codegen.printer.expressions import CTYPE
+from codegen.printer.style import Style
 from codegen.tiled.points import COLUMN, NAMES, Condition, Digit, Piece, Points
-from fusion_ir.graph import Graph
+from fusion_ir.core.graph import Graph
 
 
 @dataclass(frozen=True)

@@ -13,19 +13,19 @@ from functools import cached_property, lru_cache
 
 from codegen.kernel import Access, EmitError
 from codegen.lowering.access import Pattern, alignments, pattern
+from codegen.lowering.canonical_inputs import with_own_inputs
 from codegen.lowering.index import volume
-from codegen.lowering.own import with_own_inputs
 from codegen.lowering.stores import pull_outputs
 from codegen.lowering.unify import unify
 from codegen.lowering.value import TooManyValues, Value, cone
-from codegen.text import CTYPE
+from codegen.printer.expressions import CTYPE
 from codegen.tiled.functor import Functor, PointPrinter, aligned, braced, fields_of, tensors_of
 from codegen.tiled.points import Piece, Points, located, writes_at_points
 from codegen.tiled.problem import Problem
+from fusion_ir.core.extent import dense_strides
+from fusion_ir.core.graph import Graph, OutputSpec
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DType
-from fusion_ir.extent import dense_strides
-from fusion_ir.graph import Graph, OutputSpec
-from fusion_ir.node import Node
 from fusion_ir.ops import make
 from fusion_ir.records import Device
 

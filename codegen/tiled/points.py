@@ -19,7 +19,7 @@ from codegen.lowering.stores import MAX_VALUES, pull_outputs
 from codegen.lowering.unify import unify
 from codegen.lowering.value import TooManyValues, Value, Values, cone, rewrite_offsets
 from codegen.lowering.write import Write, writes_of
-from fusion_ir.graph import Graph
+from fusion_ir.core.graph import Graph
 
 COLUMN, ROW, BATCH = range(3)  # the numbers of a point
 NAMES = ("column", "row", "batch")
@@ -104,8 +104,8 @@ class Points:
 
 
 def writes_at_points(graph: Graph) -> tuple[list[Write], Axes]:
-    """What a graph writes, over axes that all its outputs share, as `codegen.families.loops` has them before lanes are
-    chosen. Raises EmitError."""
+    """What a graph writes, over axes that all its outputs share, as `codegen.families.loop_nest` has them before lanes
+    are chosen. Raises EmitError."""
     try:
         pulled = pull_outputs(graph)
         unify(pulled)

@@ -12,9 +12,9 @@ from typing import Literal
 
 from codegen.kernel import Reject
 from codegen.tiled.points import BATCH, COLUMN, ROW, Where
+from fusion_ir.core.graph import Graph
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DType
-from fusion_ir.graph import Graph
-from fusion_ir.node import Node
 from fusion_ir.ops import OPS, OpKind
 from fusion_ir.ops.contract import ORDERED_PRODUCTS, products
 

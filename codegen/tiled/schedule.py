@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from codegen.architectures import architecture
+from codegen.hardware.architectures import architecture
 from codegen.schedule import Choices, Schedule
 from codegen.tiled.operand import Tiles
 from codegen.tiled.problem import Problem

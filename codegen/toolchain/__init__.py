@@ -1,1 +1,1 @@
-"""Compilers: source of kernels to binaries, in children of `codegen.slot`."""
+"""Compilers: source of kernels to binaries, in children of `codegen.sandbox.slot`."""

@@ -9,14 +9,14 @@ from collections.abc import Container, Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 
+from codegen.hardware.libraries import is_call
 from codegen.kernel import Kernel
-from codegen.libraries import is_call
-from codegen.limits import Limits
-from codegen.object_cache import ObjectCache
-from codegen.occupancy import Occupancy
-from codegen.slot import Slot
+from codegen.sandbox.limits import Limits
+from codegen.sandbox.object_cache import ObjectCache
+from codegen.sandbox.slot import Slot
+from codegen.timing.core_use import Occupancy
+from codegen.toolchain.compile_patience import Patience
 from codegen.toolchain.compiler import Binary, Compiler, Failure, OutOfTime
-from codegen.toolchain.patience import Patience
 from fusion_ir.records import CompileReport, Status
 
 Result = Binary | Failure

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from codegen.kernel import Kernel
-from codegen.slot import Slot
+from codegen.sandbox.slot import Slot
 from fusion_ir.records import CompileReport, Status
 
 INCLUDE = Path(__file__).resolve().parent.parent / "include"
@@ -70,9 +70,9 @@ class Compiler(Protocol):
         cpu_seconds: float | None = None,
         quickly: bool = False,
     ) -> "tuple[bytes, dict[str, CompileReport]] | Failure":
-        """The binary of one file, linked with `libraries` (see codegen.libraries). cpu_seconds: that each process may
-        use, where the compiler is one that can be held to it. quickly: with what takes less time, where the compiler
-        has a choice. Raises SlotError."""
+        """The binary of one file, linked with `libraries` (see codegen.hardware.libraries). cpu_seconds: that each
+        process may use, where the compiler is one that can be held to it. quickly: with what takes less time, where the
+        compiler has a choice. Raises SlotError."""
         ...
 
 

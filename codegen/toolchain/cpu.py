@@ -15,11 +15,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from codegen.hardware.libraries import LibraryMissing, library_file
 from codegen.kernel import Kernel
-from codegen.libraries import LibraryMissing, library_file
-from codegen.limits import DEFAULT_LIMITS, Limits
-from codegen.object_cache import ObjectCache
-from codegen.slot import ChildLimits, Slot, SlotFailure, once_more
+from codegen.sandbox.limits import DEFAULT_LIMITS, Limits
+from codegen.sandbox.object_cache import ObjectCache
+from codegen.sandbox.slot import ChildLimits, Slot, SlotFailure, once_more
 from codegen.toolchain.compiler import (
     INCLUDE,
     CompilerMissing,

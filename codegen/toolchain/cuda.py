@@ -6,10 +6,10 @@ from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from codegen.hardware.missing_cuda import cupy_hint
 from codegen.kernel import Kernel
-from codegen.limits import DEFAULT_LIMITS, Limits
-from codegen.missing_cuda import cupy_hint
-from codegen.slot import ChildLimits, Slot, SlotError, SlotFailure, once_more
+from codegen.sandbox.limits import DEFAULT_LIMITS, Limits
+from codegen.sandbox.slot import ChildLimits, Slot, SlotError, SlotFailure, once_more
 from codegen.toolchain.compiler import (
     INCLUDE,
     CompilerMissing,

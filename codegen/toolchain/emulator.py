@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from codegen.kernel import Kernel
-from codegen.limits import DEFAULT_LIMITS, Limits
-from codegen.slot import Slot
+from codegen.sandbox.limits import DEFAULT_LIMITS, Limits
+from codegen.sandbox.slot import Slot
 from codegen.toolchain.compiler import INCLUDE, Failure, header_digest, in_namespaces, inclusions
 from codegen.toolchain.cpu import CpuCompiler, find_compiler
 from codegen.toolchain.cuda import PRELUDE

@@ -3,8 +3,8 @@
 import hashlib
 from pathlib import Path
 
-from codegen.object_cache import ObjectCache
-from codegen.slot import Slot
+from codegen.sandbox.object_cache import ObjectCache
+from codegen.sandbox.slot import Slot
 from codegen.toolchain.compiler import RUNTIME, CompilerMissing, Failure
 from codegen.toolchain.cpu import CpuCompiler
 

@@ -10,8 +10,8 @@ from fusion_ir.building.elementwise import add, div, erf, exp, log, mul, ne, neg
 from fusion_ir.building.operands import Axes, Number, Operand, as_float, cast, common_dtype, full, normal_axis, wide
 from fusion_ir.building.reducing import max_, mean, sum_, var
 from fusion_ir.building.shapes import gather, squeeze, unsqueeze
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DType
-from fusion_ir.node import Node
 from fusion_ir.ops import RuleError
 
 

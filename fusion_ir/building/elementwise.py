@@ -15,10 +15,10 @@ from fusion_ir.building.operands import (
     loses,
     wide,
 )
+from fusion_ir.core.node import Node
+from fusion_ir.core.scalar import Scalar
 from fusion_ir.dtype import DTYPES, DType, bool_
-from fusion_ir.node import Node
 from fusion_ir.ops import OPS, RuleError, make
-from fusion_ir.scalar import Scalar
 
 Unary = Callable[[Operand], Node]
 Binary = Callable[[Operand, Operand], Node]

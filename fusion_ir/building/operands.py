@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 
+from fusion_ir.core.extent import Extent, Shape, shape_of
+from fusion_ir.core.node import Node
+from fusion_ir.core.scalar import Scalar
 from fusion_ir.dtype import DTYPES, DType, bool_, f32, i64
-from fusion_ir.extent import Extent, Shape, shape_of
-from fusion_ir.node import Node
 from fusion_ir.ops import RuleError, make
-from fusion_ir.scalar import Scalar
 
 Number = int | float | bool
 Operand = Node | int | float | bool

@@ -6,8 +6,8 @@ from fusion_ir.building.elementwise import add, mul
 from fusion_ir.building.operands import Number, broadcast_to, cast, promote, wide
 from fusion_ir.building.reducing import sum_
 from fusion_ir.building.shapes import broadcast_in_dim, squeeze
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DTYPES, DType, accumulate_dtype, bool_
-from fusion_ir.node import Node
 from fusion_ir.ops import RuleError, make
 
 

@@ -3,8 +3,8 @@
 from fusion_ir.building.elementwise import exp, log, sqrt, sub, where
 from fusion_ir.building.operands import Axes, as_float, cast, full, normal_axes, normal_axis, wide
 from fusion_ir.building.shapes import broadcast_in_dim, flatten
+from fusion_ir.core.node import Attr, Node
 from fusion_ir.dtype import DTYPES, bool_, i64
-from fusion_ir.node import Attr, Node
 from fusion_ir.ops import make
 
 

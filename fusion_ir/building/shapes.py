@@ -15,11 +15,11 @@ from fusion_ir.building.operands import (
     normal_axis,
     promote,
 )
+from fusion_ir.core.extent import Extent, shape_of
+from fusion_ir.core.node import Node
+from fusion_ir.core.scalar import Scalar
 from fusion_ir.dtype import DType, f32, i64
-from fusion_ir.extent import Extent, shape_of
-from fusion_ir.node import Node
 from fusion_ir.ops import RuleError, make
-from fusion_ir.scalar import Scalar
 
 
 def reshape(x: Node, sizes: Sizes) -> Node:

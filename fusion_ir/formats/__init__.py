@@ -8,15 +8,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 
-from fusion_ir.allowance import limited
+from fusion_ir.core.allowance import limited
+from fusion_ir.core.limits import check_body
+from fusion_ir.core.named import NamedGraph
 from fusion_ir.errors import FormatError, excerpt
-from fusion_ir.formats.json_text import decode, excerpt_key
-from fusion_ir.formats.json_wire import read_json
-from fusion_ir.formats.migraphx_text import is_dump
+from fusion_ir.formats.json.strict_json import decode, excerpt_key
+from fusion_ir.formats.json.wire import read_json
+from fusion_ir.formats.migraphx.lines import is_dump
 from fusion_ir.formats.side_file import NOTHING, SideFile
-from fusion_ir.limits import check_body
-from fusion_ir.named import NamedGraph
-from fusion_ir.text import HEADER, parse_graph
+from fusion_ir.text.printing import HEADER, parse_graph
 
 __all__ = ["READERS", "Reader", "SideFile", "load_readers", "looks_like", "read"]
 
@@ -40,7 +40,7 @@ _LATER = ("kernel_math", "nvfuser", "migraphx")  # modules, each with a function
 
 
 def _imported(module: str) -> Callable[..., NamedGraph]:
-    return getattr(import_module(f"{__name__}.{module}"), f"read_{module}")
+    return getattr(import_module(f"{__name__}.{module}.reader"), f"read_{module}")
 
 
 def load_readers() -> None:

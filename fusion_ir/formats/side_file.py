@@ -15,12 +15,12 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from fusion_ir.core.limits import LIMITS, check_sizes
 from fusion_ir.dtype import DTYPES, DType
 from fusion_ir.errors import FormatError, excerpt
-from fusion_ir.formats.json_faults import first_error
-from fusion_ir.formats.json_text import decode, load_json, pointer
-from fusion_ir.formats.json_wire import DTypeName, Name
-from fusion_ir.limits import LIMITS, check_sizes
+from fusion_ir.formats.json.faults import first_error
+from fusion_ir.formats.json.strict_json import decode, load_json, pointer
+from fusion_ir.formats.json.wire import DTypeName, Name
 
 Extent = Annotated[int, Field(ge=0, le=LIMITS.elements)]
 Extents = Annotated[list[Extent], Field(max_length=LIMITS.rank)]

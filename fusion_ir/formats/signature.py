@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal, Union, get_args, get_origin, get_type_hints
 
+from fusion_ir.core.extent import Extent
+from fusion_ir.core.node import Node
+from fusion_ir.core.scalar import Scalar
 from fusion_ir.dtype import DType
-from fusion_ir.extent import Extent
-from fusion_ir.formats.nvfuser_numbers import Number
-from fusion_ir.node import Node
-from fusion_ir.scalar import Scalar
+from fusion_ir.formats.numbers import Number
 
 # operand: a tensor or a number; given: the same, a number with its dtype. axes: one integer or several; reduced: these,
 # or the dtype of a sum. sizes: extents, of which an op may let one be -1.

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 
-from fusion_ir.allowance import count
+from fusion_ir.core.allowance import count
+from fusion_ir.core.extent import Extent
+from fusion_ir.core.graph import InputSpec
+from fusion_ir.core.node import Attr, Node, intern
+from fusion_ir.core.scalar import Scalar
 from fusion_ir.dtype import DType
 from fusion_ir.errors import counted
-from fusion_ir.extent import Extent
-from fusion_ir.graph import InputSpec
-from fusion_ir.node import Attr, Node, intern
 from fusion_ir.ops.contract import CONTRACTS
 from fusion_ir.ops.indexing import INDEXING
 from fusion_ir.ops.pointwise import POINTWISE
@@ -15,7 +16,6 @@ from fusion_ir.ops.random import RANDOM
 from fusion_ir.ops.reductions import REDUCTIONS
 from fusion_ir.ops.row import AttrKind, Op, OpKind, RuleError
 from fusion_ir.ops.views import VIEWS
-from fusion_ir.scalar import Scalar
 
 __all__ = ["OPS", "Op", "OpKind", "RuleError", "kind_of", "make", "make_input"]
 

@@ -6,14 +6,14 @@ from math import prod
 
 import numpy as np
 
+from fusion_ir.arithmetic.conversions import round_to
+from fusion_ir.arithmetic.fma import fma
+from fusion_ir.arithmetic.threads import side_by_side
+from fusion_ir.core.extent import Extent, Shape
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DType, accumulate_dtype
-from fusion_ir.extent import Extent, Shape
-from fusion_ir.fma import fma
-from fusion_ir.node import Node
-from fusion_ir.numerics import round_to
 from fusion_ir.ops.row import Op, OpKind, RuleError
 from fusion_ir.ops.rules import Args, Attrs, attr, ints, numbers
-from fusion_ir.threads import side_by_side
 
 # Up to this many products a sum is computed in index order, bit for bit; beyond it in any order.
 ORDERED_PRODUCTS = 16

@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from fusion_ir.core.extent import Shape
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DType
-from fusion_ir.extent import Shape
-from fusion_ir.node import Node
 from fusion_ir.ops.row import Op, OpKind, RuleError
 from fusion_ir.ops.rules import Args, Attrs, attr, check_axes
 

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from fusion_ir.erf import erf_f32
-from fusion_ir.node import Node
+from fusion_ir.arithmetic.erf import erf_f32
+from fusion_ir.core.node import Node
 from fusion_ir.ops.row import Op, OpKind
 from fusion_ir.ops.rules import (
     DTypeRule,

@@ -2,12 +2,12 @@
 
 import numpy as np
 
+from fusion_ir.arithmetic.philox import uniform
+from fusion_ir.core.extent import Shape
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DType, f32, i64
-from fusion_ir.extent import Shape
-from fusion_ir.node import Node
 from fusion_ir.ops.row import Op, OpKind, RuleError
 from fusion_ir.ops.rules import Args, Attrs, shape_attr
-from fusion_ir.philox import uniform
 
 
 def _dtype(args: Args, attrs: Attrs) -> DType:
@@ -26,6 +26,6 @@ def _uniform(node: Node, seed: np.ndarray, offset: np.ndarray) -> np.ndarray:
 
 
 RANDOM: tuple[Op, ...] = (
-    Op("uniform", OpKind.RANDOM, "f32 in [0, 1): Philox4x32-10 of the linear index, see fusion_ir.philox", 2, _dtype,
+    Op("uniform", OpKind.RANDOM, "f32 in [0, 1): Philox4x32-10 of the linear index, see arithmetic.philox", 2, _dtype,
        _shape, _uniform, attrs={"shape": "shape", "stream": "int"}, cost=30, domain=(0.0, 1024.0)),
 )  # fmt: skip

@@ -5,14 +5,14 @@ from math import prod
 
 import numpy as np
 
-from fusion_ir.blocks import BLOCK_ELEMENTS, blocks
+from fusion_ir.arithmetic.cache_blocks import BLOCK_ELEMENTS, blocks
+from fusion_ir.arithmetic.conversions import accumulate, round_to, widen
+from fusion_ir.arithmetic.threads import side_by_side
+from fusion_ir.core.extent import Shape
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DType, i64
-from fusion_ir.extent import Shape
-from fusion_ir.node import Node
-from fusion_ir.numerics import accumulate, round_to, widen
 from fusion_ir.ops.row import Op, OpKind, RuleError
 from fusion_ir.ops.rules import Args, Attrs, attr, booleans, check_axes, floats, ints, numbers, to_bool
-from fusion_ir.threads import side_by_side
 
 LEAST_LINES = 16  # of a block: neighbours in memory, where they lie across the axis that is summed
 

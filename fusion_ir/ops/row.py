@@ -7,9 +7,9 @@ from typing import Literal
 
 import numpy as np
 
+from fusion_ir.core.extent import Shape
+from fusion_ir.core.node import Attr, Node
 from fusion_ir.dtype import DType
-from fusion_ir.extent import Shape
-from fusion_ir.node import Attr, Node
 
 AttrKind = Literal["int", "ints", "bool", "str", "dtype", "scalar", "shape", "axis", "axes"]
 
@@ -36,7 +36,7 @@ class Op:
     """One op.
 
     dtype, shape:  rules over (args, attrs); raise RuleError. Pointwise operands have equal shapes: there is no implicit
-                   broadcasting in the language (readers and `fusion_ir.build` insert `broadcast_in_dim`).
+                   broadcasting in the language (readers and `fusion_ir.building` insert `broadcast_in_dim`).
     reference:     (node, *arrays) -> array. Pointwise ops get their operands widened to the compute dtype and the
                    interpreter rounds what they return to the node's dtype; other ops get the operands as they are.
     cpp:           pointwise only: the value over `Vec<T, W>` with {0}, {1}, ... for the operands, in the vocabulary of

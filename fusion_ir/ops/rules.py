@@ -6,11 +6,11 @@ Rules raise RuleError; `make` puts the op's name in front.
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
+from fusion_ir.core.extent import Shape, shape_of, sizes
+from fusion_ir.core.node import Attr, Node
+from fusion_ir.core.scalar import Scalar
 from fusion_ir.dtype import DType, bool_
-from fusion_ir.extent import Shape, shape_of, sizes
-from fusion_ir.node import Attr, Node
 from fusion_ir.ops.row import RuleError
-from fusion_ir.scalar import Scalar
 
 Args = Sequence[Node]
 Attrs = Mapping[str, Attr]

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fusion_ir.arithmetic.conversions import round_to
+from fusion_ir.core.extent import Shape, elements, shape_of, sizes
+from fusion_ir.core.node import Node
+from fusion_ir.core.scalar import Scalar
 from fusion_ir.dtype import DType, compute_dtype
-from fusion_ir.extent import Shape, elements, shape_of, sizes
-from fusion_ir.node import Node
-from fusion_ir.numerics import round_to
 from fusion_ir.ops.row import Op, OpKind, RuleError
 from fusion_ir.ops.rules import Args, Attrs, attr, check_axes, ints, same, scalar_attr, shape_attr
-from fusion_ir.scalar import Scalar
 
 MOST_OPERANDS = 4096
 

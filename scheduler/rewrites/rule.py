@@ -13,9 +13,9 @@ A rule is
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from fusion_ir.node import Node
+from fusion_ir.core.node import Node
 from fusion_ir.records import NUMERICS, Numerics
-from scheduler.rewrites.neighbourhood import Neighbourhood
+from scheduler.rewrites.matching.graph_queries import Neighbourhood
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from fusion_ir.graph import Graph
-from fusion_ir.node import Node
+from fusion_ir.core.graph import Graph
+from fusion_ir.core.node import Node
 from scheduler.rewrites.rule import Rule
-from scheduler.rewrites.tables import RULES
+from scheduler.rewrites.rules import RULES
 
 
 @dataclass(frozen=True)

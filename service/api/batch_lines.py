@@ -4,13 +4,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from codegen.devices import DeviceError
+from codegen.devices.detection import DeviceError
 from service.api.context import Context
 from service.api.readers import Read
 from service.api.reading import check_seconds
 from service.errors import ApiError, problem
-from service.failures import failed_before
 from service.jobs import PLAN, PlanJob, PlanResult
+from service.wording.failures import failed_before
 from tuning_db import Conditions, Ending, FailureKey, NewGraph, NewItem, RequestKey, Work
 
 BLANK_LINES = 1000  # between the items of a batch, at most

@@ -10,7 +10,7 @@ from functools import partial
 
 from fastapi import Request
 
-from codegen.devices import DeviceError
+from codegen.devices.detection import DeviceError
 from fusion_ir.records import Device
 from service.api.pacing import Pacing
 from service.api.readers import Readers

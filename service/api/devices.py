@@ -2,8 +2,8 @@
 
 from fastapi import APIRouter, Request
 
-from codegen.object_cache import ObjectCache
-from codegen.quarantine import Quarantines
+from codegen.devices.quarantine import Quarantines
+from codegen.sandbox.object_cache import ObjectCache
 from service.api.context import context
 from service.api.models import DevicePage, QuarantineModel
 from service.api.threads import blocking

@@ -9,7 +9,7 @@ from typing import get_args
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from codegen.object_cache import CacheError
+from codegen.sandbox.object_cache import CacheError
 from service import disk
 from service.api.context import Context, context
 from service.api.models import Health

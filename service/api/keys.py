@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable
 
 from service.api.models import KEY
-from service.beginnings import CANDIDATES, several
 from service.errors import ApiError
+from service.wording.key_prefixes import CANDIDATES, several
 from tuning_db import Store, is_prefix
 
 _KEY = re.compile(KEY)

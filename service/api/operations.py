@@ -7,14 +7,14 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from service import failures
 from service.api.context import context
 from service.api.models import OperationModel
 from service.api.prefer import wait_seconds
 from service.api.threads import blocking
 from service.api.times import moment
 from service.errors import ApiError, Problem, problem
-from service.turns import LOOKED_AT, retry_seconds
+from service.wording import failures
+from service.wording.queue_turns import LOOKED_AT, retry_seconds
 from tuning_db import Operation, Store
 
 router = APIRouter(tags=["operations"])

@@ -13,7 +13,7 @@ from service.api.models import PlanPage, PlanRow
 from service.api.threads import blocking
 from service.api.times import moment
 from service.errors import ApiError
-from service.formatting import count
+from service.wording.formatting import count
 from tuning_db import PlanFilter
 
 router = APIRouter(tags=["plans"])

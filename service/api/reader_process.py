@@ -18,10 +18,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from fusion_ir.formats import load_readers
-from fusion_ir.text import print_graph
+from fusion_ir.text.printing import print_graph
 from service.api.reading import Ask, read_body, read_line
 from service.errors import ApiError
-from service.yielding import go_behind
+from service.process.yielding import go_behind
 
 HEADER = struct.Struct(">II")  # bytes of JSON, bytes behind it
 PID = struct.Struct(">q")

@@ -17,7 +17,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from codegen import isolation
+from codegen.sandbox import isolation
 from service.api.reader_process import HEADER, PID, Closed, receive, send
 from service.errors import ApiError
 from tuning_db import Names

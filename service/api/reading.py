@@ -10,13 +10,13 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
+from fusion_ir.core.named import NamedGraph
 from fusion_ir.errors import FormatError
 from fusion_ir.formats import read
-from fusion_ir.formats.json_text import decode, load_json
-from fusion_ir.formats.json_wire import from_wire
+from fusion_ir.formats.json.strict_json import decode, load_json
+from fusion_ir.formats.json.wire import from_wire
 from fusion_ir.formats.side_file import NOTHING, SHAPES, SideFile, side_file
 from fusion_ir.key import graph_key
-from fusion_ir.named import NamedGraph
 from service.api.batch_models import CUSTOM_ID
 from service.api.models import ResolveRequest
 from service.errors import ApiError, from_validation, pointer

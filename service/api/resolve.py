@@ -18,8 +18,8 @@ from service.api.prefer import wait_seconds
 from service.api.readers import Read
 from service.api.reading import check_seconds
 from service.errors import ApiError, OperationFailed
-from service.failures import failed_before
 from service.jobs import PLAN, PlanJob
+from service.wording.failures import failed_before
 from tuning_db import Conditions, FailureKey, NewGraph, Operation, QueueFull, RequestKey, Resolved
 
 router = APIRouter(tags=["plans"])

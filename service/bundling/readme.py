@@ -3,11 +3,11 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from codegen.libraries import CUBLASLT
+from codegen.hardware.libraries import CUBLASLT
 from fusion_ir.records import Ref, TensorSpec
 from service.bundling.subject import GRAPH, Subject, did_run, libraries, verified
-from service.formatting import count, expected, prologue, size, spread, visible
-from service.naming import MOST_NAMES, Naming
+from service.wording.formatting import count, expected, prologue, size, spread, visible
+from service.wording.naming import MOST_NAMES, Naming
 
 MOST_CALLED = 6  # inputs that the example names
 MOST_KERNELS = 200

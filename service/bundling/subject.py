@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from codegen.libraries import CUBLASLT
-from fusion_ir.named import NamedGraph
+from codegen.hardware.libraries import CUBLASLT
+from fusion_ir.core.named import NamedGraph
 from fusion_ir.records import Plan, Ref, Step
-from fusion_ir.text import print_graph
-from service.naming import UNNAMED, Naming
+from fusion_ir.text.printing import print_graph
+from service.wording.naming import UNNAMED, Naming
 
 GRAPH = "graph.fuseplan.txt"
 STEP_DIGITS = 2  # of a step's number in the name of its source

@@ -2,7 +2,7 @@
 
 import sys
 
-from service.cli import shadow
+from service.cli import shadowed_packages as shadow
 
 try:
     shadow.check()  # before anything else of ours is imported

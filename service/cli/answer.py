@@ -5,8 +5,8 @@ from typing import Any
 
 from fusion_ir.records import Plan
 from service.cli.plan_view import as_json
-from service.continued import Continued
-from service.formatting import duration
+from service.wording.continued_search import Continued
+from service.wording.formatting import duration
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from service import interruption
 from service.cli.errors import BAD_INPUT, FAILED, INTERRUPTED, CommandError
-from service.collector import Resting
+from service.process import interruption
+from service.process.gc_pause import Resting
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Row:
     def function(self) -> Callable[..., None]:
         """Imports the module, with what it needs. The function's docstring is the command's help."""
         name, _, function = self.place.partition(":")
-        place = f"service.cli.{name}"
+        place = f"service.cli.commands.{name}"
         module = sys.modules.get(place)
         if module is None:
             with Resting():
@@ -45,7 +45,7 @@ COMMANDS = (
     Row("run", "run:run", "Run a graph, or a stored plan, on tensors of a file."),
     Row("convert", "convert:convert", "Print a graph in another format."),
     Row("explain", "explain:explain", "Show why a plan is as it is."),
-    Row("source", "kernel_source:source", "Print the generated source of a plan's kernels."),
+    Row("source", "source:source", "Print the generated source of a plan's kernels."),
     Row("trials", "trials:trials", "Show every candidate that was ever tried."),
     Row("devices", "devices:devices", "Show this machine's devices and their ceilings."),
     Row("doctor", "doctor:doctor", "Check this installation, say what to install."),
@@ -79,17 +79,17 @@ EXIT_CODES = {
     "service.settings.SettingsError": BAD_INPUT,
     "fusion_ir.errors.FormatError": BAD_INPUT,
     "tuning_db.errors.DatabaseError": BAD_INPUT,
-    "codegen.object_cache.CacheError": BAD_INPUT,
+    "codegen.sandbox.object_cache.CacheError": BAD_INPUT,
     "service.server.ServeError": BAD_INPUT,
-    "codegen.devices.DeviceError": BAD_INPUT,
-    "codegen.quarantine.DeviceQuarantined": FAILED,
+    "codegen.devices.detection.DeviceError": BAD_INPUT,
+    "codegen.devices.quarantine.DeviceQuarantined": FAILED,
     "codegen.toolchain.compiler.CompilerMissing": FAILED,
-    "service.planner.PlanningError": FAILED,
+    "service.planning.planner.PlanningError": FAILED,
     "scheduler.budget.RequestError": BAD_INPUT,
     "scheduler.no_plan.NoPlan": FAILED,
-    "codegen.workbench.RunError": FAILED,
-    "codegen.programs.MissingBinary": FAILED,
-    "codegen.child_process.SlotError": FAILED,
+    "codegen.workbench.workbench.RunError": FAILED,
+    "codegen.workbench.programs.MissingBinary": FAILED,
+    "codegen.sandbox.child_process.SlotError": FAILED,
 }
 
 ENDS = "Exit codes: 0 ok, 1 failed, 2 bad input, 130 interrupted."

@@ -7,9 +7,9 @@ from rich.table import Table
 from rich.text import Text
 
 from fusion_ir.records import Contraction, Cost, FamilyCost
-from service.contraction_words import contraction_words, launch_words
-from service.formatting import duration
-from service.node_words import NodeWords
+from service.wording.contractions import contraction_words, launch_words
+from service.wording.formatting import duration
+from service.wording.nodes import NodeWords
 
 
 def contraction_view(contraction: Contraction, words: NodeWords) -> RenderableType:

@@ -5,7 +5,7 @@ import threading
 from types import FrameType, TracebackType
 
 from scheduler.budget import Event, Progress
-from service import interruption
+from service.process import interruption
 
 
 class Interrupts:

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from fusion_ir.records import Numerics
-from service.formatting import parse_size
 from service.settings import TARGET, TARGET_WORDS
+from service.wording.formatting import parse_size
 
 
 def _target(value: str | None) -> str | None:

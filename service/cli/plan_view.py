@@ -10,10 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from fusion_ir.records import Plan, Step
-from service.as_a_whole import far_apart, kernels_predicted
-from service.beginnings import KEY_DIGITS
-from service.cli.fitted import CLOSE, Cell, Column, Fitted, Layout
-from service.formatting import (
+from service.cli.fitted_tables import CLOSE, Cell, Column, Fitted, Layout
+from service.noise import beats, is_noisy
+from service.wording.formatting import (
     NONE,
     ONCE,
     count,
@@ -28,13 +27,14 @@ from service.formatting import (
     spread,
     times,
 )
-from service.how_far import how_far
-from service.limits import limit_words
-from service.naming import UNNAMED, Naming
-from service.noise import beats, is_noisy
-from service.searched import searched
-from service.shares import BEATEN_SHORT, share_of
-from service.states import shown_state
+from service.wording.how_far import how_far
+from service.wording.key_prefixes import KEY_DIGITS
+from service.wording.limits import limit_words
+from service.wording.naming import UNNAMED, Naming
+from service.wording.search_spending import searched
+from service.wording.shares import BEATEN_SHORT, share_of
+from service.wording.states import shown_state
+from service.wording.whole_plan_times import far_apart, kernels_predicted
 
 _BAR, _LEAST_BAR = 36, 8  # cells of the longest bar
 _COLOURS = {"measured": "green", "emulated": "green", "predicted": "yellow", "stale": "yellow", "noisy": "yellow"}

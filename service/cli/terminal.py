@@ -12,7 +12,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from service.formatting import duration, visible
+from service.wording.formatting import duration, visible
 
 if TYPE_CHECKING:
     from rich.progress import Progress

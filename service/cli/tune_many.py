@@ -7,19 +7,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from codegen.devices import DeviceError
-from codegen.object_cache import CacheError
+from codegen.devices.detection import DeviceError
+from codegen.sandbox.object_cache import CacheError
 from codegen.toolchain.compiler import CompilerMissing
-from fusion_ir.named import NamedGraph
+from fusion_ir.core.named import NamedGraph
 from scheduler.no_plan import NoPlan
 from service.cli.answer import Answer, answer_json
 from service.cli.errors import FAILED, CommandError
+from service.cli.graph_argument import read_graph
 from service.cli.interrupts import Interrupts
-from service.cli.source import read_graph
 from service.cli.terminal import out, print_line, say
-from service.formatting import count, duration, expected, ratio, times
-from service.planner import PlanningError
-from service.states import shown_state
+from service.planning.planner import PlanningError
+from service.wording.formatting import count, duration, expected, ratio, times
+from service.wording.states import shown_state
 from tuning_db import DatabaseError
 
 INTERRUPTED = 130

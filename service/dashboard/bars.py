@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fusion_ir.records import Plan
-from scheduler.steps_sum import far_steps_us
-from service import formatting
-from service.limits import limit_words
+from scheduler.plans.step_sum import far_steps_us
 from service.noise import beats
-from service.shares import BEATEN_HELP, Share
+from service.wording import formatting
+from service.wording.limits import limit_words
+from service.wording.shares import BEATEN_HELP, Share
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from service import formatting
+from service.wording import formatting
 from tuning_db import Batch
 
 SHORT = 8  # digits of a batch's id that commands take

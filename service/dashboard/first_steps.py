@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from codegen.devices import DeviceError
+from codegen.devices.detection import DeviceError
 from service.api.context import Context
 
 EXAMPLE = "examples/mistral_rope_forward.nvfuser.py"

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from fusion_ir.graph import Graph
-from fusion_ir.node import Node
+from fusion_ir.core.graph import Graph
+from fusion_ir.core.node import Node
 from fusion_ir.records import Plan
 from service.dashboard.layout import Layout
-from service.naming import Naming
+from service.wording.naming import Naming
 
 COLOURS = 8  # classes seg-0 ... seg-7 in style.css; later steps start over
 HEIGHT = 34.0

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from codegen import isolation
+from codegen.sandbox import isolation
 from service.dashboard.layout_child import MISSING
 
 POINTS_PER_INCH = 72.0

@@ -6,7 +6,7 @@ Run as `python -m service.dashboard.layout_child`. Exit code 3: Graphviz is not 
 import resource
 import sys
 
-from service import standard_output
+from service.process import standard_output
 
 MEMORY_BYTES = 2 * 2**30
 MISSING = 3

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from service import formatting
-from service.shares import Share, share_of
-from service.states import shown_state, state_help
+from service.wording import formatting
+from service.wording.shares import Share, share_of
+from service.wording.states import shown_state, state_help
 
 MOST_INPUTS = 16  # whose types a row could have room for
 _INPUT = re.compile(r"in[0-9]+: ([a-z0-9_]+\[[^\]]*\])")

@@ -5,22 +5,22 @@ from dataclasses import dataclass
 
 from fusion_ir.dtype import DTYPES
 from fusion_ir.records import Plan, Step, TensorSpec
-from service import formatting
-from service.as_a_whole import far_apart, is_mixed, kernels_predicted
 from service.dashboard.bars import Bar, bars, known_by
 from service.dashboard.graph_svg import COLOURS
 from service.dashboard.list_view import ended_early
 from service.dashboard.reasons_view import CostTable, ReasonGroup, cost_tables, node_texts, reason_groups
 from service.dashboard.source_view import SourceView
 from service.dashboard.source_view import sources as sources_here
-from service.how_far import how_far
-from service.limits import limit_words
-from service.naming import Naming
-from service.node_words import NodeWords
 from service.noise import NOISY
-from service.searched import searched
-from service.shares import Share, beside_copy, share_of
-from service.states import shown_state, state_help
+from service.wording import formatting
+from service.wording.how_far import how_far
+from service.wording.limits import limit_words
+from service.wording.naming import Naming
+from service.wording.nodes import NodeWords
+from service.wording.search_spending import searched
+from service.wording.shares import Share, beside_copy, share_of
+from service.wording.states import shown_state, state_help
+from service.wording.whole_plan_times import far_apart, is_mixed, kernels_predicted
 
 ABSENT = "not here: known from its data sheet"
 MAX_TEXT_LINES = 3000

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from service import formatting
 from service.api.operations import object_in
-from service.failures import problem_in
-from service.turns import job_of, left_seconds, turns
+from service.wording import formatting
+from service.wording.failures import problem_in
+from service.wording.queue_turns import job_of, left_seconds, turns
 from tuning_db import Operation
 
 FAILED_SECONDS = 86400.0  # that failures are shown for

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fusion_ir.graph import Graph
+from fusion_ir.core.graph import Graph
 from fusion_ir.records import Alternative, Cost, Plan, Reason
-from service import formatting
-from service.as_a_whole import untried
-from service.contraction_words import contraction_words, launch_words
-from service.node_words import NodeWords
+from service.wording import formatting
+from service.wording.contractions import contraction_words, launch_words
+from service.wording.nodes import NodeWords
+from service.wording.whole_plan_times import untried
 
 MANY = 20  # reasons of a kind that are shown unasked
 NAMED = 3  # nodes of a contraction that its heading says the ops of

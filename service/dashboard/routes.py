@@ -11,25 +11,25 @@ from fastapi import APIRouter, Query, Request
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from fusion_ir.core.graph import Graph
 from fusion_ir.errors import FormatError
-from fusion_ir.graph import Graph
 from fusion_ir.records import Plan
-from fusion_ir.text import parse_graph, print_graph
-from service import formatting
+from fusion_ir.text.printing import parse_graph, print_graph
 from service.api.context import context
 from service.api.immutable import check_key
 from service.api.threads import in_threads
-from service.beginnings import CANDIDATES, several
 from service.dashboard import batch_view, list_view, plan_view, queue_view, source_view, trials_view
 from service.dashboard.first_steps import first_steps
 from service.dashboard.graph_svg import Picture, draw, picture
 from service.dashboard.layout import Layout, LayoutError, layout
 from service.dashboard.layouts import Layouts
 from service.errors import PROBLEM_TYPES, ApiError
-from service.naming import Naming
-from service.node_words import NodeWords
-from service.predictions import predicted_us
+from service.planning.predictions import predicted_us
 from service.version import VERSION
+from service.wording import formatting
+from service.wording.key_prefixes import CANDIDATES, several
+from service.wording.naming import Naming
+from service.wording.nodes import NodeWords
 from tuning_db import PlanSummary, Store, StoredGraph, is_prefix
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)

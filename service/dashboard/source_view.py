@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fusion_ir.records import Plan
 from service.dashboard import source
 from service.dashboard.graph_svg import COLOURS
-from service.reports import report_words
+from service.wording.compile_reports import report_words
 
 SOURCE_LINES = 600  # of all sources together that are part of the plan's page
 MOST = 20  # sources that are

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from codegen.measure import spread
 from codegen.schedule import Variant
+from codegen.timing.protocol import spread
 from fusion_ir.records import Measurement, Plan, Status, Step
-from scheduler.entry import variant_of
-from service import formatting
+from scheduler.tuning.trial_log import variant_of
 from service.dashboard.graph_svg import COLOURS
-from service.endings import beside_winner, candidate_order, ending
+from service.wording import formatting
+from service.wording.trial_endings import beside_winner, candidate_order, ending
 from tuning_db import Trial
 
 FEW = 12  # candidates of a segment that are shown, as at a terminal

@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from codegen.measure import beats
-from codegen.object_cache import ObjectCache
-from codegen.workbench import PlanTiming
+from codegen.sandbox.object_cache import ObjectCache
+from codegen.timing.protocol import beats
+from codegen.workbench.workbench import PlanTiming
 from fusion_ir.records import Device, Plan, Reason, Status
-from fusion_ir.text import print_graph
+from fusion_ir.text.printing import print_graph
 from fusion_ir.units import duration
-from scheduler.compose import Composed
-from scheduler.whole import BY_STEPS, UNCHECKED
-from service.planner import artifacts, is_timed
+from scheduler.plans.compose import Composed
+from scheduler.plans.whole_time import BY_STEPS, UNCHECKED
+from service.planning.planner import artifacts, is_timed
 from service.transfer.lines import PlanLine
 from service.transfer.making import Decided, Made, Maker, Refused
 from service.transfer.places import NoDevice, Places
@@ -48,7 +48,7 @@ class Outcome:
 
 class Importer:
     """One import. A context manager: it holds a workbench for each device. targets: by kind, the device that stands
-    for it, as `codegen.devices.detect` names it. force: replace answers whatever they take."""
+    for it, as `codegen.devices.detection.detect` names it. force: replace answers whatever they take."""
 
     def __init__(
         self, store: Store, cache: ObjectCache, targets: Mapping[str, str], *, force: bool = False, seed: int = 0

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
-from fusion_ir.limits import LIMITS
+from fusion_ir.core.limits import LIMITS
 from fusion_ir.records import Device, Measurement, Numerics, Record, Ref
 
 FORMAT = 1

@@ -9,17 +9,17 @@ from dataclasses import dataclass
 
 from codegen.families import FAMILIES
 from codegen.kernel import EmitError, Kernel, offers
-from codegen.object_cache import ObjectCache
+from codegen.sandbox.object_cache import ObjectCache
 from codegen.toolchain.compiler import Binary
-from codegen.workbench import PlanTiming, Workbench
+from codegen.workbench.workbench import PlanTiming, Workbench
 from fusion_ir.errors import FormatError, excerpt, nearest
 from fusion_ir.records import NUMERICS, Device, Measurement, Plan, Search, Status
-from scheduler.assemble import Choice, assemble, meanings_of
-from scheduler.compose import Composed, Part, compose
-from scheduler.predict import predicted_kernel_us
-from scheduler.segment import Segment
-from scheduler.traffic import traffic_of
-from scheduler.whole import times
+from scheduler.cost.roofline_cpu import predicted_kernel_us
+from scheduler.cost.traffic import traffic_of
+from scheduler.plans.assemble import Choice, assemble, meanings_of
+from scheduler.plans.compose import Composed, Part, compose
+from scheduler.plans.whole_time import times
+from scheduler.segments.segment import Segment
 from service.transfer.lines import PlanLine
 from service.transfer.reading import Bundle
 

@@ -6,9 +6,9 @@ its data sheet.
 
 from collections.abc import Mapping
 
-from codegen.devices import DeviceError, detect
-from codegen.gpus import GPUS, facts
-from codegen.object_cache import ObjectCache
+from codegen.devices.detection import DeviceError, detect
+from codegen.hardware.gpus import GPUS, facts
+from codegen.sandbox.object_cache import ObjectCache
 from codegen.toolchain.compiler import CompilerMissing
 from fusion_ir.records import Device
 
@@ -18,7 +18,7 @@ class NoDevice(Exception):
 
 
 class Places:
-    """targets: by kind of device, the one that stands for it here, as `codegen.devices.detect` names it."""
+    """targets: by kind of device, the one that stands for it here, as `codegen.devices.detection.detect` names it."""
 
     def __init__(self, targets: Mapping[str, str], cache: ObjectCache) -> None:
         self._targets, self._cache = targets, cache

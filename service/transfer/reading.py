@@ -7,13 +7,13 @@ from typing import BinaryIO
 
 from pydantic import ValidationError
 
+from fusion_ir.core.graph import Graph
+from fusion_ir.core.named import NamedGraph
 from fusion_ir.errors import FormatError, excerpt
-from fusion_ir.formats.json_text import pointer
-from fusion_ir.graph import Graph
+from fusion_ir.formats.json.strict_json import pointer
 from fusion_ir.key import graph_key
-from fusion_ir.named import NamedGraph
 from fusion_ir.records import Device, Measurement, Status
-from fusion_ir.text import parse_graph, print_graph
+from fusion_ir.text.printing import parse_graph, print_graph
 from service.transfer.lines import (
     FILE_BYTES,
     KINDS,

@@ -10,14 +10,14 @@ from fuseplan_client.library import Call, LibraryError
 from fuseplan_client.plan import read_plan
 
 from codegen.gemm.library_call import library_call
-from fusion_ir import build
-from fusion_ir.comparison import compare
+from fusion_ir import building as build
+from fusion_ir.accuracy.comparison import compare
+from fusion_ir.accuracy.tolerance import reference
+from fusion_ir.core.graph import Graph
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import bf16, f16, f32, f64
-from fusion_ir.graph import Graph
-from fusion_ir.node import Node
 from fusion_ir.records import LibraryCall
-from fusion_ir.sample import sample_inputs
-from fusion_ir.tolerance import reference
+from fusion_ir.reference.sample_inputs import sample_inputs
 from tests.support.fake_cublaslt import FakeBindings
 from tests.support.products import dense_graph, einsum_graph
 from tests.unit.scheduler.test_library_steps import planned

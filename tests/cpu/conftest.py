@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from codegen.devices import detect
-from codegen.limits import Limits
-from codegen.object_cache import ObjectCache
-from codegen.workbench import Workbench
+from codegen.devices.detection import detect
+from codegen.sandbox.limits import Limits
+from codegen.sandbox.object_cache import ObjectCache
+from codegen.workbench.workbench import Workbench
 
 
 @pytest.fixture(scope="module")

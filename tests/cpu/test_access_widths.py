@@ -11,8 +11,8 @@ from codegen.families import FAMILIES
 from codegen.kernel import EmitError, Kernel
 from codegen.toolchain.compiler import CompilerMissing
 from codegen.toolchain.cpu import FLAGS, CpuCompiler, find_compiler, host_arch
+from fusion_ir.core.graph import Graph
 from fusion_ir.dtype import DTYPES, bf16, f32
-from fusion_ir.graph import Graph
 from fusion_ir.records import Device
 from tests.support.devices import CPU_DEVICE
 from tests.support.views import View

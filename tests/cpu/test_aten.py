@@ -9,18 +9,18 @@ from random import Random
 import numpy as np
 import pytest
 
-from codegen import libraries
 from codegen.families import FAMILIES
 from codegen.gemm.call import LEAST_PRODUCTS, OPENBLAS, PACKED
+from codegen.hardware import libraries
+from codegen.hardware.libraries import LibraryMissing, load_library
 from codegen.kernel import EmitError, Kernel
-from codegen.libraries import LibraryMissing, load_library
 from codegen.toolchain.compiler import Failure
 from codegen.toolchain.cpu import find_compiler
-from codegen.workbench import Workbench
-from fusion_ir import build
+from codegen.workbench.workbench import Workbench
+from fusion_ir import building as build
+from fusion_ir.core.graph import Graph, OutputSpec
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DTYPES, DType, bf16, f16, f32, f64, i8, i32, i64
-from fusion_ir.graph import Graph, OutputSpec
-from fusion_ir.node import Node
 from fusion_ir.records import Status
 from tests.support.candidates import check_all, kernels_of, row_with_fault, run_kernel
 from tests.support.devices import CUDA_DEVICE

@@ -16,8 +16,8 @@ import httpx
 import pytest
 
 from benchmarks.corpus import CASES
-from fusion_ir.formats.json_wire import to_wire
-from fusion_ir.named import NamedGraph
+from fusion_ir.core.named import NamedGraph
+from fusion_ir.formats.json.wire import to_wire
 from fusion_ir.records import Plan
 from tests.support.service_process import server
 from tuning_db import Store

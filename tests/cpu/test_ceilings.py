@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from codegen.ceilings import Reached, best, raised
-from codegen.devices import detect, with_raised_ceilings
-from codegen.object_cache import ObjectCache
+from codegen.devices.ceilings import Reached, best, raised
+from codegen.devices.detection import detect, with_raised_ceilings
+from codegen.sandbox.object_cache import ObjectCache
 from fusion_ir.records import Ceilings
 
 

@@ -7,10 +7,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from codegen.workbench import Workbench
+from codegen.workbench.workbench import Workbench
 from fusion_ir.records import Plan
 from service.cli import main
-from service.cli.tensors import read_tensors, write_tensors
+from service.cli.tensor_files import read_tensors, write_tensors
 
 GRAPH = """fuseplan.graph 1
 in0 x: bf16[33, 20] align 16
@@ -137,7 +137,7 @@ def test_check_allows_what_the_plan_may_compute(
     given = {name: rng.standard_normal(size).astype(np.float32) for name, size in sizes.items()}
     write_tensors(home / "in.safetensors", given)
     monkeypatch.setattr(Workbench, "run", lambda _, plan, inputs: [inputs[0] @ (inputs[1] @ inputs[2])])
-    monkeypatch.setattr("service.cli.run.order_of", lambda plan: order)
+    monkeypatch.setattr("service.cli.commands.run.order_of", lambda plan: order)
     files = ("--inputs", str(home / "in.safetensors"), "--outputs", str(home / "out.safetensors"))
     assert main(["run", str(home / "chain.txt"), *files, "--check", "--seconds", "1"]) == code
 

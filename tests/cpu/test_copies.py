@@ -4,19 +4,19 @@ from collections.abc import Callable
 
 import pytest
 
-from codegen.gpus import specified
-from codegen.workbench import Workbench
-from fusion_ir import build as B
-from fusion_ir.comparison import compare
+from codegen.hardware.gpus import specified
+from codegen.workbench.workbench import Workbench
+from fusion_ir import building as B
+from fusion_ir.accuracy.comparison import compare
+from fusion_ir.accuracy.tolerance import reference
+from fusion_ir.core.graph import Graph
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DTYPES, DType
-from fusion_ir.graph import Graph
-from fusion_ir.node import Node
-from fusion_ir.sample import sample_inputs
-from fusion_ir.tolerance import reference
-from scheduler.bench import Forgetful
+from fusion_ir.reference.sample_inputs import sample_inputs
 from scheduler.budget import Budget
+from scheduler.interfaces import Forgetful
 from scheduler.tune import tune
-from tests.support.tensors import graph_of, spec
+from testing.tensors import graph_of, spec
 
 Build = Callable[..., Node | list[Node]]
 

@@ -12,15 +12,15 @@ from benchmarks.corpus.agreement import disagreement, run_torch, truth
 from benchmarks.corpus.balance import BALANCE, bytes_of, intensity, kind_of
 from benchmarks.corpus.case import DTYPE_NAMES, Case
 from benchmarks.corpus.pytorch import HAS_TORCH
-from codegen.programs import order_of
-from codegen.workbench import Workbench
-from fusion_ir.comparison import compare
-from fusion_ir.interpreter import interpret
-from fusion_ir.numerics import widen
+from codegen.workbench.programs import order_of
+from codegen.workbench.workbench import Workbench
+from fusion_ir.accuracy.comparison import compare
+from fusion_ir.accuracy.tolerance import reference
+from fusion_ir.arithmetic.conversions import widen
 from fusion_ir.records import Plan
-from fusion_ir.tolerance import reference
-from scheduler.bench import Forgetful
+from fusion_ir.reference.interpreter import interpret
 from scheduler.budget import Budget
+from scheduler.interfaces import Forgetful
 from scheduler.tune import tune
 
 needs_torch = pytest.mark.skipif(not HAS_TORCH, reason="needs PyTorch: the extra `bench`")

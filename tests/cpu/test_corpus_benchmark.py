@@ -13,22 +13,22 @@ import pytest
 
 torch: Any = pytest.importorskip("torch", reason="needs PyTorch: the extra `bench`")
 
-from benchmarks import cpu  # noqa: E402
-from benchmarks.contest import COMPILED, COPY, EAGER, MOVE, PLAN, Disagreement, Outcome, Place, hold, identity  # noqa: E402
-from benchmarks.copying import KERNELS, copies, copy_library, moves  # noqa: E402
 from benchmarks.corpus import CASES  # noqa: E402
 from benchmarks.corpus.case import Case  # noqa: E402
 from benchmarks.corpus.pytorch import to_torch  # noqa: E402
+from benchmarks.cpu import run as cpu  # noqa: E402
+from benchmarks.cpu.contest import COMPILED, COPY, EAGER, MOVE, PLAN, Disagreement, Outcome, Place, hold, identity  # noqa: E402
+from benchmarks.cpu.copying import KERNELS, copies, copy_library, moves  # noqa: E402
+from benchmarks.cpu.report import Report, line  # noqa: E402
+from benchmarks.cpu.summary import summarise  # noqa: E402
 from benchmarks.machine import RESULTS  # noqa: E402
 from benchmarks.plan_runner import PlanRunner, unpinned_pool  # noqa: E402
 from benchmarks.racing import Contestant, Ratio, paired_ratio, race  # noqa: E402
-from benchmarks.report import Report, line  # noqa: E402
-from benchmarks.summary import summarise  # noqa: E402
-from codegen.devices import detect  # noqa: E402
-from codegen.launch_cpu import Launch, entry_address, program  # noqa: E402
-from codegen.object_cache import ObjectCache  # noqa: E402
+from codegen.devices.detection import detect  # noqa: E402
+from codegen.launch.cpu import Launch, entry_address, program  # noqa: E402
+from codegen.sandbox.object_cache import ObjectCache  # noqa: E402
 from codegen.toolchain.compiler import Binary  # noqa: E402
-from codegen.workbench import Workbench  # noqa: E402
+from codegen.workbench.workbench import Workbench  # noqa: E402
 from fusion_ir.records import Plan  # noqa: E402
 from tests.support.folding import sum_plan  # noqa: E402
 from tests.support.kernels import sum_kernel  # noqa: E402

@@ -17,9 +17,9 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402  # pyri
 
 from benchmarks.corpus import CASES  # noqa: E402
 from benchmarks.corpus.case import Case, Peer  # noqa: E402
-from benchmarks.gpu_entries import entries  # noqa: E402
+from benchmarks.gpu.entries import entries  # noqa: E402
+from fusion_ir.core.graph import Graph  # noqa: E402
 from fusion_ir.dtype import DType  # noqa: E402
-from fusion_ir.graph import Graph  # noqa: E402
 
 TORCH_DTYPES = {
     "f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "i64": torch.int64,

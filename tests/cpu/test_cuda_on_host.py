@@ -14,13 +14,13 @@ import pytest
 
 from codegen.families import FAMILIES
 from codegen.kernel import Kernel
-from codegen.launch_emulator import Tensor
+from codegen.launch.emulator import Tensor
 from codegen.toolchain.compiler import INCLUDE
-from fusion_ir.graph import Graph
-from fusion_ir.sample import sample_inputs
-from tests.support import emulated
+from fusion_ir.core.graph import Graph
+from fusion_ir.reference.sample_inputs import sample_inputs
+from testing import emulated_kernels as emulated
+from testing.random_graphs import Seeded, any_graph, pointwise_graph
 from tests.support.devices import CPU_DEVICE, CUDA_DEVICE
-from tests.support.random_graphs import Seeded, any_graph, pointwise_graph
 
 FLAGS = (
     "-std=c++17",

@@ -4,15 +4,15 @@ from collections.abc import Callable, Iterator
 
 from codegen.families import FAMILIES
 from codegen.kernel import EmitError, Kernel
-from codegen.workbench import Workbench
-from fusion_ir import build as B
+from codegen.workbench.workbench import Workbench
+from fusion_ir import building as B
+from fusion_ir.core.graph import Graph
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import f16, f32
-from fusion_ir.graph import Graph
-from fusion_ir.node import Node
 from fusion_ir.records import Device
+from testing.tensors import graph_of, spec
 from tests.support.candidates import check_all
 from tests.support.devices import CUDA_DEVICE
-from tests.support.tensors import graph_of, spec
 
 # Of x, f32[6, 0], and y, f32[6, 5]: tensors of 6 x 0.
 MADE: dict[str, Callable[[Node, Node], Node]] = {

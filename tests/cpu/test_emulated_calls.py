@@ -6,26 +6,26 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from codegen.devices import detect
+from codegen.devices.detection import detect
 from codegen.families import FAMILIES
-from codegen.libraries import CUBLASLT
-from codegen.limits import Limits
-from codegen.object_cache import ObjectCache
-from codegen.workbench import Workbench
-from fusion_ir import build
-from fusion_ir.comparison import compare
+from codegen.hardware.libraries import CUBLASLT
+from codegen.sandbox.limits import Limits
+from codegen.sandbox.object_cache import ObjectCache
+from codegen.workbench.workbench import Workbench
+from fusion_ir import building as build
+from fusion_ir.accuracy.comparison import compare
+from fusion_ir.accuracy.tolerance import reference
+from fusion_ir.core.graph import Graph
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import bf16, f16
-from fusion_ir.graph import Graph
-from fusion_ir.node import Node
 from fusion_ir.records import Measurement, Status
-from fusion_ir.sample import sample_inputs
-from fusion_ir.tolerance import reference
-from scheduler.assemble import Choice, assemble
-from scheduler.atoms import atoms_of
-from scheduler.masks import bits
-from scheduler.prepare import prepare
-from scheduler.segment import extract
-from scheduler.traffic import traffic_of
+from fusion_ir.reference.sample_inputs import sample_inputs
+from scheduler.bitset import bits
+from scheduler.cost.traffic import traffic_of
+from scheduler.plans.assemble import Choice, assemble
+from scheduler.rewrites.prepare import prepare
+from scheduler.segments.atoms import atoms_of
+from scheduler.segments.segment import extract
 from tests.support.candidates import NO_SEARCH, check_all, kernels_of
 from tests.support.products import dense_graph, einsum_graph
 

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from codegen.devices import detect
-from codegen.limits import GIB, Limits, allowance_seconds
-from codegen.object_cache import ObjectCache
+from codegen.devices.detection import detect
+from codegen.sandbox.limits import GIB, Limits, allowance_seconds
+from codegen.sandbox.object_cache import ObjectCache
 from codegen.toolchain.cpu import CpuCompiler, find_compiler
-from codegen.workbench import Workbench
+from codegen.workbench.workbench import Workbench
 from fusion_ir.records import Measurement, Status
 from tests.support.faults import DECLARED, FAULTS, Fault
 from tests.support.kernels import SUM, bare_headers, sum_graph, sum_kernel

@@ -7,17 +7,17 @@ import pytest
 
 from codegen.families import FAMILIES
 from codegen.kernel import Access
-from codegen.workbench import Workbench
-from fusion_ir import build as B
+from codegen.workbench.workbench import Workbench
+from fusion_ir import building as B
+from fusion_ir.core.graph import Graph
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DTYPES
-from fusion_ir.graph import Graph
-from fusion_ir.interpreter import interpret
-from fusion_ir.node import Node
 from fusion_ir.ops import make
 from fusion_ir.records import Status
+from fusion_ir.reference.interpreter import interpret
+from testing.tensors import graph_of, spec
 from tests.support.devices import CPU_DEVICE, CUDA_DEVICE
 from tests.support.one_kernel import run_kernel
-from tests.support.tensors import graph_of, spec
 
 POINTWISE = FAMILIES["pointwise"]
 PLAIN = "pointwise{lanes=32,fetch=0,store=plain,tile=4096,block=0,interleave=0,tasks=1,rows=1}"

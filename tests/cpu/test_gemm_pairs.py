@@ -6,10 +6,10 @@ import pytest
 from codegen.families import FAMILIES
 from codegen.gemm.call import OPENBLAS, PAIRS
 from codegen.toolchain.cpu import host_features
-from codegen.workbench import Workbench
-from fusion_ir import build
+from codegen.workbench.workbench import Workbench
+from fusion_ir import building as build
+from fusion_ir.core.graph import Graph
 from fusion_ir.dtype import bf16, f32
-from fusion_ir.graph import Graph
 from tests.support.candidates import run_kernel
 from tests.support.products import dense_graph
 

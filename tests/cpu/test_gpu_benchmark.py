@@ -14,15 +14,15 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from benchmarks.gpu import print_again  # noqa: E402  needs PyTorch
-from benchmarks.gpu_agreement import Disagreement, agree  # noqa: E402
-from benchmarks.gpu_ahead import prepared  # noqa: E402
-from benchmarks.gpu_copies import copied_floats, with_copies  # noqa: E402
-from benchmarks.gpu_entries import DEPTHS, entries  # noqa: E402
-from benchmarks.gpu_row import Row  # noqa: E402
-from benchmarks.gpu_stage import placed, rounds  # noqa: E402
-from benchmarks.gpu_summary import figures, page, summary  # noqa: E402
-from benchmarks.gpu_workers import Crew, Done  # noqa: E402
+from benchmarks.gpu.agreement import Disagreement, agree  # noqa: E402
+from benchmarks.gpu.ahead import prepared  # noqa: E402
+from benchmarks.gpu.copies import copied_floats, with_copies  # noqa: E402
+from benchmarks.gpu.entries import DEPTHS, entries  # noqa: E402
+from benchmarks.gpu.row import Row  # noqa: E402
+from benchmarks.gpu.run import print_again  # noqa: E402  needs PyTorch
+from benchmarks.gpu.stage import placed, rounds  # noqa: E402
+from benchmarks.gpu.summary import figures, page, summary  # noqa: E402
+from benchmarks.gpu.workers import Crew, Done  # noqa: E402
 from benchmarks.machine import RESULTS  # noqa: E402
 from benchmarks.racing import Contestant, Ratio  # noqa: E402
 

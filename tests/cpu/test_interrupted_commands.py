@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from codegen.ceilings import MEASURING
+from codegen.devices.ceilings import MEASURING
 from tests.cpu.test_command_line import GRAPH
 from tests.support.processes import descendants, gone, within
 
@@ -49,7 +49,7 @@ import os, signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from service import interruption
 from service.__main__ import main
-import service.cli.convert as convert
+import service.cli.commands.convert as convert
 class Object:
     def __del__(self):
         os.kill(os.getpid(), signal.SIGINT)
@@ -106,9 +106,10 @@ def ended(process: "subprocess.Popen[str]") -> tuple[int, str]:
 
 
 MODULES = [
-    "service.standard_output", "service.cli", "typer", "typer.main", "service.cli.tune", "numpy", "ml_dtypes",
-    "sqlalchemy", "sqlalchemy.orm", "tuning_db.models", "pydantic.main", "rich.console", "codegen.devices",
-    "fusion_ir.formats.json_wire", "service.searching", "scheduler.tune", "highspy", "codegen.families",
+    "service.process.standard_output", "service.cli", "typer", "typer.main", "service.cli.commands.tune", "numpy",
+    "ml_dtypes", "sqlalchemy", "sqlalchemy.orm", "tuning_db.models", "pydantic.main", "rich.console",
+    "codegen.devices.detection", "fusion_ir.formats.json.wire", "service.planning.search", "scheduler.tune",
+    "highspy", "codegen.families",
 ]  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from fusion_ir.key import graph_key
-from fusion_ir.text import print_graph
+from fusion_ir.text.printing import print_graph
 from scheduler.budget import INTERRUPTED
 from tests.support.processes import descendants, gone, within
 from tests.support.stored_plans import chain

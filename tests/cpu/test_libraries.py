@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from codegen.libraries import LIBRARIES, library_file, load_library
+from codegen.hardware.libraries import LIBRARIES, library_file, load_library
 
 SHOW = """
 import ctypes, os
-from codegen.libraries import load_library
+from codegen.hardware.libraries import load_library
 library = load_library("openblas")
 library.scipy_openblas_get_corename.restype = ctypes.c_char_p
 threads, alive = library.scipy_openblas_get_num_threads(), len(os.listdir("/proc/self/task"))

@@ -5,16 +5,16 @@ from collections.abc import Callable
 
 import pytest
 
-from codegen.code_length import MOST_OF_ELEMENT, too_much
 from codegen.families import FAMILIES
+from codegen.lowering.code_length import MOST_OF_ELEMENT, too_much
 from codegen.schedule import schedule_text
 from codegen.toolchain.compiler import Binary
-from codegen.workbench import Workbench
-from fusion_ir import build as B
+from codegen.workbench.workbench import Workbench
+from fusion_ir import building as B
+from fusion_ir.core.graph import Graph
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DType, bf16, f32, f64, i8
-from fusion_ir.graph import Graph
-from fusion_ir.node import Node
-from tests.support.tensors import graph_of, spec
+from testing.tensors import graph_of, spec
 
 MOST_BYTES = 240 << 10  # of a shared library: parts of a kernel may be functions of their own
 MOST_OF_STORE, MOST_OF_PIECE = 1600, 128  # bytes, by what each more adds

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from codegen.devices import detect
+from codegen.devices.detection import detect
 from codegen.kernel import Kernel
-from codegen.limits import GIB, Limits
-from codegen.object_cache import ObjectCache
+from codegen.sandbox.limits import GIB, Limits
+from codegen.sandbox.object_cache import ObjectCache
 from codegen.toolchain.cpu import find_compiler
-from codegen.workbench import Workbench
-from fusion_ir.graph import Graph
+from codegen.workbench.workbench import Workbench
+from fusion_ir.core.graph import Graph
 from fusion_ir.records import Measurement, Status
-from scheduler.entry import Entry
-from scheduler.ledger import AGAIN
+from scheduler.tuning.trial_log import Entry
+from scheduler.tuning.trials import AGAIN
 from tests.support.faults import DECLARED, FAULTS
 from tests.support.kernels import SUM, bare_headers, sum_graph, sum_kernel
 
@@ -54,7 +54,8 @@ def trials(rng: random.Random) -> list[Kernel]:
 
 
 def search(bench: Workbench, graph: Graph, kernels: list[Kernel]) -> tuple[Measurement | None, list[Measurement]]:
-    """The winner of batches, with the winner so far and what is doubted, as `scheduler.ledger` races them; all rows."""
+    """The winner of batches, with the winner so far and what is doubted, as `scheduler.tuning.trials` races them; all
+    rows."""
     by_variant = {(k.family, k.schedule): k for k in kernels}
     entry, rows = Entry(list(by_variant)), list[Measurement]()
     while entry.pending or entry.doubted:

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from codegen.devices import detect
+from codegen.devices.detection import detect
 from codegen.families import FAMILIES
-from codegen.limits import Limits
-from codegen.object_cache import ObjectCache
-from codegen.workbench import Workbench
+from codegen.sandbox.limits import Limits
+from codegen.sandbox.object_cache import ObjectCache
+from codegen.workbench.workbench import Workbench
+from fusion_ir.core.extent import shape_of
+from fusion_ir.core.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.dtype import DTYPES, DType
-from fusion_ir.extent import shape_of
-from fusion_ir.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.ops import make, make_input
 from fusion_ir.records import Status
 

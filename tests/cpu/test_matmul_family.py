@@ -9,11 +9,11 @@ import pytest
 
 from codegen.families import FAMILIES
 from codegen.kernel import Kernel
-from codegen.workbench import Workbench
-from fusion_ir import build
+from codegen.workbench.workbench import Workbench
+from fusion_ir import building as build
+from fusion_ir.core.graph import Graph, OutputSpec
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DTYPES, DType, bf16, f16, f32, f64, i8, i32
-from fusion_ir.graph import Graph, OutputSpec
-from fusion_ir.node import Node
 from fusion_ir.ops import make
 from fusion_ir.records import Status
 from tests.support.candidates import assert_right, check_all, kernels_of, refusal, row_with_fault, run_kernel

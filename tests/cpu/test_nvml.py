@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from codegen.child.nvml import CudaWatch, Nvml
-from codegen.machine import usable_cpus
+from codegen.hardware.machine import usable_cpus
 from codegen.toolchain.cpu import find_compiler
 from fusion_ir.records import Moment
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from codegen.object_cache import CacheError, ObjectCache
+from codegen.sandbox.object_cache import CacheError, ObjectCache
 
 
 @pytest.fixture

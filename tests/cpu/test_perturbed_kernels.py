@@ -8,22 +8,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from codegen.devices import detect
-from codegen.limits import Limits
-from codegen.object_cache import ObjectCache
+from codegen.devices.detection import detect
+from codegen.sandbox.limits import Limits
+from codegen.sandbox.object_cache import ObjectCache
 from codegen.toolchain.compiler import INCLUDE
-from codegen.workbench import Workbench
+from codegen.workbench.workbench import Workbench
+from testing.random_graphs import Seeded
+from testing.vec_compare import exact, ulps_off
+from testing.vec_harness import FLOATS, Spelling, build_functions
+from testing.vec_ops import INEXACT, functions, math_operands
 from tests.support.attention import causal, masked
 from tests.support.candidates import check_all, kernels_of
 from tests.support.inexact_graphs import inexact_graph
 from tests.support.perturbed import SEEDS, perturbed_headers, quick_compiler
-from tests.support.random_graphs import Seeded
 from tests.support.random_products import product_graph
 from tests.support.random_reductions import reduction_graph
 from tests.support.sweep import Drawn, Result, sweep
-from tests.support.vec_compare import exact, ulps_off
-from tests.support.vec_harness import FLOATS, Spelling, build_functions
-from tests.support.vec_ops import INEXACT, functions, math_operands
 
 SOAK = 2000
 DRAWN: tuple[Drawn, ...] = (

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from codegen import isolation
 from codegen.kernel import Kernel
 from codegen.kernel import Launch as KernelLaunch
-from codegen.limits import GIB, Limits
-from codegen.object_cache import CacheError, ObjectCache
-from codegen.shared_object import load_object, private_copy
-from codegen.slot import ChildLimits, Slot
+from codegen.sandbox import isolation
+from codegen.sandbox.limits import GIB, Limits
+from codegen.sandbox.object_cache import CacheError, ObjectCache
+from codegen.sandbox.shared_object import load_object, private_copy
+from codegen.sandbox.slot import ChildLimits, Slot
 from codegen.toolchain.builder import Builder
 from codegen.toolchain.compiler import Binary
 from codegen.toolchain.cpu import CpuCompiler, find_compiler
@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 OURS = ("codegen", "fusion_ir", "scheduler", "service", "tuning_db")
 # A person types these; the demo starts the command line as they would.
 STARTS_OTHERS = {
-    "codegen/child_process.py",
+    "codegen/sandbox/child_process.py",
     "service/api/readers.py",
     "service/dashboard/layout.py",
     "service/demo.py",

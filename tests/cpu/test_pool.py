@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from codegen.devices import detect
+from codegen.devices.detection import detect
+from codegen.hardware.machine import usable_cpus
 from codegen.kernel import Kernel
 from codegen.kernel import Launch as KernelLaunch
-from codegen.launch_cpu import Guarded, Launch, Memory, Pool, load_entry, program
-from codegen.limits import Limits
-from codegen.machine import usable_cpus
-from codegen.object_cache import ObjectCache
+from codegen.launch.cpu import Guarded, Launch, Memory, Pool, load_entry, program
+from codegen.sandbox.limits import Limits
+from codegen.sandbox.object_cache import ObjectCache
 from codegen.toolchain.builder import Builder
 from codegen.toolchain.compiler import Binary
 from codegen.toolchain.cpu import CpuCompiler, find_compiler

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from codegen.toolchain.compiler import Binary
-from codegen.workbench import Workbench
-from fusion_ir import build
+from codegen.workbench.workbench import Workbench
+from fusion_ir import building as build
+from fusion_ir.core.extent import shape_of
+from fusion_ir.core.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.dtype import f32
-from fusion_ir.extent import shape_of
-from fusion_ir.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.ops import make_input
 from fusion_ir.records import Plan, Status
 from scheduler.budget import Budget
-from scheduler.rewrites.chains import CHAINS
+from scheduler.rewrites.rules.matrix_chain import CHAINS
 from scheduler.tune import tune
 from tests.support.constants import with_constants
 from tests.support.folding import folding_wrongly, sharing, sum_plan

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from codegen.devices import detect
-from codegen.limits import Limits
-from codegen.object_cache import ObjectCache
-from codegen.workbench import Workbench
+from codegen.devices.detection import detect
+from codegen.sandbox.limits import Limits
+from codegen.sandbox.object_cache import ObjectCache
+from codegen.workbench.workbench import Workbench
 from tests.support.inexact_graphs import inexact_graph
 from tests.support.sweep import sweep
 

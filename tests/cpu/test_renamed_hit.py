@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 
-from codegen.object_cache import ObjectCache
-from codegen.workbench import Workbench
+from codegen.sandbox.object_cache import ObjectCache
+from codegen.workbench.workbench import Workbench
 from fusion_ir.formats import read
-from fusion_ir.interpreter import interpret
-from fusion_ir.sample import sample_inputs
+from fusion_ir.reference.interpreter import interpret
+from fusion_ir.reference.sample_inputs import sample_inputs
 from scheduler.budget import Budget
-from service.planner import plan_graph
+from service.planning.planner import plan_graph
 from tuning_db import Store
 
 GRAPH = {

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-import fusion_ir.build as ir
-from benchmarks import search
+import fusion_ir.building as ir
 from benchmarks.corpus.case import Inputs
-from benchmarks.search_baselines import greedy, largest, unfused
-from benchmarks.search_graphs import GRAPHS, butterflies, chains, diamonds, layers
+from benchmarks.search import run as search
+from benchmarks.search.baselines import greedy, largest, unfused
+from benchmarks.search.graphs import GRAPHS, butterflies, chains, diamonds, layers
+from fusion_ir.core.extent import dense_strides
+from fusion_ir.core.graph import Graph, OutputSpec
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import f32
-from fusion_ir.extent import dense_strides
-from fusion_ir.graph import Graph, OutputSpec
-from fusion_ir.node import Node
-from scheduler.atoms import Atoms, atoms_of
+from scheduler.segments.atoms import Atoms, atoms_of
 from tests.support.devices import CPU_DEVICE
 
 

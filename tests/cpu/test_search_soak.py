@@ -11,19 +11,19 @@ from dataclasses import fields
 
 import pytest
 
-from codegen.devices import detect
-from codegen.object_cache import ObjectCache
-from codegen.slot import Slot
+from codegen.devices.detection import detect
+from codegen.sandbox.object_cache import ObjectCache
+from codegen.sandbox.slot import Slot
 from codegen.toolchain.compiler import Failure
 from codegen.toolchain.cpu import CpuCompiler, find_compiler
-from codegen.workbench import Workbench
-from fusion_ir.graph import Graph
+from codegen.workbench.workbench import Workbench
+from fusion_ir.core.graph import Graph
 from fusion_ir.records import CompileReport
-from scheduler.bench import Forgetful
 from scheduler.budget import Budget
+from scheduler.interfaces import Forgetful
 from scheduler.tune import tune
+from testing.random_graphs import Seeded, independent_graph, whole_graph
 from tests.support.inexact_graphs import amplifying_graph
-from tests.support.random_graphs import Seeded, independent_graph, whole_graph
 
 SEARCHES = int(os.environ.get("FUSEPLAN_SEARCHES", "5"))
 HELD = "FUSEPLAN_SEARCHES" in os.environ  # to time: only where the machine does nothing else

@@ -11,20 +11,20 @@ from pathlib import Path
 
 import pytest
 
-from codegen.devices import detect
+from codegen.devices.detection import detect
 from codegen.families import FAMILIES
 from codegen.families.reduction import spreads
 from codegen.kernel import Kernel
-from codegen.limits import Limits
-from codegen.object_cache import ObjectCache
-from codegen.workbench import Workbench
-from fusion_ir import build as B
+from codegen.sandbox.limits import Limits
+from codegen.sandbox.object_cache import ObjectCache
+from codegen.workbench.workbench import Workbench
+from fusion_ir import building as B
+from fusion_ir.core.graph import Graph
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DType, bf16, bool_, f32
-from fusion_ir.graph import Graph
-from fusion_ir.node import Node
 from fusion_ir.records import Status
+from testing.tensors import graph_of, spec
 from tests.support.devices import CPU_DEVICE
-from tests.support.tensors import graph_of, spec
 
 
 @dataclass(frozen=True)

@@ -11,25 +11,28 @@ import pytest
 
 torch: Any = pytest.importorskip("torch", reason="needs PyTorch: the extra `bench`")
 
-from benchmarks import seeds, seeds_chain, seeds_rope, seeds_sweep  # noqa: E402
 from benchmarks.corpus.pytorch import to_numpy, to_torch  # noqa: E402
-from benchmarks.seeds_place import HostSides, Place, place  # noqa: E402
-from benchmarks.seeds_plot import Panel, panels_svg  # noqa: E402
-from codegen.devices import detect  # noqa: E402
+from benchmarks.seeds import chain as seeds_chain  # noqa: E402
+from benchmarks.seeds import rope as seeds_rope  # noqa: E402
+from benchmarks.seeds import run as seeds  # noqa: E402
+from benchmarks.seeds import sweep as seeds_sweep  # noqa: E402
+from benchmarks.seeds.place import HostSides, Place, place  # noqa: E402
+from benchmarks.seeds.plot import Panel, panels_svg  # noqa: E402
+from codegen.devices.detection import detect  # noqa: E402
 from codegen.families import FAMILIES  # noqa: E402
 from codegen.families import pointwise as pointwise_family  # noqa: E402
 from codegen.gemm import call  # noqa: E402
-from codegen.gpus import specified  # noqa: E402
-from codegen.object_cache import ObjectCache  # noqa: E402
+from codegen.hardware.gpus import specified  # noqa: E402
+from codegen.sandbox.object_cache import ObjectCache  # noqa: E402
+from fusion_ir.core.graph import Graph  # noqa: E402
 from fusion_ir.dtype import f16, f32  # noqa: E402
 from fusion_ir.formats import read  # noqa: E402
-from fusion_ir.graph import Graph  # noqa: E402
-from fusion_ir.interpreter import interpret  # noqa: E402
 from fusion_ir.key import graph_key  # noqa: E402
 from fusion_ir.ops.contract import ORDERED_PRODUCTS  # noqa: E402
-from fusion_ir.sample import sample_inputs  # noqa: E402
-from scheduler.bench import Forgetful  # noqa: E402
+from fusion_ir.reference.interpreter import interpret  # noqa: E402
+from fusion_ir.reference.sample_inputs import sample_inputs  # noqa: E402
 from scheduler.budget import Budget  # noqa: E402
+from scheduler.interfaces import Forgetful  # noqa: E402
 from scheduler.tune import tune  # noqa: E402
 from tests.support.devices import CPU_DEVICE, CUDA_DEVICE  # noqa: E402
 

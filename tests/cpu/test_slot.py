@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from codegen.limits import GIB
-from codegen.slot import ChildLimits, Slot, SlotError, SlotFailure
+from codegen.sandbox.limits import GIB
+from codegen.sandbox.slot import ChildLimits, Slot, SlotError, SlotFailure
 from fusion_ir.records import Status
 from tests.support.processes import gone, within
 
@@ -158,7 +158,7 @@ def test_a_killed_parent_leaves_nobody_behind(dies_with_parent: bool, tmp_path: 
     grandchild = f"import os, time; open('{tmp_path}/grandchild', 'w').write(str(os.getpid())); time.sleep(60)"
     script = f"""
 import sys, threading, time
-from codegen.slot import ChildLimits, Slot
+from codegen.sandbox.slot import ChildLimits, Slot
 slot = Slot("codegen.child.cpu_compiler", ChildLimits(), dies_with_parent={dies_with_parent})
 slot.restart()
 print(slot.pid, flush=True)
@@ -227,7 +227,7 @@ def test_a_parent_that_is_killed_leaves_nobody_standing_still(tmp_path: Path) ->
     grandchild = f"import os, time; open('{note}', 'w').write(str(os.getpid())); time.sleep(60)"
     script = f"""
 import pathlib, sys, threading, time
-from codegen.slot import ChildLimits, Slot
+from codegen.sandbox.slot import ChildLimits, Slot
 slot = Slot("codegen.child.cpu_compiler", ChildLimits(), dies_with_parent=False)
 slot.restart()
 job = {{"job": "run", "argv": [sys.executable, "-c", {grandchild!r}], "cwd": "/"}}
@@ -264,7 +264,7 @@ def test_a_child_started_by_a_thread_outlives_the_thread() -> None:
 
 INTERRUPTED_START = """
 import threading
-from codegen.slot import _spawner
+from codegen.sandbox.slot import _spawner
 
 start = threading.Thread.start
 

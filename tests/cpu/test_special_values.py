@@ -3,7 +3,7 @@
 import pytest
 
 from codegen.families import FAMILIES
-from codegen.workbench import Workbench
+from codegen.workbench.workbench import Workbench
 from fusion_ir.dtype import DTYPES
 from tests.support.one_kernel import run_kernel
 from tests.support.special_values import ENDANGERED, special_graph, unlike_reference

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from codegen.devices import detect
+from codegen.devices.detection import detect
 from codegen.families import FAMILIES
-from codegen.object_cache import ObjectCache
+from codegen.sandbox.object_cache import ObjectCache
 from codegen.toolchain.cpu import FLAGS, INCLUDE, find_compiler
-from fusion_ir import build
+from fusion_ir import building as build
 from fusion_ir.ops import make_input
 from tests.support.kernels import dense, graph_of
 

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from codegen.devices import detect
+from codegen.devices.detection import detect
 from codegen.kernel import Kernel, Launch
-from codegen.limits import DEFAULT_LIMITS, Limits
-from codegen.object_cache import ObjectCache
-from codegen.toolchain import cpu, patience
+from codegen.sandbox.limits import DEFAULT_LIMITS, Limits
+from codegen.sandbox.object_cache import ObjectCache
+from codegen.toolchain import compile_patience as patience
+from codegen.toolchain import cpu
 from codegen.toolchain.builder import Builder
 from codegen.toolchain.compiler import Binary, CompilerMissing, Failure
 from codegen.toolchain.compiler_key import compiler_key

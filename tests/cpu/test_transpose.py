@@ -8,12 +8,12 @@ import pytest
 from codegen.families import FAMILIES
 from codegen.families.transpose import TransposeSchedule
 from codegen.kernel import Kernel
-from codegen.workbench import Workbench
-from fusion_ir import build
+from codegen.workbench.workbench import Workbench
+from fusion_ir import building as build
+from fusion_ir.core.extent import dense_strides, shape_of
+from fusion_ir.core.graph import Graph, InputSpec, OutputSpec
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DTYPES
-from fusion_ir.extent import dense_strides, shape_of
-from fusion_ir.graph import Graph, InputSpec, OutputSpec
-from fusion_ir.node import Node
 from fusion_ir.ops import make_input
 from tests.support.candidates import check_all
 

@@ -1,12 +1,13 @@
-"""Casts between all pairs of types against fusion_ir.numerics.round_to: every value of the types of up to 16 bits."""
+"""Casts between all pairs of types against fusion_ir.arithmetic.conversions.round_to: every value of the types of up to
+16 bits."""
 
 import numpy as np
 import pytest
 
+from fusion_ir.arithmetic.conversions import round_to
 from fusion_ir.dtype import DTYPES, DType
-from fusion_ir.numerics import round_to
-from tests.support.vec_compare import differing
-from tests.support.vec_harness import CTYPE, Function, Library, build_functions, every_value, random_bits, specials
+from testing.vec_compare import differing
+from testing.vec_harness import CTYPE, Function, Library, build_functions, every_value, random_bits, specials
 
 TYPES = tuple(DTYPES.values())
 WIDTHS = (1, 8, 32, 64, 128)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from fusion_ir.dtype import f32
-from tests.support.vec_compare import differing
-from tests.support.vec_harness import (
+from testing.vec_compare import differing
+from testing.vec_harness import (
     SPELLINGS,
     Function,
     Library,

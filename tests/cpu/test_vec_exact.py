@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from fusion_ir.ops import Op
-from tests.support.vec_compare import differing
-from tests.support.vec_harness import COMPUTE, Function, Library, build_functions
-from tests.support.vec_ops import EXACT, functions, operands_for
+from testing.vec_compare import differing
+from testing.vec_harness import COMPUTE, Function, Library, build_functions
+from testing.vec_ops import EXACT, functions, operands_for
 
 WIDTHS = (1, 8, 32)
 FUNCTIONS: dict[str, tuple[Op, Function]] = {f.name: (op, f) for w in WIDTHS for op, f in functions(EXACT, w)}

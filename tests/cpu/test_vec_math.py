@@ -5,9 +5,9 @@ import pytest
 
 from fusion_ir.dtype import DType
 from fusion_ir.ops import OPS, Op
-from tests.support.vec_compare import Extended, exact, ulps_off
-from tests.support.vec_harness import FLOATS, Function, Library, build_functions
-from tests.support.vec_ops import INEXACT, functions, math_operands
+from testing.vec_compare import Extended, exact, ulps_off
+from testing.vec_harness import FLOATS, Function, Library, build_functions
+from testing.vec_ops import INEXACT, functions, math_operands
 
 FUNCTIONS: dict[str, tuple[Op, Function]] = {f.name: (op, f) for w in (1, 2, 16) for op, f in functions(INEXACT, w)}
 REFERENCE_ULPS = {("erf", "f64"): 1.0, ("erfc", "f64"): 1.0}  # where the reference itself is not exact

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from codegen.toolchain.cpu import host_features
+from fusion_ir.arithmetic.conversions import round_to
 from fusion_ir.dtype import DTYPES
-from fusion_ir.numerics import round_to
-from tests.support.vec_compare import differing
-from tests.support.vec_harness import CTYPE, NATIVE, SPELLINGS, Library, Spelling, build, random_bits
+from testing.vec_compare import differing
+from testing.vec_harness import CTYPE, NATIVE, SPELLINGS, Library, Spelling, build, random_bits
 
 TYPES = tuple(DTYPES.values())
 WIDTHS = (1, 4, 32, 128)

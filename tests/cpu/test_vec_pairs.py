@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from fusion_ir.dtype import DTYPES
-from tests.support.vec_compare import differing
-from tests.support.vec_harness import SPELLINGS, Library, build, every_value
+from testing.vec_compare import differing
+from testing.vec_harness import SPELLINGS, Library, build, every_value
 
 BF16 = DTYPES["bf16"]
 WIDTHS = (8, 16, 32, 64, 128)

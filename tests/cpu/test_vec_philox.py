@@ -1,12 +1,12 @@
-"""Random numbers of the headers are those of `fusion_ir.philox`, one by one and by whole counters."""
+"""Random numbers of the headers are those of `fusion_ir.arithmetic.philox`, one by one and by whole counters."""
 
 import ctypes
 
 import numpy as np
 import pytest
 
-from fusion_ir.philox import uniform
-from tests.support.vec_harness import SPELLINGS, Library, build
+from fusion_ir.arithmetic.philox import uniform
+from testing.vec_harness import SPELLINGS, Library, build
 
 WIDTHS = (1, 2, 4, 8, 16, 32, 64, 128)
 RUNS = WIDTHS[2:]

@@ -9,8 +9,8 @@ import pytest
 
 from fusion_ir.dtype import DTYPES
 from fusion_ir.ops import Op
-from tests.support.vec_compare import differing
-from tests.support.vec_harness import (
+from testing.vec_compare import differing
+from testing.vec_harness import (
     CTYPE,
     FLAGS,
     INCLUDE,
@@ -23,7 +23,7 @@ from tests.support.vec_harness import (
     random_bits,
     specials,
 )
-from tests.support.vec_ops import EXACT, INEXACT, functions, math_operands, operands_for
+from testing.vec_ops import EXACT, INEXACT, functions, math_operands, operands_for
 
 WIDTH = 16
 OPS_FUNCTIONS: dict[str, tuple[Op, Function]] = {f.name: (op, f) for op, f in functions((*EXACT, *INEXACT), WIDTH)}

@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from codegen.launch_cpu import Guarded
+from codegen.launch.cpu import Guarded
 from fusion_ir.dtype import DTYPES, DType
-from tests.support.vec_compare import differing
-from tests.support.vec_harness import CTYPE, NATIVE, SPELLINGS, Library, build, random_bits
+from testing.vec_compare import differing
+from testing.vec_harness import CTYPE, NATIVE, SPELLINGS, Library, build, random_bits
 
 ROWS, COLUMNS = 36, 40  # of a tile: whole blocks and a part of one, whatever the registers
 PARTS = [(1, 1), (3, 40), (16, 16), (17, 33), (36, 7), (32, 32), (36, 40)]

@@ -13,9 +13,9 @@ import pytest
 
 from fusion_ir.dtype import f32
 from fusion_ir.ops import OPS
-from tests.support.vec_compare import exact, ulps_off
-from tests.support.vec_harness import Function, Library, Spelling, build_functions
-from tests.support.vec_ops import math_operands
+from testing.vec_compare import exact, ulps_off
+from testing.vec_harness import Function, Library, Spelling, build_functions
+from testing.vec_ops import math_operands
 
 NAMES = ("exp", "exp2", "sigmoid", "tanh", "erf", "rsqrt")
 FUNCTIONS = {name: Function(f"{name}_by_unit", OPS[name].cpp, (f32,), f32, 4) for name in NAMES}

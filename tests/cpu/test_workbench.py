@@ -10,18 +10,18 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from codegen.by_steps import Meaning, Meanings, judge_steps
 from codegen.child.serve import race_seconds
-from codegen.devices import detect
+from codegen.devices.detection import detect
 from codegen.kernel import Kernel, Launch
-from codegen.limits import Limits
-from codegen.object_cache import ObjectCache
-from codegen.programs import MissingBinary
+from codegen.sandbox.limits import Limits
+from codegen.sandbox.object_cache import ObjectCache
 from codegen.toolchain.compiler import Binary
 from codegen.toolchain.cpu import find_compiler
-from codegen.workbench import RunError, Workbench
+from codegen.workbench.programs import MissingBinary
+from codegen.workbench.step_check import Meaning, Meanings, judge_steps
+from codegen.workbench.workbench import RunError, Workbench
+from fusion_ir.core.graph import Graph, OutputSpec
 from fusion_ir.dtype import bf16, bool_, f32, i64
-from fusion_ir.graph import Graph, OutputSpec
 from fusion_ir.ops import make, make_input
 from fusion_ir.records import Buffer, Measurement, Plan, Ref, Search, Status, Step, TensorSpec
 from tests.support.kernels import SUM, bare_headers, dense, graph_of, sum_graph, sum_kernel
@@ -391,7 +391,7 @@ def test_plans_are_judged_step_by_step_and_held_to_their_bits(
         problem, outputs = judge_steps(plan, meanings, inputs, bench.run)
         return problem, [np.nextafter(out, np.float32(np.inf), dtype=np.float32) for out in outputs]
 
-    monkeypatch.setattr("codegen.workbench.judge_steps", others)
+    monkeypatch.setattr("codegen.workbench.workbench.judge_steps", others)
     timing = bench.measure_by_steps(other, table["right"], meanings, seconds=0.05)
     assert timing.status is Status.wrong_result, "not the bits that it was proved right with"
 

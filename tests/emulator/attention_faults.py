@@ -1,6 +1,6 @@
 """Faults of family `attention`: in its header, and in what is generated around it."""
 
-from fusion_ir.text import print_graph
+from fusion_ir.text.printing import print_graph
 from tests.emulator.faults import Fault, Generated
 from tests.support.attention import causal, masked, tensor, whole
 from tests.support.products import dense_graph

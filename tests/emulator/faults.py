@@ -19,10 +19,10 @@ import numpy as np
 from codegen.child.case import Case, judge, make_case, strided
 from codegen.families import FAMILIES
 from codegen.kernel import Kernel, Launch
-from codegen.launch_emulator import Emulation, EmulatorFault, Run, Tensor, run_arrays
+from codegen.launch.emulator import Emulation, EmulatorFault, Run, Tensor, run_arrays
 from codegen.toolchain.compiler import INCLUDE
-from fusion_ir.text import parse_graph
-from tests.support.emulated import build, emulated_device
+from fusion_ir.text.printing import parse_graph
+from testing.emulated_kernels import build, emulated_device
 
 Array = np.ndarray[Any, Any]
 SEEDS = range(6)

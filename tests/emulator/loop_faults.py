@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 
-from fusion_ir import build as B
+from fusion_ir import building as B
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DType, bf16, f32
-from fusion_ir.node import Node
 from fusion_ir.ops import make
-from fusion_ir.text import print_graph
+from fusion_ir.text.printing import print_graph
+from testing.tensors import graph_of, spec
 from tests.emulator.faults import Fault, Generated
 from tests.support.loop_graphs import norm_backward
-from tests.support.tensors import graph_of, spec
 
 THREADS, TILES, LOOPS = "threads_cuda.cuh", "tiles_cuda.cuh", "loops_cuda.cuh"
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
-from fusion_ir import build
+from fusion_ir import building as build
+from fusion_ir.core.extent import dense_strides, shape_of
+from fusion_ir.core.graph import InputSpec
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DType, bf16, f32
-from fusion_ir.extent import dense_strides, shape_of
-from fusion_ir.graph import InputSpec
-from fusion_ir.node import Node
-from fusion_ir.text import print_graph
+from fusion_ir.text.printing import print_graph
 from tests.cpu.test_matmul_family import heads, piece
 from tests.emulator.faults import Fault, Generated
 from tests.support.products import dense_graph

@@ -5,20 +5,20 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from codegen.attention.blanks import blanks_text
-from codegen.attention.strips import Strips, strips_of
+from codegen.attention.masked_blocks import blanks_text
+from codegen.attention.row_blocks import Strips, strips_of
 from codegen.families import FAMILIES
 from codegen.kernel import EmitError, Kernel, offers
-from codegen.object_cache import ObjectCache
+from codegen.sandbox.object_cache import ObjectCache
 from codegen.schedule import schedule_text, schedule_values
-from codegen.workbench import Workbench
-from fusion_ir import build
+from codegen.workbench.workbench import Workbench
+from fusion_ir import building as build
+from fusion_ir.core.graph import Graph
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import bf16, f16, f32
-from fusion_ir.graph import Graph
-from fusion_ir.node import Node
+from testing.emulated_kernels import emulated_device
 from tests.support.attention import below, causal, masked, scores, tensor, whole
 from tests.support.candidates import check_all, refusal
-from tests.support.emulated import emulated_device
 from tests.support.products import dense_graph
 
 DEVICE = emulated_device()

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from codegen.by_steps import Meanings
-from codegen.workbench import Workbench
+from codegen.workbench.step_check import Meanings
+from codegen.workbench.workbench import Workbench
 from fusion_ir.ops import make
 from fusion_ir.records import Status
 from tests.support.inexact_graphs import amplifying_graph

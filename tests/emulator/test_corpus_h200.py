@@ -13,31 +13,31 @@ import pytest
 
 from benchmarks.corpus import CASES
 from benchmarks.corpus.case import DTYPE_NAMES
-from codegen.devices import detect
-from codegen.gpus import specified
+from codegen.devices.detection import detect
+from codegen.hardware.gpus import specified
 from codegen.kernel import Kernel
-from codegen.limits import Limits
-from codegen.object_cache import ObjectCache
+from codegen.sandbox.limits import Limits
+from codegen.sandbox.object_cache import ObjectCache
 from codegen.toolchain.compiler import Binary
-from codegen.workbench import Workbench
-from fusion_ir import build
+from codegen.workbench.workbench import Workbench
+from fusion_ir import building as build
+from fusion_ir.core.extent import dense_strides, shape_of
+from fusion_ir.core.graph import Graph, InputSpec, OutputSpec
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import bf16, f16, f32
-from fusion_ir.extent import dense_strides, shape_of
 from fusion_ir.formats import read
-from fusion_ir.graph import Graph, InputSpec, OutputSpec
-from fusion_ir.node import Node
 from fusion_ir.ops import make, make_input
-from fusion_ir.reduced import reduced
-from scheduler.bench import Forgetful
+from fusion_ir.reference.shrink import reduced
 from scheduler.budget import Budget
-from scheduler.rewrites.chains import CHAINS
-from scheduler.rewrites.neighbourhood import Neighbourhood
+from scheduler.interfaces import Forgetful
+from scheduler.rewrites.matching.graph_queries import Neighbourhood
+from scheduler.rewrites.rules.matrix_chain import CHAINS
 from scheduler.tune import tune
+from testing.random_graphs import Chooser, Seeded, any_graph, pointwise_graph
+from testing.rule_graphs import rule_graph
 from tests.support.absent import Collector, plan_and_emulate
 from tests.support.kernels import dense, graph_of
-from tests.support.random_graphs import Chooser, Seeded, any_graph, pointwise_graph
 from tests.support.random_reductions import reduction_graph
-from tests.support.rule_graphs import rule_graph
 
 GRAPHS = int(os.environ.get("FUSEPLAN_RANDOM_GRAPHS", "200"))
 FIRST_SEED = 20_000  # others than the tests of the CPU take

@@ -9,17 +9,17 @@ import pytest
 from codegen.families import FAMILIES
 from codegen.kernel import EmitError, Kernel
 from codegen.schedule import schedule_text
-from codegen.workbench import Workbench
-from fusion_ir import build as B
+from codegen.workbench.workbench import Workbench
+from fusion_ir import building as B
+from fusion_ir.core.graph import Graph
 from fusion_ir.dtype import DType, f16, f32
-from fusion_ir.graph import Graph
-from scheduler.prepare import prepare
+from scheduler.rewrites.prepare import prepare
+from testing.random_graphs import Seeded
+from testing.tensors import graph_of, spec
 from tests.support.candidates import check_all
 from tests.support.loop_graphs import NORMS, REDUCTIONS, THIN, TRANSPOSES, of_every_dtype
-from tests.support.random_graphs import Seeded
 from tests.support.random_reductions import reduction_graph
 from tests.support.sweep import sweep
-from tests.support.tensors import graph_of, spec
 from tests.support.views import View
 
 DRAWN = 4  # schedules of each graph beside the first ones

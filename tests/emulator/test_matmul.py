@@ -7,20 +7,20 @@ import pytest
 
 from codegen.families import FAMILIES
 from codegen.kernel import EmitError, Kernel, offers
-from codegen.object_cache import ObjectCache
+from codegen.sandbox.object_cache import ObjectCache
 from codegen.schedule import schedule_text, schedule_values
-from codegen.workbench import Workbench
-from fusion_ir import build
+from codegen.workbench.workbench import Workbench
+from fusion_ir import building as build
+from fusion_ir.core.extent import dense_strides, shape_of
+from fusion_ir.core.graph import Graph, InputSpec, OutputSpec
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DTYPES, DType, bf16, f16, f32, f64, i8, i32, i64
-from fusion_ir.extent import dense_strides, shape_of
-from fusion_ir.graph import Graph, InputSpec, OutputSpec
-from fusion_ir.node import Node
 from fusion_ir.ops import make
+from testing.emulated_kernels import emulated_device
+from testing.random_graphs import Seeded
 from tests.cpu.test_matmul_family import epilogues, heads, piece
 from tests.support.candidates import check_all, kernels_of, refusal
-from tests.support.emulated import emulated_device
 from tests.support.products import dense_graph, einsum_graph, mlp
-from tests.support.random_graphs import Seeded
 from tests.support.random_products import product_graph
 
 DEVICE = emulated_device()

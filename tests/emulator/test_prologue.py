@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from codegen.devices import detect
-from codegen.limits import Limits
-from codegen.object_cache import ObjectCache
+from codegen.devices.detection import detect
+from codegen.sandbox.limits import Limits
+from codegen.sandbox.object_cache import ObjectCache
 from codegen.toolchain.compiler import Binary
-from codegen.workbench import Workbench
-from fusion_ir.graph import Graph
+from codegen.workbench.workbench import Workbench
+from fusion_ir.core.graph import Graph
 from fusion_ir.records import Plan, Status
 from tests.emulator.test_target import RIGHT
 from tests.support.folding import folding_wrongly, sharing, sum_plan

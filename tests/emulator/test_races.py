@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from codegen.kernel import Kernel, Launch
-from codegen.launch_emulator import Emulation, EmulatorFault, run_arrays
-from tests.support.emulated import build
+from codegen.launch.emulator import Emulation, EmulatorFault, run_arrays
+from testing.emulated_kernels import build
 
 THREADS, STEPS, BYTES = 128, 40, 64
 NOTHING, STORE, LOAD, BLOCK, NAMED, WARP = range(6)

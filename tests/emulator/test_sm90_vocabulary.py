@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from codegen.kernel import Kernel
-from codegen.launch_emulator import Emulation, EmulatorFault, run_arrays
+from codegen.launch.emulator import Emulation, EmulatorFault, run_arrays
 from fusion_ir.records import TensorMapSpec
-from tests.support.emulated import build
+from testing.emulated_kernels import build
 from tests.support.sm90_vocabulary import CASES, BoxCase, aligned, kernel
 
 SEEDS = (0, 1, 2, 3, 4)

@@ -8,19 +8,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from codegen.devices import detect
+from codegen.devices.detection import detect
 from codegen.families import FAMILIES
 from codegen.kernel import Kernel, Launch
-from codegen.launch_emulator import Conflicts, EmulatorFault
-from codegen.limits import Limits
-from codegen.object_cache import ObjectCache
-from codegen.workbench import Workbench
+from codegen.launch.emulator import Conflicts, EmulatorFault
+from codegen.sandbox.limits import Limits
+from codegen.sandbox.object_cache import ObjectCache
+from codegen.workbench.workbench import Workbench
 from fusion_ir.records import Status
-from fusion_ir.text import parse_graph
+from fusion_ir.text.printing import parse_graph
 from service.cli import main
-from service.cli.tensors import read_tensors, write_tensors
+from service.cli.tensor_files import read_tensors, write_tensors
+from testing.emulated_kernels import build
 from tests.emulator.primitives import BLOCK_SUM, PRODUCT, WARP_TRANSPOSE
-from tests.support.emulated import build
 
 GRAPH = """fuseplan.graph 1
 in0: f32[6, 256] align 16

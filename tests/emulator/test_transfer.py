@@ -3,12 +3,12 @@
 from io import BytesIO
 from pathlib import Path
 
-from codegen.object_cache import ObjectCache
-from fusion_ir.named import NamedGraph
+from codegen.sandbox.object_cache import ObjectCache
+from fusion_ir.core.named import NamedGraph
 from fusion_ir.ops import make, make_input
 from fusion_ir.records import Plan
 from scheduler.budget import Budget
-from service.planner import plan_graph
+from service.planning.planner import plan_graph
 from service.transfer.importing import Importer
 from service.transfer.reading import read_export
 from tests.support.exports import Lines, changed, exported, of_kind

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from codegen.kernel import Kernel, Launch
-from codegen.launch_emulator import Emulation, run_arrays
-from tests.support.emulated import build
-from tests.support.vec_harness import CTYPE
+from codegen.launch.emulator import Emulation, run_arrays
+from testing.emulated_kernels import build
+from testing.vec_harness import CTYPE
 
 Array = np.ndarray[Any, Any]
 LANES = np.arange(32)

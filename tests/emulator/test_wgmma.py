@@ -6,21 +6,21 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from codegen.devices import detect
+from codegen.devices.detection import detect
 from codegen.families import FAMILIES
 from codegen.kernel import EmitError, Kernel
-from codegen.limits import Limits
-from codegen.object_cache import ObjectCache
+from codegen.sandbox.limits import Limits
+from codegen.sandbox.object_cache import ObjectCache
 from codegen.schedule import schedule_values
-from codegen.workbench import Workbench
-from fusion_ir import build
+from codegen.workbench.workbench import Workbench
+from fusion_ir import building as build
+from fusion_ir.core.extent import dense_strides, shape_of
+from fusion_ir.core.graph import Graph, InputSpec, OutputSpec
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DType, bf16, f16, f32
-from fusion_ir.extent import dense_strides, shape_of
-from fusion_ir.graph import Graph, InputSpec, OutputSpec
-from fusion_ir.node import Node
 from fusion_ir.ops import make
 from fusion_ir.records import Device
-from fusion_ir.sample import sample_inputs
+from fusion_ir.reference.sample_inputs import sample_inputs
 from tests.support.candidates import check_all, refusal, run_kernel
 from tests.support.devices import CUDA_DEVICE
 from tests.support.products import dense_graph, mlp

@@ -14,15 +14,15 @@ import pytest
 from codegen.child.case import Case, judge, make_case
 from codegen.families import FAMILIES
 from codegen.kernel import Kernel
-from codegen.launch_emulator import Emulation, EmulatorFault, load_kernels, run_arrays
+from codegen.launch.emulator import Emulation, EmulatorFault, load_kernels, run_arrays
 from codegen.toolchain.compiler import INCLUDE, Failure
-from fusion_ir import build
+from fusion_ir import building as build
+from fusion_ir.core.extent import dense_strides, shape_of
+from fusion_ir.core.graph import Graph, InputSpec
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import bf16
-from fusion_ir.extent import dense_strides, shape_of
-from fusion_ir.graph import Graph, InputSpec
-from fusion_ir.node import Node
 from fusion_ir.records import TensorMapSpec
-from tests.support.emulated import SECONDS, compiler, emulated_device, emulation, object_cache
+from testing.emulated_kernels import SECONDS, compiler, emulated_device, emulation, object_cache
 from tests.support.products import dense_graph
 
 SEEDS = range(8)

@@ -11,17 +11,17 @@ import pytest
 from codegen.child.case import strided
 from codegen.families import FAMILIES
 from codegen.kernel import Kernel
-from codegen.launch_emulator import Emulation, Tensor, run_arrays
-from fusion_ir import build as B
-from fusion_ir.comparison import compare
+from codegen.launch.emulator import Emulation, Tensor, run_arrays
+from fusion_ir import building as B
+from fusion_ir.accuracy.comparison import compare
+from fusion_ir.accuracy.tolerance import reference
+from fusion_ir.core.extent import dense_strides, shape_of
+from fusion_ir.core.graph import Graph, InputSpec, OutputSpec
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DType, bf16, f16, f32, i8, i64
-from fusion_ir.extent import dense_strides, shape_of
-from fusion_ir.graph import Graph, InputSpec, OutputSpec
-from fusion_ir.node import Node
-from fusion_ir.sample import sample_inputs
-from fusion_ir.tolerance import reference
-from tests.support.emulated import build, emulated_device
-from tests.support.tensors import graph_of, spec
+from fusion_ir.reference.sample_inputs import sample_inputs
+from testing.emulated_kernels import build, emulated_device
+from testing.tensors import graph_of, spec
 
 APART = 1 << 28  # elements
 NO_RESERVE = 0x4000  # MAP_NORESERVE of Linux, which Python names from 3.13 on

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks.machine import machine
-from codegen.devices import detect
-from codegen.limits import Limits
-from codegen.object_cache import ObjectCache
-from codegen.workbench import Workbench
+from codegen.devices.detection import detect
+from codegen.sandbox.limits import Limits
+from codegen.sandbox.object_cache import ObjectCache
+from codegen.workbench.workbench import Workbench
 from fusion_ir.records import Device
 from tests.support.gpu import BUDGET_SECONDS, STARTED, context_error, found, skip_or_fail, time_is_up
 

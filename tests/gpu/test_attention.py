@@ -6,10 +6,10 @@ import math
 import pytest
 
 from codegen.families import FAMILIES
-from codegen.workbench import Workbench
-from fusion_ir import build
+from codegen.workbench.workbench import Workbench
+from fusion_ir import building as build
+from fusion_ir.core.graph import Graph
 from fusion_ir.dtype import DType, bf16, f16
-from fusion_ir.graph import Graph
 from tests.support.attention import below, causal, masked, scores, tensor, whole
 from tests.support.candidates import check_all, is_dropped_for_spills, kernels_of
 from tests.support.products import dense_graph

@@ -10,15 +10,15 @@ import pytest
 from codegen.kernel import Kernel, Launch
 from fusion_ir.ops import OPS, Op
 from fusion_ir.records import Device
+from testing.vec_ops import INEXACT
 from tests.support.gpu import Loaded
-from tests.support.vec_ops import INEXACT
 
 pytestmark = pytest.mark.own_context
 BLOCKS, THREADS = 2048, 256
 UNARY = {op.name: op for op in INEXACT if op.arity == 1}
 REFERENCE = {"rsqrt": "1 / ::sqrt(x)", "sigmoid": "1 / (1 + ::exp(-x))"}  # of the others: the function of that name
 WITHIN_ONE = ("tanh", "erf", "sigmoid", "sin", "cos")  # results beyond 1 are as wrong as a NaN
-# As `tests.support.vec_compare.ulps_off`. The worst of all goes out in one number: the error above its argument's bits.
+# As `testing.vec_compare.ulps_off`. The worst of all goes out in one number: the error above its argument's bits.
 KERNEL = """
 __device__ float ulps_off(float got, double value, bool within_one) {
   const float rounded = (float)value, wrong = core::infinity<float>();

@@ -11,12 +11,12 @@ import pytest
 
 from codegen.families import FAMILIES
 from codegen.kernel import EmitError, Kernel, Reject
-from codegen.workbench import Workbench
-from fusion_ir import build
+from codegen.workbench.workbench import Workbench
+from fusion_ir import building as build
+from fusion_ir.core.graph import Graph
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DTYPES, DType, bf16, f16, f32, f64, i32
-from fusion_ir.graph import Graph
-from fusion_ir.node import Node
-from fusion_ir.sample import sample_inputs
+from fusion_ir.reference.sample_inputs import sample_inputs
 from tests.support.attention import whole
 from tests.support.candidates import check_all, is_beyond_the_list, is_dropped_for_spills, run_kernel
 from tests.support.products import dense_graph, mlp

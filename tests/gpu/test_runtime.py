@@ -8,23 +8,23 @@ import numpy as np
 import pytest
 from fuseplan_client import GuardError, LoadedPlan, load
 
-from benchmarks.gpu_stage import write_bundle
+from benchmarks.gpu.stage import write_bundle
 from codegen.child import cublaslt
 from codegen.families import FAMILIES
 from codegen.gemm.library_call import library_call
+from codegen.hardware.libraries import CUBLASLT
 from codegen.kernel import Kernel
-from codegen.libraries import CUBLASLT
-from codegen.workbench import Workbench
-from fusion_ir import build
-from fusion_ir.comparison import compare
+from codegen.workbench.workbench import Workbench
+from fusion_ir import building as build
+from fusion_ir.accuracy.comparison import compare
+from fusion_ir.accuracy.tolerance import reference
+from fusion_ir.core.graph import Graph
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DType, bf16, f16, f32
-from fusion_ir.graph import Graph
-from fusion_ir.node import Node
 from fusion_ir.records import LibraryCall
-from fusion_ir.sample import sample_inputs
-from fusion_ir.tolerance import reference
-from scheduler.bench import Forgetful
+from fusion_ir.reference.sample_inputs import sample_inputs
 from scheduler.budget import Budget
+from scheduler.interfaces import Forgetful
 from scheduler.tune import tune
 from tests.support.candidates import kernels_of, only_row
 from tests.support.constants import with_constants

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from codegen.families.wgmma import ARCH
-from codegen.workbench import Workbench
+from codegen.workbench.workbench import Workbench
 from fusion_ir.records import Device
 from tests.emulator.test_wgmma import CASES as PRODUCTS
 from tests.emulator.test_wgmma import kernels

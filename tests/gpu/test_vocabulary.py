@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from codegen.launch_emulator import run_arrays
+from codegen.launch.emulator import run_arrays
 from fusion_ir.records import Device
-from tests.support.emulated import build
+from testing.emulated_kernels import build
 from tests.support.gpu import Loaded, arch_number
 
 TABLE = "tests.emulator.test_vocabulary"

@@ -11,13 +11,13 @@ import pytest
 from fuseplan_client import LoadedPlan, launches, prologue, read_bundle, runtime
 from fuseplan_client import tensor_maps as maps
 
-from codegen.object_cache import ObjectCache
+from codegen.sandbox.object_cache import ObjectCache
+from fusion_ir.core.named import NamedGraph
 from fusion_ir.formats import read
 from fusion_ir.key import graph_key
-from fusion_ir.named import NamedGraph
 from scheduler.budget import Budget
 from service.cli import main
-from service.planner import plan_graph
+from service.planning.planner import plan_graph
 from tests.support.fake_cupy import FakeCupy
 from tuning_db import Store
 

@@ -4,24 +4,24 @@ from pathlib import Path
 
 import pytest
 
-from codegen.devices import detect
-from codegen.gpus import GPUS
+from codegen.devices.detection import detect
+from codegen.hardware.gpus import GPUS
 from codegen.kernel import Kernel, Launch
-from codegen.limits import Limits
-from codegen.object_cache import ObjectCache
-from codegen.outcome import Outcome
-from codegen.programs import Program
-from codegen.timer import Timer
+from codegen.sandbox.limits import Limits
+from codegen.sandbox.object_cache import ObjectCache
 from codegen.toolchain.compiler import Binary
 from codegen.toolchain.cuda import CudaCompiler
-from codegen.workbench import Workbench
+from codegen.workbench.outcome import Outcome
+from codegen.workbench.programs import Program
+from codegen.workbench.timing_child import Timer
+from codegen.workbench.workbench import Workbench
+from fusion_ir.core.graph import Graph
+from fusion_ir.core.named import NamedGraph
 from fusion_ir.formats import read
-from fusion_ir.graph import Graph
-from fusion_ir.named import NamedGraph
 from fusion_ir.ops import make, make_input
 from fusion_ir.records import Device, Status
 from scheduler.budget import Budget
-from service.planner import PlanAnswer, plan_graph
+from service.planning.planner import PlanAnswer, plan_graph
 from tests.support.kernels import bare_headers, dense, graph_of
 from tuning_db import Store
 

@@ -8,22 +8,22 @@ from typing import Any
 
 import pytest
 
-from codegen.devices import DeviceError, detect
+from codegen.devices.detection import DeviceError, detect
 from codegen.kernel import Kernel
-from codegen.object_cache import ObjectCache
-from codegen.outcome import Outcome as Ran
-from codegen.outcome import measurement
-from codegen.timer import Timer
+from codegen.sandbox.object_cache import ObjectCache
 from codegen.toolchain.compiler import Binary
-from codegen.workbench import PlanTiming, Workbench
-from fusion_ir import build
-from fusion_ir.graph import Graph
-from fusion_ir.named import NamedGraph
+from codegen.workbench.outcome import Outcome as Ran
+from codegen.workbench.outcome import measurement
+from codegen.workbench.timing_child import Timer
+from codegen.workbench.workbench import PlanTiming, Workbench
+from fusion_ir import building as build
+from fusion_ir.core.graph import Graph
+from fusion_ir.core.named import NamedGraph
 from fusion_ir.ops import make_input
 from fusion_ir.records import Device, Measurement, Plan, Status
-from scheduler import compose
 from scheduler.budget import Budget
-from service.planner import plan_graph
+from scheduler.plans import compose
+from service.planning.planner import plan_graph
 from service.transfer import making, places
 from service.transfer.importing import Importer, Outcome
 from service.transfer.reading import read_export

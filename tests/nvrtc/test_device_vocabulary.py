@@ -2,8 +2,8 @@
 
 import pytest
 
+from testing.vec_harness import INCLUDE
 from tests.nvrtc.test_vec_headers import ARCHS, assert_registers_only
-from tests.support.vec_harness import INCLUDE
 
 nvrtc = pytest.importorskip("cupy.cuda", reason="needs cupy and NVRTC").nvrtc
 

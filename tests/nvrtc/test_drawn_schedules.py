@@ -9,19 +9,19 @@ import pytest
 
 from codegen.families import FAMILIES
 from codegen.kernel import EmitError, Kernel
-from codegen.limits import Limits
-from codegen.object_cache import ObjectCache
+from codegen.sandbox.limits import Limits
+from codegen.sandbox.object_cache import ObjectCache
 from codegen.schedule import schedule_text
 from codegen.toolchain.builder import Builder
 from codegen.toolchain.compiler import Binary
 from codegen.toolchain.cuda import CudaCompiler
-from fusion_ir import build as B
+from fusion_ir import building as B
+from fusion_ir.core.graph import Graph
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DTYPES, DType
-from fusion_ir.graph import Graph
-from fusion_ir.node import Node
 from fusion_ir.records import Device
+from testing.tensors import graph_of, spec
 from tests.support.devices import CUDA_DEVICE
-from tests.support.tensors import graph_of, spec
 from tests.support.whole import WHOLE, few_or_all
 
 DRAWN = 40 if WHOLE else 3  # kernels of each graph

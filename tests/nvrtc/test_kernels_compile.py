@@ -7,21 +7,21 @@ import pytest
 
 from codegen.families import FAMILIES
 from codegen.kernel import EmitError, Family, Kernel
-from codegen.limits import Limits
-from codegen.object_cache import ObjectCache
+from codegen.sandbox.limits import Limits
+from codegen.sandbox.object_cache import ObjectCache
 from codegen.toolchain.builder import Builder
 from codegen.toolchain.compiler import Binary
 from codegen.toolchain.cuda import CudaCompiler
+from fusion_ir.core.extent import dense_strides, shape_of
+from fusion_ir.core.graph import Graph, InputSpec, OutputSpec
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DTYPES
-from fusion_ir.extent import dense_strides, shape_of
-from fusion_ir.graph import Graph, InputSpec, OutputSpec
-from fusion_ir.node import Node
 from fusion_ir.ops import OPS, OpKind, RuleError, make, make_input
 from fusion_ir.records import Device
-from scheduler.prepare import prepare
+from scheduler.rewrites.prepare import prepare
+from testing.random_graphs import Seeded, any_graph, pointwise_graph
 from tests.support.devices import CUDA_DEVICE
 from tests.support.loop_graphs import NORMS, REDUCTIONS, THIN, TRANSPOSES, of_every_dtype
-from tests.support.random_graphs import Seeded, any_graph, pointwise_graph
 from tests.unit.codegen.test_goldens import NAMES, graph_named
 
 ON_CUDA = {"pointwise", "transpose", "reduction", "normalization", "gemv", "matmul", "naive"}

@@ -1,5 +1,5 @@
-"""What tiled kernels with the longest code that a family allows become as machine code: `codegen.tiled.length` counts
-what NVRTC writes out. Takes no GPU."""
+"""What tiled kernels with the longest code that a family allows become as machine code: `codegen.tiled.code_length`
+counts what NVRTC writes out. Takes no GPU."""
 
 from pathlib import Path
 
@@ -7,18 +7,18 @@ import pytest
 
 from codegen.families import FAMILIES
 from codegen.kernel import EmitError, Kernel
-from codegen.limits import Limits
-from codegen.object_cache import ObjectCache
+from codegen.sandbox.limits import Limits
+from codegen.sandbox.object_cache import ObjectCache
 from codegen.schedule import schedule_text, schedule_values
 from codegen.toolchain.builder import Builder
 from codegen.toolchain.compiler import Binary
 from codegen.toolchain.cuda import CudaCompiler
-from fusion_ir import build as B
+from fusion_ir import building as B
+from fusion_ir.core.graph import Graph
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import bf16, f32
-from fusion_ir.graph import Graph
-from fusion_ir.node import Node
+from testing.tensors import graph_of, spec
 from tests.support.devices import CUDA_DEVICE
-from tests.support.tensors import graph_of, spec
 
 MOST_INSTRUCTIONS = 48_000
 INSTRUCTION_BYTES = 16

@@ -8,14 +8,14 @@ import pytest
 
 from benchmarks.corpus import CASES
 from codegen.families import FAMILIES
-from codegen.gpus import specified
+from codegen.hardware.gpus import specified
 from codegen.kernel import Kernel
-from codegen.limits import Limits
-from codegen.object_cache import ObjectCache
+from codegen.sandbox.limits import Limits
+from codegen.sandbox.object_cache import ObjectCache
 from codegen.toolchain.builder import Builder
 from codegen.toolchain.compiler import Binary
 from codegen.toolchain.cuda import CudaCompiler
-from fusion_ir.graph import Graph
+from fusion_ir.core.graph import Graph
 from fusion_ir.records import Device
 from tests.support.sass import Sass, disassemble, nvdisasm
 from tests.support.sass_origins import Found, accesses_by_parameter

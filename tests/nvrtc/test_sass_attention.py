@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from codegen.families import FAMILIES
-from codegen.gpus import specified
+from codegen.hardware.gpus import specified
 from codegen.kernel import Kernel
 from codegen.schedule import schedule_values
 from tests.nvrtc.test_sass import machine_code

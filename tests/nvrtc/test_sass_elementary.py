@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from codegen.gpus import specified
+from codegen.hardware.gpus import specified
 from codegen.kernel import Kernel, Launch
 from fusion_ir.dtype import DType, bf16, f32
 from fusion_ir.ops import OPS
+from testing.vec_harness import Function
 from tests.nvrtc.test_sass import machine_code
 from tests.nvrtc.test_vec_headers import kernel
 from tests.support.sass import Sass, nvdisasm
-from tests.support.vec_harness import Function
 
 pytestmark = pytest.mark.skipif(nvdisasm() is None, reason="needs nvidia-cuda-nvdisasm: the extra `dev`")
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.seeds_widths import OPERAND, OPERANDS, found_widths, kernels
-from codegen.gpus import specified
+from benchmarks.seeds.widths import OPERAND, OPERANDS, found_widths, kernels
+from codegen.hardware.gpus import specified
 from codegen.kernel import Kernel
-from fusion_ir import build
+from fusion_ir import building as build
+from fusion_ir.core.extent import dense_strides, shape_of
+from fusion_ir.core.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.dtype import f16, f32
-from fusion_ir.extent import dense_strides, shape_of
-from fusion_ir.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.ops import make_input
 from tests.nvrtc.test_sass import default_kernel, machine_code
 from tests.support.sass import nvdisasm

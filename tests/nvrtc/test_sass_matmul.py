@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from codegen.families import FAMILIES
-from codegen.gpus import specified
+from codegen.hardware.gpus import specified
 from codegen.kernel import Kernel
 from codegen.schedule import schedule_text, schedule_values
-from fusion_ir import build
+from fusion_ir import building as build
+from fusion_ir.core.extent import dense_strides, shape_of
+from fusion_ir.core.graph import Graph, InputSpec
 from fusion_ir.dtype import DType, bf16, f16, f32, i8
-from fusion_ir.extent import dense_strides, shape_of
-from fusion_ir.graph import Graph, InputSpec
 from fusion_ir.records import Device
 from tests.nvrtc.test_sass import machine_code
 from tests.support.products import dense_graph, mlp

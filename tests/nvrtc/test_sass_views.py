@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from codegen.families import FAMILIES
-from codegen.gpus import specified
+from codegen.hardware.gpus import specified
 from codegen.kernel import EmitError, Kernel
 from fusion_ir.dtype import f32
 from tests.nvrtc.test_sass import machine_code

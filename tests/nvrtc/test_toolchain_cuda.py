@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from codegen.devices import DeviceError, detect
+from codegen.devices.detection import DeviceError, detect
 from codegen.kernel import Kernel, Launch
-from codegen.limits import DEFAULT_LIMITS, Limits
-from codegen.object_cache import ObjectCache
-from codegen.probe import probe_binary, probe_job
+from codegen.sandbox.limits import DEFAULT_LIMITS, Limits
+from codegen.sandbox.object_cache import ObjectCache
 from codegen.toolchain.builder import Builder, Result
 from codegen.toolchain.compiler import Binary, Failure
 from codegen.toolchain.cuda import CudaCompiler, parse_report
-from codegen.workbench import Workbench
+from codegen.workbench.probe import probe_binary, probe_job
+from codegen.workbench.workbench import Workbench
 from fusion_ir.records import Device, Status
 from tests.support.kernels import bare_headers, sum_graph
 

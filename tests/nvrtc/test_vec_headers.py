@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import pytest
 
 from fusion_ir.dtype import DTYPES
-from tests.support.vec_harness import CTYPE, INCLUDE, Function
-from tests.support.vec_ops import EXACT, INEXACT, functions
+from testing.vec_harness import CTYPE, INCLUDE, Function
+from testing.vec_ops import EXACT, INEXACT, functions
 
 nvrtc = pytest.importorskip("cupy.cuda", reason="needs cupy and NVRTC").nvrtc
 WIDTH = 4

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from codegen.architectures import launched
 from codegen.families import FAMILIES
 from codegen.families.wgmma import MOST_SUMS, WgmmaSchedule
+from codegen.hardware.architectures import launched
 from codegen.kernel import Kernel, Launch
 from codegen.toolchain.cuda import FLAGS, CudaCompiler, parse_report
 from codegen.toolchain.elf import whole
-from fusion_ir import build
+from fusion_ir import building as build
+from fusion_ir.core.graph import Graph, InputSpec
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import bf16, f16
-from fusion_ir.graph import Graph, InputSpec
-from fusion_ir.node import Node
 from tests.support.devices import CUDA_DEVICE
 from tests.support.products import dense_graph, mlp, spec
 from tests.support.sass import disassemble, nvdisasm

@@ -14,10 +14,10 @@ from fuseplan_client.fill import FILE_TYPES
 from safetensors import TensorSpec as FileTensor
 from safetensors import serialize_file
 
-from codegen.gpus import specified
-from fusion_ir.named import NamedGraph
+from codegen.hardware.gpus import specified
+from fusion_ir.core.named import NamedGraph
 from fusion_ir.records import Buffer, Device, Plan, Ref, Search, Step, TensorSpec, Written
-from fusion_ir.text import parse_graph
+from fusion_ir.text.printing import parse_graph
 from service.bundling.folder import write_bundle
 from service.bundling.subject import Subject, verified
 from tests.support.devices import CUDA_DEVICE

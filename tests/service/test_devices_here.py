@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from codegen.devices import DeviceError
-from codegen.object_cache import ObjectCache
+from codegen.devices.detection import DeviceError
+from codegen.sandbox.object_cache import ObjectCache
 from fusion_ir.records import Device
-from service import devices_here
-from service.devices_here import DevicesHere
 from service.jobs import PlanJob
+from service.planning import devices_here
+from service.planning.devices_here import DevicesHere
 from tests.support.stored_plans import DEVICE
 
 A100 = DEVICE.model_copy(update={"target": "cuda", "name": "A100", "arch": "sm_80"})

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from service import extras
+from service.wording import extras
 
 
 def lacking(monkeypatch: pytest.MonkeyPatch, *names: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.how_far import how_far
+from service.wording.how_far import how_far
 from tests.support.stored_plans import chain, plan_of
 
 PLAN = plan_of(chain())

@@ -2,10 +2,10 @@
 
 import pytest
 
-from codegen.gpus import GPUS, specified
-from scheduler.bound import bound_by
-from scheduler.traffic import Traffic
-from service.limits import limit_words
+from codegen.hardware.gpus import GPUS, specified
+from scheduler.cost.lower_bound import bound_by
+from scheduler.cost.traffic import Traffic
+from service.wording.limits import limit_words
 from tests.support.stored_plans import DEVICE
 
 TRAFFICS = {

@@ -3,7 +3,7 @@
 import pytest
 
 from fusion_ir.records import Ref
-from service.naming import MOST_CHARACTERS, Naming
+from service.wording.naming import MOST_CHARACTERS, Naming
 
 NAMED = Naming(("q", "k", "v"), ("outb",))
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from codegen.object_cache import CacheError, ObjectCache
+from codegen.sandbox.object_cache import CacheError, ObjectCache
 from fusion_ir import ownership
 from tuning_db import DatabaseError, Store
 

@@ -6,15 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from codegen.devices import detect
-from codegen.object_cache import ObjectCache
-from fusion_ir import build
+from codegen.devices.detection import detect
+from codegen.sandbox.object_cache import ObjectCache
+from fusion_ir import building as build
+from fusion_ir.core.named import NamedGraph
 from fusion_ir.formats import read
-from fusion_ir.named import NamedGraph
 from fusion_ir.ops import make_input
 from fusion_ir.records import Ceilings, Device, Numerics
 from scheduler.budget import Budget
-from service import planner, searching
+from service.planning import planner
+from service.planning import search as searching
 from tests.support.kernels import dense, graph_of
 from tuning_db import Store
 

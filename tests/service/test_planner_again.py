@@ -6,16 +6,17 @@ from typing import Any
 
 import pytest
 
-from codegen.object_cache import ObjectCache
-from codegen.workbench import PlanTiming
-from fusion_ir.named import NamedGraph
+from codegen.sandbox.object_cache import ObjectCache
+from codegen.workbench.workbench import PlanTiming
+from fusion_ir.core.named import NamedGraph
 from fusion_ir.records import Ceilings, Measurement, Plan, Reason, Status
 from scheduler.budget import INTERRUPTED, Budget, RequestError
 from scheduler.no_plan import MemoryExceeded, NoPlan
-from service import planner, searching
-from service.continued import Continued
-from service.planner import FailedBefore, PlanAnswer
+from service.planning import planner
+from service.planning import search as searching
+from service.planning.planner import FailedBefore, PlanAnswer
 from service.version import VERSION
+from service.wording.continued_search import Continued
 from tests.support.stored_plans import BINARY, DEVICE, chain, plan_of
 from tuning_db import Store
 

@@ -5,8 +5,8 @@ import io
 import pytest
 from rich.console import Console
 
-from codegen.gpus import specified
-from fusion_ir.graph import Graph
+from codegen.hardware.gpus import specified
+from fusion_ir.core.graph import Graph
 from fusion_ir.ops import make, make_input
 from fusion_ir.records import CompileReport, Plan
 from scheduler.budget import Budget
@@ -14,10 +14,10 @@ from scheduler.tune import tune
 from service.cli.plan_view import as_json
 from service.cli.plan_view import plan_view as terminal_view
 from service.dashboard import plan_view as views
-from service.formatting import expected
-from service.naming import Naming
-from service.node_words import NodeWords
-from service.reports import report_words
+from service.wording.compile_reports import report_words
+from service.wording.formatting import expected
+from service.wording.naming import Naming
+from service.wording.nodes import NodeWords
 from tests.support.absent import Collector, Forgetful
 from tests.support.kernels import dense, graph_of
 

@@ -5,12 +5,12 @@ import io
 from rich.console import Console
 
 from fusion_ir.records import Plan
-from service.cli.explain import _as_json, _why
+from service.cli.commands.explain import _as_json, _why
 from service.cli.plan_view import as_json, plan_view
 from service.dashboard import plan_view as views
-from service.formatting import ONCE, duration, prologue
-from service.naming import Naming
-from service.node_words import NodeWords
+from service.wording.formatting import ONCE, duration, prologue
+from service.wording.naming import Naming
+from service.wording.nodes import NodeWords
 from tests.unit.scheduler.test_prologue import chain_plan
 
 PLAN = chain_plan()

@@ -10,22 +10,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from codegen.object_cache import ObjectCache
-from codegen.workbench import PlanTiming, Workbench
-from fusion_ir import build
-from fusion_ir.comparison import compare
+from codegen.sandbox.object_cache import ObjectCache
+from codegen.workbench.workbench import PlanTiming, Workbench
+from fusion_ir import building as build
+from fusion_ir.accuracy.comparison import compare
+from fusion_ir.accuracy.tolerance import reference
+from fusion_ir.core.graph import Graph, OutputSpec
+from fusion_ir.core.named import NamedGraph
 from fusion_ir.errors import FormatError
-from fusion_ir.graph import Graph, OutputSpec
 from fusion_ir.key import graph_key
-from fusion_ir.named import NamedGraph
 from fusion_ir.ops import make, make_input
 from fusion_ir.records import Plan, Status
-from fusion_ir.text import parse_graph
-from fusion_ir.tolerance import reference
-from scheduler import compose
+from fusion_ir.text.printing import parse_graph
 from scheduler.budget import Budget
-from scheduler.whole import BY_STEPS
-from service.planner import plan_graph
+from scheduler.plans import compose
+from scheduler.plans.whole_time import BY_STEPS
+from service.planning.planner import plan_graph
 from service.transfer import importing, making
 from service.transfer.importing import Importer, Outcome
 from service.transfer.reading import read_export

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from codegen.devices import DeviceError
-from codegen.gpus import specified
-from codegen.object_cache import ObjectCache
+from codegen.devices.detection import DeviceError
+from codegen.hardware.gpus import specified
+from codegen.sandbox.object_cache import ObjectCache
 from codegen.toolchain.compiler import CompilerMissing
 from fusion_ir.records import Device
 from service.transfer import places

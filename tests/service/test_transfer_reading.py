@@ -10,7 +10,7 @@ import pytest
 from fusion_ir.errors import FormatError
 from fusion_ir.key import graph_key
 from fusion_ir.records import CompileReport, Measurement, Moment, Status, Surroundings
-from fusion_ir.text import print_graph
+from fusion_ir.text.printing import print_graph
 from service.transfer import export as exporting
 from service.transfer import reading
 from service.transfer.export import ExportError

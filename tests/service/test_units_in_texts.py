@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from codegen.outcome import timed
+from codegen.workbench.outcome import timed
 from fusion_ir.records import Measurement, Moment, Status, Surroundings
-from service.cli import trials
+from service.cli.commands import trials
 from service.cli.plan_view import plan_view
-from service.cli.surroundings import details_of
+from service.cli.trial_details import details_of
 from service.dashboard import plan_view as pages
 from service.dashboard import trials_view
-from service.formatting import spread
+from service.wording.formatting import spread
 from tests.service.cli.test_tables_fit import printed
 from tests.support.stored_plans import chain, plan_of
 from tuning_db import Trial

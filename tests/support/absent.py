@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
-from codegen.by_steps import Meanings
 from codegen.kernel import Kernel
 from codegen.toolchain.compiler import Binary
-from codegen.workbench import Workbench
-from fusion_ir.graph import Graph
+from codegen.workbench.step_check import Meanings
+from codegen.workbench.workbench import Workbench
+from fusion_ir.core.graph import Graph
 from fusion_ir.records import Device, Measurement, Plan, Status
-from scheduler.bench import Forgetful, PlanResult
 from scheduler.budget import Budget
+from scheduler.interfaces import Forgetful, PlanResult
 from scheduler.rewrites.rule import Offer
-from scheduler.rewrites.tables import ALTERNATIVES
+from scheduler.rewrites.rules import ALTERNATIVES
 from scheduler.tune import tune
 
 

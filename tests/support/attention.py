@@ -3,11 +3,11 @@
 import math
 from collections.abc import Sequence
 
-from fusion_ir import build
+from fusion_ir import building as build
+from fusion_ir.core.extent import dense_strides, shape_of
+from fusion_ir.core.graph import Graph, InputSpec
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DType, bf16, f32
-from fusion_ir.extent import dense_strides, shape_of
-from fusion_ir.graph import Graph, InputSpec
-from fusion_ir.node import Node
 from tests.support.products import dense_graph
 
 

@@ -9,18 +9,19 @@ import numpy as np
 from codegen.families import FAMILIES
 from codegen.kernel import Kernel
 from codegen.toolchain.compiler import Binary
-from codegen.workbench import Workbench
-from fusion_ir.graph import Graph
+from codegen.workbench.workbench import Workbench
+from fusion_ir.core.graph import Graph
 from fusion_ir.records import Device, Measurement, Search, Status
-from scheduler.assemble import Choice, assemble
-from scheduler.atoms import atoms_of
-from scheduler.prepare import prepare
-from scheduler.segment import extract
-from scheduler.traffic import traffic_of
+from scheduler.cost.traffic import traffic_of
+from scheduler.plans.assemble import Choice, assemble
+from scheduler.rewrites.prepare import prepare
+from scheduler.segments.atoms import atoms_of
+from scheduler.segments.segment import extract
 
 # Said to schedules of family `aten` that name an algorithm beyond the library's list (codegen/families/aten_calls.py).
 BEYOND_THE_LIST = re.compile(r"rejected: cuBLASLt has (\d+) algorithms for this call, not \d+$")
-# Said to schedules that their compile report leaves out where another of their family is sound (codegen/outcome.py).
+# Said to schedules that their compile report leaves out where another of their family is sound
+# (codegen/workbench/outcome.py).
 DROPPED_FOR_SPILLS = re.compile(r"dropped: spills [1-9]\d* bytes of registers in each thread$")
 LIBRARY = re.compile(r"library=\w+")
 NO_SEARCH = Search(seconds=0, candidates=0, measured=0, complete=False)

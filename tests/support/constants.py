@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from fusion_ir.graph import Graph
-from fusion_ir.node import Node
+from fusion_ir.core.graph import Graph
+from fusion_ir.core.node import Node
 from fusion_ir.ops import make_input
 
 

@@ -6,9 +6,9 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from scheduler.masks import bits
-from scheduler.piece import Piece
-from scheduler.producers import Producers
+from scheduler.bitset import bits
+from scheduler.cover.hypergraph import Producers
+from scheduler.segments.segment_mask import Piece
 
 
 class Problem(NamedTuple):

@@ -2,8 +2,8 @@
 
 from hypothesis import strategies as st
 
-from fusion_ir.graph import Graph
-from tests.support.random_graphs import any_graph, pointwise_graph
+from fusion_ir.core.graph import Graph
+from testing.random_graphs import any_graph, pointwise_graph
 from tests.support.random_reductions import reduction_graph
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from fusion_ir.arithmetic.conversions import round_to
 from fusion_ir.dtype import DTYPES, DType
-from fusion_ir.numerics import round_to
 
 # cudaDataType_t and cublasComputeType_t, from library_types.h and cublas_api.h.
 OF_DATA_TYPE = {0: DTYPES["f32"], 1: DTYPES["f64"], 2: DTYPES["f16"], 14: DTYPES["bf16"]}

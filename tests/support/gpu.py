@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from codegen.child.tensor_maps import Parameters
-from codegen.devices import DeviceError, detect
+from codegen.devices.detection import DeviceError, detect
 from codegen.kernel import Kernel
-from codegen.object_cache import ObjectCache
+from codegen.sandbox.object_cache import ObjectCache
 from codegen.toolchain.compiler import CompilerMissing, Failure
 from codegen.toolchain.cuda import CudaCompiler
 from fusion_ir.records import Device

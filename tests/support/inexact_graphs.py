@@ -4,11 +4,11 @@ branches, quotients, gradients, steps of optimizers."""
 import random
 from collections.abc import Callable
 
-from fusion_ir import build
+from fusion_ir import building as build
+from fusion_ir.core.graph import Graph
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DType, bf16, f16, f32, f64
-from fusion_ir.graph import Graph
-from fusion_ir.node import Node
-from tests.support.tensors import graph_of, spec
+from testing.tensors import graph_of, spec
 
 DTYPES = (f32, f32, f32, bf16, f16, f64)
 ROWS, COLUMNS = (1, 3, 16, 33, 64), (1, 4, 17, 32, 65)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import cast
 
-from fusion_ir.formats.python_text import Argument, Call, Member, Name, read_calls
+from fusion_ir.formats.nvfuser.python_text import Argument, Call, Member, Name, read_calls
 
 _DTYPES = {"BFloat16": "__bfloat", "Half": "__half", "Float": "float", "Double": "double", "Int": "int64_t"}
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
@@ -151,7 +151,7 @@ class Printer:
 
 
 def print_dump(definition: str, newer: bool = False) -> str:
-    """The dump of a definition in the older spelling (see `fusion_ir.formats.nvfuser`)."""
+    """The dump of a definition in the older spelling (see `fusion_ir.formats.nvfuser.reader`)."""
     printer = Printer(newer)
     for call in read_calls(definition):
         printer.call(call)

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from codegen.kernel import Family, Kernel, Launch
+from fusion_ir.core.extent import dense_strides, shape_of
+from fusion_ir.core.graph import Graph, InputSpec, OutputSpec
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DType, f32
-from fusion_ir.extent import dense_strides, shape_of
-from fusion_ir.graph import Graph, InputSpec, OutputSpec
-from fusion_ir.node import Node
 from fusion_ir.ops import make, make_input
 from tests.support.devices import CPU_DEVICE
 

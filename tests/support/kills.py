@@ -15,18 +15,18 @@ from pathlib import Path
 import numpy as np
 from sqlalchemy import create_engine, text
 
-from codegen.devices import detect
-from codegen.object_cache import ObjectCache
-from codegen.programs import order_of
-from codegen.quarantine import Quarantines
-from codegen.workbench import Workbench
-from fusion_ir.comparison import compare
-from fusion_ir.graph import Graph
+from codegen.devices.detection import detect
+from codegen.devices.quarantine import Quarantines
+from codegen.sandbox.object_cache import ObjectCache
+from codegen.workbench.programs import order_of
+from codegen.workbench.workbench import Workbench
+from fusion_ir.accuracy.comparison import compare
+from fusion_ir.accuracy.tolerance import reference
+from fusion_ir.core.graph import Graph
 from fusion_ir.key import graph_key
 from fusion_ir.records import Plan
-from fusion_ir.sample import sample_inputs
-from fusion_ir.text import print_graph
-from fusion_ir.tolerance import reference
+from fusion_ir.reference.sample_inputs import sample_inputs
+from fusion_ir.text.printing import print_graph
 from service.jobs import PLAN, PlanJob, PlanResult
 from service.settings import Settings, environment, load
 from tests.support.logged_process import MARK

@@ -2,12 +2,12 @@
 
 from itertools import product
 
-from fusion_ir import build as B
+from fusion_ir import building as B
+from fusion_ir.core.graph import Graph, InputSpec
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DTYPES, bf16, f16, f32, f64, i8, i32
-from fusion_ir.graph import Graph, InputSpec
-from fusion_ir.node import Node
 from fusion_ir.ops import make
-from tests.support.tensors import graph_of, spec
+from testing.tensors import graph_of, spec
 
 
 def columns(*nodes: Node) -> list[Node]:

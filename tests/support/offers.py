@@ -10,22 +10,22 @@ from dataclasses import replace
 
 import numpy as np
 
+from fusion_ir.arithmetic.conversions import accumulate
+from fusion_ir.core.extent import dense_strides
+from fusion_ir.core.graph import Graph, OutputSpec
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DType, bf16, f16, f32, f64
-from fusion_ir.extent import dense_strides
-from fusion_ir.graph import Graph, OutputSpec
-from fusion_ir.interpreter import evaluate, interpret
-from fusion_ir.node import Node
-from fusion_ir.node_value import evaluate_node
-from fusion_ir.numerics import accumulate
 from fusion_ir.ops import OpKind, kind_of
-from fusion_ir.text import print_graph
-from scheduler.alternatives import find_alternatives
-from scheduler.rewrites.neighbourhood import Neighbourhood
+from fusion_ir.reference.interpreter import evaluate, interpret
+from fusion_ir.reference.node_value import evaluate_node
+from fusion_ir.text.printing import print_graph
+from scheduler.rewrites.alternatives import find_alternatives
+from scheduler.rewrites.matching.graph_queries import Neighbourhood
 from scheduler.rewrites.rule import Offer
+from scheduler.rewrites.rules import ALTERNATIVES
 from scheduler.rewrites.simplify import simplify
-from scheduler.rewrites.tables import ALTERNATIVES
-from tests.support.random_graphs import Seeded
-from tests.support.rule_graphs import rule_graph
+from testing.random_graphs import Seeded
+from testing.rule_graphs import rule_graph
 from tests.unit.scheduler.fakes import same_bits
 
 Found = tuple[Offer, Node, Node]  # the rule, the node, what equals it

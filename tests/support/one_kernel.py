@@ -6,14 +6,14 @@ import numpy as np
 
 from codegen.families import FAMILIES
 from codegen.toolchain.compiler import Binary
-from codegen.workbench import Workbench
-from fusion_ir.graph import Graph
+from codegen.workbench.workbench import Workbench
+from fusion_ir.core.graph import Graph
 from fusion_ir.records import Search
-from scheduler.assemble import Choice, assemble
-from scheduler.atoms import atoms_of
-from scheduler.prepare import prepare
-from scheduler.segment import extract
-from scheduler.traffic import traffic_of
+from scheduler.cost.traffic import traffic_of
+from scheduler.plans.assemble import Choice, assemble
+from scheduler.rewrites.prepare import prepare
+from scheduler.segments.atoms import atoms_of
+from scheduler.segments.segment import extract
 
 NO_SEARCH = Search(seconds=0, candidates=0, measured=0, complete=False)
 

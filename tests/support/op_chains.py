@@ -4,14 +4,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fusion_ir import build as B
+from fusion_ir import building as B
+from fusion_ir.core.graph import Graph, OutputSpec
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DTYPES, DType
-from fusion_ir.graph import Graph, OutputSpec
-from fusion_ir.interpreter import interpret
-from fusion_ir.node import Node
 from fusion_ir.ops import make, make_input
+from fusion_ir.reference.interpreter import interpret
+from testing.tensors import spec
 from tests.support.special_values import special_values
-from tests.support.tensors import spec
 
 EXACT_UNARY = ("neg", "abs", "sign", "relu", "square", "sqrt", "reciprocal", "floor", "ceil", "trunc", "round")
 FRACTIONS = (-2.75, -1.5, -0.5, -0.25, 0.25, 0.5, 1.5, 2.75)  # that integers have none of

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fusion_ir.node import Node
-from fusion_ir.numerics import accumulate, round_to
+from fusion_ir.arithmetic.conversions import accumulate, round_to
+from fusion_ir.core.node import Node
 from fusion_ir.ops import OPS, OpKind, kind_of
 from fusion_ir.ops.contract import contract_arrays, sums_in_any_order
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
-from scheduler.masks import bits
-from scheduler.piece import Piece
-from scheduler.producers import in_order
+from scheduler.bitset import bits
+from scheduler.cover.hypergraph import in_order
+from scheduler.segments.segment_mask import Piece
 
 
 def execution_order(preds: Sequence[int], segments: Sequence[int]) -> tuple[int, ...] | None:

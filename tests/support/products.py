@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from random import Random
 
-from fusion_ir import build
+from fusion_ir import building as build
+from fusion_ir.core.extent import dense_strides, shape_of
+from fusion_ir.core.graph import Graph, InputSpec, OutputSpec
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DType, f32
-from fusion_ir.extent import dense_strides, shape_of
-from fusion_ir.graph import Graph, InputSpec, OutputSpec
-from fusion_ir.node import Node
 from fusion_ir.ops import make_input
 
 

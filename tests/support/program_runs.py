@@ -16,14 +16,14 @@ from codegen.lowering.index import Affine, Axis, Fetched, Opaque, Term
 from codegen.lowering.program import Kept, Key, Path, Program, Reduction
 from codegen.lowering.sums import identity
 from codegen.lowering.value import Value
+from fusion_ir.arithmetic.conversions import round_to, widen
+from fusion_ir.arithmetic.fma import fma
+from fusion_ir.arithmetic.philox import uniform
+from fusion_ir.core.extent import shape_of
+from fusion_ir.core.graph import Graph
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DType
-from fusion_ir.extent import shape_of
-from fusion_ir.fma import fma
-from fusion_ir.graph import Graph
-from fusion_ir.node import Node
-from fusion_ir.numerics import round_to, widen
 from fusion_ir.ops import OPS
-from fusion_ir.philox import uniform
 
 Point = dict[Axis, np.ndarray | int]
 Found = tuple[np.ndarray, np.ndarray]  # an element and its position

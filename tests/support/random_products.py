@@ -2,13 +2,13 @@
 
 from math import prod
 
-from fusion_ir import build
+from fusion_ir import building as build
+from fusion_ir.core.extent import dense_strides, shape_of
+from fusion_ir.core.graph import Graph, InputSpec, OutputSpec
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DType, bf16, f16, f32, f64, i8, i32
-from fusion_ir.extent import dense_strides, shape_of
-from fusion_ir.graph import Graph, InputSpec, OutputSpec
-from fusion_ir.node import Node
 from fusion_ir.ops import make_input
-from tests.support.random_graphs import Chooser
+from testing.random_graphs import Chooser
 
 EXTENTS = (1, 2, 3, 4, 5, 7, 8, 12, 16, 24, 31, 40)
 DTYPES = (bf16, bf16, f16, f32, f64, i8, i32)

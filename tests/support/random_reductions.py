@@ -7,12 +7,12 @@ that spread a result over its operand again make a graph one for family `normali
 from collections.abc import Sequence
 from math import prod
 
-from fusion_ir import build as B
+from fusion_ir import building as B
+from fusion_ir.core.graph import Graph
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import bf16, bool_, f16, f32, f64, i8, i32, i64
-from fusion_ir.graph import Graph
-from fusion_ir.node import Node
 from fusion_ir.ops import RuleError, make
-from tests.support.random_graphs import Chooser, Maker
+from testing.random_graphs import Chooser, Maker
 
 # Below, at and beyond vector widths; 1 and primes.
 EXTENTS = (1, 2, 3, 4, 5, 6, 7, 8, 12, 13, 16, 17, 24, 31, 32, 33, 48, 64, 65, 100, 127, 130)

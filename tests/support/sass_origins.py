@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 
-from codegen.architectures import capability
+from codegen.hardware.architectures import capability
 from tests.support.sass import GLOBAL_LOADS, GLOBAL_STORES, Sass, width_bytes
 
 REGISTER = re.compile(r"\b(U?R\d+)\b")

@@ -12,7 +12,7 @@ from typing import Any
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
-from codegen.devices import DeviceError
+from codegen.devices.detection import DeviceError
 from fusion_ir.records import Device
 from service.api.readers import Readers
 from service.app import create_app

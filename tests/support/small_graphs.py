@@ -3,12 +3,12 @@
 import random
 from collections.abc import Callable
 
+from fusion_ir.core.extent import dense_strides, shape_of, sizes
+from fusion_ir.core.graph import Graph, InputSpec, OutputSpec
+from fusion_ir.core.node import Attr, Node
+from fusion_ir.core.scalar import Scalar
 from fusion_ir.dtype import DTYPES, DType, bf16, f32, i64
-from fusion_ir.extent import dense_strides, shape_of, sizes
-from fusion_ir.graph import Graph, InputSpec, OutputSpec
-from fusion_ir.node import Attr, Node
 from fusion_ir.ops import make, make_input
-from fusion_ir.scalar import Scalar
 
 
 def random_graph(seed: int, steps: int = 12) -> Graph:

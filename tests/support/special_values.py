@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
+from fusion_ir.arithmetic.conversions import ulp
+from fusion_ir.core.graph import Graph, OutputSpec
 from fusion_ir.dtype import DTYPES, DType, compute_dtype
-from fusion_ir.graph import Graph, OutputSpec
-from fusion_ir.interpreter import interpret
-from fusion_ir.numerics import ulp
 from fusion_ir.ops import OPS, make, make_input
-from tests.support.tensors import spec
+from fusion_ir.reference.interpreter import interpret
+from testing.tensors import spec
 
 _BITS = {"bf16": np.int16, "f8e4m3": np.uint8, "f8e5m2": np.uint8}  # of what NumPy has no type of its own for
 _TORCH = {

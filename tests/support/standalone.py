@@ -11,15 +11,15 @@ from codegen.standalone import compile_command
 from codegen.toolchain.compiler import in_namespaces, inclusions
 from codegen.toolchain.cpu import PRELUDE as CPU_PRELUDE
 from codegen.toolchain.cuda import PRELUDE as CUDA_PRELUDE
-from fusion_ir import build
+from fusion_ir import building as build
+from fusion_ir.core.graph import Graph
 from fusion_ir.dtype import bf16, f32
-from fusion_ir.graph import Graph
 from fusion_ir.records import Device
-from scheduler.prepare import prepare
+from scheduler.rewrites.prepare import prepare
+from testing.tensors import spec
 from tests.support.attention import causal
 from tests.support.loop_graphs import NORMS, REDUCTIONS, THIN, TRANSPOSES
 from tests.support.products import dense_graph, mlp
-from tests.support.tensors import spec
 from tests.unit.codegen.test_golden_scans import running_sum
 
 GRAPHS: dict[str, Sequence[Graph]] = {

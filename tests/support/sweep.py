@@ -12,20 +12,20 @@ from dataclasses import dataclass, field
 from codegen.families import FAMILIES
 from codegen.kernel import EmitError, Kernel
 from codegen.toolchain.compiler import Binary
-from codegen.workbench import Workbench
-from fusion_ir.graph import Graph
-from fusion_ir.node import Node
+from codegen.workbench.workbench import Workbench
+from fusion_ir.core.graph import Graph
+from fusion_ir.core.node import Node
 from fusion_ir.ops import OpKind, kind_of
 from fusion_ir.ops.contract import products
 from fusion_ir.records import Device, Plan, Search, Status
-from scheduler.assemble import Choice, assemble
-from scheduler.atoms import Atoms
-from scheduler.cutting import cut
-from scheduler.prepare import Prepared, prepare
-from scheduler.segment import Segment, extract
-from scheduler.traffic import traffic_of
+from scheduler.cost.traffic import traffic_of
+from scheduler.plans.assemble import Choice, assemble
+from scheduler.rewrites.prepare import Prepared, prepare
+from scheduler.segments.atom_cuts import cut
+from scheduler.segments.atoms import Atoms
+from scheduler.segments.segment import Segment, extract
+from testing.random_graphs import Seeded, any_graph, pointwise_graph
 from tests.support.partitions import execution_order
-from tests.support.random_graphs import Seeded, any_graph, pointwise_graph
 from tests.support.random_reductions import reduction_graph
 
 MAX_TERMS = 1 << 27

@@ -1,10 +1,10 @@
 """A small layer of a transformer, as what inexact values do through many steps."""
 
-from fusion_ir import build
+from fusion_ir import building as build
+from fusion_ir.core.graph import Graph
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DType, f32
-from fusion_ir.graph import Graph
-from fusion_ir.node import Node
-from tests.support.tensors import graph_of, spec
+from testing.tensors import graph_of, spec
 
 TOKENS, WIDTH, HEADS = 24, 32, 2
 

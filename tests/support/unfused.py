@@ -1,18 +1,18 @@
 """Plans of one kernel for each op, made without a search."""
 
-from codegen.by_steps import Meanings
 from codegen.families import FAMILIES
 from codegen.kernel import EmitError, Kernel
 from codegen.toolchain.compiler import Binary
-from codegen.workbench import Workbench
-from fusion_ir.graph import Graph
+from codegen.workbench.step_check import Meanings
+from codegen.workbench.workbench import Workbench
+from fusion_ir.core.graph import Graph
 from fusion_ir.records import Plan, Search, Status
-from scheduler.assemble import Choice, assemble, meanings_of
-from scheduler.bench import Forgetful
-from scheduler.candidates import Candidate
-from scheduler.ledger import Ledger
-from scheduler.prepare import prepare
+from scheduler.interfaces import Forgetful
+from scheduler.plans.assemble import Choice, assemble, meanings_of
+from scheduler.rewrites.prepare import prepare
+from scheduler.segments.enumeration import Candidate
 from scheduler.tune import unfused_segments
+from scheduler.tuning.trials import Ledger
 
 SEARCH = Search(seconds=0, candidates=0, measured=0, complete=False)
 

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.bounds_bay import Moment, Rates
-from benchmarks.bounds_entry import Entry
-from benchmarks.bounds_outcome import Outcome, outcome, summary, with_memory
-from benchmarks.bounds_page import page
+from benchmarks.bounds.entry import Entry
+from benchmarks.bounds.outcome import Outcome, outcome, summary, with_memory
+from benchmarks.bounds.page import page
+from benchmarks.bounds.timing import Moment, Rates
 from benchmarks.corpus import CASES
-from scheduler.traffic import Traffic, traffic_of
+from scheduler.cost.traffic import Traffic, traffic_of
 from tests.unit.scheduler.fakes import CEILINGS, DEVICE
 
 SLOW, FAST = Rates(25.0, 30.0, 20.0), Rates(50.0, 60.0, 40.0)

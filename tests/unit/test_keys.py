@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from benchmarks.corpus import TOPICS
-from codegen.gpus import specified
+from codegen.hardware.gpus import specified
+from fusion_ir.core.graph import Graph
 from fusion_ir.formats import read
-from fusion_ir.graph import Graph
 from fusion_ir.key import graph_key
 from fusion_ir.records import Device, Plan
-from scheduler.bench import Forgetful
 from scheduler.budget import Budget
+from scheduler.interfaces import Forgetful
 from scheduler.tune import tune
 from tests.unit.scheduler.test_plan_golden import DEVICES as PLAN_DEVICES
 

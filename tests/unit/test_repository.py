@@ -77,9 +77,9 @@ def test_every_module_says_what_it_is(path: Path) -> None:
 # Loaded when it is needed: most commands and every hit do without.
 LATER = {
     "service/cli/app.py": {"service.version", "service.cli.terminal"},
-    "service/cli/kernel_source.py": {"codegen.standalone"},
-    "service/cli/tune.py": {"service.cli.remote", "service.cli.tune_many"},
-    "service/planner.py": {"service.searching"},
+    "service/cli/commands/source.py": {"codegen.standalone"},
+    "service/cli/commands/tune.py": {"service.cli.server_client", "service.cli.tune_many"},
+    "service/planning/planner.py": {"service.planning.search"},
     "tuning_db/schema.py": {"tuning_db.upgrading"},
 }
 

@@ -4,8 +4,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from benchmarks.search_page import Row, panels
-from benchmarks.search_plot import GAP, HEIGHT, LEFT, TOP, WIDTH, Panel, panels_svg
+from benchmarks.search.page import Row, panels
+from benchmarks.search.plot import GAP, HEIGHT, LEFT, TOP, WIDTH, Panel, panels_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 

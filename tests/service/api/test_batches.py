@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from fusion_ir.key import graph_key
-from fusion_ir.text import print_graph
+from fusion_ir.text.printing import print_graph
 from service.jobs import PlanJob, PlanResult
 from tests.support.service_app import Running, running, stored, wire
 from tests.support.stored_plans import chain, store_plan

@@ -1,5 +1,5 @@
-"""A few hundred hostile bodies against a server: no 5xx, every body answered, memory bounded. `benchmarks.hostile` has
-thousands, and times."""
+"""A few hundred hostile bodies against a server: no 5xx, every body answered, memory bounded.
+`benchmarks.service.hostile` has thousands, and times."""
 
 import http.client
 import json
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.hostile import attack
-from benchmarks.hostile_bodies import GROWERS, bodies
+from benchmarks.service.hostile import attack
+from benchmarks.service.hostile_bodies import GROWERS, bodies
 from service.errors import ApiError
 from tests.support.service_app import readers, wire
 from tests.support.service_process import server

@@ -16,13 +16,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from codegen.object_cache import CacheError
-from service import logs
+from codegen.sandbox.object_cache import CacheError
 from service.app import create_app
 from service.cli.app import main
 from service.cli.terminal import SafeConsole
-from service.formatting import visible
+from service.process import logs
 from service.settings import OTHER_VARIABLES, SettingsError, load
+from service.wording.formatting import visible
 from tests.support.service_app import running, wire
 from tests.support.service_process import CODE, server
 from tuning_db import shown

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fusion_ir.key import graph_key
-from fusion_ir.text import print_graph
+from fusion_ir.text.printing import print_graph
 from service.errors import problem
 from service.jobs import PLAN, PlanJob
 from service.version import VERSION

@@ -14,7 +14,7 @@ import pytest
 
 from service.api.pacing import ANSWER_SECONDS
 from service.api.watcher import Watcher
-from service.cli.remote import Remote
+from service.cli.server_client import Remote
 from service.errors import ApiError
 from tests.support.service_app import Running, running, wire
 from tests.support.service_process import server

@@ -13,18 +13,19 @@ from typing import Any
 
 import pytest
 
-from codegen.devices import DeviceError
+from codegen.devices.detection import DeviceError
+from fusion_ir.core.named import NamedGraph
 from fusion_ir.key import graph_key
-from fusion_ir.named import NamedGraph
 from fusion_ir.records import Plan
-from fusion_ir.text import print_graph
+from fusion_ir.text.printing import print_graph
 from scheduler.budget import INTERRUPTED, Event
 from scheduler.no_plan import Disagreement
-from service import planner, server, worker
+from service import server, worker
 from service.api.operations import problem_of
 from service.errors import Problem
 from service.jobs import PLAN, PlanJob
-from service.planner import PlanAnswer, PlanningError
+from service.planning import planner
+from service.planning.planner import PlanAnswer, PlanningError
 from service.settings import Settings, environment, load
 from service.version import VERSION
 from tests.support.stored_plans import chain, plan_of, store_plan

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from codegen.devices import DeviceError
+from codegen.devices.detection import DeviceError
 from fusion_ir.key import graph_key
-from fusion_ir.text import print_graph
-from service import devices_here, server, worker
+from fusion_ir.text.printing import print_graph
+from service import server, worker
 from service.jobs import PLAN, PlanJob
+from service.planning import devices_here
 from service.settings import Settings, environment, load
 from tests.support.processes import gone, within
 from tests.support.stored_plans import DEVICE, chain

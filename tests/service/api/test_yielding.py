@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from service.api.reader_process import NICE
-from service.yielding import AUTOGROUP
+from service.process.yielding import AUTOGROUP
 from tests.support.service_app import Running, wire
 from tests.support.service_process import ROOT
 
 CODE = """
 import os
 from tests.service.api.test_yielding import group_niceness
-from service.yielding import AUTOGROUP, go_behind
+from service.process.yielding import AUTOGROUP, go_behind
 before, group = os.nice(0), group_niceness(AUTOGROUP)
 go_behind(3)
 print(os.nice(0) - before, group, group_niceness(AUTOGROUP))

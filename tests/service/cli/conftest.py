@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from service.cli import main, tune
-from service.planner import PlanAnswer
+from service.cli import main
+from service.cli.commands import tune
+from service.planning.planner import PlanAnswer
 from tests.support.stored_plans import plan_of
 
 GRAPH = """fuseplan.graph 1

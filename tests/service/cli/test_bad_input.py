@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fusion_ir.formats.json_wire import to_wire
-from fusion_ir.text import parse_graph
-from service.cli.tensors import write_tensors
-from service.formatting import parse_size
+from fusion_ir.formats.json.wire import to_wire
+from fusion_ir.text.printing import parse_graph
+from service.cli.tensor_files import write_tensors
 from service.settings import TARGET_WORDS
+from service.wording.formatting import parse_size
 from tests.service.cli.conftest import GRAPH, Cli
 
 WIRE = json.dumps(to_wire(parse_graph(GRAPH)))

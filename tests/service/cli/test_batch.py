@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from service.cli import batch_remote
+from service.cli import batch_client as batch_remote
 from service.jobs import PlanResult
 from tests.service.cli.conftest import GRAPH, Cli, Ended
 from tests.support.service_app import wire

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from fuseplan_client import read_bundle
 
-from codegen.gpus import specified
+from codegen.hardware.gpus import specified
 from fusion_ir.key import graph_key
 from tests.service.cli.conftest import Cli
 from tests.support import stored_plans

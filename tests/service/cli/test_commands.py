@@ -10,11 +10,12 @@ import pytest
 
 from codegen.toolchain.compiler import CompilerMissing
 from fusion_ir.records import Alternative, Contraction, Cost, FamilyCost, Reason, Refusal, TensorAccess
-from service.beginnings import KEY_DIGITS
-from service.cli import doctor, terminal
+from service.cli import terminal
 from service.cli.app import COMMANDS, EXIT_CODES, GROUPS, commands, exit_code
-from service.cli.tensors import write_tensors
+from service.cli.commands import doctor
+from service.cli.tensor_files import write_tensors
 from service.settings import Settings
+from service.wording.key_prefixes import KEY_DIGITS
 from tests.service.cli.conftest import GRAPH, Cli
 from tests.support.stored_plans import chain, plan_of, put_plan, store_alike, store_plan
 from tuning_db import Store

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from fusion_ir.core.named import NamedGraph
 from fusion_ir.formats import read
 from fusion_ir.key import graph_key
-from fusion_ir.named import NamedGraph
 from fusion_ir.records import Ceilings
-from fusion_ir.text import print_graph
-from scheduler.bench import Forgetful
+from fusion_ir.text.printing import print_graph
 from scheduler.budget import Budget
+from scheduler.interfaces import Forgetful
 from scheduler.tune import tune
 from tests.service.cli.conftest import Cli
 from tests.support.devices import CUDA_DEVICE

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fusion_ir.key import graph_key
-from service.cli import forget
+from service.cli.commands import forget
 from service.version import VERSION
 from tests.service.cli.conftest import Cli
 from tests.support.stored_plans import DEVICE, chain

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from codegen.object_cache import ObjectCache
-from codegen.quarantine import DeviceQuarantined, Quarantines
+from codegen.devices.quarantine import DeviceQuarantined, Quarantines
+from codegen.sandbox.object_cache import ObjectCache
 from service import worker
 from service.api.operations import problem_of
-from service.cli import devices
+from service.cli.commands import devices
 from tests.service.api.test_worker import ended, submit
 from tests.service.cli.conftest import Cli
 from tests.support.service_app import running

@@ -7,22 +7,23 @@ from typing import Any
 
 import pytest
 
-from codegen import ceilings
-from codegen.devices import DeviceError
-from codegen.devices import detect as detect_device
-from codegen.object_cache import ObjectCache
-from codegen.slot import SlotError
-from fusion_ir.graph import Graph
+from codegen.devices import ceilings
+from codegen.devices.detection import DeviceError
+from codegen.devices.detection import detect as detect_device
+from codegen.sandbox.object_cache import ObjectCache
+from codegen.sandbox.slot import SlotError
+from fusion_ir.core.graph import Graph
 from fusion_ir.key import graph_key
 from fusion_ir.records import Device, Plan
-from fusion_ir.text import print_graph
+from fusion_ir.text.printing import print_graph
 from scheduler.budget import Budget
-from service import planner, searching
-from service.cli import devices, tune
 from service.cli.answer import Answer, origin
-from service.cli.source import read_graph
-from service.continued import Continued
-from service.planner import PlanAnswer
+from service.cli.commands import devices, tune
+from service.cli.graph_argument import read_graph
+from service.planning import planner
+from service.planning import search as searching
+from service.planning.planner import PlanAnswer
+from service.wording.continued_search import Continued
 from tests.service.cli.conftest import Cli
 from tests.support.stored_plans import BINARY, DEVICE, chain, plan_of, sha
 from tuning_db import Names, RequestKey, Searched, Store

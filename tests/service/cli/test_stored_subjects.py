@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from codegen.gpus import specified
+from codegen.hardware.gpus import specified
 from fusion_ir.records import Numerics
 from tests.service.cli.conftest import Cli
 from tests.support.devices import CUDA_DEVICE

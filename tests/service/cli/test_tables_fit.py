@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import pytest
 from rich.console import Console, RenderableType
 
-from codegen.gpus import GPUS, specified
+from codegen.hardware.gpus import GPUS, specified
 from fusion_ir.records import (
     Alternative,
     Ceilings,
@@ -22,12 +22,13 @@ from fusion_ir.records import (
     TensorAccess,
 )
 from service.api.batch_models import BatchResult, BatchSummary, ItemCounts
-from service.cli import batch, devices, explain, plans, trials, tune_many
+from service.cli import tune_many
+from service.cli.commands import batch, devices, explain, plans, trials
 from service.cli.contraction_view import contraction_view
 from service.cli.plan_view import plan_view
 from service.dashboard import plan_view as pages
-from service.naming import Naming
-from service.node_words import NodeWords
+from service.wording.naming import Naming
+from service.wording.nodes import NodeWords
 from tests.service.cli.conftest import Cli
 from tests.support.stored_plans import DEVICE, chain, plan_of
 from tuning_db import PlanSummary, Trial

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from codegen.devices import DeviceError
-from codegen.object_cache import ObjectCache
+from codegen.devices.detection import DeviceError
+from codegen.sandbox.object_cache import ObjectCache
 from fusion_ir.key import graph_key
 from fusion_ir.records import Device, Measurement, Status
-from fusion_ir.text import print_graph
+from fusion_ir.text.printing import print_graph
 from service.transfer import export, places
 from tests.service.cli.conftest import Cli
 from tests.support.exports import changed, of_kind

@@ -10,8 +10,8 @@ import pytest
 from fusion_ir.formats import read
 from fusion_ir.key import graph_key
 from fusion_ir.records import CompileReport, Measurement, Moment, Status, Surroundings
-from fusion_ir.text import print_graph
-from service.cli.trials import FIELDS
+from fusion_ir.text.printing import print_graph
+from service.cli.commands.trials import FIELDS
 from tests.service.cli.conftest import GRAPH, Cli
 from tests.support.devices import CUDA_DEVICE
 from tests.support.stored_plans import DEVICE, chain, plan_of, sha, store_plan

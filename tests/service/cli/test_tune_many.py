@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from fusion_ir.key import graph_key
-from service.cli import tune
-from service.planner import NOTHING_TIMED, PlanAnswer, PlanningError
+from service.cli.commands import tune
+from service.planning.planner import NOTHING_TIMED, PlanAnswer, PlanningError
 from tests.service.cli.conftest import GRAPH, Cli
 from tests.support.service_app import wire
 from tests.support.stored_plans import plan_of

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 import pytest
 
+from fusion_ir.core.extent import shape_of
+from fusion_ir.core.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.dtype import f32
-from fusion_ir.extent import shape_of
-from fusion_ir.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.ops import make, make_input
 from service.dashboard.graph_svg import draw, picture
 from service.dashboard.layout import Layout, layout
-from service.naming import Naming
+from service.wording.naming import Naming
 from tests.support.stored_plans import plan_of
 
 SECONDS = 60.0

@@ -25,15 +25,15 @@ from fusion_ir.records import (
     Status,
     Written,
 )
-from fusion_ir.text import print_graph
+from fusion_ir.text.printing import print_graph
 from service.cli.plan_view import plan_view as terminal_view
 from service.dashboard import layout, plan_view, routes, source_view
 from service.dashboard.first_steps import EXAMPLE
 from service.dashboard.reasons_view import UNTRIED
-from service.formatting import unbroken
-from service.how_far import how_far
-from service.naming import Naming
-from service.node_words import NodeWords
+from service.wording.formatting import unbroken
+from service.wording.how_far import how_far
+from service.wording.naming import Naming
+from service.wording.nodes import NodeWords
 from tests.support.service_app import Running, running, wire
 from tests.support.stored_plans import BINARY, DEVICE, chain, plan_of, put_plan, sha, store_alike, store_plan
 from tests.support.strict_page import page

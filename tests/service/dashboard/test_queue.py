@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from fusion_ir.key import graph_key
-from fusion_ir.text import print_graph
+from fusion_ir.text.printing import print_graph
 from service.dashboard import routes
 from service.dashboard.queue_view import FAILED_SECONDS, failed, queue
 from service.errors import PROBLEM_TYPES, problem
 from service.jobs import PLAN, PlanJob
-from service.turns import MOST_RETRY_SECONDS
+from service.wording.queue_turns import MOST_RETRY_SECONDS
 from tests.support.service_app import Running, running, wire
 from tests.support.stored_plans import chain, sha, store_plan
 from tests.support.strict_page import page

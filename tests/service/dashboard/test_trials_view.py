@@ -4,7 +4,7 @@ import pytest
 
 from fusion_ir.records import Measurement, Plan, Status
 from service.dashboard.trials_view import FEW, Tried, trials_view
-from service.endings import beside_winner, ending
+from service.wording.trial_endings import beside_winner, ending
 from tests.support.stored_plans import DEVICE, chain, plan_of
 from tuning_db import Trial
 

@@ -7,14 +7,14 @@ import pytest
 
 import service.dashboard
 from fusion_ir.records import Plan, Reason
-from scheduler.steps_sum import FAR
+from scheduler.plans.step_sum import FAR
 from service.dashboard.list_view import ListRow, list_row
 from service.dashboard.plan_view import PlanView, plan_view
-from service.formatting import NONE
-from service.naming import Naming
-from service.node_words import NodeWords
-from service.shares import BEATEN
-from service.states import STATES
+from service.wording.formatting import NONE
+from service.wording.naming import Naming
+from service.wording.nodes import NodeWords
+from service.wording.shares import BEATEN
+from service.wording.states import STATES
 from tests.support.service_app import running
 from tests.support.stored_plans import DEVICE, chain, plan_of, put_plan
 from tests.support.strict_page import page

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from codegen.kernel import Kernel, Launch
-from codegen.limits import DEFAULT_LIMITS
-from codegen.object_cache import ObjectCache
-from codegen.occupancy import Occupancy
+from codegen.sandbox.limits import DEFAULT_LIMITS
+from codegen.sandbox.object_cache import ObjectCache
+from codegen.timing.core_use import Occupancy
 from codegen.toolchain.builder import Builder
+from codegen.toolchain.compile_patience import Patience
 from codegen.toolchain.compiler import Binary, Failure, OutOfTime
-from codegen.toolchain.patience import Patience
 from fusion_ir.records import Status
 
 EACH_S = 2.0  # that each file takes

@@ -7,18 +7,18 @@ import numpy as np
 import pytest
 
 from codegen.child.case import Case, judge, make_case
-from fusion_ir import build
+from fusion_ir import building as build
+from fusion_ir.accuracy.tolerance import Order
+from fusion_ir.core.graph import Graph
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DType, bf16, f16, f32
-from fusion_ir.graph import Graph
-from fusion_ir.interpreter import interpret
-from fusion_ir.node import Node
 from fusion_ir.records import Numerics
-from fusion_ir.tolerance import Order
-from scheduler.rewrites.tables import ALTERNATIVES
+from fusion_ir.reference.interpreter import interpret
+from scheduler.rewrites.rules import ALTERNATIVES
+from testing.random_graphs import Seeded
+from testing.rule_graphs import rule_graph
+from testing.tensors import graph_of, spec
 from tests.support.offers import offers_of, with_alternatives
-from tests.support.random_graphs import Seeded
-from tests.support.rule_graphs import rule_graph
-from tests.support.tensors import graph_of, spec
 
 NARROW = (f16, bf16)
 ORDER: dict[tuple[bool, Numerics], Order] = {

@@ -6,8 +6,8 @@ import threading
 from typing import Any
 
 from codegen.child.serve import Channel
-from codegen.child_process import LENGTH
-from codegen.progress import Progress
+from codegen.sandbox.child_process import LENGTH
+from codegen.sandbox.heartbeat import Progress
 
 
 def test_nothing_is_timed_before_the_parent_has_seen_to_quiet() -> None:

@@ -7,16 +7,16 @@ from collections.abc import Callable
 import pytest
 
 from codegen.families import FAMILIES
-from codegen.families.loops import loop_choices
+from codegen.families.loop_nest import loop_choices
 from codegen.kernel import EmitError
 from codegen.schedule import schedule_text, schedule_values
-from fusion_ir import build as B
+from fusion_ir import building as B
+from fusion_ir.core.graph import Graph
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DTYPES, DType
-from fusion_ir.graph import Graph
-from fusion_ir.node import Node
 from fusion_ir.records import Device
+from testing.tensors import graph_of, spec
 from tests.support.devices import CPU_DEVICE, CUDA_DEVICE
-from tests.support.tensors import graph_of, spec
 
 NATIVE = CPU_DEVICE.vector_bytes // 4
 

@@ -11,18 +11,18 @@ from codegen.child import cublaslt, cuda_candidate
 from codegen.child.cublaslt import Call, CallError, library_version
 from codegen.families import FAMILIES
 from codegen.gemm.library_call import library_call
+from codegen.hardware.libraries import CUBLASLT
 from codegen.kernel import Kernel, Reject
-from codegen.libraries import CUBLASLT
-from codegen.object_cache import ObjectCache
-from codegen.programs import kernel_program
-from fusion_ir import build
-from fusion_ir.comparison import compare
+from codegen.sandbox.object_cache import ObjectCache
+from codegen.workbench.programs import kernel_program
+from fusion_ir import building as build
+from fusion_ir.accuracy.comparison import compare
+from fusion_ir.accuracy.tolerance import reference
+from fusion_ir.core.graph import Graph
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DType, bf16, f16, f32, f64
-from fusion_ir.graph import Graph
-from fusion_ir.node import Node
 from fusion_ir.records import LibraryCall
-from fusion_ir.sample import sample_inputs
-from fusion_ir.tolerance import reference
+from fusion_ir.reference.sample_inputs import sample_inputs
 from tests.support.candidates import is_beyond_the_list
 from tests.support.devices import CUDA_DEVICE
 from tests.support.fake_cublaslt import FakeBindings

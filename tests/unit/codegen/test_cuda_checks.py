@@ -9,7 +9,7 @@ from codegen.child import cuda_checks, cuda_memory
 from codegen.child.case import judge, make_case
 from codegen.child.cpu_memory import POISON
 from codegen.child.cuda_checks import CheckTensors, Prepared
-from fusion_ir import build
+from fusion_ir import building as build
 from fusion_ir.dtype import f32
 from tests.support.products import dense_graph
 

@@ -13,7 +13,7 @@ from codegen.child.case import make_case
 from codegen.child.cuda_bench import Inspector, Turns
 from codegen.child.cuda_candidate import Candidate
 from codegen.child.cuda_checks import Prepared
-from codegen.child.kept import Kept
+from codegen.child.prologue_cache import Kept
 from codegen.toolchain.compiler import Binary
 from fusion_ir.records import Plan
 from tests.support.devices import CUDA_DEVICE

@@ -13,7 +13,7 @@ from codegen.child.case import make_case
 from codegen.child.cuda_bench import Inspector, Turns
 from codegen.child.cuda_checks import Prepared
 from codegen.child.nvml import CudaWatch
-from codegen.disturbance import Disturbance, RunQueue
+from codegen.timing.disturbance import Disturbance, RunQueue
 from tests.unit.codegen.test_cuda_checks import FakeCupy
 from tests.unit.codegen.test_cuda_prologue import GRAPH, Quiet
 from tests.unit.codegen.test_cuda_prologue import cupy as cupy

@@ -8,11 +8,11 @@ import pytest
 from codegen.families import FAMILIES
 from codegen.kernel import EmitError
 from codegen.lowering.puller import MAX_DEPTH
-from fusion_ir import build
+from fusion_ir import building as build
+from fusion_ir.core.extent import dense_strides, shape_of
+from fusion_ir.core.graph import Graph, InputSpec, OutputSpec
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DType, f16, f32
-from fusion_ir.extent import dense_strides, shape_of
-from fusion_ir.graph import Graph, InputSpec, OutputSpec
-from fusion_ir.node import Node
 from fusion_ir.ops import make, make_input
 from fusion_ir.records import Device
 from tests.support.devices import CPU_DEVICE, CUDA_DEVICE

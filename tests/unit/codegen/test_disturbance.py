@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from codegen.disturbance import DISTURBED, MOST_REPEATS, Disturbance, RunQueue, Steal
-from codegen.surroundings import CpuWatch
+from codegen.timing.disturbance import DISTURBED, MOST_REPEATS, Disturbance, RunQueue, Steal
+from codegen.timing.surroundings import CpuWatch
 
 
 class Scripted(RunQueue):

@@ -5,7 +5,7 @@ widths`."""
 import numpy as np
 import pytest
 
-from benchmarks.seeds_widths import (
+from benchmarks.seeds.widths import (
     OPERANDS,
     Operand,
     access_bytes,

@@ -10,13 +10,13 @@ import pytest
 from codegen.gemm.call import Call, choose_call, extent
 from codegen.gemm.dims import Contraction, Dim, contraction, long_contract, merged, stored_product
 from codegen.kernel import Reject
-from fusion_ir import build
+from fusion_ir import building as build
+from fusion_ir.core.extent import dense_strides, shape_of
+from fusion_ir.core.graph import Graph, InputSpec, OutputSpec
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import bf16, f32, f64
-from fusion_ir.extent import dense_strides, shape_of
-from fusion_ir.graph import Graph, InputSpec, OutputSpec
-from fusion_ir.interpreter import evaluate
-from fusion_ir.node import Node
 from fusion_ir.ops import make
+from fusion_ir.reference.interpreter import evaluate
 from tests.support.products import dense_graph, einsum_graph, spec
 
 B, M, K, N = 3, 19, 33, 23

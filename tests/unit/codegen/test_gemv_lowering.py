@@ -3,7 +3,7 @@
 import re
 
 from codegen.families.gemv import GemvSchedule, lower_gemv
-from fusion_ir import build
+from fusion_ir import building as build
 from fusion_ir.dtype import bf16
 from tests.support.devices import CPU_DEVICE
 from tests.support.products import dense_graph, einsum_graph

@@ -5,13 +5,13 @@ from collections.abc import Callable
 import pytest
 
 from codegen.families import FAMILIES
-from codegen.families.loops import lower
-from fusion_ir import build as B
+from codegen.families.loop_nest import lower
+from fusion_ir import building as B
+from fusion_ir.core.graph import Graph
 from fusion_ir.dtype import DTYPES
-from fusion_ir.graph import Graph
 from fusion_ir.ops import make
+from testing.tensors import graph_of, spec
 from tests.support.devices import CPU_DEVICE, CUDA_DEVICE
-from tests.support.tensors import graph_of, spec
 
 f32, bf16, i32, i64 = (DTYPES[name] for name in ("f32", "bf16", "i32", "i64"))
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from codegen.families import FAMILIES
-from codegen.families.loops import lower
+from codegen.families.loop_nest import lower
 from codegen.families.transpose import Tiling
 from codegen.families.transpose import lower as lower_tiles
+from fusion_ir.core.graph import Graph
 from fusion_ir.formats import read
-from fusion_ir.graph import Graph
 from tests.support.devices import CPU_DEVICE, CUDA_DEVICE
 
 EXAMPLES = Path(__file__).parents[3] / "examples"

@@ -2,11 +2,11 @@
 
 import pytest
 
-from codegen.architectures import ARCHITECTURES, architecture, launched, occupancy
-from codegen.gpus import GPUS, ceilings, facts, specified, tensor_gflops
+from codegen.hardware.architectures import ARCHITECTURES, architecture, launched, occupancy
+from codegen.hardware.gpus import GPUS, ceilings, facts, specified, tensor_gflops
 from codegen.kernel import Launch
-from codegen.outcome import not_worth_timing
 from codegen.toolchain.compiler import Binary, Failure
+from codegen.workbench.outcome import not_worth_timing
 from fusion_ir.records import CompileReport, Device, Status
 from tests.support.candidates import is_dropped_for_spills
 from tests.support.devices import CPU_DEVICE, CUDA_DEVICE

@@ -9,14 +9,14 @@ import pytest
 from codegen.gemm.call_arrays import compute_call
 from codegen.gemm.library_call import library_call
 from codegen.kernel import Reject
-from fusion_ir import build
-from fusion_ir.comparison import compare
+from fusion_ir import building as build
+from fusion_ir.accuracy.comparison import compare
+from fusion_ir.accuracy.tolerance import reference
+from fusion_ir.core.graph import Graph, InputSpec, OutputSpec
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DTYPES, DType, bf16, f16, f32, f64
-from fusion_ir.graph import Graph, InputSpec, OutputSpec
-from fusion_ir.node import Node
 from fusion_ir.records import LibraryCall
-from fusion_ir.sample import sample_inputs
-from fusion_ir.tolerance import reference
+from fusion_ir.reference.sample_inputs import sample_inputs
 from tests.support.products import dense_graph, einsum_graph, mlp, spec
 
 FLOATS = (f16, bf16, f32, f64)

@@ -5,15 +5,15 @@ from itertools import permutations
 
 import pytest
 
-from codegen.attention import strips
+from codegen.attention import row_blocks as strips
 from codegen.families import FAMILIES
 from codegen.gemm import dims
-from codegen.gpus import specified
+from codegen.hardware.gpus import specified
 from codegen.kernel import Reject
-from fusion_ir import build
+from fusion_ir import building as build
+from fusion_ir.core.graph import Graph
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import bf16, f32
-from fusion_ir.graph import Graph
-from fusion_ir.node import Node
 from tests.support.attention import scores, tensor
 from tests.support.products import dense_graph
 

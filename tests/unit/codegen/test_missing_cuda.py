@@ -2,9 +2,9 @@
 
 import pytest
 
-from codegen import missing_cuda
-from codegen.devices import no_cuda
-from codegen.missing_cuda import cupy_hint, lacks
+from codegen.devices.detection import no_cuda
+from codegen.hardware import missing_cuda
+from codegen.hardware.missing_cuda import cupy_hint, lacks
 
 
 class RuntimeFault(Exception):

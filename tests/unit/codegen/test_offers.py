@@ -4,8 +4,8 @@ import pytest
 
 from codegen.families import FAMILIES
 from codegen.kernel import offers
-from fusion_ir import build
-from fusion_ir.graph import Graph
+from fusion_ir import building as build
+from fusion_ir.core.graph import Graph
 from fusion_ir.ops import make_input
 from fusion_ir.records import Device
 from tests.support.devices import CPU_DEVICE, CUDA_DEVICE

@@ -1,6 +1,6 @@
 """What rows say of kernels that were timed."""
 
-from codegen.outcome import timed
+from codegen.workbench.outcome import timed
 
 
 def test_times_in_a_row_have_their_units() -> None:

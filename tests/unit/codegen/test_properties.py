@@ -7,18 +7,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from codegen.child.case import judge, make_case
-from codegen.families.loops import lower
+from codegen.families.loop_nest import lower
 from codegen.kernel import EmitError
 from codegen.lowering.program import Key, Program
-from fusion_ir.extent import dense_strides
-from fusion_ir.graph import Graph, OutputSpec
+from fusion_ir.core.extent import dense_strides
+from fusion_ir.core.graph import Graph, OutputSpec
+from fusion_ir.core.node import Node, intern
 from fusion_ir.key import graph_key, segment_key
-from fusion_ir.node import Node, intern
-from fusion_ir.text import parse_graph, print_graph
-from scheduler.prepare import prepare
+from fusion_ir.text.printing import parse_graph, print_graph
+from scheduler.rewrites.prepare import prepare
+from testing.random_graphs import Seeded
 from tests.support.drawn import graphs, reductions
 from tests.support.program_runs import run_program
-from tests.support.random_graphs import Seeded
 from tests.support.random_reductions import reduction_graph
 
 RANDOM = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))

@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 
 from codegen.lowering.index import Affine, Axis, Opaque
-from codegen.lowering.place import place
+from codegen.lowering.placement import place
 from codegen.lowering.pull import RULES
 from codegen.lowering.stores import MAX_PIECES, Pulled, pull_outputs
 from codegen.lowering.unify import MAX_PULLED, unify
 from codegen.lowering.value import Value, cone
 from codegen.lowering.write import writes_of
+from fusion_ir.core.extent import dense_strides, shape_of
+from fusion_ir.core.graph import Graph, InputSpec, OutputSpec
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import bf16, f32, i64
-from fusion_ir.extent import dense_strides, shape_of
-from fusion_ir.graph import Graph, InputSpec, OutputSpec
-from fusion_ir.interpreter import interpret
-from fusion_ir.node import Node
 from fusion_ir.ops import OPS, make, make_input
-from tests.support.random_graphs import Maker, Seeded, whole_graph
+from fusion_ir.reference.interpreter import interpret
+from testing.random_graphs import Maker, Seeded, whole_graph
 
 
 def test_every_op_has_a_rule() -> None:

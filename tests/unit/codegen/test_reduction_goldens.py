@@ -5,16 +5,16 @@ from collections.abc import Callable
 import pytest
 
 from codegen.families import FAMILIES
-from codegen.families.loops import lower
+from codegen.families.loop_nest import lower
 from codegen.families.reduction import spreads
-from fusion_ir import build as B
+from fusion_ir import building as B
+from fusion_ir.core.graph import Graph
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import bf16, f32
-from fusion_ir.graph import Graph
-from fusion_ir.node import Node
-from scheduler.prepare import prepare
+from scheduler.rewrites.prepare import prepare
+from testing.tensors import graph_of, spec
 from tests.support.devices import CPU_DEVICE, CUDA_DEVICE
 from tests.support.kernels import narrow_lanes
-from tests.support.tensors import graph_of, spec
 
 
 def batch_norm(x: Node, weight: Node) -> Node:

@@ -6,15 +6,15 @@ import pytest
 
 from codegen.child.case import judge, make_case
 from codegen.families import FAMILIES
-from codegen.families.loops import lower
+from codegen.families.loop_nest import lower
 from codegen.kernel import EmitError
-from fusion_ir import build as B
+from fusion_ir import building as B
+from fusion_ir.core.graph import Graph, OutputSpec
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import bf16, f32
-from fusion_ir.graph import Graph, OutputSpec
-from fusion_ir.node import Node
+from testing.tensors import graph_of, spec
 from tests.support.devices import CPU_DEVICE
 from tests.support.program_runs import ProgramError, run_program
-from tests.support.tensors import graph_of, spec
 
 
 def check(graph: Graph, width: int = 8, tile: int = 16, keep_bytes: int = 1 << 16) -> None:

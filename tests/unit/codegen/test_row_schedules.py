@@ -3,12 +3,12 @@
 import pytest
 
 from codegen.families import FAMILIES
-from codegen.gpus import specified
+from codegen.hardware.gpus import specified
 from codegen.kernel import EmitError, Kernel, Reject
 from codegen.schedule import schedule_text, schedule_values
-from fusion_ir import build
+from fusion_ir import building as build
+from fusion_ir.core.graph import Graph
 from fusion_ir.dtype import bf16
-from fusion_ir.graph import Graph
 from fusion_ir.ops import make, make_input
 from tests.support.kernels import dense, graph_of
 

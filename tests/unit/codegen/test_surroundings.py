@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from codegen.measure import race
-from codegen.surroundings import CpuWatch
+from codegen.timing.protocol import race
+from codegen.timing.surroundings import CpuWatch
 
 
 def system(folder: Path, files: dict[str, str]) -> Path:

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from codegen.child import tensor_maps
-from codegen.emulated_map import emulated_map
+from codegen.launch.emulated_map import emulated_map
 from fusion_ir.records import Ref, Step, TensorMapSpec
 
 SPEC = TensorMapSpec(

@@ -7,17 +7,17 @@ from collections.abc import Callable
 import pytest
 
 from codegen.families import FAMILIES
-from codegen.families.loops import has_chains
-from codegen.gpus import specified
+from codegen.families.loop_nest import has_chains
+from codegen.hardware.gpus import specified
 from codegen.kernel import EmitError, offers
 from codegen.schedule import schedule_text, schedule_values
-from fusion_ir import build
+from fusion_ir import building as build
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import bf16, f16, f32
-from fusion_ir.node import Node
 from tests.support.attention import tensor
 from tests.support.devices import CPU_DEVICE
 from tests.support.products import dense_graph
-from tests.unit.codegen.test_orders import Inputs, graph_of
+from tests.unit.codegen.test_memory_order import Inputs, graph_of
 
 LOOPS = ("pointwise", "reduction", "normalization")
 CHAINS: dict[str, Callable[[Inputs], Node]] = {

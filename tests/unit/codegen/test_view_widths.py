@@ -6,14 +6,14 @@ from math import gcd
 import numpy as np
 import pytest
 
-from benchmarks.seeds_widths import runs
+from benchmarks.seeds.widths import runs
 from codegen.families import FAMILIES
-from codegen.gpus import specified
+from codegen.hardware.gpus import specified
 from codegen.kernel import Kernel
-from fusion_ir import build
+from fusion_ir import building as build
+from fusion_ir.core.extent import dense_strides, shape_of
+from fusion_ir.core.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.dtype import f32
-from fusion_ir.extent import dense_strides, shape_of
-from fusion_ir.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.ops import make_input
 from tests.support.views import View
 

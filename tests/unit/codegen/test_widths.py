@@ -3,14 +3,14 @@
 import pytest
 
 from codegen.families import FAMILIES
-from codegen.families.loops import vector_lanes
+from codegen.families.loop_nest import vector_lanes
 from codegen.kernel import Kernel
+from fusion_ir.core.extent import dense_strides, shape_of
+from fusion_ir.core.graph import Graph, InputSpec, OutputSpec
+from fusion_ir.core.node import Node
+from fusion_ir.core.scalar import Scalar
 from fusion_ir.dtype import f32
-from fusion_ir.extent import dense_strides, shape_of
-from fusion_ir.graph import Graph, InputSpec, OutputSpec
-from fusion_ir.node import Node
 from fusion_ir.ops import make, make_input
-from fusion_ir.scalar import Scalar
 from tests.support.devices import CUDA_DEVICE
 
 

@@ -2,14 +2,14 @@
 
 import pytest
 
-from fusion_ir import allowance
-from fusion_ir.allowance import keep, limited
+from fusion_ir.core import allowance
+from fusion_ir.core.allowance import keep, limited
+from fusion_ir.core.extent import shape_of
+from fusion_ir.core.graph import InputSpec
+from fusion_ir.core.limits import GraphLimits
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import f32
 from fusion_ir.errors import FormatError
-from fusion_ir.extent import shape_of
-from fusion_ir.graph import InputSpec
-from fusion_ir.limits import GraphLimits
-from fusion_ir.node import Node
 from fusion_ir.ops import make, make_input
 
 X = make_input(0, InputSpec(shape_of((4,)), f32, (1,)))

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
+from fusion_ir.core.named import NamedGraph
 from fusion_ir.errors import FormatError
 from fusion_ir.formats import READERS, read
-from fusion_ir.formats.json_wire import from_wire, to_wire
-from fusion_ir.formats.wire_ops import WIRE_OPS
-from fusion_ir.named import NamedGraph
+from fusion_ir.formats.json.wire import from_wire, to_wire
+from fusion_ir.formats.json.wire_ops import WIRE_OPS
 from fusion_ir.ops import OPS
-from fusion_ir.text import print_graph
+from fusion_ir.text.printing import print_graph
 from fusion_ir.verify import verify
 from tests.support.small_graphs import random_graph
 from tests.unit.formats.test_json import wire

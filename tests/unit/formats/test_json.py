@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from fusion_ir import build
+from fusion_ir import building as build
+from fusion_ir.core.extent import shape_of
+from fusion_ir.core.graph import InputSpec
+from fusion_ir.core.limits import LIMITS
+from fusion_ir.core.named import NamedGraph
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import bf16, f16, f32, i64
 from fusion_ir.errors import FormatError
-from fusion_ir.extent import shape_of
-from fusion_ir.formats.json_wire import from_wire, read_json, to_wire
-from fusion_ir.graph import InputSpec
+from fusion_ir.formats.json.wire import from_wire, read_json, to_wire
 from fusion_ir.key import graph_key
-from fusion_ir.limits import LIMITS
-from fusion_ir.named import NamedGraph
-from fusion_ir.node import Node
 from fusion_ir.ops import make_input
-from fusion_ir.text import print_graph
+from fusion_ir.text.printing import print_graph
 from tests.support.small_graphs import random_graph
 
 Wire = dict[str, Any]

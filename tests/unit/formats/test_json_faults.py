@@ -11,8 +11,8 @@ from typing import Any, cast
 import pytest
 
 from fusion_ir.errors import FormatError
-from fusion_ir.formats import python_words
-from fusion_ir.formats.json_wire import WireGraph, from_wire
+from fusion_ir.formats.json.wire import WireGraph, from_wire
+from fusion_ir.formats.nvfuser import python_words
 from fusion_ir.formats.side_file import SideModel, read_side_file
 
 Json = dict[str, Any]

@@ -7,20 +7,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fusion_ir.core.graph import Graph, OutputSpec
+from fusion_ir.core.limits import LIMITS
+from fusion_ir.core.named import NamedGraph
+from fusion_ir.core.node import Node
 from fusion_ir.errors import FormatError
 from fusion_ir.formats import READERS, SideFile, read
-from fusion_ir.formats.kernel_math import read_kernel_math
-from fusion_ir.formats.nvfuser import read_nvfuser
-from fusion_ir.graph import Graph, OutputSpec
-from fusion_ir.interpreter import interpret
+from fusion_ir.formats.kernel_math.reader import read_kernel_math
+from fusion_ir.formats.nvfuser.reader import read_nvfuser
 from fusion_ir.key import graph_key
-from fusion_ir.limits import LIMITS
-from fusion_ir.named import NamedGraph
-from fusion_ir.node import Node
-from fusion_ir.sample import sample_inputs
+from fusion_ir.reference.interpreter import interpret
+from fusion_ir.reference.sample_inputs import sample_inputs
 from fusion_ir.verify import verify
+from testing.tensors import same_bits
 from tests.support.kernel_math_printer import print_dump
-from tests.support.tensors import same_bits
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 EXCERPT = (EXAMPLES / "mistral_rope_first_part.kernel_math.txt").read_text()

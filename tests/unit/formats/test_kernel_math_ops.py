@@ -7,17 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fusion_ir import build
+from fusion_ir import building as build
+from fusion_ir.core.extent import dense_strides, shape_of
+from fusion_ir.core.graph import InputSpec
+from fusion_ir.core.layout import normal_strides
+from fusion_ir.core.named import NamedGraph
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import bf16, bool_, f16, f32, f64, i32, i64
-from fusion_ir.extent import dense_strides, shape_of
 from fusion_ir.formats import SideFile
-from fusion_ir.formats.kernel_math import read_kernel_math
-from fusion_ir.formats.kernel_math_ops import CALLS, INFIX, POINTWISE_NAMES, PREFIXES
-from fusion_ir.formats.kernel_math_tensors import KERNEL_DTYPES
-from fusion_ir.graph import InputSpec
-from fusion_ir.layout import normal_strides
-from fusion_ir.named import NamedGraph
-from fusion_ir.node import Node
+from fusion_ir.formats.kernel_math.ops import CALLS, INFIX, POINTWISE_NAMES, PREFIXES
+from fusion_ir.formats.kernel_math.reader import read_kernel_math
+from fusion_ir.formats.kernel_math.tensors import KERNEL_DTYPES
 from fusion_ir.ops import make_input
 
 X = "T0_g_float[iS0{4}, iS1{8}]"

@@ -4,7 +4,7 @@ import pytest
 
 from fusion_ir.errors import FormatError
 from fusion_ir.formats import SideFile
-from fusion_ir.formats.kernel_math import read_kernel_math
+from fusion_ir.formats.kernel_math.reader import read_kernel_math
 from tests.unit.formats.test_kernel_math_ops import LEFT, RIGHT, F, X, Y, cat, dump
 
 R = f"T2_g_float{F}"

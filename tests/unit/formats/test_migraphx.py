@@ -6,14 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fusion_ir.core.named import NamedGraph
 from fusion_ir.dtype import bf16, bool_, f16, f32, i8, i64
 from fusion_ir.errors import FormatError
 from fusion_ir.formats import read
-from fusion_ir.formats.migraphx import read_migraphx
+from fusion_ir.formats.migraphx.reader import read_migraphx
 from fusion_ir.formats.side_file import SideFile
-from fusion_ir.interpreter import interpret
 from fusion_ir.key import graph_key
-from fusion_ir.named import NamedGraph
+from fusion_ir.reference.interpreter import interpret
 from fusion_ir.verify import verify
 
 EXCERPT = (Path(__file__).parents[3] / "examples" / "distilgpt2_attention_tail.migraphx.txt").read_text()

@@ -7,12 +7,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from fusion_ir.formats.migraphx import read_migraphx
-from fusion_ir.formats.migraphx_ops import BUFFERS, MIGRAPHX_OPS, OPAQUE
-from fusion_ir.formats.migraphx_row import takes_strides
-from fusion_ir.formats.migraphx_views import VIEWS, lazy_strides
+from fusion_ir.formats.migraphx.ops import BUFFERS, MIGRAPHX_OPS, OPAQUE
+from fusion_ir.formats.migraphx.reader import read_migraphx
+from fusion_ir.formats.migraphx.row import takes_strides
+from fusion_ir.formats.migraphx.views import VIEWS, lazy_strides
 from fusion_ir.formats.signature import parameters
-from fusion_ir.interpreter import interpret
+from fusion_ir.reference.interpreter import interpret
 from fusion_ir.verify import verify
 from tests.unit.formats.test_migraphx import lines
 

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
+from fusion_ir.core.limits import LIMITS
 from fusion_ir.errors import FormatError
-from fusion_ir.formats.migraphx import read_migraphx
-from fusion_ir.limits import LIMITS
+from fusion_ir.formats.migraphx.reader import read_migraphx
 from fusion_ir.verify import verify
 from tests.unit.formats.test_migraphx import BODY, EXCERPT, HEAD, lines
 

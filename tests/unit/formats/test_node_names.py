@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from fusion_ir.core.named import NamedGraph
 from fusion_ir.formats import read
-from fusion_ir.formats.json_wire import from_wire, to_wire
-from fusion_ir.named import NamedGraph
-from fusion_ir.text import parse_graph, print_graph
+from fusion_ir.formats.json.wire import from_wire, to_wire
+from fusion_ir.text.printing import parse_graph, print_graph
 
 NVFUSER = """def nvfuser_fusion_id0(fd : FusionDefinition) -> None :
     T0 = fd.define_tensor(shape=[64], contiguity=[True], dtype=DataType.Float)

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from fusion_ir import build
+from fusion_ir import building as build
+from fusion_ir.core.extent import shape_of
+from fusion_ir.core.graph import InputSpec
+from fusion_ir.core.limits import LIMITS
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import bf16, bool_, f32, f64, i32, i64
 from fusion_ir.errors import FormatError
-from fusion_ir.extent import shape_of
-from fusion_ir.formats.nvfuser import read_nvfuser
-from fusion_ir.formats.nvfuser_ops import NVFUSER_OPS
+from fusion_ir.formats.nvfuser.ops import NVFUSER_OPS
+from fusion_ir.formats.nvfuser.reader import read_nvfuser
 from fusion_ir.formats.signature import parameters
-from fusion_ir.graph import InputSpec
 from fusion_ir.key import graph_key
-from fusion_ir.limits import LIMITS
-from fusion_ir.node import Node
 from fusion_ir.ops import make_input
 
 ROPE = (Path(__file__).parents[3] / "examples" / "mistral_rope_forward.nvfuser.py").read_text()

@@ -6,15 +6,15 @@ from itertools import product
 import numpy as np
 import pytest
 
-from fusion_ir import build
+from fusion_ir import building as build
+from fusion_ir.core.graph import Graph
 from fusion_ir.dtype import DTYPES, f32, f64, i64
 from fusion_ir.errors import FormatError
 from fusion_ir.formats import SideFile, read
-from fusion_ir.formats.nvfuser import read_nvfuser
-from fusion_ir.graph import Graph
-from fusion_ir.interpreter import interpret
+from fusion_ir.formats.nvfuser.reader import read_nvfuser
 from fusion_ir.ops import make_input
-from tests.support.tensors import same_bits, spec
+from fusion_ir.reference.interpreter import interpret
+from testing.tensors import same_bits, spec
 
 NAMES = {"D": "Double", "F": "Float", "H": "Half", "B": "BFloat16", "I": "Int", "i": "Int32", "b": "Bool"}
 OURS = {"D": "f64", "F": "f32", "H": "f16", "B": "bf16", "I": "i64", "i": "i32", "b": "bool"}

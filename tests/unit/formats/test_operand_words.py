@@ -5,11 +5,11 @@ import json
 
 import pytest
 
+from fusion_ir.core.operand_words import operand_words
 from fusion_ir.dtype import f32
 from fusion_ir.errors import FormatError
 from fusion_ir.formats import READERS, read
-from fusion_ir.operand_words import operand_words
-from tests.support.tensors import tensor
+from testing.tensors import tensor
 from tests.unit.formats.test_json import node, wire
 
 TEXT = """fuseplan.graph 1

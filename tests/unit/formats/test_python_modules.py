@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from fusion_ir import build
+from fusion_ir import building as build
+from fusion_ir.core.extent import shape_of
+from fusion_ir.core.graph import InputSpec
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import f32
 from fusion_ir.errors import FormatError
-from fusion_ir.extent import shape_of
 from fusion_ir.formats import read
-from fusion_ir.formats.nvfuser import read_nvfuser
-from fusion_ir.graph import InputSpec
+from fusion_ir.formats.nvfuser.reader import read_nvfuser
 from fusion_ir.key import graph_key
-from fusion_ir.node import Node
 from fusion_ir.ops import make_input
 from tests.unit.formats.test_nvfuser import definition, result
 

@@ -8,17 +8,17 @@ from typing import cast
 import jsonschema
 import pytest
 
-from fusion_ir.aliases import DTYPE_ALIASES, OP_ALIASES
+from fusion_ir.core.aliases import DTYPE_ALIASES, OP_ALIASES
+from fusion_ir.core.named import NamedGraph
 from fusion_ir.dtype import DTYPES
 from fusion_ir.errors import FormatError
 from fusion_ir.formats import READERS, SideFile, read
-from fusion_ir.formats.json_schema import SCHEMA_PATH, graph_schema, schema_text
-from fusion_ir.formats.json_wire import to_wire
-from fusion_ir.formats.wire_ops import WIRE_OPS
+from fusion_ir.formats.json.schema import SCHEMA_PATH, graph_schema, schema_text
+from fusion_ir.formats.json.wire import to_wire
+from fusion_ir.formats.json.wire_ops import WIRE_OPS
 from fusion_ir.key import graph_key
-from fusion_ir.named import NamedGraph
 from fusion_ir.ops import OPS
-from fusion_ir.text import print_graph
+from fusion_ir.text.printing import print_graph
 from fusion_ir.verify import verify
 from tests.support.small_graphs import random_graph
 from tests.unit.formats.test_json import BAD, Wire
@@ -99,7 +99,7 @@ def test_side_files_are_for_formats_that_leave_something_open() -> None:
 
 
 def test_schema_is_up_to_date() -> None:
-    assert SCHEMA_PATH.read_text() == schema_text(), "run python -m fusion_ir.formats.json_schema > " + str(SCHEMA_PATH)
+    assert SCHEMA_PATH.read_text() == schema_text(), "run python -m fusion_ir.formats.json.schema > " + str(SCHEMA_PATH)
 
 
 def test_schema_accepts_what_is_written() -> None:

@@ -5,8 +5,8 @@ import inspect
 
 import pytest
 
-from fusion_ir import aliases
-from fusion_ir.aliases import (
+from fusion_ir.core import aliases
+from fusion_ir.core.aliases import (
     ATTRIBUTE_HINTS,
     COMPOSITES,
     DTYPE_ALIASES,
@@ -19,18 +19,18 @@ from fusion_ir.aliases import (
 )
 from fusion_ir.dtype import DTYPES
 from fusion_ir.errors import FormatError
-from fusion_ir.formats.json_wire import from_wire
-from fusion_ir.formats.kernel_math_ops import POINTWISE_NAMES
-from fusion_ir.formats.kernel_math_tensors import KERNEL_DTYPES
-from fusion_ir.formats.migraphx_ops import MIGRAPHX_OPS
-from fusion_ir.formats.migraphx_types import MIGRAPHX_DTYPES
-from fusion_ir.formats.nvfuser_ops import NVFUSER_OPS
-from fusion_ir.formats.nvfuser_values import NVFUSER_DTYPES
+from fusion_ir.formats.json.wire import from_wire
+from fusion_ir.formats.json.wire_ops import WIRE_OPS, attribute_name
+from fusion_ir.formats.kernel_math.ops import POINTWISE_NAMES
+from fusion_ir.formats.kernel_math.tensors import KERNEL_DTYPES
+from fusion_ir.formats.migraphx.ops import MIGRAPHX_OPS
+from fusion_ir.formats.migraphx.types import MIGRAPHX_DTYPES
+from fusion_ir.formats.nvfuser.ops import NVFUSER_OPS
+from fusion_ir.formats.nvfuser.values import NVFUSER_DTYPES
 from fusion_ir.formats.signature import parameters
-from fusion_ir.formats.wire_ops import WIRE_OPS, attribute_name
 from fusion_ir.key import graph_key
 from fusion_ir.ops import OPS
-from fusion_ir.text import parse_graph, print_graph
+from fusion_ir.text.printing import parse_graph, print_graph
 from tests.unit.formats.test_json import Wire, node, wire
 
 NAMES = {*OPS, *WIRE_OPS}

@@ -5,17 +5,17 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from fusion_ir import build
-from fusion_ir.common_errors import cancelling, is_over_sum
-from fusion_ir.comparison import compare
+from fusion_ir import building as build
+from fusion_ir.accuracy.common_errors import cancelling, is_over_sum
+from fusion_ir.accuracy.comparison import compare
+from fusion_ir.accuracy.tolerance import reference
+from fusion_ir.core.graph import Graph
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import f32
-from fusion_ir.graph import Graph
-from fusion_ir.interpreter import evaluate
-from fusion_ir.node import Node
-from fusion_ir.sample import sample_inputs
-from fusion_ir.tolerance import reference
+from fusion_ir.reference.interpreter import evaluate
+from fusion_ir.reference.sample_inputs import sample_inputs
+from testing.tensors import graph_of, spec
 from tests.support.other_kernels import other_kernel
-from tests.support.tensors import graph_of, spec
 
 N = 24  # of square tensors, so that every wrong axis fits
 

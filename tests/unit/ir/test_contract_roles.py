@@ -7,17 +7,17 @@ from itertools import permutations, product
 import numpy as np
 import pytest
 
-from benchmarks.seeds_operands import MAPPINGS, REJECTED, Mapping, contraction, materialised_bytes, rejection, spelled
-from codegen.gpus import specified
-from fusion_ir import build
+from benchmarks.seeds.operands import MAPPINGS, REJECTED, Mapping, contraction, materialised_bytes, rejection, spelled
+from codegen.hardware.gpus import specified
+from fusion_ir import building as build
+from fusion_ir.building.recognise_contractions import contracted
 from fusion_ir.dtype import DTYPES, bf16, f32
 from fusion_ir.key import graph_key
-from fusion_ir.multiplied_sums import contracted
-from scheduler.bench import Forgetful
 from scheduler.budget import Budget
+from scheduler.interfaces import Forgetful
 from scheduler.tune import tune
+from testing.tensors import evaluate_one
 from tests.support.devices import CPU_DEVICE
-from tests.support.tensors import evaluate_one
 
 EXTENT = dict(zip("abmonpkl", (2, 3, 4, 2, 5, 3, 6, 2), strict=True))
 ORDERS = 12  # of each set of axes where there are several of a kind

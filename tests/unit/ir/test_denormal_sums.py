@@ -6,17 +6,17 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
-from fusion_ir import build
-from fusion_ir.comparison import compare
+from fusion_ir import building as build
+from fusion_ir.accuracy.comparison import compare
+from fusion_ir.accuracy.tolerance import reference
+from fusion_ir.arithmetic.conversions import accumulate, round_to
+from fusion_ir.arithmetic.fma import fma
+from fusion_ir.core.graph import Graph
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DType, bf16, f32, f64
-from fusion_ir.fma import fma
-from fusion_ir.graph import Graph
-from fusion_ir.interpreter import interpret
-from fusion_ir.node import Node
-from fusion_ir.numerics import accumulate, round_to
-from fusion_ir.sample import sample_inputs
-from fusion_ir.tolerance import reference
-from tests.support.tensors import graph_of, spec
+from fusion_ir.reference.interpreter import interpret
+from fusion_ir.reference.sample_inputs import sample_inputs
+from testing.tensors import graph_of, spec
 
 Array = np.ndarray
 Sum = Callable[[Array], Array]  # along the first axis

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from fusion_ir.erf import erf_f32
+from fusion_ir.arithmetic.erf import erf_f32
 
 
 def test_rounds_to_the_f32_of_the_math_library() -> None:

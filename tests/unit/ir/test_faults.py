@@ -6,19 +6,20 @@ from functools import cache
 import numpy as np
 import pytest
 
-from fusion_ir import build, tolerance
-from fusion_ir.comparison import Fixed, Reference, compare
-from fusion_ir.cutting import cut
+from fusion_ir import building as build
+from fusion_ir.accuracy import tolerance
+from fusion_ir.accuracy.comparison import Fixed, Reference, compare
+from fusion_ir.accuracy.tolerance import reference
+from fusion_ir.arithmetic.conversions import accumulate, round_to
+from fusion_ir.core.graph import Graph
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DType, bf16, f16, f32
-from fusion_ir.graph import Graph
-from fusion_ir.interpreter import evaluate, interpret
-from fusion_ir.node import Node
-from fusion_ir.numerics import accumulate, round_to
-from fusion_ir.sample import sample_inputs
-from fusion_ir.tolerance import reference
+from fusion_ir.reference.chunking import cut
+from fusion_ir.reference.interpreter import evaluate, interpret
+from fusion_ir.reference.sample_inputs import sample_inputs
+from testing.random_graphs import Seeded, any_graph
+from testing.tensors import graph_of, spec
 from tests.support.other_kernels import other_kernel
-from tests.support.random_graphs import Seeded, any_graph
-from tests.support.tensors import graph_of, spec
 from tests.unit.ir.test_tolerance import GRAPHS, mixed
 
 ROWS, COLUMNS = 512, 700  # several pieces

@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fusion_ir.fma import fma
+from fusion_ir.arithmetic.fma import fma
 
 
 def exact(a: float, b: float, c: float, dtype: np.dtype) -> float:

@@ -7,20 +7,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fusion_ir import build
-from fusion_ir.comparison import Difference, compare, unequal
+from fusion_ir import building as build
+from fusion_ir.accuracy.comparison import Difference, compare, unequal
+from fusion_ir.accuracy.tolerance import reference
+from fusion_ir.core.graph import Graph
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import f32, i64
 from fusion_ir.formats import read_json
-from fusion_ir.graph import Graph
-from fusion_ir.interpreter import evaluate
-from fusion_ir.node import Node
-from fusion_ir.node_value import evaluate_node
 from fusion_ir.ops import OPS, OpKind, kind_of
-from fusion_ir.sample import sample_inputs
-from fusion_ir.tolerance import reference
+from fusion_ir.reference.interpreter import evaluate
+from fusion_ir.reference.node_value import evaluate_node
+from fusion_ir.reference.sample_inputs import sample_inputs
+from testing.tensors import graph_of, spec
 from tests.support.inexact_graphs import PROLOGUES, amplifying_graph, inexact_graph
 from tests.support.other_kernels import Override, other_kernel
-from tests.support.tensors import graph_of, spec
 
 SOAK = 2000
 GRAPHS = 3000 if int(os.environ.get("FUSEPLAN_RANDOM_GRAPHS", "0")) >= SOAK else 250

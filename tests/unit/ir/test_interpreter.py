@@ -4,18 +4,18 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from fusion_ir import build
-from fusion_ir.blocks import BLOCK_ELEMENTS, blocks
+from fusion_ir import building as build
+from fusion_ir.arithmetic.cache_blocks import BLOCK_ELEMENTS, blocks
+from fusion_ir.arithmetic.conversions import round_to
+from fusion_ir.core.extent import dense_strides, shape_of
+from fusion_ir.core.graph import Graph, OutputSpec
+from fusion_ir.core.node import Node
+from fusion_ir.core.scalar import Scalar
 from fusion_ir.dtype import DTYPES, bf16, f16, f32, f64, i8, i64
-from fusion_ir.extent import dense_strides, shape_of
-from fusion_ir.graph import Graph, OutputSpec
-from fusion_ir.interpreter import InputError, evaluate, interpret
-from fusion_ir.node import Node
-from fusion_ir.numerics import round_to
 from fusion_ir.ops import make, make_input
-from fusion_ir.scalar import Scalar
+from fusion_ir.reference.interpreter import InputError, evaluate, interpret
+from testing.tensors import evaluate_all, evaluate_one, graph_of, same_bits, spec
 from tests.support.small_graphs import random_graph
-from tests.support.tensors import evaluate_all, evaluate_one, graph_of, same_bits, spec
 
 RNG = np.random.default_rng(0)
 CUBE = RNG.standard_normal((4, 5, 6)).astype(np.float32)
@@ -231,7 +231,7 @@ def materialised(graph: Graph, inputs: list[np.ndarray]) -> list[np.ndarray]:
     """Evaluates with every operand dense and every pointwise op over its whole extent at once."""
 
     def override(node: Node, operands: tuple[np.ndarray, ...]) -> np.ndarray:
-        from fusion_ir.numerics import widen
+        from fusion_ir.arithmetic.conversions import widen
         from fusion_ir.ops import OPS, OpKind
 
         dense = [np.array(x, order="C") for x in operands]
@@ -245,7 +245,7 @@ def materialised(graph: Graph, inputs: list[np.ndarray]) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_repeated_axes_are_computed_once_with_the_same_result(seed: int) -> None:
-    from fusion_ir.sample import sample_inputs
+    from fusion_ir.reference.sample_inputs import sample_inputs
 
     graph = random_graph(seed)
     inputs = sample_inputs(graph, seed)

@@ -7,17 +7,17 @@ from dataclasses import replace
 
 import pytest
 
+from fusion_ir.core.extent import shape_of
+from fusion_ir.core.graph import Graph, InputSpec, OutputSpec
+from fusion_ir.core.node import Node, intern
+from fusion_ir.core.scalar import Scalar
 from fusion_ir.dtype import bf16, f16, f32, i64
 from fusion_ir.errors import FormatError
-from fusion_ir.extent import shape_of
-from fusion_ir.graph import Graph, InputSpec, OutputSpec
-from fusion_ir.interpreter import interpret
 from fusion_ir.key import canonical_segment, graph_key, segment_key
-from fusion_ir.node import Node, intern
 from fusion_ir.ops import make, make_input
-from fusion_ir.sample import sample_inputs
-from fusion_ir.scalar import Scalar
-from fusion_ir.text import parse_graph, print_graph
+from fusion_ir.reference.interpreter import interpret
+from fusion_ir.reference.sample_inputs import sample_inputs
+from fusion_ir.text.printing import parse_graph, print_graph
 from tests.support.small_graphs import random_graph
 
 SEEDS = range(80)

@@ -6,15 +6,15 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from fusion_ir.arithmetic.conversions import round_to, ulp
+from fusion_ir.core.extent import dense_strides, shape_of
+from fusion_ir.core.graph import InputSpec
+from fusion_ir.core.node import Node
+from fusion_ir.core.scalar import Scalar
 from fusion_ir.dtype import DTYPES, DType, bf16, bool_, compute_dtype, f16, f32, f64, i8, i32, i64, u8
-from fusion_ir.extent import dense_strides, shape_of
-from fusion_ir.graph import InputSpec
-from fusion_ir.node import Node
-from fusion_ir.numerics import round_to, ulp
 from fusion_ir.ops import OPS, OpKind, RuleError, kind_of, make, make_input
 from fusion_ir.ops.contract import contract_accumulator, contract_arrays, sums_in_any_order
-from fusion_ir.scalar import Scalar
-from tests.support.tensors import evaluate_one, same_bits, tensor
+from testing.tensors import evaluate_one, same_bits, tensor
 
 POINTWISE = [row for row in OPS.values() if row.kind is OpKind.POINTWISE]
 INTEGERS = [d for d in DTYPES.values() if d.is_integer]

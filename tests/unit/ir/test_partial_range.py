@@ -5,14 +5,14 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from fusion_ir import build as B
+from fusion_ir import building as B
+from fusion_ir.accuracy.partial_range import leaves_range
+from fusion_ir.accuracy.tolerance import reference
+from fusion_ir.core.graph import Graph
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DTYPES, f32
-from fusion_ir.graph import Graph
-from fusion_ir.node import Node
 from fusion_ir.ops import make_input
-from fusion_ir.partial_range import leaves_range
-from fusion_ir.tolerance import reference
-from tests.support.tensors import graph_of, spec
+from testing.tensors import graph_of, spec
 
 TERMS = 4
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from fusion_ir.arithmetic.philox import philox4x32, uniform
+from fusion_ir.core.extent import shape_of
 from fusion_ir.dtype import i64
-from fusion_ir.extent import shape_of
 from fusion_ir.ops import make
-from fusion_ir.philox import philox4x32, uniform
-from tests.support.tensors import evaluate_one
+from testing.tensors import evaluate_one
 
 ONES = 0xFFFFFFFF
 PUBLISHED = [

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
+from fusion_ir.accuracy.erring_value import EVEN, erring_dtype, error_dtype
+from fusion_ir.accuracy.pointwise_bound import normalized_bound, pointwise_bound
+from fusion_ir.arithmetic.conversions import round_to
+from fusion_ir.core.extent import dense_strides, shape_of
+from fusion_ir.core.graph import InputSpec
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DTYPES, DType
-from fusion_ir.erring_value import EVEN, erring_dtype, error_dtype
-from fusion_ir.extent import dense_strides, shape_of
-from fusion_ir.graph import InputSpec
-from fusion_ir.node import Node
-from fusion_ir.numerics import round_to
 from fusion_ir.ops import OPS, OpKind, make, make_input
-from fusion_ir.pointwise_bound import normalized_bound, pointwise_bound
 
 ELEMENTS = 600
 OF_FLOATS = [

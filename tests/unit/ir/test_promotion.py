@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fusion_ir import build
-from fusion_ir.build import Operand
+from fusion_ir import building as build
+from fusion_ir.arithmetic.conversions import round_to
+from fusion_ir.building import Operand
+from fusion_ir.core.extent import dense_strides, shape_of
+from fusion_ir.core.graph import InputSpec, topological
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DTYPES
-from fusion_ir.extent import dense_strides, shape_of
-from fusion_ir.graph import InputSpec, topological
-from fusion_ir.node import Node
-from fusion_ir.node_value import evaluate_node
-from fusion_ir.numerics import round_to
 from fusion_ir.ops import make_input
-from tests.support.tensors import same_bits
+from fusion_ir.reference.node_value import evaluate_node
+from testing.tensors import same_bits
 
 torch: Any = pytest.importorskip("torch", reason="needs PyTorch: the extra `bench`")
 

@@ -5,17 +5,17 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from fusion_ir import build as B
-from fusion_ir.comparison import compare
+from fusion_ir import building as B
+from fusion_ir.accuracy.comparison import compare
+from fusion_ir.accuracy.tolerance import reference
+from fusion_ir.arithmetic.conversions import round_to
+from fusion_ir.core.extent import dense_strides, shape_of
+from fusion_ir.core.graph import Graph, InputSpec
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DTYPES, DType
-from fusion_ir.extent import dense_strides, shape_of
-from fusion_ir.graph import Graph, InputSpec
-from fusion_ir.interpreter import interpret
-from fusion_ir.node import Node
-from fusion_ir.numerics import round_to
 from fusion_ir.ops import OPS, OpKind, make, make_input
-from fusion_ir.tolerance import reference
-from tests.support.tensors import graph_of, spec
+from fusion_ir.reference.interpreter import interpret
+from testing.tensors import graph_of, spec
 
 FLOATS = ("f64", "f32", "f16", "bf16")
 SPECIAL = np.array([0.0, -0.0, 1.0, -1.0, 2.0, -3.0, 0.5, np.inf, -np.inf, np.nan], np.float32)

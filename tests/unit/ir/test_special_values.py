@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fusion_ir import build
+from fusion_ir import building as build
+from fusion_ir.arithmetic.conversions import round_to, ulp, widen
+from fusion_ir.core.node import Attr, Node
 from fusion_ir.dtype import DTYPES, DType, compute_dtype
-from fusion_ir.interpreter import interpret
-from fusion_ir.node import Attr, Node
-from fusion_ir.node_value import evaluate_node
-from fusion_ir.numerics import round_to, ulp, widen
 from fusion_ir.ops import OPS, OpKind, RuleError, make
+from fusion_ir.reference.interpreter import interpret
+from fusion_ir.reference.node_value import evaluate_node
+from testing.tensors import evaluate_one, tensor
 from tests.support.special_values import (
     from_torch,
     special_graph,
@@ -25,7 +26,6 @@ from tests.support.special_values import (
     to_torch,
     unlike_reference,
 )
-from tests.support.tensors import evaluate_one, tensor
 
 torch: Any = pytest.importorskip("torch", reason="needs PyTorch: the extra `bench`")
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from fusion_ir.blocks import BLOCK_ELEMENTS
+from fusion_ir.arithmetic.cache_blocks import BLOCK_ELEMENTS
 from fusion_ir.ops import make
-from tests.support.tensors import evaluate_one
+from testing.tensors import evaluate_one
 
 LARGE = [
     ((300, 700), (0,)),

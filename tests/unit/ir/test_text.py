@@ -4,14 +4,14 @@ import random
 
 import pytest
 
+from fusion_ir.core.extent import dense_strides, shape_of
+from fusion_ir.core.graph import Graph, InputSpec, OutputSpec
+from fusion_ir.core.limits import LIMITS
+from fusion_ir.core.named import NamedGraph
 from fusion_ir.dtype import f32
 from fusion_ir.errors import FormatError
-from fusion_ir.extent import dense_strides, shape_of
-from fusion_ir.graph import Graph, InputSpec, OutputSpec
-from fusion_ir.limits import LIMITS
-from fusion_ir.named import NamedGraph
 from fusion_ir.ops import make, make_input
-from fusion_ir.text import parse_graph, print_graph
+from fusion_ir.text.printing import parse_graph, print_graph
 from tests.support.small_graphs import random_graph
 
 GOOD = """fuseplan.graph 1

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from fusion_ir import threads
-from fusion_ir.threads import assign, copied, equal
+from fusion_ir.arithmetic import threads
+from fusion_ir.arithmetic.threads import assign, copied, equal
 
 SHAPES = [(), (0,), (7,), (3, 0, 5), (1000,), (300, 40), (5, 60, 70), (2, 3, 4, 500)]
 

@@ -6,19 +6,19 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from fusion_ir import build
-from fusion_ir.comparison import Fixed, Reference, compare
+from fusion_ir import building as build
+from fusion_ir.accuracy.comparison import Fixed, Reference, compare
+from fusion_ir.accuracy.error_patterns import Pattern, patterns
+from fusion_ir.accuracy.tolerance import BESIDE, reference
+from fusion_ir.arithmetic.conversions import ulp
+from fusion_ir.core.graph import Graph
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import bf16, f16, f32, i64
-from fusion_ir.graph import Graph
-from fusion_ir.interpreter import evaluate, interpret
-from fusion_ir.node import Node
-from fusion_ir.numerics import ulp
 from fusion_ir.ops import make
-from fusion_ir.sample import sample_inputs
-from fusion_ir.signs import Pattern, patterns
-from fusion_ir.tolerance import BESIDE, reference
+from fusion_ir.reference.interpreter import evaluate, interpret
+from fusion_ir.reference.sample_inputs import sample_inputs
+from testing.tensors import graph_of, spec
 from tests.support.other_kernels import other_kernel
-from tests.support.tensors import graph_of, spec
 
 
 def prepared(sizes, read: Callable[..., object], dtype=f32, seed: int = 0) -> tuple[Graph, list[np.ndarray], Reference]:

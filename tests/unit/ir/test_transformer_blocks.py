@@ -7,14 +7,14 @@ from functools import partial
 import numpy as np
 import pytest
 
-from fusion_ir.comparison import compare
+from fusion_ir.accuracy.comparison import compare
+from fusion_ir.accuracy.tolerance import reference
+from fusion_ir.core.graph import Graph
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DType, bf16, f16, f32
-from fusion_ir.graph import Graph
-from fusion_ir.interpreter import evaluate
-from fusion_ir.node import Node
-from fusion_ir.node_value import evaluate_node
-from fusion_ir.sample import sample_inputs
-from fusion_ir.tolerance import reference
+from fusion_ir.reference.interpreter import evaluate
+from fusion_ir.reference.node_value import evaluate_node
+from fusion_ir.reference.sample_inputs import sample_inputs
 from tests.support.other_kernels import Override, other_kernel
 from tests.support.transformer_blocks import block
 

@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
+from fusion_ir.core.extent import dense_strides, shape_of
+from fusion_ir.core.graph import Graph, InputSpec, OutputSpec
+from fusion_ir.core.node import Node, intern
 from fusion_ir.dtype import bf16, f32
-from fusion_ir.extent import dense_strides, shape_of
-from fusion_ir.graph import Graph, InputSpec, OutputSpec
-from fusion_ir.node import Node, intern
 from fusion_ir.ops import make, make_input
 from fusion_ir.verify import VerifyError, verify
+from testing.tensors import graph_of, spec
 from tests.support.small_graphs import random_graph
-from tests.support.tensors import graph_of, spec
 
 
 def add_graph(given: InputSpec, strides: tuple[int, ...] | None = None, donates: int | None = None) -> Graph:

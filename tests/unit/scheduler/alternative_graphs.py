@@ -3,16 +3,16 @@
 import random
 from collections.abc import Iterator
 
-from fusion_ir.node import Node
+from fusion_ir.core.node import Node
 from fusion_ir.ops import OpKind, kind_of, make
-from scheduler.atoms import Atoms, atoms_of
-from scheduler.candidates import Candidates, CandidateSettings, find_candidates
-from scheduler.ledger import Ledger
-from scheduler.masks import bits
-from scheduler.piece import Piece
-from scheduler.prepare import Prepared
-from scheduler.rewrites.neighbourhood import Neighbourhood
+from scheduler.bitset import bits
+from scheduler.rewrites.matching.graph_queries import Neighbourhood
+from scheduler.rewrites.prepare import Prepared
 from scheduler.rewrites.rule import Offer
+from scheduler.segments.atoms import Atoms, atoms_of
+from scheduler.segments.enumeration import Candidates, CandidateSettings, find_candidates
+from scheduler.segments.segment_mask import Piece
+from scheduler.tuning.trials import Ledger
 from tests.unit.scheduler.fakes import DEVICE, Memory, families
 
 

@@ -9,18 +9,18 @@ from itertools import count
 
 import numpy as np
 
-from codegen.by_steps import Meanings
 from codegen.kernel import EmitError, Kernel, Launch, Reject
 from codegen.schedule import Choices, schedule_values
 from codegen.toolchain.compiler import Binary
-from fusion_ir.graph import Graph
-from fusion_ir.interpreter import interpret
+from codegen.workbench.step_check import Meanings
+from fusion_ir.core.graph import Graph
 from fusion_ir.key import graph_key
 from fusion_ir.ops import OPS, OpKind
 from fusion_ir.records import Ceilings, Device, Measurement, Plan, Status
-from scheduler.bound import lower_bound_us
-from scheduler.experience import Tuned
-from scheduler.traffic import traffic_of
+from fusion_ir.reference.interpreter import interpret
+from scheduler.cost.features import Tuned
+from scheduler.cost.lower_bound import lower_bound_us
+from scheduler.cost.traffic import traffic_of
 
 CEILINGS = Ceilings(copy_gbps=((0, 50.0),), read_gbps=((0, 60.0),), launch_us=2.0, fma_gflops=100.0)
 DEVICE = Device(

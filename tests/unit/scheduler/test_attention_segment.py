@@ -2,12 +2,12 @@
 
 import math
 
-from codegen.gpus import specified
-from fusion_ir import build
+from codegen.hardware.gpus import specified
+from fusion_ir import building as build
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import bf16, f32
-from fusion_ir.node import Node
-from scheduler.bench import Forgetful
 from scheduler.budget import Budget
+from scheduler.interfaces import Forgetful
 from scheduler.tune import tune
 from tests.support.attention import below, scores, tensor
 from tests.support.products import dense_graph

@@ -2,7 +2,7 @@
 
 import random
 
-from scheduler.buffers import Lifetime, share_buffers
+from scheduler.plans.buffers import Lifetime, share_buffers
 
 
 def test_random_lifetimes() -> None:

@@ -7,23 +7,23 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from codegen.by_steps import Meanings, judge_steps
-from fusion_ir.comparison import compare
+from codegen.workbench.step_check import Meanings, judge_steps
+from fusion_ir.accuracy.comparison import compare
+from fusion_ir.accuracy.tolerance import reference
+from fusion_ir.arithmetic.conversions import ulp
+from fusion_ir.core.extent import dense_strides, shape_of
+from fusion_ir.core.graph import Graph, InputSpec, OutputSpec
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import f32
-from fusion_ir.extent import dense_strides, shape_of
-from fusion_ir.graph import Graph, InputSpec, OutputSpec
-from fusion_ir.node import Node
-from fusion_ir.numerics import ulp
 from fusion_ir.ops import make, make_input
 from fusion_ir.records import Plan, Search, Status
-from fusion_ir.tolerance import reference
-from scheduler.assemble import Choice, assemble, meanings_of
-from scheduler.ledger import Ledger
-from scheduler.prepare import prepare
+from scheduler.plans.assemble import Choice, assemble, meanings_of
+from scheduler.plans.whole_time import BY_STEPS
+from scheduler.rewrites.prepare import prepare
 from scheduler.tune import unfused_segments
-from scheduler.whole import BY_STEPS
+from scheduler.tuning.trials import Ledger
+from testing.random_graphs import Seeded, any_graph
 from tests.support.constants import with_constants
-from tests.support.random_graphs import Seeded, any_graph
 from tests.unit.scheduler.fakes import (
     DEVICE,
     FakeBench,
@@ -33,7 +33,7 @@ from tests.unit.scheduler.fakes import (
     random_inputs,
     run_plan,
 )
-from tests.unit.scheduler.test_stretches import Compiling, chain, stretched
+from tests.unit.scheduler.test_large_graphs import Compiling, chain, stretched
 from tests.unit.scheduler.test_tune import ALL, WRONG, diamond, search
 
 Array = np.ndarray
@@ -159,7 +159,7 @@ def test_what_no_step_made_is_not_held_against_a_plan() -> None:
 
 def test_plans_of_too_much_memory_are_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     plan, meanings, segments = unfused(diamond())
-    monkeypatch.setattr("codegen.by_steps.MOST_BYTES", 1 << 20)
+    monkeypatch.setattr("codegen.workbench.step_check.MOST_BYTES", 1 << 20)
     assert "at most are judged" in judge_steps(plan, meanings, random_inputs(diamond(), 0), runner(segments))[0]
 
 

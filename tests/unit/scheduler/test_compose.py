@@ -7,28 +7,28 @@ from dataclasses import replace
 import pytest
 
 from codegen.families import FAMILIES
+from fusion_ir.core.extent import dense_strides
+from fusion_ir.core.graph import Graph, OutputSpec
+from fusion_ir.core.node import Node
 from fusion_ir.errors import FormatError
-from fusion_ir.extent import dense_strides
-from fusion_ir.graph import Graph, OutputSpec
 from fusion_ir.key import canonical_segment
-from fusion_ir.node import Node
 from fusion_ir.ops import make, make_input
 from fusion_ir.records import Plan, Ref, Search
-from fusion_ir.text import parse_graph, print_graph
-from scheduler import compose as composing
-from scheduler.assemble import Choice, assemble
-from scheduler.atoms import atoms_of
-from scheduler.compose import Part, compose
-from scheduler.masks import bits
-from scheduler.predictor import Predictor
-from scheduler.prepare import Prepared, prepare
-from scheduler.rewrites.tables import ALTERNATIVES
-from scheduler.segment import Segment, extract
-from scheduler.traffic import traffic_of
+from fusion_ir.text.printing import parse_graph, print_graph
+from scheduler.bitset import bits
+from scheduler.cost.model import Predictor
+from scheduler.cost.traffic import traffic_of
+from scheduler.plans import compose as composing
+from scheduler.plans.assemble import Choice, assemble
+from scheduler.plans.compose import Part, compose
+from scheduler.rewrites.prepare import Prepared, prepare
+from scheduler.rewrites.rules import ALTERNATIVES
+from scheduler.segments.atoms import atoms_of
+from scheduler.segments.segment import Segment, extract
+from testing.random_graphs import Seeded, any_graph
 from tests.support.devices import CPU_DEVICE, CUDA_DEVICE
 from tests.support.kernels import dense, graph_of
 from tests.support.products import einsum_graph
-from tests.support.random_graphs import Seeded, any_graph
 from tests.support.small_graphs import random_graph
 from tests.unit.scheduler.alternative_graphs import OFFERS, random_cover, searched
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from scheduler.cover import CoverProblem, NoRoom
-from scheduler.demand import Demand
-from scheduler.memory import Memory
-from scheduler.piece import Piece
-from scheduler.producers import Producers
+from scheduler.cover.hypergraph import Producers
+from scheduler.cover.live_set_search import Demand
+from scheduler.cover.peak_memory import Memory
+from scheduler.cover.solver import CoverProblem, NoRoom
+from scheduler.segments.segment_mask import Piece
 from tests.support.cover_problems import Problem, cheapest, cheapest_within, check_order, random_problem
 
 PROBLEMS = 400

@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.corpus import TOPICS
 from codegen.families import FAMILIES
-from fusion_ir.graph import Graph
+from fusion_ir.core.graph import Graph
 from fusion_ir.records import Measurement
 from scheduler.budget import Budget
 from scheduler.tune import tune

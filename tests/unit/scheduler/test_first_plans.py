@@ -8,10 +8,10 @@ import pytest
 
 from codegen.kernel import Kernel
 from codegen.toolchain.compiler import OutOfTime
-from fusion_ir.graph import Graph
+from fusion_ir.core.graph import Graph
 from fusion_ir.ops import make
 from fusion_ir.records import Device, Measurement, Plan, Status
-from scheduler.finalists import LATE, NO_TIME_FOR_UNFUSED, QUICKLY
+from scheduler.plan_selection import LATE, NO_TIME_FOR_UNFUSED, QUICKLY
 from tests.unit.scheduler.fakes import FakeBench, FakeFamily, Timing
 from tests.unit.scheduler.test_tune import X, Y, diamond, graph_of, search
 
@@ -291,7 +291,7 @@ def test_what_compilers_have_no_time_for_is_compiled_quickly_and_told(
             asked.append(quickly)
             return super().compile_for_plans(*args, quickly=quickly, **how)
 
-    monkeypatch.setattr("scheduler.compile_time.UNIT_S", unit_s)
+    monkeypatch.setattr("scheduler.cost.compile_time.UNIT_S", unit_s)
     plan, _ = search(diamond(), Noting(), seconds=seconds)
     assert asked[0] == quick
     assert (QUICKLY in [r.text for r in plan.reasons]) == told

@@ -8,21 +8,21 @@ from collections.abc import Callable
 import pytest
 
 from codegen.families import FAMILIES
-from codegen.families.apart import is_heavy
-from codegen.gpus import GPUS, specified
-from fusion_ir import build
+from codegen.families.contraction_limits import is_heavy
+from codegen.hardware.gpus import GPUS, specified
+from fusion_ir import building as build
+from fusion_ir.core.graph import Graph, InputSpec
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DTYPES, bf16, f32, f64, i32, i64
-from fusion_ir.graph import Graph, InputSpec
-from fusion_ir.node import Node
 from fusion_ir.records import Device
-from scheduler.bench import Forgetful
 from scheduler.budget import Budget
-from scheduler.candidates import Candidate
-from scheduler.ledger import Ledger
-from scheduler.prepare import prepare
-from scheduler.rewrites.split import split_tasks
-from scheduler.rewrites.tables import ALTERNATIVES
+from scheduler.interfaces import Forgetful
+from scheduler.rewrites.prepare import prepare
+from scheduler.rewrites.rules import ALTERNATIVES
+from scheduler.rewrites.rules.split_reduction import split_tasks
+from scheduler.segments.enumeration import Candidate
 from scheduler.tune import tune, unfused_segments
+from scheduler.tuning.trials import Ledger
 from tests.support.devices import CPU_DEVICE
 from tests.support.products import dense_graph, spec
 

@@ -6,12 +6,12 @@ import pytest
 
 from benchmarks.corpus import TOPICS
 from benchmarks.corpus.case import Case
-from codegen.gpus import specified
+from codegen.hardware.gpus import specified
+from fusion_ir.core.graph import Graph
 from fusion_ir.formats import read
-from fusion_ir.graph import Graph
 from fusion_ir.records import Device, Plan
-from scheduler.bench import Forgetful
 from scheduler.budget import Budget
+from scheduler.interfaces import Forgetful
 from scheduler.tune import TuneSettings, tune
 from tests.unit.scheduler.fakes import CEILINGS, DEVICE
 

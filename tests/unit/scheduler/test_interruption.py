@@ -9,20 +9,20 @@ from typing import Any, TypeVar
 import pytest
 
 from codegen.kernel import Kernel, Reject
-from fusion_ir.graph import Graph
-from fusion_ir.interpreter import interpret
+from fusion_ir.core.graph import Graph
 from fusion_ir.ops import make
 from fusion_ir.records import Device, Measurement, Plan
+from fusion_ir.reference.interpreter import interpret
 from scheduler.budget import INTERRUPTED, Budget, Event
-from scheduler.candidates import Candidate, CandidateSettings
-from scheduler.cover import CoverProblem, NoRoom
-from scheduler.cutting import cut
-from scheduler.finalists import MANY_ATOMS
-from scheduler.ledger import Ledger
-from scheduler.piece import Piece
-from scheduler.prepare import prepare
+from scheduler.cover.solver import CoverProblem, NoRoom
+from scheduler.deadline import BEAT_S
+from scheduler.plan_selection import MANY_ATOMS
+from scheduler.rewrites.prepare import prepare
+from scheduler.segments.atom_cuts import cut
+from scheduler.segments.enumeration import Candidate, CandidateSettings
+from scheduler.segments.segment_mask import Piece
 from scheduler.tune import TuneSettings, tune
-from scheduler.watch import BEAT_S
+from scheduler.tuning.trials import Ledger
 from tests.support.cover_problems import random_problem
 from tests.unit.scheduler.fakes import (
     DEVICE,

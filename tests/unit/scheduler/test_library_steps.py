@@ -4,21 +4,21 @@ import numpy as np
 
 from codegen.families import FAMILIES
 from codegen.gemm.call_arrays import compute_call
-from codegen.libraries import CUBLASLT
+from codegen.hardware.libraries import CUBLASLT
 from codegen.toolchain.compiler import Binary
-from fusion_ir import build
-from fusion_ir.comparison import compare
+from fusion_ir import building as build
+from fusion_ir.accuracy.comparison import compare
+from fusion_ir.accuracy.tolerance import reference
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DTYPES, f16
-from fusion_ir.node import Node
 from fusion_ir.records import LibraryCall, Plan, Ref, Search, Step
-from fusion_ir.sample import sample_inputs
-from fusion_ir.tolerance import reference
-from scheduler.assemble import Choice, assemble
-from scheduler.atoms import atoms_of
-from scheduler.masks import bits
-from scheduler.prepare import prepare
-from scheduler.segment import Segment, extract
-from scheduler.traffic import traffic_of
+from fusion_ir.reference.sample_inputs import sample_inputs
+from scheduler.bitset import bits
+from scheduler.cost.traffic import traffic_of
+from scheduler.plans.assemble import Choice, assemble
+from scheduler.rewrites.prepare import prepare
+from scheduler.segments.atoms import atoms_of
+from scheduler.segments.segment import Segment, extract
 from tests.support.devices import CUDA_DEVICE
 from tests.support.products import dense_graph
 

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from fusion_ir.graph import Graph
-from fusion_ir.interpreter import interpret
+from fusion_ir.core.graph import Graph
 from fusion_ir.ops import make
 from fusion_ir.records import Plan
+from fusion_ir.reference.interpreter import interpret
 from scheduler.budget import Budget, RequestError
 from scheduler.no_plan import MemoryExceeded
 from scheduler.tune import tune
-from tests.support.random_graphs import Seeded, any_graph
+from testing.random_graphs import Seeded, any_graph
 from tests.unit.scheduler.fakes import DEVICE, FakeBench, Memory, families, random_inputs, run_plan, same_bits
 from tests.unit.scheduler.test_tune import ALL, X, Y, graph_of, unmeasured_segments
 

@@ -5,13 +5,13 @@ from collections.abc import Callable
 
 import pytest
 
-from codegen.gpus import specified
-from fusion_ir import build
+from codegen.hardware.gpus import specified
+from fusion_ir import building as build
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DType, bf16, f32
-from fusion_ir.node import Node
 from fusion_ir.records import Device
-from scheduler.bench import Forgetful
 from scheduler.budget import Budget
+from scheduler.interfaces import Forgetful
 from scheduler.tune import tune
 from tests.support.devices import CPU_DEVICE
 from tests.support.products import dense_graph, spec

@@ -1,8 +1,8 @@
 """What a search without a plan says of kernels that failed."""
 
+from fusion_ir.core.extent import shape_of
+from fusion_ir.core.graph import InputSpec
 from fusion_ir.dtype import f32
-from fusion_ir.extent import shape_of
-from fusion_ir.graph import InputSpec
 from fusion_ir.ops import make_input
 from fusion_ir.records import Measurement, Status
 from scheduler.no_plan import unusable

@@ -7,23 +7,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fusion_ir import build
-from fusion_ir.comparison import compare
+from fusion_ir import building as build
+from fusion_ir.accuracy.comparison import compare
+from fusion_ir.accuracy.tolerance import reference
+from fusion_ir.core.extent import dense_strides
+from fusion_ir.core.graph import Graph, OutputSpec
 from fusion_ir.dtype import DType, f16, f32
-from fusion_ir.extent import dense_strides
 from fusion_ir.formats import read
-from fusion_ir.graph import Graph, OutputSpec
-from fusion_ir.interpreter import interpret
 from fusion_ir.ops.contract import products
 from fusion_ir.records import NUMERICS
-from fusion_ir.sample import sample_inputs
-from fusion_ir.text import print_graph
-from fusion_ir.tolerance import reference
-from scheduler.prepare import prepare
-from scheduler.rewrites.neighbourhood import Neighbourhood
-from scheduler.rewrites.split import Tasks, split_offers
-from scheduler.rewrites.split_contract import split_long_contract
-from scheduler.rewrites.tables import ALTERNATIVES
+from fusion_ir.reference.interpreter import interpret
+from fusion_ir.reference.sample_inputs import sample_inputs
+from fusion_ir.text.printing import print_graph
+from scheduler.rewrites.matching.graph_queries import Neighbourhood
+from scheduler.rewrites.prepare import prepare
+from scheduler.rewrites.rules import ALTERNATIVES
+from scheduler.rewrites.rules.split_contract import split_long_contract
+from scheduler.rewrites.rules.split_reduction import Tasks, split_offers
 from tests.support.offers import offers_of, with_alternatives
 from tests.unit.scheduler.offer_cases import CASES, KEPT, graph_of, mm, power, tail, tensor, weight
 

@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
-from fusion_ir import build
+from fusion_ir import building as build
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import f64
-from fusion_ir.node import Node
-from scheduler.rewrites.chains import CHAINS
-from scheduler.rewrites.distributing import DISTRIBUTING
-from scheduler.rewrites.factoring import FACTORING
-from scheduler.rewrites.joining import Operand, arranged
+from scheduler.rewrites.matching.labelled_contract import Operand, arranged
 from scheduler.rewrites.rule import Offer
-from scheduler.rewrites.scaling import SCALING
-from scheduler.rewrites.siblings import SIBLINGS
-from scheduler.rewrites.sums import SUMS
-from scheduler.rewrites.through import THROUGH
-from scheduler.rewrites.twice import TWICE
-from scheduler.rewrites.views import VIEWS
+from scheduler.rewrites.rules.constant_folding import DISTRIBUTING
+from scheduler.rewrites.rules.contraction_views import THROUGH
+from scheduler.rewrites.rules.horizontal_contract import SIBLINGS
+from scheduler.rewrites.rules.matrix_chain import CHAINS
+from scheduler.rewrites.rules.reuse_transposed import TWICE
+from scheduler.rewrites.rules.scaling import SCALING
+from scheduler.rewrites.rules.sum_of_products import SUMS
+from scheduler.rewrites.rules.sum_of_products_as_product import FACTORING
+from scheduler.rewrites.rules.views import VIEWS
 from tests.support.offers import Checked
 
 GRAPHS = 300  # in which a fault must show

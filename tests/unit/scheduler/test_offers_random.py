@@ -8,16 +8,16 @@ from collections.abc import Callable
 
 import pytest
 
-from fusion_ir import build
+from fusion_ir import building as build
+from fusion_ir.core.extent import dense_strides
+from fusion_ir.core.graph import Graph, OutputSpec
 from fusion_ir.dtype import bf16, f16, f32, f64
-from fusion_ir.extent import dense_strides
-from fusion_ir.graph import Graph, OutputSpec
-from fusion_ir.interpreter import interpret
-from fusion_ir.text import print_graph
-from scheduler.rewrites.tables import ALTERNATIVES
+from fusion_ir.reference.interpreter import interpret
+from fusion_ir.text.printing import print_graph
+from scheduler.rewrites.rules import ALTERNATIVES
+from testing.random_graphs import Seeded, any_graph
 from tests.support.offers import Checked, offers_of
 from tests.support.products import dense_graph
-from tests.support.random_graphs import Seeded, any_graph
 from tests.support.random_products import product_graph
 from tests.unit.scheduler.fakes import random_inputs, same_bits
 

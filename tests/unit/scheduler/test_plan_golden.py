@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from fusion_ir.core.graph import Graph
 from fusion_ir.formats import read
-from fusion_ir.graph import Graph
 from fusion_ir.records import Ceilings, Measurement
-from scheduler.bench import Forgetful
 from scheduler.budget import Budget
+from scheduler.interfaces import Forgetful
 from scheduler.tune import tune
 from tests.support.devices import CPU_DEVICE, CUDA_DEVICE
 

@@ -7,18 +7,18 @@ import numpy as np
 import pytest
 
 from codegen.families import FAMILIES
-from fusion_ir import build
+from fusion_ir import building as build
+from fusion_ir.core.graph import Graph
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DType, bf16, f16, f32, f64, i8, i32
-from fusion_ir.graph import Graph
-from fusion_ir.interpreter import interpret
-from fusion_ir.node import Node
-from scheduler.bench import Forgetful
-from scheduler.ledger import Ledger
-from scheduler.prepare import prepare
-from scheduler.rewrites import axes
-from scheduler.rewrites.axes import AxesInOrder
-from scheduler.rewrites.narrow import NARROW
+from fusion_ir.reference.interpreter import interpret
+from scheduler.interfaces import Forgetful
+from scheduler.rewrites.prepare import prepare
+from scheduler.rewrites.rules import matrix_axes as axes
+from scheduler.rewrites.rules.matrix_axes import AxesInOrder
+from scheduler.rewrites.rules.narrow_operands import NARROW
 from scheduler.rewrites.simplify import simplify
+from scheduler.tuning.trials import Ledger
 from tests.support.devices import CPU_DEVICE
 from tests.support.products import dense_graph, einsum_graph, spec
 from tests.unit.scheduler.fakes import random_inputs, same_bits

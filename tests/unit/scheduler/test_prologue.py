@@ -8,33 +8,33 @@ from dataclasses import replace
 import pytest
 from pydantic import ValidationError
 
-from fusion_ir import build
+from fusion_ir import building as build
+from fusion_ir.core.extent import shape_of
+from fusion_ir.core.graph import Graph, InputSpec, OutputSpec
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import f32
-from fusion_ir.extent import shape_of
-from fusion_ir.graph import Graph, InputSpec, OutputSpec
-from fusion_ir.interpreter import interpret
-from fusion_ir.node import Node
 from fusion_ir.ops import make, make_input
 from fusion_ir.records import Buffer, Plan, Ref
-from scheduler import assemble
-from scheduler.atoms import atoms_of
+from fusion_ir.reference.interpreter import interpret
+from scheduler.bitset import bits
 from scheduler.budget import Budget
-from scheduler.buffers import Lifetime, share_buffers
-from scheduler.cover import Producers
-from scheduler.covers import Covers
-from scheduler.masks import bits
-from scheduler.piece import Piece
-from scheduler.prepare import prepare
-from scheduler.rewrites.chains import CHAINS
+from scheduler.cover.oracle import Covers
+from scheduler.cover.solver import Producers
+from scheduler.deadline import Watch
+from scheduler.plans import assemble
+from scheduler.plans.buffers import Lifetime, share_buffers
+from scheduler.rewrites.prepare import prepare
 from scheduler.rewrites.rule import Offer
-from scheduler.rewrites.tables import ALTERNATIVES
+from scheduler.rewrites.rules import ALTERNATIVES
+from scheduler.rewrites.rules.matrix_chain import CHAINS
+from scheduler.segments.atoms import atoms_of
+from scheduler.segments.segment_mask import Piece
 from scheduler.tune import TuneSettings, tune
-from scheduler.watch import Watch
+from testing.random_graphs import Seeded, any_graph
 from tests.support.constants import with_constants
 from tests.support.cover_problems import Problem, cheapest
-from tests.support.random_graphs import Seeded, any_graph
 from tests.unit.scheduler.fakes import DEVICE, FakeBench, Memory, families, random_inputs, run_plan, same_bits
-from tests.unit.scheduler.test_least import DEVICES, searched
+from tests.unit.scheduler.test_optimistic import DEVICES, searched
 from tests.unit.scheduler.test_tune import ALL, unmeasured_segments
 
 

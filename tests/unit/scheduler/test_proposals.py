@@ -11,13 +11,13 @@ import pytest
 from codegen.schedule import Choices, schedule_text
 from fusion_ir.ops import make, make_input
 from scheduler.budget import Budget
-from scheduler.candidates import Candidate
-from scheduler.cutting import cut
-from scheduler.ledger import NEAR_BOUND, PATIENCE, Ledger
-from scheduler.piece import Piece
-from scheduler.proposals import by_estimator, proposals
-from scheduler.space import Space
+from scheduler.segments.atom_cuts import cut
+from scheduler.segments.enumeration import Candidate
+from scheduler.segments.segment_mask import Piece
 from scheduler.tune import tune
+from scheduler.tuning.proposals import by_estimator, proposals
+from scheduler.tuning.schedule_space import Space
+from scheduler.tuning.trials import NEAR_BOUND, PATIENCE, Ledger
 from tests.support.kernels import dense, graph_of
 from tests.unit.scheduler.fakes import DEVICE, FakeBench, FakeFamily, Memory, families
 

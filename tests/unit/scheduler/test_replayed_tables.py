@@ -5,11 +5,11 @@ from statistics import fmean
 
 import pytest
 
-from benchmarks.replay import ReplayBench, Table, device, median_training, tables
-from benchmarks.tuner import Known, chance, ours
-from scheduler.candidates import Candidate
-from scheduler.cutting import cut
-from scheduler.ledger import Ledger
+from benchmarks.tuner.replay import ReplayBench, Table, device, median_training, tables
+from benchmarks.tuner.run import Known, chance, ours
+from scheduler.segments.atom_cuts import cut
+from scheduler.segments.enumeration import Candidate
+from scheduler.tuning.trials import Ledger
 
 TABLES = tables()
 DEVICE = device()

@@ -2,18 +2,18 @@
 
 import pytest
 
-from fusion_ir import build
+from fusion_ir import building as build
+from fusion_ir.core.extent import dense_strides, shape_of
+from fusion_ir.core.graph import Graph, InputSpec, OutputSpec
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import bf16, f16, f32, i8, i32, u8
-from fusion_ir.extent import dense_strides, shape_of
-from fusion_ir.graph import Graph, InputSpec, OutputSpec
-from fusion_ir.interpreter import interpret
-from fusion_ir.node import Node
 from fusion_ir.ops import make, make_input
-from scheduler.prepare import prepare
-from scheduler.rewrites.identities import commuting
+from fusion_ir.reference.interpreter import interpret
+from scheduler.rewrites.prepare import prepare
+from scheduler.rewrites.rules import RULES
+from scheduler.rewrites.rules.identities import commuting
 from scheduler.rewrites.simplify import simplify
-from scheduler.rewrites.tables import RULES
-from tests.support.random_graphs import Seeded, any_graph
+from testing.random_graphs import Seeded, any_graph
 from tests.unit.scheduler.fakes import random_inputs, same_bits
 
 X, Y = (make_input(i, InputSpec(shape_of((4, 6)), bf16, (6, 1))) for i in range(2))

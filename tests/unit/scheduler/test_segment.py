@@ -5,21 +5,21 @@ import random
 import numpy as np
 import pytest
 
+from fusion_ir.core.extent import dense_strides, shape_of
+from fusion_ir.core.graph import Graph, InputSpec, OutputSpec
+from fusion_ir.core.node import Node
+from fusion_ir.core.scalar import Scalar
 from fusion_ir.dtype import bf16, f32, i64
-from fusion_ir.extent import dense_strides, shape_of
-from fusion_ir.graph import Graph, InputSpec, OutputSpec
-from fusion_ir.interpreter import interpret
-from fusion_ir.node import Node
 from fusion_ir.ops import make, make_input
-from fusion_ir.scalar import Scalar
-from scheduler.atoms import Atoms, atoms_of
-from scheduler.cutting import cut
-from scheduler.masks import bits
-from scheduler.piece import Piece
-from scheduler.prepare import prepare
-from scheduler.segment import extract
+from fusion_ir.reference.interpreter import interpret
+from scheduler.bitset import bits
+from scheduler.rewrites.prepare import prepare
+from scheduler.segments.atom_cuts import cut
+from scheduler.segments.atoms import Atoms, atoms_of
+from scheduler.segments.segment import extract
+from scheduler.segments.segment_mask import Piece
+from testing.random_graphs import Seeded, any_graph
 from tests.support.partitions import execution_order
-from tests.support.random_graphs import Seeded, any_graph
 from tests.unit.scheduler.fakes import random_inputs, same_bits
 
 

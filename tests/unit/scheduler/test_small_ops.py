@@ -9,19 +9,19 @@ import pytest
 from codegen.families import FAMILIES
 from codegen.families.pointwise import Pointwise
 from codegen.kernel import Kernel, offers
-from fusion_ir import build
+from fusion_ir import building as build
+from fusion_ir.core.graph import Graph
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DType, bf16, f16, f32, f64
 from fusion_ir.formats import read
-from fusion_ir.graph import Graph
-from fusion_ir.node import Node
 from fusion_ir.records import Plan
 from scheduler.budget import Budget
-from scheduler.prepare import prepare
+from scheduler.rewrites.prepare import prepare
 from scheduler.tune import TuneSettings, tune
 from tests.support.devices import CPU_DEVICE, CUDA_DEVICE
 from tests.support.products import dense_graph, spec
 from tests.unit.scheduler.fakes import CEILINGS, Memory
-from tests.unit.scheduler.test_stretches import STRETCHES, Compiling
+from tests.unit.scheduler.test_large_graphs import STRETCHES, Compiling
 
 DEVICE = CPU_DEVICE.model_copy(update={"ceilings": CEILINGS})
 INDEPENDENT = Path(__file__).parents[2] / "graphs" / "indep.json"

@@ -1,8 +1,8 @@
 """Where a search's seconds went, and what others did to its races."""
 
 from fusion_ir.records import Moment, Surroundings
+from scheduler.deadline import Watch
 from scheduler.spending import spending
-from scheduler.watch import Watch
 
 
 class Clock:

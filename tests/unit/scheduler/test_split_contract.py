@@ -4,19 +4,19 @@ import numpy as np
 import pytest
 
 from codegen.families import FAMILIES
-from fusion_ir import build
-from fusion_ir.comparison import compare
+from fusion_ir import building as build
+from fusion_ir.accuracy.comparison import compare
+from fusion_ir.accuracy.tolerance import reference
+from fusion_ir.core.extent import shape_of
+from fusion_ir.core.graph import Graph, OutputSpec
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import DType, bf16, f16, f32, f64, i8
-from fusion_ir.extent import shape_of
-from fusion_ir.graph import Graph, OutputSpec
-from fusion_ir.interpreter import interpret
-from fusion_ir.node import Node
 from fusion_ir.ops import make, make_input
-from fusion_ir.sample import sample_inputs
-from fusion_ir.tolerance import reference
-from scheduler.prepare import prepare
-from scheduler.rewrites.split import Tasks
-from scheduler.rewrites.split_contract import split_contract, split_long_contract
+from fusion_ir.reference.interpreter import interpret
+from fusion_ir.reference.sample_inputs import sample_inputs
+from scheduler.rewrites.prepare import prepare
+from scheduler.rewrites.rules.split_contract import split_contract, split_long_contract
+from scheduler.rewrites.rules.split_reduction import Tasks
 from tests.support.devices import CUDA_DEVICE
 from tests.support.kernels import dense, graph_of
 from tests.support.offers import with_alternatives

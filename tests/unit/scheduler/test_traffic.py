@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 
-from fusion_ir import build
+from fusion_ir import building as build
+from fusion_ir.core.extent import dense_strides, shape_of
+from fusion_ir.core.graph import Graph, InputSpec, OutputSpec
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import bf16, f32, i8, i32, i64
-from fusion_ir.extent import dense_strides, shape_of
-from fusion_ir.graph import Graph, InputSpec, OutputSpec
-from fusion_ir.interpreter import interpret
-from fusion_ir.node import Node
 from fusion_ir.ops import make, make_input
-from scheduler.bound import copy_us, lower_bound_us
-from scheduler.traffic import Traffic, traffic_of
-from tests.support.random_graphs import Maker, Seeded
+from fusion_ir.reference.interpreter import interpret
+from scheduler.cost.lower_bound import copy_us, lower_bound_us
+from scheduler.cost.traffic import Traffic, traffic_of
+from testing.random_graphs import Maker, Seeded
 from tests.unit.scheduler.fakes import DEVICE
 
 

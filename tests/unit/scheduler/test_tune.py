@@ -8,25 +8,25 @@ from itertools import pairwise
 import pytest
 
 from codegen.kernel import Kernel
-from fusion_ir.comparison import Difference
+from fusion_ir.accuracy.comparison import Difference
+from fusion_ir.core.extent import dense_strides, shape_of
+from fusion_ir.core.graph import Graph, InputSpec, OutputSpec
+from fusion_ir.core.node import Node
 from fusion_ir.dtype import f32
-from fusion_ir.extent import dense_strides, shape_of
-from fusion_ir.graph import Graph, InputSpec, OutputSpec
-from fusion_ir.interpreter import interpret
-from fusion_ir.node import Node
 from fusion_ir.ops import OpKind, make, make_input
 from fusion_ir.records import Cost, Measurement, Plan, Ref, Status
+from fusion_ir.reference.interpreter import interpret
 from fusion_ir.units import duration
 from scheduler.budget import Budget, Event
-from scheduler.candidates import Candidate, CandidateSettings
-from scheduler.cutting import cut
-from scheduler.finalists import UNFUSED
-from scheduler.ledger import Ledger
 from scheduler.no_plan import Disagreement, NoPlan
-from scheduler.prepare import prepare
+from scheduler.plan_selection import UNFUSED
+from scheduler.rewrites.prepare import prepare
+from scheduler.segments.atom_cuts import cut
+from scheduler.segments.enumeration import Candidate, CandidateSettings
 from scheduler.tune import TuneSettings, tune
+from scheduler.tuning.trials import Ledger
+from testing.random_graphs import Seeded, any_graph
 from tests.support.partitions import execution_order, partitions
-from tests.support.random_graphs import Seeded, any_graph
 from tests.unit.scheduler.fakes import (
     DEVICE,
     Clock,

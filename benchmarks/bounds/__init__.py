@@ -1,0 +1,1 @@
+"""Lower bounds beside measured times."""

@@ -1,0 +1,1 @@
+"""The corpus against PyTorch on the CPU."""

@@ -1,0 +1,1 @@
+"""Plans beside PyTorch, cuBLAS and a copy on a CUDA device."""

@@ -1,0 +1,1 @@
+"""The search's own cost, and its covers beside simpler ways of cutting."""

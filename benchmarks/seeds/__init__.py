@@ -1,0 +1,1 @@
+"""The seed cases: other compilers' open issues, measured."""

@@ -1,0 +1,1 @@
+"""Schedule search on tables of all schedules."""

@@ -1,0 +1,109 @@
+"""The outputs of timed runs: a kernel that was right in its checks may be wrong later, or only now and then.
+
+Each run of a race works on another set of tensors, so that most sets still hold what some run of some candidate made.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from codegen.child.case import Array, Case, Verdict, judge
+from codegen.child.cpu_memory import POISON, TimingMemory
+from fusion_ir.accuracy.tolerance import Order
+from fusion_ir.arithmetic.threads import copied, equal
+
+MOST_BYTES = 64 << 20  # of outputs that are looked at, those of one set apart
+MOST_JUDGED = 4  # runs of a candidate whose bits differ, as they may where sums are in no fixed order
+
+
+class Runs:
+    """Who ran last on each set of tensors."""
+
+    def __init__(self, sets: int) -> None:
+        self._last = np.full(sets, -1)
+
+    def note(self, candidate: int, first: int, runs: int) -> None:
+        """The candidate ran on `runs` sets in turn, from set `first` on."""
+        self._last[np.arange(first, first + runs) % len(self._last)] = candidate
+
+    def of(self, candidate: int) -> list[int]:
+        """Sets that nobody used after it."""
+        return [int(s) for s in np.flatnonzero(self._last == candidate)]
+
+    def forget(self) -> None:
+        """Nothing lies there any more of what anybody made."""
+        self._last[:] = -1
+
+
+def review(
+    case: Case,
+    memory: TimingMemory,
+    runs: Runs,
+    aliases: Mapping[int, Mapping[int, int]],
+    orders: Mapping[int, Order],
+    run: Callable[[int], None],
+    judging: Callable[[int], None],
+) -> dict[int, Verdict]:
+    """What is wrong with the candidates `aliases` (of each, outputs that are other entries of its table), if anything.
+    orders: that they may compute in.
+
+    Each runs once more, by run(candidate) on set 0, over poisoned outputs. What it makes there is compared with the
+    interpreter, or bit for bit with another's that was, and then with what its timed runs left. judging(candidate):
+    called before a comparison begins. Where inputs are not what they were, nobody is blamed for what came out.
+    """
+    wrong: dict[int, Verdict] = {}
+    proven: list[Array] = []
+    used = len(case.graph.inputs)
+
+    def results(which: int, renamed: Mapping[int, int]) -> list[Array]:
+        values = memory.tensors(which)
+        for i, j in renamed.items():
+            values[used + i] = values[j]
+        return values[used:]
+
+    def verdict(which: int, i: int) -> Verdict:
+        return judge(case, 0, results(which, aliases[i]), orders[i])
+
+    for i in (i for i in aliases if 0 in runs.of(i)):  # before somebody else runs there
+        judging(i)
+        if memory.is_intact(0) and (found := verdict(0, i)).problem:
+            wrong[i] = _late(found)
+    share = max(1, MOST_BYTES // max(1, case.graph.written_bytes * max(1, len(aliases))))
+    for i in (i for i in aliases if i not in wrong):
+        memory.restore(0, POISON[0])
+        run(i)
+        runs.note(i, 0, 1)
+        judging(i)
+        made = results(0, aliases[i])
+        if not memory.is_intact(0):
+            wrong[i] = Verdict("wrote into its inputs when it was timed", None)
+            memory.restore_all(POISON[0])
+            runs.forget()
+            continue
+        if not _same(made, proven):
+            found = judge(case, 0, made, orders[i])
+            if found.problem:
+                wrong[i] = _late(found)
+                continue
+            proven = [copied(array) for array in made]
+        left = [s for s in runs.of(i) if s]
+        differing = [s for s in left[-share:] if not _same(results(s, aliases[i]), made)]
+        for s in differing[:MOST_JUDGED]:
+            if memory.is_intact(s) and (found := verdict(s, i)).problem:
+                wrong[i] = _late(found)
+                break
+    return wrong
+
+
+def _late(found: Verdict) -> Verdict:
+    return Verdict(f"right when checked, wrong when timed: {found.problem}", found.max_rel_error)
+
+
+def _same(one: Sequence[Array], other: Sequence[Array]) -> bool:
+    """Bit for bit."""
+    return len(one) == len(other) and all(map(_equal, one, other))
+
+
+def _equal(one: Array, other: Array) -> bool:
+    bits = f"u{one.dtype.itemsize}"
+    return equal(one.view(bits), other.view(bits))

@@ -1,0 +1,278 @@
+"""What the families that print a loop program share: how a segment is lowered, and the schedule of loops on a CPU."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+
+from codegen.families.kernel_function import kernel_function
+from codegen.kernel import EmitError, Kernel, Launch
+from codegen.lowering.access import alignments
+from codegen.lowering.coalesce import coalesce
+from codegen.lowering.code_length import first_short, halved, least_lanes
+from codegen.lowering.index import Axes, Axis, volume
+from codegen.lowering.int_narrowing import narrow
+from codegen.lowering.lane_tiles import tile_lane
+from codegen.lowering.lanes import choose_lanes, join_rows, widen_short_lanes
+from codegen.lowering.placement import PlaceError, place
+from codegen.lowering.program import Program
+from codegen.lowering.row_blocking import blocked_axis
+from codegen.lowering.scans import axes_scanned
+from codegen.lowering.stores import pull_outputs
+from codegen.lowering.sums import NotOnePiece
+from codegen.lowering.transpose_tiles import cut_axis
+from codegen.lowering.unify import unify
+from codegen.lowering.unroll import unroll
+from codegen.lowering.unroll_and_jam import shared_axis, side_by_side
+from codegen.lowering.value import TooManyValues, Value, cone
+from codegen.lowering.write import Write, writes_of
+from codegen.printer.emit import Style, emit_body
+from codegen.schedule import Choices, Schedule
+from fusion_ir.core.graph import Graph
+from fusion_ir.ops import OPS, OpKind
+from fusion_ir.records import Device
+
+KEEP_BYTES = 64 << 10  # cap of one array of values that are read again
+BLOCKS = (16, 64, 4)  # rows of a block, those first that are usually best
+SHORT = 4  # vectors; of a run of more, the last one may be masked
+LEAST_LANES = 16
+MOST_TASKS = 8  # for every thread
+FETCH = 1024  # bytes; of 256 to 8192, 512 and 1024 were best as a rule
+LONG_CHAIN = 8.0  # cost of an op: that of exp
+
+
+@dataclass(frozen=True)
+class LoopSchedule(Schedule):
+    """How the loops are cut and written on a CPU.
+
+    lanes: elements of a vector, of any dtype; wider ones are more accumulators. fetch: bytes ahead of the loads of what
+    is read once, from where it is brought into the first cache; 0: it is not. store: `plain`, or `stream` past the
+    caches. tile: longest run of lanes that are no part of a sum. block: rows of a block where tensors step through
+    memory in different orders; 0: no blocks. interleave: 1 where the compiler orders instructions by latency, so that
+    the long chains of several vectors' functions run side by side. tasks: for every thread; several are handed out one
+    by one.
+    """
+
+    lanes: int
+    fetch: int
+    store: str
+    tile: int
+    block: int
+    interleave: int
+    tasks: int
+
+
+def lower(
+    segment: Graph,
+    width: int,
+    least_tile: int,
+    tile: int,
+    *,
+    least_tasks: int,
+    keep_bytes: int,
+    dear: float = 0.0,
+    rows: int = 1,
+    block: int = 0,
+    threads: int = 1,
+    hold: bool = False,
+    aligned: bool = False,
+) -> Program:
+    """Segment -> loop program: the steps of `codegen.lowering` in order. Raises EmitError.
+
+    width: vector width in elements. tile: longest run of lanes; it is shortened, down to least_tile, where the loops
+    outside would have fewer than least_tasks iterations. keep_bytes, dear: see `place`. rows: see `side_by_side`.
+    block: see `blocked_axis`; 0 for none. threads: that share lanes. hold: what is read again of a row is kept as it
+    came from memory. aligned: accesses are no wider than their addresses are aligned.
+    """
+    try:
+        writes, axes = _writes(segment, width, aligned=aligned)
+        side = shared_axis(writes) if rows > 1 else None
+        if side is not None:
+            writes = side_by_side(writes, side, rows, axes)
+        tiles: dict[Axis, tuple[Axis, int]] = {}
+        over, within = list[Axis](), list[Axis]()
+        if block:
+            cut = blocked_axis(writes, choose_lanes(writes))
+            if cut is None:
+                raise EmitError("all tensors are stepped through in one order: no blocks")
+            writes, outer, inner = cut_axis(writes, cut, block, 1, axes, tiles)
+            over, within = [outer] if outer else [], [inner]
+        widths: dict[Axis, int] = {}
+        values = cone(w.value for w in writes)
+        scanned = axes_scanned(values)
+        whole = scanned.union(*(v.bound for v in values))
+        for lane in choose_lanes(writes):
+            vector = vector_lanes(lane.extent, width)
+            size = _tile(writes, lane, scanned, least_tile, tile, least_tasks) // vector * vector
+            if size < lane.extent and lane not in whole:
+                writes, outer, inner = tile_lane(writes, lane, size, axes)
+                tiles[inner] = (outer, lane.extent)
+                lane = inner
+            widths[lane] = vector
+        held = _rows_read(writes, widths) if hold else frozenset[Value]()
+        return place(
+            writes,
+            widths,
+            tiles,
+            keep_bytes=keep_bytes,
+            dear=dear,
+            outermost=over,
+            innermost=within,
+            held=held,
+            threads=threads,
+        )
+    except (TooManyValues, NotOnePiece, PlaceError) as error:
+        raise EmitError(str(error)) from error
+
+
+def _rows_read(writes: Sequence[Write], lanes: Collection[Axis]) -> frozenset[Value]:
+    """What is loaded along lanes, another run for each iteration of some loop."""
+    loads = (v for v in cone(w.value for w in writes) if v.op == "load" and not v.offset.fetched)
+    return frozenset(v for v in loads if v.deps.intersection(lanes) and v.deps.difference(lanes))
+
+
+def _writes(segment: Graph, width: int, *, aligned: bool = False) -> tuple[list[Write], Axes]:
+    """What is written, over axes that stay; and who makes further ones. aligned: see `lower`."""
+    pulled, made = _unrolled(segment)
+    axes = made.fork()
+    writes = widen_short_lanes(pulled, choose_lanes(pulled), width, axes)
+    if aligned:
+        writes = join_rows(writes, width, axes, alignments(segment))
+    return narrow(writes, choose_lanes(writes)), axes
+
+
+@lru_cache(maxsize=16)
+def _unrolled(segment: Graph) -> tuple[list[Write], Axes]:
+    """The same for vectors of any width: a family looks at it for its schedules, then lowers it by one of them."""
+    pulled = pull_outputs(segment)
+    unify(pulled)
+    writes = coalesce(writes_of(pulled), pulled.axes)
+    return unroll(writes, choose_lanes(writes)), pulled.axes
+
+
+def vector_lanes(extent: int, width: int) -> int:
+    """Lanes of a vector, at most `width`: fewer where a run of so few vectors would end in a masked one."""
+    most = min(width, 1 << (extent - 1).bit_length())
+    if extent > SHORT * most:
+        return most
+    return next((w for w in (most, most // 2, most // 4) if w >= LEAST_LANES and extent % w == 0), most)
+
+
+def _tile(writes: list[Write], lane: Axis, scanned: set[Axis], least: int, most: int, least_tasks: int) -> int:
+    """Lanes of one tile. Tasks cannot share what is scanned."""
+    shared = [[a for a in w.axes if a is not lane and a not in scanned] for w in writes if lane in w.axes]
+    serial = max((prod(a.extent for a in axes) for axes in shared), default=1)
+    tiles = max(-(-least_tasks // serial), 1)
+    return min(most, max(-(-lane.extent // tiles), least))
+
+
+def loop_choices(segment: Graph, device: Device) -> Choices:
+    """What the fields of a `LoopSchedule` may be."""
+    native = max(device.vector_bytes // 4, 4)
+    return {
+        "lanes": (native, 2 * native, 4 * native, 8 * native),
+        "fetch": (0, FETCH // 2, FETCH),
+        "store": ("stream", "plain"),
+        "tile": (512, 1024, 4096),
+        "block": (0, *sorted(BLOCKS)) if steps_apart(segment, 4 * native) else (0,),
+        "interleave": (0, 1) if has_chains(segment) else (0,),
+        "tasks": (1, 2, 4, 8),
+    }
+
+
+def with_variants(segment: Graph, points: Sequence[LoopSchedule], *, in_blocks: bool = False) -> tuple[str, ...]:
+    """The schedules as text. Ahead of the others, the first one interleaved where the segment holds functions of many
+    steps, with as many lanes and twice as many; and, where rows may be in blocks, the foremost with blocks, first of
+    all if `in_blocks`."""
+    first, *others = points
+    chains = has_chains(segment)
+    interleaved = [first.replaced(lanes=n * first.lanes, interleave=1) for n in (1, 2)] if chains else []
+    foremost = [*interleaved, first][0]
+    blocks = [foremost.replaced(block=block) for block in BLOCKS] if steps_apart(segment, first.lanes) else []
+    ahead = [*blocks[:1], foremost] if in_blocks else [foremost]
+    return tuple(map(str, dict.fromkeys([*ahead, *blocks, *interleaved, first, *others])))
+
+
+def has_chains(segment: Graph) -> bool:
+    """Whether random numbers, or functions of many steps (polynomials, most of them), are computed of half of the
+    elements or more."""
+    most = max((n.elements for n in segment.nodes), default=0)
+    rows = ((n, OPS[n.op]) for n in segment.nodes if n.op in OPS)
+    return any(2 * n.elements >= most for n, op in rows if op.kind is OpKind.RANDOM or op.cost >= LONG_CHAIN)
+
+
+def steps_apart(segment: Graph, width: int) -> bool:
+    """Whether tensors are stepped through in different orders outside the lanes."""
+    try:
+        writes, _ = _writes(segment, width)
+    except (TooManyValues, NotOnePiece):
+        return False
+    return blocked_axis(writes, choose_lanes(writes)) is not None
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What is reduced, as the loops will have it. lane: the longest axis of lanes that something is reduced along, else
+    the longest one. along: whether something is reduced along it. rows: iterations of other axes of one reduction.
+    results: iterations of the axes that all reductions leave, lanes aside: what blocks can share; where nothing is
+    reduced, or too little to stay a loop, elements of the output that has fewest. shared: whether blocks can share the
+    lanes, too."""
+
+    lane: int
+    along: bool
+    rows: int
+    results: int = 1
+    shared: bool = False
+
+
+def rows_of(segment: Graph, width: int = 1, *, aligned: bool = False) -> Rows:
+    """The shape of a segment's reductions, in vectors of `width` elements. aligned: see `lower`."""
+    try:
+        writes, _ = _writes(segment, width, aligned=aligned)
+    except (TooManyValues, NotOnePiece):
+        return Rows(1, along=False, rows=1)
+    sums = [v for v in cone(w.value for w in writes) if v.bound]
+    lanes = set(choose_lanes(writes))
+    along = {a for v in sums for a in v.bound}
+    lane, is_along = max(((a.extent, a in along) for a in lanes), key=lambda e: (e[1], e[0]), default=(1, False))
+    rows = max((volume(set(v.bound) - lanes) for v in sums), default=1)
+    written = min((volume(set(w.axes) - lanes) for w in writes), default=1)
+    common = {a for a in sums[0].deps if all(a in v.deps for v in sums)} if sums else set[Axis]()
+    results = volume(common - lanes) if sums else written
+    return Rows(lane, is_along, rows, results, not is_along and all(lanes & set(w.axes) for w in writes))
+
+
+def emit_cpu(
+    segment: Graph,
+    device: Device,
+    s: LoopSchedule,
+    least_tile: int,
+    *,
+    rows: int = 1,
+    dear: float = 0.0,
+    ahead: bool = False,
+) -> Kernel:
+    """The kernel of a loop program, of narrower vectors than the schedule says where its code would be too long.
+    least_tile: how short a run of lanes may become, for more tasks. Raises EmitError."""
+    tasks = MOST_TASKS * device.units
+    programs = (
+        lower(
+            segment, lanes, least_tile, s.tile,
+            least_tasks=tasks, keep_bytes=KEEP_BYTES, dear=dear, rows=rows, block=s.block,
+        )
+        for lanes in halved(s.lanes, least_lanes(segment, device))
+    )  # fmt: skip
+    program = first_short(programs, device)
+    stream = s.store == "stream"
+    style = Style(
+        "cpu",
+        alignments(segment),
+        register_bytes=device.vector_bytes,
+        stream=stream,
+        grid_least=tasks,
+        ahead=ahead,
+        fetch_bytes=s.fetch,
+    )
+    body = emit_body(program, style)
+    entry, source = kernel_function(segment, body.text, "cpu", streams=stream, interleave=bool(s.interleave))
+    return Kernel(entry, source, "cpu", s.FAMILY, str(s), Launch(tasks=s.tasks * device.units), body.accesses)

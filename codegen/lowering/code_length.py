@@ -1,0 +1,106 @@
+"""How long a kernel's code becomes: what is computed in its blocks, as often as it is written out, in registers.
+
+Compilers need long for it: 32 functions of f32, tanh and the like, were 16,641 instructions with 16 lanes, 39,057 with
+32, and 168,557 with 128, for which g++ took 23 times as long as for 16. Of a schedule whose code would be longer than
+`most_code` narrower vectors are computed; where that of no vectors is less than `too_long` allows, there is no kernel,
+and what holds more than `too_much` allows of one element is refused before anything is lowered.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from codegen.kernel import EmitError, Reject
+from codegen.lowering.index import volume
+from codegen.lowering.program import UNCOUNTED, Program
+from codegen.lowering.value import Value
+from fusion_ir.core.graph import Graph
+from fusion_ir.dtype import DType
+from fusion_ir.ops import OPS, OpKind
+from fusion_ir.records import Device
+
+# In f32 additions, of one register (cpu) or of one element (cuda): each takes about 100 bytes of a GPU's code.
+MOST_CODE_CPU, MOST_CODE_CUDA = 1024.0, 2048.0
+LONGEST = 2.0  # times as long, at most, where nothing makes it shorter: what several blocks compute
+MOST_OF_ELEMENT = 1024.0
+UNROLLED = 4  # vectors of a thread in a loop over lanes (cuda)
+# Whole numbers are divided lane by lane: the instructions of 16 lanes of a CPU are those of so many additions.
+DIVISIONS = ("div", "floordiv", "fmod", "remainder")
+DIVISION = 40.0
+# Functions that are longer than they take, by how much: those that have several ways, one of which is taken as a rule.
+SEVERAL_WAYS = {"sin": 2.0, "cos": 2.0, "pow": 2.5}
+
+
+def first_short(programs: Iterable[Program], device: Device) -> Program:
+    """The first of these programs that does not become too long, else the shortest. Later ones are lowered when they
+    are asked for. Raises EmitError where the first one cannot be lowered, and where the shortest one is too long."""
+    most = most_code(device)
+    found: list[tuple[float, Program]] = []
+    try:
+        for program in programs:
+            found.append((code_length(program, device), program))
+            if found[-1][0] <= most:
+                return program
+    except EmitError:
+        if not found:
+            raise
+    length, shortest = min(found, key=lambda f: f[0])
+    if length > LONGEST * most:
+        raise EmitError(f"its code would be as long as {length:.0f} additions (at most {LONGEST * most:.0f})")
+    return shortest
+
+
+def most_code(device: Device) -> float:
+    """How long the code of a loop program may be, as `code_length` counts."""
+    return MOST_CODE_CPU if device.target == "cpu" else MOST_CODE_CUDA
+
+
+def least_lanes(segment: Graph, device: Device) -> int:
+    """Elements of the narrowest vector worth having on a CPU: one register of the segment's widest elements."""
+    return max(device.vector_bytes // max([4, *(n.dtype.bytes for n in segment.nodes)]), 4)
+
+
+def halved(most: int, least: int = 1) -> Iterator[int]:
+    """most, most / 2, ... while that is no less than `least`; `most` at any rate."""
+    yield most
+    while most // 2 >= least:
+        most //= 2
+        yield most
+
+
+def too_much(segment: Graph, most: float = MOST_OF_ELEMENT) -> Reject | None:
+    """Why no schedule makes the code of a segment short: what its ops come to for one element, each of them once, is
+    more than `most`."""
+    length = sum(op_length(n.op, n.dtype) for n in segment.nodes if n.op in OPS and OPS[n.op].kind is not OpKind.VIEW)
+    if length <= most:
+        return None
+    return Reject(f"{len(segment.nodes)} nodes, as much code as {length:.0f} additions (at most {most:.0f})")
+
+
+def op_length(op: str, dtype: DType) -> float:
+    """Of one register or element, in f32 additions."""
+    if op in DIVISIONS and not dtype.is_float:
+        return DIVISION
+    return (OPS[op].cost if op in OPS else 1.0) * SEVERAL_WAYS.get(op, 1.0)
+
+
+def code_length(program: Program, device: Device) -> float:
+    """In f32 additions of one register (cpu) or of one element (cuda), but for the masked rest behind whole vectors,
+    which is as long as these are."""
+    total = 0.0
+    for key, block in program.blocks.items():
+        if key.lane is None:
+            continue
+        width = program.widths[key.lane]
+        times = 1 if device.target == "cpu" else min(program.vectors(key.lane), UNROLLED)
+        for v in (*block.values, *block.updates):
+            if v.op not in UNCOUNTED:
+                points = volume(program.unrolled & v.deps.union(v.bound) - set(key.dims))
+                total += times * _registers(width, v, device) * points * op_length(v.op, v.dtype)
+    return total
+
+
+def _registers(width: int, v: Value, device: Device) -> int:
+    """That a vector of so many lanes takes: elements of fewer than 4 bytes are computed as wide ones."""
+    if device.target != "cpu":
+        return width
+    wide = max(4, v.dtype.bytes, *(a.dtype.bytes for a in v.args)) if v.args else max(4, v.dtype.bytes)
+    return max(width * wide // max(device.vector_bytes, 16), 1)

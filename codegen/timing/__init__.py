@@ -1,0 +1,1 @@
+"""The protocol of timing kernels against each other, and what disturbs it."""

@@ -1,0 +1,498 @@
+"""The workbench: compiles and checks kernels, times them against each other, runs plans; all in child processes."""
+
+import secrets
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from codegen.devices.detection import no_cuda
+from codegen.hardware.architectures import launched
+from codegen.hardware.machine import usable_cpus
+from codegen.kernel import Kernel
+from codegen.launch.emulator import emulator_library
+from codegen.sandbox.device_lock import segment_turn
+from codegen.sandbox.limits import DEFAULT_LIMITS, Limits, allowance_seconds, check_seconds, check_work, kernel_seconds
+from codegen.sandbox.object_cache import ObjectCache
+from codegen.sandbox.slot import ChildLimits, Slot, SlotError, SlotFailure, once_more
+from codegen.timing.core_use import Occupancy
+from codegen.timing.race_time import Pace
+from codegen.toolchain.builder import Builder, Result
+from codegen.toolchain.compiler import Binary, Compiler, Failure
+from codegen.toolchain.cpu import CpuCompiler, find_compiler
+from codegen.toolchain.cuda import CudaCompiler
+from codegen.toolchain.emulator import EmulatorCompiler, emulator_compiler
+from codegen.toolchain.runtime import runtime_library
+from codegen.workbench.outcome import Outcome, measurement, not_worth_timing, timed
+from codegen.workbench.plan_files import check_inputs, constant_version, read_tensor, tensor_file
+from codegen.workbench.probe import probe_binary, probe_job
+from codegen.workbench.programs import Program, kernel_program, plan_program
+from codegen.workbench.step_check import Meanings, judge_steps
+from codegen.workbench.timing_child import Timer
+from fusion_ir.core.graph import Graph
+from fusion_ir.records import Device, Measurement, Plan, Status, Surroundings
+from fusion_ir.reference.sample_inputs import samples
+from fusion_ir.text.printing import print_graph
+
+Array = np.ndarray[Any, Any]
+COMPILERS: Mapping[str, Callable[[Device, Limits], Compiler]] = {
+    "cpu": find_compiler,
+    "cuda": CudaCompiler,
+    "emulator": emulator_compiler,
+}
+BENCHES = {
+    "cpu": "codegen.child.cpu_bench",
+    "cuda": "codegen.child.cuda_bench",
+    "emulator": "codegen.child.emulator_bench",
+}
+
+
+LEAST_RACE_S = 0.5  # of plans, even where checking them took all the time there was
+Check = tuple[str, int, str, str]  # that a kernel passed, with its error: segment, seed, binary, entry
+
+
+class RunError(RuntimeError):
+    """A plan that ended badly: crash, hang or out of memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanTiming:
+    """How a whole plan did. Samples in microseconds, whole runs in the order taken; those of plans timed together
+    belong together by position. They are of runs without the prologue, which took prologue_us when it ran. warm_us: of
+    runs on the same tensors again and again, None where the samples were that, too. disturbed: share of the visits of
+    their race during which others had the CPUs."""
+
+    samples_us: tuple[float, ...]
+    max_rel_error: float | None
+    status: Status
+    detail: str = ""
+    prologue_us: float | None = None
+    warm_us: float | None = None
+    disturbed: float | None = None
+
+
+class Workbench:
+    """One device, one timing child, a few compile children. A context manager; safe to call from several threads,
+    which then take turns.
+
+    Raises CompilerMissing when made, DeviceError when it should run something for a GPU that is not there,
+    DeviceQuarantined for a device that failed its probe, SlotError where children cannot work at all. What kernels do
+    wrong is never raised: it is a status. `compiler`: another than the one found for the device. jobs: of compilers,
+    as many as there are CPUs by default.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        cache: ObjectCache,
+        limits: Limits = DEFAULT_LIMITS,
+        *,
+        compiler: Compiler | None = None,
+        jobs: int | None = None,
+    ) -> None:
+        self.device, self.cache, self.limits = device, cache, limits
+        self._compiler: Compiler = compiler or COMPILERS[device.target](device, limits)
+        self._occupancy = Occupancy(len(usable_cpus()))
+        self._builder = Builder(self._compiler, cache, limits, jobs, self._occupancy)
+        memory = limits.memory_bytes or device.memory_bytes * 3 // 4
+        # CUDA reserves address space beyond all bounds: its memory is limited through CuPy's pool instead.
+        bounds = ChildLimits(memory if device.target != "cuda" else None, None, limits.output_bytes)
+        self._timer = Timer(device, cache, Slot(BENCHES[device.target], bounds))
+        self._lock = threading.Lock()
+        self._pace = Pace(limits.timing_seconds, self._builder.jobs)
+        self._checked: dict[Check, float | None] = {}
+        self._setup: dict[str, Any] | None = None
+        self._expected: Sequence[Kernel] = ()
+        self._helper = ThreadPoolExecutor(1, "get-ready")
+        self._ready: Future[None] | None = None  # once it was begun
+
+    def __enter__(self) -> "Workbench":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends all children."""
+        self._helper.shutdown()
+        self._timer.close()
+        self._builder.close()
+
+    def compile(self, kernels: Sequence[Kernel]) -> list[Binary | Measurement]:
+        """A binary for each kernel, or the row that says why there is none (with an empty segment key)."""
+        with self._lock, self._occupancy.waiting():
+            return self._binaries(kernels, self._built(kernels))
+
+    def compile_for_plans(
+        self,
+        kernels: Sequence[Kernel],
+        graph: Graph | None = None,
+        *,
+        seed: int = 0,
+        together: bool = False,
+        optional: bool = False,
+        quickly: bool = False,
+    ) -> list[Binary | Measurement]:
+        """The same in a file for each, so that plans carry nothing but their own kernels; together: all are of one
+        plan, and may share files. graph: what they will be measured on, with `seed`; the timing child gets ready for
+        that meanwhile. optional: raises OutOfTime where no time is left to begin with one of them. quickly: for less of
+        a compiler's time, kernels that may take longer."""
+        with self._lock, self._occupancy.waiting():
+            alone = not together
+            if optional:
+                self._builder.admit(kernels, alone=alone)  # before the timing child gets ready, which takes a moment
+            if graph is None:
+                return self._binaries(kernels, self._built(kernels, alone, optional, quickly))
+            made = self._compile_and_prepare(kernels, graph, seed, alone, optional, quickly)[0]
+            return self._binaries(kernels, made)
+
+    def _built(
+        self,
+        kernels: Sequence[Kernel],
+        alone: bool = False,
+        optional: bool = False,
+        quickly: bool = False,
+        late: bool = True,
+    ) -> list[Result]:
+        """What the builder makes of them, which goes on with what is expected. Reports of CUDA kernels have what
+        follows from their launches."""
+        expected, self._expected = self._expected, ()
+        results = self._builder.compile(
+            kernels, alone=alone, optional=optional, quickly=quickly, late=late, then=expected
+        )
+        if self.device.target != "cuda":
+            return results
+        return [
+            replace(r, report=launched(r.report, self.device.arch, k.launch))
+            if isinstance(r, Binary) and r.report
+            else r
+            for k, r in zip(kernels, results, strict=True)
+        ]
+
+    def _binaries(self, kernels: Sequence[Kernel], results: Sequence[Result]) -> list[Binary | Measurement]:
+        return [
+            measurement(self.device, "", kernel, r, Outcome(r.status, r.detail)) if isinstance(r, Failure) else r
+            for kernel, r in zip(kernels, results, strict=True)
+        ]
+
+    def allow(self, seconds: float) -> None:
+        """From now on a file of kernels has no longer than that, or a few seconds, to compile; what cores work is
+        counted."""
+        self._builder.patience.until(seconds)
+        self._occupancy.restart()
+        self._ready = self._ready or self._helper.submit(self._get_ready)
+
+    def _get_ready(self) -> None:
+        """Starts the timing child, which takes a moment, while a search looks for what to time."""
+        with suppress(SlotError), self._occupancy.working():  # raised again where it is needed
+            self._timer.slot.start()
+
+    def idle_share(self, seconds: float) -> float:
+        """Of so many seconds since then, on every core: those in which it had nothing to do for the search. A core that
+        the timing child may use while it times counts as busy."""
+        return self._occupancy.idle_share(seconds)
+
+    @property
+    def waited_seconds(self) -> float:
+        """Spent until other processes were through with the device."""
+        return self._timer.waited_seconds
+
+    @property
+    def at_once(self) -> int:
+        """Kernels whose first race takes no longer than that of one: they are compiled side by side."""
+        return self._builder.jobs if self.device.target != "cpu" else 1
+
+    def expect(self, kernels: Sequence[Kernel]) -> None:
+        """Lets compilers turn to kernels that will be measured after those that are measured next, as soon as they are
+        through with these. While kernels run on the same CPUs, compilers stand still."""
+        self._expected = kernels
+
+    def turn(self, segment_key: str) -> AbstractContextManager[None]:
+        """Held while schedules of a segment are chosen, measured and recorded: no other process does so meanwhile."""
+        return segment_turn(self.cache, self.device.class_key, segment_key)
+
+    def measure(
+        self,
+        segment: Graph,
+        segment_key: str,
+        kernels: Sequence[Kernel],
+        *,
+        seed: int = 0,
+    ) -> list[Measurement]:
+        """Compiles, checks and times kernels that compute `segment`; a row for each, in order. Those whose compile
+        report has a fault are dropped before that, where another of their family is timed instead.
+
+        Each is run twice on poisoned outputs between guard pages and compared with the interpreter, the second time
+        with small integers where the segment sums; once, however many races it is in. Those that pass race (see
+        timing/protocol.py) on inputs that are not in cache.
+        """
+        race = secrets.token_hex(8)
+        self._timer.admit()
+        started, waited = time.monotonic(), self.waited_seconds
+        with self._lock, self._occupancy.waiting():
+            cold = self._setup is None
+            built, compiled, once = self._compile_and_prepare(kernels, segment, seed, late=False)
+            outcomes = {i: Outcome(b.status, b.detail) for i, b in enumerate(built) if isinstance(b, Failure)}
+            outcomes |= {i: Outcome(Status.dropped, fault) for i, fault in not_worth_timing(kernels, built).items()}
+            programs = {
+                i: kernel_program(kernel, binary.sha256, segment, self.cache)
+                for i, (kernel, binary) in enumerate(zip(kernels, built, strict=True))
+                if isinstance(binary, Binary) and i not in outcomes
+            }
+            checks = {
+                i: (segment_key, seed, p["steps"][0]["binary"], p["steps"][0]["entry"]) for i, p in programs.items()
+            }
+            passed = {i: self._checked[check] for i, check in checks.items() if check in self._checked}
+            outcomes.update(self._bench(segment, programs, self.limits.timing_seconds, seed, passed, screen=True))
+            for i, check in checks.items():
+                self._checked.pop(check, None)
+                if outcomes[i].status is Status.ok:
+                    self._checked[check] = outcomes[i].max_rel_error
+            if kernels:
+                taken = time.monotonic() - started - (self.waited_seconds - waited)
+                seconds = max(taken - compiled, 0.0)
+                work = check_work(segment)
+                compiled = max(compiled, sum(b.seconds for b in built) / self._builder.jobs)  # of it some ahead
+                self._pace.note(segment_key, len(kernels), compiled, seconds, once, work=work, cold=cold)
+        return [
+            measurement(self.device, segment_key, kernel, result, outcomes[i], race)
+            for i, (kernel, result) in enumerate(zip(kernels, built, strict=True))
+        ]
+
+    def race_seconds(self, segment_key: str, count: int) -> float:
+        """What `measure` will take for so many kernels, going by races of the segment before; 0 where there were
+        none."""
+        return self._pace.seconds(segment_key, count)
+
+    def first_race_seconds(self, segment: Graph, segment_keys: frozenset[str], count: int) -> float:
+        """What it will take for a segment that was in none, as if three of four of these took no longer, but for its
+        size."""
+        return self._pace.first_seconds(segment_keys, count, check_work(segment))
+
+    def measure_plans(self, graph: Graph, plans: Sequence[Plan], *, seed: int = 0, seconds: float) -> list[PlanTiming]:
+        """Checks whole plans of `graph` and times them on the same inputs, in about `seconds` together, of which at
+        least `LEAST_RACE_S` are left for timing. Raises MissingBinary."""
+        least = min(seconds, LEAST_RACE_S)
+        with self._lock, self._occupancy.waiting():
+            programs = {i: plan_program(plan, self.cache) for i, plan in enumerate(plans)}
+            outcomes = self._bench(graph, programs, seconds, seed, least_seconds=least)
+        return [_plan_timing(outcomes[i]) for i in range(len(plans))]
+
+    def measure_by_steps(
+        self, graph: Graph, plan: Plan, meanings: Meanings, *, seed: int = 0, seconds: float
+    ) -> PlanTiming:
+        """Judges a plan of `graph` whose outputs say nothing by its steps, one by one (`codegen.workbench.step_check`),
+        and times it for about `seconds`, each run held to the bits that it was proved right with. Raises
+        MissingBinary."""
+        with tempfile.TemporaryDirectory(prefix="fuseplan-") as folder:
+            proven: list[list[str]] = []
+            for inputs in samples(graph, seed):
+                try:
+                    problem, outputs = judge_steps(plan, meanings, inputs, self.run)
+                except RunError as e:
+                    return PlanTiming((), None, Status.crashed, str(e))
+                if problem:
+                    return PlanTiming((), None, Status.wrong_result, problem)
+                files = [f"{folder}/{len(proven)}-{i}" for i in range(len(outputs))]
+                for array, file in zip(outputs, files, strict=True):
+                    array.tofile(file)
+                proven.append(files)
+            with self._lock, self._occupancy.waiting():
+                outcomes = self._bench(graph, {0: plan_program(plan, self.cache)}, seconds, seed, proven=proven)
+        return _plan_timing(outcomes[0])
+
+    def run(self, plan: Plan, inputs: Sequence[Array], *, versions: Mapping[int, str] = {}) -> list[Array]:
+        """Runs a plan. Inputs of the plan's shapes and dtypes, any strides; outputs dense, row-major. Raises
+        ValueError for inputs that do not fit, MissingBinary, RunError.
+
+        Its prologue runs at the first call, and when a constant that it reads is another than at the call before: by
+        its version (`versions`, by position), and by its content where the caller names none."""
+        check_inputs(plan, inputs)
+        with self._lock, tempfile.TemporaryDirectory(prefix="fuseplan-") as folder:
+            for i, array in enumerate(inputs):
+                np.ascontiguousarray(array).tofile(f"{folder}/in{i}")
+            operations = sum(step.operations for step in plan.steps)
+            bytes_ = sum(step.bytes for step in plan.steps)
+            request = {
+                "job": "run",
+                "program": plan_program(plan, self.cache),
+                "inputs": [tensor_file(spec, f"{folder}/in{i}") for i, spec in enumerate(plan.inputs)],
+                "outputs": [tensor_file(spec, f"{folder}/out{i}") for i, spec in enumerate(plan.outputs)],
+                "kernel_seconds": allowance_seconds(self.limits.kernel_seconds, bytes_, operations),
+                "plan": plan.plan_key,
+                "versions": {str(i): constant_version(inputs[i], versions.get(i)) for i in plan.constants},
+                **self._common(),
+            }
+            try:
+                most = self.limits.job_seconds
+                once_more(lambda: self._timer.call(request, seconds=60.0 + bytes_ / 1e8, total_seconds=most))
+            except SlotFailure as e:
+                raise RunError(str(e)) from e
+            return [read_tensor(spec, Path(folder, f"out{i}")) for i, spec in enumerate(plan.outputs)]
+
+    def _compile_and_prepare(
+        self,
+        kernels: Sequence[Kernel],
+        graph: Graph,
+        seed: int,
+        alone: bool = False,
+        optional: bool = False,
+        quickly: bool = False,
+        late: bool = True,
+    ) -> tuple[list[Result], float, float]:
+        """Compiles while the timing child samples inputs and interprets the graph, which it does but once. Also how
+        many seconds compiling took, and how many more the rest."""
+        started = time.monotonic()
+        with ThreadPoolExecutor(1, "compile") as other:
+            compiling = other.submit(lambda: (self._built(kernels, alone, optional, quickly, late), time.monotonic()))
+            self._common()
+            request = {
+                "job": "prepare",
+                "graph": print_graph(graph),
+                "seed": seed,
+                "cache_bytes": self._cold_bytes(self.limits.timing_seconds),
+            }
+            # A failure comes again when kernels run, whatever it is, and counts against them.
+            with self._occupancy.working_by(self._timer.slot.cpu_seconds), suppress(SlotFailure):
+                self._timer.call(
+                    request,
+                    seconds=check_seconds(graph),
+                    total_seconds=self.limits.job_seconds,
+                    beside_others=self.device.target != "cpu",  # whose cores it would take from what is timed
+                )
+            ready = time.monotonic()
+            built, compiled = compiling.result()
+        return built, compiled - started, max(ready - compiled, 0.0)
+
+    def _bench(
+        self,
+        graph: Graph,
+        programs: Mapping[int, Program],
+        seconds: float,
+        seed: int,
+        checked: Mapping[int, float | None] = {},
+        screen: bool = False,
+        least_seconds: float | None = None,
+        proven: Sequence[Sequence[str]] = (),
+    ) -> dict[int, Outcome]:
+        """Runs the timing child until every program has an outcome: one that kills it is left out, and the rest go
+        on. Where nothing says that a program did it, those that were there have a second chance. checked: programs
+        that were found right before, with their errors. least_seconds: of the race, where `seconds` are of what comes
+        before it, too. proven: see `codegen.child.case.make_case`."""
+        outcomes: dict[int, Outcome] = {}
+        suspects: set[int] = set()
+        passed = dict(checked)
+        least = seconds if least_seconds is None else least_seconds
+        takes_turns = self.device.target == "cuda"  # whose results are judged by CPUs that time nothing
+        prepare, kernel = check_seconds(graph), kernel_seconds(graph, self.limits.kernel_seconds)
+        while pending := [i for i in programs if i not in outcomes]:
+
+            def told(event: dict[str, Any], pending: list[int] = pending) -> None:
+                if "times" in event:
+                    work.close()
+                    work.enter_context(self._at_work(event["times"]))
+                    return
+                i = pending[int(event["checked"])]
+                if event["status"] == Status.ok.value:
+                    passed[i] = event["max_rel_error"]
+                else:
+                    outcomes[i] = Outcome(Status(event["status"]), event["detail"], (), event["max_rel_error"])
+
+            request = {
+                "job": "bench",
+                "graph": print_graph(graph),
+                "seed": seed,
+                "programs": [programs[i] for i in pending],
+                "passed": [k for k, i in enumerate(pending) if i in passed],
+                "timing_seconds": seconds,
+                "least_seconds": least,
+                "screen": screen,
+                "proven": proven,
+                "kernel_seconds": kernel,
+                "cache_bytes": self._cold_bytes(seconds),
+                **self._common(),
+                "turn": self._timer.turn if takes_turns else None,
+            }
+            try:
+                with ExitStack() as work:
+                    work.enter_context(self._at_work(times=False))
+                    answer = self._timer.call(
+                        request,
+                        seconds=prepare,
+                        total_seconds=self.limits.job_seconds,
+                        on_event=told,
+                        beside_others=takes_turns,
+                    )
+                self._timer.waited_seconds += answer.get("waited_seconds", 0.0)
+            except SlotFailure as e:
+                culprits = (
+                    [pending[e.index]] if 0 <= e.index < len(pending) else [i for i in pending if i not in outcomes]
+                )
+                doubtful = e.was_killed or not 0 <= e.index < len(pending)
+                outcomes.update({i: Outcome(e.status, e.detail) for i in culprits if i in suspects or not doubtful})
+                suspects.update(culprits)
+                continue
+            surroundings = self._surroundings(answer["surroundings"])
+            for k, timing in answer["timings"].items():
+                i = pending[int(k)]
+                outcomes[i] = timed(timing, passed[i], surroundings)
+        return outcomes
+
+    @contextmanager
+    def _at_work(self, times: bool) -> Generator[None]:
+        """For the block, the timing child times, for which all cores are kept free, on a CPU even of compilers; or it
+        does something else."""
+        with ExitStack() as work:
+            if not times:
+                work.enter_context(self._occupancy.working_by(self._timer.slot.cpu_seconds))
+            else:
+                if self.device.target == "cpu":
+                    work.enter_context(self._builder.paused())
+                work.enter_context(self._occupancy.working(self._occupancy.cores))
+            yield
+
+    def _cold_bytes(self, seconds: float) -> int:
+        """Of caches that are to hold nothing when a kernel is timed for so long."""
+        return self.device.cache_bytes if seconds else 0
+
+    def _common(self) -> dict[str, Any]:
+        """What every job of the timing child needs."""
+        if self._setup is None:
+            if isinstance(self._compiler, CpuCompiler):
+                cpus = usable_cpus()[: self.device.units]
+                with self._compiler.slot() as slot:
+                    library = runtime_library("pool", self._compiler, slot, self.cache)
+                self._setup = {"pool": str(library), "cpus": cpus, "cpu_seconds": self.limits.job_seconds * len(cpus)}
+            elif isinstance(self._compiler, EmulatorCompiler):
+                self._setup = {"runtime": str(emulator_library(self._compiler.compiler, self.cache))}
+            else:
+                answer = self._timer.call(
+                    {"job": "find", "name": self.device.name, "arch": self.device.arch}, seconds=60.0
+                )
+                if "problem" in answer:
+                    raise no_cuda(answer)
+                self._setup = {"number": answer["number"]}
+            binary = probe_binary(self.device, self._compiler, self.cache, self.limits.compile_seconds)
+            self._timer.probe_job = probe_job(self.device, binary, self._setup)
+        return self._setup
+
+    def _surroundings(self, seen: Mapping[str, Any] | None) -> Surroundings | None:
+        """What the child saw, with what the device was known to reach."""
+        if seen is None:
+            return None
+        return Surroundings.model_validate(seen).model_copy(update={"ceilings": self.device.ceilings})
+
+
+def _plan_timing(o: Outcome) -> PlanTiming:
+    disturbed = o.surroundings.disturbed if o.surroundings else None
+    return PlanTiming(o.samples_us, o.max_rel_error, o.status, o.detail, o.prologue_us, o.warm_us, disturbed)

@@ -1,0 +1,355 @@
+"""Forward error analysis: beside each value, how far from it another correct kernel's may be.
+
+`Bounds` is a step of `fusion_ir.reference.evaluation`. What it makes of a node that may err has two fields per element,
+`value` and `error`; a plain array is exact. Per element an op sees intervals value +- error, and gives one:
+
+* a pointwise op is computed at the corners of its operands' intervals, and off by `ulps` of its row there: ops are
+  monotone in each operand, so what lies between the corners has a value between theirs, roundings included. That holds
+  through minima, clamps and masks; a comparison whose sides overlap may be either, and what it selects is as far off as
+  its two sides are apart. Where an op is not monotone, `pointwise_bound.py` has what it may reach;
+* extremes are computed at both ends; an argmax may be any index whose interval reaches the best;
+* sums, products and contractions of n terms are off by `ORDER` times what their order makes, and what denormal
+  products and quotients of them lose (`fusion_ir.accuracy.sum_error`);
+  where operands err, also those in a given order, since each partial sum rounds elsewhere: n times half an ulp of the
+  sum of magnitudes, in both. Errors of terms add up: all of them up to `FEW` terms; of more terms they come to
+  `DEVIATIONS` of the standard deviations that independent errors have together, which is why each error has a `spread`
+  beside it. (Errors with a sign in common are what perturbed runs are for: their patterns try these.)
+* rounding to a narrower float is monotone: an error that does not reach a tie is gone, one that does is a whole ulp.
+
+This is what perturbed runs cannot say of an element, as they are samples: in all of a dozen runs the errors of a few
+terms may cancel, a branch not taken, a tie not reached. Where they are larger than this bound, they show what errors do
+that are not independent.
+
+Two operands that have most of their errors in common have rules of their own, as in every softmax: a row less its
+maximum, where what is made of it is the same whatever was taken off, and a row over its sum
+(`fusion_ir.accuracy.common_errors`). Other errors in common count twice.
+
+An error is infinite where anything may come out: a quotient whose divisor may be zero. An expected infinity or NaN that
+no interval explains has error 0.
+"""
+
+from collections.abc import Container, Mapping, Sequence
+from math import prod
+
+import numpy as np
+
+from fusion_ir.accuracy.common_errors import is_over_sum
+from fusion_ir.accuracy.displaced_rounding import Rounding, most
+from fusion_ir.accuracy.erring_value import (
+    EVEN,
+    Error,
+    erring_dtype,
+    error_dtype,
+    error_of,
+    farther,
+    rounded,
+    share,
+    value_of,
+    with_error,
+)
+from fusion_ir.accuracy.error_patterns import ulp_of_one
+from fusion_ir.accuracy.partial_range import leaves_range
+from fusion_ir.accuracy.perturb import summed, unperturbed
+from fusion_ir.accuracy.pointwise_bound import ends_of, normalized_bound, pointwise_bound
+from fusion_ir.accuracy.sum_cache import SharedSums
+from fusion_ir.accuracy.sum_error import of_denormal_products, sum_axes, sum_with_error
+from fusion_ir.arithmetic.cache_blocks import blocks
+from fusion_ir.arithmetic.conversions import accumulate, dtype_of, round_to, widen
+from fusion_ir.arithmetic.threads import blockwise, side_by_side
+from fusion_ir.core.node import Node
+from fusion_ir.core.scalar import Scalar
+from fusion_ir.dtype import DType, f32, f64
+from fusion_ir.ops import OPS, OpKind, kind_of
+from fusion_ir.ops.contract import contract_arrays, products
+from fusion_ir.ops.reductions import rows
+from fusion_ir.reference.node_value import evaluate_node
+
+DEVIATIONS = 5.0  # standard deviations that a sum of many may be off by: more than one in a million is not
+FEW = 8  # terms, up to which DEVIATIONS of a sum would be no less than all of their bounds
+ORDER = 2.0  # times what the order of terms makes, which takes partial sums for as large as the sum of magnitudes
+
+_SUMS = ("sum", "mean", "var", "prod", "cumsum")
+
+
+class Bounds:
+    """The step. erring: nodes whose values have errors. own: those that err on their own. moved: whose values are
+    rounded elsewhere (`fusion_ir.accuracy.displaced_rounding`). signless: whose zeros may have either sign
+    (`fusion_ir.accuracy.perturb`). cancelling: differences in which it does not matter by what the second operand errs
+    (`fusion_ir.accuracy.common_errors`)."""
+
+    def __init__(
+        self,
+        erring: Container[Node],
+        own: Container[Node],
+        moved: Mapping[Node, Rounding],
+        sums: SharedSums,
+        signless: Container[Node] = (),
+        cancelling: Container[Node] = (),
+    ) -> None:
+        self._erring, self._own, self._moved, self._sums = erring, own, moved, sums
+        self._signless, self._cancelling = signless, cancelling
+
+    def dtype(self, node: Node) -> np.dtype:
+        """Of what the step makes of a node."""
+        return erring_dtype(node.dtype) if node in self._erring else node.dtype.numpy
+
+    def __call__(self, node: Node, as_large: Node, operands: tuple[np.ndarray, ...], piece: int) -> np.ndarray:
+        if node not in self._erring:
+            return unperturbed(node, as_large, operands, piece, self._sums)
+        with np.errstate(all="ignore"):
+            made = self._bound(node, as_large, operands, piece)
+            rounding = self._moved.get(node)
+            if rounding is not None:
+                made = made.copy()
+                off = most(as_large, tuple(map(value_of, operands)), made["value"], rounding.dtype)
+                made["error"] += off
+                made["spread"] += off * off.dtype.type(EVEN)
+            return made
+
+    def _bound(self, node: Node, as_large: Node, operands: tuple[np.ndarray, ...], piece: int) -> np.ndarray:
+        """Without what is moved."""
+        errs, kind = node in self._own, kind_of(node)
+        if errs and kind is not OpKind.POINTWISE and not any(x.dtype.names for x in operands):
+            found = summed(node, as_large, operands, piece, self._sums)
+            if found is not None:
+                return rounded(as_large, found[0], _of_any_order(as_large, operands, found[1]))
+        match kind:
+            case OpKind.POINTWISE if node in self._cancelling:
+                return pointwise_bound(as_large, (operands[0], value_of(operands[1])), errs)
+            case OpKind.POINTWISE if is_over_sum(node):
+                return normalized_bound(as_large, operands[0], operands[1])
+            case OpKind.POINTWISE:
+                signless = [k for k in OPS[node.op].zero_signs if node.args[k] in self._signless]
+                return pointwise_bound(as_large, operands, errs, signless)
+            case OpKind.CONTRACT:
+                return _contract(as_large, operands[0], operands[1], errs)
+            case OpKind.GATHER:
+                return _gather(as_large, operands[0], operands[1])
+            case OpKind.REDUCTION | OpKind.SCAN:
+                return _reduce(as_large, operands[0], errs)
+            case _:
+                return _view(as_large, operands)
+
+
+# Views and gathers
+
+
+def _view(node: Node, operands: Sequence[np.ndarray]) -> np.ndarray:
+    if len(operands) == 1 and node.op != "pad":  # which puts a value of its own between them
+        return evaluate_node(node, operands)  # the same elements, errors and all
+    value = evaluate_node(node, [value_of(x) for x in operands])
+    twin = _of_errors(node)
+    errors = [_errors(x, twin.dtype) for x in operands]
+    parts = ([e.bound for e in errors], [e.spread for e in errors])
+    return with_error(node, value, Error(*(evaluate_node(twin, part) for part in parts)))
+
+
+def _of_errors(node: Node) -> Node:
+    """A view or gather of the errors of what `node` reads."""
+    dtype = f64 if error_dtype(node.dtype) == np.float64 else f32
+    attrs = tuple((name, Scalar.of(0, dtype) if name == "value" else held) for name, held in node.attrs)
+    return Node(node.op, node.args, attrs, node.shape, dtype)
+
+
+def _errors(x: np.ndarray, dtype: DType) -> Error:
+    """Zeros where it is exact."""
+    zeros = np.broadcast_to(dtype.numpy.type(0), x.shape)
+    return error_of(x) or Error(zeros, zeros)
+
+
+def _gather(node: Node, x: np.ndarray, index: np.ndarray) -> np.ndarray:
+    value = evaluate_node(node, (value_of(x), value_of(index)))
+    twin = _of_errors(node)
+    error = _errors(x, twin.dtype).each(lambda e: np.array(evaluate_node(twin, (e, value_of(index)))))
+    other = error_of(index)
+    if other is not None and other.bound.any():  # anything of that line may be read
+        axis = node.attr("axis", int)
+        wide = accumulate(value_of(x))
+        apart = wide.max(axis=axis, keepdims=True).astype(error.bound.dtype) - wide.min(axis=axis, keepdims=True)
+        may = other.bound > 0
+        if node.op == "index_select":
+            may = may.reshape([-1 if a == axis else 1 for a in range(node.rank)])
+        else:
+            apart = apart[tuple(slice(1 if a == axis else n) for a, n in enumerate(node.sizes))]
+        off = np.where(may, apart + error.bound.max(initial=0), 0)
+        error = Error(np.maximum(error.bound, off), np.maximum(error.spread, EVEN * off))
+    return with_error(node, value, error)
+
+
+# Reductions
+
+
+def _reduce(node: Node, operand: np.ndarray, errs: bool) -> np.ndarray:
+    x, error = value_of(operand), error_of(operand)
+    if node.op in _SUMS:
+        return _sum(node, x, error, errs)
+    value = evaluate_node(node, (x,))
+    zeros = np.zeros(value.shape, error_dtype(node.dtype))
+    if error is None:
+        return with_error(node, value, Error(zeros, zeros))
+    if node.op in ("argmax", "argmin"):
+        bound = _arg_error(node, widen(x), error.bound, value)
+        return with_error(node, value, Error(bound, EVEN * bound))
+    ends = [evaluate_node(node, (end,)) for end in ends_of(widen(x), error.bound, None)]
+    bound = farther(ends[0], ends[1], value, node.dtype)
+    lines = error.each(lambda e: np.asarray(e.max(axis=node.ints("axes"), initial=0)))
+    return with_error(node, value, Error(bound, bound * np.minimum(share(lines), EVEN)))
+
+
+def _arg_error(node: Node, x: np.ndarray, bound: np.ndarray, value: np.ndarray) -> np.ndarray:
+    """How far the farthest index is that may hold the best value."""
+    axis = node.attr("axis", int)
+    low, high = ends_of(x if node.op == "argmax" else -x, bound, None)
+    may = high >= low.max(axis=axis, keepdims=True)
+    index = np.arange(x.shape[axis], dtype=np.int64).reshape([-1 if a == axis else 1 for a in range(x.ndim)])
+    apart = np.abs(index - np.expand_dims(value, axis)).astype(np.float64)
+    return np.where(may, apart, 0).max(axis=axis)
+
+
+def _sum(node: Node, x: np.ndarray, error: Error | None, errs: bool) -> np.ndarray:
+    axes = sum_axes(node)
+    if not node.dtype.is_float:
+        value = evaluate_node(node, (x,))
+        zeros = np.zeros(x.shape)
+        return with_error(node, value, _added(node, error or Error(zeros, zeros), axes))
+    found = sum_with_error(node, x) if errs else None
+    wide = accumulate(x)
+    if found is None:
+        wide_node = Node(node.op, node.args, node.attrs, node.shape, dtype_of(wide))
+        base, off = evaluate_node(wide_node, (x,)), np.zeros(node.sizes, wide.dtype)
+    else:
+        base, off = found
+    own = _of_order(off) if found is None else _of_any_order(node, (x,), off)
+    return rounded(node, base, own if error is None else own + _inherited(node, wide, error, base, axes))
+
+
+def _of_order(error: np.ndarray) -> Error:
+    """What the order of terms makes."""
+    by, least = error.dtype.type(ORDER / DEVIATIONS), np.finfo(error.dtype).smallest_subnormal
+
+    def spread(block: np.ndarray) -> np.ndarray:
+        return np.maximum(block * by, np.minimum(block, least))  # which does not underflow
+
+    return Error(_times(error, ORDER), blockwise(spread, error.dtype, error))
+
+
+def _of_any_order(node: Node, operands: Sequence[np.ndarray], error: np.ndarray) -> Error:
+    """The same, of a sum or product of these: anything where partial results leave the range in some order."""
+    own = _of_order(error)
+    leaving = leaves_range(node, operands, error.dtype)
+    return own if leaving is None else own.each(lambda e: np.where(leaving, np.inf, e).astype(e.dtype))
+
+
+def _inherited(node: Node, x: np.ndarray, error: Error, base: np.ndarray, axes: tuple[int, ...]) -> Error:
+    """What the errors of its terms do to a sum."""
+    count = x.dtype.type(prod(x.shape[a] for a in axes))
+    match node.op:
+        case "mean":
+            return _added(node, error, axes).each(lambda e: e / count)
+        case "prod":
+            size = np.abs(x)
+            return error.each(lambda e: rows(size + e, axes).prod(axis=-1) - np.abs(base))
+        case "var":
+            divisor = x.dtype.type(max(count - node.attr("correction", int), 0))
+            centred = np.abs(x - x.mean(axis=axes, keepdims=True))
+            first = _added(node, error.each(lambda e: 2 * centred * e), axes)
+            second = error.each(lambda e: rows(np.square(e), axes).sum(axis=-1))
+            return (first + second).each(lambda e: e / divisor)
+        case _:
+            return _added(node, error, axes)
+
+
+def _added(node: Node, error: Error, axes: tuple[int, ...]) -> Error:
+    """Errors of terms together: all of few, and so many standard deviations of many."""
+    most = error.spread.max(initial=0, where=np.isfinite(error.spread)) or error.spread.dtype.type(1)
+    squares = np.square(error.spread / most)  # which do not underflow
+    if node.op == "cumsum":
+        total, squares = (np.cumsum(e, axis=axes[0]) for e in (error.bound, squares))
+    else:
+        total, squares = (rows(e, axes).sum(axis=-1) for e in (error.bound, squares))
+    return _many(total, np.sqrt(squares) * most)
+
+
+def _many(total: np.ndarray, spread: np.ndarray) -> Error:
+    """The sum of many independent errors. total: of their bounds."""
+    return Error(np.minimum(total, spread * spread.dtype.type(DEVIATIONS)), spread)
+
+
+def _contract(node: Node, a: np.ndarray, b: np.ndarray, errs: bool) -> np.ndarray:
+    base = contract_arrays(node, value_of(a), value_of(b))
+    dtype = f64 if error_dtype(node.dtype) == np.float64 else f32
+    twin = Node(node.op, node.args, tuple((k, dtype if k == "acc" else v) for k, v in node.attrs), node.shape, dtype)
+    inherited = _contracted(twin, a, b)
+    if not node.dtype.is_float:
+        return with_error(node, round_to(base, node.dtype), inherited)
+    off = np.zeros(base.shape, base.dtype)
+    if errs:
+        found = sum_with_error(node, value_of(a), value_of(b))
+        if found is not None:
+            return rounded(node, base, _of_any_order(node, (value_of(a), value_of(b)), found[1]) + inherited)
+    else:  # in a given order, but each partial sum rounds elsewhere
+        wide_a, wide_b = accumulate(value_of(a)), accumulate(value_of(b))
+        sizes = contract_arrays(node, np.abs(wide_a), np.abs(wide_b), in_order=False)
+        most = sizes * base.dtype.type(products(node) * ulp_of_one(base.dtype) / ORDER)
+        denormal = of_denormal_products(node, wide_a, wide_b, sizes)
+        off = np.where(inherited.bound > 0, most if denormal is None else most + denormal, off)
+    return rounded(node, base, _of_order(off) + inherited)
+
+
+def _contracted(node: Node, a: np.ndarray, b: np.ndarray) -> Error:
+    """What the errors of its terms do to a contraction; `node` sums in the dtype of errors."""
+    few, dtype = products(node) <= FEW, node.dtype.numpy
+    (x, e, scale_x), (y, f, scale_y) = (_scaled(z, dtype) for z in (a, b))
+    total, squares = np.zeros(node.sizes, dtype), np.zeros(node.sizes, dtype)
+    if e is not None:
+        reach = y if f is None else y + f.bound
+        squares += contract_arrays(node, np.square(e.spread), np.square(reach), in_order=False)
+        total += contract_arrays(node, e.bound, reach, in_order=False) if few else 0
+    if f is not None:
+        squares += contract_arrays(node, np.square(x), np.square(f.spread), in_order=False)
+        total += contract_arrays(node, x, f.bound, in_order=False) if few else 0
+    one, other = scale_x * scale_y, dtype.type(1)
+    if one < np.finfo(dtype).smallest_normal:  # a product that underflows, or loses digits
+        one, other = scale_x, scale_y
+    spread = np.sqrt(squares) * one * other
+    return Error(total * one * other, spread) if few else _many(np.full_like(spread, np.inf), spread)
+
+
+def _scaled(x: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, Error | None, np.floating]:
+    """Magnitudes, errors (None: none) and the largest finite one of both, by which they were divided, so that their
+    squares do not underflow."""
+
+    def magnitude(block: np.ndarray) -> np.ndarray:
+        return np.abs(block.astype(dtype))
+
+    size, error = blockwise(magnitude, dtype, value_of(x)), error_of(x)
+    largest = [0.0 if error is None else _largest_finite(error.bound), _largest_finite(size)]
+    scale = dtype.type(max(largest) or 1.0)
+
+    def ratio(block: np.ndarray) -> np.ndarray:
+        return (block / scale).astype(dtype, copy=False)
+
+    def divided(y: np.ndarray) -> np.ndarray:
+        return blockwise(ratio, dtype, y)
+
+    if error is None or not error.bound.any():
+        return divided(size), None, scale
+    return divided(size), error.each(divided), scale
+
+
+def _largest_finite(x: np.ndarray) -> float:
+    """0 where none is."""
+
+    def of(block: tuple[slice | int, ...]) -> float:
+        return float(x[block].max(initial=0, where=np.isfinite(x[block])))
+
+    return max(side_by_side(of, blocks(x.shape)), default=0.0)
+
+
+def _times(x: np.ndarray, factor: float) -> np.ndarray:
+    by = x.dtype.type(factor)
+
+    def product(block: np.ndarray) -> np.ndarray:
+        return block * by
+
+    return blockwise(product, x.dtype, x)

@@ -1,0 +1,1 @@
+"""nvFuser's %kernel_math dumps."""

@@ -1,0 +1,1 @@
+"""MIGraphX's program dumps."""

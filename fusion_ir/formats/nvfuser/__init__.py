@@ -1,0 +1,1 @@
+"""nvFuser's Python definitions, read as data: nothing is executed."""

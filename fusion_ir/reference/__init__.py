@@ -1,0 +1,1 @@
+"""The meaning of graphs: the interpreter, evaluation in chunks, random inputs, smaller graphs of the same ops."""

@@ -1,0 +1,1 @@
+"""Graphs as text: printing in canonical form, and reading it back."""

@@ -1,0 +1,2 @@
+"""Costs before anything is timed: bytes and operations, rooflines, their correction by other measurements, lower
+bounds."""

@@ -1,0 +1,74 @@
+"""What schedules took on other segments, for a first guess at what they take on a new one.
+
+Segments are alike where what decides about schedules is: bytes, arithmetic, types, length of rows. For each of those
+that are most alike, a model of what was timed there (`scheduler.cost.gaussian_process`) says what every schedule would
+take; the guess is their weighted mean.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import exp, log2
+
+import numpy as np
+
+from fusion_ir.core.graph import Graph
+from fusion_ir.ops import OPS, OpKind
+from scheduler.cost.gaussian_process import Floats, Surrogate
+from scheduler.cost.traffic import Traffic, traffic_of
+
+NEAREST = 6  # segments that are asked
+LEAST_TIMES = 4  # schedules of a segment, for it to say anything
+DOUBT = 0.5  # how much of what other segments say holds for a new one: the rest of a difference is forgotten
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """A segment and what schedules of one family took there, in any unit."""
+
+    graph: Graph
+    times: Mapping[str, float]
+
+
+def expected_logs(graph: Graph, points: Sequence[str], known: Sequence[Tuned], seed: int) -> Floats | None:
+    """A guess at the logarithm of each point's time, up to a constant; None where nothing that is known helps."""
+    usable = [t for t in known if len(t.times) >= LEAST_TIMES]
+    weighed = sorted(((alike(graph, t.graph), t) for t in usable), key=lambda pair: -pair[0])[:NEAREST]
+    total = sum(weight for weight, _ in weighed)
+    if not total or not points:
+        return None
+    guess = np.zeros(len(points))
+    for weight, tuned in weighed:
+        model = Surrogate([*dict.fromkeys((*points, *tuned.times))], tuned.times, seed)
+        mean = model.mean()[: len(points)]
+        guess += weight / total * (mean - mean.min())
+    return DOUBT * guess
+
+
+def alike(one: Graph, other: Graph) -> float:
+    """From 0 to 1: 1 for segments whose schedules are expected to do equally well."""
+    distance = sum((a - b) ** 2 for a, b in zip(_features(one), _features(other), strict=True))
+    return exp(-0.5 * distance)
+
+
+@lru_cache(maxsize=1024)
+def _features(graph: Graph) -> tuple[float, ...]:
+    return features(graph, traffic_of(graph))
+
+
+def features(graph: Graph, traffic: Traffic) -> tuple[float, ...]:
+    """Numbers whose difference by 1 says that schedules may do otherwise: finite ones, of every segment."""
+    kinds = [OPS[n.op].kind for n in graph.nodes if n.op in OPS]
+    tensors = [(s.sizes, s.dtype) for s in graph.inputs] + [(o.node.sizes, o.node.dtype) for o in graph.outputs]
+    rows = [sizes[-1] for sizes, _ in tensors if sizes]
+    return (
+        log2(traffic.read_bytes + 1) / 4,
+        log2(traffic.written_bytes + 1) / 4,
+        log2(1 + traffic.operations / max(traffic.bytes, 1)) / 1.5,
+        log2(min((dtype.bytes for _, dtype in tensors), default=4)),
+        log2(max(*rows, 1, 1)) / 4,  # of empty rows as of those of one element
+        len(graph.inputs) / 3,
+        len(graph.outputs) / 2,
+        log2(1 + sum(kind is OpKind.REDUCTION for kind in kinds)),
+        log2(1 + sum(kind is OpKind.CONTRACT for kind in kinds)),
+    )

@@ -1,0 +1,387 @@
+"""What candidates cost before anything of them is measured: from their traffic, the families' usual shares, the
+launches of first kernels, and what other segments took."""
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+from codegen.families import FAMILIES, TAKING_PARTS
+from codegen.families.contraction_limits import REFUSING, is_heavy
+from codegen.kernel import EmitError, Family, Kernel, Unrolling
+from codegen.schedule import Variant
+from codegen.timing.protocol import median
+from fusion_ir.core.graph import Graph
+from fusion_ir.ops import OpKind
+from fusion_ir.records import CompileReport, Device
+from scheduler.bitset import bits
+from scheduler.cost.calibration import Corrections, corrections
+from scheduler.cost.guarded import Guesses
+from scheduler.cost.lower_bound import least_bound_us, lower_bound_us
+from scheduler.cost.roofline_cpu import family_bound_us, least_us, may_be_narrow, predicted_kernel_us, predicted_us
+from scheduler.cost.traffic import LeastTraffic, Traffic, traffic_of
+from scheduler.segments.acceptance import Answers, Told
+from scheduler.segments.atoms import Atoms
+from scheduler.segments.boundary import Boundary
+from scheduler.segments.contraction_filter import Products
+from scheduler.segments.enumeration import Candidate
+from scheduler.segments.segment import Segment
+from scheduler.segments.segment_mask import Piece
+
+SHARES_NOTHING = "naive"  # a family for what no other takes: says at once what it accepts, which is most
+MANY_BYTES = 1 << 50
+UNKNOWN_US = 1e9  # of what cannot be predicted: everything else is tried before it
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What candidates cost that were not measured; equal while nothing is learned. us: of one. seeming_us: no more than
+    that, without lowering the segment to find out which families accept it. least_us: no more than that of any of so
+    much traffic, or more."""
+
+    us: Callable[[Candidate], float]
+    seeming_us: Callable[[Candidate], float]
+    least_us: Callable[[LeastTraffic], float]
+
+    def times(self, factor: float) -> "Estimate":
+        """That many times as much."""
+        return Estimate(
+            lambda c: factor * self.us(c), lambda c: factor * self.seeming_us(c), lambda t: factor * self.least_us(t)
+        )
+
+
+@dataclass(frozen=True)
+class _Least:
+    """What is predicted at the least of any segment of so much traffic or more. scales: of families' predictions."""
+
+    predictor: "Predictor"
+    scales: tuple[tuple[str, float], ...]
+
+    def __call__(self, least: LeastTraffic) -> float:
+        among = self.scales if least.products else self._moving
+        takers = [entry for entry in among if entry[0] not in least.refusing] or among
+        return min([scale * self.predictor.least_us(least, name) for name, scale in takers])
+
+    @cached_property
+    def _moving(self) -> tuple[tuple[str, float], ...]:
+        """Families one of which is the fastest where nothing is multiplied. The others take as long as one that refuses
+        nothing for its products, or longer, both for no bytes and for very many; between these all times grow alike."""
+
+        def ends(name: str, scale: float) -> tuple[float, ...]:
+            return tuple([scale * self.predictor.least_us(LeastTraffic(b), name) for b in (0, MANY_BYTES)])
+
+        sure = [ends(*entry) for entry in self.scales if entry[0] not in REFUSING]
+        slower = [ends(*entry) for entry in self.scales if any(_is_below(s, ends(*entry)) for s in sure)]
+        return tuple({ends(*entry): entry for entry in self.scales if ends(*entry) not in slower}.values())
+
+
+def _is_below(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    return one != other and all(a <= b for a, b in zip(one, other, strict=True))
+
+
+class Predictor:
+    """Asks families which segments they accept, and predicts what these take. Keeps whatever it was told."""
+
+    def __init__(
+        self,
+        device: Device,
+        families: Mapping[str, Family],
+        timed: Callable[[str], Sequence[tuple[Graph, float]]] = lambda _: (),
+    ) -> None:
+        """timed: segments that a family was timed on, on this device, and the shortest time of each (us)."""
+        self.device = device
+        self.families = families
+        self.guesses = Guesses()
+        self._likely: dict[frozenset[OpKind], str] = {}  # families that accepted the last segments with such sums
+        self._sure: dict[Graph, Collection[str]] = {}  # families
+        self._are_ours = all(FAMILIES.get(name) is family for name, family in families.items())
+        self._products: dict[Boundary, Products] = {}  # by what there is one of for the atoms of a graph
+        self._lonely: dict[tuple[Boundary, int], bool] = {}  # atoms
+        self._told: dict[Graph, Told] = {}  # by families
+        self._computable: dict[str, bool] = {}
+        self._shares: dict[Graph, bool] = {}
+        self._first: dict[tuple[str, str], tuple[str, ...]] = {}  # schedules, by segment and family
+        self._kernels: dict[tuple[str, Variant], Kernel] = {}  # by segment
+        self._traffic: dict[Graph, Traffic] = {}  # equal for equal segments of different layers
+        self._predicted: dict[tuple[Candidate, str], float] = {}  # by family, not corrected
+        self._best_us: dict[Candidate, float] = {}
+        self._seeming_us: dict[Candidate, float] = {}
+        self._closely: set[Candidate] = set()  # predicted by their kernels
+        self._timed = timed
+        self._learned: dict[str, Corrections | None] = {}  # by family
+        self._ratios: dict[str, list[float]] = {}  # by family: measured over predicted
+        self._scales: dict[str, float] = {}  # medians of these
+
+    def ask(self, atoms: Atoms, piece: Piece) -> Candidate | None:
+        """The candidate that computes these atoms; None where no family takes them in one launch. The family that
+        shares nothing is for atoms that no other takes: where it alone accepts a segment without any, there is no
+        candidate."""
+        answers = self.answers(atoms, piece)
+        if answers.known:
+            return Candidate(answers)
+        sums = frozenset([kind for kind, those in atoms.sums.items() if those & piece.members])
+        likely = self._likely.get(sums, "")
+        if self._are_ours and self._products_of(atoms).keep_apart(piece):
+            accepting = None
+        elif SHARES_NOTHING in answers:
+            accepting = answers.seems(likely, but=SHARES_NOTHING)
+        else:
+            accepting = answers.any(likely)
+        if accepting:
+            self._likely[sums] = accepting
+        elif not any(self._has_no_other(atoms, a) for a in bits(piece.members)) or SHARES_NOTHING not in answers:
+            return None
+        return Candidate(answers)
+
+    def _products_of(self, atoms: Atoms) -> Products:
+        if atoms.boundary not in self._products:
+            self._products[atoms.boundary] = Products(atoms, self.device.target)
+        return self._products[atoms.boundary]
+
+    def _has_no_other(self, atoms: Atoms, atom: int) -> bool:
+        """Whether an atom is taken by the family alone that shares nothing."""
+        key = atoms.boundary, atom
+        if key not in self._lonely:
+            self._lonely[key] = self.answers(atoms, atoms.piece(1 << atom)).seems(but=SHARES_NOTHING) is None
+        return self._lonely[key]
+
+    def answers(self, atoms: Atoms, piece: Piece) -> Answers:
+        """What the families say to computing these atoms in one launch, each asked when that is needed."""
+        return Answers(self.families, self.device, atoms, piece, self._sure_of(atoms.graph), self._told)
+
+    def _sure_of(self, graph: Graph) -> Collection[str]:
+        """Families that accept the whole graph, and so each of its parts."""
+        if graph not in self._sure:
+            able = [name for name in self.families if name in TAKING_PARTS]
+            self._sure[graph] = [name for name in able if self.families[name].accepts(graph, self.device) is None]
+        return self._sure[graph]
+
+    def shares(self, graph: Graph) -> bool:
+        """Whether some family but the one that shares nothing takes a graph in one launch."""
+        if graph not in self._shares:
+            others = (family for name, family in self.families.items() if name != SHARES_NOTHING)
+            self._shares[graph] = any(family.accepts(graph, self.device) is None for family in others)
+        return self._shares[graph]
+
+    def computable(self, atoms: Atoms, atom: int) -> bool:
+        """Whether some family not only accepts the atom with what is free below it, but lowers its default schedule
+        too; of a heavy contraction, one that shares something."""
+        candidate = self.ask(atoms, atoms.piece(1 << atom))
+        if candidate is None:
+            return False
+        key = candidate.segment.key
+        if key not in self._computable:
+            left_out = SHARES_NOTHING if is_heavy(atoms.nodes[atom]) else ""
+            cheapest_first = [f for f in reversed(list(self.families)) if f != left_out and f in candidate.families]
+            self._computable[key] = any(self._emits(candidate.segment, f) for f in cheapest_first)
+        return self._computable[key]
+
+    def _emits(self, segment: Segment, family: str) -> bool:
+        try:
+            return self._first_kernel(segment, family) is not None
+        except EmitError:
+            return False
+
+    def traffic(self, candidate: Candidate) -> Traffic:
+        graph = candidate.segment.graph
+        if graph not in self._traffic:
+            self._traffic[graph] = traffic_of(graph)
+        return self._traffic[graph]
+
+    def bound_us(self, candidate: Candidate) -> float:
+        """What no kernel of the accepting families can beat."""
+        return self._bound_us(candidate, candidate.families.__contains__)
+
+    def _bound_us(self, candidate: Candidate, is_taken_by: Callable[[str], bool]) -> float:
+        traffic, device = self.traffic(candidate), self.device
+        bound_us = self.guesses.or_else(0.0, "bound", lambda: lower_bound_us(traffic, device))
+        best_us = math.inf
+        for name in filter(is_taken_by, self.families):
+            best_us = min(best_us, self._family_bound_us(traffic, name, bound_us))
+            if best_us <= bound_us:  # the others need not be asked
+                break
+        return best_us
+
+    def family_bound_us(self, candidate: Candidate, family: str) -> float:
+        """What no kernel of one family can beat."""
+        return self._family_bound_us(self.traffic(candidate), family, 0.0)
+
+    def _family_bound_us(self, traffic: Traffic, family: str, otherwise_us: float) -> float:
+        bound = partial(family_bound_us, traffic, family, self.device)
+        return self.guesses.or_else(otherwise_us, f"bound of {family}", bound)
+
+    def predicted_us(self, candidate: Candidate) -> float:
+        """The best family's prediction, corrected by how far its predictions were off so far (median ratio). Families
+        are asked whether they accept the segment in the order of what they would take, until one does."""
+        if candidate not in self._best_us:
+            self._best_us[candidate] = self._best(candidate, candidate.families.__contains__)
+        return self._best_us[candidate]
+
+    def seeming_us(self, candidate: Candidate) -> float:
+        """The same by families that seem to accept the segment, without lowering it: never more, and rarely less."""
+        if candidate in self._best_us:
+            return self._best_us[candidate]
+        if candidate not in self._seeming_us:
+            self._seeming_us[candidate] = self._best(candidate, candidate.families.seems_to)
+        return self._seeming_us[candidate]
+
+    def _best(self, candidate: Candidate, is_taken_by: Callable[[str], bool]) -> float:
+        traffic, best_us = self.traffic(candidate), math.inf
+        hoped = ((self._scale(name) * self._hoped_us(traffic, name), name) for name in self.families)
+        for us, name in sorted(hoped):
+            if us >= best_us:
+                break
+            if is_taken_by(name):
+                best_us = min(best_us, self.predicted_by(candidate, name))
+        return best_us
+
+    def fastest(self, candidate: Candidate) -> str:
+        """The accepting family of the least `uncorrected_us`, of equals the first; the one that shares nothing only
+        where no other accepts."""
+        traffic = self.traffic(candidate)
+        hoped = [(self._hoped_us(traffic, name), i, name) for i, name in enumerate(self.families)]
+        found: list[tuple[float, int, str]] = []
+        for us, i, name in sorted(h for h in hoped if h[2] != SHARES_NOTHING):
+            if found and us > min(found)[0]:
+                break
+            if name in candidate.families:
+                found.append((self.uncorrected_us(candidate, name), i, name))
+        return min(found)[2] if found else SHARES_NOTHING
+
+    def predicted_by(self, candidate: Candidate, family: str) -> float:
+        """The same of one family that accepts the segment."""
+        return self._scale(family) * self.uncorrected_us(candidate, family)
+
+    @property
+    def predictions(self) -> Estimate:
+        """`predicted_us`."""
+        least_us = _Least(self, tuple((name, self._scale(name)) for name in self.families))
+        return Estimate(self.predicted_us, self.seeming_us, least_us)
+
+    def _hoped_us(self, traffic: Traffic, family: str) -> float:
+        """The least that `uncorrected_us` says of the family, before that is asked whether it accepts the segment."""
+        learned = self.corrections_of(family)
+        guess = partial(predicted_us, traffic, family, self.device, ())
+        return self.guesses.or_else(0.0, f"prediction of {family}", guess) * (learned.least if learned else 1.0)
+
+    def least_us(self, least: LeastTraffic, family: str) -> float:
+        """The least that is predicted of any of the family's segments of so much traffic or more."""
+        learned = self.corrections_of(family)
+        guess = partial(least_us, least, family, self.device)
+        return self.guesses.or_else(0.0, f"prediction of {family}", guess) * (learned.least if learned else 1.0)
+
+    @property
+    def bounds(self) -> Estimate:
+        """`bound_us`."""
+        return Estimate(self.bound_us, self._seeming_bound_us, self._least_bound_us)
+
+    def _seeming_bound_us(self, candidate: Candidate) -> float:
+        return self._bound_us(candidate, candidate.families.seems_to)
+
+    def _least_bound_us(self, least: LeastTraffic) -> float:
+        return self.guesses.or_else(0.0, "bound", partial(least_bound_us, least.bytes, self.device))
+
+    def uncorrected_us(self, candidate: Candidate, family: str) -> float:
+        """What is predicted of one family that accepts the segment, however far off its predictions were."""
+        key = candidate, family
+        if key not in self._predicted:
+            guess = partial(self._predict, candidate, family)
+            predicted = self.guesses.or_else(UNKNOWN_US, f"prediction of {family}", guess)
+            self._predicted[key] = self._as_learned(candidate, family, predicted)
+        return self._predicted[key]
+
+    def _predict(self, candidate: Candidate, family: str) -> float:
+        traffic, device = self.traffic(candidate), self.device
+        predicted = predicted_us(traffic, family, device, candidate.families)
+        narrow = may_be_narrow(traffic, family, device)
+        if (narrow or candidate in self._closely) and (kernel := self._default(candidate, family)):
+            return max(predicted, predicted_kernel_us(traffic, kernel, None, device, candidate.families))
+        return predicted
+
+    def _as_learned(self, candidate: Candidate, family: str, predicted_us: float) -> float:
+        """A prediction, corrected by what the family took on other segments where that is known to help."""
+        learned = self.corrections_of(family)
+        if learned is None:
+            return predicted_us
+        factor = partial(learned.factor, candidate.segment.graph, self.traffic(candidate))
+        return predicted_us * self.guesses.or_else(1.0, f"correction of {family}", factor)
+
+    def corrections_of(self, family: str) -> Corrections | None:
+        """What other segments say about the family's predictions, if anything."""
+        if family not in self._learned:
+            turning = self.families.get("transpose")  # what it takes, `pointwise` fetches badly
+
+            def predict(graph: Graph, traffic: Traffic) -> float:
+                turns = turning is not None and turning.accepts(graph, self.device) is None
+                return predicted_us(traffic, family, self.device, ("transpose",) if turns else ())
+
+            learn = partial(corrections, self._timed(family), predict)
+            self._learned[family] = self.guesses.or_else(None, f"correction of {family}", learn)
+        return self._learned[family]
+
+    def look_closer(self, candidate: Candidate) -> bool:
+        """Predicts a segment on a GPU by the launches of its families' first kernels, which say how many blocks share
+        the work. Whether its prediction is another now, which is never a lower one."""
+        if self.device.target == "cpu" or candidate in self._closely:
+            return False
+        before = self.predicted_us(candidate)
+        self._closely.add(candidate)
+        del self._best_us[candidate]
+        for family in self.families:
+            self._predicted.pop((candidate, family), None)
+        return self.predicted_us(candidate) != before
+
+    def _default(self, candidate: Candidate, family: str) -> Kernel | None:
+        try:
+            return self._first_kernel(candidate.segment, family)
+        except EmitError:
+            return None
+
+    def _first_kernel(self, segment: Segment, family: str) -> Kernel | None:
+        """The kernel of a family's first schedule, None if it has none. Raises EmitError."""
+        schedules = self.first_schedules(segment, family)
+        return self.emit(segment, (family, schedules[0])) if schedules else None
+
+    def first_schedules(self, segment: Segment, family: str) -> tuple[str, ...]:
+        """A family's own first schedules."""
+        key = segment.key, family
+        if key not in self._first:
+            self._first[key] = self.families[family].space(segment.canonical.graph, self.device)
+        return self._first[key]
+
+    def least_unrolled(self, candidate: Candidate) -> Variant | None:
+        """What compilers are soonest through with, by a family that says so; None where none takes the candidate.
+        Tiles that `transpose` turns in registers, for example, `pointwise` fetches in a quarter of the time."""
+        for name in (self.fastest(candidate), *self.families):
+            known = self.families[name]
+            if isinstance(known, Unrolling) and name in candidate.families:
+                return name, known.least_unrolled(candidate.segment.canonical.graph, self.device)
+        return None
+
+    def emit(self, segment: Segment, variant: Variant) -> Kernel:
+        """The kernel of a variant, emitted once. Raises EmitError."""
+        key = segment.key, variant
+        if key not in self._kernels:
+            family, schedule = variant
+            self._kernels[key] = self.families[family].emit(segment.canonical.graph, schedule, self.device)
+        return self._kernels[key]
+
+    def expected_us(self, candidate: Candidate, kernel: Kernel, report: CompileReport | None) -> float:
+        """The prediction for one kernel of the candidate, corrected in the same way."""
+        traffic, among, family = self.traffic(candidate), candidate.families, kernel.family
+        guess = partial(predicted_kernel_us, traffic, kernel, report, self.device, among)
+        predicted = self.guesses.or_else(UNKNOWN_US, f"prediction of {family}", guess)
+        return self._as_learned(candidate, kernel.family, predicted) * self._scale(kernel.family)
+
+    def correct(self, candidate: Candidate, family: str, time_us: float) -> None:
+        """Notes how far off a prediction was. Nothing takes no time: of what seemed to, nothing is learned."""
+        if not time_us > 0:
+            return
+        ratio = time_us / self.uncorrected_us(candidate, family)
+        self._ratios.setdefault(family, []).append(ratio)
+        self._scales[family] = median(self._ratios[family])
+        self._best_us.clear()
+        self._seeming_us.clear()
+
+    def _scale(self, family: str) -> float:
+        return self._scales.get(family, 1.0)

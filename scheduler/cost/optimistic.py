@@ -1,0 +1,86 @@
+"""What a segment moves and multiplies at the least, from its atoms alone: says of most candidates that they are in no
+cheapest cover before they are looked at, or even built.
+
+A segment writes what it writes, whole. Of each tensor it reads as much as one of its atoms needs that is computed
+whole, and an atom is computed whole where it is written, or a reader that is computed whole needs all of it. Whether
+an atom is read by a segment's other atoms too only adds to that: no segment's `traffic_of` is below.
+
+    %1 = exp(%0); %2 = slice(%1); %3 = neg(%2)     {%3} reads as much of %1 as it writes; {%1, %3} need not read all
+                                                   of %0, unless %1 is an output
+
+Products of atoms that are computed whole are counted; of several that read the same tensors one alone, since these may
+be the same. Families that are sure to refuse are left out.
+"""
+
+from collections.abc import Mapping
+
+from codegen.families.contraction_limits import refusing
+from fusion_ir.ops.value_preserving import is_free
+from scheduler.bitset import bits
+from scheduler.cost.traffic import LeastTraffic, least_reads, traffic_of
+from scheduler.segments.atoms import Atoms
+from scheduler.segments.segment import extract
+from scheduler.segments.segment_mask import Piece
+
+
+class Least:
+    """Of segments of one graph."""
+
+    def __init__(self, atoms: Atoms) -> None:
+        self._atoms = atoms
+        self._read_bytes: list[dict[int, int]] = []  # by atom, of each tensor
+        self._whole: list[int] = []  # by atom, the tensors that it needs all of
+        self._products: dict[int, tuple[str, float]] = {}  # by atom
+        self._known: dict[Piece, LeastTraffic] = {}
+        self._contractions = sum(1 << a for a, node in enumerate(atoms.nodes) if node.op == "contract")
+        for a in range(len(atoms)):
+            graph = extract(atoms, Piece(1 << a, 1 << atoms.stands[a])).graph
+            tensors = bits(atoms.reads[a])
+            needed = least_reads(graph)
+            self._read_bytes.append({t: read_bytes for t, (read_bytes, _) in zip(tensors, needed, strict=True)})
+            self._whole.append(sum(1 << t for t, (_, is_whole) in zip(tensors, needed, strict=True) if is_whole))
+            if atoms.nodes[a].op == "contract":
+                traffic = traffic_of(graph)
+                narrow = traffic.made_products
+                self._products[a] = narrow[0] if narrow else (atoms.nodes[a].dtype.name, traffic.made_operations)
+
+    def traffic(self, piece: Piece) -> LeastTraffic:
+        """Of a segment, at the least."""
+        if piece not in self._known:
+            self._known[piece] = self._traffic(piece)
+        return self._known[piece]
+
+    def _traffic(self, piece: Piece) -> LeastTraffic:
+        atoms = self._atoms
+        producer = {atoms.stands[a]: a for a in bits(piece.members)}
+        read: dict[int, int] = {}
+        whole, stack = piece.writes, bits(piece.writes)
+        while stack:
+            a = producer[stack.pop()]
+            for t, read_bytes in self._read_bytes[a].items():
+                if t not in producer:
+                    read[t] = max(read_bytes, read.get(t, 0))
+                elif self._whole[a] >> t & 1 and not whole >> t & 1:
+                    whole |= 1 << t
+                    stack.append(t)
+        bytes_ = sum(read.values()) + sum(atoms.nodes[t].bytes for t in bits(piece.writes))
+        products: dict[tuple[str, int], float] = {}
+        for t in bits(whole):
+            if (a := producer[t]) in self._products:
+                dtype, made = self._products[a]
+                key = dtype, atoms.reads[a]
+                products[key] = max(made, products.get(key, 0.0))
+        elements = max((atoms.nodes[t].elements for t in bits(piece.writes)), default=0)
+        made_products = tuple((dtype, made) for (dtype, _), made in products.items())
+        return LeastTraffic(bytes_, made_products, elements, self._refusing(piece, producer))
+
+    def _refusing(self, piece: Piece, producer: Mapping[int, int]) -> frozenset[str]:
+        """Families that do not take a segment, as far as its contractions and ops say."""
+        contractions = bits(piece.members & self._contractions)
+        if not contractions:
+            return frozenset()
+        nodes = self._atoms.nodes
+        ops = frozenset([nodes[a].op for a in bits(piece.members)])
+        read = (producer[t] for t in bits(self._atoms.reads[contractions[0]]) if t in producer)
+        computed = len(contractions) == 1 and not all(is_free(nodes[a]) for a in read)
+        return refusing(ops, computed)

@@ -1,0 +1,222 @@
+"""Covers of one graph by what its candidates cost at the moment."""
+
+import math
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+from scheduler.cost.model import Estimate
+from scheduler.cost.optimistic import Least
+from scheduler.cover.solver import Cover, CoverProblem, NoRoom, Producers
+from scheduler.deadline import Watch
+from scheduler.segments.atoms import Atoms
+from scheduler.segments.enumeration import Candidate, Candidates
+from scheduler.segments.output_sets import writing_less
+from scheduler.segments.segment_mask import Piece
+from scheduler.tuning.trials import Ledger
+
+FAR = 2.0  # times the best prediction
+CLOSER_LOOKS = 48
+LEAST_COVER_S = 0.1  # for branching where the budget is spent: the first solution, rounded, is what there is then
+NEARLY = 1.005  # predictions are further off
+SAME = 1.03  # times that differ by less are as noise has it
+FORBIDDEN = Estimate(lambda _: math.inf, lambda _: math.inf, lambda _: math.inf)
+
+Proposal = tuple[Candidate, ...]  # segments in execution order, those of the prologue first
+
+
+def prologue_first(segments: Iterable[Candidate]) -> Proposal:
+    """Segments in execution order, with those in front that run once for each version of the constants."""
+    return tuple(sorted(segments, key=lambda c: not c.is_prologue))
+
+
+def _nothing(_: Estimate) -> dict[Piece, float]:
+    return {}
+
+
+class Covers:
+    """`cover_s`: seconds that branching may take for one answer; what is left `until` a time on the watch, if that is
+    less. Costs are of one run: a prologue's are next to nothing. `memory_bytes`: of temporaries that covers may need,
+    None for any number; where none of those asked for keeps to it, `least_bytes` is what the least of them needs."""
+
+    def __init__(
+        self,
+        atoms: Atoms,
+        found: Candidates,
+        ledger: Ledger,
+        watch: Watch,
+        cover_s: float,
+        memory_bytes: int | None = None,
+        until: float = math.inf,
+    ) -> None:
+        self.found = found
+        self.usable = {p: c for p, c in found.accepted.items() if not c.keeps_a_prologue_out}
+        self.ledger = ledger
+        self.watch = watch
+        self.cover_s = cover_s
+        self.memory_bytes = memory_bytes
+        self.until = until
+        self.least_bytes: int | None = None
+        producers = Producers(atoms.preds, atoms.stands, atoms.outputs)
+        self.problem = CoverProblem(producers, [node.bytes for node in atoms.nodes], clock=watch.clock, beat=watch.look)
+        self.least = Least(atoms)
+        self._plain = {p.members: c for p, c in self.usable.items() if atoms.is_plain(p)}
+        self._looked_at: set[Piece] = set()  # were part of a solution: their costs tell them apart
+        self._vaguely = lru_cache(maxsize=3)(_nothing)  # the least that pieces cost, by estimate
+        self._asked: set[Piece] = set()  # were part of a cover: families said that they accept them
+        self.exact = True  # whether all answers so far were
+
+    def cheapest(self, unknown: Estimate, without: Collection[Candidate] = ()) -> Proposal:
+        """The cheapest cover where unmeasured candidates cost `unknown`; () if there is none (or nothing to do). Where
+        none has temporaries within the limit, the one found that takes least."""
+        cover = self._solve(unknown, without)
+        return prologue_first(self.usable[p] for p in cover.pieces) if cover else ()
+
+    def promising(self) -> Proposal:
+        """The cheapest cover by predictions, which closer looks can only raise: until the best one that was looked at
+        is nearly as good as any that was not."""
+        best, best_us = self.cheapest(self.ledger.predictions), math.inf
+        cover = best
+        for _ in range(CLOSER_LOOKS):
+            if self.us(cover) >= best_us / NEARLY:
+                break
+            for candidate in cover:
+                self.ledger.look_closer(candidate)
+            if (us := self.us(cover)) < best_us:
+                best, best_us = cover, us
+            if self.watch.is_over():
+                break
+            if not self.exact:  # branching again would take as long, and prove nothing either
+                break
+            cover = self.cheapest(self.ledger.predictions)
+        return best
+
+    def us(self, cover: Proposal) -> float:
+        """What a cover costs, by what is measured or predicted."""
+        return sum(c.weight * self.ledger.cost_us(c, self.ledger.predicted_us) for c in cover)
+
+    def cheapest_us(self, unknown: Estimate) -> float | None:
+        """What that cover costs, None if there is none."""
+        cover = self._solve(unknown, ())
+        return cover and cover.cost_us
+
+    def relaxed_us(self, unknown: Estimate) -> float:
+        """What no cover by these candidates is below; infinite if there is none."""
+        cover = self._solve(unknown, ())
+        return cover.lower_us if cover else math.inf
+
+    def coarsest(self) -> Proposal:
+        """The partition of fewest segments found by merging, unless it is predicted to be far from the best."""
+        usable = [r for r in self.found.regions if all(s in self._plain for s in r)]
+        best_us = self.cheapest_us(self.ledger.predictions)
+        for partition in usable:
+            segments = prologue_first(self._plain[s] for s in partition)
+            if best_us is not None and sum(c.weight * self.ledger.predicted_us(c) for c in segments) <= FAR * best_us:
+                return segments
+        return ()
+
+    def measured(self, without: Collection[Candidate] = ()) -> Proposal:
+        """The cheapest cover by measured segments alone."""
+        return self.cheapest(FORBIDDEN, without)
+
+    def _solve(self, unknown: Estimate, without: Collection[Candidate]) -> Cover | None:
+        """Candidates cost the least that they can, by what they move and multiply, until they are part of a solution;
+        then what they seem to, and in a cover what they do. When all of those in it do, it is the cheapest: others cost
+        more than in this comparison, unless time ran out."""
+        end = self.watch.clock() + self._seconds
+
+        def look(pieces: Collection[Piece]) -> dict[Piece, float]:
+            new = [p for p in pieces if p not in self._looked_at]
+            self._looked_at.update(new)
+            return {p: self._cost_us(p, unknown) for p in new}
+
+        while True:
+            try:
+                left = max(end - self.watch.clock(), LEAST_COVER_S)
+                cover = self.problem.solve(self._costs(unknown, without), left, look, self.memory_bytes, self.until)
+            except NoRoom as error:
+                self.least_bytes = error.cover.peak_bytes
+                return None
+            if cover is None:
+                self.exact = self.exact and self.watch.clock() <= min(end, self.until)  # else none was found in time
+                return None
+            seeming = [self._cost_us(p, unknown) for p in cover.pieces]
+            self._asked.update(cover.pieces)
+            known = [self._cost_us(p, unknown) for p in cover.pieces]
+            if known != seeming and (math.inf in known or (cover.exact and self.watch.clock() < end)):
+                continue
+            cover = replace(cover, exact=cover.exact and known == seeming)
+            if not self._once_each(cover.pieces):
+                break
+        if not cover.exact:  # out of time, it may have what was not looked at
+            cover = replace(cover, cost_us=math.fsum(known))
+        self.exact &= cover.exact
+        return replace(cover, pieces=self._writing_what_is_read(cover.pieces, unknown))
+
+    @property
+    def _seconds(self) -> float:
+        """That the next answer may take."""
+        return min(self.cover_s, max(self.until - self.watch.clock(), LEAST_COVER_S))
+
+    def _costs(self, unknown: Estimate, without: Collection[Candidate]) -> dict[Piece, float]:
+        """What pieces are taken to cost, as far as they are known by now."""
+        vaguely = self._vaguely(unknown)
+        for piece in self.usable.keys() - vaguely.keys():
+            vaguely[piece] = self.usable[piece].weight * unknown.least_us(self.least.traffic(piece))
+        costs = vaguely.copy()
+        opened = {c.families.piece for c in self.ledger.opened}
+        for piece in self._looked_at | (opened & self.usable.keys()):
+            costs[piece] = self._cost_us(piece, unknown)
+        for candidate in without:
+            costs.pop(candidate.families.piece, None)
+        return costs
+
+    def _cost_us(self, piece: Piece, unknown: Estimate) -> float:
+        """Of a piece that was looked at, or tried."""
+        candidate = self.usable[piece]
+        us = unknown.us if piece in self._asked or self.ledger.is_open(candidate) else unknown.seeming_us
+        return candidate.weight * self.ledger.cost_us(candidate, us)
+
+    def _writing_what_is_read(self, pieces: Sequence[Piece], unknown: Estimate) -> tuple[Piece, ...]:
+        """A cover whose segments write no tensor that nothing reads before it is written again, and none that is there
+        already, unless that is dearer: of pieces that are predicted to cost the same, bound by arithmetic for
+        instance, the solver takes any, and out of time it has some that write what others do."""
+        atoms, before = self.found.atoms, tuple[Piece, ...]()
+        cover = tuple(sorted(pieces, key=lambda p: not self.usable[p].is_prologue))  # as they will run
+        while cover != before:  # what writes less may read less
+            before, kept, live = cover, list[Piece](), atoms.outputs
+            for piece in reversed(cover):
+                if needed := piece.writes & live:
+                    kept.append(self._writing(piece, needed, unknown))
+                    live = live & ~kept[-1].writes | atoms.reads_of(kept[-1].members)
+            cover, written = (), 0
+            for piece in reversed(kept):
+                if needed := piece.writes & ~written:
+                    cover += (self._writing(piece, needed, unknown),)
+                    written |= piece.writes
+        return cover
+
+    def _writing(self, piece: Piece, needed: int, unknown: Estimate) -> Piece:
+        """The segment that writes no more than that, or, where that is dearer, the one given."""
+        if needed == piece.writes:
+            return piece
+        less = writing_less(self.found.atoms, piece, needed)
+        if less not in self.found.accepted and (candidate := self.found.ask(less)):
+            self.found.accepted[less] = self.usable[less] = candidate
+        self._asked.add(less)
+        is_there = less in self.usable and self._cost_us(less, unknown) <= SAME * self._cost_us(piece, unknown)
+        return less if is_there else piece
+
+    def _once_each(self, pieces: Iterable[Piece]) -> bool:
+        """Where two segments of a cover write the same tensor, makes the later one without it a candidate. Whether
+        there are new ones."""
+        new = False
+        written = 0
+        for piece in pieces:
+            if piece.writes & written:
+                less = writing_less(self.found.atoms, piece, piece.writes & ~written)
+                if less not in self.found.accepted and (candidate := self.found.ask(less)):
+                    self.found.accepted[less] = self.usable[less] = candidate
+                    new = True
+            written |= piece.writes
+        return new

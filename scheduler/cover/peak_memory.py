@@ -1,0 +1,37 @@
+"""Bytes of temporaries that are alive at once while a cover is executed."""
+
+from collections.abc import Iterable, Sequence
+
+from scheduler.bitset import bits
+from scheduler.cover.hypergraph import Producers
+from scheduler.segments.segment_mask import Piece
+
+
+class Memory:
+    """`bytes_`: by tensor; none where nobody limits them. Outputs take none of it: callers give room for them."""
+
+    def __init__(self, producers: Producers, bytes_: Sequence[int]) -> None:
+        self._producers = producers
+        self._bytes = bytes_ or [0] * len(producers.stands)
+        self._known: dict[int, int] = {}
+
+    def of(self, tensors: int) -> int:
+        """Of these at once."""
+        tensors &= ~self._producers.outputs
+        if tensors not in self._known:
+            self._known[tensors] = sum(self._bytes[t] for t in bits(tensors))
+        return self._known[tensors]
+
+    def least(self, piece: Piece) -> int:
+        """While the piece runs: what it reads and writes."""
+        return self.of(piece.writes | self._producers.read(piece.members))
+
+    def peak(self, order: Iterable[Piece]) -> int:
+        """Of pieces in execution order: while one runs, what it reads and writes is alive, and what was written before
+        and is read after."""
+        alive, peak = self._producers.outputs, 0
+        for piece in reversed(tuple(order)):
+            reads = self._producers.read(piece.members)
+            peak = max(peak, self.of(alive | piece.writes | reads))
+            alive = alive & ~piece.writes | reads
+        return peak

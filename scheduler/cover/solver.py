@@ -1,0 +1,88 @@
+"""The cheapest cover of a graph's outputs by pieces: each output, and each tensor that a chosen piece reads, is written
+by a chosen piece that is executed before.
+
+Pieces may overlap (an atom computed by several), may compute a tensor by an alternative, and may write several tensors
+or keep one to themselves that others read. Solved as a covering problem whose relaxation is mostly a cover already
+(`covering`); what it leaves open is decided by branching (`branch`). Where temporaries have to fit into less memory
+than the cheapest cover takes, states are searched (`demand`).
+"""
+
+import math
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+
+from scheduler.bitset import bits
+from scheduler.cover.branch_and_bound import Cover, search
+from scheduler.cover.hypergraph import Producers
+from scheduler.cover.live_set_search import MOST_STATES
+from scheduler.cover.master import Covering, Look
+from scheduler.cover.memory_limit import Limited, NoRoom
+from scheduler.cover.peak_memory import Memory
+from scheduler.segments.segment_mask import Piece
+
+__all__ = ["Cover", "CoverProblem", "NoRoom", "Producers", "bits"]
+
+MAX_NODES = 400  # of branching; each takes some milliseconds
+
+
+class CoverProblem:
+    """Covers of one graph. What is learned about its pieces is kept from solve to solve, costs may differ.
+    `bytes_`: by tensor, where memory is to be limited. beat: called now and then while covers are sought."""
+
+    def __init__(
+        self,
+        producers: Producers,
+        bytes_: Sequence[int] = (),
+        *,
+        max_nodes: int = MAX_NODES,
+        max_states: int = MOST_STATES,
+        clock: Callable[[], float] = time.monotonic,
+        beat: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.producers = producers
+        self.max_nodes = max_nodes
+        self.max_states = max_states
+        self.clock = clock
+        self.beat = beat
+        self._memory = Memory(producers, bytes_)
+        self._covering = Covering(producers)
+
+    def solve(
+        self,
+        costs: Mapping[Piece, float],
+        most_s: float = math.inf,
+        look: Look | None = None,
+        limit_bytes: int | None = None,
+        until: float = math.inf,
+    ) -> Cover | None:
+        """The cheapest cover; None where the pieces of finite cost make none, or none was found in time.
+
+        `costs`: microseconds by piece, not negative, infinite to forbid it. `look`: asked about pieces before they
+        become part of a cover; answers what those really cost for which `costs` only has a lower bound. Exact unless
+        branching takes more than `max_nodes` or `most_s` on the clock given, looks apart, or goes on beyond `until` on
+        it; then the best that was found, with the bound that was reached. Within `limit_bytes` of temporaries,
+        `max_states` limits exactness, too. Raises NoRoom where no cover that was found fits.
+        """
+        if not self.producers.outputs:
+            return Cover((), 0.0, 0.0, True)
+        ends = self.clock() + most_s
+
+        def looked(pieces: Collection[Piece]) -> Mapping[Piece, float]:
+            nonlocal ends
+            self.beat()
+            began = self.clock()
+            found: Mapping[Piece, float] = look(pieces) if look else {}
+            ends += self.clock() - began
+            return found
+
+        def is_late() -> bool:
+            self.beat()
+            return self.clock() > min(ends, until)
+
+        if limit_bytes is None:
+            self._covering.price(costs)
+            cover = search(self._covering, self.max_nodes, is_late, looked)
+            return cover and replace(cover, peak_bytes=self._memory.peak(cover.pieces))
+        limited = Limited(self._covering, self._memory, self.max_nodes, self.max_states, is_late, looked)
+        return limited.cheapest(costs, limit_bytes)

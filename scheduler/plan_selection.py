@@ -1,0 +1,554 @@
+"""The end of a search: the best few covers as whole plans, timed against each other, since costs do not quite add.
+
+Plans are timed as a program runs them between other work: a run finds its inputs in memory, and each step what its
+producer left in the caches. That time decides. What the same takes again and again on the same tensors, which is how a
+loop over nothing else would run it, is reported beside it (`Plan.warm_us`): no plan is chosen for what is in a cache
+only because nobody else used it.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from codegen.kernel import EmitError, Kernel
+from codegen.timing.protocol import LEAST_PAIRS, beats, median
+from codegen.toolchain.compiler import Binary, OutOfTime
+from fusion_ir.records import Plan, Reason, Search, Status, Step
+from scheduler.budget import INTERRUPTED, Budget
+from scheduler.cost.compile_time import is_too_much
+from scheduler.cover.alternative_covers import explained
+from scheduler.cover.oracle import Covers, Proposal
+from scheduler.deadline import Watch
+from scheduler.explain.contractions import contractions
+from scheduler.explain.cuts import Outcome, explain
+from scheduler.interfaces import Bench, PlanResult
+from scheduler.no_plan import MemoryExceeded, NoPlan, refused, unusable
+from scheduler.plans.assemble import Choice, assemble, meanings_of
+from scheduler.plans.whole_time import BY_STEPS, UNCHECKED, Whole, measure_whole, times, told
+from scheduler.rewrites.prepare import Prepared
+from scheduler.segments.atoms import Atoms
+from scheduler.segments.enumeration import Candidate, Candidates
+from scheduler.spending import spending
+from scheduler.tuning.trials import Ledger
+
+LEAST_PLANS_S = 0.5  # for timing whole plans, even where the budget is spent
+# The most of it then, where no plan was timed yet: as long as it takes until differences are clear, by what plans
+# should take.
+MOST_LATE_S = 2.0
+ROUNDS = 3 * LEAST_PAIRS  # that this needs, of a machine that others use too
+LATE = "the budget ended before plans of what was measured were compiled: the first plans are what there is"
+LAST_PLANS = 4.0  # times what timing the first plans took: there are twice as many, and closer to each other
+UNTIMED_GAIN = 0.9  # times what a plan of kernels that were never timed takes, for another to be chosen
+MAX_REASONS = 100
+UNFUSED = "no kernels that passed their checks make a cover: a kernel for each op instead"
+NO_TIME_FOR_UNFUSED = "one for each op, were not compiled in time: the plan was not compared with them"
+MOST_COVERS = 8  # that are looked for where kernels turn out not to be usable
+DOUBT = 2.0  # a prediction has to be that much better than a measurement to be chosen in the end
+
+KERNEL_S = 0.15  # that a kernel takes two compilers in a file of its own
+COMPILING_SHARE = 0.25  # of a budget, that the first plans may take compilers so
+LATE_S = 0.5  # beyond the budget, for what it takes to end well
+MANY_ATOMS = 30  # of a graph whose plan is explained even when the time is over: that takes a moment
+QUICKLY = "kernels were compiled as quickly as may be, not to run fast: there was no time for more"
+
+Timed = tuple[Proposal, Plan, PlanResult]
+
+
+class Finalists:
+    """Proposals -> plans -> times -> the winner. `count`: plans to time besides the unfused one."""
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        atoms: Atoms,
+        found: Candidates,
+        ledger: Ledger,
+        covers: Covers,
+        unfused: Proposal,
+        watch: Watch,
+        bench: Bench | None,
+        count: int,
+        budget: Budget,
+    ) -> None:
+        self.prepared, self.atoms, self.found, self.ledger = prepared, atoms, found, ledger
+        self.covers, self.unfused, self.watch, self.bench, self.count = covers, unfused, watch, bench, count
+        self.memory_bytes = budget.memory_bytes
+        self._least_bytes: int | None = None  # of plans that were made and did not keep to that
+        self.notes: list[Reason] = list(found.reasons)
+        self.timed: list[tuple[Proposal, Plan]] = []
+        self._early: list[tuple[Proposal, Plan]] = []
+        self.unfused_us: float | None = None  # in the race that the plan was chosen in
+        self._early_unfused_us: float | None = None
+        self._wrong = 0, ""  # steps of a plan that was refused as wrong, and what was said
+        self.whole = Whole(())  # once they were timed
+        self.budget_s = budget.seconds
+        self.cut_short: str | None = None
+        self._compiled_s = 0.0  # for each kernel of the early plans
+        self.early_s = 0.0  # that checking and timing these took; 0 where there were none
+        self._quick: set[str] = set()  # binaries that were compiled quickly
+        self._errors: dict[str, float | None] = {}  # of kernels that were checked by themselves, by entry
+
+    def begin(self, cover: Proposal, seconds: float) -> None:
+        """Times the cover that is predicted to be the cheapest beside the unfused graph, whole, before any schedule is
+        refined: whatever stalls from then on, there is a plan, and it is no slower than its unfused. None where no
+        kernel of theirs can be used yet, or neither keeps to the limit of memory."""
+        plans: list[tuple[Proposal, Plan]] = []
+        started, made = self.watch.clock(), 0
+        tries = 0
+        while not plans:
+            is_enough = tries >= MOST_COVERS or (tries > 0 and self.watch.is_over())
+            tries += 1
+            if is_enough and not cover:
+                return
+            if is_enough:  # the unfused graph alone, once, however late
+                cover = ()
+            elif not self._is_usable(cover):
+                cover = self.covers.promising()
+            proposals = [cover] if self.is_unfused(cover) or not self.unfused else [cover, self.unfused]
+            proposals = [p for p in proposals if p and self._is_usable(p)]
+            if not proposals:
+                return
+            kernels = self._kernels(proposals, quickly=self._lacks_time(proposals))
+            if kernels is None:
+                continue
+            # In files of their own they are compiled for the last plans, too; of little time that takes too much.
+            together = self._are_many(kernels)
+            try:
+                binaries = self._binaries(kernels, timed=True, together=together, optional=len(proposals) > 1)
+            except OutOfTime:
+                self.notes.append(Reason(kind="cap", text=f"{len(self.unfused)} kernels, {NO_TIME_FOR_UNFUSED}"))
+                del proposals[1:]
+                kernels = {c: kernels[c] for c in proposals[0]}
+                binaries = self._binaries(kernels, timed=True, together=together)
+            if binaries is not None:
+                made = len(binaries)
+                plans = [(p, self._plan(p, kernels, binaries)) for p in proposals]
+        self._compiled_s = (self.watch.clock() - started) / max(made, 1)
+        limit = self.memory_bytes
+        plans = [(p, plan) for p, plan in plans if limit is None or plan.temporary_bytes <= limit]
+        if any(plan.steps for _, plan in plans):
+            started = self.watch.clock()
+            self._early = self._ranked(self._passing(plans, seconds))
+            self._early_unfused_us = self.unfused_us
+            self.early_s = self.watch.clock() - started
+
+    @property
+    def early(self) -> list[tuple[Proposal, Plan]]:
+        """Plans that were timed before any schedule was, the best first, with the times that their kernels took since;
+        without those of which a kernel was found wrong."""
+        return [
+            (proposal, plan.model_copy(update={"steps": tuple(map(self._timed_since, plan.steps))}))
+            for proposal, plan in self._early
+            if not any(self.ledger.is_wrong(s.segment_key, (s.family, s.schedule)) for s in plan.steps)
+        ]
+
+    def _timed_since(self, step: Step) -> Step:
+        us = self.ledger.variant_us(step.segment_key, (step.family, step.schedule))
+        return step if us is None else step.model_copy(update={"time_us": us, "predicted_us": None})
+
+    def last_seconds(self, cover: Proposal) -> float:
+        """That timing the last plans will take, of which this cover or one like it is the best, going by the first
+        ones; infinite where there were none."""
+        if not self.early_s:
+            return math.inf
+        kernels = len(cover) + self.count
+        return kernels * self._compiled_s + LAST_PLANS * self.early_s
+
+    def last(self) -> list[tuple[Proposal, Plan]]:
+        """Plans of what was measured, timed, the winner first; those timed before where nothing was measured since, or
+        there is no time for others: no compiler begins with another's kernels beyond the budget. Raises NoPlan."""
+        if self.early and not (self.ledger.measured and self._is_time_for_others()):
+            return self._first_ones()
+        try:
+            plans = self.plans(several=True)
+            self.watch.tell("plans", self.ledger.measured)
+            return self.time(plans)
+        except NoPlan as e:
+            if not self.early:
+                raise
+            self.notes.append(Reason(kind="note", text=f"no plan but the first ones: {e}"))
+        except OutOfTime:
+            self.notes.append(Reason(kind="cap", text=LATE))
+            self.cut_short = self.cut_short or LATE
+        return self._first_ones()
+
+    def _first_ones(self) -> list[tuple[Proposal, Plan]]:
+        """The first plans, after all."""
+        self.timed, self.unfused_us = self.early, self._early_unfused_us
+        return self.timed
+
+    def so_far(self) -> list[tuple[Proposal, Plan]]:
+        """The best plan when a search is ended: one that was timed, unless what was measured since seems better."""
+        if self.timed:
+            return self.timed
+        measured = self.covers.measured() if self.early and self.ledger.measured else ()
+        if self.early and not (measured and self.covers.us(measured) < (self.early[0][1].time_us or 0.0)):
+            return self._first_ones()
+        return self.plans(several=False)
+
+    def _are_many(self, kernels: Mapping[Candidate, Kernel]) -> bool:
+        """Whether they take compilers too long for the budget in files of their own."""
+        return len({k.entry for k in kernels.values()}) * KERNEL_S > COMPILING_SHARE * self.budget_s
+
+    def _is_time_for_others(self) -> bool:
+        """Whether kernels of another cover can be compiled and timed in what is left of the budget."""
+        kernels = len(self.covers.measured()) + self.count
+        return kernels * self._compiled_s < self.watch.end - self.watch.clock() + LATE_S
+
+    def plans(self, several: bool) -> list[tuple[Proposal, Plan]]:
+        """Proposals with compiled kernels, the cheapest first, to be timed; only that one unless `several`. Kernels
+        that do not compile are struck out and the proposals made anew. Raises NoPlan."""
+        tries = 0
+        while True:
+            if several and self.early and self.watch.is_late:
+                raise OutOfTime("the budget is over, and there is a plan")
+            is_enough = tries >= MOST_COVERS or (tries > 0 and self.watch.is_late)
+            tries += 1
+            if is_enough and self.unfused and self._is_usable(self.unfused):
+                proposals = [self._without_others()]
+            else:
+                proposals = self._proposals() if several else [self._best()]
+            kernels = self._kernels(proposals, quickly=several and self._lacks_time(proposals))
+            if kernels is None:
+                continue
+            together = several and self.watch.is_over() and self._are_many(kernels)
+            optional = several and bool(self.early)
+            binaries = self._binaries(kernels, timed=several, together=together, optional=optional)
+            if binaries is not None:
+                fitting = self._fitting([(p, self._plan(p, kernels, binaries)) for p in proposals])
+                if fitting:
+                    return fitting
+
+    def _fitting(self, plans: list[tuple[Proposal, Plan]]) -> list[tuple[Proposal, Plan]]:
+        """Those that keep to the limit of memory. Where none does, since kernels want room beside tensors, or buffers
+        that tensors share are not as full as they could be, covers are to make do with that much less from now on.
+        Raises MemoryExceeded where there are none of those."""
+        limit = self.memory_bytes
+        if limit is None:
+            return plans
+        fitting = [(proposal, plan) for proposal, plan in plans if plan.temporary_bytes <= limit]
+        if fitting and len(fitting) < len(plans):
+            least = min(plan.temporary_bytes for _, plan in plans if plan.temporary_bytes > limit)
+            left_out = f"{len(plans) - len(fitting)} of {len(plans)} plans left out, which need {least:,} bytes or more"
+            self.notes.append(Reason(kind="cap", text=f"at most {limit:,} bytes of temporaries: {left_out}"))
+        if not fitting:
+            least = min(plan.temporary_bytes for _, plan in plans)
+            self._least_bytes = min(self._least_bytes or least, least)
+            left = (self.covers.memory_bytes or 0) - (least - limit)
+            if left < 0:
+                raise MemoryExceeded(self._no_room())
+            self.covers.memory_bytes = left
+        return fitting
+
+    def _no_room(self) -> str:
+        least = self._least_bytes or self.covers.least_bytes or 0
+        limit = f"at most {self.memory_bytes:,} bytes of temporaries"
+        return f"no plan was found that needs {limit}; the least that was found needs {least:,}"
+
+    def _best(self) -> Proposal:
+        """The best cover by measurements; without enough of them, by predictions. Raises NoPlan."""
+        if self.ledger.opened:
+            best = self.covers.measured() or self.covers.cheapest(self.ledger.predictions.times(DOUBT))
+        else:  # nothing is known of any
+            best = self.covers.cheapest(self.ledger.predictions)
+        if not best and self.covers.least_bytes is not None:
+            raise MemoryExceeded(self._no_room())
+        if not best and len(self.atoms):
+            if not self.unfused or not self._is_usable(self.unfused):
+                raise self._none()
+            return self._without_others()
+        return best
+
+    def _without_others(self) -> Proposal:
+        """The unfused graph, for want of another cover."""
+        self.notes = [n for n in self.notes if n.text != UNFUSED]
+        self.notes.append(Reason(kind="note", text=UNFUSED))
+        return self.unfused
+
+    def _is_usable(self, proposal: Proposal) -> bool:
+        """Whether each of its segments has a kernel that did not fail."""
+        return all(self.ledger.choice(c) is not None for c in proposal)
+
+    def _proposals(self) -> list[Proposal]:
+        """The best cover, what is best by measurements without one of its segments, and the unfused graph."""
+        best = self._best()
+        dearest = sorted(best, key=lambda c: -self._us(c))[: self.count + 1]
+        others = {p for c in dearest if (p := self.covers.measured(without=(c,)))}
+        ranked = sorted(others, key=lambda p: (sum(map(self._us, p)), len(p), [c.segment.piece for c in p]))
+        room = 1 if self.watch.is_late and self.early else self.count - 1
+        proposals = [best, *ranked[:room]]
+        if self.unfused and self._is_usable(self.unfused) and not any(map(self.is_unfused, proposals)):
+            proposals.append(self.unfused)
+        return proposals
+
+    def is_unfused(self, proposal: Proposal) -> bool:
+        """Whether the proposal runs the same kernels as the unfused graph."""
+        keys = [sorted(c.segment.key for c in p) for p in (proposal, self.unfused)]
+        return bool(proposal) and keys[0] == keys[1]
+
+    def _us(self, candidate: Candidate) -> float:
+        return candidate.weight * self.ledger.cost_us(candidate, self.ledger.predicted_us)
+
+    def _none(self) -> NoPlan:
+        """What failed for the first atom that nothing computes."""
+        for a, node in enumerate(self.atoms.plain.nodes):
+            single = self.found.whole(1 << a)
+            if single is None:
+                return NoPlan(f"no family accepts {node}")
+            if self.ledger.choice(single) is None:
+                return unusable(node, self.ledger.failures(single))
+        return NoPlan("the accepted segments make no cover")
+
+    def _lacks_time(self, proposals: Sequence[Proposal], *, unrolled: bool = True) -> bool:
+        """Whether compilers need longer for their kernels than there is time, and nothing was measured yet. unrolled:
+        see `compile_seconds`."""
+        left_s = max(self.watch.end - self.watch.clock(), 0.0)
+        segments = [c.segment for c in {c for p in proposals for c in p}]
+        return not self.ledger.measured and is_too_much(segments, left_s, unrolled=unrolled)
+
+    def _kernels(self, proposals: Sequence[Proposal], *, quickly: bool) -> dict[Candidate, Kernel] | None:
+        """A kernel for each candidate, by the first of its schedules that one can be made of; None where some have
+        none. quickly: those that compilers are soonest through with, see `Ledger.choice`."""
+        kernels = dict[Candidate, Kernel]()
+        for candidate in (c for p in proposals for c in p):
+            while candidate not in kernels and (variant := self.ledger.choice(candidate, quickly)):
+                try:
+                    kernels[candidate] = self.ledger.kernel(candidate, variant)
+                except EmitError as e:
+                    self.ledger.reject(candidate, variant, Status.rejected, str(e))
+        return kernels if all(c in kernels for p in proposals for c in p) else None
+
+    def _binaries(
+        self, kernels: dict[Candidate, Kernel], timed: bool, together: bool = False, optional: bool = False
+    ) -> dict[str, Binary] | None:
+        """By entry; None where one did not compile and was struck out. Without a bench, none. timed: plans of these
+        kernels will be. together: they may share files. optional: see `Bench.compile_for_plans`. Where nothing was
+        measured yet and compilers would need longer than there is time, even for what writes out least, they are
+        compiled quickly."""
+        if self.bench is None:
+            return {}
+        by_entry = {k.entry: (c, k) for c, k in kernels.items()}
+        distinct = [k for _, k in by_entry.values()]
+        graph = self.prepared.given if timed else None
+        quickly = timed and self._lacks_time([tuple(kernels)], unrolled=False)
+        results = self.bench.compile_for_plans(
+            distinct, graph, seed=self.ledger.seed, together=together, optional=optional, quickly=quickly
+        )
+        binaries: dict[str, Binary] = {}
+        for (candidate, kernel), result in zip(by_entry.values(), results, strict=True):
+            if isinstance(result, Binary):
+                binaries[kernel.entry] = result
+                if result.quickly:
+                    self._quick.add(result.sha256)
+            else:
+                self.ledger.reject(candidate, (kernel.family, kernel.schedule), result.status, result.detail)
+        if len(binaries) < len(by_entry) or (self.ledger.device.target == "emulator" and not self._pass(by_entry)):
+            return None
+        return binaries
+
+    def _pass(self, kernels: Mapping[str, tuple[Candidate, Kernel]]) -> bool:
+        """Whether all of these compute their segments: for a device that times nothing. Others are struck out."""
+        assert self.bench is not None
+        passed = True
+        for candidate, kernel in kernels.values():
+            segment = candidate.segment
+            [row] = self.bench.measure(segment.canonical.graph, segment.key, [kernel], seed=self.ledger.seed)
+            self._errors[kernel.entry] = row.max_rel_error
+            if row.status is not Status.ok:
+                self.ledger.reject(candidate, (kernel.family, kernel.schedule), row.status, row.detail)
+                passed = False
+        return passed
+
+    def _plan(self, proposal: Proposal, kernels: dict[Candidate, Kernel], binaries: dict[str, Binary]) -> Plan:
+        choices = [
+            Choice(
+                c.segment,
+                self.ledger.traffic(c),
+                k,
+                binary,
+                time_us,
+                self._predicted_us(c, k, binary),
+                self._errors.get(k.entry),
+            )
+            for c in proposal
+            for k in [kernels[c]]
+            for binary, time_us in [(binaries.get(k.entry), self.ledger.time_us(c))]
+        ]
+        return assemble(self.prepared, self.ledger.device, choices, self._search(complete=False))
+
+    def _predicted_us(self, candidate: Candidate, kernel: Kernel, binary: Binary | None) -> float | None:
+        if self.ledger.device.target == "emulator":
+            return None  # what orders its candidates is no time of any device
+        return self.ledger.expected_us(candidate, kernel, binary.report if binary else None)
+
+    def _search(self, complete: bool) -> Search:
+        return Search(
+            seconds=self.watch.seconds,
+            candidates=len(self.found.accepted),
+            measured=self.ledger.measured,
+            failed=self.ledger.failed,
+            dropped=self.ledger.dropped,
+            complete=complete,
+            seed=self.ledger.seed,
+            memory_bytes=self.memory_bytes,
+            budget_s=self.budget_s,
+            idle_share=self.bench.idle_share(self.watch.seconds) if self.bench and self.budget_s else None,
+            cut_short=self.cut_short,
+            spent=spending(self.watch, self.ledger.races) if self.bench and self.budget_s else None,
+        )
+
+    def time(self, plans: list[tuple[Proposal, Plan]]) -> list[tuple[Proposal, Plan]]:
+        """Plans that passed end to end, the winner first: the one with fewest steps unless another is clearly faster;
+        or, where nobody timed its kernels before, faster at all.
+
+        Raises NoPlan where none passed.
+        """
+        if self.bench is None or not any(p.steps for _, p in plans):
+            return plans
+        plans = sorted(plans, key=lambda entry: len(entry[1].steps))  # what others are compared with comes first
+        needed = ROUNDS * sum(plan.time_us or plan.predicted_us or 0.0 for _, plan in plans) / 1e6
+        late_s = 0.0 if self.early else min(needed, MOST_LATE_S)
+        seconds = max(self.watch.end - self.watch.clock(), LEAST_PLANS_S, late_s)
+        known = {tuple(_kernel_of(s) for s in plan.steps) for _, plan in plans}
+        plans += [(p, e) for p, e in self.early[:1] if tuple(_kernel_of(s) for s in e.steps) not in known]
+        passed = self._passing(plans, seconds, self.watch.end) or self._by_steps(plans)
+        if not passed:
+            raise self._refused()
+        self.timed = self._ranked(passed)
+        return self.timed
+
+    def _refused(self) -> NoPlan:
+        """What is wrong with the plan of the most steps, which is the unfused one where that was made."""
+        return refused(self.prepared.given, self._wrong[1], "; ".join(n.text for n in self.notes if n.kind == "note"))
+
+    def _passing(self, plans: Sequence[tuple[Proposal, Plan]], seconds: float, end: float = 0.0) -> list[Timed]:
+        """Those that pass their check, with their times. end: until then they may be timed again."""
+        assert self.bench is not None
+        self.unfused_us = None
+        self.whole = measure_whole(
+            self.bench, self.prepared.given, [plan for _, plan in plans], seed=self.ledger.seed, seconds=seconds,
+            left=lambda: end - self.watch.clock(),
+        )  # fmt: skip
+        results = self.whole.results
+        passed: list[Timed] = []
+        for (proposal, plan), result in zip(plans, results, strict=True):
+            if result.status is not Status.ok or not result.samples_us:
+                kernels = ", ".join(f"{s.family} {s.schedule}" for s in plan.steps)
+                self.notes.append(Reason(kind="note", text=f"plan {kernels}: {result.status.value}: {result.detail}"))
+                if result.status is Status.wrong_result:
+                    self._wrong = max(self._wrong, (len(plan.steps), result.detail))
+                continue
+            if self.is_unfused(proposal):
+                time_us = median(result.samples_us)
+                self.unfused_us = min(time_us, self.unfused_us or time_us)
+            passed.append((proposal, plan.model_copy(update=times(result)), result))
+        return passed
+
+    def _by_steps(self, plans: Sequence[tuple[Proposal, Plan]]) -> list[Timed]:
+        """The unfused plan, where that one agrees step by step: of plans of which none agrees as a whole."""
+        assert self.bench is not None
+        seed = self.ledger.seed
+        for proposal, plan in plans if self._wrong[1] else ():
+            if self.is_unfused(proposal):
+                meanings = meanings_of(self.prepared, [c.segment for c in proposal])
+                result = self.bench.measure_by_steps(
+                    self.prepared.given, plan, meanings, seed=seed, seconds=LEAST_PLANS_S
+                )
+                if result.status is Status.ok and result.samples_us:
+                    self.notes.append(Reason(kind="note", text=BY_STEPS))
+                    self.unfused_us = median(result.samples_us)
+                    found = {**times(result), "max_rel_error": None, "judged_by_steps": True}
+                    return [(proposal, plan.model_copy(update=found), result)]
+                self.notes.append(Reason(kind="note", text=f"step by step: {result.status.value}: {result.detail}"))
+        return []
+
+    def _ranked(self, passed: Sequence[Timed]) -> list[tuple[Proposal, Plan]]:
+        """The winner first, which is the unfused graph where that took less, by however little: with these kernels or
+        with those it began with."""
+        if not passed:
+            return []
+        winner = min(passed, key=lambda entry: len(entry[1].steps))
+        for challenger in passed:
+            if _is_better(challenger, winner):
+                winner = challenger
+        unfused = [entry for entry in passed if self.is_unfused(entry[0])]
+        winner = min([winner, *unfused], key=lambda entry: median(entry[2].samples_us))
+        return [(p, plan) for p, plan, _ in sorted(passed, key=lambda entry: entry is not winner)]
+
+    def unfused_losers(self) -> list[Plan]:
+        """The plan of the unfused graph where it was timed and is not the winner; nothing otherwise."""
+        return [plan for proposal, plan in self.timed[1:] if self.is_unfused(proposal)]
+
+    @property
+    def _disturbed(self) -> float | None:
+        """Share of the visits to whole plans that others disturbed."""
+        return max((r.disturbed for r in self.whole.results if r.disturbed is not None), default=None)
+
+    def decide(self, plans: list[tuple[Proposal, Plan]], complete: bool) -> Plan:
+        """The first of the plans, with bound, gap, reasons and what the search saw."""
+        proposal, plan = plans[0]
+        for candidate in proposal:  # also of one that nothing was tried on: it explains its step
+            self.ledger.costs.record(candidate.segment.canonical.graph, [])
+        interrupted = any(n.text == INTERRUPTED for n in self.notes)
+        at_length = len(self.atoms) <= MANY_ATOMS or not (self.watch.is_late or interrupted)
+        if self.bench is not None and plan.spread is not None and any(s.time_us is None for s in plan.steps):
+            self.cut_short = self.cut_short or "the budget ended before each of its kernels was timed"
+        if any(s.binary in self._quick for s in plan.steps):
+            self.cut_short = self.cut_short or QUICKLY
+            self.notes.append(Reason(kind="cap", text=QUICKLY))
+        prove = plan.time_us is not None and at_length
+        least_us = self.covers.cheapest_us(self.ledger.bounds) if prove else None
+        gap, notes = None, list(self.notes)
+        if plan.time_us is not None and least_us is not None:
+            least_us = max(least_us, plan.lower_bound_us)
+            gap = max(plan.time_us / least_us, 1.0) if least_us else None
+        if not self.covers.exact:
+            text = "covers: branching ran out of time, and what it did not look at may be better"
+            notes.append(Reason(kind="cap", text=text))
+        if self.bench is not None and plan.time_us is not None and plan.spread is None:
+            notes.append(Reason(kind="note", text="not timed end to end: the time is the sum of the steps'"))
+        if plan.time_us is not None and plan.time_us < plan.lower_bound_us:
+            text = "faster than its bound: the device's ceilings were measured while it was slower than now"
+            notes.append(Reason(kind="note", text=text))
+        if (far := told(plan, self.whole.again, self._disturbed)) is not None:
+            notes.append(far)
+        if plan.rounds_elsewhere and plan.time_us is None:
+            notes.append(Reason(kind="note", text=UNCHECKED))
+        for who, fault in self.ledger.guesses.faults.items():
+            notes.append(Reason(kind="note", text=f"{who} failed, and was done without: {fault}"))
+        costs, ways, apart = (), (), ()
+        if at_length:
+            costs, untold = contractions(self.prepared, self.atoms, proposal, plan, self.found, self.ledger)
+            if untold:
+                text = f"contractions beyond the first {len(costs)}, of which families' costs are kept: {untold}"
+                notes.append(Reason(kind="note", text=text))
+            outcome = Outcome(complete, by_plans=len(self.timed) > 1)
+            ways = explained(self.prepared, self.atoms, proposal, self.covers, self.ledger)
+            apart = explain(self.prepared, proposal, self.found, self.ledger, outcome)
+        else:
+            why = INTERRUPTED if interrupted else "the budget was spent"
+            notes.append(Reason(kind="cap", text=f"{why}: what each kernel could cost was not compared"))
+        reasons = list(dict.fromkeys((*notes, *ways, *apart)))
+        if len(reasons) > MAX_REASONS:
+            left_out = Reason(kind="note", text=f"{len(reasons) - MAX_REASONS} more reasons left out")
+            reasons = [*reasons[:MAX_REASONS], left_out]
+        update = {
+            "unfused_us": self.unfused_us,
+            "search_gap": gap,
+            "reasons": tuple(reasons),
+            "contractions": costs,
+            "search": self._search(complete),
+        }
+        return plan.model_copy(update=update)
+
+
+def _kernel_of(step: Step) -> tuple[str, str, str]:
+    return step.segment_key, step.family, step.schedule
+
+
+def _is_better(challenger: Timed, winner: Timed) -> bool:
+    """Whether one plan is to be chosen instead of another that was timed in the same rounds."""
+    samples, others = challenger[2].samples_us, winner[2].samples_us
+    if beats(samples, others):
+        return True
+    was_timed = all(step.time_us is not None for step in winner[1].steps)
+    return not was_timed and median(samples) < UNTIMED_GAIN * median(others)

@@ -1,0 +1,83 @@
+"""Whole plans beside the sum of their steps. Where the two are far apart, somebody had the machine while one of them
+was timed, or steps meet in the caches what others left: plans are timed again, and what stays is told."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from codegen.timing.protocol import median, spread
+from fusion_ir.core.graph import Graph
+from fusion_ir.records import Plan, Reason
+from fusion_ir.units import duration
+from scheduler.interfaces import Bench, PlanResult
+from scheduler.plans.step_sum import far_steps_us, is_far, steps_us
+
+BY_STEPS = (
+    "steps of this graph make any error larger, and no plan has its outputs as a whole: with a kernel for each op, "
+    "each agrees on what it is given"
+)
+_AS_A_WHOLE = re.compile(r"takes .* as a whole, .* of its steps timed one by one")
+UNCHECKED = "rewrites round other values than the graph does; nothing ran, so nobody checked how accurate they are"
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """Results of one race of plans. again: they were timed twice, and these were nearer to their steps."""
+
+    results: Sequence[PlanResult]
+    again: bool = False
+
+
+def measure_whole(
+    bench: Bench, graph: Graph, plans: Sequence[Plan], *, seed: int, seconds: float, left: Callable[[], float]
+) -> Whole:
+    """Times plans; once more where one is far from its steps, and as long again is left of the budget (`left`, in
+    seconds). All of one race are kept, since only they compare."""
+    before = left()
+    first = bench.measure_plans(graph, plans, seed=seed, seconds=seconds)
+    if not _departure(plans, first) or left() < before - left():
+        return Whole(first)
+    second = bench.measure_plans(graph, plans, seed=seed, seconds=min(seconds, left()))
+    return Whole(min((first, second), key=lambda results: _departure(plans, results)), again=True)
+
+
+def times(result: PlanResult) -> dict[str, float | None]:
+    """Of a plan that was timed, what it says of that."""
+    return {
+        "time_us": median(result.samples_us),
+        "spread": spread(result.samples_us),
+        "max_rel_error": result.max_rel_error,
+        "prologue_us": result.prologue_us,
+        "warm_us": result.warm_us,
+    }
+
+
+def told(plan: Plan, again: bool, disturbed: float | None) -> Reason | None:
+    """That a plan is far from its steps, where it is. disturbed: share of its race's visits that others disturbed."""
+    sum_us = far_steps_us(plan)
+    if plan.time_us is None or sum_us is None:
+        return None
+    text = (
+        f"takes {duration(plan.time_us)} as a whole, {plan.time_us / sum_us:.2f}x the {duration(sum_us)} of its "
+        f"steps timed one by one{', timed twice' if again else ', timed once'}"
+    )
+    if disturbed:
+        text += f"; others had the CPUs during {disturbed:.0%} of that"
+    return Reason(kind="note", text=text)
+
+
+def retold(plan: Plan, disturbed: float | None) -> tuple[Reason, ...]:
+    """The reasons of a plan that was timed anew, with what `told` says of it now instead of what it said before."""
+    kept = [r for r in plan.reasons if not (r.kind == "note" and _AS_A_WHOLE.match(r.text))]
+    note = told(plan, False, disturbed)
+    return (*([note] if note else []), *kept)
+
+
+def _departure(plans: Sequence[Plan], results: Sequence[PlanResult]) -> float:
+    """How far those that are far are from their steps, all together; 0 where none is, and of what was not timed."""
+    ratios = [
+        median(result.samples_us) / sum_us
+        for plan, result in zip(plans, results, strict=True)
+        if result.samples_us and (sum_us := steps_us(plan))
+    ]
+    return sum(max(r, 1 / r) for r in ratios if is_far(r))

@@ -1,0 +1,110 @@
+"""Which families accept a segment. Each is asked when that is first needed: some lower the segment to find out."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import cached_property
+from typing import NamedTuple
+
+from codegen.kernel import Family, Reject
+from fusion_ir.core.graph import Graph
+from fusion_ir.records import Device, Refusal
+from scheduler.segments.atoms import Atoms
+from scheduler.segments.segment import Segment, extract
+from scheduler.segments.segment_mask import Piece
+
+
+class Told(NamedTuple):
+    """What families said of a segment, and those that lower segments before they did."""
+
+    answers: dict[str, Reject | None]
+    seeming: dict[str, Reject | None]
+
+
+class Answers(Collection[str]):
+    """The names of the families that accept a segment, in the order of `families`. To go through them asks one after
+    another; `in` asks that one alone. sure: those that accept it for certain, which are not asked. told: what families
+    said of segments, by graph, so that of equal ones, of other layers for example, one is asked about; added to."""
+
+    def __init__(
+        self,
+        families: Mapping[str, Family],
+        device: Device,
+        atoms: Atoms,
+        piece: Piece,
+        sure: Collection[str],
+        told: dict[Graph, Told],
+    ) -> None:
+        self._families = families
+        self._device = device
+        self.atoms = atoms
+        self.piece = piece
+        self._sure = sure
+        self._told = told
+
+    @cached_property
+    def segment(self) -> Segment:
+        """What the families are asked about."""
+        return extract(self.atoms, self.piece)
+
+    @cached_property
+    def _of_equals(self) -> Told:
+        return self._told.setdefault(self.segment.graph, Told({}, {}))
+
+    def answer(self, name: str) -> Reject | None:
+        """None where the family accepts the segment."""
+        if name in self._sure:
+            return None
+        told = self._of_equals.answers
+        if name not in told:
+            told[name] = self._families[name].accepts(self.segment.graph, self._device)
+        return told[name]
+
+    def seeming(self, name: str) -> Reject | None:
+        """The same as far as it is known without lowering the segment."""
+        fits = _fits(self._families[name])
+        if fits is None or name in self._sure or name in self._of_equals.answers:
+            return self.answer(name)
+        told = self._of_equals.seeming
+        if name not in told:
+            told[name] = fits(self.segment.graph, self._device)
+            if told[name]:
+                self._of_equals.answers[name] = told[name]
+        return told[name]
+
+    def any(self, *first: str) -> str | None:
+        """Some family that accepts the segment, if one does. first: those that are asked before the others."""
+        return self.known or next((name for name in (*first, *self._families) if name in self), None)
+
+    @property
+    def known(self) -> str | None:
+        """One that is known to accept it, without asking."""
+        return next(iter(self._sure), None)
+
+    def seems(self, *first: str, but: str) -> str | None:
+        """Some family but one that seems to accept the segment. first: those that are asked before the others."""
+        return next((name for name in (*first, *self._families) if name != but and self.seems_to(name)), None)
+
+    def seems_to(self, name: str) -> bool:
+        """Whether the family accepts the segment, as far as that is known without lowering it."""
+        return name in self._families and self.seeming(name) is None
+
+    def refusals(self) -> tuple[Refusal, ...]:
+        """What the families that do not accept the segment say, those together that say the same."""
+        told: dict[str, list[str]] = {}
+        for name in self._families:
+            if reject := self.answer(name):
+                told.setdefault(reject.reason, []).append(name)
+        return tuple(Refusal(families=tuple(names), text=text) for text, names in told.items())
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name in self._families and self.answer(name) is None
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self._families if self.answer(name) is None)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def _fits(family: Family) -> Callable[[Graph, Device], Reject | None] | None:
+    """What a family that lowers segments says before it does, see `Lowering`."""
+    return getattr(family, "fits", None)  # an `isinstance` of a protocol takes as long as some families' answers

@@ -1,0 +1,56 @@
+"""Segments that no family takes for their products of matrices, said from atoms alone: thousands are never built."""
+
+from codegen.attention.phases import COMBINES
+from codegen.families.contraction_limits import is_thick
+from codegen.families.reduction import is_small
+from fusion_ir.ops import OpKind, kind_of
+from fusion_ir.ops.value_preserving import is_free
+from scheduler.bitset import bits
+from scheduler.segments.atoms import Atoms
+from scheduler.segments.segment_mask import Piece
+
+COSTLY = frozenset({OpKind.CONTRACT, OpKind.REDUCTION, OpKind.SCAN, OpKind.GATHER})
+
+
+class Products:
+    """The thick ones among atoms, see `is_thick`, and what families for `target` take beside them."""
+
+    def __init__(self, atoms: Atoms, target: str) -> None:
+        nodes = atoms.nodes[: atoms.given]
+        kinds = [kind_of(node) for node in nodes]
+        self._own = atoms.givens
+        self._reads = atoms.plain.preds
+        self._above = atoms.plain.ancestors
+        self._thick = sum(1 << a for a, node in enumerate(nodes) if is_thick(node))
+        self._long = sum(1 << a for a, node in enumerate(nodes) if node.op == "contract" and not is_small(node))
+        self._costly = sum(1 << a for a, kind in enumerate(kinds) if kind in COSTLY)
+        self._reductions = sum(1 << a for a, kind in enumerate(kinds) if kind is OpKind.REDUCTION)
+        self._combined = sum(1 << a for a, node in enumerate(nodes) if node.op in COMBINES)
+        self._free = sum(1 << a for a, node in enumerate(nodes) if is_free(node))
+        self._by_libraries = target == "cpu"
+
+    def keep_apart(self, piece: Piece) -> bool:
+        """Whether every family but `naive` is sure to refuse the segment. Of pieces with alternatives nothing is
+        said."""
+        thick = piece.members & self._thick
+        if not thick or piece.members & ~self._own:
+            return False
+        *first, last = bits(thick)
+        if len(first) > 1 or any(not self._above[last] >> a & 1 for a in first):
+            return True
+        if any(thick & ~(self._above[t] | 1 << t) for t in bits(piece.writes)):
+            return True
+        return self._too_much_for_libraries(piece, last) if self._by_libraries else self._too_much_for_tiles(piece)
+
+    def _too_much_for_libraries(self, piece: Piece, product: int) -> bool:
+        """Calls of a library on the CPU multiply what is stored, and there is nothing else to sum."""
+        computed = self._reads[product] & piece.members & ~self._free
+        return bool(computed or piece.members & self._costly & ~(1 << product))
+
+    def _too_much_for_tiles(self, piece: Piece) -> bool:
+        """Tiles on a GPU are of one thick product, but for what `attention` takes: some reductions of a product's rows,
+        and a second product of them."""
+        reductions, long = piece.members & self._reductions, piece.members & self._long
+        if not reductions:
+            return (piece.members & self._thick).bit_count() > 1
+        return bool(reductions & ~self._combined) or any(not self._above[a] & long for a in bits(reductions))

@@ -1,0 +1,98 @@
+"""What a segment of given atoms may write: everything that others may read, or less.
+
+    {a, b} writes a and b     a is read by others, too
+    {a, b} writes b           whoever else needs a computes it again, or reads it from another segment
+
+Computing again pays for what is light: views, and arithmetic on operands that take little more to read than the result.
+An exponential that is summed and then divided by its sum is written by no segment at all:
+
+    {exp, sum} writes sum, {exp, div} writes div, which reads the sum
+"""
+
+from collections.abc import Iterator
+
+from fusion_ir.ops import OpKind, kind_of
+from scheduler.bitset import bits
+from scheduler.segments.atoms import Atoms
+from scheduler.segments.segment_mask import Piece
+
+LIGHT = frozenset({OpKind.VIEW, OpKind.POINTWISE})
+DEEPEST = 3  # tensors computed again, one behind the other
+
+
+def pieces_of(atoms: Atoms, members: int) -> tuple[Piece, ...]:
+    """The segments of these atoms that compute nothing that another one has to compute again: everything that others
+    may read is written; and, where alternatives leave some of these others without a use, what the rest reads."""
+    tensors = atoms.made_by(members)
+    if tensors.bit_count() < members.bit_count():  # two producers of one tensor
+        return ()
+    whole = Piece(members, atoms.writes_of(members))
+    if len(atoms) == atoms.given:
+        return (whole,)
+    idle = _idle(atoms, members, tensors)
+    needed = sum(
+        1 << t
+        for t in bits(whole.writes)
+        if atoms.outputs >> t & 1 or not atoms.succs[t] & members or atoms.succs[t] & ~members & atoms.givens & ~idle
+    )
+    return (whole,) if needed == whole.writes else (whole, Piece(members, needed))
+
+
+def _idle(atoms: Atoms, members: int, tensors: int) -> int:
+    """Atoms of the graph as given whose results nobody needs where these members produce these tensors."""
+    idle = 0
+    stack = bits(tensors & ~members)  # the tensors' own producers
+    while stack:
+        a = stack.pop()
+        if idle >> a & 1:
+            continue
+        idle |= 1 << a
+        for t in bits(atoms.preds[a] & atoms.givens & ~members):
+            readers = atoms.succs[t] & atoms.givens
+            if not readers & ~idle and not atoms.outputs >> t & 1:
+                stack.append(t)
+    return idle
+
+
+def computing_again(atoms: Atoms, piece: Piece) -> Iterator[Piece]:
+    """The segment with light tensors that it reads computed in it, though others read them, too, or another producer
+    would do: one more in each piece, up to the deepest."""
+    for _ in range(DEEPEST):
+        better = max(_with_one_more(atoms, piece), default=None)
+        if better is None:
+            return
+        _, piece = better
+        yield piece
+
+
+def _with_one_more(atoms: Atoms, piece: Piece) -> Iterator[tuple[int, Piece]]:
+    """The segment with one light tensor more computed in it, and the bytes that it would save if all readers of that
+    tensor did the same: none has to write it, and each reads its operands instead."""
+    reads = atoms.reads_of(piece.members)
+    for t in bits(reads & atoms.all):
+        readers, producers = atoms.succs[t].bit_count(), atoms.producers[t]
+        if readers == 1 and len(producers) == 1:
+            continue  # its reader computes it alone, in a segment like others
+        for a in (a for a in producers if is_light(atoms, a)):
+            more_bytes = sum(atoms.tensors[r].bytes for r in bits(atoms.reads[a] & ~reads))
+            saved_bytes = atoms.nodes[t].bytes * (1 + readers) - more_bytes * readers
+            larger = Piece(piece.members | 1 << a, piece.writes)
+            if saved_bytes >= 0 and atoms.is_possible(larger):
+                yield saved_bytes, larger
+
+
+def writing_less(atoms: Atoms, piece: Piece, writes: int) -> Piece:
+    """The segment that writes no more than that, without the atoms that only the rest needed."""
+    producer = {atoms.stands[a]: a for a in bits(piece.members)}
+    members, stack = 0, bits(writes)
+    while stack:
+        a = producer[stack.pop()]
+        if not members >> a & 1:
+            members |= 1 << a
+            stack += [t for t in bits(atoms.preds[a]) if t in producer]
+    return Piece(members, writes)
+
+
+def is_light(atoms: Atoms, atom: int) -> bool:
+    """Whether a tensor is cheap to compute again."""
+    return kind_of(atoms.nodes[atom]) in LIGHT

@@ -1,0 +1,1 @@
+"""The commands of `fuseplan`, a file each."""

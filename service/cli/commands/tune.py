@@ -1,0 +1,185 @@
+"""`fuseplan tune`: plans of graphs, from the database or by searches."""
+
+import math
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.padding import Padding
+from rich.text import Text
+
+from codegen.devices.ceilings import MEASURING
+from codegen.sandbox.object_cache import ObjectCache
+from fusion_ir.core.named import NamedGraph
+from fusion_ir.formats.json.wire import to_wire
+from fusion_ir.records import Numerics
+from scheduler.budget import Budget
+from service.cli.answer import Answer, answer_json
+from service.cli.errors import bad_input
+from service.cli.graph_argument import read_graph
+from service.cli.graph_folders import graph_files
+from service.cli.interrupts import Interrupts
+from service.cli.options import (
+    Again,
+    Cache,
+    Db,
+    Format,
+    Graphs,
+    Json,
+    Memory,
+    NumericsClass,
+    Seconds,
+    Server,
+    Shapes,
+    Target,
+)
+from service.cli.plan_view import KEY_DIGITS, plan_view
+from service.cli.terminal import out, print_json, search_progress, show
+from service.planning.planner import NOTHING_TIMED, plan_graph
+from service.settings import Settings, load
+from service.wording.naming import Naming
+from tuning_db import Store
+
+if TYPE_CHECKING:
+    from service.cli.server_client import Remote
+
+
+def tune(
+    graphs: Graphs,
+    target: Target = None,
+    seconds: Seconds = None,
+    numerics: NumericsClass = "reassociate",
+    memory: Memory = None,
+    db: Db = None,
+    cache: Cache = None,
+    server: Server = None,
+    format_: Format = None,
+    shapes: Shapes = None,
+    again: Again = False,
+    json: Json = False,
+) -> None:
+    """Find the plans of graphs: from the database where they are there, else by a search for each.
+
+    With several graphs, or a folder, a line for each as it ends, and what they had in common. Ctrl-C ends a search: the
+    best plan so far is stored and printed, and with one graph the exit code is 0. A second Ctrl-C, or one before the
+    search began, ends the command without a plan: 130. --continue goes on where a search was cut short, or ended: the
+    stored plan and what it finds are timed in the same rounds, and the faster one is kept, with its times of now.
+    """
+    settings = load({"target": target, "db": db, "cache": cache})
+    budget = search_budget(settings, seconds, memory)
+    several = len(graphs) > 1 or Path(graphs[0]).is_dir()
+    if several and shapes is not None:
+        raise bad_input("--shapes: goes with one graph, which it completes")
+    if again and server is not None:
+        raise bad_input("--continue: goes without --server; a server searches again for a request of more --seconds")
+    if again and not budget.seconds:
+        raise bad_input("--continue: expected --seconds above 0, got 0")
+    with ExitStack() as stack:
+        interrupts = Interrupts()
+        if server is not None:
+            from service.cli.server_client import Remote  # noqa: PLC0415  an HTTP client, which others need not load
+
+            remote = stack.enter_context(Remote(server))
+            segments_of = None
+            ask = partial(tune_remotely, remote=remote, target=target, budget=budget, numerics=numerics)
+        else:
+            store = stack.enter_context(Store(settings.db))
+            segments_of = store.segments_of
+            here = partial(tune_here, store=store, settings=settings, budget=budget, numerics=numerics, again=again)
+            ask = partial(here, interrupts=interrupts, silent=several)
+        if several or server is None:
+            stack.enter_context(interrupts)
+        if several:
+            from service.cli.tune_many import tune_many  # noqa: PLC0415  the same
+
+            tune_many(graph_files(graphs), format_, ask, segments_of, interrupts, json=json)
+            return
+        named = read_graph(graphs[0], format_, shapes)
+        _print(ask(named), Naming.of_graph(named), json)
+
+
+def _print(answer: Answer, naming: Naming, json: bool) -> None:
+    if json:
+        print_json(answer_json(answer))
+        return
+    show(plan_view(answer.plan, answer.state, naming), Padding(_whereabouts(answer), (0, 0, 0, 1)))
+    if answer.address:  # never broken into lines: it would lead nowhere
+        out().print(Text.assemble((" page: ", "dim"), answer.address), soft_wrap=True)
+
+
+def search_budget(settings: Settings, seconds: float | None, memory_bytes: int | None = None) -> Budget:
+    """The seconds asked for, or the default, and the limit of memory. Raises CommandError for what is no time."""
+    chosen = settings.default_seconds if seconds is None else seconds
+    if not math.isfinite(chosen) or not 0 <= chosen <= settings.max_seconds:
+        raise bad_input(
+            f"--seconds: expected a number from 0 (nothing is timed) to {settings.max_seconds:g}, got {chosen}"
+        )
+    return Budget(chosen, memory_bytes=memory_bytes)
+
+
+def tune_here(
+    named: NamedGraph,
+    store: Store,
+    settings: Settings,
+    budget: Budget,
+    numerics: Numerics = "reassociate",
+    interrupts: Interrupts | None = None,
+    *,
+    again: bool = False,
+    silent: bool = False,
+) -> Answer:
+    """Plans in this process, on this machine. again: see `plan_graph`. silent: where a line for each graph follows,
+    none says that a search begins."""
+    cache = ObjectCache(settings.cache, store.seal())
+    with search_progress(budget.seconds) as progress:
+        told = interrupts.watching(progress.on_search) if interrupts else progress.on_search
+
+        def tell(text: str) -> None:
+            if text == MEASURING or not silent:
+                progress.tell(text)
+
+        asked = {"numerics": numerics, "again": again, "tell": tell}
+        found = plan_graph(named, settings.target, budget, store, cache, told, **asked)
+    told = {"cut_short": found.cut_short, "continued": found.continued}
+    return Answer(found.plan, settings.target, found.state, found.cache, store.place, **told)
+
+
+def tune_remotely(
+    named: NamedGraph, remote: "Remote", target: str | None, budget: Budget, numerics: Numerics
+) -> Answer:
+    """Asks a server. The graph was read here, so what is wrong with it is said with its place in the file."""
+    body: dict[str, Any] = {"graph": to_wire(named), "seconds": budget.seconds, "numerics": numerics}
+    if target:
+        body["target"] = target
+    if budget.memory_bytes is not None:
+        body["memory_bytes"] = budget.memory_bytes
+    with search_progress(budget.seconds) as progress:
+        found = remote.resolve(body, progress.show)
+    address = remote.page(found.plan_key)
+    told = {"cut_short": found.cut_short, "refining": found.refining}
+    return Answer(found.plan, target or found.plan.device.target, found.state, found.cache, remote.url, address, **told)
+
+
+def _whereabouts(answer: Answer) -> Text:
+    key = answer.plan.plan_key[:KEY_DIGITS]
+    was = "found in" if answer.cache == "hit" else "stored in"
+    text = Text.assemble((f"{was} {_short(answer.kept)}; why it is so: ", "dim"), f"fuseplan explain {key}")
+    if answer.continued is not None:
+        text = Text.assemble((answer.continued.words, "bold"), "\n", text)
+    if answer.cut_short == NOTHING_TIMED:
+        on = "search with --seconds above 0" if answer.address is None else "ask with --seconds above 0"
+        text.append_text(Text.assemble(("\nnothing was timed", "yellow"), f", as no seconds were given: {on}"))
+    elif answer.cut_short:
+        on = "go on with --continue" if answer.address is None else "ask with more --seconds for another one"
+        more = "another one is being made" if answer.refining else on
+        text.append_text(Text.assemble(("\nthe search was cut short", "yellow"), f": {answer.cut_short}; {more}"))
+    elif answer.refining:
+        text.append("\nanother search is being made")
+    return text
+
+
+def _short(place: str) -> str:
+    """A path below the home directory as ~/..."""
+    home = f"{Path.home()}/"
+    return f"~/{place[len(home) :]}" if place.startswith(home) else place

@@ -1,0 +1,1 @@
+"""Planning one graph on this machine: devices, database, searches, races against stored plans."""

@@ -1,0 +1,201 @@
+"""Plans one graph on this machine: device, database, a search where there is no plan."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+from codegen.devices.ceilings import MEASURING
+from codegen.devices.detection import detect
+from codegen.sandbox.object_cache import ObjectCache
+from fusion_ir.core.named import NamedGraph
+from fusion_ir.key import graph_key
+from fusion_ir.records import Device, Numerics, Plan
+from fusion_ir.text.printing import print_graph
+from scheduler.budget import INTERRUPTED, Budget, Progress, RequestError, was_interrupted
+from scheduler.no_plan import Disagreement, MemoryExceeded, NoPlan
+from service.errors import Problem, problem
+from service.noise import NOISE
+from service.version import VERSION
+from service.wording.continued_search import Continued
+from service.wording.failures import problem_before
+from tuning_db import Conditions, Names, RequestKey, Resolved, Searched, Store
+
+NOTHING_TIMED = "nothing was timed"
+# What a fault of the search's own raises, the same whenever it is made; files, memory and devices fail otherwise.
+FAULTS = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+
+PlanState = Literal["measured", "predicted", "stale", "failed"]
+
+
+class PlanningError(Exception):
+    """No plan could be made or kept; the message says why."""
+
+
+class FailedBefore(PlanningError):
+    """A search for the same, with as many seconds, ended without a plan, and nothing that it depends on has changed."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.detail)
+        self.problem = problem
+
+
+@dataclass(frozen=True)
+class PlanAnswer:
+    """A plan, whether it was there already, and the state of the request's row. cut_short: why the last search for it
+    ended early, None where it did not. continued: what a search came to where there was a measured plan."""
+
+    plan: Plan
+    plan_key: str
+    cache: Literal["hit", "miss"]
+    state: PlanState
+    cut_short: str | None = None
+    continued: Continued | None = None
+
+
+def plan_graph(
+    named: NamedGraph,
+    target: str,
+    budget: Budget,
+    store: Store,
+    cache: ObjectCache,
+    progress: Progress | None = None,
+    *,
+    numerics: Numerics = "reassociate",
+    tenant: str = "",
+    again: bool = False,
+    cancel_counts: bool = False,
+    tell: Callable[[str], None] | None = None,
+) -> PlanAnswer:
+    """The best stored plan for the graph on `target`; where there is none, or another search is due, what that finds,
+    stored whole, or the stored plan where that is faster: the two are timed in the same rounds
+    (`service.planning.rematch`), and the faster one is stored with its times of now. again: searches in any case, with
+    what the database knows of earlier searches: what was timed then is not timed anew. cancel_counts: a search that is
+    interrupted counts as one of all its seconds, so that the next request for as many does not begin anew what somebody
+    cancelled.
+
+    tell: is told in a line why a search begins, and that ceilings are measured, which a search does not count.
+
+    KeyboardInterrupt from `progress` ends the search with the best so far, which is stored; any other exception from
+    there ends it without. A search that ends without a plan is noted, and not made again until that is out of date.
+    Raises DeviceError, DatabaseError, PlanningError (of which FailedBefore), RequestError, NoPlan.
+    """
+    device = detect(target, cache, on_measuring=None if tell is None else partial(tell, MEASURING))
+    request = RequestKey(graph_key(named.graph), device.class_key, numerics, tenant, memory_bytes=budget.memory_bytes)
+    now = Conditions.of_device(device, VERSION)
+    found = store.resolve(request, now, budget.seconds)
+    if found is None or found.due or again:
+        store.put_graph(request.graph_key, print_graph(named.graph), Names.of_graph(named))
+    if found is None:  # a plan whose graph was damaged answers again
+        found = store.resolve(request, now, budget.seconds)
+    if found is not None and not found.due and not again:
+        return PlanAnswer(Plan.model_validate_json(found.body), found.plan_key, "hit", found.state, found.cut_short)
+    failure = None if again else store.failure(request, now, budget.seconds)
+    if failure is not None:
+        raise FailedBefore(problem_before(failure))
+    from service.planning.search import search  # noqa: PLC0415  with all that plans are made by; a hit does without
+
+    if tell is not None and budget.seconds:
+        tell(about_to_search(found, request, budget.seconds))
+    store.put_device(device)
+    before = None if found is None or found.state != "measured" else found.plan()
+    rival = before if found is not None and found.request == request else None
+    try:
+        plan, met = search(named.graph, device, budget, store, cache, progress, numerics, rival)
+    except (NoPlan, *FAULTS) as error:
+        if not isinstance(error, RequestError) and not _ended_by_interrupt(error):
+            store.put_failure(request, now, budget.seconds, failed_search(error).model_dump_json())
+        raise
+    plan = met.plan if met else plan
+    state: PlanState = "predicted" if plan.time_us is None else "measured"
+    searched = searched_for(plan, budget, cancel_counts=cancel_counts)
+    binaries, sources = artifacts(plan, cache)
+    plan_key = store.store_plan(request, plan, state, binaries, sources, searched, only_better=met is None)
+    continued = None
+    if before is not None:
+        continued = Continued(plan.search, met.outcome, met.speed_up) if met else _by_records(plan, before, plan_key)
+    if plan_key == plan.plan_key:
+        return PlanAnswer(plan, plan_key, "miss", state, searched.cut_short, continued)
+    kept = store.answer(request, now, budget.seconds)
+    if kept is None:  # evicted, or damaged, meanwhile
+        raise PlanningError(f"plan {plan_key} was as good as what the search found, and is not stored any more")
+    return PlanAnswer(kept.plan(), kept.plan_key, "miss", kept.state, kept.cut_short, continued)
+
+
+def about_to_search(found: Resolved | None, request: RequestKey, seconds: float) -> str:
+    """Why a search is about to be made, and how long it may take: "no plan in the database: searching up to 30 s".
+    found: what is stored."""
+    if found is None:
+        return f"no plan in the database: searching up to {seconds:g} s"
+    as_it_is = f"searching up to {seconds:g} s more (--seconds 0: as it is)"
+    if found.state == "predicted" or found.cut_short == NOTHING_TIMED:
+        return f"nothing of the stored plan was timed: {as_it_is}"
+    if found.state == "stale":
+        return (
+            "the stored plan was timed under another driver, compiler or version: searching up to "
+            f"{seconds:g} s for one of now"
+        )
+    if found.cut_short is not None:
+        return f"the stored plan was cut short: {as_it_is}"
+    if found.request != request:
+        return f"the stored plan was searched for under other conditions (--numerics, --memory): {as_it_is}"
+    return f"going on where the search for the stored plan ended: searching up to {seconds:g} s more"
+
+
+def _by_records(plan: Plan, before: Plan, stored: str) -> Continued:
+    """What a search came to, of plans that were not timed in the same rounds. stored: the key of the answer."""
+    if stored != plan.plan_key:
+        return Continued(plan.search, "kept")
+    speed_up = before.time_us / plan.time_us if before.time_us and plan.time_us else None
+    noise = max(NOISE, before.spread or 0.0) + max(NOISE, plan.spread or 0.0)
+    return Continued(plan.search, "faster" if speed_up is not None and speed_up > 1 + noise else "as fast", speed_up)
+
+
+def _ended_by_interrupt(error: BaseException | None) -> bool:
+    """Whether an error came of finishing what an interrupt had left."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error is not None
+
+
+def failed_search(error: Exception) -> Problem:
+    """What a search without a plan ends with."""
+    if isinstance(error, MemoryExceeded):
+        return problem("memory-exceeded", str(error))
+    if isinstance(error, Disagreement):
+        return problem("kernels-disagree", str(error))
+    if isinstance(error, NoPlan):
+        return problem("tuning-failed", str(error))
+    return problem("tuning-failed", f"The search failed with a fault of its own ({type(error).__name__}).")
+
+
+def searched_for(plan: Plan, budget: Budget, *, cancel_counts: bool = False) -> Searched:
+    """What the search that made a plan leaves for another one to find, by its seconds. cancel_counts: see
+    `plan_graph`."""
+    cut_short, had_s = plan.search.cut_short, plan.search.budget_s
+    if was_interrupted(plan):
+        spent_s = budget.seconds if cancel_counts else min(plan.search.seconds, budget.seconds)
+        return Searched(spent_s, cut_short or INTERRUPTED)
+    if cut_short is None and plan.time_us is None and budget.seconds == 0 and is_timed(plan.device):
+        cut_short = NOTHING_TIMED
+    return Searched(None if cut_short is None else budget.seconds if had_s is None else had_s, cut_short)
+
+
+def is_timed(device: Device) -> bool:
+    """Whether a search with time for it measures on such a device."""
+    return device.origin == "detected" and device.target != "emulator"
+
+
+def artifacts(plan: Plan, cache: ObjectCache) -> tuple[Mapping[str, bytes], Mapping[str, str]]:
+    """Binaries and sources that the plan's steps name, by sha256. Raises PlanningError if the cache lost a binary."""
+    binaries: dict[str, bytes] = {}
+    sources: dict[str, str] = {}
+    for step in {(step.binary, step.source): step for step in plan.steps}.values():  # a layer's kernels are another's
+        binary = cache.get(step.binary)
+        if binary is None:
+            raise PlanningError(f"binary {step.binary} of a {step.family} step is not in the cache any more")
+        binaries[step.binary] = binary
+        source = cache.get(step.source) if step.source else None
+        if source is not None:
+            sources[step.source] = source.decode("utf-8", "replace")
+    return binaries, sources

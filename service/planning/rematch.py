@@ -1,0 +1,112 @@
+"""The plan that a search found against the stored one, timed in the same rounds, so that no lucky time stays."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from codegen.sandbox.object_cache import ObjectCache
+from codegen.timing.protocol import beats, median
+from codegen.workbench.programs import MissingBinary
+from fusion_ir.core.graph import Graph
+from fusion_ir.records import Measurement, Plan, Search, Status, Step
+from scheduler.interfaces import PlanResult
+from scheduler.plans.whole_time import retold, times
+from service.noise import NOISY
+
+SHARE, MOST_S = 0.1, 2.0  # of a budget that is kept for the race, and the most of it
+
+Outcome = Literal["faster", "as fast", "same", "kept"]
+Known = Callable[[str], list[Measurement]]  # of a segment, by its key, in the order in which they were taken
+
+
+class Timing(Protocol):
+    """What times whole plans in turn: `codegen.workbench.workbench.Workbench`."""
+
+    def measure_plans(
+        self, graph: Graph, plans: Sequence[Plan], *, seed: int = 0, seconds: float
+    ) -> Sequence[PlanResult]: ...
+
+
+@dataclass(frozen=True)
+class Rematch:
+    """How the two compare. plan: the one that is to be stored, with times of now. outcome: "faster": the new one,
+    clearly; "as fast": the new one, as far as noise lets one say; "same": both have the same kernels; "kept": the
+    stored one is clearly faster. speed_up: the stored plan's time over that of `plan`, in the same rounds; None where
+    there was no race."""
+
+    plan: Plan
+    outcome: Outcome
+    speed_up: float | None = None
+
+
+def race_seconds(budget_s: float) -> float:
+    """What a search leaves of its budget for the race."""
+    return min(SHARE * budget_s, MOST_S)
+
+
+def fetch_binaries(plan: Plan, cache: ObjectCache, stored: Callable[[str], bytes | None]) -> None:
+    """Puts what the plan's steps run into the object cache, as far as the database still has it."""
+    for sha256 in {step.binary for step in plan.steps}:
+        if cache.get(sha256) is None and (binary := stored(sha256)) is not None:
+            cache.put(binary)
+
+
+def rematch(graph: Graph, new: Plan, stored: Plan, bench: Timing, known: Known, seconds: float) -> Rematch | None:
+    """Which of the two is faster now; None where they cannot be timed against each other: one was not timed as a whole,
+    is judged by its steps, has no kernels, does not agree any more or lost a binary, or both have the same kernels and
+    the new time is noisy, which the old one is not."""
+    if new.time_us is None or new.spread is None or not (new.steps and stored.steps):
+        return None
+    if _kernels(new) == _kernels(stored):
+        is_noisier = new.spread >= NOISY > (stored.spread or 0.0)
+        return None if is_noisier else Rematch(new, "same")
+    if new.judged_by_steps or stored.judged_by_steps:
+        return None
+    try:
+        ours, theirs = bench.measure_plans(graph, [new, stored], seed=new.search.seed, seconds=seconds)
+    except MissingBinary:
+        return None
+    if not (_passed(ours) and _passed(theirs)):
+        return None
+    ratio = median(theirs.samples_us) / median(ours.samples_us)
+    if beats(theirs.samples_us, ours.samples_us):
+        return Rematch(_timed_anew(stored, theirs, new, known), "kept", 1.0)
+    return Rematch(new, "faster" if beats(ours.samples_us, theirs.samples_us) else "as fast", ratio)
+
+
+def _passed(result: PlanResult) -> bool:
+    return result.status is Status.ok and bool(result.samples_us)
+
+
+def _kernels(plan: Plan) -> list[tuple[str, str, str, str]]:
+    return [(step.segment_key, step.family, step.schedule, step.binary) for step in plan.steps]
+
+
+def _timed_anew(stored: Plan, result: PlanResult, new: Plan, known: Known) -> Plan:
+    """The stored plan with its times of now, and the search that did not beat it: what was proved of cuts holds for
+    every plan, what was proved of the best one does not hold for this."""
+    update = {
+        **times(result),
+        "steps": tuple(_timed_since(step, known(step.segment_key)) for step in stored.steps),
+        "device": new.device,
+        "lower_bound_us": min(stored.lower_bound_us, new.lower_bound_us),
+        "copy_us": new.copy_us,
+        "unfused_us": stored.unfused_us if new.unfused_us is None else new.unfused_us,
+        "search": _incomplete(new.search),
+        "search_gap": None,
+    }
+    plan = stored.model_copy(update=update)
+    if new.search_gap and new.time_us and plan.time_us:
+        plan = plan.model_copy(update={"search_gap": max(plan.time_us * new.search_gap / new.time_us, 1.0)})
+    return plan.model_copy(update={"reasons": retold(plan, result.disturbed)})
+
+
+def _incomplete(search: Search) -> Search:
+    return search.model_copy(update={"complete": False})
+
+
+def _timed_since(step: Step, rows: list[Measurement]) -> Step:
+    """With what its kernel took when it was last timed by itself."""
+    of_it = [m for m in rows if (m.family, m.schedule) == (step.family, step.schedule)]
+    times_us = [m.time_us for m in of_it if m.status is Status.ok and m.time_us is not None]
+    return step.model_copy(update={"time_us": times_us[-1], "predicted_us": None}) if times_us else step

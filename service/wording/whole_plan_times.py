@@ -1,0 +1,95 @@
+"""Plans that were timed as a whole: which kernels were not timed, and where their times are far from the plan's."""
+
+from collections.abc import Sequence
+
+from fusion_ir.records import Plan, Reason
+from scheduler.plans.step_sum import far_steps_us
+from service.noise import is_noisy
+from service.wording import formatting
+
+FAR = 1.5  # times what is predicted, either way, from which on a line says so
+
+
+def is_mixed(plan: Plan) -> bool:
+    """Whether the plan was timed as a whole, and some kernel of it was not timed by itself."""
+    return plan.time_us is not None and any(s.time_us is None and s.predicted_us for s in plan.steps)
+
+
+def kernels_predicted(plan: Plan) -> str:
+    """ "kernels predicted", "2 of 3 kernels predicted"; "" where all were timed, or the plan was not."""
+    if not is_mixed(plan):
+        return ""
+    untimed = sum(s.time_us is None for s in plan.steps)
+    if untimed == len(plan.steps):
+        return "kernels predicted" if untimed > 1 else "kernel predicted"
+    return f"{untimed:,} of {formatting.count(len(plan.steps), 'kernel')} predicted"
+
+
+def predictions_off(plan: Plan) -> float | None:
+    """How many times as long the plan took as its kernels come to, of a plan of which some are predicted; None of
+    others, and where one is not even predicted."""
+    times_us = [s.time_us or s.predicted_us for s in plan.steps if not s.prologue]
+    if plan.time_us is None or not is_mixed(plan) or not times_us or None in times_us:
+        return None
+    return plan.time_us / sum(us for us in times_us if us)
+
+
+def off_by(plan: Plan) -> str:
+    """By how much predictions are off where both are known: of the plan's kernels that are predicted, as the whole was
+    timed; "" where that is not known, or not worth a word."""
+    times = predictions_off(plan)
+    if times is None or 1 / FAR <= times <= FAR or is_noisy("measured", plan.spread):
+        return ""
+    return f"this plan took {formatting.times(times)} as long as its own kernels are predicted to take"
+
+
+def is_untried(reason: Reason) -> bool:
+    """Whether a reason compares what nobody timed."""
+    costs = [cost for cost in (reason.together, reason.apart) if cost is not None]
+    return reason.kind in ("predicted_worse", "cap") and any(not cost.measured for cost in costs)
+
+
+def untried(plan: Plan, reasons: Sequence[Reason]) -> str:
+    """What to think of those of the reasons that are made of predictions, of a plan whose search was cut short; "" of
+    others."""
+    if not plan.search.cut_short or plan.time_us is None or not any(map(is_untried, reasons)):
+        return ""
+    off = off_by(plan)
+    return (
+        "not tried: the search was cut short; predictions may be off by a factor of two"
+        f"{f' ({off})' if off else ''}; go on with --continue"
+    )
+
+
+def far_apart(plan: Plan) -> str:
+    """That the plan takes another time than its kernels come to, and why that may be; "" where it does not."""
+    return _far_from_timed(plan) or _far_from_predicted(plan)
+
+
+def _far_from_timed(plan: Plan) -> str:
+    steps_us = far_steps_us(plan)
+    if steps_us is None or plan.time_us is None:
+        return ""
+    whole, steps = formatting.duration(plan.time_us), formatting.duration(steps_us)
+    why = (
+        "kernels take longer among others, whose code and tensors come in between, than each timed by itself again and "
+        "again"
+        if plan.time_us > steps_us
+        else "in the whole plan a kernel finds in the caches what the one before it left"
+    )
+    return (
+        f"As a whole it takes {whole}, {formatting.times(plan.time_us / steps_us)} as long as its kernels, which "
+        f"come to {steps} timed one by one. Either {why}; or something else had the machine during one of the two."
+    )
+
+
+def _far_from_predicted(plan: Plan) -> str:
+    times = predictions_off(plan)
+    if times is None or plan.time_us is None or 1 / FAR <= times <= FAR:
+        return ""
+    whole, steps = formatting.duration(plan.time_us), formatting.duration(plan.time_us / times)
+    return (
+        f"As a whole it takes {whole}, {formatting.times(times)} as long as its kernels, which come to ~{steps} by "
+        "predictions. Either these are off here, or something else had the machine while the plan was timed; a search "
+        "that times its kernels tells."
+    )

@@ -1,0 +1,1 @@
+"""Graphs, functions and kernels that tests and benchmarks share."""

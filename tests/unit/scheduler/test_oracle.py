@@ -1,0 +1,107 @@
+"""The cheapest cover is found although few candidates are looked at."""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from codegen.families import FAMILIES, TAKING_PARTS
+from fusion_ir.records import Device
+from scheduler.cost.model import Estimate
+from scheduler.cover.hypergraph import in_order
+from scheduler.cover.oracle import Covers
+from scheduler.cover.solver import Cover, CoverProblem, Producers, bits
+from scheduler.deadline import Watch
+from scheduler.segments.enumeration import Candidate
+from scheduler.segments.segment import extract
+from scheduler.segments.segment_mask import Piece
+from testing.random_graphs import Seeded, any_graph
+from tests.support.cover_problems import Problem, cheapest
+from tests.unit.scheduler.test_optimistic import DEVICES, searched
+
+
+@pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.target)
+@pytest.mark.parametrize("which", ["predictions", "bounds"])
+def test_as_cheap_as_if_all_candidates_were_looked_at(device: Device, which: str) -> None:
+    looked, all_ = 0, 0
+    for seed in range(100):
+        ledger, atoms, found = searched(any_graph(Seeded(seed), steps=30), device)
+        estimate: Estimate = getattr(ledger, which)
+        seen: set[Candidate] = set()
+
+        def us(candidate: Candidate, of: Estimate = estimate, seen: set[Candidate] = seen) -> float:
+            seen.add(candidate)
+            return of.us(candidate)
+
+        covers = Covers(atoms, found, ledger, Watch(60.0, 0.0, None, time.monotonic), 10.0)
+        chosen = covers.cheapest(Estimate(us, estimate.seeming_us, estimate.least_us))
+        costs = {p: estimate.us(c) for p, c in found.accepted.items()}
+        producers = Producers(atoms.preds, atoms.stands, atoms.outputs)
+        expected = CoverProblem(producers).solve(costs)
+        assert expected is not None, seed
+        total_us = sum(costs[c.segment.piece] for c in chosen)
+        assert total_us == pytest.approx(expected.cost_us, rel=1e-9), seed
+        if len(atoms) <= 12:
+            assert total_us == pytest.approx(cheapest(Problem(producers, costs)), rel=1e-9), seed
+        looked, all_ = looked + len(seen), all_ + len(costs)
+    assert looked < 0.8 * all_
+
+
+@pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.target)
+def test_out_of_time_a_cover_writes_each_tensor_once(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it was left with: here the pieces of two covers."""
+
+    def left(problem: CoverProblem) -> Callable[..., Cover | None]:
+        solve, producers = problem.solve, problem.producers
+
+        def solved(costs: dict[Piece, float], *others: Any) -> Cover | None:
+            cover = solve(costs, *others)
+            other = cover and solve({p: us for p, us in costs.items() if p not in cover.pieces})
+            if not cover or not other:
+                return cover
+            pieces = {p: producers.read(p.members) for p in cover.pieces + other.pieces}
+            return replace(cover, pieces=in_order(pieces.items(), producers.outputs), exact=False)
+
+        return solved
+
+    twice = 0
+    for seed in range(60):
+        ledger, atoms, found = searched(any_graph(Seeded(seed), steps=30), device)
+        covers = Covers(atoms, found, ledger, Watch(60.0, 0.0, None, time.monotonic), 10.0)
+        solve = left(covers.problem)
+        monkeypatch.setattr(covers.problem, "solve", solve)
+        given = solve({p: c.weight * ledger.predictions.seeming_us(c) for p, c in covers.usable.items()})
+        assert given is not None, seed
+        written = [t for p in given.pieces for t in bits(p.writes)]
+        twice += len(set(written)) < len(written)
+        chosen = [c.segment.piece for c in covers.cheapest(ledger.predictions)]
+        written = [t for p in chosen for t in bits(p.writes)]
+        assert len(set(written)) == len(written), seed
+        wanted = atoms.outputs
+        for piece in chosen:
+            wanted |= atoms.reads_of(piece.members)
+        assert not [t for t in written if not wanted >> t & 1], seed
+    assert twice > 20
+
+
+@pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.target)
+def test_families_answer_the_same_whenever_they_are_asked(device: Device) -> None:
+    """Also those that are not asked since they accept the whole graph."""
+    assert FAMILIES.keys() >= TAKING_PARTS
+    sure = 0
+    for seed in range(100):
+        ledger, atoms, found = searched(any_graph(Seeded(seed), steps=8), device)
+        for piece, candidate in found.accepted.items():
+            graph = extract(atoms, piece).graph
+            names = [name for name, family in FAMILIES.items() if family.accepts(graph, device) is None]
+            sure += "segment" not in vars(candidate.families)
+            ledger.predicted_us(candidate)
+            assert list(candidate.families) == names, (seed, piece)
+            best = min(ledger.uncorrected_us(candidate, name) for name in names)
+            assert ledger.predicted_us(candidate) == best, (seed, piece)
+        for a in range(len(atoms)):
+            answer = ledger.ask(atoms, atoms.piece(1 << a))
+            assert (answer is None) == (found.whole(1 << a) is None)
+    assert sure > 100

@@ -1,0 +1,215 @@
+"""Covers against enumeration: overlap, alternatives, several writes, pieces that wait for each other."""
+
+import math
+import random
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from scheduler.cover import master as covering_
+from scheduler.cover.branch_and_bound import MOST_LATE, search
+from scheduler.cover.hypergraph import Producers
+from scheduler.cover.master import Covering, Solution
+from scheduler.cover.separation import Parts
+from scheduler.cover.solver import CoverProblem
+from scheduler.segments.segment_mask import Piece
+from tests.support.cover_problems import Problem, cheapest, cheapest_in_no_order, check_order, random_problem
+
+PROBLEMS = 1000
+
+
+def solved_us(problem: Problem) -> float:
+    """What the cover costs; infinite where there is none."""
+    cover = CoverProblem(problem.producers).solve(problem.costs)
+    if cover is None:
+        return math.inf
+    assert cover.exact
+    assert cover.cost_us == sum(problem.costs[p] for p in cover.pieces)
+    check_order(problem, cover.pieces)
+    return cover.cost_us
+
+
+def test_agrees_with_enumeration() -> None:
+    overlapping = cyclic = impossible = 0
+    for seed in range(PROBLEMS):
+        problem = random_problem(seed)
+        expected = cheapest(problem)
+        assert solved_us(problem) == pytest.approx(expected, rel=1e-12), seed
+        cyclic += cheapest_in_no_order(problem) < expected
+        impossible += expected == math.inf
+        overlapping += cheapest(without_overlap(problem)) > expected
+    assert cyclic > 100, "the problems must include some whose cheapest pieces wait for each other"
+    assert impossible > 10
+    assert overlapping > 20, "some must be covered cheaper by pieces that keep to themselves what others need, too"
+
+
+def without_overlap(problem: Problem) -> Problem:
+    """With the pieces alone that write whatever they compute."""
+    whole = {p: c for p, c in problem.costs.items() if p.writes == problem.producers.made(p.members)}
+    return Problem(problem.producers, whole)
+
+
+@pytest.mark.parametrize("fault", ["order", "alternatives", "gap", "branches"])
+def test_faults_are_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same comparison fails where something is wrong with the programme."""
+    decision = Covering._decision
+    if fault == "order":  # pieces that wait for each other pass for a cover
+        monkeypatch.setattr(covering_, "reached", lambda pieces: -1)
+        monkeypatch.setattr(covering_, "in_order", lambda pieces, outputs: tuple(p for p, _ in pieces))
+    elif fault == "alternatives":  # what one producer of several reads has to be computed
+        monkeypatch.setattr(Producers, "needed_for", lambda self, tensors: self.everything if tensors else 0)
+    elif fault == "gap":  # pieces are struck out that are in the best cover
+        forbid = Covering.forbid_dearer
+        monkeypatch.setattr(Covering, "forbid_dearer", lambda self, gap: forbid(self, 0.2 * gap))
+    else:  # what a decision leaves out is not looked at
+        monkeypatch.setattr(
+            Covering, "_decision", lambda self, *of: decision(self, *of)._replace(columns=np.arange(len(self.pieces)))
+        )
+        _find_few_rows(monkeypatch)
+    assert any(_differs(random_problem(seed)) for seed in range(PROBLEMS))
+
+
+def _find_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaves more open than the rows do that are found otherwise."""
+    monkeypatch.setattr(Parts, "open_sets", lambda self, known: [])
+
+
+def _differs(problem: Problem) -> bool:
+    try:
+        return solved_us(problem) != pytest.approx(cheapest(problem))
+    except AssertionError:
+        return True
+
+
+def test_branching_decides_what_rows_leave_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    _find_few_rows(monkeypatch)
+    searched = Counter[int]()
+    solve = Covering.solve
+    monkeypatch.setattr(Covering, "solve", lambda self, *of: searched.update([seed]) or solve(self, *of))
+    for seed in range(PROBLEMS):
+        problem = random_problem(seed)
+        assert solved_us(problem) == pytest.approx(cheapest(problem), rel=1e-12), seed
+    assert sum(nodes > 1 for nodes in searched.values()) > 20
+
+
+def test_pieces_that_wait_for_each_other() -> None:
+    """{0, 3} and {1, 2} are cheapest, and read each other."""
+    producers = Producers([0, 0, 0b11, 0b11], range(4), 0b1100)
+    costs = {Piece(m, m): 1.0 if m in (0b1001, 0b0110) else 4.0 for m in (0b1001, 0b0110, 1, 2, 4, 8)}
+    problem = Problem(producers, costs)
+    assert cheapest_in_no_order(problem) == 2.0
+    assert solved_us(problem) == cheapest(problem) == 6.0
+
+
+def test_one_problem_serves_many_costs() -> None:
+    """Cuts and decisions are kept, pieces come and go."""
+    rng = random.Random(1)
+    for seed in range(20):
+        producers, pieces = random_problem(seed)
+        problem = CoverProblem(producers)
+        for _ in range(10):
+            costs = {p: float(rng.randint(5, 60)) for p in pieces if rng.random() < 0.8}
+            cover = problem.solve(costs)
+            assert (cover.cost_us if cover else math.inf) == cheapest(Problem(producers, costs)), seed
+
+
+def test_looks_at_what_may_be_part_of_a_cover() -> None:
+    """Costs that are lower bounds first give the same cover, and most pieces are never asked about."""
+    asked = all_ = 0
+    for seed in range(200):
+        producers, costs = random_problem(seed)
+        rng = random.Random(seed)
+        seen: set[Piece] = set()
+
+        def look(pieces: Collection[Piece], seen: set[Piece] = seen, costs: Mapping[Piece, float] = costs):
+            new = set(pieces) - seen
+            seen |= new
+            return {p: costs[p] for p in new}
+
+        vague = {p: c * rng.uniform(0.7, 1.0) if c < math.inf else 10.0 for p, c in costs.items()}
+        cover = CoverProblem(producers).solve(vague, look=look)
+        assert (cover.cost_us if cover else math.inf) == cheapest(Problem(producers, costs)), seed
+        asked, all_ = asked + len(seen), all_ + len(costs)
+    assert asked < 0.5 * all_
+
+
+class Undecided(Covering):
+    """Whose solutions take two pieces by half, whatever is decided, and are no covers."""
+
+    def __init__(self) -> None:
+        super().__init__(Producers([0, 0], range(2), 0b11))
+        self.price({Piece(m, m): 1.0 for m in (1, 2)})
+        self.nodes = 0
+
+    def solve(self, *args: Any, **kwargs: Any) -> Solution:
+        self.nodes += 1
+        return Solution(1.0, {0: 0.5, 1: 0.5})
+
+    def order(self, columns: Iterable[int]) -> tuple[Piece, ...]:
+        return ()
+
+
+@pytest.mark.parametrize("nodes_in_time", [0, 1, 50])
+def test_when_time_is_over_few_more_nodes_are_looked_at(nodes_in_time: int) -> None:
+    """As long as there was no cover, it went on: a search of 5 s took 189."""
+    covering = Undecided()
+    assert search(covering, 10_000, lambda: covering.nodes >= nodes_in_time, None) is None
+    assert covering.nodes == nodes_in_time + MOST_LATE
+
+
+def test_when_time_is_over_there_is_a_cover_even_so() -> None:
+    found = 0
+    for seed in range(PROBLEMS // 2):
+        problem = random_problem(seed)
+        cover = CoverProblem(problem.producers).solve(problem.costs, most_s=-1.0)
+        if cover is None:
+            assert cheapest(problem) == math.inf
+            continue
+        check_order(problem, cover.pieces)
+        assert cover.lower_us <= cheapest(problem) * (1 + 1e-9)
+        found += 1
+    assert found
+
+
+def test_without_branching_the_bound_holds() -> None:
+    open_ = 0
+    for seed in range(PROBLEMS // 2):
+        problem = random_problem(seed)
+        cover = CoverProblem(problem.producers, max_nodes=1).solve(problem.costs)
+        if cover is not None:
+            expected = cheapest(problem)
+            check_order(problem, cover.pieces)
+            assert cover.lower_us <= expected * (1 + 1e-9)
+            assert cover.cost_us >= expected
+            assert cover.exact <= (cover.cost_us == expected)
+            open_ += not cover.exact
+    assert open_, "the relaxation leaves some open"
+
+
+def test_nothing_to_cover() -> None:
+    cover = CoverProblem(Producers((), (), 0)).solve({})
+    assert cover is not None
+    assert cover.exact
+    assert cover.pieces == ()
+
+
+def test_parallel_chains_with_ties() -> None:
+    """Thirty-two chains of eight, of which any segments may be merged with those of a neighbour at the same price."""
+    chains, length = 32, 8
+    reads = [1 << a - 1 if a % length else 0 for a in range(chains * length)]
+    outputs = sum(1 << length * c + length - 1 for c in range(chains))
+    costs: dict[Piece, float] = {}
+    for first, last in ((f, l) for f in range(length) for l in range(f, length)):
+        inside = [((2 << last) - (1 << first)) << length * c for c in range(chains)]
+        ends = [1 << last + length * c for c in range(chains)]
+        for c in range(chains):
+            costs[Piece(inside[c], ends[c])] = 10.0 + abs(last - first - 1)
+        for c in range(0, chains, 2):
+            costs[Piece(inside[c] | inside[c + 1], ends[c] | ends[c + 1])] = 20.0 + 2 * abs(last - first - 1)
+    cover = CoverProblem(Producers(reads, range(len(reads)), outputs)).solve(costs)
+    assert cover is not None
+    assert cover.exact
+    assert cover.cost_us == chains * 16.0
