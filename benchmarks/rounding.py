@@ -26,7 +26,7 @@ from fusion_ir.dtype import DType, bf16, f16, f64
 from fusion_ir.ops import make, make_input
 from fusion_ir.reference.interpreter import evaluate, interpret
 from fusion_ir.reference.node_value import evaluate_node
-from scheduler.rewrites.matching.graph_queries import Neighbourhood
+from scheduler.rewrites.matching.graph_queries import GraphQueries
 from scheduler.rewrites.prepare import prepare
 from scheduler.rewrites.rules import ALTERNATIVES
 from testing.random_graphs import Seeded
@@ -125,7 +125,7 @@ def _keeps(value: np.ndarray) -> bool:
 
 def look_at(graph: Graph, seed: int, dtype: DType, found: dict[tuple[str, DType], Found]) -> None:
     """Everything that rules offer for the nodes of a graph."""
-    around = Neighbourhood(graph)
+    around = GraphQueries(graph)
     rng = np.random.default_rng(seed)
     for node in graph.nodes:
         for offer in OFFERS if node.dtype.is_float else ():

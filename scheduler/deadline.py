@@ -8,7 +8,7 @@ from scheduler.budget import Event, Progress
 BEAT_S = 0.5  # between two reports of work that has no steps to report
 
 
-class Watch:
+class Deadline:
     """Runs from its making. `plans_s` seconds of the budget are kept for timing whole plans, `play_off_s` before them
     for settling near ties: no longer than `keep` says, once that is known."""
 

@@ -18,7 +18,7 @@ from codegen.toolchain.compiler import Binary, OutOfTime
 from fusion_ir.core.graph import Graph
 from fusion_ir.records import Plan, Reason, Search, Status
 from scheduler.cost.compile_time import COMPILERS, compile_seconds, is_too_much, is_unrolled
-from scheduler.deadline import Watch
+from scheduler.deadline import Deadline
 from scheduler.interfaces import Bench
 from scheduler.no_plan import Disagreement, MemoryExceeded, NoPlan, refused, unusable
 from scheduler.plan_selection import QUICKLY
@@ -79,12 +79,12 @@ class Stretch:
 
 
 @dataclass
-class Stretches:
+class LargeGraphPlanner:
     """Makes a plan. until_s: when looking for stretches ends. reasons: why it is made so, for the plan."""
 
     prepared: Prepared
     ledger: Ledger
-    watch: Watch
+    deadline: Deadline
     bench: Bench | None
     memory_bytes: int | None
     timed: bool
@@ -129,11 +129,11 @@ class Stretches:
     def _stretches(self) -> list[Stretch]:
         found: list[Stretch] = []
         for section in sections(self.prepared.graph, SECTION):
-            self.watch.look()
+            self.deadline.look()
             atoms = cut(section.graph, self.ledger.computable)
             start = 0
             while start < len(atoms):
-                whole = self._longest(atoms, start) if self.watch.seconds < self.until_s else None
+                whole = self._longest(atoms, start) if self.deadline.seconds < self.until_s else None
                 stop = whole.families.piece.members.bit_length() if whole else start + 1
                 singles = tuple(self._single(section, atoms, a) for a in range(start, stop))
                 found.append(Stretch(atoms, Part(section, whole) if whole else None, singles))
@@ -214,7 +214,7 @@ class Stretches:
 
     def _left(self) -> float:
         """Seconds until the budget is spent."""
-        return max(self.watch.end - self.watch.clock(), 0.0)
+        return max(self.deadline.end - self.deadline.clock(), 0.0)
 
     def _compiled(self, parts: Mapping[str, Part], again: bool = True, optional: bool = False) -> dict[str, Kernel]:
         """Kernels of these, as far as they are emitted and compile, by key. again: of what does not, the next variant
@@ -289,9 +289,9 @@ class Stretches:
         """The same of as many as there is time for, in this order. what: they are, for the reason that tells of
         others."""
         found, waiting = dict[str, Kernel](), list(ordered)
-        until = min(self.watch.plans_start, self.watch.end - ASSEMBLED_S * self._found) - ROUND_S / COMPILERS
-        while waiting and (not self.timed or self.watch.clock() < until):
-            self.watch.tell("segments", self.ledger.measured)
+        until = min(self.deadline.plans_start, self.deadline.end - ASSEMBLED_S * self._found) - ROUND_S / COMPILERS
+        while waiting and (not self.timed or self.deadline.clock() < until):
+            self.deadline.tell("segments", self.ledger.measured)
             batch: dict[str, Part] = {}
             while waiting and (not self.timed or not batch or self._seconds(batch.values()) < ROUND_S):
                 part = waiting.pop(0)
@@ -324,7 +324,7 @@ class Stretches:
             raise MemoryExceeded(f"no plan was found that needs {limit}; the least that was found needs {least:,}")
         plan, unfused_us = fitting[0], None
         if self.bench is not None and self.timed and self._is_time_for(proposal):
-            self.watch.tell("plans", self.ledger.measured)
+            self.deadline.tell("plans", self.ledger.measured)
             try:
                 plan, unfused_us = self._timed(fitting, only=not fused)
             except Disagreement as e:
@@ -334,7 +334,7 @@ class Stretches:
                 self.notes.append(Reason(kind="note", text=ALONE))
         else:
             self.notes.append(Reason(kind="note", text="not timed: the time was over"))
-        self.watch.tell("done", self.ledger.measured)
+        self.deadline.tell("done", self.ledger.measured)
         for part in _distinct([*proposal, *unfused]).values():
             self.ledger.costs.record(part.candidate.segment.canonical.graph, [])
         reasons = (Reason(kind="cap", text=self.why), *self.prepared.alternatives.reasons, *self.notes[:20])
@@ -409,7 +409,7 @@ class Stretches:
 
     def _search(self) -> Search:
         return Search(
-            seconds=self.watch.seconds,
+            seconds=self.deadline.seconds,
             candidates=self._found,
             measured=self.ledger.measured,
             failed=self.ledger.failed,
@@ -418,9 +418,9 @@ class Stretches:
             seed=self.ledger.seed,
             memory_bytes=self.memory_bytes,
             budget_s=self.budget_s,
-            idle_share=self.bench.idle_share(self.watch.seconds) if self.bench and self.budget_s else None,
+            idle_share=self.bench.idle_share(self.deadline.seconds) if self.bench and self.budget_s else None,
             cut_short=self.why,
-            spent=spending(self.watch, self.ledger.races) if self.bench and self.budget_s else None,
+            spent=spending(self.deadline, self.ledger.races) if self.bench and self.budget_s else None,
         )
 
 

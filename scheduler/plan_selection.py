@@ -16,10 +16,10 @@ from fusion_ir.records import Plan, Reason, Search, Status, Step
 from scheduler.budget import INTERRUPTED, Budget
 from scheduler.cost.compile_time import is_too_much
 from scheduler.cover.alternative_covers import explained
-from scheduler.cover.oracle import Covers, Proposal
-from scheduler.deadline import Watch
+from scheduler.cover.oracle import CoverOracle, Proposal
+from scheduler.deadline import Deadline
 from scheduler.explain.contractions import contractions
-from scheduler.explain.cuts import Outcome, explain
+from scheduler.explain.cuts import CutOutcome, explain
 from scheduler.interfaces import Bench, PlanResult
 from scheduler.no_plan import MemoryExceeded, NoPlan, refused, unusable
 from scheduler.plans.assemble import Choice, assemble, meanings_of
@@ -53,7 +53,7 @@ QUICKLY = "kernels were compiled as quickly as may be, not to run fast: there wa
 Timed = tuple[Proposal, Plan, PlanResult]
 
 
-class Finalists:
+class PlanSelection:
     """Proposals -> plans -> times -> the winner. `count`: plans to time besides the unfused one."""
 
     def __init__(
@@ -62,15 +62,15 @@ class Finalists:
         atoms: Atoms,
         found: Candidates,
         ledger: Ledger,
-        covers: Covers,
+        covers: CoverOracle,
         unfused: Proposal,
-        watch: Watch,
+        deadline: Deadline,
         bench: Bench | None,
         count: int,
         budget: Budget,
     ) -> None:
         self.prepared, self.atoms, self.found, self.ledger = prepared, atoms, found, ledger
-        self.covers, self.unfused, self.watch, self.bench, self.count = covers, unfused, watch, bench, count
+        self.covers, self.unfused, self.deadline, self.bench, self.count = covers, unfused, deadline, bench, count
         self.memory_bytes = budget.memory_bytes
         self._least_bytes: int | None = None  # of plans that were made and did not keep to that
         self.notes: list[Reason] = list(found.reasons)
@@ -92,10 +92,10 @@ class Finalists:
         refined: whatever stalls from then on, there is a plan, and it is no slower than its unfused. None where no
         kernel of theirs can be used yet, or neither keeps to the limit of memory."""
         plans: list[tuple[Proposal, Plan]] = []
-        started, made = self.watch.clock(), 0
+        started, made = self.deadline.clock(), 0
         tries = 0
         while not plans:
-            is_enough = tries >= MOST_COVERS or (tries > 0 and self.watch.is_over())
+            is_enough = tries >= MOST_COVERS or (tries > 0 and self.deadline.is_over())
             tries += 1
             if is_enough and not cover:
                 return
@@ -122,14 +122,14 @@ class Finalists:
             if binaries is not None:
                 made = len(binaries)
                 plans = [(p, self._plan(p, kernels, binaries)) for p in proposals]
-        self._compiled_s = (self.watch.clock() - started) / max(made, 1)
+        self._compiled_s = (self.deadline.clock() - started) / max(made, 1)
         limit = self.memory_bytes
         plans = [(p, plan) for p, plan in plans if limit is None or plan.temporary_bytes <= limit]
         if any(plan.steps for _, plan in plans):
-            started = self.watch.clock()
+            started = self.deadline.clock()
             self._early = self._ranked(self._passing(plans, seconds))
             self._early_unfused_us = self.unfused_us
-            self.early_s = self.watch.clock() - started
+            self.early_s = self.deadline.clock() - started
 
     @property
     def early(self) -> list[tuple[Proposal, Plan]]:
@@ -160,7 +160,7 @@ class Finalists:
             return self._first_ones()
         try:
             plans = self.plans(several=True)
-            self.watch.tell("plans", self.ledger.measured)
+            self.deadline.tell("plans", self.ledger.measured)
             return self.time(plans)
         except NoPlan as e:
             if not self.early:
@@ -192,16 +192,16 @@ class Finalists:
     def _is_time_for_others(self) -> bool:
         """Whether kernels of another cover can be compiled and timed in what is left of the budget."""
         kernels = len(self.covers.measured()) + self.count
-        return kernels * self._compiled_s < self.watch.end - self.watch.clock() + LATE_S
+        return kernels * self._compiled_s < self.deadline.end - self.deadline.clock() + LATE_S
 
     def plans(self, several: bool) -> list[tuple[Proposal, Plan]]:
         """Proposals with compiled kernels, the cheapest first, to be timed; only that one unless `several`. Kernels
         that do not compile are struck out and the proposals made anew. Raises NoPlan."""
         tries = 0
         while True:
-            if several and self.early and self.watch.is_late:
+            if several and self.early and self.deadline.is_late:
                 raise OutOfTime("the budget is over, and there is a plan")
-            is_enough = tries >= MOST_COVERS or (tries > 0 and self.watch.is_late)
+            is_enough = tries >= MOST_COVERS or (tries > 0 and self.deadline.is_late)
             tries += 1
             if is_enough and self.unfused and self._is_usable(self.unfused):
                 proposals = [self._without_others()]
@@ -210,7 +210,7 @@ class Finalists:
             kernels = self._kernels(proposals, quickly=several and self._lacks_time(proposals))
             if kernels is None:
                 continue
-            together = several and self.watch.is_over() and self._are_many(kernels)
+            together = several and self.deadline.is_over() and self._are_many(kernels)
             optional = several and bool(self.early)
             binaries = self._binaries(kernels, timed=several, together=together, optional=optional)
             if binaries is not None:
@@ -274,7 +274,7 @@ class Finalists:
         dearest = sorted(best, key=lambda c: -self._us(c))[: self.count + 1]
         others = {p for c in dearest if (p := self.covers.measured(without=(c,)))}
         ranked = sorted(others, key=lambda p: (sum(map(self._us, p)), len(p), [c.segment.piece for c in p]))
-        room = 1 if self.watch.is_late and self.early else self.count - 1
+        room = 1 if self.deadline.is_late and self.early else self.count - 1
         proposals = [best, *ranked[:room]]
         if self.unfused and self._is_usable(self.unfused) and not any(map(self.is_unfused, proposals)):
             proposals.append(self.unfused)
@@ -301,7 +301,7 @@ class Finalists:
     def _lacks_time(self, proposals: Sequence[Proposal], *, unrolled: bool = True) -> bool:
         """Whether compilers need longer for their kernels than there is time, and nothing was measured yet. unrolled:
         see `compile_seconds`."""
-        left_s = max(self.watch.end - self.watch.clock(), 0.0)
+        left_s = max(self.deadline.end - self.deadline.clock(), 0.0)
         segments = [c.segment for c in {c for p in proposals for c in p}]
         return not self.ledger.measured and is_too_much(segments, left_s, unrolled=unrolled)
 
@@ -382,7 +382,7 @@ class Finalists:
 
     def _search(self, complete: bool) -> Search:
         return Search(
-            seconds=self.watch.seconds,
+            seconds=self.deadline.seconds,
             candidates=len(self.found.accepted),
             measured=self.ledger.measured,
             failed=self.ledger.failed,
@@ -391,9 +391,9 @@ class Finalists:
             seed=self.ledger.seed,
             memory_bytes=self.memory_bytes,
             budget_s=self.budget_s,
-            idle_share=self.bench.idle_share(self.watch.seconds) if self.bench and self.budget_s else None,
+            idle_share=self.bench.idle_share(self.deadline.seconds) if self.bench and self.budget_s else None,
             cut_short=self.cut_short,
-            spent=spending(self.watch, self.ledger.races) if self.bench and self.budget_s else None,
+            spent=spending(self.deadline, self.ledger.races) if self.bench and self.budget_s else None,
         )
 
     def time(self, plans: list[tuple[Proposal, Plan]]) -> list[tuple[Proposal, Plan]]:
@@ -407,10 +407,10 @@ class Finalists:
         plans = sorted(plans, key=lambda entry: len(entry[1].steps))  # what others are compared with comes first
         needed = ROUNDS * sum(plan.time_us or plan.predicted_us or 0.0 for _, plan in plans) / 1e6
         late_s = 0.0 if self.early else min(needed, MOST_LATE_S)
-        seconds = max(self.watch.end - self.watch.clock(), LEAST_PLANS_S, late_s)
+        seconds = max(self.deadline.end - self.deadline.clock(), LEAST_PLANS_S, late_s)
         known = {tuple(_kernel_of(s) for s in plan.steps) for _, plan in plans}
         plans += [(p, e) for p, e in self.early[:1] if tuple(_kernel_of(s) for s in e.steps) not in known]
-        passed = self._passing(plans, seconds, self.watch.end) or self._by_steps(plans)
+        passed = self._passing(plans, seconds, self.deadline.end) or self._by_steps(plans)
         if not passed:
             raise self._refused()
         self.timed = self._ranked(passed)
@@ -426,7 +426,7 @@ class Finalists:
         self.unfused_us = None
         self.whole = measure_whole(
             self.bench, self.prepared.given, [plan for _, plan in plans], seed=self.ledger.seed, seconds=seconds,
-            left=lambda: end - self.watch.clock(),
+            left=lambda: end - self.deadline.clock(),
         )  # fmt: skip
         results = self.whole.results
         passed: list[Timed] = []
@@ -489,7 +489,7 @@ class Finalists:
         for candidate in proposal:  # also of one that nothing was tried on: it explains its step
             self.ledger.costs.record(candidate.segment.canonical.graph, [])
         interrupted = any(n.text == INTERRUPTED for n in self.notes)
-        at_length = len(self.atoms) <= MANY_ATOMS or not (self.watch.is_late or interrupted)
+        at_length = len(self.atoms) <= MANY_ATOMS or not (self.deadline.is_late or interrupted)
         if self.bench is not None and plan.spread is not None and any(s.time_us is None for s in plan.steps):
             self.cut_short = self.cut_short or "the budget ended before each of its kernels was timed"
         if any(s.binary in self._quick for s in plan.steps):
@@ -521,7 +521,7 @@ class Finalists:
             if untold:
                 text = f"contractions beyond the first {len(costs)}, of which families' costs are kept: {untold}"
                 notes.append(Reason(kind="note", text=text))
-            outcome = Outcome(complete, by_plans=len(self.timed) > 1)
+            outcome = CutOutcome(complete, by_plans=len(self.timed) > 1)
             ways = explained(self.prepared, self.atoms, proposal, self.covers, self.ledger)
             apart = explain(self.prepared, proposal, self.found, self.ledger, outcome)
         else:

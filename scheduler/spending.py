@@ -4,19 +4,19 @@ from collections.abc import Sequence
 from math import fsum
 
 from fusion_ir.records import Spent, Surroundings
-from scheduler.deadline import Watch
+from scheduler.deadline import Deadline
 
 
-def spending(watch: Watch, races: Sequence[Surroundings]) -> Spent:
+def spending(deadline: Deadline, races: Sequence[Surroundings]) -> Spent:
     """Of the search so far."""
     seen = [(race.seconds, race.disturbed) for race in races]
     weighed = [(seconds, share) for seconds, share in seen if share is not None]
     total_s = fsum(seconds for seconds, _ in weighed)
     return Spent(
-        finding_s=watch.spent("candidates"),
-        kernels_s=watch.spent("segments"),
+        finding_s=deadline.spent("candidates"),
+        kernels_s=deadline.spent("segments"),
         racing_s=fsum(seconds for seconds, _ in seen),
-        plans_s=watch.spent("plans"),
+        plans_s=deadline.spent("plans"),
         disturbed=fsum(seconds * share for seconds, share in weighed) / total_s if total_s else None,
         repeated=sum(race.repeated or 0 for race in races),
     )

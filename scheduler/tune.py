@@ -15,21 +15,21 @@ from fusion_ir.records import Device, Numerics, Plan, Reason
 from scheduler.budget import INTERRUPTED, Budget, Progress, check_numerics
 from scheduler.compile_only import settle
 from scheduler.cover.alternative_covers import forms
-from scheduler.cover.oracle import FAR, Covers, Proposal, prologue_first
-from scheduler.deadline import Watch
+from scheduler.cover.oracle import FAR, CoverOracle, Proposal, prologue_first
+from scheduler.deadline import Deadline
 from scheduler.gc_pause import collecting_rarely
 from scheduler.interfaces import Bench, Costs
-from scheduler.large_graphs import Stretches
+from scheduler.large_graphs import LargeGraphPlanner
 from scheduler.no_plan import check_room
-from scheduler.plan_selection import Finalists
+from scheduler.plan_selection import PlanSelection
 from scheduler.rewrites.prepare import Prepared, prepare
-from scheduler.rewrites.rule import Offer
+from scheduler.rewrites.rule import Alternative
 from scheduler.rewrites.rules import ALTERNATIVES
 from scheduler.rewrites.rules.split_reduction import split_tasks
 from scheduler.segments.atom_cuts import cut
 from scheduler.segments.atoms import COPIES
 from scheduler.segments.enumeration import Candidate, CandidateSettings, find_candidates
-from scheduler.segments.segment_mask import Piece
+from scheduler.segments.segment_mask import SegmentMask
 from scheduler.tuning.trials import Ledger
 
 FEW = CandidateSettings(max_grown=0, max_unions=0)  # of an interrupted search: single atoms, regions, the whole graph
@@ -89,7 +89,7 @@ def tune(
     *,
     numerics: Numerics = "reassociate",
     families: Mapping[str, Family] = FAMILIES,
-    offers: Sequence[Offer] = ALTERNATIVES,
+    offers: Sequence[Alternative] = ALTERNATIVES,
     settings: TuneSettings = TuneSettings(),
     clock: Callable[[], float] = time.monotonic,
     on_unfused: Callable[[Plan], None] = lambda plan: None,
@@ -111,91 +111,91 @@ def tune(
     check_numerics(numerics)
     check_room(graph, device)
     timed = bench is not None and budget.seconds > 0 and device.origin == "detected" and device.target != "emulator"
-    watch = _watch(budget, progress, settings, clock)
+    deadline = _watch(budget, progress, settings, clock)
     ledger = Ledger(device, families, costs, bench if timed else None, budget.seed)
-    begin = partial(_begin, budget, bench, watch, timed=timed)
-    by_stretches = partial(_by_stretches, budget, bench, watch, timed=timed)
+    begin = partial(_begin, budget, bench, deadline, timed=timed)
+    by_stretches = partial(_by_stretches, budget, bench, deadline, timed=timed)
     interrupted = False
     if timed and bench is not None:
         bench.allow(budget.seconds)
     try:
-        watch.tell("candidates", 0)
+        deadline.tell("candidates", 0)
         rewriting_s = settings.rewriting_share * budget.seconds if timed else math.inf
-        is_late = partial(_is_late, watch, rewriting_s)
+        is_late = partial(_is_late, deadline, rewriting_s)
         prepared = prepare(graph, split_tasks(device), numerics, offers, ledger.shares, is_late)
         if why := settings.too_many(prepared, budget.seconds if timed else math.inf):
             return by_stretches(
                 prepared, ledger, settings.candidates_share * budget.seconds if timed else math.inf, why
             )
-        ledger, covers, finalists = begin(prepared, ledger, settings)
+        ledger, covers, selection = begin(prepared, ledger, settings)
     except KeyboardInterrupt:  # once more, for that may have left anything half done, and no more than it takes
         interrupted = True
-        watch.silence()
+        deadline.silence()
         ledger = Ledger(device, families, costs, bench if timed else None, budget.seed)
         prepared = prepare(graph, split_tasks(device), numerics, (), ledger.shares, lambda: True)
         if settings.too_many(prepared, 0.0):
-            return _by_stretches(budget, bench, watch, prepared, ledger, 0.0, INTERRUPTED, timed=False)
-        ledger, covers, finalists = begin(prepared, ledger, replace(settings, candidates=FEW))
+            return _by_stretches(budget, bench, deadline, prepared, ledger, 0.0, INTERRUPTED, timed=False)
+        ledger, covers, selection = begin(prepared, ledger, replace(settings, candidates=FEW))
     proved = False
     try:
         if interrupted:
             raise KeyboardInterrupt
         if timed:
             cover = covers.promising()
-            if not finalists.is_unfused(cover) or budget.seconds < settings.early_always_s:
-                watch.tell("segments", ledger.measured)
-                ledger.expect(cover, partial(_is_late, watch, settings.candidates_share * budget.seconds))
-                finalists.begin(cover, min(settings.early_s, settings.early_share * budget.seconds))
-                watch.keep(plans_s=finalists.last_seconds(cover), least_plans_s=finalists.early_s)
-            _measure(cover, ledger, watch)
-            _measure(covers.coarsest(), ledger, watch)
-            _measure_forms(covers, ledger, watch)
+            if not selection.is_unfused(cover) or budget.seconds < settings.early_always_s:
+                deadline.tell("segments", ledger.measured)
+                ledger.expect(cover, partial(_is_late, deadline, settings.candidates_share * budget.seconds))
+                selection.begin(cover, min(settings.early_s, settings.early_share * budget.seconds))
+                deadline.keep(plans_s=selection.last_seconds(cover), least_plans_s=selection.early_s)
+            _measure(cover, ledger, deadline)
+            _measure(covers.coarsest(), ledger, deadline)
+            _measure_forms(covers, ledger, deadline)
             settled = -1  # kernels that were measured when near ties were settled
             while not proved:
-                proved = _improve(covers, ledger, watch, settings.batch)
+                proved = _improve(covers, ledger, deadline, settings.batch)
                 if ledger.measured == settled:
                     break
-                settled, before = ledger.measured, watch.seconds
-                _play_off(covers.measured(), ledger, watch)
-                watch.keep(play_off_s=PLAY_OFF_AGAIN * (watch.seconds - before))
+                settled, before = ledger.measured, deadline.seconds
+                _play_off(covers.measured(), ledger, deadline)
+                deadline.keep(play_off_s=PLAY_OFF_AGAIN * (deadline.seconds - before))
         else:
             cover = covers.promising()
             if bench is not None and device.target == "cuda":
                 settle(cover, ledger, bench)
-        plans = finalists.last() if timed else finalists.plans(several=False)
-        watch.tell("done", ledger.measured)
+        plans = selection.last() if timed else selection.plans(several=False)
+        deadline.tell("done", ledger.measured)
     except KeyboardInterrupt:
         interrupted = True
-        watch.silence()
-        finalists.cut_short = INTERRUPTED
-        plans = finalists.so_far()
+        deadline.silence()
+        selection.cut_short = INTERRUPTED
+        plans = selection.so_far()
     with suppress(KeyboardInterrupt):
-        for loser in finalists.unfused_losers():
+        for loser in selection.unfused_losers():
             on_unfused(loser)
     if not interrupted:
         with suppress(KeyboardInterrupt):
-            return finalists.decide(plans, proved and covers.exact)
-    finalists.notes.append(Reason(kind="cap", text=INTERRUPTED))
-    return finalists.decide(plans, complete=False)
+            return selection.decide(plans, proved and covers.exact)
+    selection.notes.append(Reason(kind="cap", text=INTERRUPTED))
+    return selection.decide(plans, complete=False)
 
 
-def _watch(budget: Budget, progress: Progress | None, settings: TuneSettings, clock: Callable[[], float]) -> Watch:
+def _watch(budget: Budget, progress: Progress | None, settings: TuneSettings, clock: Callable[[], float]) -> Deadline:
     """The clock of the search, which starts now, with the parts of the budget that are kept."""
     for_plans = min(settings.plans_share * budget.seconds, settings.plans_s)
     share = settings.play_off_share * budget.seconds
-    return Watch(budget.seconds, for_plans, progress, clock, max(share, min(2 * share, settings.play_off_s)))
+    return Deadline(budget.seconds, for_plans, progress, clock, max(share, min(2 * share, settings.play_off_s)))
 
 
-def _is_late(watch: Watch, until_s: float) -> bool:
+def _is_late(deadline: Deadline, until_s: float) -> bool:
     """Whether so many seconds of the search are over; who listens may end it."""
-    watch.look()
-    return watch.seconds > until_s
+    deadline.look()
+    return deadline.seconds > until_s
 
 
 def _by_stretches(
     budget: Budget,
     bench: Bench | None,
-    watch: Watch,
+    deadline: Deadline,
     prepared: Prepared,
     ledger: Ledger,
     until_s: float,
@@ -205,42 +205,46 @@ def _by_stretches(
 ) -> Plan:
     """The plan of a graph that is too large for anything else, or an interrupted search."""
     memory_bytes, seconds = budget.memory_bytes, budget.seconds
-    return Stretches(prepared, ledger, watch, bench, memory_bytes, timed, until_s, seconds, why).plan()
+    return LargeGraphPlanner(prepared, ledger, deadline, bench, memory_bytes, timed, until_s, seconds, why).plan()
 
 
 def _begin(
     budget: Budget,
     bench: Bench | None,
-    watch: Watch,
+    deadline: Deadline,
     prepared: Prepared,
     ledger: Ledger,
     settings: TuneSettings,
     *,
     timed: bool,
-) -> tuple[Ledger, Covers, Finalists]:
+) -> tuple[Ledger, CoverOracle, PlanSelection]:
     """What there is to choose from, before anything is measured."""
     atoms = cut(prepared.graph, ledger.computable, alternatives=prepared.alternatives)
     until_s = settings.candidates_share * budget.seconds if timed else math.inf
     late = False
 
-    def ask(piece: Piece) -> Candidate | None:
+    def ask(piece: SegmentMask) -> Candidate | None:
         nonlocal late
-        if piece.members & (piece.members - 1) and watch.seconds > until_s:
+        if piece.members & (piece.members - 1) and deadline.seconds > until_s:
             late = True
             return None
         return ledger.ask(atoms, piece)
 
-    found = find_candidates(atoms, ask, settings.candidates, watch.look)
+    found = find_candidates(atoms, ask, settings.candidates, deadline.look)
     unfused = unfused_segments(prepared.graph, ledger) if timed else ()
     cover_s = min(settings.cover_s, settings.cover_share * budget.seconds) if timed else settings.cover_s
-    covers = Covers(atoms, found, ledger, watch, cover_s, budget.memory_bytes, watch.end if timed else math.inf)
-    finalists = Finalists(prepared, atoms, found, ledger, covers, unfused, watch, bench, settings.finalists, budget)
+    covers = CoverOracle(
+        atoms, found, ledger, deadline, cover_s, budget.memory_bytes, deadline.end if timed else math.inf
+    )
+    selection = PlanSelection(
+        prepared, atoms, found, ledger, covers, unfused, deadline, bench, settings.finalists, budget
+    )
     if late:
         share = f"{settings.candidates_share:.0%} of the budget"
         text = f"finding segments ended after {until_s:g} s, {share}: {len(found.accepted)} were found"
-        finalists.notes.append(Reason(kind="cap", text=text))
-        finalists.cut_short = text
-    return ledger, covers, finalists
+        selection.notes.append(Reason(kind="cap", text=text))
+        selection.cut_short = text
+    return ledger, covers, selection
 
 
 def unfused_segments(graph: Graph, ledger: Ledger) -> Proposal:
@@ -253,92 +257,92 @@ def unfused_segments(graph: Graph, ledger: Ledger) -> Proposal:
     return prologue_first(segments) if len(segments) == len(answers) else ()
 
 
-def _improve(covers: Covers, ledger: Ledger, watch: Watch, batch: int) -> bool:
+def _improve(covers: CoverOracle, ledger: Ledger, deadline: Deadline, batch: int) -> bool:
     """Measures what may lead to a better cover, until there is no time. Whether nothing is left that could."""
-    while not watch.is_over():
-        refined = _refine(covers.measured(), ledger, watch, batch)
-        learned = _measure(covers.promising(), ledger, watch)
+    while not deadline.is_over():
+        refined = _refine(covers.measured(), ledger, deadline, batch)
+        learned = _measure(covers.promising(), ledger, deadline)
         if not (refined or learned):
-            extended = _extend(covers.measured(), ledger, watch, batch)
-            probed = _measure(covers.cheapest(ledger.bounds), ledger, watch)
+            extended = _extend(covers.measured(), ledger, deadline, batch)
+            probed = _measure(covers.cheapest(ledger.bounds), ledger, deadline)
             if not (extended or probed):
                 return True
     return False
 
 
-def _measure(cover: Proposal, ledger: Ledger, watch: Watch) -> bool:
+def _measure(cover: Proposal, ledger: Ledger, deadline: Deadline) -> bool:
     """Gets every segment of the cover a first measured time, or each that there is time for. Whether anything was
     learned, or time ran out first."""
     learned, left_out = False, False
     waiting = sorted(cover, key=lambda c: c.is_prologue)  # what every run takes comes first
     while waiting:
-        if watch.is_over():
+        if deadline.is_over():
             return True
         candidate = waiting.pop(0)
         learned = learned or not ledger.is_open(candidate)
         entry = ledger.open(candidate)
         while entry.best() is None and entry.pending:
-            if watch.is_over():
+            if deadline.is_over():
                 return True
             waiting = [c for c in waiting if ledger.time_us(c) is None]
-            if not _race(candidate, ledger, watch, ledger.hopeful(candidate), waiting):
+            if not _race(candidate, ledger, deadline, ledger.hopeful(candidate), waiting):
                 left_out = True
                 break
             learned = True
     if left_out:
-        watch.finish()
+        deadline.finish()
     return learned or left_out
 
 
-def _measure_forms(covers: Covers, ledger: Ledger, watch: Watch) -> None:
+def _measure_forms(covers: CoverOracle, ledger: Ledger, deadline: Deadline) -> None:
     """Where a tensor of the best cover can be computed in several ways, gets the best cover of another way measured,
     too, unless it is predicted to be far from the best: predictions of different products are far apart."""
     best = covers.measured()
     best_us = covers.us(best)
     for form in forms(covers.found.atoms, best, covers, ledger):
         if covers.us(form.other) <= FAR * best_us:
-            _measure(form.other, ledger, watch)
+            _measure(form.other, ledger, deadline)
 
 
-def _refine(cover: Proposal, ledger: Ledger, watch: Watch, batch: int) -> bool:
+def _refine(cover: Proposal, ledger: Ledger, deadline: Deadline, batch: int) -> bool:
     """Tries more schedules on the segment of the cover that may gain most, of those that have any left. Whether there
     was one."""
     if cover:
-        watch.best_us = sum(ledger.time_us(c) or 0.0 for c in cover if not c.is_prologue)
+        deadline.best_us = sum(ledger.time_us(c) or 0.0 for c in cover if not c.is_prologue)
     waiting = [c for c in _by_gain(cover, ledger) if ledger.has_more(c)]
     for candidate in waiting:
         ledger.draw_on_others(candidate)
-        if _race(candidate, ledger, watch, batch):
+        if _race(candidate, ledger, deadline, batch):
             return True
     if waiting:
-        watch.finish()
+        deadline.finish()
     return bool(waiting)
 
 
-def _extend(cover: Proposal, ledger: Ledger, watch: Watch, batch: int) -> bool:
+def _extend(cover: Proposal, ledger: Ledger, deadline: Deadline, batch: int) -> bool:
     """The same with schedules that no family named, for a segment that may gain from them."""
-    promising = next((c for c in _by_gain(cover, ledger) if ledger.extend(c, batch, watch.is_over)), None)
-    if promising is None or watch.is_over():
+    promising = next((c for c in _by_gain(cover, ledger) if ledger.extend(c, batch, deadline.is_over)), None)
+    if promising is None or deadline.is_over():
         return False
-    if not _race(promising, ledger, watch, batch):
-        watch.finish()
+    if not _race(promising, ledger, deadline, batch):
+        deadline.finish()
     return True
 
 
-def _race(candidate: Candidate, ledger: Ledger, watch: Watch, most: int, then: Sequence[Candidate] = ()) -> bool:
+def _race(candidate: Candidate, ledger: Ledger, deadline: Deadline, most: int, then: Sequence[Candidate] = ()) -> bool:
     """Measures pending schedules of a segment, as many as there is time for. Whether there was any. then: as in
     `Ledger.measure`."""
-    count = watch.affordable(partial(ledger.race_seconds, candidate), most)
+    count = deadline.affordable(partial(ledger.race_seconds, candidate), most)
     if count:
-        ledger.measure(candidate, count, then, watch.is_over)
-    watch.tell("segments", ledger.measured)
+        ledger.measure(candidate, count, then, deadline.is_over)
+    deadline.tell("segments", ledger.measured)
     return count > 0
 
 
-def _play_off(cover: Proposal, ledger: Ledger, watch: Watch) -> None:
+def _play_off(cover: Proposal, ledger: Ledger, deadline: Deadline) -> None:
     """Settles near ties among the schedules of the cover's segments, those that take longest first."""
     for candidate in sorted(cover, key=lambda c: -(ledger.time_us(c) or 0.0)):
-        if watch.is_time_for_plans():
+        if deadline.is_time_for_plans():
             return
         ledger.play_off(candidate)
 

@@ -19,7 +19,7 @@ SCHEDULES = 5  # of a family, of which the fastest is taken
 
 
 @dataclass(frozen=True, eq=False)
-class Entry:
+class BoundCase:
     """A case that one kernel computes, and kernels that do."""
 
     case: Case
@@ -38,7 +38,7 @@ class Entry:
         return [layout.bytes for part in layouts(self.instance.graph) for layout in part]
 
 
-def chosen(case: Case, dtype: str, known: Sequence[str], device: Device) -> Entry | None:
+def chosen(case: Case, dtype: str, known: Sequence[str], device: Device) -> BoundCase | None:
     """The case with kernels of these schedules and of the first one of their family; None where there is none."""
     if not known:
         return None
@@ -52,7 +52,7 @@ def chosen(case: Case, dtype: str, known: Sequence[str], device: Device) -> Entr
             with suppress(EmitError, ValueError, KeyError):  # of a generator before this one, it may be none any more
                 kernel = family.emit(instance.graph, schedule, device)
                 emitted.setdefault(kernel.entry, kernel)
-    return Entry(case, dtype, instance, tuple(emitted.values()), traffic_of(instance.graph)) if emitted else None
+    return BoundCase(case, dtype, instance, tuple(emitted.values()), traffic_of(instance.graph)) if emitted else None
 
 
 def schedules() -> dict[tuple[str, str], list[str]]:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.bounds.entry import Entry
+from benchmarks.bounds.entry import BoundCase
 from benchmarks.bounds.timing import Moment, Rates
 from benchmarks.gpu.entries import Entry as GpuEntry
 from benchmarks.gpu.entries import entries
@@ -50,7 +50,7 @@ class Outcome:
         return self.bound_by in ("bf16 products", "f16 products")
 
 
-def outcome(entry: Entry, schedule: str, moments: Sequence[Moment], best: Rates, device: Device) -> Outcome:
+def outcome(entry: BoundCase, schedule: str, moments: Sequence[Moment], best: Rates, device: Device) -> Outcome:
     """Of a case timed here. best: what memory reached in the whole run."""
     there = with_memory(device, best)
     terms, limit = bound_terms_us(entry.traffic, there), bound_by(entry.traffic, there)

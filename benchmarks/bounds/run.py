@@ -21,7 +21,7 @@ from fnmatch import fnmatch
 from functools import reduce
 from pathlib import Path
 
-from benchmarks.bounds.entry import Entry, chosen, schedules
+from benchmarks.bounds.entry import BoundCase, chosen, schedules
 from benchmarks.bounds.outcome import Outcome, on_gpu, outcome, summary, with_memory
 from benchmarks.bounds.page import LEAST_PRODUCT_SHARE, LEAST_SHARE, NOISE, page
 from benchmarks.bounds.timing import Bay, Built, Moment, Rates, room
@@ -56,7 +56,7 @@ def measured(options: argparse.Namespace) -> tuple[list[Outcome], Device]:
         rooms = [room(e, device.cache_bytes) for e in entries]
         bay = Bay(cache, max(bytes_ * sets for bytes_, sets in rooms), device.cache_bytes)
         taken = {e: bay.fastest(e, found) for e, found in built.items() if found}
-        moments: dict[Entry, list[Moment]] = {e: [] for e in taken}
+        moments: dict[BoundCase, list[Moment]] = {e: [] for e in taken}
         for number in range(options.passes):
             for entry, fastest in taken.items():
                 moments[entry] += bay.visit(entry, fastest)
@@ -69,7 +69,7 @@ def measured(options: argparse.Namespace) -> tuple[list[Outcome], Device]:
     return outcomes, with_memory(device, best)
 
 
-def _built(entry: Entry, kernel: Kernel, result: object, cache: ObjectCache) -> Built | None:
+def _built(entry: BoundCase, kernel: Kernel, result: object, cache: ObjectCache) -> Built | None:
     path = cache.path(result.sha256) if isinstance(result, Binary) else None
     return Built(kernel, path, kernel.entry, len(entry.tensor_bytes)) if path else None
 

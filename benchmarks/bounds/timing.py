@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.bounds.entry import Entry
+from benchmarks.bounds.entry import BoundCase
 from codegen.child.cpu_ceilings import READING, STREAMING, WRITE_TURN
 from codegen.child.cpu_memory import Layout, layouts, rotating_sets
 from codegen.devices.ceilings import DRAM_BYTES
@@ -109,7 +109,7 @@ class Bay:
             *(bytes_ / 1e3 for bytes_ in (2 * DRAM_BYTES / copy_us, DRAM_BYTES / read_us, DRAM_BYTES / write_us))
         )
 
-    def fill(self, entry: Entry) -> np.ndarray[Any, np.dtype[np.uint64]]:
+    def fill(self, entry: BoundCase) -> np.ndarray[Any, np.dtype[np.uint64]]:
         """Fresh tensors of the case, in sets that take turns: addresses by set."""
         rng = np.random.default_rng(0)
         inputs, outputs = layouts(entry.instance.graph)
@@ -126,7 +126,7 @@ class Bay:
         starts = self._memory.address + stride * np.arange(sets, dtype=np.uint64)
         return starts[:, None] + np.array(offsets, np.uint64)[None, :]
 
-    def fastest(self, entry: Entry, built: Sequence[Built]) -> Built:
+    def fastest(self, entry: BoundCase, built: Sequence[Built]) -> Built:
         """Of the case's kernels."""
         addresses = self.fill(entry)
         programs = [(program([self._launch(b)], addresses), b) for b in built]
@@ -137,7 +137,7 @@ class Bay:
         call = load_entry(built.path, built.entry, built.kernel.libraries)
         return Launch(call, tuple(range(built.tensors)), built.kernel.launch.tasks)
 
-    def visit(self, entry: Entry, built: Built) -> Iterator[Moment]:
+    def visit(self, entry: BoundCase, built: Built) -> Iterator[Moment]:
         """Rounds of the device's kernels and the case's."""
         runs = program([self._launch(built)], self.fill(entry))
         self.pool.time_us(runs, 1)
@@ -149,7 +149,7 @@ class Bay:
             before = after
 
 
-def room(entry: Entry, cache_bytes: int) -> tuple[int, int]:
+def room(entry: BoundCase, cache_bytes: int) -> tuple[int, int]:
     """Bytes of a set of tensors, and how many sets take turns."""
     bytes_, inputs = entry.tensor_bytes, len(entry.instance.graph.inputs)
     return sum(map(_pages, bytes_)), rotating_sets(sum(bytes_[:inputs]), sum(bytes_), cache_bytes)

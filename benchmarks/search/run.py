@@ -36,8 +36,8 @@ from codegen.sandbox.object_cache import ObjectCache
 from fusion_ir.core.graph import Graph
 from fusion_ir.records import Device
 from scheduler.budget import Budget
-from scheduler.cover.oracle import Covers, Proposal
-from scheduler.deadline import Watch
+from scheduler.cover.oracle import CoverOracle, Proposal
+from scheduler.deadline import Deadline
 from scheduler.gc_pause import collecting_rarely
 from scheduler.interfaces import Forgetful
 from scheduler.rewrites.prepare import prepare
@@ -62,7 +62,7 @@ class Searched:
     atoms: Atoms
     ledger: Ledger
     found: Candidates
-    covers: Covers
+    covers: CoverOracle
     cover: Proposal
 
 
@@ -77,7 +77,7 @@ def searched(graph: Graph, device: Device) -> Searched:
     times.append(time.process_time())
     found = find_candidates(atoms, lambda piece: ledger.ask(atoms, piece))
     times.append(time.process_time())
-    covers = Covers(atoms, found, ledger, Watch(0.0, 0.0, None, time.monotonic), TuneSettings().cover_s)
+    covers = CoverOracle(atoms, found, ledger, Deadline(0.0, 0.0, None, time.monotonic), TuneSettings().cover_s)
     cover = covers.promising()
     times.append(time.process_time())
     seconds = {name: after - before for name, (before, after) in zip(PHASES, pairwise(times), strict=True)}

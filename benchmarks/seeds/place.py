@@ -20,7 +20,7 @@ from fusion_ir.core.graph import Graph
 from fusion_ir.records import Device, Plan
 from scheduler.budget import Budget
 from scheduler.interfaces import Forgetful
-from scheduler.rewrites.rule import Offer
+from scheduler.rewrites.rule import Alternative
 from scheduler.rewrites.rules import ALTERNATIVES
 from scheduler.tune import tune
 
@@ -68,7 +68,7 @@ class Place:
         with Workbench(self.device, self.cache) as bench:
             yield bench
 
-    def plan(self, graph: Graph, offers: Sequence[Offer] = ALTERNATIVES) -> Plan:
+    def plan(self, graph: Graph, offers: Sequence[Alternative] = ALTERNATIVES) -> Plan:
         """A new plan; nothing is known of earlier ones. offers: rules that may compute it in another way."""
         budget = Budget(self.budget_s if self.is_there else 0.0, self.seed)
         with self.bench() as bench:

@@ -27,7 +27,7 @@ from scheduler.cost.features import Tuned
 from scheduler.segments.atom_cuts import cut
 from scheduler.segments.enumeration import Candidate
 from scheduler.tuning.proposals import by_estimator
-from scheduler.tuning.schedule_space import Space
+from scheduler.tuning.schedule_space import ScheduleSpace
 from scheduler.tuning.trials import Ledger
 
 TRIALS = (1, 4, 8, 12, 16, 24, 32, 48, 64)
@@ -89,7 +89,7 @@ def estimator(table: Table, on: Device, seed: int) -> Regrets:
     """Optuna's estimator alone, over the family with the most schedules."""
     name = max(table.families, key=lambda f: sum(r.family == f for r in table.rows.values()))
     family = table.families[name]
-    space = Space(family, table.graph, family.space(table.graph, on)[0], on)
+    space = ScheduleSpace(family, table.graph, family.space(table.graph, on)[0], on)
     tried: dict[str, float | None] = {}
     kernels: dict[int, str] = {}
     default = space.point(family.space(table.graph, on)[0])

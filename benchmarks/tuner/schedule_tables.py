@@ -45,14 +45,14 @@ from fusion_ir.core.graph import Graph
 from fusion_ir.records import Device, Status
 from fusion_ir.reference.sample_inputs import sample_inputs
 from fusion_ir.text.printing import print_graph
-from scheduler.cover.oracle import Covers
-from scheduler.deadline import Watch
+from scheduler.cover.oracle import CoverOracle
+from scheduler.deadline import Deadline
 from scheduler.interfaces import Forgetful
 from scheduler.rewrites.prepare import prepare
 from scheduler.rewrites.rules.split_reduction import split_tasks
 from scheduler.segments.atom_cuts import cut
 from scheduler.segments.enumeration import Candidate, CandidateSettings, find_candidates
-from scheduler.tuning.schedule_space import Space
+from scheduler.tuning.schedule_space import ScheduleSpace
 from scheduler.tuning.trials import Ledger
 
 FOLDER = Path(__file__).parents[1] / "data" / "schedules"
@@ -111,7 +111,7 @@ def segments(device: Device, pattern: str = "*", dtypes: Sequence[str] = ()) -> 
             ledger = Ledger(device, FAMILIES, Forgetful(), None, 0)
             atoms = cut(prepared.graph, ledger.computable)
             found = find_candidates(atoms, lambda p, a=atoms, of=ledger: of.ask(a, p), CandidateSettings())
-            covers = Covers(atoms, found, ledger, Watch(60.0, 0.0, None, time.monotonic), 2.0)
+            covers = CoverOracle(atoms, found, ledger, Deadline(60.0, 0.0, None, time.monotonic), 2.0)
             cover = covers.coarsest() or covers.cheapest(ledger.predictions)
             largest = max(cover, key=ledger.bound_us)
             if largest.segment.key not in seen:
@@ -127,7 +127,7 @@ def distinct(candidate: Candidate, device: Device, most: int) -> list[Point]:
         if family.name == "naive":
             continue
         first = family.space(graph, device)
-        for schedule in dict.fromkeys((*first, *Space(family, graph, first[0], device))):
+        for schedule in dict.fromkeys((*first, *ScheduleSpace(family, graph, first[0], device))):
             try:
                 kernel = family.emit(graph, schedule, device)
             except EmitError:

@@ -10,7 +10,7 @@ be NaN.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from codegen.attention.row_blocks import Part, Strips
+from codegen.attention.row_blocks import Part, RowBlocks
 from codegen.lowering.index import Affine, Axis
 from codegen.lowering.value import COMPARISONS, Value, cone
 from codegen.printer.expressions import literal
@@ -33,7 +33,7 @@ ALWAYS = {
 }
 
 
-def blanks_text(strips: Strips) -> str | None:
+def blanks_text(strips: RowBlocks) -> str | None:
     """The struct `Blanks`; None where no part can be told to be blank from its rows and columns alone."""
     first, *later = strips.parts
     (piece,) = first.pieces

@@ -27,7 +27,7 @@ from codegen.printer.expressions import CTYPE, literal, spell
 from codegen.tiled.code_length import epilogue_length, operand_length, pieces_length
 from codegen.tiled.epilogue import RUN, print_write
 from codegen.tiled.functor import Functor, PointPrinter, aligned, braced, fields_of, key, tensors_of
-from codegen.tiled.operand import Operand, Tiles, check_operand, operand
+from codegen.tiled.operand import TileOperand, Tiles, check_operand, operand
 from codegen.tiled.orientation import orders_of
 from codegen.tiled.points import BATCH, COLUMN, ROW, SCALE_BITS, Piece, Points, loads_of, located, writes_at_points
 from codegen.tiled.problem import Problem, groups_of, problem_of
@@ -54,7 +54,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Strips:
+class RowBlocks:
     """A segment as one product whose rows are reduced, and perhaps multiplied again. cuts: what each of the phases
     reduces, then what is behind them: all outputs, or the left operand of the second product."""
 
@@ -71,17 +71,17 @@ class Strips:
         return tuple(_part(cut, held, range(held + 1, len(cut.inputs)), self.problem.extents) for cut in self.cuts)
 
     @cached_property
-    def left(self) -> Operand:
+    def left(self) -> TileOperand:
         """Of the product."""
         return operand(self.segment, self.problem, self._tiles, right=False, depth_last=True)
 
     @cached_property
-    def right(self) -> Operand:
+    def right(self) -> TileOperand:
         """Of the product."""
         return operand(self.segment, self.problem, self._tiles, right=True, depth_last=True)
 
     @cached_property
-    def values(self) -> Operand | None:
+    def values(self) -> TileOperand | None:
         """The right operand of the second product."""
         return self.second and operand(self.segment, self.second, self._tiles, right=True, depth_last=False)
 
@@ -114,7 +114,7 @@ def multiplied_phases(segment: Graph) -> Phases | Reject:
 
 
 @lru_cache(maxsize=256)
-def strips_of(segment: Graph) -> Strips | Reject:
+def strips_of(segment: Graph) -> RowBlocks | Reject:
     """The first way to arrange the axes in which rows are what is reduced."""
     phases = multiplied_phases(segment)
     if isinstance(phases, Reject):
@@ -135,7 +135,7 @@ def _problems(node: Node) -> Iterator[Problem]:
             yield problem_of(node, turned=turned, orders={"row": rows, "column": columns})
 
 
-def _strips(segment: Graph, phases: Phases, problem: Problem) -> Strips:
+def _strips(segment: Graph, phases: Phases, problem: Problem) -> RowBlocks:
     """Raises EmitError where some part cannot be computed in strips. What segments have in common is looked at once."""
     given: dict[Node, Strides] = {phases.product: tuple(where.stride for where in problem.result)}
     rows: dict[Node, Strides] = {}
@@ -158,7 +158,7 @@ def _strips(segment: Graph, phases: Phases, problem: Problem) -> Strips:
     _check_part(segment, cuts[-1], problem, whole=second is not None)
     for node in phases.product.args:
         check_operand(segment, node)
-    return Strips(segment, phases, problem, tuple(cuts), second)
+    return RowBlocks(segment, phases, problem, tuple(cuts), second)
 
 
 def _cut(segment: Graph, outputs: Sequence[OutputSpec], held: Node, at: Strides, rows: Mapping[Node, Strides]) -> Graph:
@@ -325,7 +325,7 @@ def part_functor(segment: Graph, part: Part, name: str, result: str | None, rows
     return Functor(name, text, members, accesses, printer.reach)
 
 
-def lines_made(of: Operand, functor: Functor) -> str:
+def lines_made(of: TileOperand, functor: Functor) -> str:
     """An operand's object in the kernel, as the `Lines` that it is made of."""
     step = 0
     if of.copied:

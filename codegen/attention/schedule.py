@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from itertools import product as combinations
 
-from codegen.attention.row_blocks import Strips
+from codegen.attention.row_blocks import RowBlocks
 from codegen.hardware.architectures import REGISTERS, architecture
 from codegen.lowering.value import cone
 from codegen.schedule import Choices, Schedule
@@ -69,7 +69,7 @@ def chunks_of(elements: int) -> int:
     return 2 << (-(-elements // 16) - 1).bit_length()
 
 
-def shared_bytes(s: AttentionSchedule, strips: Strips) -> int:
+def shared_bytes(s: AttentionSchedule, strips: RowBlocks) -> int:
     """Shared memory of a block, as `Strip` in attention_sm80.cuh lays it out."""
     depth, width = strips.problem.depth, strips.second.extent("column") if strips.second else 0
     widest = max(chunks_of(depth), chunks_of(width) if width else 0)
@@ -83,13 +83,13 @@ def held(s: AttentionSchedule, columns: int) -> int:
     return s.rows // FRAGMENT_ROWS * s.tiles(columns) * FRAGMENT_ROWS * SLICE // 32
 
 
-def grid(s: AttentionSchedule, strips: Strips) -> int:
+def grid(s: AttentionSchedule, strips: RowBlocks) -> int:
     """Blocks of a kernel."""
     batches, rows, _ = strips.problem.extents
     return batches * -(-rows // (s.rows * s.groups * s.turns))
 
 
-def fault(s: AttentionSchedule, strips: Strips, device: Device) -> str:
+def fault(s: AttentionSchedule, strips: RowBlocks, device: Device) -> str:
     """Why no kernel can have this schedule; empty if one can."""
     if s.warps not in WARPS or s.rows % FRAGMENT_ROWS or s.rows < FRAGMENT_ROWS:
         return f"{s.rows} rows and {s.warps} warps, expected a multiple of 16, and {', '.join(map(str, WARPS))}"
@@ -113,7 +113,7 @@ def fault(s: AttentionSchedule, strips: Strips, device: Device) -> str:
     return f"takes {shared} bytes of shared memory, {device.arch} has {limit}" if shared > limit else ""
 
 
-def strips_length(s: AttentionSchedule, strips: Strips) -> float:
+def strips_length(s: AttentionSchedule, strips: RowBlocks) -> float:
     """Of a kernel's code: see codegen/tiled/code_length.py. What is computed of a slice that is blank has a text of its
     own."""
     columns = strips.problem.extents[2]
@@ -127,18 +127,18 @@ def strips_length(s: AttentionSchedule, strips: Strips) -> float:
     return 2 * runs * behind[0] + own * behind[1] + operands
 
 
-def _operands(s: AttentionSchedule, strips: Strips) -> int:
+def _operands(s: AttentionSchedule, strips: RowBlocks) -> int:
     """Registers of a thread for the left operand, or for the second product, whichever are more."""
     width = strips.second.extent("column") if strips.second else 0
     return s.rows // FRAGMENT_ROWS * max(-(-strips.problem.depth // 16) * 4, -(-width // 16) * 8)
 
 
-def has_schedules(strips: Strips, device: Device) -> bool:
+def has_schedules(strips: RowBlocks, device: Device) -> bool:
     """Whether `first_schedules` finds any: one of a single group then, which takes less of everything."""
     return any(not fault(s, strips, device) for s in ALL if s.groups == 1)
 
 
-def first_schedules(strips: Strips, device: Device) -> list[AttentionSchedule]:
+def first_schedules(strips: RowBlocks, device: Device) -> list[AttentionSchedule]:
     """Schedules worth trying, best first by what a multiprocessor should take for its blocks: one of each kind, then
     others of the same kinds."""
     possible = [s for s in ALL if not fault(s, strips, device)]
@@ -154,7 +154,7 @@ def schedule_choices() -> Choices:
     return {"rows": ROWS, "warps": WARPS, "groups": GROUPS, "stages": STAGES, "turns": TURNS, "blocks": BLOCKS}
 
 
-def _clocks(s: AttentionSchedule, strips: Strips, operations: float, device: Device) -> float:
+def _clocks(s: AttentionSchedule, strips: RowBlocks, operations: float, device: Device) -> float:
     """Of a multiprocessor: blocks at a time bring tiles while others compute; one alone does one after the other.
     operations: of one element."""
     columns = strips.problem.extents[2]
@@ -173,7 +173,7 @@ def _clocks(s: AttentionSchedule, strips: Strips, operations: float, device: Dev
     return clocks * (SPILLED if tight else 1.0) * (1.0 + 0.01 * (s.blocks - resident)) - s.stages
 
 
-def _operations_of(strips: Strips) -> float:
+def _operations_of(strips: RowBlocks) -> float:
     """Of one element of the product, but for the products themselves: some of each value."""
     values = {v for part in strips.parts for v in cone(p.write.value for p in part.pieces) if v.op not in FREE}
     return sum(OPS[v.op].cost if v.op in OPS else 1.0 for v in values)

@@ -38,7 +38,7 @@ MOST_CASES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class CpuCandidate:
     """A kernel or a plan: steps over the table inputs, outputs, temporaries. prologue: of these, what runs before the
     first run; it writes the temporaries `kept`. aliases: output i is entry j of the table."""
 
@@ -114,7 +114,7 @@ def bench(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
     prepared = _prepare(message["graph"], message["seed"], proven_of(message))
     pool = _pool(message["pool"], tuple(message["cpus"]))
     inputs, outputs = len(prepared.case.graph.inputs), len(prepared.case.graph.outputs)
-    candidates: dict[int, Candidate] = {}
+    candidates: dict[int, CpuCandidate] = {}
     before_us: dict[int, list[float]] = {}
     for i, text in enumerate(message["programs"]):
         try:
@@ -173,7 +173,7 @@ def _small(size: int) -> Memory:
 
 
 def _check(
-    prepared: Prepared, candidate: Candidate, pool: Pool, channel: Channel, index: int, message: dict[str, Any]
+    prepared: Prepared, candidate: CpuCandidate, pool: Pool, channel: Channel, index: int, message: dict[str, Any]
 ) -> tuple[Verdict, list[float]]:
     """The verdict, and how long each run took, in microseconds, without its prologue. Where there is one, what it left
     serves a second run, too."""
@@ -208,7 +208,7 @@ def _check(
     return Verdict("", max(errors)), runs_us
 
 
-def _results(memory: CheckMemory, candidate: Candidate) -> list[Array]:
+def _results(memory: CheckMemory, candidate: CpuCandidate) -> list[Array]:
     count = len(memory.inputs)
     values = [memory.input(i) for i in range(count)] + [memory.result(i) for i in range(len(memory.outputs))]
     for i, j in candidate.aliases:
@@ -218,7 +218,7 @@ def _results(memory: CheckMemory, candidate: Candidate) -> list[Array]:
 
 def _time(
     prepared: Prepared,
-    candidates: dict[int, Candidate],
+    candidates: dict[int, CpuCandidate],
     before_us: dict[int, list[float]],
     pool: Pool,
     channel: Channel,
@@ -338,7 +338,7 @@ def _entry(binary: str, entry: str, libraries: tuple[str, ...]) -> int:
     return load_entry(binary, entry, libraries)
 
 
-def _candidate(text: dict[str, Any], inputs: int, outputs: int) -> Candidate:
+def _candidate(text: dict[str, Any], inputs: int, outputs: int) -> CpuCandidate:
     """Reads one program of a message: {"steps": [{"binary", "entry", "libraries", "tasks", "args"}], "once", "buffers":
     [bytes], "kept", "aliases"}. OSError if a binary cannot be loaded."""
     first = {"in": 0, "out": inputs, "tmp": inputs + outputs}
@@ -354,7 +354,7 @@ def _candidate(text: dict[str, Any], inputs: int, outputs: int) -> Candidate:
     aliases = [(i, first[place] + index) for i, (place, index) in text["aliases"]]
     kept = tuple(text["kept"])
     buffers, order = tuple(text["buffers"]), text.get("order", "own")
-    return Candidate(tuple(steps[:once]), tuple(steps[once:]), buffers, kept, tuple(aliases), order)
+    return CpuCandidate(tuple(steps[:once]), tuple(steps[once:]), buffers, kept, tuple(aliases), order)
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ def _handle(device: int) -> int:
     return int(bindings().create())
 
 
-class Call:
+class CublasLtCall:
     """A described call made ready on the current device. Raises CallError."""
 
     def __init__(self, call: LibraryCall, device: int) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from codegen.child import cublaslt
 from codegen.child.case import Proven, Verdict, judge, make_case, proven_of, verdict_message
 from codegen.child.cpu_memory import tensor_layout
-from codegen.child.cuda_candidate import Candidate
+from codegen.child.cuda_candidate import CudaCandidate
 from codegen.child.cuda_ceilings import Eviction, ceilings
 from codegen.child.cuda_checks import CheckTensors, Prepared
 from codegen.child.cuda_memory import DeviceTensors, cupy
@@ -111,10 +111,10 @@ def bench(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
     with _device(message):
         prepared = _prepared(message["graph"], message["seed"], proven_of(message))
         inputs, outputs = len(prepared.case.graph.inputs), len(prepared.case.graph.outputs)
-        candidates: dict[int, Candidate] = {}
+        candidates: dict[int, CudaCandidate] = {}
         for i, text in enumerate(message["programs"]):
             try:
-                candidate = Candidate(text, inputs, outputs)
+                candidate = CudaCandidate(text, inputs, outputs)
             except (cublaslt.CallError, ImportError) as e:
                 channel.send({"checked": i, "status": Status.rejected.value, "detail": str(e), "max_rel_error": None})
                 continue
@@ -139,7 +139,7 @@ def run(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
     with _device(message):
         table = [tensor_layout(t, 256) for t in (*message["inputs"], *message["outputs"])]
         inputs = len(message["inputs"])
-        candidate = Candidate(message["program"], inputs, len(message["outputs"]))
+        candidate = CudaCandidate(message["program"], inputs, len(message["outputs"]))
         tensors, plan, versions = DeviceTensors(table, candidate.temporaries), message["plan"], message["versions"]
         left: DeviceTensors | None = _kept.find(plan, versions) if candidate.once else DeviceTensors([])
         own = left or _kept_tensors(candidate)
@@ -161,7 +161,7 @@ def run(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
     return {}
 
 
-def _kept_tensors(candidate: Candidate) -> DeviceTensors:
+def _kept_tensors(candidate: CudaCandidate) -> DeviceTensors:
     """Memory for what the prologue leaves."""
     return DeviceTensors([], [candidate.buffers[k] for k in candidate.kept])
 
@@ -194,7 +194,7 @@ class Inspector:
     def __init__(self, channel: Channel, message: dict[str, Any], turns: Turns) -> None:
         self._channel, self._message, self._turns = channel, message, turns
 
-    def check(self, prepared: Prepared, candidate: Candidate, index: int) -> Verdict:
+    def check(self, prepared: Prepared, candidate: CudaCandidate, index: int) -> Verdict:
         """Of a candidate's first runs: where it has a prologue, of one with it and of one that finds what it left."""
         errors = [0.0]
         with self._turns.held():
@@ -224,7 +224,7 @@ class Inspector:
         memory: CheckTensors,
         temporary: DeviceTensors,
         poison: int,
-        candidate: Candidate,
+        candidate: CudaCandidate,
         index: int,
         launch: Callable[[], None],
     ) -> Verdict:
@@ -254,7 +254,7 @@ class Inspector:
 
 def _time(
     prepared: Prepared,
-    candidates: dict[int, Candidate],
+    candidates: dict[int, CudaCandidate],
     channel: Channel,
     message: dict[str, Any],
     watch: CudaWatch,

@@ -18,7 +18,7 @@ from fusion_ir.records import LibraryCall, TensorMapSpec
 STATIC_SHARED_BYTES = 48 << 10
 
 
-class Candidate:
+class CudaCandidate:
     """A kernel or a plan, its functions loaded: steps over the table inputs, outputs, temporaries. once: of these, the
     first ones, which are a prologue; it writes the temporaries `kept`. Raises CallError and ImportError for library
     calls that cannot be made here."""
@@ -45,7 +45,7 @@ class Candidate:
     def launch(self, addresses: Sequence[int], *, prologue: bool = False) -> None:
         """Queues all steps behind the prologue on the current stream, or those of the prologue."""
         for function, step, places, maps in self._steps[: self.once] if prologue else self._steps[self.once :]:
-            if isinstance(function, cublaslt.Call):
+            if isinstance(function, cublaslt.CublasLtCall):
                 function.launch([addresses[p] for p in places], cupy().cuda.get_current_stream().ptr)
                 continue
             if maps:  # CuPy's own way of launching takes no parameters of 128 bytes
@@ -86,6 +86,6 @@ def _module(file: str) -> Any:
     return cupy().RawModule(path=str(private_copy(file)))
 
 
-def _call(file: str) -> cublaslt.Call:
+def _call(file: str) -> cublaslt.CublasLtCall:
     described = LibraryCall.model_validate_json(object_bytes(file))
-    return cublaslt.Call(described, cupy().cuda.Device().id)
+    return cublaslt.CublasLtCall(described, cupy().cuda.Device().id)

@@ -59,7 +59,7 @@ def bench(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
         if i in passed:
             continue
         try:
-            candidate = Candidate(text, inputs, outputs)
+            candidate = EmulatedCandidate(text, inputs, outputs)
         except OSError as e:
             channel.send({"checked": i, "status": Status.compile_failed.value, "detail": str(e), "max_rel_error": None})
             continue
@@ -76,7 +76,7 @@ def run(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
     time."""
     load_runtime(Path(message["runtime"]))
     inputs = len(message["inputs"])
-    candidate = Candidate(message["program"], inputs, len(message["outputs"]))
+    candidate = EmulatedCandidate(message["program"], inputs, len(message["outputs"]))
     table = [tensor_layout(t, 256) for t in (*message["inputs"], *message["outputs"])]
     memory: list[Guarded] = [Guarded(t.bytes, t.alignment, True) for t in table]
     for place in memory:
@@ -96,7 +96,7 @@ def run(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
     return {}
 
 
-class Candidate:
+class EmulatedCandidate:
     """A kernel or a plan, its functions loaded: steps over the table inputs, outputs, temporaries. once: of these, the
     first ones, which are a prologue. Raises OSError."""
 
@@ -185,7 +185,9 @@ def _memory(address: int, size: int, dtype: np.dtype[Any]) -> Array:
     return np.frombuffer(raw, np.uint8).view(dtype)
 
 
-def _check(prepared: Prepared, candidate: Candidate, channel: Channel, index: int, message: dict[str, Any]) -> Verdict:
+def _check(
+    prepared: Prepared, candidate: EmulatedCandidate, channel: Channel, index: int, message: dict[str, Any]
+) -> Verdict:
     errors = [0.0]
     for (memory, trial), seeds in zip(prepared.checks, SEEDS, strict=True):
         for seed in seeds:
@@ -209,7 +211,7 @@ def _check(prepared: Prepared, candidate: Candidate, channel: Channel, index: in
     return Verdict("", max(errors))
 
 
-def _results(memory: CheckMemory, candidate: Candidate) -> list[Array]:
+def _results(memory: CheckMemory, candidate: EmulatedCandidate) -> list[Array]:
     count = len(memory.inputs)
     values = [memory.input(i) for i in range(count)] + [memory.result(i) for i in range(len(memory.outputs))]
     return [values[candidate.aliases.get(i, count + i)] for i in range(len(memory.outputs))]

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 from codegen.sandbox.child_process import LENGTH
-from codegen.sandbox.heartbeat import Note, Progress
+from codegen.sandbox.heartbeat import Heartbeat, Note
 from fusion_ir.records import Status
 
 PR_SET_PDEATHSIG = 1
@@ -35,7 +35,7 @@ class JobFailure(Exception):
 class Channel:
     """The way back to the parent."""
 
-    def __init__(self, answer: int, progress: Progress, requests: BinaryIO) -> None:
+    def __init__(self, answer: int, progress: Heartbeat, requests: BinaryIO) -> None:
         self._answer, self._progress, self._requests, self._pid = answer, progress, requests, os.getpid()
 
     def _read(self) -> None:
@@ -88,7 +88,7 @@ def serve(jobs: Mapping[str, Job]) -> None:
     keep_freed_memory()
     threading.Thread(target=_die_with_parent, args=(start["lifeline"],), daemon=True).start()
     with os.fdopen(start["request"], "rb") as requests:
-        channel = Channel(start["answer"], Progress(start["progress"]), requests)
+        channel = Channel(start["answer"], Heartbeat(start["progress"]), requests)
         channel.send({"ready": True})
         for message in channel.requests():
             channel.beat(-1, message["seconds"])

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from codegen.families import aten_calls
 from codegen.families.kernel_function import kernel_function
 from codegen.gemm.call import (
-    Call,
+    GemmCall,
     call_on_cpu,
     extent,
     first_libraries,
@@ -61,7 +61,7 @@ class Aten:
         if device.target != "cpu":
             return aten_calls.space(device)
         call = _call(segment, device)
-        assert isinstance(call, Call)
+        assert isinstance(call, GemmCall)
         cuts = dict.fromkeys(cut for tasks in (1, 2, 4) for cut in _cuttings(call, tasks * device.units)) or [(1, 1)]
         libraries = first_libraries(call, segment, device)
         return tuple(str(AtenSchedule(library, *cut)) for cut in cuts for library in libraries)
@@ -70,7 +70,7 @@ class Aten:
         if device.target != "cpu":
             return aten_calls.choices()
         call = _call(segment, device)
-        assert isinstance(call, Call)
+        assert isinstance(call, GemmCall)
         rows, columns = (tuple(p for p in PIECES if p == 1 or extent(d) >= LEAST_PIECE * p) for d in (call.m, call.n))
         return {"library": libraries_for(call, segment, device), "rows": rows, "columns": columns}
 
@@ -88,7 +88,7 @@ class Aten:
         return Kernel(entry, source, "cpu", self.name, str(s), launch, libraries=linked_with(s.library))
 
 
-def _call(segment: Graph, device: Device) -> Call | Reject:
+def _call(segment: Graph, device: Device) -> GemmCall | Reject:
     node = long_contract(segment)
     if isinstance(node, Reject):
         return node
@@ -102,12 +102,12 @@ def _call(segment: Graph, device: Device) -> Call | Reject:
     if all(not d.summed for d in call.loops):
         return call
     own = spread_call(found, has_fma(device))
-    if isinstance(own, Call):
+    if isinstance(own, GemmCall):
         return own
     return Reject(f"several library calls sum up one element, which is rounded to {node.dtype} after the last")
 
 
-def _batches(call: Call) -> int:
+def _batches(call: GemmCall) -> int:
     """Products of two matrices that are apart in the result."""
     count = 1
     for d in call.loops:
@@ -115,7 +115,7 @@ def _batches(call: Call) -> int:
     return count
 
 
-def _cuttings(call: Call, tasks: int) -> Iterator[tuple[int, int]]:
+def _cuttings(call: GemmCall, tasks: int) -> Iterator[tuple[int, int]]:
     """Pieces of rows and of columns: ways to at least so many tasks from pieces that are not too small, the squarest
     pieces first."""
     pieces = -(-tasks // _batches(call))
@@ -126,7 +126,7 @@ def _cuttings(call: Call, tasks: int) -> Iterator[tuple[int, int]]:
             yield rows, columns
 
 
-def _cuts(call: Call, s: AtenSchedule) -> list[Cut]:
+def _cuts(call: GemmCall, s: AtenSchedule) -> list[Cut]:
     cuts = [Cut(d, d.extent) for d in call.loops if not d.summed]
     for dim, pieces in ((call.m, s.rows), (call.n, s.columns)):
         if pieces > extent(dim) or pieces < 1:

@@ -7,7 +7,7 @@ first product to the last; nothing of their size is stored that is no output. By
 
 from codegen.attention.masked_blocks import blanks_text
 from codegen.attention.row_blocks import (
-    Strips,
+    RowBlocks,
     element_type,
     lines_made,
     multiplied_phases,
@@ -128,7 +128,7 @@ class Attention:
         return Kernel(entry, source, "cuda", self.name, str(s), launch, accesses, headers=(HEADER,))
 
 
-def _accepted(segment: Graph) -> Strips:
+def _accepted(segment: Graph) -> RowBlocks:
     found = strips_of(segment)
     if isinstance(found, Reject):
         raise EmitError(found.reason)

@@ -15,7 +15,7 @@ from codegen.families import matmul_cuda
 from codegen.families.kernel_function import kernel_function
 from codegen.families.loop_nest import KEEP_BYTES, has_chains, lower
 from codegen.families.pointwise import MAX_NODES
-from codegen.gemm.call import Call, call_on_cpu, first_libraries, has_fma, libraries_for, linked_with
+from codegen.gemm.call import GemmCall, call_on_cpu, first_libraries, has_fma, libraries_for, linked_with
 from codegen.gemm.dims import Digit, alone, contraction, long_contract, sum_dtype, with_scratch
 from codegen.gemm.tasks import Cut, count_tasks, offset_text, task_lines
 from codegen.kernel import EmitError, Kernel, Launch, Reject
@@ -146,7 +146,7 @@ def _orders(segment: Graph, fma: bool) -> tuple[tuple[str, ...], str]:
     return tuple(found), fault
 
 
-def _call(segment: Graph, node: Node, fma: bool) -> Call | Reject:
+def _call(segment: Graph, node: Node, fma: bool) -> GemmCall | Reject:
     """The product's library call, if its result lay in rows of its own."""
     found = contraction(segment, node, _digits(node, _padded(node.sizes, range(len(node.sizes)))), widened=True)
     return found if isinstance(found, Reject) else call_on_cpu(found, fma)
@@ -159,7 +159,9 @@ def _fault(product: Graph, fma: bool) -> Reject | None:
     return call if isinstance(call, Reject) else None
 
 
-def _libraries(segment: Graph, device: Device, of: Callable[[Call, Graph, Device], tuple[str, ...]]) -> tuple[str, ...]:
+def _libraries(
+    segment: Graph, device: Device, of: Callable[[GemmCall, Graph, Device], tuple[str, ...]]
+) -> tuple[str, ...]:
     call = _call(segment, _product(segment), has_fma(device))
     return () if isinstance(call, Reject) else of(call, segment, device)
 
@@ -192,7 +194,7 @@ def _lowered(
     *,
     stream: bool,
     register_bytes: int = 64,
-) -> tuple[Call, Body, int]:
+) -> tuple[GemmCall, Body, int]:
     """The product's call, the text behind it, and the elements of a row. Raises EmitError."""
     row = _row_elements(program, len(segment.inputs))
     found = contraction(segment, node, _digits(node, strides), apart=row, widened=True)
@@ -248,7 +250,7 @@ def _values(program: Program) -> list[Value]:
     return cone([*written, *(v for block in program.blocks.values() for v in block.values)])
 
 
-def _panels(call: Call, body: Body, row: int, *, rows: int, units: int) -> _Panels:
+def _panels(call: GemmCall, body: Body, row: int, *, rows: int, units: int) -> _Panels:
     """rows: of a panel, at most. units: threads that share them. Raises EmitError."""
     of = call.of
     outer = sorted((d for d in of.outer if d.c >= row), key=lambda d: -d.c)

@@ -18,7 +18,7 @@ from codegen.tiled.code_length import MOST_OF_ELEMENT, tile_length
 from codegen.tiled.code_length import fault as length_fault
 from codegen.tiled.epilogue import RUN, epilogue
 from codegen.tiled.operand import Tiles, operand_functor
-from codegen.tiled.orientation import Arrangement, arrange, check_arranged
+from codegen.tiled.orientation import Orientation, arrange, check_arranged
 from codegen.tiled.problem import main_contraction
 from codegen.tiled.schedule import (
     TileSchedule,
@@ -28,7 +28,7 @@ from codegen.tiled.schedule import (
     tile_choices,
     unique,
 )
-from codegen.tiled.small_k import FEW, HEADER, SHALLOW, Shallow, is_shallow, shallow
+from codegen.tiled.small_k import FEW, HEADER, SHALLOW, SmallK, is_shallow, shallow
 from fusion_ir.core.graph import Graph
 from fusion_ir.core.node import Node
 from fusion_ir.dtype import DType, bf16, f8e4m3, f8e5m2, f16, i8
@@ -164,7 +164,7 @@ def _tensor_dtype(node: Node, device: Device) -> DType | None:
     return dtype if sums_in_any_order(node) or not node.dtype.is_float else None
 
 
-def _shallow(segment: Graph, node: Node, device: Device) -> Shallow:
+def _shallow(segment: Graph, node: Node, device: Device) -> SmallK:
     return shallow(segment, node, _tensor_dtype(node, device))
 
 
@@ -175,7 +175,7 @@ def _main(segment: Graph) -> Node:
     return node
 
 
-def _is_short(segment: Graph, way: Arrangement, tiles: Tiles, few: Shallow | None, s: TileSchedule) -> bool:
+def _is_short(segment: Graph, way: Orientation, tiles: Tiles, few: SmallK | None, s: TileSchedule) -> bool:
     return not length_fault(tile_length(segment, way, s, tiles, few))
 
 
@@ -186,6 +186,6 @@ def _tile(s: TileSchedule, tiles: Tiles) -> str:
     return f"TensorTile<{ctype}, {s.bm}, {s.bn}, {s.bk}, {s.stages}, {s.warps_m}, {s.warps_n}, {s.group}>"
 
 
-def _blocks(way: Arrangement, s: TileSchedule) -> int:
+def _blocks(way: Orientation, s: TileSchedule) -> int:
     batches, rows, columns = way.problem.extents
     return batches * -(-rows // s.bm) * -(-columns // s.bn)

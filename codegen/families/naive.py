@@ -12,7 +12,7 @@ from codegen.lowering.code_length import MOST_OF_ELEMENT, op_length, too_much
 from codegen.lowering.index import Axes, Axis, flatten, var
 from codegen.lowering.program import UNCOUNTED
 from codegen.lowering.pull import puller
-from codegen.lowering.reduction_axes import Bound
+from codegen.lowering.reduction_axes import ReductionAxes
 from codegen.lowering.value import REDUCES, TooManyValues, Value, Values
 from codegen.printer.expressions import CTYPE, Text, literal, spell
 from codegen.schedule import Choices, Schedule, parse_schedule
@@ -96,7 +96,7 @@ class _Printer(Text):
         count = 1
         for a in grid:
             count *= a.extent
-        pulling = puller(self.segment, Values(MAX_VALUES), Bound(self.axes), refine=False)
+        pulling = puller(self.segment, Values(MAX_VALUES), ReductionAxes(self.axes), refine=False)
         index = tuple(map(var, axes))
         offset = flatten(index, spec.strides)
         self.value_names = {}

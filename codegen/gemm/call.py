@@ -39,7 +39,7 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class Call:
+class GemmCall:
     """C[m, n] (rows of stride `ldc`) = A[m, k] B[k, n], for every point of `loops`, summed over those that are summed.
 
     of: the contraction, its operands in the order in which the call takes them. m, n: None for an extent of 1.
@@ -87,7 +87,7 @@ def has_fma(device: Device) -> bool:
     return bool(FMA.intersection(device.features))
 
 
-def libraries_for(call: Call, graph: Graph, device: Device) -> tuple[str, ...]:
+def libraries_for(call: GemmCall, graph: Graph, device: Device) -> tuple[str, ...]:
     """What can compute the call's products on the device, the fastest as a rule first."""
     own = _own(device)
     if not call.of.dtype.is_float or call.is_spread:
@@ -104,7 +104,7 @@ def libraries_for(call: Call, graph: Graph, device: Device) -> tuple[str, ...]:
     return (*((PAIRS,) if paired else ()), *((*own, OPENBLAS) if converted else (OPENBLAS, *own)))
 
 
-def first_libraries(call: Call, graph: Graph, device: Device) -> tuple[str, ...]:
+def first_libraries(call: GemmCall, graph: Graph, device: Device) -> tuple[str, ...]:
     """Of these, what is worth a kernel before any was timed: our own products in registers of one width."""
     found = libraries_for(call, graph, device)
     own = [library for library in found if library in BYTES]
@@ -125,17 +125,17 @@ def linked_with(library: str) -> tuple[str, ...]:
     return () if library in BYTES else (OPENBLAS,)
 
 
-def call_on_cpu(contraction: Contraction, fma: bool, apart: int = 0) -> Call | Reject:
+def call_on_cpu(contraction: Contraction, fma: bool, apart: int = 0) -> GemmCall | Reject:
     """A library's call; where the axes lie so that there is none, or many small ones where a few large ones would do,
     one of our own. fma: `has_fma` of the device. apart: see `contraction`."""
     call = library_call(contraction)
-    if isinstance(call, Call):
+    if isinstance(call, GemmCall):
         return call
     own = spread_call(contraction, fma, apart)
-    return own if isinstance(own, Call) else call
+    return own if isinstance(own, GemmCall) else call
 
 
-def library_call(contraction: Contraction) -> Call | Reject:
+def library_call(contraction: Contraction) -> GemmCall | Reject:
     """`choose_call`, unless the axes lie so that it takes many small calls where a few large ones would do: stored with
     its axes in another order, a large contraction is faster in spite of that."""
     call = choose_call(contraction)
@@ -153,7 +153,7 @@ def library_call(contraction: Contraction) -> Call | Reject:
     return call
 
 
-def spread_call(contraction: Contraction, fma: bool, apart: int = 0) -> Call | Reject:
+def spread_call(contraction: Contraction, fma: bool, apart: int = 0) -> GemmCall | Reject:
     """A call of our own products that covers all axes but those that both operands and the result have, wherever the
     operands' elements lie: they are read once, and are as good as in order from then on. fma, apart: see
     `call_on_cpu`."""
@@ -168,7 +168,7 @@ def spread_call(contraction: Contraction, fma: bool, apart: int = 0) -> Call | R
     return Reject("rows or columns of the product, or elements of an operand, are no short distance apart")
 
 
-def choose_call(contraction: Contraction) -> Call | Reject:
+def choose_call(contraction: Contraction) -> GemmCall | Reject:
     """The call that covers most; of equals the one that leaves the operands in their order."""
     calls = [call for given in (contraction, contraction.swapped()) for call in _calls(given)]
     best = max(calls, key=lambda call: call.products, default=None)
@@ -181,7 +181,7 @@ def choose_call(contraction: Contraction) -> Call | Reject:
     return best
 
 
-def _calls(c: Contraction) -> Iterator[Call]:
+def _calls(c: Contraction) -> Iterator[GemmCall]:
     rows = [None, *(d for d in c.dims if not d.summed and not d.b)]
     columns = [None, *(d for d in c.dims if not d.summed and not d.a)]
     depths = [d for d in c.dims if d.summed and d.extent >= LEAST_DEPTH]
@@ -192,7 +192,7 @@ def _calls(c: Contraction) -> Iterator[Call]:
         a = _operand(m.a if m else None, k.a, extent(m), k.extent)
         b = _operand(k.b, n.b if n else None, k.extent, extent(n))
         if ldc and a and b:
-            yield Call(c, m, n, k, a[0], b[0], a[1], b[1], ldc)
+            yield GemmCall(c, m, n, k, a[0], b[0], a[1], b[1], ldc)
 
 
 _Stride = Callable[[Dim], int]
@@ -210,7 +210,7 @@ def _in_c(d: Dim) -> int:
     return d.c
 
 
-def _spread(c: Contraction, by: _Stride, apart: int) -> Call | None:
+def _spread(c: Contraction, by: _Stride, apart: int) -> GemmCall | None:
     """See `spread_call`. by: steps of the sum are in the order of what they move there."""
     rows = sorted((d for d in c.outer if d.a and not d.b), key=_in_c, reverse=True)
     columns = sorted((d for d in c.outer if d.b and not d.a), key=_in_c, reverse=True)
@@ -230,7 +230,7 @@ def _spread(c: Contraction, by: _Stride, apart: int) -> Call | None:
     if not ldc or a.is_far or b.is_far or max(m.extent, n.extent, k.extent) > MOST_EXTENT:
         return None
     of = Contraction(c.dtype, c.a, c.b, (*batches, m, n, k))
-    return Call(of, m, n, k, a.turned, not b.turned, a.ld, b.ld, ldc, a.spread, b.spread)
+    return GemmCall(of, m, n, k, a.turned, not b.turned, a.ld, b.ld, ldc, a.spread, b.spread)
 
 
 @dataclass(frozen=True)

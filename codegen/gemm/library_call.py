@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import gcd, prod
 
-from codegen.gemm.call import Call, choose_call, extent
+from codegen.gemm.call import GemmCall, choose_call, extent
 from codegen.gemm.dims import Dim, Matrix, contraction, long_contract, stored_product
 from codegen.gemm.epilogue import Added, Epilogue, epilogue_of
 from codegen.kernel import Reject
@@ -27,7 +27,7 @@ class _Problem:
     """A call, the axis of it that is a batch, and the loops that are left."""
 
     graph: Graph
-    call: Call
+    call: GemmCall
     epilogue: Epilogue
     batch: Dim | None
     loops: tuple[Dim, ...]
@@ -128,13 +128,13 @@ def _matrix(
     )
 
 
-def _is_bias(call: Call, i: int) -> bool:
+def _is_bias(call: GemmCall, i: int) -> bool:
     """Whether the i-th tensor that is added has consecutive elements along the columns, and is the same for all
     rows."""
     return call.n is not None and call.n.others[i] == 1 and (call.m is None or call.m.others[i] == 0)
 
 
-def _rows(call: Call, i: int) -> int | None:
+def _rows(call: GemmCall, i: int) -> int | None:
     """From row to row of the i-th tensor that is added, in elements; None where it is no matrix like the result."""
     if call.n is not None and call.n.others[i] != 1:
         return None
@@ -142,7 +142,7 @@ def _rows(call: Call, i: int) -> int | None:
     return step if step >= extent(call.n) else None
 
 
-def _unfit(call: Call, added: Added, i: int) -> str:
+def _unfit(call: GemmCall, added: Added, i: int) -> str:
     m, n = (d.others[i] if d else 0 for d in (call.m, call.n))
     return (
         f"adds {added.factor:g} * in{added.matrix.tensor} with strides {m} and {n} along rows and columns of the "

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from codegen.gemm.call import BYTES, OPENBLAS, PAIRS, Call, Spread
+from codegen.gemm.call import BYTES, OPENBLAS, PAIRS, GemmCall, Spread
 from codegen.gemm.dims import Digit, Dim
 from codegen.kernel import EmitError
 from codegen.printer.expressions import CTYPE
@@ -28,7 +28,7 @@ def count_tasks(cuts: Sequence[Cut]) -> int:
     return prod(cut.pieces for cut in cuts)
 
 
-def task_lines(call: Call, library: str, cuts: Sequence[Cut], result: str, *, from_start: bool) -> list[str]:
+def task_lines(call: GemmCall, library: str, cuts: Sequence[Cut], result: str, *, from_start: bool) -> list[str]:
     """Statements of a kernel's body that compute one task's part of the product.
 
     library: see `libraries_for`. cuts: the first one's pieces vary slowest with `task`. result: the pointer to write

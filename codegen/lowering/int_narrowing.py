@@ -11,7 +11,7 @@ sides of a comparison one may be any number that is the same for all lanes: it i
 from collections.abc import Iterable, Sequence
 
 from codegen.lowering.index import Affine, Axis
-from codegen.lowering.intervals import RULES, Ranges, whole, within
+from codegen.lowering.intervals import RULES, Intervals, whole, within
 from codegen.lowering.stores import MAX_VALUES
 from codegen.lowering.value import COMPARISONS, Value, Values, cone
 from codegen.lowering.write import Write
@@ -36,7 +36,7 @@ class _Narrower:
     def __init__(self, lanes: frozenset[Axis]) -> None:
         self.lanes = lanes
         self.values = Values(2 * MAX_VALUES)
-        self.ranges = Ranges()
+        self.ranges = Intervals()
         self.fits: set[Value] = set()  # of i64: what can be computed in i32
         self.halves: dict[Value, Value] = {}
 

@@ -119,7 +119,7 @@ RULES: Mapping[str, Rule] = {
 
 
 @dataclass
-class Ranges:
+class Intervals:
     """Ranges of values whose types are integers or bool. Ask for operands before their users."""
 
     known: dict[Value, Range] = field(default_factory=dict[Value, Range])

@@ -3,7 +3,7 @@
 from codegen.lowering import gathers, scans, sums, views
 from codegen.lowering.index import flatten
 from codegen.lowering.puller import Index, Puller, Rule
-from codegen.lowering.reduction_axes import Bound
+from codegen.lowering.reduction_axes import ReductionAxes
 from codegen.lowering.value import Value, Values
 from fusion_ir.core.graph import Graph
 from fusion_ir.core.node import Node
@@ -56,6 +56,6 @@ RULES: dict[str, Rule] = {
 }
 
 
-def puller(graph: Graph, values: Values, bound: Bound, *, refine: bool = True) -> Puller:
+def puller(graph: Graph, values: Values, bound: ReductionAxes, *, refine: bool = True) -> Puller:
     """A puller by these rules."""
     return Puller(graph, values, bound, RULES, refine)

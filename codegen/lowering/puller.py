@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from codegen.kernel import EmitError
 from codegen.lowering.index import Affine
-from codegen.lowering.reduction_axes import Bound
+from codegen.lowering.reduction_axes import ReductionAxes
 from codegen.lowering.value import Value, Values
 from fusion_ir.core.graph import Graph
 from fusion_ir.core.node import Node
@@ -31,7 +31,7 @@ class Puller:
 
     graph: Graph
     values: Values
-    bound: Bound
+    bound: ReductionAxes
     rules: Mapping[str, Rule]
     refine: bool = True
     memo: dict[tuple[Node, Index], Value] = field(default_factory=dict[tuple[Node, Index], Value])

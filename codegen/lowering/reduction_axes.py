@@ -14,7 +14,7 @@ Piece = tuple[Affine, ...]
 
 
 @dataclass
-class Bound:
+class ReductionAxes:
     """Of every reduced node its pieces: disjoint parts of what it runs over, an expression per reduced dimension."""
 
     axes: Axes

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from codegen.lowering.index import Affine, Axes, Axis, Refine, flatten, var
 from codegen.lowering.pull import puller
 from codegen.lowering.puller import Index, Puller
-from codegen.lowering.reduction_axes import Bound, axes_of, refined, renamed
+from codegen.lowering.reduction_axes import ReductionAxes, axes_of, refined, renamed
 from codegen.lowering.value import Value, Values
 from fusion_ir.core.graph import Graph
 
@@ -34,7 +34,7 @@ class Pulled:
     graph: Graph
     axes: Axes
     stores: list[Store]
-    bound: Bound
+    bound: ReductionAxes
     refine: bool
 
     def pull(self) -> tuple[list[Value], Puller, Values]:
@@ -64,7 +64,7 @@ def pull_outputs(graph: Graph) -> Pulled:
     """Stores of all outputs of a graph without empty outputs, refined until each pull succeeds."""
     for refine in (True, False):
         axes = Axes()
-        pulled = Pulled(graph, axes, list(_whole_outputs(graph, axes)), Bound(axes), refine)
+        pulled = Pulled(graph, axes, list(_whole_outputs(graph, axes)), ReductionAxes(axes), refine)
         while len(pulled.stores) + len(pulled.bound) <= MAX_PIECES + len(graph.outputs) + len(pulled.bound.pieces):
             try:
                 pulled.pull()

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from codegen.sandbox import isolation
-from codegen.sandbox.heartbeat import NOBODY, Progress
+from codegen.sandbox.heartbeat import NOBODY, Heartbeat
 from fusion_ir.records import Status
 
 # The progress page, which the child writes and the parent only looks at now and then: count of writes, program at
@@ -59,8 +59,8 @@ class ChildProcess:
     ) -> None:
         self.output_bytes = limits.output_bytes
         progress = os.memfd_create("progress")
-        os.ftruncate(progress, Progress.SIZE)
-        self.progress = Progress(progress)
+        os.ftruncate(progress, Heartbeat.SIZE)
+        self.progress = Heartbeat(progress)
         self.progress.note(NOBODY, 0.0)
         request_read, self.request = os.pipe()
         self.answer, answer_write = os.pipe()

@@ -22,7 +22,7 @@ class Note:
     seconds: float
 
 
-class Progress:
+class Heartbeat:
     """One end of the page."""
 
     SIZE = 8 * WORDS

@@ -13,12 +13,12 @@ from codegen.lowering.code_length import op_length
 from codegen.lowering.program import UNCOUNTED
 from codegen.lowering.value import Value, cone
 from codegen.tiled.epilogue import RUN, epilogue_pieces
-from codegen.tiled.operand import Operand, Tiles
-from codegen.tiled.orientation import Arrangement
+from codegen.tiled.operand import TileOperand, Tiles
+from codegen.tiled.orientation import Orientation
 from codegen.tiled.points import Piece
 from codegen.tiled.problem import Problem
 from codegen.tiled.schedule import TileSchedule
-from codegen.tiled.small_k import Shallow
+from codegen.tiled.small_k import SmallK
 from fusion_ir.core.graph import Graph
 
 MOST_CODE = 8192.0  # of a thread, in f32 additions of an element: gelu and dropout behind 128 sums
@@ -48,7 +48,7 @@ def epilogue_length(segment: Graph, problem: Problem, run: int = RUN) -> float:
     return pieces_length(epilogue_pieces(segment, problem, run)[0], run)
 
 
-def operand_length(of: Operand) -> float:
+def operand_length(of: TileOperand) -> float:
     """Of one call for a run of an operand; what is copied takes none."""
     return 0.0 if of.copied else pieces_length(of.pieces, of.run)
 
@@ -58,7 +58,7 @@ def fault(length: float, most: float = MOST_CODE) -> str:
     return f"its code would be as long as {length:.0f} additions (at most {most:.0f})" if length > most else ""
 
 
-def tile_length(segment: Graph, way: Arrangement, s: TileSchedule, tiles: Tiles, few: Shallow | None) -> float:
+def tile_length(segment: Graph, way: Orientation, s: TileSchedule, tiles: Tiles, few: SmallK | None) -> float:
     """Of a kernel of family `matmul` on CUDA. few: of path `shallow`."""
     behind = epilogue_length(segment, way.problem, few.run if few else RUN)
     left, right = operand_length(way.left), operand_length(way.right)

@@ -47,7 +47,7 @@ class Tiles:
 
 
 @dataclass(frozen=True)
-class Operand:
+class TileOperand:
     """One operand as a function of points, for runs of `run` columns. copied: columns that one copy from memory moves,
     which `run` is then; 0 where the operand must be computed or does not lie in whole words."""
 
@@ -65,7 +65,7 @@ class Operand:
         return sum(load_cost(self.segment, piece) for piece in self.pieces)
 
 
-def operand(segment: Graph, problem: Problem, tiles: Tiles, *, right: bool, depth_last: bool) -> Operand:
+def operand(segment: Graph, problem: Problem, tiles: Tiles, *, right: bool, depth_last: bool) -> TileOperand:
     """The left or right operand as tiles hold it. Raises EmitError."""
     dtype, run = tiles.dtype, tiles.run
     node, wheres = problem.operand(right, depth_last=depth_last)
@@ -83,7 +83,7 @@ def operand(segment: Graph, problem: Problem, tiles: Tiles, *, right: bool, dept
     copied = _copied(segment, pieces, columns) if tiles.copied else 0
     if copied and copied < run:
         pieces, points = at_points(copied)
-    return Operand(segment, dtype, depth_last, pieces, points, copied or run, copied)
+    return TileOperand(segment, dtype, depth_last, pieces, points, copied or run, copied)
 
 
 def check_operand(segment: Graph, node: Node) -> None:
@@ -136,7 +136,7 @@ def _pattern(segment: Graph, piece: Piece, load: Value, width: int) -> Pattern:
     return pattern(load.offset, piece.lane, width, alignment)
 
 
-def operand_functor(of: Operand, name: str, device: Device) -> Functor:
+def operand_functor(of: TileOperand, name: str, device: Device) -> Functor:
     """The operand as text."""
     style = aligned(of.segment, alignments(of.segment), min(device.vector_bytes, 16))
     printer = PointPrinter(of.points, of.pieces, style, of.run, None)
@@ -159,7 +159,7 @@ def operand_functor(of: Operand, name: str, device: Device) -> Functor:
     return Functor(name, text, ("{}", *members), accesses, printer.reach)
 
 
-def _compute(printer: PointPrinter, of: Operand, ctype: str) -> None:
+def _compute(printer: PointPrinter, of: TileOperand, ctype: str) -> None:
     """A run of an operand: of one piece at once, of several where their conditions hold."""
     masked = of.depth_last and of.points.extents[0] % of.run != 0
     printer.line(f"Vec<{ctype}, {of.run}> run = {{}};")

@@ -12,7 +12,7 @@ from itertools import product
 
 from codegen.kernel import EmitError
 from codegen.tiled.epilogue import check_epilogue, epilogue_cost
-from codegen.tiled.operand import Operand, Tiles, check_operand, operand
+from codegen.tiled.operand import TileOperand, Tiles, check_operand, operand
 from codegen.tiled.problem import Group, Problem, axes_of, groups_of, problem_of
 from fusion_ir.core.graph import Graph
 from fusion_ir.core.node import Node
@@ -20,20 +20,20 @@ from fusion_ir.ops.contract import ORDERED_PRODUCTS, products
 
 
 @dataclass(frozen=True)
-class Arrangement:
+class Orientation:
     """A problem with its operands as they come into tiles."""
 
     problem: Problem
-    left: Operand
-    right: Operand
+    left: TileOperand
+    right: TileOperand
 
 
 @lru_cache(maxsize=256)
-def arrange(segment: Graph, node: Node, tiles: Tiles) -> Arrangement:
+def arrange(segment: Graph, node: Node, tiles: Tiles) -> Orientation:
     """The best way. Raises EmitError where there is none."""
     reason = ""
-    best: tuple[float, Arrangement] | None = None
-    known: dict[tuple[object, ...], Operand] = {}
+    best: tuple[float, Orientation] | None = None
+    known: dict[tuple[object, ...], TileOperand] = {}
     for turned, orders in _ways(node):
         problem = problem_of(node, turned=turned, orders=orders)
         try:
@@ -44,7 +44,7 @@ def arrange(segment: Graph, node: Node, tiles: Tiles) -> Arrangement:
             continue
         cost += sum(side.cost for side in sides)
         if best is None or cost < best[0]:
-            best = cost, Arrangement(problem, sides[0], sides[1])
+            best = cost, Orientation(problem, sides[0], sides[1])
     if best is None:
         raise EmitError(reason or "the contraction cannot be arranged")
     return best[1]
@@ -66,10 +66,10 @@ def check_arranged(segment: Graph, node: Node) -> None:
 
 
 def _side(
-    segment: Graph, problem: Problem, tiles: Tiles, right: bool, known: dict[tuple[object, ...], Operand]
-) -> Operand:
+    segment: Graph, problem: Problem, tiles: Tiles, right: bool, known: dict[tuple[object, ...], TileOperand]
+) -> TileOperand:
     """known: operands of other ways; most have an operand of theirs as it is here."""
-    found: list[Operand] = []
+    found: list[TileOperand] = []
     for depth_last in (True, False) if tiles.across else (True,):
         key = (*problem.operand(right, depth_last=depth_last), depth_last)
         if key not in known:

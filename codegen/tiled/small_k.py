@@ -35,7 +35,7 @@ TILES = (
 
 
 @dataclass(frozen=True)
-class Shallow:
+class SmallK:
     """How such a product is computed. tiles: what operands are computed as, and in which runs. by_tensor_cores: or by
     fma. run: columns that the epilogue is called for. depth: products of a sum."""
 
@@ -121,7 +121,7 @@ def is_shallow(node: Node, tensor: DType | None) -> bool:
     return 0 < products(node) <= (MOST_BY_TENSOR_CORES if tensor else FEW)
 
 
-def shallow(segment: Graph, node: Node, tensor: DType | None) -> Shallow:
+def shallow(segment: Graph, node: Node, tensor: DType | None) -> SmallK:
     """How a contraction that `is_shallow` is computed. tensor: as what tensor cores take its operands; None where they
     cannot, or must not."""
     dtype = tensor or node.attr("acc", DType)
@@ -129,7 +129,7 @@ def shallow(segment: Graph, node: Node, tensor: DType | None) -> Shallow:
     widest = max(o.node.dtype.bytes for o in segment.outputs)
     run = max(min(ACCESS_BYTES // widest, MOST_RUN), tiles.run)
     while True:  # narrower until the columns' operand fits: CHUNK elements always do
-        found = Shallow(tiles, tensor is not None, run, products(node))
+        found = SmallK(tiles, tensor is not None, run, products(node))
         if run == tiles.run or found.held(found.warp_columns) <= MOST_HELD:
             return found
         run //= 2

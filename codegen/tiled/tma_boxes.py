@@ -61,7 +61,7 @@ class BoxedProduct:
 
 
 @dataclass(frozen=True)
-class Operand:
+class BoxedOperand:
     """One operand's map. coordinates: innermost first, in C++ over `batch`, `place` (the box's first row or column) and
     `depth` (the stage's number)."""
 
@@ -122,14 +122,14 @@ def _contiguous(
     return across
 
 
-def operand_a(graph: Graph, p: BoxedProduct, rows: int) -> Operand:
+def operand_a(graph: Graph, p: BoxedProduct, rows: int) -> BoxedOperand:
     """Map and coordinates of the operand with the rows; `rows`: of a tile."""
     box = (RUN, DEPTH) if p.a_across else (DEPTH, rows)
     strides = {d: d.a for d in p.of.dims}
     return _operand(graph, p, p.of.a, p.m, strides, box, across=p.a_across)
 
 
-def operand_b(graph: Graph, p: BoxedProduct, columns: int) -> Operand:
+def operand_b(graph: Graph, p: BoxedProduct, columns: int) -> BoxedOperand:
     """Map and coordinates of the operand with the columns; `columns`: that one block brings of a K-major tile."""
     box = (RUN, DEPTH) if p.b_across else (DEPTH, columns)
     strides = {d: d.b for d in p.of.dims}
@@ -139,7 +139,7 @@ def operand_b(graph: Graph, p: BoxedProduct, columns: int) -> Operand:
 def _operand(
     graph: Graph, p: BoxedProduct, matrix: Matrix, place: Dim, strides: dict[Dim, int], box: tuple[int, int],
     *, across: bool,
-) -> Operand:  # fmt: skip
+) -> BoxedOperand:  # fmt: skip
     stages = -(-p.k.extent // DEPTH)
     inner_depth = f"depth % {stages} * {DEPTH}" if p.sums else f"depth * {DEPTH}"
     tile = [(place, "place"), (p.k, inner_depth)] if across else [(p.k, inner_depth), (place, "place")]
@@ -150,7 +150,7 @@ def _operand(
     axes = [*tile, *((d, text) for d, text in further if strides[d])]
     spec = graph.inputs[matrix.tensor]
     size = spec.dtype.bytes
-    return Operand(
+    return BoxedOperand(
         TensorMapSpec(
             argument=matrix.tensor,
             offset_bytes=matrix.offset * size,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 
-class Occupancy:
+class CoreUse:
     """Of `cores` cores. Whoever works says so; whoever waits for that says that, too: else it counts as working
     itself, as a search does between two calls."""
 

@@ -17,7 +17,7 @@ class _Taken:
     cold: bool
 
 
-class Pace:
+class RaceTime:
     """Races of a segment take a round of compilers for every `at_once` candidates, the finals, `finals_s` at the most,
     however many candidates there are, and then some for each (checking, screening), as in the race before. The first
     one takes more: its inputs are sampled and interpreted."""

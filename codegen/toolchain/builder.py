@@ -14,7 +14,7 @@ from codegen.kernel import Kernel
 from codegen.sandbox.limits import Limits
 from codegen.sandbox.object_cache import ObjectCache
 from codegen.sandbox.slot import Slot
-from codegen.timing.core_use import Occupancy
+from codegen.timing.core_use import CoreUse
 from codegen.toolchain.compile_patience import Patience
 from codegen.toolchain.compiler import Binary, Compiler, Failure, OutOfTime
 from fusion_ir.records import CompileReport, Status
@@ -34,11 +34,11 @@ class Builder:
         cache: ObjectCache,
         limits: Limits,
         jobs: int | None = None,
-        occupancy: Occupancy | None = None,
+        occupancy: CoreUse | None = None,
     ) -> None:
         self.compiler, self.cache, self.limits = compiler, cache, limits
         self.jobs = jobs or len(os.sched_getaffinity(0))
-        self.occupancy = occupancy or Occupancy(self.jobs)
+        self.occupancy = occupancy or CoreUse(self.jobs)
         self.patience = Patience(limits.compile_seconds)
         self._threads = ThreadPoolExecutor(self.jobs, "compile")
         self._ahead: dict[str, Future[dict[str, Result]]] = {}  # begun by `_start`, or waiting for a child

@@ -14,7 +14,7 @@ from fusion_ir.records import Device, Status
 PROBES = 3  # a device is out of service when so many fail in a row: one may meet a bad moment of the machine
 
 
-class Timer:
+class TimingChild:
     """Calls of the timing child `slot`, each while no other process on the machine times on the device.
 
     probe_job: what a fresh child is asked before the next job where the last one was killed or died. The

@@ -23,8 +23,8 @@ from codegen.sandbox.device_lock import segment_turn
 from codegen.sandbox.limits import DEFAULT_LIMITS, Limits, allowance_seconds, check_seconds, check_work, kernel_seconds
 from codegen.sandbox.object_cache import ObjectCache
 from codegen.sandbox.slot import ChildLimits, Slot, SlotError, SlotFailure, once_more
-from codegen.timing.core_use import Occupancy
-from codegen.timing.race_time import Pace
+from codegen.timing.core_use import CoreUse
+from codegen.timing.race_time import RaceTime
 from codegen.toolchain.builder import Builder, Result
 from codegen.toolchain.compiler import Binary, Compiler, Failure
 from codegen.toolchain.cpu import CpuCompiler, find_compiler
@@ -36,7 +36,7 @@ from codegen.workbench.plan_files import check_inputs, constant_version, read_te
 from codegen.workbench.probe import probe_binary, probe_job
 from codegen.workbench.programs import Program, kernel_program, plan_program
 from codegen.workbench.step_check import Meanings, judge_steps
-from codegen.workbench.timing_child import Timer
+from codegen.workbench.timing_child import TimingChild
 from fusion_ir.core.graph import Graph
 from fusion_ir.records import Device, Measurement, Plan, Status, Surroundings
 from fusion_ir.reference.sample_inputs import samples
@@ -100,14 +100,14 @@ class Workbench:
     ) -> None:
         self.device, self.cache, self.limits = device, cache, limits
         self._compiler: Compiler = compiler or COMPILERS[device.target](device, limits)
-        self._occupancy = Occupancy(len(usable_cpus()))
+        self._occupancy = CoreUse(len(usable_cpus()))
         self._builder = Builder(self._compiler, cache, limits, jobs, self._occupancy)
         memory = limits.memory_bytes or device.memory_bytes * 3 // 4
         # CUDA reserves address space beyond all bounds: its memory is limited through CuPy's pool instead.
         bounds = ChildLimits(memory if device.target != "cuda" else None, None, limits.output_bytes)
-        self._timer = Timer(device, cache, Slot(BENCHES[device.target], bounds))
+        self._timer = TimingChild(device, cache, Slot(BENCHES[device.target], bounds))
         self._lock = threading.Lock()
-        self._pace = Pace(limits.timing_seconds, self._builder.jobs)
+        self._pace = RaceTime(limits.timing_seconds, self._builder.jobs)
         self._checked: dict[Check, float | None] = {}
         self._setup: dict[str, Any] | None = None
         self._expected: Sequence[Kernel] = ()

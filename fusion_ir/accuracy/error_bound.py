@@ -51,7 +51,7 @@ from fusion_ir.accuracy.error_patterns import ulp_of_one
 from fusion_ir.accuracy.partial_range import leaves_range
 from fusion_ir.accuracy.perturb import summed, unperturbed
 from fusion_ir.accuracy.pointwise_bound import ends_of, normalized_bound, pointwise_bound
-from fusion_ir.accuracy.sum_cache import SharedSums
+from fusion_ir.accuracy.sum_cache import SumCache
 from fusion_ir.accuracy.sum_error import of_denormal_products, sum_axes, sum_with_error
 from fusion_ir.arithmetic.cache_blocks import blocks
 from fusion_ir.arithmetic.conversions import accumulate, dtype_of, round_to, widen
@@ -82,7 +82,7 @@ class Bounds:
         erring: Container[Node],
         own: Container[Node],
         moved: Mapping[Node, Rounding],
-        sums: SharedSums,
+        sums: SumCache,
         signless: Container[Node] = (),
         cancelling: Container[Node] = (),
     ) -> None:

@@ -34,7 +34,7 @@ import numpy as np
 from fusion_ir.accuracy.displaced_rounding import Rounding, elsewhere
 from fusion_ir.accuracy.error_patterns import Moves, Pattern, Signs, Tips, ulp_of_one
 from fusion_ir.accuracy.partial_range import leaves_range
-from fusion_ir.accuracy.sum_cache import SharedSums
+from fusion_ir.accuracy.sum_cache import SumCache
 from fusion_ir.accuracy.sum_error import contraction_error, is_exact_contract, is_exact_sum, sum_axes, sum_with_error
 from fusion_ir.arithmetic.cache_blocks import BLOCK_ELEMENTS
 from fusion_ir.arithmetic.conversions import accumulate, dtype_of, round_to, widen
@@ -63,8 +63,8 @@ class Exactness:
     reordered: sums of few products, which the language puts in order, too, may be in any order.
     """
 
-    def __init__(self, sums: SharedSums | None = None, reordered: bool = False) -> None:
-        self._sums, self._reordered = sums or SharedSums(), reordered
+    def __init__(self, sums: SumCache | None = None, reordered: bool = False) -> None:
+        self._sums, self._reordered = sums or SumCache(), reordered
         self._own: dict[Node, int] = {}  # what the node itself adds, the worst of its pieces
         self._levels: dict[Node, int] = {}  # so far
         self._with_zeros: set[Node] = set()  # sums in any order that came to zero somewhere
@@ -196,7 +196,7 @@ class Perturbation:
         numbers: Mapping[Node, int],
         roundings: Mapping[Node, int],
         moved: Mapping[Node, Rounding],
-        sums: SharedSums,
+        sums: SumCache,
         signless: Collection[Node] = (),
     ) -> None:
         self._pattern, self._numbers, self._roundings, self._sums = pattern, numbers, roundings, sums
@@ -256,9 +256,7 @@ def _in_other_order(
     return np.where(leaving, other, base), np.where(leaving, 0, error).astype(error.dtype)
 
 
-def unperturbed(
-    node: Node, as_large: Node, operands: tuple[np.ndarray, ...], piece: int, sums: SharedSums
-) -> np.ndarray:
+def unperturbed(node: Node, as_large: Node, operands: tuple[np.ndarray, ...], piece: int, sums: SumCache) -> np.ndarray:
     """The value of a node that does not err on its own; of those that `sums` shares, computed once."""
     if not sums.shares(node) or kind_of(node) not in _SUMS:
         return evaluate_node(as_large, operands)
@@ -268,7 +266,7 @@ def unperturbed(
 
 
 def summed(
-    node: Node, as_large: Node, operands: tuple[np.ndarray, ...], piece: int, sums: SharedSums
+    node: Node, as_large: Node, operands: tuple[np.ndarray, ...], piece: int, sums: SumCache
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """`sum_with_error`; of nodes that `sums` shares, computed once."""
     if not sums.shares(node):

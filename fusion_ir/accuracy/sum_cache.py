@@ -18,7 +18,7 @@ SHARED_BYTES = 1 << 30  # at most, for one set of inputs: beyond it each run com
 Key = tuple[str, Node, int]  # what, of which node, in which piece
 
 
-class SharedSums:
+class SumCache:
     """What was computed once. Without `share` nothing but what `of_contraction` gives is kept."""
 
     def __init__(self, most_bytes: int = SHARED_BYTES) -> None:

@@ -56,7 +56,7 @@ from fusion_ir.accuracy.displaced_rounding import Rounding, behind_sums, roundin
 from fusion_ir.accuracy.error_bound import Bounds
 from fusion_ir.accuracy.error_patterns import more_patterns, patterns
 from fusion_ir.accuracy.perturb import BY_SIGN, BY_VALUE, EXACT, INEXACT, Exactness, Perturbation, sums_of
-from fusion_ir.accuracy.sum_cache import SharedSums
+from fusion_ir.accuracy.sum_cache import SumCache
 from fusion_ir.arithmetic.cache_blocks import blocks
 from fusion_ir.arithmetic.conversions import dtype_of, ulp, widen
 from fusion_ir.arithmetic.threads import blockwise, for_all, side_by_side
@@ -103,7 +103,7 @@ def reference(graph: Graph, inputs: Sequence[np.ndarray], runs: int = 12, order:
     """
     check_inputs(graph, inputs)
     layout = Layout(cut(graph))
-    sums = SharedSums()
+    sums = SumCache()
     exactness = Exactness(sums, reordered=order != "own")
     values = Evaluation(layout, inputs, exactness).outputs()
     given = [o.node.op == "input" for o in graph.outputs]
@@ -149,7 +149,7 @@ class _Perturbed:
         exactness: Exactness,
         moved: Mapping[Node, Rounding],
         runs: int,
-        sums: SharedSums,
+        sums: SumCache,
     ) -> None:
         graph = layout.cutting.graph
         levels = exactness.levels(graph, moved)

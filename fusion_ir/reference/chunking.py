@@ -35,7 +35,7 @@ SHORT_RUNS_GAIN = 0.7  # of cutting where it has fewer between steps of the axis
 
 
 @dataclass(frozen=True)
-class Cutting:
+class Chunking:
     """How a graph is evaluated. Without anything to cut: all nodes whole at time 0.
 
     axes: of the nodes that are computed in pieces, the axis that is cut. times: of all nodes. bounds: of each piece,
@@ -64,9 +64,9 @@ def cut(
     piece_elements: int = PIECE_ELEMENTS,
     least_elements: int = LEAST_ELEMENTS,
     least_run: int = LEAST_RUN,
-) -> Cutting:
+) -> Chunking:
     """The best way to cut the graph into pieces whose largest tensor has about `piece_elements`."""
-    whole = Cutting(graph, {}, dict.fromkeys(graph.nodes, 0), {}, ())
+    whole = Chunking(graph, {}, dict.fromkeys(graph.nodes, 0), {}, ())
     if max((n.elements for n in graph.nodes), default=0) < least_elements:
         return whole
     axes = _best(graph)
@@ -81,7 +81,7 @@ def cut(
     starts = range(0, extent - 1, step)  # no piece of one: axes of extent 1 are another matter to NumPy
     bounds = tuple((low, min(low + step, extent) if low + step < extent - 1 else extent) for low in starts)
     sources = {node: _known(operand_axes(node, axis)) for node, axis in axes.items()}
-    return Cutting(graph, axes, _times(graph, axes, sources), sources, bounds)
+    return Chunking(graph, axes, _times(graph, axes, sources), sources, bounds)
 
 
 def operand_axes(node: Node, axis: int) -> tuple[int | None, ...] | None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from fusion_ir.arithmetic.threads import side_by_side
 from fusion_ir.core.node import Node
-from fusion_ir.reference.chunking import Cutting, along, shaped
+from fusion_ir.reference.chunking import Chunking, along, shaped
 from fusion_ir.reference.node_value import evaluate_node
 
 WHOLE = -1  # the "piece" that whole nodes are computed in
@@ -61,7 +61,7 @@ class Layout:
     values in pieces, per time: nodes in pieces of that time, and one for the piece itself.
     """
 
-    def __init__(self, cutting: Cutting) -> None:
+    def __init__(self, cutting: Chunking) -> None:
         axes, times = cutting.axes, cutting.times
         self.cutting = cutting
         self._as_large: dict[tuple[Node, int], Node] = {}
@@ -95,7 +95,7 @@ class Layout:
 
 
 class Evaluation:
-    """One pass over a graph. Its clock (`Cutting.times`) moves forward only, and what nobody reads later is dropped.
+    """One pass over a graph. Its clock (`Chunking.times`) moves forward only, and what nobody reads later is dropped.
 
     `inputs` must fit the graph. dtype: of what the step makes of a node.
     """

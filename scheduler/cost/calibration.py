@@ -28,7 +28,7 @@ TWINS = 0.95  # likeness of segments that may not vouch for each other
 
 
 @dataclass(frozen=True)
-class Corrections:
+class Calibration:
     """Of one family. points: features by segment. logs: of measured over predicted. own, theirs: how far off those were
     on average, corrected and not, as factors."""
 
@@ -50,7 +50,7 @@ class Corrections:
 
 def corrections(
     known: Sequence[tuple[Graph, float]], predicted_us: Callable[[Graph, Traffic], float]
-) -> Corrections | None:
+) -> Calibration | None:
     """What is to be learned from segments that a family was timed on, with their times (us); None where they are too
     few, or predictions are better without."""
     timed = [(graph, traffic_of(graph), time_us) for graph, time_us in known if time_us > 0]
@@ -66,7 +66,7 @@ def corrections(
             return None
         off.append(abs(float(logs[i]) - _mean(logs[others], likeness[others])))
     own, theirs = exp(float(np.mean(off))), exp(float(np.mean(np.abs(logs))))
-    return Corrections(points, logs, own, theirs) if own < theirs else None
+    return Calibration(points, logs, own, theirs) if own < theirs else None
 
 
 def _likeness(points: Floats, point: Floats) -> Floats:

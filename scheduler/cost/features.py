@@ -14,7 +14,7 @@ import numpy as np
 
 from fusion_ir.core.graph import Graph
 from fusion_ir.ops import OPS, OpKind
-from scheduler.cost.gaussian_process import Floats, Surrogate
+from scheduler.cost.gaussian_process import Floats, GaussianProcess
 from scheduler.cost.traffic import Traffic, traffic_of
 
 NEAREST = 6  # segments that are asked
@@ -39,7 +39,7 @@ def expected_logs(graph: Graph, points: Sequence[str], known: Sequence[Tuned], s
         return None
     guess = np.zeros(len(points))
     for weight, tuned in weighed:
-        model = Surrogate([*dict.fromkeys((*points, *tuned.times))], tuned.times, seed)
+        model = GaussianProcess([*dict.fromkeys((*points, *tuned.times))], tuned.times, seed)
         mean = model.mean()[: len(points)]
         guess += weight / total * (mean - mean.min())
     return DOUBT * guess

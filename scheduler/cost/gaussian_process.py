@@ -26,7 +26,7 @@ FAR = 2.0  # doublings, from where numbers say nothing about each other
 LEAST_VARIANCE = 1e-4
 
 
-class Surrogate:
+class GaussianProcess:
     """Fitted to what was tried.
 
     points: schedules, all of the same fields. tried: times of some, None for what failed, which says nothing. expected:

@@ -15,18 +15,18 @@ from fusion_ir.core.graph import Graph
 from fusion_ir.ops import OpKind
 from fusion_ir.records import CompileReport, Device
 from scheduler.bitset import bits
-from scheduler.cost.calibration import Corrections, corrections
-from scheduler.cost.guarded import Guesses
+from scheduler.cost.calibration import Calibration, corrections
+from scheduler.cost.guarded import Guarded
 from scheduler.cost.lower_bound import least_bound_us, lower_bound_us
 from scheduler.cost.roofline_cpu import family_bound_us, least_us, may_be_narrow, predicted_kernel_us, predicted_us
 from scheduler.cost.traffic import LeastTraffic, Traffic, traffic_of
-from scheduler.segments.acceptance import Answers, Told
+from scheduler.segments.acceptance import Acceptance, Told
 from scheduler.segments.atoms import Atoms
 from scheduler.segments.boundary import Boundary
-from scheduler.segments.contraction_filter import Products
+from scheduler.segments.contraction_filter import ContractionFilter
 from scheduler.segments.enumeration import Candidate
 from scheduler.segments.segment import Segment
-from scheduler.segments.segment_mask import Piece
+from scheduler.segments.segment_mask import SegmentMask
 
 SHARES_NOTHING = "naive"  # a family for what no other takes: says at once what it accepts, which is most
 MANY_BYTES = 1 << 50
@@ -54,7 +54,7 @@ class Estimate:
 class _Least:
     """What is predicted at the least of any segment of so much traffic or more. scales: of families' predictions."""
 
-    predictor: "Predictor"
+    predictor: "CostModel"
     scales: tuple[tuple[str, float], ...]
 
     def __call__(self, least: LeastTraffic) -> float:
@@ -79,7 +79,7 @@ def _is_below(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
     return one != other and all(a <= b for a, b in zip(one, other, strict=True))
 
 
-class Predictor:
+class CostModel:
     """Asks families which segments they accept, and predicts what these take. Keeps whatever it was told."""
 
     def __init__(
@@ -91,11 +91,11 @@ class Predictor:
         """timed: segments that a family was timed on, on this device, and the shortest time of each (us)."""
         self.device = device
         self.families = families
-        self.guesses = Guesses()
+        self.guesses = Guarded()
         self._likely: dict[frozenset[OpKind], str] = {}  # families that accepted the last segments with such sums
         self._sure: dict[Graph, Collection[str]] = {}  # families
         self._are_ours = all(FAMILIES.get(name) is family for name, family in families.items())
-        self._products: dict[Boundary, Products] = {}  # by what there is one of for the atoms of a graph
+        self._products: dict[Boundary, ContractionFilter] = {}  # by what there is one of for the atoms of a graph
         self._lonely: dict[tuple[Boundary, int], bool] = {}  # atoms
         self._told: dict[Graph, Told] = {}  # by families
         self._computable: dict[str, bool] = {}
@@ -108,11 +108,11 @@ class Predictor:
         self._seeming_us: dict[Candidate, float] = {}
         self._closely: set[Candidate] = set()  # predicted by their kernels
         self._timed = timed
-        self._learned: dict[str, Corrections | None] = {}  # by family
+        self._learned: dict[str, Calibration | None] = {}  # by family
         self._ratios: dict[str, list[float]] = {}  # by family: measured over predicted
         self._scales: dict[str, float] = {}  # medians of these
 
-    def ask(self, atoms: Atoms, piece: Piece) -> Candidate | None:
+    def ask(self, atoms: Atoms, piece: SegmentMask) -> Candidate | None:
         """The candidate that computes these atoms; None where no family takes them in one launch. The family that
         shares nothing is for atoms that no other takes: where it alone accepts a segment without any, there is no
         candidate."""
@@ -133,9 +133,9 @@ class Predictor:
             return None
         return Candidate(answers)
 
-    def _products_of(self, atoms: Atoms) -> Products:
+    def _products_of(self, atoms: Atoms) -> ContractionFilter:
         if atoms.boundary not in self._products:
-            self._products[atoms.boundary] = Products(atoms, self.device.target)
+            self._products[atoms.boundary] = ContractionFilter(atoms, self.device.target)
         return self._products[atoms.boundary]
 
     def _has_no_other(self, atoms: Atoms, atom: int) -> bool:
@@ -145,9 +145,9 @@ class Predictor:
             self._lonely[key] = self.answers(atoms, atoms.piece(1 << atom)).seems(but=SHARES_NOTHING) is None
         return self._lonely[key]
 
-    def answers(self, atoms: Atoms, piece: Piece) -> Answers:
+    def answers(self, atoms: Atoms, piece: SegmentMask) -> Acceptance:
         """What the families say to computing these atoms in one launch, each asked when that is needed."""
-        return Answers(self.families, self.device, atoms, piece, self._sure_of(atoms.graph), self._told)
+        return Acceptance(self.families, self.device, atoms, piece, self._sure_of(atoms.graph), self._told)
 
     def _sure_of(self, graph: Graph) -> Collection[str]:
         """Families that accept the whole graph, and so each of its parts."""
@@ -306,7 +306,7 @@ class Predictor:
         factor = partial(learned.factor, candidate.segment.graph, self.traffic(candidate))
         return predicted_us * self.guesses.or_else(1.0, f"correction of {family}", factor)
 
-    def corrections_of(self, family: str) -> Corrections | None:
+    def corrections_of(self, family: str) -> Calibration | None:
         """What other segments say about the family's predictions, if anything."""
         if family not in self._learned:
             turning = self.families.get("transpose")  # what it takes, `pointwise` fetches badly

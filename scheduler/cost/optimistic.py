@@ -20,10 +20,10 @@ from scheduler.bitset import bits
 from scheduler.cost.traffic import LeastTraffic, least_reads, traffic_of
 from scheduler.segments.atoms import Atoms
 from scheduler.segments.segment import extract
-from scheduler.segments.segment_mask import Piece
+from scheduler.segments.segment_mask import SegmentMask
 
 
-class Least:
+class OptimisticCost:
     """Of segments of one graph."""
 
     def __init__(self, atoms: Atoms) -> None:
@@ -31,10 +31,10 @@ class Least:
         self._read_bytes: list[dict[int, int]] = []  # by atom, of each tensor
         self._whole: list[int] = []  # by atom, the tensors that it needs all of
         self._products: dict[int, tuple[str, float]] = {}  # by atom
-        self._known: dict[Piece, LeastTraffic] = {}
+        self._known: dict[SegmentMask, LeastTraffic] = {}
         self._contractions = sum(1 << a for a, node in enumerate(atoms.nodes) if node.op == "contract")
         for a in range(len(atoms)):
-            graph = extract(atoms, Piece(1 << a, 1 << atoms.stands[a])).graph
+            graph = extract(atoms, SegmentMask(1 << a, 1 << atoms.stands[a])).graph
             tensors = bits(atoms.reads[a])
             needed = least_reads(graph)
             self._read_bytes.append({t: read_bytes for t, (read_bytes, _) in zip(tensors, needed, strict=True)})
@@ -44,13 +44,13 @@ class Least:
                 narrow = traffic.made_products
                 self._products[a] = narrow[0] if narrow else (atoms.nodes[a].dtype.name, traffic.made_operations)
 
-    def traffic(self, piece: Piece) -> LeastTraffic:
+    def traffic(self, piece: SegmentMask) -> LeastTraffic:
         """Of a segment, at the least."""
         if piece not in self._known:
             self._known[piece] = self._traffic(piece)
         return self._known[piece]
 
-    def _traffic(self, piece: Piece) -> LeastTraffic:
+    def _traffic(self, piece: SegmentMask) -> LeastTraffic:
         atoms = self._atoms
         producer = {atoms.stands[a]: a for a in bits(piece.members)}
         read: dict[int, int] = {}
@@ -74,7 +74,7 @@ class Least:
         made_products = tuple((dtype, made) for (dtype, _), made in products.items())
         return LeastTraffic(bytes_, made_products, elements, self._refusing(piece, producer))
 
-    def _refusing(self, piece: Piece, producer: Mapping[int, int]) -> frozenset[str]:
+    def _refusing(self, piece: SegmentMask, producer: Mapping[int, int]) -> frozenset[str]:
         """Families that do not take a segment, as far as its contractions and ops say."""
         contractions = bits(piece.members & self._contractions)
         if not contractions:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fusion_ir.records import Reason
 from fusion_ir.units import duration
 from scheduler.bitset import bits
-from scheduler.cover.oracle import Covers, Proposal
+from scheduler.cover.oracle import CoverOracle, Proposal
 from scheduler.rewrites.prepare import Prepared
 from scheduler.segments.atoms import Atoms
 from scheduler.segments.enumeration import Candidate
@@ -20,7 +20,7 @@ SHARE = 0.5  # of the time that one cover may take, for all of these
 
 
 @dataclass(frozen=True)
-class Form:
+class AlternativeCover:
     """atom: the producer that the cover takes of a tensor that has others. other: the best cover without it, by what is
     measured or predicted; () if there is none."""
 
@@ -28,9 +28,9 @@ class Form:
     other: Proposal
 
 
-def forms(atoms: Atoms, cover: Proposal, covers: Covers, ledger: Ledger) -> Iterator[Form]:
+def forms(atoms: Atoms, cover: Proposal, covers: CoverOracle, ledger: Ledger) -> Iterator[AlternativeCover]:
     """Of a cover by candidates of these atoms; of equal segments, in other layers for instance, of one."""
-    until = covers.watch.clock() + SHARE * covers.cover_s
+    until = covers.deadline.clock() + SHARE * covers.cover_s
     seen: set[tuple[str, int]] = set()
     for candidate in cover:
         members = candidate.segment.members
@@ -39,14 +39,16 @@ def forms(atoms: Atoms, cover: Proposal, covers: Covers, ledger: Ledger) -> Iter
             same = candidate.segment.key, number
             if same in seen:
                 continue
-            if len(seen) >= MOST or covers.watch.clock() > until:
+            if len(seen) >= MOST or covers.deadline.clock() > until:
                 return
             seen.add(same)
             without = {c for p, c in covers.found.accepted.items() if p.members >> a & 1}
-            yield Form(a, covers.cheapest(ledger.predictions, without))
+            yield AlternativeCover(a, covers.cheapest(ledger.predictions, without))
 
 
-def explained(prepared: Prepared, atoms: Atoms, cover: Proposal, covers: Covers, ledger: Ledger) -> Iterator[Reason]:
+def explained(
+    prepared: Prepared, atoms: Atoms, cover: Proposal, covers: CoverOracle, ledger: Ledger
+) -> Iterator[Reason]:
     """What the cover costs, and what it would with another way to a tensor: once for all tensors that it is the same
     of."""
     if any(c.families.atoms is not atoms for c in cover):

@@ -12,9 +12,9 @@ from itertools import combinations, count
 from typing import NamedTuple, TypeVar
 
 from scheduler.bitset import bits
-from scheduler.cover.master import Covering, Decision, Look, Solution
+from scheduler.cover.master import Decision, Look, MasterProblem, Solution
 from scheduler.cover.separation import NEAR
-from scheduler.segments.segment_mask import Piece
+from scheduler.segments.segment_mask import SegmentMask
 
 GAIN = 1e-9  # of the cost: a cover that is better by less is not sought
 PRECISION = 1e-7  # of costs, with the solver's tolerances and what tells ties apart
@@ -28,7 +28,7 @@ class Cover:
     """Pieces in execution order. lower_us: what no cover by the pieces that there were is below. exact: none is cheaper
     by more than PRECISION of its cost. peak_bytes: of temporaries alive at once, where their sizes are known."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[SegmentMask, ...]
     cost_us: float
     lower_us: float
     exact: bool
@@ -41,14 +41,14 @@ class _Node(NamedTuple):
 
 
 def search(
-    covering: Covering,
+    covering: MasterProblem,
     most_nodes: int,
     is_late: Callable[[], bool],
     look: Look | None,
 ) -> Cover | None:
     """The cheapest cover at the costs that `covering` has, unless nodes or time run out; None if there is none, or none
     was found until then and `MOST_LATE` nodes later."""
-    best: tuple[Piece, ...] = ()
+    best: tuple[SegmentMask, ...] = ()
     best_price, enough = math.inf, 1 - GAIN
     tie = count()
     waiting: list[tuple[float, int, _Node]] = [(0.0, next(tie), _Node())]
@@ -85,7 +85,7 @@ def search(
     return Cover(best, cost_us, cost_us, True)
 
 
-def rounded(covering: Covering, solution: Solution) -> tuple[Piece, ...]:
+def rounded(covering: MasterProblem, solution: Solution) -> tuple[SegmentMask, ...]:
     """A cover made of what a solution takes, whole or in part: those that it takes least of are left out where the
     others do."""
     parts = dict(solution.x)
@@ -98,7 +98,7 @@ def rounded(covering: Covering, solution: Solution) -> tuple[Piece, ...]:
     return order
 
 
-def _decide(covering: Covering, solution: Solution) -> Decision:
+def _decide(covering: MasterProblem, solution: Solution) -> Decision:
     """What the solution is most undecided about."""
     stored: dict[int, float] = {}
     for j, part in solution.x.items():

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from scheduler.bitset import bits
-from scheduler.segments.segment_mask import Piece
+from scheduler.segments.segment_mask import SegmentMask
 
 
-class Producers:
+class Hypergraph:
     """Atoms and tensors of one problem. `reads`: by atom, the tensors that it reads, inputs of the graph left out.
     `stands`: by atom, the tensor that it computes. `outputs`: tensors that somebody wants."""
 
@@ -92,11 +92,11 @@ def _needs(reads: Sequence[int], stands: Sequence[int]) -> list[int]:
     return needs
 
 
-def in_order(pieces: Iterable[tuple[Piece, int]], outputs: int) -> tuple[Piece, ...] | None:
+def in_order(pieces: Iterable[tuple[SegmentMask, int]], outputs: int) -> tuple[SegmentMask, ...] | None:
     """Pieces, given with what they read, so that each comes after something has written what it reads, the lowest first
     where free, those left out whose writes nobody needs. None where they do not write the outputs."""
     waiting = sorted(pieces, key=lambda p: (p[0].members & -p[0].members, p[0]))
-    order: list[tuple[Piece, int]] = []
+    order: list[tuple[SegmentMask, int]] = []
     written = 0
     while waiting:
         ready = next((i for i, (_, reads) in enumerate(waiting) if not reads & ~written), None)
@@ -109,14 +109,14 @@ def in_order(pieces: Iterable[tuple[Piece, int]], outputs: int) -> tuple[Piece, 
     return _needed(order, outputs)
 
 
-def _needed(order: Sequence[tuple[Piece, int]], outputs: int) -> tuple[Piece, ...]:
+def _needed(order: Sequence[tuple[SegmentMask, int]], outputs: int) -> tuple[SegmentMask, ...]:
     """Those of an order that are the first to write something that is needed."""
     first: list[int] = []
     written = 0
     for piece, _ in order:
         first.append(piece.writes & ~written)
         written |= piece.writes
-    wanted, needed = outputs, list[Piece]()
+    wanted, needed = outputs, list[SegmentMask]()
     for (piece, reads), new in zip(reversed(order), reversed(first), strict=True):
         if new & wanted:
             needed.append(piece)
@@ -124,11 +124,11 @@ def _needed(order: Sequence[tuple[Piece, int]], outputs: int) -> tuple[Piece, ..
     return tuple(reversed(needed))
 
 
-def reached(pieces: Iterable[tuple[Piece, int]]) -> int:
+def reached(pieces: Iterable[tuple[SegmentMask, int]]) -> int:
     """Tensors that these pieces, given with what they read, can write in some order."""
     waiting, written = list(pieces), 0
     while True:
-        still: list[tuple[Piece, int]] = []
+        still: list[tuple[SegmentMask, int]] = []
         for entry in waiting:
             if entry[1] & ~written:
                 still.append(entry)

@@ -17,8 +17,8 @@ from itertools import count
 from typing import NamedTuple
 
 from scheduler.bitset import bits
-from scheduler.cover.peak_memory import Memory
-from scheduler.segments.segment_mask import Piece
+from scheduler.cover.peak_memory import PeakMemory
+from scheduler.segments.segment_mask import SegmentMask
 
 MOST_STATES = 5_000
 BEAM = 32
@@ -29,7 +29,7 @@ TIE = 1e-9  # of the bound: costs that differ by less are the same
 class Step(NamedTuple):
     """A piece that may be chosen. price: what it costs."""
 
-    piece: Piece
+    piece: SegmentMask
     reads: int
     price: float
 
@@ -43,7 +43,7 @@ class Way(NamedTuple):
     step: Step | None
     after: "Way | None"
 
-    def order(self) -> tuple[Piece, ...]:
+    def order(self) -> tuple[SegmentMask, ...]:
         """All its pieces, in execution order."""
         return tuple(way.step.piece for way in self._ways() if way.step)
 
@@ -62,10 +62,10 @@ class Result(NamedTuple):
     whole: bool
 
 
-class Demand:
+class LiveSetSearch:
     """`bound`: what making a set of tensors costs at the least."""
 
-    def __init__(self, steps: Iterable[Step], outputs: int, memory: Memory, bound: Callable[[int], float]) -> None:
+    def __init__(self, steps: Iterable[Step], outputs: int, memory: PeakMemory, bound: Callable[[int], float]) -> None:
         self._memory = memory
         self._bound = bound
         self._start = Way(0.0, 0, outputs, None, None)

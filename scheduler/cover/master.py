@@ -22,10 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.bitset import bits, lowest
-from scheduler.cover.hypergraph import Producers, in_order, reached
+from scheduler.cover.hypergraph import Hypergraph, in_order, reached
 from scheduler.cover.lp import Optimum, Relaxation
-from scheduler.cover.separation import NEAR, Column, Known, Parts
-from scheduler.segments.segment_mask import Piece
+from scheduler.cover.separation import NEAR, Column, FractionalSolution, Known
+from scheduler.segments.segment_mask import SegmentMask
 
 FREE = -math.inf
 MOST_COMING = 50  # columns that are looked at before a solution has them
@@ -34,7 +34,7 @@ MOST_ROUNDS = 1_000  # of cuts and looks for one solution
 TIE = 1e-8  # of what a tensor costs on average, for each atom computed
 SCATTER = 65_537  # a prime: pieces are told apart by what remains of their numbers
 
-Look = Callable[[Collection[Piece]], Mapping[Piece, float]]
+Look = Callable[[Collection[SegmentMask]], Mapping[SegmentMask, float]]
 
 
 class Solution(NamedTuple):
@@ -56,15 +56,15 @@ class Decision(NamedTuple):
     columns: NDArray[np.intp]
 
 
-class Covering:
+class MasterProblem:
     """The relaxation of one problem. Its rows, and where its last solution left it, serve all solutions to come."""
 
-    def __init__(self, producers: Producers) -> None:
+    def __init__(self, producers: Hypergraph) -> None:
         self.producers = producers
-        self.pieces: list[Piece] = []
+        self.pieces: list[SegmentMask] = []
         self.reads: list[int] = []
         self._extra = np.zeros(0)  # by column, see there
-        self.column: dict[Piece, int] = {}
+        self.column: dict[SegmentMask, int] = {}
         self.cuts = dict.fromkeys((1 << t for t in bits(producers.outputs)), -1)  # sets of tensors, with their rows
         self._required = tuple(bits(producers.required))  # rows 0 ...
         needing = producers.needing()
@@ -82,7 +82,7 @@ class Covering:
         self.costs: dict[int, float] = {}  # microseconds, by column that may be taken
         self._vague = np.zeros(0, dtype=bool)  # columns that were not looked at since they were priced
 
-    def price(self, costs: Mapping[Piece, float]) -> None:
+    def price(self, costs: Mapping[SegmentMask, float]) -> None:
         """What pieces cost, all others being forbidden; infinite: that one, too."""
         if not self.column.keys() >= costs.keys():
             self._extend(sorted(costs.keys() - self.column.keys()))
@@ -103,7 +103,7 @@ class Covering:
         each = TIE * self.relaxation.unit
         self.relaxation.price(list(costs), [c + each * self._extra[j] for j, c in costs.items()])
 
-    def _extend(self, pieces: Iterable[Piece]) -> None:
+    def _extend(self, pieces: Iterable[SegmentMask]) -> None:
         """A new relaxation, with further columns."""
         for piece in pieces:
             j, reads = len(self.pieces), self.producers.read(piece.members)
@@ -196,7 +196,7 @@ class Covering:
         if self._last:
             self.forbidden |= self.relaxation.reduced(self._last.duals) > gap
 
-    def order(self, columns: Iterable[int]) -> tuple[Piece, ...]:
+    def order(self, columns: Iterable[int]) -> tuple[SegmentMask, ...]:
         """An order in which these can be executed, without those that are not needed; () if they are no cover."""
         return in_order(((self.pieces[j], self.reads[j]) for j in columns), self.producers.outputs) or ()
 
@@ -218,15 +218,15 @@ class Covering:
                 return []
             chosen.append(min(writing, key=lambda j: (prices[j], j)))
 
-    def usable(self) -> list[Piece]:
+    def usable(self) -> list[SegmentMask]:
         """Pieces that may be taken."""
         return [self.pieces[j] for j in self.costs]
 
-    def cost_us(self, pieces: Collection[Piece]) -> float:
+    def cost_us(self, pieces: Collection[SegmentMask]) -> float:
         """Of a cover; infinite of none."""
         return math.fsum(self.costs[self.column[p]] for p in pieces) if pieces else math.inf
 
-    def price_of(self, pieces: Collection[Piece]) -> float:
+    def price_of(self, pieces: Collection[SegmentMask]) -> float:
         """The same, ties apart: what solutions' values compare with."""
         costs = self.relaxation.costs
         return math.fsum(costs[self.column[p]] for p in pieces) if pieces else math.inf
@@ -250,7 +250,7 @@ class Covering:
 
         return potential
 
-    def dearer(self, costs: Mapping[Piece, float]) -> int:
+    def dearer(self, costs: Mapping[SegmentMask, float]) -> int:
         """Takes over what looks showed. How many cost something else than before."""
         finite = {self.column[p]: c for p, c in costs.items() if c < math.inf}
         changed = {j: c for j, c in finite.items() if c != self.costs[j]}
@@ -264,7 +264,9 @@ class Covering:
 
     def _violated(self, x: Mapping[int, float]) -> bool:
         """Adds rows for sets that a solution leaves open. Whether there are any."""
-        parts = Parts(self._columns, {j: x[j] for j in sorted(x, key=lambda j: lowest(self.pieces[j].members))})
+        parts = FractionalSolution(
+            self._columns, {j: x[j] for j in sorted(x, key=lambda j: lowest(self.pieces[j].members))}
+        )
         taken: dict[int, list[int]] = {}
         for j in parts.x:
             for k in self._entered[j]:
@@ -313,7 +315,7 @@ class Covering:
         return self._decisions[key]
 
 
-def _extra(piece: Piece) -> float:
+def _extra(piece: SegmentMask) -> float:
     """Tells covers apart that cost the same: those that compute less come first, and of these in every search the same
     ones, wherever the solver came from."""
     return piece.members.bit_count() + (7919 * piece.members + 104_729 * piece.writes) % SCATTER / SCATTER

@@ -9,10 +9,10 @@ from dataclasses import replace
 
 from scheduler.cover.branch_and_bound import PRECISION, Cover, search
 from scheduler.cover.hypergraph import reached
-from scheduler.cover.live_set_search import Demand, Step, Way
-from scheduler.cover.master import Covering, Look
-from scheduler.cover.peak_memory import Memory
-from scheduler.segments.segment_mask import Piece
+from scheduler.cover.live_set_search import LiveSetSearch, Step, Way
+from scheduler.cover.master import Look, MasterProblem
+from scheduler.cover.peak_memory import PeakMemory
+from scheduler.segments.segment_mask import SegmentMask
 
 SHARES = (0.0, 0.25, 0.5)  # of the way from a bound to a cover: what a cover of the least peak is sought within
 
@@ -28,13 +28,13 @@ class NoRoom(Exception):
         self.exact = exact
 
 
-class Limited:
+class MemoryLimit:
     """Covers of one problem at given costs."""
 
     def __init__(
         self,
-        covering: Covering,
-        memory: Memory,
+        covering: MasterProblem,
+        memory: PeakMemory,
         max_nodes: int,
         max_states: int,
         is_late: Callable[[], bool],
@@ -43,7 +43,7 @@ class Limited:
         self._covering, self._memory = covering, memory
         self._max_nodes, self._max_states, self._is_late, self._look = max_nodes, max_states, is_late, look
 
-    def cheapest(self, costs: Mapping[Piece, float], limit_bytes: int) -> Cover | None:
+    def cheapest(self, costs: Mapping[SegmentMask, float], limit_bytes: int) -> Cover | None:
         """Within the limit; None where the pieces of finite cost make no cover at all. Raises NoRoom."""
         small = {p: c for p, c in costs.items() if self._memory.least(p) <= limit_bytes}
         self._covering.price(small)
@@ -78,7 +78,7 @@ class Limited:
                 lower_us = max(result.lower * (1 - PRECISION), cheapest.lower_us)
                 return self._cover(way, lower_us, result.whole)
 
-    def _least(self, costs: Mapping[Piece, float]) -> tuple[Cover, bool] | None:
+    def _least(self, costs: Mapping[SegmentMask, float]) -> tuple[Cover, bool] | None:
         """A cover that takes little, and whether none takes less; None if there is none."""
         least_bytes = self._covering_from(costs)
         if least_bytes is None:
@@ -102,7 +102,7 @@ class Limited:
                 break
         return cover, cover.peak_bytes == least_bytes
 
-    def _covering_from(self, costs: Mapping[Piece, float]) -> int | None:
+    def _covering_from(self, costs: Mapping[SegmentMask, float]) -> int | None:
         """The least bytes such that pieces which take no more by themselves make a cover."""
         producers = self._covering.producers
         by_bytes = sorted((self._memory.least(p), p) for p, c in costs.items() if c < float("inf"))
@@ -118,12 +118,12 @@ class Limited:
                 high = middle
         return by_bytes[high - 1][0]
 
-    def _demand(self, pieces: Iterable[Piece]) -> Demand:
+    def _demand(self, pieces: Iterable[SegmentMask]) -> LiveSetSearch:
         """The search by these pieces, after a solution of the relaxation."""
         covering = self._covering
         producers = covering.producers
         steps = [Step(p, producers.read(p.members), covering.price_of([p])) for p in pieces]
-        return Demand(steps, producers.outputs, self._memory, covering.potential())
+        return LiveSetSearch(steps, producers.outputs, self._memory, covering.potential())
 
     def _cover(self, way: Way, lower_us: float, exact: bool) -> Cover:
         order = way.order()

@@ -6,13 +6,13 @@ from dataclasses import replace
 from functools import lru_cache
 
 from scheduler.cost.model import Estimate
-from scheduler.cost.optimistic import Least
-from scheduler.cover.solver import Cover, CoverProblem, NoRoom, Producers
-from scheduler.deadline import Watch
+from scheduler.cost.optimistic import OptimisticCost
+from scheduler.cover.solver import Cover, CoverProblem, Hypergraph, NoRoom
+from scheduler.deadline import Deadline
 from scheduler.segments.atoms import Atoms
 from scheduler.segments.enumeration import Candidate, Candidates
 from scheduler.segments.output_sets import writing_less
-from scheduler.segments.segment_mask import Piece
+from scheduler.segments.segment_mask import SegmentMask
 from scheduler.tuning.trials import Ledger
 
 FAR = 2.0  # times the best prediction
@@ -30,11 +30,11 @@ def prologue_first(segments: Iterable[Candidate]) -> Proposal:
     return tuple(sorted(segments, key=lambda c: not c.is_prologue))
 
 
-def _nothing(_: Estimate) -> dict[Piece, float]:
+def _nothing(_: Estimate) -> dict[SegmentMask, float]:
     return {}
 
 
-class Covers:
+class CoverOracle:
     """`cover_s`: seconds that branching may take for one answer; what is left `until` a time on the watch, if that is
     less. Costs are of one run: a prologue's are next to nothing. `memory_bytes`: of temporaries that covers may need,
     None for any number; where none of those asked for keeps to it, `least_bytes` is what the least of them needs."""
@@ -44,7 +44,7 @@ class Covers:
         atoms: Atoms,
         found: Candidates,
         ledger: Ledger,
-        watch: Watch,
+        deadline: Deadline,
         cover_s: float,
         memory_bytes: int | None = None,
         until: float = math.inf,
@@ -52,18 +52,20 @@ class Covers:
         self.found = found
         self.usable = {p: c for p, c in found.accepted.items() if not c.keeps_a_prologue_out}
         self.ledger = ledger
-        self.watch = watch
+        self.deadline = deadline
         self.cover_s = cover_s
         self.memory_bytes = memory_bytes
         self.until = until
         self.least_bytes: int | None = None
-        producers = Producers(atoms.preds, atoms.stands, atoms.outputs)
-        self.problem = CoverProblem(producers, [node.bytes for node in atoms.nodes], clock=watch.clock, beat=watch.look)
-        self.least = Least(atoms)
+        producers = Hypergraph(atoms.preds, atoms.stands, atoms.outputs)
+        self.problem = CoverProblem(
+            producers, [node.bytes for node in atoms.nodes], clock=deadline.clock, beat=deadline.look
+        )
+        self.least = OptimisticCost(atoms)
         self._plain = {p.members: c for p, c in self.usable.items() if atoms.is_plain(p)}
-        self._looked_at: set[Piece] = set()  # were part of a solution: their costs tell them apart
+        self._looked_at: set[SegmentMask] = set()  # were part of a solution: their costs tell them apart
         self._vaguely = lru_cache(maxsize=3)(_nothing)  # the least that pieces cost, by estimate
-        self._asked: set[Piece] = set()  # were part of a cover: families said that they accept them
+        self._asked: set[SegmentMask] = set()  # were part of a cover: families said that they accept them
         self.exact = True  # whether all answers so far were
 
     def cheapest(self, unknown: Estimate, without: Collection[Candidate] = ()) -> Proposal:
@@ -84,7 +86,7 @@ class Covers:
                 self.ledger.look_closer(candidate)
             if (us := self.us(cover)) < best_us:
                 best, best_us = cover, us
-            if self.watch.is_over():
+            if self.deadline.is_over():
                 break
             if not self.exact:  # branching again would take as long, and prove nothing either
                 break
@@ -123,27 +125,27 @@ class Covers:
         """Candidates cost the least that they can, by what they move and multiply, until they are part of a solution;
         then what they seem to, and in a cover what they do. When all of those in it do, it is the cheapest: others cost
         more than in this comparison, unless time ran out."""
-        end = self.watch.clock() + self._seconds
+        end = self.deadline.clock() + self._seconds
 
-        def look(pieces: Collection[Piece]) -> dict[Piece, float]:
+        def look(pieces: Collection[SegmentMask]) -> dict[SegmentMask, float]:
             new = [p for p in pieces if p not in self._looked_at]
             self._looked_at.update(new)
             return {p: self._cost_us(p, unknown) for p in new}
 
         while True:
             try:
-                left = max(end - self.watch.clock(), LEAST_COVER_S)
+                left = max(end - self.deadline.clock(), LEAST_COVER_S)
                 cover = self.problem.solve(self._costs(unknown, without), left, look, self.memory_bytes, self.until)
             except NoRoom as error:
                 self.least_bytes = error.cover.peak_bytes
                 return None
             if cover is None:
-                self.exact = self.exact and self.watch.clock() <= min(end, self.until)  # else none was found in time
+                self.exact = self.exact and self.deadline.clock() <= min(end, self.until)  # else none was found in time
                 return None
             seeming = [self._cost_us(p, unknown) for p in cover.pieces]
             self._asked.update(cover.pieces)
             known = [self._cost_us(p, unknown) for p in cover.pieces]
-            if known != seeming and (math.inf in known or (cover.exact and self.watch.clock() < end)):
+            if known != seeming and (math.inf in known or (cover.exact and self.deadline.clock() < end)):
                 continue
             cover = replace(cover, exact=cover.exact and known == seeming)
             if not self._once_each(cover.pieces):
@@ -156,9 +158,9 @@ class Covers:
     @property
     def _seconds(self) -> float:
         """That the next answer may take."""
-        return min(self.cover_s, max(self.until - self.watch.clock(), LEAST_COVER_S))
+        return min(self.cover_s, max(self.until - self.deadline.clock(), LEAST_COVER_S))
 
-    def _costs(self, unknown: Estimate, without: Collection[Candidate]) -> dict[Piece, float]:
+    def _costs(self, unknown: Estimate, without: Collection[Candidate]) -> dict[SegmentMask, float]:
         """What pieces are taken to cost, as far as they are known by now."""
         vaguely = self._vaguely(unknown)
         for piece in self.usable.keys() - vaguely.keys():
@@ -171,20 +173,20 @@ class Covers:
             costs.pop(candidate.families.piece, None)
         return costs
 
-    def _cost_us(self, piece: Piece, unknown: Estimate) -> float:
+    def _cost_us(self, piece: SegmentMask, unknown: Estimate) -> float:
         """Of a piece that was looked at, or tried."""
         candidate = self.usable[piece]
         us = unknown.us if piece in self._asked or self.ledger.is_open(candidate) else unknown.seeming_us
         return candidate.weight * self.ledger.cost_us(candidate, us)
 
-    def _writing_what_is_read(self, pieces: Sequence[Piece], unknown: Estimate) -> tuple[Piece, ...]:
+    def _writing_what_is_read(self, pieces: Sequence[SegmentMask], unknown: Estimate) -> tuple[SegmentMask, ...]:
         """A cover whose segments write no tensor that nothing reads before it is written again, and none that is there
         already, unless that is dearer: of pieces that are predicted to cost the same, bound by arithmetic for
         instance, the solver takes any, and out of time it has some that write what others do."""
-        atoms, before = self.found.atoms, tuple[Piece, ...]()
+        atoms, before = self.found.atoms, tuple[SegmentMask, ...]()
         cover = tuple(sorted(pieces, key=lambda p: not self.usable[p].is_prologue))  # as they will run
         while cover != before:  # what writes less may read less
-            before, kept, live = cover, list[Piece](), atoms.outputs
+            before, kept, live = cover, list[SegmentMask](), atoms.outputs
             for piece in reversed(cover):
                 if needed := piece.writes & live:
                     kept.append(self._writing(piece, needed, unknown))
@@ -196,7 +198,7 @@ class Covers:
                     written |= piece.writes
         return cover
 
-    def _writing(self, piece: Piece, needed: int, unknown: Estimate) -> Piece:
+    def _writing(self, piece: SegmentMask, needed: int, unknown: Estimate) -> SegmentMask:
         """The segment that writes no more than that, or, where that is dearer, the one given."""
         if needed == piece.writes:
             return piece
@@ -207,7 +209,7 @@ class Covers:
         is_there = less in self.usable and self._cost_us(less, unknown) <= SAME * self._cost_us(piece, unknown)
         return less if is_there else piece
 
-    def _once_each(self, pieces: Iterable[Piece]) -> bool:
+    def _once_each(self, pieces: Iterable[SegmentMask]) -> bool:
         """Where two segments of a cover write the same tensor, makes the later one without it a candidate. Whether
         there are new ones."""
         new = False

@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Sequence
 
 from scheduler.bitset import bits
-from scheduler.cover.hypergraph import Producers
-from scheduler.segments.segment_mask import Piece
+from scheduler.cover.hypergraph import Hypergraph
+from scheduler.segments.segment_mask import SegmentMask
 
 
-class Memory:
+class PeakMemory:
     """`bytes_`: by tensor; none where nobody limits them. Outputs take none of it: callers give room for them."""
 
-    def __init__(self, producers: Producers, bytes_: Sequence[int]) -> None:
+    def __init__(self, producers: Hypergraph, bytes_: Sequence[int]) -> None:
         self._producers = producers
         self._bytes = bytes_ or [0] * len(producers.stands)
         self._known: dict[int, int] = {}
@@ -22,11 +22,11 @@ class Memory:
             self._known[tensors] = sum(self._bytes[t] for t in bits(tensors))
         return self._known[tensors]
 
-    def least(self, piece: Piece) -> int:
+    def least(self, piece: SegmentMask) -> int:
         """While the piece runs: what it reads and writes."""
         return self.of(piece.writes | self._producers.read(piece.members))
 
-    def peak(self, order: Iterable[Piece]) -> int:
+    def peak(self, order: Iterable[SegmentMask]) -> int:
         """Of pieces in execution order: while one runs, what it reads and writes is alive, and what was written before
         and is read after."""
         alive, peak = self._producers.outputs, 0

@@ -43,7 +43,7 @@ class Known(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Parts:
+class FractionalSolution:
     """What a solution takes: by column, in about the order of execution, its part."""
 
     columns: Sequence[Column]

@@ -14,14 +14,14 @@ from dataclasses import replace
 
 from scheduler.bitset import bits
 from scheduler.cover.branch_and_bound import Cover, search
-from scheduler.cover.hypergraph import Producers
+from scheduler.cover.hypergraph import Hypergraph
 from scheduler.cover.live_set_search import MOST_STATES
-from scheduler.cover.master import Covering, Look
-from scheduler.cover.memory_limit import Limited, NoRoom
-from scheduler.cover.peak_memory import Memory
-from scheduler.segments.segment_mask import Piece
+from scheduler.cover.master import Look, MasterProblem
+from scheduler.cover.memory_limit import MemoryLimit, NoRoom
+from scheduler.cover.peak_memory import PeakMemory
+from scheduler.segments.segment_mask import SegmentMask
 
-__all__ = ["Cover", "CoverProblem", "NoRoom", "Producers", "bits"]
+__all__ = ["Cover", "CoverProblem", "Hypergraph", "NoRoom", "bits"]
 
 MAX_NODES = 400  # of branching; each takes some milliseconds
 
@@ -32,7 +32,7 @@ class CoverProblem:
 
     def __init__(
         self,
-        producers: Producers,
+        producers: Hypergraph,
         bytes_: Sequence[int] = (),
         *,
         max_nodes: int = MAX_NODES,
@@ -45,12 +45,12 @@ class CoverProblem:
         self.max_states = max_states
         self.clock = clock
         self.beat = beat
-        self._memory = Memory(producers, bytes_)
-        self._covering = Covering(producers)
+        self._memory = PeakMemory(producers, bytes_)
+        self._covering = MasterProblem(producers)
 
     def solve(
         self,
-        costs: Mapping[Piece, float],
+        costs: Mapping[SegmentMask, float],
         most_s: float = math.inf,
         look: Look | None = None,
         limit_bytes: int | None = None,
@@ -68,11 +68,11 @@ class CoverProblem:
             return Cover((), 0.0, 0.0, True)
         ends = self.clock() + most_s
 
-        def looked(pieces: Collection[Piece]) -> Mapping[Piece, float]:
+        def looked(pieces: Collection[SegmentMask]) -> Mapping[SegmentMask, float]:
             nonlocal ends
             self.beat()
             began = self.clock()
-            found: Mapping[Piece, float] = look(pieces) if look else {}
+            found: Mapping[SegmentMask, float] = look(pieces) if look else {}
             ends += self.clock() - began
             return found
 
@@ -84,5 +84,5 @@ class CoverProblem:
             self._covering.price(costs)
             cover = search(self._covering, self.max_nodes, is_late, looked)
             return cover and replace(cover, peak_bytes=self._memory.peak(cover.pieces))
-        limited = Limited(self._covering, self._memory, self.max_nodes, self.max_states, is_late, looked)
+        limited = MemoryLimit(self._covering, self._memory, self.max_nodes, self.max_states, is_late, looked)
         return limited.cheapest(costs, limit_bytes)

@@ -13,7 +13,7 @@ from scheduler.tuning.trials import Ledger
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CutOutcome:
     """How the search ended. complete: nothing untried can win. by_plans: several whole plans were timed, and the
     fastest was taken."""
 
@@ -22,7 +22,7 @@ class Outcome:
 
 
 def explain(
-    prepared: Prepared, cover: Sequence[Candidate], found: Candidates, ledger: Ledger, outcome: Outcome
+    prepared: Prepared, cover: Sequence[Candidate], found: Candidates, ledger: Ledger, outcome: CutOutcome
 ) -> tuple[Reason, ...]:
     """Why each two segments of the cover, of which one reads what the other writes, are apart. Where it is the same for
     several, in the layers of a model for instance, one reason names all of them."""
@@ -46,7 +46,7 @@ def _apart(
     edges: "_Edges",
     found: Candidates,
     ledger: Ledger,
-    outcome: Outcome,
+    outcome: CutOutcome,
 ) -> Reason:
     """Why not in one launch: impossible, refused, failed, slower or not tried."""
     one, other = cover[i], cover[j]
@@ -72,7 +72,7 @@ def _apart(
     return reason.model_copy(update={"kind": kind, "text": text, **costs})
 
 
-def _why(together: Candidate, one: Candidate, other: Candidate, ledger: Ledger, outcome: Outcome) -> tuple[str, str]:
+def _why(together: Candidate, one: Candidate, other: Candidate, ledger: Ledger, outcome: CutOutcome) -> tuple[str, str]:
     """Kind and text for what some family takes."""
     ledger.look_up(together)
     whole, parts = ledger.known(together), [ledger.known(c) for c in (one, other)]

@@ -19,14 +19,14 @@ from fusion_ir.core.node import Node
 from fusion_ir.errors import FormatError
 from fusion_ir.ops import make_input
 from fusion_ir.records import NUMERICS, Device, Numerics, Ref
-from scheduler.cost.model import Predictor
+from scheduler.cost.model import CostModel
 from scheduler.rewrites.alternatives import Alternatives
 from scheduler.rewrites.prepare import Prepared, prepare
 from scheduler.rewrites.rules import ALTERNATIVES
 from scheduler.rewrites.rules.split_reduction import split_tasks
 from scheduler.segments.boundary import OUTPUT_ALIGNMENT_BYTES, TEMPORARY_ALIGNMENT_BYTES
 from scheduler.segments.segment import Segment
-from scheduler.segments.segment_mask import Piece
+from scheduler.segments.segment_mask import SegmentMask
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def compose(
     """
     tasks = split_tasks(device)
     allowed = NUMERICS[: NUMERICS.index(numerics) + 1]
-    takes = Predictor(device, FAMILIES).shares
+    takes = CostModel(device, FAMILIES).shares
     for each in allowed:
         prepared = prepare(given, tasks, each, ALTERNATIVES, takes)
         segments, graph, slots = _composed(given, parts, aliases, prepared.alternatives.tensor)
@@ -145,7 +145,7 @@ def _segment(
     if there.issuperset(writes):
         raise FormatError(f"{place}/writes/0", "expected a tensor that is not there yet, got one that was written")
     cone = tuple(made.values())
-    return Segment(Piece(0, 0), reads, tuple(writes), cone, part.graph)
+    return Segment(SegmentMask(0, 0), reads, tuple(writes), cone, part.graph)
 
 
 def _read(tensors: dict[Ref, _Tensor], ref: Ref, spec: InputSpec, place: str) -> _Tensor:

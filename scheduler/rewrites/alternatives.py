@@ -20,9 +20,9 @@ from fusion_ir.core.node import Node
 from fusion_ir.ops.contract import products
 from fusion_ir.ops.value_preserving import is_free
 from fusion_ir.records import NUMERICS, Numerics, Reason
-from scheduler.rewrites.matching.graph_queries import Neighbourhood
-from scheduler.rewrites.reachability import Reach
-from scheduler.rewrites.rule import Offer
+from scheduler.rewrites.matching.graph_queries import GraphQueries
+from scheduler.rewrites.reachability import Reachability
+from scheduler.rewrites.rule import Alternative
 from scheduler.rewrites.rules import RULES
 from scheduler.rewrites.simplify import simplify
 
@@ -40,11 +40,11 @@ class Alternatives:
 
     graph: Graph
     producers: Mapping[Node, tuple[Node, ...]] = field(default_factory=dict[Node, tuple[Node, ...]])
-    found_by: Mapping[Node, Offer] = field(default_factory=dict[Node, Offer])
-    through: Mapping[Node, tuple[Offer, ...]] = field(default_factory=dict[Node, tuple[Offer, ...]])
+    found_by: Mapping[Node, Alternative] = field(default_factory=dict[Node, Alternative])
+    through: Mapping[Node, tuple[Alternative, ...]] = field(default_factory=dict[Node, tuple[Alternative, ...]])
     reasons: tuple[Reason, ...] = ()
 
-    def rules_of(self, node: Node) -> tuple[Offer, ...]:
+    def rules_of(self, node: Node) -> tuple[Alternative, ...]:
         """By which a producer came to be one, in order; none of the graph's own nodes."""
         return (*self.through.get(node, ()), self.found_by[node]) if node in self.found_by else ()
 
@@ -86,13 +86,13 @@ class Alternatives:
         if not self.producers:
             return frozenset()
         whole = _with_producers(self.graph, self.stands_for)
-        is_constant = Neighbourhood(whole).is_constant
+        is_constant = GraphQueries(whole).is_constant
         read = {a for n in whole.nodes if not is_constant(n) for a in n.args} | self.stands_for.keys()
         return frozenset(n for n in self.added if n in read and is_constant(n))
 
 
 def find_alternatives(
-    graph: Graph, offers: Sequence[Offer], numerics: Numerics, is_late: Callable[[], bool] = lambda: False
+    graph: Graph, offers: Sequence[Alternative], numerics: Numerics, is_late: Callable[[], bool] = lambda: False
 ) -> Alternatives:
     """What rules of class `numerics` or a stricter one offer for the nodes of a simplified graph; then for the nodes
     that each alternative adds, seen as if there were no other way to its tensor. is_late: asked often; from when it
@@ -104,12 +104,12 @@ def find_alternatives(
         text = f"alternatives are sought in graphs of up to {MOST_NODES} nodes, this one has {len(graph.nodes)}"
         return Alternatives(graph, reasons=(Reason(kind="cap", text=text),))
     search = _Search(graph, is_late)
-    search.add(graph.nodes, Neighbourhood(graph), allowed)
+    search.add(graph.nodes, GraphQueries(graph), allowed)
     if len(graph.nodes) <= MOST_NODES_AGAIN:
         for producer in list(search.stands_for):
             if is_late():
                 break
-            alone = Neighbourhood(Graph(graph.inputs, (OutputSpec(producer, dense_strides(producer.sizes)),)))
+            alone = GraphQueries(Graph(graph.inputs, (OutputSpec(producer, dense_strides(producer.sizes)),)))
             search.add([n for n in alone.graph.nodes if n not in search.given], alone, allowed)
     else:
         search.limits.append(f"alternatives of alternatives are sought in graphs of up to {MOST_NODES_AGAIN} nodes")
@@ -125,17 +125,17 @@ class _Search:
         self.given = frozenset(graph.nodes)
         self.producers: dict[Node, list[Node]] = {}
         self.stands_for: dict[Node, Node] = {}
-        self.found_by: dict[Node, Offer] = {}
-        self.through: dict[Node, tuple[Offer, ...]] = {}
+        self.found_by: dict[Node, Alternative] = {}
+        self.through: dict[Node, tuple[Alternative, ...]] = {}
         self._within: dict[Node, list[tuple[Node, Node]]] = {}  # tensors and their producers that an added node is for
-        self._reach = Reach(graph.nodes)
+        self._reach = Reachability(graph.nodes)
         self.left_out = 0
         self.too_much = 0
         self.limits: list[str] = []
 
-    def add(self, nodes: Iterable[Node], around: Neighbourhood, offers: Sequence[Offer]) -> None:
+    def add(self, nodes: Iterable[Node], around: GraphQueries, offers: Sequence[Alternative]) -> None:
         """What the rules offer for these nodes."""
-        offered: list[tuple[Node, Node, Offer]] = []
+        offered: list[tuple[Node, Node, Alternative]] = []
         for node in nodes:
             if self._is_late():
                 break
@@ -150,7 +150,7 @@ class _Search:
             if self._is_late():
                 break
 
-    def _take(self, node: Node, producer: Node, offer: Offer) -> None:
+    def _take(self, node: Node, producer: Node, offer: Alternative) -> None:
         """As another producer of what the node produces."""
         tensor = self.stands_for.get(node, node)
         if producer is tensor or producer in self.stands_for or producer in self.producers or producer.op == "input":
@@ -224,7 +224,7 @@ class _Search:
         return Alternatives(self.graph, producers, found_by, through, reasons)
 
 
-def _stored(node: Node, other: Node, around: Neighbourhood) -> Iterator[tuple[Node, Node]]:
+def _stored(node: Node, other: Node, around: GraphQueries) -> Iterator[tuple[Node, Node]]:
     """Another producer of a node, or, where nobody stores the node, of what is made of it.
 
     %1 = permute(%0); %2 = exp(%1)       another way to %1 gives another way to %2
@@ -237,7 +237,7 @@ def _stored(node: Node, other: Node, around: Neighbourhood) -> Iterator[tuple[No
             yield from _stored(reader, again, around)
 
 
-def _work(producer: Node, around: Neighbourhood) -> int:
+def _work(producer: Node, around: GraphQueries) -> int:
     """Multiplications that a producer adds to every run."""
     added: set[Node] = set()
     stack = [producer]
@@ -249,7 +249,7 @@ def _work(producer: Node, around: Neighbourhood) -> int:
     return sum(_multiplications(n) for n in added if not around.is_constant(n))
 
 
-def _saved(tensor: Node, around: Neighbourhood) -> int:
+def _saved(tensor: Node, around: GraphQueries) -> int:
     """Multiplications of what nothing but this tensor needs."""
     alone: set[Node] = set()
     stack = [tensor]

@@ -9,7 +9,7 @@ from fusion_ir.core.node import Node
 from fusion_ir.ops import make
 from fusion_ir.records import NUMERICS, Numerics, Ref
 from scheduler.rewrites.alternatives import Alternatives, find_alternatives
-from scheduler.rewrites.rule import Offer, Rule
+from scheduler.rewrites.rule import Alternative, Rule
 from scheduler.rewrites.rules import RULES
 from scheduler.rewrites.rules.identities import commuting
 from scheduler.rewrites.rules.matrix_axes import AxesInOrder, Takes
@@ -52,7 +52,7 @@ def prepare(
     graph: Graph,
     tasks: Tasks | None = None,
     numerics: Numerics = "reassociate",
-    offers: Sequence[Offer] = (),
+    offers: Sequence[Alternative] = (),
     takes: Takes | None = None,
     is_late: Callable[[], bool] = lambda: False,
 ) -> Prepared:

@@ -11,7 +11,7 @@ import numpy as np
 from fusion_ir.core.node import Node
 
 
-class Reach:
+class Reachability:
     """Of the nodes of a graph as given, operands first."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from fusion_ir.core.node import Node
 from fusion_ir.records import NUMERICS, Numerics
-from scheduler.rewrites.matching.graph_queries import Neighbourhood
+from scheduler.rewrites.matching.graph_queries import GraphQueries
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Offer:
+class Alternative:
     """`find` gives other nodes that equal a node of a graph (same shape and dtype), for the search to weigh against it:
     none where it does not match, the one likeliest to pay first. What it makes is made of nodes that the node depends
     on, and of its siblings, of which none depends on another. rounding: which values are rounded to a tensor's dtype on
@@ -44,10 +44,10 @@ class Offer:
     name: str
     equation: str
     numerics: Numerics
-    find: Callable[[Node, Neighbourhood], Iterable[Node]]
+    find: Callable[[Node, GraphQueries], Iterable[Node]]
     rounding: str = ""
 
-    def of(self, node: Node, around: Neighbourhood) -> tuple[Node, ...]:
+    def of(self, node: Node, around: GraphQueries) -> tuple[Node, ...]:
         """What is offered for a node, each once; nothing for what a prologue computes anyhow."""
         if not node.args or around.is_constant(node):
             return ()

@@ -9,7 +9,7 @@ from fusion_ir.core.graph import Graph
 from fusion_ir.records import Device, Refusal
 from scheduler.segments.atoms import Atoms
 from scheduler.segments.segment import Segment, extract
-from scheduler.segments.segment_mask import Piece
+from scheduler.segments.segment_mask import SegmentMask
 
 
 class Told(NamedTuple):
@@ -19,7 +19,7 @@ class Told(NamedTuple):
     seeming: dict[str, Reject | None]
 
 
-class Answers(Collection[str]):
+class Acceptance(Collection[str]):
     """The names of the families that accept a segment, in the order of `families`. To go through them asks one after
     another; `in` asks that one alone. sure: those that accept it for certain, which are not asked. told: what families
     said of segments, by graph, so that of equal ones, of other layers for example, one is asked about; added to."""
@@ -29,7 +29,7 @@ class Answers(Collection[str]):
         families: Mapping[str, Family],
         device: Device,
         atoms: Atoms,
-        piece: Piece,
+        piece: SegmentMask,
         sure: Collection[str],
         told: dict[Graph, Told],
     ) -> None:

@@ -25,7 +25,7 @@ from fusion_ir.ops.value_preserving import is_free
 from scheduler.bitset import bits
 from scheduler.rewrites.alternatives import Alternatives
 from scheduler.segments.boundary import Boundary
-from scheduler.segments.segment_mask import Piece
+from scheduler.segments.segment_mask import SegmentMask
 
 SUMS = (OpKind.CONTRACT, OpKind.REDUCTION, OpKind.SCAN)
 COPIES = ("cat", "pad")  # views that are no strides over one tensor
@@ -217,17 +217,17 @@ class Atoms:
         """The same."""
         return {}
 
-    def piece(self, members: int) -> Piece:
+    def piece(self, members: int) -> SegmentMask:
         """The segment of these atoms that writes whatever others read; of the graph's own atoms, what others of these
         do."""
         own = not members & ~self.givens
-        return Piece(members, (self.plain if own else self).writes_of(members))
+        return SegmentMask(members, (self.plain if own else self).writes_of(members))
 
-    def is_plain(self, piece: Piece) -> bool:
+    def is_plain(self, piece: SegmentMask) -> bool:
         """Whether the segment is one of a partition of the graph's own atoms."""
         return not piece.members & ~self.givens and piece.writes == self.plain.writes_of(piece.members)
 
-    def is_own(self, piece: Piece) -> bool:
+    def is_own(self, piece: SegmentMask) -> bool:
         """Whether the segment would be there if the graph had no alternatives."""
         return not piece.members & ~self.givens and not piece.writes & ~self.plain.writes_of(piece.members)
 
@@ -247,9 +247,9 @@ class Atoms:
 
     def is_convex(self, members: int) -> bool:
         """Whether no path leaves the set and comes back, whichever alternatives are chosen outside."""
-        return self.is_possible(Piece(members, self.made_by(members)))
+        return self.is_possible(SegmentMask(members, self.made_by(members)))
 
-    def is_possible(self, piece: Piece) -> bool:
+    def is_possible(self, piece: SegmentMask) -> bool:
         """Whether nothing that the segment reads needs what it writes, for lack of another way."""
         above = 0
         for t in bits(self.reads_of(piece.members) & self.all):

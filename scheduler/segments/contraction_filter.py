@@ -7,12 +7,12 @@ from fusion_ir.ops import OpKind, kind_of
 from fusion_ir.ops.value_preserving import is_free
 from scheduler.bitset import bits
 from scheduler.segments.atoms import Atoms
-from scheduler.segments.segment_mask import Piece
+from scheduler.segments.segment_mask import SegmentMask
 
 COSTLY = frozenset({OpKind.CONTRACT, OpKind.REDUCTION, OpKind.SCAN, OpKind.GATHER})
 
 
-class Products:
+class ContractionFilter:
     """The thick ones among atoms, see `is_thick`, and what families for `target` take beside them."""
 
     def __init__(self, atoms: Atoms, target: str) -> None:
@@ -29,7 +29,7 @@ class Products:
         self._free = sum(1 << a for a, node in enumerate(nodes) if is_free(node))
         self._by_libraries = target == "cpu"
 
-    def keep_apart(self, piece: Piece) -> bool:
+    def keep_apart(self, piece: SegmentMask) -> bool:
         """Whether every family but `naive` is sure to refuse the segment. Of pieces with alternatives nothing is
         said."""
         thick = piece.members & self._thick
@@ -42,12 +42,12 @@ class Products:
             return True
         return self._too_much_for_libraries(piece, last) if self._by_libraries else self._too_much_for_tiles(piece)
 
-    def _too_much_for_libraries(self, piece: Piece, product: int) -> bool:
+    def _too_much_for_libraries(self, piece: SegmentMask, product: int) -> bool:
         """Calls of a library on the CPU multiply what is stored, and there is nothing else to sum."""
         computed = self._reads[product] & piece.members & ~self._free
         return bool(computed or piece.members & self._costly & ~(1 << product))
 
-    def _too_much_for_tiles(self, piece: Piece) -> bool:
+    def _too_much_for_tiles(self, piece: SegmentMask) -> bool:
         """Tiles on a GPU are of one thick product, but for what `attention` takes: some reductions of a product's rows,
         and a second product of them."""
         reductions, long = piece.members & self._reductions, piece.members & self._long

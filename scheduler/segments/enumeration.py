@@ -16,12 +16,12 @@ import rustworkx as rx
 
 from fusion_ir.records import Reason
 from scheduler.bitset import bits
-from scheduler.segments.acceptance import Answers
+from scheduler.segments.acceptance import Acceptance
 from scheduler.segments.atoms import Atoms
 from scheduler.segments.greedy_merge import Likeness, merged, with_siblings
 from scheduler.segments.output_sets import computing_again, is_light, pieces_of
 from scheduler.segments.segment import Segment
-from scheduler.segments.segment_mask import Piece
+from scheduler.segments.segment_mask import SegmentMask
 
 PROLOGUE_WEIGHT = 1e-3  # of a segment that runs once for each version of the constants: ties go to the least work
 
@@ -46,7 +46,7 @@ class CandidateSettings:
 class Candidate:
     """A segment and the families that accept it, at least one. The segment is built when it is first looked at."""
 
-    families: Answers
+    families: Acceptance
 
     @property
     def segment(self) -> Segment:
@@ -76,7 +76,7 @@ class Candidates:
     first; the last one is the atoms by themselves. ask: the families' answer to one more piece."""
 
     atoms: Atoms
-    accepted: dict[Piece, Candidate]
+    accepted: dict[SegmentMask, Candidate]
     regions: tuple[tuple[int, ...], ...]
     reasons: tuple[Reason, ...]
     ask: "Ask" = lambda _: None
@@ -86,7 +86,7 @@ class Candidates:
         return self.accepted.get(self.atoms.piece(members))
 
 
-Ask = Callable[[Piece], Candidate | None]
+Ask = Callable[[SegmentMask], Candidate | None]
 
 
 def find_candidates(
@@ -128,7 +128,7 @@ class _Finder:
         self.atoms = atoms
         self.ask = ask
         self.beat = beat
-        self.accepted: dict[Piece, Candidate] = {}
+        self.accepted: dict[SegmentMask, Candidate] = {}
         self.sets: dict[int, None] = {}
         self.rejected: set[int] = set()
 
@@ -147,7 +147,7 @@ class _Finder:
             return False
         return True
 
-    def takes(self, piece: Piece) -> bool:
+    def takes(self, piece: SegmentMask) -> bool:
         """Whether some family accepts the segment."""
         self.beat()
         if piece not in self.accepted and (candidate := self.ask(piece)):
@@ -264,7 +264,7 @@ def _again(finder: _Finder, settings: CandidateSettings) -> Iterator[Reason]:
             finder.takes(larger)
 
 
-def _larger(finder: _Finder, pieces: Iterable[Piece]) -> Iterator[Piece]:
+def _larger(finder: _Finder, pieces: Iterable[SegmentMask]) -> Iterator[SegmentMask]:
     """What to try next of that: of one piece as long as what was tried last is accepted."""
     for piece in pieces:
         for larger in computing_again(finder.atoms, piece):

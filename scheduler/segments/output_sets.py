@@ -14,19 +14,19 @@ from collections.abc import Iterator
 from fusion_ir.ops import OpKind, kind_of
 from scheduler.bitset import bits
 from scheduler.segments.atoms import Atoms
-from scheduler.segments.segment_mask import Piece
+from scheduler.segments.segment_mask import SegmentMask
 
 LIGHT = frozenset({OpKind.VIEW, OpKind.POINTWISE})
 DEEPEST = 3  # tensors computed again, one behind the other
 
 
-def pieces_of(atoms: Atoms, members: int) -> tuple[Piece, ...]:
+def pieces_of(atoms: Atoms, members: int) -> tuple[SegmentMask, ...]:
     """The segments of these atoms that compute nothing that another one has to compute again: everything that others
     may read is written; and, where alternatives leave some of these others without a use, what the rest reads."""
     tensors = atoms.made_by(members)
     if tensors.bit_count() < members.bit_count():  # two producers of one tensor
         return ()
-    whole = Piece(members, atoms.writes_of(members))
+    whole = SegmentMask(members, atoms.writes_of(members))
     if len(atoms) == atoms.given:
         return (whole,)
     idle = _idle(atoms, members, tensors)
@@ -35,7 +35,7 @@ def pieces_of(atoms: Atoms, members: int) -> tuple[Piece, ...]:
         for t in bits(whole.writes)
         if atoms.outputs >> t & 1 or not atoms.succs[t] & members or atoms.succs[t] & ~members & atoms.givens & ~idle
     )
-    return (whole,) if needed == whole.writes else (whole, Piece(members, needed))
+    return (whole,) if needed == whole.writes else (whole, SegmentMask(members, needed))
 
 
 def _idle(atoms: Atoms, members: int, tensors: int) -> int:
@@ -54,7 +54,7 @@ def _idle(atoms: Atoms, members: int, tensors: int) -> int:
     return idle
 
 
-def computing_again(atoms: Atoms, piece: Piece) -> Iterator[Piece]:
+def computing_again(atoms: Atoms, piece: SegmentMask) -> Iterator[SegmentMask]:
     """The segment with light tensors that it reads computed in it, though others read them, too, or another producer
     would do: one more in each piece, up to the deepest."""
     for _ in range(DEEPEST):
@@ -65,7 +65,7 @@ def computing_again(atoms: Atoms, piece: Piece) -> Iterator[Piece]:
         yield piece
 
 
-def _with_one_more(atoms: Atoms, piece: Piece) -> Iterator[tuple[int, Piece]]:
+def _with_one_more(atoms: Atoms, piece: SegmentMask) -> Iterator[tuple[int, SegmentMask]]:
     """The segment with one light tensor more computed in it, and the bytes that it would save if all readers of that
     tensor did the same: none has to write it, and each reads its operands instead."""
     reads = atoms.reads_of(piece.members)
@@ -76,12 +76,12 @@ def _with_one_more(atoms: Atoms, piece: Piece) -> Iterator[tuple[int, Piece]]:
         for a in (a for a in producers if is_light(atoms, a)):
             more_bytes = sum(atoms.tensors[r].bytes for r in bits(atoms.reads[a] & ~reads))
             saved_bytes = atoms.nodes[t].bytes * (1 + readers) - more_bytes * readers
-            larger = Piece(piece.members | 1 << a, piece.writes)
+            larger = SegmentMask(piece.members | 1 << a, piece.writes)
             if saved_bytes >= 0 and atoms.is_possible(larger):
                 yield saved_bytes, larger
 
 
-def writing_less(atoms: Atoms, piece: Piece, writes: int) -> Piece:
+def writing_less(atoms: Atoms, piece: SegmentMask, writes: int) -> SegmentMask:
     """The segment that writes no more than that, without the atoms that only the rest needed."""
     producer = {atoms.stands[a]: a for a in bits(piece.members)}
     members, stack = 0, bits(writes)
@@ -90,7 +90,7 @@ def writing_less(atoms: Atoms, piece: Piece, writes: int) -> Piece:
         if not members >> a & 1:
             members |= 1 << a
             stack += [t for t in bits(atoms.preds[a]) if t in producer]
-    return Piece(members, writes)
+    return SegmentMask(members, writes)
 
 
 def is_light(atoms: Atoms, atom: int) -> bool:

@@ -9,7 +9,7 @@ from fusion_ir.core.node import Node
 from fusion_ir.key import CanonicalSegment, canonical_segment, graph_key
 from scheduler.bitset import bits
 from scheduler.segments.atoms import Atoms
-from scheduler.segments.segment_mask import Piece
+from scheduler.segments.segment_mask import SegmentMask
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,7 +22,7 @@ class Segment:
     that.
     """
 
-    piece: Piece
+    piece: SegmentMask
     reads: tuple[Node, ...]
     writes: tuple[Node, ...]
     cone: tuple[Node, ...]
@@ -57,7 +57,7 @@ def _identity(graph: Graph) -> tuple[CanonicalSegment, str]:
     return canonical, graph_key(canonical.graph)
 
 
-def extract(atoms: Atoms, piece: Piece) -> Segment:
+def extract(atoms: Atoms, piece: SegmentMask) -> Segment:
     """The segment that computes these atoms, and whatever is free below them."""
     boundary, stands_for = atoms.boundary, atoms.alternatives.stands_for
     read, written = tuple(bits(atoms.reads_of(piece.members))), tuple(bits(piece.writes))

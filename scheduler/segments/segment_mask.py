@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 
-class Piece(NamedTuple):
+class SegmentMask(NamedTuple):
     """Masks. members: atoms, no two of which produce the same tensor. writes: tensors that they produce; others are
     computed for the segment alone, whoever else may need them."""
 

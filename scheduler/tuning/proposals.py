@@ -14,8 +14,8 @@ from typing import Any
 
 from codegen.schedule import schedule_text, schedule_values
 from scheduler.cost.features import Tuned, expected_logs
-from scheduler.cost.gaussian_process import Surrogate
-from scheduler.tuning.schedule_space import Space
+from scheduler.cost.gaussian_process import GaussianProcess
+from scheduler.tuning.schedule_space import ScheduleSpace
 
 LISTED = 4096  # points of a space, at most, that are listed
 ASKS = 8  # per schedule wanted: the estimator repeats itself
@@ -23,7 +23,7 @@ EXPLORED = 8  # trials that are drawn at random before the estimator is asked
 
 
 def proposals(
-    space: Space, tried: Mapping[str, float | None], count: int, seed: int, known: Sequence[Tuned] = ()
+    space: ScheduleSpace, tried: Mapping[str, float | None], count: int, seed: int, known: Sequence[Tuned] = ()
 ) -> list[str]:
     """At most `count` schedules that were not tried; fewer where there are no more.
 
@@ -34,11 +34,11 @@ def proposals(
         return []
     if space.size <= LISTED:
         points = list(space)
-        return Surrogate(points, tried, seed, expected_logs(space.segment, points, known, seed)).propose(count)
+        return GaussianProcess(points, tried, seed, expected_logs(space.segment, points, known, seed)).propose(count)
     return by_estimator(space, tried, count, seed)
 
 
-def by_estimator(space: Space, tried: Mapping[str, float | None], count: int, seed: int) -> list[str]:
+def by_estimator(space: ScheduleSpace, tried: Mapping[str, float | None], count: int, seed: int) -> list[str]:
     """The same, by Optuna alone; where it is not installed, at random."""
     try:
         import optuna  # noqa: PLC0415  takes a fifth of a second, for which most commands need not wait
@@ -80,7 +80,7 @@ def by_estimator(space: Space, tried: Mapping[str, float | None], count: int, se
     return list(found)
 
 
-def _at_random(space: Space, tried: Mapping[str, float | None], count: int, seed: int) -> list[str]:
+def _at_random(space: ScheduleSpace, tried: Mapping[str, float | None], count: int, seed: int) -> list[str]:
     """Schedules that were not tried, any as likely as any other."""
     drawn, found = random.Random(seed + len(tried)), dict[str, None]()
     for _ in range(ASKS * count):

@@ -13,7 +13,7 @@ from fusion_ir.records import Device
 Value = int | str
 
 
-class Space:
+class ScheduleSpace:
     """All combinations of the values that make a difference.
 
     Judged around one schedule, one field at a time: values that give the same kernel there are one value. Where nothing

@@ -21,7 +21,7 @@ MOST_DOUBTS = 2  # of one schedule: a machine that is never the same must not be
 
 
 @dataclass
-class Entry:
+class TrialLog:
     """Everything tried or still to try on the segments of one key.
 
     kernels: of variants that were emitted; twins: the first variant of each kernel. winner: of all races so far.

@@ -12,12 +12,12 @@ from codegen.schedule import Variant
 from fusion_ir.core.graph import Graph
 from fusion_ir.records import Cost, Device, Measurement, Status, Surroundings
 from scheduler.cost.features import Tuned, expected_logs
-from scheduler.cost.model import SHARES_NOTHING, Predictor
+from scheduler.cost.model import SHARES_NOTHING, CostModel
 from scheduler.interfaces import Bench, Costs
 from scheduler.segments.enumeration import Candidate
 from scheduler.tuning.proposals import proposals
-from scheduler.tuning.schedule_space import Space
-from scheduler.tuning.trial_log import Entry, races, variant_of
+from scheduler.tuning.schedule_space import ScheduleSpace
+from scheduler.tuning.trial_log import TrialLog, races, variant_of
 
 HOPEFUL = 3.0  # times the fastest family's prediction
 MOST_AT_ONCE = 6  # schedules in a first race because they are compiled at no cost: each is checked, too
@@ -37,7 +37,7 @@ PATIENCE = 24  # schedules in a row that do not win, before a segment is let be
 WRONG = frozenset({Status.wrong_result, Status.crashed, Status.timed_out})
 
 
-class Ledger(Predictor):
+class Ledger(CostModel):
     """Costs of candidates by segment key, and the only place that measures them. `bench` None: nothing can be
     measured."""
 
@@ -48,12 +48,12 @@ class Ledger(Predictor):
         self.costs = costs
         self.bench = bench
         self.seed = seed
-        self._entries: dict[str, Entry] = {}
-        self._opened: dict[Candidate, Entry] = {}
+        self._entries: dict[str, TrialLog] = {}
+        self._opened: dict[Candidate, TrialLog] = {}
         self._new: set[str] = set()  # keys of segments that no earlier search tried, as far as was looked
         self._others: dict[str, Sequence[Tuned]] = {}  # by family
         self._raced: set[str] = set()  # keys of segments, in this search
-        self._spaces: dict[tuple[str, str], Space] = {}  # by segment and family
+        self._spaces: dict[tuple[str, str], ScheduleSpace] = {}  # by segment and family
         self.races: list[Surroundings] = []  # the machine during each race of this search, where it says something
         self._statuses: dict[tuple[str, str, str], Status] = {}  # of what was tried here: segment, family, schedule
 
@@ -99,7 +99,7 @@ class Ledger(Predictor):
         return unknown(candidate) if entry.pending else float("inf")
 
     def look_closer(self, candidate: Candidate) -> bool:
-        """See `Predictor`; of what was opened, measurements say more."""
+        """See `CostModel`; of what was opened, measurements say more."""
         return candidate not in self._opened and super().look_closer(candidate)
 
     def time_us(self, candidate: Candidate) -> float | None:
@@ -107,7 +107,7 @@ class Ledger(Predictor):
         best = None if self._is_new(candidate) else self.open(candidate).best()
         return best and best.time_us
 
-    def open(self, candidate: Candidate) -> Entry:
+    def open(self, candidate: Candidate) -> TrialLog:
         """What is known of the candidate; the first call for its key looks up what earlier searches measured."""
         entry = self._opened.get(candidate)
         if entry is None:
@@ -137,7 +137,7 @@ class Ledger(Predictor):
     def is_open(self, candidate: Candidate) -> bool:
         return candidate in self._opened
 
-    def _entry(self, candidate: Candidate) -> Entry:
+    def _entry(self, candidate: Candidate) -> TrialLog:
         """Pending: each family's default, fastest prediction first, then the rest of their spaces; last the families
         that are predicted to be far slower than the fastest, and behind these that which shares nothing."""
         us = {f: math.inf if f == SHARES_NOTHING else self.uncorrected_us(candidate, f) for f in candidate.families}
@@ -148,17 +148,17 @@ class Ledger(Predictor):
         far = {f for f in families if us[f] > HOPEFUL * us[families[0]]}
         variants = dict.fromkeys(sorted((*defaults, *rest), key=lambda v: v[0] in far))
         known = self._known(candidate, variants)
-        elsewhere = Entry([])  # times of another machine or compiler say what to try first, and no more
+        elsewhere = TrialLog([])  # times of another machine or compiler say what to try first, and no more
         for race in races(m for m in known if not self._is_of_here(m)):
             elsewhere.note(race)
-        entry = Entry(list(dict.fromkeys((*([elsewhere.winner] if elsewhere.winner else ()), *variants))))
+        entry = TrialLog(list(dict.fromkeys((*([elsewhere.winner] if elsewhere.winner else ()), *variants))))
         for race in races(m for m in known if self._is_of_here(m)):
             entry.note(race)
         self._leave_hopeless(candidate, entry)
         self._learn(candidate, tuple(entry.tried.values()))
         return entry
 
-    def _leave_hopeless(self, candidate: Candidate, entry: Entry) -> None:
+    def _leave_hopeless(self, candidate: Candidate, entry: TrialLog) -> None:
         """Schedules of families that cannot beat what was measured are not tried: one that shares nothing may take a
         thousand times as long, and seconds to be checked."""
         best = entry.best()
@@ -374,13 +374,13 @@ class Ledger(Predictor):
             self._others[family] = self.costs.others(family)
         return self._others[family]
 
-    def _space(self, candidate: Candidate, name: str, is_late: Callable[[], bool]) -> Space:
+    def _space(self, candidate: Candidate, name: str, is_late: Callable[[], bool]) -> ScheduleSpace:
         """All that there is to try of a family."""
         key = candidate.segment.key, name
         if key not in self._spaces:
             family, graph = self.families[name], candidate.segment.canonical.graph
             first = self.first_schedules(candidate.segment, name)[0]
-            space = Space(family, graph, first, self.device, is_late)
+            space = ScheduleSpace(family, graph, first, self.device, is_late)
             if not space.whole:
                 return space
             self._spaces[key] = space

@@ -29,7 +29,7 @@ LEAST_GAIN = 0.02  # of a plan that cannot be timed beside the one that it is to
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ImportOutcome:
     """What became of one plan. key: of the plan in the file; plan_key: of the one stored here. time_us: as it was
     measured here; predicted_us: as it was predicted here, where nothing of it can be timed.
 
@@ -63,16 +63,18 @@ class Importer:
     def __exit__(self, *exception: object) -> None:
         self._maker.__exit__(*exception)
 
-    def plans(self, bundle: Bundle, told: Callable[[Outcome], None] = lambda outcome: None) -> list[Outcome]:
+    def plans(
+        self, bundle: Bundle, told: Callable[[ImportOutcome], None] = lambda outcome: None
+    ) -> list[ImportOutcome]:
         """Imports every plan; `told` of each as it is done. Raises DatabaseError, SlotError."""
-        outcomes: list[Outcome] = []
+        outcomes: list[ImportOutcome] = []
         for number, line in bundle.plans:
             made_for = bundle.devices[line.device]
             try:
                 outcome = self._plan(bundle, line, self._places.of(made_for))
             except Refused as refusal:
                 self._distrusted.add(line.graph)
-                outcome = Outcome(line.key, "refused", f"line {number}: {refusal}")
+                outcome = ImportOutcome(line.key, "refused", f"line {number}: {refusal}")
             except NoDevice as reason:
                 outcome = _not_here(line.key, number, made_for, str(reason))
             outcomes.append(outcome)
@@ -100,7 +102,7 @@ class Importer:
         if self.store.graph(key) is None:
             self.store.put_graph(key, print_graph(bundle.graphs[key].graph), bundle.names(key))
 
-    def _plan(self, bundle: Bundle, line: PlanLine, device: Device) -> Outcome:
+    def _plan(self, bundle: Bundle, line: PlanLine, device: Device) -> ImportOutcome:
         started = time.monotonic()
         decided = self._maker.decided(bundle, line, device)
         limit, timed = line.memory_bytes, is_timed(device)
@@ -108,7 +110,7 @@ class Importer:
         answers = {r: self.store.answer(r, Conditions.of_device(device, VERSION)) for r in requests}
         open_ = [r for r in requests if self.force or not _is_known(answers[r], decided.plan, timed=timed)]
         if not open_:
-            return Outcome(line.key, "known", "the stored plan decides the same", _key_of(answers[requests[0]]))
+            return ImportOutcome(line.key, "known", "the stored plan decides the same", _key_of(answers[requests[0]]))
         rivals = {a.plan_key: a for r in open_ if (a := answers[r]) is not None}
         if timed:
             made, stay = self._timed(bundle, line, decided, device, rivals.values())
@@ -125,12 +127,12 @@ class Importer:
         if not replaced:
             key = next(key for key in rivals if key in stay)
             text = f"the stored plan {_took(rivals[key].plan())}; this one {_took(plan)}, and does not clearly beat it"
-            return Outcome(line.key, "kept", text, key, plan.time_us, plan.predicted_us)
+            return ImportOutcome(line.key, "kept", text, key, plan.time_us, plan.predicted_us)
         state: State = "predicted" if plan.time_us is None else "measured"
         binaries, sources = artifacts(plan, self.cache)
         for request in replaced:
             self.store.store_plan(request, plan, state, binaries, sources)
-        return Outcome(line.key, "stored", _how(plan), plan.plan_key, plan.time_us, plan.predicted_us)
+        return ImportOutcome(line.key, "stored", _how(plan), plan.plan_key, plan.time_us, plan.predicted_us)
 
     def _timed(
         self, bundle: Bundle, line: PlanLine, decided: Decided, device: Device, answers: Iterable[Resolved]
@@ -214,14 +216,14 @@ def _how(plan: Plan) -> str:
     return "checked against the interpreter and timed here"
 
 
-def _not_here(key: str, number: int, made_for: Device, why: str) -> Outcome:
+def _not_here(key: str, number: int, made_for: Device, why: str) -> ImportOutcome:
     """Of a plan that cannot be made here. What was measured stays true there; a prediction is nothing without it."""
     who = f"{made_for.name} ({made_for.class_key})"
     if made_for.origin == "specified":
         text = f"line {number}: for {who}, for which plans can neither be measured nor predicted here: {why}"
-        return Outcome(key, "refused", text)
+        return ImportOutcome(key, "refused", text)
     text = f"for {who}, {why}: its measurements are stored, the plan is not; import it on such a device"
-    return Outcome(key, "elsewhere", f"{text}, or tune the graph here")
+    return ImportOutcome(key, "elsewhere", f"{text}, or tune the graph here")
 
 
 def _reasons(line: PlanLine, composed: Composed, plan: Plan) -> tuple[Reason, ...]:

@@ -18,7 +18,7 @@ from codegen.toolchain.cpu import find_compiler
 from codegen.workbench.workbench import Workbench
 from fusion_ir.core.graph import Graph
 from fusion_ir.records import Measurement, Status
-from scheduler.tuning.trial_log import Entry
+from scheduler.tuning.trial_log import TrialLog
 from scheduler.tuning.trials import AGAIN
 from tests.support.faults import DECLARED, FAULTS
 from tests.support.kernels import SUM, bare_headers, sum_graph, sum_kernel
@@ -57,7 +57,7 @@ def search(bench: Workbench, graph: Graph, kernels: list[Kernel]) -> tuple[Measu
     """The winner of batches, with the winner so far and what is doubted, as `scheduler.tuning.trials` races them; all
     rows."""
     by_variant = {(k.family, k.schedule): k for k in kernels}
-    entry, rows = Entry(list(by_variant)), list[Measurement]()
+    entry, rows = TrialLog(list(by_variant)), list[Measurement]()
     while entry.pending or entry.doubted:
         batch = [v for v in (entry.winner, *entry.doubted[:AGAIN], *entry.pending[:BATCH]) if v]
         new = bench.measure(graph, "segment", [by_variant[v] for v in batch])

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from codegen.attention.masked_blocks import blanks_text
-from codegen.attention.row_blocks import Strips, strips_of
+from codegen.attention.row_blocks import RowBlocks, strips_of
 from codegen.families import FAMILIES
 from codegen.kernel import EmitError, Kernel, offers
 from codegen.sandbox.object_cache import ObjectCache
@@ -146,9 +146,9 @@ def test_schedules(bench: Workbench) -> None:
 
 
 # ---- blanks
-def found(graph: Graph) -> Strips:
+def found(graph: Graph) -> RowBlocks:
     strips = strips_of(graph)
-    assert isinstance(strips, Strips)
+    assert isinstance(strips, RowBlocks)
     return strips
 
 

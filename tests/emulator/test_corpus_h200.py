@@ -30,7 +30,7 @@ from fusion_ir.ops import make, make_input
 from fusion_ir.reference.shrink import reduced
 from scheduler.budget import Budget
 from scheduler.interfaces import Forgetful
-from scheduler.rewrites.matching.graph_queries import Neighbourhood
+from scheduler.rewrites.matching.graph_queries import GraphQueries
 from scheduler.rewrites.rules.matrix_chain import CHAINS
 from scheduler.tune import tune
 from testing.random_graphs import Chooser, Seeded, any_graph, pointwise_graph
@@ -138,7 +138,7 @@ def chain() -> Graph:
     return Graph(specs, (OutputSpec(result, dense_strides(result.sizes)),))
 
 
-def wrong_orders(node: Node, around: Neighbourhood) -> Iterator[Node]:
+def wrong_orders(node: Node, around: GraphQueries) -> Iterator[Node]:
     """x (y^T z) for (x y) z."""
     if node.op == "contract" and node.args[0].op == "contract":
         (x, y), z = node.args[0].args, node.args[1]

@@ -131,7 +131,7 @@ def test_relu_of_the_library_loses_nan(bench: Workbench, monkeypatch: pytest.Mon
     x[3, 5] = np.nan
     tensors = [cupy.asarray(a) for a in (x, w, np.full((64, 64), 77, np.float16))]
     cupy.cuda.Device().synchronize()
-    ready = cublaslt.Call(call, cupy.cuda.Device().id)
+    ready = cublaslt.CublasLtCall(call, cupy.cuda.Device().id)
     ready.launch([t.data.ptr for t in tensors], cupy.cuda.get_current_stream().ptr)
     cupy.cuda.Device().synchronize()
     found = cupy.asnumpy(tensors[2])

@@ -13,7 +13,7 @@ from codegen.toolchain.compiler import Binary
 from codegen.toolchain.cuda import CudaCompiler
 from codegen.workbench.outcome import Outcome
 from codegen.workbench.programs import Program
-from codegen.workbench.timing_child import Timer
+from codegen.workbench.timing_child import TimingChild
 from codegen.workbench.workbench import Workbench
 from fusion_ir.core.graph import Graph
 from fusion_ir.core.named import NamedGraph
@@ -70,7 +70,7 @@ def test_a_plan_for_an_absent_gpu_is_predicted(tmp_path: Path, monkeypatch: pyte
     def never(*_: object, **__: object) -> None:
         raise AssertionError("nothing is run for a device that is not there")
 
-    monkeypatch.setattr(Timer, "call", never)
+    monkeypatch.setattr(TimingChild, "call", never)
     answer = planned("swiglu.json", "h200", tmp_path)
     plan = answer.plan
     assert (answer.state, answer.cache, plan.device.origin) == ("predicted", "miss", "specified")
@@ -119,7 +119,7 @@ def test_a_kernel_that_spills_is_not_run(tmp_path: Path, monkeypatch: pytest.Mon
         ran.append([step["entry"] for p in programs.values() for step in p["steps"]])
         return {i: Outcome(Status.ok, samples_us=(1.0,)) for i in programs}
 
-    monkeypatch.setattr(Timer, "call", lambda *_, **__: {"number": 0})
+    monkeypatch.setattr(TimingChild, "call", lambda *_, **__: {"number": 0})
     monkeypatch.setattr(Workbench, "_bench", timed)
     spec = dense(256)
     graph = graph_of((spec,), make("neg", [make_input(0, spec)]))

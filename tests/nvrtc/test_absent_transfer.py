@@ -14,7 +14,7 @@ from codegen.sandbox.object_cache import ObjectCache
 from codegen.toolchain.compiler import Binary
 from codegen.workbench.outcome import Outcome as Ran
 from codegen.workbench.outcome import measurement
-from codegen.workbench.timing_child import Timer
+from codegen.workbench.timing_child import TimingChild
 from codegen.workbench.workbench import PlanTiming, Workbench
 from fusion_ir import building as build
 from fusion_ir.core.graph import Graph
@@ -25,7 +25,7 @@ from scheduler.budget import Budget
 from scheduler.plans import compose
 from service.planning.planner import plan_graph
 from service.transfer import making, places
-from service.transfer.importing import Importer, Outcome
+from service.transfer.importing import Importer, ImportOutcome
 from service.transfer.reading import read_export
 from tests.support.exports import Lines, changed, exported, of_kind
 from tests.support.kernels import dense, graph_of
@@ -65,13 +65,13 @@ def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
             raise DeviceError("no CUDA device")
         return detect(target, cache)
 
-    monkeypatch.setattr(Timer, "call", never)
+    monkeypatch.setattr(TimingChild, "call", never)
     monkeypatch.setattr(places, "detect", without)
     with Store(f"sqlite:///{tmp_path / 'plans.db'}") as store:
         yield store
 
 
-def take(store: Store, cache: ObjectCache, data: bytes, *, force: bool = False) -> Outcome:
+def take(store: Store, cache: ObjectCache, data: bytes, *, force: bool = False) -> ImportOutcome:
     """What becomes of the one plan of a file."""
     bundle = read_export(BytesIO(data))
     with Importer(store, cache, {}, force=force) as importer:
@@ -84,7 +84,7 @@ def decisions(plan: Plan) -> Any:
     return plan.aliases, plan.buffers, [(s.segment_key, s.family, s.schedule, s.reads, s.writes) for s in plan.steps]
 
 
-def stored(store: Store, outcome: Outcome) -> Plan:
+def stored(store: Store, outcome: ImportOutcome) -> Plan:
     return Plan.model_validate_json(store.plan(outcome.plan_key or "") or b"")
 
 

@@ -27,7 +27,7 @@ from scheduler.plans import compose
 from scheduler.plans.whole_time import BY_STEPS
 from service.planning.planner import plan_graph
 from service.transfer import importing, making
-from service.transfer.importing import Importer, Outcome
+from service.transfer.importing import Importer, ImportOutcome
 from service.transfer.reading import read_export
 from tests.support.constants import with_constants
 from tests.support.exports import Lines, changed, exported, of_kind
@@ -81,7 +81,7 @@ def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
         yield store
 
 
-def take(store: Store, cache: ObjectCache, data: bytes, *, force: bool = False) -> tuple[list[Outcome], int]:
+def take(store: Store, cache: ObjectCache, data: bytes, *, force: bool = False) -> tuple[list[ImportOutcome], int]:
     bundle = read_export(BytesIO(data))
     with Importer(store, cache, {"cpu": "cpu"}, force=force) as importer:
         outcomes = importer.plans(bundle)

@@ -14,7 +14,7 @@ from fusion_ir.core.graph import Graph
 from fusion_ir.records import Device, Measurement, Plan, Status
 from scheduler.budget import Budget
 from scheduler.interfaces import Forgetful, PlanResult
-from scheduler.rewrites.rule import Offer
+from scheduler.rewrites.rule import Alternative
 from scheduler.rewrites.rules import ALTERNATIVES
 from scheduler.tune import tune
 
@@ -83,7 +83,7 @@ def plan_and_emulate(
     graphs: Mapping[str, Graph],
     device: Device,
     bench: Workbench,
-    offers: Sequence[Offer] = ALTERNATIVES,
+    offers: Sequence[Alternative] = ALTERNATIVES,
 ) -> Emulated:
     """Plans each graph, by name, for `device`, and runs the plans on `bench`, an emulator's."""
     collector, result = Collector(), Emulated()

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from scheduler.bitset import bits
-from scheduler.cover.hypergraph import Producers
-from scheduler.segments.segment_mask import Piece
+from scheduler.cover.hypergraph import Hypergraph
+from scheduler.segments.segment_mask import SegmentMask
 
 
 class Problem(NamedTuple):
-    producers: Producers
-    costs: Mapping[Piece, float]
+    producers: Hypergraph
+    costs: Mapping[SegmentMask, float]
 
 
 def random_problem(seed: int) -> Problem:
@@ -27,16 +27,16 @@ def random_problem(seed: int) -> Problem:
             reads.append(_some(rng, range(t), rng.randint(0, 2)))
             stands.append(t)
     outputs = 1 << count - 1 | (1 << rng.randrange(count) if rng.random() < 0.3 else 0)
-    producers = Producers(reads, stands, outputs)
-    costs: dict[Piece, float] = {}
+    producers = Hypergraph(reads, stands, outputs)
+    costs: dict[SegmentMask, float] = {}
     for a in range(len(reads)):
-        costs[Piece(1 << a, 1 << stands[a])] = float(rng.randint(5, 40)) if rng.random() < 0.9 else math.inf
+        costs[SegmentMask(1 << a, 1 << stands[a])] = float(rng.randint(5, 40)) if rng.random() < 0.9 else math.inf
     for _ in range(rng.randint(0, 60)):
         members = _some(rng, range(len(reads)), rng.randint(2, 4))
         made = producers.made(members)
         writes = made & rng.getrandbits(count) or made
         if made.bit_count() == members.bit_count():
-            costs[Piece(members, writes)] = float(rng.randint(5, 60) + 12 * members.bit_count())
+            costs[SegmentMask(members, writes)] = float(rng.randint(5, 60) + 12 * members.bit_count())
     return Problem(producers, costs)
 
 
@@ -85,7 +85,7 @@ def cheapest_in_no_order(problem: Problem) -> float:
     return math.inf
 
 
-def check_order(problem: Problem, pieces: tuple[Piece, ...]) -> None:
+def check_order(problem: Problem, pieces: tuple[SegmentMask, ...]) -> None:
     """Every piece is executed after what it reads was written, and the outputs are."""
     written = 0
     for piece in pieces:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import cast
 
-from fusion_ir.formats.nvfuser.python_text import Argument, Call, Member, Name, read_calls
+from fusion_ir.formats.nvfuser.python_text import Argument, Member, Name, PythonCall, read_calls
 
 _DTYPES = {"BFloat16": "__bfloat", "Half": "__half", "Float": "float", "Double": "double", "Int": "int64_t"}
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
@@ -52,7 +52,7 @@ class Printer:
     def view(self, name: str, source: str, axes: list[Axis], call: str, order: list[int] | None = None) -> None:
         self.lines += [self.define(name, self.dtypes[source], axes, order), f"   = {call}"]
 
-    def call(self, call: Call) -> None:
+    def call(self, call: PythonCall) -> None:
         name = call.targets[0] if call.targets else ""
         given = dict(call.keywords)
         match call.path.removeprefix("ops."):

@@ -20,22 +20,22 @@ from fusion_ir.reference.interpreter import evaluate, interpret
 from fusion_ir.reference.node_value import evaluate_node
 from fusion_ir.text.printing import print_graph
 from scheduler.rewrites.alternatives import find_alternatives
-from scheduler.rewrites.matching.graph_queries import Neighbourhood
-from scheduler.rewrites.rule import Offer
+from scheduler.rewrites.matching.graph_queries import GraphQueries
+from scheduler.rewrites.rule import Alternative
 from scheduler.rewrites.rules import ALTERNATIVES
 from scheduler.rewrites.simplify import simplify
 from testing.random_graphs import Seeded
 from testing.rule_graphs import rule_graph
 from tests.unit.scheduler.fakes import same_bits
 
-Found = tuple[Offer, Node, Node]  # the rule, the node, what equals it
+Found = tuple[Alternative, Node, Node]  # the rule, the node, what equals it
 ROUNDOFF = {bf16: 2.0**-8, f16: 2.0**-11, f32: 2.0**-24}
 TOGETHER = 3  # ways of putting several alternatives into a graph at once
 
 
-def offers_of(graph: Graph, table: Sequence[Offer] = ALTERNATIVES) -> list[Found]:
+def offers_of(graph: Graph, table: Sequence[Alternative] = ALTERNATIVES) -> list[Found]:
     """Everything that rules of the table offer for nodes of a graph."""
-    around = Neighbourhood(graph)
+    around = GraphQueries(graph)
     return [(offer, node, new) for node in graph.nodes for offer in table for new in offer.of(node, around)]
 
 
@@ -97,7 +97,7 @@ class Checked:
     """One random graph, and how its alternatives did. together: how many were in its place beside others. wrong: what
     is wrong, in words."""
 
-    def __init__(self, seed: int, dtype: DType, table: Sequence[Offer] = ALTERNATIVES) -> None:
+    def __init__(self, seed: int, dtype: DType, table: Sequence[Alternative] = ALTERNATIVES) -> None:
         self.seed, self.dtype = seed, dtype
         self.graph, same = rule_graph(Seeded(seed), dtype), rule_graph(Seeded(seed), f64)
         self.inputs, wide = inputs_of(self.graph, seed), inputs_of(same, seed)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.bounds.entry import Entry
+from benchmarks.bounds.entry import BoundCase
 from benchmarks.bounds.outcome import Outcome, outcome, summary, with_memory
 from benchmarks.bounds.page import page
 from benchmarks.bounds.timing import Moment, Rates
@@ -15,9 +15,9 @@ from tests.unit.scheduler.fakes import CEILINGS, DEVICE
 SLOW, FAST = Rates(25.0, 30.0, 20.0), Rates(50.0, 60.0, 40.0)
 
 
-def entry_of(name: str, traffic: Traffic | None = None) -> Entry:
+def entry_of(name: str, traffic: Traffic | None = None) -> BoundCase:
     instance = CASES[name].instance("f32")
-    return Entry(CASES[name], "f32", instance, (), traffic or traffic_of(instance.graph))
+    return BoundCase(CASES[name], "f32", instance, (), traffic or traffic_of(instance.graph))
 
 
 def test_a_share_is_of_the_fastest_run_by_the_best_ceilings_and_of_steady_rounds_by_their_own() -> None:

@@ -58,7 +58,7 @@ class Argument:
 
 
 @dataclass(slots=True)
-class Call:
+class MathCall:
     """A statement's right side: the op, its arguments, and the tensors that it is assigned to as they are written."""
 
     name: str
@@ -228,7 +228,7 @@ class Operands:
         place = cursor.peek().place
         return Argument(self.scalars.operand(cursor), place)
 
-    def arguments(self, cursor: Cursor, call: Call) -> None:
+    def arguments(self, cursor: Cursor, call: MathCall) -> None:
         """Everything up to the closing bracket, which is stepped over."""
         while not cursor.skip(")"):
             name = _keyword(cursor)

@@ -13,7 +13,7 @@ from fusion_ir.building import Operand
 from fusion_ir.core.node import Node
 from fusion_ir.dtype import DTYPES, DType, i64
 from fusion_ir.formats.kernel_math import views
-from fusion_ir.formats.kernel_math.calls import Call, Padding, Word
+from fusion_ir.formats.kernel_math.calls import MathCall, Padding, Word
 from fusion_ir.formats.kernel_math.scalars import Number
 from fusion_ir.formats.kernel_math.tensors import KERNEL_DTYPES, Axis
 
@@ -84,7 +84,7 @@ def pointwise(name: str, dtype: DType) -> tuple[Callable[..., Node], int] | None
     return None if function is None else (function, _ARITY.get(plain, 1))
 
 
-def cast_named(call: Call) -> Node | None:
+def cast_named(call: MathCall) -> Node | None:
     """__bfloat2float( x ) and the like; None where the call is no cast. Raises FormatError for other dtypes."""
     match = _CAST.match(call.name)
     if match is None or match["to"] not in _CAST_NAMES:
@@ -101,7 +101,7 @@ def cast_named(call: Call) -> Node | None:
 # Reductions: the result is written with its reduced axes, as r
 
 
-def _reduced(call: Call, written: Sequence[Axis]) -> tuple[int, ...]:
+def _reduced(call: MathCall, written: Sequence[Axis]) -> tuple[int, ...]:
     """The axes of the operand that the result has as r. Raises FormatError unless its axes are those of the operand."""
     before = call.tensor(0).mention.kept
     if [axis.extent for axis in before] != [axis.extent for axis in written]:
@@ -141,7 +141,7 @@ _REDUCTIONS: Mapping[str, tuple[Callable[..., Node], Callable[[DType], tuple[Num
 }
 
 
-def _reduction(call: Call) -> Node:
+def _reduction(call: MathCall) -> Node:
     call.count(1)
     x, axes = call.tensor(0).node, _reduced(call, call.result.axes)
     op = call.required("op", Word, "a word").text
@@ -156,7 +156,7 @@ def _reduction(call: Call) -> Node:
     return function(x, axes)
 
 
-def _welford(call: Call) -> list[Node]:
+def _welford(call: MathCall) -> list[Node]:
     """Mean, sum of squared deviations, and count: T1(Avg), T2(Var), T3(Count) = Welford ( T0(Avg), allreduce = false ).
 
     The names (Avg), (Var) and (Count) stand behind the tensors.
@@ -176,7 +176,7 @@ def _welford(call: Call) -> list[Node]:
     return [build.mean(x, axes), squares, build.full(squares.sizes, count, call.results[2].dtype)]
 
 
-def _scan(call: Call) -> Node:
+def _scan(call: MathCall) -> Node:
     call.count(1)
     x, dim = call.tensor(0).node, call.integer("dim", "an axis")
     op, initial = call.required("op_type", Word, "a word").text, call.required("init", object, "a number")
@@ -188,22 +188,22 @@ def _scan(call: Call) -> Node:
 # Gathers and products
 
 
-def _index_select(call: Call) -> Node:
+def _index_select(call: MathCall) -> Node:
     call.count(2)
     return build.index_select(call.tensor(0).node, call.integer("dim", "an axis"), call.tensor(1).node)
 
 
-def _torch_gather(call: Call) -> Node:
+def _torch_gather(call: MathCall) -> Node:
     call.count(2)
     return build.gather(call.tensor(0).node, call.integer("dim", "an axis"), call.tensor(1).node)
 
 
-def _take_along_axis(call: Call) -> Node:
+def _take_along_axis(call: MathCall) -> Node:
     call.count(2)
     return build.take_along_axis(call.tensor(0).node, call.tensor(1).node, call.integer("dim", "an axis"))
 
 
-def _select(call: Call) -> Node:
+def _select(call: MathCall) -> Node:
     """select( x, axis = iS4{8}, index = i7 ): the axis by its number."""
     call.count(1)
     x = call.tensor(0)
@@ -218,7 +218,7 @@ def _select(call: Call) -> Node:
     return build.squeeze(build.slice_(x.node, start, stop), position if x.node.rank else None)
 
 
-def _embedding(call: Call) -> Node:
+def _embedding(call: MathCall) -> Node:
     """All keywords but max_norm, which changes the table, matter only to the gradient."""
     call.count(2)
     for name in ("padding_idx", "norm_type", "scale_grad_by_freq", "sparse"):
@@ -226,7 +226,7 @@ def _embedding(call: Call) -> Node:
     return build.embedding(call.tensor(0).node, call.tensor(1).node)
 
 
-def _without_k(call: Call, extent: int) -> None:
+def _without_k(call: MathCall, extent: int) -> None:
     """Newer dumps write the summed axis behind a product's own, as r."""
     summed = [axis for axis in call.result.axes if axis.kind == "r"]
     if len(summed) > 1 or any(axis.extent != extent for axis in summed):
@@ -235,7 +235,7 @@ def _without_k(call: Call, extent: int) -> None:
         )
 
 
-def _matmul(call: Call) -> Node:
+def _matmul(call: MathCall) -> Node:
     call.count(2)
     a, b = call.tensor(0).node, call.tensor(1).node
     result = build.matmul(a, b)
@@ -243,7 +243,7 @@ def _matmul(call: Call) -> Node:
     return result
 
 
-def _linear(call: Call) -> Node:
+def _linear(call: MathCall) -> Node:
     bias = call.tensor(2).node if call.count(2, 3) == 3 else None
     x = call.tensor(0).node
     result = build.linear(x, call.tensor(1).node, bias)
@@ -254,12 +254,12 @@ def _linear(call: Call) -> Node:
 # Constants
 
 
-def _full(call: Call) -> Node:
+def _full(call: MathCall) -> Node:
     call.count(2)
     return build.full(call.integers(0), call.number(1), call.result.dtype)
 
 
-def _iota(call: Call) -> Node:
+def _iota(call: MathCall) -> Node:
     call.count(4)
     dtype = CAST_WORDS.get(call.word(3))
     if dtype != call.result.dtype:
@@ -270,7 +270,7 @@ def _iota(call: Call) -> Node:
     return build.iota([length], 0, call.number(1), call.number(2), dtype or i64)
 
 
-CALLS: Mapping[str, Callable[[Call], Results]] = {
+CALLS: Mapping[str, Callable[[MathCall], Results]] = {
     "Set": views.set_,
     "Set.Permute": views.permute,
     "SegmenterSet": views.set_,

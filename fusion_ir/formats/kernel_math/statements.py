@@ -12,7 +12,7 @@ from fusion_ir.core.allowance import keep
 from fusion_ir.core.limits import LIMITS, check_count, check_sizes
 from fusion_ir.core.node import Node
 from fusion_ir.errors import FormatError, counted, excerpt
-from fusion_ir.formats.kernel_math.calls import Argument, Call, Operands, Padding, Tensor
+from fusion_ir.formats.kernel_math.calls import Argument, MathCall, Operands, Padding, Tensor
 from fusion_ir.formats.kernel_math.ops import (
     CALLS,
     CAST_WORDS,
@@ -60,7 +60,7 @@ class Statements:
                 results.append(read_mention(cursor, self.scalars))
             check_count(token.place, "results", len(results), LIMITS.operands)
         cursor.expect("=")
-        call = Call(cursor.peek().text, cursor.peek().place, results, self.stated)
+        call = MathCall(cursor.peek().text, cursor.peek().place, results, self.stated)
         found = self._right_side(call)
         call.end()
         self._fills(call)
@@ -83,7 +83,7 @@ class Statements:
         self.scalars.used.add(token.text)
         self._semicolon()
 
-    def _right_side(self, call: Call) -> Results:
+    def _right_side(self, call: MathCall) -> Results:
         """Everything behind the equals sign."""
         cursor, token = self.cursor, self.cursor.peek()
         if token.text in PREFIXES and token.kind == "mark" and TENSOR.match(cursor.peek(1).text):
@@ -110,7 +110,7 @@ class Statements:
         if not self.cursor.skip(";") and self.cursor.peek().kind == "end":
             raise self.cursor.error("';'")
 
-    def _infix(self, call: Call) -> Results:
+    def _infix(self, call: MathCall) -> Results:
         """`a + b`."""
         left = self.operands.operand(self.cursor)
         token = self.cursor.peek()
@@ -121,7 +121,7 @@ class Statements:
         call.positional = [left, self.operands.operand(self.cursor)]
         return self._elementwise(call, INFIX[token.text])
 
-    def _cast(self, call: Call) -> Results:
+    def _cast(self, call: MathCall) -> Results:
         """`(float)(x)`."""
         self.cursor.take()
         word = self.cursor.take().text
@@ -134,7 +134,7 @@ class Statements:
             raise call.error(f"{call.name} gives {CAST_WORDS[word]}, but {call.result.dtype} is written")
         return build.cast(call.tensor(0).node, call.result.dtype)
 
-    def _call(self, call: Call) -> Results:
+    def _call(self, call: MathCall) -> Results:
         """A function by its name."""
         if (function := CALLS.get(call.name)) is not None:
             return _guarded(call, lambda: function(call))
@@ -146,7 +146,7 @@ class Statements:
         call.count(found[1])
         return self._elementwise(call, found[0])
 
-    def _elementwise(self, call: Call, function: Callable[..., Node]) -> Node:
+    def _elementwise(self, call: MathCall, function: Callable[..., Node]) -> Node:
         """A pointwise op. Tensors have one rank, and only a broadcast axis of extent 1 may meet a longer one."""
         tensors = [a for a in call.positional if isinstance(a.value, Tensor)]
         if not tensors:
@@ -160,7 +160,7 @@ class Statements:
             operands[1:] = [o if isinstance(o, Node) else build.full((), o, dtype) for o in operands[1:]]
         return _guarded(call, lambda: function(*operands))
 
-    def _fills(self, call: Call) -> None:
+    def _fills(self, call: MathCall) -> None:
         """Remembers the pads among the operands; what a cat reads of them is never their fill."""
         if call.name not in _COPIES_PADDING:
             self.filled |= {
@@ -170,7 +170,7 @@ class Statements:
             }
 
 
-def _check_dtypes(call: Call, tensors: Sequence[Argument]) -> None:
+def _check_dtypes(call: MathCall, tensors: Sequence[Argument]) -> None:
     """nvFuser prints every cast, so that tensors which meet have one dtype, conditions aside. Raises FormatError."""
     known = [(a, a.value.node.dtype) for a in tensors if isinstance(a.value, Tensor)]
     if call.name == "where" and known and known[0][0] is call.positional[0]:
@@ -181,7 +181,7 @@ def _check_dtypes(call: Call, tensors: Sequence[Argument]) -> None:
             raise FormatError(argument.place, f"{call.name}: {found}{call.operand_words()}")
 
 
-def _check_axes(call: Call, argument: Argument) -> None:
+def _check_axes(call: MathCall, argument: Argument) -> None:
     assert isinstance(argument.value, Tensor)
     mention, written = argument.value.mention, call.result.kept
     if len(mention.kept) != len(written):
@@ -193,7 +193,7 @@ def _check_axes(call: Call, argument: Argument) -> None:
             raise FormatError(argument.place, f"{call.name}: {met}{call.operand_words()}")
 
 
-def _guarded(call: Call, action: Callable[[], T]) -> T:
+def _guarded(call: MathCall, action: Callable[[], T]) -> T:
     """The action's result; what the language's own rules refuse is refused at the call's place."""
     try:
         return action()
@@ -204,7 +204,7 @@ def _guarded(call: Call, action: Callable[[], T]) -> T:
         raise call.error(f"{reason}{call.operand_words()}") from None
 
 
-def _defined(call: Call, mention: Mention, result: Node | tuple[Node, Padding]) -> Tensor:
+def _defined(call: MathCall, mention: Mention, result: Node | tuple[Node, Padding]) -> Tensor:
     """The tensor that a statement defines. Raises FormatError where the op gives something else than is written."""
     node, padding = result if isinstance(result, tuple) else (result, None)
     check_sizes(call.place, node.sizes)

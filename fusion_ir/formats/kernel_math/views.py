@@ -1,6 +1,6 @@
 """Views of a %kernel_math dump: what their text leaves out, found in the axes of operand and result.
 
-Every function takes a `Call` and gives its node; the reader holds the node against the result as it is written. What
+Every function takes a `MathCall` and gives its node, which the reader holds against the result as it is written. What
 the axes do not settle is refused with both readings.
 """
 
@@ -9,17 +9,17 @@ from collections.abc import Sequence
 from fusion_ir import building as build
 from fusion_ir.core.node import Node
 from fusion_ir.errors import FormatError
-from fusion_ir.formats.kernel_math.calls import Call, Padding, Tensor, Word
+from fusion_ir.formats.kernel_math.calls import MathCall, Padding, Tensor, Word
 from fusion_ir.formats.kernel_math.tensors import Axis
 
 
-def set_(call: Call) -> Node | tuple[Node, Padding]:
+def set_(call: MathCall) -> Node | tuple[Node, Padding]:
     """A copy; the axes keep their order. What a pad made stays so."""
     x = _operand(call)
     return x.node if x.padding is None else (x.node, x.padding)
 
 
-def permute(call: Call) -> Node:
+def permute(call: MathCall) -> Node:
     """Set.Permute: the order of the axes, from their numbers.
 
     nvFuser numbers the axes of a result in the order of the operand and writes them permuted:
@@ -41,7 +41,7 @@ def permute(call: Call) -> Node:
     return build.permute(x.node, _by_extents(call, before, after))
 
 
-def _by_extents(call: Call, before: Sequence[Axis], after: Sequence[Axis]) -> list[int]:
+def _by_extents(call: MathCall, before: Sequence[Axis], after: Sequence[Axis]) -> list[int]:
     """The one order in which the extents fit; axes of extent 1 may stand in any."""
     dims: list[int] = []
     for axis in after:
@@ -56,12 +56,12 @@ def _by_extents(call: Call, before: Sequence[Axis], after: Sequence[Axis]) -> li
     return dims
 
 
-def reshape(call: Call) -> Node:
+def reshape(call: MathCall) -> Node:
     """The sizes are those of the result as it is written."""
     return build.reshape(_operand(call).node, call.result.sizes)
 
 
-def broadcast(call: Call) -> Node:
+def broadcast(call: MathCall) -> Node:
     """New axes of extent 1, where the flags are set; without flags, where the operand's axes leave room.
 
     T16[bS57{1}, bS58{1}, iS59{4096}] = broadcast( T4[bS10{1}, iS11{4096}] )     the operand's axes are 0 and 2
@@ -77,7 +77,7 @@ def broadcast(call: Call) -> Node:
     return build.unsqueeze(x.node, new) if new else x.node
 
 
-def squeeze(call: Call) -> Node:
+def squeeze(call: MathCall) -> Node:
     """Broadcast axes dropped: those flagged, or those that the result lacks. An expanded one is the same everywhere."""
     x = _operand(call)
     before = x.mention.kept
@@ -89,7 +89,7 @@ def squeeze(call: Call) -> Node:
     return build.squeeze(build.slice_(x.node, [0] * x.node.rank, stop), dropped) if dropped else x.node
 
 
-def _missing(call: Call, longer: Sequence[Axis], shorter: Sequence[Axis], where: str, other: str) -> list[int]:
+def _missing(call: MathCall, longer: Sequence[Axis], shorter: Sequence[Axis], where: str, other: str) -> list[int]:
     """The positions in `longer` of the axes that `shorter` lacks: those flagged, or else those that are left where the
     rest is matched in order as early as it can be."""
     flags = call.flags("flags")
@@ -109,7 +109,7 @@ def _missing(call: Call, longer: Sequence[Axis], shorter: Sequence[Axis], where:
     return missing
 
 
-def expand(call: Call) -> Node:
+def expand(call: MathCall) -> Node:
     """Broadcast axes repeated to the extents of the result as it is written."""
     x = _operand(call, others=1)
     before, after = x.mention.kept, call.result.kept
@@ -120,7 +120,7 @@ def expand(call: Call) -> Node:
     return build.broadcast_to(x.node, call.result.sizes)
 
 
-def pad(call: Call) -> tuple[Node, Padding]:
+def pad(call: MathCall) -> tuple[Node, Padding]:
     """Widths in pairs, in the order of the axes. What is filled in is not printed: 0, unless stated beside it."""
     x = _operand(call, others=1)
     widths = call.integers(1)
@@ -131,7 +131,7 @@ def pad(call: Call) -> tuple[Node, Padding]:
     return build.pad(x.node, low, high, value), Padding(call.result.name, x.node, low, high)
 
 
-def cat(call: Call) -> Node:
+def cat(call: MathCall) -> Node:
     """One after the other. nvFuser pads every operand to the extent of the result first; here that is undone.
 
     Raises FormatError where an operand was not made by a pad, or the pads do not follow each other without gaps.
@@ -162,7 +162,7 @@ def cat(call: Call) -> Node:
     return build.cat(parts, axis)
 
 
-def slice_(call: Call) -> Node:
+def slice_(call: MathCall) -> Node:
     """{ {start, stop, step} ... }, one row for every axis."""
     x = _operand(call, others=1)
     rows = call.rows(1)
@@ -174,7 +174,7 @@ def slice_(call: Call) -> Node:
     return build.slice_(x.node, [r[0] for r in rows], [r[1] for r in rows], [r[2] for r in rows])
 
 
-def _operand(call: Call, others: int = 0) -> Tensor:
+def _operand(call: MathCall, others: int = 0) -> Tensor:
     """The first operand. `others`: how many more there may be at most. Set's cache_op says nothing about values."""
     call.count(1, 1 + others)
     call.keyword("cache_op", Word, "a word")

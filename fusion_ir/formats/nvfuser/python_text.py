@@ -21,7 +21,7 @@ from fusion_ir.formats.nvfuser.python_constants import NESTED, Argument, Constan
 from fusion_ir.formats.nvfuser.python_definition import Definition, assign_constants, find_definition
 from fusion_ir.formats.nvfuser.python_words import dotted, place, refused, shown
 
-__all__ = ["Argument", "Call", "Literal", "Member", "Name", "read_calls"]
+__all__ = ["Argument", "Literal", "Member", "Name", "PythonCall", "read_calls"]
 
 # `ast` needs up to 2 KB of memory per token; characters that are in no word bound the number of tokens.
 _WORD_BYTES = bytes(range(48, 58)) + bytes(range(65, 91)) + bytes(range(97, 123)) + b"_"
@@ -61,7 +61,7 @@ _CASTS: dict[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class PythonCall:
     """`targets = fd.path(*args, **keywords)`; path is "define_tensor" or "ops.add"."""
 
     targets: tuple[str, ...]
@@ -71,7 +71,7 @@ class Call:
     place: str
 
 
-def read_calls(text: str, ops: Collection[str] = ()) -> tuple[Call, ...]:
+def read_calls(text: str, ops: Collection[str] = ()) -> tuple[PythonCall, ...]:
     """The calls of the text's one definition; `ops` are the names after `fd.ops.`, for what a message advises.
 
     Raises FormatError for whatever is not on the white list.
@@ -109,7 +109,7 @@ class _Body:
         self.owner = definition.owner
         self.constants = Constants(definition.constants)
         self.ops = ops
-        self.calls: list[Call] = []
+        self.calls: list[PythonCall] = []
         self._inner_calls = 0
 
     def statement(self, statement: ast.stmt) -> None:
@@ -140,7 +140,7 @@ class _Body:
             case ast.Call():
                 self._call(value, targets, 0)
             case ast.Name(id=name):  # another name of one tensor
-                self._add(Call(targets, "ops.set", (Argument(Name(name), place(value)),), {}, place(value)))
+                self._add(PythonCall(targets, "ops.set", (Argument(Name(name), place(value)),), {}, place(value)))
             case ast.BinOp() | ast.UnaryOp() | ast.Subscript() | ast.Compare() | ast.BoolOp():
                 self._operator(value, targets, 0)
             case _:
@@ -160,7 +160,7 @@ class _Body:
         except NoConstant:
             return None
 
-    def _add(self, call: Call) -> None:
+    def _add(self, call: PythonCall) -> None:
         """From here on the targets stand for what the call gives, whatever they were before."""
         self.calls.append(call)
         line = int(call.place.partition(":")[0])
@@ -185,7 +185,7 @@ class _Body:
             if keyword.arg in keywords:
                 raise FormatError(place(keyword.value), f"argument {keyword.arg} is given twice")
             keywords[keyword.arg] = self._argument(keyword.value, depth + 1)
-        self._add(Call(targets, path, args, keywords, place(call)))
+        self._add(PythonCall(targets, path, args, keywords, place(call)))
 
     def _other_call(self, call: ast.Call, depth: int) -> FormatError:
         """A call of something else, as torch.exp(T0) or T0.exp(): what it would be here, where there is such an op."""
@@ -222,7 +222,7 @@ class _Body:
             case _:
                 raise self._no_operator(node)
         args = tuple(self._argument(o, depth + 1) for o in operands)
-        self._add(Call(targets, f"ops.{name}", args, {}, place(node)))
+        self._add(PythonCall(targets, f"ops.{name}", args, {}, place(node)))
 
     def _no_operator(self, node: ast.expr) -> FormatError:
         """An operator that Python does not hand to tensors, or that nvFuser has no op for: what to write instead."""

@@ -31,7 +31,7 @@ from fusion_ir.errors import FormatError, counted, excerpt, nearest
 from fusion_ir.formats.json.strict_json import excerpt_key
 from fusion_ir.formats.numbers import Number, cast_number, number
 from fusion_ir.formats.nvfuser.ops import NVFUSER_OPS
-from fusion_ir.formats.nvfuser.python_text import Argument, Call, Name, read_calls
+from fusion_ir.formats.nvfuser.python_text import Argument, Name, PythonCall, read_calls
 from fusion_ir.formats.nvfuser.tensors import (
     Given,
     define_tensor,
@@ -71,7 +71,7 @@ class _Definition:
     """A definition as far as it has been read."""
 
     def __init__(
-        self, calls: Sequence[Call], sizes: Given, strides: Given, scalars: Mapping[str, float | int | bool]
+        self, calls: Sequence[PythonCall], sizes: Given, strides: Given, scalars: Mapping[str, float | int | bool]
     ) -> None:
         self.calls = calls
         self.sizes = sizes
@@ -85,7 +85,7 @@ class _Definition:
         self.inputs: dict[str, InputSpec] = {}
         self.outputs: dict[str, OutputSpec] = {}
 
-    def statement(self, call: Call) -> None:
+    def statement(self, call: PythonCall) -> None:
         """Reads one call and binds its results to the names it is assigned to."""
         match call.path:
             case "define_tensor":
@@ -114,7 +114,7 @@ class _Definition:
             if isinstance(value, Tensor) and not name.startswith("%"):
                 self.bound.append((name, value.node))
 
-    def operation(self, call: Call, op: str) -> list[Value]:
+    def operation(self, call: PythonCall, op: str) -> list[Value]:
         function = NVFUSER_OPS.get(op)
         if function is None:
             raise FormatError(call.place, f"unknown op {excerpt(op)}{op_hint(op, NVFUSER_OPS)}")
@@ -138,7 +138,7 @@ class _Definition:
             found.append(Tensor(item, order))
         return found
 
-    def operands(self, call: Call) -> Iterator[tuple[str, Node, str]]:
+    def operands(self, call: PythonCall) -> Iterator[tuple[str, Node, str]]:
         """The tensors among a call's arguments, by name, and where each was defined."""
         waiting: list[Argument] = [*reversed(call.keywords.values()), *reversed(call.args)]
         while waiting:
@@ -149,7 +149,7 @@ class _Definition:
                 known = not found.name.startswith("%")
                 yield found.name if known else "the operand", tensor.node, self.places[found.name]
 
-    def define_tensor(self, call: Call) -> Value:
+    def define_tensor(self, call: PythonCall) -> Value:
         name = call.targets[0] if len(call.targets) == 1 else ""
         check_name(call.place, name)
         check_count(call.place, "inputs", len(self.inputs) + 1, LIMITS.inputs)
@@ -161,7 +161,7 @@ class _Definition:
             self.taken_dense.append(name)
         return Tensor(make_input(len(self.inputs) - 1, spec))
 
-    def define_scalar(self, call: Call) -> Value:
+    def define_scalar(self, call: PythonCall) -> Value:
         """A Python number, in the dtype given; without one, what stands beside the text by its name."""
         expected = (Parameter("value", "scalar number", False, True), Parameter("dtype", "dtype", False, True))
         values = {p.name: convert(self.values, argument, p) for p, argument in bind(call, expected)}
@@ -182,12 +182,12 @@ class _Definition:
         except (ValueError, OverflowError):
             raise FormatError(call.place, f"{excerpt(value.value)} is not a value of {dtype}") from None
 
-    def define_vector(self, call: Call) -> Value:
+    def define_vector(self, call: PythonCall) -> Value:
         expected = (Parameter("value", "ints", True, False), Parameter("dtype", "dtype", False, True))
         (_, argument), *_ = bind(call, expected)
         return list(integers(self.values, argument, "value"))
 
-    def add_output(self, call: Call) -> None:
+    def add_output(self, call: PythonCall) -> None:
         """An output; with `alias_input` one that is written over an input."""
         expected = (
             Parameter("output", "tensor", True, False),

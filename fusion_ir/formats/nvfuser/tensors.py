@@ -9,7 +9,7 @@ from fusion_ir.core.layout import check_strides, normal_strides
 from fusion_ir.core.limits import LIMITS, check_sizes
 from fusion_ir.dtype import DType, f32
 from fusion_ir.errors import FormatError
-from fusion_ir.formats.nvfuser.python_text import Argument, Call
+from fusion_ir.formats.nvfuser.python_text import Argument, PythonCall
 from fusion_ir.formats.nvfuser.values import Values, bind, describe, integers, resolve
 from fusion_ir.formats.side_file import stated_beside
 from fusion_ir.formats.signature import Parameter
@@ -36,7 +36,7 @@ _PARAMETERS: tuple[Parameter, ...] = (
 
 
 def define_tensor(
-    call: Call,
+    call: PythonCall,
     name: str,
     values: Values,
     sizes: Given,
@@ -135,7 +135,7 @@ def _extents(
     return extents
 
 
-def open_shapes(calls: Sequence[Call]) -> dict[str, list[int]]:
+def open_shapes(calls: Sequence[PythonCall]) -> dict[str, list[int]]:
     """The shapes of a definition's tensors that have symbolic extents, by name, as far as their text says them."""
     found: dict[str, list[int]] = {}
     for call in calls:
@@ -150,7 +150,7 @@ def open_shapes(calls: Sequence[Call]) -> dict[str, list[int]]:
     return found
 
 
-def leaves_strides_open(call: Call, spec: InputSpec) -> bool:
+def leaves_strides_open(call: PythonCall, spec: InputSpec) -> bool:
     """Whether the text says nothing of how a tensor lies in memory. nvFuser takes contiguity False then: the strides
     are known once the kernel runs."""
     said = len(call.args) > 1 or any(name in call.keywords for name in (*_CONTIGUITY, "strides"))

@@ -8,7 +8,7 @@ from fusion_ir.core.node import Node
 from fusion_ir.dtype import DTYPES, DType
 from fusion_ir.errors import FormatError, counted, excerpt, nearest
 from fusion_ir.formats.numbers import Number, number
-from fusion_ir.formats.nvfuser.python_text import Argument, Call, Member, Name
+from fusion_ir.formats.nvfuser.python_text import Argument, Member, Name, PythonCall
 from fusion_ir.formats.signature import Kind, Parameter
 
 NVFUSER_DTYPES: dict[str, str] = {
@@ -41,7 +41,7 @@ Value = Tensor | DType | Number | bool | int | float | list["Value"] | None
 Values = Mapping[str, Value]
 
 
-def bind(call: Call, expected: Sequence[Parameter]) -> list[tuple[Parameter, Argument]]:
+def bind(call: PythonCall, expected: Sequence[Parameter]) -> list[tuple[Parameter, Argument]]:
     """Arguments with their parameters, positional ones first. Raises FormatError for unknown or missing ones."""
     what = f"fd.{call.path}"
     if len(call.args) > len(expected):

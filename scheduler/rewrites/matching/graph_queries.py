@@ -7,7 +7,7 @@ from fusion_ir.core.graph import Graph
 from fusion_ir.core.node import Node
 
 
-class Neighbourhood:
+class GraphQueries:
     """Of all nodes of a graph. Nodes that rules make are no nodes of it: nobody reads them."""
 
     def __init__(self, graph: Graph) -> None:

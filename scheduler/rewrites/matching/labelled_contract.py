@@ -18,7 +18,7 @@ from scheduler.rewrites.matching.factors import Factor
 
 
 @dataclass(frozen=True)
-class Operand:
+class LabelledTensor:
     """A tensor with one label per axis, no axis of extent 1."""
 
     node: Node
@@ -33,7 +33,7 @@ class Operand:
 class Settled:
     """Factors with one label per axis. outs: axes of results, in these labels. extents: of all labels."""
 
-    operands: tuple[Operand, ...]
+    operands: tuple[LabelledTensor, ...]
     outs: tuple[tuple[Axis, ...], ...]
     extents: dict[Label, int]
 
@@ -66,10 +66,10 @@ def settle(labels: Labels, factors: Sequence[Factor], outs: Sequence[Sequence[Ax
     extents: dict[Label, int] = {}
     for label, first in run.items():
         extents[first] = extents.get(first, 1) * labels.extent((label,))
-    operands: list[Operand] = []
+    operands: list[LabelledTensor] = []
     for factor, tensor in zip(factors, tensors, strict=True):
         flat = [label for axis in tensor for label in merged(axis)]
-        operands.append(Operand(_reshaped(factor.node, [extents[label] for label in flat]), tuple(flat)))
+        operands.append(LabelledTensor(_reshaped(factor.node, [extents[label] for label in flat]), tuple(flat)))
     return Settled(tuple(operands), tuple(tuple(merged(axis) for axis in axes) for axes in results), extents)
 
 
@@ -80,8 +80,13 @@ def _reshaped(x: Node, sizes: Sequence[int]) -> Node:
 
 
 def join(
-    a: Operand, b: Operand, kept: Collection[Label], acc: DType, dtype: DType, order: Sequence[Label] | None = None
-) -> Operand:
+    a: LabelledTensor,
+    b: LabelledTensor,
+    kept: Collection[Label],
+    acc: DType,
+    dtype: DType,
+    order: Sequence[Label] | None = None,
+) -> LabelledTensor:
     """The product of two operands, summed over the labels that are not kept, which both must have. Its axes are in
     `order`, if that is given, else those of both, of `a` alone, of `b` alone. acc: accumulator, at least as wide as the
     operands; dtype: of the result."""
@@ -102,10 +107,10 @@ def join(
         "out_dtype": dtype,
     }
     node = make("contract", [build.cast(a.node, common), build.cast(b.node, common)], attrs)
-    return Operand(node, tuple(out))
+    return LabelledTensor(node, tuple(out))
 
 
-def arranged(x: Operand, order: Sequence[Label], extents: dict[Label, int]) -> Node:
+def arranged(x: LabelledTensor, order: Sequence[Label], extents: dict[Label, int]) -> Node:
     """An operand with its axes in this order, repeated along those that it lacks."""
     sizes = [extents[label] for label in order]
     if x.node.op == "full":
@@ -116,7 +121,7 @@ def arranged(x: Operand, order: Sequence[Label], extents: dict[Label, int]) -> N
     return build.broadcast_in_dim(turned, sizes, places)
 
 
-def shaped(x: Operand, axes: Sequence[Axis], sizes: Sequence[int], extents: dict[Label, int]) -> Node:
+def shaped(x: LabelledTensor, axes: Sequence[Axis], sizes: Sequence[int], extents: dict[Label, int]) -> Node:
     """An operand as a tensor of these axes and sizes."""
     flat = [label for axis in axes for label in axis]
     return build.reshape(arranged(x, flat, extents), sizes)

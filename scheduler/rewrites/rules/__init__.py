@@ -5,7 +5,7 @@ choices to the search and close none. `ALTERNATIVES` trade one cost for another:
 and the search weighs both.
 """
 
-from scheduler.rewrites.rule import Offer, Rule
+from scheduler.rewrites.rule import Alternative, Rule
 from scheduler.rewrites.rules.constant_folding import DISTRIBUTING
 from scheduler.rewrites.rules.contraction_views import THROUGH
 from scheduler.rewrites.rules.horizontal_contract import SIBLINGS
@@ -21,7 +21,7 @@ from scheduler.rewrites.rules.views import VIEWS
 RULES: tuple[Rule, ...] = (*REDUNDANT, *IDENTITIES)
 
 # What is likeliest to pay first: where there is no room for all, the last ones are left out.
-ALTERNATIVES: tuple[Offer, ...] = (
+ALTERNATIVES: tuple[Alternative, ...] = (
     *DISTRIBUTING,
     *CHAINS,
     *SIBLINGS,

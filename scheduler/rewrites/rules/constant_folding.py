@@ -16,15 +16,15 @@ from fusion_ir.dtype import DType
 from fusion_ir.ops import make
 from scheduler.rewrites.matching.axis_labels import Label
 from scheduler.rewrites.matching.factors import Factor, Product, Tree, expand, is_product
-from scheduler.rewrites.matching.graph_queries import Neighbourhood
-from scheduler.rewrites.matching.labelled_contract import Operand, Settled, arranged, settle, shaped
-from scheduler.rewrites.rule import Offer
+from scheduler.rewrites.matching.graph_queries import GraphQueries
+from scheduler.rewrites.matching.labelled_contract import LabelledTensor, Settled, arranged, settle, shaped
+from scheduler.rewrites.rule import Alternative
 from scheduler.rewrites.rules.matrix_chain import KEPT, Ordering
 
 MOST_ORDERS = 2  # of each term times the constant
 
 
-def _distributed(node: Node, around: Neighbourhood) -> Iterator[Node]:
+def _distributed(node: Node, around: GraphQueries) -> Iterator[Node]:
     product = expand(node) if is_product(node) else None
     if product is None:
         return
@@ -43,7 +43,7 @@ def _distributed(node: Node, around: Neighbourhood) -> Iterator[Node]:
 class _Distribution:
     """Factor `total` of a product, a sum of two, times its factor `constant`."""
 
-    def __init__(self, node: Node, product: Product, total: int, constant: int, around: Neighbourhood) -> None:
+    def __init__(self, node: Node, product: Product, total: int, constant: int, around: GraphQueries) -> None:
         self.node, self.product, self.around = node, product, around
         self.total, self.constant = product.factors[total], product.factors[constant]
         self.others = [f for k, f in enumerate(product.factors) if k not in (total, constant)]
@@ -82,25 +82,34 @@ class _Distribution:
                 yield from self._behind(self._added(u, v, needs, settled), others, settled, between)
 
     def _ordering(
-        self, operands: list[Operand], factors: list[Factor], kept: frozenset[Label], settled: Settled, between: DType
+        self,
+        operands: list[LabelledTensor],
+        factors: list[Factor],
+        kept: frozenset[Label],
+        settled: Settled,
+        between: DType,
     ) -> Ordering:
         acc = self.node.attr("acc", DType)
         constant = tuple(self.around.is_constant(f.source) for f in factors)
         return Ordering(tuple(operands), settled.extents, kept, acc, between, acc, constant, {})
 
-    def _added(self, u: Operand, v: Operand, needs: list[Label], settled: Settled) -> Operand:
+    def _added(self, u: LabelledTensor, v: LabelledTensor, needs: list[Label], settled: Settled) -> LabelledTensor:
         """In the accumulator's dtype: the only rounding is that of the sum. needs: labels that it must have."""
         order = list(dict.fromkeys((*u.labels, *v.labels, *needs)))
         terms = [arranged(x, order, settled.extents) for x in (u, v)]
-        return Operand(make(self.total.source.op, terms), tuple(order))
+        return LabelledTensor(make(self.total.source.op, terms), tuple(order))
 
-    def _behind(self, inner: Operand, others: list[Operand], settled: Settled, between: DType) -> Iterator[Node]:
+    def _behind(
+        self, inner: LabelledTensor, others: list[LabelledTensor], settled: Settled, between: DType
+    ) -> Iterator[Node]:
         """The other factors times what the two gave."""
         axes, sizes = settled.outs[0], self.node.sizes
         if not others:
-            yield shaped(Operand(build.cast(inner.node, self.node.dtype), inner.labels), axes, sizes, settled.extents)
+            yield shaped(
+                LabelledTensor(build.cast(inner.node, self.node.dtype), inner.labels), axes, sizes, settled.extents
+            )
             return
-        inner = Operand(build.cast(inner.node, between), inner.labels)
+        inner = LabelledTensor(build.cast(inner.node, between), inner.labels)
         flat = [label for axis in axes for label in axis]
         acc = self.node.attr("acc", DType)
         constant = (*(self.around.is_constant(o.node) for o in others), False)
@@ -111,8 +120,8 @@ class _Distribution:
             yield shaped(order.multiplied(tree, flat), axes, sizes, settled.extents)
 
 
-def _grouped(operands: tuple[Operand, ...], counts: list[int]) -> list[list[Operand]]:
-    found: list[list[Operand]] = []
+def _grouped(operands: tuple[LabelledTensor, ...], counts: list[int]) -> list[list[LabelledTensor]]:
+    found: list[list[LabelledTensor]] = []
     start = 0
     for count in counts:
         found.append(list(operands[start : start + count]))
@@ -121,7 +130,7 @@ def _grouped(operands: tuple[Operand, ...], counts: list[int]) -> list[list[Oper
 
 
 DISTRIBUTING = (
-    Offer(
+    Alternative(
         "fold-through-bias",
         "x (y a + b) c = x (y (a c) + b c); a, b, c constant, x and y may be absent",
         "reassociate",

@@ -14,9 +14,9 @@ from fusion_ir.core.node import Node
 from fusion_ir.dtype import DType
 from fusion_ir.ops import make
 from scheduler.rewrites.matching.factors import Product, expand, heart, is_product
-from scheduler.rewrites.matching.graph_queries import Neighbourhood
-from scheduler.rewrites.matching.labelled_contract import Operand, join, settle, shaped
-from scheduler.rewrites.rule import Offer
+from scheduler.rewrites.matching.graph_queries import GraphQueries
+from scheduler.rewrites.matching.labelled_contract import LabelledTensor, join, settle, shaped
+from scheduler.rewrites.rule import Alternative
 
 MOST_PARTS = 4  # of something that is beside each other
 
@@ -28,16 +28,16 @@ def _of_factors(node: Node, product: Product) -> Iterator[Node]:
         flat = [label for axis in settled.outs[0] for label in axis]
         a, b = settled.operands
         whole = join(a, b, flat, product.acc, product.rounded, flat)
-        whole = Operand(build.cast(whole.node, node.dtype), whole.labels)
+        whole = LabelledTensor(build.cast(whole.node, node.dtype), whole.labels)
         yield shaped(whole, settled.outs[0], node.sizes, settled.extents)
 
 
-def _view_of_product(node: Node, around: Neighbourhood) -> Iterator[Node]:
+def _view_of_product(node: Node, around: GraphQueries) -> Iterator[Node]:
     if node.op in ("slice", "permute") and node.elements and is_product(heart(node)):
         yield from _of_factors(node, expand(node, most=2))
 
 
-def _product_of_repeats(node: Node, around: Neighbourhood) -> Iterator[Node]:
+def _product_of_repeats(node: Node, around: GraphQueries) -> Iterator[Node]:
     if is_product(node) and any(a.op in ("broadcast_in_dim", "expand") for a in node.args):
         product = expand(node, most=2)
         smaller = [f.source.elements < a.elements for f, a in zip(product.factors, node.args, strict=True)]
@@ -45,7 +45,7 @@ def _product_of_repeats(node: Node, around: Neighbourhood) -> Iterator[Node]:
             yield from _of_factors(node, product)
 
 
-def _product_of_parts(node: Node, around: Neighbourhood) -> Iterator[Node]:
+def _product_of_parts(node: Node, around: GraphQueries) -> Iterator[Node]:
     for side in (0, 1) if is_product(node) and node.elements else ():
         operand = node.args[side]
         if operand.op == "cat" and len(operand.args) <= MOST_PARTS and all(p.elements for p in operand.args):
@@ -84,9 +84,11 @@ def _parted(node: Node, side: int, root: int, place: int) -> Node:
 
 
 THROUGH = (
-    Offer("view-of-product", "slice(x y) = slice(x) slice(y), (x y)^T = y^T x^T", "reassociate", _view_of_product),
-    Offer("product-of-repeats", "repeat(x) repeat(y) = repeat(x y)", "reassociate", _product_of_repeats),
-    Offer(
+    Alternative(
+        "view-of-product", "slice(x y) = slice(x) slice(y), (x y)^T = y^T x^T", "reassociate", _view_of_product
+    ),
+    Alternative("product-of-repeats", "repeat(x) repeat(y) = repeat(x y)", "reassociate", _product_of_repeats),
+    Alternative(
         "product-of-parts",
         "x [y | z] = [x y | x z], [x | z] [y ; w] = x y + z w",
         "reassociate",

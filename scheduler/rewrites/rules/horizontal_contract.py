@@ -18,8 +18,8 @@ from fusion_ir.core.node import Node
 from fusion_ir.dtype import DType
 from fusion_ir.ops import make
 from scheduler.rewrites.matching.factors import is_product
-from scheduler.rewrites.matching.graph_queries import Neighbourhood
-from scheduler.rewrites.rule import Offer
+from scheduler.rewrites.matching.graph_queries import GraphQueries
+from scheduler.rewrites.rule import Alternative
 
 MOST_TOGETHER = 16  # products
 
@@ -77,7 +77,7 @@ def _shared(node: Node, side: int) -> _Shared:
     )
 
 
-def _groups(node: Node, side: int, around: Neighbourhood) -> Iterator[list[_Shared]]:
+def _groups(node: Node, side: int, around: GraphQueries) -> Iterator[list[_Shared]]:
     """Products that node may be computed with: of constants alone first, then all."""
     own = _shared(node, side)
     alike: list[_Shared] = []
@@ -101,11 +101,11 @@ def _groups(node: Node, side: int, around: Neighbourhood) -> Iterator[list[_Shar
             yield group
 
 
-def _depend(a: Node, b: Node, around: Neighbourhood) -> bool:
+def _depend(a: Node, b: Node, around: GraphQueries) -> bool:
     return around.depends(a, b) or around.depends(b, a)
 
 
-def _find(node: Node, around: Neighbourhood) -> Iterator[Node]:
+def _find(node: Node, around: GraphQueries) -> Iterator[Node]:
     for side in (0, 1) if is_product(node) and node.elements else ():
         for group in _groups(node, side, around):
             yield _part(node, group, _together(group))
@@ -168,4 +168,6 @@ def _part(node: Node, group: Sequence[_Shared], product: Node) -> Node:
     return build.permute(apart, dims)
 
 
-SIBLINGS = (Offer("horizontal-product", "x y = x [y | z], its first columns; x z the others", "reassociate", _find),)
+SIBLINGS = (
+    Alternative("horizontal-product", "x y = x [y | z], its first columns; x z the others", "reassociate", _find),
+)

@@ -18,9 +18,9 @@ from fusion_ir.core.node import Node
 from fusion_ir.dtype import DType
 from scheduler.rewrites.matching.axis_labels import Label
 from scheduler.rewrites.matching.factors import Product, Tree, expand, is_product, joins_of, leaves
-from scheduler.rewrites.matching.graph_queries import Neighbourhood
-from scheduler.rewrites.matching.labelled_contract import Operand, Settled, join, settle, shaped
-from scheduler.rewrites.rule import Offer
+from scheduler.rewrites.matching.graph_queries import GraphQueries
+from scheduler.rewrites.matching.labelled_contract import LabelledTensor, Settled, join, settle, shaped
+from scheduler.rewrites.rule import Alternative
 
 MOST_ORDERS = 3  # of longer chains; of three factors all are offered
 KEPT = MOST_ORDERS + 1  # orders kept of each set of factors: one of them may be the one as given
@@ -43,14 +43,14 @@ class Ordering:
     between products are rounded; dtype: that of the result. constant: which factors depend on constants alone. made:
     what is there of some products of them."""
 
-    operands: tuple[Operand, ...]
+    operands: tuple[LabelledTensor, ...]
     extents: dict[Label, int]
     kept: frozenset[Label]
     acc: DType
     between: DType
     dtype: DType
     constant: tuple[bool, ...]
-    made: Mapping[Tree, Operand]
+    made: Mapping[Tree, LabelledTensor]
 
     def best(self, most: int = 1) -> list[tuple[Cost, Tree]]:
         """The cheapest orders, cheapest first; none where the factors are not connected by sums."""
@@ -90,7 +90,7 @@ class Ordering:
         below = next(branch for branch in tree if last in leaves(branch))
         return isinstance(below, tuple) and (all(self.constant[i] for i in leaves(below)) or self.folds(below))
 
-    def multiplied(self, tree: Tree, order: Sequence[Label] | None = None) -> Operand:
+    def multiplied(self, tree: Tree, order: Sequence[Label] | None = None) -> LabelledTensor:
         """The result, its axes in this order."""
         if isinstance(tree, int):
             return self.operands[tree]
@@ -143,7 +143,7 @@ def settled_factors(product: Product) -> Settled:
     return settle(product.labels, [*product.factors, *(f for f, _ in product.inside)], [product.axes])
 
 
-def ordering(node: Node, product: Product, settled: Settled, around: Neighbourhood) -> Ordering:
+def ordering(node: Node, product: Product, settled: Settled, around: GraphQueries) -> Ordering:
     """Of a node that is a contraction. settled: its `settled_factors`."""
     count = len(product.factors)
     return Ordering(
@@ -158,7 +158,7 @@ def ordering(node: Node, product: Product, settled: Settled, around: Neighbourho
     )
 
 
-def _orders(node: Node, around: Neighbourhood) -> Iterator[Node]:
+def _orders(node: Node, around: GraphQueries) -> Iterator[Node]:
     product = expand(node) if is_product(node) else None
     if product is None or len(product.factors) < 3:
         return
@@ -174,4 +174,4 @@ def _orders(node: Node, around: Neighbourhood) -> Iterator[Node]:
             yield shaped(order.multiplied(tree, flat), settled.outs[0], node.sizes, settled.extents)
 
 
-CHAINS = (Offer("chain-order", "(x y) z = x (y z)", "reassociate", _orders, "y z is rounded instead of x y"),)
+CHAINS = (Alternative("chain-order", "(x y) z = x (y z)", "reassociate", _orders, "y z is rounded instead of x y"),)

@@ -10,12 +10,12 @@ from fusion_ir.building.shapes import permute
 from fusion_ir.core.node import Node
 from fusion_ir.ops import make
 from scheduler.rewrites.matching.factors import is_product
-from scheduler.rewrites.matching.graph_queries import Neighbourhood
-from scheduler.rewrites.rule import Offer
+from scheduler.rewrites.matching.graph_queries import GraphQueries
+from scheduler.rewrites.rule import Alternative
 from scheduler.rewrites.rules.identities import number
 
 
-def _same_product(node: Node, around: Neighbourhood) -> Iterator[Node]:
+def _same_product(node: Node, around: GraphQueries) -> Iterator[Node]:
     if not is_product(node) or node not in around.places:
         return
     kept, summed = _pairs(node, False)
@@ -36,7 +36,7 @@ def _pairs(node: Node, swapped: bool) -> tuple[list[tuple[int, int]], list[tuple
     return pairs[: node.rank], pairs[node.rank :]
 
 
-def _powers(node: Node, around: Neighbourhood) -> Iterator[Node]:
+def _powers(node: Node, around: GraphQueries) -> Iterator[Node]:
     value = number(node.args[1]) if node.op == "pow" else None
     if value == 2:
         yield make("mul", [node.args[0], node.args[0]])
@@ -45,6 +45,6 @@ def _powers(node: Node, around: Neighbourhood) -> Iterator[Node]:
 
 
 TWICE = (
-    Offer("same-product", "x y = permute(y x), computed already", "reassociate", _same_product),
-    Offer("powers", "x^2 = x x, x^-1 = 1 / x", "reassociate", _powers),
+    Alternative("same-product", "x y = permute(y x), computed already", "reassociate", _same_product),
+    Alternative("powers", "x^2 = x x, x^-1 = 1 / x", "reassociate", _powers),
 )

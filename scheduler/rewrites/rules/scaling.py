@@ -23,9 +23,9 @@ from fusion_ir.core.scalar import Scalar
 from fusion_ir.dtype import DType, f8e4m3, f8e5m2, f16
 from fusion_ir.ops import make
 from scheduler.rewrites.matching.factors import Factor, Product, expand, heart, is_product
-from scheduler.rewrites.matching.graph_queries import Neighbourhood
-from scheduler.rewrites.matching.labelled_contract import Operand, arranged, join, settle, shaped
-from scheduler.rewrites.rule import Offer
+from scheduler.rewrites.matching.graph_queries import GraphQueries
+from scheduler.rewrites.matching.labelled_contract import LabelledTensor, arranged, join, settle, shaped
+from scheduler.rewrites.rule import Alternative
 
 NARROW_RANGE = (f16, f8e4m3, f8e5m2)  # dtypes whose ends tensors of ordinary size come near
 NEAR = 16.0  # by which a scale may move an operand in them
@@ -50,7 +50,7 @@ def _multiplied(node: Node) -> Node:
     return wide if wide.op == "mul" and wide.dtype.holds(node.dtype) and node.dtype in narrow else node
 
 
-def _out_of_operand(node: Node, around: Neighbourhood, far: bool = False) -> Iterator[Node]:
+def _out_of_operand(node: Node, around: GraphQueries, far: bool = False) -> Iterator[Node]:
     """far: what leaves the range of narrow floats, and that alone."""
     product = expand(node, most=2) if is_product(node) else None
     if product is None or len(product.factors) != 2 or product.acc is None:
@@ -66,7 +66,7 @@ def _out_of_operand(node: Node, around: Neighbourhood, far: bool = False) -> Ite
                 whole = join(a, b, flat, product.acc, product.acc, flat)
                 repeated = build.cast(arranged(scale, whole.labels, settled.extents), dtype)
                 scaled = build.cast(make("mul", [build.cast(whole.node, dtype), repeated]), node.dtype)
-                yield shaped(Operand(scaled, whole.labels), settled.outs[0], node.sizes, settled.extents)
+                yield shaped(LabelledTensor(scaled, whole.labels), settled.outs[0], node.sizes, settled.extents)
             if around.is_constant(other.source) and around.is_constant(s.source):
                 folded = _scaled(b, scale, factor.dtype, settled.extents, far)
                 if folded is not None:
@@ -74,7 +74,7 @@ def _out_of_operand(node: Node, around: Neighbourhood, far: bool = False) -> Ite
                     yield shaped(whole, settled.outs[0], node.sizes, settled.extents)
 
 
-def _into_operand(node: Node, around: Neighbourhood, far: bool = False) -> Iterator[Node]:
+def _into_operand(node: Node, around: GraphQueries, far: bool = False) -> Iterator[Node]:
     """far: as above."""
     multiplied = _multiplied(node)
     if multiplied.op != "mul" or not node.dtype.is_float or not any(is_product(heart(a)) for a in multiplied.args):
@@ -100,7 +100,9 @@ def _into_operand(node: Node, around: Neighbourhood, far: bool = False) -> Itera
                 yield shaped(whole, settled.outs[0], node.sizes, settled.extents)
 
 
-def _scaled(x: Operand, scale: Operand, given: DType, extents: dict[int, int], far: bool) -> Operand | None:
+def _scaled(
+    x: LabelledTensor, scale: LabelledTensor, given: DType, extents: dict[int, int], far: bool
+) -> LabelledTensor | None:
     """An operand times a scale, in the operand's dtype. given: the dtype to which the scale's product is rounded as
     things are. None where the scale has axes that the operand lacks, or where that would be one rounding more; far:
     unless the result may leave the dtype's range, else where it may."""
@@ -111,7 +113,7 @@ def _scaled(x: Operand, scale: Operand, given: DType, extents: dict[int, int], f
         return None
     wide = promote((dtype, scale.node.dtype))
     repeated = build.cast(arranged(scale, x.labels, extents), wide)
-    return Operand(build.cast(make("mul", [build.cast(x.node, wide), repeated]), dtype), x.labels)
+    return LabelledTensor(build.cast(make("mul", [build.cast(x.node, wide), repeated]), dtype), x.labels)
 
 
 def _is_power_of_two(node: Node) -> bool:
@@ -131,28 +133,28 @@ def _number(node: Node) -> float | None:
 
 
 SCALING = (
-    Offer(
+    Alternative(
         "scale-out",
         "(x s) y = (x y) s or x (s y)",
         "reassociate",
         _out_of_operand,
         "x s is not rounded any more, x y is scaled in f32; s y is rounded instead: in f16 for numbers s in [1/16, 16]",
     ),
-    Offer(
+    Alternative(
         "scale-in",
         "(x y) s = x (y s)",
         "reassociate",
         _into_operand,
         "y s is rounded instead of x y: in f16 for numbers s between 1/16 and 16",
     ),
-    Offer(
+    Alternative(
         "scale-out-far",
         "(x s) y = x (s y), s y in f16 or 8 bits",
         "approximate",
         partial(_out_of_operand, far=True),
         "s may take y out of the dtype's range, to infinity or to few bits",
     ),
-    Offer(
+    Alternative(
         "scale-in-far",
         "(x y) s = x (y s), y s in f16 or 8 bits",
         "approximate",

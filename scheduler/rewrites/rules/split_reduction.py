@@ -26,8 +26,8 @@ from fusion_ir.core.node import Node
 from fusion_ir.dtype import accumulate_dtype
 from fusion_ir.ops import OPS, OpKind, kind_of, make
 from fusion_ir.records import Device, Numerics
-from scheduler.rewrites.matching.graph_queries import Neighbourhood
-from scheduler.rewrites.rule import Offer, Rule
+from scheduler.rewrites.matching.graph_queries import GraphQueries
+from scheduler.rewrites.rule import Alternative, Rule
 from scheduler.rewrites.rules.split_contract import split_contract, split_long_contract
 
 LEAST_ELEMENTS = 1 << 16  # smaller tensors take less time than a launch
@@ -96,15 +96,15 @@ def splitting(tasks: Tasks) -> tuple[Rule, ...]:
     return (contractions, *reductions) if tasks.columns else reductions
 
 
-def split_offers(tasks: Tasks) -> tuple[Offer, ...]:
+def split_offers(tasks: Tasks) -> tuple[Alternative, ...]:
     """Splits that do not always pay, for a search to weigh: of contractions among the cores of a CPU."""
 
-    def find(node: Node, around: Neighbourhood) -> Iterator[Node]:
+    def find(node: Node, around: GraphQueries) -> Iterator[Node]:
         found = split_long_contract(node, tasks.count)
         if found is not None:
             yield found
 
-    return () if tasks.columns else (Offer(*CONTRACTION, find),)
+    return () if tasks.columns else (Alternative(*CONTRACTION, find),)
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,12 @@ from fusion_ir.core.node import Node
 from fusion_ir.dtype import accumulate_dtype
 from scheduler.rewrites.matching.axis_labels import Labels
 from scheduler.rewrites.matching.factors import expand, is_product
-from scheduler.rewrites.matching.graph_queries import Neighbourhood
+from scheduler.rewrites.matching.graph_queries import GraphQueries
 from scheduler.rewrites.matching.labelled_contract import join, settle, shaped
-from scheduler.rewrites.rule import Offer
+from scheduler.rewrites.rule import Alternative
 
 
-def _find(node: Node, around: Neighbourhood) -> Iterator[Node]:
+def _find(node: Node, around: GraphQueries) -> Iterator[Node]:
     if node.op != "sum" or not node.dtype.is_float or not node.args[0].elements:
         return
     terms = node.args[0]
@@ -42,7 +42,7 @@ def _find(node: Node, around: Neighbourhood) -> Iterator[Node]:
 
 
 SUMS = (
-    Offer(
+    Alternative(
         "sum-of-products",
         "sum over k of x[m, k] y[k, n] = x y",
         "reassociate",

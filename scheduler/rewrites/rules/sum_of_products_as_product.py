@@ -18,9 +18,9 @@ from fusion_ir.dtype import DType
 from fusion_ir.ops import make
 from scheduler.rewrites.matching.axis_labels import Label, Labels
 from scheduler.rewrites.matching.factors import Factor, Product, expand, heart, is_product
-from scheduler.rewrites.matching.graph_queries import Neighbourhood
-from scheduler.rewrites.matching.labelled_contract import Operand, Settled, arranged, join, settle, shaped
-from scheduler.rewrites.rule import Offer
+from scheduler.rewrites.matching.graph_queries import GraphQueries
+from scheduler.rewrites.matching.labelled_contract import LabelledTensor, Settled, arranged, join, settle, shaped
+from scheduler.rewrites.rule import Alternative
 
 _TOGETHER: Label = -1  # of an axis that is several one after the other
 
@@ -60,13 +60,13 @@ class _Terms:
         settled = settle(self.labels, [f for pair in pairs for f in pair], [self.axes])
         return settled, [label for axis in settled.outs[0] for label in axis]
 
-    def finished(self, a: Operand, b: Operand, settled: Settled, flat: list[Label], acc: DType) -> Node:
+    def finished(self, a: LabelledTensor, b: LabelledTensor, settled: Settled, flat: list[Label], acc: DType) -> Node:
         """The sum, from one product."""
         product = join(a, b, flat, acc, self.node.dtype, flat)
         return shaped(product, settled.outs[0], self.node.sizes, settled.extents)
 
 
-def _factored(node: Node, around: Neighbourhood) -> Iterator[Node]:
+def _factored(node: Node, around: GraphQueries) -> Iterator[Node]:
     for i in (0, 1) if _Terms.match(node) else ():
         for j in (0, 1):
             terms = _Terms(node)  # anew each time, since labels are equated on the way
@@ -85,7 +85,7 @@ def _factored(node: Node, around: Neighbourhood) -> Iterator[Node]:
                 continue  # a + b would be rounded where neither product is
             turned = arranged(b, a.labels, settled.extents)
             both = make(node.op, [build.cast(a.node, dtype), build.cast(turned, dtype)])
-            yield terms.finished(common, Operand(both, a.labels), settled, flat, acc)
+            yield terms.finished(common, LabelledTensor(both, a.labels), settled, flat, acc)
 
 
 def _is_one(f: Factor, g: Factor, terms: _Terms) -> bool:
@@ -103,7 +103,7 @@ def _is_one(f: Factor, g: Factor, terms: _Terms) -> bool:
     return True
 
 
-def _concatenated(node: Node, around: Neighbourhood) -> Iterator[Node]:
+def _concatenated(node: Node, around: GraphQueries) -> Iterator[Node]:
     if not _Terms.match(node):
         return
     for swap in (False, True):
@@ -126,11 +126,17 @@ def _concatenated(node: Node, around: Neighbourhood) -> Iterator[Node]:
         return
 
 
-def _negative(x: Operand) -> Operand:
-    return Operand(build.neg(x.node), x.labels)
+def _negative(x: LabelledTensor) -> LabelledTensor:
+    return LabelledTensor(build.neg(x.node), x.labels)
 
 
-def _together(a: Operand, b: Operand, settled: Settled, kept: list[Label], order: tuple[Operand, Operand]) -> Operand:
+def _together(
+    a: LabelledTensor,
+    b: LabelledTensor,
+    settled: Settled,
+    kept: list[Label],
+    order: tuple[LabelledTensor, LabelledTensor],
+) -> LabelledTensor:
     """One behind the other along what is summed over, which becomes one axis, where the first such axis of `a` was.
     order: operands whose axes that are summed over say in which order they are."""
     place = next((k for k, label in enumerate(a.labels) if label not in kept), a.node.rank)
@@ -141,18 +147,18 @@ def _together(a: Operand, b: Operand, settled: Settled, kept: list[Label], order
         summed = [label for label in given.labels if label not in kept]
         turned = arranged(x, [*before, *summed, *after], settled.extents)
         parts.append(build.reshape(turned, [*rows, -1, *columns]))
-    return Operand(build.cat(parts, len(before)), (*before, _TOGETHER, *after))
+    return LabelledTensor(build.cat(parts, len(before)), (*before, _TOGETHER, *after))
 
 
 FACTORING = (
-    Offer(
+    Alternative(
         "factor-sum",
         "x a + x b = x (a + b)",
         "reassociate",
         _factored,
         "a + b is rounded instead of x a and x b: at most twice the larger of a and b",
     ),
-    Offer(
+    Alternative(
         "concatenate-k",
         "x y + z w = [x | z] [y ; w]",
         "reassociate",

@@ -20,20 +20,20 @@ from fusion_ir.core.extent import shape_of
 from fusion_ir.core.node import Node
 from fusion_ir.core.scalar import Scalar
 from fusion_ir.ops import OPS, OpKind, kind_of, make
-from scheduler.rewrites.matching.graph_queries import Neighbourhood
-from scheduler.rewrites.rule import Offer
+from scheduler.rewrites.matching.graph_queries import GraphQueries
+from scheduler.rewrites.rule import Alternative
 
 CHEAP = 2.0  # arithmetic per element that is as well done for every repetition
 SINKING, RISING = ("slice", "permute"), ("permute", "broadcast_in_dim", "expand")
 
 
-def _sunk(node: Node, around: Neighbourhood) -> Iterator[Node]:
+def _sunk(node: Node, around: GraphQueries) -> Iterator[Node]:
     if node.op in SINKING and _is_computed(node.args[0]) and _moves(node):
         inner = node.args[0]
         yield make(inner.op, [make(node.op, [a], dict(node.attrs)) for a in inner.args], dict(inner.attrs))
 
 
-def _risen(node: Node, around: Neighbourhood) -> Iterator[Node]:
+def _risen(node: Node, around: GraphQueries) -> Iterator[Node]:
     if not _is_computed(node):
         return
     moved = [a for a in node.args if a.op != "full"]
@@ -65,7 +65,7 @@ def _is_computed(node: Node) -> bool:
     return kind_of(node) is OpKind.POINTWISE and not is_cast
 
 
-def _repeats(node: Node, around: Neighbourhood) -> Iterator[Node]:
+def _repeats(node: Node, around: GraphQueries) -> Iterator[Node]:
     if node.op == "cat" and len(node.args) > 1 and all(a is node.args[0] for a in node.args):
         x, axis = node.args[0], node.attr("axis", int)
         yield _repeated(x, axis, len(node.args))
@@ -79,7 +79,7 @@ def _repeated(x: Node, axis: int, count: int) -> Node:
     return build.reshape(wide, [*x.sizes[:axis], count * x.sizes[axis], *x.sizes[axis + 1 :]])
 
 
-def _counted(node: Node, around: Neighbourhood) -> Iterator[Node]:
+def _counted(node: Node, around: GraphQueries) -> Iterator[Node]:
     if node.op != "index_select" or not node.elements:
         return
     x, index = node.args
@@ -98,7 +98,7 @@ def _counted(node: Node, around: Neighbourhood) -> Iterator[Node]:
             yield build.slice_(x, low, high, [step if a == axis else 1 for a in range(x.rank)])
 
 
-def _repeated_index(node: Node, around: Neighbourhood) -> Iterator[Node]:
+def _repeated_index(node: Node, around: GraphQueries) -> Iterator[Node]:
     """The index is reshape(broadcast_in_dim(i)), i of one axis: all of it again and again, or each several times."""
     if node.op != "index_select" or not node.elements or node.args[1].op != "reshape":
         return
@@ -117,9 +117,11 @@ def _repeated_index(node: Node, around: Neighbourhood) -> Iterator[Node]:
 
 
 VIEWS = (
-    Offer("view-sinks", "view(f(x, y)) = f(view x, view y), a slice or a permute of f pointwise", "exact", _sunk),
-    Offer("view-rises", "f(view x, view y) = view(f(x, y)), permutes or repeats, f pointwise", "exact", _risen),
-    Offer("repeat-to-expand", "[x | x | x] = x repeated", "exact", _repeats),
-    Offer("counted-gather", "x at start + step i = slice(x); x at one index = a slice, repeated", "exact", _counted),
-    Offer("repeated-gather", "x at repeat(i) = repeat(x at i)", "exact", _repeated_index),
+    Alternative("view-sinks", "view(f(x, y)) = f(view x, view y), a slice or a permute of f pointwise", "exact", _sunk),
+    Alternative("view-rises", "f(view x, view y) = view(f(x, y)), permutes or repeats, f pointwise", "exact", _risen),
+    Alternative("repeat-to-expand", "[x | x | x] = x repeated", "exact", _repeats),
+    Alternative(
+        "counted-gather", "x at start + step i = slice(x); x at one index = a slice, repeated", "exact", _counted
+    ),
+    Alternative("repeated-gather", "x at repeat(i) = repeat(x at i)", "exact", _repeated_index),
 )

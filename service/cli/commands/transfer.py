@@ -22,7 +22,7 @@ from service.cli.plan_view import KEY_DIGITS
 from service.cli.terminal import print_json, say
 from service.settings import Settings, load
 from service.transfer.export import ExportError, export
-from service.transfer.importing import Importer, Outcome
+from service.transfer.importing import Importer, ImportOutcome
 from service.transfer.reading import Bundle, read_export
 from service.wording.formatting import count, expected
 from tuning_db import Store
@@ -68,7 +68,7 @@ def import_plans(
     bundle = _read(file)
     targets = {settings.target.partition(":")[0]: settings.target}
 
-    def told(outcome: Outcome) -> None:
+    def told(outcome: ImportOutcome) -> None:
         if not json:
             say(_line(outcome))
 
@@ -135,7 +135,7 @@ def _read(argument: str) -> Bundle:
         raise bad_input(f"{argument}: {reason}{near}") from error
 
 
-def _line(outcome: Outcome) -> str:
+def _line(outcome: ImportOutcome) -> str:
     timed = outcome.time_us is not None or outcome.predicted_us is not None
     took = f"  {expected(outcome.time_us, outcome.predicted_us)}" if timed else ""
     stored = f" as {outcome.plan_key[:KEY_DIGITS]}" if outcome.result == "stored" and outcome.plan_key else ""

@@ -14,7 +14,7 @@ import pytest
 from codegen.kernel import Kernel, Launch
 from codegen.sandbox.limits import DEFAULT_LIMITS
 from codegen.sandbox.object_cache import ObjectCache
-from codegen.timing.core_use import Occupancy
+from codegen.timing.core_use import CoreUse
 from codegen.toolchain.builder import Builder
 from codegen.toolchain.compile_patience import Patience
 from codegen.toolchain.compiler import Binary, Failure, OutOfTime
@@ -261,7 +261,7 @@ def test_time_spent_standing_still_is_not_the_compilers(tmp_path: Path, clock: C
             assert goes_on.wait(60)
             return super().compile(slot, source, entries, *rest)
 
-    occupancy = Occupancy(2)
+    occupancy = CoreUse(2)
     builder = Builder(Waiting(clock), ObjectCache(tmp_path), DEFAULT_LIMITS, 1, occupancy)  # type: ignore[arg-type]
     try:
         with ThreadPoolExecutor(1) as other:

@@ -7,7 +7,7 @@ from typing import Any
 
 from codegen.child.serve import Channel
 from codegen.sandbox.child_process import LENGTH
-from codegen.sandbox.heartbeat import Progress
+from codegen.sandbox.heartbeat import Heartbeat
 
 
 def test_nothing_is_timed_before_the_parent_has_seen_to_quiet() -> None:
@@ -15,7 +15,7 @@ def test_nothing_is_timed_before_the_parent_has_seen_to_quiet() -> None:
     request, asked = os.pipe()
     answer, answered = os.pipe()
     page = os.memfd_create("progress")
-    os.ftruncate(page, Progress.SIZE)
+    os.ftruncate(page, Heartbeat.SIZE)
     begun, ended = threading.Event(), threading.Event()
 
     def heard() -> dict[str, Any]:
@@ -23,7 +23,7 @@ def test_nothing_is_timed_before_the_parent_has_seen_to_quiet() -> None:
         return json.loads(os.read(answer, size))
 
     with os.fdopen(request, "rb") as requests:
-        channel = Channel(answered, Progress(page), requests)
+        channel = Channel(answered, Heartbeat(page), requests)
 
         def child() -> None:
             with channel.timing():

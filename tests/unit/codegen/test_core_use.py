@@ -1,6 +1,6 @@
 """What of a search's time its cores had nothing to do."""
 
-from codegen.timing.core_use import Occupancy
+from codegen.timing.core_use import CoreUse
 
 
 class Clock:
@@ -12,15 +12,15 @@ class Clock:
 
 def test_a_search_alone_keeps_one_core_busy() -> None:
     clock = Clock()
-    occupancy = Occupancy(2, clock)
+    occupancy = CoreUse(2, clock)
     clock.now = 10.0
     assert occupancy.idle_share(10.0) == 0.5
-    assert Occupancy(1, clock).idle_share(0.0) == 0.0
+    assert CoreUse(1, clock).idle_share(0.0) == 0.0
 
 
 def test_who_waits_for_two_compilers_wastes_nothing() -> None:
     clock = Clock()
-    occupancy = Occupancy(2, clock)
+    occupancy = CoreUse(2, clock)
     with occupancy.waiting():
         with occupancy.working():
             with occupancy.working():
@@ -33,7 +33,7 @@ def test_who_waits_for_two_compilers_wastes_nothing() -> None:
 
 def test_more_than_the_cores_can_do_counts_as_all_of_them() -> None:
     clock = Clock()
-    occupancy = Occupancy(2, clock)
+    occupancy = CoreUse(2, clock)
     with occupancy.working(5):
         clock.now = 3.0
     assert occupancy.idle_share(3.0) == 0.0
@@ -41,7 +41,7 @@ def test_more_than_the_cores_can_do_counts_as_all_of_them() -> None:
 
 def test_what_was_before_the_restart_does_not_count() -> None:
     clock = Clock()
-    occupancy = Occupancy(2, clock)
+    occupancy = CoreUse(2, clock)
     clock.now = 100.0
     occupancy.restart()
     with occupancy.working():
@@ -52,7 +52,7 @@ def test_what_was_before_the_restart_does_not_count() -> None:
 
 def test_a_process_keeps_as_many_cores_busy_as_it_uses_and_one_at_least() -> None:
     clock, used = Clock(), Clock()
-    occupancy = Occupancy(4, clock)
+    occupancy = CoreUse(4, clock)
     with occupancy.waiting():
         with occupancy.working_by(used):
             clock.now, used.now = 10.0, 25.0

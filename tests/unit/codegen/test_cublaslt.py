@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from codegen.child import cublaslt, cuda_candidate
-from codegen.child.cublaslt import Call, CallError, library_version
+from codegen.child.cublaslt import CallError, CublasLtCall, library_version
 from codegen.families import FAMILIES
 from codegen.gemm.library_call import library_call
 from codegen.hardware.libraries import CUBLASLT
@@ -48,7 +48,7 @@ def wrong(graph: Graph, call: LibraryCall) -> str:
         inputs = [np.ascontiguousarray(x) for x in sample_inputs(graph, 5, integers=integers)]
         out = np.full(output.node.sizes, 77, output.node.dtype.numpy)
         workspace = np.zeros(max(call.workspace_bytes, 1), np.uint8)
-        Call(call, 0).launch([x.ctypes.data for x in (*inputs, out, workspace)], 42)
+        CublasLtCall(call, 0).launch([x.ctypes.data for x in (*inputs, out, workspace)], 42)
         found = compare([out], reference(graph, inputs))
         if not found.ok:
             return found.detail
@@ -117,7 +117,7 @@ def test_what_algorithms_may_count_on(bindings: FakeBindings) -> None:
 def test_an_algorithm_beyond_the_list(bindings: FakeBindings) -> None:
     call = described(einsum_graph("mk", "kn", "mn", {"m": 32, "k": 64, "n": 48}))
     with pytest.raises(CallError, match="has 4 algorithms for this call, not 5") as error:
-        Call(call.model_copy(update={"algorithm": 4}), 0)
+        CublasLtCall(call.model_copy(update={"algorithm": 4}), 0)
     line = f"graph aten{{library=cublaslt,algorithm=4,workspace=0}}: rejected: {error.value}"
     assert is_beyond_the_list(line)
     assert not is_beyond_the_list(line.replace("has 4", "has 0"))
@@ -157,7 +157,7 @@ def test_a_program_of_the_timing_child(bindings: FakeBindings, monkeypatch: pyte
     cache = ObjectCache(tmp_path)
     text = kernel_program(kernel, cache.put(kernel.source.encode()), graph, cache)
     assert text["buffers"] == [4 << 20]
-    candidate = cuda_candidate.Candidate(text, 3, 1)
+    candidate = cuda_candidate.CudaCandidate(text, 3, 1)
     inputs = [np.ascontiguousarray(x) for x in sample_inputs(graph, 5)]
     out, scratch = np.zeros((32, 48), np.float32), np.zeros(8, np.uint8)
     candidate.captured([x.ctypes.data for x in (*inputs, out, scratch)], cupy.cuda.Stream(non_blocking=True))

@@ -11,7 +11,7 @@ import pytest
 from codegen.child import cuda_bench, cuda_candidate, cuda_checks, cuda_memory
 from codegen.child.case import make_case
 from codegen.child.cuda_bench import Inspector, Turns
-from codegen.child.cuda_candidate import Candidate
+from codegen.child.cuda_candidate import CudaCandidate
 from codegen.child.cuda_checks import Prepared
 from codegen.child.prologue_cache import Kept
 from codegen.toolchain.compiler import Binary
@@ -53,11 +53,11 @@ def add(grid: object, block: object, args: Sequence[Any], shared_mem: int) -> No
     out[:] = one + other
 
 
-def candidate(plan: Plan) -> Candidate:
+def candidate(plan: Plan) -> CudaCandidate:
     """As read from a program, its kernels done by NumPy."""
     buffers, kept = [b.bytes for b in plan.buffers], [i for i, b in enumerate(plan.buffers) if b.kept]
     text = {"steps": [], "once": len(plan.prologue), "buffers": buffers, "kept": kept, "aliases": []}
-    made = Candidate(text, 2, 1)
+    made = CudaCandidate(text, 2, 1)
     first = {"in": 0, "out": 2, "tmp": 3}
     step = {"grid": (1, 1, 1), "block": (1, 1, 1), "shared_bytes": 0}
     made._steps = [(add, step, [first[r.place] + r.index for r in s.args], []) for s in plan.steps]

@@ -7,7 +7,7 @@ from itertools import permutations, product
 import numpy as np
 import pytest
 
-from codegen.gemm.call import Call, choose_call, extent
+from codegen.gemm.call import GemmCall, choose_call, extent
 from codegen.gemm.dims import Contraction, Dim, contraction, long_contract, merged, stored_product
 from codegen.kernel import Reject
 from fusion_ir import building as build
@@ -39,7 +39,7 @@ def computed(c: Contraction, inputs: list[np.ndarray], out: np.ndarray) -> None:
         out[k] += a[i] * b[j]
 
 
-def called(call: Call, inputs: list[np.ndarray], out: np.ndarray) -> None:
+def called(call: GemmCall, inputs: list[np.ndarray], out: np.ndarray) -> None:
     """What the library does, with its checks of the leading dimensions."""
     m, n, k = extent(call.m), extent(call.n), call.k.extent
     assert call.lda >= (m if call.a_turned else k)
@@ -87,12 +87,12 @@ def integers(graph: Graph, seed: int = 0) -> list[np.ndarray]:
     return found
 
 
-def check(graph: Graph) -> Call:
+def check(graph: Graph) -> GemmCall:
     """Axes and call both give the interpreter's result, in the layout of the output."""
     found = traced(graph)
     assert isinstance(found, Contraction), found
     call = choose_call(found)
-    assert isinstance(call, Call), call
+    assert isinstance(call, GemmCall), call
     inputs = integers(graph)
     (expected,) = evaluate(graph, inputs)
     (output,) = graph.outputs

@@ -2,13 +2,13 @@
 
 import os
 
-from codegen.sandbox.heartbeat import NOBODY, Progress
+from codegen.sandbox.heartbeat import NOBODY, Heartbeat
 
 
-def pair() -> tuple[Progress, Progress]:
+def pair() -> tuple[Heartbeat, Heartbeat]:
     descriptor = os.memfd_create("progress")
-    os.ftruncate(descriptor, Progress.SIZE)
-    ends = Progress(descriptor), Progress(descriptor)
+    os.ftruncate(descriptor, Heartbeat.SIZE)
+    ends = Heartbeat(descriptor), Heartbeat(descriptor)
     os.close(descriptor)
     return ends
 

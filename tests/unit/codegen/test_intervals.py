@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from codegen.lowering.index import Affine, Axis, var
-from codegen.lowering.intervals import RULES, Range, Ranges, whole, within
+from codegen.lowering.intervals import RULES, Intervals, Range, whole, within
 from codegen.lowering.value import Values
 from fusion_ir.core.extent import shape_of
 from fusion_ir.core.node import Node
@@ -54,7 +54,7 @@ def test_nothing_is_said_of_divisors_that_may_be_zero(op: str) -> None:
 
 
 def test_what_wraps_may_be_anything() -> None:
-    values, ranges = Values(), Ranges()
+    values, ranges = Values(), Intervals()
     byte = values.load(0, var(Axis(0, 10)), i8)
     assert ranges.of(byte) == (-128, 127)
     assert ranges.of(values.make("neg", (byte,), (), i8)) == (-128, 127)  # of -128 there is no opposite
@@ -64,7 +64,7 @@ def test_what_wraps_may_be_anything() -> None:
 
 
 def test_casts_keep_what_fits() -> None:
-    values, ranges = Values(), Ranges()
+    values, ranges = Values(), Intervals()
     index = values.index(var(Axis(0, 100)) * 3 + 5, i64)
     assert ranges.of(index) == (5, 302)
     assert ranges.of(values.cast(index, i32)) == (5, 302)
@@ -74,7 +74,7 @@ def test_casts_keep_what_fits() -> None:
 
 
 def test_sums_count_their_terms_and_their_parts() -> None:
-    values, ranges = Values(), Ranges()
+    values, ranges = Values(), Intervals()
     i, k = Axis(0, 7), Axis(1, 10)
     e = values.index(var(i) + var(k) * 2 + 3, i64)
     assert ranges.of(values.make("reduce", (e,), ("add", k), i64)) == (0, 270)
@@ -83,6 +83,6 @@ def test_sums_count_their_terms_and_their_parts() -> None:
 
 
 def test_constants_and_types() -> None:
-    assert Ranges().of(Values().const(Scalar.of(-7, i64))) == (-7, -7)
+    assert Intervals().of(Values().const(Scalar.of(-7, i64))) == (-7, -7)
     assert [whole(DTYPES[name]) for name in ("bool", "u8", "i8")] == [(0, 1), (0, 255), (-128, 127)]
     assert within((0, 3), (0, 3)) and not within((0, 4), (0, 3)) and not within((-1, 3), (0, 3))

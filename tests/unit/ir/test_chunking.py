@@ -10,7 +10,7 @@ from fusion_ir.core.graph import Graph
 from fusion_ir.core.node import Node
 from fusion_ir.dtype import bf16, f32
 from fusion_ir.ops import make
-from fusion_ir.reference.chunking import Cutting, cut, operand_axes
+from fusion_ir.reference.chunking import Chunking, cut, operand_axes
 from fusion_ir.reference.evaluation import Evaluation, Layout, plain
 from fusion_ir.reference.interpreter import evaluate, interpret
 from fusion_ir.reference.sample_inputs import sample_inputs
@@ -18,12 +18,12 @@ from testing.random_graphs import Seeded, any_graph, pointwise_graph
 from testing.tensors import graph_of, same_bits, spec
 
 
-def finely(graph: Graph) -> Cutting:
+def finely(graph: Graph) -> Chunking:
     """Cut into the smallest pieces that there are, however small the graph."""
     return cut(graph, piece_elements=1, least_elements=1, least_run=1)
 
 
-def pieces_of(read, *sizes: tuple[int, ...], dtype=f32) -> tuple[Graph, Cutting]:
+def pieces_of(read, *sizes: tuple[int, ...], dtype=f32) -> tuple[Graph, Chunking]:
     graph = graph_of([spec(s, dtype) for s in sizes], read)
     return graph, finely(graph)
 

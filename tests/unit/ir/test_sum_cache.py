@@ -8,7 +8,7 @@ import pytest
 from fusion_ir import building as build
 from fusion_ir.accuracy import perturb, sum_error, tolerance
 from fusion_ir.accuracy.comparison import compare
-from fusion_ir.accuracy.sum_cache import SharedSums
+from fusion_ir.accuracy.sum_cache import SumCache
 from fusion_ir.accuracy.tolerance import reference
 from fusion_ir.arithmetic import threads
 from fusion_ir.core.graph import Graph
@@ -63,8 +63,8 @@ GRAPHS: dict[str, Callable[..., object]] = {
 def plainly(monkeypatch: pytest.MonkeyPatch, graph: Graph, inputs: list[np.ndarray]) -> Atol:
     """Tolerances where every run computes all values by itself, whole ones at once, in one thread."""
     with monkeypatch.context() as plain:
-        plain.setattr(SharedSums, "shares", lambda self, node: False)
-        plain.setattr(SharedSums, "of_contraction", lambda self, node, piece, a, b: contract_arrays(node, a, b))
+        plain.setattr(SumCache, "shares", lambda self, node: False)
+        plain.setattr(SumCache, "of_contraction", lambda self, node, piece, a, b: contract_arrays(node, a, b))
         plain.setattr(perturb, "BLOCK_ELEMENTS", 1 << 60)
         plain.setattr(threads, "THREADS", 1)
         return reference(graph, inputs).atol
@@ -121,7 +121,7 @@ def test_a_value_that_errors_reach_and_that_was_shared_would_be_seen(
     graph = graph_of([spec(s, f32) for s in SIZES], GRAPHS[name])
     inputs = sample_inputs(graph, 3)
     wanted = plainly(monkeypatch, graph, inputs)
-    monkeypatch.setattr(SharedSums, "shares", lambda self, node: True)
+    monkeypatch.setattr(SumCache, "shares", lambda self, node: True)
     assert not same(sharing(monkeypatch, graph, inputs), wanted)
 
 
@@ -153,7 +153,7 @@ def test_without_room_nothing_is_kept() -> None:
         made.append(1)
         return (np.zeros(10, np.float32),)
 
-    sums = SharedSums(most_bytes=60)
+    sums = SumCache(most_bytes=60)
     for piece in (0, 1, 0, 1):
         sums.once("sum", node, piece, make)
     assert len(made) == 3

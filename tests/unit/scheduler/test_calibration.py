@@ -9,7 +9,7 @@ from fusion_ir.core.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.dtype import f32
 from fusion_ir.ops import make, make_input
 from scheduler.cost.calibration import LEAST_SEGMENTS, corrections
-from scheduler.cost.model import Predictor
+from scheduler.cost.model import CostModel
 from scheduler.cost.traffic import LeastTraffic, Traffic, traffic_of
 from scheduler.segments.atom_cuts import cut
 from scheduler.segments.enumeration import Candidate, find_candidates
@@ -86,7 +86,7 @@ def test_predictions_are_corrected_and_stay_above_what_is_said_to_be_the_least()
         asked.append(family)
         return known(LIGHT | DEAR) if family == "fused" else []
 
-    plain, taught = (Predictor(DEVICE, families(kinds=ALL), told) for told in (lambda _: (), timed))
+    plain, taught = (CostModel(DEVICE, families(kinds=ALL), told) for told in (lambda _: (), timed))
     atoms = cut(diamond(), taught.computable)
     found = find_candidates(atoms, lambda piece: taught.ask(atoms, piece))
     changed = 0
@@ -100,7 +100,7 @@ def test_predictions_are_corrected_and_stay_above_what_is_said_to_be_the_least()
 
 def test_a_correction_does_not_hide_what_this_search_measured() -> None:
     """Scales of this search go on top: predictions of a family that is twice as slow here double."""
-    predictor = Predictor(DEVICE, families(kinds=ALL), lambda f: known(LIGHT | DEAR) if f == "fused" else [])
+    predictor = CostModel(DEVICE, families(kinds=ALL), lambda f: known(LIGHT | DEAR) if f == "fused" else [])
     atoms = cut(diamond(), predictor.computable)
     answer = predictor.ask(atoms, atoms.piece(1))
     assert isinstance(answer, Candidate)

@@ -16,9 +16,9 @@ from fusion_ir.ops import OPS, OpKind
 from fusion_ir.records import Device
 from scheduler.bitset import bits
 from scheduler.segments.atoms import Atoms, atoms_of
-from scheduler.segments.contraction_filter import Products
+from scheduler.segments.contraction_filter import ContractionFilter
 from scheduler.segments.segment import extract
-from scheduler.segments.segment_mask import Piece
+from scheduler.segments.segment_mask import SegmentMask
 from tests.support.attention import scores, tensor
 from tests.support.products import dense_graph
 from tests.unit.scheduler.test_optimistic import DEVICES
@@ -58,7 +58,7 @@ def _random(seed: int) -> Graph:
 H200 = specified("h200", "13.0")
 
 
-def _pieces() -> Iterator[tuple[int, Atoms, Piece]]:
+def _pieces() -> Iterator[tuple[int, Atoms, SegmentMask]]:
     """Of random graphs, all sets of whose atoms are asked about, those that can be segments."""
     for seed in range(300):
         atoms = atoms_of(_random(seed))
@@ -71,7 +71,7 @@ def _pieces() -> Iterator[tuple[int, Atoms, Piece]]:
 def test_families_refuse_what_is_kept_apart(device: Device) -> None:
     kept = 0
     for seed, atoms, piece in _pieces():
-        if Products(atoms, device.target).keep_apart(piece):
+        if ContractionFilter(atoms, device.target).keep_apart(piece):
             graph = extract(atoms, piece).graph
             took = [f for f in FAMILIES if f != "naive" and FAMILIES[f].accepts(graph, device) is None]
             assert not took, (seed, piece)
@@ -114,4 +114,4 @@ def test_libraries_multiply_views_that_are_atoms() -> None:
     cpu = DEVICES[0]
     assert len(atoms) == 2 and cpu.target == "cpu"
     assert FAMILIES["aten"].accepts(extract(atoms, piece).graph, cpu) is None
-    assert not Products(atoms, "cpu").keep_apart(piece)
+    assert not ContractionFilter(atoms, "cpu").keep_apart(piece)

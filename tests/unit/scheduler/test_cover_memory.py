@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from scheduler.cover.hypergraph import Producers
-from scheduler.cover.live_set_search import Demand
-from scheduler.cover.peak_memory import Memory
+from scheduler.cover.hypergraph import Hypergraph
+from scheduler.cover.live_set_search import LiveSetSearch
+from scheduler.cover.peak_memory import PeakMemory
 from scheduler.cover.solver import CoverProblem, NoRoom
-from scheduler.segments.segment_mask import Piece
+from scheduler.segments.segment_mask import SegmentMask
 from tests.support.cover_problems import Problem, cheapest, cheapest_within, check_order, random_problem
 
 PROBLEMS = 400
@@ -55,21 +55,23 @@ def test_agrees_with_enumeration() -> None:
 @pytest.mark.parametrize("fault", ["writes", "potential"])
 def test_faults_are_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if fault == "writes":  # what a piece writes for nobody yet takes no room
-        of = Memory.of
-        before = Demand._before
+        of = PeakMemory.of
+        before = LiveSetSearch._before
 
-        def forgetful(self: Demand, after, limit):
+        def forgetful(self: LiveSetSearch, after, limit):
             self._memory.of = lambda tensors: of(self._memory, tensors & after.demanded)  # type: ignore[method-assign]
             yield from before(self, after, limit)
 
-        monkeypatch.setattr(Demand, "_before", forgetful)
+        monkeypatch.setattr(LiveSetSearch, "_before", forgetful)
     else:  # a bound that is none
-        monkeypatch.setattr(Demand, "__init__", bound_thrice(Demand.__init__))
+        monkeypatch.setattr(LiveSetSearch, "__init__", bound_thrice(LiveSetSearch.__init__))
     assert differing(PROBLEMS) > 3
 
 
 def bound_thrice(init: Callable[..., None]) -> Callable[..., None]:
-    def wrong(self: Demand, steps: object, outputs: int, memory: Memory, bound: Callable[[int], float]) -> None:
+    def wrong(
+        self: LiveSetSearch, steps: object, outputs: int, memory: PeakMemory, bound: Callable[[int], float]
+    ) -> None:
         init(self, steps, outputs, memory, lambda demanded: 3 * bound(demanded))
 
     return wrong
@@ -94,8 +96,8 @@ def test_a_beam_keeps_to_the_limit() -> None:
 
 def test_room_is_what_is_alive_at_once() -> None:
     """0 -> 1 -> 2, all written: each step holds what it reads and what it writes; the last one writes an output."""
-    producers = Producers([0, 0b1, 0b10], range(3), 0b100)
-    assert Memory(producers, [5, 7, 100]).peak(Piece(1 << a, 1 << a) for a in range(3)) == 12
+    producers = Hypergraph([0, 0b1, 0b10], range(3), 0b100)
+    assert PeakMemory(producers, [5, 7, 100]).peak(SegmentMask(1 << a, 1 << a) for a in range(3)) == 12
 
 
 def test_many_chains_within_what_one_after_the_other_needs() -> None:
@@ -104,8 +106,8 @@ def test_many_chains_within_what_one_after_the_other_needs() -> None:
     chains, length = 16, 6
     reads = [1 << a - 1 if a % length else 0 for a in range(chains * length)]
     outputs = sum(1 << length * c + length - 1 for c in range(chains))
-    costs = {Piece(1 << a, 1 << a): 1.0 for a in range(len(reads))}
-    problem = CoverProblem(Producers(reads, range(len(reads)), outputs), [10] * len(reads))
+    costs = {SegmentMask(1 << a, 1 << a): 1.0 for a in range(len(reads))}
+    problem = CoverProblem(Hypergraph(reads, range(len(reads)), outputs), [10] * len(reads))
     cover = problem.solve(costs, limit_bytes=20)
     assert cover is not None
     assert cover.exact

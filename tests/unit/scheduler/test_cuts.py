@@ -14,7 +14,7 @@ from fusion_ir.dtype import f32
 from fusion_ir.ops import OpKind, make, make_input
 from fusion_ir.records import Contraction, Cost, Device, Plan, Reason, Refusal
 from scheduler.budget import Budget
-from scheduler.explain.cuts import Outcome, explain
+from scheduler.explain.cuts import CutOutcome, explain
 from scheduler.rewrites.prepare import prepare
 from scheduler.segments.atom_cuts import cut
 from scheduler.segments.enumeration import Candidate, Candidates, CandidateSettings
@@ -188,7 +188,7 @@ def of_singles(bench: Timed, caps: tuple[Reason, ...] = (), whole: bool = False,
     assert isinstance(together, Candidate)
     accepted = singles | ({atoms.piece(atoms.all): together} if whole else {})
     found = Candidates(atoms, accepted, (tuple(p.members for p in singles),), caps)
-    outcome = Outcome(complete, by_plans=False)
+    outcome = CutOutcome(complete, by_plans=False)
     [reason] = explain(prepared, tuple(singles.values()), found, ledger, outcome)
     return reason
 

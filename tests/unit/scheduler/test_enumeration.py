@@ -17,7 +17,7 @@ from scheduler.bitset import bits
 from scheduler.rewrites.prepare import prepare
 from scheduler.segments.atoms import Atoms, atoms_of
 from scheduler.segments.enumeration import Candidate, Candidates, CandidateSettings, find_candidates
-from scheduler.segments.segment_mask import Piece
+from scheduler.segments.segment_mask import SegmentMask
 from scheduler.tuning.trials import Ledger
 from testing.random_graphs import Seeded, any_graph
 from tests.support.partitions import execution_order
@@ -115,9 +115,9 @@ def test_asked_once_for_each_set() -> None:
     graph = graph_of(chain(X, "neg", "exp", "abs", "sin")[-1])
     atoms = atoms_of(graph)
     ledger = Ledger(DEVICE, families(most=2), Memory(), None, 0)
-    asked: list[Piece] = []
+    asked: list[SegmentMask] = []
 
-    def ask(piece: Piece) -> Candidate | None:
+    def ask(piece: SegmentMask) -> Candidate | None:
         asked.append(piece)
         return ledger.ask(atoms, piece)
 

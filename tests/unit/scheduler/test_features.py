@@ -12,12 +12,12 @@ from fusion_ir.core.graph import Graph
 from fusion_ir.core.node import Node
 from fusion_ir.ops import make, make_input
 from scheduler.cost.features import LEAST_TIMES, Tuned, alike, expected_logs
-from scheduler.cost.gaussian_process import Surrogate
+from scheduler.cost.gaussian_process import GaussianProcess
 from scheduler.segments.atom_cuts import cut
 from scheduler.segments.enumeration import Candidate
-from scheduler.segments.segment_mask import Piece
+from scheduler.segments.segment_mask import SegmentMask
 from scheduler.tuning.proposals import proposals
-from scheduler.tuning.schedule_space import Space
+from scheduler.tuning.schedule_space import ScheduleSpace
 from scheduler.tuning.trials import Ledger
 from tests.support.kernels import dense, graph_of
 from tests.unit.scheduler.fakes import DEVICE, FakeBench, FakeFamily, Memory, families
@@ -32,9 +32,9 @@ def segment(rows: int, columns: int, op: str = "exp", *, reduced: bool = False) 
     return graph_of((spec,), B.sum_(x, 1) if reduced else x)
 
 
-def space(graph: Graph) -> Space:
+def space(graph: Graph) -> ScheduleSpace:
     family = FakeFamily("f", schedules=(FIRST,), beyond=CHOICES)
-    return Space(family, graph, f"f{{{FIRST}}}", DEVICE)
+    return ScheduleSpace(family, graph, f"f{{{FIRST}}}", DEVICE)
 
 
 def seconds(point: str, wide: int, level: float = 1.0) -> float:
@@ -101,7 +101,7 @@ def test_experience_that_misleads_is_overcome() -> None:
 @pytest.mark.parametrize("tried", [{}, {"f{a=1}": 1.0}, {"f{a=1}": None}, {"f{a=1}": 1.0, "f{a=2}": 1.0}])
 def test_a_model_of_little_or_nothing_proposes(tried: dict[str, float | None]) -> None:
     points = [f"f{{a={n}}}" for n in range(1, 6)]
-    found = Surrogate(points, tried, 0).propose(9)
+    found = GaussianProcess(points, tried, 0).propose(9)
     assert sorted(found) == sorted(set(points) - tried.keys())
 
 
@@ -116,7 +116,7 @@ def test_the_search_tries_first_what_others_say() -> None:
     for costs, in_order in ((Taught(), True), (Memory(), False)):
         kinds = families(schedules=(FIRST, *(p[6:-1] for p in first)), beyond=CHOICES)
         ledger = Ledger(DEVICE, kinds, costs, FakeBench(slowest=1.0), 0)
-        candidate = ledger.ask(cut(segment(512, 1024), ledger.computable), Piece(1, 1))
+        candidate = ledger.ask(cut(segment(512, 1024), ledger.computable), SegmentMask(1, 1))
         assert isinstance(candidate, Candidate)
         ledger.measure(candidate, 1)
         ledger.draw_on_others(candidate)

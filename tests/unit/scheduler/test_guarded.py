@@ -20,13 +20,13 @@ from fusion_ir.records import Device, Measurement, Status
 from scheduler.cost import model as predictor
 from scheduler.cost.calibration import corrections
 from scheduler.cost.features import LEAST_TIMES, Tuned, alike, expected_logs, features
-from scheduler.cost.gaussian_process import Surrogate
+from scheduler.cost.gaussian_process import GaussianProcess
 from scheduler.cost.lower_bound import bound_terms_us, least_bound_us, lower_bound_us
-from scheduler.cost.model import Predictor
+from scheduler.cost.model import CostModel
 from scheduler.cost.roofline_cpu import ASSUMED, family_bound_us, least_us, predicted_us
 from scheduler.cost.traffic import LeastTraffic, Traffic, traffic_of
 from scheduler.tuning import trials as ledger
-from scheduler.tuning.trial_log import Entry, variant_of
+from scheduler.tuning.trial_log import TrialLog, variant_of
 from tests.support.devices import CPU_DEVICE, CUDA_DEVICE
 from tests.unit.scheduler.fakes import FakeBench
 from tests.unit.scheduler.test_tune import diamond, search
@@ -185,14 +185,14 @@ def row(schedule: str, race: str, *samples_us: float) -> Measurement:
 
 
 def test_kernels_that_seem_to_take_no_time_are_compared() -> None:
-    entry = Entry([])
+    entry = TrialLog([])
     for number, zero in enumerate((0.0, 0.0, 1.0, 0.0)):
         entry.note([row("a", f"r{number}", *[zero] * 20), row("b", f"r{number}", *[0.0] * 20)])
     assert all(math.isfinite(us) for us in entry.relative.values())
     assert {variant_of(m) for m in entry.tried.values()} == {("f", "a"), ("f", "b")}
     timings = race(3, lambda i, n: [0.0] * n, seconds=0.0)
     assert all(0 < us < 1e-3 for t in timings for us in t.samples_us)
-    assert np.isfinite(Surrogate(["f{a=1}", "f{a=2}"], {"f{a=1}": 0.0}, 0).mean()).all()
+    assert np.isfinite(GaussianProcess(["f{a=1}", "f{a=2}"], {"f{a=1}": 0.0}, 0).mean()).all()
 
 
 def test_of_what_takes_no_time_nothing_is_learned() -> None:
@@ -231,4 +231,4 @@ def test_an_interrupt_is_no_fault() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        Predictor(CPU_DEVICE, {}).guesses.or_else(1.0, "test", interrupted)
+        CostModel(CPU_DEVICE, {}).guesses.or_else(1.0, "test", interrupted)

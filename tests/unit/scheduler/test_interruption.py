@@ -20,7 +20,7 @@ from scheduler.plan_selection import MANY_ATOMS
 from scheduler.rewrites.prepare import prepare
 from scheduler.segments.atom_cuts import cut
 from scheduler.segments.enumeration import Candidate, CandidateSettings
-from scheduler.segments.segment_mask import Piece
+from scheduler.segments.segment_mask import SegmentMask
 from scheduler.tune import TuneSettings, tune
 from scheduler.tuning.trials import Ledger
 from tests.support.cover_problems import random_problem
@@ -204,7 +204,7 @@ def test_a_cancel_while_covers_are_sought_leaves_a_problem_that_can_be_solved(li
         problem, rng = random_problem(seed), random.Random(seed)
         bytes_ = [rng.randint(3, 4) for _ in problem.producers.stands]
 
-        def us(of: CoverProblem, costs: Mapping[Piece, float] = problem.costs) -> float:
+        def us(of: CoverProblem, costs: Mapping[SegmentMask, float] = problem.costs) -> float:
             try:
                 cover = of.solve(costs, look=lambda _: {}, limit_bytes=limit_bytes)
             except NoRoom:

@@ -19,7 +19,7 @@ from fusion_ir.records import NUMERICS
 from fusion_ir.reference.interpreter import interpret
 from fusion_ir.reference.sample_inputs import sample_inputs
 from fusion_ir.text.printing import print_graph
-from scheduler.rewrites.matching.graph_queries import Neighbourhood
+from scheduler.rewrites.matching.graph_queries import GraphQueries
 from scheduler.rewrites.prepare import prepare
 from scheduler.rewrites.rules import ALTERNATIVES
 from scheduler.rewrites.rules.split_contract import split_long_contract
@@ -72,7 +72,7 @@ def test_just_outside(name: str) -> None:
 
 def flops(graph: Graph) -> float:
     """In units of 1e9, of what does not depend on constants alone."""
-    around = Neighbourhood(graph)
+    around = GraphQueries(graph)
     live = [n for n in graph.nodes if n.op == "contract" and not around.is_constant(n)]
     return sum(2 * n.elements * products(n) for n in live) / 1e9
 

@@ -10,8 +10,8 @@ import pytest
 from fusion_ir import building as build
 from fusion_ir.core.node import Node
 from fusion_ir.dtype import f64
-from scheduler.rewrites.matching.labelled_contract import Operand, arranged
-from scheduler.rewrites.rule import Offer
+from scheduler.rewrites.matching.labelled_contract import LabelledTensor, arranged
+from scheduler.rewrites.rule import Alternative
 from scheduler.rewrites.rules.constant_folding import DISTRIBUTING
 from scheduler.rewrites.rules.contraction_views import THROUGH
 from scheduler.rewrites.rules.horizontal_contract import SIBLINGS
@@ -35,19 +35,19 @@ def _first(original: Function) -> Function:
 def _exchanged(original: Function) -> Function:
     """Of `join`: two axes of the result that have one extent, the wrong way round."""
 
-    def wrong(*args: Any, **named: Any) -> Operand:
+    def wrong(*args: Any, **named: Any) -> LabelledTensor:
         right = original(*args, **named)
         sizes = right.node.sizes
         pairs = [(i, j) for j in range(len(sizes)) for i in range(j) if sizes[i] == sizes[j] > 1]
-        return Operand(build.transpose(right.node, *pairs[0]), right.labels) if pairs else right
+        return LabelledTensor(build.transpose(right.node, *pairs[0]), right.labels) if pairs else right
 
     return wrong
 
 
 def _without_bias(original: Function) -> Function:
-    def wrong(self: Any, u: Operand, v: Operand, needs: Any, settled: Any) -> Operand:
+    def wrong(self: Any, u: LabelledTensor, v: LabelledTensor, needs: Any, settled: Any) -> LabelledTensor:
         right = original(self, u, v, needs, settled)
-        return Operand(build.cast(arranged(u, right.labels, settled.extents), right.node.dtype), right.labels)
+        return LabelledTensor(build.cast(arranged(u, right.labels, settled.extents), right.node.dtype), right.labels)
 
     return wrong
 
@@ -98,7 +98,7 @@ def _in_order(original: Function) -> Function:
 
 # By family: where what goes wrong.
 REWRITES = "scheduler.rewrites."
-FAULTS: dict[str, tuple[Sequence[Offer], str, Callable[[Function], Function]]] = {
+FAULTS: dict[str, tuple[Sequence[Alternative], str, Callable[[Function], Function]]] = {
     "chains: an axis": (CHAINS, "chains.join", _exchanged),
     "chains: where a slice begins": (CHAINS, "windows.of_slice", _from_the_start),
     "distributing: no bias": (DISTRIBUTING, "distributing._Distribution._added", _without_bias),

@@ -9,7 +9,7 @@ from fusion_ir.core.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.dtype import bf16, f32
 from fusion_ir.ops import make, make_input
 from fusion_ir.records import Ceilings, Device
-from scheduler.cost.optimistic import Least
+from scheduler.cost.optimistic import OptimisticCost
 from scheduler.cost.traffic import traffic_of
 from scheduler.interfaces import Forgetful
 from scheduler.rewrites.prepare import prepare
@@ -45,7 +45,7 @@ def test_never_more_than_the_traffic(device: Device) -> None:
     all_ = exact = multiplied = 0
     for number, graph in enumerate(graphs):
         ledger, atoms, found = searched(graph, device)
-        least, predictions, bounds = Least(atoms), ledger.predictions, ledger.bounds
+        least, predictions, bounds = OptimisticCost(atoms), ledger.predictions, ledger.bounds
         for members, candidate in list(found.accepted.items())[:300]:
             at_least = least.traffic(members)
             (bytes_, products, *_), traffic = at_least, traffic_of(candidate.segment.graph)
@@ -70,7 +70,7 @@ def test_what_a_slice_drops_need_not_be_read() -> None:
     neg = make("neg", [part])
     atoms = atoms_of(Graph((spec,), (OutputSpec(neg, dense_strides(neg.sizes)),)))
     assert [n.op for n in atoms.nodes] == ["exp", "neg"]
-    least = Least(atoms)
+    least = OptimisticCost(atoms)
     assert least.traffic(atoms.piece(0b01)).bytes == 4 * (128 + 128)
     assert least.traffic(atoms.piece(0b10)).bytes == 4 * (32 + 32)
     assert least.traffic(atoms.piece(0b11)).bytes == 4 * 32, (

@@ -11,12 +11,12 @@ from codegen.families import FAMILIES, TAKING_PARTS
 from fusion_ir.records import Device
 from scheduler.cost.model import Estimate
 from scheduler.cover.hypergraph import in_order
-from scheduler.cover.oracle import Covers
-from scheduler.cover.solver import Cover, CoverProblem, Producers, bits
-from scheduler.deadline import Watch
+from scheduler.cover.oracle import CoverOracle
+from scheduler.cover.solver import Cover, CoverProblem, Hypergraph, bits
+from scheduler.deadline import Deadline
 from scheduler.segments.enumeration import Candidate
 from scheduler.segments.segment import extract
-from scheduler.segments.segment_mask import Piece
+from scheduler.segments.segment_mask import SegmentMask
 from testing.random_graphs import Seeded, any_graph
 from tests.support.cover_problems import Problem, cheapest
 from tests.unit.scheduler.test_optimistic import DEVICES, searched
@@ -35,10 +35,10 @@ def test_as_cheap_as_if_all_candidates_were_looked_at(device: Device, which: str
             seen.add(candidate)
             return of.us(candidate)
 
-        covers = Covers(atoms, found, ledger, Watch(60.0, 0.0, None, time.monotonic), 10.0)
+        covers = CoverOracle(atoms, found, ledger, Deadline(60.0, 0.0, None, time.monotonic), 10.0)
         chosen = covers.cheapest(Estimate(us, estimate.seeming_us, estimate.least_us))
         costs = {p: estimate.us(c) for p, c in found.accepted.items()}
-        producers = Producers(atoms.preds, atoms.stands, atoms.outputs)
+        producers = Hypergraph(atoms.preds, atoms.stands, atoms.outputs)
         expected = CoverProblem(producers).solve(costs)
         assert expected is not None, seed
         total_us = sum(costs[c.segment.piece] for c in chosen)
@@ -56,7 +56,7 @@ def test_out_of_time_a_cover_writes_each_tensor_once(device: Device, monkeypatch
     def left(problem: CoverProblem) -> Callable[..., Cover | None]:
         solve, producers = problem.solve, problem.producers
 
-        def solved(costs: dict[Piece, float], *others: Any) -> Cover | None:
+        def solved(costs: dict[SegmentMask, float], *others: Any) -> Cover | None:
             cover = solve(costs, *others)
             other = cover and solve({p: us for p, us in costs.items() if p not in cover.pieces})
             if not cover or not other:
@@ -69,7 +69,7 @@ def test_out_of_time_a_cover_writes_each_tensor_once(device: Device, monkeypatch
     twice = 0
     for seed in range(60):
         ledger, atoms, found = searched(any_graph(Seeded(seed), steps=30), device)
-        covers = Covers(atoms, found, ledger, Watch(60.0, 0.0, None, time.monotonic), 10.0)
+        covers = CoverOracle(atoms, found, ledger, Deadline(60.0, 0.0, None, time.monotonic), 10.0)
         solve = left(covers.problem)
         monkeypatch.setattr(covers.problem, "solve", solve)
         given = solve({p: c.weight * ledger.predictions.seeming_us(c) for p, c in covers.usable.items()})

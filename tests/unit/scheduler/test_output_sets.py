@@ -15,19 +15,19 @@ from fusion_ir.ops import make, make_input
 from fusion_ir.reference.interpreter import interpret
 from scheduler.bitset import bits
 from scheduler.rewrites.alternatives import find_alternatives
-from scheduler.rewrites.matching.graph_queries import Neighbourhood
+from scheduler.rewrites.matching.graph_queries import GraphQueries
 from scheduler.rewrites.prepare import prepare
-from scheduler.rewrites.rule import Offer
+from scheduler.rewrites.rule import Alternative
 from scheduler.segments.atoms import Atoms, atoms_of
 from scheduler.segments.enumeration import Candidates
 from scheduler.segments.output_sets import computing_again, pieces_of
-from scheduler.segments.segment_mask import Piece
+from scheduler.segments.segment_mask import SegmentMask
 from testing.random_graphs import Seeded, any_graph
 from tests.unit.scheduler.alternative_graphs import OFFERS, random_cover, searched
 from tests.unit.scheduler.fakes import random_inputs, same_bits
 
 
-def run(atoms: Atoms, found: Candidates, cover: list[Piece], inputs: list[np.ndarray]) -> list[np.ndarray]:
+def run(atoms: Atoms, found: Candidates, cover: list[SegmentMask], inputs: list[np.ndarray]) -> list[np.ndarray]:
     values = {n: inputs[n.attr("position", int)] for n in atoms.tensors if n.op == "input"}
     for piece in cover:
         segment = found.accepted[piece].segment
@@ -78,13 +78,13 @@ def test_a_producer_that_needs_its_own_tensor_is_left_out() -> None:
     one = make("exp", [X])
     other = make("mul", [one, Y])
 
-    def each_other(node: Node, _: Neighbourhood) -> Iterator[Node]:
+    def each_other(node: Node, _: GraphQueries) -> Iterator[Node]:
         if node is one:
             yield make("div", [other, Y])
         if node is other:
             yield make("mul", [Y, one])
 
-    found = find_alternatives(graph_of(other), (Offer("each-other", "", "exact", each_other),), "exact")
+    found = find_alternatives(graph_of(other), (Alternative("each-other", "", "exact", each_other),), "exact")
     assert list(found.producers) == [other], "exp x cannot come of what it is needed for"
     assert found.tensor(make("mul", [Y, one])) is other
 
@@ -102,11 +102,13 @@ def test_what_no_longer_has_a_use_need_not_be_written() -> None:
     last = make("sub", [total, make("exp", [Y])])
     other = make("sub", [X, make("sub", [make("exp", [Y]), Y])])
 
-    def sooner(node: Node, _: Neighbourhood) -> Iterator[Node]:
+    def sooner(node: Node, _: GraphQueries) -> Iterator[Node]:
         if node is last:
             yield other
 
-    atoms, _ = searched(prepare(graph_of(last, make("neg", [total])), offers=(Offer("sooner", "", "exact", sooner),)))
+    atoms, _ = searched(
+        prepare(graph_of(last, make("neg", [total])), offers=(Alternative("sooner", "", "exact", sooner),))
+    )
     members = 1 << place(atoms, total) | 1 << place(atoms, make("neg", [total]))
     assert {p.writes for p in pieces_of(atoms, members)} == {members}, "last may still want it"
     with_other = members | 1 << place(atoms, other)
@@ -120,8 +122,8 @@ def test_an_exponential_that_is_summed_and_divided_by_its_sum_is_never_written()
     graph = graph_of(build.div(e, build.broadcast_in_dim(total, (4, 8), [0])))
     atoms = atoms_of(graph)
     [div] = [1 << a for a in bits(atoms.outputs)]
-    both = Piece(1 << place(atoms, e) | div, div)
-    assert list(computing_again(atoms, Piece(div, div))) == [both]
+    both = SegmentMask(1 << place(atoms, e) | div, div)
+    assert list(computing_again(atoms, SegmentMask(div, div))) == [both]
     assert not atoms.is_convex(both.members)
     assert atoms.is_possible(both)
     assert not atoms.is_possible(atoms.piece(both.members)), "it would wait for the sum of what it writes"
@@ -132,4 +134,4 @@ def test_what_is_dear_to_read_again_is_not_computed_again() -> None:
     graph = graph_of(make("neg", [wide]), make("exp", [wide]))
     atoms = atoms_of(graph)
     reader = 1 << place(atoms, make("neg", [wide]))
-    assert not list(computing_again(atoms, Piece(reader, reader)))
+    assert not list(computing_again(atoms, SegmentMask(reader, reader)))

@@ -18,17 +18,17 @@ from fusion_ir.records import Buffer, Plan, Ref
 from fusion_ir.reference.interpreter import interpret
 from scheduler.bitset import bits
 from scheduler.budget import Budget
-from scheduler.cover.oracle import Covers
-from scheduler.cover.solver import Producers
-from scheduler.deadline import Watch
+from scheduler.cover.oracle import CoverOracle
+from scheduler.cover.solver import Hypergraph
+from scheduler.deadline import Deadline
 from scheduler.plans import assemble
 from scheduler.plans.buffers import Lifetime, share_buffers
 from scheduler.rewrites.prepare import prepare
-from scheduler.rewrites.rule import Offer
+from scheduler.rewrites.rule import Alternative
 from scheduler.rewrites.rules import ALTERNATIVES
 from scheduler.rewrites.rules.matrix_chain import CHAINS
 from scheduler.segments.atoms import atoms_of
-from scheduler.segments.segment_mask import Piece
+from scheduler.segments.segment_mask import SegmentMask
 from scheduler.tune import TuneSettings, tune
 from testing.random_graphs import Seeded, any_graph
 from tests.support.constants import with_constants
@@ -75,9 +75,9 @@ def test_the_cheapest_cover_by_weights_computes_constants_in_the_prologue() -> N
         if len(atoms) > 7 or not atoms.constants & atoms.all:
             continue
         estimate = ledger.predictions
-        covers = Covers(atoms, found, ledger, Watch(60.0, 0.0, None, time.monotonic), 10.0)
+        covers = CoverOracle(atoms, found, ledger, Deadline(60.0, 0.0, None, time.monotonic), 10.0)
         chosen = covers.cheapest(estimate)
-        costs: dict[Piece, float] = {}
+        costs: dict[SegmentMask, float] = {}
         for piece, candidate in found.accepted.items():
             members, writes = piece
             constant = sum(1 << a for a in bits(members) if atoms.constants >> a & 1)
@@ -85,7 +85,7 @@ def test_the_cheapest_cover_by_weights_computes_constants_in_the_prologue() -> N
             assert candidate.is_prologue == once
             if once or not constant & writes:
                 costs[piece] = (1e-3 if once else 1.0) * estimate.us(candidate)
-        expected = cheapest(Problem(Producers(atoms.preds, atoms.stands, atoms.outputs), costs))
+        expected = cheapest(Problem(Hypergraph(atoms.preds, atoms.stands, atoms.outputs), costs))
         assert sum(costs[c.segment.piece] for c in chosen) == pytest.approx(expected, rel=1e-9), seed
         first = [c.is_prologue for c in chosen]
         assert first == sorted(first, reverse=True), "the prologue comes first"
@@ -94,7 +94,7 @@ def test_the_cheapest_cover_by_weights_computes_constants_in_the_prologue() -> N
 
 
 def search(
-    graph: Graph, seed: int, seconds: float = 30.0, offers: Sequence[Offer] = ALTERNATIVES, **kwargs: object
+    graph: Graph, seed: int, seconds: float = 30.0, offers: Sequence[Alternative] = ALTERNATIVES, **kwargs: object
 ) -> tuple[Plan, FakeBench]:
     bench = FakeBench(seed=seed)
     plan = tune(

@@ -13,10 +13,10 @@ from fusion_ir.ops import make, make_input
 from scheduler.budget import Budget
 from scheduler.segments.atom_cuts import cut
 from scheduler.segments.enumeration import Candidate
-from scheduler.segments.segment_mask import Piece
+from scheduler.segments.segment_mask import SegmentMask
 from scheduler.tune import tune
 from scheduler.tuning.proposals import by_estimator, proposals
-from scheduler.tuning.schedule_space import Space
+from scheduler.tuning.schedule_space import ScheduleSpace
 from scheduler.tuning.trials import NEAR_BOUND, PATIENCE, Ledger
 from tests.support.kernels import dense, graph_of
 from tests.unit.scheduler.fakes import DEVICE, FakeBench, FakeFamily, Memory, families
@@ -26,7 +26,7 @@ MANY: Choices = {"a": (1, 2, 4, 8), "b": tuple(range(6)), "c": ("x", "y"), "d": 
 SPEC = dense(512, 1024)
 GRAPH = graph_of((SPEC,), make("exp", [make_input(0, SPEC)]))
 
-Proposer = Callable[[Space, Mapping[str, float | None], int, int], list[str]]
+Proposer = Callable[[ScheduleSpace, Mapping[str, float | None], int, int], list[str]]
 
 
 def points(choices: Choices) -> list[str]:
@@ -40,9 +40,9 @@ def seconds(schedule: str) -> float:
     return 1.0 + off / 4
 
 
-def space(choices: Choices) -> Space:
+def space(choices: Choices) -> ScheduleSpace:
     family = FakeFamily("f", schedules=(points(choices)[0][2:-1],), beyond=choices)
-    return Space(family, GRAPH, family.space(GRAPH, DEVICE)[0], DEVICE)
+    return ScheduleSpace(family, GRAPH, family.space(GRAPH, DEVICE)[0], DEVICE)
 
 
 PROPOSERS = {"model": proposals, "estimator": by_estimator}
@@ -110,7 +110,7 @@ def test_it_ends(seed: int) -> None:
     """Where the winner is near its bound, or where nothing wins for a while."""
     bench = FakeBench(seed=seed)
     ledger = Ledger(DEVICE, families(schedules=("a=1,b=0,c=x,d=0,e=0",), beyond=MANY), Memory(), bench, 0)
-    candidate = ledger.ask(cut(GRAPH, ledger.computable), Piece(1, 1))
+    candidate = ledger.ask(cut(GRAPH, ledger.computable), SegmentMask(1, 1))
     assert isinstance(candidate, Candidate)
     ledger.measure(candidate, 1)
     while ledger.extend(candidate, 8):

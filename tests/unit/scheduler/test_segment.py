@@ -17,7 +17,7 @@ from scheduler.rewrites.prepare import prepare
 from scheduler.segments.atom_cuts import cut
 from scheduler.segments.atoms import Atoms, atoms_of
 from scheduler.segments.segment import extract
-from scheduler.segments.segment_mask import Piece
+from scheduler.segments.segment_mask import SegmentMask
 from testing.random_graphs import Seeded, any_graph
 from tests.support.partitions import execution_order
 from tests.unit.scheduler.fakes import random_inputs, same_bits
@@ -138,7 +138,7 @@ def test_reads_of_an_output_have_its_layout() -> None:
 def test_unchanged_nodes_stay_the_same_object() -> None:
     constant = node("iota", shape=shape_of((4, 8)), axis=1, start=Scalar.of(0, i64), step=Scalar.of(1, i64))
     y = node("add", node("cast", constant, dtype=f32), node("cast", X, dtype=f32))
-    segment = extract(atoms_of(graph_of([y], SPEC)), Piece(1, 1))
+    segment = extract(atoms_of(graph_of([y], SPEC)), SegmentMask(1, 1))
     assert constant in segment.graph.nodes
 
 

@@ -4,7 +4,7 @@ import random
 
 from scheduler.bitset import bits
 from scheduler.cover.hypergraph import reached
-from scheduler.cover.separation import NEAR, Column, Known, Parts
+from scheduler.cover.separation import NEAR, Column, FractionalSolution, Known
 from tests.support.cover_problems import random_problem
 
 PROBLEMS = 1_500
@@ -34,7 +34,7 @@ def test_what_is_found_is_open() -> None:
     draw, found = random.Random(0), 0
     for seed in range(PROBLEMS):
         drawn = Drawn(seed, draw, 0.6, (0.25, 0.5, 0.75, 1.0))
-        for t, more in Parts(drawn.columns, drawn.x).open_sets(drawn.known(drawn.producers.everything)):
+        for t, more in FractionalSolution(drawn.columns, drawn.x).open_sets(drawn.known(drawn.producers.everything)):
             assert sum(drawn.x[j] for j in drawn.entering(1 << t | more)) < 1 - NEAR, seed
             found += 1
     assert found > 100
@@ -48,7 +48,7 @@ def test_where_pieces_taken_whole_are_no_cover_a_set_is_found() -> None:
         # The sets that nothing enters are open as they are.
         entered = {t: of for t, of in drawn.known(drawn.producers.outputs).items() if of.entering}
         lacking = any(not written >> t & 1 for t in entered)
-        assert bool(Parts(drawn.columns, drawn.x).open_sets(entered)) == lacking, seed
+        assert bool(FractionalSolution(drawn.columns, drawn.x).open_sets(entered)) == lacking, seed
         open_ += lacking
     assert open_ > 50
 
@@ -57,5 +57,5 @@ def test_tensors_that_gain_nothing_lead_to_an_open_set() -> None:
     """0: writes a and b; 1: reads a, writes u; 2: reads b, writes u. Of each half."""
     a, b, u = 0, 1, 2
     columns = [Column(0, (), (a, b)), Column(1 << a, (a,), (u,)), Column(1 << b, (b,), (u,))]
-    parts = Parts(columns, {0: 0.5, 1: 0.5, 2: 0.5})
+    parts = FractionalSolution(columns, {0: 0.5, 1: 0.5, 2: 0.5})
     assert parts.open_sets({7: Known(1 << u, [1, 2])}) == [(7, 1 << a | 1 << b)]

@@ -11,11 +11,11 @@ import pytest
 
 from scheduler.cover import master as covering_
 from scheduler.cover.branch_and_bound import MOST_LATE, search
-from scheduler.cover.hypergraph import Producers
-from scheduler.cover.master import Covering, Solution
-from scheduler.cover.separation import Parts
+from scheduler.cover.hypergraph import Hypergraph
+from scheduler.cover.master import MasterProblem, Solution
+from scheduler.cover.separation import FractionalSolution
 from scheduler.cover.solver import CoverProblem
-from scheduler.segments.segment_mask import Piece
+from scheduler.segments.segment_mask import SegmentMask
 from tests.support.cover_problems import Problem, cheapest, cheapest_in_no_order, check_order, random_problem
 
 PROBLEMS = 1000
@@ -55,18 +55,20 @@ def without_overlap(problem: Problem) -> Problem:
 @pytest.mark.parametrize("fault", ["order", "alternatives", "gap", "branches"])
 def test_faults_are_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same comparison fails where something is wrong with the programme."""
-    decision = Covering._decision
+    decision = MasterProblem._decision
     if fault == "order":  # pieces that wait for each other pass for a cover
         monkeypatch.setattr(covering_, "reached", lambda pieces: -1)
         monkeypatch.setattr(covering_, "in_order", lambda pieces, outputs: tuple(p for p, _ in pieces))
     elif fault == "alternatives":  # what one producer of several reads has to be computed
-        monkeypatch.setattr(Producers, "needed_for", lambda self, tensors: self.everything if tensors else 0)
+        monkeypatch.setattr(Hypergraph, "needed_for", lambda self, tensors: self.everything if tensors else 0)
     elif fault == "gap":  # pieces are struck out that are in the best cover
-        forbid = Covering.forbid_dearer
-        monkeypatch.setattr(Covering, "forbid_dearer", lambda self, gap: forbid(self, 0.2 * gap))
+        forbid = MasterProblem.forbid_dearer
+        monkeypatch.setattr(MasterProblem, "forbid_dearer", lambda self, gap: forbid(self, 0.2 * gap))
     else:  # what a decision leaves out is not looked at
         monkeypatch.setattr(
-            Covering, "_decision", lambda self, *of: decision(self, *of)._replace(columns=np.arange(len(self.pieces)))
+            MasterProblem,
+            "_decision",
+            lambda self, *of: decision(self, *of)._replace(columns=np.arange(len(self.pieces))),
         )
         _find_few_rows(monkeypatch)
     assert any(_differs(random_problem(seed)) for seed in range(PROBLEMS))
@@ -74,7 +76,7 @@ def test_faults_are_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _find_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leaves more open than the rows do that are found otherwise."""
-    monkeypatch.setattr(Parts, "open_sets", lambda self, known: [])
+    monkeypatch.setattr(FractionalSolution, "open_sets", lambda self, known: [])
 
 
 def _differs(problem: Problem) -> bool:
@@ -87,8 +89,8 @@ def _differs(problem: Problem) -> bool:
 def test_branching_decides_what_rows_leave_open(monkeypatch: pytest.MonkeyPatch) -> None:
     _find_few_rows(monkeypatch)
     searched = Counter[int]()
-    solve = Covering.solve
-    monkeypatch.setattr(Covering, "solve", lambda self, *of: searched.update([seed]) or solve(self, *of))
+    solve = MasterProblem.solve
+    monkeypatch.setattr(MasterProblem, "solve", lambda self, *of: searched.update([seed]) or solve(self, *of))
     for seed in range(PROBLEMS):
         problem = random_problem(seed)
         assert solved_us(problem) == pytest.approx(cheapest(problem), rel=1e-12), seed
@@ -97,8 +99,8 @@ def test_branching_decides_what_rows_leave_open(monkeypatch: pytest.MonkeyPatch)
 
 def test_pieces_that_wait_for_each_other() -> None:
     """{0, 3} and {1, 2} are cheapest, and read each other."""
-    producers = Producers([0, 0, 0b11, 0b11], range(4), 0b1100)
-    costs = {Piece(m, m): 1.0 if m in (0b1001, 0b0110) else 4.0 for m in (0b1001, 0b0110, 1, 2, 4, 8)}
+    producers = Hypergraph([0, 0, 0b11, 0b11], range(4), 0b1100)
+    costs = {SegmentMask(m, m): 1.0 if m in (0b1001, 0b0110) else 4.0 for m in (0b1001, 0b0110, 1, 2, 4, 8)}
     problem = Problem(producers, costs)
     assert cheapest_in_no_order(problem) == 2.0
     assert solved_us(problem) == cheapest(problem) == 6.0
@@ -122,9 +124,11 @@ def test_looks_at_what_may_be_part_of_a_cover() -> None:
     for seed in range(200):
         producers, costs = random_problem(seed)
         rng = random.Random(seed)
-        seen: set[Piece] = set()
+        seen: set[SegmentMask] = set()
 
-        def look(pieces: Collection[Piece], seen: set[Piece] = seen, costs: Mapping[Piece, float] = costs):
+        def look(
+            pieces: Collection[SegmentMask], seen: set[SegmentMask] = seen, costs: Mapping[SegmentMask, float] = costs
+        ):
             new = set(pieces) - seen
             seen |= new
             return {p: costs[p] for p in new}
@@ -136,19 +140,19 @@ def test_looks_at_what_may_be_part_of_a_cover() -> None:
     assert asked < 0.5 * all_
 
 
-class Undecided(Covering):
+class Undecided(MasterProblem):
     """Whose solutions take two pieces by half, whatever is decided, and are no covers."""
 
     def __init__(self) -> None:
-        super().__init__(Producers([0, 0], range(2), 0b11))
-        self.price({Piece(m, m): 1.0 for m in (1, 2)})
+        super().__init__(Hypergraph([0, 0], range(2), 0b11))
+        self.price({SegmentMask(m, m): 1.0 for m in (1, 2)})
         self.nodes = 0
 
     def solve(self, *args: Any, **kwargs: Any) -> Solution:
         self.nodes += 1
         return Solution(1.0, {0: 0.5, 1: 0.5})
 
-    def order(self, columns: Iterable[int]) -> tuple[Piece, ...]:
+    def order(self, columns: Iterable[int]) -> tuple[SegmentMask, ...]:
         return ()
 
 
@@ -190,7 +194,7 @@ def test_without_branching_the_bound_holds() -> None:
 
 
 def test_nothing_to_cover() -> None:
-    cover = CoverProblem(Producers((), (), 0)).solve({})
+    cover = CoverProblem(Hypergraph((), (), 0)).solve({})
     assert cover is not None
     assert cover.exact
     assert cover.pieces == ()
@@ -201,15 +205,15 @@ def test_parallel_chains_with_ties() -> None:
     chains, length = 32, 8
     reads = [1 << a - 1 if a % length else 0 for a in range(chains * length)]
     outputs = sum(1 << length * c + length - 1 for c in range(chains))
-    costs: dict[Piece, float] = {}
+    costs: dict[SegmentMask, float] = {}
     for first, last in ((f, l) for f in range(length) for l in range(f, length)):
         inside = [((2 << last) - (1 << first)) << length * c for c in range(chains)]
         ends = [1 << last + length * c for c in range(chains)]
         for c in range(chains):
-            costs[Piece(inside[c], ends[c])] = 10.0 + abs(last - first - 1)
+            costs[SegmentMask(inside[c], ends[c])] = 10.0 + abs(last - first - 1)
         for c in range(0, chains, 2):
-            costs[Piece(inside[c] | inside[c + 1], ends[c] | ends[c + 1])] = 20.0 + 2 * abs(last - first - 1)
-    cover = CoverProblem(Producers(reads, range(len(reads)), outputs)).solve(costs)
+            costs[SegmentMask(inside[c] | inside[c + 1], ends[c] | ends[c + 1])] = 20.0 + 2 * abs(last - first - 1)
+    cover = CoverProblem(Hypergraph(reads, range(len(reads)), outputs)).solve(costs)
     assert cover is not None
     assert cover.exact
     assert cover.cost_us == chains * 16.0

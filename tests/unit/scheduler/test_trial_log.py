@@ -4,7 +4,7 @@ import pytest
 
 from codegen.schedule import Variant
 from fusion_ir.records import Measurement, Status
-from scheduler.tuning.trial_log import Entry
+from scheduler.tuning.trial_log import TrialLog
 
 
 def row(schedule: str, status: Status, samples_us: tuple[float, ...] = ()) -> Measurement:
@@ -19,7 +19,7 @@ def row(schedule: str, status: Status, samples_us: tuple[float, ...] = ()) -> Me
 )
 def test_what_is_rejected_costs_no_patience(status: Status, count: int) -> None:
     pending: list[Variant] = [("aten", f"algorithm={i}") for i in range(4)]
-    entry = Entry(pending)
+    entry = TrialLog(pending)
     entry.note([row("algorithm=0", Status.ok, (3.0, 3.0, 3.0))])
     entry.note([row(f"algorithm={i}", status) for i in range(1, 4)])
     assert entry.winner == ("aten", "algorithm=0")
