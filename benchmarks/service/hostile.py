@@ -98,12 +98,12 @@ async def _attack(port: int, todo: Iterator[Hostile], pid: int) -> Seen:
             if status == "none" or status.startswith("5"):
                 seen.faults.append(f"{hostile.how}: {status} {kind} {hostile.content[:300]!r}")
 
-    async def deadline() -> None:
+    async def watch() -> None:
         while not over.is_set():
             seen.memory_mib.append(memory_mib(pid))
             await asyncio.sleep(1.0)
 
-    watching = asyncio.create_task(deadline())
+    watching = asyncio.create_task(watch())
     await asyncio.gather(*(attacker() for _ in range(ATTACKERS)))
     over.set()
     await watching

@@ -53,8 +53,8 @@ class Table:
         """
         row = self.rows[schedule]
         most = max(r.rounds for r in self.rows.values())
-        selection = [r for r in self.rows.values() if 2 * r.rounds > most]
-        best = [min(selection, key=lambda r, h=half: r.halves[h]) for half in (0, 1)]
+        finalists = [r for r in self.rows.values() if 2 * r.rounds > most]
+        best = [min(finalists, key=lambda r, h=half: r.halves[h]) for half in (0, 1)]
         return (row.halves[1] / best[0].halves[1] + row.halves[0] / best[1].halves[0]) / 2
 
     def spelling(self, kernel: Kernel, on: Device) -> str:

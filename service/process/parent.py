@@ -16,7 +16,7 @@ def end_with(parent: int) -> None:
     """
     main = threading.get_ident()
 
-    def deadline() -> None:
+    def watch() -> None:
         try:
             descriptor = os.pidfd_open(parent)
         except ProcessLookupError:
@@ -32,4 +32,4 @@ def end_with(parent: int) -> None:
         threading.Event().wait(GRACE_SECONDS)
         os._exit(1)
 
-    threading.Thread(target=deadline, name="parent", daemon=True).start()
+    threading.Thread(target=watch, name="parent", daemon=True).start()

@@ -52,7 +52,7 @@ def submit(
     memory: Memory = None,
     format_: Format = None,
     key: Key = None,
-    deadline: Watch = False,
+    watch: Watch = False,
     json: Json = False,
 ) -> None:
     """Submit graphs as a batch and print its id; each is known by the name of its file."""
@@ -63,9 +63,9 @@ def submit(
     defaults = {name: value for name, value in given.items() if value is not None}
     with _remote(server) as remote:
         batch = remote.submit(lines, defaults, key)
-        if json and not deadline:
+        if json and not watch:
             print_json(batch.model_dump(mode="json"))
-        elif not deadline:
+        elif not watch:
             print_line(batch.id)
             say(f"{_counts(batch)}; follow it with: fuseplan batch watch {batch.id}")
         else:
@@ -99,7 +99,7 @@ def show(batch: Id, server: BatchServer = None, json: Json = False) -> None:
         print_line(f"  {item.custom_id}: {phase(item.progress)}")
 
 
-def deadline(batch: Id, server: BatchServer = None, json: Json = False) -> None:
+def watch(batch: Id, server: BatchServer = None, json: Json = False) -> None:
     """Follow a batch to its end: a line for each item that ends. Exit code 1 where one failed or was cancelled."""
     with _remote(server) as remote:
         _follow(remote, batch, json)
