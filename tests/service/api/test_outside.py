@@ -1,5 +1,5 @@
-"""What reaches people and logs from outside, and what is refused at the door: passwords, escapes, origins, uploads that
-end early, disks without room, interrupts while a server starts."""
+"""Input from outside: what of it reaches people and logs, and what is refused. Passwords, escapes, origins, uploads
+that end early, disks without room, interrupts while a server starts."""
 
 import http.client
 import io
@@ -55,7 +55,7 @@ def test_passwords_are_not_told(url: str, told: str) -> None:
 def test_commands_do_not_tell_passwords(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Of a database that is not there: each ends with its address, or shows it."""
+    """Commands print the address of a database that is not there without its password."""
     monkeypatch.setenv("HOME", str(tmp_path))
     for place in ("me:s3cret@127.0.0.1:1/plans", "127.0.0.1:1/plans?password=s3cret", "me:s3cret@[bad/plans"):
         monkeypatch.setenv("FUSEPLAN_DB", f"postgresql://{place}")
@@ -188,6 +188,7 @@ def test_a_cache_that_cannot_be_made_is_told_at_the_start(tmp_path: Path) -> Non
 def test_an_interrupt_while_it_starts_prints_no_traceback(tmp_path: Path, seconds: float) -> None:
     """Wherever it comes: while modules are imported, the database is opened, the device is looked for."""
     code = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "  # whatever started us ignores
         f"import os, sys, threading; threading.Timer({seconds}, os.kill, (os.getpid(), 2)).start(); "
         "sys.argv[1:] = ['serve', '--port', '0', '--workers', '0']; from service.__main__ import main; sys.exit(main())"
     )

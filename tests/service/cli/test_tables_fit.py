@@ -240,7 +240,7 @@ def test_trials(golden: Golden, width: int, monkeypatch: pytest.MonkeyPatch) -> 
         )
     ]  # fmt: skip
     rows = [Trial(m, "0.1.0", 0.0) for m in found]
-    golden(f"trials_{width}.txt", printed(width, trials._table(rows, details=False, races=trials._races(rows))))
+    golden(f"trials_{width}.txt", printed(width, trials._table(trials.Tried("", None, rows), everything=True, details=False)))
 
 
 def batch_of(key: str) -> BatchSummary:
