@@ -1,4 +1,4 @@
-"""What the emulator costs: kernels compiled in a second, switches between threads, threads that wait for nobody.
+"""Speed of the emulator: per second, kernels compiled, switches between threads, threads that wait for nobody.
 
     python -m benchmarks.emulator
 
@@ -89,7 +89,7 @@ def kernel(name: str, body: str) -> Kernel:
 
 
 def built(compiler: EmulatorCompiler, kernels: list[Kernel], cache: ObjectCache) -> Path:
-    """The file of these kernels."""
+    """The compiled file of these kernels."""
     with compiler.slot() as slot:
         made = compiler.compile(slot, compiler.unit(kernels), [k.entry for k in kernels], 300.0)
     if isinstance(made, Failure):

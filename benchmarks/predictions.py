@@ -3,7 +3,7 @@
     python -m benchmarks.predictions
 
 Cases of the corpus that one kernel computes, with the times in benchmarks/results/{cpu_corpus,gpu,gpu_f32}.json. Each
-is corrected by what its family took on all other cases: neither it nor the same in another dtype is among them. Writes
+prediction is corrected by the times of its family on all other cases, the case in other dtypes left out, too. Writes
 benchmarks/results/predictions.{md,json}.
 """
 
@@ -42,8 +42,9 @@ class Timed:
 
 @dataclass(frozen=True)
 class Row:
-    """One family on one device: how far off on average, as factors, by prediction alone, by that times the median of
-    what it is off by elsewhere, and corrected. used: of so many cases others were found to help."""
+    """One family on one device: the mean factor between times and predictions. alone: of the model; by_median: of the
+    model times the median factor of the other cases; corrected: of the model corrected by the other cases. used: number
+    of cases for which such a correction was found."""
 
     device: str
     family: str
@@ -55,7 +56,7 @@ class Row:
 
 
 def timed(file: str) -> list[Timed]:
-    """What was measured, of cases that are still there."""
+    """Measured plans of one kernel in a file of results, of cases that the corpus still has."""
     cases = {case.name: case for group in TOPICS.values() for case in group}
     found: list[Timed] = []
     content = json.loads((RESULTS / file).read_text())
@@ -72,7 +73,7 @@ def timed(file: str) -> list[Timed]:
 
 
 def rows(target: str, device: Device) -> list[Row]:
-    """One for each family that was timed on enough cases."""
+    """A row for each family that was timed on enough cases."""
     every = [t for file in FILES[target] for t in timed(file)]
     return [
         row

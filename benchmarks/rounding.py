@@ -45,8 +45,8 @@ LOST = 16.0  # times the node's own error
 
 @dataclass
 class Found:
-    """What was seen of one rule. ratios: of errors. scaled: alternatives that were tried with scaled inputs, by spread;
-    beyond: of these, out of range."""
+    """Results for one rule in one dtype. ratios: each alternative's error over the given node's. scaled: number of
+    alternatives that were tried with scaled inputs, by spread; beyond: how many of these were out of range."""
 
     ratios: list[float] = field(default_factory=list[float])
     scaled: dict[int, int] = field(default_factory=lambda: dict.fromkeys(SPREADS, 0))
@@ -124,7 +124,7 @@ def _keeps(value: np.ndarray) -> bool:
 
 
 def look_at(graph: Graph, seed: int, dtype: DType, found: dict[tuple[str, DType], Found]) -> None:
-    """Everything that rules offer for the nodes of a graph."""
+    """Adds to `found` the errors of every alternative that rules offer for the nodes of a graph."""
     around = GraphQueries(graph)
     rng = np.random.default_rng(seed)
     for node in graph.nodes:
@@ -142,7 +142,7 @@ def look_at(graph: Graph, seed: int, dtype: DType, found: dict[tuple[str, DType]
 
 
 def beside(graph: Graph, node: Node, new: Node) -> Graph:
-    """A node and what is offered for it."""
+    """The graph with two outputs: a node, and the alternative offered for it."""
     return Graph(graph.inputs, tuple(OutputSpec(n, dense_strides(n.sizes)) for n in (node, new)))
 
 
@@ -160,7 +160,7 @@ def tails() -> Iterator[str]:
 
 
 def page(graphs: int) -> str:
-    """The result."""
+    """The page of results over so many random graphs, in Markdown."""
     found: dict[tuple[str, DType], Found] = defaultdict(Found)
     for seed in range(graphs):
         dtype = DTYPES[seed % len(DTYPES)]

@@ -1,4 +1,4 @@
-"""What code generation hands on: the source of one kernel, how to launch it, and what it does to memory."""
+"""Kernels as code generation hands them on (source, launch, memory accesses), and the interface of their families."""
 
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
@@ -10,9 +10,9 @@ from fusion_ir.records import Device, TargetKind, TensorMapSpec
 
 @dataclass(frozen=True)
 class Launch:
-    """cuda: grid, block, dynamic shared memory, blocks of a cluster, and tensor maps to pass behind all else. cpu:
-    `tasks`, the number of pieces that outer loops are cut into. scratch_bytes: memory that the kernel may write as it
-    likes, a parameter behind the tensors; 0: it has no such parameter."""
+    """How to launch a kernel. cuda: grid, block, dynamic shared memory, blocks of a cluster, and tensor maps to pass
+    behind all other parameters. cpu: `tasks`, the number of pieces that outer loops are cut into. scratch_bytes: memory
+    that the kernel may write as it likes, a parameter behind the tensors; 0: it has no such parameter."""
 
     grid: tuple[int, int, int] = (1, 1, 1)
     block: tuple[int, int, int] = (1, 1, 1)
@@ -29,9 +29,9 @@ class Access:
 
     tensor: "in0", "out1", ... kind: "vector" (consecutive elements), "splat" (one for all lanes), "strided", "tile" (a
     short run repeated), "repeat" (each element several times), "lanes" (an address per lane, or for each few lanes). A
-    tensor has one for each width that the machine code has: those of what is left behind whole vectors, too. cuda: no
-    wider than addresses are aligned. cpu: whole registers, aligned or not, see `codegen.printer.machine_moves`; of
-    neighbouring moves that are narrower, compilers may make one.
+    tensor has an Access for each width in the machine code, also for the rest behind whole vectors. cuda: no wider than
+    addresses are aligned. cpu: whole registers, aligned or not, see `codegen.printer.machine_moves`; compilers may join
+    neighbouring narrower moves.
     """
 
     tensor: str
@@ -46,9 +46,9 @@ class Kernel:
     Parameters are the segment's inputs in order, then its outputs in order, then the launch's tensor maps.
     cpu: `extern "C" void ENTRY(void* const* args, long task, long tasks)`.
     cuda: `extern "C" __global__ void ENTRY(const T0* in0, ..., U0* out0, ...)`.
-    headers: of codegen/include, that its source needs beyond those of its target.
-    libraries: of `codegen.hardware.libraries`, that its binary is linked with and that must be loaded before it. Of
-    those that are called (`CALLED` there): no kernel at all, `source` is the JSON of one call
+    headers: files of codegen/include that its source needs beyond those of its target.
+    libraries: names from `codegen.hardware.libraries` that its binary is linked with and that must be loaded before it.
+    With a library that is called (`CALLED` there) there is no kernel: `source` is the JSON of one call
     (fusion_ir.records.LibraryCall).
     """
 
@@ -80,8 +80,8 @@ class EmitError(Exception):
 
 
 def offers(family: "Family", segment: Graph, schedule: str, device: Device) -> bool:
-    """Whether the schedule is one of the family's for this segment: others may be of another version, or of nobody, and
-    are not to be emitted."""
+    """Whether the schedule is one of the family's for this segment. Any other, of another version or made up, is not to
+    be emitted."""
     choices, values = family.choices(segment, device), schedule_values(schedule)
     if values and choices.keys() == values.keys() and schedule == schedule_text(family.name, values):
         return all(value in map(str, choices[name]) for name, value in values.items())
@@ -105,8 +105,8 @@ class Family(Protocol):
         ...
 
     def choices(self, segment: Graph, device: Device) -> Choices:
-        """What the fields of a schedule may be, those of `space` among them; some combinations cannot be lowered. Empty
-        where `space` holds all that there is."""
+        """The values that each field of a schedule may have, with those in `space` among them; some combinations cannot
+        be lowered. Empty where `space` holds all schedules."""
         ...
 
     def emit(self, segment: Graph, schedule: str, device: Device) -> Kernel:
@@ -118,7 +118,7 @@ class Lowering(Protocol):
     """A family that lowers segments to find out whether it accepts them."""
 
     def fits(self, segment: Graph, device: Device) -> Reject | None:
-        """What ops and shapes say against the segment; None where lowering it decides."""
+        """Why the family refuses the segment by its ops and shapes; None where only lowering it can tell."""
         ...
 
 
@@ -127,5 +127,5 @@ class Unrolling(Protocol):
     """A family whose first schedules may write out many times as much code as others of `space`, or other families."""
 
     def least_unrolled(self, segment: Graph, device: Device) -> str:
-        """The first of `space` that writes out little: what compilers are soonest through with."""
+        """The first schedule of `space` that writes out little code, which compiles the soonest."""
         ...

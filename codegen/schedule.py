@@ -30,12 +30,12 @@ def schedule_text(family: str, values: Mapping[str, int | str]) -> str:
 
 
 def schedule_values(text: str) -> dict[str, str]:
-    """Fields of any family's schedule, as text."""
+    """The fields of a schedule of any family by name, their values as text."""
     return dict(item.split("=", 1) for item in text.partition("{")[2].rstrip("}").split(",") if "=" in item)
 
 
 def parse_schedule(text: str, kind: type[S]) -> S:
-    """Inverse of `str`. Raises ValueError naming what was expected."""
+    """The schedule of class `kind` that `str` writes as `text`. Raises ValueError naming what was expected."""
     match = re.fullmatch(r"(\w+)\{([^{}]*)\}", text)
     if not match or match[1] != kind.FAMILY:
         raise ValueError(f"expected a schedule {kind.FAMILY}{{...}}, got {text!r}")

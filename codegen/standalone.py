@@ -1,4 +1,4 @@
-"""Kernels as one file that compiles by itself: with the headers of the vocabulary in it, and none to be found."""
+"""Kernels as one source file that compiles by itself, with the headers of the vocabulary copied into it."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,7 +14,7 @@ OURS = re.compile(r'^#include "([^"]+)"$')
 NAMESPACE = re.compile(r"^namespace k\d+ \{$")
 EMULATED = re.compile(r"^#(ifdef FP_EMULATE\b|if defined\(FP_EMULATE\))")
 NOT_EMULATED = re.compile(r"^#ifndef FP_EMULATE\b")
-# Of what our compilers are told, what goes with an object file: the rest is for NVRTC, reports and linking.
+# Our compilers' flags that apply to an object file: the others are for NVRTC, reports and linking.
 CUDA_FLAGS = tuple(f for f in cuda.FLAGS if f not in ("-default-device", "--ptxas-options=-v"))
 OBJECT_FLAGS = tuple(f for f in CPU_FLAGS if f not in ("-shared", "-fstack-usage") and not f.startswith("-Wl,"))
 
@@ -44,7 +44,7 @@ def standalone(sources: Iterable[str], include: Path = INCLUDE) -> str:
 
 
 def compile_command(device: Device, file: str, output: str) -> Sequence[str]:
-    """The words of a command line that makes an object file of such a file, as kernels for `device` are compiled."""
+    """The words of a command line that compiles a standalone file to an object file, as kernels for `device` are."""
     if device.target == "cuda":
         return ("nvcc", "-c", f"-arch={device.arch}", *CUDA_FLAGS, file, "-o", output)
     compiler = CpuCompiler(("g++",), "g++", device)
@@ -75,7 +75,7 @@ def _inlined(name: str, include: Path, seen: set[str]) -> Iterator[str]:
 
 def _for_devices(lines: Sequence[str]) -> Iterator[str]:
     """The lines without those for the emulator, and without the conditions that are about it alone."""
-    # Of each condition that we are in: whether lines are taken; None where the condition stays and both branches are.
+    # For each open condition whether its lines are taken; None where the condition stays and both branches are taken.
     open_: list[bool | None] = []
     for line in lines:
         if line.startswith("#if"):

@@ -174,8 +174,8 @@ def architecture() -> str:
 
 
 def first_sentence(path: Path) -> str:
-    """Of a module's docstring, or of the comment that a file in C++, CSS, JavaScript, YAML, for a shell or for Docker
-    starts with; of docker/README.md its title; "" for other files."""
+    """The first sentence of a module's docstring, or of the comment that a file in C++, CSS, JavaScript, YAML, for a
+    shell or for Docker starts with; the title of docker/README.md; "" for other files."""
     if path.suffix == ".py":
         text = ast.get_docstring(ast.parse(path.read_text())) or ""
     elif path.suffix in _COMMENTED:

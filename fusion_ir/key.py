@@ -1,4 +1,4 @@
-"""Keys: what makes two graphs, or two segments, the same.
+"""Keys of graphs and segments: two with equal keys are equal.
 
 `graph_key` hashes the canonical text: blind to names and to the order in which nodes were written, sensitive to all
 else. A segment's boundary has no order of its own, so `canonical_segment` gives it one before it is hashed. Equal keys

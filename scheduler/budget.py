@@ -1,9 +1,10 @@
-"""What a search is allowed, and how it says how it is getting on: all that somebody needs who asks for one."""
+"""The budget of a search, and the reports of its progress: all that a caller of a search needs."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from fusion_ir.records import NUMERICS, Plan
+from scheduler.sampler_names import SAMPLERS
 
 INTERRUPTED = "the search was interrupted"  # a reason of its plan
 MOST_SECONDS = 86_400.0  # of one search
@@ -11,21 +12,23 @@ MOST_MEMORY = 2**63 - 1  # bytes: what a database keeps
 
 
 class RequestError(ValueError):
-    """What was asked of a search cannot be; the message gives the expected and the actual value."""
+    """A request that no search can meet; the message gives the expected and the actual value."""
 
 
 @dataclass(frozen=True)
 class Budget:
-    """What a search may spend, and a plan of it. Raises RequestError.
+    """Limits of a search and of its plan. Raises RequestError.
 
     seconds: of wall clock, up to a day; 0: nothing is timed and the plan is a prediction. seed: of test data and
     rounds. memory_bytes: of temporaries that the plan may need (`Plan.temporary_bytes`; inputs and outputs are the
-    caller's, whatever the plan), None for any number.
+    caller's, whatever the plan), None for any number. sampler: that chooses schedules, a name in `SAMPLERS` or a dotted
+    path.
     """
 
     seconds: float
     seed: int = 0
     memory_bytes: int | None = None
+    sampler: str = "fuseplan"
 
     def __post_init__(self) -> None:
         seconds: Any = self.seconds  # of callers without types
@@ -38,6 +41,7 @@ class Budget:
             raise RequestError(f"seed: expected a whole number from 0 to 2^63 - 1, got {seed!r}")
         if self.memory_bytes is not None:
             check_memory(self.memory_bytes)
+        check_sampler(self.sampler)
 
 
 def check_memory(memory_bytes: Any) -> None:
@@ -45,6 +49,14 @@ def check_memory(memory_bytes: Any) -> None:
     is_count = isinstance(memory_bytes, int) and not isinstance(memory_bytes, bool)
     if not is_count or not 1 <= memory_bytes <= MOST_MEMORY:
         raise RequestError(f"memory_bytes: expected a whole number from 1 to 2^63 - 1, got {memory_bytes!r}")
+
+
+def check_sampler(sampler: Any) -> None:
+    """Raises RequestError for what is neither a sampler's name nor a dotted path."""
+    parts = sampler.replace(":", ".").split(".") if isinstance(sampler, str) else []
+    if sampler not in SAMPLERS and not (len(parts) > 1 and all(part.isidentifier() for part in parts)):
+        expected = f"one of {', '.join(SAMPLERS)}, or a dotted path"
+        raise RequestError(f"sampler: expected {expected}, got {sampler!r}")
 
 
 def check_numerics(numerics: Any) -> None:

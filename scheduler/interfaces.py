@@ -1,4 +1,4 @@
-"""What the search asks of its surroundings: a bench that compiles and times, and a memory of earlier measurements."""
+"""Interfaces of the search to its surroundings: a bench that compiles and times, a store of earlier measurements."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -53,11 +53,11 @@ class Bench(Protocol):
     """Compiles kernels, checks them against the interpreter and times them: `codegen.workbench.workbench.Workbench`."""
 
     def allow(self, seconds: float) -> None:
-        """What a search may take, which begins now: a compiler that takes longer for a kernel gives it up."""
+        """Begins a search of `seconds`: a compiler that takes longer for a kernel gives it up."""
         ...
 
     def idle_share(self, seconds: float) -> float | None:
-        """Of so many seconds since `allow`: those in which a core had nothing to do for the search; None where nobody
+        """Share of the `seconds` since `allow` in which a core had nothing to do for the search; None where nobody
         counted."""
         ...
 
@@ -67,8 +67,8 @@ class Bench(Protocol):
         ...
 
     def expect(self, kernels: Sequence[Kernel]) -> None:
-        """What will be measured after the next race, most likely: compiled meanwhile, where that disturbs nothing
-        that is timed. Returns at once."""
+        """Takes kernels that will most likely be measured after the next race: they are compiled meanwhile, where that
+        disturbs nothing that is timed. Returns at once."""
         ...
 
     def turn(self, segment_key: str) -> AbstractContextManager[None]:
@@ -89,13 +89,12 @@ class Bench(Protocol):
         ...
 
     def race_seconds(self, segment_key: str, count: int) -> float:
-        """What `measure` will take for so many kernels, going by earlier races of the segment; 0 where there were
-        none."""
+        """Predicted seconds of `measure` for `count` kernels, by earlier races of the segment; 0 without any."""
         ...
 
     def first_race_seconds(self, segment: Graph, segment_keys: frozenset[str], count: int) -> float:
-        """The same for a segment that was in none, as if it were one of the slower ones of these; of a smaller
-        one less."""
+        """Predicted seconds of `measure` for a segment that was in no race: those of one of the slower ones of
+        `segment_keys`, less where the segment is smaller."""
         ...
 
     def measure_plans(
@@ -133,7 +132,7 @@ class Costs(Protocol):
     """Measurements, by segment: they outlive the search and serve every graph that holds the segment."""
 
     def known(self, segment_key: str) -> Sequence[Measurement]:
-        """What was measured on this device, in order."""
+        """Measurements of the segment on this device, in order."""
         ...
 
     def others(self, family: str) -> Sequence[Tuned]:

@@ -153,8 +153,8 @@ class LargeGraphPlanner:
         return None
 
     def _emitted(self, stretches: Sequence[Stretch], until_left_s: float) -> list[Stretch]:
-        """The same, halves for those of which no kernel can be made after all; as they are once no more time is left
-        than that: they are given up where their kernels are asked for."""
+        """The stretches, halved where no kernel of the whole can be made after all. Once no more than `until_left_s`
+        seconds are left, they stay as they are, and are given up where their kernels are asked for."""
         found: list[Stretch] = []
         for s in stretches:
             if s.whole is None or self._left() <= until_left_s or self._kernel(s.whole):
@@ -204,7 +204,7 @@ class LargeGraphPlanner:
         return saved
 
     def _seconds(self, parts: Iterable[Part]) -> float:
-        """Of one core, to compile these."""
+        """Seconds of one core to compile a kernel for each of these parts."""
         return compile_seconds((p.candidate.segment for p in parts), unrolled=not self._quickly)
 
     def _is_too_much(self, parts: Iterable[Part]) -> bool:
@@ -286,8 +286,8 @@ class LargeGraphPlanner:
         return self._compiled_until(sorted(others, key=lambda p: -self._predicted_us(p)), "with sums written out")
 
     def _compiled_until(self, ordered: Sequence[Part], what: str = "of several ops") -> dict[str, Kernel]:
-        """The same of as many as there is time for, in this order. what: they are, for the reason that tells of
-        others."""
+        """Compiled kernels by key, of as many parts as there is time for, in this order. what: a description of the
+        kernels, for the reason that tells how many were left out."""
         found, waiting = dict[str, Kernel](), list(ordered)
         until = min(self.deadline.plans_start, self.deadline.end - ASSEMBLED_S * self._found) - ROUND_S / COMPILERS
         while waiting and (not self.timed or self.deadline.clock() < until):

@@ -38,7 +38,7 @@ def check_room(graph: Graph, device: Device) -> None:
 
 
 def unusable(node: Node, failures: Sequence[Measurement]) -> NoPlan:
-    """Of a segment that ends in `node`, of whose kernels these were tried and all failed."""
+    """The exception for a segment that ends in `node`, whose kernels all failed. failures: of those that were tried."""
     wrong = [m for m in failures if m.status is Status.wrong_result and Difference.parse(m.detail)]
     if wrong:
         m = wrong[0]
@@ -51,7 +51,7 @@ def unusable(node: Node, failures: Sequence[Measurement]) -> NoPlan:
 
 
 def refused(graph: Graph, wrong: str, otherwise: str) -> NoPlan:
-    """Of whole plans of a graph that all failed. wrong: what was said of one with a wrong result, "" where there was
-    none; otherwise: what is said then."""
+    """The exception for a graph whose whole plans all failed. wrong: the message about one with a wrong result, ""
+    where there was none; otherwise: the exception's message then."""
     found = Difference.parse(wrong)
     return Disagreement(graph.outputs[found.output].node, wrong) if found else NoPlan(otherwise)

@@ -219,9 +219,9 @@ class PlanSelection:
                     return fitting
 
     def _fitting(self, plans: list[tuple[Proposal, Plan]]) -> list[tuple[Proposal, Plan]]:
-        """Those that keep to the limit of memory. Where none does, since kernels want room beside tensors, or buffers
-        that tensors share are not as full as they could be, covers are to make do with that much less from now on.
-        Raises MemoryExceeded where there are none of those."""
+        """Plans that keep to the limit of memory. Where none does, since kernels want room beside tensors, or buffers
+        that tensors share are not as full as they could be, the limit of covers is lowered by the excess. Raises
+        MemoryExceeded where that leaves covers nothing."""
         limit = self.memory_bytes
         if limit is None:
             return plans
@@ -289,7 +289,7 @@ class PlanSelection:
         return candidate.weight * self.ledger.cost_us(candidate, self.ledger.predicted_us)
 
     def _none(self) -> NoPlan:
-        """What failed for the first atom that nothing computes."""
+        """The exception that says what failed for the first atom that no kernel computes."""
         for a, node in enumerate(self.atoms.plain.nodes):
             single = self.found.whole(1 << a)
             if single is None:
@@ -417,11 +417,12 @@ class PlanSelection:
         return self.timed
 
     def _refused(self) -> NoPlan:
-        """What is wrong with the plan of the most steps, which is the unfused one where that was made."""
+        """The exception for plans that all failed, by the fault of the wrong one of the most steps, which is the
+        unfused one where that was made."""
         return refused(self.prepared.given, self._wrong[1], "; ".join(n.text for n in self.notes if n.kind == "note"))
 
     def _passing(self, plans: Sequence[tuple[Proposal, Plan]], seconds: float, end: float = 0.0) -> list[Timed]:
-        """Those that pass their check, with their times. end: until then they may be timed again."""
+        """Plans that pass their check, with their times. end: until then they may be timed again."""
         assert self.bench is not None
         self.unfused_us = None
         self.whole = measure_whole(

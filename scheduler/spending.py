@@ -8,7 +8,7 @@ from scheduler.deadline import Deadline
 
 
 def spending(deadline: Deadline, races: Sequence[Surroundings]) -> Spent:
-    """Of the search so far."""
+    """Seconds that the search has spent so far, by phase, and how its races were disturbed."""
     seen = [(race.seconds, race.disturbed) for race in races]
     weighed = [(seconds, share) for seconds, share in seen if share is not None]
     total_s = fsum(seconds for seconds, _ in weighed)

@@ -30,6 +30,7 @@ from scheduler.segments.atom_cuts import cut
 from scheduler.segments.atoms import COPIES
 from scheduler.segments.enumeration import Candidate, CandidateSettings, find_candidates
 from scheduler.segments.segment_mask import SegmentMask
+from scheduler.tuning.proposals import check_installed
 from scheduler.tuning.trials import Ledger
 
 FEW = CandidateSettings(max_grown=0, max_unions=0)  # of an interrupted search: single atoms, regions, the whole graph
@@ -109,10 +110,11 @@ def tune(
     Raises NoPlan, of which MemoryExceeded where no plan fits the device's memory or the budget's; RequestError.
     """
     check_numerics(numerics)
+    check_installed(budget.sampler)
     check_room(graph, device)
     timed = bench is not None and budget.seconds > 0 and device.origin == "detected" and device.target != "emulator"
     deadline = _watch(budget, progress, settings, clock)
-    ledger = Ledger(device, families, costs, bench if timed else None, budget.seed)
+    ledger = Ledger(device, families, costs, bench if timed else None, budget.seed, budget.sampler)
     begin = partial(_begin, budget, bench, deadline, timed=timed)
     by_stretches = partial(_by_stretches, budget, bench, deadline, timed=timed)
     interrupted = False
@@ -131,7 +133,7 @@ def tune(
     except KeyboardInterrupt:  # once more, for that may have left anything half done, and no more than it takes
         interrupted = True
         deadline.silence()
-        ledger = Ledger(device, families, costs, bench if timed else None, budget.seed)
+        ledger = Ledger(device, families, costs, bench if timed else None, budget.seed, budget.sampler)
         prepared = prepare(graph, split_tasks(device), numerics, (), ledger.shares, lambda: True)
         if settings.too_many(prepared, 0.0):
             return _by_stretches(budget, bench, deadline, prepared, ledger, 0.0, INTERRUPTED, timed=False)
@@ -218,7 +220,7 @@ def _begin(
     *,
     timed: bool,
 ) -> tuple[Ledger, CoverOracle, PlanSelection]:
-    """What there is to choose from, before anything is measured."""
+    """The ledger, and the covers and plans of the segments found, before anything is measured."""
     atoms = cut(prepared.graph, ledger.computable, alternatives=prepared.alternatives)
     until_s = settings.candidates_share * budget.seconds if timed else math.inf
     late = False
@@ -320,7 +322,7 @@ def _refine(cover: Proposal, ledger: Ledger, deadline: Deadline, batch: int) -> 
 
 
 def _extend(cover: Proposal, ledger: Ledger, deadline: Deadline, batch: int) -> bool:
-    """The same with schedules that no family named, for a segment that may gain from them."""
+    """`_refine` with schedules that no family named, for a segment that may gain from them."""
     promising = next((c for c in _by_gain(cover, ledger) if ledger.extend(c, batch, deadline.is_over)), None)
     if promising is None or deadline.is_over():
         return False
@@ -348,5 +350,5 @@ def _play_off(cover: Proposal, ledger: Ledger, deadline: Deadline) -> None:
 
 
 def _by_gain(cover: Proposal, ledger: Ledger) -> list[Candidate]:
-    """Those first that may gain most: what they take beyond their lower bound."""
+    """Segments of the cover, largest possible gain first: their time beyond their lower bound."""
     return sorted(cover, key=lambda c: c.weight * (ledger.bound_us(c) - (ledger.time_us(c) or 0.0)))

@@ -156,7 +156,7 @@ async def _api_error(request: Request, error: Exception) -> Response:
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
-    """A path or query parameter that FastAPI refused."""
+    """The answer to a path or query parameter that FastAPI refused."""
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     place = tuple(first["loc"])
@@ -165,7 +165,7 @@ async def _invalid(request: Request, error: Exception) -> Response:
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
-    """What the router itself refuses: 404 and 405, and whatever Starlette may add."""
+    """The answer to a request that the router itself refuses: 404 and 405, and whatever Starlette may add."""
     assert isinstance(error, HTTPException)
     slug = {404: "not-found", 405: "method-not-allowed"}.get(error.status_code, "http-error")
     detail = {404: "There is no endpoint at this address.", 405: "The Allow header lists the methods."}.get(

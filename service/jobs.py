@@ -1,4 +1,4 @@
-"""What stands in the queue: kinds of operations and their payloads, written by the API and read by workers."""
+"""Operations in the queue: their kinds and payloads, written by the API and read by workers."""
 
 import secrets
 import socket
@@ -12,7 +12,8 @@ PLAN = "plan"
 
 
 def worker_token() -> str:
-    """What no other worker with the process id has, here or on a host of the same name."""
+    """Eight random hexadecimal digits, which tell a worker from others with its process id, here or on another host
+    with this host's name."""
     return secrets.token_hex(4)
 
 
@@ -22,7 +23,7 @@ def worker_name(process_id: int, token: str) -> str:
 
 
 class PlanJob(BaseModel):
-    """Payload of a `plan` operation: plan a stored graph for a target of this machine, `again` though there is a
+    """Payload of a `plan` operation: plan a stored graph for a target of this machine. again: even where there is a
     plan."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -32,7 +33,8 @@ class PlanJob(BaseModel):
     seconds: float
     numerics: Numerics
     memory_bytes: int | None = None
-    # Left out where it is not so: workers of before, on the same database, know no such field.
+    # Left out where they say nothing: workers of before, on the same database, know no such fields.
+    sampler: str | None = Field(default=None, exclude_if=lambda sampler: sampler is None)
     again: bool = Field(default=False, exclude_if=lambda again: not again)
 
 

@@ -1,4 +1,4 @@
-"""What noise does to a time: how far below its bound it may seem, and from when on it says little."""
+"""Noise of measured times: how far below its lower bound a time may be by noise alone, and when a time says little."""
 
 from tuning_db.answers import NOISE as NOISE
 from tuning_db.answers import NOISY as NOISY

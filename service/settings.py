@@ -15,11 +15,13 @@ Origin = Literal["flag", "environment", "file", "default"]
 ENVIRONMENT_PREFIX = "FUSEPLAN_"
 _HOST_NAME = r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])"
 HOST_NAMES = rf"(?:{_HOST_NAME}(?:,{_HOST_NAME})*)?"
+_SAMPLER = r"[A-Za-z_]\w*(?:[.:][A-Za-z_]\w*)*"
+SAMPLERS = rf"{_SAMPLER}(?:,{_SAMPLER})*"
 # No settings: where those are read from, and what tests and benchmarks are told.
 OTHER_VARIABLES = frozenset(
     f"FUSEPLAN_{name}"
     for name in "CONFIG COMMIT CORPUS FAULTY_TRIALS GPU_RESULTS GPU_SECONDS HEAVY_PRODUCTS KILLS KILLS_PAGE NEED_GPU "
-    "RANDOM_GRAPHS SEARCHES UNPACK_IMAGE".split()
+    "RANDOM_GRAPHS SEARCHES TEST_SEED UNPACK_IMAGE".split()
 )
 
 
@@ -89,6 +91,12 @@ class Settings:
     )
     default_seconds: float = _row(30.0, "Seconds of search where a request names none.", 0.1, 86400.0)
     max_seconds: float = _row(3600.0, "Most seconds of search that a request may ask for.", 0.1, 86400.0)
+    samplers: str = _row(
+        "fuseplan,tpe,random",
+        "Samplers, separated by commas, that requests may ask to steer their searches by; the first one steers those "
+        "whose requests name none. A dotted path to a class of yours is a sampler, too.",
+        form=(SAMPLERS, "names or dotted paths of samplers, separated by commas"),
+    )
     max_wait_seconds: float = _row(60.0, "Most seconds that `Prefer: wait=N` holds a request open.", 0.0, 3600.0)
     max_body_bytes: int = _row(16_000_000, "Largest request body in bytes; more is answered 413 at once.", 1024, 2**31)
     max_held_bytes: int = _row(
@@ -112,6 +120,11 @@ class Settings:
     )
     layout_seconds: float = _row(10.0, "Time limit for laying out the graph on a plan's page.", 0.01, 300.0)
     log_level: str = _row("info", "Least severe messages to log.", choices=("debug", "info", "warning", "error"))
+
+    @property
+    def sampler_names(self) -> tuple[str, ...]:
+        """Names of the samplers in `samplers`, in order."""
+        return tuple(self.samplers.split(","))
 
 
 @dataclass(frozen=True)

@@ -170,7 +170,7 @@ class Worker:
         answer = planner.plan_graph(
             named,
             target,
-            Budget(job.seconds, memory_bytes=job.memory_bytes),
+            Budget(job.seconds, memory_bytes=job.memory_bytes, sampler=job.sampler or self._settings.sampler_names[0]),
             self._store,
             ObjectCache(self._settings.cache, self._store.seal()),
             lease.progress,

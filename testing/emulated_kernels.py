@@ -23,7 +23,7 @@ def object_cache() -> ObjectCache:
 
 
 def emulated_device(arch: str = "sm_80") -> Device:
-    """As `codegen.devices.detection.detect` gives it, without asking the machine."""
+    """The emulator's device as `codegen.devices.detection.detect` gives it, without asking the machine."""
     return Device(
         target="emulator", name=f"emulated {arch}", arch=arch, units=4, vector_bytes=16, cache_bytes=0,
         memory_bytes=16 << 30, toolchain="",
@@ -32,7 +32,8 @@ def emulated_device(arch: str = "sm_80") -> Device:
 
 @lru_cache(maxsize=8)
 def compiler(arch: str = "sm_80", include: Path = INCLUDE) -> EmulatorCompiler:
-    """With the emulator itself loaded into this process. include: where the kernels' headers are."""
+    """The emulator's compiler, with the emulator itself loaded into this process. include: the folder of the kernels'
+    headers."""
     made = emulator_compiler(emulated_device(arch), include=include)
     load_runtime(emulator_library(find_compiler(), object_cache()))
     return made

@@ -69,14 +69,15 @@ class RuleGraphs:
 
     # ---- steps, from a tensor to another one
     def times(self, x: Tensor, y: Tensor, out: Sequence[int]) -> Tensor:
-        """Their product, which keeps the labels `out`."""
+        """The product of x and y, which keeps the labels `out`."""
         a, b = (x, y) if self.chance(50) else (y, x)
         wide = accumulate_dtype(self.dtype)
         product = build.einsum(a.node, b.node, a.labels, b.labels, out, wide if self.chance(30) else None)
         return Tensor(build.cast(product, self.dtype) if self.chance(70) else product, tuple(out))
 
     def product(self, x: Tensor) -> Tensor:
-        """With a new tensor, over some axes of x; others it shares, and has one or two of its own."""
+        """The product of x and a new tensor, summed over some axes of x. The new tensor may share another axis of x,
+        and has one or two of its own."""
         if not x.labels:
             return x
         summed = self.some(x.labels, 1)[:2]
@@ -189,7 +190,7 @@ class RuleGraphs:
         return Tensor(total, (*(label for label in x.labels if label in left), *own))
 
     def again(self, x: Tensor) -> Tensor:
-        """The same product twice, with its axes in different orders."""
+        """The sum of a product computed twice, with its operands and its axes in different orders."""
         if not x.labels:
             return x
         (summed, *left) = self.order(x.labels)
@@ -203,7 +204,8 @@ class RuleGraphs:
         return self.added(first, second)
 
     def picked(self, x: Tensor) -> Tensor:
-        """Parts of x again and again, or every other one."""
+        """x along one axis by an index: its first elements, once or twice each, or one element three times; or x three
+        times over."""
         if not x.labels:
             return x
         axis = self.choose.below(len(x.labels))
@@ -228,7 +230,7 @@ class RuleGraphs:
         return self.added(x, self.tensor({label: x.extent(label) for label in labels}, 80))
 
     def scale(self, x: Tensor) -> Tensor:
-        """By one number, or by one for each place along an axis; often of a product, or in front of one."""
+        """x, or a product of it, times 0.5, or times a number for each place along an axis."""
         x = self.product(x) if self.chance(40) else x
         if self.chance(30):
             return Tensor(build.mul(x.node, 0.5), x.labels)
@@ -304,5 +306,5 @@ class RuleGraphs:
 
 
 def rule_graph(choose: Chooser, dtype: DType) -> Graph:
-    """A graph whose products are over `dtype`. The same choices in another dtype give the same graph in that one."""
+    """A graph whose products are over `dtype`. Equal choices with another dtype give this graph in that dtype."""
     return RuleGraphs(choose, dtype).grown()

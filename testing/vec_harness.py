@@ -98,7 +98,7 @@ class Library:
 
     @cached_property
     def code_bytes(self) -> dict[str, int]:
-        """Of each function."""
+        """Bytes of machine code of each function, by name."""
         return symbol_bytes(self._path.read_bytes())
 
     def symbol(self, name: str) -> Callable[..., object]:
@@ -142,7 +142,8 @@ def build_functions(functions: Iterable[Function], spelling: Spelling = NATIVE) 
 
 
 def build_everywhere(functions: Sequence[Function]) -> dict[str, Library]:
-    """The same functions in every spelling whose compiler is there, at its width, by its name."""
+    """The functions compiled in every spelling whose compiler is there, at the spelling's width: libraries by the
+    spelling's name."""
 
     def one(spelling: Spelling) -> Library:
         return build_functions((replace(f, width=spelling.width) for f in functions), spelling)
@@ -196,7 +197,7 @@ def specials(dtype: DType) -> np.ndarray:
 
 
 def random_bits(dtype: DType, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Every bit at random."""
+    """`count` values whose every bit is random."""
     if dtype.kind == "bool":
         return rng.integers(0, 2, count).astype(bool)
     return rng.integers(0, 256, count * dtype.bytes, np.uint8).view(dtype.numpy)

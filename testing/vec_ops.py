@@ -23,7 +23,7 @@ def operand_types(op: Op, dtype: DType) -> tuple[DType, ...]:
 
 
 def result_type(op: Op, operands: tuple[DType, ...]) -> DType | None:
-    """What the row's rule says; None where it rejects these operands."""
+    """The dtype of the op's result by the rules of its row; None where they reject these operands."""
     try:
         return make(op.name, [make_input(i, spec((4,), t)) for i, t in enumerate(operands)]).dtype
     except RuleError:

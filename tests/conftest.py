@@ -1,10 +1,44 @@
-"""What every test folder shares: golden files, and a heap that does not slow down whoever comes last."""
+"""Fixtures of all test folders: golden files, and a garbage collector that old objects do not slow down."""
 
 import gc
+import os
+import secrets
+from collections import defaultdict
 from collections.abc import Callable, Iterator
+from math import ceil
 from pathlib import Path
 
 import pytest
+
+from tests.support.whole import SEED, WHOLE, some
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Draws the seed of this run, before there are workers, which inherit it."""
+    os.environ.setdefault(SEED, str(secrets.randbelow(10**6)))
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return "sweeps: whole" if WHOLE else f"sweeps: parts, drawn with {SEED}={os.environ[SEED]}; `make soak` runs all"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out what is not drawn of tests marked `sweep(share)`, unless somebody names tests."""
+    if WHOLE or any("::" in argument for argument in config.args):
+        return
+    sweeps: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("sweep"):
+            sweeps[item.nodeid.partition("[")[0]].append(item)
+    kept: set[pytest.Item] = set()
+    for name, of in sweeps.items():
+        marker = of[0].get_closest_marker("sweep")
+        assert marker is not None
+        kept.update(some(of, ceil(marker.args[0] * len(of)), name))
+    left = [item for item in items if item.get_closest_marker("sweep") and item not in kept]
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if item not in set(left)]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -13,7 +47,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def old_objects_stay() -> Iterator[None]:
-    """What outlives a module is not gone through again by every collection: tests/unit took 51 s so, 57 s without."""
+    """Freezes the objects that outlive a module, so that later collections skip them: tests/unit took 51 s with this,
+    57 s without."""
     yield
     gc.collect()
     gc.freeze()

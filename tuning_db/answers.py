@@ -1,9 +1,9 @@
 """The best plan for a request: the hot path, and which of two plans stays.
 
 A request is answered by the fastest plan among the answers to all requests for its graph, device, tenant, generator and
-wire version whose numerics and temporaries it allows: one measured under the conditions of now, else one measured under
-others, else one predicted. Whether another search is due depends on the searches that were made: one that might have
-taken every plan that is allowed here, ended under the conditions of now, and was not cut short, or had as many seconds.
+wire version whose numerics and temporaries it allows: one measured under the present conditions, else one measured
+under others, else one predicted. Another search is due unless an earlier one makes it needless: one that might have
+taken every plan allowed here, ended under the present conditions, and was not cut short, or had as many seconds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ _NOW = bindparam("now", type_=Text)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A row that verifies: what was asked, the plan that answers it, and the last search for it."""
+    """A row that verifies: a request, the plan that answers it, and the last search for it."""
 
     request: RequestKey
     plan_key: str
@@ -49,17 +49,18 @@ class Answer:
     cut_short: str | None
 
     def is_current(self, now: str | None) -> bool:
-        """Whether its time is one of now."""
+        """Whether the plan's time was measured under the conditions `now`; None: under any."""
         return self.state == "measured" and now in (None, self.conditions)
 
     def place(self, request: RequestKey, now: str | None) -> tuple[Any, ...]:
-        """The smaller, the better an answer to `request`."""
+        """A sort key: the smaller, the better this answers `request`."""
         kind = 0 if self.is_current(now) else 2 if self.state == "predicted" else 1
         time = _UNKNOWN_US if self.takes_us is None else self.takes_us
         return kind, time, self.request != request, self.request.digest
 
     def settles(self, request: RequestKey, now: str | None, seconds: float) -> bool:
-        """Whether the search for it leaves nothing to be found by one for `request` that has so many seconds."""
+        """Whether, after the last search for this row, a search for `request` that has `seconds` would find no better
+        plan."""
         same = self.request == request or (
             self.request.covers(request) and request.admits(self.looseness, self.temporary_bytes)
         )
@@ -68,7 +69,7 @@ class Answer:
 
 
 def _place() -> Any:
-    """`Answer.place` for the database: it has to be right for the sake of speed alone."""
+    """`Answer.place` as SQL: an error in it costs speed alone, as the rows are ranked again."""
     allowed = and_(
         _ROWS.state != "failed",
         _ROWS.looseness <= bindparam("loosest", type_=BigInteger),
@@ -97,7 +98,8 @@ _ASKED: Select[Any] = select(*(_ROWS[name] for name in _READ)).where(_ROWS.plan_
 
 
 def resolve(database: Database, request: RequestKey, now: Conditions | None, seconds: float) -> Resolved | None:
-    """One SELECT. None where nothing is stored that may answer; rows and bodies that do not verify are left out."""
+    """The best answer to a request, by one SELECT. None where no stored plan may answer it; rows and bodies that do not
+    verify are left out."""
     if request.numerics not in NUMERICS:
         return None
     current = None if now is None else now.json()
@@ -122,13 +124,14 @@ def resolve(database: Database, request: RequestKey, now: Conditions | None, sec
 
 
 def _admitted(request: RequestKey, answers: Sequence[Answer], now: str | None) -> list[Answer]:
-    """Those that may answer the request, the best first."""
+    """The answers that the request admits, the best first."""
     allowed = [a for a in answers if a.state != "failed" and request.admits(a.looseness, a.temporary_bytes)]
     return sorted(allowed, key=lambda a: a.place(request, now))
 
 
 def _cut_short(request: RequestKey, best: Answer, answers: Sequence[Answer]) -> str | None:
-    """Of the last search for the request itself, where there was one; else of that which found the plan."""
+    """Why the last search for the request ended early, None where it did not; where there was none, why the one for the
+    request that `best` is stored for did."""
     return next((a.cut_short for a in answers if a.request == request), best.cut_short)
 
 
@@ -147,8 +150,7 @@ def verified(rows: Sequence[Row[Any]]) -> list[Answer]:
 
 
 def asked(database: Database, plan_key: str) -> list[RequestKey]:
-    """The requests that a plan answers now, in no particular order but always the same. Rows that do not verify are
-    left out."""
+    """The requests that a plan answers now, ordered by key. Rows that do not verify are left out."""
     rows = database.cached("requests", plan_key, _ASKED.order_by(_ROWS.key), {"plan": plan_key})
     return [answer.request for answer in verified(rows)]
 
@@ -175,7 +177,8 @@ def mark(database: Database, request: RequestKey, state: State, now: Conditions 
 
 
 def mark_stale(database: Database, request_key: str, plan_key: str) -> None:
-    """A reader found that the conditions changed; only where the same plan still answers, as measured."""
+    """Marks an answer as stale, where a reader found that the conditions changed; only if the plan `plan_key` still
+    answers the request, as measured."""
     with database.write() as connection:
         row = connection.execute(_POINTER.with_for_update(), {"key": request_key}).first()
         if row is not None and row.plan_key == plan_key and row.state == "measured":
@@ -183,8 +186,8 @@ def mark_stale(database: Database, request_key: str, plan_key: str) -> None:
 
 
 def distrust(database: Database, plan_keys: Sequence[str]) -> int:
-    """Plans of which a part is damaged answer nothing any more, until they are stored again. How many answers that
-    were."""
+    """Marks the answers by plans of which a part is damaged as failed: these plans answer nothing until they are stored
+    again. Returns how many answers that were."""
     rows = select(_ROWS.key, *(_ROWS[name] for name in (*_ANSWER, *_SEARCH)))
     rows = rows.where(_ROWS.plan_key.in_(plan_keys), _ROWS.state != "failed").order_by(_ROWS.key)
     with database.write() as connection:
@@ -208,14 +211,14 @@ def best_stored(connection: Connection, request: RequestKey, now: str) -> Answer
 def stays(
     stored: Answer, spread: float | None, request: RequestKey, plan: Plan, state: State, searched: Searched, now: str
 ) -> bool:
-    """Whether a stored plan stays the answer to `request`, although a search made another one. spread: of the stored
-    plan.
+    """Whether a stored plan stays the answer to `request`, although a search made the new one `plan`. spread: of the
+    stored plan.
 
-    What is only predicted replaces nothing that was measured. A plan of the request's own that was measured under the
-    same conditions stays where the other one is slower beyond the noise of both: else what was timed in a lucky moment
-    would stay for ever. Where the other one is noisy and it is not, or where it answers another request, whose answer
-    it stays in any case, it stays unless the other one is faster beyond the noise of both. One that is predicted, or
-    measured under other conditions, stays only where the search was cut short.
+    A predicted plan replaces no measured one. A stored plan that answers this very request, measured under the present
+    conditions, stays only where the new one is slower beyond the noise of both: otherwise a time taken in a lucky
+    moment would stay for ever. Where the new one is noisy and the stored one is not, or where the stored one answers
+    another request (whose answer it stays in any case), it stays unless the new one is faster beyond the noise of both.
+    A stored plan that is predicted, or measured under other conditions, stays only where the search was cut short.
     """
     is_timed, was_timed = plan.time_us is not None and state == "measured", stored.state != "predicted"
     if is_timed != was_timed:
@@ -232,7 +235,8 @@ def stays(
 
 
 def columns(request: RequestKey, stored: Answer | None, plan: Plan, state: State, searched: Searched) -> dict[str, Any]:
-    """The row of a request for which a search made `plan`: with that, or with the one `stored` that stays."""
+    """The row of a request for which a search made `plan`: it points to that plan, or to the answer `stored`, which
+    stays."""
     conditions = Conditions.of_plan(plan).json()
     took = plan.predicted_us if plan.time_us is None else plan.time_us
     values: dict[str, Any] = {
@@ -256,5 +260,5 @@ def _scope(request: RequestKey) -> dict[str, Any]:
 
 
 def row_checksum(key: str, values: Mapping[str, Any]) -> str:
-    """Over the digest of the request, everything that its answer consists of, and the search for it."""
+    """The checksum over the digest of a request, all columns of its answer, and those of the search for it."""
     return checksum(key, *(values[name] for name in (*_ANSWER, *_SEARCH)))

@@ -1,8 +1,8 @@
-"""Batches: many requests submitted together, worked through by the same queue as everything else.
+"""Batches: many requests submitted together, worked through by the one queue of operations.
 
 Every item is a request that had its answer when it came, or failed, or waits for an operation of the queue; equal
-requests, of other batches and of interactive callers too, wait for the same one. Operations of batches come after all
-others. What an item ended with is kept with the item (`tuning_db.settling`), as operations are forgotten.
+requests, of other batches and of interactive callers too, wait for one operation. Operations of batches come after all
+others. The result of an item is kept with the item (`tuning_db.settling`), as operations are forgotten.
 """
 
 import time
@@ -92,7 +92,7 @@ class BatchItem:
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """Segments of several graphs. used: the segments of every graph, added up; distinct: those among them."""
+    """Numbers of segments of several graphs. used: the sum over the graphs; distinct: each segment counted once."""
 
     used: int
     distinct: int
@@ -228,7 +228,7 @@ class Batches:
         return self._items(_ITEM.where(BatchItemRow.event > after).order_by(BatchItemRow.event).limit(limit), id)
 
     def sharing(self, id: str) -> Sharing:
-        """What the graphs of the batch have in common, as far as searches have got."""
+        """The segments that the graphs of the batch share, as far as searches have found them."""
         return Sharing(*self._database.rows(_SHARING.params(batch=id))[0])
 
     def _items(self, statement: Select[Any], id: str) -> list[BatchItem]:
@@ -318,7 +318,7 @@ def _row(batch_id: str, number: int, item: NewItem, served: Mapping[str, str]) -
 
 
 def _batch(rows: Sequence[Row[Any]]) -> Batch:
-    """From a row for each state of its items."""
+    """The batch, from one row for each state of its items."""
     counts: dict[ItemState, int] = dict.fromkeys(ITEM_STATES, 0)
     for row in rows:
         if row.item_state in counts:

@@ -1,4 +1,4 @@
-"""Checksums of rows. What does not verify is a miss, logged here: a cache fault costs time, never a wrong answer."""
+"""Checksums of rows. A row that does not verify is a miss, logged here: such faults cost time, never a wrong answer."""
 
 import hashlib
 import json
@@ -30,8 +30,8 @@ _R = TypeVar("_R", bound=Row[Any])
 
 
 def misfit(columns: Iterable[Any], values: Iterable[object]) -> str:
-    """Which of the values of a row its column cannot hold, "" where all fit. PostgreSQL keeps to the types of columns,
-    SQLite does not, and tables without a checksum have nothing else to be known by."""
+    """The first value of a row that its column cannot hold, as a message; "" where all fit. PostgreSQL keeps to the
+    types of columns, SQLite does not, and damage in tables without a checksum is found by this alone."""
     for column, value in zip(columns, values, strict=True):
         kind = column.type.python_type
         if value is None:

@@ -37,7 +37,7 @@ def _content(sha256: str, compressed: bytes, size: int) -> bytes | None:
 
 
 def verify(database: Database, plan_key: str, binaries: Iterable[str], sources: Iterable[str]) -> bool:
-    """Whether all binaries that a plan names can be had, and its sources, as far as they were stored with it."""
+    """Whether all binaries that a plan names, and the sources that were stored with it, are there and verify."""
     return all(
         len(found) == len(shas)
         for shas, found in (
@@ -61,7 +61,7 @@ def _verified_binaries(database: Database, shas: Sequence[str]) -> set[str]:
 
 
 def _verified_sources(database: Database, plan_key: str, shas: Sequence[str]) -> set[str]:
-    """Those that can be had, and those that the plan was stored without."""
+    """The sources among `shas` that are stored and verify, and those that the plan was stored without."""
     found: set[str] = set()
     for some in _chunks(shas):
         rows = select(SourceRow.sha256, SourceRow.text).where(SourceRow.sha256.in_(some))
@@ -107,7 +107,7 @@ def check_digests(binaries: Mapping[str, bytes], sources: Mapping[str, str]) -> 
 def put_content(
     database: Database, connection: Connection, binaries: Mapping[str, bytes], sources: Mapping[str, str]
 ) -> None:
-    """Stores what a plan needs. A row that is there is written again: that mends a damaged one."""
+    """Stores the binaries and sources of a plan. A row that exists is written again, which mends a damaged one."""
     rows = [{"sha256": s, "content": zlib.compress(c, _LEVEL), "size": len(c)} for s, c in sorted(binaries.items())]
     _put(database, connection, BinaryRow, rows, ("content", "size"))
     _put(database, connection, SourceRow, [{"sha256": s, "text": t} for s, t in sorted(sources.items())], ("text",))
@@ -116,7 +116,8 @@ def put_content(
 def link(
     database: Database, connection: Connection, plan_key: str, binaries: Iterable[str], sources: Iterable[str]
 ) -> None:
-    """Says that a plan needs binaries and sources, all of them stored, and no others: damaged links say so."""
+    """Links a plan to the binaries and sources that it needs, all of them stored, and removes its links to others: such
+    links are damaged."""
     for table, shas in ((PlanBinaryRow, binaries), (PlanSourceRow, sources)):
         rows = [{"plan_key": plan_key, "sha256": sha} for sha in sorted(shas)]
         connection.execute(delete(table).where(table.plan_key == plan_key, table.sha256.not_in(sorted(shas))))
@@ -125,7 +126,7 @@ def link(
 
 
 def stored(connection: Connection, table: type[BinaryRow] | type[SourceRow], shas: Iterable[str]) -> set[str]:
-    """Those of `shas` that `table` holds."""
+    """The digests among `shas` that `table` holds."""
     return set(connection.execute(select(table.sha256).where(table.sha256.in_(sorted(shas)))).scalars())
 
 

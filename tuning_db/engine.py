@@ -33,7 +33,7 @@ _SECRET = re.compile(r"(?<=password=)[^&]*", re.IGNORECASE)
 _CORRUPT_SQLITE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_TOOBIG}
 _CORRUPT_POSTGRESQL = {"XX001", "XX002"}  # data_corrupted, index_corrupted
 
-# What a database can raise. UnicodeDecodeError: Python's sqlite3, of a message that quotes damaged bytes.
+# Exceptions that a database can raise. UnicodeDecodeError: Python's sqlite3, for a message that quotes damaged bytes.
 FAILURES = (sql.DBAPIError, sql.TimeoutError, sqlite3.Error, UnicodeDecodeError)
 
 Columns = TypeVarTuple("Columns")
@@ -103,7 +103,8 @@ class Database:
             yield connection
 
     def serialize(self, connection: Connection, what: str) -> None:
-        """Nobody else gets past this with the same `what` until the transaction ends. SQLite has one writer anyway."""
+        """Takes the lock named `what` until the transaction ends; others that ask for it wait. SQLite needs no lock: it
+        has one writer anyway."""
         if self.path is None:
             lock = int(digest(what)[:15], 16)
             connection.execute(select(func.pg_advisory_xact_lock(lock)))
@@ -216,8 +217,8 @@ def _sqlite_engine(url: URL) -> Engine:
 
 
 def _postgresql_engines(url: URL) -> tuple[Engine, Engine]:
-    """For reads and for writes. A write finds out first whether its connection still has a server, which is a round
-    trip; a read just asks, and asks again where there was none: a hit is one round trip."""
+    """The engines for reads and for writes. A write finds out first whether its connection still has a server, which is
+    a round trip; a read just asks, and asks again where there was none: a hit is one round trip."""
     options: Any = {"pool_size": POOL_SIZE, "max_overflow": POOL_OVERFLOW, "connect_args": dict(REACHING)}
     try:
         return (

@@ -1,4 +1,4 @@
-"""What goes wrong with a database, each with a message for the person who runs the service."""
+"""Errors of the database and its queue, each with a message for the person who runs the service."""
 
 
 class DatabaseError(Exception):

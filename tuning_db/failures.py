@@ -17,7 +17,8 @@ from tuning_db.requests import Conditions, RequestKey
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """error: the service's own words, JSON, or the queue's. created: seconds since 1970."""
+    """A search that ended without a plan. error: the service's words, as JSON, or the queue's. created: seconds since
+    1970."""
 
     error: str
     created: float
@@ -25,7 +26,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class FailureKey:
-    """What a failure of a search is noted under: the request, the conditions, and the seconds that it has."""
+    """The key under which a search's failure is noted: its request, its conditions, and the seconds that it has."""
 
     request: RequestKey
     conditions: Conditions
@@ -38,7 +39,7 @@ _ONE = select(FailureRow.conditions, FailureRow.had_s, FailureRow.error, Failure
 
 
 def put_failure(database: Database, request: RequestKey, now: Conditions, had_s: float, error: str) -> None:
-    """Notes that a search with so many seconds ended without a plan, instead of what was noted before."""
+    """Notes that a search with `had_s` seconds ended without a plan, in place of an earlier note on the request."""
     with database.write() as connection:
         note(database, connection, request.digest, now.json(), had_s, Failure(error, time.time()))
 
@@ -59,7 +60,7 @@ def note(
 
 
 def failure(database: Database, request: RequestKey, now: Conditions, seconds: float) -> Failure | None:
-    """Why a search of so many seconds would end without a plan, as an earlier one did; None where that is open."""
+    """The failure of an earlier search that a search of `seconds` would repeat; None where that is open."""
     for conditions, had_s, error, created, check in database.cached(
         "failures", request.digest, _ONE, {"key": request.digest}
     ):
@@ -71,6 +72,6 @@ def failure(database: Database, request: RequestKey, now: Conditions, seconds: f
 
 
 def forget_failure(database: Database, request: RequestKey) -> bool:
-    """Has the next request search again. False: nothing was noted."""
+    """Deletes the failure noted for a request, so that the next request searches again. False: none was noted."""
     with database.write() as connection:
         return connection.execute(delete(FailureRow).where(FailureRow.key == request.digest)).rowcount > 0

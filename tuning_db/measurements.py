@@ -33,7 +33,7 @@ _KNOWN: Select[Any] = (
 
 
 def record(database: Database, measurements: Sequence[Measurement], version: str) -> None:
-    """Adds rows, in one transaction. `version`: of Fuseplan, for reproduction."""
+    """Adds measurements, in one transaction. `version`: of Fuseplan, for reproduction."""
     now = time.time()
     rows = [_row(m, version) | {"created": now} for m in measurements]
     if rows:
@@ -51,7 +51,7 @@ class Trial:
 
     @property
     def conditions(self) -> Conditions:
-        """What its times depend on beside the kernel, to be compared with those of now."""
+        """The conditions that its times depend on beside the kernel, to be compared with the present ones."""
         return Conditions(self.measurement.driver, self.measurement.toolchain, self.version)
 
 
@@ -76,8 +76,8 @@ def trials(database: Database, segment_key: str, device_key: str | None = None) 
 
 
 def import_trials(database: Database, found: Sequence[Trial]) -> int:
-    """Adds trials of another database, with version and time as they have them, in one transaction. What is here
-    already, measured or imported, is left out. Returns how many were added."""
+    """Adds trials of another database, with their own version and time, in one transaction. Trials that are here
+    already, measured or imported, are left out. Returns how many were added."""
     rows: list[dict[str, Any]] = []
     with database.write() as connection:
         database.serialize(connection, "fuseplan import")
@@ -93,18 +93,18 @@ def import_trials(database: Database, found: Sequence[Trial]) -> int:
 
 
 def _identity(trial: Trial) -> tuple[str, float]:
-    """Equal for one measurement, whatever its way here."""
+    """Checksum and time of a trial: equal for one measurement, whether it was made here or imported."""
     return _row(trial.measurement.model_copy(update={"origin": ""}), trial.version)["checksum"], trial.created
 
 
 def _checked(values: Mapping[str, Any]) -> list[Any]:
-    """What the checksum covers."""
+    """The values that the checksum covers, in its order, after segment and device."""
     first = [values[name] for name in _COLUMNS if name != "race" or values["race"]]
     return [*first, *((name, values[name]) for name in _LATER if values[name] not in (None, ""))]
 
 
 def _json(record: Record | None) -> str:
-    """Without what is not known."""
+    """A record as JSON, without fields that are None; "" for no record."""
     return "" if record is None else storable(record.model_dump_json(exclude_none=True))
 
 

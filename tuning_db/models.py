@@ -108,11 +108,11 @@ class PlanRow(Base):
 
 
 class RequestRow(Base):
-    """What was asked, and the plan that answers it now. `state` and `conditions` belong to the answer, not the plan.
+    """A request, and the plan that answers it now. `state` and `conditions` belong to the answer, not the plan.
 
     takes_us, looseness and temporary_bytes are the plan's: by them the best plan for a request is found among the
-    answers to others. searched, had_s and cut_short are of the last search for this request, which may have found
-    nothing better than the plan that was there.
+    answers to other requests. searched, had_s and cut_short describe the last search for this request, which may have
+    found no better plan than the one stored before.
     """
 
     __tablename__ = "requests"

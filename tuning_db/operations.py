@@ -4,9 +4,9 @@
       ^                  |
       +--worker lost-----+   (MAX_ATTEMPTS times: failed)
 
-A worker is lost when its lease runs out, or when whoever started it says so (`abandon`). That counts however far it
-got: what kills its worker once something was measured kills the next one there. After each loss the operation waits a
-while (BACK_OFF_SECONDS), and others go first.
+A worker is lost when its lease runs out, or when whoever started it says so (`abandon`). A loss counts however far the
+worker got: an operation that kills its worker after something was measured kills the next one there, too. After each
+loss the operation waits a while (BACK_OFF_SECONDS), and others go first.
 
 Every lease raises `token`, and every write of a worker names id, owner and token: one that lost its lease to somebody
 else writes nothing. SQLite: BEGIN IMMEDIATE and UPDATE ... RETURNING; PostgreSQL: FOR UPDATE SKIP LOCKED. However an
@@ -44,7 +44,7 @@ class Operation:
     """A job as it stood when read. Times are seconds since 1970; `progress`, `result` and `error` the worker's text.
     started: when a worker took it the last time; progress is of that attempt.
 
-    request_key, conditions, had_s: what its failure is noted under where it is given up (`FailureKey`).
+    request_key, conditions, had_s: the key under which its failure is noted where it is given up (`FailureKey`).
     """
 
     id: str
@@ -112,11 +112,11 @@ class Operations:
         graphs: Sequence[NewGraph] = (),
         failing: FailureKey | None = None,
     ) -> Operation:
-        """Adds an operation, or joins the one with the same `dedupe_key` that is queued or running; stores the graphs
-        that it is about, in the same transaction.
+        """Adds an operation, or joins the queued or running one that has its `dedupe_key`; stores the graphs that it is
+        about in that transaction.
 
-        device_key: the class of devices that it is for, None for any. Larger priorities come first; joining raises it.
-        failing: under which it is a failed search once it is given up.
+        device_key: the class of devices that it is for, None for any. priority: larger ones come first; joining raises
+        that of the operation joined. failing: the key under which it is a failed search once it is given up.
         Raises QueueFull where a new operation would make more than `limit` of its priority or a larger one wait, and
         ValueError for text that not every database can hold. Then nothing is stored.
         """
@@ -250,7 +250,7 @@ class Operations:
         return next(iter(_read(self._database.rows(select(*_COLUMNS).where(OperationRow.id == id)))), None)
 
     def states(self, ids: Collection[str]) -> dict[str, str]:
-        """The states of those of the operations that there are."""
+        """The states of the operations among `ids` that exist."""
         statement = select(OperationRow.id, OperationRow.state).where(OperationRow.id.in_(ids))
         return {row.id: row.state for row in self._database.rows(statement)}
 
@@ -261,7 +261,7 @@ class Operations:
         return _read(self._database.rows(statement))
 
     def waiting(self, limit: int) -> list[Operation]:
-        """Those that wait, in the order in which workers take them."""
+        """At most `limit` queued operations, in the order in which workers take them."""
         queued = select(*_COLUMNS).where(OperationRow.state == "queued").order_by(*_IN_TURN)
         return _read(self._database.rows(queued.limit(limit)))
 
@@ -273,8 +273,8 @@ class Operations:
         return counts
 
     def newly_failed(self) -> list[str]:
-        """Errors of operations that failed, whoever ended them: each is given out once, by one of all who share the
-        database."""
+        """Errors of operations that failed, whoever ended them: each error is returned once, to one of the processes
+        that share the database."""
         failed = and_(OperationRow.state == "failed", OperationRow.counted.is_(False))
         if not self._database.rows(select(OperationRow.id).where(failed).limit(1)):
             return []
@@ -302,8 +302,8 @@ class Operations:
 
     @staticmethod
     def _whole(connection: Connection, rows: Sequence[Row[Any]], now: float) -> list[Operation]:
-        """The operations of rows; those that are damaged are removed, so that they hold up nobody, and fail whoever
-        waits for them."""
+        """The operations of rows. Damaged rows are deleted, so that they hold up nobody, and whoever waits for them
+        gets a failure."""
         found = _read(rows)
         ids = {operation.id for operation in found}
         damaged = [row.id for row in rows if row.id not in ids]
@@ -315,7 +315,8 @@ class Operations:
         return found
 
     def _take_back(self, connection: Connection, which: ColumnElement[bool], now: float) -> list[Operation]:
-        """Operations whose worker is lost: those that wait for another one, and those that end. As they were."""
+        """Takes back operations whose worker is lost: each is queued again after a while, or ends. Returns them as they
+        were before."""
         chosen = select(*_COLUMNS).where(which).order_by(OperationRow.id).with_for_update(skip_locked=True)
         lost = self._whole(connection, connection.execute(chosen).all(), now)
         endings: dict[str, Ending] = {}
@@ -337,7 +338,7 @@ class Operations:
         return lost
 
     def _note(self, connection: Connection, operation: Operation, ending: Ending, now: float) -> None:
-        """What was given up is a failed search: another one would cost as many workers."""
+        """Notes an operation that was given up as a failed search: another one would cost as many workers."""
         request, conditions, had_s = operation.request_key, operation.conditions, operation.had_s
         if ending.error is not None and request is not None and conditions is not None and had_s is not None:
             failures.note(self._database, connection, request, conditions, had_s, Failure(ending.error, now))

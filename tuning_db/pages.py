@@ -17,7 +17,7 @@ MAX_LIMIT = 1000
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[Row]):
-    """`next_page_token` is None on the last page."""
+    """One page of a list. `next_page_token` is None on the last page."""
 
     items: Sequence[Row]
     next_page_token: str | None

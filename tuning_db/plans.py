@@ -20,10 +20,10 @@ from tuning_db.requests import STATES, Conditions, RequestKey, Searched, State
 
 @dataclass(frozen=True, slots=True)
 class PlanFilter:
-    """Which plans a list shows; None shows all.
+    """The filter of a list of plans; a field of None lets all plans through.
 
-    device: class key, name, or target ("cpu"). op: used by the graph. family: used by a step. tenant: whose requests
-    the plan answers. graph: its key. superseded: also plans that answer no request any more.
+    device: class key, name, or target ("cpu"). op: one that the graph has. family: one that a step has. tenant: one
+    whose requests the plan answers. graph: its key. superseded: also plans that answer no request any more.
     """
 
     device: str | None = None

@@ -1,4 +1,4 @@
-"""Keys by their beginnings: which rows one may mean."""
+"""Keys by their beginnings: the rows that a shortened key may mean."""
 
 import re
 
@@ -18,8 +18,8 @@ def is_prefix(text: str) -> bool:
 
 
 def beginning_with(database: Database, column: InstrumentedAttribute[str], prefix: str, limit: int) -> list[str]:
-    """At most `limit` keys that begin with `prefix`, in order: a range of the column's index. Raises ValueError for
-    what is no prefix."""
+    """At most `limit` keys that begin with `prefix`, in order: a range of the column's index. Raises ValueError unless
+    `is_prefix(prefix)`."""
     if not is_prefix(prefix):
         raise ValueError(f"expected 4 to 64 hexadecimal digits in lower case, got {prefix[:80]!r}")
     within = (column >= bindparam("first", prefix), column < bindparam("behind", prefix + _BEHIND))

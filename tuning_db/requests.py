@@ -1,4 +1,4 @@
-"""What was asked, and under which conditions: everything that an answer depends on."""
+"""Requests and the conditions of their answers: everything that an answer depends on."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -17,9 +17,9 @@ class RequestKey:
     """Everything on which the correctness of an answer depends.
 
     device_key: `Device.class_key`. numerics: the loosest class allowed. generator: version of the code generator,
-    raised by the service when code made before must not run again. memory_bytes: of temporaries that the plan may need,
-    None for any number. A change in graph, device, tenant, generator or wire version is another request: a miss. Plans
-    for other numerics and limits of memory answer this one, too, where they keep to what it allows.
+    raised by the service when code made before must not run again. memory_bytes: limit on the plan's temporaries, None
+    for no limit. A change in graph, device, tenant, generator or wire version is another request: a miss. Plans for
+    other numerics and memory limits answer this request, too, where they keep to its own.
     """
 
     graph_key: str
@@ -32,14 +32,15 @@ class RequestKey:
 
     @cached_property
     def digest(self) -> str:
-        """sha256 over all parts: the key of the row. Without a limit of memory it is what it was before there were
-        any."""
+        """sha256 over all parts: the key of the row. A request without a memory limit keeps the key that it had before
+        there were limits."""
         parts = (self.graph_key, self.device_key, self.numerics, self.tenant, self.generator, self.wire_version)
         every = parts if self.memory_bytes is None else (*parts, self.memory_bytes)
         return digest(json.dumps(every, default=repr))  # parts of a damaged row may be anything
 
     def admits(self, looseness: int, temporary_bytes: int) -> bool:
-        """Whether a plan with numerics of this place in NUMERICS, and so many bytes of temporaries, may answer it."""
+        """Whether a plan with numerics at place `looseness` in NUMERICS and `temporary_bytes` bytes of temporaries may
+        answer this request."""
         fits = self.memory_bytes is None or temporary_bytes <= self.memory_bytes
         return self.numerics in NUMERICS[looseness:] and fits
 
@@ -52,7 +53,7 @@ class RequestKey:
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """What the truth of a measured time depends on, but no result: a change makes a measured plan `stale`."""
+    """The conditions that a measured time depends on, and no result does: a change makes a measured plan `stale`."""
 
     driver: str
     toolchain: str
@@ -63,19 +64,19 @@ class Conditions:
 
     @staticmethod
     def of_device(device: Device, version: str) -> "Conditions":
-        """As they are now, on the device at hand."""
+        """The present conditions of a device, with this version of Fuseplan."""
         return Conditions(device.driver, device.toolchain, version)
 
     @staticmethod
     def of_plan(plan: Plan) -> "Conditions":
-        """As they were when the plan was made."""
+        """The conditions under which a plan was made."""
         return Conditions.of_device(plan.device, plan.version)
 
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """How a search ended. had_s: a request with no more seconds than these would find nothing new, None: with any
-    number. cut_short: why it ended before it had measured what it wanted to, None where it was not."""
+    """How a search ended. had_s: a search with no more seconds than these would find nothing new; None: one with any
+    number of seconds. cut_short: why it ended before it had measured all it wanted to, None where it did not."""
 
     had_s: float | None = None
     cut_short: str | None = None
@@ -88,9 +89,9 @@ WHOLE = Searched()
 class Resolved:
     """The answer to a request. `body` is the plan as JSON; its sha256 is `plan_key` (checked).
 
-    request: what it is stored for, of the same graph, device, tenant and generator as what was asked. cut_short: why
-    the search behind it ended early, None where it did not. due: another search may find a better plan, by what was
-    asked, the seconds that it would have, and the conditions of now.
+    request: the request that it is stored for, whose graph, device, tenant and generator are those of the one asked.
+    cut_short: why the search behind it ended early, None where it did not. due: another search may find a better plan
+    for the request asked, with the seconds that it would have, under the present conditions.
     """
 
     request: RequestKey

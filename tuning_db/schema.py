@@ -1,4 +1,4 @@
-"""Which revision of the tables a database holds, and that it is ours, else how it gets there."""
+"""The revision of a database's tables: which one it holds, whether the database is ours, and the upgrade to another."""
 
 import os
 import sqlite3
@@ -35,7 +35,7 @@ def revision_of(url: str) -> str | None:
 
 
 def prepare(database: Database, *, upgrade: bool, target: str | None = None) -> None:
-    """Brings the tables to revision `target` (the newest by default), whoever else may be doing the same.
+    """Brings the tables to revision `target` (the newest by default); other processes may call it at once.
 
     An empty database is filled; an older SQLite file is upgraded after a copy `<file>.<revision>.<time>.backup` was
     made beside it; an older PostgreSQL database only where `upgrade` says so, since nobody here can copy it first.
@@ -76,7 +76,7 @@ def prepare(database: Database, *, upgrade: bool, target: str | None = None) -> 
 
 
 def _current(connection: Connection) -> str | None:
-    """As Alembic notes it."""
+    """The revision that Alembic noted in the database; None where it noted none."""
     if not inspect(connection).has_table("alembic_version"):
         return None
     heads = connection.execute(text("SELECT version_num FROM alembic_version")).scalars()

@@ -73,7 +73,7 @@ class Store:
         return self._database.place
 
     def upgrade(self) -> str:
-        """Brings the tables to the newest revision and returns it; nothing to do where they are."""
+        """Brings the tables to the newest revision, unless they have it already, and returns that revision."""
         schema.prepare(self._database, upgrade=True)
         return self.revision()
 
@@ -104,10 +104,10 @@ class Store:
     # Plans
 
     def resolve(self, request: RequestKey, now: Conditions | None = None, seconds: float = 0.0) -> Resolved | None:
-        """The hot path: the best stored plan for `request`, and counts a hit. None: a miss.
+        """The hot path: the best stored plan for `request`; counts a hit. None: a miss.
 
-        With `now`, a plan measured under other conditions is `stale`: usable, due for another tuning. seconds: of
-        search that the asker would wait for, by which a plan whose search was cut short is due for another, too.
+        With `now`, a plan measured under other conditions is `stale`: usable, due for another search. seconds: the
+        search time that the asker would wait for; a plan whose search was cut short is due, too, where this is more.
         """
         resolved = self.answer(request, now, seconds)
         if resolved is not None and not self._has_graph(request.graph_key):
@@ -119,14 +119,14 @@ class Store:
         return resolved
 
     def _has_graph(self, graph_key: str) -> bool:
-        """Whether the graph can be had, looked at once a minute by each process; damage that comes meanwhile is found
-        when it is read."""
+        """Whether the graph is stored and verifies, checked once a minute by each process; damage in between is found
+        when the graph is read."""
         return self._is_known(graph_key) or (
             graphs.verifies(self._database, graph_key) and self._know(graph_key, frozenset())
         )
 
     def _has_parts(self, resolved: Resolved) -> bool:
-        """The same of a plan's binaries and sources."""
+        """`_has_graph` for the binaries and sources of a plan."""
         if self._is_known(resolved.plan_key):
             return True
         steps = json.loads(resolved.body)["steps"]
@@ -150,14 +150,15 @@ class Store:
         return answers.distrust(self._database, sorted(plan_keys))
 
     def _lost(self, sha256: str, table: type[PlanBinaryRow] | type[PlanSourceRow]) -> None:
-        """A binary or a source cannot be had: plans with it answer nothing any more."""
+        """Marks the answers by plans with a lost or damaged binary or source as failed, see `answers.distrust`."""
         needing = set(content.plans_with(self._database, table, sha256))
         needing.update(key for key, (_, parts) in list(self._whole.items()) if sha256 in parts)
         if needing:
             self._distrust(needing)
 
     def answer(self, request: RequestKey, now: Conditions | None = None, seconds: float = 0.0) -> Resolved | None:
-        """As `resolve`, but nobody was served: counts no hit."""
+        """The best stored plan for `request`: `resolve` without a hit counted, and without a check that the plan's
+        graph, binaries and sources verify."""
         found = answers.resolve(self._database, request, now, seconds)
         if found is not None and found.due and now is not None and self.failure(request, now, seconds) is not None:
             return replace(found, due=False)
@@ -168,15 +169,15 @@ class Store:
         return answers.asked(self._database, plan_key)
 
     def failure(self, request: RequestKey, now: Conditions, seconds: float) -> Failure | None:
-        """Why a search of so many seconds would end without a plan, as an earlier one did; None where that is open."""
+        """The failure of an earlier search that a search of `seconds` would repeat; None where that is open."""
         return failures.failure(self._database, request, now, seconds)
 
     def put_failure(self, request: RequestKey, now: Conditions, had_s: float, error: str) -> None:
-        """Notes that a search of so many seconds ended without a plan, and why. Storing a plan takes it back."""
+        """Notes that a search of `had_s` seconds ended without a plan, and why. Storing a plan deletes the note."""
         failures.put_failure(self._database, request, now, had_s, error)
 
     def forget_failure(self, request: RequestKey) -> bool:
-        """Has the next request search again. False: nothing was noted."""
+        """Deletes the failure noted for a request, so that the next request searches again. False: none was noted."""
         return failures.forget_failure(self._database, request)
 
     def store_plan(
@@ -192,15 +193,16 @@ class Store:
     ) -> str:
         """Makes `plan` the answer to `request`; returns the answer's key. `binaries` and `sources` are keyed by sha256.
 
-        only_better: where the best stored plan for the request stays (`answers.stays`), that is the answer: the search
-        for this one is noted, the plan is not kept. Raises ValueError where the plan answers another request, its graph
-        is not stored, content does not hash to its key, or a step's binary is neither given nor stored.
+        only_better: where the best stored plan for the request stays (`answers.stays`), that plan is the answer: the
+        search is noted, `plan` is not kept. Raises ValueError where the plan answers another request, its graph is not
+        stored, content does not hash to its key, or a step's binary is neither given nor stored.
         """
         database = self._database
         return plans.store_plan(database, request, plan, state, binaries, sources, searched, only_better=only_better)
 
     def mark(self, request: RequestKey, state: State, now: Conditions | None = None) -> bool:
-        """Changes the state of the stored answer, with `now` also what it was verified under. False: no answer."""
+        """Changes the state of the stored answer, and with `now` the conditions under which it was last verified.
+        False: there is no answer."""
         return answers.mark(self._database, request, state, now)
 
     def plan(self, plan_key: str) -> bytes | None:
@@ -208,7 +210,7 @@ class Store:
         return plans.plan(self._database, plan_key)
 
     def summary(self, plan_key: str) -> PlanSummary | None:
-        """What lists show of one plan."""
+        """The entry of one plan in lists of plans."""
         return plans.summary(self._database, plan_key)
 
     def plans(
@@ -218,7 +220,8 @@ class Store:
         return plans.plans(self._database, selected, page_token, limit)
 
     def plan_keys(self, prefix: str, limit: int = 1000) -> list[str]:
-        """At most `limit` keys of stored plans that begin with `prefix`. Raises ValueError for what is no prefix."""
+        """At most `limit` keys of stored plans that begin with `prefix`. Raises ValueError unless that is 4 to 64
+        hexadecimal digits."""
         return beginning_with(self._database, PlanRow.plan_key, prefix, limit)
 
     def evict(self, plan_key: str) -> bool:
@@ -246,7 +249,7 @@ class Store:
         return found
 
     def seal(self) -> bytes:
-        """The database's secret for object caches; the same for all who use it."""
+        """The database's secret for object caches, shared by all processes that use the database."""
         return seals.seal(self._database)
 
     def flush_hits(self) -> None:

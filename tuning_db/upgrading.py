@@ -1,4 +1,4 @@
-"""From one revision of the tables to another: Alembic, run from the package."""
+"""The upgrade of the tables from one revision to another, by Alembic, run from the package."""
 
 from alembic import command
 from alembic.config import Config

@@ -34,7 +34,7 @@ class BoundCase:
 
     @property
     def tensor_bytes(self) -> list[int]:
-        """Of the inputs, then of the outputs."""
+        """Bytes of each input, then of each output."""
         return [layout.bytes for part in layouts(self.instance.graph) for layout in part]
 
 
@@ -56,7 +56,7 @@ def chosen(case: Case, dtype: str, known: Sequence[str], device: Device) -> Boun
 
 
 def schedules() -> dict[tuple[str, str], list[str]]:
-    """By case and dtype, schedules of one kernel that did well before: in the tables, and in the benchmarks."""
+    """Schedules of one kernel that did well before, in the tables and in the benchmarks, by (case, dtype)."""
     found: dict[tuple[str, str], list[str]] = {}
     for table in tables():
         name, _, dtype = table.name.rpartition("_")

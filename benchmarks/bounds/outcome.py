@@ -1,4 +1,4 @@
-"""What a case's bound is beside the times that its kernel took, and what many of them come to."""
+"""A case's lower bound beside the times of its kernel, and medians over many cases."""
 
 import json
 import math
@@ -22,9 +22,9 @@ GPU_RESULTS = RESULTS / "gpu.json"
 @dataclass(frozen=True)
 class Outcome:
     """A case, its bound by the best ceilings of the whole run, and the times that go with it. kind: the corpus' label.
-    bound_by: what is at its limit in the bound (`Plan.bound_by`). bytes_us: the term of the bytes, if it is known.
-    share: of the bound in the fastest run; share_then: in the median over steady and quick rounds, of the bound by the
-    ceilings of that moment."""
+    bound_by: the resource that the bound takes to its limit (`Plan.bound_by`). bytes_us: the bound's term of the bytes,
+    if it is known. share: the bound over the fastest run; share_then: the bound by the ceilings of a round over that
+    round's time, median of the steady and quick rounds."""
 
     name: str
     kind: str
@@ -41,7 +41,7 @@ class Outcome:
 
     @property
     def by_bytes(self) -> bool:
-        """Whether memory bounds it, as far as the bound knows."""
+        """Whether memory or cache bounds the case, by the bound's largest term."""
         return self.bound_by in ("memory", "cache")
 
     @property
@@ -51,7 +51,7 @@ class Outcome:
 
 
 def outcome(entry: BoundCase, schedule: str, moments: Sequence[Moment], best: Rates, device: Device) -> Outcome:
-    """Of a case timed here. best: what memory reached in the whole run."""
+    """The outcome of a case timed here. best: rates that memory reached in the whole run."""
     there = with_memory(device, best)
     terms, limit = bound_terms_us(entry.traffic, there), bound_by(entry.traffic, there)
     assert limit is not None
@@ -70,7 +70,7 @@ def outcome(entry: BoundCase, schedule: str, moments: Sequence[Moment], best: Ra
 
 
 def with_memory(device: Device, rates: Rates) -> Device:
-    """The device as if its main memory reached these."""
+    """The device with these rates as the ceilings of its main memory."""
     ceilings = device.ceilings
     assert ceilings is not None
     update = {
@@ -82,7 +82,8 @@ def with_memory(device: Device, rates: Rates) -> Device:
 
 
 def on_gpu() -> list[Outcome]:
-    """Whole plans on the H200, from what `benchmarks.gpu` wrote: their bounds are of ceilings measured there."""
+    """Outcomes of whole plans on the H200, from the results of `benchmarks.gpu`, with bounds by ceilings measured
+    there."""
     if not GPU_RESULTS.exists():
         return []
     rows = [r for r in json.loads(GPU_RESULTS.read_text())["rows"] if not r["problem"] and "plan" in r["times"]]
@@ -109,7 +110,7 @@ def _multiplied(dtype: str) -> str:
 
 @dataclass(frozen=True)
 class Median:
-    """Of shares: of all cases by the best ceilings of the run, and of those with a steady and quick round by its."""
+    """Medians of `Outcome.share` over all cases, and of `Outcome.share_then` over the cases that have one."""
 
     cases: int
     share: float
@@ -118,7 +119,7 @@ class Median:
 
 
 def median(outcomes: Sequence[Outcome]) -> Median:
-    """Of these, one at least."""
+    """Medians of the outcomes' shares; there is one outcome at least."""
     then = [o.share_then for o in outcomes if o.share_then is not None]
     share, share_then = statistics.median(o.share for o in outcomes), statistics.median(then) if then else None
     return Median(len(outcomes), share, len(then), share_then)
@@ -126,8 +127,9 @@ def median(outcomes: Sequence[Outcome]) -> Median:
 
 @dataclass(frozen=True)
 class Summary:
-    """largest: share of all. by_bytes: what memory bounds. labelled: what the corpus says that memory bounds. by_dtype:
-    of what memory bounds. narrow_products: what products of 16-bit operands bound; None where nothing is."""
+    """largest: the largest share of all cases. Medians, by_bytes: of the cases that memory bounds; labelled: of those
+    that the corpus labels so; by_dtype: of the cases that memory bounds, by dtype; narrow_products: of the cases that
+    products of 16-bit operands bound, None where there are none."""
 
     largest: float
     largest_of: str
@@ -138,7 +140,7 @@ class Summary:
 
 
 def summary(outcomes: Sequence[Outcome]) -> Summary:
-    """Of outcomes of which memory bounds one at least."""
+    """The summary of outcomes; memory has to bound one at least, and the corpus has to label one so."""
     top = max(outcomes, key=lambda o: o.share)
     moved, narrow = [o for o in outcomes if o.by_bytes], [o for o in outcomes if o.by_narrow_products]
     dtypes = sorted({o.name.split()[-1] for o in moved})

@@ -1,4 +1,4 @@
-"""A place to time kernels beside what the device's memory reaches at that moment."""
+"""A place to time kernels, and beside each the rates that the device's memory reaches at that moment."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -36,15 +36,15 @@ class Rates:
     write_gbps: float
 
     def best(self, other: "Rates") -> "Rates":
-        """Of each the higher."""
+        """The higher of both, rate by rate."""
         return Rates(*(max(pair) for pair in self._pairs(other)))
 
     def near(self, other: "Rates") -> bool:
-        """Whether all are the same but for noise."""
+        """Whether no rate differs by more than noise (`STEADY`)."""
         return all(abs(a - b) <= STEADY * max(a, b) for a, b in self._pairs(other))
 
     def quick(self, best: "Rates") -> bool:
-        """Whether none is far from the best."""
+        """Whether every rate is at least `QUICK` of the best one."""
         return all(own >= QUICK * most for own, most in self._pairs(best))
 
     def _pairs(self, other: "Rates") -> list[tuple[float, float]]:
@@ -57,8 +57,8 @@ class Rates:
 
 @dataclass(frozen=True)
 class Moment:
-    """One round: what memory reached before or after the kernel, whichever was more, and the kernel's fastest run.
-    steady: both were the same."""
+    """One round: the higher of the memory rates measured before and after the kernel, and the kernel's fastest run.
+    steady: whether both measurements were near each other."""
 
     rates: Rates
     time_us: float
@@ -98,7 +98,7 @@ class Bay:
         return program([Launch(entry_address(self._library, name), (0, 1, 2), self.pool.threads)], table)
 
     def reached(self) -> Rates:
-        """At this moment."""
+        """Rates that main memory reaches at this moment."""
         self._sizes[:] = DRAM_BYTES, 1, 0
         copy_us, read_us = (
             min(min(self.pool.time_us(runs, SAMPLES)) for runs in ways) for ways in (self._copies, self._reads)
@@ -127,7 +127,7 @@ class Bay:
         return starts[:, None] + np.array(offsets, np.uint64)[None, :]
 
     def fastest(self, entry: BoundCase, built: Sequence[Built]) -> Built:
-        """Of the case's kernels."""
+        """The fastest of the case's kernels."""
         addresses = self.fill(entry)
         programs = [(program([self._launch(b)], addresses), b) for b in built]
         times = [min(self.pool.time_us(runs, 1 + SAMPLES)[1:]) for runs, _ in programs]
@@ -138,7 +138,7 @@ class Bay:
         return Launch(call, tuple(range(built.tensors)), built.kernel.launch.tasks)
 
     def visit(self, entry: BoundCase, built: Built) -> Iterator[Moment]:
-        """Rounds of the device's kernels and the case's."""
+        """Rounds that measure memory rates, then the case's kernel, then memory rates again."""
         runs = program([self._launch(built)], self.fill(entry))
         self.pool.time_us(runs, 1)
         before = self.reached()

@@ -32,7 +32,7 @@ def gelu_backward(inputs: Inputs, rows: int, columns: int) -> Node:
 
 
 def torch_gelu_backward(grad: Tensor, x: Tensor) -> Tensor:
-    """What autograd calls."""
+    """The op that autograd calls."""
     return torch.ops.aten.gelu_backward(grad, x)
 
 

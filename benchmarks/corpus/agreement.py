@@ -1,10 +1,10 @@
-"""Whether a graph of the corpus, or a plan of it, computes what its PyTorch function says, and how closely it must.
+"""Comparison of a graph of the corpus, or of a plan of it, with its PyTorch function, and the tolerance for it.
 
-The truth is the PyTorch function over the same inputs in f64. An element may be off by the sum of
+The truth is the result of the PyTorch function over the same inputs in f64. An element may be off by the sum of
 
-* what a correct kernel may err by at it: the tolerance of `fusion_ir.accuracy.tolerance`, from perturbed runs of the
+* the error of a correct kernel: the tolerance of `fusion_ir.accuracy.tolerance`, from perturbed runs of the
   interpreter, and an ulp where that asks for equal bits; twice for a plan, which is held to the interpreter already;
-* what PyTorch itself errs by: the largest deviation, in this output over a few draws of the inputs, of the same
+* the error of PyTorch itself: the largest deviation, in this output over a few draws of the inputs, of the PyTorch
   function in the case's dtype from its f64 results. It stands for the roundings between ops, which perturbed runs do
   not move.
 
@@ -32,14 +32,14 @@ Arrays = Sequence[np.ndarray]
 
 @dataclass(frozen=True)
 class Truth:
-    """Outputs in f64, and by how much PyTorch's may miss them in the case's dtype, per output."""
+    """PyTorch's outputs in f64, and for each the largest deviation of PyTorch's output in the case's dtype from it."""
 
     exact: list[np.ndarray]
     deviation: list[float]
 
 
 def truth(case: Case, dtype: str, sizes: Sizes, arrays: Arrays, draws: int = DRAWS) -> Truth:
-    """What the case's PyTorch function says of `arrays`. Needs PyTorch."""
+    """The truth about `arrays` by the case's PyTorch function, its deviation over `draws` draws. Needs PyTorch."""
     exact = run_torch(case, sizes, [converted(a, f64) for a in arrays])
     deviation = [0.0] * len(exact)
     instance = case.instance(dtype, sizes)
@@ -70,7 +70,7 @@ def converted(array: np.ndarray, dtype: DType) -> np.ndarray:
 
 
 def largest_difference(a: np.ndarray, exact: np.ndarray) -> float:
-    """Infinite where one is finite and the other is not."""
+    """Largest absolute difference of two elements; infinite where one is finite and the other is not."""
     return float(_difference(a, exact).max(initial=0.0))
 
 
@@ -83,8 +83,8 @@ def _difference(a: np.ndarray, exact: np.ndarray) -> np.ndarray:
 
 
 def disagreement(got: Arrays, said: Truth, own: Reference, times: int = 1) -> str:
-    """What is wrong with outputs of a graph, or "". own: the interpreter's tolerances on the same inputs; times: how
-    often they count, see the module."""
+    """The worst element of the first wrong output of a graph as a message, "" for none. own: the interpreter's
+    tolerances on the inputs of `got`; times: how often they count, see the module."""
     known = zip(got, said.exact, said.deviation, own.outputs, own.atol, strict=True)
     for i, (array, exact, deviation, expected, kernel) in enumerate(known):
         if array.shape != exact.shape:

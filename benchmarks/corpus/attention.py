@@ -46,7 +46,7 @@ def torch_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 def torch_attention_by_hand(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """As the modules of language models spell it without a fused kernel."""
+    """Attention as the modules of language models spell it without a fused kernel."""
     tokens = torch.arange(q.shape[-2], device=q.device)
     scores = q @ k.transpose(-2, -1) * (1.0 / math.sqrt(q.shape[-1]))
     scores = scores.masked_fill(tokens[None, :] > tokens[:, None], -math.inf)

@@ -1,4 +1,4 @@
-"""What bounds a case, decided from its graph before anything is timed: contraction arithmetic over bytes."""
+"""Whether memory or arithmetic bounds a case, decided before anything is timed: operations of contractions per byte."""
 
 from math import prod
 
@@ -11,7 +11,7 @@ BALANCE = 9.7
 
 
 def bytes_read(graph: Graph) -> int:
-    """Bytes of all inputs, each once: what computing the graph reads at the least, where it reads all of them."""
+    """Bytes of all inputs, each once: the least that the graph reads, where it reads all of them."""
     return sum(prod(n for n, s in zip(i.sizes, i.strides, strict=True) if s) * i.dtype.bytes for i in graph.inputs)
 
 
@@ -40,5 +40,5 @@ def intensity(graph: Graph) -> float:
 
 
 def kind_of(case: Case) -> Kind:
-    """What bounds the case at the benchmark's sizes, in f32."""
+    """The resource that bounds the case at the benchmark's sizes, in f32."""
     return "memory" if intensity(case.instance("f32").graph) < BALANCE else "matmul"

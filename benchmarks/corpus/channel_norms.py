@@ -45,7 +45,7 @@ def batch_norm_backward(inputs: Inputs, batch: int, channels: int, height: int, 
 
 
 def torch_batch_norm_backward(grad: Tensor, x: Tensor, weight: Tensor, mean: Tensor, rstd: Tensor) -> Tensors:
-    """What autograd calls."""
+    """The op that autograd calls."""
     return torch.ops.aten.native_batch_norm_backward(
         grad, x, weight, None, None, statistic(mean), statistic(rstd), True, EPS, [True] * 3
     )
@@ -92,7 +92,7 @@ def group_norm_backward(
 def torch_group_norm_backward(
     grad: Tensor, x: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor, *, groups: int
 ) -> Tensors:
-    """What autograd calls. Statistics are in the tensors' dtype, which is what CUDA's kernels take, too."""
+    """The op that autograd calls. Statistics are in the tensors' dtype, the one that CUDA's kernels take, too."""
     batch, channels, height, width = x.shape
     return torch.ops.aten.native_group_norm_backward(
         grad, x, mean, rstd, weight, batch, channels, height * width, groups, [True] * 3

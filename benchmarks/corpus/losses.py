@@ -41,7 +41,7 @@ def cross_entropy_backward(inputs: Inputs, tokens: int, classes: int) -> Node:
 
 
 def torch_cross_entropy_backward(grad: Tensor, out: Tensor, targets: Tensor, weight: Tensor) -> Tensor:
-    """What autograd calls: the gradient of the log-softmax is a tensor of zeros and one entry a row."""
+    """The ops that autograd calls: the gradient of the log-softmax is a tensor of zeros and one entry a row."""
     inner = torch.ops.aten.nll_loss_backward(grad, out, targets, None, 1, -100, weight)
     return torch.ops.aten._log_softmax_backward_data(inner, out, 1, out.dtype)
 

@@ -36,7 +36,7 @@ def layer_norm_backward(inputs: Inputs, rows: int, columns: int) -> tuple[Node, 
 def torch_layer_norm_backward(
     grad: Tensor, x: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor, bias: Tensor
 ) -> Tensors:
-    """What autograd calls."""
+    """The op that autograd calls."""
     shape = list(x.shape[-1:])
     return torch.ops.aten.native_layer_norm_backward(
         grad, x, shape, statistic(mean), statistic(rstd), weight, bias, [True] * 3
@@ -53,7 +53,7 @@ def torch_rms_norm(x: Tensor, weight: Tensor) -> Tensor:
 
 
 def torch_rms_norm_module(x: Tensor, weight: Tensor) -> Tensor:
-    """As the modules of language models spell it."""
+    """RMS norm as the modules of language models spell it."""
     inner = wide(x)
     inner = inner * torch.rsqrt(inner.pow(2).mean(-1, keepdim=True) + RMS_EPS)
     return (inner * weight).to(x.dtype)

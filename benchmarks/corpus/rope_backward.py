@@ -58,7 +58,7 @@ def qwen2(inputs: Inputs, batch: int, tokens: int, heads: int, groups: int, size
 
 
 def mistral(inputs: Inputs, tokens: int, heads: int, groups: int, size: int) -> tuple[Node, ...]:
-    """The same for one batch."""
+    """`qwen2` with a batch of one."""
     return _separate(inputs, 1, tokens, heads, groups, size)
 
 

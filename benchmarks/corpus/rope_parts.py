@@ -1,4 +1,4 @@
-"""What all rotary embeddings share, over nodes and over PyTorch's tensors."""
+"""Parts that all rotary embeddings share, over nodes and over PyTorch's tensors."""
 
 from typing import Any
 
@@ -115,6 +115,6 @@ def torch_rotate_back(grad: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def torch_rotate_back_wide(grad: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """The same, rounded once."""
+    """`torch_rotate_back`, computed in the wide dtype and rounded once."""
     inner = wide(grad)
     return (inner * wide(cos) - torch_swapped(inner * wide(sin))).to(grad.dtype)

@@ -24,5 +24,5 @@ IMAGES: tuple[Sizes, ...] = (
 
 
 def plain(images: tuple[Sizes, ...]) -> tuple[Sizes, ...]:
-    """The same images for cases without groups."""
+    """The sizes of `images` without groups, for cases that have none."""
     return tuple({name: n for name, n in sizes.items() if name != "groups"} for sizes in images)

@@ -29,7 +29,7 @@ def softmax_backward(inputs: Inputs, rows: int, columns: int) -> Node:
 
 
 def torch_softmax_backward(grad: Tensor, out: Tensor) -> Tensor:
-    """What autograd calls."""
+    """The op that autograd calls."""
     return torch.ops.aten._softmax_backward_data(grad, out, -1, out.dtype)
 
 
@@ -50,7 +50,7 @@ def log_softmax_backward(inputs: Inputs, rows: int, columns: int) -> Node:
 
 
 def torch_log_softmax_backward(grad: Tensor, out: Tensor) -> Tensor:
-    """What autograd calls."""
+    """The op that autograd calls."""
     return torch.ops.aten._log_softmax_backward_data(grad, out, -1, out.dtype)
 
 

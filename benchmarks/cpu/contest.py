@@ -92,7 +92,7 @@ class Outcome:
 
     @property
     def over_floor(self) -> Ratio:
-        """The plan over moving the same bytes: as many read, as many written."""
+        """The plan over moving its bytes: reading as many as the graph reads, and writing as many as it writes."""
         return self.ratios[MOVE]
 
     @property
@@ -155,7 +155,7 @@ def hold(case: Case, topic: str, dtype: str, place: Place) -> Outcome:
 
 
 def identity(case: Case, topic: str, dtype: str, bytes_: int = 0) -> dict[str, Any]:
-    """What an outcome says of its case."""
+    """Fields of an outcome that describe its case."""
     return {
         "name": case.name,
         "topic": topic,
@@ -167,8 +167,8 @@ def identity(case: Case, topic: str, dtype: str, bytes_: int = 0) -> dict[str, A
 
 
 def check(case: Case, graph: Graph, arrays: list[np.ndarray], got: list[np.ndarray]) -> None:
-    """Raises Disagreement where the plan's outputs are further from PyTorch's in f64 than PyTorch's own in the case's
-    dtype and, where they are, further than `benchmarks.corpus.agreement` allows, which takes longer to find out."""
+    """Raises Disagreement where the plan's outputs are further from PyTorch's f64 results than PyTorch's own in the
+    case's dtype, and further than `benchmarks.corpus.agreement` allows (tried second: it takes longer)."""
     theirs = run_torch(case, case.sizes, arrays)
     exact = run_torch(case, case.sizes, [converted(a, f64) for a in arrays])
     deviation = [largest_difference(a, b) for a, b in zip(theirs, exact, strict=True)]
@@ -184,6 +184,6 @@ def _kernels(plan: Plan) -> tuple[str, ...]:
 
 
 def free() -> None:
-    """Lets go of what the last case held: its tensors, and what PyTorch compiled for it."""
+    """Frees the last case's tensors, and the code that PyTorch compiled for it."""
     torch.compiler.reset()
     gc.collect()

@@ -1,4 +1,4 @@
-"""What a run over the corpus found, as JSON with every sample and as a page."""
+"""Report of a run over the corpus, as JSON with every sample and as a page."""
 
 import json
 from collections.abc import Sequence

@@ -59,7 +59,7 @@ def main() -> int:
 
 
 def entries(pattern: str = "*", dtype: str = "", topics: str = "*") -> list[Entry]:
-    """What a run measures: cases whose name and topic match, in the dtypes that they are timed in, or in one."""
+    """Entries of a run: cases whose name and topic match, in all dtypes that they are timed in, or in one."""
     return [
         (topic, case, name)
         for topic, cases in TOPICS.items()

@@ -1,4 +1,4 @@
-"""What the outcomes of many cases amount to, by what bounds them; and by name those that miss."""
+"""Figures over the outcomes of many cases, by the resource that bounds them, and the names of those that miss."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Group:
 @dataclass(frozen=True)
 class Summary:
     """slower: cases of any kind below `speed_limit`. near_floor: memory-bound cases within `floor_limit` of moving
-    their bytes, of `floors_known`; far_from_floor: the others. near_copy: those within it of copying as many bytes."""
+    their bytes, of `floors_known`; far_from_floor: the others. near_copy: cases within it of copying as many bytes."""
 
     groups: dict[str, Group]
     near_floor: int

@@ -1,4 +1,4 @@
-"""What `make bench-gpu` measures, the most telling first, since its time is short: pure products, products with an
+"""Entries of `make bench-gpu`, the most telling first, since its time is short: pure products, products with an
 epilogue over a range of depths, then the corpus, a case of every topic before the second of any. Last come the products
 of f32, each of which Inductor tunes for a minute: near the end of the time they are raced without."""
 
@@ -47,7 +47,7 @@ def torch_linear_alone(x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor
 
 
 def entries() -> Iterator[Entry]:
-    """All of them, in order."""
+    """All entries, in order."""
     for side in SQUARES:
         square = Case(
             name=f"product_{side}", kind="matmul", build=product, torch=torch_product, sizes={"side": side},

@@ -1,5 +1,5 @@
-"""What an entry of `make bench-gpu` needs before it is raced, made ahead in other processes: its plan and the unfused
-one as bundles, its inputs, and what torch.compile makes of PyTorch's functions.
+"""Preparation of an entry of `make bench-gpu`, made ahead of its race in other processes: its plan and the unfused one
+as bundles, its inputs, and PyTorch's functions compiled by torch.compile.
 
 A compiled function cannot be handed over, but Inductor's caches on disk can: a worker calls the function once, with the
 same cache folder, and the process that races finds the kernels compiled and tuned. Whoever times on the device, a
@@ -34,7 +34,7 @@ PLAN_FOLDER, UNFUSED_FOLDER, INPUTS_FILE = "plan", "unfused", "inputs.pt"
 
 @dataclass(frozen=True)
 class Task:
-    """What: the plans of the entry of that name, or the side of its peers: inputs and compiled functions."""
+    """A worker's task for the entry of that name. what: "plans", or "peers": inputs and compiled functions."""
 
     entry: str
     what: Literal["plans", "peers"]
@@ -51,8 +51,8 @@ class Told:
 
 @dataclass(frozen=True)
 class Settings:
-    """What all workers know. folder: each entry has one of its name in it. end: of the run, by time.monotonic, which
-    all processes of a machine share. place: of PyTorch's tensors. threads: of Inductor's compilers."""
+    """Settings of all workers. folder: has a folder in it for each entry. end: of the run, by time.monotonic, which all
+    processes of a machine share. place: of PyTorch's tensors. threads: of Inductor's compilers."""
 
     device: Device
     cache: Path
@@ -77,7 +77,7 @@ class Preparer:
         self._bench: Workbench | None = None  # kept: its children take seconds to start
 
     def __call__(self, task: Task) -> Told:
-        """Raises whatever planning raises; what compilers of PyTorch's raise is a note."""
+        """Does a task. Raises whatever planning raises; errors of PyTorch's compilers become notes."""
         entry = self._entries[task.entry]
         folder = entry_folder(self.settings.folder, entry)
         folder.mkdir(parents=True, exist_ok=True)
@@ -143,12 +143,12 @@ def compiled(peer: Callable[..., Any], mode: str) -> Callable[..., Any]:
 
 
 def sizes_of(entry: Entry, dry: bool) -> Mapping[str, int]:
-    """Of the benchmark, or tiny ones to try it out."""
+    """Sizes of the entry in the benchmark, or with `dry` tiny ones to try the benchmark out."""
     return entry.case.small[-1] if dry else entry.case.sizes
 
 
 def entry_folder(folder: Path, entry: Entry) -> Path:
-    """Where the entry is handed over."""
+    """The folder in which a worker hands the entry over."""
     return folder / entry.name.replace(" ", "-")
 
 

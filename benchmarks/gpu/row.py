@@ -1,4 +1,4 @@
-"""What became of one entry of `make bench-gpu`."""
+"""The outcome of one entry of `make bench-gpu`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,9 +13,9 @@ UNFUSED, ALONE, COPY = "unfused", "product alone", "copy"
 @dataclass(frozen=True)
 class Row:
     """An entry's outcome. problem: why there is nothing more. moves: whether it has no products, so that memory bounds
-    it. copied_us: what copying its bytes takes, see `with_copies`. ratios: PyTorch's sides over the plan, the plan over
-    the others. operations: of its steps. seconds: of the race
-    and all around it; plans_s, peers_s: of preparing it before, in other processes; waited_s: for the device, by whom.
+    it. copied_us: time of copying its bytes, see `with_copies`. ratios: PyTorch's sides over the plan, the plan over
+    the others. operations: of its steps. seconds: of the race and all around it; plans_s, peers_s: of preparing it
+    before, in other processes; waited_s: for the device, by whom.
     """
 
     name: str
@@ -57,8 +57,9 @@ class Row:
 
     @property
     def share_of_limit(self) -> float:
-        """What plans take at the least, as a rule, over this one: as long as a copy of as many bytes, or as cuBLAS's
-        product alone, if that is longer; 1 where it takes no longer, and where products alone are not known."""
+        """The least time that plans take as a rule over this plan's: the time of a copy of as many bytes or of cuBLAS's
+        product alone, the longer of both. 1 where the plan takes no longer, or where the entry has products and their
+        time alone is not known."""
         if not self.moves and ALONE not in self.ratios:
             return 1.0
         alone = 1 / self.ratios[ALONE].median if ALONE in self.ratios else None

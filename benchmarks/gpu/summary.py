@@ -1,4 +1,4 @@
-"""What the rows of `make bench-gpu` amount to: against PyTorch, a copy, cuBLAS alone and our own unfused plans."""
+"""Figures over the rows of `make bench-gpu`: plans against PyTorch, a copy, cuBLAS alone and unfused plans."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,9 +26,9 @@ class Mean:
 
 @dataclass(frozen=True)
 class Figures:
-    """better: of all of PyTorch's sides; compiled: of torch.compile's two; at_limits: the same if every plan took as
-    little as `Row.share_of_limit` has it. topics: both, by topic. Losses and shares by
-    entry, the worst first. copy_shares: of what has no products. alone: products alone over the plan."""
+    """better: means of the best of all of PyTorch's sides; compiled: of torch.compile's two; at_limits: `compiled` if
+    every plan took only `Row.share_of_limit` of its time. topics: (better, compiled) by topic. Losses and shares by
+    entry, the worst first. copy_shares: of entries without products. alone: products alone over the plan."""
 
     better: Mean
     compiled: Mean
@@ -47,7 +47,7 @@ class Figures:
 
 
 def figures(rows: Sequence[Row], left_out: Sequence[str]) -> Figures:
-    """All of it. Rows that failed count nowhere but among the failed."""
+    """All figures. Rows that failed count nowhere but among the failed."""
     held = [r for r in rows if not r.problem]
     better, compiled = _known(held, lambda r: r.better), _known(held, lambda r: r.better_compiled)
     topics = {

@@ -28,7 +28,7 @@ Work = Callable[[Any], Any]
 
 @dataclass(frozen=True)
 class Done:
-    """What became of a task. problem: why there is no `answer`, "" otherwise. seconds: of work."""
+    """The outcome of a task. problem: why there is no `answer`, "" otherwise. seconds: of work."""
 
     task: Any
     answer: Any = None
@@ -54,13 +54,13 @@ class _Worker:
             self.connection.send(task)
 
     def ask_to_end(self) -> None:
-        """One at nothing ends when its pipe does."""
+        """Closes the pipe, which ends a worker without a task; terminates one that has a task."""
         self.connection.close()
         if self.task is not None:
             self.process.terminate()
 
     def end(self, seconds: float) -> None:
-        """Kills it if it has not ended by then."""
+        """Waits until the process has ended, and kills it after `seconds`."""
         self.process.join(max(seconds, 0.0))
         if self.process.is_alive():
             self.process.kill()
@@ -99,7 +99,7 @@ class Crew:
         self._hand_out()
 
     def outcomes(self, seconds: float) -> list[Done]:
-        """Those that came in; waits for one for up to `seconds`, where any are pending."""
+        """The outcomes that came in; where tasks are pending, waits for one for up to `seconds`."""
         busy = {w.connection: w for w in self._workers if w.task is not None}
         if not busy:
             return []
@@ -131,7 +131,7 @@ class Crew:
             idle.give(self._waiting.popleft())
 
     def _cpus(self) -> set[int]:
-        """Of the next worker: a few, since each has as many threads as it has CPUs, and its children have."""
+        """CPUs of the next worker: a few, since a worker and each of its children start a thread for every CPU."""
         all_ = sorted(os.sched_getaffinity(0))
         groups = max(len(all_) // CPUS_EACH, 1)
         self._started += 1

@@ -1,4 +1,4 @@
-"""What simpler ways to cut a graph choose from the same families: what the search is compared with.
+"""Baselines for the search: simpler ways to cut a graph, which choose from the search's kernel families.
 
 nvFuser and Inductor merge along edges while that is legal and, at the most, expected to gain; none looks at all cuts
 together.
@@ -43,7 +43,7 @@ def largest(atoms: Atoms, accepts: Accepts) -> Partition:
 
 
 def baselines(atoms: Atoms, accepts: Accepts, cost_us: Cost) -> Mapping[str, Partition]:
-    """All of them, by name."""
+    """The partitions of all baselines, by name."""
     return {
         "no fusion": unfused(atoms),
         "greedy producer-consumer merging": greedy(atoms, accepts, cost_us),

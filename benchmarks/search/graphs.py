@@ -39,7 +39,7 @@ class Layer:
 
     @property
     def size(self) -> int:
-        """Of a head."""
+        """Columns of one head."""
         return self.width // self.heads
 
 
@@ -57,7 +57,7 @@ def layers(count: int, *, alike: bool = False, seed: int = 0) -> Graph:
 
 
 def chains(count: int) -> Graph:
-    """Of eight steps each, sums over rows among them; all read one operand besides their own."""
+    """Parallel chains of eight steps each, maxima over rows among them; all read one operand besides their own."""
     inputs = Inputs(bf16)
     shared = inputs(TOKENS, 1)
     outputs: list[Node] = []
@@ -70,7 +70,7 @@ def chains(count: int) -> Graph:
 
 
 def diamonds(count: int) -> Graph:
-    """One after the other, two sides of each sharing what they read; every fourth joins over rows."""
+    """Diamonds one after the other: both sides of each read one value; every fourth joins by a mean over rows."""
     inputs = Inputs(bf16)
     x = inputs(TOKENS, 1024)
     for i in range(count):

@@ -1,5 +1,5 @@
-"""What `benchmarks.search` found, as a page and as a plot: seconds, memory and covers of each graph, and simpler ways
-to cut the corpus."""
+"""Results of `benchmarks.search` as a page and as a plot: seconds, memory and covers of each graph, and simpler ways to
+cut the corpus."""
 
 import math
 import statistics
@@ -18,7 +18,8 @@ class Row:
     """A graph on a target. seconds: of CPU time, by phase, and "tune" with a plan in the end, medians of `runs`;
     no "tune" where the phases took more than ENOUGH_S. "as given": `tune` without alternatives, where there are any.
     peak_mib: of the process, added_mib: over what it took before. distinct: segments of candidates up to isomorphism.
-    over_relaxed: the cover's cost over what no cover is below; 1 where it is exact. problem: why there are no figures.
+    over_relaxed: the cover's cost over a lower bound of all covers; 1 where it is exact. problem: why there are no
+    figures.
     """
 
     graph: str
@@ -39,7 +40,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Against:
-    """A case on a target: predicted microseconds of our cover, and the baselines' over it."""
+    """A case on a target: predicted microseconds of the search's cover, and ratios of each baseline's to them."""
 
     case: str
     target: str
@@ -82,8 +83,8 @@ def page(rows: Sequence[Row], compared: Sequence[Against]) -> str:
 
 
 def panels(rows: Sequence[Row]) -> list[Panel]:
-    """Of each target its seconds and its peak of memory against nodes, for each kind of graph, with what issue 6
-    allows."""
+    """Two panels for each target, seconds and peak of memory against nodes, with a line for each kind of graph and the
+    limits of issue 6."""
     found: list[Panel] = []
     for target in dict.fromkeys(r.target for r in rows):
         seconds: dict[str, list[tuple[float, float]]] = {}
@@ -122,5 +123,5 @@ def _compared(target: str, name: str, of: Sequence[Against]) -> str:
 
 
 def whole_s(seconds: Mapping[str, float]) -> float:
-    """Of `tune`, where it was run after the phases alone; else of these."""
+    """Seconds of `tune` where it was run after the phases; else the sum of the phases."""
     return seconds["tune"] if "tune" in seconds else sum(seconds[p] for p in PHASES)

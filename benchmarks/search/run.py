@@ -56,7 +56,7 @@ ENOUGH_S = 25.0  # of the phases: slower graphs are searched no further
 
 @dataclass(frozen=True)
 class Searched:
-    """What the phases of a search left behind. seconds: by phase."""
+    """Results of the phases of a search. seconds: CPU time by phase."""
 
     seconds: Mapping[str, float]
     atoms: Atoms

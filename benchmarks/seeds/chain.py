@@ -84,12 +84,12 @@ CONSTANT = ("a", "b", "c", "ac", "bc")
 
 
 def forms_of(heads: int) -> list[str]:
-    """With one head, V_h C_h first is a chain in another order, and no other form."""
+    """Names of the forms. With one head, V_h C_h first is only the chain in another order, and is left out."""
     return [name for name in FORMS if heads > 1 or name != HEADS_FIRST]
 
 
 def sizes_of(heads: int, tokens: int = TOKENS, width: int = WIDTH) -> dict[str, tuple[int, ...]]:
-    """Of every tensor that a form reads."""
+    """Sizes of every tensor that a form reads, by name."""
     return {
         "b": (tokens, 3 * width), "a": (width, 3 * width), "y": (tokens, width), "p": (1, heads, tokens, tokens),
         "c": (width, width), "ac": (heads, width, width), "bc": (heads, tokens, width),
@@ -130,7 +130,7 @@ def arrays_of(heads: int, dtype: DType, seed: int, tokens: int = TOKENS, width: 
 
 
 def torch_given(heads: int, b: Tensor, a: Tensor, y: Tensor, p: Tensor, c: Tensor) -> Tensors:
-    """As a user of PyTorch writes it."""
+    """The chain as a user of PyTorch writes it."""
     tokens, width = y.shape
     v = torch.addmm(b, y, a)[:, 2 * width :].view(tokens, heads, -1).transpose(0, 1)
     return ((p[0] @ v).transpose(0, 1).reshape(tokens, width) @ c,)
@@ -182,13 +182,13 @@ def _row(place: Place, dtype: DType, heads: int) -> Row:
 
 
 def as_printed(heads: int, dtype: DType) -> Graph:
-    """The graph of examples/, of another dtype by its form."""
+    """The graph of examples/; in another dtype than f16, the form as given."""
     graph = read((EXAMPLES / FILES[heads]).read_text(), filename=FILES[heads]).graph
     return graph if dtype.name == "f16" else form(GIVEN, heads, dtype)
 
 
 def _constant_bytes(graph: Graph) -> int:
-    """Of constants that every run reads at the least: a third of A and b, or what is folded of them."""
+    """Bytes of constants that every run reads at the least: a third of A and b, or the tensors folded from them."""
     return sum(
         spec.bytes // (3 if spec.sizes[-1] == 3 * WIDTH else 1) for spec in graph.inputs if spec.constant is not None
     )

@@ -1,8 +1,8 @@
 """Contractions whose operands keep their own axes: every role and order, and nothing broadcast in memory.
 
-A mapping is planned and raced beside PyTorch's einsum, and beside the same computation spelled as broadcast, multiply
-and sum of f32, which is no contraction for us either: its products are rounded before they are summed. Of bf16 that
-spelling is read as the contraction itself (`fusion_ir/building/recognise_contractions.py`).
+A mapping is planned and raced beside PyTorch's einsum, and beside its spelling as broadcast, multiply and sum of f32.
+That spelling is no contraction: its products are rounded before they are summed. With bf16 operands it is read as the
+contraction itself (`fusion_ir/building/recognise_contractions.py`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,7 +39,8 @@ PLAN, SPELLED, EAGER, COMPILED = "plan", "broadcast-multiply-sum", "einsum", "ei
 
 
 class Mapping(NamedTuple):
-    """What a contraction is given: sizes of the operands, positions of the root's axes in them, how many are summed."""
+    """Arguments of a contraction: sizes of both operands, positions of the root's axes in each (-1: not in it), and
+    how many axes are summed."""
 
     a: tuple[int, ...]
     b: tuple[int, ...]
@@ -67,7 +68,7 @@ Row = dict[str, Any]
 
 
 def rejection(of: Mapping) -> str:
-    """What the language says to such a contraction of f32 tensors, "" where it takes it."""
+    """The message with which the language rejects such a contraction of f32 tensors, "" where it accepts it."""
     operands = [make_input(i, InputSpec(shape_of(s), f32, dense_strides(s))) for i, s in enumerate((of.a, of.b))]
     attrs: dict[str, Attr] = {"a_axes": of.a_axes, "b_axes": of.b_axes, "reduced": of.reduced}
     try:
@@ -84,7 +85,7 @@ def contraction(a: str, b: str, out: str, dtype: DType) -> Graph:
 
 
 def spelled(a: str, b: str, out: str, dtype: DType) -> Graph:
-    """The same as f32 operands that are broadcast to all axes, multiplied and summed."""
+    """The mapping as f32 operands that are broadcast to all axes, multiplied and summed."""
     root = out + "".join(dict.fromkeys(c for c in a + b if c not in out))
 
     def spread(x: Node, own: str) -> Node:
@@ -107,8 +108,8 @@ def _graph(a: str, b: str, dtype: DType, compute: Any) -> Graph:
 
 
 def materialised_bytes(plan: Plan, graph: Graph) -> int:
-    """What a plan moves beyond reading the operands and writing the result once, and tensors that it keeps in between;
-    a library's workspace is none."""
+    """Bytes that a plan moves beyond reading the operands and writing the result once, and bytes of the tensors that it
+    stores in between; a library's workspace does not count."""
     moved = sum(step.bytes for step in plan.steps)
     stored = {ref.index for step in plan.steps for ref in step.writes if ref.place == "tmp"}
     return moved - graph.read_bytes - graph.written_bytes + sum(plan.buffers[i].bytes for i in stored)

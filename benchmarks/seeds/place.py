@@ -29,7 +29,7 @@ Function = Callable[..., Tensors]
 
 
 class Sides(Protocol):
-    """What a race in PyTorch's process takes on one kind of device."""
+    """Tools for a race in PyTorch's process on one kind of device."""
 
     def tensors(self, arrays: Sequence[np.ndarray]) -> Tensors:
         """The arrays as PyTorch's tensors where the race is."""

@@ -48,7 +48,7 @@ Row = dict[str, Any]
 
 
 def torch_first_part(q: Tensor, k: Tensor, v: Tensor, frequencies: Tensor, positions: Tensor) -> Tensors:
-    """What of `torch_mistral` comes before the product of the queries with the cosine: (q f32, cosine)."""
+    """The part of `torch_mistral` before the product of the queries with the cosine: (q f32, cosine)."""
     turned = (frequencies[None, :, None].float() @ positions[:, None, :].float()).transpose(1, 2)
     wide = q.view(*q.shape[:2], HEADS, SIZE).transpose(1, 2).to(torch.float32, memory_format=torch.contiguous_format)
     return wide, torch.cat((turned, turned), -1).cos().to(q.dtype)
@@ -62,7 +62,7 @@ class Part:
     peers: tuple[Callable[..., Tensors], ...]
 
     def graph(self) -> Graph:
-        """Read as anyone's would be."""
+        """The graph, read from the file as any user's would be."""
         return read((EXAMPLES / self.file).read_text(), filename=self.file).graph
 
 
@@ -84,7 +84,7 @@ def rows(place: Place, before: Sequence[Row]) -> Iterator[Row]:
 
 
 def _planned(part: Part, place: Place) -> Row:
-    """Without a race: the plan, and what the cut is predicted to take."""
+    """A row without a race: the plan, and the time of plans for both sides of the cut at the product."""
     plan = place.plan(part.graph())
     halves = [place.plan(half) for half in cut_at_product(part.graph()) if half]
     return {
@@ -134,13 +134,13 @@ def _raced(part: Part, place: Place) -> Row:
 
 
 def describe(plan: Plan) -> str:
-    """Its kernels, in order."""
+    """Schedules of the plan's kernels, in order."""
     return "; ".join(s.schedule for s in plan.steps)
 
 
 def one_kernel(graph: Graph, place: Place) -> Plan | None:
-    """The whole graph by one kernel of the pointwise family, the fastest of its first schedules; None where it takes no
-    part in it."""
+    """A plan of the whole graph by one kernel of the pointwise family, the fastest of its first schedules; None where
+    the family rejects the graph, or no kernel passes its check."""
     prepared = prepare(graph, split_tasks(place.device))
     atoms = atoms_of(prepared.graph)
     segment, family = extract(atoms, atoms.piece(atoms.all)), FAMILIES["pointwise"]
@@ -167,8 +167,8 @@ def one_kernel(graph: Graph, place: Place) -> Plan | None:
 
 
 def cut_at_product(graph: Graph) -> tuple[Graph | None, Graph]:
-    """What computes the operands of the graph's one contraction, None where they are inputs; and the rest, which has
-    the product for its last input."""
+    """The graph of the operands of the graph's one contraction, None where they are inputs; and the graph of the rest,
+    whose last input is the product."""
     (product,) = (n for n in graph.nodes if n.op == "contract")
     made = [a for a in product.args if a.op != "input"]
     outputs = tuple(OutputSpec(a, dense_strides(a.sizes)) for a in made)
@@ -182,7 +182,7 @@ def cut_at_product(graph: Graph) -> tuple[Graph | None, Graph]:
 
 
 def _library(graph: Graph, place: Place) -> Function:
-    """Our plan of the operands, PyTorch's mm, our plan of the rest."""
+    """A function that runs a plan of the operands, PyTorch's mm, and a plan of the rest."""
     assert place.sides is not None
     operands, rest = cut_at_product(graph)
     (product,) = (n for n in graph.nodes if n.op == "contract")

@@ -127,7 +127,7 @@ def _section(name: str, target: str, case: Mapping[str, Any]) -> list[str]:
 
 
 def _load(facts: Mapping[str, Any]) -> str:
-    """What else the machine did: ratios of one race hold nevertheless, times do not."""
+    """The machine's load average as a clause: under load, ratios of one race hold, times do not."""
     return f"; load average up to {facts['load']:g}" if facts["measured"] and "load" in facts else ""
 
 
@@ -137,7 +137,7 @@ def _title(name: str, case: Mapping[str, Any]) -> str:
 
 
 def _read(file: Path) -> dict[str, Any]:
-    """What earlier runs found; nothing where there were none."""
+    """Results of earlier runs; empty where there were none."""
     return json.loads(file.read_text()) if file.exists() else {}
 
 

@@ -153,7 +153,8 @@ def runs(row: np.ndarray) -> Iterator[tuple[int, int]]:
 
 
 def kernels(operand: Operand, dtype: DType, device: Device) -> Iterator[tuple[str, Kernel | Reject]]:
-    """Of each family of products, the kernel of the first schedule that can be lowered, or why there is none."""
+    """(family, kernel) for each family of products: the kernel of the first schedule that can be lowered, or the reason
+    why there is none."""
     graph = product_graph(operand, dtype)
     for name in FAMILY_NAMES[device.target]:
         family = FAMILIES[name]
@@ -174,7 +175,7 @@ def found_widths(kernel: Kernel) -> list[tuple[str, int]]:
 
 
 def access_bytes(device: Device) -> int:
-    """The most that one access moves: as much as a kernel may count on, whatever the tensor."""
+    """The most bytes that one access of a kernel moves on the device, whatever the tensor."""
     return 16 if device.target == "cuda" else device.vector_bytes
 
 

@@ -1,4 +1,4 @@
-"""What live clients see of a server that is being attacked: hostile bodies on one side, 20 clients on the other.
+"""Latencies that live clients see of a server under attack: hostile bodies on one side, 20 clients on the other.
 
     python -m benchmarks.service.hostile [--bodies N] [--seed N] [--results FOLDER]
 
@@ -36,7 +36,7 @@ LIMIT_MS = 50.0
 
 @dataclass
 class Seen:
-    """What came back."""
+    """Answers to hostile bodies, latencies of live clients, and the server's memory."""
 
     livez_ms: list[float] = field(default_factory=list)
     statuses: Counter[str] = field(default_factory=Counter)
@@ -46,8 +46,8 @@ class Seen:
 
 
 def attack(port: int, count: int, seed: int, pid: int, scale: float = 1.0) -> Seen:
-    """Sends so many hostile bodies, with live clients beside, in a process of their own: what grows bodies takes its
-    time, and would be in theirs."""
+    """Sends `count` hostile bodies while live clients ask from a process of their own: growing bodies takes time, which
+    would be in the clients' latencies."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     live = context.Process(target=_live, args=(port, theirs))
@@ -61,7 +61,7 @@ def attack(port: int, count: int, seed: int, pid: int, scale: float = 1.0) -> Se
 
 
 def _live(port: int, parent: "Connection[Any, Any]") -> None:
-    """Clients until the parent says something; it gets their milliseconds."""
+    """Runs the clients until the parent sends something, and sends it their milliseconds."""
     times: list[float] = []
 
     async def client() -> None:
@@ -145,7 +145,7 @@ async def send(port: int, hostile: Hostile) -> tuple[str, str]:
 
 
 def memory_mib(pid: int) -> int:
-    """Of a process and what it started, as far as it is its own (proportional set size)."""
+    """MiB of a process and all processes below it: their share of each page (proportional set size)."""
     total = 0
     for process in [pid, *_below(pid)]:
         try:

@@ -24,8 +24,9 @@ UNIT_US = 1e6  # of times in tables: far from any bound, so that no search ends 
 
 @dataclass(frozen=True)
 class Row:
-    """One schedule of a segment. training: times of rounds, relative to a fast one's; truth: their median in held-out
-    rounds; halves: the same of every other round, of so many rounds. Empty and 0 for what failed."""
+    """One schedule of a segment. training: times of rounds, relative to a fast schedule's; truth: the median of such
+    times in `rounds` held-out rounds; halves: medians of the even and of the odd ones. Empty and 0 for a schedule that
+    failed."""
 
     kernel: int
     family: str
@@ -46,10 +47,10 @@ class Table:
     families: Mapping[str, Family] = field(compare=False)
 
     def regret(self, schedule: str) -> float:
-        """What a schedule truly takes over what the best one does.
+        """The true time of a schedule over that of the best one, by held-out rounds.
 
-        The best by one half of the held-out rounds, judged with the other half, and the other way round: the least of
-        many noisy medians would be below anything that is true. A lucky draw may so come out below 1.
+        The best one is chosen by one half of the held-out rounds and judged by the other half, and the other way round:
+        the least of many noisy medians would be below every true time. A lucky draw may so come out below 1.
         """
         row = self.rows[schedule]
         most = max(r.rounds for r in self.rows.values())
@@ -108,7 +109,7 @@ def device() -> Device:
 
 
 def tables(folder: Path = FOLDER) -> list[Table]:
-    """All that there are, by name."""
+    """All tables of the folder, in the order of their names."""
     return [_read(file) for file in sorted(folder.glob("*.csv"))]
 
 

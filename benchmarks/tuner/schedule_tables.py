@@ -179,7 +179,7 @@ def time_all(
     cache_bytes: int,
     seed: int,
 ) -> None:
-    """Fills in `training` and `truth`."""
+    """Fills in `training` and `truth` of the points."""
     inputs = sample_inputs(graph, seed, integers=False)
     memory = TimingMemory(Case(graph, (Trial(inputs, Reference([], [])),)), cache_bytes, Arena())
     args = tuple(range(memory.addresses.shape[1]))
@@ -197,13 +197,14 @@ def time_all(
 
 
 def _near(points: Sequence[Point], running: Collection[int], of: str, ratio: float) -> list[int]:
-    """Those whose median is within `ratio` of the best: what a few lucky rounds made fast needs more of them."""
+    """Points whose median is within `ratio` of the best: those that a few lucky rounds made fast need more rounds."""
     medians = {i: statistics.median(getattr(points[i], of) or [1.0]) for i in running}
     return [i for i in running if medians[i] <= ratio * min(medians.values())]
 
 
 class _Rounds:
-    """Rounds over programs in random order. What seems fastest is the reference: it runs again and again."""
+    """Rounds over programs in random order. The program that seems fastest is the reference, which runs again and
+    again between the others."""
 
     def __init__(self, programs: dict[int, Program], pool: Pool, order: random.Random) -> None:
         self.programs, self.pool, self.order = programs, pool, order
@@ -211,7 +212,7 @@ class _Rounds:
         self.reference = min(programs, key=self.sample)
 
     def one(self, chosen: list[int]) -> dict[int, float]:
-        """The time of each over that of the reference in the moments before and after."""
+        """The time of each program over the mean of the reference's times just before and after it."""
         self.order.shuffle(chosen)
         self.position += self.order.randrange(
             VISIT * BETWEEN
@@ -226,7 +227,7 @@ class _Rounds:
         return ratios
 
     def sample(self, i: int) -> float:
-        """The better of a visit's samples."""
+        """The least of a visit's samples, in microseconds."""
         self.position += VISIT
         return min(self.pool.time_us(self.programs[i], VISIT, self.position))
 

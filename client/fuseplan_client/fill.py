@@ -1,7 +1,7 @@
 """Values for a plan's inputs: random ones, or those of a safetensors file.
 
-As flat NumPy arrays of what lies in memory from a tensor's first element to behind its last; types that NumPy lacks are
-unsigned integers of their width.
+The values of a tensor are a flat NumPy array of the memory from its first element to behind its last; types that NumPy
+lacks are unsigned integers of their width.
 """
 
 import json
@@ -25,7 +25,7 @@ FILE_TYPES = {
     "f64": "F64", "f32": "F32", "f16": "F16", "bf16": "BF16", "f8e4m3": "F8_E4M3", "f8e5m2": "F8_E5M2",
     "i64": "I64", "i32": "I32", "i16": "I16", "i8": "I8", "u8": "U8", "bool": "BOOL",
 }  # fmt: skip
-# Of 8-bit floats: bits of the mantissa, and the first of four exponents whose values are 0.25 to below 4.
+# 8-bit floats: bits of the mantissa, and the first of four exponents whose values are 0.25 to below 4.
 EIGHT_BITS = {"f8e4m3": (3, 5), "f8e5m2": (2, 13)}
 MOST_HEADER_BYTES = 100 << 20
 
@@ -35,8 +35,8 @@ class InputsError(ValueError):
 
 
 def random_values(spec: Tensor, generator: np.random.Generator) -> Flat:
-    """Floats as they are drawn of a normal distribution, 8-bit ones from 0.25 to 4 with either sign; integers 0 and 1,
-    which index any axis."""
+    """Random values of a tensor: floats from a normal distribution, 8-bit floats from 0.25 to 4 with either sign,
+    integers 0 and 1, which index any axis."""
     count, dtype = spec.span, spec.dtype
     if dtype in EIGHT_BITS:
         mantissa, first = EIGHT_BITS[dtype]
@@ -52,8 +52,8 @@ def random_values(spec: Tensor, generator: np.random.Generator) -> Flat:
 
 
 def read_values(file: Path | str, names: Sequence[str], specs: Sequence[Tensor]) -> list[Flat]:
-    """Of the tensors with these names in a safetensors file, laid out as the plan reads them. Raises InputsError,
-    OSError."""
+    """Values of the tensors with these names in a safetensors file, laid out as the plan reads them. Raises
+    InputsError, OSError."""
     data = Path(file).read_bytes()
     start = 8 + int.from_bytes(data[:8], "little")
     if len(data) < 8 or start > min(len(data), MOST_HEADER_BYTES):

@@ -1,4 +1,4 @@
-"""What a plan relies on, checked at every call: kernels read and write where the plan says, whatever is there."""
+"""Checks of a plan's tensors at every call: kernels read and write where the plan says, whatever is there."""
 
 from collections.abc import Callable, Sequence
 
@@ -14,7 +14,8 @@ Labels = Callable[[str, int], str]  # of a tensor in messages, by "in" or "out" 
 
 
 def check(plan: Plan, inputs: Sequence[View], outputs: Sequence[View | None], device: int, label: Labels) -> None:
-    """Raises GuardError. outputs: None for those that are aliases. device: the one that the plan is loaded on."""
+    """Raises GuardError where a tensor is not as the plan was made for. outputs: None for those that are aliases.
+    device: the one that the plan is loaded on."""
     for place, views, specs in (("in", inputs, plan.inputs), ("out", outputs, plan.outputs)):
         if len(views) != len(specs):
             raise GuardError(f"expected {len(specs)} {place}puts, got {len(views)}")
@@ -41,7 +42,7 @@ def _fits(name: str, found: View, spec: Tensor, device: int) -> None:
 
 
 def _apart(inputs: Sequence[View], outputs: Sequence[View | None], plan: Plan, label: Labels) -> None:
-    """Nothing that is written overlaps anything else. By the memory from first to last element: tensors that
+    """Raises GuardError where an output overlaps another tensor, by the memory from first to last element: tensors that
     interleave count as overlapping."""
     read = [(label("in", i), *_range(v, s)) for i, (v, s) in enumerate(zip(inputs, plan.inputs, strict=True))]
     written = [

@@ -32,8 +32,8 @@ def cupy() -> Any:
 
 
 def check_arch(arch: str, capability: str) -> None:
-    """Whether code for `arch` runs on a device of a compute capability ("90"): the same one where the architecture's
-    own features are used ("sm_90a"), else any later one of the same generation. Raises DeviceError."""
+    """Raises DeviceError unless code for `arch` runs on a device of a compute capability ("90"): the one of `arch`
+    where code uses that architecture's own features ("sm_90a"), else also any later one of its generation."""
     number = int("".join(c for c in arch if c.isdigit()))
     there = int(capability)
     same = number // 10 == there // 10 and number <= there
@@ -55,7 +55,7 @@ class Launches:
             self._steps.append((step, places, ready))
 
     def queue(self, addresses: Sequence[int], stream: int, *, prologue: bool = False) -> None:
-        """Queues every step behind the prologue, or those of the prologue. addresses: of inputs, outputs and
+        """Queues the steps of the prologue, or with `prologue` False all other steps. addresses: of inputs, outputs and
         temporaries. Raises LibraryError, and CuPy's errors."""
         once = self.plan.once
         for step, places, ready in self._steps[:once] if prologue else self._steps[once:]:
@@ -100,7 +100,7 @@ def of_address(at: int) -> Any:
 
 
 def position(plan: Plan, ref: Ref) -> int:
-    """Where a tensor is in the table of inputs, outputs and temporaries."""
+    """The index of a tensor in the table of inputs, outputs and temporaries."""
     first = {"in": 0, "out": len(plan.inputs), "tmp": len(plan.inputs) + len(plan.outputs)}
     return first[ref.place] + ref.index
 

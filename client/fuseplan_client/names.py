@@ -11,7 +11,7 @@ OWN = ("stream", "versions")  # arguments of a call itself: tensors of these nam
 
 @dataclass(frozen=True)
 class Names:
-    """In the order of the plan's inputs and outputs; no two inputs have one name, and no two outputs."""
+    """Names in the order of the plan's inputs and outputs; no two inputs share a name, and no two outputs do."""
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
@@ -42,14 +42,15 @@ class Names:
         return _by_name(tensors, self.inputs, "input") if isinstance(tensors, Mapping) else tensors
 
     def written(self, tensors: Sequence[Any] | Mapping[str, Any], optional: Mapping[int, object]) -> Sequence[Any]:
-        """Outputs in the same way. optional: positions that need none. Raises GuardError."""
+        """Outputs in order, of a sequence or by name. optional: positions of outputs that a mapping may leave out.
+        Raises GuardError."""
         if not isinstance(tensors, Mapping):
             return tensors
         left_out = {self.outputs[i]: None for i in optional}
         return _by_name({**left_out, **tensors}, self.outputs, "output")
 
     def positions(self, versions: Mapping[int | str, Any]) -> dict[int, Any]:
-        """Versions by position of the input, of those by position or name. Raises GuardError."""
+        """Versions by position of the input, from versions by position or name. Raises GuardError."""
         unknown = [name for name in versions if isinstance(name, str) and name not in self.inputs]
         if unknown:
             raise GuardError(f"expected versions of {_listed(self.inputs)}, got one of {unknown[0]!r}")

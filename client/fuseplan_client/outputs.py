@@ -1,4 +1,4 @@
-"""What a call of a plan gives: its outputs in order, and by name."""
+"""The result of a call of a plan: its outputs in order, and by name."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a runner needs to know of a plan, read from its JSON. Fields that it does not need are passed over."""
+"""The parts of a plan that a runner needs, read from its JSON. Other fields are passed over."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -72,8 +72,9 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Step:
-    """One launch, or one call of a library, whose description is its binary then. args: reads, of which there are
-    `reads`, writes, scratch. prologue: once for each version of the constants, before all steps that are not."""
+    """One launch, or one call of a library, whose description is then the binary. args: reads, of which there are
+    `reads`, writes, scratch. prologue: the step runs once for each version of the constants, before all steps that are
+    not of the prologue."""
 
     binary: str
     entry: str
@@ -101,7 +102,7 @@ class Plan:
 
     @property
     def once(self) -> int:
-        """How many of the steps are a prologue: the first ones."""
+        """The number of steps of the prologue, which come first."""
         return sum(step.prologue for step in self.steps)
 
     @cached_property
@@ -178,7 +179,8 @@ def _three(values: Any) -> Three:
 
 
 def _check(plan: Plan) -> None:
-    """Every place that is mentioned is there, and what a prologue leaves stays."""
+    """Raises PlanError where a step names a place that does not exist, no step writes an output, or the prologue could
+    make calls differ."""
     counts = {"in": len(plan.inputs), "out": len(plan.outputs), "tmp": len(plan.buffers)}
     mentioned = [r for s in plan.steps for r in s.args] + [r for _, r in plan.aliases]
     for ref in mentioned:

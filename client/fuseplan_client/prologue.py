@@ -1,4 +1,5 @@
-"""What a plan computes of its constants alone: once, kept for later calls, and again when a constant is another one."""
+"""The prologue of a plan, which computes all that depends on constants alone: once, kept for later calls, and again
+when a constant is another one."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,15 +11,15 @@ from fuseplan_client.tensors import View
 
 
 class PrologueError(RuntimeError):
-    """The plan's constants are others than before, and what depends on them cannot be computed while the stream is
-    being captured: `LoadedPlan.prepare` does it before."""
+    """The plan's constants are others than before, and the prologue cannot run while the stream is being captured:
+    `LoadedPlan.prepare` runs it before."""
 
 
 class Prologue:
-    """Of one loaded plan. Its results lie in one allocation, at the same addresses for the plan's life, so that graphs
-    of the other steps stay what they are.
+    """The prologue of one loaded plan. Its results lie in one allocation, whose address does not change in the plan's
+    life, so that CUDA graphs of the other steps stay valid.
 
-    The constants are held, so that no other tensor comes to lie where they were without anybody noticing.
+    The constants are held, so that no other tensor is allocated unnoticed at their addresses.
     """
 
     def __init__(self, plan: Plan, launches: Launches) -> None:
@@ -30,7 +31,7 @@ class Prologue:
         self.runs = 0
 
     def addresses(self, stream: int) -> Mapping[int, int]:
-        """By buffer, of those that are kept; allocated at the first call."""
+        """Addresses of the kept buffers, by buffer; they are allocated at the first call."""
         kept = [i for i, buffer in enumerate(self._plan.buffers) if buffer.kept]
         if kept and self._memory is None:
             offsets, end = list[int](), 0
@@ -43,7 +44,7 @@ class Prologue:
         return self._addresses
 
     def forget(self) -> None:
-        """The constants may have other values now."""
+        """Has the prologue run again at the next call, as the constants may have other values now."""
         self._known = None
 
     def ensure(
@@ -54,9 +55,9 @@ class Prologue:
         addresses: Sequence[int],
         stream: int,
     ) -> None:
-        """Runs the prologue on the stream unless it ran for these constants: the same addresses and versions. Waits for
-        the device before it, whose other streams may read what it writes, and for the stream after it. Raises
-        GuardError for a version of what is no constant, PrologueError."""
+        """Runs the prologue on the stream unless it ran last for constants of these addresses and versions. Waits for
+        the device before it, whose other streams may read its results, and for the stream after it. Raises GuardError
+        for a version of an input that is no constant, PrologueError."""
         for i in versions:
             if not 0 <= i < len(views) or self._plan.inputs[i].constant is None:
                 raise GuardError(f"in{i} is no constant of the plan: it has no version")
@@ -80,7 +81,7 @@ class Prologue:
 
 
 def version(tensor: Any) -> Any:
-    """PyTorch counts what is written to a tensor in place; None of tensors that nobody counts for."""
+    """PyTorch's count of in-place writes to a tensor; None for a tensor without such a count."""
     try:
         return getattr(tensor, "_version", None)
     except RuntimeError:  # of a tensor made in PyTorch's inference mode

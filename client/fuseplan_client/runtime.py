@@ -32,17 +32,17 @@ def load(folder: Path | str, *, most_graphs: int = MOST_GRAPHS) -> "LoadedPlan":
 class LoadedPlan:
     """A plan on the device that was current when it was loaded. Calls from one thread at a time.
 
-    Temporaries are one allocation for each stream that calls come on, kept for later calls. The second call with the
-    same addresses on a stream captures the steps as a CUDA graph, which later ones launch; of these `most_graphs` are
-    kept, the longest unused goes first. Graphs hold addresses: other tensors are another graph.
+    Temporaries are one allocation for each stream that calls come on, kept for later calls. The second call with a set
+    of addresses on a stream captures the steps as a CUDA graph, which later calls with these addresses launch. At most
+    `most_graphs` graphs are kept; the longest unused goes first. Graphs hold addresses: other tensors, another graph.
 
-    What depends on constants alone is computed at the first call, outside of graphs, and kept. It is computed again
-    where a constant is another tensor, or has another version: what the caller says of it (`versions`, by position of
-    the input: anything that compares), or else PyTorch's own count of what was written to it in place. Who changes
-    other tensors in place says so: by a version, or by `constants_changed`.
+    The prologue, which computes all that depends on constants alone, runs at the first call, outside of graphs, and its
+    results are kept. It runs again where a constant is another tensor, or has another version: the one that the caller
+    states (`versions`, by position of the input: anything that compares), or else PyTorch's own count of in-place
+    writes. A caller that changes other tensors in place says so: by a version, or by `constants_changed`.
 
     names: of inputs and outputs, as the folder has them; wherever tensors are taken in order, they are taken by name,
-    too. verified: what the plan's maker says was checked of it.
+    too. verified: the checks of the plan that its maker states.
     """
 
     def __init__(self, bundle: Bundle, *, most_graphs: int = MOST_GRAPHS) -> None:
@@ -61,8 +61,9 @@ class LoadedPlan:
     def __call__(
         self, /, *inputs: Any, stream: Any = None, versions: Mapping[int | str, Any] = {}, **named: Any
     ) -> Outputs:
-        """Outputs of the plan as new CuPy arrays, in order and by name; those that are inputs as they stand are the
-        caller's own. Inputs: in order, by name, or as one dict, which takes any names. Raises GuardError, TypeError."""
+        """Outputs of the plan as new CuPy arrays, in order and by name; an output that is an input as it stands is the
+        caller's tensor. Inputs: in order, by name, or as one dict, which takes any names. Raises GuardError,
+        TypeError."""
         given, outputs = self.names.arguments(inputs, named), self.empty_outputs()
         self.run(given, outputs, stream=stream, versions=versions)
         return Outputs((self._result(i, given, outputs) for i in range(len(outputs))), self.names.outputs)
@@ -89,17 +90,17 @@ class LoadedPlan:
     def launch(
         self, inputs: Tensors, outputs: Tensors, *, stream: Any = None, versions: Mapping[int | str, Any] = {}
     ) -> None:
-        """The same, step by step and never as a graph of our own: for streams that somebody else captures. Raises
+        """`run`, step by step and never as a CUDA graph of its own: for streams that somebody else captures. Raises
         PrologueError on such a stream where `prepare` did not see these constants."""
         addresses, at = self._checked(inputs, outputs, stream, versions)
         self._launches.queue(addresses, at)
 
     def prepare(self, inputs: Tensors, *, stream: Any = None, versions: Mapping[int | str, Any] = {}) -> None:
-        """Computes what depends on constants alone, if that is not there, and nothing else. Raises GuardError."""
+        """Runs the prologue, unless its results for these constants are there, and nothing else. Raises GuardError."""
         self._checked(inputs, None, stream, versions)
 
     def constants_changed(self) -> None:
-        """Constants may have other values than at the last call: what depends on them is computed again."""
+        """Has the prologue run again at the next call: constants may have other values than at the last one."""
         self._prologue.forget()
 
     def empty_outputs(self) -> list[Any]:
@@ -113,18 +114,19 @@ class LoadedPlan:
         return [_filled(spec, random_values(spec, generator)) for spec in self.plan.inputs]
 
     def read_inputs(self, file: Path | str) -> list[Any]:
-        """The same of a safetensors file, whose tensors have the names of the inputs. Raises InputsError, OSError."""
+        """Inputs from a safetensors file, whose tensors have the names of the inputs, as CuPy arrays laid out as the
+        plan reads them. Raises InputsError, OSError."""
         values = read_values(file, self.names.inputs, self.plan.inputs)
         return [_filled(spec, flat) for spec, flat in zip(self.plan.inputs, values, strict=True)]
 
     @property
     def graphs(self) -> int:
-        """Graphs that are captured."""
+        """The number of captured CUDA graphs that are held."""
         return sum(graph is not None for graph in self._graphs.values())
 
     @property
     def prologue_runs(self) -> int:
-        """How often what depends on constants alone was computed."""
+        """How often the prologue ran."""
         return self._prologue.runs
 
     def _checked(
@@ -148,8 +150,8 @@ class LoadedPlan:
         return addresses, at
 
     def _scratch(self, stream: int) -> tuple[int, ...]:
-        """Addresses of the temporaries for a stream: calls on one stream run one after the other. What is kept is the
-        same for all streams."""
+        """Addresses of the temporaries for a stream: calls on one stream run one after the other. Kept buffers are
+        shared by all streams."""
         if stream not in self._temporaries:
             kept = self._prologue.addresses(stream)
             offsets, end = list[int](), 0
@@ -207,7 +209,7 @@ def _filled(spec: Tensor, flat: Any) -> Any:
 
 
 def _as_planned(tensor: Any, spec: Tensor | None) -> View:
-    """A tensor. Unsigned integers count as of a type that CuPy lacks where the plan has one of their width there."""
+    """The view of a tensor. Unsigned integers count as the plan's dtype where CuPy lacks that and has them instead."""
     found = view(tensor)
     stands_in = spec is not None and STANDS_IN.get(spec.dtype) == found.dtype
     return View(found.address, found.shape, spec.dtype, found.strides, found.device) if stands_in and spec else found

@@ -1,7 +1,8 @@
-"""Tensors of any framework as addresses with shapes: by `__cuda_array_interface__` where that says all, else by DLPack.
+"""Tensors of any framework as addresses with shapes: by `__cuda_array_interface__` where that knows the dtype, else by
+DLPack.
 
-DLPack knows bf16 and 8-bit floats, which the CUDA array interface does not. Nothing is copied and nobody waits: streams
-are the caller's business.
+DLPack knows bf16 and 8-bit floats, which the CUDA array interface does not. No data is copied and no stream is waited
+for: streams are the caller's business.
 """
 
 import ctypes
@@ -23,7 +24,7 @@ INTERFACE_TYPES = {
 
 @dataclass(frozen=True)
 class View:
-    """Where a tensor is. strides: in elements. device: its number, None where the tensor does not say."""
+    """A tensor's address and layout. strides: in elements. device: its number, None where the tensor does not say."""
 
     address: int
     shape: tuple[int, ...]
@@ -60,8 +61,8 @@ _pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
 
 
 def view(tensor: Any) -> View:
-    """Where a tensor is. Raises TypeError for what is no tensor on a CUDA device, or of a type that plans do not
-    know."""
+    """The address and layout of a tensor. Raises TypeError for an object that is no tensor on a CUDA device, or a
+    tensor of a type that plans do not know."""
     try:
         interface = getattr(tensor, "__cuda_array_interface__", None)
     except (TypeError, RuntimeError):  # PyTorch's, for types that the interface lacks and for tensors on a CPU

@@ -1,10 +1,9 @@
-"""Where what is held is one constant, whatever the product: above the diagonal of causal scores, say.
+"""Blank blocks, where the held tensor is one constant whatever the product: above the diagonal of causal scores, say.
 
     where(column <= row, product * scale, -inf)  ->  blank where the smallest column lies behind the largest row
 
-A part of the columns that is blank for all rows of a block needs no product, and what later phases make of the constant
-is the same in all of its columns. It is computed as anywhere else, once for each row: nothing is left out that could
-be NaN.
+Columns that are blank for all rows of a block need no product, and later phases make one value of the constant in all
+of these columns. The value is computed as anywhere else, once for each row: nothing is left out that could be NaN.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +17,7 @@ from codegen.tiled.points import COLUMN, ROW
 
 MOST = 1 << 31
 NAMES = {ROW: "row", COLUMN: "column"}
-# Of a comparison of a and b, the one that holds everywhere if it holds of the bounds named: false or true throughout.
+# By comparison of a and b: the test of their bounds that shows it to be false (NEVER) or true (ALWAYS) throughout.
 NEVER = {
     "le": "{a_low} > {b_high}",
     "lt": "{a_low} >= {b_high}",
@@ -63,7 +62,7 @@ def blanks_text(strips: RowBlocks) -> str | None:
 
 
 def _varies_along_columns(part: Part) -> bool:
-    """Whether what is computed depends on the column by more than what is held there."""
+    """Whether a part depends on the column by more than the value held there."""
     along = {axis for (digit, _), axis in part.points.digits.items() if digit.number == COLUMN}
     along |= set(part.points.lanes.values())
     read = [v for v in cone(p.write.value for p in part.pieces) if v.op in ("load", "index", "uniform")]
@@ -72,18 +71,18 @@ def _varies_along_columns(part: Part) -> bool:
 
 @dataclass(frozen=True)
 class _Linear:
-    """start + sum of step * number of a point."""
+    """start + sum of step * number, over numbers of a point (row, column)."""
 
     start: int
     steps: Mapping[int, int]
 
     def at(self, prefix: str) -> str:
-        """At the first, or at the last, row and column of a box."""
+        """C++ text of the value at the first (prefix "") or last ("last_") row and column of a box."""
         return " + ".join([*(f"{k} * {prefix}{NAMES[n]}" for n, k in self.steps.items()), str(self.start)])
 
 
 def _bounds(part: Part, v: Value, extents: Sequence[int]) -> tuple[str, str] | None:
-    """The least and the most that an integer is within a box of rows and columns."""
+    """C++ text of the least and the largest value of an integer in a box of rows and columns; None where unknown."""
     found, sizes = _linear(part, v), {ROW: extents[1], COLUMN: extents[2]}
     if found is None or any(k < 0 for k in found.steps.values()):
         return None
@@ -93,7 +92,7 @@ def _bounds(part: Part, v: Value, extents: Sequence[int]) -> tuple[str, str] | N
 
 
 def _linear(part: Part, v: Value) -> _Linear | None:
-    """An integer as a plain sum of row and column; None where it is none."""
+    """An integer as a plain sum of multiples of row and column; None where it is no such sum."""
     if not v.dtype.is_integer or v.dtype.bytes < 4:  # narrower ones wrap
         return None
     if v.op == "const":

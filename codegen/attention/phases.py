@@ -1,9 +1,10 @@
-"""A segment cut at the reductions of a product's rows: what each phase computes, and what is held between them.
+"""Phases of a segment cut at the reductions of a product's rows, and the tensor that is held from phase to phase.
 
     s = product * scale + mask;  m = max(s);  e = exp(s - m);  t = sum(e);  p = e / t
     ->  hold s, m = max of it;  hold e = exp(held - m), t = sum of it;  held / t
 
-What is reduced takes the place of what was held where nothing later needs that; else it is computed again.
+The operand of a reduction replaces the tensor held before, unless a later phase needs that one; then the operand is
+computed again.
 """
 
 from collections.abc import Iterable, Sequence, Set
@@ -23,7 +24,7 @@ MAX_NODES = 300
 
 @dataclass(frozen=True)
 class Phase:
-    """One reduction. reads: what is held before it. keeps: whether its operand is held from then on."""
+    """One reduction. reads: the tensor held before it. keeps: whether its operand is held from then on."""
 
     reduction: Node
     reads: Node
@@ -31,14 +32,14 @@ class Phase:
 
     @property
     def operand(self) -> Node:
-        """What is reduced."""
+        """The tensor that is reduced."""
         return self.reduction.args[0]
 
 
 @dataclass(frozen=True)
 class Phases:
-    """product: the contraction. steps: its reductions in order. reads: what is held behind them. second: the
-    contraction over the columns, if there is one, and which of its operands follows from the first."""
+    """product: the contraction. steps: its reductions in order. reads: the tensor held behind them. second: the
+    contraction over the columns, if there is one. side: which of its operands (0, 1) depends on the product."""
 
     product: Node
     steps: tuple[Phase, ...]
@@ -48,12 +49,12 @@ class Phases:
 
     @property
     def reductions(self) -> tuple[Node, ...]:
-        """In order."""
+        """The reductions of all steps, in order."""
         return tuple(step.reduction for step in self.steps)
 
 
 def phases_of(segment: Graph) -> Phases | Reject:
-    """The segment's phases; a reason where it is no such segment, as far as ops tell."""
+    """The segment's phases, or why it has none, as far as ops tell."""
     if len(segment.nodes) > MAX_NODES:
         return Reject(f"{len(segment.nodes)} nodes are too many for one kernel (at most {MAX_NODES})")
     long: list[Node] = []
@@ -104,7 +105,7 @@ def _held(product: Node, reductions: Sequence[Node], last: Sequence[Node], secon
 
 
 def reached(roots: Iterable[Node], ends: Set[Node]) -> set[Node]:
-    """What roots are computed from, up to `ends`, these included."""
+    """Nodes that `roots` are computed from, down to the nodes `ends`; roots and ends are included."""
     found, stack = set[Node](), list(roots)
     while stack:
         n = stack.pop()
@@ -115,7 +116,7 @@ def reached(roots: Iterable[Node], ends: Set[Node]) -> set[Node]:
 
 
 def _behind(segment: Graph, node: Node) -> set[Node]:
-    """What is computed from a node, itself included."""
+    """Nodes of the segment that are computed from `node`, itself included."""
     found = {node}
     for n in topological(o.node for o in segment.outputs):
         if not found.isdisjoint(n.args):

@@ -1,11 +1,11 @@
-"""Phases as functions of a point of the product, of what is held there, and of what reductions gave in its row.
+"""Phases as functions of a point of the product, of the value held there, and of the reductions' results in its row.
 
     struct Phase0 {
       Vec<float, 8> operator()(batch, row, column, const Vec<float, 8>& product, int left, const RowValues<N>&) const;
     };
 
-What is held and the rows' results are inputs behind the segment's own, at strides of no tensor (codegen.tiled.points):
-so it shows whether a phase reads them at the point that it is computed for, and in no other row.
+The held tensor and the rows' results are inputs behind the segment's own, at strides that no tensor has
+(codegen.tiled.points): so it shows whether a phase reads them at the point that it is computed for and in no other row.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -45,8 +45,8 @@ Strides = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Part:
-    """What is computed at a point. held: number of the input that stands for what is held, None where
-    nothing depends on that; the rows' results follow."""
+    """A cut as a function of a point. held: number of the input that stands for the held tensor, None where nothing
+    depends on that; inputs for the rows' results follow."""
 
     pieces: tuple[Piece, ...]
     points: Points
@@ -55,8 +55,9 @@ class Part:
 
 @dataclass(frozen=True)
 class RowBlocks:
-    """A segment as one product whose rows are reduced, and perhaps multiplied again. cuts: what each of the phases
-    reduces, then what is behind them: all outputs, or the left operand of the second product."""
+    """A segment as one product whose rows are reduced, and perhaps multiplied again. cuts: a graph for each phase, of
+    the tensor that it reduces; then the graph behind them, of all outputs or of the left operand of the second
+    product."""
 
     segment: Graph
     phases: Phases
@@ -72,12 +73,12 @@ class RowBlocks:
 
     @cached_property
     def left(self) -> TileOperand:
-        """Of the product."""
+        """The left operand of the first product."""
         return operand(self.segment, self.problem, self._tiles, right=False, depth_last=True)
 
     @cached_property
     def right(self) -> TileOperand:
-        """Of the product."""
+        """The right operand of the first product."""
         return operand(self.segment, self.problem, self._tiles, right=True, depth_last=True)
 
     @cached_property
@@ -87,8 +88,8 @@ class RowBlocks:
 
     @cached_property
     def lengths(self) -> tuple[tuple[float, float], tuple[float, float, float]]:
-        """Of the code of one call each (codegen/tiled/code_length.py): all parts together, what is behind the second
-        product; the operands, the left one first."""
+        """Code lengths of one call each (codegen/tiled/code_length.py): of all parts together and of the epilogue of
+        the second product; then of the operands `left`, `right` and `values`. 0 where there is no second product."""
         parts = sum(pieces_length(part.pieces, RUN) for part in self.parts)
         behind = epilogue_length(self.segment, self.second) if self.second else 0.0
         values = operand_length(self.values) if self.values else 0.0
@@ -101,7 +102,7 @@ class RowBlocks:
 
 @lru_cache(maxsize=256)
 def multiplied_phases(segment: Graph) -> Phases | Reject:
-    """The segment's phases, where tensor cores multiply in them."""
+    """The segment's phases, or why it has none whose products tensor cores can compute."""
     phases = phases_of(segment)
     if isinstance(phases, Reject):
         return phases
@@ -115,7 +116,7 @@ def multiplied_phases(segment: Graph) -> Phases | Reject:
 
 @lru_cache(maxsize=256)
 def strips_of(segment: Graph) -> RowBlocks | Reject:
-    """The first way to arrange the axes in which rows are what is reduced."""
+    """The segment by the first arrangement of the product's axes in which rows are reduced, or why there is none."""
     phases = multiplied_phases(segment)
     if isinstance(phases, Reject):
         return phases
@@ -136,7 +137,8 @@ def _problems(node: Node) -> Iterator[Problem]:
 
 
 def _strips(segment: Graph, phases: Phases, problem: Problem) -> RowBlocks:
-    """Raises EmitError where some part cannot be computed in strips. What segments have in common is looked at once."""
+    """The segment by one arrangement of axes. A part that several segments share is looked at once. Raises EmitError
+    where some part cannot be computed in strips of rows."""
     given: dict[Node, Strides] = {phases.product: tuple(where.stride for where in problem.result)}
     rows: dict[Node, Strides] = {}
     cuts: list[Graph] = []
@@ -162,7 +164,8 @@ def _strips(segment: Graph, phases: Phases, problem: Problem) -> RowBlocks:
 
 
 def _cut(segment: Graph, outputs: Sequence[OutputSpec], held: Node, at: Strides, rows: Mapping[Node, Strides]) -> Graph:
-    """The outputs computed from what is held and the rows' results, which are f32 in registers, as further inputs."""
+    """The graph of `outputs` with the held tensor and the rows' results, f32 in registers, as further inputs. Raises
+    EmitError where it needs a reduction or a long contraction besides."""
     specs, new = list(segment.inputs), dict[Node, Node]()
     for node, strides in ((held, at), *rows.items()):
         specs.append(InputSpec(node.shape, f32, strides, ALIGNMENT_BYTES))
@@ -182,7 +185,7 @@ def _cut(segment: Graph, outputs: Sequence[OutputSpec], held: Node, at: Strides,
 
 
 def _strides(segment: Graph, node: Node, held: Node, at: Strides, rows: Mapping[Node, Strides]) -> Strides:
-    """Where each axis of a node lies in (batch, row, column), by where what is held does. Raises EmitError."""
+    """Strides of a node's axes in (batch, row, column), from the strides `at` of the held tensor. Raises EmitError."""
     cut = _cut(segment, [OutputSpec(node, dense_strides(node.sizes))], held, at, rows)
     alone, position = with_own_inputs(cut)
     found = _places(alone, position.get(len(segment.inputs)))
@@ -193,7 +196,8 @@ def _strides(segment: Graph, node: Node, held: Node, at: Strides, rows: Mapping[
 
 @lru_cache(maxsize=1024)
 def _places(alone: Graph, held: int | None) -> Strides | str:
-    """The same of the output of a cut with its own inputs, or why there are none. held: number of that input."""
+    """Strides of a cut's output in (batch, row, column), or why it has none. alone: the cut with its own inputs. held:
+    number of the input that stands for the held tensor."""
     pulled = pull_outputs(alone)
     values, _, _ = pulled.pull()
     (node,) = [o.node for o in alone.outputs]
@@ -207,7 +211,7 @@ def _places(alone: Graph, held: int | None) -> Strides | str:
 
 
 def _row_strides(problem: Problem, step: Phase, strides: Strides) -> Strides:
-    """Of a reduction's result. Raises EmitError where it does not reduce all columns and nothing else."""
+    """Strides of a reduction's result. Raises EmitError where it does not reduce all columns and nothing else."""
     axes = step.reduction.ints("axes")
     for d, (stride, extent) in enumerate(zip(strides, step.operand.sizes, strict=True)):
         if extent > 1 and (stride < 1 << SCALE_BITS) != (d in axes):
@@ -216,7 +220,7 @@ def _row_strides(problem: Problem, step: Phase, strides: Strides) -> Strides:
 
 
 def _check_part(segment: Graph, cut: Graph, problem: Problem, *, whole: bool) -> None:
-    """Raises EmitError where a cut is no function of a point; `whole`: or not every point is computed once."""
+    """Raises EmitError where a cut is no function of a point. whole: it must also compute every point once."""
     alone, position = with_own_inputs(cut)
     held, *rows = [position.get(i) for i in range(len(segment.inputs), len(cut.inputs))]
     used = tuple([row for row in rows if row is not None])
@@ -236,8 +240,8 @@ def _fault(alone: Graph, held: int | None, rows: tuple[int, ...], extents: tuple
 
 
 def _part(cut: Graph, held: int | None, rows: Sequence[int], extents: tuple[int, int, int]) -> Part:
-    """A cut, lowered. held, rows: numbers of the inputs that stand for what is held, None where nothing depends on it,
-    and for the rows' results. Raises EmitError."""
+    """A cut, lowered. held: number of the input that stands for the held tensor, None where nothing depends on it.
+    rows: numbers of the inputs that stand for the rows' results. Raises EmitError."""
     writes, axes = writes_at_points(cut)
     batches, lines, columns = extents
     points = Points((columns, lines, batches), axes)
@@ -283,7 +287,7 @@ def _second_problem(problem: Problem, node: Node, side: int, strides: Strides) -
 
 # ---- as text
 class _PartPrinter(PointPrinter):
-    """What a row was reduced to comes as `found`."""
+    """Prints a part; loads of the rows' results become elements of `found`."""
 
     def rhs(self, v: Value, key: Key, count: str | None) -> str:
         if v.op == "load" and self.product is not None and v.tensor > self.product:
@@ -292,8 +296,8 @@ class _PartPrinter(PointPrinter):
 
 
 def part_functor(segment: Graph, part: Part, name: str, result: str | None, rows: int, device: Device) -> Functor:
-    """A part as text. result: type of the elements that it returns; None: it stores all outputs. rows: results of a
-    row."""
+    """A part as a functor. result: type of the elements that it returns; None: it stores all outputs. rows: number of
+    results of a row."""
     style = aligned(segment, alignments(segment), min(device.vector_bytes, 16))
     printer = _PartPrinter(part.points, part.pieces, style, RUN, part.held)
     if result:
@@ -346,5 +350,5 @@ def reduce_call(step: Phase, number: int, phase: Functor) -> str:
 
 
 def element_type(node: Node) -> str:
-    """In C++."""
+    """C++ type of a node's elements."""
     return CTYPE[node.dtype.name]

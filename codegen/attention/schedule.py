@@ -1,4 +1,4 @@
-"""The schedule of strips: rows of a block, warps that share their columns, tiles on their way; which come first."""
+"""Schedules of strips of rows: rows of a block, warps that share columns, tiles on their way; and which come first."""
 
 from dataclasses import dataclass
 from itertools import product as combinations
@@ -16,17 +16,18 @@ from fusion_ir.records import Device
 SLICE = 32  # columns of a warp in a tile: attention_sm80.cuh
 FRAGMENT_ROWS = 16
 MOST_REGISTERS = 255  # of a thread
-LEAST_OTHERS = 44  # of them beside what is held
-LEAST_FREE = 30  # of them beside that and the left operand, or the second product; with fewer, they spill as a rule
-MOST_OPERANDS = 64  # for these two
+LEAST_OTHERS = 44  # registers beside those of the held tensor
+LEAST_FREE = 30  # registers beside those and the left operand's or second product's; fewer spill as a rule
+MOST_OPERANDS = 64  # registers for the left operand, or for the second product
 # A thread holds more of its rows than it has sums of a tile, and goes over them several times.
 MOST_CODE = 2 * MOST_OF_TILES
 ROWS, WARPS, GROUPS, STAGES, BLOCKS = (16, 32, 64), (4, 8, 16), (1, 2), (2, 3, 4), (1, 2, 3)
 TURNS = (1, 2, 3, 4, 6, 8, 12, 16)
 MOST_GROUPS, MOST_THREADS = 4, 1024
 FIRST = 10
-# Of a multiprocessor, per clock: bytes from the L2 cache; elements that an operation is done for; products by mma.sync.
-# With the two below they put what was timed on an H200, scores and attention of 1,024 tokens, in its order.
+# Rates of a multiprocessor, per clock: bytes from the L2 cache; elements that an operation is done for; products by
+# mma.sync. With the two below they put schedules of scores and attention of 1,024 tokens in the order of their times on
+# an H200.
 L2_BYTES_PER_CLOCK = 64
 LANES = 128
 PRODUCTS_PER_CLOCK = 1200
@@ -38,10 +39,10 @@ FREE = ("load", "const", "index")  # about nothing to compute
 
 @dataclass(frozen=True)
 class AttentionSchedule(Schedule):
-    """rows: of a group of warps at a time. warps: of a group, that share the columns. groups: of a block, that share
-    the tiles of right operands. stages: such tiles that are in shared memory or on their way, each of 32 columns for
-    every warp. turns: strips of rows that a group takes one after the other, with all tiles in shared memory; 1: each
-    tile comes and goes. blocks: for which a multiprocessor has registers."""
+    """rows: rows of a group of warps at a time. warps: warps of a group, which share the columns. groups: groups of a
+    block, which share the tiles of right operands. stages: such tiles that are in shared memory or on their way, each
+    of 32 columns for every warp. turns: strips of rows that a group takes one after the other, with all tiles in shared
+    memory; 1: each tile comes and goes. blocks: number of blocks that a multiprocessor has registers for."""
 
     FAMILY = "attention"
     rows: int
@@ -53,11 +54,11 @@ class AttentionSchedule(Schedule):
 
     @property
     def threads(self) -> int:
-        """Of a block."""
+        """Threads of a block."""
         return 32 * self.warps * self.groups
 
     def tiles(self, columns: int) -> int:
-        """Tiles of so many columns."""
+        """Number of tiles that make up `columns` columns."""
         return -(-columns // (SLICE * self.warps))
 
 
@@ -70,7 +71,7 @@ def chunks_of(elements: int) -> int:
 
 
 def shared_bytes(s: AttentionSchedule, strips: RowBlocks) -> int:
-    """Shared memory of a block, as `Strip` in attention_sm80.cuh lays it out."""
+    """Bytes of shared memory of a block, as `Strip` in attention_sm80.cuh lays it out."""
     depth, width = strips.problem.depth, strips.second.extent("column") if strips.second else 0
     widest = max(chunks_of(depth), chunks_of(width) if width else 0)
     tiles = s.stages * SLICE * s.warps * widest * 16 + s.groups * s.rows * chunks_of(depth) * 16
@@ -79,7 +80,7 @@ def shared_bytes(s: AttentionSchedule, strips: RowBlocks) -> int:
 
 
 def held(s: AttentionSchedule, columns: int) -> int:
-    """Registers of a thread for what is held of the rows."""
+    """Registers of a thread for its part of the held rows."""
     return s.rows // FRAGMENT_ROWS * s.tiles(columns) * FRAGMENT_ROWS * SLICE // 32
 
 
@@ -114,7 +115,7 @@ def fault(s: AttentionSchedule, strips: RowBlocks, device: Device) -> str:
 
 
 def strips_length(s: AttentionSchedule, strips: RowBlocks) -> float:
-    """Of a kernel's code: see codegen/tiled/code_length.py. What is computed of a slice that is blank has a text of its
+    """Length of a kernel's code in f32 additions, see codegen/tiled/code_length.py. Blank slices have a text of their
     own."""
     columns = strips.problem.extents[2]
     runs, behind, brought = 2 * s.rows // FRAGMENT_ROWS * s.tiles(columns), *strips.lengths
@@ -134,13 +135,13 @@ def _operands(s: AttentionSchedule, strips: RowBlocks) -> int:
 
 
 def has_schedules(strips: RowBlocks, device: Device) -> bool:
-    """Whether `first_schedules` finds any: one of a single group then, which takes less of everything."""
+    """Whether `first_schedules` finds any. A single group takes less of everything: only such schedules are tried."""
     return any(not fault(s, strips, device) for s in ALL if s.groups == 1)
 
 
 def first_schedules(strips: RowBlocks, device: Device) -> list[AttentionSchedule]:
-    """Schedules worth trying, best first by what a multiprocessor should take for its blocks: one of each kind, then
-    others of the same kinds."""
+    """Schedules worth trying, best first by the clocks that a multiprocessor should take for its blocks: the best of
+    each kind (rows, warps, groups, whether in turns, blocks), then others of these kinds."""
     possible = [s for s in ALL if not fault(s, strips, device)]
     operations = _operations_of(strips)
     possible.sort(key=lambda s: _clocks(s, strips, operations, device))
@@ -150,13 +151,13 @@ def first_schedules(strips: RowBlocks, device: Device) -> list[AttentionSchedule
 
 
 def schedule_choices() -> Choices:
-    """What the fields of a schedule may be."""
+    """The values that each field of an `AttentionSchedule` may have."""
     return {"rows": ROWS, "warps": WARPS, "groups": GROUPS, "stages": STAGES, "turns": TURNS, "blocks": BLOCKS}
 
 
 def _clocks(s: AttentionSchedule, strips: RowBlocks, operations: float, device: Device) -> float:
-    """Of a multiprocessor: blocks at a time bring tiles while others compute; one alone does one after the other.
-    operations: of one element."""
+    """Clocks that a multiprocessor should take: of several resident blocks some bring tiles while others compute; one
+    alone does one after the other. operations: on one element of the product, see `_operations_of`."""
     columns = strips.problem.extents[2]
     lines = strips.problem.depth + (strips.second.extent("column") if strips.second else 0)
     wide = s.tiles(columns) * SLICE * s.warps
@@ -174,6 +175,6 @@ def _clocks(s: AttentionSchedule, strips: RowBlocks, operations: float, device: 
 
 
 def _operations_of(strips: RowBlocks) -> float:
-    """Of one element of the product, but for the products themselves: some of each value."""
+    """Cost of all values of one element of the product, in f32 additions, without the product's multiplications."""
     values = {v for part in strips.parts for v in cone(p.write.value for p in part.pieces) if v.op not in FREE}
     return sum(OPS[v.op].cost if v.op in OPS else 1.0 for v in values)

@@ -1,4 +1,4 @@
-"""A graph to check candidates on: inputs, what must come out, and the comparison. Knows no device."""
+"""A graph to check candidates on: sampled inputs, reference outputs, and the comparison. Knows no device."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ Proven = tuple[tuple[str, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One set of inputs and what must come out of it."""
+    """One set of inputs with its reference outputs."""
 
     inputs: list[Array]
     reference: Reference
@@ -27,8 +27,8 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A graph with its trials: random data, and small integers too where the graph sums. others: what must come out of
-    what may compute in another order, by trial and order, once such a thing was judged."""
+    """A graph with its trials: random data, and small integers too where the graph sums. others: references for
+    candidates that may compute in another order, by (trial, order), each made when it is first needed."""
 
     graph: Graph
     trials: tuple[Trial, ...]
@@ -37,7 +37,7 @@ class Case:
     )
 
     def expected(self, trial: int, order: Order = "own") -> Reference:
-        """What must come out, and how closely."""
+        """The reference of a trial: expected outputs and tolerances for candidates that may compute in `order`."""
         own, order = self.trials[trial], strictest(self.graph, order)
         if order == "own":
             return own.reference
@@ -60,8 +60,8 @@ class Verdict:
 
 
 def make_case(graph: Graph, seed: int, proven: Proven = ()) -> Case:
-    """Samples inputs and interprets the graph. proven: files of outputs, by trial, that are right whatever the
-    interpreter's are (`codegen.workbench.step_check`): these must come out, bit for bit."""
+    """Samples inputs and interprets the graph. proven: files of right outputs, by trial, that take the place of the
+    interpreter's (`codegen.workbench.step_check`): candidates must match them bit for bit."""
     inputs = samples(graph, seed)
     if not proven:
         return Case(graph, tuple(Trial(arrays, reference(graph, arrays)) for arrays in inputs))
@@ -70,7 +70,7 @@ def make_case(graph: Graph, seed: int, proven: Proven = ()) -> Case:
 
 
 def proven_of(message: Mapping[str, Any]) -> Proven:
-    """As a message of the parent has it."""
+    """The argument `proven` of `make_case`, read from a message of the parent; () where it has none."""
     return tuple(tuple(files) for files in message.get("proven", ()))
 
 
@@ -81,8 +81,8 @@ def _exactly(graph: Graph, files: Sequence[str]) -> Reference:
 
 
 def judge(case: Case, trial: int, got: Sequence[Array], order: Order = "own") -> Verdict:
-    """Compares outputs (arrays of the outputs' shapes, any strides) with the reference. order: that whoever made them
-    may compute in."""
+    """Compares outputs (arrays of the outputs' shapes, any strides) with the reference. order: the order of
+    operations that the candidate may use."""
     for i, (array, output) in enumerate(zip(got, case.graph.outputs, strict=True)):
         if output.node.dtype.kind == "bool" and array.size and int(array.view(np.uint8).max()) > 1:
             return Verdict(f"out{i} holds a byte that is neither 0 nor 1: not written, or no bool", None)
@@ -92,7 +92,7 @@ def judge(case: Case, trial: int, got: Sequence[Array], order: Order = "own") ->
 
 
 def verdict_message(index: int, verdict: Verdict) -> dict[str, Any]:
-    """What the parent is told about one candidate."""
+    """The message to the parent about the check of candidate `index`: status, problem, largest relative error."""
     status = Status.wrong_result if verdict.problem else Status.ok
     return {
         "checked": index,
@@ -105,8 +105,8 @@ def verdict_message(index: int, verdict: Verdict) -> dict[str, Any]:
 def strided(
     raw: np.ndarray[Any, np.dtype[np.uint8]], dtype: np.dtype[Any], sizes: Sequence[int], strides: Sequence[int]
 ) -> Array:
-    """The tensor that lies in `raw`: strides in elements. Writable if `raw` is. Where `raw` has several axes, one in
-    each row along the last of them."""
+    """A view of `raw` as a tensor, with strides in elements; writable if `raw` is. Where `raw` has several axes, each
+    row along the last one holds a tensor."""
     flat = raw.view(f"u{dtype.itemsize}")  # as_strided does not know the f8 types: it sees their bits
     within = (s * dtype.itemsize for s in strides)
     shape = (*raw.shape[:-1], *sizes)

@@ -39,8 +39,8 @@ MOST_CASES = 3
 
 @dataclass(frozen=True, slots=True)
 class CpuCandidate:
-    """A kernel or a plan: steps over the table inputs, outputs, temporaries. prologue: of these, what runs before the
-    first run; it writes the temporaries `kept`. aliases: output i is entry j of the table."""
+    """A kernel or a plan: steps over a table of inputs, outputs and temporaries. prologue: steps that run once, before
+    the first run, and write the temporaries `kept`. aliases: pairs (i, j): output i is entry j of the table."""
 
     prologue: tuple[Launch, ...]
     steps: tuple[Launch, ...]
@@ -51,7 +51,7 @@ class CpuCandidate:
 
     @property
     def temporaries(self) -> tuple[int, ...]:
-        """Bytes of each temporary; none of those that are kept, which are elsewhere while it is timed."""
+        """Bytes of each temporary; 0 for the kept ones, which have memory of their own while the plan is timed."""
         return tuple(0 if k in self.kept else size for k, size in enumerate(self.buffers))
 
 
@@ -72,13 +72,14 @@ class Prepared:
         return [(0, True), (len(self.case.trials) - 1, False)]
 
     def check_memory(self, run: tuple[int, bool]) -> CheckMemory:
-        """Made at the first call."""
+        """The memory of one checking run, made at its first call."""
         if run not in self._checks:
             self._checks[run] = CheckMemory(self.case, *run, self._guards)
         return self._checks[run]
 
     def timing_memory(self, cache_bytes: int) -> TimingMemory:
-        """Made at the first call, and again for another cache or where another case had the room since."""
+        """The memory of timed runs, made at the first call, and again for another size of the cache or where another
+        case took the arena since."""
         if self._timing is None or self._cold_bytes != cache_bytes:
             for other in (self, *_cases.values()):
                 other.forget_timing()
@@ -107,8 +108,8 @@ def prepare(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
 def bench(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
     """Checks and times `programs` on samples of `graph`. Sends {"checked": i, "status", "detail", "max_rel_error"}
     for each, and what `Channel.timing` does; the result holds a timing for each that passed (samples_us, note, warm_us,
-    sets, prologue_us), and the surroundings of the race. `passed`: those that an earlier child checked. `screen`: their
-    checks count as first runs of the race. `proven`: see `make_case`."""
+    sets, prologue_us), and the surroundings of the race. `passed`: programs that an earlier child checked. `screen`:
+    the runs of the checks count as first runs of the race. `proven`: see `make_case`."""
     began = time.monotonic()
     limit_cpu(message["cpu_seconds"])
     prepared = _prepare(message["graph"], message["seed"], proven_of(message))
@@ -168,15 +169,15 @@ def run(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
 
 
 def _small(size: int) -> Memory:
-    """Of a tensor that no time is taken of: hundreds of them would have hundreds of huge pages touched."""
+    """Memory of a tensor whose use is not timed, without huge pages: hundreds of tensors would touch hundreds."""
     return Memory(size, huge=False, aligned=False)
 
 
 def _check(
     prepared: Prepared, candidate: CpuCandidate, pool: Pool, channel: Channel, index: int, message: dict[str, Any]
 ) -> tuple[Verdict, list[float]]:
-    """The verdict, and how long each run took, in microseconds, without its prologue. Where there is one, what it left
-    serves a second run, too."""
+    """The verdict, and the microseconds of each run without its prologue. A candidate with a prologue runs a second
+    time, on the temporaries that the prologue left."""
     errors, runs_us = [0.0], list[float]()
     for which in prepared.runs:
         channel.beat(index, message["seconds"])
@@ -226,8 +227,8 @@ def _time(
     watch: CpuWatch,
     began: float,
 ) -> dict[str, Any]:
-    """A timing for each candidate whose timed runs were right, too. Where one was not, the others race again: beside
-    it they may have been screened out. Announces the wrong ones."""
+    """A timing for each candidate whose timed runs gave right results. Where a candidate's did not, its verdict is
+    sent to the parent and the others race again, since that candidate may have screened them out."""
     channel.beat(-1, message["seconds"])
     memory = prepared.timing_memory(message["cache_bytes"])
     sizes = [max(column) for column in zip_longest(*(c.temporaries for c in candidates.values()), fillvalue=0)]
@@ -310,7 +311,7 @@ def _timing(
     channel: Channel,
     message: dict[str, Any],
 ) -> dict[str, Any]:
-    """What the parent gets of one candidate; of a finalist, how fast it is when its tensors lie in cache, too."""
+    """The timing of one candidate as the parent gets it; `warm_us`: a finalist's median time with tensors in cache."""
     warm = None
     if not timing.note and memory.sets > 1:
         note = channel.beats(index, message["kernel_seconds"])

@@ -1,4 +1,4 @@
-"""Child process that measures what the CPU can reach, by our own kernels (runtime/ceilings.cpp) on all threads."""
+"""Child process that measures the ceilings of the CPU, with the kernels of runtime/ceilings.cpp on all threads."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -101,14 +101,15 @@ def _falling(rates: list[tuple[int, float]]) -> list[tuple[int, float]]:
 
 
 def _gflops(pool: Pool, runs: Program, sizes: np.ndarray[Any, Any], products: int) -> float:
-    """products: of a turn of the kernel's loop, each of which is added to a sum."""
+    """GFLOP/s of a kernel, a product and its addition to a sum counting two. products: of one turn of the kernel's
+    loop in one thread."""
     repeats = 100000
     sizes[:2] = 64, repeats
     return 2.0 * repeats * products * pool.threads / min(pool.time_us(runs, 5)) / 1e3
 
 
 def _product_gflops(fma: float, narrow: Mapping[str, float]) -> list[tuple[str, float]]:
-    """By dtype of the operands: the fastest of what makes such products."""
+    """GFLOP/s by dtype of the operands: the rate of the fastest instruction that makes such products."""
     rates: dict[str, float] = dict.fromkeys(WIDENED, fma)
     for name, rate in narrow.items():
         rates |= {dtype: max(rate, rates.get(dtype, 0.0)) for dtype in NARROW[name][0]}
@@ -116,7 +117,7 @@ def _product_gflops(fma: float, narrow: Mapping[str, float]) -> list[tuple[str, 
 
 
 def _launch(pool: Pool) -> float:
-    """An empty step behind another: barrier and hand-over."""
+    """Microseconds of an empty step behind another: barrier and hand-over."""
     steps = 1000
     table = np.zeros((1, 1), np.uint64)
     empty = program([Launch(pool.nothing, (), pool.threads)] * steps, table)

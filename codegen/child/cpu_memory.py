@@ -41,7 +41,7 @@ class Layout:
         return self.span * self.dtype.bytes
 
     def view(self, raw: Bytes) -> Array:
-        """The tensor in `raw`, which has `bytes` bytes; of rows of so many bytes, one for each."""
+        """The tensor in `raw`, which has `bytes` bytes; where `raw` is rows of that many bytes, a tensor per row."""
         if not self.span:
             return np.empty((*raw.shape[:-1], *self.sizes), self.dtype.numpy)
         return strided(raw, self.dtype.numpy, self.sizes, self.strides)
@@ -53,7 +53,7 @@ class Layout:
 
 
 def layouts(graph: Graph) -> tuple[list[Layout], list[Layout]]:
-    """Of the inputs, of the outputs."""
+    """Layouts of the inputs, and layouts of the outputs."""
     inputs = [
         Layout(s.dtype, s.sizes, s.strides, s.span, min(4096, max(s.alignment_bytes, s.dtype.bytes)))
         for s in graph.inputs
@@ -63,17 +63,18 @@ def layouts(graph: Graph) -> tuple[list[Layout], list[Layout]]:
 
 
 def tensor_layout(tensor: Mapping[str, Any], alignment: int) -> Layout:
-    """Of a tensor as a message describes it: shape, strides, dtype."""
+    """Layout of a tensor that a message describes by shape, strides and dtype. alignment: in bytes."""
     sizes, strides = tuple(tensor["shape"]), tuple(tensor["strides"])
     span = 0 if 0 in sizes else 1 + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True))
     return Layout(DTYPES[tensor["dtype"]], sizes, strides, span, alignment)
 
 
 class CheckMemory:
-    """Inputs, read-only, and outputs of one trial between guard pages, at their ends or at their beginnings.
+    """Inputs (read-only) and outputs of one trial between guard pages: each tensor lies against the page behind it
+    (`at_end`) or against the page before it.
 
-    shared: memory by tensor and place, for all such of one case. A tensor of whole pages lies at both ends at once, and
-    outputs are overwritten before each run, whatever the trial.
+    shared: guarded memory by (trial, tensor, placement), which all instances of one case have in common: a tensor of
+    whole pages lies against both guard pages at once, and outputs, whose trial is -1, are overwritten before each run.
     """
 
     def __init__(self, case: Case, trial: int, at_end: bool, shared: dict[tuple[int, int, bool], Guarded]) -> None:
@@ -109,7 +110,8 @@ class CheckMemory:
         return self.inputs[i].view(self.guards[i].bytes)
 
     def trespass(self) -> str:
-        """What was written outside of the outputs' elements, "" if nothing. Destroys the outputs."""
+        """A message that says where a run wrote outside of the outputs' elements, "" if nowhere. Destroys the
+        outputs."""
         for i, (layout, guard) in enumerate(zip(self.outputs, self.guards[len(self.inputs) :], strict=True)):
             if not guard.intact:
                 return f"wrote before or behind out{i}"
@@ -123,9 +125,9 @@ class CheckMemory:
 
 
 def rotating_sets(input_bytes: int, bytes_: int, cache_bytes: int) -> int:
-    """Sets of tensors to run on in turn, of so many bytes each, until each run finds its inputs in memory: as far as
-    `MOST_COLD` caches go, and at least so far that all tensors together are larger than the cache twice; as far as
-    `MOST_BYTES` go."""
+    """Number of sets of tensors (`bytes_` bytes each) that runs use in turn, so that each run finds its inputs in
+    memory and not in cache. The inputs of all sets exceed `COLD` caches, as far as the sets fit into `MOST_COLD` caches
+    and `MOST_BYTES`; all tensors together exceed two caches in any case, a cache counting `MOST_BYTES` / 2 at most."""
     cache_bytes = min(cache_bytes, MOST_BYTES // 2)
     least = 1 if bytes_ >= 2 * cache_bytes else -(-2 * cache_bytes // bytes_) + 1
     cold = 1 if input_bytes >= COLD * cache_bytes else -(-COLD * cache_bytes // max(input_bytes, 1)) + 1
@@ -133,16 +135,16 @@ def rotating_sets(input_bytes: int, bytes_: int, cache_bytes: int) -> int:
 
 
 class Arena:
-    """Memory that one case after the other has. Pages that nobody touched yet may take a system longer than all that is
-    done with them: 256 MiB 0.01 to 0.9 s on a virtual machine."""
+    """Memory that cases use one after the other. The first touch of a page may take a system longer than all work on
+    it: 0.01 to 0.9 s for 256 MiB on a virtual machine."""
 
     def __init__(self) -> None:
         self._memory: Memory | None = None
         self._touched = 0
 
     def take(self, size: int, cache_bytes: int) -> Memory:
-        """At least so many bytes, which hold anything, for sets of tensors beside such a cache: whoever had it before
-        may not look there any more."""
+        """Memory of at least `size` bytes with any content, made large enough for the sets of tensors that a cache of
+        `cache_bytes` asks for. The caller before may not use it any more."""
         if self._memory is None or self._memory.bytes.size < size:
             self._memory, self._touched = None, 0
             self._memory = Memory(max(size, min(MOST_COLD * cache_bytes, MOST_BYTES)), touched=False)
@@ -152,8 +154,8 @@ class Arena:
 
 
 class TimingMemory:
-    """Several sets of inputs and outputs, so that each run finds its tensors in memory. `addresses`: uint64[sets,
-    inputs + outputs]. In the arena there is one at a time."""
+    """Several sets of inputs and outputs, so that each run finds its tensors in memory and not in cache. `addresses`:
+    uint64[sets, inputs + outputs]. An arena holds one instance at a time."""
 
     def __init__(self, case: Case, cache_bytes: int, arena: Arena) -> None:
         tensors = [x for part in layouts(case.graph) for x in part]
@@ -185,7 +187,7 @@ class TimingMemory:
 
     @property
     def bytes(self) -> int:
-        """Of all sets."""
+        """Bytes of all sets."""
         return self._raw.size
 
     def tensors(self, which: int) -> list[Array]:
@@ -193,12 +195,12 @@ class TimingMemory:
         return [view[which, ...] for view in self._views]
 
     def is_intact(self, which: int) -> bool:
-        """The inputs of one set are what they were."""
+        """Whether the inputs of one set are unchanged."""
         pairs = zip(self._views, self._inputs, strict=False)
         return all(equal(_bits(view[which, ...]), _bits(array)) for view, array in pairs)
 
     def restore(self, which: int, poison: int) -> None:
-        """Writes the inputs of one set again, where somebody wrote there, and poisons its outputs."""
+        """Writes the inputs of one set again if they were changed, and fills its outputs with the byte `poison`."""
         if not self.is_intact(which):
             for view, array in zip(self._views, self._inputs, strict=False):
                 assign(view[which, ...], array)
@@ -206,15 +208,15 @@ class TimingMemory:
             assign(self._raw[which, place], poison)
 
     def restore_all(self, poison: int) -> None:
-        """The same for every set."""
+        """`restore` for every set."""
         for which in range(self.sets):
             self.restore(which, poison)
 
 
 class KeptTensors:
-    """What the prologue of one plan leaves, while the plan is timed: several times over, so that each run finds it in
-    memory, as it does its inputs. `addresses`: a table of tensors whose temporaries, from column `first` on, have
-    places of their own here where they are `kept`."""
+    """The temporaries that a plan's prologue writes, in several copies while the plan is timed, so that each run finds
+    them in memory and not in cache, like its inputs. `addresses`: the table of tensors, in which the temporaries `kept`
+    (those from column `first` on are temporaries) have their places here."""
 
     def __init__(
         self,
@@ -238,7 +240,7 @@ class KeptTensors:
             self.addresses[:, first + k] = starts + np.uint64(offset)
 
     def repeat(self) -> None:
-        """Copies what the prologue left for the first set to wherever the others look for it."""
+        """Copies the temporaries that the prologue wrote for the first set to those of all other sets."""
         assign(self._raw[1:], self._raw[0])
 
 
@@ -247,7 +249,8 @@ def _bits(array: Array) -> Array:
 
 
 def temporaries(sizes: Sequence[int], poison: int, held: list[Memory] | None = None) -> list[Memory]:
-    """Buffers of a plan, at least this large. held: buffers to use again, and to add to."""
+    """Buffers of a plan, each of at least the bytes in `sizes`, filled with `poison`. held: a list of buffers to use
+    again; those that are missing or too small are made in it."""
     made = held if held is not None else []
     for i, size in enumerate(sizes):
         if i == len(made):

@@ -1,7 +1,7 @@
-"""Making the calls that `LibraryCall` describes, by cuBLASLt through nvmath-python's bindings. For child processes.
+"""The calls that `LibraryCall` describes, made by cuBLASLt through nvmath-python's bindings. For child processes.
 
-The library thinks in columns: the transposed problem D^T = B^T A^T is what it is given, so that rows of ours are its
-columns, and its bias, which runs along its rows, runs along our columns (cuBLAS, "cublasLtMatmul").
+The library is column-major: it is given the transposed problem D^T = B^T A^T, so that a row here is a column there, and
+its bias, which runs along its rows, runs along the columns here (cuBLAS, "cublasLtMatmul").
 """
 
 import importlib
@@ -33,7 +33,7 @@ def bindings() -> Any:
 
 
 def library_version() -> str:
-    """Of cuBLASLt, as "cuBLASLt 13.1.0". Raises whatever a broken installation raises."""
+    """Version of cuBLASLt, such as "cuBLASLt 13.1.0". Raises whatever a broken installation raises."""
     number = int(bindings().get_version())
     return f"cuBLASLt {number // 10000}.{number // 100 % 100}.{number % 100}"
 
@@ -111,8 +111,8 @@ class CublasLtCall:
 
 
 def _preferences(lt: Any, call: LibraryCall) -> dict[str, int]:
-    """What algorithms may count on. Parts of a sum are added up in the type that it is computed in: added up in the
-    result's, each would be rounded."""
+    """Attributes that restrict the choice of an algorithm, by name: bytes of workspace and alignments, and the way of
+    adding parts of a sum, which are added in the compute type: in the result's type each would be rounded."""
     added = call.c.alignment_bytes if call.c else call.d.alignment_bytes
     stored = min(call.d.alignment_bytes, call.bias.alignment_bytes) if call.bias else call.d.alignment_bytes
     return {

@@ -78,8 +78,8 @@ def _described(wanted: int, libraries: dict[str, str]) -> dict[str, Any]:
 
 
 def _called_libraries() -> dict[str, str]:
-    """Libraries that steps may be calls of, by name, with their versions. Without one, plans do without it: broken
-    installations fail in as many ways as there are."""
+    """Versions of the libraries that steps may call, by name. A library that cannot be loaded is left out, whatever its
+    broken installation raises, and plans do without it."""
     try:
         return {CUBLASLT: cublaslt.library_version()}
     except Exception:
@@ -103,8 +103,8 @@ def prepare(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
 
 
 def bench(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
-    """As `bench` in cpu_bench.py. Takes turns with other processes by itself, where the message says how: while results
-    are judged on the host, the device is free for others."""
+    """`bench` of cpu_bench.py for a CUDA device. Takes turns with other processes by itself where the message has a
+    `turn`: while results are judged on the host, the device is free for others."""
     began = time.monotonic()
     turns = Turns(message.get("turn"), channel)
     inspector = Inspector(channel, message, turns)
@@ -135,7 +135,7 @@ def bench(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
 
 
 def run(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
-    """As `run` in cpu_bench.py."""
+    """`run` of cpu_bench.py for a CUDA device: runs `program` once on tensors in files."""
     with _device(message):
         table = [tensor_layout(t, 256) for t in (*message["inputs"], *message["outputs"])]
         inputs = len(message["inputs"])
@@ -162,14 +162,14 @@ def run(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
 
 
 def _kept_tensors(candidate: CudaCandidate) -> DeviceTensors:
-    """Memory for what the prologue leaves."""
+    """Memory for the temporaries that the prologue leaves."""
     return DeviceTensors([], [candidate.buffers[k] for k in candidate.kept])
 
 
 class Turns:
-    """The device's turn, as `turn_in` (`where`: its folder and name) has it; None: somebody else holds it for us.
+    """Turns on the device, taken by `turn_in`. where: its folder and name; None: the parent holds the turn already.
 
-    waited_seconds: until it was ours, in all."""
+    waited_seconds: time spent waiting for all turns."""
 
     def __init__(self, where: Sequence[str] | None, channel: Channel) -> None:
         self.waited_seconds = 0.0
@@ -188,14 +188,15 @@ class Turns:
 
 
 class Inspector:
-    """Runs candidates over poisoned memory, in turns with other processes, and says what is wrong with what they leave.
-    Results are judged while others have the device."""
+    """Runs candidates over poisoned memory, in turns with other processes, and gives verdicts on the outputs and on the
+    memory around them. Results are judged while other processes have the device."""
 
     def __init__(self, channel: Channel, message: dict[str, Any], turns: Turns) -> None:
         self._channel, self._message, self._turns = channel, message, turns
 
     def check(self, prepared: Prepared, candidate: CudaCandidate, index: int) -> Verdict:
-        """Of a candidate's first runs: where it has a prologue, of one with it and of one that finds what it left."""
+        """Verdict on a candidate's first runs, on the first and the last trial. A candidate with a prologue runs twice
+        on each: behind the prologue, and once more on the temporaries that the prologue left."""
         errors = [0.0]
         with self._turns.held():
             self._channel.beat(index, self._message["seconds"])
@@ -228,7 +229,7 @@ class Inspector:
         index: int,
         launch: Callable[[], None],
     ) -> Verdict:
-        """Of one run of a candidate on this memory, whose launches are queued by `launch`."""
+        """Verdict on one run of a candidate on this memory; `launch` queues its launches."""
         channel, message = self._channel, self._message
         with self._turns.held():
             channel.beat(index, message["seconds"])
@@ -262,8 +263,8 @@ def _time(
     inspector: Inspector,
     began: float,
 ) -> dict[str, Any]:
-    """Races the candidates, each a CUDA graph, behind an evicted L2 cache: the device is busy with that while the host
-    queues what is timed, so that nobody is timed launching."""
+    """Races the candidates, each captured as a CUDA graph, and evicts the L2 cache before each run: the eviction keeps
+    the device busy while the host queues the graph, so that the host's part of a launch is not timed."""
     channel.beat(-1, message["seconds"])
     cp = cupy()
     sizes = [max(column) for column in zip_longest(*(c.temporaries for c in candidates.values()), fillvalue=0)]
@@ -305,7 +306,7 @@ def _time(
         return median(times_us(graphs[i], WARM_SAMPLES, cold=False))
 
     def problem(i: int) -> str:
-        """What is wrong with one more run of a candidate: it was right when it was checked."""
+        """Runs a candidate, right when it was checked, once more; the problem as a message, "" for none."""
 
         def launch() -> None:
             graphs[i].launch(stream)

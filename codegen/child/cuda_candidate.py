@@ -19,8 +19,8 @@ STATIC_SHARED_BYTES = 48 << 10
 
 
 class CudaCandidate:
-    """A kernel or a plan, its functions loaded: steps over the table inputs, outputs, temporaries. once: of these, the
-    first ones, which are a prologue; it writes the temporaries `kept`. Raises CallError and ImportError for library
+    """A kernel or a plan, its functions loaded: steps over a table of inputs, outputs and temporaries. once: number of
+    first steps that are a prologue, which writes the temporaries `kept`. Raises CallError and ImportError for library
     calls that cannot be made here."""
 
     def __init__(self, text: dict[str, Any], inputs: int, outputs: int) -> None:
@@ -59,11 +59,11 @@ class CudaCandidate:
 
     @property
     def temporaries(self) -> tuple[int, ...]:
-        """Bytes of each temporary; none of those that are kept, which are elsewhere."""
+        """Bytes of each temporary; 0 for the kept ones, which have memory of their own."""
         return tuple(0 if k in self.kept else size for k, size in enumerate(self.buffers))
 
     def table(self, tensors: Sequence[int], temporaries: Sequence[int], kept: Sequence[int]) -> list[int]:
-        """Addresses of inputs and outputs, then of temporaries, with places of their own for those that are kept, in
+        """Addresses of inputs and outputs (`tensors`), then of temporaries. kept: addresses of the kept ones, in
         order."""
         addresses = [*tensors, *temporaries[: len(self.buffers)]]
         for k, address in zip(self.kept, kept, strict=True):

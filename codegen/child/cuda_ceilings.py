@@ -1,4 +1,5 @@
-"""What a CUDA device can reach, by our own kernels. Not exercised in CI, which has no GPU."""
+"""Measured ceilings of a CUDA device: bandwidths, f32 GFLOP/s, launch interval. Not exercised in CI, which has no
+GPU."""
 
 from typing import Any
 
@@ -28,7 +29,7 @@ class Eviction:
         self._grid = grid(device)
 
     def launch(self) -> None:
-        """Queues it on the current stream."""
+        """Queues the read on the current stream."""
         self._read(self._grid, (BLOCK,), self._args)
 
 
@@ -47,7 +48,7 @@ def ceilings(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
         stream.synchronize()
 
         def best_us(name: str, n: int, launches: int = 1) -> float:
-            """Of a launch, among `launches` of one CUDA graph."""
+            """Least microseconds per launch over `ROUNDS` rounds, each a CUDA graph of `launches` launches."""
             function = module.get_function(name)
             args = (source, target, np.int64(n))
             function((units * BLOCKS_PER_UNIT,), (BLOCK,), args)

@@ -1,6 +1,6 @@
-"""Memory that candidates are checked on, on a CUDA device: the inputs lie there once, and so does what right candidates
-left. A run that leaves the same bytes everywhere is as right, and nothing of it is copied to the host, which takes much
-longer than the run."""
+"""Memory of a CUDA device on which candidates are checked: the inputs, once, and copies of all that right candidates
+left. A run that leaves exactly the bytes of such a copy is right too, and nothing of it is copied to the host, which
+takes much longer than the run."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,8 +18,8 @@ FREE_SHARE = 8  # each takes no more than this part of the memory that is free
 
 
 class CheckTensors:
-    """Inputs of one trial and outputs, on the current device. aliases: of a candidate, outputs that are other entries
-    of the table."""
+    """Inputs of one trial and outputs, on the current device. aliases: a candidate's outputs that are other entries of
+    the table, as {output: entry}."""
 
     def __init__(self, case: Case, trial: int) -> None:
         self.case, self.trial = case, trial
@@ -36,42 +36,42 @@ class CheckTensors:
 
     @property
     def addresses(self) -> list[int]:
-        """Of inputs and outputs."""
+        """Addresses of inputs and outputs."""
         return self._tensors.addresses
 
     def reset(self, poison: int) -> None:
-        """Makes everything as it was before any run, the outputs poisoned."""
+        """Restores all memory to its state before any run, the outputs filled with the byte `poison`."""
         self._tensors.memory.data.copy_from_device(self._fresh.data, self._fresh.nbytes)
         self._tensors.guard(self._inputs)
         for i in range(self._inputs, len(self._tensors.sizes)):
             self._tensors.fill(i, poison)
 
     def known(self, order: Order = "own") -> Verdict | None:
-        """What was found of an earlier run that left exactly this, held to the same or to more: right. None if there
-        was none."""
+        """The verdict on an earlier right run that left exactly these bytes and was judged by `order` or a stricter
+        one; None where there was none."""
         enough = ORDERS[: ORDERS.index(order) + 1]
         found = ((left, verdict) for left, verdict, its in self._right if its in enough)
         return next((verdict for left, verdict in found if self._is_as(left)), None)
 
     def outputs(self, aliases: Mapping[int, int]) -> list[Array]:
-        """Copies to the host."""
+        """The outputs, copied to the host."""
         return [
             self._tensors.read(aliases.get(i, self._inputs + i)) for i in range(len(self._tensors.sizes) - self._inputs)
         ]
 
     def trespass(self) -> str:
-        """What was written besides the outputs, "" for nothing."""
+        """A message that says where a run wrote besides the outputs, "" for nowhere."""
         if not self._is_as(self._fresh):
             return "wrote into its inputs or around them"
         return self._tensors.trespass()
 
     def copy(self) -> Any:
-        """All as it is now, for `keep`; None where there is no place for it."""
+        """A copy of all memory as it is now, for `keep`; None where there is no room for it."""
         free, bytes_ = int(cupy().cuda.Device().mem_info[0]), int(self._tensors.memory.nbytes)
         return self._copy(bytes_) if len(self._right) < MOST_KEPT and bytes_ * FREE_SHARE <= free else None
 
     def keep(self, copied: Any, verdict: Verdict, order: Order = "own") -> None:
-        """Notes that a run was right that left this."""
+        """Notes that a run that left the bytes `copied` was right, judged by `order`."""
         self._right.append((copied, verdict, order))
 
     def _copy(self, bytes_: int) -> Any:
@@ -96,8 +96,8 @@ class Prepared:
 
     @property
     def checks(self) -> tuple[tuple[CheckTensors, int], ...]:
-        """Of the runs that check a candidate, on the first trial and on the last: memory, poison. Made at the first
-        call, on the current device."""
+        """(memory, poison byte) of the two runs that check a candidate, on the first trial and on the last. Made at the
+        first call, on the current device."""
         if not self._checks:
             tensors = [CheckTensors(self.case, trial) for trial in range(len(self.case.trials))]
             self._checks = ((tensors[0], POISON[0]), (tensors[-1], POISON[1]))

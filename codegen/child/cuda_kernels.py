@@ -1,4 +1,4 @@
-"""Our own kernels of the timing child on a CUDA device: they read, copy, compute and compare."""
+"""The timing child's own kernels on a CUDA device: they read, copy, compute and compare."""
 
 from functools import lru_cache
 from typing import Any
@@ -70,5 +70,5 @@ def kernels(device: int) -> Any:
 
 @lru_cache(maxsize=8)
 def grid(device: int) -> tuple[int]:
-    """Of kernels that loop over memory: blocks of `BLOCK` threads that fill the device."""
+    """Grid of the kernels that loop over memory: as many blocks of `BLOCK` threads as fill the device."""
     return (int(cupy().cuda.Device(device).attributes["MultiProcessorCount"]) * BLOCKS_PER_UNIT,)

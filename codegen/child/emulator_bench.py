@@ -72,8 +72,8 @@ def bench(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
 
 
 def run(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
-    """As `run` in cpu_bench.py. What the emulator finds wrong is a failure. Nothing is kept: prologues run every
-    time."""
+    """`run` of cpu_bench.py in the emulator: runs `program` once on tensors in files. A fault that the emulator finds
+    fails the job. Nothing is kept: prologues run every time."""
     load_runtime(Path(message["runtime"]))
     inputs = len(message["inputs"])
     candidate = EmulatedCandidate(message["program"], inputs, len(message["outputs"]))
@@ -97,8 +97,8 @@ def run(message: dict[str, Any], channel: Channel) -> dict[str, Any]:
 
 
 class EmulatedCandidate:
-    """A kernel or a plan, its functions loaded: steps over the table inputs, outputs, temporaries. once: of these, the
-    first ones, which are a prologue. Raises OSError."""
+    """A kernel or a plan, its functions loaded: steps over a table of inputs, outputs and temporaries. once: number of
+    first steps that are a prologue. Raises OSError."""
 
     def __init__(self, text: dict[str, Any], inputs: int, outputs: int) -> None:
         first = {"in": 0, "out": inputs, "tmp": inputs + outputs}
@@ -129,8 +129,8 @@ class EmulatedCandidate:
             self._steps.append((emulation, places, step["reads"]))
 
     def launch(self, tensors: Sequence[tuple[int, int]], poison: int, seed: int) -> list[Run]:
-        """Runs all steps; those behind a prologue twice, over poisoned temporaries where it left nothing. tensors:
-        address and bytes of inputs and outputs. Raises EmulatorFault."""
+        """Runs all steps; those behind a prologue run twice, the second time with all temporaries poisoned that are not
+        kept. tensors: (address, bytes) of inputs and outputs. Raises EmulatorFault."""
         buffers = temporaries(self.buffers, poison)
         table = [*tensors, *((b.address, size) for b, size in zip(buffers, self.buffers, strict=True))]
         written = [None if i < self.inputs else np.zeros(size, np.uint8) for i, (_, size) in enumerate(table)]

@@ -1,6 +1,6 @@
-"""The outputs of timed runs: a kernel that was right in its checks may be wrong later, or only now and then.
+"""Checks of the outputs of timed runs: a kernel that was right in its checks may be wrong later, or now and then.
 
-Each run of a race works on another set of tensors, so that most sets still hold what some run of some candidate made.
+Each run of a race works on another set of tensors, so that most sets still hold the outputs of some candidate's run.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ MOST_JUDGED = 4  # runs of a candidate whose bits differ, as they may where sums
 
 
 class Runs:
-    """Who ran last on each set of tensors."""
+    """The candidate that ran last on each set of tensors."""
 
     def __init__(self, sets: int) -> None:
         self._last = np.full(sets, -1)
@@ -27,11 +27,11 @@ class Runs:
         self._last[np.arange(first, first + runs) % len(self._last)] = candidate
 
     def of(self, candidate: int) -> list[int]:
-        """Sets that nobody used after it."""
+        """Sets on which this candidate ran last."""
         return [int(s) for s in np.flatnonzero(self._last == candidate)]
 
     def forget(self) -> None:
-        """Nothing lies there any more of what anybody made."""
+        """Notes that no set holds any candidate's outputs any more."""
         self._last[:] = -1
 
 
@@ -44,12 +44,13 @@ def review(
     run: Callable[[int], None],
     judging: Callable[[int], None],
 ) -> dict[int, Verdict]:
-    """What is wrong with the candidates `aliases` (of each, outputs that are other entries of its table), if anything.
-    orders: that they may compute in.
+    """Verdicts on the candidates whose timed runs were wrong, by candidate. aliases: by candidate, its outputs that are
+    other entries of its table. orders: by candidate, the order of operations that it may use.
 
-    Each runs once more, by run(candidate) on set 0, over poisoned outputs. What it makes there is compared with the
-    interpreter, or bit for bit with another's that was, and then with what its timed runs left. judging(candidate):
-    called before a comparison begins. Where inputs are not what they were, nobody is blamed for what came out.
+    Each candidate runs once more, by run(candidate) on set 0, over poisoned outputs. The outputs are compared with the
+    interpreter's, or bit for bit with another candidate's that agreed with those, and then with the outputs that its
+    timed runs left. judging(candidate): called before a comparison begins. Wrong outputs in a set whose inputs were
+    changed count against no candidate.
     """
     wrong: dict[int, Verdict] = {}
     proven: list[Array] = []
@@ -100,7 +101,7 @@ def _late(found: Verdict) -> Verdict:
 
 
 def _same(one: Sequence[Array], other: Sequence[Array]) -> bool:
-    """Bit for bit."""
+    """Whether two lists of arrays agree bit for bit."""
     return len(one) == len(other) and all(map(_equal, one, other))
 
 

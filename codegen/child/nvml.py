@@ -1,5 +1,5 @@
-"""Clocks, temperature, power, what holds clocks down and who else is on a CUDA device, from the driver's management
-library, which comes with the driver and is never needed: without it nothing is known."""
+"""State of a CUDA device from NVML, the driver's management library: clocks, reasons that hold them down, temperature,
+power, processes. The library comes with the driver and is never needed: without it nothing is known."""
 
 import ctypes
 import time
@@ -51,7 +51,7 @@ class Nvml:
         return text.value.decode("ascii", "replace") if answered else ""
 
     def power_limit_w(self) -> float | None:
-        """The cap in force."""
+        """The power cap in force, in watts."""
         return _scaled(self._number("nvmlDeviceGetEnforcedPowerLimit"), 1e-3)
 
     def look(self) -> Moment:
@@ -67,7 +67,7 @@ class Nvml:
         )
 
     def _processes(self) -> int | None:
-        """That compute on the device, ours among them."""
+        """Number of processes that compute on the device, this one among them."""
         count = ctypes.c_uint(0)
         found = self._call("nvmlDeviceGetComputeRunningProcesses_v3", self._device, ctypes.byref(count), None)
         return count.value if found in (_OK, _MORE) else None
@@ -90,17 +90,18 @@ class Nvml:
         return self._call(name, *((self._device,) if on_device else ()), *arguments) == _OK
 
     def _call(self, name: str, *arguments: object) -> int | None:
-        """What a function of the library says; None where it has none of this name."""
+        """Status that the library's function `name` returns; None where the library has no such function."""
         function: Callable[..., int] | None = getattr(self._library, name, None)
         return None if function is None else function(*arguments)
 
 
 class CudaWatch:
-    """A context manager around a race on one device; `seen` once it was left. root: of the system's files.
+    """A context manager around a race on one device; `seen` holds the surroundings after exit. root: of the system's
+    files.
 
-    disturbance: by others, of what is sampled through it. A kernel that was queued runs whoever has the CPUs, but where
-    the thread that queues it comes late, the device waits, and what is timed has the wait in it. That thread may be on
-    any CPU that we may use, so of what a hypervisor takes of them it has its share.
+    disturbance: takes samples and notices other processes and machines that disturb them. A queued kernel runs whoever
+    has the CPUs, but where the thread that queues it comes late, the device waits, and the wait is timed, too. That
+    thread may be on any usable CPU, so of the time that a hypervisor takes from them it loses its share (1 / CPUs).
     """
 
     def __init__(self, pci_bus_id: str, library: str = LIBRARY, root: Path = ROOT) -> None:

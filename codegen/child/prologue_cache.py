@@ -1,5 +1,5 @@
-"""What prologues of plans left: kept from run to run, for as long as the constants that it was computed of are the
-same."""
+"""Results of plans' prologues, kept from run to run for as long as the constants that they were computed from do not
+change."""
 
 from collections import OrderedDict
 from typing import Any
@@ -8,15 +8,15 @@ MOST_PLANS = 4
 
 
 class Kept:
-    """Memory of the plans run last, by key, with the versions of the constants that they read. It goes with the
-    process: another one runs the prologues again."""
+    """Memory that the prologues of the plans run last left, by plan key, with the versions of the constants that they
+    read. It ends with the process: the next one runs the prologues again."""
 
     def __init__(self, most: int = MOST_PLANS) -> None:
         self._most = most
         self._plans: OrderedDict[str, tuple[dict[str, str], Any]] = OrderedDict()
 
     def find(self, plan: str, versions: dict[str, str]) -> Any:
-        """What the plan's prologue left of just these versions, None where nothing is."""
+        """The memory that the plan's prologue left for exactly these versions, None where there is none."""
         there = self._plans.get(plan)
         if there is None or there[0] != versions:
             return None
@@ -24,7 +24,7 @@ class Kept:
         return there[1]
 
     def keep(self, plan: str, versions: dict[str, str], memory: Any) -> None:
-        """Notes what a prologue left, once it is through; of other versions, nothing is left then."""
+        """Notes the memory that a finished prologue left, in place of the plan's memory for other versions."""
         self._plans.pop(plan, None)
         while len(self._plans) >= self._most:
             self._plans.popitem(last=False)

@@ -44,7 +44,7 @@ class Channel:
             os._exit(1)  # there is none any more
 
     def requests(self) -> Generator[dict[str, Any]]:
-        """What the parent asks for, until it closes the pipe."""
+        """Requests of the parent, in order, until it closes the pipe."""
         while header := self._requests.read(LENGTH.size):
             yield json.loads(self._requests.read(LENGTH.unpack(header)[0]))
 
@@ -74,7 +74,7 @@ class Channel:
         self._progress.note(index, seconds)
 
     def beats(self, index: int, seconds: float) -> Note:
-        """The same, for whoever notes it many times."""
+        """The note that `beat` makes, as an object for code that makes it many times (runtime/pool.cpp)."""
         return Note(self._progress.address, index, seconds)
 
 
@@ -130,9 +130,9 @@ def _limit(start: Mapping[str, Any]) -> None:
 
 
 def keep_freed_memory() -> None:
-    """What is let go of stays with this process, as far as `KEPT_BYTES` go: checks make one temporary array after the
-    other, and a virtual machine may take longer to hand out their pages anew than NumPy to compute them (twice as long,
-    for error bounds of 64 MB of f32)."""
+    """Lets this process keep up to `KEPT_BYTES` of freed memory: checks make one temporary array after the other, and
+    a virtual machine may take longer to hand out their pages anew than NumPy to compute them (twice as long, for error
+    bounds of 64 MB of f32)."""
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):  # glibc: what is larger than its threshold goes back at once, whatever was set
         for parameter, value in ((M_TRIM_THRESHOLD, KEPT_BYTES), (M_TOP_PAD, 16 << 20), (M_MMAP_THRESHOLD, 32 << 20)):
@@ -140,7 +140,8 @@ def keep_freed_memory() -> None:
 
 
 def race_seconds(message: Mapping[str, Any], began: float) -> float:
-    """For a race of a job that began then: what is left of its `timing_seconds`, its `least_seconds` in any case."""
+    """Seconds for the race of a job that began at `began` (`time.monotonic`): the rest of its `timing_seconds`, but at
+    least its `least_seconds`."""
     least: float = message["least_seconds"]
     return max(least, message["timing_seconds"] - (time.monotonic() - began))
 
@@ -154,8 +155,8 @@ def limit_cpu(seconds: float) -> None:
 
 
 def expect_no_processes() -> None:
-    """For children that have none of their own. Raises JobFailure where a kernel left one: running, or not waited
-    for."""
+    """Raises JobFailure where a kernel left a process behind, running or not waited for. Only for children that start
+    no processes themselves."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:

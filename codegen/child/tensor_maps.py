@@ -67,7 +67,7 @@ class Parameters:
 
     @property
     def address(self) -> int:
-        """Of the array of pointers; valid as long as this object is."""
+        """Address of the array of pointers; valid as long as this object is."""
         return ctypes.addressof(self._pointers)
 
 

@@ -37,11 +37,11 @@ def cpu_ceilings(
     reached: Sequence[Reached] = (),
     on_measuring: Callable[[], None] | None = None,
 ) -> Ceilings:
-    """The ceilings of this machine, some seconds the first time, most of which compilers take.
+    """The ceilings of this machine. Takes some seconds the first time, most of them for compilers.
 
-    again: measure now, and keep the best of both. reached: see `raised`, of the device's own ceilings: what was reached
-    once can be reached. on_measuring: called before anything is compiled or measured. Raises SlotError, SlotFailure,
-    CompilerMissing.
+    again: measure now, and keep the best of the old and the new. reached: kernels that beat their bounds, by which the
+    device's own ceilings are raised (`raised`): a rate reached once can be reached. on_measuring: called before
+    anything is compiled or measured. Raises SlotError, SlotFailure, CompilerMissing.
     """
     key = _cpu_key(device)
     known = _recall(cache, key)
@@ -82,7 +82,8 @@ def _cpu_key(device: Device) -> str:
 
 
 def best(one: Ceilings, other: Ceilings | None) -> Ceilings:
-    """What was ever reached: memory of a shared machine is faster at some moments than at others."""
+    """The better of two measurements, rate by rate: memory of a shared machine is faster at some moments than at
+    others. `one` alone where `other` is None or has other cache levels."""
     if other is None or [n for n, _ in one.copy_gbps] != [n for n, _ in other.copy_gbps]:
         return one
 
@@ -102,8 +103,9 @@ def best(one: Ceilings, other: Ceilings | None) -> Ceilings:
 
 
 def raised(ceilings: Ceilings | None, reached: Sequence[Reached]) -> Ceilings | None:
-    """Ceilings by which no kernel is faster than its bound: that which bounded it is so many times as fast. Of memory
-    that is the smallest level that holds the bytes, in whatever mix they were read and written."""
+    """Ceilings raised so that no kernel of `reached` is faster than its bound: the rate that bounded a kernel is
+    multiplied by its `times`. For memory that is the rate of the smallest level that holds the kernel's bytes, for
+    copies and reads alike."""
     if ceilings is None:
         return None
     most: dict[str, float] = {}  # by what bounds

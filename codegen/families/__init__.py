@@ -30,6 +30,6 @@ FAMILIES: dict[str, Family] = {
     )
 }
 
-# Of these, those that accept every part of a segment that they accept: of a graph that they accept whole, no part need
-# be asked about.
+# Families that accept every part of a segment that they accept: where they accept a whole graph, no part of it need be
+# asked about.
 TAKING_PARTS = frozenset({"pointwise"})

@@ -1,4 +1,4 @@
-"""Family `aten` on GPUs: a contraction with what cuBLASLt's epilogues express, as one described library call.
+"""Family `aten` on GPUs: a contraction with ops that cuBLASLt's epilogues express, as one described library call.
 
 The kernel's source is the JSON of the call. Schedules name an algorithm by its place in the library's own list for the
 problem: where the list is shorter, the schedule fails when it is tried.
@@ -17,7 +17,7 @@ from fusion_ir.records import Device, LibraryCall
 
 ALGORITHMS = 16
 FIRST = 4  # algorithms that are tried first
-# MiB. What the library itself is given by default: 32 from sm_90 on, 4 before (cuBLAS, "cublasSetWorkspace").
+# MiB. The library's own default is 32 from sm_90 on, 4 before (cuBLAS, "cublasSetWorkspace").
 WORKSPACES = (0, 4, 32)
 
 
@@ -71,6 +71,6 @@ def _call(segment: Graph) -> LibraryCall | Reject:
 
 
 def _generation(device: Device) -> int:
-    """Of "sm_90a": 9."""
+    """The generation in the name of a device's architecture: 9 for "sm_90a", 0 for a name without digits."""
     digits = "".join(c for c in device.arch if c.isdigit())
     return int(digits) // 10 if digits else 0

@@ -1,4 +1,4 @@
-"""Family `gemv`: a large matrix multiplied with few vectors, read once, with what leads to that and follows from it.
+"""Family `gemv`: a large matrix, read once, multiplied with few vectors, and the ops before and after the product.
 
 Each element of the matrix that comes from memory is multiplied with its element of every vector while it is at hand.
 Matrices that are contiguous along the sum are read several rows at a time, with an accumulator in registers for each
@@ -42,8 +42,8 @@ KEEP_BYTES = 1 << 20  # cap of what a task keeps of the vectors, on the stack of
 
 @dataclass(frozen=True)
 class GemvSchedule(Schedule):
-    """rows: of the matrix, at once. few: vectors at once, at most. lanes: elements of a vector register or of several,
-    of any dtype. tile: columns of a tile, at most, where the matrix is not contiguous along the sum."""
+    """rows: rows of the matrix at once. few: most vectors at once. lanes: elements of a vector register or of several,
+    of any dtype. tile: most columns of a tile, where the matrix is not contiguous along the sum."""
 
     FAMILY = "gemv"
     rows: int
@@ -54,8 +54,8 @@ class GemvSchedule(Schedule):
 
 @dataclass(frozen=True)
 class CudaGemvSchedule(Schedule):
-    """As a `GemvSchedule`; vec: elements of a vector. x, y: threads of a block along lanes and along rows. per: vectors
-    of a thread along columns, where the matrix is not contiguous along the sum."""
+    """rows, few: see `GemvSchedule`. vec: elements of a vector. x, y: threads of a block along lanes and along rows.
+    per: vectors of a thread along columns, where the matrix is not contiguous along the sum."""
 
     FAMILY = "gemv"
     rows: int
@@ -130,7 +130,7 @@ def _emit_cuda(segment: Graph, s: CudaGemvSchedule, device: Device) -> Kernel:
 
 
 def _shorter(segment: Graph, s: GemvSchedule, device: Device, threads: int = 1) -> Iterator[Program]:
-    """By the schedule, then by others of fewer rows, fewer vectors and fewer lanes at once."""
+    """Programs by the schedule, then by schedules of fewer rows, fewer vectors and fewer lanes at once."""
     least = least_lanes(segment, device) if device.target == "cpu" else 1
     yield lower_gemv(segment, s, device, threads)
     while s.rows * s.few > 1 or s.lanes // 2 >= least:
@@ -153,7 +153,7 @@ class _Sum:
 
 
 def _sums_of(writes: Sequence[Write]) -> list[_Sum]:
-    """One, or several where an operand is put together from pieces."""
+    """The sums of a segment's contraction: one, or several where an operand is put together from pieces."""
     return [_sum_of(v) for v in cone(w.value for w in writes) if v.op == "reduce"]
 
 
@@ -166,7 +166,7 @@ def _sum_of(v: Value) -> _Sum:
 
 @dataclass
 class _Loops:
-    """Writes with what becomes of their axes; the arguments of `place`."""
+    """Writes, and how their axes are cut and walked: the arguments of `place`."""
 
     writes: list[Write]
     axes: Axes
@@ -187,15 +187,15 @@ class _Loops:
         return rest
 
     def unroll_few(self, axes: Set[Axis], most: int) -> list[Axis]:
-        """Unrolls axes of vectors for at most so many vectors at once. Returns the axes over the parts."""
+        """Unrolls axes of vectors for at most `most` vectors at once. Returns the axes over the parts."""
         parts = [(a, max(most // volume(axes - {a}), 1)) for a in sorted(axes, key=lambda a: a.uid)]
         sizes = [(a, max(n for n in range(1, size + 1) if a.extent % n == 0)) for a, size in parts]
         return [outer for a, size in sizes for outer in self.unroll(a, size)]
 
 
 def lower_gemv(segment: Graph, s: GemvSchedule, device: Device, threads: int = 1) -> Program:
-    """Segment -> loop program, in the form that the lanes ask for. threads: that share lanes (cuda). Raises
-    EmitError."""
+    """Segment -> loop program: rows at once where lanes run along the sum, else columns at once. threads: number of
+    threads that share lanes (cuda). Raises EmitError."""
     try:
         pulled = pull_outputs(segment)
         unify(pulled)
@@ -233,7 +233,7 @@ def _rows_at_once(loops: _Loops, sums: Sequence[_Sum], few: Set[Axis], s: GemvSc
 
 
 def _columns_at_once(loops: _Loops, sums: Sequence[_Sum], few: Set[Axis], s: GemvSchedule, device: Device) -> None:
-    """Lanes along columns of the matrix, in tiles: of the sum several rows and of the vectors a part are unrolled; the
+    """Lanes along columns of the matrix, in tiles: several rows of the sum and a part of the vectors are unrolled; the
     other vectors take their turns inside the loop over the rows."""
     loops.within |= set(loops.unroll_few(few, s.few))
     for lane, width in list(loops.widths.items()):
@@ -252,8 +252,8 @@ def _columns_at_once(loops: _Loops, sums: Sequence[_Sum], few: Set[Axis], s: Gem
 
 
 def _tile(columns: int, shared: int, width: int, s: GemvSchedule, device: Device) -> int:
-    """Columns of a tile, a multiple of the lanes. cpu: as many as the schedule has at most, in tiles that threads have
-    equal numbers of: what lies side by side in a row is read in one go, and the next row is on another page."""
+    """Columns of a tile, a multiple of the lanes. cpu: as many as the schedule allows and as give all threads equal
+    numbers of tiles, since columns side by side are read in one go and the next row is on another page."""
     least = min(LEAST_TILE, columns // 2)
     if device.target != "cpu":
         wanted = max(-(-columns * shared // (2 * device.units)), least)
@@ -300,5 +300,5 @@ def _whole_parts(loops: _Loops, axis: Axis, size: int) -> Axis:
 
 
 def _is_dear(vectors: Value, widths: Mapping[Axis, int]) -> bool:
-    """Whether what the matrix is multiplied with takes more than a load of one element or of consecutive ones."""
+    """Whether the vectors take more than a load of one element, or of consecutive elements along the lanes."""
     return vectors.op != "load" or any(vectors.offset.coef(lane) != 1 for lane in vectors.deps & widths.keys())

@@ -25,9 +25,10 @@ def kernel_function(
     tensor_maps: int = 0,
     reach: int = 0,
 ) -> tuple[str, str]:
-    """(entry, source). The entry's name is derived from the source, so equal kernels have equal names. blocks: that a
-    multiprocessor is to have registers for at a time. cluster: blocks of a cluster. tensor_maps: how many there are,
-    map0, map1, ... reach: the largest number among the body's indices and loop counters (cuda)."""
+    """(entry, source) of a kernel. The entry's name is derived from the source, so equal kernels have equal names.
+    threads: threads of a block. blocks: number of blocks that a multiprocessor is to have registers for at a time.
+    cluster: blocks of a cluster. tensor_maps: number of tensor maps, the parameters map0, map1, ... reach: the largest
+    number among the body's indices and loop counters (cuda)."""
     params = parameters(graph)
     if target == "cpu":
         order = "INTERLEAVED " if interleave else ""
@@ -48,6 +49,6 @@ def kernel_function(
 
 
 def _wide_index(graph: Graph, reach: int) -> list[str]:
-    """Tensors, index values and loops that come near 2^31 are counted with 64 bits."""
+    """The line that makes indices 64 bits wide; none unless tensors, index values or loops come near 2^31."""
     spans = [spec.span for spec in graph.inputs] + [o.span for o in graph.outputs]
     return ["using idx_t = long long;"] if max(reach, *spans, 0) > INDEX_LIMIT - BEYOND else []

@@ -1,4 +1,4 @@
-"""What the families that print a loop program share: how a segment is lowered, and the schedule of loops on a CPU."""
+"""Loop nests: how families that print a loop program lower a segment, and their schedule of loops on a CPU."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -45,12 +45,12 @@ LONG_CHAIN = 8.0  # cost of an op: that of exp
 class LoopSchedule(Schedule):
     """How the loops are cut and written on a CPU.
 
-    lanes: elements of a vector, of any dtype; wider ones are more accumulators. fetch: bytes ahead of the loads of what
-    is read once, from where it is brought into the first cache; 0: it is not. store: `plain`, or `stream` past the
+    lanes: elements of a vector, of any dtype; wider vectors are more accumulators. fetch: how many bytes ahead of its
+    load memory that is read once is brought into the first cache; 0: it is not. store: `plain`, or `stream` past the
     caches. tile: longest run of lanes that are no part of a sum. block: rows of a block where tensors step through
     memory in different orders; 0: no blocks. interleave: 1 where the compiler orders instructions by latency, so that
-    the long chains of several vectors' functions run side by side. tasks: for every thread; several are handed out one
-    by one.
+    the long chains of several vectors' functions run side by side. tasks: number of tasks for every thread; several
+    are handed out one by one.
     """
 
     lanes: int
@@ -81,8 +81,8 @@ def lower(
 
     width: vector width in elements. tile: longest run of lanes; it is shortened, down to least_tile, where the loops
     outside would have fewer than least_tasks iterations. keep_bytes, dear: see `place`. rows: see `side_by_side`.
-    block: see `blocked_axis`; 0 for none. threads: that share lanes. hold: what is read again of a row is kept as it
-    came from memory. aligned: accesses are no wider than their addresses are aligned.
+    block: see `blocked_axis`; 0 for none. threads: number of threads that share lanes. hold: elements of a row that are
+    read again are kept as they came from memory. aligned: accesses are no wider than their addresses are aligned.
     """
     try:
         writes, axes = _writes(segment, width, aligned=aligned)
@@ -126,13 +126,14 @@ def lower(
 
 
 def _rows_read(writes: Sequence[Write], lanes: Collection[Axis]) -> frozenset[Value]:
-    """What is loaded along lanes, another run for each iteration of some loop."""
+    """The loads along lanes that read a different run for each iteration of some loop."""
     loads = (v for v in cone(w.value for w in writes) if v.op == "load" and not v.offset.fetched)
     return frozenset(v for v in loads if v.deps.intersection(lanes) and v.deps.difference(lanes))
 
 
 def _writes(segment: Graph, width: int, *, aligned: bool = False) -> tuple[list[Write], Axes]:
-    """What is written, over axes that stay; and who makes further ones. aligned: see `lower`."""
+    """The writes of a segment before tiling, for vectors of `width` elements, and the maker of further axes. aligned:
+    see `lower`."""
     pulled, made = _unrolled(segment)
     axes = made.fork()
     writes = widen_short_lanes(pulled, choose_lanes(pulled), width, axes)
@@ -143,7 +144,8 @@ def _writes(segment: Graph, width: int, *, aligned: bool = False) -> tuple[list[
 
 @lru_cache(maxsize=16)
 def _unrolled(segment: Graph) -> tuple[list[Write], Axes]:
-    """The same for vectors of any width: a family looks at it for its schedules, then lowers it by one of them."""
+    """The writes of a segment as far as no vector width matters, and the maker of their axes. Cached: a family looks at
+    them for its schedules, then lowers them by one of these."""
     pulled = pull_outputs(segment)
     unify(pulled)
     writes = coalesce(writes_of(pulled), pulled.axes)
@@ -159,7 +161,7 @@ def vector_lanes(extent: int, width: int) -> int:
 
 
 def _tile(writes: list[Write], lane: Axis, scanned: set[Axis], least: int, most: int, least_tasks: int) -> int:
-    """Lanes of one tile. Tasks cannot share what is scanned."""
+    """Lanes of one tile. Tasks cannot share the loops over scanned axes."""
     shared = [[a for a in w.axes if a is not lane and a not in scanned] for w in writes if lane in w.axes]
     serial = max((prod(a.extent for a in axes) for axes in shared), default=1)
     tiles = max(-(-least_tasks // serial), 1)
@@ -167,7 +169,7 @@ def _tile(writes: list[Write], lane: Axis, scanned: set[Axis], least: int, most:
 
 
 def loop_choices(segment: Graph, device: Device) -> Choices:
-    """What the fields of a `LoopSchedule` may be."""
+    """The values that each field of a `LoopSchedule` may have."""
     native = max(device.vector_bytes // 4, 4)
     return {
         "lanes": (native, 2 * native, 4 * native, 8 * native),
@@ -181,9 +183,9 @@ def loop_choices(segment: Graph, device: Device) -> Choices:
 
 
 def with_variants(segment: Graph, points: Sequence[LoopSchedule], *, in_blocks: bool = False) -> tuple[str, ...]:
-    """The schedules as text. Ahead of the others, the first one interleaved where the segment holds functions of many
-    steps, with as many lanes and twice as many; and, where rows may be in blocks, the foremost with blocks, first of
-    all if `in_blocks`."""
+    """The schedules as text, with variants of the first one ahead: interleaved, with as many lanes and twice as many,
+    where the segment holds functions of many steps; and the foremost of these in blocks, where rows may be in blocks.
+    Those in blocks come first of all if `in_blocks`."""
     first, *others = points
     chains = has_chains(segment)
     interleaved = [first.replaced(lanes=n * first.lanes, interleave=1) for n in (1, 2)] if chains else []
@@ -212,11 +214,11 @@ def steps_apart(segment: Graph, width: int) -> bool:
 
 @dataclass(frozen=True)
 class Rows:
-    """What is reduced, as the loops will have it. lane: the longest axis of lanes that something is reduced along, else
-    the longest one. along: whether something is reduced along it. rows: iterations of other axes of one reduction.
-    results: iterations of the axes that all reductions leave, lanes aside: what blocks can share; where nothing is
-    reduced, or too little to stay a loop, elements of the output that has fewest. shared: whether blocks can share the
-    lanes, too."""
+    """The shape of a segment's reductions in its loops. lane: extent of the longest lane axis that a reduction runs
+    along, else of the longest lane axis. along: whether a reduction runs along it. rows: most iterations of one
+    reduction over other axes. results: iterations of the axes that all reductions leave, without lanes, which blocks
+    can share; where no reduction stays a loop, the fewest iterations of a write, without lanes. shared: whether blocks
+    can share the lanes, too."""
 
     lane: int
     along: bool

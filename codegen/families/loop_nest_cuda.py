@@ -1,4 +1,4 @@
-"""What the families that print a loop program share on CUDA: the schedule of threads, and the kernel around a body."""
+"""Loop nests on CUDA: the schedule of threads that families with a loop program share, and the kernel around a body."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from fusion_ir.records import Device
 
 ACCESS_BYTES = 16
 KEEP_BYTES = 256  # of an array in a thread's registers
-FREE_BYTES = 128  # the same where rows are not kept on purpose
+FREE_BYTES = 128  # of an array in a thread's registers, where rows are not kept on purpose
 LEAST_THREADS, MOST_THREADS = 32, 1024
 MANY_THREADS = 512
 MOST_VECTORS = 4  # of a row, for each thread
@@ -36,7 +36,7 @@ MOST_BLOCKS = (1 << 31) - 1
 
 
 class TooMuchShared(EmitError):
-    """What the threads of a block share takes more than there is."""
+    """A block would need more shared memory than it may have."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ class CudaRowSchedule(Schedule):
     """How the loops of a reduction are shared among threads.
 
     vec: elements of a vector. x, y: threads of a block along lanes and along rows. per: vectors of a thread along lanes
-    that are not reduced. keep: where a row that is read again is kept meanwhile, in `registers` or in `shared` memory,
-    or that it is not: `reload`. dear: what takes no more arithmetic than this is computed again, not kept.
+    that are not reduced. keep: where a row that is read again is kept meanwhile, `registers` or `shared` memory;
+    `reload`: it is not kept. dear: values that take no more arithmetic than this are computed again, not kept.
     """
 
     vec: int
@@ -84,7 +84,7 @@ def emit_cuda(segment: Graph, device: Device, s: CudaRowSchedule) -> Kernel:
 def loop_kernel(
     segment: Graph, program: Program, device: Device, threads: Threads, s: Schedule, *, shared_rows: bool = False
 ) -> Kernel:
-    """The kernel of a loop program with so many threads to a block. Raises EmitError."""
+    """The kernel of a loop program with `threads` in a block. Raises EmitError."""
     if not LEAST_THREADS <= threads.count <= MOST_THREADS:
         raise EmitError(f"{threads.count} threads to a block, expected {LEAST_THREADS} to {MOST_THREADS}")
     style = Style("cuda", alignments(segment), access_bytes=ACCESS_BYTES, threads=threads, shared_rows=shared_rows)
@@ -93,7 +93,7 @@ def loop_kernel(
         raise TooMuchShared(f"{body.shared_bytes} bytes of shared memory (at most {shared_bytes(device)})")
     prologue = [f"constexpr int TX = {threads.x}, TY = {threads.y};"]
     blocks = _blocks(body, threads)
-    # Of rows that wait for their results, as many registers as leave room for another such block, where there is one.
+    # Where rows wait for their results, a block takes few enough registers for another one to fit, if there is one.
     sharing = Sharing(program)
     waits = any(sharing.is_in_row(r.home.path) for r in program.reductions.values())
     is_many = threads.count >= MANY_THREADS and blocks > device.units
@@ -109,7 +109,7 @@ def loop_kernel(
 
 
 def _blocks(body: Body, threads: Threads) -> int:
-    """As many as the longest of the outermost loops has iterations for."""
+    """Number of blocks: as many as the longest of the outermost loops has iterations for."""
     grid = max((-(-count // threads.y) if rows else count for count, rows in body.roots), default=1)
     return min(grid, MOST_BLOCKS)
 
@@ -120,9 +120,9 @@ def shared_bytes(device: Device) -> int:
 
 
 def vectors_of(segment: Graph) -> tuple[int, ...]:
-    """Widths worth trying: 16 bytes of the narrowest and of the widest tensor, and half of the former. First those of
-    the widest where it is most of what is written: a thread's neighbouring stores of 16 bytes would each fill half a
-    sector."""
+    """Vector widths worth trying, in elements: 16 bytes of the narrowest and of the widest tensor, and half the former.
+    The width for the widest comes first where the largest output is that wide and the segment reads at most WRITTEN
+    times its bytes: a thread's neighbouring stores of 16 bytes would each fill half a sector."""
     sizes = [spec.dtype.bytes for spec in segment.inputs] + [o.node.dtype.bytes for o in segment.outputs]
     narrow, wide = ACCESS_BYTES // min(sizes, default=4), ACCESS_BYTES // max(sizes, default=4)
     widths = (min(narrow, 8), max(wide, 1), max(min(narrow, 8) // 2, 1))
@@ -168,9 +168,9 @@ def row_schedules(segment: Graph, device: Device, family: type[CudaRowSchedule])
 
 
 def _column_points(widths: Sequence[int], rows: Rows, device: Device) -> list[tuple[int, int, int]]:
-    """vec, x, y where nothing is reduced along lanes: those first that leave no thread idle along lanes, and no
-    multiprocessor without a block or with too few threads. Short sums that are written out load many vectors at once:
-    narrow ones."""
+    """Points (vec, x, y) where nothing is reduced along lanes. First come points that leave no thread idle along lanes,
+    and no multiprocessor without a block or with too few threads. Short sums that are written out load many vectors at
+    once: narrow vectors come first."""
 
     def drawbacks(point: tuple[int, int, int]) -> tuple[float, float, float]:
         vec, x, y = point
@@ -191,12 +191,12 @@ def _column_points(widths: Sequence[int], rows: Rows, device: Device) -> list[tu
 
 
 def _power(wanted: int, least: int, most: int) -> int:
-    """The power of two that is wanted or the next one, within bounds."""
+    """The least power of two that is `wanted` or more, within bounds."""
     return min(max(1 << (max(wanted, 1) - 1).bit_length(), least), most)
 
 
 def row_choices() -> Choices:
-    """What the fields of a `CudaRowSchedule` may be."""
+    """The values that each field of a `CudaRowSchedule` may have."""
     return {
         "vec": (1, 2, 4, 8),
         "x": (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024),

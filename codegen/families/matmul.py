@@ -42,9 +42,9 @@ WHOLE_ROWS = 1 << 30  # lanes of a tile: rows are never cut
 
 @dataclass(frozen=True)
 class MatmulSchedule(Schedule):
-    """library: `openblas`, `packed`, `packed32` or `pairs` (see codegen/gemm/call.py). rows: of a panel, at most. axes:
-    of the product in scratch memory, in their `own` order or in that of the first `output`. lanes: elements of a vector
-    behind the product. store: `plain`, or `stream` past the caches."""
+    """library: `openblas`, `packed`, `packed32` or `pairs` (see codegen/gemm/call.py). rows: most rows of a panel.
+    axes: order of the product's axes in scratch memory, its `own` or that of the first `output`. lanes: elements of a
+    vector behind the product. store: `plain`, or `stream` past the caches."""
 
     FAMILY = "matmul"
     library: str
@@ -168,15 +168,15 @@ def _libraries(
 
 @dataclass(frozen=True)
 class _Panels:
-    """How the rows of a result in scratch memory are shared: `cuts` of its outermost axes, those that the loop around
-    the rest of the kernel runs over; elements of the scratch memory that a panel takes."""
+    """How tasks share the rows of a product in scratch memory. cuts: of its outermost axes, which the loop around the
+    rest of the kernel runs over. elements: size of the scratch memory that a panel takes, in elements."""
 
     cuts: list[Cut]
     elements: int
 
 
 def _behind(segment: Graph, node: Node, strides: tuple[int, ...]) -> Graph:
-    """What is computed of the product, which is read from scratch memory. Raises EmitError."""
+    """The rest of the segment as a graph that reads the product from scratch memory. Raises EmitError."""
     return _rows_first(with_scratch(segment, node, strides, sum_dtype(node)))
 
 
@@ -251,7 +251,7 @@ def _values(program: Program) -> list[Value]:
 
 
 def _panels(call: GemmCall, body: Body, row: int, *, rows: int, units: int) -> _Panels:
-    """rows: of a panel, at most. units: threads that share them. Raises EmitError."""
+    """Panels of a product. rows: most rows of a panel. units: threads that share the panels. Raises EmitError."""
     of = call.of
     outer = sorted((d for d in of.outer if d.c >= row), key=lambda d: -d.c)
     nested = all(high.c == low.c * low.extent for high, low in pairwise(outer))
@@ -278,8 +278,8 @@ def _product(segment: Graph) -> Node:
 
 
 def _rows_first(behind: Graph) -> Graph:
-    """The same outputs in the same memory, with their axes in the order in which the product in scratch memory has
-    them: loops then run over its rows outside.
+    """The graph with the axes of each output in the order in which the product in scratch memory has them, at unchanged
+    places in memory: loops then run over the product's rows outside.
 
         out0: relu(permute(%scratch, [1, 0])) strides [8, 1]  ->  out0: permute(that, [1, 0]) strides [1, 8]
     """
@@ -305,7 +305,7 @@ def _steps(behind: Graph, output: int) -> list[int]:
 
 
 def _layouts(segment: Graph, node: Node) -> dict[str, tuple[int, ...]]:
-    """Strides of the product in scratch memory that are worth trying, by what a schedule calls them."""
+    """Strides of the product in scratch memory that are worth trying, by their name in a schedule (`axes`)."""
     own = tuple(range(len(node.sizes)))
     found = {"own": _padded(node.sizes, own)}
     dense = dense_strides(node.sizes)

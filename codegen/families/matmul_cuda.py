@@ -1,4 +1,4 @@
-"""Family `matmul` on CUDA: a contraction tile by tile, with what is computed of its operands and of its result.
+"""Family `matmul` on CUDA: a contraction tile by tile, with the ops in front of its operands and behind its result.
 
 Tiles are multiplied by mma.sync (f16, bf16, f8 as f16, i8; from sm_80 on, f16 from sm_75) or by fma (any dtype,
 anywhere). Operands are copied into shared memory as they lie there, or computed on the way; those of few products a sum
@@ -61,7 +61,7 @@ def fits(segment: Graph) -> Reject | None:
 
 
 def lowered(segment: Graph) -> Reject | None:
-    """The rest of what `Family.accepts` asks of a segment that fits."""
+    """The rest of `Family.accepts` for a segment that fits: why it cannot be lowered, None where it can."""
     try:
         check_arranged(segment, _main(segment))
     except EmitError as error:
@@ -137,7 +137,7 @@ def emit(segment: Graph, schedule: str, device: Device) -> Kernel:
 
 
 def paths_of(node: Node, device: Device) -> tuple[str, ...]:
-    """How a contraction can be computed there, the faster way first."""
+    """Paths by which a contraction can be computed on a device, the faster one first."""
     tensor = _tensor_dtype(node, device)
     others = ("mma", "fma") if tensor else ("fma",)
     if not is_shallow(node, tensor):
@@ -146,7 +146,8 @@ def paths_of(node: Node, device: Device) -> tuple[str, ...]:
 
 
 def tiles_of(segment: Graph, node: Node, path: str, device: Device) -> Tiles:
-    """What tiles hold: the operands, or, for fma, the dtype of the sums."""
+    """The dtype of a path's tiles and how they are filled. Tiles hold operands as tensor cores take them; for fma, in
+    the dtype of the sums."""
     if path == SHALLOW:
         return _shallow(segment, node, device).tiles
     dtype = _tensor_dtype(node, device) if path == "mma" else None
@@ -157,7 +158,7 @@ def tiles_of(segment: Graph, node: Node, path: str, device: Device) -> Tiles:
 
 
 def _tensor_dtype(node: Node, device: Device) -> DType | None:
-    """What tensor cores take the operands as; None where they do not, or must not: they sum in no order."""
+    """The dtype in which tensor cores take the operands; None where they cannot, or must not: they sum in no order."""
     dtype = TENSOR_DTYPES.get(node.args[0].dtype)
     if dtype is None or capability(device.arch) < (75 if dtype == f16 else 80):
         return None

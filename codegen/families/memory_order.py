@@ -1,4 +1,4 @@
-"""In which order the tensors below a node lie in memory, as its own axes see it: from shapes alone, without lowering.
+"""Memory order of the tensors below a node, in the node's own axes: from shapes alone, without lowering.
 
 a + b.T   ->   a lies along axis 1, b along axis 0, and both vary with both: one of them lies across
 """
@@ -15,7 +15,8 @@ from fusion_ir.ops import OPS, OpKind
 
 
 class Order(NamedTuple):
-    """Of one tensor, in axes of some node. along: the axis of its consecutive elements. over: those it varies with."""
+    """Memory order of one tensor, in axes of some node. along: axis of its consecutive elements. over: axes it varies
+    with."""
 
     along: int
     over: frozenset[int]
@@ -26,7 +27,8 @@ NONE: Orders = frozenset()
 
 
 def lies_across(segment: Graph) -> bool:
-    """Whether two tensors that an output is made of, itself included, have innermost axes with which both vary."""
+    """Whether two tensors that an output is made of, itself included, have different innermost axes, and both vary
+    with both axes."""
     found: dict[Node, Orders] = {}
     for node in segment.nodes:
         found[node] = _orders(segment, node, [found[a] for a in node.args])
@@ -43,7 +45,7 @@ def _of_layout(sizes: Sequence[int], strides: Sequence[int]) -> Orders:
 
 
 def _orders(segment: Graph, node: Node, args: Sequence[Orders]) -> Orders:
-    """Of the tensors below `node`, given those below its operands."""
+    """Orders of the tensors below `node`, from the orders of the tensors below its operands (`args`)."""
     if node.op == "input":
         spec = segment.inputs[node.attr("position", int)]
         return _of_layout(spec.sizes, spec.strides)
@@ -86,7 +88,8 @@ def _renamed(orders: Orders, axes: Mapping[int, int]) -> Orders:
 
 @lru_cache(maxsize=4096)
 def _reshaped(order: Order, old: tuple[int, ...], new: tuple[int, ...]) -> tuple[Order, ...]:
-    """An axis becomes those that share its digits; the first elements of `along` step through one of them."""
+    """The order behind a reshape. An axis becomes the axes that share its digits; the first elements of `along` step
+    through one of them."""
     old_strides, new_strides = dense_strides(old), dense_strides(new)
 
     def shares(d: int, e: int) -> bool:

@@ -89,7 +89,7 @@ class _Printer(Text):
         self.length = 0.0  # of the code printed, in f32 additions
 
     def output(self, i: int, spec: OutputSpec) -> int:
-        """Prints one output; the number of its iterations."""
+        """Prints one output and returns the number of its iterations."""
         axes = [self.axes.new(size) for size in spec.node.sizes]
         scan = spec.node.attr("axis", int) if spec.node.op == "cumsum" else None
         grid = [a for d, a in enumerate(axes) if d != scan and a.extent > 1]
@@ -138,7 +138,7 @@ class _Printer(Text):
 
     @staticmethod
     def _within_scope(v: Value) -> list[Value]:
-        """What must be defined before and with `v` outside the loops of the reductions in its cone, operands first."""
+        """Values to define up to `v`, outside the loops of the reductions in its cone, operands first."""
         found: dict[Value, None] = {}
         stack: list[tuple[Value, frozenset[Axis]]] = [(v, frozenset())]
         seen: set[tuple[Value, frozenset[Axis]]] = set()
@@ -154,7 +154,7 @@ class _Printer(Text):
         return sorted(found, key=lambda u: u.uid)
 
     def reduce(self, v: Value) -> None:
-        """A loop around the values that vary inside it, starting from the first of them."""
+        """Prints the loop of a reduction around the values that vary inside it; it starts from the first element."""
         combine = v.attr[0]
         name, ctype = self.name(v), CTYPE[v.dtype.name]
         operand = v.args[0]

@@ -18,8 +18,8 @@ from fusion_ir.records import Device
 
 @dataclass(frozen=True)
 class NormalizationSchedule(LoopSchedule):
-    """dear: what takes no more arithmetic than this is computed again, not kept. ahead: 1 where the next row is brought
-    from memory while this one is gone over again."""
+    """dear: values that take no more arithmetic than this are computed again, not kept. ahead: 1 where the next row is
+    brought from memory while this one is gone over again."""
 
     FAMILY = "normalization"
     dear: int

@@ -85,7 +85,7 @@ def rejected(segment: Graph, device: Device) -> Reject | None:
 
 @lru_cache(maxsize=256)
 def _rejected(segment: Graph, target: TargetKind, units: int) -> Reject | None:
-    """Families ask in turn."""
+    """`rejected` by the facts of a device that matter, cached: several families ask in turn."""
     if not any(is_reduction(n) for n in segment.nodes):
         return Reject("nothing is reduced")
     return refused(segment, KINDS) or _unshared(segment, target, units)
@@ -146,7 +146,7 @@ def refused(segment: Graph, kinds: Set[OpKind], most_thin: int = MAX_THIN) -> Re
 
 
 def is_small(node: Node) -> bool:
-    """A contraction whose products are written out."""
+    """Whether the products of a contraction are written out."""
     return products(node) <= ORDERED_PRODUCTS
 
 
@@ -172,7 +172,7 @@ def free_extents(node: Node) -> tuple[int, int]:
 
 
 def spreads(segment: Graph) -> bool:
-    """Whether what a reduction gives is used for more elements than it has."""
+    """Whether the result of a reduction is used for more elements than it has."""
     fewest: dict[Node, int] = {}  # of the reductions above a node
     for node in segment.nodes:
         above = [fewest[a] for a in node.args if a in fewest]

@@ -1,6 +1,6 @@
 """Family `transpose`: pointwise and view ops over tensors that do not all lie in memory in one order.
 
-What lies across the lanes is read or written along its own consecutive elements, tile by tile, and transposed in
+A tensor across the lanes is read or written along its own consecutive elements, tile by tile, and transposed in
 registers, on CUDA by way of shared memory: `a + b.T`, NCHW -> NHWC, an output in two orders; any ops in front and
 behind.
 """
@@ -42,9 +42,10 @@ LEAST = 16  # lanes and rows of a tile; shorter axes are lanes only where nothin
 class TransposeSchedule(Schedule):
     """How tiles are cut and walked.
 
-    lanes: elements of a vector, of any dtype. store: `plain`, or `stream` past the caches. rows: of a tile, along what
-    is consecutive in the tensors that lie across. columns: of a tile, along the lanes. next: the tile that comes next,
-    along `columns` or `rows`. ahead: 1 where what is read across for it is brought from memory meanwhile.
+    lanes: elements of a vector, of any dtype. store: `plain`, or `stream` past the caches. rows: extent of a tile along
+    the consecutive elements of the tensors that lie across. columns: extent of a tile along the lanes. next: direction
+    of the tile that comes next, `columns` or `rows`. ahead: 1 where the next tile's elements are brought from memory
+    meanwhile.
     """
 
     FAMILY = "transpose"
@@ -58,8 +59,8 @@ class TransposeSchedule(Schedule):
 
 @dataclass(frozen=True)
 class CudaTransposeSchedule(Schedule):
-    """vec: elements of a vector. x, y: threads of a block along lanes and along rows. rows, columns: of a tile in
-    shared memory, along what is consecutive in the tensors that lie across, and along the lanes."""
+    """vec: elements of a vector. x, y: threads of a block along lanes and along rows. rows, columns: extents of a tile
+    in shared memory, along the consecutive elements of the tensors that lie across, and along the lanes."""
 
     FAMILY = "transpose"
     vec: int
@@ -71,8 +72,8 @@ class CudaTransposeSchedule(Schedule):
 
 @dataclass(frozen=True)
 class Tiling:
-    """What `lower` asks of a schedule. tasks: at least, where there can be as many. room: bytes for all tiles. threads:
-    that share lanes."""
+    """Parameters of `lower` from a schedule of either target. tasks: least number of tasks, where there can be as many.
+    room: bytes for all tiles. threads: number of threads that share lanes."""
 
     lanes: int
     rows: int
@@ -145,9 +146,9 @@ class Transpose:
 
 
 def _cuda_schedules(segment: Graph) -> tuple[str, ...]:
-    """Threads side by side have 32 elements along lanes: with 2 bytes each, 64 bytes of eight rows, which is what a
-    warp's ldmatrix turns around; with 4, 128 bytes of four rows. Few vectors to a thread make many blocks, many make
-    little of each be spent on addresses."""
+    """Schedules worth trying first. Threads side by side have 32 elements along lanes: of 2 bytes, a warp has 64 bytes
+    of eight rows, which its ldmatrix transposes; of 4 bytes, 128 bytes of four rows. Few vectors to a thread make many
+    blocks; many vectors spend a smaller share of the time on addresses."""
     sizes = [spec.dtype.bytes for spec in segment.inputs] + [o.node.dtype.bytes for o in segment.outputs]
     vec = min(16 // max(min(sizes, default=4), 2), 8)
     x = max(32 // vec, 1) if vec > 2 else 8
@@ -167,7 +168,7 @@ def _emit_cuda(segment: Graph, s: CudaTransposeSchedule, device: Device) -> Kern
 
 
 def lower(segment: Graph, s: Tiling) -> Program:
-    """Segment -> loop program: the steps of `codegen.lowering`, with tiles around what lies across the lanes.
+    """Segment -> loop program: the steps of `codegen.lowering`, with tiles for tensors that lie across the lanes.
 
     Tiles shrink where there would be fewer tasks than wanted. Raises EmitError.
     """

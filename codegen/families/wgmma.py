@@ -49,9 +49,9 @@ TILES = (
     (128, 64, 2, 0), (64, 256, 1, 0), (64, 128, 1, 0), (64, 64, 1, 0), (64, 32, 1, 0), (64, 16, 1, 0),
     (128, 128, 2, 1), (64, 256, 2, 1), (64, 128, 2, 1), (64, 128, 3, 1), (64, 64, 3, 1),
 )  # fmt: skip
-# Of a multiprocessor of an H100, per clock: products of 16-bit floats by wgmma; bytes from the L2 cache, between what
-# microbenchmarks published and what puts the tiles of products of 8192^3 in the order of their times on an H200. They
-# order the first schedules; measurements decide.
+# Rates of a multiprocessor of an H100, per clock: products of 16-bit floats by wgmma; bytes from the L2 cache, a number
+# between those of published microbenchmarks and the one that puts the tiles of products of 8192^3 in the order of their
+# times on an H200. They order the first schedules; measurements decide.
 PRODUCTS_PER_CLOCK = 2048
 L2_BYTES_PER_CLOCK = 40
 # Shares of it by the columns of an instruction: 192 and 128 as products of 8192^3 on an H200 suggest, 64 assumed; in
@@ -63,11 +63,11 @@ STAGED_CLOCKS = 8  # of a thread for an element in the epilogue, beside what is 
 
 @dataclass(frozen=True)
 class WgmmaSchedule(Schedule):
-    """rows, columns: of a tile. stages: of 64 of the summed axis, that are on their way or being multiplied. consumers:
-    warp groups that multiply. pingpong: 1 where each of them takes tiles of its own in turn, 0 where they share the
-    rows of each. cluster: blocks below each other that share what they bring of the columns' operand.
-    group: tiles below each other that come before those of the next columns. staged: columns that the epilogue passes
-    through shared memory at once."""
+    """rows, columns: extents of a tile. stages: pieces of 64 of the summed axis that are on their way or being
+    multiplied. consumers: warp groups that multiply. pingpong: 1 where each of them takes tiles of its own in turn, 0
+    where they share the rows of each tile. cluster: blocks below each other that share the columns' operand, of which
+    each brings a part. group: tiles below each other that come before tiles of the next columns. staged: columns that
+    the epilogue passes through shared memory at once."""
 
     FAMILY = "wgmma"
     rows: int
@@ -81,14 +81,14 @@ class WgmmaSchedule(Schedule):
 
     @property
     def shared_bytes(self) -> int:
-        """As WgmmaTile::SHARED_BYTES."""
+        """Bytes of shared memory of a block, equal to WgmmaTile::SHARED_BYTES in the kernel."""
         staging = self.consumers * 4 * 16 * (self.staged + 8) * 4
         turns = self.consumers * 8 if self.pingpong else 0
         return self.stages * self.stage_bytes + staging + turns
 
     @property
     def stage_bytes(self) -> int:
-        """Of the operands and barriers of one stage."""
+        """Bytes of the operands and barriers of one stage."""
         return (self.rows + self.columns) * 2 * DEPTH + 16
 
     @property
@@ -246,8 +246,8 @@ class _Product:
 
 @lru_cache(maxsize=256)
 def _product(segment: Graph) -> _Product | Reject:
-    """Of the largest products of matrices that whose operand for the columns lets the epilogue move the fewest bytes,
-    short accesses counting as whole ones."""
+    """The product that the kernel computes: among the segment's largest products of matrices, the one whose operand for
+    the columns lets the epilogue move the fewest bytes, where a short access counts as a whole one."""
     found = _products(segment)
     if isinstance(found, Reject):
         return found
@@ -282,7 +282,7 @@ def _boxes(segment: Graph) -> tuple[Node, Sequence[BoxedProduct]] | Reject:
 
 
 def _products(segment: Graph) -> tuple[_Product, ...] | Reject:
-    """Those of them whose epilogue can be lowered."""
+    """The products of `_boxes` whose epilogue can be lowered; the first one's fault where there is none."""
     found = _boxes(segment)
     if isinstance(found, Reject):
         return found
@@ -344,7 +344,7 @@ def _turns(s: WgmmaSchedule, p: BoxedProduct, device: Device) -> int:
 
 
 def _behind_clocks(segment: Graph, node: Node) -> float:
-    """What a thread computes of one element of the product, about a clock for each operation."""
+    """Clocks of a thread in the epilogue for one element of the product, about one for each f32 addition."""
     behind = {node}
     clocks = 0.0
     for n in segment.nodes:
@@ -355,8 +355,8 @@ def _behind_clocks(segment: Graph, node: Node) -> float:
 
 
 def _clocks(s: WgmmaSchedule, p: BoxedProduct, behind: float, device: Device) -> float:
-    """How long a multiprocessor takes, for each tile that it gets: whichever is slower of bringing and multiplying
-    it, and the epilogue, beside which others multiply where they take turns. behind: see `_behind_clocks`."""
+    """Clocks that a multiprocessor takes for all its tiles: for each the slower of bringing and multiplying it, and the
+    epilogue, beside which other warp groups multiply where they take turns. behind: see `_behind_clocks`."""
     rate = next((r for columns, r in RATE.items() if s.columns >= columns), 0.5)
     multiplying = s.rows * s.columns * DEPTH / (PRODUCTS_PER_CLOCK * rate)
     bringing = (s.rows + s.columns / s.cluster) * 2 * DEPTH / L2_BYTES_PER_CLOCK

@@ -24,7 +24,7 @@ WORTH_A_SUM = 64  # products that a call adds to a result, or it takes as long t
 OPENBLAS = "openblas"
 PAIRS = "pairs"  # our own products of bf16 (gemm_pairs_cpu.h), with OpenBLAS behind them where denormals count
 PACKED = "packed"  # our own products of all types, which are converted on the way into the caches (gemm_packed_cpu.h)
-PACKED_32 = "packed32"  # the same in registers of 32 bytes, on CPUs that have wider ones
+PACKED_32 = "packed32"  # `packed` in registers of 32 bytes, on CPUs that have wider ones
 BYTES = {PACKED: "REGISTER_BYTES", PACKED_32: "32"}  # of a register of our own products
 FMA = {"fma", "asimd"}  # without it, our products of floats are far slower than a library's
 
@@ -62,7 +62,7 @@ class GemmCall:
 
     @property
     def is_spread(self) -> bool:
-        """Whether no library can do it."""
+        """Whether an operand is spread, so that no library but our own can do the call."""
         return self.a_spread is not None or self.b_spread is not None
 
     @property
@@ -78,7 +78,7 @@ class GemmCall:
 
 
 def extent(dim: Dim | None) -> int:
-    """1 for None."""
+    """Extent of an axis; 1 for None."""
     return dim.extent if dim else 1
 
 
@@ -88,7 +88,7 @@ def has_fma(device: Device) -> bool:
 
 
 def libraries_for(call: GemmCall, graph: Graph, device: Device) -> tuple[str, ...]:
-    """What can compute the call's products on the device, the fastest as a rule first."""
+    """Libraries that can compute the call's products on the device, the one first that is fastest as a rule."""
     own = _own(device)
     if not call.of.dtype.is_float or call.is_spread:
         return own
@@ -105,15 +105,16 @@ def libraries_for(call: GemmCall, graph: Graph, device: Device) -> tuple[str, ..
 
 
 def first_libraries(call: GemmCall, graph: Graph, device: Device) -> tuple[str, ...]:
-    """Of these, what is worth a kernel before any was timed: our own products in registers of one width."""
+    """Libraries of `libraries_for` that are worth a kernel before any was timed: our own in one register width only."""
     found = libraries_for(call, graph, device)
     own = [library for library in found if library in BYTES]
     return tuple(library for library in found if library not in own[1:])
 
 
 def _own(device: Device) -> tuple[str, ...]:
-    """Our own products. AMD's CPUs of family 25 that have registers of 64 bytes (Zen 4) have units of 32; there, on one
-    core, tiles of 32 bytes took 0.55 to 1.03 of the time of wide ones (f32, 16 to 1,024 columns; median 0.92)."""
+    """Our own libraries, faster first. AMD's CPUs of family 25 that have registers of 64 bytes (Zen 4) have units of
+    32; there, on one core, tiles of 32 bytes took 0.55 to 1.03 of the time of wide ones (f32, 16 to 1,024 columns;
+    median 0.92)."""
     if device.vector_bytes <= 32:
         return (PACKED,)
     are_halves = device.name.startswith("AMD") and "(family 25," in device.name
@@ -169,7 +170,7 @@ def spread_call(contraction: Contraction, fma: bool, apart: int = 0) -> GemmCall
 
 
 def choose_call(contraction: Contraction) -> GemmCall | Reject:
-    """The call that covers most; of equals the one that leaves the operands in their order."""
+    """The call that covers the most products; among equals, the one that leaves the operands in their order."""
     calls = [call for given in (contraction, contraction.swapped()) for call in _calls(given)]
     best = max(calls, key=lambda call: call.products, default=None)
     if best is None or best.products < LEAST_PRODUCTS:
@@ -211,7 +212,7 @@ def _in_c(d: Dim) -> int:
 
 
 def _spread(c: Contraction, by: _Stride, apart: int) -> GemmCall | None:
-    """See `spread_call`. by: steps of the sum are in the order of what they move there."""
+    """See `spread_call`. by: the strides that order the steps of the sum, larger ones outside."""
     rows = sorted((d for d in c.outer if d.a and not d.b), key=_in_c, reverse=True)
     columns = sorted((d for d in c.outer if d.b and not d.a), key=_in_c, reverse=True)
     steps = sorted((d for d in c.dims if d.summed), key=by, reverse=True)
@@ -235,7 +236,8 @@ def _spread(c: Contraction, by: _Stride, apart: int) -> GemmCall | None:
 
 @dataclass(frozen=True)
 class _Placed:
-    """An operand's elements, its rows those of the sum turned: with a leading dimension and strides, or spread."""
+    """Where an operand's elements lie: with a leading dimension `ld` and strides, or spread. turned: its rows in memory
+    are steps of the sum."""
 
     turned: bool
     ld: int
@@ -257,7 +259,7 @@ def _placed(outer: Sequence[Dim], steps: Sequence[Dim], of: _Stride) -> _Placed:
 
 
 def _is_one(dims: Sequence[Dim], of: _Stride) -> bool:
-    """Whether these, the outermost first, step as one axis."""
+    """Whether the axes `dims`, the outermost first, step as one axis."""
     return all(of(high) == low.extent * of(low) for high, low in pairwise(dims))
 
 
@@ -266,7 +268,7 @@ def _extents(dims: Sequence[Dim]) -> int:
 
 
 def _digits(dims: Sequence[Dim], of: _Stride) -> tuple[Digit, ...]:
-    """Of the number that these, the outermost first, have together."""
+    """Digits of the number that the axes `dims`, the outermost first, form together."""
     return tuple(Digit(_extents(dims[i + 1 :]), d.extent, of(d)) for i, d in enumerate(dims))
 
 

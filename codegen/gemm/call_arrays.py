@@ -1,4 +1,4 @@
-"""What a library call computes, on NumPy arrays: for targets without the library, and to check what calls describe."""
+"""Library calls computed on NumPy arrays: for targets without the library, and to check descriptions of calls."""
 
 from collections.abc import Sequence
 from itertools import product
@@ -15,8 +15,9 @@ TF32_DROPPED_BITS = 13  # of the 23 of an f32's fraction
 
 
 def compute_call(call: LibraryCall, memory: Sequence[Array]) -> None:
-    """Makes the call. memory: of each of the step's tensors, one-dimensional, of its dtype, from its first element on;
-    the result is written into that of `call.d`. Raises ValueError where a matrix is not all within its memory."""
+    """Makes the call. memory: for each of the step's tensors a one-dimensional array of its dtype, from its first
+    element on; the result is written into the array of `call.d`. Raises ValueError where a matrix is not all within
+    its memory."""
     scale = DTYPES["f64" if call.compute == "f64" else "f32"]
     alpha, beta = scale.numpy.type(call.alpha), scale.numpy.type(call.beta)
     for point in product(*(range(loop.extent) for loop in call.loops)):
@@ -36,7 +37,7 @@ def compute_call(call: LibraryCall, memory: Sequence[Array]) -> None:
 
 
 def _operand(call: LibraryCall, matrices: Array) -> Array:
-    """In the type that products are computed in."""
+    """The matrices in the type that products are computed in."""
     if call.compute == "f64":
         return matrices
     wide = round_to(matrices, DTYPES["f32"])
@@ -52,7 +53,7 @@ def _to_tf32(x: Array) -> Array:
 
 
 def _matrices(call: LibraryCall, at: CallMatrix, memory: Sequence[Array], rows: int, columns: int, start: int) -> Array:
-    """[batch, rows, columns], a view."""
+    """The matrices at a place in memory, as a view [batch, rows, columns]."""
     down, along = (1, at.leading) if at.turned else (at.leading, 1)
     sizes, strides = (call.batch, rows, columns), (at.batch_stride, down, along)
     return _view(memory[at.tensor], at.dtype, at.offset + start, sizes, strides)

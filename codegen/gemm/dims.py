@@ -61,7 +61,7 @@ class Contraction:
         return tuple(d for d in self.dims if not d.summed)
 
     def swapped(self) -> "Contraction":
-        """The same product with the operands in the other order: the transposed problem of the same result."""
+        """The contraction with its operands exchanged: the transposed problem, with an equal result."""
         dims = tuple(Dim(d.extent, d.b, d.a, d.c, d.summed, d.others) for d in self.dims)
         return Contraction(self.dtype, self.b, self.a, dims)
 
@@ -95,8 +95,8 @@ def summed_sizes(node: Node) -> list[int]:
 
 
 def sum_dtype(node: Node) -> DType:
-    """What a contraction is summed in: its accumulator; of whole numbers, which wrap, no more bits than the result
-    has, if 32 are enough for it."""
+    """The dtype that a contraction is summed in: its accumulator's; for whole numbers, which wrap, i32 where the result
+    has at most 32 bits."""
     acc = node.attr("acc", DType)
     return acc if node.dtype.is_float or node.dtype.bytes > i32.bytes else i32
 
@@ -114,7 +114,7 @@ def with_scratch(graph: Graph, node: Node, strides: Sequence[int], acc: DType) -
 
 
 def alone(graph: Graph, node: Node) -> Graph:
-    """A node and what it is computed of, as a graph of its own: equal for segments that have it in common."""
+    """A node and all nodes below it as a graph with its own inputs: equal for segments that have the node in common."""
     return with_own_inputs(Graph(graph.inputs, (OutputSpec(node, dense_strides(node.sizes)),)))[0]
 
 
@@ -160,8 +160,8 @@ def contraction(
     """The contraction with its operands traced to memory.
 
     result: digits of the product's row-major number. apart: axes of at least this stride in the result are not merged
-    with others. others: digits of the same number in further tensors, whose strides the axes get too. widened: whether
-    operands may be of a narrower type in memory, which holds the same values.
+    with others. others: digits of the product's number in further tensors, whose strides the axes get too. widened:
+    whether operands may be of a narrower type in memory, widened by an exact cast.
     """
     sizes = [*node.sizes, *summed_sizes(node)]
     products = prod(summed_sizes(node))
@@ -201,7 +201,7 @@ def contraction(
 
 
 def merged(dims: Sequence[Dim], apart: int = 0) -> tuple[Dim, ...]:
-    """Two axes become one wherever every tensor steps through them as through one; see `contraction` for `apart`."""
+    """The axes, two made one wherever every tensor steps through them as through one. apart: see `contraction`."""
     found = list(dims)
     while pair := next(((p, q) for p, q in permutations(found, 2) if _steps_as_one(p, q, apart)), None):
         high, low = pair
@@ -234,8 +234,8 @@ _Seen = tuple[int, Affine, tuple[Affine, ...]]  # input, element offset, the nod
 
 
 def _seen_through(graph: Graph, node: Node, *, widened: bool) -> _Seen | Reject:
-    """What a node is that is a view of one input. Segments with the same view are looked at once. widened: whether
-    casts that lose nothing are seen through, too."""
+    """The input that a node is a view of, the node's offset there, and its index; or why it is no such view. A view
+    that several segments share is looked at once. widened: whether exact casts are seen through, too."""
     if any(n.op != "input" and OPS[n.op].kind is not OpKind.VIEW and not (widened and _widens(n)) for n in _cone(node)):
         return Reject("is computed, not stored")
     view, position = with_own_inputs(Graph(graph.inputs, (OutputSpec(node, dense_strides(node.sizes)),)))

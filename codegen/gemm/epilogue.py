@@ -1,4 +1,4 @@
-"""What a library computes of a product before it stores it: a scale, a matrix added, a vector added.
+"""Epilogues of library calls: a scale, a matrix added and a vector added to a product before it is stored.
 
 cast(contract(x, w) * 2 + y + b)    ->    scale 2, added y and b; the product is stored through views alone
 
@@ -21,7 +21,8 @@ from fusion_ir.ops import OPS, OpKind
 
 @dataclass(frozen=True)
 class Added:
-    """factor * a stored tensor, added to the product; `digits`: of the product's row-major number."""
+    """factor * a stored tensor, added to the product. digits: of the product's row-major number, with the tensor's
+    strides."""
 
     matrix: Matrix
     digits: tuple[Digit, ...]
@@ -39,7 +40,7 @@ class Epilogue:
 
 
 def epilogue_of(graph: Graph, product: Node) -> Epilogue | Reject:
-    """What happens to the contraction `product` on its way to the only output, or why no library call does that."""
+    """The epilogue between the contraction `product` and the only output, or why no library call has it."""
     if len(graph.outputs) != 1:
         return Reject("writes several tensors")
     (output,) = graph.outputs

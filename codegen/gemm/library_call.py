@@ -129,13 +129,12 @@ def _matrix(
 
 
 def _is_bias(call: GemmCall, i: int) -> bool:
-    """Whether the i-th tensor that is added has consecutive elements along the columns, and is the same for all
-    rows."""
+    """Whether the i-th tensor that is added has consecutive elements along the columns and does not vary with rows."""
     return call.n is not None and call.n.others[i] == 1 and (call.m is None or call.m.others[i] == 0)
 
 
 def _rows(call: GemmCall, i: int) -> int | None:
-    """From row to row of the i-th tensor that is added, in elements; None where it is no matrix like the result."""
+    """Elements from row to row of the i-th tensor that is added; None where it is no matrix like the result."""
     if call.n is not None and call.n.others[i] != 1:
         return None
     step = call.m.others[i] if call.m is not None else extent(call.n)

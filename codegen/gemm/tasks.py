@@ -80,8 +80,8 @@ def task_lines(call: GemmCall, library: str, cuts: Sequence[Cut], result: str, *
 
 
 def _read(spread: Spread | None, turned: bool, pointer: str, ld: int, start: str | None, *, rows: bool) -> str:
-    """An operand of packed::product. start: the name of its first row or column in the whole. rows: it has those of the
-    result."""
+    """An operand of packed::product. start: the name of its first row or column in the whole. rows: whether it gives
+    the result's rows, not its columns."""
     if spread is None:
         return f"packed::dense<{_bool(turned)}>({pointer}, {ld})"
     outer, summed = _number(spread.outer, start), _number(spread.summed, None)
@@ -90,7 +90,7 @@ def _read(spread: Spread | None, turned: bool, pointer: str, ld: int, start: str
 
 
 def _number(digits: Sequence[Digit], start: str | None) -> str:
-    """The function that says where the i-th lies."""
+    """The C++ function from i to the offset of the i-th row, column or step of the sum, in elements."""
     index = f"(i + {start})" if start else "i"
     most = max(d.weight * d.extent for d in digits)
     parts: list[str] = []

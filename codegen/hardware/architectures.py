@@ -1,4 +1,4 @@
-"""What a multiprocessor of each architecture holds, and how many blocks of a kernel that makes.
+"""Limits of a multiprocessor of each CUDA architecture, and how many blocks of a kernel it holds by them.
 
 Figures: CUDA C++ Programming Guide (13.0), "Compute Capabilities", tables "Technical Specifications per Compute
 Capability" and "Shared Memory Capacity per Compute Capability"; units of allocation: CUDA Occupancy Calculator.
@@ -20,8 +20,9 @@ WARP = 32
 
 @dataclass(frozen=True)
 class Architecture:
-    """Of a multiprocessor: threads and blocks at a time, bytes of shared memory. block_shared_bytes: the most of one
-    block, which has to opt in beyond 48 KiB. reserved_shared_bytes: what the system takes of each block's."""
+    """Limits of a multiprocessor: threads and blocks at a time, bytes of shared memory. block_shared_bytes: the most
+    that one block may use, which has to opt in beyond 48 KiB. reserved_shared_bytes: bytes that the system takes for
+    each block besides."""
 
     threads: int
     blocks: int
@@ -53,8 +54,8 @@ def capability(arch: str) -> int:
 
 
 def architecture(arch: str) -> Architecture:
-    """The row of "sm_90a"; of one without a row that of the next lower, whose limits are not above its own so far.
-    Raises ValueError for what is no CUDA architecture, or one before sm_75."""
+    """The row of an architecture such as "sm_90a"; where it has none, the row of the next lower one, whose limits have
+    not been above its own so far. Raises ValueError for what is no CUDA architecture, or one before sm_75."""
     number = capability(arch)
     below = [known for known in ARCHITECTURES if known <= number]
     if not below:
@@ -82,8 +83,8 @@ def occupancy(arch: str, threads: int, shared_bytes: int, report: CompileReport)
 
 
 def launched(report: CompileReport, arch: str, launch: Launch) -> CompileReport:
-    """The report with what follows from the launch: its shared memory, and how many of its blocks are held at a
-    time."""
+    """The report completed by the launch: dynamic shared memory in bytes, blocks that a multiprocessor holds at a
+    time, and occupancy."""
     threads = prod(launch.block)
     blocks = occupancy(arch, threads, launch.shared_bytes, report)
     held = blocks * -(-threads // WARP) * WARP / architecture(arch).threads

@@ -14,11 +14,11 @@ from fusion_ir.records import Ceilings, Device
 # Shares of the peak. Copies: published kernels for H100 reach 88-92 % of 3.35 TB/s reading and writing, and plain
 # copies on an H200 about 4.3 of 4.8 TB/s.
 COPY_SHARE = 0.9
-# Of tensors that lie in L2, times the bandwidth of copies in memory. Between 1.5 and 3 on A100 and H100.
+# Bandwidth of copies in L2, times that of copies in memory. Between 1.5 and 3 on A100 and H100.
 L2_TIMES = 2.0
 L2_PORT_BYTES = 64  # that a multiprocessor takes from L2 in a clock, at the most (A100 white paper)
 LAUNCH_US = 2.0  # between the starts of empty kernels in a stream: assumed, like the shares above
-# The same in a CUDA graph, at the least: what an H200 took, with CUDA 13.0. Of other products it is assumed.
+# Between the starts of empty kernels in a CUDA graph, at the least: an H200's, with CUDA 13.0; assumed for others.
 LEAST_LAUNCH_US = 0.797
 
 
@@ -41,7 +41,8 @@ class Gpu:
 
 
 def _tensor(tf32: float, half: float, eight: float | None, i8: float, f64: float | None = None) -> dict[str, float]:
-    """Rates by dtype from TFLOP/s: bf16 and f16 alike, both f8 alike; those that there are."""
+    """GFLOP/s by dtype, from TFLOP/s: one rate for bf16 and f16, one for both f8; dtypes without a rate are left
+    out."""
     rates = {"tf32": tf32, "f16": half, "bf16": half, "f8e4m3": eight, "f8e5m2": eight, "i8": i8, "u8": i8, "f64": f64}
     return {dtype: 1e3 * rate for dtype, rate in rates.items() if rate is not None}
 
@@ -90,7 +91,7 @@ TARGET_WORDS = f"cpu, cuda, cuda:N, emulator or emulator:ARCH; for predictions {
 
 
 def ceilings(gpu: Gpu) -> Ceilings:
-    """What is assumed that kernels reach; only `read_gbps` of main memory and `fma_gflops`, the peaks, are facts."""
+    """Assumed ceilings of a GPU; only `read_gbps` of main memory and `fma_gflops`, the peaks, are facts."""
     copy = COPY_SHARE * gpu.dram_gbps
     port = gpu.multiprocessors * L2_PORT_BYTES * gpu.clock_mhz / 1e3
     return Ceilings(
@@ -120,21 +121,22 @@ def specified(target: str, toolchain: str) -> Device:
 
 
 def facts(device: Device) -> Gpu | None:
-    """The row of a device, there or not: by its name, of which drivers say more ("NVIDIA H100 80GB HBM3"), and its
-    architecture. None for one without a row."""
+    """The row of a device, there or not, by its name, its architecture and its multiprocessors. Drivers report longer
+    names than a row has ("NVIDIA H100 80GB HBM3"). None for a device without a row."""
     return _row(device.name, device.arch, device.units) if device.target == "cuda" else None
 
 
 @cache
 def _row(name: str, arch: str, multiprocessors: int) -> Gpu | None:
-    """The same by what tells products apart: H100 is the name of several, with more or fewer multiprocessors."""
+    """`facts` by the figures that tell products apart: H100 is the name of several, with more or fewer
+    multiprocessors."""
     rows = [g for g in GPUS.values() if f"{name} ".startswith(f"{g.name} ") and g.multiprocessors == multiprocessors]
     return next((g for g in rows if capability(g.arch) == capability(arch)), None)
 
 
 def tensor_gflops(device: Device, dtype: str) -> float | None:
-    """The peak of dense products of operands of `dtype`; of a device without a row that of a like one, by
-    multiprocessors. None where tensor cores do not take that dtype, or nothing is known."""
+    """Peak GFLOP/s of dense products of operands of `dtype`; for a device without a row, the peak of a GPU of its
+    architecture, scaled by multiprocessors. None where tensor cores do not take that dtype, or nothing is known."""
     gpu = facts(device)
     if gpu is not None:
         return gpu.tensor_gflops.get(dtype)

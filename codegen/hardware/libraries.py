@@ -13,8 +13,9 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Library:
-    """install: what to install where `find` gives None. find: the library's file. prefix: of the variables that it
-    reads while it is loaded; it sees `environment` instead, the same in every process."""
+    """A shared library that kernels call. find: gives its file. install: the command to run where `find` gives None.
+    prefix: of the environment's variables that the library reads while it is loaded; in every process it sees
+    `environment` in their place."""
 
     install: str
     find: Callable[[], Path | None]
@@ -23,7 +24,8 @@ class Library:
 
 
 def _openblas() -> Path | None:
-    """Beside the wheel's module, which is not imported: that would load the library before its environment is set."""
+    """The file beside the wheel's module. The module is not imported: that would load the library before its
+    environment is set."""
     wheel = find_spec("scipy_openblas32")
     file = Path(wheel.origin).with_name("lib") / "libscipy_openblas.so" if wheel and wheel.origin else None
     return file if file and file.exists() else None
@@ -71,7 +73,7 @@ def load_library(name: str) -> ctypes.CDLL:
 
 @contextmanager
 def _environment(prefix: str, wanted: Mapping[str, str]) -> Generator[None]:
-    """The variables that start with `prefix` are these and no others."""
+    """For the block, the environment's variables that start with `prefix` are those in `wanted` and no others."""
     before = {key: value for key, value in os.environ.items() if key.startswith(prefix)}
     for key in before:
         del os.environ[key]

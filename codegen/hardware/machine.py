@@ -1,4 +1,4 @@
-"""What this machine is: CPUs that we may use, caches, memory."""
+"""Facts about this machine: CPUs that this process may use, caches, memory."""
 
 import os
 import platform
@@ -92,7 +92,8 @@ def control_groups(root: Path, controller: str) -> list[Path]:
 
 
 def cpu_ticks(stat: str, cpus: Sequence[int], columns: Sequence[int]) -> int | None:
-    """Of all these CPUs, from columns of what /proc/stat says (0: the CPU's name). None where it leaves one out."""
+    """Clock ticks of all these CPUs together, summed over `columns` of `stat`, the text of /proc/stat (column 0: the
+    CPU's name). None where the text leaves a CPU out."""
     wanted = {f"cpu{cpu}" for cpu in cpus}
     lines = [line.split() for line in stat.splitlines() if line.startswith("cpu")]
     found = {words[0]: words for words in lines if words[0] in wanted and len(words) > max(columns)}

@@ -1,4 +1,5 @@
-"""What a machine lacks for CUDA: CuPy, where the processes that compile and run look for it, a driver, or a device."""
+"""Diagnosis of a machine without CUDA: it lacks CuPy (where the processes that compile and run look for it), a driver,
+or a device."""
 
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -9,8 +10,8 @@ NO_DRIVER, NO_DEVICE = 35, 100
 
 
 def lacks(error: Exception, driver: int) -> str:
-    """By what CuPy raised: "cupy", "driver", "newer driver", "device", or "" where it says nothing of what is there.
-    driver: the CUDA version that the driver is for, 0 where there is none."""
+    """The missing part, by the error that CuPy raised: "cupy", "driver", "newer driver" or "device"; "" where the error
+    does not tell. driver: the CUDA version that the driver is for, 0 where there is none."""
     if isinstance(error, ImportError):
         return "cupy"
     status = getattr(error, "status", None)
@@ -20,7 +21,7 @@ def lacks(error: Exception, driver: int) -> str:
 
 
 def what_to_do(lacking: str, problem: str) -> str:
-    """A clause about what `lacks` said, "" where there is nothing to do about it. problem: what CuPy raised."""
+    """A clause on how to get the missing part (`lacks`), "" where nothing can be done. problem: CuPy's error."""
     return cupy_hint(problem) if lacking == "cupy" else _WHAT_TO_DO.get(lacking, "")
 
 

@@ -26,7 +26,7 @@ _turn = threading.Lock()  # the emulator runs one launch at a time
 
 
 class EmulatorFault(Exception):
-    """What the emulator found wrong with a kernel: where in its source, which block and thread."""
+    """A fault of a kernel that the emulator found. The message has its place in the source, its block and thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,8 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Conflicts:
-    """Bank conflicts at one place of a kernel: `passes` through the banks of shared memory, `least` had to be."""
+    """Bank conflicts at one line of a kernel: `passes` through the banks of shared memory were made, `least` would
+    have done."""
 
     file: str
     line: int
@@ -53,8 +54,8 @@ class Conflicts:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What one launch did. waited: some thread, for others. switches: between threads. accesses: to memory, that were
-    checked."""
+    """Facts about one launch. waited: whether some thread waited for others. switches: between threads. accesses:
+    checked accesses to memory."""
 
     waited: bool
     switches: int
@@ -65,7 +66,7 @@ class Run:
 @dataclass(frozen=True, slots=True)
 class Emulation:
     """One launch: a kernel's entry in a loaded binary, and how it is launched. cluster: blocks that share a cluster.
-    tensor_maps: what the kernel takes behind its other arguments."""
+    tensor_maps: maps that the kernel takes behind its other arguments."""
 
     entry: str
     library: ctypes.CDLL = field(repr=False)
@@ -76,8 +77,8 @@ class Emulation:
     tensor_maps: tuple[TensorMapSpec, ...] = ()
 
     def run(self, arguments: Sequence[int | bytes], tensors: Sequence[Tensor], seed: int = 0) -> Run:
-        """Runs the kernel. arguments: addresses, or the bytes of what is passed by value (a multiple of 8). tensors:
-        all that these lead to. seed: of the order of threads and how late copies are. Raises EmulatorFault."""
+        """Runs the kernel. arguments: addresses, or the bytes of a value (a multiple of 8). tensors: all memory that
+        the arguments lead to. seed: of the order of threads and the delays of copies. Raises EmulatorFault."""
         values = [a if isinstance(a, bytes) else a.to_bytes(8, "little") for a in arguments]
         values += [emulated_map(m, int.from_bytes(values[m.argument], "little")) for m in self.tensor_maps]
         held = [_aligned(value) for value in values]
@@ -157,7 +158,7 @@ def run_arrays(
 
 
 def _aligned(value: bytes) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """The bytes from a multiple of 64 on, as tensor maps want it."""
+    """A copy of the bytes at an address that is a multiple of 64, as tensor maps need."""
     whole = np.zeros(len(value) + 64, np.uint8)
     start = -int(whole.ctypes.data) % 64
     whole[start : start + len(value)] = np.frombuffer(value, np.uint8)
@@ -188,7 +189,7 @@ class _Site(ctypes.Structure):
 
 
 class _Launch(ctypes.Structure):
-    """As emulator::Launch in codegen/include/emulator.h."""
+    """The structure emulator::Launch of codegen/include/emulator.h."""
 
     _fields_ = (
         ("args", ctypes.c_void_p),

@@ -16,7 +16,7 @@ Kind = Literal["vector", "splat", "strided", "tile", "repeat", "lanes"]
 
 
 def alignments(segment: Graph) -> dict[str, int]:
-    """Of every pointer of a kernel, in bytes."""
+    """Alignment of each pointer of a kernel in bytes, by its name ("in0", "out0", ...)."""
     found = {f"in{i}": spec.alignment_bytes for i, spec in enumerate(segment.inputs)}
     return found | {f"out{i}": 64 for i in range(len(segment.outputs))}
 
@@ -33,7 +33,7 @@ class Pattern:
     step: int = 1
 
     def accesses(self, lanes: int, vector: int) -> int:
-        """To memory for so many lanes, `vector` at a time."""
+        """Number of memory accesses for `lanes` lanes, computed `vector` at a time."""
         vectors = -(-lanes // vector)
         if self.kind in ("splat", "tile"):
             return vectors * (self.step // self.width if self.kind == "tile" else 1)
@@ -76,8 +76,8 @@ def _digit_pattern(term: Opaque, lane: Axis, vector: int, alignment: int, others
 
 
 def within(e: Affine, lane: Axis) -> tuple[Opaque, int, Affine] | None:
-    """The clamped index, its step in memory, and the rest of an offset that goes along a lane axis by way of it alone,
-    element by element; None for any other."""
+    """The parts of an offset that varies with `lane` only inside one clamped index, element by element: the index, its
+    step in memory, and the rest of the offset. None for any other offset."""
     found = [(t, k) for t, k in e.terms if lane in Affine.of(0, [(t, 1)]).axes or _is_fetched(t, lane)]
     if len(found) != 1 or not isinstance(term := found[0][0], Opaque) or not term.is_clamp:
         return None
@@ -92,8 +92,9 @@ def _is_fetched(term: Term, lane: Axis) -> bool:
 
 
 def in_groups(e: Affine, lane: Axis, vector: int, alignment: int) -> Pattern:
-    """Of offset `e` by an address for each of the largest groups of lanes that need one: `width` consecutive elements,
-    or one element for `step` lanes. Vectors and groups are powers of two and begin at multiples of themselves.
+    """The access pattern of offset `e` with one address per group of lanes, for the largest groups possible: a group
+    reads `width` consecutive elements, or one element for its `step` lanes. Sizes of vectors and groups are powers of
+    two, and they begin at multiples of their size.
 
     3 * i + lane % 12 -> groups of 4 lanes where 3 * i is aligned so; lane / 6 -> 2 lanes have one element
     """

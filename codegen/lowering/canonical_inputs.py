@@ -1,4 +1,4 @@
-"""A graph with no inputs but its own: what segments have in common is equal then, at whatever position they read it.
+"""Graphs with inputs in order of first use: common parts of segments are equal, whatever positions they read.
 
 in0: f32[8], in1: f32[4], in2: f32[4]; out0: add(%2, %1)   ->   in0: f32[4], in1: f32[4]; out0: add(%0, %1)
 """

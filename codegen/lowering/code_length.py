@@ -1,9 +1,9 @@
-"""How long a kernel's code becomes: what is computed in its blocks, as often as it is written out, in registers.
+"""Length of a kernel's code: the operations of its blocks, as often as they are written out, in registers.
 
-Compilers need long for it: 32 functions of f32, tanh and the like, were 16,641 instructions with 16 lanes, 39,057 with
-32, and 168,557 with 128, for which g++ took 23 times as long as for 16. Of a schedule whose code would be longer than
-`most_code` narrower vectors are computed; where that of no vectors is less than `too_long` allows, there is no kernel,
-and what holds more than `too_much` allows of one element is refused before anything is lowered.
+Compilers need long for long code: 32 functions of f32, tanh and the like, were 16,641 instructions with 16 lanes,
+39,057 with 32, and 168,557 with 128, for which g++ took 23 times as long as for 16. A schedule whose code would be
+longer than `most_code` gets narrower vectors; where the code is longer than LONGEST times that with all of them, there
+is no kernel. A segment whose ops are more code for one element than `too_much` allows is refused before it is lowered.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,7 +19,7 @@ from fusion_ir.records import Device
 
 # In f32 additions, of one register (cpu) or of one element (cuda): each takes about 100 bytes of a GPU's code.
 MOST_CODE_CPU, MOST_CODE_CUDA = 1024.0, 2048.0
-LONGEST = 2.0  # times as long, at most, where nothing makes it shorter: what several blocks compute
+LONGEST = 2.0  # times as long, at most, where nothing makes the code of several blocks shorter
 MOST_OF_ELEMENT = 1024.0
 UNROLLED = 4  # vectors of a thread in a loop over lanes (cuda)
 # Whole numbers are divided lane by lane: the instructions of 16 lanes of a CPU are those of so many additions.
@@ -67,8 +67,8 @@ def halved(most: int, least: int = 1) -> Iterator[int]:
 
 
 def too_much(segment: Graph, most: float = MOST_OF_ELEMENT) -> Reject | None:
-    """Why no schedule makes the code of a segment short: what its ops come to for one element, each of them once, is
-    more than `most`."""
+    """Why no schedule makes the code of a segment short: for one element its ops, each of them once, are more code than
+    `most` f32 additions. None where they are not."""
     length = sum(op_length(n.op, n.dtype) for n in segment.nodes if n.op in OPS and OPS[n.op].kind is not OpKind.VIEW)
     if length <= most:
         return None
@@ -76,15 +76,15 @@ def too_much(segment: Graph, most: float = MOST_OF_ELEMENT) -> Reject | None:
 
 
 def op_length(op: str, dtype: DType) -> float:
-    """Of one register or element, in f32 additions."""
+    """Code length of an op on one register or element, in f32 additions."""
     if op in DIVISIONS and not dtype.is_float:
         return DIVISION
     return (OPS[op].cost if op in OPS else 1.0) * SEVERAL_WAYS.get(op, 1.0)
 
 
 def code_length(program: Program, device: Device) -> float:
-    """In f32 additions of one register (cpu) or of one element (cuda), but for the masked rest behind whole vectors,
-    which is as long as these are."""
+    """Length of a program's code in f32 additions of one register (cpu) or of one element (cuda). The masked rest
+    behind whole vectors, which is as long as their code, is not counted."""
     total = 0.0
     for key, block in program.blocks.items():
         if key.lane is None:
@@ -99,7 +99,7 @@ def code_length(program: Program, device: Device) -> float:
 
 
 def _registers(width: int, v: Value, device: Device) -> int:
-    """That a vector of so many lanes takes: elements of fewer than 4 bytes are computed as wide ones."""
+    """Registers (cpu) or elements (cuda) of a vector of `width` lanes; narrow elements are computed with 4 bytes."""
     if device.target != "cpu":
         return width
     wide = max(4, v.dtype.bytes, *(a.dtype.bytes for a in v.args)) if v.args else max(4, v.dtype.bytes)

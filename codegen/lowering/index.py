@@ -37,7 +37,7 @@ class Axes:
         return Axis(self._uid - 1, extent)
 
     def fork(self) -> "Axes":
-        """Goes on from here, for one of several lowerings that have the same in common."""
+        """A copy that counts on from here, for one of several lowerings with a common beginning."""
         return Axes(self._uid)
 
 
@@ -99,7 +99,7 @@ class Affine:
         return hash((self.c, self.terms))
 
     def __hash__(self) -> int:
-        """Kept: indices are keys wherever something is pulled, again and again."""
+        """The hash, computed once: indices are keys of dictionaries whenever something is pulled."""
         return self._hash
 
     def __add__(self, other: "Affine | int") -> "Affine":
@@ -197,7 +197,7 @@ def _axes_of(term: Term) -> tuple[Axis, ...]:
 
 
 def _rank(item: tuple[Term, int]) -> tuple[int, tuple[int, ...]]:
-    """Of a term and its coefficient in an expression: larger coefficients first."""
+    """Sort key of a term and its coefficient in an expression: larger coefficients first."""
     term, coef = item
     return -coef, _order(term)
 

@@ -2,8 +2,8 @@
 
     where(0 + 1 * i1 <= 0 + 1 * i0, x, -inf) in i64, i0 and i1 < 1024  ->  where(i1 <= i0, x, -inf) in i32
 
-Exact: `ranges` proves that no step wraps in either type. Sums and multiples of indices become one index. Of the two
-sides of a comparison one may be any number that is the same for all lanes: it is brought next to the other's range.
+Exact: `intervals` proves that no step wraps in either type. Sums and multiples of indices become one index. One side
+of a comparison may be any number that is equal for all lanes: it is clamped to the other's range and one beyond.
 
     i1 == label, i1 < 1024  ->  i1 == i32(min(max(label, -1), 1024))
 """
@@ -22,7 +22,7 @@ MANY = ("reduce", "scan")
 
 
 def narrow(writes: Sequence[Write], lanes: Iterable[Axis]) -> list[Write]:
-    """The writes with whole numbers in narrower lanes where that changes no bit. lanes: what vectors run along."""
+    """The writes with whole numbers in narrower lanes where that changes no bit. lanes: axes that vectors run along."""
     values = cone(w.value for w in writes)
     if not any(v.dtype == i64 for v in values):
         return list(writes)
@@ -41,7 +41,7 @@ class _Narrower:
         self.halves: dict[Value, Value] = {}
 
     def rewritten(self, v: Value, args: tuple[Value, ...], made: dict[Value, Value]) -> Value:
-        """`v` of operands that are rewritten already."""
+        """The value that replaces `v`, over its operands `args` that are rewritten already."""
         return self.known(
             self.folded(v, args) or self.compared(v, args) or self.converted(v, args) or self.again(v, args, made)
         )
@@ -56,7 +56,7 @@ class _Narrower:
         return new
 
     def known(self, v: Value) -> Value:
-        """`v`, with what there is to say of its range. Operands come before their users."""
+        """Notes the range of `v`, and whether i32 can compute it; returns `v`. Operands come before their users."""
         if not v.dtype.is_float:
             self.ranges.of(v)
         if v.dtype == i64 and (exact := self.ranges.exact(v)) and within(exact, whole(i32)):
@@ -81,7 +81,7 @@ class _Narrower:
         return self.values.index(e, v.dtype)
 
     def is_regular(self, e: Affine) -> bool:
-        """Whether lanes hold consecutive numbers, or all the same."""
+        """Whether lanes hold consecutive numbers, or all of them one number."""
         return not e.opaque_axes & self.lanes and all(e.coef(a) in (0, 1) for a in self.lanes)
 
     # ---- users of i64
@@ -94,8 +94,9 @@ class _Narrower:
         return self.values.make(v.op, pair, v.attr, v.dtype) if len(pair) == 2 else None
 
     def beside(self, x: Value, y: Value) -> Value | None:
-        """`y`, which is one for all lanes, as i32 that compares with `x` in the same way: what lies outside the range
-        of x, next to it."""
+        """`y`, equal for all lanes, as an i32 that compares with `x` as `y` does: clamped to the range of x and one
+        number beyond it at either end. None where x or this range needs more than 32 bits, and where y varies along
+        lanes or x does not."""
         low, high = self.ranges.of(x)
         low, high = low - 1, high + 1
         if (

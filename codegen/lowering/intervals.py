@@ -27,7 +27,7 @@ def within(a: Range, b: Range) -> bool:
 
 
 def _corners(f: Callable[[int, int], int]) -> Rule:
-    """Of a function that grows or falls all along each operand."""
+    """Rule of a function that is monotonic in each operand: its values at the corners of the operands' ranges."""
 
     def rule(args: Sequence[Range]) -> Range:
         found = [f(a, b) for a, b in product(*args)]
@@ -57,7 +57,7 @@ def _clamp(args: Sequence[Range]) -> Range:
 
 
 def _if_positive(rule: Rule) -> Rule:
-    """Of a quotient or a rest: nothing is said of divisors that may be 0 or less."""
+    """Rule of a quotient or a remainder: `rule` for divisors above 0, None where the divisor may be 0 or less."""
     return lambda args: rule(args) if args[1][0] > 0 else None
 
 
@@ -76,12 +76,12 @@ def _fmod(args: Sequence[Range]) -> Range:
 
 
 def _if_short(rule: Rule) -> Rule:
-    """Of shifts by counts that no type gives another meaning."""
+    """Rule of a shift: `rule` for counts from 0 to LONGEST_SHIFT, which mean one thing in every type; else None."""
     return lambda args: rule(args) if within(args[1], (0, LONGEST_SHIFT)) else None
 
 
 def _bits(args: Sequence[Range]) -> Range:
-    """As many bits as the operands have, and no sign where they have none."""
+    """Range of a bitwise result: as many bits as the longest operand; not negative where no operand can be."""
     bits = max((x if x >= 0 else ~x).bit_length() for a in args for x in a)
     return (0 if all(a[0] >= 0 for a in args) else -(1 << bits)), (1 << bits) - 1
 
@@ -91,7 +91,7 @@ def _and(args: Sequence[Range]) -> Range:
     return (0, min(masks)) if masks else _bits(args)
 
 
-# What the operands' ranges say of the exact result, before anything wraps.
+# By op: from the operands' ranges the range of the exact result, before anything wraps.
 RULES: Mapping[str, Rule] = {
     "add": _corners(lambda a, b: a + b),
     "sub": _corners(lambda a, b: a - b),
@@ -125,14 +125,14 @@ class Intervals:
     known: dict[Value, Range] = field(default_factory=dict[Value, Range])
 
     def of(self, v: Value) -> Range:
-        """Every element of `v` lies there."""
+        """The range in which every element of `v` lies."""
         if v not in self.known:
             exact = self.exact(v)
             self.known[v] = exact if exact and within(exact, whole(v.dtype)) else whole(v.dtype)
         return self.known[v]
 
     def exact(self, v: Value) -> Range | None:
-        """Of the result before it wraps to its type, None where nothing is known of it."""
+        """Range of the result of `v` before it wraps to its type; None where nothing is known of it."""
         if v.op == "const":
             return int(v.scalar.value), int(v.scalar.value)
         if v.op == "index":
@@ -147,7 +147,7 @@ class Intervals:
         return rule([self.of(a) for a in v.args]) if rule else None
 
     def _of_many(self, v: Value) -> Range | None:
-        """Of all parts of the result as well: a sum of fewer terms."""
+        """Range of a reduction's or scan's result and of all its partial results, such as a sum of fewer terms."""
         (low, high), count = self.of(v.args[0]), volume((*v.bound, *v.scanned))
         if v.attr[0] == "add":
             return min(low, 0) * count, max(high, 0) * count

@@ -11,8 +11,8 @@ from codegen.lowering.write import Write, expressions
 from fusion_ir.ops import OPS
 
 ACCESS_BYTES = 16  # the most that one access moves where addresses have to be aligned
-# Of a store and of an addition in f32, in loads: a multiprocessor starts 4 additions while it starts an
-# access, and what it writes leaves it by sectors, of which an access to a part takes as long as one to the whole.
+# Cost of a store and of an addition in f32, in loads: a multiprocessor starts 4 additions while it starts an
+# access, and it writes by sectors: an access to a part of one takes as long as one to the whole.
 STORE, ADDITION = 4.0, 0.25
 
 
@@ -73,9 +73,9 @@ def widen_short_lanes(writes: Sequence[Write], lanes: Sequence[Axis], width: int
 
 
 def join_rows(writes: Sequence[Write], width: int, axes: Axes, alignments: Mapping[str, int]) -> list[Write]:
-    """A lane axis that whole vectors do not divide takes in the axes around it as far as elements then cost least,
-    where an access is as wide as its address is aligned (alignments: in bytes, by tensor). What does not step through
-    them as through one gets an address for each group of lanes.
+    """Merges a lane axis that whole vectors do not divide with the axes around it, as many as make an element cheapest
+    (`_cost`). An access is as wide as its address is aligned (alignments: in bytes, by tensor); an access that does not
+    step through the merged axes as through one gets an address for each group of lanes.
 
     out[10 * i + j] = x[i], j < 10, vectors of 8  ->  out[k] = x[k / 10]: 5 stores of 2 elements become 1 of 8
     """
@@ -129,8 +129,8 @@ def _can_join(writes: Sequence[Write], outer: Axis, lane: Axis) -> bool:
 
 
 def _cost(writes: Sequence[Write], lane: Axis, width: int, alignments: Mapping[str, int]) -> float:
-    """Of an element along a lane axis, in loads. What an element is computed from counts once for each point that it
-    varies with."""
+    """Cost of an element along a lane axis, in loads. An operation counts once for each point of the axes that its
+    value varies with."""
     own = [w for w in writes if lane in w.axes]
     if not own:
         return 0.0

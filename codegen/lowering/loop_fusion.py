@@ -1,4 +1,4 @@
-"""Loops joined: sums for every point of some axes go along in a loop over those axes that is there for other sums.
+"""Loop fusion: updates of sums in loops of their own move into loops over equal axes that other sums have already.
 
 loop i2: { for i1: lanes: y[i1] += f(x);  loop i1: lanes: z += g(x) }   ->   loop i2: { loop i1: lanes: y[i1] +=, z += }
 """
@@ -22,7 +22,7 @@ def join_loops(program: Program) -> None:
 
 
 def _same_points(program: Program, key: Key) -> Key | None:
-    """The block to which all that `key` does can move."""
+    """The key of a block to which everything in block `key` can move; None if there is none."""
     block, depth = program.blocks[key], len(key.path)
     if block.writes or not block.updates or any(kept.key == key for kept in program.kept.values()):
         return None

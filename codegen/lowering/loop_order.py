@@ -1,6 +1,6 @@
-"""Paths: the order of serial loops, and inside which of them every value is computed, and when.
+"""Order of the serial loops; and of every value its path, the loops that it is computed inside, and its phases.
 
-`place` says what these are; it builds the program from them.
+`placement` defines these terms and builds the program from them.
 """
 
 from collections.abc import Iterable, Sequence, Set
@@ -18,10 +18,10 @@ Phases = tuple[int, ...]
 def order_of(writes: Sequence[Write], values: Sequence[Value], lanes: set[Axis]) -> list[Axis]:
     """Serial axes, outermost first.
 
-    Those that no reduction and no scan runs over come first, so that results of reductions are at hand where they are
-    read, and tasks can share what is outside of scans: of these, those that most written bytes vary with; ties in the
-    order of the output's dimensions. Reductions that are spread again should be through soon: the axes that those run
-    over come next to last. Axes that are only reduced come last, the largest stride outside.
+    Axes that no reduction and no scan runs over come first, so that results of reductions are at hand where they are
+    read, and tasks can share the loops outside of scans. Among them, an axis that more written bytes vary with comes
+    first, ties in the order of the output's dimensions. Reductions that are spread again (`_spread`) should end soon:
+    their axes come next to last. Axes that are only reduced come last, the largest stride outside.
     """
     bound = {a for v in values for a in v.bound}
     soon = {a for v in _spread(values) for a in v.bound}
@@ -67,8 +67,8 @@ def paths_of(
     keep_bytes: int,
     threads: int = 1,
 ) -> dict[Value, Axes]:
-    """Of every value the serial axes it is computed inside: the longest prefix that the nests of all users share.
-    threads: that share lanes."""
+    """Path of every value, the serial axes that it is computed inside: the longest prefix that the nests of all its
+    users share, of axes that loops around it may run over (`_around`). threads: number of threads that share lanes."""
     nests_of: dict[Value, list[Axes]] = {}
     for write, nest in zip(writes, nests, strict=True):
         nests_of.setdefault(write.value, []).append(nest)
@@ -83,8 +83,8 @@ def paths_of(
 
 
 def _around(v: Value, order: Sequence[Axis], widths: dict[Axis, int], keep_bytes: int, threads: int) -> Set[Axis]:
-    """The axes that loops around a value may run over. A sum over an axis goes along in the loop over that axis, with
-    an accumulator for each point of what comes later in the order, if those are not too many to keep."""
+    """The axes that loops around a value may run over. A reduction stands outside the loops over axes that come later
+    in the order than its own, with an accumulator for each of their points, if these take at most `keep_bytes`."""
     first = min((order.index(a) for a in v.bound if a in order), default=len(order))
     later = v.deps.intersection(order[first:])
     own = v.deps.union(v.bound)
@@ -101,7 +101,7 @@ def _shared(paths: Iterable[Axes]) -> Axes:
 
 
 def phases_of(values: Sequence[Value], paths: dict[Value, Axes]) -> dict[Value, Phases]:
-    """Of every value its phase at each prefix of its path, the empty and the whole one included."""
+    """Phases of every value, one at each prefix of its path, from the empty prefix to the whole path."""
     found: dict[Value, Phases] = {}
     for v in values:
         found[v] = phases_after(v.args, len(paths[v]), paths, found)

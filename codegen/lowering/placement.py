@@ -58,10 +58,11 @@ def place(
     held: Set[Value] = frozenset(),
     threads: int = 1,
 ) -> Program:
-    """The loop program of `writes`. keep_bytes: cap of what a thread has of one kept array. dear: what takes no more
-    arithmetic than this is computed again, not kept; nor are cheap values but those that are `held`. outermost,
+    """The loop program of `writes`. keep_bytes: most bytes that a thread has of one kept array. dear: values that take
+    no more arithmetic than this are computed again, not kept, and so are cheap values; not those in `held`. outermost,
     innermost: serial axes that come first and last, in this order. within: serial axes without a loop around
-    reductions. unrolled: those of them without any loop. threads: that share lanes. Raises PlaceError."""
+    reductions. unrolled: axes of `within` without any loop. threads: number of threads that share the lanes. Raises
+    PlaceError."""
     values = cone(w.value for w in writes)
     order = order_of(writes, values, set(widths))
     given = {*outermost, *innermost}
@@ -82,8 +83,9 @@ def place(
 
 
 def _again(values: Sequence[Value], lanes: set[Axis], dear: float) -> set[Value]:
-    """Values that are computed again wherever they are read: cheap ones, but not what is gathered lane by lane; those
-    that memory, results of reductions and what is one for all lanes lead to with no more arithmetic than `dear`."""
+    """Values that are computed again wherever they are read: cheap ones, except those gathered lane by lane; and values
+    along lanes that take at most `dear` arithmetic from constants, results of reductions and values that are one for
+    all lanes."""
     cost: dict[Value, float] = {}
     gathered: set[Value] = set()
     for v in values:
@@ -100,8 +102,8 @@ def _again(values: Sequence[Value], lanes: set[Axis], dear: float) -> set[Value]
 
 
 def _check_repeated(program: Program) -> None:
-    """A reduction at the root and all that leads to it runs once in each task: only little may. Threads that share
-    lanes share it, if one block does all."""
+    """Raises PlaceError where a reduction at the root goes over more than MAX_REPEATED elements: every task computes it
+    with all its operands. Threads that share lanes share it instead, if one block does everything."""
     if program.threads > 1 and not any(program.is_shared(path) for path in program.prefixes() if len(path) == 1):
         return
     for v, reduction in program.reductions.items():
@@ -134,7 +136,7 @@ class _Placer:
 
     # ---- places
     def home(self, v: Value) -> Key:
-        """Where a value is computed once for all its users; of a reduction: where its result is."""
+        """The key at which a value is computed once for all its users; for a reduction, the key of its result."""
         key = self.key(self.paths[v], self.phases[v])
         return Key(key.path, key.phase, self.lane(v.deps), self.dims(v))
 
@@ -152,7 +154,7 @@ class _Placer:
         return tuple(a for a in self.program.order if a in v.deps and a not in self.paths[v])
 
     def looped(self, axes: Iterable[Axis]) -> Axes:
-        """Those that are not unrolled."""
+        """The given axes without the unrolled ones."""
         return tuple(a for a in axes if a not in self.program.unrolled)
 
     def block(self, key: Key) -> Block:
@@ -193,7 +195,7 @@ class _Placer:
                 stack += ((a, key) for a in v.args)
 
     def reduce(self, v: Value, home: Key) -> Key:
-        """Places the updates of a reduction; where."""
+        """Places the updates of a reduction and returns their key. Raises PlaceError for too large accumulators."""
         inside = tuple(a for a in self.program.order if a in v.bound and a not in self.within)
         place = self.inside(v.args, self.paths[v] + inside)
         lane = self.lane(v.deps.union(v.bound))  # of its operands, or one that they repeat along

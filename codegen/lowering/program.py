@@ -10,7 +10,7 @@ from fusion_ir.ops import OPS
 
 @dataclass(frozen=True)
 class Loop:
-    """A serial loop. phase: of the place it stands at: there may be several loops over one axis, one after another."""
+    """A serial loop. phase: the phase at which it stands in its place; loops over one axis may follow each other."""
 
     axis: Axis
     phase: int = 0
@@ -37,7 +37,7 @@ class Key:
 
 @dataclass
 class Block:
-    """What is computed, accumulated and written at one key; values in order of creation."""
+    """Code at one key: values to compute, reductions to update, writes. `ordered`: values in order of creation."""
 
     values: dict[Value, None] = field(default_factory=dict[Value, None])
     updates: list[Value] = field(default_factory=list[Value])  # reductions that take in one more element here
@@ -100,9 +100,9 @@ class Program:
 
     widths: lane axis -> vector width in elements. tiles: axis within a tile -> (axis over the tiles, whole extent).
     order: serial axes, outermost first. kept: values read in other blocks than their own that are no plain locals.
-    across: of loads and writes that a block makes by way of a tile, that tile. unrolled: serial axes without a loop
-    around reductions: every statement there stands once for each of their points that it varies with. threads: that
-    share the vectors along lanes, each of which has its own ones only.
+    across: the tile of each load and write that a block makes by way of one. unrolled: serial axes without a loop
+    around reductions: every statement there stands once for each of their points that it varies with. threads: number
+    of threads that share the vectors along lanes; each of them has its own vectors only.
     """
 
     widths: dict[Axis, int]

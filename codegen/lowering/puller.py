@@ -54,7 +54,7 @@ class Puller:
         return self.memo[key]
 
     def in_one_piece(self, pull: Callable[[], Value]) -> Value:
-        """What `pull` gives, with masks and opaque digits instead of pieces: of axes that must stay whole."""
+        """The result of `pull` with refinement off: axes stay whole, with masks and opaque digits instead of pieces."""
         refine, self.refine = self.refine, False
         try:
             return pull()
@@ -67,5 +67,5 @@ class Puller:
         return self.values.load(position, offset, dtype)
 
     def arg(self, node: Node, index: Index, dtype: DType | None = None) -> Value:
-        """Pulled and cast to `dtype`, by default the compute dtype."""
+        """The value of `node` at `index`, cast to `dtype` (by default the compute dtype of the node)."""
         return self.values.cast(self.pull(node, index), dtype or compute_dtype(node.dtype))

@@ -1,4 +1,4 @@
-"""The axes that reductions run over: of every reduced node its own, in pieces where a view in its cone wants bounds.
+"""Axes that reductions run over: each reduced node has its own, in pieces where a view in its cone wants bounds.
 
 All visits of a node run over the same axes, so sums of one tensor at several places share their loops; no cone holds a
 node within itself, so a reduction never meets its own axes inside.
@@ -15,7 +15,7 @@ Piece = tuple[Affine, ...]
 
 @dataclass
 class ReductionAxes:
-    """Of every reduced node its pieces: disjoint parts of what it runs over, an expression per reduced dimension."""
+    """Pieces of every reduced node: disjoint parts of its reduced points, with an expression per reduced dimension."""
 
     axes: Axes
     pieces: dict[Node, list[Piece]] = field(default_factory=dict[Node, list[Piece]])

@@ -28,7 +28,7 @@ IDENTITIES: dict[str, float] = {"add": -0.0, "fma": -0.0, "mul": 1, "logical_or"
 
 
 def identity(combine: str, dtype: DType) -> Scalar:
-    """What a reduction starts from: combined with any value it gives that value, -0.0 included."""
+    """Start value of a reduction: combined with any value it gives that value, -0.0 included."""
     if combine in IDENTITIES:
         return Scalar.of(IDENTITIES[combine], dtype)
     limits = (-inf, inf) if dtype.is_float else (-(1 << 8 * dtype.bytes - 1), (1 << 8 * dtype.bytes - 1) - 1)
@@ -133,8 +133,8 @@ def _over(p: Puller, total: Value, n: int) -> Value:
 
 
 def arg(p: Puller, node: Node, index: Index) -> Value:
-    """argmax, argmin: an `argreduce` of the operand beside its position along the axis, in lanes of the operand's
-    width where that holds it."""
+    """argmax, argmin: an `argreduce` of the operand and its position along the axis. Positions are i32 where they fit
+    and operands have fewer than 8 bytes, else i64; the result is i64."""
     (axis,) = _reduced_dims(node)
     extent = node.args[0].sizes[axis]
     pieces = p.bound.of(node, [extent])

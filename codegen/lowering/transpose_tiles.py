@@ -1,4 +1,4 @@
-"""Across: what lies in memory along another axis than the lanes is moved by way of tiles, transposed on the way.
+"""Transposing tiles, by way of which tensors that are consecutive across the lanes are read and written.
 
 Two axes are tiled: the lanes, and the axis `along` which a tensor's elements are consecutive. Loops within tiles come
 last in the order of loops, so that a tile holds what all of them read, or write:
@@ -30,19 +30,19 @@ def along(e: Affine, lane: Axis) -> Axis | None:
 
 @dataclass(frozen=True)
 class Turned:
-    """What is read or written across a lane axis. axes: those that it goes along, most bytes first. itemsizes: of each
-    load and each write."""
+    """Accesses across a lane axis. axes: the axes that they go along, most bytes first. itemsizes: bytes of an element,
+    one for each load and each write."""
 
     axes: tuple[Axis, ...]
     itemsizes: tuple[int, ...]
 
     def tile_bytes(self, rows: int, columns: int) -> int:
-        """Of tiles of rows x columns, at most: what goes along one axis may vary with the others."""
+        """Most bytes of all tiles of rows x columns: an access along one axis may vary with the others."""
         return sum(self.itemsizes) * rows ** len(self.axes) * columns
 
 
 def turned(writes: Sequence[Write], lane: Axis) -> Turned:
-    """What goes across `lane`, the axes of reductions and scans left out."""
+    """The accesses across `lane`, without those along axes of reductions and scans."""
     own = [w for w in writes if lane in w.axes]
     values = cone(w.value for w in own)
     bound = {a for v in values for a in (*v.bound, *v.scanned)}
@@ -57,8 +57,8 @@ def turned(writes: Sequence[Write], lane: Axis) -> Turned:
 def cut_axis(
     writes: Sequence[Write], axis: Axis, most: int, unit: int, axes: Axes, tiles: dict[Axis, tuple[Axis, int]]
 ) -> tuple[list[Write], Axis | None, Axis]:
-    """Tiles of about equal size, a multiple of `unit` of at most `most` elements, which `tiles` learns of. Returns the
-    writes, the axis over the tiles (None where one holds all) and the axis within."""
+    """Cuts an axis into tiles of about equal size, a multiple of `unit` of at most `most` elements, and adds them to
+    `tiles`. Returns the writes, the axis over the tiles (None where one tile holds all) and the axis within."""
     even = -(-axis.extent // -(-axis.extent // most))
     size = min(-(-even // unit), max(most // unit, 1)) * unit
     if size >= axis.extent:
@@ -108,6 +108,6 @@ def _written(w: Write, key: Key, within: Collection[Axis], repeats: tuple[Axis, 
 
 
 def _elements(tile: Tile) -> int:
-    """Elements of a tile, with what fills it up to whole blocks."""
+    """Elements of a tile, padded to whole blocks of BLOCK x BLOCK."""
     rows, columns = (-(-a.extent // BLOCK) * BLOCK for a in (tile.along, tile.lane))
     return rows * columns * volume(tile.others)

@@ -25,7 +25,7 @@ def unroll(writes: Sequence[Write], lanes: Iterable[Axis]) -> list[Write]:
     few: set[Value] = set()
     for v in cones:
         if v.op == "reduce" and volume(v.bound) <= MAX_TERMS and not whole & set(v.bound):
-            # Of a reduction inside that stays and runs over an axis of the same name, terms would take hold.
+            # Terms put numbers for axes, also for an axis that a remaining reduction inside runs over: not there.
             inside = (set(u.bound) for u in cone(v.args) if u.bound and u not in few)
             if not any(own & set(v.bound) for own in inside):
                 few.add(v)

@@ -16,7 +16,7 @@ from codegen.lowering.write import Write
 
 
 def shared_axis(writes: Sequence[Write]) -> Axis | None:
-    """The serial axis that all writes have and most of what is loaded along lanes does not vary with; None if none."""
+    """The serial axis of all writes with which the most bytes loaded along lanes do not vary; None if there is none."""
     lanes = choose_lanes(writes)
     values = cone(w.value for w in writes)
     if any(v.bound or v.scanned for v in values) or len(lanes) != 1:
@@ -30,7 +30,7 @@ def shared_axis(writes: Sequence[Write]) -> Axis | None:
 
 
 def side_by_side(writes: Sequence[Write], axis: Axis, rows: int, axes: Axes) -> list[Write]:
-    """axis -> rows * outer + i, for each i < rows; what is left of the axis as rows of their own."""
+    """The writes with axis -> rows * outer + i, once for each i < rows; the rest of the axis as single rows."""
     outer, whole = axes.new(axis.extent // rows), axis.extent // rows * rows
     values = Values(MAX_VALUES)
     made: list[Write] = []
@@ -52,7 +52,7 @@ def _at(writes: Sequence[Write], values: Values, axis: Axis, e: Affine, outer: A
 
 
 def _in_step(writes: Sequence[Write]) -> list[Write]:
-    """The same writes over values made anew: by distance from what is loaded, loads just before their first use."""
+    """The writes over values made anew in order of their distance from loads, with loads just before their use."""
     level: dict[Value, int] = {}
     for v in cone(w.value for w in writes):
         level[v] = 0 if v.is_cheap else 1 + max((level[a] for a in v.args), default=0)

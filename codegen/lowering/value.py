@@ -19,9 +19,9 @@ class Value:
     """`op(args; attr): dtype`, one element for each point of the axes in `deps`.
 
     op: "load" (attr: input number, offset), "const" (attr: Scalar), "index" (attr: Affine), "fma", "uniform"
-    (attr: stream, linear index; args: seed, offset), "reduce" (attr: combining op, axes it runs over), "argreduce" (the
-    same; args: operand, position), "scan" (attr: combining op, axes it runs along, outermost first; what comes before a
-    point along these and the point itself, combined), "cast", or a pointwise op of `OPS`. `uid` is the order of
+    (attr: stream, linear index; args: seed, offset), "reduce" (attr: combining op, axes it runs over), "argreduce"
+    (attr as of "reduce"; args: operand, position), "scan" (attr: combining op, axes it runs along, outermost first;
+    combines a point with all points before it along these), "cast", or a pointwise op of `OPS`. `uid` is the order of
     creation: operands come before users.
     """
 
@@ -65,8 +65,8 @@ class Value:
 
     @property
     def is_cheap(self) -> bool:
-        """Computed again where it is used, not kept: loads, constants, indices, exact casts and signs of them, and how
-        indices compare."""
+        """Whether the value is computed again where it is used, not kept: loads, constants, indices, exact casts and
+        negations of these, and comparisons of indices."""
         if self.op in ("load", "const", "index"):
             return True
         if self.op in COMPARISONS:
@@ -152,7 +152,7 @@ class Values:
 
 
 def remade(values: Values, root: Value, made: dict[Value, Value]) -> Value:
-    """The value made anew in `values`, with what it is computed from unless `made` has it; notes all of it there."""
+    """`root` made anew in `values`, with all values below it that `made` lacks; adds every one of them to `made`."""
     stack = [root]
     while stack:
         v = stack[-1]

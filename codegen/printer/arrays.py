@@ -1,4 +1,4 @@
-"""Text of values that outlive their statement: kept arrays, accumulators of reductions, what scans carry along."""
+"""Text of values that outlive their statement: kept arrays, accumulators of reductions, running results of scans."""
 
 from collections.abc import Callable, Sequence
 
@@ -11,7 +11,7 @@ from codegen.printer.unrolled_axes import PointText
 
 
 class KeptText(PointText):
-    """Declares, fills and reads them. `here` is the block being printed."""
+    """Prints declarations, fills and reads of these values. `here` is the block being printed."""
 
     def __init__(self, program: Program) -> None:
         super().__init__(program)
@@ -85,7 +85,7 @@ class KeptText(PointText):
 
     # ---- reductions
     def begin(self, v: Value) -> None:
-        """Accumulators that live across loops, and their first values."""
+        """Prints accumulators that live across loops, with their first values."""
         reduction = self.program.reductions[v]
         home, start = reduction.home, self.identity(v)
         kept = self.program.kept.get(v)
@@ -109,7 +109,7 @@ class KeptText(PointText):
                 self.loops(self.looped(reduction.home.dims), lambda: self.result(v))
 
     def result(self, v: Value) -> None:
-        """The result of one accumulator, as a local or in its array."""
+        """Prints the result of one accumulator, as a local or into its array."""
         done, kept = self.joined(v), self.program.kept.get(v)
         self.line(self.fill(v, kept, done) if kept else f"const auto {self.name(v)} = {done};")
 
@@ -119,7 +119,7 @@ class KeptText(PointText):
         return reduction.joins_lanes and not reduction.is_local and bool(self.looped(reduction.home.dims))
 
     def fetch_sum(self, v: Value, key: Key) -> None:
-        """One of the accumulators into a local, for a loop over lanes: g++ would load and store it for each vector."""
+        """Copies one of the accumulators to a local for a loop over lanes: g++ would load and store it per vector."""
         for _ in self.points(v.deps, key):
             self.line(f"auto s{self.name(v)} = {self.accumulator(v)};")
         self.at_hand.add(v)
@@ -178,8 +178,8 @@ class KeptText(PointText):
 
     # ---- scans
     def declare_carry(self, v: Value, key: Key) -> None:
-        """What a scan has come to: one value where it runs along lanes, else one for each of the lanes and of the loops
-        inside, which are set where the scan begins."""
+        """Declares the running result of a scan: one value where it runs along lanes, else a value for each lane and
+        each point of the loops inside, which are set where the scan begins."""
         name = self.carries[v, key] = f"c{len(self.carries)}"
         if key.lane in v.scanned:
             self.line(f"auto {name} = no_carry<{self.width(key.lane)}>({literal(identity(str(v.attr[0]), v.dtype))});")

@@ -1,7 +1,7 @@
 """Lanes that may come apart on a CPU: the even elements of bf16 in one register, the odd ones in the next.
 
 A shift and an `and` make floats of them so, see vec_pairs_cpu.h. All that varies along a lane axis then has this order.
-Sums do not mind; what asks for a lane's number does, and what lies in memory as anything but bf16.
+Sums do not mind the order; values that depend on a lane's number do, and so do tensors of other dtypes than bf16.
 """
 
 from codegen.lowering.access import pattern
@@ -12,7 +12,7 @@ from fusion_ir.dtype import bf16, f32
 
 
 def paired_lanes(program: Program) -> frozenset[Axis]:
-    """The lane axes of a program along which everything may come apart, and something is read that is worth it."""
+    """The lane axes of a program along which lanes may come apart, and along which bf16 is read."""
     return frozenset(lane for lane in program.widths if _comes_apart(program, lane))
 
 
@@ -38,7 +38,7 @@ def _comes_apart(program: Program, lane: Axis) -> bool:
 
 
 def _is_lane_wise(v: Value) -> bool:
-    """Whether each lane of v is computed by itself, and what is bf16 is read, rounded or made a float."""
+    """Whether each lane of v is computed by itself, and bf16 in it is only read, rounded to or made a float."""
     if v.op == "cast":
         return bf16 not in (v.dtype, v.args[0].dtype) or f32 in (v.dtype, v.args[0].dtype)
     if v.op in ("load", "index"):

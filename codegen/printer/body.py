@@ -1,4 +1,4 @@
-"""The body of a kernel as text: the tree of loops, its blocks, and what they read from memory and write to it."""
+"""The body of a kernel as text: the tree of loops, its blocks, and their loads and stores."""
 
 from dataclasses import dataclass
 from math import prod
@@ -21,7 +21,7 @@ NARROW = ("add", "sub", "mul")  # of two bf16, rounded to bf16: one instruction 
 @dataclass(frozen=True)
 class Body:
     """The printed body. roots: each outermost loop's iterations, and whether threads along y share them too (cuda).
-    shared_bytes: of shared memory that it uses (cuda). reach: see `Text`."""
+    shared_bytes: shared memory of a block (cuda). reach: see `Text`."""
 
     text: str
     roots: tuple[tuple[int, bool], ...]
@@ -84,7 +84,7 @@ class BodyText(MemoryText):
         return "ROWS" if depth == 1 else "LOOP"
 
     def root(self, path: Path) -> None:
-        """An outermost loop, joined with those directly inside it."""
+        """Prints an outermost loop, joined with the loops directly inside it as far as `is_enough` asks."""
         while (inner := self.program.only_loop(path)) and self.program.is_shared(inner):
             if self.is_enough(path):
                 break
@@ -109,7 +109,7 @@ class BodyText(MemoryText):
 
     # ---- blocks
     def block_at(self, key: Key, depth: int) -> None:
-        """A block; where nothing else reads what it computes and no loop is shared around it, one task's alone."""
+        """Prints a block. One task alone runs it where no other block reads its values and no loop is around it."""
         block = self.program.blocks[key]
         read = block.updates or any(kept.key == key for kept in self.program.kept.values())
         if not key.path and block.writes and not read and (key.lane or key.dims):
@@ -119,7 +119,7 @@ class BodyText(MemoryText):
             self.block(key, depth)
 
     def once(self) -> str:
-        """The head of what one task does for all."""
+        """The head of code that one task runs for all."""
         return "ONCE"
 
     def block(self, key: Key, depth: int) -> None:
@@ -181,7 +181,7 @@ class BodyText(MemoryText):
         self.statements(key, block.ordered(), block, depth, count=None)
 
     def statements(self, key: Key, values: list[Value], block: Block, depth: int, count: str | None) -> None:
-        """Values, updates and writes of one block. count: lanes left, for the masked last vector; None where all do."""
+        """Prints values, updates and writes of one block. count: lanes of the masked last vector; None: all of them."""
         self.values(values, key, count)
         for v in block.updates:
             for _ in self.points(v.deps.union(v.bound), key):
@@ -193,12 +193,12 @@ class BodyText(MemoryText):
             self.line(" ".join([*guards, *loops, self.store(w, key, count)]))
 
     def guards(self, key: Key, depth: int) -> list[str]:
-        """What keeps all threads but one from writing what all of them have."""
+        """Macros in front of a write, so that one thread alone writes a value that several threads have."""
         return []
 
     # ---- values
     def values(self, values: list[Value], key: Key, count: str | None) -> None:
-        """Declares those that no open brace has declared."""
+        """Declares the values that no open brace has declared."""
         self.here = key
         for v in values:
             if self.is_declared(v):

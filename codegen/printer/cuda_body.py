@@ -1,5 +1,4 @@
-"""The body of a kernel for CUDA: what its blocks and threads share (`codegen.printer.threads`), and how their results
-join."""
+"""The body of a kernel for CUDA: loops shared by blocks and threads (`codegen.printer.threads`), and joined results."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -62,14 +61,14 @@ class CudaBodyText(BodyText):
 
     @cached_property
     def kept_rows(self) -> frozenset[Axis]:
-        """See `Sharing`. What is indexed by them is in registers: a thread can have few rows."""
+        """`Sharing.kept_rows`. Arrays over these axes are in registers: raises EmitError above MOST_ROWS per thread."""
         for a in self.sharing.kept_rows:
             if (rows := -(-a.extent // self.threads.y)) > MOST_ROWS:
                 raise EmitError(f"a thread would keep what is of {rows} rows (at most {MOST_ROWS})")
         return self.sharing.kept_rows
 
     def is_own_row(self, a: Axis, v: Value) -> bool:
-        """Whether a thread has the part of an array of `v` that is of its own rows along `a`."""
+        """Whether a thread has only the part of an array of `v` for its own rows along `a`."""
         return a in self.kept_rows and a in self.sharing.own_rows(v)
 
     def indices(self, dims: Sequence[Axis], v: Value) -> str:
@@ -124,7 +123,7 @@ class CudaBodyText(BodyText):
         super().end_sum(v)
 
     def whole_column(self, v: Value) -> str:
-        """The statement that gives an accumulator in an array what those of all rows come to."""
+        """The statement that sets an accumulator in an array to the combined accumulators of all rows."""
         return f"{self.accumulator(v)} = {self.across_rows(v, self.accumulator(v))};"
 
     def joined(self, v: Value) -> str:
@@ -202,7 +201,7 @@ class CudaBodyText(BodyText):
         return f"({at}) * VECTORS({self.width(lane)}, {lane.extent}) + {vector}" if at else vector
 
     def take(self, bytes_: int) -> str:
-        """Room in shared memory, behind what threads join."""
+        """Takes room in shared memory, behind that for joining results; returns its offset as C++ text."""
         at = self.taken
         self.taken += _round(bytes_)
         return f"JOINED + {at}"
@@ -227,7 +226,8 @@ class CudaBodyText(BodyText):
             self.line("filled();")
 
     def read_early(self, path: Path) -> None:
-        """Ahead of tiles, to be on its way together with them: what else their rows read, as far as there is room."""
+        """Prints the other loads of the rows along tiles ahead of the tiles, so that both are on their way together.
+        A thread reads at most EARLY_BYTES so."""
         room = EARLY_BYTES
         for key, block in self.program.blocks.items():
             lane = key.lane
@@ -266,7 +266,7 @@ class CudaBodyText(BodyText):
             self.line(f"{loops}empty<{self.how(tile)}>({base}, {stride}, {self.block_of(tile)}, {ends});")
 
     def moved(self, tile: Tile, tensor: str, offset: Affine) -> tuple[str, str, str]:
-        """As on the CPU, but the ends are in the order in which the tile lies in shared memory."""
+        """First element, stride of the lanes, and the ends in the order in which the tile lies in shared memory."""
         first = offset.subst({tile.along: Affine(), tile.lane: Affine()})
         ends = ", ".join(self.end(a) for a in _stored(tile))
         return f"{tensor} + ({self.expr(first)})", f"(idx_t){offset.coef(tile.lane)}", ends
@@ -280,7 +280,8 @@ class CudaBodyText(BodyText):
         return found, f"{tensor} + ({offset})" if plus and self.program.across else at
 
     def masked(self, found: Pattern, lane: Axis) -> Pattern:
-        """What is left of an axis behind whole vectors is a multiple of what divides them and the axis."""
+        """The pattern in a masked vector: as many elements at once as divide its width, the axis and, where the last
+        tile is cut off, the whole extent. The number of lanes left is a multiple of that."""
         last = self.program.last_tile(lane)
         left = gcd(lane.extent, last[1] if last else 0)
         if found.kind == "lanes":
@@ -302,8 +303,8 @@ class CudaBodyText(BodyText):
             self.note(tensor, left, {self.most(left, itemsize)})
 
     def how(self, tile: Tile) -> str:
-        """The template arguments of what moves a tile: threads, elements that one access may move, as many of those
-        behind the last whole chunk, and whether all tiles are whole ones."""
+        """Template arguments of the function that moves a tile: threads along x and y, elements that one access may
+        move, elements that one behind the last whole chunk may move, and whether all tiles are whole ones."""
         tensor, e, itemsize = self.tensor_of(tile), tile.access.offset, _dtype(tile).bytes
         self.note_tile(tensor, e, tile, itemsize)
         found = self.tensor_pattern(tensor, e, tile.along, BLOCK, itemsize)
@@ -314,12 +315,13 @@ class CudaBodyText(BodyText):
         return f"in{tile.access.tensor}" if isinstance(tile.access, Value) else f"out{tile.access.out}"
 
     def is_whole(self, tile: Tile) -> bool:
-        """Whether all of it lies in the tensor: also what its last vector along lanes has beyond the axis."""
+        """Whether every tile lies in the tensor as a whole, and no vector along lanes goes beyond the axis."""
         ends = self.program.last_tile(tile.along) or self.program.last_tile(tile.lane)
         return not ends and self.whole_vectors(tile.lane, tile) == tile.lane.extent
 
     def tile_type(self, tile: Tile) -> tuple[str, int]:
-        """The type of a tile, and the bytes of all of them: as SharedTile in tiles_cuda.cuh lays it out."""
+        """The C++ type of a tile, and the bytes of one tile per point of `others`, as SharedTile in tiles_cuda.cuh has
+        them."""
         itemsize = _dtype(tile).bytes
         down, chunks = _stored(tile)
         rows, columns = (self.whole_vectors(a, tile) for a in (down, chunks))
@@ -346,13 +348,13 @@ class CudaBodyText(BodyText):
         )
 
     def is_even_row(self, path: Path, tile: Tile) -> bool:
-        """Whether `path` is a loop along a tile, of which each thread along y has as many rows, and few."""
+        """Whether `path` is a loop along a tile whose rows all threads along y share evenly, at most UNROLLED each."""
         a = tile.along
         own, rest = divmod(a.extent, self.threads.y)
         return path[-1].axis is a and len(path) > 1 and not self.program.last_tile(a) and not rest and own <= UNROLLED
 
     def is_even(self, lane: Axis) -> bool:
-        """Whether each thread along x has as many whole vectors along a lane axis, and few."""
+        """Whether all threads along x share the whole vectors along a lane axis evenly, at most UNROLLED each."""
         own, rest = divmod(lane.extent, self.program.widths[lane] * self.threads.x)
         return not self.program.last_tile(lane) and not rest and own <= UNROLLED
 
@@ -396,7 +398,7 @@ class CudaBodyText(BodyText):
 
 
 def _bytes(v: Value, width: int) -> int:
-    """Of an accumulator in shared memory, at the most."""
+    """Most bytes of an accumulator of `width` lanes in shared memory."""
     return _round(width * v.dtype.bytes) + (_round(width * v.args[0].dtype.bytes) if v.op == "argreduce" else 0)
 
 
@@ -409,7 +411,7 @@ def _round_to(n: int, unit: int) -> int:
 
 
 def _stored(tile: Tile) -> tuple[Axis, Axis]:
-    """The axes of a tile as it lies in shared memory; along the second one it came there."""
+    """The axes of a tile as it lies in shared memory; along the second one it was filled."""
     return (tile.lane, tile.along) if isinstance(tile.access, Value) else (tile.along, tile.lane)
 
 

@@ -1,4 +1,4 @@
-"""What every printer of kernels shares: names, index expressions, spelling of ops and constants."""
+"""Text that every printer of kernels shares: names, index expressions, spelling of ops and constants."""
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -109,7 +109,7 @@ class Text:
         return self.name(v)
 
     def digits(self, loop: str, axes: Sequence[Axis]) -> None:
-        """The axes as digits of one loop variable over their product."""
+        """Declares the axes as digits of one loop variable over their product."""
         whole = rest = prod(a.extent for a in axes)
         for a in axes:
             outside, rest = rest, rest // a.extent

@@ -3,7 +3,7 @@
     f16, 64 lanes, registers of 64 bytes -> 16 elements: narrow elements have a register of their compute type's lanes
     f32, 3 lanes left, no masked moves   -> 2 elements and 1
 
-What codegen/include/vec_memory_cpu.h and its neighbours make of each pattern: change one with the other.
+This restates codegen/include/vec_memory_cpu.h and its neighbours, pattern by pattern: change one with the other.
 """
 
 from codegen.lowering.access import Pattern
@@ -14,7 +14,7 @@ MASKED_BYTES = 64  # of a register, where moves can be masked
 
 
 def register_lanes(itemsize: int, register_bytes: int) -> int:
-    """REGISTER<T>: lanes of a register, of 4 bytes or, of what is as large, 8."""
+    """REGISTER<T>: lanes of a register, of 4 bytes each, or 8 for elements of 8 bytes."""
     return register_bytes // max(itemsize, 4)
 
 
@@ -28,8 +28,8 @@ def moved(
     left: int = 0,
     stored: bool = False,
 ) -> set[int]:
-    """Elements at once of a vector of `vector` lanes. paired: lanes of bf16 come apart as vec_pairs_cpu.h says. left:
-    where only so many of the first lanes are there. stored: not loaded."""
+    """Numbers of elements that single moves of a vector of `vector` lanes have. paired: lanes of bf16 come apart as
+    vec_pairs_cpu.h says. left: number of the first lanes that are there, 0 for all. stored: a store, not a load."""
     register = min(vector, register_lanes(itemsize, register_bytes))
     if found.kind == "tile":
         return {min(found.step, register)}
@@ -43,8 +43,8 @@ def moved(
 
 
 def moved_first(left: int, register: int, itemsize: int, register_bytes: int, *, stored: bool = False) -> set[int]:
-    """The same of the first `left` lanes of registers: by a mask, or all of a register and of the
-    last one halves of halves, which are stored one by one."""
+    """Numbers of elements that single moves of the first `left` lanes have: a register's, by a mask; else a register's
+    and, for the last one, powers of two (5 of 8 lanes: 4 and 1); the latter are stored lane by lane."""
     if register_bytes == MASKED_BYTES and (register, itemsize) in MASKED_MOVES:
         return {register}
     parts = {1 << bit for bit in range(register.bit_length()) if left % register >> bit & 1}

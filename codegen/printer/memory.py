@@ -1,4 +1,4 @@
-"""Text of loads and stores of tensors, and what there is to say of how their machine code moves elements."""
+"""Text of loads and stores of tensors, and a record of how many elements their machine code moves at once."""
 
 from collections.abc import Iterable
 
@@ -15,7 +15,7 @@ from codegen.printer.style import Style
 
 
 class MemoryText(KeptText):
-    """Prints what a body reads from tensors and writes to them, and remembers it."""
+    """Prints a body's loads and stores of tensors, and records them in `accesses`."""
 
     def __init__(self, program: Program, style: Style) -> None:
         super().__init__(program)
@@ -68,7 +68,7 @@ class MemoryText(KeptText):
         return widths
 
     def masked(self, found: Pattern, lane: Axis) -> Pattern:
-        """The same where not all lanes are there: as many elements at once as divide whatever number there is."""
+        """The pattern in a masked vector, of which only the first lanes are there: `repeat` becomes single lanes."""
         return Pattern("lanes", 1) if found.kind == "repeat" else found
 
     def together(self, found: Pattern) -> str:
@@ -118,7 +118,7 @@ class MemoryText(KeptText):
         return self.load_apart(p, tensor, self.lane_expr(e, lane), lane, width, count)
 
     def load_apart(self, p: Pattern, tensor: str, offset: str, lane: Axis, width: int, count: str | None) -> str:
-        """What is read by an address for each lane: that of lane `l`."""
+        """Text of a load with an address for each lane. offset: of lane `l` in the tensor."""
         return f"load_lanes<{width}>({self.each_lane(lane, f'{tensor}[{offset}]')}, {count or width})"
 
     def store(self, w: Write, key: Key, count: str | None) -> str:

@@ -1,4 +1,4 @@
-"""What a loop over lanes brings from memory before it is needed: the row that comes next, or what is read only once."""
+"""Prefetches in loops over lanes: of the row that comes next, or of memory that is read only once."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,13 +8,13 @@ from codegen.lowering.index import Affine, Axis
 from codegen.lowering.program import Key, Program
 from codegen.lowering.value import Value
 
-LEAST_RUN_BYTES = 4096  # consecutive ones, for which to look ahead
-CACHED_BYTES = 256 << 10  # of one tensor, that stay in the second cache for sure
+LEAST_RUN_BYTES = 4096  # shortest run of consecutive bytes that is worth a prefetch
+CACHED_BYTES = 256 << 10  # bytes of one tensor that stay in the second cache for sure
 
 
 @dataclass(frozen=True)
 class Fetch:
-    """Consecutive elements of a tensor from `offset` on, of so many bytes each."""
+    """Consecutive elements of a tensor from `offset` on, of `itemsize` bytes each."""
 
     tensor: str
     offset: Affine
@@ -22,7 +22,7 @@ class Fetch:
 
 
 def next_row(program: Program, key: Key) -> list[Fetch]:
-    """Beside the dearest of several passes over a row: the row after it."""
+    """The loads of the next row, fetched during the costliest of several passes over a row; none for other blocks."""
     for depth in range(len(key.path), 0, -1):
         passes = _passes(program, key, depth)
         if len(passes) > 1:
@@ -50,8 +50,8 @@ def _passes(program: Program, key: Key, depth: int) -> list[Key]:
 
 
 def read_once(program: Program, key: Key, ahead_bytes: int) -> list[Fetch]:
-    """What lies so far ahead in long runs of memory that no other iteration and no other block reads. Brought into the
-    first cache alone, it drives nothing out of the others, where the CPU can do so. 0: nothing."""
+    """The loads in long runs of memory that no other iteration and no other block reads, `ahead_bytes` further on; none
+    where that is 0. Fetched into the first cache alone, where the CPU can do so, they drive nothing out of others."""
     if not key.lane or not ahead_bytes:
         return []
     loops = {key.lane, *key.dims, *(loop.axis for loop in key.path)}
@@ -67,9 +67,9 @@ def read_once(program: Program, key: Key, ahead_bytes: int) -> list[Fetch]:
 
 
 def _later(e: Affine, key: Key, elements: int, itemsize: int) -> int:
-    """How far on in memory that is which is read so many elements later. Where the loops step over something after each
-    short run, as sums down columns do, and come back to it only when the cache has forgotten it: a later iteration's
-    run."""
+    """Distance in memory, in elements, to the load that comes `elements` elements later. Where the loops step over
+    memory after each short run, as sums down columns do, and come back to it only when the cache has forgotten it, the
+    distance is that to a later iteration's run."""
     assert key.lane
     run = key.lane.extent
     for axis in (*reversed(key.dims), *(loop.axis for loop in reversed(key.path))):
@@ -82,7 +82,7 @@ def _later(e: Affine, key: Key, elements: int, itemsize: int) -> int:
 
 
 def _loads(program: Program, key: Key, lane: Axis) -> Iterator[Value]:
-    """What a block loads along the lanes."""
+    """The loads of a block that read consecutive elements along the lanes."""
     for v in program.blocks[key].ordered():
         if v.op == "load" and not v.offset.fetched and pattern(v.offset, lane, 1, 1).kind == "vector":
             yield v

@@ -1,4 +1,4 @@
-"""Style: what a schedule decides about the text of a kernel's body."""
+"""Style: a schedule's decisions about the text of a kernel's body."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,12 +9,13 @@ from fusion_ir.records import TargetKind
 
 @dataclass(frozen=True)
 class Style:
-    """What a schedule decides about the text. stream: stores past the caches. grid_least: iterations the outermost loop
-    should have (cpu: outer loops are joined until it does; cuda: all that can be joined are). ahead: while a row or a
-    tile is gone over, the next one is brought from memory (cpu). fetch_bytes: how far ahead what is read once is
-    brought from memory (cpu); 0: not. threads: of a block (cuda). shared_rows: what is kept of a row lies in shared
-    memory, not in registers (cuda). alignments: of each input and output pointer, in bytes. register_bytes: of a vector
-    register (cpu)."""
+    """A schedule's decisions about the text. stream: stores go past the caches. grid_least: iterations the outermost
+    loop should have (cpu: outer loops are joined until it does; cuda: all loops that can be joined are). ahead: while a
+    row or a tile is gone over, the next one is brought from memory (cpu). fetch_bytes: how far ahead of its load memory
+    that is read once is brought (cpu); 0: not. threads: threads of a block (cuda). shared_rows: kept values of a row
+    lie in shared memory, not in registers (cuda). alignments: bytes that each input and output pointer is aligned to.
+    access_bytes: most that one access has where its address must be aligned. register_bytes: size of a vector register
+    (cpu)."""
 
     target: TargetKind
     alignments: Mapping[str, int]

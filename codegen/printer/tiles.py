@@ -9,7 +9,7 @@ from codegen.printer.expressions import CTYPE, Text
 
 
 class TileText(Text):
-    """Prints what vec_transpose_cpu.h calls a tile, and the ends of loops over parts of an axis."""
+    """Prints tiles (vec_transpose_cpu.h) and the ends of loops over parts of an axis."""
 
     def __init__(self, program: Program) -> None:
         super().__init__()
@@ -72,5 +72,5 @@ class TileText(Text):
 
 
 def element_type(tile: Tile) -> str:
-    """Of what a tile holds."""
+    """The C++ type of a tile's elements."""
     return CTYPE[tile.access.dtype.name if isinstance(tile.access, Value) else tile.access.value.dtype.name]

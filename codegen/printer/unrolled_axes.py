@@ -1,4 +1,4 @@
-"""Text of unrolled axes: a statement stands once for each point of those that it varies with; its names end in it."""
+"""Text of unrolled axes: a statement stands once for each point of the axes it varies with; its names end in that."""
 
 from collections.abc import Iterable, Iterator
 from itertools import product
@@ -17,7 +17,7 @@ class PointText(TileText):
         self.point: dict[Axis, int] = {}  # of unrolled axes, in the statement being printed
 
     def points(self, axes: Iterable[Axis], key: Key | None = None) -> Iterator[None]:
-        """Steps through the points of those of `axes` that are unrolled, which block `key` has no loops over."""
+        """Steps through the points of the unrolled axes among `axes` that block `key` has no loops over."""
         own = sorted(self.program.unrolled.intersection(axes) - set(key.dims if key else ()), key=lambda a: a.uid)
         for point in product(*(range(a.extent) for a in own)):
             self.point = dict(zip(own, point, strict=True))
@@ -31,9 +31,9 @@ class PointText(TileText):
         return super().name(v) + "".join(f"_{i}" for a, i in self.point.items() if a in v.deps)
 
     def array(self, v: Value) -> str:
-        """The name of a kept value: one for all points."""
+        """The name of a kept value's array, one for all points."""
         return f"k{super().name(v)}"
 
     def looped(self, axes: Iterable[Axis]) -> list[Axis]:
-        """Those that are not unrolled."""
+        """The given axes without the unrolled ones."""
         return [a for a in axes if a not in self.program.unrolled]

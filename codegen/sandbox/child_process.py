@@ -29,8 +29,8 @@ EXIT_SECONDS = 0.5  # between the end of a process's pipes and its own: its memo
 
 
 class SlotFailure(Exception):
-    """The child did not finish the job. `index`: the program that was running, or -1. was_killed: by somebody else
-    (the system for want of memory, a person), which says little about the job."""
+    """The child did not finish the job. `index`: the program that was running, or -1. was_killed: whether somebody else
+    killed the child (the system for want of memory, a person), which says little about the job."""
 
     def __init__(self, status: Status, detail: str, index: int = -1, was_killed: bool = False) -> None:
         super().__init__(f"{status.value}: {detail}")
@@ -139,13 +139,13 @@ class ChildProcess:
             raise self._death() from None
 
     def pause(self) -> None:
-        """Stops the child and everything in its process group until `resume`; what it may take does not count that."""
+        """Stops the child and everything in its process group until `resume`; its time limits do not count that."""
         if self._paused_at is None:
             self._paused_at = time.monotonic()
             self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Lets it go on, where it was stopped."""
+        """Lets the child go on if it was stopped by `pause`."""
         if self._paused_at is not None:
             away = time.monotonic() - self._paused_at
             self._deadline, self._end = self._deadline + away, self._end + away
@@ -176,7 +176,7 @@ class ChildProcess:
         shutil.rmtree(self.home, ignore_errors=True)
 
     def text(self) -> str:
-        """What the child printed in this job."""
+        """The text that the child printed in this job."""
         return self.output.decode("utf-8", "replace")
 
     def _send(self, data: bytes, seconds: float) -> None:

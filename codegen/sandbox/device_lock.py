@@ -24,8 +24,9 @@ def device_turn(cache: ObjectCache, device_key: str) -> AbstractContextManager[N
 
 
 def segment_turn(cache: ObjectCache, device_key: str, segment_key: str) -> AbstractContextManager[None]:
-    """Holds a segment for the block, on devices of one class; now and then others with it. Whoever holds one may ask
-    for the device, never the other way round. Raises CacheError where nothing can be locked."""
+    """Holds a segment for the block, on devices of one class, and with it the segments that share its lock (one of
+    `STRIPES`). The holder of a segment may ask for the device, never the other way round. Raises CacheError where
+    nothing can be locked."""
     return turn_in(cache.devices, f"{device_key}.segments-{int(segment_key[:8], 16) % STRIPES}")
 
 

@@ -1,4 +1,4 @@
-"""What a child is at, in a page that it shares with its parent: no system call, and never half a message.
+"""A child's progress, noted in a page that it shares with its parent: no system call, and never half a message.
 
 Five words of 8 bytes, each written at once: a count, then two slots of (program at work, seconds it may take). A note
 goes into the slot that the count does not name, and then the count moves on. (`struct` would clear its bytes first and
@@ -15,7 +15,7 @@ NOBODY = -1  # no program is at work
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A note that somebody else makes, who writes to the page itself (runtime/pool.cpp)."""
+    """A note to be made by code that writes to the page itself (runtime/pool.cpp)."""
 
     page: int  # address
     program: int

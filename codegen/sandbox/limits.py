@@ -1,4 +1,4 @@
-"""What compilers and kernels may use before they are stopped."""
+"""Limits of time, memory and output, beyond which compilers and kernels are stopped."""
 
 from dataclasses import dataclass
 from math import prod
@@ -45,7 +45,7 @@ def kernel_seconds(graph: Graph, base: float) -> float:
 
 
 def check_seconds(graph: Graph) -> float:
-    """Seconds for whatever the timing child does besides: sampling, interpreting and comparing."""
+    """Seconds for the timing child's work between runs of kernels: sampling, interpreting and comparing."""
     return 60.0 + 1e-6 * sum(n.elements for n in graph.nodes) + check_work(graph) / 1e8
 
 

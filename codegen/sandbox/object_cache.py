@@ -43,8 +43,8 @@ class ObjectCache:
     so a damaged cache costs time and never gives a wrong answer. Raises CacheError where the folder cannot be
     written, or others can write there.
 
-    seal: a secret that is kept elsewhere (`tuning_db.Store.seal`). Memos say which object is to be run, so those that
-    were not written by somebody who knows it are misses, whoever could write to the folder at some time.
+    seal: a secret that is kept elsewhere (`tuning_db.Store.seal`). Memos say which object is to be run, so a memo
+    written without the secret is a miss, whoever could write to the folder at some time.
     """
 
     def __init__(self, folder: Path | str, seal: bytes = b"") -> None:
@@ -61,7 +61,7 @@ class ObjectCache:
 
     @property
     def devices(self) -> Path:
-        """The folder of what processes tell each other of the machine's devices: whose turn it is, quarantines."""
+        """The folder of the files that processes share about the machine's devices: turns and quarantines."""
         return self.folder / "devices"
 
     def put(self, data: bytes) -> str:
@@ -96,7 +96,7 @@ class ObjectCache:
         self.write(self._memo(key), f"{self._sealed(key, text)}\n{text}".encode())
 
     def recall(self, key: str) -> str | None:
-        """What was noted under `key`, None if nothing was or the note is damaged, or not by who knows our seal."""
+        """The text noted under `key`; None if there is none, it is damaged, or it was written without the seal."""
         try:
             digest, _, text = self._memo(key).read_text("utf-8", "replace").partition("\n")
         except FileNotFoundError:

@@ -42,14 +42,14 @@ def private_copy(file: Path | str) -> Path:
 
 @cache
 def _folder() -> Path:
-    """For copies of this process: nobody else's."""
+    """A folder for this process's copies, which no other user can reach; removed when the process ends."""
     folder = Path(mkdtemp(prefix="fuseplan-objects-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 
 
 def _name(descriptor: int) -> str:
-    """A path to a descriptor that was never said before: the loader takes what it has loaded under a name for what is
-    there now, and descriptors are used again. Slashes with and without a dot are the digits of a number."""
+    """A path to a descriptor that was never used before: the loader does not load a path twice, whatever file is there
+    now, and the system uses descriptors again. Slashes with and without a dot are the digits of a number."""
     digits = "".join("/." if digit == "1" else "/" for digit in f"{next(_loads):024b}")
     return f"/proc/self/fd{digits}/{descriptor}"

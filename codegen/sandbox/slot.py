@@ -60,7 +60,7 @@ class Slot:
         on_event: Callable[[dict[str, Any]], None] = lambda event: None,
     ) -> dict[str, Any]:
         """The answer to one job. `seconds`: until the child announces something else on its progress page;
-        `total_seconds`: for all of it. The answer has "output", what was printed meanwhile. Raises SlotFailure,
+        `total_seconds`: for the whole job. The answer has "output", the text printed meanwhile. Raises SlotFailure,
         SlotError."""
         with self._lock:
             if self._is_over:
@@ -88,7 +88,7 @@ class Slot:
             child.pause()
 
     def resume(self) -> None:
-        """Lets it go on."""
+        """Lets the child go on after `pause`."""
         self._is_paused = False
         if child := self._child:
             child.resume()
@@ -159,7 +159,7 @@ _spawner_of: dict[int, ThreadPoolExecutor] = {}
 
 
 def _cpu_clock(pid: int) -> int:
-    """Of a process, as clock_getcpuclockid of Linux's C libraries makes it."""
+    """Id of the clock of a process's CPU time, as clock_getcpuclockid of Linux's C libraries computes it."""
     return (~pid << 3) | 2
 
 

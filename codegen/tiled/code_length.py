@@ -1,9 +1,9 @@
-"""How long the code of a tiled product becomes: its functions of a point, as often as a thread's text has them.
+"""Length of the code of a tiled product: its functions of a point, as often as a thread's text has them.
 
-What a thread holds in registers is indexed by constants, so that every loop over it is written out: an epilogue of 40
+Arrays in a thread's registers are indexed by constants, so that every loop over them is written out: an epilogue of 40
 functions behind 128 sums of a thread would be 5,000 functions, for which NVRTC takes most of a minute; with so many it
-stops unrolling, and what was to be in registers is in memory. 128 products of each of these sums in a step would be
-16,384 instructions, which takes it as long and fits no instruction cache.
+stops unrolling, and arrays meant for registers are in memory. 128 products of each of these sums in a step would be
+16,384 instructions, for which NVRTC takes as long and which fit no instruction cache.
 """
 
 from collections.abc import Sequence
@@ -22,14 +22,14 @@ from codegen.tiled.small_k import SmallK
 from fusion_ir.core.graph import Graph
 
 MOST_CODE = 8192.0  # of a thread, in f32 additions of an element: gelu and dropout behind 128 sums
-# Of an element, over all that is computed: a thread of the smallest tiles has 32 elements of the result.
+# Most code of one element, over all ops: a thread of the smallest tiles has 32 elements of the result.
 MOST_OF_ELEMENT = MOST_CODE / 32
 FRAGMENT_ROWS = 16
 EIGHT = 8  # rows and columns that the fragments of tensor cores come in, and threads of a warp side by side
 
 
 def pieces_length(pieces: Sequence[Piece], run: int) -> float:
-    """Of what is computed for a run of so many columns, once."""
+    """Code length of pieces computed once for a run of `run` columns, in f32 additions of one element."""
     total, known = 0.0, set[tuple[Value, int]]()
     for piece in pieces:
         for v in cone([piece.write.value]):
@@ -44,12 +44,12 @@ def pieces_length(pieces: Sequence[Piece], run: int) -> float:
 
 @lru_cache(maxsize=256)
 def epilogue_length(segment: Graph, problem: Problem, run: int = RUN) -> float:
-    """Of one call of the epilogue. Raises EmitError."""
+    """Code length of one call of the epilogue, in f32 additions. Raises EmitError."""
     return pieces_length(epilogue_pieces(segment, problem, run)[0], run)
 
 
 def operand_length(of: TileOperand) -> float:
-    """Of one call for a run of an operand; what is copied takes none."""
+    """Code length of one call for a run of an operand, in f32 additions; 0 for one that is copied."""
     return 0.0 if of.copied else pieces_length(of.pieces, of.run)
 
 
@@ -59,7 +59,7 @@ def fault(length: float, most: float = MOST_CODE) -> str:
 
 
 def tile_length(segment: Graph, way: Orientation, s: TileSchedule, tiles: Tiles, few: SmallK | None) -> float:
-    """Of a kernel of family `matmul` on CUDA. few: of path `shallow`."""
+    """Code length of a kernel of family `matmul` on CUDA, in f32 additions. few: given for path `shallow` alone."""
     behind = epilogue_length(segment, way.problem, few.run if few else RUN)
     left, right = operand_length(way.left), operand_length(way.right)
     if few:
@@ -80,5 +80,6 @@ def tile_length(segment: Graph, way: Orientation, s: TileSchedule, tiles: Tiles,
 
 
 def staged_length(segment: Graph, problem: Problem, staged: int) -> float:
-    """Of a kernel of family `wgmma`, whose epilogue has one text for all parts of a tile, so many columns each."""
+    """Code length of a kernel of family `wgmma`, in f32 additions: its epilogue has one text for all parts of a tile,
+    `staged` columns each."""
     return -(-FRAGMENT_ROWS * staged // RUN // 32) * epilogue_length(segment, problem)

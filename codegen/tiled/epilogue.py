@@ -6,7 +6,7 @@
       void operator()(idx_t batch, idx_t row, idx_t column, const Vec<Acc, 8>& product, int left, const Fetched&) const;
     };
 
-What is loaded at every point, at places that follow from the point alone, can be fetched before the product is there.
+Loads at every point, from places that follow from the point alone, can be made before the product is there.
 Views behind the product (reshape, permute, slice) only say where results go. Each element of an output depends on one
 element of the product, or on none where it is padding.
 """
@@ -30,13 +30,13 @@ RUN = 8  # columns that the epilogue is called for: gemm_epilogue.cuh
 
 
 def epilogue_pieces(segment: Graph, problem: Problem, run: int = RUN) -> tuple[list[Piece], Points]:
-    """What is written, as functions of the point of the product that it depends on, for runs of `run` columns. Raises
-    EmitError."""
+    """The writes behind the product, each as a function of the point of the product that it depends on, for runs of
+    `run` columns; and the digits of points that they use. Raises EmitError."""
     return _pieces(_behind(segment, problem), len(segment.inputs), problem.extents, run)
 
 
 def check_epilogue(segment: Graph, problem: Problem) -> None:
-    """Raises EmitError where `epilogue_pieces` does. Segments with the same epilogue are looked at once."""
+    """Raises EmitError where `epilogue_pieces` does. An epilogue that several segments share is looked at once."""
     behind, position = with_own_inputs(_behind(segment, problem))
     if fault := _fault(behind, position.get(len(segment.inputs)), problem.extents):
         raise EmitError(fault)
@@ -71,7 +71,7 @@ def _pieces(behind: Graph, scratch: int | None, extents: tuple[int, int, int], r
 
 
 def epilogue_cost(segment: Graph, problem: Problem) -> float:
-    """Bytes to load and store, those of short accesses counting as whole ones. Raises EmitError."""
+    """Bytes that the epilogue loads and stores, a short access counting as a whole one. Raises EmitError."""
     pieces, _ = epilogue_pieces(segment, problem)
     given = alignments(segment)
     cost = 0.0
@@ -115,7 +115,7 @@ def epilogue(segment: Graph, problem: Problem, device: Device, name: str = "Epil
 
 
 def print_write(printer: PointPrinter, piece: Piece) -> None:
-    """A piece's value and its store, for all repeats."""
+    """Prints a piece's value and its store, for all repeats."""
     if not piece.repeats:
         printer.define(piece)
         printer.line(printer.store(piece.write, key(piece), printer.count(piece)))

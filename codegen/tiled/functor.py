@@ -21,8 +21,8 @@ from fusion_ir.core.graph import Graph
 
 @dataclass(frozen=True)
 class Functor:
-    """A struct of the kernel. text: its definition, for the top of the kernel's body. members: what its base ({}, if it
-    has one) and its fields are, the tensors that it touches. reach: see `Text`."""
+    """A struct of the kernel. text: its definition, for the top of the kernel's body. members: initialisers of its base
+    ({}, if it has one) and of its fields, which are the tensors that it touches. reach: see `Text`."""
 
     name: str
     text: str
@@ -32,12 +32,12 @@ class Functor:
 
     @property
     def made(self) -> str:
-        """An object of it, as an expression in the kernel."""
+        """The C++ expression that makes an object of the struct in the kernel."""
         return f"{self.name}{{{', '.join(self.members)}}}"
 
 
 def tensors_of(pieces: Sequence[Piece], without: int | None = None) -> tuple[str, ...]:
-    """The tensors that are loaded, in the order of their numbers, without one of them."""
+    """The tensors that the pieces load, in the order of their numbers, except tensor number `without`."""
     loads = {v.tensor for v in cone(p.write.value for p in pieces) if v.op == "load"}
     return tuple(f"in{i}" for i in sorted(loads - {without}))
 
@@ -110,7 +110,7 @@ class PointPrinter(BodyText):
 
     # ---- runs
     def runs(self, pieces: Sequence[Piece]) -> Iterator[list[Piece]]:
-        """The pieces by their widths, within what steps through the runs of each."""
+        """The pieces by width; the text printed for each group stands in a loop over the runs of its width."""
         self.digits_of(pieces, columns=False, width=1)
         for width, own in groupby(sorted(pieces, key=lambda p: -p.width), key=lambda p: p.width):
             found = list(own)
@@ -131,7 +131,7 @@ class PointPrinter(BodyText):
 
     @contextmanager
     def where(self, piece: Piece) -> Generator[None]:
-        """What is printed inside happens where the piece's conditions hold."""
+        """A context in which text is printed under the piece's conditions."""
         conditions = " && ".join(map(self.condition, piece.conditions))
         if not conditions:
             yield
@@ -148,7 +148,7 @@ class PointPrinter(BodyText):
     def pointer(
         self, access: Value | Write, key: Key, lane: Axis | None, width: int, itemsize: int, *, masked: bool = False
     ) -> tuple[Pattern, str]:
-        """Of a run that may be cut short, there is code for whole ones and for others."""
+        """Notes both widths of an access whose run may be cut short: it has code for whole runs and for others."""
         found, at = super().pointer(access, key, lane, width, itemsize, masked=masked)
         if masked and found.kind == "vector":
             tensor = f"in{access.tensor}" if isinstance(access, Value) else f"out{access.out}"
@@ -160,7 +160,8 @@ class PointPrinter(BodyText):
         return f"{found.width}, {self.left_together(found)}"
 
     def left_together(self, found: Pattern) -> int:
-        """What is left of the columns is a multiple of this: runs begin at multiples of their width."""
+        """Elements at once in a run that is cut short: the number of columns left is a multiple of this, since runs
+        begin at multiples of their width."""
         return gcd(found.width, self.columns)
 
     # ---- values
@@ -177,8 +178,8 @@ class PointPrinter(BodyText):
         return self.number(COLUMN) if a is self.start else super().axis(a)
 
     def fetch(self, pieces: Sequence[Piece]) -> dict[Value, tuple[str, str]]:
-        """Sets the fields of a struct `fetched` to all that the pieces load, but for what an index is loaded for. The
-        fields, with their types, by value. For pieces that all runs are whole of."""
+        """Sets the fields of a struct `fetched` to all loads of the pieces, except loads at a loaded index. Returns the
+        field of each value, with its type. Only for pieces whose width is a whole run."""
         found: dict[Value, tuple[str, str]] = {}
         self.digits_of(pieces, columns=False, width=1)
         self.digits_of(pieces, columns=True, width=self.run)

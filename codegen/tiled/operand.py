@@ -36,9 +36,9 @@ APART = 2.0  # elements that lie apart come with neighbours that are not wanted
 
 @dataclass(frozen=True)
 class Tiles:
-    """What tiles hold. dtype: of their elements, which holds all values of the operands. run: elements that a thread
-    puts into one at once. copied: whether what lies in memory may be copied without the threads. across: whether a tile
-    can be read across, so that depth need not be last."""
+    """The elements of tiles, and how they get there. dtype: holds all values of the operands. run: elements that a
+    thread puts into a tile at once. copied: whether operands in memory may be copied without passing through threads.
+    across: whether a tile can be read across, so that depth need not be last."""
 
     dtype: DType
     run: int
@@ -61,7 +61,7 @@ class TileOperand:
 
     @cached_property
     def cost(self) -> float:
-        """Bytes to load, those that come in short accesses counting as whole ones."""
+        """Bytes to load, a short access counting as a whole one."""
         return sum(load_cost(self.segment, piece) for piece in self.pieces)
 
 
@@ -87,7 +87,7 @@ def operand(segment: Graph, problem: Problem, tiles: Tiles, *, right: bool, dept
 
 
 def check_operand(segment: Graph, node: Node) -> None:
-    """Raises EmitError where `operand` does. Segments with the same operand are looked at once."""
+    """Raises EmitError where `operand` does. An operand that several segments share is looked at once."""
     dense = OutputSpec(node, dense_strides(node.sizes))  # where its elements are put makes no difference
     if fault := _fault(with_own_inputs(Graph(segment.inputs, (dense,)))[0]):
         raise EmitError(fault)
@@ -105,7 +105,7 @@ def _fault(alone: Graph) -> str:
 
 
 def load_cost(segment: Graph, piece: Piece, without: int | None = None) -> float:
-    """Bytes that a piece loads, of all tensors but one, those that come in short accesses counting as whole ones."""
+    """Bytes that a piece loads from all tensors but `without`, a short access counting as a whole one."""
     cost = 0.0
     for v in cone([piece.write.value]):
         if v.op == "load" and v.tensor != without:
@@ -115,7 +115,7 @@ def load_cost(segment: Graph, piece: Piece, without: int | None = None) -> float
 
 
 def access_cost(found: Pattern, itemsize: int) -> float:
-    """How many times as many bytes as are used accesses of a pattern move."""
+    """Bytes that accesses of a pattern move for each byte that is used."""
     if found.kind == "splat":
         return 1.0
     return ACCESS_BYTES / min(found.width * itemsize, ACCESS_BYTES) * (1.0 if found.kind == "vector" else APART)
@@ -160,7 +160,7 @@ def operand_functor(of: TileOperand, name: str, device: Device) -> Functor:
 
 
 def _compute(printer: PointPrinter, of: TileOperand, ctype: str) -> None:
-    """A run of an operand: of one piece at once, of several where their conditions hold."""
+    """Prints a run of an operand: one piece at once, several pieces each where its conditions hold."""
     masked = of.depth_last and of.points.extents[0] % of.run != 0
     printer.line(f"Vec<{ctype}, {of.run}> run = {{}};")
     for own in printer.runs(of.pieces):

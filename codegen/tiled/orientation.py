@@ -1,8 +1,8 @@
 """How a contraction is turned into tiles: which operand gives the rows, and which axis steps fastest within each group.
 
-The result is the same; what differs is how wide memory can be accessed. All ways are lowered, and the one that moves
-the fewest bytes is taken, a short access counting as a whole one; of equals, the one that leaves the contraction as it
-is.
+Orientations differ in how wide memory can be accessed, not in their result. All of them are lowered, and the one that
+moves the fewest bytes is taken, a short access counting as a whole one; among equals, the one that leaves the
+contraction as it is.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,7 +30,7 @@ class Orientation:
 
 @lru_cache(maxsize=256)
 def arrange(segment: Graph, node: Node, tiles: Tiles) -> Orientation:
-    """The best way. Raises EmitError where there is none."""
+    """The orientation that moves the fewest bytes. Raises EmitError where there is none."""
     reason = ""
     best: tuple[float, Orientation] | None = None
     known: dict[tuple[object, ...], TileOperand] = {}
@@ -51,7 +51,7 @@ def arrange(segment: Graph, node: Node, tiles: Tiles) -> Orientation:
 
 
 def check_arranged(segment: Graph, node: Node) -> None:
-    """Raises EmitError where `arrange` does, whatever the tiles; the first way that there is ends the look."""
+    """Raises EmitError where `arrange` does, whatever the tiles: where no orientation can be lowered."""
     for arg in node.args:
         check_operand(segment, arg)
     reason = ""
@@ -68,7 +68,8 @@ def check_arranged(segment: Graph, node: Node) -> None:
 def _side(
     segment: Graph, problem: Problem, tiles: Tiles, right: bool, known: dict[tuple[object, ...], TileOperand]
 ) -> TileOperand:
-    """known: operands of other ways; most have an operand of theirs as it is here."""
+    """The left or right operand, copied where it can be, else with the fewest bytes to load. known: operands of other
+    orientations, most of which recur."""
     found: list[TileOperand] = []
     for depth_last in (True, False) if tiles.across else (True,):
         key = (*problem.operand(right, depth_last=depth_last), depth_last)
@@ -79,8 +80,8 @@ def _side(
 
 
 def _ways(node: Node) -> Iterator[tuple[bool, dict[Group, list[int]]]]:
-    """Which operand gives the rows, and orders of the axes of each group; of few products, which are summed in order,
-    that is the node's."""
+    """Orientations: which operand gives the rows, and an order of the axes of each group. Few products are summed in
+    order: the summed axes then keep the node's order."""
     for turned in (False, True):
         groups = groups_of(node, turned=turned)
         is_ordered = products(node) <= ORDERED_PRODUCTS
@@ -90,6 +91,6 @@ def _ways(node: Node) -> Iterator[tuple[bool, dict[Group, list[int]]]]:
 
 
 def orders_of(groups: Sequence[Group], group: Group) -> list[list[int]]:
-    """The axes of a group in the order that they have, and in those with another axis last."""
+    """Orders of the axes of a group: their own, and one with each of the other axes last."""
     axes = axes_of(groups, group)
     return [axes, *([b for b in axes if b != a] + [a] for a in reversed(axes[:-1]))]

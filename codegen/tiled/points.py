@@ -3,9 +3,9 @@
     out[b, h, s, d] = x[512 b + s, 128 h + d] + bias[128 h + d]   at (row, column)
     ->  out[row / 512, column / 128, row % 512, column % 128] = x[row, column] + bias[column]
 
-What is computed lies at strides that no tensor has: a step along columns, rows and batches is a step of 1, 2^48 and
-2^96. So the pipeline that every kernel goes through (pull, unify, coalesce) carries along which axis is which digit of
-which number, and never merges axes of different numbers. A value is computed for a run of columns at once, its lanes.
+Results get strides that no tensor has: a step along columns, rows and batches is a step of 1, 2^48 and 2^96. So the
+pipeline that every kernel goes through (pull, unify, coalesce) carries along which axis is which digit of which number,
+and never merges axes of different numbers. A value is computed for a run of columns at once, its lanes.
 """
 
 from collections.abc import Sequence
@@ -28,14 +28,14 @@ SCALE_BITS = 48
 
 @dataclass(frozen=True)
 class Where:
-    """What an axis is of a point: a step along it moves one of the numbers by `step`."""
+    """Place of an axis in a point: a step along the axis moves one of the point's numbers by `step`."""
 
     number: int
     step: int
 
     @property
     def stride(self) -> int:
-        """The step in what lies at strides of no tensor."""
+        """The step as a stride that no tensor has: see the module."""
         return self.step << SCALE_BITS * self.number
 
 
@@ -63,7 +63,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class Piece:
-    """What is computed at points where all the conditions hold, for runs of `width` columns.
+    """A write at the points where all the conditions hold, for runs of `width` columns.
 
     write: over digits, `lane` (None: runs are one column) and the axes `repeats`, which are no part of the point.
     """
@@ -77,8 +77,8 @@ class Piece:
 
 @dataclass
 class Points:
-    """Which digits of a point's numbers are used, as axes: of columns in runs of some width. Equal values of several
-    pieces are one."""
+    """The digits of a point's numbers that pieces use, as axes; digits of columns are in runs of some width. Equal
+    values of several pieces are one object."""
 
     extents: tuple[int, int, int]  # columns, rows, batches
     axes: Axes
@@ -104,8 +104,8 @@ class Points:
 
 
 def writes_at_points(graph: Graph) -> tuple[list[Write], Axes]:
-    """What a graph writes, over axes that all its outputs share, as `codegen.families.loop_nest` has them before lanes
-    are chosen. Raises EmitError."""
+    """The writes of a graph over axes that all its outputs share, as `codegen.families.loop_nest` has them before lanes
+    are chosen, and the maker of the axes. Raises EmitError."""
     try:
         pulled = pull_outputs(graph)
         unify(pulled)
@@ -117,9 +117,9 @@ def writes_at_points(graph: Graph) -> tuple[list[Write], Axes]:
 def located(write: Write, location: Affine, points: Points, most: int) -> Piece:
     """`write` as a function of a point.
 
-    location: where it is, at strides of no tensor. most: columns of a run, a power of two; runs are shorter where a
-    digit or a condition would change within one. Raises EmitError where the location is not one point for each element
-    of what is written.
+    location: the point of an element, at strides that no tensor has. most: most columns of a run, a power of two; runs
+    are shorter where a digit or a condition would change within one. Raises EmitError where the location is not one
+    point for each element that is written.
     """
     chains = _chains(location, points.extents)
     width = most
@@ -142,11 +142,11 @@ class _Chain:
     steps: tuple[tuple[Axis, int], ...]
 
     def period(self, i: int) -> int:
-        """What the digits from the i-th one on count up to; 0 for the first."""
+        """Period of the digits from the i-th one on, which is the step of the digit before; 0 for the first digit."""
         return self.steps[i - 1][1] if i else 0
 
     def conditions(self, number: int, extent: int) -> list[Condition]:
-        """Where a number below `extent` is one of the location's."""
+        """The conditions under which a number of a point, below `extent`, is a value of this chain."""
         if not self.steps:
             return [] if extent == 1 else [Condition(number, 0, 0, self.start, self.start + 1)]
         found: list[Condition] = []
@@ -178,7 +178,7 @@ def _chains(location: Affine, extents: Sequence[int]) -> tuple[_Chain, ...]:
 
 
 def _is_uniform(chain: _Chain, extent: int, width: int) -> bool:
-    """Whether all digits but the lowest one, and all conditions, are the same throughout every run of `width`."""
+    """Whether all digits but the lowest one, and all conditions, stay constant within every run of `width`."""
     if width == 1:
         return True
     if not chain.steps or chain.steps[-1][1] != 1:
@@ -211,7 +211,7 @@ class _Rewriting:
         return total
 
     def _digits(self, number: int, chain: _Chain, e: Affine) -> Affine:
-        """The plain terms of `e` along one chain, those that step as one as one digit."""
+        """The plain terms of `e` along one chain, over digits; terms that step as one become one digit."""
         total = Affine()
         i = 0
         while i < len(chain.steps):
@@ -233,5 +233,5 @@ def _steps_as_one(high: tuple[Axis, int], low: tuple[Axis, int], e: Affine) -> b
 
 
 def loads_of(tensor: int, value: Value) -> list[Affine]:
-    """Where a value reads an input."""
+    """The offsets at which a value reads input number `tensor`, once each."""
     return list(dict.fromkeys(v.offset for v in cone([value]) if v.op == "load" and v.tensor == tensor))

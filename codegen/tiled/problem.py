@@ -37,7 +37,7 @@ class Problem:
     turned: bool
 
     def extent(self, group: Group) -> int:
-        """How many batches, rows, columns or products there are."""
+        """Number of batches, rows, columns or products of a sum."""
         return prod([n for n, g in zip(self.root, self.groups, strict=True) if g == group])
 
     @cached_property
@@ -52,7 +52,7 @@ class Problem:
 
     @property
     def acc(self) -> DType:
-        """What sums run in."""
+        """The dtype that sums run in."""
         return self.node.attr("acc", DType)
 
     @property
@@ -94,8 +94,8 @@ def main_contraction(segment: Graph) -> Node | Reject:
 def problem_of(node: Node, *, turned: bool = False, orders: Mapping[Group, Sequence[int]] | None = None) -> Problem:
     """The contraction's problem.
 
-    turned: rows are the axes of b alone. orders: of the root axes of groups, the last one's steps the smallest; by
-    default that of the node.
+    turned: rows are the axes of b alone. orders: orders of the root axes within groups, the last axis with the smallest
+    steps; by default the node's order.
     """
     a_axes, b_axes = node.ints("a_axes"), node.ints("b_axes")
     a, b = node.args

@@ -1,4 +1,4 @@
-"""The schedule of a tiled product, what a device can run of it, and which tiles fill a device."""
+"""Schedules of tiled products: which of them a device can run, and which tiles fill a device."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class TileSchedule(Schedule):
 
     @property
     def threads(self) -> int:
-        """Of a block."""
+        """Threads of a block."""
         return 32 * self.warps_m * self.warps_n
 
     @property
@@ -50,7 +50,7 @@ class TileSchedule(Schedule):
 
 
 def shared_bytes(s: TileSchedule, tiles: Tiles) -> int:
-    """Shared memory of a block."""
+    """Bytes of shared memory of a block."""
     if s.path == "fma":
         return 2 * s.bk * (s.bm + s.bn + 2 * tiles.run) * tiles.dtype.bytes
     staging = s.threads // 32 * 16 * (s.staged + RUN) * WORDS
@@ -67,7 +67,7 @@ def fault(s: TileSchedule, tiles: Tiles, device: Device) -> str:
 
 
 def warps_fault(s: TileSchedule) -> str:
-    """Why its warps cannot share its tile; empty if they can."""
+    """Why the warps of a schedule cannot share its tile; empty if they can."""
     if s.bm % s.warps_m or s.bn % s.warps_n:
         return f"{s.warps_m} x {s.warps_n} warps do not divide a tile of {s.bm} x {s.bn}"
     return f"{s.threads // 32} warps, at most {MOST_WARPS}" if s.threads > 32 * MOST_WARPS else ""
@@ -143,7 +143,8 @@ def first_schedules(
 
 
 def _cost(problem: Problem, bm: int, bn: int, device: Device) -> float:
-    """Of the multiprocessor that computes most tiles: products, elements brought from memory for them, and results."""
+    """Work of the multiprocessor that computes the most tiles, in products: an element brought from memory for them
+    counts as 64, and so does a result."""
     batches, rows, columns = problem.extents
     count = batches * -(-rows // bm) * -(-columns // bn)
     waves = -(-count // max(device.units, 1))
@@ -151,7 +152,7 @@ def _cost(problem: Problem, bm: int, bn: int, device: Device) -> float:
 
 
 def tile_choices(paths: Sequence[str]) -> Choices:
-    """What the fields of a schedule may be."""
+    """The values that each field of a `TileSchedule` may have."""
     return {
         "path": tuple(paths),
         "bm": (16, 32, 64, 128, 256),
@@ -165,5 +166,5 @@ def tile_choices(paths: Sequence[str]) -> Choices:
 
 
 def unique(schedules: Iterable[TileSchedule]) -> tuple[str, ...]:
-    """As text, each once."""
+    """The schedules as text, each once."""
     return tuple(dict.fromkeys(map(str, schedules)))

@@ -1,5 +1,5 @@
-"""Products of few products a sum, whose result is what takes time: a warp keeps its columns' operand in registers, rows
-pass by. What the path `shallow` of family `matmul` can run, and which tiles it tries first (gemm_shallow.cuh)."""
+"""Contractions of few products a sum, whose result takes the time: a warp keeps its columns' operand in registers, and
+rows pass by. This is path `shallow` of family `matmul`: what it can run, and its first tiles (gemm_shallow.cuh)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -36,8 +36,9 @@ TILES = (
 
 @dataclass(frozen=True)
 class SmallK:
-    """How such a product is computed. tiles: what operands are computed as, and in which runs. by_tensor_cores: or by
-    fma. run: columns that the epilogue is called for. depth: products of a sum."""
+    """How a contraction of few products a sum is computed. tiles: dtype and runs in which operands are computed.
+    by_tensor_cores: by tensor cores, else by fma. run: columns that the epilogue is called for. depth: products of a
+    sum."""
 
     tiles: Tiles
     by_tensor_cores: bool
@@ -50,8 +51,8 @@ class SmallK:
         return self.run * (8 if self.by_tensor_cores else 32)
 
     def step_rows(self, across: bool) -> int:
-        """Rows that a warp takes in between two branches, at most. across: rows lie side by side in memory, and come in
-        runs."""
+        """Most rows that a warp takes in between two branches. across: whether rows lie side by side in memory, and so
+        come in runs."""
         step = self.tiles.run if across or not self.by_tensor_cores else 1
         return 2 * step * (8 if self.by_tensor_cores else 1)
 
@@ -107,7 +108,7 @@ class SmallK:
 
     @property
     def warp(self) -> str:
-        """What multiplies, of gemm_shallow.cuh."""
+        """The C++ type of gemm_shallow.cuh that multiplies."""
         return "TensorWarp" if self.by_tensor_cores else "FmaWarp"
 
     def tile(self, s: TileSchedule) -> str:
@@ -122,8 +123,8 @@ def is_shallow(node: Node, tensor: DType | None) -> bool:
 
 
 def shallow(segment: Graph, node: Node, tensor: DType | None) -> SmallK:
-    """How a contraction that `is_shallow` is computed. tensor: as what tensor cores take its operands; None where they
-    cannot, or must not."""
+    """How a contraction that `is_shallow` is computed. tensor: dtype in which tensor cores take its operands; None
+    where they cannot, or must not."""
     dtype = tensor or node.attr("acc", DType)
     tiles = Tiles(dtype, (OWN_BYTES if tensor else ACCESS_BYTES) // dtype.bytes, copied=False, across=True)
     widest = max(o.node.dtype.bytes for o in segment.outputs)
@@ -136,8 +137,8 @@ def shallow(segment: Graph, node: Node, tensor: DType | None) -> SmallK:
 
 
 def _cost(problem: Problem, s: TileSchedule, device: Device) -> float:
-    """How many times as long as the best tile it takes, by how much of it is beyond the product and how much of the
-    device it leaves idle."""
+    """Time of a schedule relative to one without waste, by how much of its tiles is beyond the product and how much of
+    the device they leave idle."""
     batches, rows, columns = problem.extents
     blocks = batches * -(-rows // s.bm) * -(-columns // s.bn)
     beyond = blocks * s.bm * s.bn / (batches * rows * columns)

@@ -51,7 +51,7 @@ class BoxedProduct:
 
     @property
     def products(self) -> int:
-        """Of one batch and outer sum."""
+        """Multiplications of one batch and one step of the outer sums."""
         return self.m.extent * self.n.extent * self.k.extent
 
     @property
@@ -70,8 +70,8 @@ class BoxedOperand:
 
 
 def boxed(graph: Graph, contraction: Contraction) -> tuple[BoxedProduct, ...] | Reject:
-    """The largest products of matrices in the contraction that tensor maps can bring: those that leave the operands in
-    their order, then those with rows and columns the other way round."""
+    """The largest products of matrices in the contraction that tensor maps can bring: first those with the operands in
+    their order, then those with rows and columns exchanged."""
     problems: list[str] = []
     found = [p for given in (contraction, contraction.swapped()) for p in _products(graph, given, problems)]
     if not found:
@@ -123,14 +123,14 @@ def _contiguous(
 
 
 def operand_a(graph: Graph, p: BoxedProduct, rows: int) -> BoxedOperand:
-    """Map and coordinates of the operand with the rows; `rows`: of a tile."""
+    """Map and coordinates of the operand with the rows. rows: rows of a tile."""
     box = (RUN, DEPTH) if p.a_across else (DEPTH, rows)
     strides = {d: d.a for d in p.of.dims}
     return _operand(graph, p, p.of.a, p.m, strides, box, across=p.a_across)
 
 
 def operand_b(graph: Graph, p: BoxedProduct, columns: int) -> BoxedOperand:
-    """Map and coordinates of the operand with the columns; `columns`: that one block brings of a K-major tile."""
+    """Map and coordinates of the operand with the columns. columns: columns of a K-major tile that one block brings."""
     box = (RUN, DEPTH) if p.b_across else (DEPTH, columns)
     strides = {d: d.b for d in p.of.dims}
     return _operand(graph, p, p.of.b, p.n, strides, box, across=p.b_across)
@@ -166,7 +166,7 @@ def _operand(
 
 
 def numbered(dims: Sequence[Dim], number: str, below: int) -> list[tuple[Dim, str]]:
-    """Each axis with its digit of a number, outermost axis first; `below`: what the innermost digit counts in."""
+    """Each axis with its digit of a number, outermost axis first. below: unit that the innermost digit counts in."""
     found: list[tuple[Dim, str]] = []
     whole = below * prod(d.extent for d in dims)
     rest = whole

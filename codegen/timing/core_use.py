@@ -1,4 +1,4 @@
-"""How much of the time that a search has its cores spend working: what is left over is idle."""
+"""The share of a search's time in which its cores work; the rest is idle time."""
 
 import threading
 import time
@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 
 class CoreUse:
-    """Of `cores` cores. Whoever works says so; whoever waits for that says that, too: else it counts as working
-    itself, as a search does between two calls."""
+    """Counts the core seconds that `cores` cores work. Each worker reports its work (`working`), and the search reports
+    when it only waits for workers (`waiting`): otherwise it counts as working on a core itself."""
 
     def __init__(self, cores: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.cores = cores
@@ -19,7 +19,7 @@ class CoreUse:
         self._worked = 0.0  # core seconds
 
     def restart(self) -> None:
-        """From here on."""
+        """Begins to count anew."""
         with self._lock:
             self._since, self._worked = self._clock(), 0.0
 
@@ -34,8 +34,8 @@ class CoreUse:
 
     @contextmanager
     def working_by(self, clock: Callable[[], float]) -> Generator[None]:
-        """For the block, one core more has something to do, or as many as a process uses: by the clock of its CPU
-        time, in seconds."""
+        """For the block, one core more has something to do, or as many as a process uses. clock: the CPU seconds that
+        the process has used."""
         before, used, since = self.core_seconds(), clock(), self._clock()
         with self.working():
             try:
@@ -57,12 +57,12 @@ class CoreUse:
             self._change(1)
 
     def core_seconds(self) -> float:
-        """Worked so far."""
+        """Core seconds worked since the restart."""
         self._change(0)
         return self._worked
 
     def idle_share(self, seconds: float) -> float:
-        """Of so many seconds since the restart, on all cores: those in which one had nothing to do."""
+        """Share of all core seconds, `seconds` since the restart on every core, in which a core had nothing to do."""
         if seconds <= 0:
             return 0.0
         return min(max(1 - self.core_seconds() / (self.cores * seconds), 0.0), 1.0)

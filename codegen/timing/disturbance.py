@@ -1,5 +1,5 @@
-"""What others take of the CPUs while something is timed: processes beside us, and machines beside ours where a
-hypervisor shares the CPUs out. Noticed, and timed again where that helps."""
+"""CPU time that others take while kernels are timed: other processes, and other machines where a hypervisor shares the
+CPUs out. Disturbed samples are noticed, and taken again where that helps."""
 
 import os
 import threading
@@ -16,15 +16,16 @@ REPEATING = 0.5  # of the time of all visits, at the most
 
 
 class RunQueue:
-    """How long the threads of this process waited for a CPU, ready to run. root: of the system's files. own: only the
-    thread that looks, where that one does what is timed."""
+    """How long the threads of this process waited for a CPU, ready to run. root: of the system's files. own: count only
+    the thread that makes this object, for where that thread does the timed work."""
 
     def __init__(self, root: Path = ROOT, *, own: bool = False) -> None:
         self._root, self._which = root, str(threading.get_native_id()) if own else "*"
         self._files: list[int] = []
 
     def waited_seconds(self) -> float | None:
-        """Of all threads that there were at the last `look`, since they began; None where the system does not say."""
+        """Seconds that the threads found by the last `look` waited since they began, summed; None where the system
+        does not say."""
         total = 0
         for file in self._files:
             try:
@@ -50,10 +51,10 @@ class RunQueue:
 
 
 class Steal:
-    """How long a hypervisor let other machines run on these CPUs while they had work of ours to do. share: of that,
-    where threads of ours are on some of them at a time.
+    """How long a hypervisor let other machines run on these CPUs while they had work to do for this one. share: the
+    part of that time that counts, where the process's threads are on some of the CPUs at a time.
 
-    The system counts steps of 10 ms: of visits that are shorter, one of several has what was taken of all."""
+    The system counts in steps of 10 ms: of several shorter visits, one shows the time taken from all of them."""
 
     def __init__(self, cpus: Sequence[int], root: Path = ROOT, share: float = 1.0) -> None:
         self._cpus, self._file = tuple(cpus), root / "proc/stat"
@@ -61,12 +62,13 @@ class Steal:
         self._is_shared = False
 
     def look(self) -> None:
-        """Finds out whether there is a hypervisor that takes time at all. Of a machine of many CPUs the file is long,
-        and where nothing was ever taken, it is not read at every visit."""
+        """Finds out whether a hypervisor takes time at all. Where nothing was ever taken, the system's file, long on a
+        machine of many CPUs, is not read at every visit."""
         self._is_shared = bool(self._ticks())
 
     def seconds(self) -> float | None:
-        """Since the system started; None where it does not say, or nothing was taken up to the last `look`."""
+        """Seconds taken since the system started; None where it does not say, or nothing was taken up to the last
+        `look`."""
         ticks = self._ticks() if self._is_shared else None
         return None if ticks is None else ticks * self._unit
 
@@ -75,10 +77,11 @@ class Steal:
 
 
 class Disturbance:
-    """Takes samples, and takes them again while others had the CPUs meanwhile: a kernel on all of them takes as long as
+    """Takes samples, and takes them again where others had the CPUs meanwhile: a kernel on all CPUs takes as long as
     the thread that waits longest. Of the tries of a visit the least disturbed counts.
 
-    visits: made; repeated: tries that were taken again; disturbed: visits that stayed so. Since the last `reset`.
+    Counts since the last `reset`: visits; repeated: tries that were taken again; disturbed: visits whose best try was
+    disturbed, too.
     """
 
     def __init__(
@@ -97,13 +100,14 @@ class Disturbance:
 
     @property
     def waited_ms(self) -> float | None:
-        """That threads of ours waited for others, since the last `reset`."""
+        """Milliseconds that the queue's threads waited for a CPU since the last `reset`; None where nothing is
+        known."""
         now = self._queue.waited_seconds()
         return None if now is None or self._first is None else 1e3 * (now - self._first)
 
     @property
     def share(self) -> float | None:
-        """Of visits that stayed disturbed; None where nothing is known, or none was made."""
+        """Share of visits whose best try was disturbed; None where nothing is known, or no visit was made."""
         return self.disturbed / self.visits if self._is_known and self.visits else None
 
     @property
@@ -112,7 +116,7 @@ class Disturbance:
         return self.repeated if self._is_known else None
 
     def take(self, sample: Callable[[], Sequence[float]]) -> Sequence[float]:
-        """What `sample` gives at one visit."""
+        """The least disturbed samples of one visit, each try a call of `sample`."""
         self.visits += 1
         least, best = self._try(sample)
         tries = 1
@@ -128,7 +132,8 @@ class Disturbance:
         return best
 
     def _try(self, sample: Callable[[], Sequence[float]]) -> tuple[float, Sequence[float]]:
-        """Samples, and which share of the time others had meanwhile of one thread's or of several threads'."""
+        """The time that others took during a call of `sample`, summed over threads, as a share of the call's time; and
+        the samples."""
         before, started = self._taken(), self._clock()
         samples = sample()
         elapsed, after = self._clock() - started, self._taken()
@@ -136,6 +141,6 @@ class Disturbance:
         return (0.0 if before is None or after is None or elapsed <= 0 else (after - before) / elapsed), samples
 
     def _taken(self) -> float | None:
-        """Seconds that others had, so far; None where neither count is known."""
+        """Seconds that others took so far, by waits and by steal; None where neither is known."""
         known = [taken for taken in (self._queue.waited_seconds(), self._steal.seconds()) if taken is not None]
         return sum(known) if known else None

@@ -1,14 +1,15 @@
 """The protocol of timing candidates against each other, and its statistics. Knows no device: it gets a function that
 takes samples.
 
-Screening: a run, up to three beyond 3x the best, and no more if that stays; a few samples each, more of short runs.
-What is beyond 1.3x the best goes no further, the first candidate aside. Candidates come in the order of the runs that
-they had before (their checks), and one that was beyond 3x the best in all of those has one chance, beyond 10x none:
-those runs are its samples then.
-Finalists: rounds in random order, one visit each, until the median of everybody is known to 0.5% (2% of one alone) or
-time is up. What is clearly slower leaves on the way; after 8, 16, 32 ... rounds, so does the slower half (successive
-halving: Karnin, Koren and Somekh, "Almost optimal exploration in multi-armed bandits", ICML 2013), ties with the best
-aside: most of the time goes to those that may be it. The first candidate stays in any case, for comparisons in pairs.
+Screening: each candidate runs once, and up to three times where it is beyond 3x the best; if it stays beyond, it is
+stopped. The others take a few samples, more of short runs. Candidates beyond 1.3x the best go no further, except the
+first candidate. Candidates come in the order of the runs that they had before (their checks); one that was beyond 3x
+the best in all of these has a single run, one beyond 10x none: the runs before are its samples then.
+Finalists: rounds in random order, one visit each, until all medians are known to 0.5% (2% for a single candidate) or
+time is up. Clearly slower candidates leave on the way; after 8, 16, 32 ... rounds the slower half leaves, too
+(successive halving: Karnin, Koren and Somekh, "Almost optimal exploration in multi-armed bandits", ICML 2013), except
+ties with the best: most of the time goes to candidates that may be the best. The first candidate stays in any case, for
+comparisons in pairs.
 """
 
 import random
@@ -42,6 +43,7 @@ RUN = 5  # samples, as many as the longest visit takes
 CONFIDENCE = 0.99
 GAIN_OF_FEW = 0.1
 LEFT = "left the finals"
+STOPPED = "stopped"
 
 NOBODY: AbstractContextManager[object] = nullcontext()
 Sampler = Callable[[int, int], Sequence[float]]  # (candidate, samples) -> microseconds, one per run
@@ -57,7 +59,7 @@ class Timing:
 
     @property
     def was_finalist(self) -> bool:
-        """It got as far as the rounds, to whichever end."""
+        """Whether the candidate got as far as the rounds, even if it left them."""
         return not self.note or self.note.startswith(LEFT)
 
 
@@ -109,6 +111,11 @@ def race(
     return [Timing(tuple(samples[i]), notes[i]) if i in samples else screened[i] for i in range(count)]
 
 
+def was_stopped(note: str) -> bool:
+    """Whether a race ended a candidate before its end, by what its row says of it."""
+    return LEFT in note or STOPPED in note
+
+
 def median(samples: Sequence[float]) -> float:
     """The median."""
     ordered = sorted(samples)
@@ -133,13 +140,13 @@ def spread(samples: Sequence[float]) -> float:
 
 
 def ratio_interval(challenger: Sequence[float], incumbent: Sequence[float]) -> tuple[float, float, float]:
-    """Median of challenger / incumbent with a 99% confidence interval, or all that there is where fewer than 8 ratios
-    cannot give one: (ratio, low, high).
+    """Median of challenger / incumbent with a 99% confidence interval, or with the least and largest ratio where fewer
+    than 8 ratios cannot give one: (ratio, low, high).
 
-    Samples of one race, in pairs: sample i of one belongs with sample i of the other, as long as both ran. Later ones
-    of who stayed longer were taken in other moments of the machine. Runs of up to `RUN` samples count as one, their
-    median: those of one visit are alike. The interval is of order statistics, which assumes nothing else: by a
-    bootstrap of so few, 20 of 500 races of a kernel with itself showed a difference.
+    Samples of one race, in pairs: sample i of one belongs with sample i of the other, as long as both ran. Later
+    samples of the one that stayed longer do not count: they were taken at other moments of the machine. Up to `RUN`
+    samples in a row count as one, by their median: samples of one visit are alike. The interval is of order statistics,
+    which assumes nothing else: by a bootstrap of so few, 20 of 500 races of a kernel with itself showed a difference.
     """
     pairs = min(len(challenger), len(incumbent))
     ratios = np.maximum(challenger[:pairs], LEAST_US) / np.maximum(incumbent[:pairs], LEAST_US)
@@ -182,14 +189,14 @@ def _screen(count: int, sample: Sampler, before_us: Sequence[Sequence[float]]) -
     for i in sorted(range(count), key=lambda i: min(before_us[i], default=0.0)):
         seen = min(before_us[i], default=0.0)
         if seen > max(HOPELESS_RATIO * best, LEAST_HOPELESS_US):
-            timings[i] = Timing(tuple(before_us[i]), f"stopped after its checks, {seen / best:.1f}x the best")
+            timings[i] = Timing(tuple(before_us[i]), f"{STOPPED} after its checks, {seen / best:.1f}x the best")
             continue
         first = min(sample(i, 1))  # finds cold code and pages: a second and third chance, unless it is hopeless
         chances = 0 if seen > max(STOP_RATIO * best, LEAST_HOPELESS_US) else 2 if first <= HOPELESS_RATIO * best else 1
         while first > STOP_RATIO * best and chances:
             first, chances = min(first, *sample(i, 1)), chances - 1
         if first > STOP_RATIO * best:
-            timings[i] = Timing((first,), f"stopped, {first / best:.1f}x the best")
+            timings[i] = Timing((first,), f"{STOPPED}, {first / best:.1f}x the best")
             continue
         least, most = SCREEN_SAMPLES
         timings[i] = Timing(tuple(sample(i, max(least, min(most, int(SCREEN_US / max(first, 1e-3)))))))
@@ -212,7 +219,8 @@ def _precise(samples: Sequence[float], precision: float) -> bool:
 
 
 def _better_half(running: list[int], samples: dict[int, list[float]]) -> list[int]:
-    """The faster half in pairs with the fastest, whatever ties with it, and the first candidate."""
+    """The faster half, compared in pairs with the fastest; besides, all ties with the fastest and the first
+    candidate."""
     best = min(running, key=lambda i: median(samples[i]))
     behind = {i: median([a / b for a, b in zip(samples[i], samples[best], strict=True)]) for i in running}
     half = sorted(running, key=lambda i: behind[i])[: (len(running) + 1) // 2]

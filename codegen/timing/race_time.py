@@ -1,4 +1,4 @@
-"""How long a race takes: so that a search knows how many candidates there is time for."""
+"""Predicted seconds of a race, so that a search knows how many candidates it has time for."""
 
 import math
 from dataclasses import dataclass
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """Seconds that a segment took once, for so much work (operations of the interpreter), those of a round of compilers
-    and of the finals in its last race, and those that each candidate took besides."""
+    """Seconds of a segment's races. once: for work that is done but once (`work`: operations of the interpreter). In
+    the last race, compiled: for a round of compilers; finals: for the finals; each: for each candidate besides."""
 
     once: float
     work: float
@@ -18,9 +18,9 @@ class _Taken:
 
 
 class RaceTime:
-    """Races of a segment take a round of compilers for every `at_once` candidates, the finals, `finals_s` at the most,
-    however many candidates there are, and then some for each (checking, screening), as in the race before. The first
-    one takes more: its inputs are sampled and interpreted."""
+    """Predicts a segment's race from the race before: a round of compilers for every `at_once` candidates, the finals
+    (`finals_s` at the most, however many candidates there are), and a time for each candidate (checking, screening). A
+    segment's first race takes longer: its inputs are sampled and interpreted."""
 
     def __init__(self, finals_s: float, at_once: int = 1) -> None:
         self.finals_s, self.at_once = finals_s, at_once
@@ -37,8 +37,9 @@ class RaceTime:
         work: float = 0.0,
         cold: bool = False,
     ) -> None:
-        """A race of `count` candidates took so many seconds after it was compiled in others, of which `once` for what
-        is done but once, which is so much work. cold: some of it for the start of children."""
+        """Notes a race of `count` candidates, which took `seconds` after `compiled` seconds of compiling. once: the
+        seconds of them for work that is done but once, `work` operations. cold: some seconds went to the start of
+        children."""
         before = self._taken.get(segment_key)
         finals = min(self.finals_s, max(seconds - once, 0.0))
         self._taken[segment_key] = _Taken(
@@ -51,13 +52,14 @@ class RaceTime:
         )
 
     def seconds(self, segment_key: str, count: int) -> float:
-        """What a race of so many will take; of a segment that was in none 0."""
+        """Predicted seconds of a segment's next race, of `count` candidates; 0 where it was in no race."""
         t = self._taken.get(segment_key)
         return self._again(t, count) if t else 0.0
 
     def first_seconds(self, segment_keys: frozenset[str], count: int, work: float = math.inf) -> float:
-        """The same of a segment that was in none, as if three of four of these took no longer, but for what was cold;
-        what is done but once takes less of a segment with less work."""
+        """Predicted seconds of the first race of a segment, of `count` candidates: the upper quartile of such a race of
+        the segments `segment_keys`, without those raced cold where others are known. Work that is done but once takes
+        less time in proportion where the segment has less `work`."""
         known = [self._taken[k] for k in segment_keys if k in self._taken]
         warm = [t for t in known if not t.cold] or known
         each = sorted(t.once * min(work / max(t.work, 1.0), 1.0) + self._again(t, count) for t in warm)

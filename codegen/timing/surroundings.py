@@ -34,8 +34,8 @@ class _Counters:
 
 
 class CpuWatch:
-    """A context manager around a race on these CPUs; `seen` once it was left. root: of the system's files.
-    disturbance: by others, of what is sampled through it."""
+    """A context manager around a race on these CPUs; `seen` holds the surroundings after exit. root: of the system's
+    files. disturbance: takes samples and notices other processes and machines that disturb them."""
 
     def __init__(self, cpus: Sequence[int], root: Path = ROOT) -> None:
         self.seen: Surroundings | None = None
@@ -102,7 +102,8 @@ class CpuWatch:
         )
 
     def _clocks_mhz(self) -> tuple[float, ...] | None:
-        """Of each CPU: as the frequency driver says, else (virtual machines) as /proc/cpuinfo does."""
+        """Clock of each CPU in MHz: from the frequency driver, else (virtual machines) from /proc/cpuinfo. None where
+        one is unknown."""
         folder = self._root / "sys/devices/system/cpu"
         clocks = [_mhz(system_text(folder / f"cpu{cpu}/cpufreq/scaling_cur_freq")) for cpu in self._cpus]
         if None in clocks:
@@ -119,18 +120,19 @@ class CpuWatch:
         return known if len(known) == len(self._cpus) else None
 
     def _temperature_c(self) -> float | None:
-        """The hottest zone that says that it is the processor's."""
+        """Temperature of the hottest zone that the system lists as the processor's."""
         zones = (self._root / "sys/class/thermal").glob("thermal_zone*")
         texts = [system_text(z / "temp") for z in zones if system_text(z / "type") in ("x86_pkg_temp", "cpu-thermal")]
         return max((int(text) / 1000 for text in texts if text.lstrip("-").isdigit()), default=None)
 
     def _ticks_ms(self, *columns: int) -> float | None:
-        """Of all our CPUs, from these columns of /proc/stat."""
+        """Milliseconds of all watched CPUs together, summed over these columns of /proc/stat."""
         ticks = cpu_ticks(system_text(self._root / "proc/stat"), self._cpus, columns)
         return None if ticks is None else ticks * 1e3 / os.sysconf("SC_CLK_TCK")
 
     def _quota_ms(self) -> float | None:
-        """Of control groups version 2 (microseconds), else 1 (nanoseconds); the most of all that hold for us."""
+        """Milliseconds for which the CPU quota of a control group stopped this process: version 2 counts microseconds,
+        version 1 nanoseconds. The most of all groups that hold for it."""
         waited: list[float] = []
         for folder in control_groups(self._root, "cpu"):
             facts = dict(line.split(" ", 1) for line in system_text(folder / "cpu.stat").splitlines() if " " in line)
@@ -146,7 +148,7 @@ def _mhz(khz: str) -> float | None:
 
 
 def _others(before: _Counters, after: _Counters) -> float | None:
-    """What others used of the CPUs: of all that they worked, what was not for us."""
+    """Milliseconds of CPU time that others used: the CPUs' busy time without this process's own."""
     busy_ms = _since(before.busy_ms, after.busy_ms)
     return None if busy_ms is None else round(max(0.0, busy_ms - (after.own_ms - before.own_ms)), 3)
 

@@ -25,8 +25,8 @@ GIVEN_UP = "failed in a file with others, and there was no time to compile it al
 
 
 class Builder:
-    """Compiles for one device through the object cache, in at most `jobs` children at a time. occupancy: told of
-    each."""
+    """Compiles for one device through the object cache, in at most `jobs` children at a time. occupancy: is told when
+    each child works."""
 
     def __init__(
         self,
@@ -64,10 +64,10 @@ class Builder:
     ) -> list[Result]:
         """A binary or a failure for each kernel, in order; a library call is its own binary. alone: each in a file of
         its own, so that whoever gets the binary gets nothing else; otherwise up to `limits.kernels_per_file` share one.
-        optional: raises OutOfTime where no time is left to begin with one of them. quickly: for less of a compiler's
-        time, kernels that may take longer. late: whether what failed beside others is compiled alone even where no time
-        is left; otherwise it is given up. then: what `compile` will be asked for next, which children turn to that
-        have nothing else to do. Raises SlotError, CacheError."""
+        optional: raises OutOfTime where no time is left to begin with one of them. quickly: spends less of a compiler's
+        time, on kernels that may take longer to run. late: whether kernels that failed in a file with others are
+        compiled alone even where no time is left; otherwise they are given up. then: kernels that `compile` will be
+        asked for next; children that have nothing else to do begin with them. Raises SlotError, CacheError."""
         keys = [self._wanted_key(k, alone, quickly) for k in kernels]
         ahead = self._begun(keys)
         done, missing = self._sorted(keys, kernels, ahead)
@@ -96,8 +96,8 @@ class Builder:
                 raise OutOfTime(f"{len(missing)} kernels are not compiled")
 
     def _start(self, kernels: Sequence[Kernel], beside: Mapping[str, Kernel]) -> None:
-        """Begins to compile what may be asked for next, without what is compiled `beside`. Where it is not asked for,
-        and no child has begun, it is forgotten."""
+        """Begins to compile kernels that may be asked for next, except those that are compiled anyway (`beside`). Files
+        that are not asked for next and that no child has begun are forgotten."""
         keys = [self._key(k, alone=False) for k in kernels]
         _, missing = self._sorted(keys, kernels, {*self._ahead, *beside})
         batches = self._batches(missing, self.limits.kernels_per_file)
@@ -135,7 +135,7 @@ class Builder:
     def _sorted(
         self, keys: Sequence[str], kernels: Sequence[Kernel], ahead: Container[str]
     ) -> tuple[dict[str, Result], dict[str, Kernel]]:
-        """What is there, and what has to be compiled, without what was begun before."""
+        """Results that need no compiler, and kernels that have to be compiled; both by key, without keys in `ahead`."""
         done: dict[str, Result] = {}
         missing: dict[str, Kernel] = {}
         for key, kernel in zip(keys, kernels, strict=True):
@@ -151,7 +151,8 @@ class Builder:
         return done, missing
 
     def _begun(self, keys: Container[str]) -> dict[str, Future[dict[str, Result]]]:
-        """What was begun of these. Of the rest, what no child has begun is forgotten."""
+        """Futures of the files begun ahead that hold these keys. Other files that no child has begun are
+        forgotten."""
         found = {key: future for key, future in self._ahead.items() if key in keys}
         wanted = set(found.values())
         for future in self._ahead.values():
@@ -166,8 +167,8 @@ class Builder:
         return [self._threads.submit(self._compile_one, batch, optional, quickly) for batch in batches]
 
     def _results(self, futures: Sequence[Future[dict[str, Result]]]) -> dict[str, Result]:
-        """What came of files, once all are through; nothing of kernels that failed in one file, where the fault of one
-        may be why. Raises OutOfTime."""
+        """Results of files by key, once all files are through. Kernels that failed in a file with others are left out,
+        since one of the others may be at fault. Raises OutOfTime."""
         done: dict[str, Result] = {}
         try:
             wait(futures)
@@ -242,7 +243,8 @@ class Builder:
         return "\n".join(("binary", kind, self.compiler.identity(), kernel.entry, kernel.source))
 
     def _wanted_key(self, kernel: Kernel, alone: bool, quickly: bool) -> str:
-        """Of what need not run fast; what does is there already, perhaps."""
+        """The key of a kernel, which with `quickly` need not run fast: that of the usual binary where it is in the
+        cache, else that of the binary compiled quickly."""
         usual = self._key(kernel, alone)
         return self._key(kernel, alone, quickly=True) if quickly and not self._recall(usual, kernel) else usual
 

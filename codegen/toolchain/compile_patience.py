@@ -1,7 +1,8 @@
-"""How long a file of kernels may take a compiler: by what others took, and by the time that there is for a search.
+"""How long a compiler may work on a file of kernels: by the times of earlier files, and by the time left to a search.
 
-Compilers take about as long for each line as they did for others. A kernel of which that is not so, whatever a pass of
-theirs makes of it, takes half a minute while everything waits: it is given up, which costs its own candidate alone.
+A compiler takes about as long per character as it did for earlier files. Where it does not, because some pass of it
+stumbles over a kernel, that takes half a minute while everything waits: the kernel is given up, which costs its own
+candidate alone.
 """
 
 import threading
@@ -17,7 +18,7 @@ HEADERS = 4_000  # characters of kernels that take as long as the headers do
 
 
 class Patience:
-    """Learns from files that compiled. most_s: CPU seconds of any."""
+    """Learns from files that compiled. most_s: the most CPU seconds of any file."""
 
     def __init__(self, most_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self.most_s = most_s
@@ -27,7 +28,7 @@ class Patience:
         self._lock = threading.Lock()
 
     def until(self, seconds: float | None) -> None:
-        """From now on files have so many seconds of a search, or as many as they like."""
+        """From now on all files together have `seconds` of a search; None: no limit."""
         self._end = None if seconds is None else self._clock() + seconds
 
     def is_over(self) -> bool:

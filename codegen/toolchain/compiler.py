@@ -1,4 +1,4 @@
-"""What the two compilers have in common, and what they hand back."""
+"""The interface of compilers, the results that they hand back, and the code that they have in common."""
 
 import hashlib
 from collections.abc import Sequence
@@ -70,8 +70,8 @@ class Compiler(Protocol):
         cpu_seconds: float | None = None,
         quickly: bool = False,
     ) -> "tuple[bytes, dict[str, CompileReport]] | Failure":
-        """The binary of one file, linked with `libraries` (see codegen.hardware.libraries). cpu_seconds: that each
-        process may use, where the compiler is one that can be held to it. quickly: with what takes less time, where the
+        """The binary of one file, linked with `libraries` (see codegen.hardware.libraries). cpu_seconds: limit
+        of each process, where the compiler can be held to it. quickly: with flags that take less time, where the
         compiler has a choice. Raises SlotError."""
         ...
 
@@ -104,6 +104,6 @@ def last_lines(text: str, limit: int = 2000) -> str:
 
 
 def compile_status(status: Status) -> Status:
-    """What a compiler child's end means for the kernel."""
+    """Status of a kernel whose compiler child ended with `status`."""
     known = {Status.timed_out: Status.compile_timeout, Status.out_of_memory: Status.out_of_memory}
     return known.get(status, Status.compile_failed)

@@ -88,8 +88,8 @@ ARM_FEATURES = {"asimddp": "dotprod", "asimdhp": "fp16", "bf16": "bf16", "i8mm":
 
 @dataclass(frozen=True, slots=True)
 class CpuCompiler:
-    """`command` compiles C++ for `device`; `version` is the first line of what it says of itself. Environment of its
-    children: as in slot.py, with a folder for zig's own cache."""
+    """`command` compiles C++ for `device`; `version` is the first line that it prints for `--version`. Its children
+    have the environment that slot.py makes, with a folder for zig's own cache."""
 
     command: tuple[str, ...]
     version: str
@@ -162,7 +162,7 @@ class CpuCompiler:
         entries: Sequence[str],
         cpu_seconds: float | None,
     ) -> tuple[tuple[bytes, dict[str, CompileReport]] | Failure, bool]:
-        """What came out, and whether somebody killed the compiler or its child."""
+        """The result of one try of `build`, and whether somebody killed the compiler or its child."""
         with TemporaryDirectory(prefix="fuseplan-") as folder:
             Path(folder, "unit.cpp").write_text(source)
             argv = [*self.command, "unit.cpp", "-o", "unit.so", *self.machine_flags(), *flags]
@@ -191,7 +191,7 @@ class CpuCompiler:
 
     def fewer_passes(self, *, alone: bool) -> tuple[tuple[str, ...], ...]:
         """Flags that leave out passes in which compilers have faults, in the order in which they are tried. alone: the
-        file has one kernel; of several each will be in a file of its own before all are compiled with less."""
+        file has one kernel; a file of several is split into one for each before all are compiled with fewer passes."""
         without_pre = () if "clang" in self.version else (GCC_WITHOUT_PRE,)
         return (*without_pre, QUICK_FLAGS) if alone else without_pre
 
@@ -212,8 +212,9 @@ class CpuCompiler:
 
 
 def cpu_reports(binary: bytes, frames: str, entries: Sequence[str]) -> dict[str, CompileReport]:
-    """What is known of each entry: the size of its symbol, and stack frames as -fstack-usage lists them. Every kernel's
-    lines say that they come from a file of its entry's name (see `in_namespaces`)."""
+    """Compile report of each entry: bytes of its code, and of its largest stack frame (frames: the output of
+    -fstack-usage, whose lines name each kernel's entry as their file, see `in_namespaces`). Entries of which nothing is
+    known are left out."""
     sizes = symbol_bytes(binary)
     largest: dict[str, int] = {}
     for file, frame_bytes in FRAME.findall(frames):
@@ -235,8 +236,8 @@ def find_compiler(
     include: Path = INCLUDE,
     cache: ObjectCache | None = None,
 ) -> CpuCompiler:
-    """The first that works of $CXX, g++, clang++ and the ziglang wheel. `include`: where headers are. cache: where what
-    a compiler says of itself is kept, so that it need not be started to say so again. Raises CompilerMissing."""
+    """The first that works of $CXX, g++, clang++ and the ziglang wheel. `include`: folder of the headers. cache: keeps
+    a compiler's version, so that it need not be started to print it again. Raises CompilerMissing."""
     asked = os.environ.get("CXX", ""), os.environ.get("PATH", "")
     if asked not in FOUND:
         FOUND[asked] = _find(*asked, cache)
@@ -294,7 +295,7 @@ def host_features() -> tuple[str, ...]:
 
 
 def _diagnosis(code: int, text: str) -> tuple[Status, str]:
-    """A compiler that hit its limits says so in its own ways."""
+    """Status and detail of a failed compilation, by exit code and output: compilers report limits in many ways."""
     if "CPU time limit exceeded" in text or code == -24:
         return Status.compile_timeout, "the compiler used up its CPU time"
     signs = ("out of memory", "virtual memory exhausted", "cannot allocate", "bad_alloc", "memoryerror")

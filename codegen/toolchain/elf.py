@@ -1,4 +1,4 @@
-"""What ELF says of compiled files, shared libraries and cubins alike: sizes of functions, and whether all is there."""
+"""Reading ELF files, shared libraries and cubins alike: sizes of functions, and bytes missing at the end."""
 
 import struct
 

@@ -64,7 +64,7 @@ class EmulatorCompiler:
 
 
 def emulator_compiler(device: Device, limits: Limits = DEFAULT_LIMITS, include: Path = INCLUDE) -> EmulatorCompiler:
-    """With the first C++ compiler that works. Raises CompilerMissing."""
+    """An emulator compiler with the first C++ compiler that works. Raises CompilerMissing."""
     return EmulatorCompiler(device, find_compiler(None, limits, include))
 
 

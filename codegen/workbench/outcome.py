@@ -1,4 +1,4 @@
-"""What became of a kernel that was to be timed, and the row that says so."""
+"""The outcome of a kernel that was to be timed, and the row of the database that records it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ from fusion_ir.units import duration
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How it ended, and what was seen until then; samples in microseconds, in the order taken. prologue_us: of a plan
-    that has one."""
+    """Final status of a kernel or plan, and what was measured until then; samples in microseconds, in the order taken.
+    prologue_us: time of a plan's prologue, where it has one."""
 
     status: Status
     detail: str = ""
@@ -26,7 +26,7 @@ class Outcome:
 
 
 def timed(timing: Mapping[str, Any], max_rel_error: float | None, surroundings: Surroundings | None) -> Outcome:
-    """Of a kernel that passed its check: what the timing child answers about it."""
+    """Outcome of a kernel that passed its check, from the timing child's answer about it."""
     if not timing["samples_us"]:
         return Outcome(Status.ok, timing["note"], (), max_rel_error)
     sets, warm_us = timing["sets"], timing["warm_us"]
@@ -38,8 +38,8 @@ def timed(timing: Mapping[str, Any], max_rel_error: float | None, surroundings: 
 
 
 def not_worth_timing(kernels: Sequence[Kernel], built: Sequence[Binary | Failure]) -> dict[int, str]:
-    """Which kernels of a race have a fault in their compile report, and what it is. Never all of a family: where none
-    of them is sound, the one that spills least is timed after all."""
+    """Faults in the compile reports of kernels, by position: these kernels are not worth timing. Never all kernels of a
+    family: where none is sound, the one that spills least is timed after all."""
     faults: dict[str, dict[int, tuple[int, str]]] = {}
     sound: set[str] = set()
     for i, (kernel, binary) in enumerate(zip(kernels, built, strict=True)):
@@ -57,7 +57,7 @@ def not_worth_timing(kernels: Sequence[Kernel], built: Sequence[Binary | Failure
 def measurement(
     device: Device, segment_key: str, kernel: Kernel, built: Binary | Failure, outcome: Outcome, race: str = ""
 ) -> Measurement:
-    """The row."""
+    """The row that records a kernel's outcome."""
     binary = built if isinstance(built, Binary) else None
     return Measurement(
         segment_key=segment_key,

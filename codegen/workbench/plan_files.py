@@ -25,7 +25,8 @@ def check_inputs(plan: Plan, inputs: Sequence[Array]) -> None:
 
 
 def constant_version(array: Array, told: str | None) -> str:
-    """What says whether a constant is still the same: the version that its owner names, or else its content."""
+    """A text that changes when a constant does: the version that its owner names (`told`), or a hash of its
+    content."""
     if told is not None:
         return f"version {told}"
     content = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
@@ -33,7 +34,7 @@ def constant_version(array: Array, told: str | None) -> str:
 
 
 def tensor_file(spec: TensorSpec, file: str) -> dict[str, Any]:
-    """What the timing child is told of a tensor in a file: dense, row-major."""
+    """The description of a tensor for the timing child; the file holds it dense, row-major."""
     return {"file": file, "dtype": spec.dtype, "shape": spec.shape, "strides": spec.strides}
 
 

@@ -1,4 +1,4 @@
-"""What the timing child is told to run: kernels and plans as steps over a table of tensors, their binaries as files."""
+"""Programs for the timing child: kernels and plans as steps over a table of tensors, with their binaries as files."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ class MissingBinary(LookupError):
 
 
 def kernel_program(kernel: Kernel, binary: str, segment: Graph, cache: ObjectCache) -> Program:
-    """A kernel that computes `segment`. binary: its SHA-256. Raises MissingBinary."""
+    """The program of a kernel that computes `segment`. binary: its SHA-256. Raises MissingBinary."""
     args = [("in", i) for i in range(len(segment.inputs))] + [("out", i) for i in range(len(segment.outputs))]
     scratch = [kernel.launch.scratch_bytes] if kernel.launch.scratch_bytes else []
     step = {
@@ -38,7 +38,7 @@ def kernel_program(kernel: Kernel, binary: str, segment: Graph, cache: ObjectCac
 
 
 def plan_program(plan: Plan, cache: ObjectCache) -> Program:
-    """A whole plan. Raises MissingBinary."""
+    """The program of a whole plan. Raises MissingBinary."""
     steps = [
         {
             "binary": _file(step.binary, cache),
@@ -67,7 +67,7 @@ def plan_program(plan: Plan, cache: ObjectCache) -> Program:
 
 
 def order_of(plan: Plan) -> Order:
-    """In which order the plan may compute, by what it says of its rewrites."""
+    """The order of operations that the plan may use, by its record of rewrites."""
     if plan.rounds_elsewhere:
         return "elsewhere"
     return "own" if plan.numerics == "exact" else "any"

@@ -1,8 +1,8 @@
 """A plan judged step by step: for graphs whose outputs say nothing, since their steps make any error larger.
 
-What one launch computes is compared with the interpreter on the values that it was given, whatever came before: one
-segment amplifies nothing that steps before it did. Which tensor of the graph lies where is followed, too, step by step:
-a launch that is given another one than its segment reads is found, whatever the values.
+The results of each launch are compared with the interpreter's on the values that the launch was given, so that errors
+of earlier steps do not count. The place of each tensor of the graph is followed, too, step by step: a launch that is
+given another tensor than its segment reads is found, whatever the values.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,8 +23,8 @@ MOST_BYTES = 1 << 30  # of all tensors that steps write, since all are kept
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What a step is to compute: `graph`, of the tensors `reads` (its inputs, in order), as the tensors `writes` (its
-    outputs): nodes that tell them apart, of op input for those of the plan."""
+    """The computation that a step stands for: `graph`, from the tensors `reads` (its inputs, in order) to the tensors
+    `writes` (its outputs). Each tensor is named by its node; inputs of the plan are nodes of op `input`."""
 
     graph: Graph
     reads: tuple[Node, ...]
@@ -33,8 +33,8 @@ class Meaning:
 
 @dataclass(frozen=True, slots=True)
 class Meanings:
-    """What the steps of a plan are to compute, in order, and which tensors its outputs are, by position (others are
-    aliases)."""
+    """The meanings of a plan's steps, in order, and the tensors that are its outputs, by position; outputs left out are
+    aliases."""
 
     steps: tuple[Meaning, ...]
     outputs: Mapping[int, Node]
@@ -44,8 +44,9 @@ Run = Callable[[Plan, Sequence[Array]], list[Array]]  # outputs of a plan, dense
 
 
 def judge_steps(plan: Plan, meanings: Meanings, inputs: Sequence[Array], run: Run) -> tuple[str, list[Array]]:
-    """What is wrong with a plan on these inputs, "" for nothing, and its outputs. Runs it as it is, and once more with
-    all that its steps write kept: each step has to agree with the interpreter, and both runs to the bit."""
+    """The problem of a plan on these inputs as a message, "" for none, and its outputs. Runs the plan as it is, and
+    once more with every tensor kept that its steps write: each step has to agree with the interpreter, and both runs
+    with each other to the bit."""
     written = sum(o.node.bytes for m in meanings.steps for o in m.graph.outputs)
     if written > MOST_BYTES:
         return f"its steps write {written:,} bytes, {MOST_BYTES:,} at most are judged one by one", []
@@ -68,11 +69,12 @@ def judge_steps(plan: Plan, meanings: Meanings, inputs: Sequence[Array], run: Ru
 
 
 class _Misplaced(Exception):
-    """A step reads something else than its segment does."""
+    """A step reads another tensor than its segment does."""
 
 
 def _keeping(plan: Plan, meanings: Meanings) -> Plan:
-    """The same launches on tensors that nothing else overwrites: what each step writes, in order, are the outputs."""
+    """The plan's launches on tensors that no later step overwrites: the outputs are the tensors that each step writes,
+    in order. Raises _Misplaced."""
     holds = {
         Ref(place="in", index=n.attr("position", int)): n for m in meanings.steps for n in m.reads if n.op == "input"
     }

@@ -1,4 +1,4 @@
-"""The timing child of a device: one on the machine that works at a time, and a probe after each that ended badly."""
+"""The timing child of a device: one at a time works on the machine, and after one that ended badly a probe runs."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -17,9 +17,9 @@ PROBES = 3  # a device is out of service when so many fail in a row: one may mee
 class TimingChild:
     """Calls of the timing child `slot`, each while no other process on the machine times on the device.
 
-    probe_job: what a fresh child is asked before the next job where the last one was killed or died. The
-    device that fails it is quarantined, and every call from then on, in any process, raises DeviceQuarantined.
-    waited_seconds: until it was our turn, of all calls.
+    probe_job: the job that a fresh child gets before the next one where the last child was killed or died. A device
+    that fails it is quarantined, and every call from then on, in any process, raises DeviceQuarantined.
+    waited_seconds: time that all calls waited for their turns.
     """
 
     def __init__(self, device: Device, cache: ObjectCache, slot: Slot) -> None:
@@ -45,8 +45,9 @@ class TimingChild:
         on_event: Callable[[dict[str, Any]], None] = lambda event: None,
         beside_others: bool = False,
     ) -> dict[str, Any]:
-        """As `Slot.call`, whose limits begin when it is our turn. beside_others: the job leaves the device alone, or
-        takes turns itself (`turn`), and waits for nobody here. Raises DeviceQuarantined, too."""
+        """`Slot.call`, made when this process has its turn on the device; time limits begin then. beside_others: the
+        job leaves the device alone, or takes turns itself (`turn`), and waits for nobody here. Raises
+        DeviceQuarantined, and the errors of `Slot.call`."""
 
         def called() -> dict[str, Any]:
             try:
@@ -72,7 +73,7 @@ class TimingChild:
 
     @property
     def turn(self) -> tuple[str, str]:
-        """What a child needs to take turns itself: see `turn_in`."""
+        """The arguments of `turn_in`, folder and name, for a child that takes turns itself."""
         return str(self._cache.devices), self.device.class_key
 
     def close(self) -> None:
@@ -94,7 +95,7 @@ class TimingChild:
         raise DeviceQuarantined(self._quarantines.add(self.device, reason))
 
     def _probe(self, job: Mapping[str, Any]) -> str:
-        """What is wrong with the device, "" for nothing."""
+        """Runs the probe once; its failure as a message, "" for none."""
         problems: list[str] = []
 
         def checked(event: dict[str, Any]) -> None:

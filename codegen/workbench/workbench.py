@@ -65,10 +65,10 @@ class RunError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class PlanTiming:
-    """How a whole plan did. Samples in microseconds, whole runs in the order taken; those of plans timed together
-    belong together by position. They are of runs without the prologue, which took prologue_us when it ran. warm_us: of
-    runs on the same tensors again and again, None where the samples were that, too. disturbed: share of the visits of
-    their race during which others had the CPUs."""
+    """Status and times of a whole plan. Samples: microseconds of whole runs, in the order taken; samples of plans timed
+    together belong together by position. They leave out the prologue, which took prologue_us when it ran. warm_us: of
+    runs on one set of tensors again and again, None where the samples are of such runs themselves. disturbed: share of
+    the race's visits during which others had the CPUs."""
 
     samples_us: tuple[float, ...]
     max_rel_error: float | None
@@ -84,8 +84,8 @@ class Workbench:
     which then take turns.
 
     Raises CompilerMissing when made, DeviceError when it should run something for a GPU that is not there,
-    DeviceQuarantined for a device that failed its probe, SlotError where children cannot work at all. What kernels do
-    wrong is never raised: it is a status. `compiler`: another than the one found for the device. jobs: of compilers,
+    DeviceQuarantined for a device that failed its probe, SlotError where children cannot work at all. A kernel's fault
+    is never raised: it is a status. `compiler`: another than the one found for the device. jobs: compilers at a time,
     as many as there are CPUs by default.
     """
 
@@ -143,10 +143,10 @@ class Workbench:
         optional: bool = False,
         quickly: bool = False,
     ) -> list[Binary | Measurement]:
-        """The same in a file for each, so that plans carry nothing but their own kernels; together: all are of one
-        plan, and may share files. graph: what they will be measured on, with `seed`; the timing child gets ready for
-        that meanwhile. optional: raises OutOfTime where no time is left to begin with one of them. quickly: for less of
-        a compiler's time, kernels that may take longer."""
+        """`compile` with a file for each kernel, so that plans carry nothing but their own kernels; together: all are
+        of one plan, and may share files. graph: the graph that they will be measured on, with `seed`; the timing child
+        prepares it meanwhile. optional: raises OutOfTime where no time is left to begin with one of them. quickly:
+        spends less of a compiler's time, on kernels that may take longer to run."""
         with self._lock, self._occupancy.waiting():
             alone = not together
             if optional:
@@ -164,8 +164,8 @@ class Workbench:
         quickly: bool = False,
         late: bool = True,
     ) -> list[Result]:
-        """What the builder makes of them, which goes on with what is expected. Reports of CUDA kernels have what
-        follows from their launches."""
+        """Binaries and failures of the kernels, in order, from the builder, which then goes on with the kernels of
+        `expect`. Compile reports of CUDA kernels are completed by their launches."""
         expected, self._expected = self._expected, ()
         results = self._builder.compile(
             kernels, alone=alone, optional=optional, quickly=quickly, late=late, then=expected
@@ -186,8 +186,8 @@ class Workbench:
         ]
 
     def allow(self, seconds: float) -> None:
-        """From now on a file of kernels has no longer than that, or a few seconds, to compile; what cores work is
-        counted."""
+        """Begins a search of `seconds`: from now on a file of kernels may compile for the rest of them, or for a few
+        seconds, and the cores' work is counted."""
         self._builder.patience.until(seconds)
         self._occupancy.restart()
         self._ready = self._ready or self._helper.submit(self._get_ready)
@@ -198,13 +198,13 @@ class Workbench:
             self._timer.slot.start()
 
     def idle_share(self, seconds: float) -> float:
-        """Of so many seconds since then, on every core: those in which it had nothing to do for the search. A core that
-        the timing child may use while it times counts as busy."""
+        """Share of all core seconds, `seconds` since `allow` on every core, in which a core had nothing to do for the
+        search. A core that the timing child may use while it times counts as busy."""
         return self._occupancy.idle_share(seconds)
 
     @property
     def waited_seconds(self) -> float:
-        """Spent until other processes were through with the device."""
+        """Seconds spent waiting until other processes were through with the device."""
         return self._timer.waited_seconds
 
     @property
@@ -270,13 +270,13 @@ class Workbench:
         ]
 
     def race_seconds(self, segment_key: str, count: int) -> float:
-        """What `measure` will take for so many kernels, going by races of the segment before; 0 where there were
+        """Predicted seconds of `measure` for `count` kernels, by the segment's races before; 0 where there were
         none."""
         return self._pace.seconds(segment_key, count)
 
     def first_race_seconds(self, segment: Graph, segment_keys: frozenset[str], count: int) -> float:
-        """What it will take for a segment that was in none, as if three of four of these took no longer, but for its
-        size."""
+        """Predicted seconds of `measure` for a segment that was in no race: the upper quartile of such a race of the
+        segments `segment_keys`, scaled by this segment's size where it is smaller."""
         return self._pace.first_seconds(segment_keys, count, check_work(segment))
 
     def measure_plans(self, graph: Graph, plans: Sequence[Plan], *, seed: int = 0, seconds: float) -> list[PlanTiming]:
@@ -291,8 +291,8 @@ class Workbench:
     def measure_by_steps(
         self, graph: Graph, plan: Plan, meanings: Meanings, *, seed: int = 0, seconds: float
     ) -> PlanTiming:
-        """Judges a plan of `graph` whose outputs say nothing by its steps, one by one (`codegen.workbench.step_check`),
-        and times it for about `seconds`, each run held to the bits that it was proved right with. Raises
+        """Judges a plan of `graph` by its steps, one by one (`codegen.workbench.step_check`), since its outputs say
+        nothing, and times it for about `seconds`. Each run has to give the bits of the outputs judged right. Raises
         MissingBinary."""
         with tempfile.TemporaryDirectory(prefix="fuseplan-") as folder:
             proven: list[list[str]] = []
@@ -350,8 +350,8 @@ class Workbench:
         quickly: bool = False,
         late: bool = True,
     ) -> tuple[list[Result], float, float]:
-        """Compiles while the timing child samples inputs and interprets the graph, which it does but once. Also how
-        many seconds compiling took, and how many more the rest."""
+        """Compiles while the timing child samples inputs and interprets the graph, which it does but once. The results
+        of the builder, the seconds of compiling, and the seconds that the timing child needed beyond those."""
         started = time.monotonic()
         with ThreadPoolExecutor(1, "compile") as other:
             compiling = other.submit(lambda: (self._built(kernels, alone, optional, quickly, late), time.monotonic()))
@@ -385,10 +385,10 @@ class Workbench:
         least_seconds: float | None = None,
         proven: Sequence[Sequence[str]] = (),
     ) -> dict[int, Outcome]:
-        """Runs the timing child until every program has an outcome: one that kills it is left out, and the rest go
-        on. Where nothing says that a program did it, those that were there have a second chance. checked: programs
-        that were found right before, with their errors. least_seconds: of the race, where `seconds` are of what comes
-        before it, too. proven: see `codegen.child.case.make_case`."""
+        """Runs the timing child until every program has an outcome: a program that kills the child is left out, and the
+        rest go on. Where nothing shows which program did it, all suspects have a second chance. checked: programs that
+        were found right before, with their errors. least_seconds: of the race, where `seconds` include the checks
+        before it. proven: see `codegen.child.case.make_case`."""
         outcomes: dict[int, Outcome] = {}
         suspects: set[int] = set()
         passed = dict(checked)
@@ -450,8 +450,8 @@ class Workbench:
 
     @contextmanager
     def _at_work(self, times: bool) -> Generator[None]:
-        """For the block, the timing child times, for which all cores are kept free, on a CPU even of compilers; or it
-        does something else."""
+        """For the block, the timing child is at work. times: it times kernels, and all cores count as busy; on a CPU
+        the compilers stand still meanwhile."""
         with ExitStack() as work:
             if not times:
                 work.enter_context(self._occupancy.working_by(self._timer.slot.cpu_seconds))
@@ -462,11 +462,11 @@ class Workbench:
             yield
 
     def _cold_bytes(self, seconds: float) -> int:
-        """Of caches that are to hold nothing when a kernel is timed for so long."""
+        """Bytes of cache that must hold none of a kernel's tensors when it is timed; 0 where `seconds` is 0."""
         return self.device.cache_bytes if seconds else 0
 
     def _common(self) -> dict[str, Any]:
-        """What every job of the timing child needs."""
+        """Fields that every job of the timing child needs. The first call makes them, and the probe's job."""
         if self._setup is None:
             if isinstance(self._compiler, CpuCompiler):
                 cpus = usable_cpus()[: self.device.units]
@@ -487,7 +487,7 @@ class Workbench:
         return self._setup
 
     def _surroundings(self, seen: Mapping[str, Any] | None) -> Surroundings | None:
-        """What the child saw, with what the device was known to reach."""
+        """Surroundings that the child saw, with the device's ceilings; None where it saw none."""
         if seen is None:
             return None
         return Surroundings.model_validate(seen).model_copy(update={"ceilings": self.device.ceilings})

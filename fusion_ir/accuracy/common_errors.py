@@ -1,4 +1,5 @@
-"""Where two operands have most of their errors in common, so that these cancel (`fusion_ir.accuracy.error_bound`)."""
+"""Nodes whose two operands have most of their errors in common, so that errors cancel
+(`fusion_ir.accuracy.error_bound`)."""
 
 from fusion_ir.core.graph import Graph
 from fusion_ir.core.node import Node
@@ -14,8 +15,8 @@ def is_over_sum(node: Node) -> bool:
 
 
 def cancelling(graph: Graph) -> set[Node]:
-    """The nodes x - max(x) of which only softmaxes and their logarithms are made: whatever is taken off all of a row
-    leaves these as they are. Anything else, as tanh(x - max(x)), is off by what the maximum errs by."""
+    """The nodes x - max(x) that only softmaxes and their logarithms read: these do not change when one number is
+    subtracted from a whole row. Any other reader, such as tanh(x - max(x)), inherits the maximum's error."""
     outputs = {o.node for o in graph.outputs}
     return {n for n in graph.nodes if n.op == "sub" and _cancels(graph, n, outputs)}
 
@@ -67,7 +68,8 @@ def _is_sum_of_powers(total: Node, shifted: Node, lines: set[int]) -> bool:
 
 
 def _beside(node: Node, op: str) -> Node | None:
-    """The reduction `op` of the first operand that the second is: of its own row beside each element."""
+    """The reduction `op` of the first operand, where the second operand is that reduction, repeated beside each element
+    of the row it reduces; None otherwise, and for integers."""
     first = node.args[0]
     source, axes = _unviewed(node.args[1])
     if source.op != op or source.args[0] is not first or not first.dtype.is_float or axes != _kept(source):
@@ -76,14 +78,15 @@ def _beside(node: Node, op: str) -> Node | None:
 
 
 def _kept(reduction: Node) -> _Axes:
-    """The operand's axes by the result's."""
+    """For each axis of a reduction's result, the operand's axis that it is; axes of one element are left out."""
     operand = reduction.args[0]
     kept = [axis for axis in range(operand.rank) if axis not in reduction.ints("axes")]
     return {own: axis for own, axis in enumerate(kept) if operand.sizes[axis] != 1}
 
 
 def _unviewed(node: Node) -> tuple[Node, _Axes]:
-    """What `node` repeats along new axes, and the axes of `node` by its own."""
+    """The node that `node` is a view of, through broadcasts, squeezes and reshapes of whole axes, and for each axis of
+    that node with more than one element the axis of `node` that it is."""
     axes = {axis: axis for axis, n in enumerate(node.sizes) if n != 1}
     while node.op in _VIEWS:
         (source,) = node.args
@@ -96,7 +99,8 @@ def _unviewed(node: Node) -> tuple[Node, _Axes]:
 
 
 def _moved(node: Node, source: Node) -> _Axes | None:
-    """The axes of a view by its operand's, those of one element aside; None where it makes others of them."""
+    """For each axis of a view's operand with more than one element, the view's axis that it is; None where a reshape
+    splits or joins axes."""
     long = [axis for axis, n in enumerate(source.sizes) if n != 1]
     match node.op:
         case "broadcast_in_dim":

@@ -61,13 +61,13 @@ class Allowed(Protocol):
         ...
 
     def growing(self, part: int) -> Iterator[np.ndarray]:
-        """Tolerances of one part, none of them smaller than the one before; the last is the tolerance. A tolerance of
-        infinity means that anything goes there; zeros mean equal values, where zeros of either sign are equal."""
+        """Tolerances of one part, each at least as large as the one before; the last one counts. Infinity allows any
+        value; 0 demands an equal value, zeros of either sign being equal."""
         ...
 
     def further(self, part: int, apart: np.ndarray) -> Iterator[np.ndarray]:
-        """Tolerances beyond those of `growing`, where elements that are so far `apart` (0: right) may be right all the
-        same; none where they cannot be."""
+        """Tolerances larger than those of `growing`, where they may yet cover differences as large as `apart` (0 where
+        an element is right already); empty where they cannot."""
         ...
 
     def others(self, part: int) -> tuple[int, np.ndarray]:
@@ -76,12 +76,12 @@ class Allowed(Protocol):
         ...
 
     def both(self, part: int, at: tuple[int, ...]) -> tuple[float, float]:
-        """What an error bound and what perturbed runs allow an element of a part, as far as that was computed."""
+        """The tolerances of element `at` of a part: by the error bound, and by perturbed runs; as far as computed."""
         ...
 
 
 class Fixed:
-    """A tolerance that is known, for the output in one part."""
+    """A tolerance that is known from the start, for an output that is one part."""
 
     parts: Sequence[Index] = [(...,)]
 
@@ -102,7 +102,7 @@ class Fixed:
 
 
 class Reference:
-    """The outputs expected, dense, and what each is allowed; None: bit for bit."""
+    """The expected outputs, dense, and the tolerances of each; None: bit for bit."""
 
     def __init__(self, outputs: Sequence[np.ndarray], allowed: Sequence[Allowed | None]) -> None:
         self.outputs, self.allowed = list(outputs), list(allowed)
@@ -144,7 +144,8 @@ class Comparison:
 
 @dataclass(slots=True)
 class _Wrong:
-    """What is wrong with one output, or with one part of it. skipped: parts were left out, since it is wrong anyway."""
+    """The verdict on one output, or on one part of it: the largest difference, how many elements are beyond tolerance,
+    and a description of the first. skipped: parts were not judged to the end, behind one that is wrong."""
 
     largest: float = 0.0  # difference, where it counts
     count: int = 0
@@ -174,16 +175,17 @@ def compare(got: Sequence[np.ndarray], expected: Reference) -> Comparison:
 
 
 def _compare_one(got: np.ndarray, expected: Reference, i: int) -> _Wrong:
-    """What is wrong with an output whose bits are not all as expected: its parts side by side.
+    """The verdict on an output of which some bits differ; its parts are judged side by side.
 
-    Parts behind the first wrong one are not judged: what is wrong already need not be judged to the end.
+    Parts behind the first wrong one are not judged to the end: the output is wrong already.
     """
     allowed, wanted = expected.allowed[i], expected.outputs[i]
     parts = allowed.parts if allowed else [(...,)]
     found_wrong = len(parts)  # the first part known to be wrong
 
     def judge(k: int) -> tuple[_Wrong, _Wrong] | None:
-        """What is wrong with a part, and the same if it is behind a wrong one."""
+        """The verdict on part `k`, and the one to use where an earlier part is wrong: the largest difference alone.
+        None where all bits are equal."""
         nonlocal found_wrong
         a, b = got[parts[k]], wanted[parts[k]]
         differs = unequal(a, b)
@@ -227,7 +229,7 @@ def _compare_one(got: np.ndarray, expected: Reference, i: int) -> _Wrong:
 
 
 def _largest_finite(x: np.ndarray) -> float:
-    """Magnitude; 0 where none is finite."""
+    """The largest finite magnitude; 0 where no element is finite."""
     wide = widen(x)
     low, high = (float(f(wide, initial=0)) for f in (np.min, np.max))
     if not np.isfinite([low, high]).all():
@@ -247,7 +249,8 @@ def _beyond(
     expected: np.ndarray,
     others: Callable[[], tuple[int, np.ndarray]],
 ) -> np.ndarray:
-    """Which elements are off by more than the tolerance, and are not among those that may be."""
+    """Mask of the elements that differ by more than the tolerance and are not forgiven. others: gives how many elements
+    may be forgiven, and the largest difference of each."""
     beyond = blockwise(np.greater, np.dtype(np.bool_), apart, tolerance)
     if not dtype_of(expected).is_float:
         beyond |= differs & (tolerance == 0)  # also where f64 does not hold the difference
@@ -282,7 +285,7 @@ def _describe(
 
 
 def unequal(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Where the bits differ."""
+    """Mask of the elements whose bits differ."""
     bits = np.dtype(f"u{b.dtype.itemsize}")
     return blockwise(np.not_equal, np.dtype(np.bool_), a.view(bits), b.view(bits))
 

@@ -2,12 +2,12 @@
 
     (x y) z, x y rounded to f16   and   x (y z), y z rounded to f16         have no tensor in the middle in common
 
-Both are results of the same sums of products, and neither is the other's with a few values more or less rounded up. A
+Both sum equal products, but the plan's rounded tensor is not the graph's with a few values rounded the other way. A
 rounding errs by up to half an ulp of the narrow dtype, and so does the one in its place: they are up to an ulp apart.
-So in a perturbed run (`fusion_ir.accuracy.perturb`) that stands for such plans, what each rounding that a rewrite may
-move makes is off by a random share of an ulp: relative to the value, or to the root of the sum of the squares of its
-terms, which is what a sum comes to whose terms have any sign, where that is more. (Terms may cancel in what is rounded
-here, and not in what is rounded there.)
+So in a perturbed run (`fusion_ir.accuracy.perturb`) for such plans, the value of each rounding that a rewrite may move
+is off by a random share of an ulp: relative to the value, or, where that is more, to the root of the sum of the squares
+of its terms, the size of a sum whose terms have random signs. (Terms may cancel in the value rounded in the graph, and
+not in the one rounded in the plan.)
 """
 
 from collections.abc import Container
@@ -31,16 +31,16 @@ _TERMS = ("add", "sub", "mul", "contract", "sum")
 
 @dataclass(frozen=True, slots=True)
 class Rounding:
-    """What is rounded to `dtype`: a node's value, there or where its only reader narrows it. number: among those of a
-    graph."""
+    """A rounding to `dtype` that a rewrite may move: of a node's value, at the node or at its only reader, a cast.
+    number: its position among the roundings of a graph."""
 
     number: int
     dtype: DType
 
 
 def roundings_of_sums(graph: Graph) -> dict[Node, Rounding]:
-    """The nodes whose values are rounded to 16 bits or less, where these are sums or terms of sums, with nothing
-    between but what is linear: other orders of operations round other values instead."""
+    """The roundings to 16 bits or less that a rewrite may move, by node: of values that are sums or terms of sums, with
+    only linear ops in between. Another order of operations rounds other values."""
     near = {node for node in graph.nodes if kind_of(node) in _SUMS}
     below = set(near)
     for node in graph.nodes:  # what is made of sums
@@ -62,7 +62,8 @@ def roundings_of_sums(graph: Graph) -> dict[Node, Rounding]:
 
 
 def _source(node: Node, graph: Graph) -> Node:
-    """What a cast rounds: the node itself, or what it alone reads through views and casts between floats."""
+    """The node whose value a cast rounds: the one that it reads through views and casts between floats, as far as
+    nothing else reads these; `node` itself where there is none."""
     outputs = {o.node for o in graph.outputs}
     while len(node.args) == 1 and (node.op == "cast" or kind_of(node) is OpKind.VIEW):
         (below,) = node.args
@@ -73,8 +74,7 @@ def _source(node: Node, graph: Graph) -> Node:
 
 
 def behind_sums(graph: Graph, nodes: Container[Node]) -> set[Node]:
-    """The nodes that are, or are computed from, a sum that is one of `nodes` or computed from one of them, and those of
-    `nodes` that are computed from sums."""
+    """The nodes that depend both on a sum and on one of `nodes`, in either order; a node depends on itself."""
     found, reached, summed = set[Node](), set[Node](), set[Node]()
     for node in graph.nodes:
         if node in nodes or not reached.isdisjoint(node.args):
@@ -93,7 +93,7 @@ def _is_linear(node: Node) -> bool:
 def elsewhere(
     node: Node, operands: tuple[np.ndarray, ...], value: np.ndarray, dtype: DType, moves: Moves
 ) -> np.ndarray:
-    """The value of a node with these operands, off by up to an ulp of `dtype` of what it is the sum of. Infinities
+    """The node's `value`, each element moved by a random share of `most` and rounded to the node's dtype. Infinities
     stay."""
     one_each = tuple(slice(1) if s == 0 else slice(None) for s in value.strides)
     wide = np.asarray(widen(value[one_each]))
@@ -103,7 +103,8 @@ def elsewhere(
 
 
 def most(node: Node, operands: tuple[np.ndarray, ...], value: np.ndarray, dtype: DType) -> np.ndarray:
-    """By how much `elsewhere` moves a value at most; in its compute dtype."""
+    """The largest distance by which `elsewhere` moves each element, in the compute dtype: an ulp of `dtype` at the
+    value, or at the root of the sum of the squares of its terms where that is larger."""
     wide = widen(value)
     size = np.asarray(np.maximum(np.abs(wide), _root(node, operands)))
     np.copyto(size, np.abs(wide), where=~np.isfinite(size))
@@ -112,7 +113,7 @@ def most(node: Node, operands: tuple[np.ndarray, ...], value: np.ndarray, dtype:
 
 
 def _root(node: Node, operands: tuple[np.ndarray, ...]) -> np.ndarray:
-    """Of the sum of the squares of a node's terms; of its shape."""
+    """Root of the sum of the squares of a node's terms, in the node's shape; 0 for ops that do not sum."""
     wide = [np.asarray(accumulate(x)) for x in operands]
     match node.op:
         case "contract":

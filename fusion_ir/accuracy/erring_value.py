@@ -1,9 +1,8 @@
-"""Values that may be off: beside each, how far from it another correct kernel's may be
+"""Values with errors: beside each value, how far from it the value of another correct kernel may be
 (`fusion_ir.accuracy.error_bound`).
 
-Arrays of two errors beside a value have fields `value`, `error` and `spread`; a plain array is exact. Most data are
-finite, and then a few passes over an array do what takes conditions element by element else: each function here looks
-first, by one reduction.
+Arrays with errors have the fields `value`, `error` and `spread`; a plain array is exact. Most data are finite, and then
+a few passes over an array replace conditions on each element: each function here first finds out, by one reduction.
 """
 
 from collections.abc import Callable
@@ -22,12 +21,12 @@ EVEN = 0.58  # standard deviations of what lies anywhere up to its bound, over t
 
 
 def error_dtype(dtype: DType) -> np.dtype:
-    """In which errors are held: f32, but f64 for f64 and for integers."""
+    """The dtype in which errors are held: f32, but f64 for f64 and for integers."""
     return compute_dtype(dtype).numpy if dtype.is_float else np.dtype(np.float64)
 
 
 def erring_dtype(dtype: DType) -> np.dtype:
-    """Of values with errors."""
+    """The NumPy record dtype of values with errors: fields `value`, `error` and `spread`."""
     error = error_dtype(dtype)
     return np.dtype([("value", dtype.numpy), ("error", error), ("spread", error)])
 
@@ -38,7 +37,8 @@ def value_of(x: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True)
 class Error:
-    """Of each element: what it may be off by, and about the standard deviation of that."""
+    """The errors of an array's elements: the largest possible error of each (`bound`), and about the standard deviation
+    of its error (`spread`)."""
 
     bound: np.ndarray
     spread: np.ndarray
@@ -55,14 +55,14 @@ def _plus(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def error_of(x: np.ndarray) -> Error | None:
-    """Dense, so that what is computed of it is; None: exact."""
+    """The errors of an array, dense, so that results computed from them are dense, too; None: the array is exact."""
     if not x.dtype.names:
         return None
     return Error(*(np.asarray(x[name], order="C") for name in ("error", "spread")))
 
 
 def share(error: Error) -> np.ndarray:
-    """Of the bound that is spread."""
+    """The ratio spread / bound of each element; `EVEN` where the bound is 0 or not finite."""
     if are_finite(error.bound, error.spread):
         found = error.spread / np.maximum(error.bound, np.finfo(error.bound.dtype).smallest_subnormal)
         found += (error.bound == 0) * found.dtype.type(EVEN)
@@ -72,12 +72,13 @@ def share(error: Error) -> np.ndarray:
 
 
 def are_finite(*arrays: np.ndarray) -> bool:
-    """Whether all elements are. A reduction carries a NaN to its end."""
+    """Whether all elements of the float arrays are finite: by their extremes, which are NaN where an element is."""
     return all(bool(np.isfinite([x.max(initial=0), x.min(initial=0)]).all()) for x in arrays if x.dtype.kind == "f")
 
 
 def with_error(node: Node, value: np.ndarray, error: Error, into: np.ndarray | None = None) -> np.ndarray:
-    """An array of the node's dtype with errors; of what is unknown they are infinite. into: where to put it."""
+    """An array of the node's dtype with errors; an error of NaN, which is unknown, becomes infinite. into: the array to
+    fill."""
     made = np.empty(value.shape, erring_dtype(node.dtype)) if into is None else into
     made["value"] = value
     for name, off in (("error", error.bound), ("spread", error.spread)):
@@ -86,13 +87,13 @@ def with_error(node: Node, value: np.ndarray, error: Error, into: np.ndarray | N
 
 
 def farther(low: np.ndarray, high: np.ndarray, value: np.ndarray, dtype: DType) -> np.ndarray:
-    """How far from a value of that dtype the farther of two others is, once they are rounded to it."""
+    """The distance from `value` to the farther of `low` and `high`, both rounded to `dtype`, the dtype of `value`."""
     return np.maximum(difference(round_to(low, dtype), value), difference(round_to(high, dtype), value))
 
 
 def rounded(node: Node, wide: np.ndarray, error: Error, into: np.ndarray | None = None) -> np.ndarray:
-    """A value +- error that is rounded to the node's dtype; infinities and NaN stay, but where anything may be.
-    into: where to put it."""
+    """`wide` +- `error`, rounded to the node's dtype. Infinite and NaN values get error 0, unless their error is
+    infinite. into: the array to fill."""
     wide = np.asarray(wide)
     made = np.empty(wide.shape, erring_dtype(node.dtype)) if into is None else into
     bound, spread = (np.broadcast_to(e, wide.shape) for e in (error.bound, error.spread))
@@ -114,7 +115,8 @@ def _rounded(node: Node, wide: np.ndarray, error: Error, into: np.ndarray) -> No
 
 
 def tipped(node: Node, value: np.ndarray, bound: np.ndarray, spread: np.ndarray) -> np.ndarray:
-    """The spread behind a rounding to the node's dtype: where an error reaches a tie, that of a jump."""
+    """The spread after a rounding to the node's dtype: where an error reaches a tie, at least that of a jump of an
+    ulp; 0 where the bound is 0."""
     if not node.dtype.is_float or compute_dtype(node.dtype) == node.dtype:
         return spread
     jump = np.minimum(bound, ulp(value))

@@ -1,7 +1,7 @@
 """Forward error analysis: beside each value, how far from it another correct kernel's may be.
 
-`Bounds` is a step of `fusion_ir.reference.evaluation`. What it makes of a node that may err has two fields per element,
-`value` and `error`; a plain array is exact. Per element an op sees intervals value +- error, and gives one:
+`Bounds` is a step of `fusion_ir.reference.evaluation`. The array that it makes for a node that may err has the fields
+`value`, `error` and `spread`; a plain array is exact. Per element an op gets intervals value +- error, and gives one:
 
 * a pointwise op is computed at the corners of its operands' intervals, and off by `ulps` of its row there: ops are
   monotone in each operand, so what lies between the corners has a value between theirs, roundings included. That holds
@@ -16,12 +16,12 @@
   beside it. (Errors with a sign in common are what perturbed runs are for: their patterns try these.)
 * rounding to a narrower float is monotone: an error that does not reach a tie is gone, one that does is a whole ulp.
 
-This is what perturbed runs cannot say of an element, as they are samples: in all of a dozen runs the errors of a few
-terms may cancel, a branch not taken, a tie not reached. Where they are larger than this bound, they show what errors do
-that are not independent.
+Perturbed runs cannot give such a bound, as they are samples: in all of a dozen runs the errors of a few terms may
+cancel, a branch not be taken, a tie not be reached. Where their deviations are larger than this bound, they show the
+effect of errors that are not independent.
 
 Two operands that have most of their errors in common have rules of their own, as in every softmax: a row less its
-maximum, where what is made of it is the same whatever was taken off, and a row over its sum
+maximum, where results do not depend on the number subtracted, and a row over its sum
 (`fusion_ir.accuracy.common_errors`). Other errors in common count twice.
 
 An error is infinite where anything may come out: a quotient whose divisor may be zero. An expected infinity or NaN that
@@ -72,10 +72,10 @@ _SUMS = ("sum", "mean", "var", "prod", "cumsum")
 
 
 class Bounds:
-    """The step. erring: nodes whose values have errors. own: those that err on their own. moved: whose values are
-    rounded elsewhere (`fusion_ir.accuracy.displaced_rounding`). signless: whose zeros may have either sign
-    (`fusion_ir.accuracy.perturb`). cancelling: differences in which it does not matter by what the second operand errs
-    (`fusion_ir.accuracy.common_errors`)."""
+    """The step that computes values with errors. erring: nodes whose values have errors. own: nodes that err on their
+    own. moved: nodes whose values a rewrite may round elsewhere (`fusion_ir.accuracy.displaced_rounding`). signless:
+    nodes whose zeros may have either sign (`fusion_ir.accuracy.perturb`). cancelling: differences in which errors of
+    the second operand do not matter (`fusion_ir.accuracy.common_errors`)."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Bounds:
         self._signless, self._cancelling = signless, cancelling
 
     def dtype(self, node: Node) -> np.dtype:
-        """Of what the step makes of a node."""
+        """The dtype of the array that the step makes for a node: with errors where the node may err."""
         return erring_dtype(node.dtype) if node in self._erring else node.dtype.numpy
 
     def __call__(self, node: Node, as_large: Node, operands: tuple[np.ndarray, ...], piece: int) -> np.ndarray:
@@ -107,7 +107,7 @@ class Bounds:
             return made
 
     def _bound(self, node: Node, as_large: Node, operands: tuple[np.ndarray, ...], piece: int) -> np.ndarray:
-        """Without what is moved."""
+        """The node's value with errors, before the error of a moved rounding is added."""
         errs, kind = node in self._own, kind_of(node)
         if errs and kind is not OpKind.POINTWISE and not any(x.dtype.names for x in operands):
             found = summed(node, as_large, operands, piece, self._sums)
@@ -145,14 +145,14 @@ def _view(node: Node, operands: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _of_errors(node: Node) -> Node:
-    """A view or gather of the errors of what `node` reads."""
+    """The view or gather `node`, applied to the errors of its operands instead of their values; a pad fills in 0."""
     dtype = f64 if error_dtype(node.dtype) == np.float64 else f32
     attrs = tuple((name, Scalar.of(0, dtype) if name == "value" else held) for name, held in node.attrs)
     return Node(node.op, node.args, attrs, node.shape, dtype)
 
 
 def _errors(x: np.ndarray, dtype: DType) -> Error:
-    """Zeros where it is exact."""
+    """The errors of `x`; zeros of `dtype` where it is exact."""
     zeros = np.broadcast_to(dtype.numpy.type(0), x.shape)
     return error_of(x) or Error(zeros, zeros)
 
@@ -197,7 +197,7 @@ def _reduce(node: Node, operand: np.ndarray, errs: bool) -> np.ndarray:
 
 
 def _arg_error(node: Node, x: np.ndarray, bound: np.ndarray, value: np.ndarray) -> np.ndarray:
-    """How far the farthest index is that may hold the best value."""
+    """The distance from the expected index to the farthest index that may hold the best value."""
     axis = node.attr("axis", int)
     low, high = ends_of(x if node.op == "argmax" else -x, bound, None)
     may = high >= low.max(axis=axis, keepdims=True)
@@ -224,7 +224,7 @@ def _sum(node: Node, x: np.ndarray, error: Error | None, errs: bool) -> np.ndarr
 
 
 def _of_order(error: np.ndarray) -> Error:
-    """What the order of terms makes."""
+    """The error due to the order of terms: its bound is `ORDER` times `error`, its spread a `DEVIATIONS`-th of that."""
     by, least = error.dtype.type(ORDER / DEVIATIONS), np.finfo(error.dtype).smallest_subnormal
 
     def spread(block: np.ndarray) -> np.ndarray:
@@ -234,14 +234,15 @@ def _of_order(error: np.ndarray) -> Error:
 
 
 def _of_any_order(node: Node, operands: Sequence[np.ndarray], error: np.ndarray) -> Error:
-    """The same, of a sum or product of these: anything where partial results leave the range in some order."""
+    """`_of_order` for a sum or product of these operands: infinite where partial results leave the range of floats in
+    some order."""
     own = _of_order(error)
     leaving = leaves_range(node, operands, error.dtype)
     return own if leaving is None else own.each(lambda e: np.where(leaving, np.inf, e).astype(e.dtype))
 
 
 def _inherited(node: Node, x: np.ndarray, error: Error, base: np.ndarray, axes: tuple[int, ...]) -> Error:
-    """What the errors of its terms do to a sum."""
+    """The error of a sum, mean, product or variance that comes from the errors of its terms `x`. base: its value."""
     count = x.dtype.type(prod(x.shape[a] for a in axes))
     match node.op:
         case "mean":
@@ -260,7 +261,8 @@ def _inherited(node: Node, x: np.ndarray, error: Error, base: np.ndarray, axes: 
 
 
 def _added(node: Node, error: Error, axes: tuple[int, ...]) -> Error:
-    """Errors of terms together: all of few, and so many standard deviations of many."""
+    """The error of a sum of terms with independent errors: all of their bounds, or `DEVIATIONS` standard deviations of
+    the sum where that is less."""
     most = error.spread.max(initial=0, where=np.isfinite(error.spread)) or error.spread.dtype.type(1)
     squares = np.square(error.spread / most)  # which do not underflow
     if node.op == "cumsum":
@@ -271,7 +273,7 @@ def _added(node: Node, error: Error, axes: tuple[int, ...]) -> Error:
 
 
 def _many(total: np.ndarray, spread: np.ndarray) -> Error:
-    """The sum of many independent errors. total: of their bounds."""
+    """The sum of many independent errors. total: the sum of their bounds. spread: that of the sum."""
     return Error(np.minimum(total, spread * spread.dtype.type(DEVIATIONS)), spread)
 
 
@@ -297,7 +299,7 @@ def _contract(node: Node, a: np.ndarray, b: np.ndarray, errs: bool) -> np.ndarra
 
 
 def _contracted(node: Node, a: np.ndarray, b: np.ndarray) -> Error:
-    """What the errors of its terms do to a contraction; `node` sums in the dtype of errors."""
+    """The error of a contraction that comes from the errors of its operands; `node` sums in the dtype of errors."""
     few, dtype = products(node) <= FEW, node.dtype.numpy
     (x, e, scale_x), (y, f, scale_y) = (_scaled(z, dtype) for z in (a, b))
     total, squares = np.zeros(node.sizes, dtype), np.zeros(node.sizes, dtype)
@@ -338,7 +340,7 @@ def _scaled(x: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, Error | None, n
 
 
 def _largest_finite(x: np.ndarray) -> float:
-    """0 where none is."""
+    """The largest finite element; 0 where there is none."""
 
     def of(block: tuple[slice | int, ...]) -> float:
         return float(x[block].max(initial=0, where=np.isfinite(x[block])))

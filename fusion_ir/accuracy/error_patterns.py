@@ -26,7 +26,7 @@ class Pattern:
     """Signs of the errors, times `direction`: random per element, or per node, by a digit of its number.
 
     digit: None for random signs; -1 for all plus; else minus where that binary digit of the inexact node's number is 1.
-    draw: which random numbers are taken; the same for a pattern and its mirror image.
+    draw: which random numbers are taken; a pattern and its mirror image have one draw.
     """
 
     direction: int = 1
@@ -35,8 +35,8 @@ class Pattern:
 
 
 def patterns(inexact_nodes: int, runs: int, tipping: bool = False) -> list[Pattern]:
-    """At most `runs` patterns for a graph with so many inexact nodes, the most telling first; as many where roundings
-    are `tipping`."""
+    """At most `runs` patterns for a graph with `inexact_nodes` such nodes, the most telling first; exactly `runs` where
+    roundings are `tipping`."""
     digits: list[int | None] = [None]
     if inexact_nodes > 1:
         digits += [-1, *range((inexact_nodes - 1).bit_length())]
@@ -46,21 +46,22 @@ def patterns(inexact_nodes: int, runs: int, tipping: bool = False) -> list[Patte
 
 
 def more_patterns(runs: int, known: Sequence[Pattern]) -> list[Pattern]:
-    """So many, of random signs that none of those known has."""
+    """`runs` patterns of random signs, from draws that none of the `known` patterns uses."""
     first = 1 + max((pattern.draw for pattern in known), default=-1)
     return [Pattern(direction, None, first + draw) for draw in range(-(-runs // 2)) for direction in (1, -1)][:runs]
 
 
 @dataclass(frozen=True, slots=True)
 class Tips:
-    """What moves the values that one node rounds in one piece."""
+    """Random factors, within `TIPPING` ulps of one, for the values that one node rounds in one piece, so that values
+    near a tie tip."""
 
     pattern: Pattern
     rounding: int
     piece: int
 
     def moved(self, value: np.ndarray, first: int = 0) -> np.ndarray:
-        """first: where `value` begins in the elements of the piece."""
+        """`value` times the factors. first: the index in the piece at which `value` begins."""
         start = first + self.rounding * 104_729 + (self.piece + 1) * 15_485_863 + (self.pattern.draw + 1) * 32_452_843
         return value * _drawn(_tips(value.dtype, self.pattern.direction), start, value)
 
@@ -83,7 +84,7 @@ def _drawn(table: np.ndarray, start: int, value: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """By which share of the most that it may one node's rounding is elsewhere in one piece."""
+    """Random shares of the largest distance by which a moved rounding may move the values of one node in one piece."""
 
     pattern: Pattern
     rounding: int
@@ -105,7 +106,7 @@ class Signs:
     tips: Tips | None
 
     def like(self, value: np.ndarray, first: int = 0) -> np.ndarray:
-        """To broadcast against `value`, which begins at element `first` of the piece."""
+        """Factors +-`SAFETY` that broadcast against `value`, which begins at element `first` of the piece."""
         if self.pattern.digit is not None:
             minus = self.pattern.digit >= 0 and self.number >> self.pattern.digit & 1
             return np.asarray(value.dtype.type(SAFETY * self.pattern.direction * (-1 if minus else 1)))

@@ -25,8 +25,8 @@ SCALE = 2.0**-64  # of numbers that have no wider type: what is lost below count
 
 
 def leaves_range(node: Node, operands: Sequence[np.ndarray], dtype: np.dtype) -> np.ndarray | None:
-    """bool[sizes of the node], where some order gives something else entirely; None: nowhere. dtype: of partial
-    results, f32 or f64."""
+    """Mask bool[sizes of the node] of the elements whose partial results leave the range of floats in some orders, not
+    in others; None: there are none. dtype: of partial results, f32 or f64."""
     wide = [accumulate(x) for x in operands]
     most = float(np.finfo(dtype).max)
     if kind_of(node) is OpKind.CONTRACT:
@@ -45,7 +45,7 @@ def leaves_range(node: Node, operands: Sequence[np.ndarray], dtype: np.dtype) ->
 
 
 def _largest(x: np.ndarray) -> float:
-    """Magnitude; NaN where one is."""
+    """The largest magnitude; NaN where an element is."""
 
     def of(block: tuple[slice | int, ...]) -> float:
         return float(np.maximum(x[block].max(initial=0), -x[block].min(initial=0)))
@@ -54,12 +54,12 @@ def _largest(x: np.ndarray) -> float:
 
 
 def _is_small(one: float, other: float, most: float) -> bool:
-    """Whether a product of magnitudes is in range by far, so that no sum of so much leaves it."""
+    """Whether the product of two magnitudes is below half of `most`, so that no sum of that size leaves the range."""
     return np.isfinite(one) and np.isfinite(other) and (one == 0 or other < most / 2 / one)
 
 
 def _widened(x: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, float]:
-    """In a type where nothing overflows, and where the range of `dtype` ends there."""
+    """`x` in f64, scaled so that its sums do not overflow, and the largest number of `dtype` on that scale."""
     most = float(np.finfo(dtype).max)
     if dtype == np.float64:
         return x.astype(np.float64) * SCALE, most * SCALE
@@ -89,8 +89,8 @@ def _contraction(node: Node, a: np.ndarray, b: np.ndarray, dtype: np.dtype) -> n
 
 
 def _of_signs(above: np.ndarray, below: np.ndarray, most: float) -> np.ndarray:
-    """By the sums of positive and of negative terms: both may leave the range, or one of them while the whole does
-    not. An infinite term leaves it in every order."""
+    """`leaves_range` by the sums of positive and of negative terms, `above` and `below`: both leave the range, or one
+    of them while the whole sum does not. With an infinite term the sum leaves it in every order."""
     over, under = (part >= most * (1 - MARGIN) for part in (above, below))
     infinite = np.isinf(above), np.isinf(below)
     finite = ~(infinite[0] | infinite[1])
@@ -99,7 +99,7 @@ def _of_signs(above: np.ndarray, below: np.ndarray, most: float) -> np.ndarray:
 
 
 def _product(x: np.ndarray, axes: tuple[int, ...], dtype: np.dtype) -> np.ndarray | None:
-    """By logarithms of the factors above and below 1."""
+    """`leaves_range` of a product, by the logarithms of its factors above and below 1."""
     info = np.finfo(dtype)
     most, least, last = log2(info.max), log2(info.smallest_normal), log2(info.smallest_subnormal)
     terms = rows(np.abs(x).astype(np.float64), axes)

@@ -5,15 +5,15 @@
 
 * a pointwise op errs by `ulps` of its row, and half an ulp for the reference's own rounding, but not where it is 0:
   kernels hit sin(0), log(1) and the like exactly;
-* a sum, product, mean, variance or contraction by what the order of its terms makes, and by halves of the least number
-  where it rounds what is denormal (`fusion_ir.accuracy.sum_error`), unless it is exact in any order.
+* a sum, product, mean, variance or contraction errs by the effect of another order of its terms, and by halves of the
+  least number where it rounds denormal values (`fusion_ir.accuracy.sum_error`), unless it is exact in any order.
 
 Where inexact values are rounded to a narrower float, one near a tie may go either way, and is off by an ulp of the
 narrow dtype then: far more than the error that tips it. Where such values are summed, their jumps may cancel at one
-element. Which of them tip differs from kernel to kernel, but errors that a row has in common (of a sum that divides it)
-tip the same ones in all runs of one direction. So there each value is moved by a random share of `TIPPING` ulps of the
-wider dtype before it is rounded, of the order of `SAFETY` times what sums of a thousand terms err by: each run draws
-afresh which of the values near a tie go which way.
+element. Which values tip differs from kernel to kernel, but an error that a row has in common (of a sum that divides
+it) tips one set of values in all runs of one direction. So there each value is moved by a random share of `TIPPING`
+ulps of the wider dtype before it is rounded, about `SAFETY` times the error of a sum of a thousand terms: each run
+draws afresh which of the values near a tie go which way.
 
 The zero that a sum comes to may have either sign: sums may start from +0, from -0 or from the first term, and a factor
 that is taken out of one, or an axis of one element that is not summed at all, changes it, too. Where a value depends on
@@ -89,7 +89,7 @@ class Exactness:
         return value
 
     def levels(self, graph: Graph, moved: Container[Node] = ()) -> dict[Node, int]:
-        """Of every node, after the evaluation: its own level or the worst of its operands'. moved: nodes that are
+        """The level of every node after the evaluation: the worst of its own and its operands'. moved: nodes that are
         taken for inexact whatever they hold."""
         levels: dict[Node, int] = {}
         for node in graph.nodes:
@@ -171,7 +171,7 @@ def _has_zeros(x: np.ndarray) -> bool:
 
 
 def _narrowed(value: np.ndarray, dtype: DType) -> np.ndarray:
-    """`round_to`, of a large value by all threads."""
+    """`round_to`; a large value is rounded by all threads."""
     if value.dtype == dtype.numpy or not value.flags.c_contiguous:
         return round_to(value, dtype)
 
@@ -182,7 +182,7 @@ def _narrowed(value: np.ndarray, dtype: DType) -> np.ndarray:
 
 
 def _any_order(node: Node) -> bool:
-    """Whether the node is a contraction that is not the same bits in every order."""
+    """Whether the node is a contraction whose sums may run in any order, with different bits."""
     return kind_of(node) is OpKind.CONTRACT and sums_in_any_order(node)
 
 
@@ -218,7 +218,7 @@ class Perturbation:
             return elsewhere(as_large, operands, whole, rounding.dtype, moves)
 
     def _value(self, node: Node, as_large: Node, operands: tuple[np.ndarray, ...], piece: int) -> np.ndarray | Later:
-        """Without what is moved."""
+        """The node's value in this run, before a moved rounding and signs of zeros."""
         number, rounding = self._numbers.get(node), self._roundings.get(node)
         tips = None if rounding is None else Tips(self._pattern, rounding, piece)
         with np.errstate(all="ignore"):
@@ -238,7 +238,7 @@ class Perturbation:
 
 
 def _with_zeros_of(value: np.ndarray, signs: Signs) -> np.ndarray:
-    """The value, its zeros with other signs."""
+    """The value, with zeros that have the signs of `signs`."""
     zeros = value == 0
     if not zeros.any():
         return value
@@ -248,7 +248,8 @@ def _with_zeros_of(value: np.ndarray, signs: Signs) -> np.ndarray:
 def _in_other_order(
     node: Node, operands: tuple[np.ndarray, ...], base: np.ndarray, error: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """A sum and its error in an order in which partial results leave the range, or do not, where there are both."""
+    """A sum and its error, where some orders leave the range of floats and others do not: in an order of the other kind
+    than the one that gave `base`. There the error is 0."""
     leaving = leaves_range(node, operands, error.dtype)
     if leaving is None or not leaving.any():
         return base, error
@@ -257,7 +258,7 @@ def _in_other_order(
 
 
 def unperturbed(node: Node, as_large: Node, operands: tuple[np.ndarray, ...], piece: int, sums: SumCache) -> np.ndarray:
-    """The value of a node that does not err on its own; of those that `sums` shares, computed once."""
+    """The value of a node that does not err on its own; a sum that `sums` shares is computed once for all runs."""
     if not sums.shares(node) or kind_of(node) not in _SUMS:
         return evaluate_node(as_large, operands)
     if _any_order(node):
@@ -268,7 +269,7 @@ def unperturbed(node: Node, as_large: Node, operands: tuple[np.ndarray, ...], pi
 def summed(
     node: Node, as_large: Node, operands: tuple[np.ndarray, ...], piece: int, sums: SumCache
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """`sum_with_error`; of nodes that `sums` shares, computed once."""
+    """`sum_with_error`, computed once for all runs where `sums` shares the node."""
     if not sums.shares(node):
         return sum_with_error(as_large, *operands)
     if kind_of(node) is not OpKind.CONTRACT:
@@ -298,7 +299,7 @@ def _pointwise(node: Node, operands: tuple[np.ndarray, ...], signs: Signs) -> np
 
 @dataclass(frozen=True, slots=True)
 class _RoundedLater:
-    """`_rounded` of a large value that is dense, as its error is."""
+    """`_rounded` of a large dense value with a dense error, computed where it is read."""
 
     node: Node
     value: np.ndarray
@@ -327,7 +328,7 @@ class _RoundedLater:
 def _rounded(node: Node, value: np.ndarray, error: np.ndarray, signs: Signs, first: int = 0) -> np.ndarray:
     """value +- SAFETY error, rounded to the node's dtype, to either side where that tips; infinities stay.
 
-    first: of a stretch of a value, where it begins in the value's elements.
+    first: the index at which `value` begins, where it is a stretch of a larger one.
     """
     moved = np.asarray(error.astype(value.dtype, copy=False) * signs.like(value, first))
     moved += value

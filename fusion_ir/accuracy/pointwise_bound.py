@@ -1,4 +1,4 @@
-"""What errors of its operands, and its own, make a pointwise op be off by (`fusion_ir.accuracy.error_bound`)."""
+"""Error bounds of pointwise ops, from errors of their operands and of the ops (`fusion_ir.accuracy.error_bound`)."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import reduce
@@ -53,7 +53,8 @@ def pointwise_bound(
 
 
 def normalized_bound(node: Node, x: np.ndarray, total: np.ndarray) -> np.ndarray:
-    """x over the sum of its row: of p = x / S an error in x makes (1 - p) / S, and one in the rest of the row p / S."""
+    """x over the sum S of its row, with errors: p = x / S is off by (1 - p) e / S for an error e of x, and by p e / S
+    for an error e of the rest of the row."""
     are_shares = bool((value_of(x) >= 0).all())
 
     def block(parts: Sequence[np.ndarray], into: np.ndarray) -> None:
@@ -65,8 +66,8 @@ def normalized_bound(node: Node, x: np.ndarray, total: np.ndarray) -> np.ndarray
 def _in_blocks(
     node: Node, operands: Sequence[np.ndarray], function: Callable[[Sequence[np.ndarray], np.ndarray], None]
 ) -> np.ndarray:
-    """The node's value with errors, by a function that puts those of a block where they belong; once along axes on
-    which all operands repeat."""
+    """The node's value with errors; `function` computes one block of it from the operands' blocks and writes it to its
+    second argument. Axes along which all operands repeat are computed once."""
     repeats = [n > 1 and all(x.strides[axis] == 0 for x in operands) for axis, n in enumerate(node.sizes)]
     once = tuple(slice(1) if r else slice(None) for r in repeats)
     small = [x[once] for x in operands]
@@ -82,7 +83,7 @@ def _in_blocks(
 
 
 def _block(node: Node, operands: Sequence[np.ndarray], errs: bool, signless: Collection[int], into: np.ndarray) -> None:
-    """Puts the node's value, of operands of one block, and its errors into an array of those."""
+    """Computes one block of the node's value with errors, from blocks of its operands, and writes it to `into`."""
     wide, reference = compute_dtype(node.dtype), OPS[node.op].reference
 
     def compute(arrays: Sequence[np.ndarray]) -> np.ndarray:
@@ -121,8 +122,8 @@ def _block(node: Node, operands: Sequence[np.ndarray], errs: bool, signless: Col
 def _with_both_zeros(
     x: np.ndarray, ends: tuple[np.ndarray, ...], error: Error | None, signless: bool
 ) -> tuple[tuple[np.ndarray, ...], Error | None]:
-    """The ends of an operand, and what lies between them where an op jumps, the zeros; and its error, None where it has
-    none. signless: its zeros may have either sign."""
+    """The ends of an operand's intervals, with -0.0 and 0.0 added where an interval contains zero, since the op jumps
+    there; and the operand's error, None where it has none. signless: its zeros may have either sign."""
     if x.dtype.kind != "f" or (error is None and not signless):
         return ends, error
     low, high = ends[0], ends[-1]
@@ -137,7 +138,7 @@ def _with_both_zeros(
 
 
 def _with_spread(node: Node, value: np.ndarray, bound: np.ndarray, spread: np.ndarray) -> Error:
-    """Infinite, too, where the bound is."""
+    """The error of `value` with this bound and spread; the spread is infinite, too, where the bound is."""
     if not are_finite(bound, spread):
         spread = np.where(np.isfinite(bound), spread, bound)
     return Error(bound, tipped(node, value, bound, spread.astype(bound.dtype, copy=False)))
@@ -146,7 +147,8 @@ def _with_spread(node: Node, value: np.ndarray, bound: np.ndarray, spread: np.nd
 def _at_corners(
     node: Node, value: np.ndarray, corners: Iterable[np.ndarray], ulps: float | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """How far from its value an op is at the farthest corner, and how far where it errs there by so many ulps.
+    """The distance from an op's value to its farthest corner, and that distance where the op errs by `ulps` there, too
+    (None: zeros).
 
     Rounding is monotone: among finite corners, the lowest and the highest are the farthest.
     """
@@ -170,7 +172,8 @@ def _at_corners(
 
 
 def _ulps_of(x: np.ndarray, ulps: float) -> np.ndarray:
-    """What a kernel may be off by from a value that the reference rounded; 0 and infinities stay."""
+    """The distance that a kernel allowed `ulps` may have from a value `x` that the reference rounded: `ulps` + 0.5 ulps
+    of x; 0 for zeros and infinities."""
     off: np.ndarray = np.maximum(np.abs(x), np.finfo(x.dtype).smallest_normal)
     off *= x.dtype.type((ulps + 0.5) * ulp_of_one(x.dtype))
     if not are_finite(x):
@@ -180,7 +183,8 @@ def _ulps_of(x: np.ndarray, ulps: float) -> np.ndarray:
 
 
 def _mixed(alone: np.ndarray, inherited: np.ndarray, first: Error, second: Error) -> np.ndarray:
-    """Of the bound that two operands make, the share that is spread. alone: what the first makes."""
+    """The ratio spread / bound of the bound `inherited` from two operands: the mean of their ratios, weighted by the
+    part of the bound that each makes. alone: the bound from the first operand alone."""
     if are_finite(inherited):
         part = np.minimum(alone / np.maximum(inherited, np.finfo(inherited.dtype).smallest_subnormal), 1)
     else:
@@ -209,9 +213,9 @@ def ends_of(x: np.ndarray, error: np.ndarray, domain: tuple[float, float] | None
 
 
 def _beyond_corners(node: Node, values: Sequence[np.ndarray], errors: Sequence[np.ndarray], error: np.ndarray) -> None:
-    """Raises `error` where an op reaches more between the corners than at them.
+    """Raises `error` where an op reaches values between the corners that are farther off than those at the corners.
 
-    Even functions that grow with |x| reach their least at 0, which is no farther than what they do at the far end.
+    Even functions that grow with |x| have their minimum at 0, no farther off than their value at the far end.
     """
     x, e = values[0], errors[0]
     match node.op:
@@ -238,7 +242,8 @@ def _beyond_corners(node: Node, values: Sequence[np.ndarray], errors: Sequence[n
 
 
 def _normalized(node: Node, x: np.ndarray, total: np.ndarray, are_shares: bool, into: np.ndarray) -> None:
-    """One block. are_shares: of a whole, whatever it is."""
+    """Computes one block of `normalized_bound`. are_shares: x is not negative, so that p lies between 0 and 1 whatever
+    the errors are."""
     size = widen(np.asarray(value_of(total), order="C"))
     p = round_to(
         OPS[node.op].reference(node, widen(np.asarray(value_of(x), order="C")), size), compute_dtype(node.dtype)

@@ -1,8 +1,8 @@
-"""Sums and contractions of what no perturbation reaches (`fusion_ir.accuracy.perturb`): the same in every run over a
-graph.
+"""Cache of the sums and contractions that no perturbation reaches (`fusion_ir.accuracy.perturb`), which are equal in
+every run over a graph.
 
-They are most of the work of a run, so the first that needs one keeps it for all: a contraction even the interpreter's
-own evaluation, before any run.
+They are most of the work of a run, so the first run that needs one keeps it for all; a contraction is kept even by the
+interpreter's own evaluation, before any run.
 """
 
 import threading
@@ -19,7 +19,8 @@ Key = tuple[str, Node, int]  # what, of which node, in which piece
 
 
 class SumCache:
-    """What was computed once. Without `share` nothing but what `of_contraction` gives is kept."""
+    """Arrays that are computed once for all runs, by node and piece. Before `share` is called, only results of
+    `of_contraction` are kept. most_bytes: of all arrays together."""
 
     def __init__(self, most_bytes: int = SHARED_BYTES) -> None:
         self._room = most_bytes
@@ -28,11 +29,11 @@ class SumCache:
         self._lock = threading.Lock()
 
     def share(self, nodes: Iterable[Node]) -> None:
-        """From now on these nodes have the same operands whenever they are computed."""
+        """Declares that these nodes have equal operands in every run from now on."""
         self._nodes.update(nodes)
 
     def shares(self, node: Node) -> bool:
-        """Whether the node's operands are the same in every run."""
+        """Whether the node's operands are equal in every run."""
         return node in self._nodes
 
     def once(
@@ -52,5 +53,5 @@ class SumCache:
         return made
 
     def of_contraction(self, node: Node, piece: int, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """A contraction whose operands are the same in every run, in its accumulator's dtype, unrounded."""
+        """A contraction whose operands are equal in every run, in its accumulator's dtype, unrounded."""
         return self.once("product", node, piece, lambda: (contract_arrays(node, a, b),))[0]

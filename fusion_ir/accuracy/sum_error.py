@@ -1,4 +1,4 @@
-"""What the order of its terms may do to a sum: errors of sums, products, means, variances and contractions.
+"""Errors that the order of terms may make in sums, products, means, variances and contractions.
 
 A sum of n terms in another order is off by u sqrt(n - 1) sum |x|, where u is half an ulp of one in the accumulate
 dtype: rounding errors of the partial sums are independent, and each is at most u times the sum of magnitudes (Higham,
@@ -46,7 +46,7 @@ def sum_with_error(node: Node, *operands: np.ndarray) -> tuple[np.ndarray, np.nd
     count = prod(x.shape[a] for a in axes)
     u = ulp_of_one(wide.dtype) / 2
     growth = u * (sqrt(count - 1) + (count - 1) / 8 * _repeated(wide))
-    # The same node in its accumulate dtype: the value before it is rounded.
+    # The node evaluated in its accumulate dtype: the value before it is rounded.
     base = evaluate_node(Node(node.op, node.args, node.attrs, node.shape, accumulate_dtype(node.dtype)), (x,))
     match node.op:
         case "prod":
@@ -77,8 +77,8 @@ def contraction_error(node: Node, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def of_denormal_products(node: Node, a: np.ndarray, b: np.ndarray, total: np.ndarray) -> np.ndarray | None:
-    """What a contraction is off by since products are denormal; None: nowhere by anything that counts. a, b: in the
-    dtype of `total`, the sums of their magnitudes."""
+    """The error that denormal products make in a contraction; None where it counts nowhere. a, b: operands in the dtype
+    of `total`. total: the contraction of their magnitudes."""
     info, n = np.finfo(total.dtype), products(node)
     limit = total.dtype.type(n * float(info.smallest_normal))  # from which on n halves are less than half an ulp
 
@@ -94,7 +94,7 @@ def of_denormal_products(node: Node, a: np.ndarray, b: np.ndarray, total: np.nda
 
 
 def _least(x: np.ndarray) -> float:
-    """The least magnitude that is not 0; infinity where all are."""
+    """The least magnitude that is not 0; infinity where all are 0."""
 
     def of(block: tuple[slice | int, ...]) -> float:
         size = np.abs(x[block])
@@ -104,8 +104,9 @@ def _least(x: np.ndarray) -> float:
 
 
 def _of_denormal_squares(node: Node, wide: np.ndarray, base: np.ndarray) -> np.ndarray:
-    """What a variance is off by since squares are denormal, and it is: one least number, but where even the square of
-    the whole range of terms is less than a quarter of it, and all round to zero."""
+    """The error that denormal squares make in a variance `base`: one least number where the variance is denormal, else
+    0; 0, too, where even the square of the whole range of terms is less than a quarter of the least number, so that all
+    squares round to zero."""
     info = np.finfo(wide.dtype)
     denormal = base < info.smallest_normal
     if not denormal.any():
@@ -116,7 +117,7 @@ def _of_denormal_squares(node: Node, wide: np.ndarray, base: np.ndarray) -> np.n
 
 
 def _least_where(some: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """The least number of a float dtype there, elsewhere 0."""
+    """The least positive number of a float dtype where `some` holds, else 0."""
     return some.astype(dtype) * np.finfo(dtype).smallest_subnormal
 
 
@@ -126,14 +127,14 @@ def sum_axes(node: Node) -> tuple[int, ...]:
 
 
 def _magnitudes(node: Node, wide: np.ndarray) -> np.ndarray:
-    """Sums of magnitudes, as the node sums."""
+    """Sums of the magnitudes of `wide`, along the axes that the node sums."""
     if node.op == "cumsum":
         return np.abs(wide).cumsum(axis=sum_axes(node)[0])
     return by_lines(lambda lines: np.abs(lines).sum(axis=-1), wide, sum_axes(node), wide.dtype)
 
 
 def is_exact_sum(node: Node, wide: np.ndarray) -> bool:
-    """Whether the sum (or product) of these numbers has the same value in every order, at every step."""
+    """Whether the sum (or product) of these numbers is exact in every order, at every step."""
     if node.op not in ("sum", "cumsum", "prod") or not _all_whole(wide):
         return False
     if node.op == "prod":
@@ -169,7 +170,8 @@ def _largest_whole(x: np.ndarray) -> float | None:
 
 
 def _repeated(x: np.ndarray) -> float:
-    """The share of terms that repeat: by a sample, all where there are a few values only, else the commonest one's."""
+    """The share of terms that repeat, by a sample: 1 where it has few distinct values, else that of the commonest one.
+    0 for few terms."""
     sample = x.flat[:4096]
     if sample.size <= 256:
         return 0.0

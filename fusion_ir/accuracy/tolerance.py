@@ -1,4 +1,4 @@
-"""What a kernel's outputs are compared with, and how closely.
+"""The reference that a kernel's outputs are compared with, and the tolerance of each element.
 
 Outputs that only exact ops lead to must agree bit for bit (NaN payloads aside). Elsewhere the tolerance of an element
 is the largest of
@@ -6,40 +6,40 @@ is the largest of
 * one ulp of the output's dtype at the element's magnitude;
 * its error bound (`fusion_ir.accuracy.error_bound`): beside the graph's values one pass computes how far off each may
   be, through products of few terms, masks, branches and roundings, as if errors of different elements were independent;
-* how far it is off where the graph is evaluated again with errors of `SAFETY` times the largest allowed size put in at
-  every inexact node (`fusion_ir.accuracy.perturb`): errors that have their signs in common, and what they do together.
+* its deviation where the graph is evaluated again with errors of `SAFETY` times the largest allowed size put in at
+  every inexact node (`fusion_ir.accuracy.perturb`): the joint effect of errors that have their signs in common.
 
-Neither is enough alone. A dozen runs are samples: errors of a few terms cancel in all of them at some element of a
-million, and a branch that an error could turn may not be turned. The bound takes what cancels for independent, and lets
-errors of many terms add up as such. Where it is many times what the runs do, in graphs of many steps, one factor makes
-all of an output's smaller; an element of which that leaves too little is still allowed `MARGIN` times the root of the
-sum of the squares of its own deviations, up to its bound.
+Neither the bound nor the runs are enough alone. A dozen runs are samples: errors of a few terms cancel in all of them
+at some element of a million, and a branch that an error could turn may not be turned. The bound takes errors for
+independent, and adds up those of many terms accordingly. Where it is many times the deviations of the runs, in graphs
+of many steps, all bounds of an output are made smaller by one factor; an element whose bound becomes too small by that
+is still allowed `MARGIN` times the root of the sum of the squares of its own deviations, up to its bound.
 
 Sums of inexact values that were rounded to a narrower float (the probabilities of attention in bf16) are off by a sum
 of a few jumps, one per value that a kernel rounds the other way: one draw more beside those of the runs, and the
 largest of a dozen draws is no bound on those of a million elements. There an element's own deviation is `MARGIN` times
 the root of the sum of the squares of its deviations in all runs: jumps that cancel in one run do not in all others.
 
-A plan whose rewrites reassociate may sum few products, too, which the language puts in order, in any (`Order`). Of one
-that rounds other values than the graph does, no more is asked than that it is about as accurate as the graph: in each
-run, sums and their terms that are rounded to 16 bits are off by what two roundings may be apart
-(`fusion_ir.accuracy.displaced_rounding`). What depends on them may be off by `MARGIN` times the root of the sum of the
-squares, as above: with a dozen runs, about seven times what the graph's own roundings make. What no sum is computed
-into stays as it is, to the bit. Where the graph's own roundings overflow, others may not, and anything goes; where they
-do not, nothing may.
+A plan whose rewrites reassociate may also sum few products, which the language puts in order, in any order (`Order`). A
+plan that rounds other values than the graph does only has to be about as accurate as the graph: in each run, sums and
+their terms that are rounded to 16 bits are off by the distance that two roundings may have
+(`fusion_ir.accuracy.displaced_rounding`). Values that depend on them may be off by `MARGIN` times the root of the sum
+of the squares, as above: with a dozen runs, about seven times the error of the graph's own roundings. Values that
+depend on no sum stay equal to the bit. Where the graph's own roundings overflow, others may not, and any value is
+allowed; where they do not overflow, none of the plan's may.
 
-Of some elements perturbed runs leave nothing: integers and bools behind inexact nodes (`exp(x) > 1`, argmax of sums)
-that come out as others; floats behind a branch that is taken otherwise, or at the end of fifty steps each of which
-makes an error larger, when they are off by `LOST` times what values of their output are. By how much such an element
-is off in one run says nothing of the next. So as many elements again may be, by no more than the largest such
-difference, and floats by no more than `BEYOND` times their bound, unless that is less than some lost element is off
-by: where errors that elements have in common grow step by step, they outgrow what independent ones would be.
+Perturbed runs leave nothing of some elements: integers and bools behind inexact nodes (`exp(x) > 1`, argmax of sums)
+that come out as other ones; floats behind a branch that is taken otherwise, or at the end of fifty steps that each
+amplify errors, when they are off by `LOST` times the root mean square of their output. The difference of such an
+element in one run says nothing of the next run. So as many further elements may be off, by no more than the largest
+such difference, and floats by no more than `BEYOND` times their bound, unless some lost element is off by more than
+that: where errors that elements have in common grow step by step, they outgrow independent ones.
 
-The bound and each further run only raise tolerances. So they are made when some element is off by more than what is
-known to be allowed, in this order, and only for the pieces of the graph (`fusion_ir.reference.chunking`) that hold such
-elements: the verdict is that of all runs over everything, and most kernels, which differ from the interpreter by an ulp
-here and there, need none. `FURTHER_RUNS` are made of small graphs where an element is still off by more, and by no more
-than `BEYOND` times its bound: where steps amplify errors, those of a dozen runs are few.
+The bound and each further run only raise tolerances. So they are computed, in this order, when some element is off by
+more than the tolerance known so far, and only for the pieces of the graph (`fusion_ir.reference.chunking`) that hold
+such elements: the verdict is that of all runs over everything, and most kernels, which differ from the interpreter by
+an ulp here and there, need none. For small graphs `FURTHER_RUNS` are made where an element is still off by more than
+its tolerance, and by no more than `BEYOND` times its bound: where steps amplify errors, a dozen runs are few.
 """
 
 import threading
@@ -79,7 +79,7 @@ LOST = 1 / 4  # of the root mean square of an output, from which on nothing is l
 TINY = float(np.finfo(np.float64).tiny)
 _SAMPLE = 4096  # elements by which an output's bounds are compared with its deviations
 
-# Of operations: as the graph has them; sums of few products in any order, too; and other values rounded on the way.
+# Orders of operations: the graph's own; sums of few products in any order, too; and other values rounded on the way.
 Order = Literal["own", "any", "elsewhere"]
 ORDERS: tuple[Order, ...] = get_args(Order)  # the strictest first
 
@@ -87,7 +87,7 @@ _LEAST_SHARE = 256  # elements of an output whose deviations are looked at toget
 
 
 def strictest(graph: Graph, order: Order) -> Order:
-    """The strictest order that forgives as much in this graph."""
+    """The strictest order that allows as much as `order` does in this graph."""
     if order == "elsewhere" and roundings_of_sums(graph):
         return order
     is_free = all(sums_in_any_order(n) for n in graph.nodes if n.op == "contract" and n.dtype.is_float)
@@ -96,10 +96,10 @@ def strictest(graph: Graph, order: Order) -> Order:
 
 def reference(graph: Graph, inputs: Sequence[np.ndarray], runs: int = 12, order: Order = "own") -> Reference:
     """The interpreter's outputs, with tolerances from at most `runs` perturbed evaluations (2 or more). Raises
-    InputError. Keeps `inputs`, which must not change. order: that whoever is compared may compute in.
+    InputError. Keeps `inputs`, which must not change. order: the order of operations that kernels may compute in.
 
-    Graphs without inexact nodes take no such run, with one inexact node two unless its results are rounded to a
-    narrower float and summed.
+    A graph without inexact nodes takes no such run; one with a single inexact node takes two, unless its results are
+    rounded to a narrower float and summed.
     """
     check_inputs(graph, inputs)
     layout = Layout(cut(graph))
@@ -123,10 +123,11 @@ def reference(graph: Graph, inputs: Sequence[np.ndarray], runs: int = 12, order:
 
 @dataclass(slots=True, eq=False)  # shares of outputs of different times may have the same pieces
 class _Share:
-    """Some pieces of the outputs of one time, or all outputs that are not in pieces: what `runs` runs say of them, the
-    first of which makes bounds.
+    """Results of `runs` runs for some pieces of the outputs of one time, or for all outputs that are not in pieces. The
+    first run makes the bounds.
 
-    bounds, deviations and tolerances: by output. together: `MARGIN` times the root of the sum of all squares.
+    bounds, deviations, tolerances: by output. together: by output, `MARGIN` times the root of the sum of the squares of
+    the deviations in all runs.
     """
 
     first: int  # piece
@@ -246,15 +247,15 @@ class _Perturbed:
             return found
 
     def _begin(self, share: _Share, i: int, index: Index) -> None:
-        """Makes room for what the runs say of an output, before the first."""
+        """Makes zeroed arrays for the results of an output, before its first run."""
         if i not in share.deviations:
             expected = self.outputs[i][index]
             for held in (share.bounds, share.deviations, share.together):
                 held[i] = np.zeros(expected.shape, _error_dtype(expected))
 
     def _deviate(self, share: _Share, i: int, index: Index, within: Index, value: np.ndarray) -> None:
-        """Raises the deviations of a share's elements `within` to |value - expected|, and their squares' sum by its
-        square."""
+        """Raises the deviations of a share's elements `within` to |value - expected|, and the sum of their squares by
+        its square; the first run sets their bounds."""
         expected = self.outputs[i][index]
         if not share.runs:
             share.bounds[i][within] = value["error"]
@@ -269,7 +270,7 @@ class _Perturbed:
         side_by_side(raise_, blocks(deviation.shape))
 
     def tolerance(self, share: _Share, i: int, index: Index) -> np.ndarray:
-        """What the runs so far allow."""
+        """The tolerance of output `i` in a share, by the runs so far."""
         if i not in share.tolerances:
             together = share.together[i]
             if share.runs - 1 > self.runs:
@@ -332,12 +333,13 @@ class _Growing:
         return int(np.count_nonzero(lost)), np.minimum(self._possible(share, lost), largest)
 
     def _lost(self, share: _Share, index: Index) -> np.ndarray:
-        """Whether runs leave nothing of an element."""
+        """Mask of the lost elements, which runs move by `LOST` times the output's root mean square or more."""
         values = widen(self._perturbed.outputs[self._i][index])
         return share.deviations[self._i] >= max(LOST * _root_mean_square(values), TINY)
 
     def _possible(self, share: _Share, lost: np.ndarray) -> np.ndarray:
-        """By how much elements may be off at all."""
+        """The largest differences that further runs may allow: `BEYOND` times the bounds; infinite where a lost element
+        is off by more than that."""
         bound, deviation = share.bounds[self._i], share.deviations[self._i]
         most = bound * bound.dtype.type(BEYOND)
         return np.full_like(most, np.inf) if (lost & (deviation > most)).any() else most
@@ -350,13 +352,13 @@ class _Growing:
 
 
 def _root_mean_square(x: np.ndarray) -> float:
-    """Of the finite ones."""
+    """The root mean square of the finite elements; 0 where there are none."""
     finite = x[np.isfinite(x)].astype(np.float64)
     return float(np.sqrt(np.mean(np.square(finite)))) if finite.size else 0.0
 
 
 def _error_dtype(x: np.ndarray) -> np.dtype:
-    """In which differences are held: f32, but f64 for f64 and for integers."""
+    """The dtype in which differences are held: f32, but f64 for f64 and for integers."""
     return widen(x[..., :0]).dtype if dtype_of(x).is_float and x.ndim else np.dtype(np.float64)
 
 
@@ -383,8 +385,8 @@ def _calibrated(bound: np.ndarray, deviation: np.ndarray) -> np.ndarray:
 def _loosened(
     bound: np.ndarray, deviation: np.ndarray, together: np.ndarray, expected: np.ndarray, movable: bool
 ) -> np.ndarray:
-    """The tolerance that a bound and deviations make, see the module; integers have no ulp. movable: behind roundings
-    that may be elsewhere."""
+    """The tolerance that a bound and deviations make, see the module; integers have no ulp. movable: the output depends
+    on roundings that rewrites may move."""
     if not dtype_of(expected).is_float:
         return np.maximum(bound, deviation)
     usual = _calibrated(bound, deviation)

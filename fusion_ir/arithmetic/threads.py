@@ -1,4 +1,4 @@
-"""Work of NumPy's side by side, in threads: it lets go of the interpreter in its loops."""
+"""NumPy work side by side, in threads: NumPy releases the interpreter's lock in its loops."""
 
 import os
 import threading
@@ -22,7 +22,7 @@ R = TypeVar("R")
 
 
 class _Here(threading.local):
-    """What is known of a thread. beside: others work beside it already, and it starts none."""
+    """The state of a thread. beside: it is one of several that work side by side, so it starts no others."""
 
     beside = False
 
@@ -54,7 +54,7 @@ def side_by_side(function: Callable[[T], R], items: Iterable[T]) -> list[R]:
 
 @contextmanager
 def for_all() -> Generator[None]:
-    """In here a thread works while those beside it wait for it: it starts threads of its own."""
+    """Within the block a thread, for which those beside it wait, may start threads of its own."""
     before, _here.beside = _here.beside, False
     try:
         yield
@@ -104,6 +104,6 @@ def equal(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 def _pieces(array: np.ndarray) -> list[tuple[slice | int, ...]]:
-    """That span about `PIECE_BYTES` each, with what lies between the elements."""
+    """Indices of pieces that span about `PIECE_BYTES` each, gaps between elements included."""
     span = array.itemsize + sum((n - 1) * abs(s) for n, s in zip(array.shape, array.strides, strict=True))
     return list(blocks(array.shape, max(1, PIECE_BYTES * array.size // max(span, array.nbytes, 1))))

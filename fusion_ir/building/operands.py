@@ -41,7 +41,7 @@ def _promote_two(a: DType, b: DType) -> DType:
 
 
 def number_dtype(value: Number) -> DType:
-    """What a Python number is where no tensor says otherwise: bool, i64 or f32."""
+    """The dtype of a Python number where no tensor says otherwise: bool, i64 or f32."""
     if isinstance(value, bool):
         return bool_
     return i64 if isinstance(value, int) else f32
@@ -50,7 +50,8 @@ def number_dtype(value: Number) -> DType:
 def common_dtype(values: Iterable[Operand]) -> DType:
     """The dtype in which operands meet, as in torch: `promote` over the tensors that have axes.
 
-    Tensors without axes count where their category is above that, and Python numbers where theirs is above both.
+    Tensors without axes count where their category (bool, integer, float) is above that of tensors with axes, and
+    Python numbers where theirs is above that of all tensors.
     """
     values = list(values)
     nodes = [v for v in values if isinstance(v, Node)]
@@ -130,7 +131,7 @@ def as_float(dtype: DType) -> DType:
 
 
 def wide(dtype: DType) -> DType:
-    """Where composites on `dtype` compute: f64 for f64, else f32."""
+    """The dtype in which composites on `dtype` compute: f64 for f64, else f32."""
     return dtype if dtype.name == "f64" else f32
 
 

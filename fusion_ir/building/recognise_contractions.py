@@ -30,20 +30,21 @@ def read_graph(
     tensors: Iterable[tuple[str, Node]],
     notes: Sequence[str] = (),
 ) -> NamedGraph:
-    """What a reader makes of what it read: `contracted`, with the names that it bound to tensors, in its order."""
+    """The named graph that a reader returns: `graph` after `contracted`, with the names that the reader bound to
+    `tensors`, in its order."""
     made, image = _contracted(graph)
     names = names_of_nodes(made, tensors, image)
     return NamedGraph(made, tuple(input_names), tuple(output_names), tuple(notes), names)
 
 
 def contracted(graph: Graph) -> Graph:
-    """The graph with such sums as contractions, rounded at once where all that reads one is a cast to the operands'
-    dtype; the same object where there are none. What others read of the product before it is summed stays as it is."""
+    """The graph with such sums replaced by contractions, which round at once where the sum's only reader is a cast to
+    the operands' dtype; `graph` itself where there are none. A product that other nodes read, too, is left as it is."""
     return _contracted(graph)[0]
 
 
 def _contracted(graph: Graph) -> tuple[Graph, dict[Node, Node]]:
-    """The same, and what became of each node."""
+    """The result of `contracted`, and for each node of `graph` the node that it became; {} where nothing changed."""
     outputs = {o.node for o in graph.outputs}
     readers = graph.users
     image: dict[Node, Node] = {}
@@ -58,7 +59,7 @@ def _contracted(graph: Graph) -> tuple[Graph, dict[Node, Node]]:
 
 
 def _contraction(node: Node, dtype: DType, readers: dict[Node, tuple[Node, ...]], outputs: set[Node]) -> _Einsum | None:
-    """What `einsum` takes to make a sum of products, rounded to `dtype`; None where the node is no such sum."""
+    """The arguments of `einsum` for a sum of products, rounded to `dtype`; None where the node is no such sum."""
     if node.op != "sum" or node.dtype != f32 or node.args[0].op != "mul":
         return None
     (product,) = node.args

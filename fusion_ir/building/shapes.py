@@ -100,7 +100,7 @@ def unsqueeze(x: Node, axes: int | Sequence[int]) -> Node:
 
 
 def squeeze(x: Node, axes: Axes = None) -> Node:
-    """These axes dropped, which must have extent 1; None drops all axes of extent 1."""
+    """`x` without `axes`, which must have extent 1; None: without all axes of extent 1."""
     chosen = tuple(a for a, n in enumerate(x.sizes) if n == 1) if axes is None else normal_axes(axes, x.rank)
     return make("squeeze", [x], {"axes": chosen}) if chosen else x
 

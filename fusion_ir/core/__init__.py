@@ -1,2 +1,2 @@
-"""What a graph consists of: extents, constants, nodes, inputs and outputs with layouts, names; and limits on all of
+"""The parts of a graph: extents, constants, nodes, inputs and outputs with layouts, names; and limits on all of
 these."""

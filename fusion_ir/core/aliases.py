@@ -1,8 +1,8 @@
-"""What PyTorch, JAX, NumPy and others call our dtypes, ops and attributes.
+"""Names that PyTorch, JAX, NumPy and others have for our dtypes, ops and attributes.
 
-An *alias* is another name of one thing and of nothing else: the wire format reads it, everything else says what is
-meant. A *hint* is a name that may mean one of several things, or nearly one: it is never read, and the error names
-those. Graphs hold our names only, so no text and no key depends on these tables.
+An *alias* is another name of one thing and of nothing else: the wire format reads it, every other format refuses it and
+says which name is meant. A *hint* is a name that may mean one of several things, or nearly one: it is never read, and
+the error names these things. Graphs hold our names only, so no text and no key depends on these tables.
 """
 
 import re
@@ -70,7 +70,7 @@ ATTRIBUTE_HINTS: Mapping[str, tuple[str, ...]] = {
     "keepdims": ("keepdim",), "shape": ("new_shape",),
 }  # fmt: skip
 
-# What the wire format takes apart, and the text of the language, which has nothing but its ops, does not know.
+# Ops that the wire format takes apart, and that the text of the language, which has its own ops alone, does not know.
 COMPOSITES: tuple[str, ...] = (
     "addcmul", "addmm", "baddbmm", "broadcast_to", "cross_entropy", "dropout", "embedding", "flatten", "frac", "gelu",
     "layer_norm", "linear", "log_softmax", "logsumexp", "matmul", "rms_norm", "silu", "softmax",
@@ -91,12 +91,12 @@ def dtype_hint(name: str, known: Collection[str], ours: Mapping[str, str] | None
 
 
 def op_hint(name: str, known: Collection[str]) -> str:
-    """The same for an op; a `known` name of a format may be an alias of ours."""
+    """`dtype_hint` for the name of an op; a `known` name of a format may be an alias of ours."""
     return _hint(name, known, OP_ALIASES, OP_HINTS)
 
 
 def attribute_hint(name: str, known: Collection[str]) -> str:
-    """The same for an attribute of an op, or an argument of a function."""
+    """`dtype_hint` for the name of an op's attribute, or of a function's argument."""
     return _hint(name, known, {}, ATTRIBUTE_HINTS)
 
 
@@ -117,7 +117,8 @@ def _hint(name: str, known: Collection[str], aliases: Mapping[str, str], hints: 
 def _spellings(
     meant: str, known: Collection[str], aliases: Mapping[str, str], hints: Mapping[str, tuple[str, ...]]
 ) -> list[str]:
-    """What a format that knows these names calls it: by our name where it has that."""
+    """The name among `known` for our name `meant`: ours where the format has it, else the first alias or sole hint of
+    it; [] where there is none."""
     if meant in known:
         return [meant]
     found = [k for k in known if aliases.get(k, k) == meant] or [k for k in known if hints.get(k) == (meant,)]

@@ -1,8 +1,8 @@
-"""What a graph from outside may cost while it is built: nodes and operands, counted as they are made and kept.
+"""Limits on the cost of building a graph from outside: nodes and operands, counted as they are made and kept.
 
-A reader checks what is written; what composites expand to, it would see only afterwards. Within `limited` every node is
-counted when `ops.make` makes it, whoever asks for it, and once more when a reader keeps it as part of the graph, so
-that reading ends at the node too many:
+A reader checks the nodes that are written; it would see those that composites expand to only afterwards. Within
+`limited` every node is counted when `ops.make` makes it, whoever asks for it, and once more when a reader keeps it as
+part of the graph, so that reading ends at the first node beyond the limit:
 
     with limited():
         graph = read(text)  # FormatError: more than 60,000 nodes are made of it
@@ -31,7 +31,7 @@ _counts: ContextVar[_Count | None] = ContextVar("fusion_ir.core.allowance", defa
 @contextmanager
 def limited() -> Generator[None]:
     """Within the block, LIMITS.made nodes and LIMITS.made_operands operands may be made, and LIMITS.nodes distinct
-    nodes kept; within another, it counts with that. Raises FormatError where more are."""
+    nodes kept; a block within another counts towards the outer one. Raises FormatError beyond these limits."""
     if _counts.get() is not None:
         yield
         return
@@ -43,7 +43,7 @@ def limited() -> Generator[None]:
 
 
 def count(operands: int) -> None:
-    """A node of so many operands is about to be made. Raises FormatError."""
+    """Counts a node with `operands` operands that is about to be made. Raises FormatError beyond the limits."""
     counted = _counts.get()
     if counted is None:
         return
@@ -56,7 +56,8 @@ def count(operands: int) -> None:
 
 
 def keep(place: str, node: Node) -> None:
-    """A statement at `place` has this node as its result. Raises FormatError where all of them are made of too many."""
+    """Counts `node`, the result of a statement at `place`, and the nodes below it that no earlier result had. Raises
+    FormatError where all results together have more than LIMITS.nodes."""
     counted = _counts.get()
     if counted is None:
         return

@@ -40,7 +40,7 @@ class InputSpec:
 
     @property
     def bytes(self) -> int:
-        """Of its span."""
+        """Bytes of the input's span."""
         return self.span * self.dtype.bytes
 
 
@@ -67,7 +67,7 @@ class OutputSpec:
 
     @property
     def bytes(self) -> int:
-        """Of its span."""
+        """Bytes of the output's span."""
         return self.span * self.node.dtype.bytes
 
 
@@ -83,7 +83,7 @@ class Graph:
         return hash((self.inputs, self.outputs))
 
     def __hash__(self) -> int:
-        """Kept: what is known of a graph is looked up by it, again and again."""
+        """The hash, computed once: graphs are keys of tables that are read again and again."""
         return self._hash
 
     @cached_property
@@ -93,12 +93,12 @@ class Graph:
 
     @property
     def read_bytes(self) -> int:
-        """Of all inputs."""
+        """Bytes of all inputs."""
         return sum(spec.bytes for spec in self.inputs)
 
     @property
     def written_bytes(self) -> int:
-        """Of all outputs."""
+        """Bytes of all outputs."""
         return sum(output.bytes for output in self.outputs)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Layouts as clients state them: which are legal, and the one way to write those that mean the same."""
+"""Layouts as clients state them: checks that they are legal, and the normal form of equivalent strides."""
 
 from collections.abc import Sequence
 
@@ -37,7 +37,8 @@ def check_strides(place: str, sizes: Sequence[int], strides: Sequence[int], *, w
 
 
 def normal_strides(sizes: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
-    """Strides with the same addresses, written one way: axes of extent 1, whose stride means nothing, are dense."""
+    """The normal form of strides, with equal addresses: axes of extent 1, whose stride means nothing, get the stride of
+    a dense tensor."""
     dense = dense_strides(sizes)
     if 0 in sizes:
         return dense

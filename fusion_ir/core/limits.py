@@ -1,4 +1,4 @@
-"""What a graph from outside may hold. Readers check these before they build anything."""
+"""Limits on the size of a graph from outside. Readers check them before they build anything."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

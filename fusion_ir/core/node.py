@@ -48,7 +48,8 @@ class Node:
         return cast("tuple[int, ...]", self.attr(name, tuple))
 
     def over(self, args: "tuple[Node, ...]") -> "Node":
-        """The same op of other operands, which have the types of its own: this node where they are its own."""
+        """This op with the operands `args`, which have the types of its own operands; the node itself where they are
+        its own."""
         return self if args == self.args else _intern(self.op, args, self.attrs, self.shape, self.dtype)
 
     @property

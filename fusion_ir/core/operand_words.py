@@ -1,4 +1,4 @@
-"""What a message says of an op's operands, as their sender knows them: name, type, and where they come from."""
+"""Descriptions of an op's operands in messages, as their sender knows them: name, type, and where they come from."""
 
 from collections.abc import Iterable
 
@@ -30,6 +30,6 @@ def _where(place: str) -> str:
 
 
 def _name(name: str) -> str:
-    """On one line, and not all of a long one."""
+    """The name on one line, cut after `_NAME_CHARS` characters."""
     shown = repr(name)[1:-1] if not name.isprintable() else name
     return shown if len(shown) <= _NAME_CHARS else f"{shown[:_NAME_CHARS]}..."

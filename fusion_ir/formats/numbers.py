@@ -65,7 +65,7 @@ def floating(given: Sequence[Given]) -> DType:
 
 
 def kept(given: Sequence[Given]) -> DType:
-    """What the first operand has."""
+    """The dtype of the first operand."""
     return given[0].dtype
 
 

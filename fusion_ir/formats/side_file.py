@@ -1,4 +1,4 @@
-"""What a lossy text leaves open, stated beside it: symbolic sizes, numbers, strides, and the outputs of an excerpt.
+"""The side file, which states what a lossy text leaves open: symbolic sizes, numbers, strides, outputs of an excerpt.
 
     {"extents": {"i0": 4096},
      "values": {"d7": 0.125, "T21": -1.0},
@@ -31,7 +31,8 @@ class _Model(BaseModel):
 
 
 class SideInput(_Model):
-    """What the text does not say of one input. A dtype is only compared with the text's, where the text has one."""
+    """Facts about one input that the text does not state. A dtype is only compared with the text's, where that has
+    one."""
 
     shape: Extents | None = Field(None, description="extents, 0 or more")
     strides: Extents | None = Field(None, description="in elements")
@@ -83,7 +84,7 @@ SHAPES = "shapes"  # what places begin with that lie in the side file: "shapes/i
 
 
 def stated_beside(what: str, example: Mapping[str, object]) -> str:
-    """What a message advises where a text leaves something open: the side file, and what to write into it."""
+    """The advice of a message where a text leaves something open: to state `what` in the side file, as in `example`."""
     return f"state {what} beside the text (--shapes FILE), as in {json.dumps(example)}"
 
 

@@ -57,7 +57,7 @@ def make(op: str, args: Sequence[Node], attrs: Mapping[str, Attr] | None = None)
 
 
 def kind_of(node: Node) -> OpKind:
-    """What shape of computation a node is; inputs, which have no row, included."""
+    """The kind of a node's op; of inputs, which have no row, too."""
     return OpKind.INPUT if node.op == "input" else OPS[node.op].kind
 
 

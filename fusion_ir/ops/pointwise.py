@@ -44,7 +44,7 @@ def _exact(
     domain: tuple[float, float] = (-4.0, 4.0),
     zero_signs: tuple[int, ...] = (),
 ) -> Op:
-    """A row whose result is the same bits everywhere."""
+    """A row whose results have equal bits on every target."""
 
     def reference(node: Node, *arrays: np.ndarray) -> np.ndarray:
         return function(*arrays)
@@ -137,7 +137,7 @@ def _div(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _floor_of_quotient(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Of floats, by what is left of the division: a / b alone may be rounded up to an integer."""
+    """floor(a / b) of floats, by the remainder of the division: a / b itself may be rounded up to an integer."""
     one, half = a.dtype.type(1), a.dtype.type(0.5)
     rest, quotient = np.fmod(a, b), a / b
     whole = (a - rest) / b
@@ -218,7 +218,7 @@ def _each(function: Callable[[float], float]) -> Function:
 
 
 def _erf(node: Node, x: np.ndarray) -> np.ndarray:
-    """For f32 by our own, which is ten times as fast as one call per element."""
+    """erf(x); f32 by our own `erf_f32`, which is ten times as fast as one call per element."""
     return erf_f32(x.astype(np.float64)).astype(np.float32) if x.dtype == np.float32 else _each(math.erf)(x)
 
 

@@ -62,9 +62,9 @@ def rows(x: np.ndarray, axes: Sequence[int]) -> np.ndarray:
 def by_lines(
     function: Callable[[np.ndarray], np.ndarray], x: np.ndarray, axes: Sequence[int], dtype: np.dtype
 ) -> np.ndarray:
-    """What `function` makes of `rows`, one number of each, as `dtype`. It gets them in the accumulate dtype, each
-    contiguous: NumPy then sums by pairs, the same bits in any layout of `x`. Those of large tensors block by block, so
-    that they stay in cache, and side by side."""
+    """`function` of `rows(x, axes)`, one number per row, as `dtype`. It gets contiguous rows in the accumulate dtype:
+    NumPy then sums by pairs, with equal bits for any layout of `x`. Rows of large tensors are computed block by block,
+    so that they stay in cache, and side by side."""
 
     def of(part: np.ndarray) -> np.ndarray:
         reduced = range(part.ndim - len(axes), part.ndim)

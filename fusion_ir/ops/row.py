@@ -1,4 +1,4 @@
-"""What one row of the table `OPS` says about an op."""
+"""The row of an op in the table `OPS`: kind, rules, reference, C++ expression, error and cost."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ AttrKind = Literal["int", "ints", "bool", "str", "dtype", "scalar", "shape", "ax
 
 
 class OpKind(StrEnum):
-    """What shape of computation an op is: families decide on it what they accept."""
+    """The kind of computation that an op is; kernel families decide by it which ops they accept."""
 
     INPUT = "input"
     POINTWISE = "pointwise"  # out[i] = f(a[i], b[i], ...), all of one shape

@@ -1,11 +1,11 @@
-"""What changes no value: casts to wider types and views, which are recomputed, moved and dropped freely."""
+"""Ops that change no value: casts to wider types and views, which are recomputed, moved and dropped freely."""
 
 from fusion_ir.core.node import Node
 from fusion_ir.ops import OPS, OpKind
 
 
 def is_free(node: Node) -> bool:
-    """View ops, and casts to a type that holds every value of the operand's."""
+    """Whether the node is a view, or a cast to a type that holds every value of the operand's type."""
     if node.op == "input":
         return False
     if node.op == "cast":

@@ -1,4 +1,4 @@
-"""What all records share: frozen, closed to unknown fields, finite numbers only."""
+"""The base class of all records: frozen, closed to unknown fields, finite numbers only."""
 
 from pydantic import BaseModel, ConfigDict
 

@@ -12,15 +12,16 @@ Origin = Literal["detected", "specified"]
 
 
 class Ceilings(Record):
-    """What this device was measured to reach, once, by our own kernels; of a device that is not there, what is assumed
-    that it would (`Device.origin`).
+    """The highest rates of a device, measured there once by our own kernels, or assumed for a device that is not there
+    (`Device.origin`).
 
     `copy_gbps`, `read_gbps`: best bandwidth over all levels of memory that hold at most the given bytes, as
     (bytes, GB/s) pairs from small to large; the last pair is DRAM (bytes = 0 there: no limit). Bytes read and written
     both count. `launch_us`: an empty kernel, back to back. `fma_gflops`: f32, all cores, at the highest clock.
     `write_gbps`: writes alone, in main memory, of data other than zeros; None where it was not measured.
-    `product_gflops`: of a CPU, products of operands of a dtype and the sums of them, all cores, two operations for
-    each: by the instructions for them where kernels use such, else by f32's. () where that was not measured.
+    `product_gflops`: on a CPU, (dtype, rate) pairs for multiply-adds of operands of that dtype, all cores, two
+    operations each: by the instructions for that dtype where kernels use such, else by those for f32. () where that was
+    not measured.
     """
 
     copy_gbps: tuple[tuple[int, float], ...]
@@ -62,8 +63,8 @@ class Device(Record):
 
     @property
     def class_key(self) -> str:
-        """Names the class of devices on which this one's code is correct: first part of a request key. Specified ones
-        are of classes of their own: what is predicted for them never answers for one that measures."""
+        """Names the class of devices on which code for this one is correct: first part of a request key. Specified
+        devices have classes of their own: a plan predicted for one never answers for a device that measures."""
         parts = (self.target, self.name, self.arch, ",".join(self.features), str(self.units))
         text = "|".join(parts if self.origin == "detected" else (*parts, self.origin))
         return f"{self.target}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"

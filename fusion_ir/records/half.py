@@ -1,4 +1,4 @@
-"""What a step computes of something that a rewrite cut in two, and which tensors of the graph it writes."""
+"""Halves of a sum that a rewrite cut in two, which a step computes, and the tensors of the graph that a step writes."""
 
 from typing import Literal
 
@@ -8,10 +8,10 @@ from fusion_ir.records.base import Record
 
 
 class Half(Record):
-    """Of a reduction or a contraction whose sums were cut: `parts` of `terms` terms each, and of `rest` more where they
-    do not come out even. node: its position in the graph's canonical text.
+    """Half of a reduction or contraction whose sums a rewrite cut into `parts` of `terms` terms each, and one of `rest`
+    terms where they do not divide evenly. node: its position in the graph's canonical text.
 
-    half: "first" reduces each of the parts, "second" what these gave; "both": some of either, and not all of it.
+    half: "first" reduces each of the parts, "second" reduces their results; "both": some of either, and not all of it.
     """
 
     node: int
@@ -22,8 +22,9 @@ class Half(Record):
 
 
 class Written(Record):
-    """What a temporary holds that a step writes. nodes: positions in the graph's canonical text of the tensors that it
-    is, or, where it is not `whole`, of those that it was made for: partial sums of one, a product in another order."""
+    """The contents of a temporary that a step writes. nodes: positions in the graph's canonical text of the tensors
+    that it is, or, where it is not `whole`, of those that it was made for: partial sums of one, a product in another
+    order."""
 
     nodes: tuple[int, ...]
     whole: bool = Field(default=True, exclude_if=lambda whole: whole)

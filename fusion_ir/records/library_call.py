@@ -31,7 +31,7 @@ class CallMatrix(Record):
 
 
 class CallVector(Record):
-    """The bias: consecutive elements, one for each column of the result, the same for all of a batch."""
+    """The bias: consecutive elements, one for each column of the result, shared by all products of a batch."""
 
     tensor: int = Field(ge=0)
     offset: int = Field(ge=0)
@@ -40,7 +40,8 @@ class CallVector(Record):
 
 
 class CallLoop(Record):
-    """An axis around the call: so many calls, each so many elements on in the tensors (0: in the same place)."""
+    """A loop of `extent` calls. a, b, c, d, bias: elements by which each tensor's start moves from call to call; 0: not
+    at all."""
 
     extent: int = Field(ge=1)
     a: int = 0
@@ -53,9 +54,10 @@ class CallLoop(Record):
 class LibraryCall(Record):
     """D[m, n] = alpha A[m, k] B[k, n] + beta C[m, n] + bias[n], rounded once, for each of a batch.
 
-    compute: what products are summed in; tf32 also rounds operands, which only numerics class `approximate` allows. c:
-    laid out as d is, of its dtype; bias: of its dtype. algorithm: so many better ones are in the library's own list for
-    this problem, with no more than workspace_bytes of scratch, which is the step's last argument.
+    compute: the dtype in which products are summed; tf32 also rounds operands, which only numerics class `approximate`
+    allows. c: has the layout and the dtype of d. bias: has the dtype of d. algorithm: position, from 0, in the
+    library's own list for this problem, the best first, with no more than workspace_bytes of scratch, which is the
+    step's last argument.
     """
 
     library: Literal["cublaslt"] = "cublaslt"
@@ -76,5 +78,5 @@ class LibraryCall(Record):
     workspace_bytes: int = Field(default=0, ge=0)
 
     def text(self) -> str:
-        """Its JSON, the same for equal calls."""
+        """The call as JSON: equal calls have equal texts."""
         return self.model_dump_json()

@@ -22,7 +22,7 @@ class Status(str, Enum):
 
 
 class CompileReport(Record):
-    """What became of one kernel in the compiler, in bytes. None: the tools of its target do not say.
+    """The compiler's report on one kernel; sizes in bytes. None: the tools of its target do not say.
 
     code_bytes: machine code of its entry. frame_bytes: the largest stack frame among its functions: arrays, and what
     registers could not hold. Of CUDA kernels: registers and spill_bytes (stored and loaded) of a thread, shared_bytes
@@ -54,12 +54,13 @@ class CompileReport(Record):
 class Measurement(Record):
     """A row per candidate ever tried. `samples_us` are single launches, in the order taken; empty unless `ok`.
 
-    They are cold: each found its tensors in memory. input_sets: so many sets of tensors in turn, together larger than
-    the caches; 1: one set that is larger, or on GPUs one set behind an evicted L2 cache. warm_us: median of launches on
-    one set again and again, where they were cold for another reason than its size.
-    race: which candidates were timed in turn, against each other: times of others were taken in other moments of the
-    machine. "" of what was not even compiled. surroundings: of the machine during that race.
-    toolchain, driver: of the device at that time, as in `Device`; "" in rows of before they were kept.
+    Samples are cold: each launch found its tensors in memory. input_sets: number of sets of tensors used in turn,
+    together larger than the caches; 1: one set that is larger, or on GPUs one set behind an evicted L2 cache. warm_us:
+    median of launches on one set again and again, where samples were cold for another reason than its size.
+    race: the name of the race, shared by candidates that were timed in turn; times of different races were taken at
+    different moments of the machine. "" for a candidate that was not even compiled. surroundings: the state of the
+    machine during that race.
+    toolchain, driver: those of the device at that time, as in `Device`; "" in rows older than these fields.
     origin: "" where this database's own machines measured it, else "imported".
     """
 

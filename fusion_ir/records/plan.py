@@ -77,14 +77,14 @@ class Step(Record):
     cluster, which `cluster` repeats.
     libraries: shared libraries, by their names in this project, that must be loaded before the binary. Where it is
     "cublaslt", the binary is no machine code but the JSON of a `LibraryCall`, for whoever runs the step to make.
-    predicted_us: where nothing was timed, and time_us is None. report: of the compiler about this kernel. accesses: of
-    its own code; what a library or a tensor map fetches is not among them.
-    prologue: runs once for each version of the constants, before all steps that are none: it reads constant inputs and
-    what other such steps wrote, and writes temporaries.
+    predicted_us: time predicted where nothing was timed, and time_us is None. report: the compiler's, on this kernel.
+    accesses: those of the kernel's own code; tensors fetched by a library or a tensor map are not among them.
+    prologue: the step runs once for each version of the constants, before all steps that are not of the prologue: it
+    reads constant inputs and temporaries that other such steps wrote, and writes temporaries.
     bound_by: what is at its limit in `bound_us`, see `Plan`.
-    halves: of `nodes`, those of which it computes one half. other_ways: those that it computes nothing of but something
-    on another way to them, as an alternative has it. written: what each of its `writes` holds that is a temporary, None
-    where nothing is known of it; () where nothing is of any, and in plans from before this was kept.
+    halves: those of `nodes` of which the step computes one half. other_ways: those of `nodes` that the step does not
+    compute; it computes a tensor on another way to them, as an alternative has it. written: the contents of each of its
+    `writes` that is a temporary, None where they are not known; () where none are, and in plans older than this field.
     """
 
     family: str
@@ -125,13 +125,14 @@ class Step(Record):
 
 
 class Search(Record):
-    """What the search spent and saw. memory_bytes: of temporaries that a plan was allowed, None for any number.
+    """The search behind a plan: its time, its limits, and how many candidates it tried. memory_bytes: limit on a plan's
+    temporaries, None for no limit.
 
-    budget_s: seconds that it was given. cut_short: why it ended before everything was measured that it wanted to
-    measure, None where it was not; such a plan is refined by the next request that has more time. idle_share: share of
-    the seconds in which a core that was the search's own had nothing to do. None in plans from before these were kept.
-    dropped: kernels that compiled and were not worth timing by their compiler's report; plans from before that was kept
-    have those among `failed`.
+    budget_s: seconds that the search was given. cut_short: why it ended before it had measured everything that it
+    wanted to, None where it did not; such a plan is refined by the next request that has more time. idle_share: share
+    of the seconds in which a core that was the search's own had nothing to do. None in plans older than these fields.
+    dropped: kernels that compiled and were not worth timing by their compiler's report; older plans count them in
+    `failed`.
     """
 
     seconds: float
@@ -150,22 +151,22 @@ class Search(Record):
 
 
 class Plan(Record):
-    """See the module. `plan_key` is the sha256 of the body; names of tensors never enter.
+    """A plan, see the module. `plan_key` is the sha256 of the body; names of tensors never enter.
 
-    Steps of the prologue come first. What they write for the others stays in its buffer from run to run: whoever runs
-    the plan runs them before the first run, and again when a constant that they read is another, or has other values.
-    Times are of one run without them. prologue_us: what they take together, measured once.
+    Steps of the prologue come first. Tensors that they write for other steps stay in their buffers from run to run:
+    whoever runs the plan runs the prologue before the first run, and again when a constant that it reads is another, or
+    has other values. Times are those of one run without it. prologue_us: time of the whole prologue, measured once.
 
-    max_rel_error is of the outputs; in the emulator, where plans are not run whole, the largest of their kernels'
-    errors, each by itself.
+    max_rel_error: of the outputs; in the emulator, where plans are not run whole, the largest error of a kernel, each
+    by itself.
 
-    time_us is of runs that find their inputs in memory, each step what its producer left in the caches. warm_us: of
-    runs on the same tensors again and again, where those differ.
+    time_us: of runs that find their inputs in memory, and in which each step finds in the caches what its producer left
+    there. warm_us: of runs on one set of tensors again and again, where such runs take another time.
 
     bound_by: what is at its limit in `lower_bound_us`. "launch": that of one kernel. "memory", "cache": the bandwidth
     of main memory, or of a cache that holds all tensors. "arithmetic": f32 operations. "bf16 products" and the like:
     products of operands of that dtype, by the units that are made for them. None where there is no bound, and in plans
-    from before it was kept.
+    older than this field.
     """
 
     wire_version: int = WIRE_VERSION
@@ -219,12 +220,12 @@ class Plan(Record):
 
     @property
     def kept_bytes(self) -> int:
-        """Of the buffers that stay from run to run."""
+        """Bytes of the buffers that stay from run to run."""
         return sum(buffer.bytes for buffer in self.buffers if buffer.kept)
 
     @property
     def temporary_bytes(self) -> int:
-        """What runs need beyond inputs and outputs, also what is kept between them: what a limit of memory counts."""
+        """Bytes of all buffers, those kept from run to run included: the number that a memory limit is held against."""
         return sum(buffer.bytes for buffer in self.buffers)
 
     @property

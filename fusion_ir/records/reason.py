@@ -14,20 +14,20 @@ def _if_any() -> Any:
 
 
 def _if_known() -> Any:
-    """The same where it is None."""
+    """A field that is left out of the JSON where it is None: the keys of older plans stay what they were."""
     return Field(default=None, exclude_if=lambda value: value is None)
 
 
 class Refusal(Record):
-    """What kernel families say against computing something in one launch."""
+    """The reason why kernel families cannot compute some nodes in one launch."""
 
     families: tuple[str, ...]
     text: str
 
 
 class Cost(Record):
-    """us: of one kernel, or of several one after another. measured: every one of them was timed here; otherwise some of
-    it is predicted."""
+    """The time of one kernel, or of several one after another, in microseconds. measured: every one of them was timed
+    here; otherwise some of it is predicted."""
 
     us: float
     measured: bool
@@ -77,9 +77,9 @@ class Alternative(Record):
 
 
 class Contraction(Record):
-    """What a contraction could be computed by. nodes: its position in the graph's canonical text, and those of others
-    that the plan computes in the same way; none where a rewrite made it. alternatives: alone first. half: of what it is
-    one, where a rewrite cut its sums."""
+    """The launches that could compute a contraction. nodes: its position in the graph's canonical text, and those of
+    contractions that the plan computes as it does this one; none where a rewrite made it. alternatives: the contraction
+    alone first. half: the half that this is, where a rewrite cut the contraction's sums."""
 
     nodes: tuple[int, ...]
     alternatives: tuple[Alternative, ...]

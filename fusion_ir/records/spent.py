@@ -1,4 +1,4 @@
-"""Where the seconds of a search went, and how much of its timing other load disturbed."""
+"""The seconds that each part of a search took, and how much of its timing other load disturbed."""
 
 from pydantic import Field
 
@@ -6,12 +6,12 @@ from fusion_ir.records.base import Record
 
 
 class Spent(Record):
-    """finding_s: rewriting the graph and finding segments. kernels_s: compiling, checking and timing single kernels,
-    and the first plans. racing_s: of those, races of kernels alone. plans_s: compiling and timing the last whole plans.
-    All by wall clock.
+    """Seconds of a search, by wall clock. finding_s: rewriting the graph and finding segments. kernels_s: compiling,
+    checking and timing single kernels, and the first plans. racing_s: the part of kernels_s that races of single
+    kernels took. plans_s: compiling and timing the last whole plans.
 
-    disturbed: share of the visits to kernels in races during which others had the CPUs however often they were made
-    again, None where the machine does not say. repeated: visits that were made again for that.
+    disturbed: share of the visits to kernels in races during which other processes had the CPUs in every repetition,
+    None where the machine does not say. repeated: number of visits that were repeated for that.
     """
 
     finding_s: float

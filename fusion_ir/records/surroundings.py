@@ -1,15 +1,15 @@
-"""What a machine was like while kernels were timed on it: what could explain a number besides the kernel."""
+"""The state of a machine while kernels were timed on it, which could explain a time besides the kernel."""
 
 from fusion_ir.records.base import Record
 from fusion_ir.records.device import Ceilings
 
 
 class Moment(Record):
-    """One look at the machine. None: it does not say.
+    """The state of the machine at one moment. None: the machine does not say.
 
-    clock_mhz: of each CPU used; of the multiprocessors. throttled: why clocks are held down at this moment. load: tasks
-    that ran or wanted to, on average over the last minute. runnable: those of this moment, the one that looks included.
-    processes: that compute on a CUDA device, ours among them.
+    clock_mhz: of each CPU used, or of the multiprocessors. throttled: why clocks are held down at this moment. load:
+    tasks that ran or wanted to, on average over the last minute. runnable: such tasks at this moment, the one that
+    looks included. processes: number of those that compute on a CUDA device, ours among them.
     """
 
     clock_mhz: tuple[float, ...] | None = None
@@ -30,10 +30,10 @@ class Surroundings(Record):
     quota_ms: time that our control group's CPU quota had us wait. switches: how often our threads had to make room for
     others. faults: pages that had to be read from disk. ceilings: of the device, as far as they were known then.
 
-    others_ms: of CPU time that other processes used on these CPUs. waited_ms: that threads of ours were ready to run
-    and others were running (cuda: the thread that queues kernels). Where that, or what a hypervisor took, was much of a
-    visit to a candidate, its samples were taken again: repeated, so many times; disturbed: the share of visits of which
-    all tries were like that. On a CUDA device, times of CPUs are those of the host's that we may use.
+    others_ms: CPU time that other processes used on these CPUs. waited_ms: time in which our threads were ready to run
+    while others were running (cuda: the thread that queues kernels). Where that time, or the hypervisor's, was much of
+    a visit to a candidate, its samples were taken again. repeated: how many times. disturbed: the share of visits of
+    which every try was like that. On a CUDA device, CPU times are those of the host's CPUs that we may use.
     """
 
     start: Moment

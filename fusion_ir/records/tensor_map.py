@@ -60,5 +60,5 @@ class TensorMapSpec(Record):
 
     @property
     def box_bytes(self) -> int:
-        """What one copy brings."""
+        """Bytes that one copy brings to shared memory."""
         return prod(self.box) * self.element_bytes

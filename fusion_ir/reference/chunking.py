@@ -165,7 +165,8 @@ def _best(graph: Graph) -> dict[Node, int]:
 
 
 def _gain(node: Node, axis: int) -> float:
-    """Elements read or written, less where a piece does not lie together; views that move none gain nothing."""
+    """The gain from computing a node in pieces: elements read or written, less where pieces are not contiguous; 0 for
+    views that move no elements."""
     if kind_of(node) is OpKind.VIEW and node.op not in ("cat", "pad"):
         return 0.0
     work = max((n.elements for n in (node, *node.args)), default=0)
@@ -195,7 +196,8 @@ def _root(parents: dict[Place, Place], place: Place) -> Place:
 
 
 def _varying(graph: Graph, axes: dict[Node, int]) -> dict[Node, int]:
-    """Those of `axes` that can be computed in pieces and do not just repeat along the axis; no inputs."""
+    """The nodes of `axes`, with their axes, that can be computed in pieces and do not just repeat along the axis; no
+    inputs."""
     repeating = {
         node for node, axis in axes.items()
         if node.op == "input" and graph.inputs[node.attr("position", int)].strides[axis] == 0
@@ -218,7 +220,7 @@ def _known(sources: tuple[int | None, ...] | None) -> tuple[int | None, ...]:
 
 
 def _times(graph: Graph, axes: dict[Node, int], sources: dict[Node, tuple[int | None, ...]]) -> dict[Node, int]:
-    """When each node is computed: after everything that it needs whole and that comes in pieces."""
+    """The time at which each node is computed: after all nodes in pieces that it needs whole."""
     times: dict[Node, int] = {}
     for node in graph.nodes:
         wanted = sources.get(node, (None,) * len(node.args))

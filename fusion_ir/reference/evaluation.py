@@ -1,5 +1,4 @@
-"""Evaluating a graph piece by piece, as `fusion_ir.reference.chunking` lays it out: what is made in between stays in
-cache.
+"""Evaluating a graph piece by piece, as `fusion_ir.reference.chunking` cuts it: intermediate values stay in cache.
 
 Pieces of one time are computed side by side (`fusion_ir.arithmetic.threads`).
 """
@@ -20,24 +19,24 @@ WHOLE = -1  # the "piece" that whole nodes are computed in
 
 
 class Later(Protocol):
-    """The value of a whole node that is made where it is read: of a large one, in cache, and no more than is read."""
+    """The value of a whole node, computed where it is read: of a large value only the part that is read, in cache."""
 
     def piece(self, axis: int, low: int, high: int) -> np.ndarray:
         """Elements low ... high - 1 of the first axis whose extent is not 1. Called by several threads."""
         ...
 
     def whole(self) -> np.ndarray:
-        """All of it."""
+        """The whole value."""
         ...
 
 
 def _array(value: "np.ndarray | Later") -> "np.ndarray | Later":
-    """NumPy makes scalars of arrays without axes."""
+    """The value as an array: NumPy turns arrays without axes into scalars."""
     return np.asarray(value) if isinstance(value, np.generic) else value
 
 
 def _put(value: np.ndarray, into: np.ndarray) -> None:
-    """Field by field, where there are some: NumPy copies whole records four times as slowly."""
+    """Copies an array; records field by field, as NumPy copies whole records four times as slowly."""
     for name in value.dtype.names or ():
         into[name] = value[name]
     if not value.dtype.names:
@@ -55,10 +54,11 @@ def plain(node: Node, as_large: Node, operands: tuple[np.ndarray, ...], piece: i
 
 
 class Layout:
-    """What an evaluation does at each time, and who reads what.
+    """The schedule of an evaluation: the nodes computed at each time, whole and in pieces, and how often each value is
+    read.
 
-    readers: of values that are held whole: whole nodes, times at which pieces read it, and outputs. local_readers: of
-    values in pieces, per time: nodes in pieces of that time, and one for the piece itself.
+    readers: for each value held whole, the number of whole nodes, of times at which pieces read it, and of outputs.
+    local_readers: per time, for each value in pieces, the number of nodes in pieces of that time, and one for itself.
     """
 
     def __init__(self, cutting: Chunking) -> None:
@@ -95,9 +95,10 @@ class Layout:
 
 
 class Evaluation:
-    """One pass over a graph. Its clock (`Chunking.times`) moves forward only, and what nobody reads later is dropped.
+    """One pass over a graph. Its clock (`Chunking.times`) moves forward only, and values that nobody reads later are
+    dropped.
 
-    `inputs` must fit the graph. dtype: of what the step makes of a node.
+    `inputs` must fit the graph. dtype: gives the NumPy dtype of the array that the step makes for a node.
     """
 
     def __init__(
@@ -189,7 +190,8 @@ class Evaluation:
                 self._release(arg)
 
     def _make_for_pieces(self) -> None:
-        """Makes the values that were left for later, but those that pieces read once and as one stretch of memory."""
+        """Computes the values left for later that pieces are about to read, except those that pieces read once, as one
+        stretch of memory."""
         for node in self._layout.pieces[self.time]:
             for arg, source in zip(node.args, self.cutting.sources[node], strict=True):
                 rows = source is not None and prod(arg.sizes[:source]) == 1

@@ -21,8 +21,8 @@ _GAP_BYTE = 0xFF  # between the elements of a strided tensor: NaN in every float
 
 
 def samples(graph: Graph, seed: int) -> list[list[np.ndarray]]:
-    """What a kernel is tried on: random data, and where the graph sums, small integers too, of which every order of a
-    sum is exact (and where values meet their equals, for whoever takes the first of them)."""
+    """The sets of inputs that a kernel is tried on: random data, and where the graph sums, small integers too, whose
+    sums are exact in every order (and which have equal values, for ops that take the first of several)."""
     kinds = [False, True] if any(map(_sums, graph.nodes)) else [False]
     return [sample_inputs(graph, seed, integers=integers) for integers in kinds]
 
@@ -128,7 +128,7 @@ def _indices(rng: np.random.Generator, sizes: tuple[int, ...], dtype: DType, ext
 
 
 def _intersection(domains: list[Interval]) -> Interval | None:
-    """What all domains share; the first where they share nothing; None without any."""
+    """The intersection of all domains; the first domain where it is empty; None without domains."""
     if not domains:
         return None
     low, high = max(d[0] for d in domains), min(d[1] for d in domains)

@@ -1,7 +1,7 @@
-"""The same graph at smaller extents: the same ops over fewer elements, for whoever has to run it slowly.
+"""A copy of a graph at smaller extents: its ops over fewer elements, for whoever has to run it slowly.
 
-Axes that must have one extent belong together: through pointwise ops, permutes, contractions, reshapes, the kept axes
-of reductions ... Those whose extents are said by a slice, a pad, a cat, or a reshape that splits or joins them, stay:
+Axes that must have equal extents are halved together: through pointwise ops, permutes, contractions, reshapes, the kept
+axes of reductions ... Axes whose extents a slice, a pad, a cat, or a reshape that splits or joins them states, stay:
 
     t0[1, 4096, 4096] = input                                  t0[1, 16, 4096]
     t1[1, 4096, 32, 128] = reshape(t0)           ->            t1[1, 16, 32, 128]
@@ -26,8 +26,8 @@ Place = tuple[Node, int]
 
 def reduced(graph: Graph, elements: int = ELEMENTS) -> Graph:
     """The graph with extents halved, the longest first, until no tensor has more than `elements` elements or nothing
-    can be halved. Odd extents stay odd. Dense tensors stay dense, others keep their strides; means are still divided by
-    what they were."""
+    can be halved. Odd extents stay odd. Dense tensors stay dense, others keep their strides; constants, such as
+    the divisor of a mean that is written as a sum, stay."""
     parents: dict[Place, Place] = {(n, a): (n, a) for n in graph.nodes for a in range(n.rank)}
     fixed: list[Place] = []
     for node in graph.nodes:

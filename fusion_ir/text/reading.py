@@ -312,7 +312,7 @@ class _Reader:
 
 
 def _instead(op: str) -> str:
-    """What to write for an op that is unknown here."""
+    """Advice on an op that the text does not know: that JSON takes composites apart, or the name that is meant."""
     meant = OP_ALIASES.get(op, op)
     if meant in COMPOSITES:
         return f": this text has the ops of the language alone, and {meant} is made of several; JSON takes it apart"

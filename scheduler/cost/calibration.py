@@ -1,12 +1,12 @@
-"""What predictions of a family were off by on other segments, to correct its predictions with.
+"""Correction of a family's predicted times by how far off its predictions were on other segments.
 
 Predictions from bytes and arithmetic (`scheduler.cost.roofline_cpu`) leave out what rows, types and reductions do to a
 kernel, and are off by about as much on segments that are alike in that (`scheduler.cost.features`). The correction is
-the mean of what they were off by, in logarithms, weighed by likeness (Nadaraya, "On estimating regression", 1964;
-Watson, "Smooth regression analysis", 1964), and drawn to their median where nothing is alike.
+the mean of the logarithms of measured over predicted time, weighed by likeness (Nadaraya, "On estimating regression",
+1964; Watson, "Smooth regression analysis", 1964), and drawn to their median where no segment is alike.
 
-It has to prove itself: each segment's correction from those of all others that are not nearly the same has to be nearer
-to what was measured than the prediction is, on average. A family of which that is not true keeps its predictions.
+It has to prove itself: corrected by all other segments but nearly equal ones, predictions have to be nearer to the
+measured times, on average, than they are without. A family of which that is not true keeps its predictions.
 `python -m benchmarks.predictions` shows how far off either is.
 """
 
@@ -29,8 +29,8 @@ TWINS = 0.95  # likeness of segments that may not vouch for each other
 
 @dataclass(frozen=True)
 class Calibration:
-    """Of one family. points: features by segment. logs: of measured over predicted. own, theirs: how far off those were
-    on average, corrected and not, as factors."""
+    """The correction of one family. points: features by segment. logs: logarithms of measured over predicted time. own,
+    theirs: how far off predictions were on average, corrected and not, as factors."""
 
     points: Floats
     logs: Floats
@@ -39,11 +39,11 @@ class Calibration:
 
     @property
     def least(self) -> float:
-        """The least that `factor` says of any segment."""
+        """Lower bound on `factor` for any segment."""
         return exp(float(self.logs.min()))
 
     def factor(self, graph: Graph, traffic: Traffic) -> float:
-        """What a prediction for the segment is to be multiplied with."""
+        """The factor by which a prediction for the segment is to be multiplied."""
         likeness = _likeness(self.points, np.array(features(graph, traffic)))
         return exp(_mean(self.logs, likeness))
 
@@ -51,8 +51,8 @@ class Calibration:
 def corrections(
     known: Sequence[tuple[Graph, float]], predicted_us: Callable[[Graph, Traffic], float]
 ) -> Calibration | None:
-    """What is to be learned from segments that a family was timed on, with their times (us); None where they are too
-    few, or predictions are better without."""
+    """The correction learned from segments that a family was timed on, with their times (us); None where they are too
+    few, or predictions are no worse without it."""
     timed = [(graph, traffic_of(graph), time_us) for graph, time_us in known if time_us > 0]
     if len(timed) < LEAST_SEGMENTS:
         return None
@@ -70,7 +70,7 @@ def corrections(
 
 
 def _likeness(points: Floats, point: Floats) -> Floats:
-    """From 0 to 1, as `experience.alike`."""
+    """Likeness of each of `points` to `point`, from 0 to 1, as in `features.alike`."""
     return np.exp(-0.5 * np.sum((points - point) ** 2, axis=1))
 
 

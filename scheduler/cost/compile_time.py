@@ -1,4 +1,4 @@
-"""How long kernels take a compiler, by what they compute: said before there is a kernel."""
+"""Estimated compile times of kernels, by what they compute, before there is a kernel."""
 
 from collections.abc import Iterable
 
@@ -13,13 +13,13 @@ COMPILERS = 2  # at work side by side, at least
 
 
 def compile_seconds(segments: Iterable[Segment], *, unrolled: bool = True) -> float:
-    """Of one core, for kernels of these. unrolled: those of the schedules that are tried first; else of those that
-    write out least."""
+    """Seconds of one core to compile a kernel for each segment. unrolled: kernels of the schedules that are tried
+    first; else of those that write out least."""
     return sum(UNIT_S + sum(_node_s(n) + (_unrolled_s(n) if unrolled else 0.0) for n in s.cone) for s in segments)
 
 
 def is_too_much(segments: Iterable[Segment], seconds: float, *, unrolled: bool = True) -> bool:
-    """Whether compilers need longer for kernels of these than there is time."""
+    """Whether COMPILERS compilers side by side need longer than `seconds` for kernels of these segments."""
     return compile_seconds(segments, unrolled=unrolled) > COMPILERS * seconds
 
 
@@ -33,7 +33,8 @@ def _node_s(node: Node) -> float:
 
 
 def _unrolled_s(node: Node) -> float:
-    """Of a sum of few products, which becomes no loop; of a view whose last axis is another."""
+    """Seconds for code that schedules write out: a sum of few products, which becomes no loop, and a permutation that
+    moves the last axis. 0 for other nodes."""
     if node.op == "permute":
         return TURNED_S if node.attr("dims", tuple)[-1] != len(node.sizes) - 1 else 0.0
     is_short = node.op == "contract" and products(node) <= ORDERED_PRODUCTS

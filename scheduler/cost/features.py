@@ -1,8 +1,8 @@
-"""What schedules took on other segments, for a first guess at what they take on a new one.
+"""A first guess at the times of schedules on a new segment, from their times on other segments.
 
-Segments are alike where what decides about schedules is: bytes, arithmetic, types, length of rows. For each of those
-that are most alike, a model of what was timed there (`scheduler.cost.gaussian_process`) says what every schedule would
-take; the guess is their weighted mean.
+Segments are alike where their bytes, arithmetic, types and lengths of rows are, since these decide about schedules. For
+each of the segments that are most alike, a model of the times measured there (`scheduler.cost.gaussian_process`)
+predicts every schedule; the guess is the mean of these predictions, weighted by likeness.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ DOUBT = 0.5  # how much of what other segments say holds for a new one: the rest
 
 @dataclass(frozen=True)
 class Tuned:
-    """A segment and what schedules of one family took there, in any unit."""
+    """A segment, and times of one family's schedules on it, in any unit."""
 
     graph: Graph
     times: Mapping[str, float]
@@ -46,7 +46,7 @@ def expected_logs(graph: Graph, points: Sequence[str], known: Sequence[Tuned], s
 
 
 def alike(one: Graph, other: Graph) -> float:
-    """From 0 to 1: 1 for segments whose schedules are expected to do equally well."""
+    """Likeness of two segments, from 0 to 1: 1 where their schedules are expected to do equally well."""
     distance = sum((a - b) ** 2 for a, b in zip(_features(one), _features(other), strict=True))
     return exp(-0.5 * distance)
 
@@ -57,7 +57,7 @@ def _features(graph: Graph) -> tuple[float, ...]:
 
 
 def features(graph: Graph, traffic: Traffic) -> tuple[float, ...]:
-    """Numbers whose difference by 1 says that schedules may do otherwise: finite ones, of every segment."""
+    """Features of a segment, finite numbers: where one differs by 1, schedules may do otherwise."""
     kinds = [OPS[n.op].kind for n in graph.nodes if n.op in OPS]
     tensors = [(s.sizes, s.dtype) for s in graph.inputs] + [(o.node.sizes, o.node.dtype) for o in graph.outputs]
     rows = [sizes[-1] for sizes, _ in tensors if sizes]

@@ -1,14 +1,15 @@
-"""A model of what schedules of one segment take, from few measurements: a Gaussian process over their fields.
+"""A model of the times of one segment's schedules, from few measurements: a Gaussian process over their fields.
 
-Logarithms of times, relative to anything. Schedules are alike where their fields are: words are equal or not, numbers
+It models logarithms of times, in any unit. Schedules are alike where their fields are: words are equal or not, numbers
 are apart by their logarithms. The covariance is a sum of what fields say one by one and what they say together
 (Duvenaud, Nickisch and Rasmussen, "Additive Gaussian processes", NIPS 2011); how much each field matters is chosen by
-the likelihood of the measurements. What is tried next has the largest expected improvement (Jones, Schonlau and Welch,
-"Efficient global optimization of expensive black-box functions", 1998); of a batch, each as if those before it had come
-out as expected.
+the likelihood of the measurements. The schedule tried next has the largest expected improvement (Jones, Schonlau and
+Welch, "Efficient global optimization of expensive black-box functions", 1998); within a batch, each is chosen as if
+those before it had come out as expected.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from math import log, log2
 
 import numpy as np
@@ -27,19 +28,24 @@ LEAST_VARIANCE = 1e-4
 
 
 class GaussianProcess:
-    """Fitted to what was tried.
+    """The model, fitted to the schedules that were tried.
 
-    points: schedules, all of the same fields. tried: times of some, None for what failed, which says nothing. expected:
-    what each point is thought to take (a logarithm, up to a constant) before anything is tried.
+    points: schedules, all with one set of fields. tried: times of some, None for those that failed, which say nothing.
+    expected: a guess at the logarithm of each point's time, up to a constant, before anything is tried.
     """
 
     def __init__(
-        self, points: Sequence[str], tried: Mapping[str, float | None], seed: int, expected: Floats | None = None
+        self,
+        points: Sequence[str],
+        tried: Mapping[str, float | None],
+        seed: int,
+        expected: Floats | None = None,
+        linear: Collection[str] = (),
     ) -> None:
         self.points = list(points)
         self.expected = np.zeros(len(points)) if expected is None else expected
-        self._codes, self._tables = _distances(self.points)
-        index = {point: i for i, point in enumerate(self.points)}
+        self._codes, self._tables = _distances(self.points, linear)
+        self._index = index = {point: i for i, point in enumerate(self.points)}
         known = {index[p]: log(time) for p, time in tried.items() if p in index and time}
         self._open = [i for p, i in index.items() if p not in tried]
         self._rows, self._logs = list(known), np.array(list(known.values()))
@@ -47,20 +53,29 @@ class GaussianProcess:
         self._weights, self._variance = self._fit(seed)
 
     def mean(self) -> Floats:
-        """The logarithm of what each point is thought to take."""
+        """The expected logarithm of each point's time."""
         return self._posterior(range(len(self.points)))[0]
 
     def propose(self, count: int) -> list[str]:
         """At most `count` points that were not tried, the most promising first."""
-        chosen: list[int] = []
+        chosen: list[str] = []
         while self._open and len(chosen) < count:
             mean, deviation = self._posterior(self._open)
             least = float(self._logs.min()) if len(self._logs) else float(mean.min())
             at = int(np.argmax(_improvement(least, mean, deviation)))
-            chosen.append(self._open.pop(at))
-            self._rows.append(chosen[-1])
-            self._logs = np.append(self._logs, mean[at])
-        return [self.points[i] for i in chosen]
+            chosen.append(self.points[self._open[at]])
+            self._assume(self._open[at], float(mean[at]))
+        return chosen
+
+    def assume(self, point: str) -> None:
+        """Takes a point that somebody else tries to come out as expected."""
+        if (i := self._index.get(point)) in self._open:
+            self._assume(i, float(self._posterior([i])[0][0]))
+
+    def _assume(self, i: int, log_time: float) -> None:
+        self._open.remove(i)
+        self._rows.append(i)
+        self._logs = np.append(self._logs, log_time)
 
     def _residuals(self) -> Floats:
         return self._logs - self.expected[self._rows] - self._level
@@ -94,7 +109,7 @@ class GaussianProcess:
         return np.stack([table[np.ix_(a[:, k], b[:, k])] for k, table in enumerate(self._tables)], axis=-1)
 
 
-def _distances(points: Sequence[str]) -> tuple[np.ndarray, list[Floats]]:
+def _distances(points: Sequence[str], linear: Collection[str]) -> tuple[np.ndarray, list[Floats]]:
     """For each point and field the number of its value; for each field the distances between its values."""
     fields = [schedule_values(point) for point in points]
     codes, tables = list[list[int]](), list[Floats]()
@@ -102,7 +117,8 @@ def _distances(points: Sequence[str]) -> tuple[np.ndarray, list[Floats]]:
         texts = list(dict.fromkeys(f[name] for f in fields))
         number = {text: n for n, text in enumerate(texts)}
         codes.append([number[f[name]] for f in fields])
-        tables.append(np.array([[_distance(a, b) for b in texts] for a in texts]))
+        apart = partial(_linear_distance, len(texts)) if name in linear else _distance
+        tables.append(np.array([[apart(a, b) for b in texts] for a in texts]))
     return np.array(codes, np.intp).T, tables
 
 
@@ -114,14 +130,19 @@ def _distance(a: str, b: str) -> float:
     return 1.0
 
 
+def _linear_distance(count: int, a: str, b: str) -> float:
+    return min(2 * abs(int(a) - int(b)) / count, 1.0)
+
+
 def _covariance(apart: Floats, weights: Floats) -> Floats:
-    """Of a variance of 1. Alone, fields matter in proportion to their weights."""
+    """Covariances of points `apart` by so much in each field, for a variance of 1. In the share that fields have one by
+    one, they matter in proportion to their weights."""
     alone = np.exp(-REACH * apart) @ (weights / weights.sum())
     return (1 - TOGETHER) * alone + TOGETHER * np.exp(-(apart @ weights))
 
 
 def _likelihood(residuals: Floats, covariance: Floats) -> tuple[float, float]:
-    """Logarithm of the likelihood, up to a constant, with the variance that is likely for this covariance."""
+    """Twice the logarithm of the likelihood, up to a constant, and the variance that is likely for this covariance."""
     n = len(residuals)
     variance = float(residuals @ np.linalg.solve(covariance + 0.01 * np.eye(n), residuals)) / n
     variance = max(variance, LEAST_VARIANCE)
@@ -131,7 +152,7 @@ def _likelihood(residuals: Floats, covariance: Floats) -> tuple[float, float]:
 
 
 def _improvement(best: float, mean: Floats, deviation: Floats) -> Floats:
-    """Expected improvement over the best."""
+    """Expected improvement of each point over `best`, in logarithms of times."""
     z = (best - mean) / deviation
     density = np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi)
     below = 0.5 * (1 + erf_f32(z / np.sqrt(2)))

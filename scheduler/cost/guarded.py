@@ -1,4 +1,4 @@
-"""What only guesses, guarded: a fault in it costs the guess, never the search that asked."""
+"""A guard around guesses: a fault in one costs the guess, never the search that asked for it."""
 
 import logging
 import math
@@ -17,7 +17,7 @@ class Guarded:
     faults: dict[str, str] = field(default_factory=dict[str, str])
 
     def or_else(self, instead: T, who: str, guess: Callable[[], T]) -> T:
-        """What `guess` gives; where it raises anything, or gives a number that is none, `instead`."""
+        """The result of `guess`; `instead` where it raises anything, or returns a float that is not finite."""
         try:
             found = guess()
         except Exception as e:  # whatever it is: guesses order work, and any order gives a plan

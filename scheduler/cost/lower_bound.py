@@ -18,14 +18,14 @@ def lower_bound_us(traffic: Traffic, device: Device) -> float:
 
 
 def bound_terms_us(traffic: Traffic, device: Device) -> dict[str, float]:
-    """What each part of the device takes at the least; none where its ceilings are unknown.
+    """Lower bounds in microseconds by part of the device; {} where its ceilings are unknown.
 
-    launch: one. Of a device that is not there, one in a CUDA graph.
+    launch: one launch; of a device that is not there, one in a CUDA graph.
     bytes: see `memory_us`.
     arithmetic: at the peak of fused multiply-adds, two operations for each. Two nodes are never fused into one, since
     each is rounded, but additions and multiplications have units of their own: each core of a Zen 5 did 2 fused
     multiply-adds a cycle, or 2 additions and 2 multiplications (4.0 instructions), as many operations either way, and
-    no more of any vector instructions. Conversions are not counted: of 32 elements of 16 bits one instruction at the
+    no more of any vector instructions. Conversions are not counted: 32 elements of 16 bits take one instruction at the
     least (vcvtne2ps2bf16, 1.3 a cycle), which is little beside their bytes.
     products: of narrow operands, at the peak of a GPU's tensor cores or of a CPU's vectors, where that is known.
     """
@@ -41,8 +41,8 @@ def bound_terms_us(traffic: Traffic, device: Device) -> dict[str, float]:
 
 
 def bound_by(traffic: Traffic, device: Device) -> str | None:
-    """What is at its limit in `lower_bound_us`, the largest of its terms, as `Plan.bound_by` has it. None where there
-    is no bound."""
+    """The largest term of `lower_bound_us`, which is at its limit, in the words of `Plan.bound_by`. None where there is
+    no bound."""
     terms = bound_terms_us(traffic, device)
     term = max(terms, key=lambda name: terms[name], default=None)
     if term is None or device.ceilings is None or not terms[term]:
@@ -56,14 +56,14 @@ def bound_by(traffic: Traffic, device: Device) -> str | None:
 
 
 def product_gflops(device: Device) -> Mapping[str, float]:
-    """The peak rate of products of narrow operands by their dtype, as far as it is known: of a GPU's tensor cores by
-    its data sheet, of a CPU as it was measured."""
+    """Peak rates of products of narrow operands (GFLOP/s) by their dtype, as far as they are known: those of a GPU's
+    tensor cores by its data sheet, those of a CPU as measured."""
     gpu = facts(device)
     return gpu.tensor_gflops if gpu else dict(device.ceilings.product_gflops) if device.ceilings else {}
 
 
 def _products_us(traffic: Traffic, device: Device) -> dict[str, float]:
-    """Of the products of narrow operands at the least, by the operands' dtype: those whose rate is known."""
+    """Lower bounds in microseconds on products of narrow operands, by the operands' dtype, where its rate is known."""
     rates = product_gflops(device)
     return {dtype: operations / (rates[dtype] * 1e3) for dtype, operations in traffic.products if dtype in rates}
 
@@ -73,9 +73,9 @@ def _launch_us(device: Device, ceilings: Ceilings) -> float:
 
 
 def memory_us(read_bytes: int, written_bytes: int, ceilings: Ceilings) -> float:
-    """What moving these distinct bytes takes at the least: at the best bandwidth of the smallest level of memory that
-    holds them, since a tensor may still be in cache; in main memory, by what is known of this mix of reads and
-    writes. A cache is no slower than that, whatever was measured: one that many share may seem so."""
+    """Lower bound in microseconds on moving these distinct bytes: at the best bandwidth of the smallest level of memory
+    that holds them, since a tensor may still be in cache; in main memory, by what is known of this mix of reads and
+    writes. A cache is taken to be no slower than main memory, though one that many share may be measured so."""
     bytes_ = read_bytes + written_bytes
     rates = _main_memory(ceilings)
     main_us = math.inf if rates is None else max(_known_ns(read_bytes, written_bytes, rates)) / 1e3
@@ -94,12 +94,12 @@ def _main_memory(ceilings: Ceilings) -> tuple[float, float, float] | None:
 
 
 def _known_ns(read: float, written: float, rates: tuple[float, float, float]) -> list[float]:
-    """Times that so many bytes take at the least.
+    """Lower bounds in nanoseconds on moving so many bytes to and from main memory. rates: as of `_main_memory`.
 
-    As long as their reads do, as their writes, and as the copy that is among them. And whoever moved them and then,
-    alone, what a copy of the larger part lacks, would have copied that, no faster than copies were measured. On 2 cores
-    of a Zen 5 these reached 117 GB/s, reads 101 and writes 89: of two bytes read for each written that makes 130 at the
-    most, and a kernel reached 129.
+    Their reads, their writes, and the copy that is among them give one each. The fourth: whoever moved them and then,
+    alone, what a copy of the larger part lacks, would have copied that part, no faster than copies were measured. On 2
+    cores of a Zen 5 copies reached 117 GB/s, reads 101 and writes 89: for two bytes read for each written that makes
+    130 at the most, and a kernel reached 129.
     """
     read_gbps, write_gbps, copy_gbps = rates
     less, more = sorted((read, written))
@@ -109,8 +109,9 @@ def _known_ns(read: float, written: float, rates: tuple[float, float, float]) ->
 
 @lru_cache(maxsize=64)
 def _fastest_gbps(rates: tuple[float, float, float]) -> float:
-    """Bytes a nanosecond of that mix of which the least is known. From reads alone to a copy, and from there to writes
-    alone, each of the times is a line, so that the largest is least at an end or where two of them cross."""
+    """Bytes a nanosecond of the mix of reads and writes that the bounds of `_known_ns` let be fastest. From reads alone
+    to a copy, and from there to writes alone, each bound is linear in the share of writes, so that the largest of them
+    is least at an end or where two of them cross."""
     least = math.inf
     for one, other in ((0.0, 0.5), (0.5, 1.0)):  # shares of writes
         ends = (_known_ns(1 - share, share, rates) for share in (one, other))
@@ -124,7 +125,7 @@ def _fastest_gbps(rates: tuple[float, float, float]) -> float:
 
 
 def least_bound_us(bytes_: int, device: Device) -> float:
-    """The least that `lower_bound_us` says of any traffic of so many bytes or more."""
+    """Lower bound on `lower_bound_us` of any traffic of so many bytes or more."""
     ceilings = device.ceilings
     if ceilings is None:
         return 0.0
@@ -135,7 +136,7 @@ def least_bound_us(bytes_: int, device: Device) -> float:
 
 
 def best_gbps(bytes_: int, rates: Sequence[tuple[int, float]]) -> float:
-    """The best bandwidth of the levels that hold so many bytes: of more bytes, too, none is better."""
+    """The best bandwidth of the levels that hold so many bytes; more bytes have no better one."""
     return max(rate for limit, rate in rates if limit == 0 or bytes_ <= limit)
 
 

@@ -1,5 +1,5 @@
-"""What candidates cost before anything of them is measured: from their traffic, the families' usual shares, the
-launches of first kernels, and what other segments took."""
+"""Predicted costs of candidates, before anything of them is measured: from their traffic, the families' usual shares of
+a device's ceilings, the launches of first kernels, and times of other segments."""
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -35,16 +35,16 @@ UNKNOWN_US = 1e9  # of what cannot be predicted: everything else is tried before
 
 @dataclass(frozen=True)
 class Estimate:
-    """What candidates cost that were not measured; equal while nothing is learned. us: of one. seeming_us: no more than
-    that, without lowering the segment to find out which families accept it. least_us: no more than that of any of so
-    much traffic, or more."""
+    """Costs in microseconds of candidates that were not measured; estimates are equal while nothing is learned. us: of
+    one candidate. seeming_us: lower bound on `us`, without lowering the segment to find out which families accept it.
+    least_us: lower bound on `seeming_us` of any candidate of so much traffic, or more."""
 
     us: Callable[[Candidate], float]
     seeming_us: Callable[[Candidate], float]
     least_us: Callable[[LeastTraffic], float]
 
     def times(self, factor: float) -> "Estimate":
-        """That many times as much."""
+        """The estimate with all costs times `factor`."""
         return Estimate(
             lambda c: factor * self.us(c), lambda c: factor * self.seeming_us(c), lambda t: factor * self.least_us(t)
         )
@@ -52,7 +52,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class _Least:
-    """What is predicted at the least of any segment of so much traffic or more. scales: of families' predictions."""
+    """Lower bound on predictions for segments of so much traffic or more. scales: factors of predictions, by family."""
 
     predictor: "CostModel"
     scales: tuple[tuple[str, float], ...]
@@ -146,7 +146,7 @@ class CostModel:
         return self._lonely[key]
 
     def answers(self, atoms: Atoms, piece: SegmentMask) -> Acceptance:
-        """What the families say to computing these atoms in one launch, each asked when that is needed."""
+        """The families' answers to computing these atoms in one launch, each asked for when it is needed."""
         return Acceptance(self.families, self.device, atoms, piece, self._sure_of(atoms.graph), self._told)
 
     def _sure_of(self, graph: Graph) -> Collection[str]:
@@ -189,7 +189,7 @@ class CostModel:
         return self._traffic[graph]
 
     def bound_us(self, candidate: Candidate) -> float:
-        """What no kernel of the accepting families can beat."""
+        """Lower bound in microseconds on the time of any kernel of the accepting families."""
         return self._bound_us(candidate, candidate.families.__contains__)
 
     def _bound_us(self, candidate: Candidate, is_taken_by: Callable[[str], bool]) -> float:
@@ -203,7 +203,7 @@ class CostModel:
         return best_us
 
     def family_bound_us(self, candidate: Candidate, family: str) -> float:
-        """What no kernel of one family can beat."""
+        """Lower bound in microseconds on the time of any kernel of one family."""
         return self._family_bound_us(self.traffic(candidate), family, 0.0)
 
     def _family_bound_us(self, traffic: Traffic, family: str, otherwise_us: float) -> float:
@@ -218,7 +218,7 @@ class CostModel:
         return self._best_us[candidate]
 
     def seeming_us(self, candidate: Candidate) -> float:
-        """The same by families that seem to accept the segment, without lowering it: never more, and rarely less."""
+        """`predicted_us` by families that seem to accept the segment, without lowering it: never more, rarely less."""
         if candidate in self._best_us:
             return self._best_us[candidate]
         if candidate not in self._seeming_us:
@@ -249,7 +249,7 @@ class CostModel:
         return min(found)[2] if found else SHARES_NOTHING
 
     def predicted_by(self, candidate: Candidate, family: str) -> float:
-        """The same of one family that accepts the segment."""
+        """Prediction in microseconds for one family that accepts the segment, corrected as in `predicted_us`."""
         return self._scale(family) * self.uncorrected_us(candidate, family)
 
     @property
@@ -282,7 +282,8 @@ class CostModel:
         return self.guesses.or_else(0.0, "bound", partial(least_bound_us, least.bytes, self.device))
 
     def uncorrected_us(self, candidate: Candidate, family: str) -> float:
-        """What is predicted of one family that accepts the segment, however far off its predictions were."""
+        """Prediction in microseconds for one family that accepts the segment, without the scale that measurements of
+        this search give (`correct`)."""
         key = candidate, family
         if key not in self._predicted:
             guess = partial(self._predict, candidate, family)
@@ -307,7 +308,7 @@ class CostModel:
         return predicted_us * self.guesses.or_else(1.0, f"correction of {family}", factor)
 
     def corrections_of(self, family: str) -> Calibration | None:
-        """What other segments say about the family's predictions, if anything."""
+        """The correction of the family's predictions learned from other segments, if there is one."""
         if family not in self._learned:
             turning = self.families.get("transpose")  # what it takes, `pointwise` fetches badly
 
@@ -350,7 +351,7 @@ class CostModel:
         return self._first[key]
 
     def least_unrolled(self, candidate: Candidate) -> Variant | None:
-        """What compilers are soonest through with, by a family that says so; None where none takes the candidate.
+        """The variant that compiles fastest, by a family that says which does; None where none takes the candidate.
         Tiles that `transpose` turns in registers, for example, `pointwise` fetches in a quarter of the time."""
         for name in (self.fastest(candidate), *self.families):
             known = self.families[name]

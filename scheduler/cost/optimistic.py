@@ -1,15 +1,15 @@
-"""What a segment moves and multiplies at the least, from its atoms alone: says of most candidates that they are in no
-cheapest cover before they are looked at, or even built.
+"""Lower bounds on the bytes and products of a segment, from its atoms alone: they keep most candidates out of the
+cheapest cover before these are looked at, or even built.
 
-A segment writes what it writes, whole. Of each tensor it reads as much as one of its atoms needs that is computed
-whole, and an atom is computed whole where it is written, or a reader that is computed whole needs all of it. Whether
-an atom is read by a segment's other atoms too only adds to that: no segment's `traffic_of` is below.
+A segment writes its outputs whole. Lower bound on the bytes that it reads: for each input tensor, the largest part that
+one of its atoms needs that is computed whole. An atom is computed whole where it is written, or where a reader that is
+computed whole needs all of it. Other atoms only add to that: no segment's `traffic_of` is below the bound.
 
     %1 = exp(%0); %2 = slice(%1); %3 = neg(%2)     {%3} reads as much of %1 as it writes; {%1, %3} need not read all
                                                    of %0, unless %1 is an output
 
-Products of atoms that are computed whole are counted; of several that read the same tensors one alone, since these may
-be the same. Families that are sure to refuse are left out.
+Products count of atoms that are computed whole; of several that read one set of tensors only the largest, since they
+may be one product. Families that are sure to refuse the segment are left out of its price.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ from scheduler.segments.segment_mask import SegmentMask
 
 
 class OptimisticCost:
-    """Of segments of one graph."""
+    """Lower bounds on the traffic of segments of one graph."""
 
     def __init__(self, atoms: Atoms) -> None:
         self._atoms = atoms
@@ -45,7 +45,7 @@ class OptimisticCost:
                 self._products[a] = narrow[0] if narrow else (atoms.nodes[a].dtype.name, traffic.made_operations)
 
     def traffic(self, piece: SegmentMask) -> LeastTraffic:
-        """Of a segment, at the least."""
+        """Lower bound on the traffic of a segment."""
         if piece not in self._known:
             self._known[piece] = self._traffic(piece)
         return self._known[piece]
@@ -75,7 +75,7 @@ class OptimisticCost:
         return LeastTraffic(bytes_, made_products, elements, self._refusing(piece, producer))
 
     def _refusing(self, piece: SegmentMask, producer: Mapping[int, int]) -> frozenset[str]:
-        """Families that do not take a segment, as far as its contractions and ops say."""
+        """Families that are sure to refuse a segment, as far as its contractions and ops say."""
         contractions = bits(piece.members & self._contractions)
         if not contractions:
             return frozenset()

@@ -50,7 +50,8 @@ ASSUMED: dict[str, Ceilings] = {
 
 
 def family_bound_us(traffic: Traffic, family: str, device: Device) -> float:
-    """The segment's lower bound; for a family that shares nothing also all that it computes at the device's peak."""
+    """The segment's lower bound in microseconds; for a family that shares nothing, not below the time of all that it
+    computes at the device's peak."""
     least_us = lower_bound_us(traffic, device)
     if EFFICIENCY.get(family, USUAL).pulls and device.ceilings is not None:
         least_us = max(least_us, traffic.pulled_operations / (device.ceilings.fma_gflops * 1e3))
@@ -58,14 +59,14 @@ def family_bound_us(traffic: Traffic, family: str, device: Device) -> float:
 
 
 def _narrow_rate(device: Device, dtype: str) -> float:
-    """How many times as fast as f32's kernels multiply operands of a dtype: bf16 by an instruction of its own, where
-    there is one; others they widen."""
+    """Rate at which kernels multiply operands of a dtype, over that of f32: 2 for bf16 where the CPU has an instruction
+    for it, else 1, since operands are widened."""
     return 2.0 if dtype == "bf16" and "avx512_bf16" in device.features else 1.0
 
 
 def predicted_us(traffic: Traffic, family: str, device: Device, among: Collection[str]) -> float:
-    """Roofline: a launch, and the longer of moving the bytes and doing the arithmetic at what the family usually
-    reaches. among: the families that accept the segment."""
+    """Predicted microseconds by a roofline: a launch, and the longer of moving the bytes and doing the arithmetic at
+    the rates that the family usually reaches. among: the families that accept the segment."""
     ceilings = device.ceilings or ASSUMED[device.target]
     if device.target != "cpu":
         return family_us(traffic, family, device, among, ceilings)
@@ -81,8 +82,8 @@ def predicted_us(traffic: Traffic, family: str, device: Device, among: Collectio
 
 
 def least_us(least: LeastTraffic, family: str, device: Device) -> float:
-    """The least that `predicted_us` says of any segment whose traffic is that or more: a launch, and the longer of
-    moving the bytes and multiplying."""
+    """Lower bound on `predicted_us` of any segment whose traffic is `least` or more: a launch, and the longer of moving
+    the bytes and multiplying."""
     ceilings = device.ceilings or ASSUMED[device.target]
     if device.target != "cpu":
         return least_family_us(least, family, device, ceilings)
@@ -95,7 +96,7 @@ def least_us(least: LeastTraffic, family: str, device: Device) -> float:
 
 def may_be_narrow(traffic: Traffic, family: str, device: Device) -> bool:
     """Whether kernels of the family may have too few blocks to keep a GPU's memory busy, however much they read: sums
-    into a few elements. Their launch says it."""
+    into a few elements. Whether they do, a kernel's launch says."""
     reduces = family in ("reduction", "normalization")
     return device.target != "cpu" and reduces and traffic.elements < FEW * device.units and traffic.bytes > NARROW_BYTES
 
@@ -103,7 +104,7 @@ def may_be_narrow(traffic: Traffic, family: str, device: Device) -> bool:
 def predicted_kernel_us(
     traffic: Traffic, kernel: Kernel, report: CompileReport | None, device: Device, among: Collection[str]
 ) -> float:
-    """The same for one kernel, of which more is known. report: of its compilation, if there was one."""
+    """`predicted_us` for one kernel, on a GPU by its launch too. report: of its compilation, if there was one."""
     if device.target == "cpu":
         return predicted_us(traffic, kernel.family, device, among)
     return kernel_us(traffic, kernel, report, device, among, device.ceilings or ASSUMED[device.target])

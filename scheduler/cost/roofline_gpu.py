@@ -16,9 +16,9 @@ from scheduler.cost.traffic import LeastTraffic, Traffic
 
 @dataclass(frozen=True)
 class Shares:
-    """What a family usually reaches: of the bandwidth of a copy, of the peak of f32 multiply-adds, of the peak of the
-    tensor cores (0: it does not use them); and what a launch of it costs besides the work. pulls: each element of an
-    output computes all that it needs, nothing is shared."""
+    """Shares that a family usually reaches: of the bandwidth of a copy, of the peak of f32 multiply-adds, of the peak
+    of the tensor cores (0: it does not use them). overhead_us: cost of a launch besides the work. pulls: each element
+    of an output computes all that it needs, nothing is shared."""
 
     bandwidth: float
     arithmetic: float
@@ -73,8 +73,8 @@ SERIAL_US = 0.011  # an operation of a thread that has only one to do at a time:
 
 
 def family_us(traffic: Traffic, family: str, device: Device, among: Collection[str], ceilings: Ceilings) -> float:
-    """Before there is a kernel: a launch, and the longer of moving the bytes and doing the arithmetic at what the
-    family usually reaches. among: the families that accept the segment."""
+    """Predicted microseconds before there is a kernel: a launch, and the longer of moving the bytes and doing the
+    arithmetic at the rates that the family usually reaches. among: the families that accept the segment."""
     memory_us, arithmetic_us = _work_us(traffic, family, device, among, ceilings)
     shares = _shares(family, device)
     if shares.pulls:  # a thread for each element
@@ -83,7 +83,7 @@ def family_us(traffic: Traffic, family: str, device: Device, among: Collection[s
 
 
 def least_family_us(least: LeastTraffic, family: str, device: Device, ceilings: Ceilings) -> float:
-    """The least that `family_us` says of any segment whose traffic is that or more."""
+    """Lower bound on `family_us` of any segment whose traffic is `least` or more."""
     shares = _shares(family, device)
     memory_us = least.bytes / (ceilings.copy_gbps[-1][1] * shares.bandwidth * 1e3)
     arithmetic_us = 0.0
@@ -99,8 +99,8 @@ def kernel_us(
     traffic: Traffic, kernel: Kernel, report: CompileReport | None, device: Device, among: Collection[str],
     ceilings: Ceilings,
 ) -> float:  # fmt: skip
-    """The same of one kernel: its grid may leave multiprocessors idle, in the last round too, and where few of its
-    threads fit on one, memory is not kept busy."""
+    """`family_us` for one kernel, by its launch: its grid may leave multiprocessors idle, in the last round too, and
+    where few of its threads fit on a multiprocessor, memory is not kept busy."""
     if kernel.libraries:  # calls a library, which chooses its own grid
         return family_us(traffic, kernel.family, device, among, ceilings)
     tile = _tile(kernel)
@@ -122,7 +122,7 @@ def kernel_us(
 
 
 def _serial_us(traffic: Traffic, shares: Shares) -> float:
-    """Of the thread that has most to do, where nothing is shared: one operation waits for another."""
+    """Microseconds of the thread that has most to do, each operation waiting for the last; 0 where work is shared."""
     return SERIAL_US * traffic.longest if shares.pulls else 0.0
 
 
@@ -150,7 +150,8 @@ def _work_us(
     traffic: Traffic, family: str, device: Device, among: Collection[str], ceilings: Ceilings,
     tiles: Collection[int] = TILES,
 ) -> tuple[float, float]:  # fmt: skip
-    """Of memory and of arithmetic, each as if it were alone. tiles: of products, the best of which counts."""
+    """Microseconds of memory and of arithmetic, each as if it were alone. tiles: of products, in elements of the
+    output; the best one counts."""
     shares = _shares(family, device)
     # Every tensor is taken to come from memory, as in measurements; else whatever is cut small enough would seem fast.
     memory_us = traffic.bytes / (ceilings.copy_gbps[-1][1] * shares.bandwidth * 1e3)
@@ -176,13 +177,14 @@ def _tiled(elements: int, family: str, device: Device, tiles: Collection[int]) -
 
 
 def _rounds(elements: int, tile: int, units: int) -> float:
-    """How many times as long it takes since the last round of tiles does not fill the multiprocessors."""
+    """How many times as long a product takes because its last round of tiles does not fill the multiprocessors."""
     tiles = max(elements / tile, 1.0)
     return ceil(tiles / units) * units / tiles
 
 
 @cache
 def _use(tile: int) -> float:
-    """Of the tensor cores, by the elements of a tile: small ones load each operand more often. 1 from about 128 x 160
-    on, 0.92 for 128 x 128, 0.6 for 64 x 64: assumed, in the order that tuners of such kernels find."""
+    """Share of the tensor cores that a tile of so many elements keeps busy: small tiles load each operand more often. 1
+    from about 128 x 160 on, 0.92 for 128 x 128, 0.6 for 64 x 64: assumed, in the order that tuners of such kernels
+    find."""
     return min(1.0, 0.6 * (tile / 4096) ** 0.308)

@@ -1,4 +1,4 @@
-"""What computing a graph costs at the least: distinct bytes that must be read and written, and arithmetic.
+"""Lower bounds on the cost of computing a graph: distinct bytes that must be read and written, and arithmetic.
 
 Two passes. Forward: how many different values a node's elements can have (a broadcast adds none). Backward: how many of
 its elements anything needs (a slice needs few). Both are counted so that a mistake makes the cost lower: these numbers
@@ -25,12 +25,12 @@ class Traffic:
     """read_bytes, written_bytes: distinct ones. operations: arithmetic of the distinct elements needed, as `OPS` counts
     it, two per product of a contraction. vector_operations: those that no narrower or special unit could take over.
     pulled_operations: arithmetic and loads where every element of every output computes all that it needs by itself.
-    products: of the operations those of contractions that matrix units may take over, by dtype of the operands, as it
-    was before casts that lose nothing.
-    elements: of the largest output. longest: operations and loads of the element of an output that pulls most.
-    made_operations, made_products: the same as operations and products with every needed element of a contraction
-    counted, equal ones and those that a bound knows too little of, too, and dtypes as they are written: what kernels
-    do, for predictions."""
+    products: the part of `operations` in contractions that matrix units may take over, by dtype of the operands before
+    casts that lose nothing.
+    elements: of the largest output. longest: operations and loads of the output element that pulls most.
+    made_operations, made_products: `operations` and `products` as kernels do them, for predictions: every needed
+    element of a contraction counts, also equal ones and those of which a bound knows too little, and dtypes are those
+    written."""
 
     read_bytes: int
     written_bytes: int
@@ -49,9 +49,8 @@ class Traffic:
 
 
 class LeastTraffic(NamedTuple):
-    """What the traffic of a segment comes to at the least, as far as that is known without building it: bytes, and
-    `made_products`, those of f32 and f64 among them. elements: of the largest output. refusing: families that do not
-    take it."""
+    """Lower bound on the traffic of a segment, known without building the segment: bytes, and `made_products`, those of
+    f32 and f64 among them. elements: of the largest output. refusing: families that do not take the segment."""
 
     bytes: int
     products: tuple[tuple[str, float], ...] = ()
@@ -117,7 +116,7 @@ def traffic_of(graph: Graph) -> Traffic:
 
 
 def _narrowest(graph: Graph) -> dict[Node, DType]:
-    """By node a dtype that holds all its values: that of what was cast to a wider one."""
+    """By node, a dtype that holds all its values: the one before a cast to a wider dtype."""
     narrow: dict[Node, DType] = {}
     for node in graph.nodes:
         args = [narrow[a] for a in node.args]
@@ -128,8 +127,8 @@ def _narrowest(graph: Graph) -> dict[Node, DType]:
 
 
 def least_reads(graph: Graph) -> list[tuple[int, bool]]:
-    """Bytes of each input that are read wherever the outputs are computed whole, whatever is computed besides, and
-    whether that is all of it."""
+    """By input, the bytes that are read wherever the outputs are computed whole, whatever is computed besides, and
+    whether all of its elements are needed."""
     needed = dict.fromkeys(graph.nodes, 0)
     for output in graph.outputs:
         needed[output.node] = output.node.elements
@@ -180,7 +179,7 @@ def _pulled(graph: Graph) -> float:
 
 
 def _longest(graph: Graph) -> float:
-    """The same behind one element of that output which has most behind it."""
+    """Operations without any sharing behind one element, for the output of which that is most."""
     behind: dict[Node, float] = {}
     for node in graph.nodes:
         args = [behind[a] for a in node.args]
@@ -190,7 +189,7 @@ def _longest(graph: Graph) -> float:
 
 
 def _terms(node: Node) -> float:
-    """Of each element of a node."""
+    """Terms summed up for each element of a node; 1 where nothing is."""
     if node.op == "input":
         return 1.0
     match OPS[node.op].kind:
@@ -203,7 +202,7 @@ def _terms(node: Node) -> float:
 
 
 def _cost(node: Node) -> float:
-    """Of each term: a load, or arithmetic."""
+    """Operations for each term of a node: a load, or arithmetic."""
     if node.op == "input":
         return 1.0
     row = OPS[node.op]
@@ -217,8 +216,8 @@ def _depth(node: Node) -> int:
 
 
 def _different(graph: Graph) -> dict[Node, int]:
-    """Upper limit of how few different values a node's elements are: never more than there really may be at the
-    least."""
+    """By node, how many different values its elements can have, counted low: broadcasts add none, a gather or a slice
+    may leave few."""
     different: dict[Node, int] = {}
     for node in graph.nodes:
         args = [different[a] for a in node.args]
@@ -274,7 +273,7 @@ def _addresses(spec: InputSpec) -> int:
 
 
 def _needed(graph: Graph) -> dict[Node, int]:
-    """Elements of each node that some output depends on: at least so many."""
+    """By node, a lower bound on the number of its elements that some output depends on."""
     needed = dict.fromkeys(graph.nodes, 0)
     # Axes such that every combination of their positions is needed: what a gather or a broadcast lets through.
     whole: dict[Node, Axes] = dict.fromkeys(graph.nodes, frozenset[int]())
@@ -308,7 +307,8 @@ Axes = frozenset[int]
 
 
 def _apart(slices: list[Node]) -> int:
-    """Elements that slices of one node have together: all, where no two have any in common."""
+    """Lower bound on the elements that slices of one node have together: all, where no two have any in common; else
+    those of the largest."""
     boxes = [list(zip(s.ints("start"), s.ints("stop"), strict=True)) for s in slices]
     for one, other in combinations(boxes, 2):
         if all(a < d and c < b for (a, b), (c, d) in zip(one, other, strict=True)):

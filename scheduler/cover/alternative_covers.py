@@ -21,15 +21,16 @@ SHARE = 0.5  # of the time that one cover may take, for all of these
 
 @dataclass(frozen=True)
 class AlternativeCover:
-    """atom: the producer that the cover takes of a tensor that has others. other: the best cover without it, by what is
-    measured or predicted; () if there is none."""
+    """atom: the producer that the cover takes of a tensor that has several. other: the best cover without that atom, by
+    what is measured or predicted; () if there is none."""
 
     atom: int
     other: Proposal
 
 
 def forms(atoms: Atoms, cover: Proposal, covers: CoverOracle, ledger: Ledger) -> Iterator[AlternativeCover]:
-    """Of a cover by candidates of these atoms; of equal segments, in other layers for instance, of one."""
+    """For producers in a cover of these atoms whose tensor has others, at most `MOST`: the best cover without each. Of
+    equal segments, in other layers for instance, one is looked at."""
     until = covers.deadline.clock() + SHARE * covers.cover_s
     seen: set[tuple[str, int]] = set()
     for candidate in cover:
@@ -49,8 +50,8 @@ def forms(atoms: Atoms, cover: Proposal, covers: CoverOracle, ledger: Ledger) ->
 def explained(
     prepared: Prepared, atoms: Atoms, cover: Proposal, covers: CoverOracle, ledger: Ledger
 ) -> Iterator[Reason]:
-    """What the cover costs, and what it would with another way to a tensor: once for all tensors that it is the same
-    of."""
+    """Reasons that give the cost of the cover, and of the best one with another way to a tensor: one for all tensors
+    with an equal text."""
     if any(c.families.atoms is not atoms for c in cover):
         return  # of the unfused graph, which has no alternatives
     found_by = prepared.alternatives.found_by

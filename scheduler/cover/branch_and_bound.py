@@ -25,8 +25,8 @@ MOST_MEMBERS = 40  # of a piece, of which pairs are considered
 
 @dataclass(frozen=True)
 class Cover:
-    """Pieces in execution order. lower_us: what no cover by the pieces that there were is below. exact: none is cheaper
-    by more than PRECISION of its cost. peak_bytes: of temporaries alive at once, where their sizes are known."""
+    """Pieces in execution order. lower_us: lower bound on the cost of any cover by the pieces given. exact: none is
+    cheaper by more than PRECISION of its cost. peak_bytes: of temporaries alive at once, where sizes are known."""
 
     pieces: tuple[SegmentMask, ...]
     cost_us: float
@@ -86,8 +86,8 @@ def search(
 
 
 def rounded(covering: MasterProblem, solution: Solution) -> tuple[SegmentMask, ...]:
-    """A cover made of what a solution takes, whole or in part: those that it takes least of are left out where the
-    others do."""
+    """A cover made of the pieces that a solution takes, whole or in part. Those taken in part are left out where the
+    others are a cover, the smallest parts first."""
     parts = dict(solution.x)
     order = covering.order(parts) or covering.order(covering.repaired(parts))
     for j in sorted(solution.divided, key=lambda j: (parts[j], j)):
@@ -99,7 +99,8 @@ def rounded(covering: MasterProblem, solution: Solution) -> tuple[SegmentMask, .
 
 
 def _decide(covering: MasterProblem, solution: Solution) -> Decision:
-    """What the solution is most undecided about."""
+    """The decision to branch on, of which the solution takes nearest to one half: whether a tensor is stored; where all
+    tensors are decided, whether two atoms are computed together; else whether a column is taken."""
     stored: dict[int, float] = {}
     for j, part in solution.x.items():
         for t in bits(covering.pieces[j].writes):
@@ -121,6 +122,6 @@ T = TypeVar("T")
 
 
 def _undecided(parts: Mapping[T, float]) -> T | None:
-    """Of which half is there, nearly; None where all are there or nothing is."""
+    """The key whose part is nearest to one half; None where no part is between 0 and 1."""
     between = [key for key, part in parts.items() if NEAR < part < 1 - NEAR]
     return min(between, key=lambda key: abs(parts[key] - 0.5), default=None)

@@ -1,11 +1,11 @@
-"""What covers are made of, as sets of numbers: tensors, atoms that compute them, pieces that compute and write some.
+"""The parts of covers, as sets of numbers: tensors, atoms that compute them, pieces that compute and write some.
 
 Tensors are numbered; atoms are, too. Several atoms may compute the same tensor (alternatives), and an atom may be a
 member of several chosen pieces (recomputation). Sets of tensors and of atoms are masks.
 
     tensor 0 <- atom 0            piece {0, 1} writes {1}: reads nothing, keeps tensor 0 to itself
     tensor 1 <- atom 1 reads 0    piece {1} writes {1}: reads tensor 0, which another piece has to write
-             <- atom 2 reads 0    piece {2} writes {1}: the same from the alternative
+             <- atom 2 reads 0    piece {2} writes {1}: reads tensor 0, computes tensor 1 by the alternative
 """
 
 from collections.abc import Iterable, Sequence
@@ -38,7 +38,7 @@ class Hypergraph:
         return made
 
     def read(self, members: int) -> int:
-        """Tensors that these atoms read of others."""
+        """Tensors that these atoms read and do not compute."""
         if members not in self._read:
             reads = 0
             for a in bits(members):
@@ -47,7 +47,7 @@ class Hypergraph:
         return self._read[members]
 
     def needed_for(self, tensors: int) -> int:
-        """Tensors that have to be computed for these, whichever alternatives are taken; these among them."""
+        """Tensors that have to be computed for `tensors`, whichever alternatives are taken; `tensors` among them."""
         needed = 0
         for t in bits(tensors):
             if not needed >> t & 1:
@@ -55,7 +55,7 @@ class Hypergraph:
         return needed
 
     def needing(self) -> list[int]:
-        """By tensor, those for which it has to be computed; it among them."""
+        """By tensor, the tensors for which it has to be computed; itself among them."""
         count = len(self.needs)
         size = (count + 7) // 8
         packed = b"".join(needed.to_bytes(size, "little") for needed in self.needs)
@@ -65,7 +65,7 @@ class Hypergraph:
 
 
 def _needs(reads: Sequence[int], stands: Sequence[int]) -> list[int]:
-    """By tensor, what every way to compute it computes, itself among it: the largest solution of
+    """By tensor, the tensors that every way to compute it computes, itself among them: the largest solution of
 
     needs[t] = {t} | intersection over atoms a of t of (union over tensors r that a reads of needs[r]).
     """
@@ -93,8 +93,9 @@ def _needs(reads: Sequence[int], stands: Sequence[int]) -> list[int]:
 
 
 def in_order(pieces: Iterable[tuple[SegmentMask, int]], outputs: int) -> tuple[SegmentMask, ...] | None:
-    """Pieces, given with what they read, so that each comes after something has written what it reads, the lowest first
-    where free, those left out whose writes nobody needs. None where they do not write the outputs."""
+    """Pieces, given with what they read, in an order of execution: each comes after others have written what it reads,
+    the lowest first where several can. Pieces whose writes nobody needs are left out. None where the outputs are not
+    written."""
     waiting = sorted(pieces, key=lambda p: (p[0].members & -p[0].members, p[0]))
     order: list[tuple[SegmentMask, int]] = []
     written = 0
@@ -110,7 +111,7 @@ def in_order(pieces: Iterable[tuple[SegmentMask, int]], outputs: int) -> tuple[S
 
 
 def _needed(order: Sequence[tuple[SegmentMask, int]], outputs: int) -> tuple[SegmentMask, ...]:
-    """Those of an order that are the first to write something that is needed."""
+    """Pieces of an order that are the first to write a tensor that is an output, or that a later one of them reads."""
     first: list[int] = []
     written = 0
     for piece, _ in order:

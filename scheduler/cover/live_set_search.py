@@ -1,13 +1,13 @@
-"""Covers backward from the outputs, in the opposite order of execution: what is alive between two steps is all that
-matters of those after, so that memory can be limited.
+"""Search for covers backward from the outputs, in the opposite order of execution, within a limit of memory. The state
+is the set of tensors alive between two steps: nothing else of the steps after matters to those before.
 
     demanded before = demanded after - writes + reads      while the piece runs: demanded after + writes + reads
 
 A piece can be next where it writes something that is demanded. Whatever order comes out can be executed, and a piece
-may be executed twice where keeping a tensor would take too much. States are visited by cost so far and a bound of what
-is left (A*): the dual of the covering problem's relaxation, of the rows whose tensors are demanded. Orders of
-independent pieces are told apart, since their peaks differ: where that makes too many states, a beam keeps the best of
-each number of steps.
+may be executed twice where keeping a tensor would take too much. States are visited by cost so far plus a lower
+bound on the rest (A*): the duals of the covering problem's relaxation, for the rows whose tensors are demanded. Orders
+of independent pieces are told apart, since their peaks differ: where that makes too many states, a beam keeps the best
+of each number of steps.
 """
 
 import heapq
@@ -23,11 +23,11 @@ from scheduler.segments.segment_mask import SegmentMask
 MOST_STATES = 5_000
 BEAM = 32
 MOST_STEPS = 4  # times as many as there are tensors
-TIE = 1e-9  # of the bound: costs that differ by less are the same
+TIE = 1e-9  # of the bound: costs that differ by less count as equal
 
 
 class Step(NamedTuple):
-    """A piece that may be chosen. price: what it costs."""
+    """A piece that may be chosen, the tensors that it reads, and its price."""
 
     piece: SegmentMask
     reads: int
@@ -55,7 +55,7 @@ class Way(NamedTuple):
 
 
 class Result(NamedTuple):
-    """The best way found, if any. lower: what none is below. whole: all states were seen that could be better."""
+    """The best way found, if any. lower: bound below any way's price. whole: no state that could be better is left."""
 
     way: Way | None
     lower: float
@@ -63,7 +63,7 @@ class Result(NamedTuple):
 
 
 class LiveSetSearch:
-    """`bound`: what making a set of tensors costs at the least."""
+    """`bound`: lower bound on the price of making a set of tensors."""
 
     def __init__(self, steps: Iterable[Step], outputs: int, memory: PeakMemory, bound: Callable[[int], float]) -> None:
         self._memory = memory
@@ -76,7 +76,7 @@ class LiveSetSearch:
                 self._writing[t] = self._writing.get(t, 0) | 1 << i
 
     def cheapest(self, limit_bytes: int, most_states: int, is_late: Callable[[], bool]) -> Result:
-        """The cheapest cover within a limit, unless there are more states than that, or it gets late."""
+        """The cheapest cover within a limit, unless there are more than `most_states` states, or it gets late."""
         tie, least = count(), self._bound(self._start.demanded)
         unit = TIE * least or TIE
         heap = [(round(least / unit), least, next(tie), self._start)]
@@ -118,7 +118,7 @@ class LiveSetSearch:
         return way.price + self._bound(way.demanded), way.demanded
 
     def smallest(self, most_states: int, is_late: Callable[[], bool]) -> Way | None:
-        """A cover of the least peak, unless there are more states than that, or it gets late."""
+        """A cover of the least peak, unless there are more than `most_states` states, or it gets late."""
         tie = count()
         heap = [(0, self._bound(self._start.demanded), next(tie), self._start)]
         best = {self._start.demanded: 0}
@@ -137,7 +137,7 @@ class LiveSetSearch:
         return None
 
     def _before(self, after: Way, limit_bytes: float) -> Iterator[Way]:
-        """One step more."""
+        """Ways with one step more in front, during which no more than `limit_bytes` are alive."""
         demanded = after.demanded
         possible = 0
         for t in bits(demanded):

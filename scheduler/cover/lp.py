@@ -1,4 +1,4 @@
-"""The linear relaxation of covering: rows of columns, of each of which at least one is taken.
+"""The linear relaxation of covering: at least one column of each row is taken.
 
     minimise  sum of cost[j] x[j]  over x >= 0,  such that  sum of x[j] over the columns j of a row  >=  1  for each row
 
@@ -40,10 +40,10 @@ class Optimum(NamedTuple):
 
 
 class QuietHighs(highspy.Highs):
-    """HiGHS, which prints nothing: its first call that is no option, within its constructor, prints a banner else."""
+    """HiGHS without the banner that its constructor prints at the first call other than setting an option."""
 
     def enableCallbacks(self) -> None:
-        """Called by the constructor."""
+        """Turns output off before the banner; called by the constructor."""
         self.setOptionValue("output_flag", False)
         super().enableCallbacks()
 
@@ -84,13 +84,13 @@ class Relaxation:
         return lp
 
     def price(self, columns: Sequence[int], costs: "Sequence[float] | Floats") -> None:
-        """Finite costs, not negative."""
+        """Sets the costs of columns: finite, not negative."""
         self.costs[columns] = costs
         self._solver.changeColsCost(len(columns), np.array(columns, np.int32), self.costs[columns] / self.unit)
 
     def rescale(self, columns: Sequence[int], costs: Floats) -> None:
-        """Measures costs, inside the solver, in what a row takes of them on average, by what columns that may be taken
-        are to cost: its tolerances are absolute."""
+        """Chooses the unit of costs inside the solver, whose tolerances are absolute. A column's cost is shared by its
+        rows; the unit is the mean over rows of the least such share of a column that may be taken. `price` uses it."""
         self.costs[columns] = costs
         in_all = np.diff(self._starts)
         share = np.full(self.rows, np.inf)
@@ -100,25 +100,25 @@ class Relaxation:
         self.unit = float(known.mean()) if len(known) else 1.0
 
     def forbid(self, forbidden: NDArray[np.bool_]) -> None:
-        """By column: these may not be taken, all others may."""
+        """Forbids the columns marked, and allows all others."""
         changed = np.flatnonzero(forbidden != self.forbidden).astype(np.int32)
         upper = np.where(forbidden[changed], 0.0, highspy.kHighsInf)
         self._solver.changeColsBounds(len(changed), changed, np.zeros(len(changed)), upper)
         self.forbidden = forbidden.copy()
 
     def add_row(self, columns: Iterable[int]) -> int:
-        """A further row; its number."""
+        """Adds a row of these columns; returns its number."""
         entries = np.fromiter(columns, np.int32)
         self._solver.addRow(1.0, highspy.kHighsInf, len(entries), entries, np.ones(len(entries)))
         self._added.append(entries)
         return self.rows + len(self._added) - 1
 
     def demand(self, row: int, at_least: float) -> None:
-        """What the row adds up to at the least: 1 until something else is said."""
+        """Sets the lower limit of the row's sum, which is 1 at first."""
         self._solver.changeRowBounds(row, at_least, highspy.kHighsInf)
 
     def solve(self) -> Optimum | None:
-        """None where some row has no column left."""
+        """The optimum; None where some row has no column left. Raises RuntimeError where the solver finds neither."""
         status = None
         for ways in (QUICK, SAFE):
             self._set(ways)
@@ -134,14 +134,14 @@ class Relaxation:
         raise RuntimeError(f"the relaxation was not solved: {status}")
 
     def reduced(self, duals: Floats) -> Floats:
-        """Costs less the duals of the rows that the columns are in."""
+        """Reduced costs by column: its cost less the duals of its rows."""
         sums = np.bincount(self._column_of, duals[self._entries], self.columns)
         for row, columns in enumerate(self._added, self.rows):
             sums[columns] += duals[row]
         return self.costs - sums
 
     def packed(self, duals: Floats) -> Floats:
-        """Duals, a little less here and there, so that no reduced cost of a column that may be taken is negative."""
+        """Duals, not negative, lowered a little where a column that may be taken has a negative reduced cost."""
         duals = np.maximum(duals, 0.0)
         reduced = self.reduced(duals)
         for j in np.flatnonzero((reduced < 0) & ~self.forbidden):

@@ -1,15 +1,15 @@
-"""Covers as a covering problem: pieces are columns, and of each row one is taken at least.
+"""Covers as a covering problem: columns are pieces, and at least one column of each row is taken.
 
 Let U be a set of tensors with an output among them. However a cover is executed, some piece writes the first tensor of
-U, and reads none. So of the pieces that write into U and read nothing of it one is chosen:
+U, and reads none of U. So at least one of the pieces that write into U and read nothing of it is chosen:
 
     sum of x[p] over pieces p with writes & U and not reads & U  >=  1        for each U that holds an output
 
 Pieces for which all of these hold are a cover; otherwise let U be what they cannot write in any order. This one family
 of rows says that outputs are written, that reads are, and that there is an order: of two pieces that wait for each
 other neither writes the first tensor. (Steiner trees have such cuts in graphs; pieces are edges from several tensors to
-several.) Of each tensor v that is computed in every cover the set of all that need v is a row from the beginning: some
-piece computes v from what does not need it. Others become rows when a solution leaves them open (`open_sets`).
+several.) For each tensor v that every cover computes, the set of all tensors that need v is a row from the beginning:
+some piece computes v from what does not need it. Other sets become rows when a solution leaves them open (`open_sets`).
 """
 
 import math
@@ -38,7 +38,7 @@ Look = Callable[[Collection[SegmentMask]], Mapping[SegmentMask, float]]
 
 
 class Solution(NamedTuple):
-    """Of the relaxation: its value, and the columns in it with their parts."""
+    """A solution of the relaxation: its value, and by column in it the part that is taken."""
 
     value: float
     x: Mapping[int, float]
@@ -50,7 +50,7 @@ class Solution(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """Either at least one column of a row is taken, or none of `columns`, those of the row among them."""
+    """Two branches: at least one column of `row` is taken, or none of `columns`, which hold all of the row."""
 
     row: int
     columns: NDArray[np.intp]
@@ -83,7 +83,7 @@ class MasterProblem:
         self._vague = np.zeros(0, dtype=bool)  # columns that were not looked at since they were priced
 
     def price(self, costs: Mapping[SegmentMask, float]) -> None:
-        """What pieces cost, all others being forbidden; infinite: that one, too."""
+        """Sets the costs of pieces (us). Pieces that are not named, or whose cost is infinite, are forbidden."""
         if not self.column.keys() >= costs.keys():
             self._extend(sorted(costs.keys() - self.column.keys()))
         self.costs = {self.column[p]: c for p, c in costs.items() if c < math.inf}
@@ -95,7 +95,7 @@ class MasterProblem:
         self.relaxation.price(columns, prices + TIE * self.relaxation.unit * self._extra[columns])
 
     def allow(self) -> None:
-        """All pieces that cost something finite."""
+        """Allows all pieces of finite cost, and no others."""
         self.forbidden = np.ones(len(self.pieces), dtype=bool)
         self.forbidden[list(self.costs)] = False
 
@@ -104,7 +104,7 @@ class MasterProblem:
         self.relaxation.price(list(costs), [c + each * self._extra[j] for j, c in costs.items()])
 
     def _extend(self, pieces: Iterable[SegmentMask]) -> None:
-        """A new relaxation, with further columns."""
+        """Builds a new relaxation that has columns for `pieces` too."""
         for piece in pieces:
             j, reads = len(self.pieces), self.producers.read(piece.members)
             self.column[piece] = j
@@ -131,7 +131,7 @@ class MasterProblem:
         self._demanded = frozenset()
 
     def _add_set(self, tensors: int, entering: list[int]) -> None:
-        """A further row."""
+        """Adds the row of a set of tensors, with the columns that enter it."""
         self.cuts[tensors] = self.relaxation.add_row(entering)
         for j in entering:
             self._entered[j].append(len(self._sets))
@@ -139,7 +139,7 @@ class MasterProblem:
         self._entering.append(entering)
 
     def _writing_into(self, tensors: int, within: int) -> list[int]:
-        """Columns that write some of these tensors and enter a set that they are in."""
+        """Columns that write some of `tensors` and read none of `within`."""
         writing = dict.fromkeys(j for t in bits(tensors) for j in self._writing.get(t, ()))
         return [j for j in writing if not self.reads[j] & within]
 
@@ -150,11 +150,12 @@ class MasterProblem:
         look: Look | None,
         is_late: Callable[[], bool] = lambda: False,
     ) -> Solution | None:
-        """The relaxation's optimum where some column of each decision is `taken`, or all are `left`; None if there is
-        none. What is in it, taken whole, is a cover, unless that would take too many rounds of cuts and looks, or too
-        long; where nothing in it is taken in part, it is one.
+        """The relaxation's optimum where each decision in `taken` has a column of its row, and each in `left` none of
+        its columns; None if there is no solution. Its columns, taken whole, are a cover, unless it is late, or unless
+        some are taken in part after MOST_ROUNDS rounds of cuts and looks.
 
-        `look`: what pieces that come into it really cost; where it is late, all of a solution may cost more than that.
+        `look`: real costs of pieces that come into a solution. Where it is late, the value returned does not count
+        what the last look showed.
         """
         forbidden = self.forbidden.copy()
         for decision in left:
@@ -185,24 +186,26 @@ class MasterProblem:
         raise AssertionError
 
     def _coming(self, optimum: Optimum) -> list[int]:
-        """Columns that other solutions of as little have: to look at several at a time takes fewer solutions."""
+        """Columns that were not looked at and that may be in other solutions of this value, as their reduced costs say:
+        to look at several at a time takes fewer solutions."""
         reduced = self.relaxation.reduced(optimum.duals)
         coming = np.flatnonzero(self._vague & ~self.relaxation.forbidden & (reduced <= 0))[:MOST_COMING]
         self._vague[coming] = False
         return coming.tolist()
 
     def forbid_dearer(self, gap: float) -> None:
-        """Pieces that are in no cover which costs less than the last optimum and as much more."""
+        """Forbids pieces that are in no cover which costs at most `gap` more than the last optimum."""
         if self._last:
             self.forbidden |= self.relaxation.reduced(self._last.duals) > gap
 
     def order(self, columns: Iterable[int]) -> tuple[SegmentMask, ...]:
-        """An order in which these can be executed, without those that are not needed; () if they are no cover."""
+        """Pieces of these columns in an order of execution, without those not needed; () if they are no cover."""
         return in_order(((self.pieces[j], self.reads[j]) for j in columns), self.producers.outputs) or ()
 
     def repaired(self, columns: Iterable[int]) -> list[int]:
-        """These, with others that write what they lack, the cheapest of those that read nothing else that is lacking;
-        where there are none, of all: what these read is lacking then, too."""
+        """These columns, and others that write what is lacking: one by one the cheapest that reads only what is
+        written; where there is none, the cheapest of all, and what it reads is lacking then too. [] where no column
+        writes what is lacking."""
         chosen, prices = list(columns), self.relaxation.costs
         while True:
             written = reached((self.pieces[j], self.reads[j]) for j in chosen)
@@ -223,18 +226,18 @@ class MasterProblem:
         return [self.pieces[j] for j in self.costs]
 
     def cost_us(self, pieces: Collection[SegmentMask]) -> float:
-        """Of a cover; infinite of none."""
+        """Cost of a cover in microseconds; infinite for no pieces."""
         return math.fsum(self.costs[self.column[p]] for p in pieces) if pieces else math.inf
 
     def price_of(self, pieces: Collection[SegmentMask]) -> float:
-        """The same, ties apart: what solutions' values compare with."""
+        """`cost_us` with the extras that tell ties apart, to be compared with values of solutions."""
         costs = self.relaxation.costs
         return math.fsum(costs[self.column[p]] for p in pieces) if pieces else math.inf
 
     def potential(self) -> Callable[[int], float]:
-        """What making tensors costs at the least, whatever there is not yet, by the last optimum's dual: what the rows
-        bear whose sets hold any of them. Once a piece has written all of these that are in a set, and reads none of it,
-        it is in the row; so no piece lowers that by more than it costs."""
+        """Lower bound on the price of making a set of tensors from the graph's inputs, by the last optimum's dual: the
+        sum of the duals of the rows whose sets hold any of them. A piece that writes all of them that are in a set, and
+        reads nothing of the set, is in its row; so no piece lowers the sum by more than it costs."""
         assert self._last, "solved before"
         duals = self.relaxation.packed(self._last.duals)
         of_tensors = np.zeros(self.producers.everything.bit_length())
@@ -251,7 +254,7 @@ class MasterProblem:
         return potential
 
     def dearer(self, costs: Mapping[SegmentMask, float]) -> int:
-        """Takes over what looks showed. How many cost something else than before."""
+        """Takes over the costs that looks showed. Returns how many differ from what pieces cost before."""
         finite = {self.column[p]: c for p, c in costs.items() if c < math.inf}
         changed = {j: c for j, c in finite.items() if c != self.costs[j]}
         self.costs |= changed
@@ -263,7 +266,7 @@ class MasterProblem:
         return len(changed) + len(costs) - len(finite)
 
     def _violated(self, x: Mapping[int, float]) -> bool:
-        """Adds rows for sets that a solution leaves open. Whether there are any."""
+        """Adds rows for sets that a solution leaves open. Returns whether there are any."""
         parts = FractionalSolution(
             self._columns, {j: x[j] for j in sorted(x, key=lambda j: lowest(self.pieces[j].members))}
         )
@@ -281,8 +284,8 @@ class MasterProblem:
         return new or self._unreached(x)
 
     def _unreached(self, x: Iterable[int]) -> bool:
-        """Adds a row for all tensors that columns, taken whole, cannot write in any order. Whether outputs are among
-        them."""
+        """Where columns, taken whole, cannot write all outputs in any order, adds a row for the set of all tensors that
+        they cannot write. Returns whether it did."""
         written = reached((self.pieces[j], self.reads[j]) for j in x)
         if not self.producers.outputs & ~written:
             return False
@@ -291,7 +294,7 @@ class MasterProblem:
         return True
 
     def stored(self, tensor: int) -> Decision:
-        """Whether a tensor is written, and may be read."""
+        """The decision whether a tensor is written, and may be read."""
         if known := self._decisions.get(("stored", tensor, 0)):
             return known
         bit = 1 << tensor
@@ -299,12 +302,12 @@ class MasterProblem:
         return self._decision(("stored", tensor, 0), self._writing.get(tensor, []), reading)
 
     def together(self, a: int, b: int) -> Decision:
-        """Whether some piece computes both atoms."""
+        """The decision whether some piece computes both atoms."""
         both = 1 << a | 1 << b
         return self._decision(("together", a, b), [j for j, p in enumerate(self.pieces) if p.members & both == both])
 
     def taking(self, column: int) -> Decision:
-        """Whether one piece is taken."""
+        """The decision whether one piece is taken."""
         return self._decision(("taking", column, 0), [column])
 
     def _decision(self, key: tuple[str, int, int], some: list[int], others: Collection[int] = ()) -> Decision:
@@ -316,6 +319,7 @@ class MasterProblem:
 
 
 def _extra(piece: SegmentMask) -> float:
-    """Tells covers apart that cost the same: those that compute less come first, and of these in every search the same
-    ones, wherever the solver came from."""
+    """Addition to a piece's price, in units of TIE, that tells covers of equal cost apart: those that compute fewer
+    atoms come first, and among these a hash decides, so that every search takes the same one however the solver came
+    there."""
     return piece.members.bit_count() + (7919 * piece.members + 104_729 * piece.writes) % SCATTER / SCATTER

@@ -18,8 +18,8 @@ SHARES = (0.0, 0.25, 0.5)  # of the way from a bound to a cover: what a cover of
 
 
 class NoRoom(Exception):
-    """No cover was found whose temporaries fit. cover: the one that needs least, of those seen; exact: none needs
-    less."""
+    """No cover was found whose temporaries fit. cover: of those seen, the one that needs least. exact: whether no cover
+    needs less."""
 
     def __init__(self, cover: Cover, limit_bytes: int, exact: bool) -> None:
         least = "the least that any needs is" if exact else "the least that was found is"
@@ -44,7 +44,8 @@ class MemoryLimit:
         self._max_nodes, self._max_states, self._is_late, self._look = max_nodes, max_states, is_late, look
 
     def cheapest(self, costs: Mapping[SegmentMask, float], limit_bytes: int) -> Cover | None:
-        """Within the limit; None where the pieces of finite cost make no cover at all. Raises NoRoom."""
+        """The cheapest cover within the limit; None where the pieces of finite cost make no cover at all, or none was
+        found in time. Raises NoRoom where none that was found fits."""
         small = {p: c for p, c in costs.items() if self._memory.least(p) <= limit_bytes}
         self._covering.price(small)
         cover = search(self._covering, self._max_nodes, self._is_late, self._look)
@@ -57,8 +58,8 @@ class MemoryLimit:
         return cover
 
     def _fitting(self, cheapest: Cover, limit_bytes: int) -> Cover | None:
-        """The cheapest cover within the limit: the cheapest of all as it is or in another order, if that fits; else by
-        states. None if none was found."""
+        """The cheapest cover within the limit: `cheapest` as it is or in another order, if that fits; else the one that
+        a search of states finds. None if none was found."""
         peak_bytes = self._memory.peak(cheapest.pieces)
         if peak_bytes <= limit_bytes:
             return replace(cheapest, peak_bytes=peak_bytes)
@@ -79,7 +80,7 @@ class MemoryLimit:
                 return self._cover(way, lower_us, result.whole)
 
     def _least(self, costs: Mapping[SegmentMask, float]) -> tuple[Cover, bool] | None:
-        """A cover that takes little, and whether none takes less; None if there is none."""
+        """A cover of small peak memory, and whether none has a smaller peak; None if no cover was found."""
         least_bytes = self._covering_from(costs)
         if least_bytes is None:
             return None
@@ -103,7 +104,8 @@ class MemoryLimit:
         return cover, cover.peak_bytes == least_bytes
 
     def _covering_from(self, costs: Mapping[SegmentMask, float]) -> int | None:
-        """The least bytes such that pieces which take no more by themselves make a cover."""
+        """The least number of bytes such that pieces which take no more by themselves make a cover; None where all
+        pieces make none."""
         producers = self._covering.producers
         by_bytes = sorted((self._memory.least(p), p) for p, c in costs.items() if c < float("inf"))
         reads = [(p, producers.read(p.members)) for _, p in by_bytes]
@@ -119,7 +121,7 @@ class MemoryLimit:
         return by_bytes[high - 1][0]
 
     def _demand(self, pieces: Iterable[SegmentMask]) -> LiveSetSearch:
-        """The search by these pieces, after a solution of the relaxation."""
+        """The search of states by these pieces, bounded by the last solution of the relaxation."""
         covering = self._covering
         producers = covering.producers
         steps = [Step(p, producers.read(p.members), covering.price_of([p])) for p in pieces]

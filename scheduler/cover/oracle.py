@@ -35,9 +35,9 @@ def _nothing(_: Estimate) -> dict[SegmentMask, float]:
 
 
 class CoverOracle:
-    """`cover_s`: seconds that branching may take for one answer; what is left `until` a time on the watch, if that is
-    less. Costs are of one run: a prologue's are next to nothing. `memory_bytes`: of temporaries that covers may need,
-    None for any number; where none of those asked for keeps to it, `least_bytes` is what the least of them needs."""
+    """`cover_s`: seconds that branching may take for one answer, or those left `until` a time of the clock, if fewer.
+    Costs are of one run, in which a prologue counts next to nothing. `memory_bytes`: limit of the temporaries of a
+    cover, None for none; where no cover keeps to it, `least_bytes` is what the least one found needs."""
 
     def __init__(
         self,
@@ -69,14 +69,14 @@ class CoverOracle:
         self.exact = True  # whether all answers so far were
 
     def cheapest(self, unknown: Estimate, without: Collection[Candidate] = ()) -> Proposal:
-        """The cheapest cover where unmeasured candidates cost `unknown`; () if there is none (or nothing to do). Where
-        none has temporaries within the limit, the one found that takes least."""
+        """The cheapest cover where unmeasured candidates cost `unknown`, by candidates other than `without`. () if
+        there is none, or nothing to do; also where none has temporaries within the limit, which sets `least_bytes`."""
         cover = self._solve(unknown, without)
         return prologue_first(self.usable[p] for p in cover.pieces) if cover else ()
 
     def promising(self) -> Proposal:
-        """The cheapest cover by predictions, which closer looks can only raise: until the best one that was looked at
-        is nearly as good as any that was not."""
+        """The cheapest cover by predictions. The segments of the cheapest one are predicted more closely, which can
+        only raise its cost, until the best cover so predicted is nearly as cheap as any other."""
         best, best_us = self.cheapest(self.ledger.predictions), math.inf
         cover = best
         for _ in range(CLOSER_LOOKS):
@@ -94,16 +94,16 @@ class CoverOracle:
         return best
 
     def us(self, cover: Proposal) -> float:
-        """What a cover costs, by what is measured or predicted."""
+        """Cost of a cover in microseconds, by what is measured, or else predicted."""
         return sum(c.weight * self.ledger.cost_us(c, self.ledger.predicted_us) for c in cover)
 
     def cheapest_us(self, unknown: Estimate) -> float | None:
-        """What that cover costs, None if there is none."""
+        """Cost in microseconds of the cover that `cheapest` finds; None if there is none."""
         cover = self._solve(unknown, ())
         return cover and cover.cost_us
 
     def relaxed_us(self, unknown: Estimate) -> float:
-        """What no cover by these candidates is below; infinite if there is none."""
+        """Lower bound in microseconds on the cost of any cover by these candidates; infinite if there is none."""
         cover = self._solve(unknown, ())
         return cover.lower_us if cover else math.inf
 
@@ -122,9 +122,10 @@ class CoverOracle:
         return self.cheapest(FORBIDDEN, without)
 
     def _solve(self, unknown: Estimate, without: Collection[Candidate]) -> Cover | None:
-        """Candidates cost the least that they can, by what they move and multiply, until they are part of a solution;
-        then what they seem to, and in a cover what they do. When all of those in it do, it is the cheapest: others cost
-        more than in this comparison, unless time ran out."""
+        """The cheapest cover; None if there is none. Costs are refined lazily: a lower bound by bytes and products at
+        first, the estimate by families that seem to accept a segment once a solution of the relaxation holds it, the
+        estimate by families that do accept it once a cover does. A cover whose costs are all of the last kind is the
+        cheapest, since no segment outside it costs less than was assumed, unless time ran out."""
         end = self.deadline.clock() + self._seconds
 
         def look(pieces: Collection[SegmentMask]) -> dict[SegmentMask, float]:
@@ -157,11 +158,11 @@ class CoverOracle:
 
     @property
     def _seconds(self) -> float:
-        """That the next answer may take."""
+        """Seconds that the next answer may take."""
         return min(self.cover_s, max(self.until - self.deadline.clock(), LEAST_COVER_S))
 
     def _costs(self, unknown: Estimate, without: Collection[Candidate]) -> dict[SegmentMask, float]:
-        """What pieces are taken to cost, as far as they are known by now."""
+        """Costs of pieces but `without` (us): lower bounds, refined for those that were looked at or tried by now."""
         vaguely = self._vaguely(unknown)
         for piece in self.usable.keys() - vaguely.keys():
             vaguely[piece] = self.usable[piece].weight * unknown.least_us(self.least.traffic(piece))
@@ -174,15 +175,15 @@ class CoverOracle:
         return costs
 
     def _cost_us(self, piece: SegmentMask, unknown: Estimate) -> float:
-        """Of a piece that was looked at, or tried."""
+        """Cost in microseconds of a piece that was looked at, or tried."""
         candidate = self.usable[piece]
         us = unknown.us if piece in self._asked or self.ledger.is_open(candidate) else unknown.seeming_us
         return candidate.weight * self.ledger.cost_us(candidate, us)
 
     def _writing_what_is_read(self, pieces: Sequence[SegmentMask], unknown: Estimate) -> tuple[SegmentMask, ...]:
-        """A cover whose segments write no tensor that nothing reads before it is written again, and none that is there
-        already, unless that is dearer: of pieces that are predicted to cost the same, bound by arithmetic for
-        instance, the solver takes any, and out of time it has some that write what others do."""
+        """The cover without needless writes, unless that is dearer: of tensors that nothing reads before they are
+        written again, and of tensors that an earlier segment wrote. Among pieces of equal predicted cost, bound by
+        arithmetic for instance, the solver takes any, and out of time it has some that write what others do."""
         atoms, before = self.found.atoms, tuple[SegmentMask, ...]()
         cover = tuple(sorted(pieces, key=lambda p: not self.usable[p].is_prologue))  # as they will run
         while cover != before:  # what writes less may read less
@@ -199,7 +200,7 @@ class CoverOracle:
         return cover
 
     def _writing(self, piece: SegmentMask, needed: int, unknown: Estimate) -> SegmentMask:
-        """The segment that writes no more than that, or, where that is dearer, the one given."""
+        """The segment that writes `needed` only; `piece` where that one is dearer, or no family accepts it."""
         if needed == piece.writes:
             return piece
         less = writing_less(self.found.atoms, piece, needed)
@@ -210,8 +211,8 @@ class CoverOracle:
         return less if is_there else piece
 
     def _once_each(self, pieces: Iterable[SegmentMask]) -> bool:
-        """Where two segments of a cover write the same tensor, makes the later one without it a candidate. Whether
-        there are new ones."""
+        """Where two segments of a cover write one tensor, makes the later one without it a candidate. Returns whether
+        there are new candidates."""
         new = False
         written = 0
         for piece in pieces:

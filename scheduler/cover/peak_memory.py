@@ -8,7 +8,7 @@ from scheduler.segments.segment_mask import SegmentMask
 
 
 class PeakMemory:
-    """`bytes_`: by tensor; none where nobody limits them. Outputs take none of it: callers give room for them."""
+    """`bytes_`: sizes by tensor; empty where memory is not limited. Outputs do not count: callers provide them."""
 
     def __init__(self, producers: Hypergraph, bytes_: Sequence[int]) -> None:
         self._producers = producers
@@ -16,19 +16,19 @@ class PeakMemory:
         self._known: dict[int, int] = {}
 
     def of(self, tensors: int) -> int:
-        """Of these at once."""
+        """Bytes of these tensors together, outputs left out."""
         tensors &= ~self._producers.outputs
         if tensors not in self._known:
             self._known[tensors] = sum(self._bytes[t] for t in bits(tensors))
         return self._known[tensors]
 
     def least(self, piece: SegmentMask) -> int:
-        """While the piece runs: what it reads and writes."""
+        """Bytes alive at the least while the piece runs: what it reads and writes."""
         return self.of(piece.writes | self._producers.read(piece.members))
 
     def peak(self, order: Iterable[SegmentMask]) -> int:
-        """Of pieces in execution order: while one runs, what it reads and writes is alive, and what was written before
-        and is read after."""
+        """The most bytes alive while any of these pieces, given in execution order, runs: what it reads and writes, and
+        what was written before and is read after."""
         alive, peak = self._producers.outputs, 0
         for piece in reversed(tuple(order)):
             reads = self._producers.read(piece.members)

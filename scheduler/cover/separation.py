@@ -1,8 +1,8 @@
-"""Sets of tensors into which a solution of the relaxation enters with less than it has to.
+"""Separation: open sets of tensors, whose rows a solution of the relaxation violates.
 
-Let U be a set of tensors with an output among them. Pieces enter U that write into it and read nothing of it: of these
-one at least is taken in every cover. Where a solution takes pieces in part, such sets are open at a tensor of which
-more is read than written:
+Let U be a set of tensors with an output among them. Pieces enter U that write into it and read nothing of it: every
+cover takes at least one of these. U is open where a solution takes less than one of them in all. Where it takes pieces
+in part, sets are open at a tensor of which more is read than written:
 
     half of a piece writes t, two halves of others read t and write an output u: 1 enters {u}, 1/2 enters {u, t}
 
@@ -28,7 +28,7 @@ MOST_MORE = 12  # tensors by which a set is enlarged: what is far from its begin
 
 
 class Column(NamedTuple):
-    """What a piece reads, as a mask and listed, and what it writes."""
+    """Tensors that a piece reads, as a mask (`reads`) and listed (`read`), and tensors that it writes."""
 
     reads: int
     read: tuple[int, ...]
@@ -36,7 +36,7 @@ class Column(NamedTuple):
 
 
 class Known(NamedTuple):
-    """A set, and the columns that enter it of those that are taken."""
+    """A set of tensors that has a row, and the columns of the solution that enter it."""
 
     tensors: int
     entering: Sequence[int]
@@ -44,7 +44,7 @@ class Known(NamedTuple):
 
 @dataclass(frozen=True)
 class FractionalSolution:
-    """What a solution takes: by column, in about the order of execution, its part."""
+    """A solution of the relaxation. x: parts taken by column, in about the order of execution."""
 
     columns: Sequence[Column]
     x: Mapping[int, float]
@@ -60,12 +60,12 @@ class FractionalSolution:
 
     @cached_property
     def written(self) -> dict[int, float]:
-        """Of each tensor, how much is written."""
+        """By tensor, the sum of the parts of columns that write it."""
         return {t: sum(self.x[j] for j in writing) for t, writing in self.writing.items()}
 
     @cached_property
     def founded(self) -> dict[int, float]:
-        """The same where no more of a column counts than there is of all that it reads."""
+        """`written`, where no more of a column counts than there is of each tensor that it reads."""
         there: dict[int, float] = {}
         counted = dict.fromkeys(self.x, 0.0)
         for _ in range(MOST_SWEEPS):
@@ -81,8 +81,8 @@ class FractionalSolution:
         return there
 
     def open_sets(self, known: Mapping[int, Known]) -> list[tuple[int, int]]:
-        """Open sets, each as the number of one that is known and the tensors that it was enlarged by; of several that
-        were enlarged by the same tensors, or more, one."""
+        """Open sets, each as the number of a known set and the tensors that enlarge it. A set is left out whose
+        enlarging tensors include all of another's."""
         return (
             self._open(known, partial(self._enlarged, there=self.written, alone=False), self._lacking(self.written))
             or self._open(known, self._led_on, lambda of: any(self.x[j] < 1 - NEAR for j in of.entering))
@@ -90,7 +90,7 @@ class FractionalSolution:
         )
 
     def _lacking(self, there: Mapping[int, float]) -> Callable[[Known], bool]:
-        """Whether columns that enter a set may read more of some tensor than there is."""
+        """A test whether columns that enter a set may read more of some tensor than there is."""
         whole = {t for t, part in there.items() if part >= 1 - NEAR / 2}  # as long as no more than 1 enters
         supplied = {j for j in self.x if whole.issuperset(self.columns[j].read)}
         return lambda of: not supplied.issuperset(of.entering) or self._part(of.entering) > 1 + NEAR / 2
@@ -109,8 +109,8 @@ class FractionalSolution:
         return least
 
     def _enlarged(self, known: Known, there: Mapping[int, float], *, alone: bool) -> int:
-        """The tensors by which a set is enlarged; none where that does not leave it open. alone: columns count that
-        read more of a tensor than there is without others."""
+        """The tensors that enlarge a set so that it is open; 0 where none do. alone: of a tensor's readers only those
+        count that read more of it than there is each by itself."""
         more, entering = 0, known.entering
         while True:
             reading: dict[int, float] = {}
@@ -127,7 +127,7 @@ class FractionalSolution:
             entering = self._entering(entering, known.tensors | more, t)
 
     def _led_on(self, known: Known) -> int:
-        """The same by tensors that let in as much as they keep out, too, for the sake of others behind them."""
+        """`_enlarged`, but also by tensors that let in as much as they keep out, for the sake of others behind them."""
         more, entering, part = 0, known.entering, self._part(known.entering)
         while more.bit_count() < MOST_MORE:
             read = {t for j in entering if self.x[j] < 1 - NEAR for t in self.columns[j].read}
@@ -139,10 +139,10 @@ class FractionalSolution:
         return more if more and part < 1 - NEAR else 0
 
     def _entering(self, entering: Sequence[int], tensors: int, t: int) -> list[int]:
-        """Columns that enter a set of tensors, of which these enter what it was before `t` came to it."""
+        """Columns that enter a set of tensors. entering: columns that entered it before `t` was added."""
         both = dict.fromkeys((*entering, *self.writing.get(t, ())))
         return [j for j in both if not self.columns[j].reads & tensors]
 
     def _part(self, columns: Sequence[int]) -> float:
-        """How much of these is taken."""
+        """The sum of the parts of these columns."""
         return sum([self.x[j] for j in columns])

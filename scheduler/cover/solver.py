@@ -3,8 +3,8 @@ by a chosen piece that is executed before.
 
 Pieces may overlap (an atom computed by several), may compute a tensor by an alternative, and may write several tensors
 or keep one to themselves that others read. Solved as a covering problem whose relaxation is mostly a cover already
-(`covering`); what it leaves open is decided by branching (`branch`). Where temporaries have to fit into less memory
-than the cheapest cover takes, states are searched (`demand`).
+(`master`); what it leaves open is decided by branching (`branch_and_bound`). Where temporaries have to fit into less
+memory than the cheapest cover takes, states are searched (`live_set_search`).
 """
 
 import math

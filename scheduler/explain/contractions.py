@@ -1,4 +1,4 @@
-"""What each family costs for every contraction of a graph: alone, as the plan has it, and with other neighbours."""
+"""Costs of every contraction of a graph by family: alone, as the plan has it, and with other neighbours."""
 
 from collections.abc import Sequence
 
@@ -18,9 +18,9 @@ MEASURED = 2  # fused segments that were measured and are not the plan's
 def contractions(
     prepared: Prepared, atoms: Atoms, cover: Sequence[Candidate], plan: Plan, found: Candidates, ledger: Ledger
 ) -> tuple[tuple[Contraction, ...], int]:
-    """By contraction, in the graph's order, the first `MOST`; how many were left out. atoms: those of `found`; the
-    cover may be of others. It has the segments of the plan's steps, in order. Times nothing. In the emulator, where
-    predictions are of no device, none."""
+    """A table of costs for each contraction, in the graph's order, the first `MOST`; and how many were left out. cover:
+    segments of the plan's steps, in order. atoms: those of `found`; the cover may be of others. Times nothing. In the
+    emulator, where predictions are of no device, there are no tables."""
     if ledger.device.target == "emulator":
         return (), 0
     bit = {node: a for a, node in enumerate(atoms.nodes)}
@@ -46,7 +46,7 @@ def contractions(
 
 
 class _Tables:
-    """What is the same for all contractions of a plan."""
+    """Tables of one plan's contractions, with the data that they share."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class _Tables:
         ]  # of the cover, among these atoms
 
     def alternatives(self, a: int, step: int) -> tuple[Alternative, ...]:
-        """Alone, as the plan has it, then with others."""
+        """Segments with contraction `a`: alone, as the plan has it at `step`, then with others."""
         own = self.masks[step]
         found: dict[int, Candidate] = {1 << a: c} if (c := self.accepted.get(1 << a)) else {}
         found[own] = self.cover[step]
@@ -75,14 +75,14 @@ class _Tables:
         return tuple(self._alternative(a, m, c, self.plan.steps[step] if m == own else None) for m, c in found.items())
 
     def _merged(self, own: int) -> list[int]:
-        """The plan's segment in one launch with each that it reads or that reads it, of those that the search had."""
+        """The plan's segment in one launch with each one that it reads or that reads it, where the search had that."""
         reads = self.atoms.reads_of
         near = [m for m in self.masks if m != own and (reads(m) & own or reads(own) & m)]
         return [own | m for m in near if own | m in self.accepted]
 
     def _fused(self, a: int) -> list[int]:
-        """Segments with the contraction that were measured, those first that gain most; then the widest one that holds
-        no other contraction."""
+        """Measured segments with the contraction, at most `MEASURED`, the largest gains first; then the widest segment
+        that holds no other contraction."""
         holding = [m for m in self.accepted if m >> a & 1 and m.bit_count() > 1]
         gains: list[tuple[float, int]] = []
         for m in [m for m in holding if self.ledger.is_open(self.accepted[m])]:  # predictions of all would take time
@@ -98,7 +98,8 @@ class _Tables:
         return candidate and self.ledger.known(candidate)
 
     def _apart(self, a: int, members: int) -> Cost | None:
-        """The contraction alone, what it needs of the others, and the rest; None where a part has no known kernel."""
+        """Cost of a segment in parts: the contraction alone, what it needs of the other members, and the rest; None
+        where a part has no known kernel."""
         before = members & self.atoms.ancestors[a]
         parts: list[int] = [1 << a]
         for part in (before, members & ~before & ~(1 << a)):
@@ -110,7 +111,7 @@ class _Tables:
         return Cost(us=sum(c.us for c in known), measured=all(c.measured for c in known))
 
     def _alternative(self, a: int, members: int, candidate: Candidate, step: Step | None) -> Alternative:
-        """step: of the plan, where it has the candidate."""
+        """Costs and refusals of all families for a candidate. step: the plan's step that is the candidate, if any."""
         costs: list[FamilyCost] = []
         refusals = list(candidate.families.refusals())
         for family in candidate.families:
@@ -127,7 +128,7 @@ class _Tables:
         )
 
     def _family(self, candidate: Candidate, family: str, step: Step | None) -> FamilyCost | Refusal:
-        """What the family's best known schedule costs, or what became of all of them."""
+        """Cost of the family's best known schedule; a refusal where it has none, or all that were tried failed."""
         if step is not None and step.family == family:
             us = step.predicted_us if step.time_us is None else step.time_us
             if us is not None:

@@ -24,8 +24,8 @@ class CutOutcome:
 def explain(
     prepared: Prepared, cover: Sequence[Candidate], found: Candidates, ledger: Ledger, outcome: CutOutcome
 ) -> tuple[Reason, ...]:
-    """Why each two segments of the cover, of which one reads what the other writes, are apart. Where it is the same for
-    several, in the layers of a model for instance, one reason names all of them."""
+    """Reasons why each two segments of the cover, of which one reads what the other writes, are apart. Pairs with equal
+    reasons, in the layers of a model for instance, have one that names all of them."""
     reasons: dict[object, Reason] = {}
     edges = _Edges(cover)
     for i in range(len(cover)):
@@ -48,7 +48,7 @@ def _apart(
     ledger: Ledger,
     outcome: CutOutcome,
 ) -> Reason:
-    """Why not in one launch: impossible, refused, failed, slower or not tried."""
+    """Why segments i and j are not in one launch: impossible, refused, failed, slower or not tried."""
     one, other = cover[i], cover[j]
     atoms = one.families.atoms
     members = one.segment.members | other.segment.members
@@ -73,7 +73,7 @@ def _apart(
 
 
 def _why(together: Candidate, one: Candidate, other: Candidate, ledger: Ledger, outcome: CutOutcome) -> tuple[str, str]:
-    """Kind and text for what some family takes."""
+    """Kind and text of the reason for two segments that some family takes in one launch."""
     ledger.look_up(together)
     whole, parts = ledger.known(together), [ledger.known(c) for c in (one, other)]
     apart = _sum(parts)
@@ -110,13 +110,13 @@ def _is_measured(candidate: Candidate, ledger: Ledger) -> bool:
 
 
 def _limits(found: Candidates) -> str:
-    """What kept the search from looking at more."""
+    """The caps that kept the search from looking at more segments, as text."""
     caps = [r.text for r in found.reasons if r.kind == "cap"]
     return "; ".join(caps) or "they grow by one tensor at a time, and a part of this one is refused"
 
 
 class _Edges:
-    """What the segments of a cover, in execution order, read of each other."""
+    """Reads among the segments of a cover, which are in execution order."""
 
     def __init__(self, cover: Sequence[Candidate]) -> None:
         self._writes = [c.segment.piece.writes for c in cover]
@@ -127,12 +127,12 @@ class _Edges:
                 self._readers.setdefault(t, []).append(j)
 
     def readers(self, i: int) -> list[int]:
-        """Later segments that read what one writes."""
+        """Segments after segment i that read what it writes."""
         return sorted({j for t in bits(self._writes[i]) for j in self._readers.get(t, ()) if j > i})
 
     def lead_around(self, i: int, j: int) -> bool:
-        """Whether other segments read the one and lead to the other: in one launch with both they would wait for each
-        other."""
+        """Whether other segments lie on a path from segment i to segment j: they and one launch of both would wait for
+        each other."""
         reached = first = self._writes[i]
         for k in range(i + 1, j):
             if self._reads[k] & reached:
@@ -152,7 +152,7 @@ def _text(cost: Cost) -> str:
 
 
 def _edge(atoms: Atoms, one: Candidate, other: Candidate) -> Iterator[int]:
-    """Atoms of the first that the second reads, and the atoms there that read them."""
+    """Atoms of the first segment that the second reads, and the atoms of the second that read them."""
     for a in bits(other.segment.members):
         read = atoms.preds[a] & one.segment.members
         if read:

@@ -1,4 +1,4 @@
-"""A cover with its kernels -> a plan: steps, buffers, and where everything is found."""
+"""Assembly of a plan from a cover and its kernels: steps, buffers, and the place of every tensor."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,8 +28,8 @@ _ROUNDING_ELSEWHERE = {offer.name for offer in ALTERNATIVES if offer.rounding}
 @dataclass(frozen=True)
 class Choice:
     """A segment of the cover with the kernel chosen for it. binary: None where nothing was compiled. time_us: None
-    where nothing was timed; then predicted_us is all there is. max_rel_error: of its kernel by itself, where that was
-    run and plans are not."""
+    where nothing was timed; then predicted_us is all there is. max_rel_error: of the kernel by itself, where that
+    was run and plans are not."""
 
     segment: Segment
     traffic: Traffic
@@ -99,7 +99,7 @@ def assemble(prepared: Prepared, device: Device, choices: Sequence[Choice], sear
 
 
 def meanings_of(prepared: Prepared, segments: Sequence[Segment]) -> Meanings:
-    """What the steps of the plan that `assemble` makes of such choices are to compute."""
+    """Meanings of the steps of the plan that `assemble` makes of choices with these segments."""
     order, _ = _prologue_first(prepared.graph, segments)
     steps = [Meaning(segments[i].canonical.graph, *segments[i].arguments) for i in order]
     outputs = {slot: o.node for o, slot in zip(prepared.graph.outputs, prepared.slots, strict=True)}
@@ -107,8 +107,8 @@ def meanings_of(prepared: Prepared, segments: Sequence[Segment]) -> Meanings:
 
 
 def _prologue_first(graph: Graph, segments: Sequence[Segment]) -> tuple[list[int], int]:
-    """Positions of segments, those in front that read constants and what others of these write, and write no output;
-    and how many these are. Where nothing is constant, there are none that run but once."""
+    """Positions of segments in execution order, the prologue first, and how many are in the prologue: segments that
+    read only constants and what other such segments write, and write no output. None where no input is constant."""
     known = {make_input(i, spec) for i, spec in enumerate(graph.inputs) if spec.constant is not None}
     if not known:
         return list(range(len(segments))), 0
@@ -124,7 +124,7 @@ def _prologue_first(graph: Graph, segments: Sequence[Segment]) -> tuple[list[int
 
 
 def _every_run(prepared: Prepared, choices: Sequence[Choice], refs: Mapping[Node, Ref]) -> Graph:
-    """What these compute of the graph's inputs and of what the prologue left, which are inputs like any other."""
+    """The graph that these choices compute of the graph's inputs and of the prologue's tensors, further inputs here."""
     inputs = list(prepared.graph.inputs)
     there: dict[Node, Node] = {}
     for choice in choices:
@@ -146,7 +146,8 @@ def _every_run(prepared: Prepared, choices: Sequence[Choice], refs: Mapping[Node
 
 
 def _times_us(choices: Sequence[Choice]) -> tuple[float | None, float | None]:
-    """Of all together: measured, or else predicted."""
+    """Time of all choices together, as (measured, None), or (None, predicted) where one was not timed; (None, None)
+    where one was neither timed nor predicted."""
     times = [c.time_us for c in choices]
     if None not in times:
         return fsum(t for t in times if t is not None), None
@@ -193,7 +194,7 @@ def _step(
 
 
 def _written(prepared: Prepared, writes: Sequence[Node], refs: Mapping[Node, Ref]) -> tuple[Written | None, ...]:
-    """What each tensor holds that a step writes to a temporary; () where nothing is known of any."""
+    """Contents of each tensor that a step writes, None for outputs and unknown ones; () where all would be None."""
     found = tuple([written_of(prepared, n) if refs[n].place == "tmp" else None for n in writes])
     return found if any(found) else ()
 
@@ -219,9 +220,9 @@ def positions(prepared: Prepared, segment: Segment) -> tuple[int, ...]:
 def _places(
     prepared: Prepared, choices: Sequence[Choice], once: int
 ) -> tuple[dict[Node, Ref], tuple[Ref | None, ...], tuple[Buffer, ...]]:
-    """Where each tensor that a step reads or writes is found, and each step's scratch. Temporaries are numbered in the
-    order of the kernels' arguments: equal kernels make equal plans, in whatever order a segment came to list its
-    tensors. What the first `once` choices write for others has a buffer to itself."""
+    """Place of each tensor that a step reads or writes, each step's scratch, and the buffers. Temporaries are numbered
+    in the order of the kernels' arguments: equal kernels make equal plans, in whatever order a segment came to list its
+    tensors. A tensor that the first `once` choices write for others has a buffer to itself."""
     graph = prepared.graph
     refs = {o.node: Ref(place="out", index=slot) for o, slot in zip(graph.outputs, prepared.slots, strict=True)}
     first: dict[Node, int] = {}
@@ -248,7 +249,7 @@ def _places(
 
 
 def _version() -> str:
-    """Of the installed distribution; "0" in a source tree that was never installed."""
+    """Version of the installed distribution; "0" in a source tree that was never installed."""
     try:
         return version("fuseplan")
     except PackageNotFoundError:

@@ -1,10 +1,10 @@
-"""A plan's steps -> the graph that they compute, cut as they cut it: the way back from `scheduler.plans.assemble`.
+"""The graph that a plan's steps compute, cut as they cut it: the way back from `scheduler.plans.assemble`.
 
     step 0: in0 -> t0    %1 = exp(%0)             %0 = in0
     step 1: t0 -> out0   %1 = neg(%0)        ->   %1 = exp(%0)      t0, stored
                                                   %2 = neg(%1)      out0
 
-Nodes are interned: of steps that this version's own rewrites led to, the composed graph is the prepared one, node for
+Nodes are interned: for steps that this version's own rewrites led to, the composed graph is the prepared one, node for
 node, which proves that they compute the graph given.
 """
 
@@ -51,7 +51,7 @@ class Composed:
 
 @dataclass(frozen=True)
 class _Tensor:
-    """What stands at a place, and what a kernel may assume of it."""
+    """The tensor at a place: its node, and the layout and alignment that a kernel may assume."""
 
     node: Node
     strides: tuple[int, ...]
@@ -68,9 +68,10 @@ def compose(
 ) -> Composed:
     """Puts parts together to a plan of `given`, in which rewrites of class `numerics` are allowed.
 
-    rewrites: what the steps' maker says that it used, for where they are not this version's own; then nothing shows
-    that they compute `given` but running them, and their class counts as "reassociate" at least. Raises FormatError,
-    whose place is a pointer into the steps, where tensors do not fit or outputs are missing.
+    rewrites: those that the steps' maker says it used, for steps that this version's own do not lead to; then only
+    running the steps shows that they compute `given`, and the class is "reassociate" at least. Raises FormatError,
+    whose place is a pointer into the steps, where tensors do not fit, outputs are missing, or such steps are to be
+    "exact".
     """
     tasks = split_tasks(device)
     allowed = NUMERICS[: NUMERICS.index(numerics) + 1]
@@ -114,7 +115,7 @@ def _segment(
     tensor: Callable[[Node], Node],
     place: str,
 ) -> Segment:
-    """The part over the tensors that there are so far, to which it adds those that it writes."""
+    """The part as a segment over the tensors that there are so far; adds those that it writes to `tensors`."""
     for what, refs, specs in (("reads", part.reads, part.graph.inputs), ("writes", part.writes, part.graph.outputs)):
         if len(refs) != len(specs):
             raise FormatError(f"{place}/{what}", f"expected {len(specs)} tensors, as the segment has, got {len(refs)}")
@@ -183,7 +184,7 @@ def _written(given: Graph, ref: Ref, output: OutputSpec, node: Node, place: str)
 def _check_outputs(
     given: Graph, slots: Sequence[int], aliases: Sequence[tuple[int, Ref]], tensors: dict[Ref, _Tensor]
 ) -> None:
-    """Every output is written, or an alias of an input or a written output in the same layout."""
+    """Raises FormatError unless every output is written, or an alias of an input or written output with its layout."""
     for i, (slot, ref) in enumerate(aliases):
         place = f"/aliases/{i}"
         if not 0 <= slot < len(given.outputs) or slot in slots or slot in [s for s, _ in aliases[:i]]:

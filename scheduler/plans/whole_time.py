@@ -1,5 +1,6 @@
-"""Whole plans beside the sum of their steps. Where the two are far apart, somebody had the machine while one of them
-was timed, or steps meet in the caches what others left: plans are timed again, and what stays is told."""
+"""Times of whole plans beside the sums of their steps. Where the two are far apart, another process had the machine
+while one of them was timed, or steps find in the caches what others left: plans are timed again, and a difference that
+stays is noted."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -22,7 +23,7 @@ UNCHECKED = "rewrites round other values than the graph does; nothing ran, so no
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """Results of one race of plans. again: they were timed twice, and these were nearer to their steps."""
+    """Results of one race of plans. again: there were two races, and this one's times are nearer to the steps'."""
 
     results: Sequence[PlanResult]
     again: bool = False
@@ -31,8 +32,8 @@ class Whole:
 def measure_whole(
     bench: Bench, graph: Graph, plans: Sequence[Plan], *, seed: int, seconds: float, left: Callable[[], float]
 ) -> Whole:
-    """Times plans; once more where one is far from its steps, and as long again is left of the budget (`left`, in
-    seconds). All of one race are kept, since only they compare."""
+    """Races plans; once more where one is far from its steps, and as long again is left of the budget (`left`, in
+    seconds). The results are all of one race, since only these compare."""
     before = left()
     first = bench.measure_plans(graph, plans, seed=seed, seconds=seconds)
     if not _departure(plans, first) or left() < before - left():
@@ -42,7 +43,7 @@ def measure_whole(
 
 
 def times(result: PlanResult) -> dict[str, float | None]:
-    """Of a plan that was timed, what it says of that."""
+    """Fields of a plan that was timed, by name: times in us, their spread, and the error."""
     return {
         "time_us": median(result.samples_us),
         "spread": spread(result.samples_us),
@@ -53,7 +54,8 @@ def times(result: PlanResult) -> dict[str, float | None]:
 
 
 def told(plan: Plan, again: bool, disturbed: float | None) -> Reason | None:
-    """That a plan is far from its steps, where it is. disturbed: share of its race's visits that others disturbed."""
+    """A note that a plan is far from its steps; None where it is not. disturbed: share of its race's visits that others
+    disturbed."""
     sum_us = far_steps_us(plan)
     if plan.time_us is None or sum_us is None:
         return None
@@ -74,7 +76,7 @@ def retold(plan: Plan, disturbed: float | None) -> tuple[Reason, ...]:
 
 
 def _departure(plans: Sequence[Plan], results: Sequence[PlanResult]) -> float:
-    """How far those that are far are from their steps, all together; 0 where none is, and of what was not timed."""
+    """Sum, over plans that are far from their steps, of the ratio of the two times; 0 where none is far or timed."""
     ratios = [
         median(result.samples_us) / sum_us
         for plan, result in zip(plans, results, strict=True)

@@ -35,8 +35,9 @@ MOST_WORK = 8  # times the multiplications that it makes needless: what takes mo
 
 @dataclass(frozen=True)
 class Alternatives:
-    """What the rules offer for `graph`. producers: of tensors that have others than their own node, these. found_by:
-    the rule that gave each. through: of those that are other ways to another producer, the rules that had given it."""
+    """Producers that the rules offer for tensors of `graph`. producers: by tensor, those other than its own node.
+    found_by: by such producer, the rule that gave it. through: by producer that is another way to an offered producer,
+    the rules that had given that one."""
 
     graph: Graph
     producers: Mapping[Node, tuple[Node, ...]] = field(default_factory=dict[Node, tuple[Node, ...]])
@@ -45,16 +46,16 @@ class Alternatives:
     reasons: tuple[Reason, ...] = ()
 
     def rules_of(self, node: Node) -> tuple[Alternative, ...]:
-        """By which a producer came to be one, in order; none of the graph's own nodes."""
+        """The rules by which a producer came to be one, in order; () for the graph's own nodes."""
         return (*self.through.get(node, ()), self.found_by[node]) if node in self.found_by else ()
 
     @cached_property
     def stands_for(self) -> Mapping[Node, Node]:
-        """The tensor of every producer that is not its own."""
+        """By producer that the rules offer, its tensor."""
         return {p: tensor for tensor, producers in self.producers.items() for p in producers}
 
     def tensor(self, node: Node) -> Node:
-        """What the node produces."""
+        """The tensor that the node produces, as the node that stands for it."""
         return self.stands_for.get(node, node)
 
     @cached_property
@@ -69,7 +70,7 @@ class Alternatives:
 
     @cached_property
     def serves(self) -> Mapping[Node, Node]:
-        """Of every added node, a tensor of the graph that it is there for."""
+        """By added node, a tensor of the graph that it is there for."""
         found: dict[Node, Node] = {}
         for tensor, producers in self.producers.items():  # those of the graph come before those that they added
             stack = list(producers)
@@ -94,9 +95,9 @@ class Alternatives:
 def find_alternatives(
     graph: Graph, offers: Sequence[Alternative], numerics: Numerics, is_late: Callable[[], bool] = lambda: False
 ) -> Alternatives:
-    """What rules of class `numerics` or a stricter one offer for the nodes of a simplified graph; then for the nodes
-    that each alternative adds, seen as if there were no other way to its tensor. is_late: asked often; from when it
-    says so on, there are no more."""
+    """Alternatives for the nodes of a simplified graph by those of `offers` that are of class `numerics` or a stricter
+    one; then for the nodes that each alternative adds, seen as if there were no other way to its tensor. is_late: asked
+    often; once it is true, no more are sought."""
     allowed = [o for o in offers if o.looseness <= NUMERICS.index(numerics)]
     if not allowed:
         return Alternatives(graph)
@@ -134,7 +135,7 @@ class _Search:
         self.limits: list[str] = []
 
     def add(self, nodes: Iterable[Node], around: GraphQueries, offers: Sequence[Alternative]) -> None:
-        """What the rules offer for these nodes."""
+        """Takes in the producers that rules offer for these nodes."""
         offered: list[tuple[Node, Node, Alternative]] = []
         for node in nodes:
             if self._is_late():
@@ -151,7 +152,7 @@ class _Search:
                 break
 
     def _take(self, node: Node, producer: Node, offer: Alternative) -> None:
-        """As another producer of what the node produces."""
+        """Adds a producer to those of the node's tensor, unless it is known, closes a cycle, or is one too many."""
         tensor = self.stands_for.get(node, node)
         if producer is tensor or producer in self.stands_for or producer in self.producers or producer.op == "input":
             return
@@ -183,7 +184,7 @@ class _Search:
         self._reach.add(tensor, inside & self.given)
 
     def _needs(self, nodes: Sequence[Node], tensor: Node) -> bool:
-        """Whether some producer of what these nodes are needs the tensor."""
+        """Whether some way to produce these nodes' tensors needs the tensor given."""
         seen: set[Node] = set()
         stack = list(nodes)
         while stack:
@@ -199,8 +200,8 @@ class _Search:
         return False
 
     def found(self) -> Alternatives:
-        """All of them, made of nodes that stand for their tensors: of those that became another producer of a tensor,
-        only this knows them."""
+        """All alternatives, built over the nodes that stand for tensors: an operand that became another producer of a
+        tensor is replaced by the tensor, which only this search knows."""
         normal: dict[Node, Node] = {}
         for node in _with_producers(self.graph, self.stands_for).nodes:
             same = node.over(tuple([self.stands_for.get(a, normal[a]) for a in node.args]))
@@ -225,7 +226,8 @@ class _Search:
 
 
 def _stored(node: Node, other: Node, around: GraphQueries) -> Iterator[tuple[Node, Node]]:
-    """Another producer of a node, or, where nobody stores the node, of what is made of it.
+    """The node and its other producer; where nobody stores the node, each stored node made of it, and another producer
+    of that one.
 
     %1 = permute(%0); %2 = exp(%1)       another way to %1 gives another way to %2
     """
@@ -267,6 +269,6 @@ def _multiplications(node: Node) -> int:
 
 
 def _with_producers(graph: Graph, nodes: Iterable[Node]) -> Graph:
-    """The graph, whose nodes are then these, too."""
+    """The graph with these nodes as further outputs."""
     more: Iterator[OutputSpec] = (OutputSpec(n, dense_strides(n.sizes)) for n in dict.fromkeys(nodes))
     return Graph(graph.inputs, (*graph.outputs, *more))

@@ -31,9 +31,9 @@ class Prepared:
     origin:   for each node of `graph`, positions in `given.nodes` of the nodes that it stands for.
     rewrites: names of the rules that matched.
     numerics: the loosest class of these.
-    alternatives: what else produces the tensors of `graph`.
-    tensors:  for each node of `graph` that is a tensor of the graph given, positions of all that it is.
-    halves:   by position of a node given, what it was split into.
+    alternatives: other producers of the tensors of `graph`.
+    tensors:  for each node of `graph` that is a tensor of the graph given, positions of all nodes that it equals.
+    halves:   by position of a node given, the halves that it was split into.
     """
 
     given: Graph
@@ -134,8 +134,8 @@ class _Rewriting:
         self.rules: tuple[Rule, ...] = ()
 
     def apply(self, rules: Sequence[Rule], made: Mapping[Node, Node], *, splits: bool = False) -> bool:
-        """One pass. made: what these rules made of parts of nodes. splits: whether they cut reductions. Whether any
-        matched."""
+        """Applies rules in one pass. made: by node that they made of a part of another, that other node. splits:
+        whether they cut reductions. Returns whether any matched."""
         allowed = [rule for rule in rules if rule.looseness <= self._allowed]
         found = simplify(self.graph, allowed)
         if not found.rules:
@@ -152,7 +152,7 @@ class _Rewriting:
         return True
 
     def _note_halves(self, image: Mapping[Node, Node]) -> None:
-        """What one pass split, of nodes that are the given ones as a whole: each half stands for its node, too."""
+        """Notes the halves into which a pass split nodes that are whole given ones: each half stands for one too."""
         known = {*image, *image.values()}
         for node, position, is_whole in list(self.stands):
             new = image.get(node, node)
@@ -165,7 +165,8 @@ class _Rewriting:
 def _rewritten(
     graph: Graph, tasks: Tasks | None, numerics: Numerics, takes: Takes | None, is_late: Callable[[], bool]
 ) -> _Rewriting:
-    """Simplified first, so that slices sink through what is left of it; what is split is what slices left."""
+    """The graph after all passes: it is simplified, then slices sink, then axes are ordered, then reductions are split
+    that slices left."""
     rewriting = _Rewriting(graph, NUMERICS.index(numerics))
     rewriting.apply((*RULES, commuting(), NARROW), {})
     for _ in range(MOST_PASSES):

@@ -1,4 +1,4 @@
-"""What nodes that rewrites made are, to the graph given: halves of what was cut, something on another way, tensors."""
+"""Provenance of nodes that rewrites made: which nodes of the graph given they are, are halves of, or are a way to."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from scheduler.rewrites.prepare import Prepared
 
 
 def halves_of(prepared: Prepared, cone: Sequence[Node]) -> tuple[Half, ...]:
-    """Which halves of nodes given one launch computes, that computes these; nothing of what it computes as a whole."""
+    """Halves of given nodes that a launch with this cone computes; none of nodes that it computes as a whole."""
     if not prepared.halves:
         return ()
     computed = set(cone)
@@ -24,7 +24,8 @@ def halves_of(prepared: Prepared, cone: Sequence[Node]) -> tuple[Half, ...]:
 
 
 def other_ways_of(prepared: Prepared, cone: Sequence[Node]) -> tuple[int, ...]:
-    """Positions of nodes given that none of these is, and that one of them is there for, by an alternative."""
+    """Positions of given nodes to which a node of the cone leads another way, by an alternative, and of which none is
+    the node or a half."""
     serves, tensor = prepared.alternatives.serves, prepared.alternatives.tensor
     computed = {p for n in cone for p in prepared.tensors.get(tensor(n), ())}
     halved = {p for p, ways in prepared.halves.items() for way in ways if not way.of.isdisjoint(cone)}
@@ -33,7 +34,7 @@ def other_ways_of(prepared: Prepared, cone: Sequence[Node]) -> tuple[int, ...]:
 
 
 def written_of(prepared: Prepared, node: Node) -> Written | None:
-    """What a tensor is that a step writes; None where nothing is known of it."""
+    """The given nodes that a tensor written by a step is, or is a part of; None where nothing is known of it."""
     whole = prepared.tensors.get(prepared.alternatives.tensor(node), ())
     if whole:
         return Written(nodes=whole)

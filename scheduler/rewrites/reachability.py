@@ -1,7 +1,7 @@
-"""How far up a graph's topological order alternatives lead: whether a node could need another one, in no time.
+"""A quick test whether a node could need another one: how far up a graph's topological order alternatives lead.
 
-A node needs nodes of lower places alone, but where another producer of one of these reads something of a higher place.
-Whoever comes by that place, or a higher one, may go on from there.
+A node needs only nodes of lower places, unless another producer of one of these reads a node of a higher place. From
+the place of a tensor that has such a producer, or from a higher one, a path may go on at the place that it reads.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,14 +12,14 @@ from fusion_ir.core.node import Node
 
 
 class Reachability:
-    """Of the nodes of a graph as given, operands first."""
+    """Reachability among the nodes of a graph as given. nodes: operands first."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self._places = {node: place for place, node in enumerate(nodes)}
         self._top = np.arange(len(nodes))  # by place, the highest that one step from it, or from below it, leads to
 
     def add(self, tensor: Node, reads: Iterable[Node]) -> None:
-        """The tensor can be computed from these, too."""
+        """Notes that the tensor can be computed from `reads` too."""
         if (place := self._places.get(tensor)) is None:
             self._top[:] = len(self._top) - 1  # of what was added: from anywhere
             return

@@ -1,12 +1,12 @@
-"""What a rewrite is: one declaration with its mathematics.
+"""Declarations of rewrites, each with its mathematics.
 
 A rule is
 
-    exact        if what it makes has the same bits, NaN payloads aside;
-    reassociate  if it is equal by the laws of arithmetic on real numbers, rounds no more values on the way than there
-                 were and none to a narrower dtype: sums in another order, (x y) z for x (y z). Then the error is at
-                 most that of the same number of roundings, each relative to the sum of the magnitudes of the products,
-                 which is what bounds that of the graph as given. Either may overflow where the other does not.
+    exact        if what it makes has the node's bits, NaN payloads aside;
+    reassociate  if that is equal by the laws of arithmetic on real numbers, and rounds no more values on the way than
+                 the graph does and none to a narrower dtype: sums in another order, (x y) z for x (y z). Then the error
+                 is at most that of as many roundings, each relative to the sum of the magnitudes of the products, which
+                 also bounds that of the graph as given. Either may overflow where the other does not.
     approximate  otherwise.
 """
 
@@ -37,9 +37,9 @@ class Rule:
 @dataclass(frozen=True)
 class Alternative:
     """`find` gives other nodes that equal a node of a graph (same shape and dtype), for the search to weigh against it:
-    none where it does not match, the one likeliest to pay first. What it makes is made of nodes that the node depends
-    on, and of its siblings, of which none depends on another. rounding: which values are rounded to a tensor's dtype on
-    the way that the graph does not round, or no more; "" where all are the same."""
+    none where it does not match, the one likeliest to pay first. They are made of nodes that the node depends on, and
+    of its siblings, of which none depends on another. rounding: values that are rounded to a tensor's dtype on the way
+    though the graph does not round them, or no more; "" where there are none."""
 
     name: str
     equation: str
@@ -48,7 +48,7 @@ class Alternative:
     rounding: str = ""
 
     def of(self, node: Node, around: GraphQueries) -> tuple[Node, ...]:
-        """What is offered for a node, each once; nothing for what a prologue computes anyhow."""
+        """Nodes offered for a node, each once; none for a node without operands, or that a prologue computes anyhow."""
         if not node.args or around.is_constant(node):
             return ()
         found = tuple(dict.fromkeys(new for new in self.find(node, around) if new is not node))

@@ -13,16 +13,17 @@ from scheduler.segments.segment_mask import SegmentMask
 
 
 class Told(NamedTuple):
-    """What families said of a segment, and those that lower segments before they did."""
+    """Answers about one segment, by family; None accepts it. seeming: answers that families gave before lowering it."""
 
     answers: dict[str, Reject | None]
     seeming: dict[str, Reject | None]
 
 
 class Acceptance(Collection[str]):
-    """The names of the families that accept a segment, in the order of `families`. To go through them asks one after
-    another; `in` asks that one alone. sure: those that accept it for certain, which are not asked. told: what families
-    said of segments, by graph, so that of equal ones, of other layers for example, one is asked about; added to."""
+    """The names of the families that accept a segment, in the order of `families`. Iteration asks one family
+    after another; `in` asks the one named. sure: families that accept it for certain, which are not asked. told:
+    answers by graph of a segment, so that families are asked once about equal segments, of different layers for
+    example; added to."""
 
     def __init__(
         self,
@@ -42,7 +43,7 @@ class Acceptance(Collection[str]):
 
     @cached_property
     def segment(self) -> Segment:
-        """What the families are asked about."""
+        """The segment that the families are asked about."""
         return extract(self.atoms, self.piece)
 
     @cached_property
@@ -50,7 +51,7 @@ class Acceptance(Collection[str]):
         return self._told.setdefault(self.segment.graph, Told({}, {}))
 
     def answer(self, name: str) -> Reject | None:
-        """None where the family accepts the segment."""
+        """The family's refusal of the segment; None where it accepts."""
         if name in self._sure:
             return None
         told = self._of_equals.answers
@@ -59,7 +60,7 @@ class Acceptance(Collection[str]):
         return told[name]
 
     def seeming(self, name: str) -> Reject | None:
-        """The same as far as it is known without lowering the segment."""
+        """`answer`, as far as it is known without lowering the segment."""
         fits = _fits(self._families[name])
         if fits is None or name in self._sure or name in self._of_equals.answers:
             return self.answer(name)
@@ -71,16 +72,16 @@ class Acceptance(Collection[str]):
         return told[name]
 
     def any(self, *first: str) -> str | None:
-        """Some family that accepts the segment, if one does. first: those that are asked before the others."""
+        """Some family that accepts the segment, if one does. first: families that are asked before the others."""
         return self.known or next((name for name in (*first, *self._families) if name in self), None)
 
     @property
     def known(self) -> str | None:
-        """One that is known to accept it, without asking."""
+        """A family that is known to accept the segment without being asked, if there is one."""
         return next(iter(self._sure), None)
 
     def seems(self, *first: str, but: str) -> str | None:
-        """Some family but one that seems to accept the segment. first: those that are asked before the others."""
+        """Some family other than `but` that seems to accept the segment. first: those that are asked before others."""
         return next((name for name in (*first, *self._families) if name != but and self.seems_to(name)), None)
 
     def seems_to(self, name: str) -> bool:
@@ -88,7 +89,7 @@ class Acceptance(Collection[str]):
         return name in self._families and self.seeming(name) is None
 
     def refusals(self) -> tuple[Refusal, ...]:
-        """What the families that do not accept the segment say, those together that say the same."""
+        """Reasons why families refuse the segment, each with all families that give it."""
         told: dict[str, list[str]] = {}
         for name in self._families:
             if reject := self.answer(name):
@@ -106,5 +107,5 @@ class Acceptance(Collection[str]):
 
 
 def _fits(family: Family) -> Callable[[Graph, Device], Reject | None] | None:
-    """What a family that lowers segments says before it does, see `Lowering`."""
+    """The `fits` of a family that lowers segments (see `Lowering`), which answers before lowering; None of others."""
     return getattr(family, "fits", None)  # an `isinstance` of a protocol takes as long as some families' answers

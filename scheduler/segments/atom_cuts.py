@@ -1,4 +1,4 @@
-"""Cutting a graph into atoms each of which some kernel computes: what none reads through a view is stored before."""
+"""Cutting a graph into atoms each of which some kernel computes: views that none reads through are stored first."""
 
 from collections.abc import Callable, Iterator
 from itertools import product
@@ -37,7 +37,7 @@ def cut(
 
 
 def _worth_storing(atoms: Atoms, atom: int, computable: Computable) -> frozenset[Node]:
-    """The fewest bytes of free nodes that make the atom computable where they are stored; all where none do.
+    """The free nodes of fewest bytes that make the atom computable once they are stored; all below it where none do.
 
     contract(cast(pad(%0)), cast(%1))     ->   pad(%0), where operands may be cast on the way
     """
@@ -56,7 +56,7 @@ def _worth_storing(atoms: Atoms, atom: int, computable: Computable) -> frozenset
 
 
 def _alone(atoms: Atoms, atom: int) -> tuple[Graph, dict[Node, Node]]:
-    """A graph of what the atom alone computes, of the tensors that it reads; the atoms' node for each of its own."""
+    """A graph that computes the atom alone from the tensors that it reads; by node of it, the node of `atoms`."""
     node, read = atoms.nodes[atom], bits(atoms.reads[atom])
     new = {atoms.tensors[t]: atoms.boundary.input(position, t) for position, t in enumerate(read)}
     for n in (*sorted(atoms.free_below(atom), key=atoms.order.__getitem__), node):

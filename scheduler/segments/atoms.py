@@ -1,7 +1,7 @@
-"""The units of cutting: nodes whose tensors may be stored. All others vanish into whoever reads them.
+"""The units of cutting: nodes whose tensors may be stored. All other nodes are recomputed by whoever reads them.
 
-View ops and casts that lose nothing are free: a segment that needs one recomputes it, and no cut is made there. So what
-is stored is the narrow tensor before its widening, and the tensor before it was broadcast.
+View ops and casts that lose nothing are free: a segment that needs one recomputes it, and no cut is made there. So a
+narrow tensor is stored before it is widened, and a tensor is stored before it is broadcast.
 
     %3 = mul(%1, %2): bf16[64]                 atom 0, reads in0, in1
     %4 = cast(%3): f32[64]                     free
@@ -10,8 +10,8 @@ is stored is the narrow tensor before its widening, and the tensor before it was
 
 A padding or a concatenation is an atom where it is summed up (`_copies`): it may be stored, and need not be.
 
-Where a tensor has several producers (`scheduler.rewrites.alternatives`), each of them is an atom. Who reads the tensor
-reads the bit of the one that the graph was given with.
+Where a tensor has several producers (`scheduler.rewrites.alternatives`), each of them is an atom. Readers of the
+tensor have the bit of the producer that the graph was given with.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -42,7 +42,7 @@ class Atoms:
     reads:   per atom, the tensors that computing it alone reads.
     through: free nodes: whoever reads one sees what it is made of. A graph output may be free for its readers (a
              broadcast of something smaller) and an atom that writes it all the same.
-    stands:  per atom, the one whose tensor it produces: itself, or of an alternative another one.
+    stands:  per atom, the atom whose tensor it produces: itself, or for an alternative another atom.
     """
 
     graph: Graph
@@ -77,7 +77,7 @@ class Atoms:
 
     @cached_property
     def producers(self) -> tuple[tuple[int, ...], ...]:
-        """By atom, those that produce its tensor; () for an alternative, whose tensor is another's."""
+        """By atom, the atoms that produce its tensor; () for an alternative, whose tensor is another atom's."""
         producers: list[list[int]] = [[] for _ in self.nodes]
         for a, tensor in enumerate(self.stands):
             producers[tensor].append(a)
@@ -85,7 +85,7 @@ class Atoms:
 
     @cached_property
     def needs(self) -> tuple[int, ...]:
-        """By tensor, those that every way of producing it needs."""
+        """By tensor, the tensors that every way of producing it needs."""
         needs = [0] * len(self.nodes)
         for t in self._topological():
             common = -1
@@ -107,7 +107,7 @@ class Atoms:
         return mask
 
     def _topological(self) -> Iterator[int]:
-        """Tensors, after all that any of their producers reads."""
+        """Tensors, each after all tensors that any of its producers reads."""
         if self.given == len(self.nodes):
             yield from range(self.given)
             return
@@ -141,8 +141,8 @@ class Atoms:
 
     @cached_property
     def constants(self) -> int:
-        """Tensors that depend on constant inputs alone: these, and atoms that are no outputs of the graph. A segment of
-        such atoms is computed once for each version of the constants. None where the graph has no constant input."""
+        """Tensors that depend on constant inputs alone: the constant inputs, and atoms that are no graph outputs. A
+        segment of such atoms is computed once for each version of the constants. 0 where no input is constant."""
         if all(spec.constant is None for spec in self.graph.inputs):
             return 0
         known = sum(
@@ -197,8 +197,8 @@ class Atoms:
         return known
 
     def writes_of(self, members: int) -> int:
-        """Tensors among those that these atoms produce that a segment of them writes, where no other computes any of
-        them again: outputs, and what others read."""
+        """Tensors that a segment of these atoms writes where no other segment computes any of them again: outputs of
+        the graph, and tensors that other atoms read."""
         known = self._writes_of.get(members)
         if known is None:
             made = self.made_by(members)
@@ -209,17 +209,17 @@ class Atoms:
 
     @cached_property
     def _reads_of(self) -> dict[int, int]:
-        """By members: each set is asked about several times."""
+        """Answers of `reads_of` by members: each set is asked about several times."""
         return {}
 
     @cached_property
     def _writes_of(self) -> dict[int, int]:
-        """The same."""
+        """Answers of `writes_of` by members."""
         return {}
 
     def piece(self, members: int) -> SegmentMask:
-        """The segment of these atoms that writes whatever others read; of the graph's own atoms, what others of these
-        do."""
+        """The segment of these atoms that writes whatever other atoms read; where all are the graph's own atoms,
+        whatever others of the graph's own read."""
         own = not members & ~self.givens
         return SegmentMask(members, (self.plain if own else self).writes_of(members))
 
@@ -250,7 +250,7 @@ class Atoms:
         return self.is_possible(SegmentMask(members, self.made_by(members)))
 
     def is_possible(self, piece: SegmentMask) -> bool:
-        """Whether nothing that the segment reads needs what it writes, for lack of another way."""
+        """Whether no tensor that the segment reads needs, in every way of producing it, a tensor that it writes."""
         above = 0
         for t in bits(self.reads_of(piece.members) & self.all):
             above |= self.needs[t]

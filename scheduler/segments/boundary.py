@@ -29,7 +29,7 @@ class Boundary:
         self._graphs: dict[Graph, Graph] = {}
 
     def input(self, position: int, tensor: int) -> Node:
-        """The tensor as an input of a segment."""
+        """The tensor as the input of a segment at `position`."""
         key = position, tensor
         if key not in self._inputs:
             self._inputs[key] = make_input(position, self.specs[tensor])
@@ -43,6 +43,6 @@ class Boundary:
         return self._over[key]
 
     def one(self, graph: Graph) -> Graph:
-        """Of equal segments, of other layers for example, the graph of the first: what is known of it is found at
-        once."""
+        """The first graph given that equals `graph`: equal segments, of different layers for example, share one object,
+        by which what is known of it is found at once."""
         return self._graphs.setdefault(graph, graph)

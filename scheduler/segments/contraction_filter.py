@@ -13,7 +13,7 @@ COSTLY = frozenset({OpKind.CONTRACT, OpKind.REDUCTION, OpKind.SCAN, OpKind.GATHE
 
 
 class ContractionFilter:
-    """The thick ones among atoms, see `is_thick`, and what families for `target` take beside them."""
+    """The thick products among atoms (see `is_thick`), and the atoms that families for `target` take beside them."""
 
     def __init__(self, atoms: Atoms, target: str) -> None:
         nodes = atoms.nodes[: atoms.given]
@@ -30,8 +30,8 @@ class ContractionFilter:
         self._by_libraries = target == "cpu"
 
     def keep_apart(self, piece: SegmentMask) -> bool:
-        """Whether every family but `naive` is sure to refuse the segment. Of pieces with alternatives nothing is
-        said."""
+        """Whether every family but `naive` is sure to refuse the segment. False for a segment with alternatives, which
+        is not looked at."""
         thick = piece.members & self._thick
         if not thick or piece.members & ~self._own:
             return False
@@ -43,13 +43,14 @@ class ContractionFilter:
         return self._too_much_for_libraries(piece, last) if self._by_libraries else self._too_much_for_tiles(piece)
 
     def _too_much_for_libraries(self, piece: SegmentMask, product: int) -> bool:
-        """Calls of a library on the CPU multiply what is stored, and there is nothing else to sum."""
+        """Whether the segment computes an operand of the product, or has a second costly op: library calls on the CPU
+        multiply stored tensors and sum up nothing else."""
         computed = self._reads[product] & piece.members & ~self._free
         return bool(computed or piece.members & self._costly & ~(1 << product))
 
     def _too_much_for_tiles(self, piece: SegmentMask) -> bool:
-        """Tiles on a GPU are of one thick product, but for what `attention` takes: some reductions of a product's rows,
-        and a second product of them."""
+        """Whether the segment is more than tiles on a GPU compute: one thick product, or what `attention` takes, which
+        is some reductions of a product's rows and a second product of them."""
         reductions, long = piece.members & self._reductions, piece.members & self._long
         if not reductions:
             return (piece.members & self._thick).bit_count() > 1

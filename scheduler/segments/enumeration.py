@@ -1,10 +1,10 @@
 """Which segments there are to choose from: sets of atoms that some kernel family accepts.
 
-Three sources, the first two always complete, the last one capped and grown from small to large:
+Four sources, the first always complete, the others capped (`CandidateSettings`):
 - single atoms, greedily merged regions, cones of the outputs, the whole graph;
-- disconnected siblings (horizontal fusion), which growing by neighbours never reaches: unions of the former;
-- convex connected sets, grown one neighbour at a time;
-- what computes light tensors again that others compute, too (`scheduler.segments.output_sets`).
+- convex connected sets, grown one neighbour at a time, from small to large;
+- disconnected siblings (horizontal fusion), which growing by neighbours never reaches: unions of two of the former;
+- segments that compute light tensors again which others compute too (`scheduler.segments.output_sets`).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -28,10 +28,10 @@ PROLOGUE_WEIGHT = 1e-3  # of a segment that runs once for each version of the co
 
 @dataclass(frozen=True)
 class CandidateSettings:
-    """max_atoms: of a grown candidate. max_grown: grown candidates kept of the graph's own atoms. max_alternative: of
-    those that hold an alternative, and max_grown_in_all of both: covers of large graphs take few of the former.
-    max_unions: unions of siblings tried, among `max_paired` segments. max_again: candidates tried that compute again
-    what others compute, too, as many with alternatives."""
+    """max_atoms: atoms of a grown candidate. max_grown: grown candidates of the graph's own atoms that are kept.
+    max_alternative: grown candidates that hold an alternative, of which covers of large graphs take few.
+    max_grown_in_all: both kinds together. max_unions: unions of siblings tried, among `max_paired` segments. max_again:
+    candidates tried that compute again what others compute too; as many again with alternatives."""
 
     max_atoms: int = 20
     max_grown: int = 2_000
@@ -59,12 +59,12 @@ class Candidate:
 
     @property
     def weight(self) -> float:
-        """What its time counts among those of a cover."""
+        """Factor of the segment's time in the cost of a cover: `PROLOGUE_WEIGHT` for a prologue, else 1."""
         return PROLOGUE_WEIGHT if self.is_prologue else 1.0
 
     @cached_property
     def keeps_a_prologue_out(self) -> bool:
-        """Whether it computes for others at every run what depends on constants alone: a prologue would, once."""
+        """Whether it writes, at every run, a tensor that depends on constants alone: a prologue would do so once."""
         members, writes = self.families.piece
         constant = self.families.atoms.constants
         return bool(writes & constant) and bool(members & ~constant)
@@ -207,8 +207,8 @@ def _unions(finder: _Finder, blocks: list[int], settings: CandidateSettings) -> 
 def _grow(
     finder: _Finder, settings: CandidateSettings, start: range, within: int, most: int
 ) -> tuple[int, list[Reason]]:
-    """Convex connected sets by size, from single atoms of `start`, `within` a set, through sets that are accepted, up
-    to `most`: how many, and what limited them."""
+    """Grows convex connected sets by size, from the accepted single atoms of `start`, by one atom of `within` at a
+    time, through accepted sets, up to `most` of them. Returns how many there are, and what limited them."""
     atoms = finder.atoms
     near = [_near(atoms, a) & within for a in range(len(atoms))]
     level = [1 << a for a in start if 1 << a in finder.sets]
@@ -239,9 +239,9 @@ def _grow(
 
 
 def _near(atoms: Atoms, a: int) -> int:
-    """Atoms that produce what the atom reads, or read what it produces. What depends on constants alone is computed
-    once: there is nothing to gain from more of that in one launch, nor from computing it at every run, but for views.
-    """
+    """Atoms that produce what the atom reads, or read what it produces. Atoms that depend on constants alone and are
+    not light have no neighbours and are none: computed once, they gain nothing from a larger launch, nor from being
+    computed at every run."""
     if atoms.constants >> a & 1 and not is_light(atoms, a):
         return 0
     near = atoms.succs[atoms.stands[a]]
@@ -253,8 +253,8 @@ def _near(atoms: Atoms, a: int) -> int:
 
 
 def _again(finder: _Finder, settings: CandidateSettings) -> Iterator[Reason]:
-    """Segments that compute again what others compute, too, from the small ones on: as many of the graph's own atoms as
-    if there were no others, and as many with alternatives."""
+    """Tries segments that compute again what others compute too, the smallest first: `max_again` that would be there
+    without alternatives, and as many others. Yields where that was a cap."""
     smallest = sorted(finder.accepted, key=lambda p: (p.members.bit_count(), p))
     for own, what in ((True, ""), (False, " with alternatives")):
         for tried, larger in enumerate(_larger(finder, (p for p in smallest if finder.atoms.is_own(p) == own))):
@@ -265,7 +265,7 @@ def _again(finder: _Finder, settings: CandidateSettings) -> Iterator[Reason]:
 
 
 def _larger(finder: _Finder, pieces: Iterable[SegmentMask]) -> Iterator[SegmentMask]:
-    """What to try next of that: of one piece as long as what was tried last is accepted."""
+    """Segments of `computing_again` to try, piece by piece; a piece's series ends at the first that is not accepted."""
     for piece in pieces:
         for larger in computing_again(finder.atoms, piece):
             if larger not in finder.accepted:

@@ -22,7 +22,7 @@ def merged(atoms: Atoms, order: Iterable[int], accepts: Accepts) -> tuple[int, .
 
 
 def with_siblings(atoms: Atoms, partition: tuple[int, ...], accepts: Accepts) -> tuple[int, ...]:
-    """The partition with regions joined wherever that is accepted, those that read the same tensors first."""
+    """The partition with regions joined wherever that is accepted, the pairs of greatest `Likeness` first."""
     regions = Regions(atoms, partition)
     for one, other in _siblings(atoms, partition):
         regions.join(first(one), first(other), accepts)
@@ -65,7 +65,7 @@ class Regions:
             self._position = {m: i for i, m in enumerate(TopologicalSorter(reads).static_order())}
 
     def masks(self) -> tuple[int, ...]:
-        """Regions by their lowest atom."""
+        """The regions, in the order of their lowest atoms."""
         return tuple(dict.fromkeys(self.region))
 
     def join(self, a: int, b: int, accepts: Accepts) -> bool:
@@ -92,8 +92,8 @@ class Regions:
             self.region[a] = mask
 
     def _between(self, start: int, goal: int, *, forward: bool) -> set[int] | None:
-        """Regions between two in the order that the start leads to, or that lead to it; None where one of them does so
-        with the goal."""
+        """Regions between two in the order that the start leads to (`forward`), or that lead to the start; None where
+        one of them connects start and goal."""
         at = self._position
         low, high = sorted((at[start], at[goal]))
         found, stack = set[int](), [start]
@@ -114,7 +114,8 @@ class Regions:
 
 
 class _Links(NamedTuple):
-    """Of a set of atoms: those that any of them reads or is read by, and those on any path to or from one."""
+    """Atoms around a set of atoms. preds, succs: read by, and readers of, any of them. above, below: on any path to,
+    and from, any of them."""
 
     preds: int
     succs: int
@@ -126,7 +127,7 @@ class _Links(NamedTuple):
 
 
 def _links_of(atoms: Atoms) -> Iterable[tuple[int, int, int, int]]:
-    """Of each atom alone."""
+    """By atom, the fields of `_Links` for that atom alone."""
     below = [0] * len(atoms)
     for a in reversed(range(len(atoms))):
         below[a] = atoms.succs[a]
@@ -136,7 +137,7 @@ def _links_of(atoms: Atoms) -> Iterable[tuple[int, int, int, int]]:
 
 
 class Likeness:
-    """2 for a tensor that both read, 1 for an output shape that both have."""
+    """How alike two sets of atoms are: 2 for a tensor that both read, 1 for a shape that both write."""
 
     def __init__(self, atoms: Atoms) -> None:
         self._atoms = atoms

@@ -1,4 +1,4 @@
-"""What a segment of given atoms may write: everything that others may read, or less.
+"""Sets of tensors that a segment of given atoms may write: everything that others may read, or less.
 
     {a, b} writes a and b     a is read by others, too
     {a, b} writes b           whoever else needs a computes it again, or reads it from another segment
@@ -21,8 +21,9 @@ DEEPEST = 3  # tensors computed again, one behind the other
 
 
 def pieces_of(atoms: Atoms, members: int) -> tuple[SegmentMask, ...]:
-    """The segments of these atoms that compute nothing that another one has to compute again: everything that others
-    may read is written; and, where alternatives leave some of these others without a use, what the rest reads."""
+    """Segments of these atoms that leave nothing for another one to compute again. The first writes every tensor that
+    other atoms may read; a second, where alternatives leave some of those readers without a use, writes what the
+    remaining ones read. () where two members produce one tensor."""
     tensors = atoms.made_by(members)
     if tensors.bit_count() < members.bit_count():  # two producers of one tensor
         return ()
@@ -55,8 +56,8 @@ def _idle(atoms: Atoms, members: int, tensors: int) -> int:
 
 
 def computing_again(atoms: Atoms, piece: SegmentMask) -> Iterator[SegmentMask]:
-    """The segment with light tensors that it reads computed in it, though others read them, too, or another producer
-    would do: one more in each piece, up to the deepest."""
+    """The segment with light tensors computed in it that it reads so far, though others read them too or they have
+    another producer: one tensor more in each segment, at most `DEEPEST`."""
     for _ in range(DEEPEST):
         better = max(_with_one_more(atoms, piece), default=None)
         if better is None:
@@ -66,8 +67,8 @@ def computing_again(atoms: Atoms, piece: SegmentMask) -> Iterator[SegmentMask]:
 
 
 def _with_one_more(atoms: Atoms, piece: SegmentMask) -> Iterator[tuple[int, SegmentMask]]:
-    """The segment with one light tensor more computed in it, and the bytes that it would save if all readers of that
-    tensor did the same: none has to write it, and each reads its operands instead."""
+    """Segments with one light tensor more computed in them, each behind the bytes saved if all readers of that tensor
+    computed it: it is written no more, and each reader reads its operands instead."""
     reads = atoms.reads_of(piece.members)
     for t in bits(reads & atoms.all):
         readers, producers = atoms.succs[t].bit_count(), atoms.producers[t]
@@ -82,7 +83,7 @@ def _with_one_more(atoms: Atoms, piece: SegmentMask) -> Iterator[tuple[int, Segm
 
 
 def writing_less(atoms: Atoms, piece: SegmentMask, writes: int) -> SegmentMask:
-    """The segment that writes no more than that, without the atoms that only the rest needed."""
+    """The segment that writes only `writes`, without the atoms that only its other outputs needed."""
     producer = {atoms.stands[a]: a for a in bits(piece.members)}
     members, stack = 0, bits(writes)
     while stack:
@@ -94,5 +95,5 @@ def writing_less(atoms: Atoms, piece: SegmentMask, writes: int) -> SegmentMask:
 
 
 def is_light(atoms: Atoms, atom: int) -> bool:
-    """Whether a tensor is cheap to compute again."""
+    """Whether the atom's tensor is cheap to compute again: a view, or pointwise."""
     return kind_of(atoms.nodes[atom]) in LIGHT

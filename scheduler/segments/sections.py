@@ -1,7 +1,7 @@
 """A large graph in sections: runs of its nodes in topological order, each a graph of its own.
 
-Sets of atoms are masks, and what is asked of them grows with the graph. In sections of a few hundred nodes all of that
-stays small, so that twenty thousand nodes take as long as a hundred times two hundred do.
+Sets of atoms are masks, and operations on them take longer the larger the graph is. In sections of a few hundred nodes
+they stay fast, so that twenty thousand nodes take as long as a hundred times two hundred do.
 
     %1 = exp(in0)                  section 0: reads in0, writes %1
     %2 = broadcast_in_dim(%1)
@@ -22,7 +22,7 @@ from scheduler.segments.segment import Segment
 
 @dataclass(frozen=True)
 class Section:
-    """graph: of the section alone. whole: the node of the large graph that each of its nodes is."""
+    """graph: the section alone. whole: by node of the section, its node in the large graph."""
 
     graph: Graph
     whole: dict[Node, Node]
@@ -53,7 +53,7 @@ def sections(graph: Graph, most: int) -> Iterator[Section]:
 
 
 def _below(graph: Graph, section_of: dict[Node, int]) -> dict[Node, tuple[Node, ...]]:
-    """Of each node the stored tensors and inputs that it is made of, seen through views."""
+    """By node, the stored tensors and inputs that it is made of, seen through views."""
     below: dict[Node, tuple[Node, ...]] = {}
     seen: dict[Node, tuple[Node, ...]] = {}  # what a reader of the node sees
     for node in graph.nodes:

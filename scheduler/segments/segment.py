@@ -52,7 +52,7 @@ class Segment:
 
 @lru_cache(maxsize=4096)
 def _identity(graph: Graph) -> tuple[CanonicalSegment, str]:
-    """In canonical order, with its key."""
+    """The graph in canonical order, and its key."""
     canonical = canonical_segment(graph)
     return canonical, graph_key(canonical.graph)
 

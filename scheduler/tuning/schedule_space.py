@@ -16,10 +16,10 @@ Value = int | str
 class ScheduleSpace:
     """All combinations of the values that make a difference.
 
-    Judged around one schedule, one field at a time: values that give the same kernel there are one value. Where nothing
-    is cut into tiles, for example, their size is no choice. What still comes out equal shows in `Kernel.identity`.
-    Kernels of large segments take long to emit: from when `is_late` says so on, nothing is judged any more, and nothing
-    is to be chosen (`whole`: it was judged to the end).
+    Values are judged around one schedule, one field at a time: those that give one kernel there count as one value.
+    Where nothing is cut into tiles, for example, their size is no choice. Combinations that still give equal kernels
+    show in `Kernel.identity`. Kernels of large segments take long to emit: once `is_late` is true, no more values are
+    judged, and there is nothing to choose (`whole`: whether all were judged).
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class ScheduleSpace:
 
     @property
     def choices(self) -> Choices:
-        """What each field may be; {} where the family has nothing to choose."""
+        """Values of each field, by its name; {} where there is nothing to choose."""
         return {name: tuple(dict.fromkeys(values.values())) for name, values in self._stands_for.items()}
 
     @property
@@ -56,7 +56,7 @@ class ScheduleSpace:
         return prod(len(values) for values in self.choices.values()) if self._stands_for else 0
 
     def point(self, schedule: str) -> str | None:
-        """The combination that gives the same kernel as this schedule; None for what is none."""
+        """The combination that stands for this schedule, field by field; None for a schedule outside the space."""
         given = schedule_values(schedule)
         if not given or given.keys() != self._stands_for.keys():
             return None
@@ -75,13 +75,14 @@ class ScheduleSpace:
 
 @dataclass
 class _Classes:
-    """For each value of a field, as text, the first one that gives the same kernel."""
+    """For each value of a field, as text, the first value that gives an identical kernel."""
 
     stands_for: dict[str, Value] = field(default_factory=dict[str, Value])
     _first: dict[object, Value] = field(default_factory=dict[object, Value])
 
     def add(self, value: Value, identity: object) -> None:
-        """identity: of the kernel, None where there is none: with other values of other fields there may be."""
+        """Adds a value. identity: of its kernel, None where there is none; then the value stands for itself, since with
+        other values of other fields there may be one."""
         self.stands_for[str(value)] = value if identity is None else self._first.setdefault(identity, value)
 
 

@@ -1,8 +1,9 @@
-"""What is known of the segments of one key: tried and pending schedules, and which of them won.
+"""The log of trials on the segments of one key: tried and pending schedules, and which of them won.
 
 Spells: for a second now and then, or for minutes, a machine that others work on too is slower, and favours other
-schedules: a log softmax of 34 MB takes 1.95 ms with one task for each core, and 3 % more with eight; while somebody
-disturbs one core, 2.3 to 2.8 ms and 2 to 13 % less. The winner so far, which is in every race, shows it.
+schedules. A log softmax of 34 MB takes 1.95 ms with one task for each core, and 3 % more with eight; while another
+process disturbs one core, 2.3 to 2.8 ms with one task for each, and 2 to 13 % less with eight. The winner so far, which
+is in every race, shows a spell by its time.
 """
 
 from collections import Counter
@@ -24,12 +25,11 @@ MOST_DOUBTS = 2  # of one schedule: a machine that is never the same must not be
 class TrialLog:
     """Everything tried or still to try on the segments of one key.
 
-    kernels: of variants that were emitted; twins: the first variant of each kernel. winner: of all races so far.
-    relative: times as they would have been in the first race, by way of the winners that took part in several.
-    fruitless: candidates tried since the winner was last another one, without those that were rejected unbuilt: they
-    cost next to nothing, and a library's list may be short. drawn: whether other segments said what to try.
-    races: those that were taken in. doubted: what would have won or nearly won a race in a spell, and has to be timed
-    again, the fastest first.
+    kernels: by variant that was emitted. winner: of all races so far. relative: times as they would have been in the
+    first race, by way of the winners that took part in several. fruitless: variants tried since the winner last
+    changed, without those that were rejected unbuilt: these cost next to nothing, and a library's list may be short.
+    drawn: whether other segments said what to try. races: those that were taken in. doubted: variants that won or
+    nearly won a race in a spell, and have to be timed again, the fastest first.
     """
 
     pending: list[Variant]
@@ -46,24 +46,25 @@ class TrialLog:
     _doubts: Counter[Variant] = field(default_factory=Counter[Variant])  # how often each was doubted
 
     def best(self) -> Measurement | None:
-        """The one that won against all that it was timed with; None where nothing passed its check."""
+        """Measurement of the winner; None where nothing passed its check."""
         return self.tried[self.winner] if self.winner else None
 
     def twin(self, kernel: Kernel) -> Variant | None:
-        """A variant that was tried and comes to the same kernel."""
+        """A variant that was tried and whose kernel is identical, if there is one."""
         return next((v for v in self.tried if v in self.kernels and self.kernels[v].identity == kernel.identity), None)
 
     def copy(self, variant: Variant, twin: Variant) -> None:
-        """What is known of a variant is known of another that comes to the same kernel."""
+        """Takes over for `variant` what is known of `twin`, whose kernel is identical."""
         self.pending[:] = [v for v in self.pending if v != variant]
         self.tried[variant] = self.tried[twin]
         if twin in self.relative:
             self.relative[variant] = self.relative[twin]
 
     def note(self, rows: Sequence[Measurement]) -> None:
-        """Takes in the rows of one race. The winner so far, if it took part, stays unless another is clearly faster:
-        what it took in other races, in other moments of the machine, does not count. In a spell it stays anyway, and
-        what was near it is doubted; a second such race in a row counts: the machine may have become another."""
+        """Takes in the rows of one race. The winner so far, if it took part, stays unless another is clearly faster in
+        this race: its times in other races, at other moments of the machine, do not count. In a spell, while the
+        machine is disturbed, the winner stays anyway, and variants near the fastest are queued to be raced again; a
+        second such race in a row counts, since the machine may have changed for good."""
         held, before = next((m for m in rows if variant_of(m) == self.winner), None), self.winner
         self.races.update(m.race for m in rows)
         times = {variant_of(m): max(m.time_us, LEAST_US) for m in rows if m.time_us is not None}
@@ -97,7 +98,7 @@ class TrialLog:
             self._last = times
 
     def _doubt(self, times: Mapping[Variant, float]) -> None:
-        """What was near the fastest of a race in a spell has to be timed again."""
+        """Queues variants near the fastest of a race in a spell to be timed again, each at most `MOST_DOUBTS` times."""
         near = sorted((time, v) for v, time in times.items() if time <= NEAR_IN_SPELL * min(times.values()))
         found = [v for _, v in near if v != self.winner and v not in self.doubted and self._doubts[v] < MOST_DOUBTS]
         self._doubts.update(found)
@@ -105,7 +106,7 @@ class TrialLog:
 
 
 def variant_of(m: Measurement) -> Variant:
-    """What was measured."""
+    """The variant that was measured."""
     return m.family, m.schedule
 
 
@@ -117,7 +118,7 @@ def races(rows: Iterable[Measurement]) -> Iterator[list[Measurement]]:
 
 def relative_times(rows: Iterable[Measurement]) -> dict[Variant, float]:
     """Times of variants as they would have been in one race: races are tied together by a variant that was in both.
-    What cannot be tied to the first race is left out."""
+    Races that cannot be tied to the first one are left out."""
     found: dict[Variant, float] = {}
     for race in races(rows):
         times = {variant_of(m): m.time_us for m in race if m.status is Status.ok and m.time_us}
@@ -132,7 +133,7 @@ def relative_times(rows: Iterable[Measurement]) -> dict[Variant, float]:
 
 
 def _fastest(rows: Iterable[Measurement]) -> Variant | None:
-    """Of those that passed their check; of equals the first."""
+    """The fastest variant of those that passed their check; of equals the first. None where none passed."""
     passed = [m for m in rows if m.status is Status.ok and m.time_us is not None]
     best = min(passed, key=lambda m: m.time_us or 0.0, default=None)
     return best and variant_of(best)

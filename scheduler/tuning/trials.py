@@ -1,4 +1,4 @@
-"""What is known of every candidate: what to try on it, what was measured, and what it costs until then."""
+"""The ledger of candidates: what to try on each, what was measured, and what it costs until then."""
 
 import math
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
@@ -42,12 +42,19 @@ class Ledger(CostModel):
     measured."""
 
     def __init__(
-        self, device: Device, families: Mapping[str, Family], costs: Costs, bench: Bench | None, seed: int
+        self,
+        device: Device,
+        families: Mapping[str, Family],
+        costs: Costs,
+        bench: Bench | None,
+        seed: int,
+        sampler: str = "fuseplan",
     ) -> None:
         super().__init__(device, families, costs.timed)
         self.costs = costs
         self.bench = bench
         self.seed = seed
+        self.sampler = sampler
         self._entries: dict[str, TrialLog] = {}
         self._opened: dict[Candidate, TrialLog] = {}
         self._new: set[str] = set()  # keys of segments that no earlier search tried, as far as was looked
@@ -77,7 +84,7 @@ class Ledger(CostModel):
         return self._statuses.get((segment_key, *variant)) in WRONG
 
     def variant_us(self, segment_key: str, variant: Variant) -> float | None:
-        """What a schedule took that was timed, here or by an earlier search whose rows were looked up."""
+        """Time of a schedule in us, measured here or by an earlier search whose rows were looked up; else None."""
         entry = self._entries.get(segment_key)
         row = entry.tried.get(variant) if entry else None
         return row.time_us if row and row.status is Status.ok else None
@@ -108,7 +115,7 @@ class Ledger(CostModel):
         return best and best.time_us
 
     def open(self, candidate: Candidate) -> TrialLog:
-        """What is known of the candidate; the first call for its key looks up what earlier searches measured."""
+        """The trial log of the candidate; the first call for its key looks up what earlier searches measured."""
         entry = self._opened.get(candidate)
         if entry is None:
             key = candidate.segment.key
@@ -131,7 +138,7 @@ class Ledger(CostModel):
 
     @property
     def opened(self) -> Collection[Candidate]:
-        """What is known of these was looked up."""
+        """Candidates whose trial logs were looked up."""
         return self._opened.keys()
 
     def is_open(self, candidate: Candidate) -> bool:
@@ -169,7 +176,7 @@ class Ledger(CostModel):
         entry.pending[:] = [v for v in entry.pending if v[0] not in hopeless]
 
     def _known(self, candidate: Candidate, variants: Container[Variant]) -> list[Measurement]:
-        """What is stored of schedules that can still be chosen."""
+        """Stored measurements of schedules that can still be chosen."""
         graph = candidate.segment.canonical.graph
         rows = [m for m in self.costs.known(candidate.segment.key) if m.device_key == self.device.class_key]
         return [m for m in rows if self._is_schedule(graph, m, variants)]
@@ -208,7 +215,7 @@ class Ledger(CostModel):
         return max(hopeful, min(self.bench.at_once, MOST_AT_ONCE)) if self.bench else hopeful
 
     def race_seconds(self, candidate: Candidate, count: int) -> float:
-        """What `measure` will take, as far as that is known; else 0."""
+        """Seconds that `measure` will take for `count` variants, as far as that is known; else 0."""
         if self.bench is None:
             return 0.0
         entry = self.open(candidate)
@@ -343,11 +350,14 @@ class Ledger(CostModel):
             return False
         space = self._space(candidate, best.family, is_late)
         tried: dict[str, float | None] = {}
-        for family, schedule in entry.tried:
+        rows: dict[str, Measurement] = {}
+        for (family, schedule), row in entry.tried.items():
             point = space.point(schedule) if family == best.family else None
             if point is not None:
                 tried[point] = entry.relative.get((family, schedule))
-        propose = partial(proposals, space, tried, count, self.seed, self._others_of(best.family))
+                rows[point] = row
+        others = self._others_of(best.family)
+        propose = partial(proposals, space, tried, count, self.seed, others, self.sampler, rows)
         found = self.guesses.or_else(list[str](), "proposals", propose)
         entry.pending += [(best.family, schedule) for schedule in found]
         return bool(entry.pending)
@@ -439,7 +449,7 @@ class Ledger(CostModel):
         pending.insert(0, variant)
 
     def failures(self, candidate: Candidate) -> list[Measurement]:
-        """What was tried on the candidate and did not pass."""
+        """Measurements of variants that were tried on the candidate and did not pass."""
         return [m for m in self.open(candidate).tried.values() if m.status is not Status.ok]
 
     def _note(self, candidate: Candidate, rows: Sequence[Measurement]) -> None:

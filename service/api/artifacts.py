@@ -1,4 +1,4 @@
-"""What plans refer to by sha256: graphs and compiled kernels."""
+"""Graphs and compiled kernels, which plans refer to by sha256."""
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response

@@ -7,7 +7,7 @@ from typing import Any
 from codegen.devices.detection import DeviceError
 from service.api.context import Context
 from service.api.readers import Read
-from service.api.reading import check_seconds
+from service.api.reading import check_sampler, check_seconds
 from service.errors import ApiError, problem
 from service.jobs import PLAN, PlanJob, PlanResult
 from service.wording.failures import failed_before
@@ -18,7 +18,7 @@ BLANK_LINES = 1000  # between the items of a batch, at most
 
 @dataclass(frozen=True)
 class Lines:
-    """What a batch consists of: its items, in order, and the graphs that came with them."""
+    """The items of a batch, in order, and the graphs that came with them, each once."""
 
     items: list[NewItem]
     graphs: list[NewGraph]
@@ -73,9 +73,11 @@ def _lines(body: bytes, most: int) -> Iterator[tuple[int, bytes]]:
 
 
 def _item(ctx: Context, custom_id: str, ask: Read) -> NewItem:
-    """The item, done where there is a plan for it. Raises ApiError."""
+    """The item for a request: done where a stored plan answers it, failed where a search for it failed before, else
+    work for the queue. Raises ApiError."""
     target, seconds = ask.target or ctx.settings.target, ask.seconds
     check_seconds(ctx.settings, seconds, "/seconds")
+    check_sampler(ctx.settings, ask.sampler, "/sampler")
     if ask.text is None and ctx.store.graph(ask.graph_key) is None:
         raise ApiError("unknown-graph", "No graph with this key is stored.", "/graph_key")
     try:
@@ -100,6 +102,7 @@ def _item(ctx: Context, custom_id: str, ask: Read) -> NewItem:
         seconds=seconds,
         numerics=ask.numerics,
         memory_bytes=memory_bytes,
+        sampler=ask.sampler,
     )
     failing = FailureKey(key, now, seconds)
     return NewItem(custom_id, ask.graph_key, Work(PLAN, job.model_dump_json(), key.digest, key.device_key, failing))

@@ -73,19 +73,26 @@ async def submit(
     seconds: Annotated[float | None, Query(ge=0.1, le=86400)] = None,
     numerics: Numerics | None = None,
     memory_bytes: Annotated[int | None, Query(ge=1, le=2**63 - 1)] = None,
+    sampler: Annotated[str | None, Query(max_length=200)] = None,
 ) -> Response:
     """Each line of the body is a request as `POST /v1/plans:resolve` takes it, with a `custom_id` of its own.
 
-    `target`, `seconds`, `numerics` and `memory_bytes` stand in for members that a line lacks. All lines are taken, or,
-    where one cannot be told apart, none. With `Idempotency-Key`, the same body makes one batch however often it is
-    sent.
+    `target`, `seconds`, `numerics`, `memory_bytes` and `sampler` stand in for members that a line lacks. All lines are
+    taken, or, where one cannot be told apart, none. With `Idempotency-Key`, the same body makes one batch however often
+    it is sent.
     """
     ctx = context(request)
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type not in MEDIA_TYPES:
         raise ApiError("unsupported-media-type", f"Expected Content-Type: {LINES}.", "Content-Type")
     check_seconds(ctx.settings, seconds, "seconds")
-    given = {"target": target, "seconds": seconds, "numerics": numerics, "memory_bytes": memory_bytes}
+    given = {
+        "target": target,
+        "seconds": seconds,
+        "numerics": numerics,
+        "memory_bytes": memory_bytes,
+        "sampler": sampler,
+    }
     defaults = {name: value for name, value in given.items() if value is not None}
     if target is not None:
         await ctx.devices.get(target)
@@ -179,7 +186,7 @@ def found(store: Store, batch_id: str) -> Batch:
 
 
 def summary(batch: Batch) -> BatchSummary:
-    """As lists show it."""
+    """The fields of a batch that a list of batches shows."""
     return BatchSummary(
         id=batch.id,
         state=batch.state,
@@ -193,7 +200,7 @@ def summary(batch: Batch) -> BatchSummary:
 
 
 def progress(store: Store, batch: Batch) -> BatchProgress:
-    """With what is being done now."""
+    """The summary of a batch with the items that run now, at most RUNNING_SHOWN of them."""
     items = [] if batch.finished is not None else store.batches.items(batch.id, ("running",), limit=RUNNING_SHOWN)
     running = [
         RunningItem(custom_id=i.custom_id, operation=i.operation_id or "", progress=object_in(i.progress))
@@ -203,14 +210,14 @@ def progress(store: Store, batch: Batch) -> BatchProgress:
 
 
 def model(store: Store, batch: Batch) -> BatchModel:
-    """With all that is known of it."""
+    """The progress of a batch with the numbers of its segments: used, distinct and shared."""
     shared = store.batches.sharing(batch.id)
     segments = Segments(used=shared.used, distinct=shared.distinct, shared=shared.used - shared.distinct)
     return BatchModel(**progress(store, batch).model_dump(), segments=segments)
 
 
 def event(item: BatchItem) -> ItemEvent:
-    """What is said when an item has ended."""
+    """The event that reports the end of an item: its state, and its result or its problem."""
     line = _line(item)
     return ItemEvent(
         custom_id=item.custom_id,
@@ -256,7 +263,7 @@ def _idempotency_key(request: Request) -> str | None:
 
 @contextmanager
 def _in_flight(ctx: Context, key: str | None) -> Iterator[None]:
-    """Holds the key while its request is read. Raises ApiError where another request does."""
+    """Holds an idempotency key while its request is read. Raises ApiError where another request holds it."""
     if key is None:
         yield
         return

@@ -1,4 +1,4 @@
-"""What the endpoints share: settings, database, devices, metrics, the memo of request bodies."""
+"""State that the endpoints share: settings, database, devices, metrics, the memo of request bodies."""
 
 import asyncio
 import threading
@@ -27,8 +27,8 @@ ROW_BYTES = 2000  # of a remembered request, names aside
 
 @dataclass(frozen=True)
 class Remembered:
-    """What reading a body gave: its key, the device's present conditions, the seconds that a search would have and, as
-    JSON, the names of its tensors."""
+    """The result of reading a body: the key of its request, the device's present conditions, the seconds that a search
+    would have and, as JSON, the names of its tensors."""
 
     request: RequestKey
     conditions: Conditions
@@ -37,7 +37,7 @@ class Remembered:
 
     @property
     def bytes(self) -> int:
-        """Of memory, about."""
+        """Bytes of memory that the row takes, approximately."""
         return ROW_BYTES + len(self.names)
 
 
@@ -59,7 +59,8 @@ class Memo:
         return row
 
     def put(self, digest: bytes, row: Remembered) -> None:
-        """Forgets others for it; what would take a quarter of all there is, is not kept."""
+        """Stores a row and forgets the least recently used ones beyond the limit; a row of more than a quarter of the
+        limit is not stored."""
         if row.bytes > self._most_bytes // 4:
             return
         before = self._rows.pop(digest, None)
@@ -113,7 +114,7 @@ class Devices:
 
 @dataclass
 class Context:
-    """One per application, in `app.state.context`."""
+    """The state that endpoints share, one per application, in `app.state.context`."""
 
     settings: Settings
     store: Store

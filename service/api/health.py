@@ -1,4 +1,4 @@
-"""For whoever keeps the service running: alive, ready, and in numbers."""
+"""Endpoints for whoever keeps the service running: whether it is alive, whether it is ready, and its metrics."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -76,6 +76,6 @@ async def metrics(request: Request) -> Response:
 
 
 def _count_failures(ctx: Context) -> None:
-    """Of operations, which workers, other servers and their supervisors end, too."""
+    """Adds newly failed operations to the metrics, also those that workers, other servers or supervisors ended."""
     for error in ctx.store.newly_failed():
         ctx.metrics.failed(error)

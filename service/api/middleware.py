@@ -1,4 +1,4 @@
-"""What every request passes: host check, body limit, security headers, metrics, a problem document for any fault."""
+"""Middleware of every request: host check, body limit, security headers, metrics, a problem document for any fault."""
 
 import asyncio
 import logging
@@ -47,7 +47,7 @@ class _HeadSent(Exception):
 
 
 class _Refused(Exception):
-    """The body is not read to its end. `slug`: of the problem that says so."""
+    """The body is not read to its end. `slug`: that of the problem in the answer."""
 
     def __init__(self, slug: str, detail: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(detail)

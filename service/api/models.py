@@ -22,7 +22,7 @@ class Body(BaseModel):
 
 
 class ResolveRequest(Body):
-    """What to plan, for what. Exactly one of `graph`, `source` and `graph_key` names the graph."""
+    """A graph to plan and the target to plan for. Exactly one of `graph`, `source` and `graph_key` names the graph."""
 
     graph: dict[str, Any] | None = Field(None, description="The graph in the JSON wire format.")
     source: str | None = Field(None, description="The graph as text, in `format`.")
@@ -39,6 +39,12 @@ class ResolveRequest(Body):
         ge=1,
         le=2**63 - 1,
         description="Most bytes of temporaries that the plan may need; any number where absent.",
+    )
+    sampler: str | None = Field(
+        None,
+        max_length=200,
+        description="What steers the search for schedules on a miss: one of those that the setting `samplers` lists, "
+        "the first of them where absent. A plan that is stored is the answer whatever found it.",
     )
 
 

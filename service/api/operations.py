@@ -51,7 +51,7 @@ def cancel(request: Request, operation_id: str) -> Response:
 
 
 def model(operation: Operation) -> OperationModel:
-    """As clients see it."""
+    """The operation as the API shows it to clients."""
     ended = not operation.is_open
     return OperationModel(
         id=operation.id,
@@ -73,14 +73,14 @@ def problem_of(operation: Operation) -> Problem:
 
 
 def problem_in(state: str, error: str | None) -> Problem:
-    """The same of what is kept of an operation that failed or was cancelled."""
+    """The problem of an operation that failed or was cancelled, from its state and its stored error."""
     if state == "cancelled":
         return problem("cancelled", "The operation was cancelled.")
     return failures.problem_in(error)
 
 
 def retry_after(store: Store, operation: Operation) -> int:
-    """Seconds for `Retry-After`: of what waits behind others, until it starts at most."""
+    """Seconds for `Retry-After`: for a queued operation those until it starts at the latest, else RETRY_SECONDS."""
     if operation.state != "queued":
         return RETRY_SECONDS
     running, waiting = store.operations(("running",), LOOKED_AT), store.waiting(LOOKED_AT)

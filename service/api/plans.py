@@ -121,7 +121,7 @@ def _body(request: Request, plan_key: str) -> bytes:
 
 
 def _place(request: Request, given: str, key: str) -> str | None:
-    """The same address with the whole key; None where it has it."""
+    """The request's address with the whole plan key in place of `given`; None where `given` is the whole key."""
     if given == key:
         return None
     path = request.url.path.replace(given, key, 1)

@@ -60,7 +60,7 @@ def main(descriptor: int) -> None:
 
 
 def _reader(own: socket.socket, memory_mib: int, _: int) -> None:
-    """One body after another, until the socket closes or the process has grown."""
+    """Reads one body after another, until the socket closes or the process has grown by GROWTH_BYTES."""
     memory = memory_mib * 2**20
     limit = _virtual_bytes() + memory
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
@@ -87,7 +87,7 @@ def _reader(own: socket.socket, memory_mib: int, _: int) -> None:
 
 
 def _answer(job: Mapping[str, Any], body: bytes) -> tuple[dict[str, Any], bytes]:
-    """What was read, or the problem. Raises MemoryError."""
+    """The answer to a body, as a JSON head and bytes: the request that was read, or the problem. Raises MemoryError."""
     try:
         custom_id, ask = (None, read_body(body)) if job["line"] is None else read_line(body, **job["line"])
     except ApiError as error:
@@ -112,6 +112,7 @@ def _read(ask: Ask) -> tuple[dict[str, Any], bytes]:
         "seconds": request.seconds,
         "numerics": request.numerics,
         "memory_bytes": request.memory_bytes,
+        "sampler": request.sampler,
         "graph_key": ask.graph_key,
         "names": len(names),
     }
@@ -119,7 +120,7 @@ def _read(ask: Ask) -> tuple[dict[str, Any], bytes]:
 
 
 def send(to: socket.socket, head: Mapping[str, Any], content: bytes) -> None:
-    """One message. Raises OSError."""
+    """Sends one message: `head` as JSON, `content` behind it. Raises OSError."""
     text = json.dumps(head).encode()
     to.sendall(HEADER.pack(len(text), len(content)) + text)
     to.sendall(content)

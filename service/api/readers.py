@@ -52,6 +52,7 @@ class Read:
     seconds: float | None
     numerics: Any
     memory_bytes: int | None
+    sampler: str | None
     graph_key: str
     text: bytes | None
     names: bytes
@@ -82,7 +83,7 @@ class Readers:
         self._source.start()
 
     def close(self) -> None:
-        """Ends all of it. Bodies that wait are not read."""
+        """Ends the lanes, their readers and the process that they come from. Bodies that wait are not read."""
         for lane in self._lanes:
             lane.close()
         self._source.close()
@@ -93,7 +94,7 @@ class Readers:
         return self._lane(body).put(_Job(body, None), 0.0)
 
     def read_line(self, line: bytes, number: int, defaults: Mapping[str, Any]) -> tuple[str, Read | ApiError]:
-        """As `reading.read_line`, and blocks. Raises ApiError, too, where limits or the queue leave no room."""
+        """Runs `reading.read_line` in a reader; blocks. Raises ApiError, too, if limits or the queue leave no room."""
         job = _Job(line, {"number": number, "defaults": dict(defaults)})
         try:
             custom_id, read = self._lane(line).put(job, LINE_WAIT_SECONDS).result()
@@ -178,13 +179,13 @@ class _Source:
 
 
 class _Reader:
-    """The near end of a reader."""
+    """A reader as the server holds it: our end of its socket, and a descriptor of its process."""
 
     def __init__(self, own: socket.socket, process: int) -> None:
         self._own, self._process = own, process
 
     def read(self, job: _Job, limits: LaneLimits) -> tuple[dict[str, Any], bytes]:
-        """Its answer. Raises Closed, OSError (TimeoutError too)."""
+        """The reader's answer to a body. Raises Closed, OSError (TimeoutError too)."""
         self._own.settimeout(PATIENCE * limits.seconds)
         send(self._own, {"seconds": limits.seconds, "line": job.line}, job.body)
         return receive(self._own)
@@ -211,7 +212,7 @@ class _Lane:
         self._closed = False
 
     def put(self, job: _Job, wait_seconds: float) -> "Future[tuple[str | None, Read | ApiError]]":
-        """Raises ApiError `too-many-bodies`."""
+        """Queues a body, waiting up to `wait_seconds` for a place. Raises ApiError `too-many-bodies`."""
         with self._lock:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="reading", daemon=True)
@@ -283,7 +284,7 @@ class _Lane:
             self._reader = None
 
     def _ended(self, seconds: float) -> ApiError:
-        """The reader has ended, or was ended: by its limit of time, mostly."""
+        """The error for a reader that ended while it read: mostly it was ended at its limit of processor time."""
         limit = f"more than {self.limits.seconds:g} s of a processor"
         detail = f"Reading it takes {limit}, or ended the process that reads; it went on for {seconds:.1f} s."
         return ApiError("too-much-to-read", detail)

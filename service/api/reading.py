@@ -36,7 +36,7 @@ class Ask:
 
 
 def read_body(body: bytes) -> Ask:
-    """Raises ApiError `bad-json`, `bad-request` or `bad-graph`, each with the place."""
+    """The request in a body. Raises ApiError `bad-json`, `bad-request` or `bad-graph`, each with the place."""
     return read_members(read_object(body))
 
 
@@ -95,6 +95,13 @@ def check_seconds(settings: Settings, seconds: float | None, place: str) -> None
         raise ApiError("bad-request", f"Expected {most}, got {seconds:g}.", place)
 
 
+def check_sampler(settings: Settings, sampler: str | None, place: str) -> None:
+    """Raises ApiError for a sampler that the server does not let requests choose."""
+    if sampler is not None and sampler not in settings.sampler_names:
+        expected = f"one of {', '.join(settings.sampler_names)} (setting samplers)"
+        raise ApiError("bad-request", f"Expected {expected}, got {sampler!r}.", place)
+
+
 def _graph(request: ResolveRequest, value: Mapping[str, Any]) -> NamedGraph | None:
     """The graph in the request, None for a key alone."""
     given = [name for name in ("graph", "source", "graph_key") if getattr(request, name) is not None]
@@ -115,7 +122,7 @@ def _graph(request: ResolveRequest, value: Mapping[str, Any]) -> NamedGraph | No
 
 
 def _beside(request: ResolveRequest) -> SideFile:
-    """What the request says beside `source`. Raises FormatError with a place below "shapes"."""
+    """The side file in the request's `shapes`, NOTHING without. Raises FormatError with a place below "shapes"."""
     if request.shapes is None:
         return NOTHING
     try:

@@ -16,7 +16,7 @@ from service.api.operations import model as operation_model
 from service.api.operations import problem_of, retry_after
 from service.api.prefer import wait_seconds
 from service.api.readers import Read
-from service.api.reading import check_seconds
+from service.api.reading import check_sampler, check_seconds
 from service.errors import ApiError, OperationFailed
 from service.jobs import PLAN, PlanJob
 from service.wording.failures import failed_before
@@ -84,6 +84,7 @@ async def _read(ctx: Context, body: bytes) -> tuple[Read, Remembered]:
     _, ask = await asyncio.wrap_future(ctx.readers.submit(body))
     assert isinstance(ask, Read)  # a body that is wrong is an error of the future's
     check_seconds(ctx.settings, ask.seconds, "/seconds")
+    check_sampler(ctx.settings, ask.sampler, "/sampler")
     device = await ctx.devices.get(ask.target or ctx.settings.target)
     names = ask.names
     if ask.text is None:
@@ -108,7 +109,7 @@ def _forget_failure(ctx: Context, remembered: Remembered) -> None:
 
 
 def _check_failure(ctx: Context, remembered: Remembered) -> None:
-    """Raises ApiError where a search for the same ended without a plan, and would again."""
+    """Raises ApiError where a search for this request ended without a plan, and would again."""
     problem = failed_before(ctx.store, remembered.request, remembered.conditions, remembered.seconds)
     if problem is not None:
         raise ApiError(problem.type.rpartition("/")[2], problem.detail, problem.place)
@@ -127,6 +128,7 @@ async def _queue(ctx: Context, remembered: Remembered, ask: Read, *, again: bool
             seconds=remembered.seconds,
             numerics=ask.numerics,
             memory_bytes=ask.memory_bytes,
+            sampler=ask.sampler,
             again=again,
         )
         return ctx.store.submit(

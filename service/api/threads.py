@@ -1,4 +1,4 @@
-"""What blocks, out of the event loop's way: a few threads, a bounded queue in front of them, a deadline for each call.
+"""A few threads for calls that would block the event loop, with a bounded queue and a deadline for each call.
 
 A call that has not ended at its deadline is given up by whoever waits for it, while its thread goes on: a database that
 stands still holds these threads and nothing else. Threads are daemons: they do not keep a server from ending.
@@ -25,7 +25,8 @@ T = TypeVar("T")
 class Threads:
     """`size` threads, `waiting` calls that may wait for one; `seconds` for each call, its time in the queue included.
 
-    slug, what: of the problem where there is no answer in time, or no place; "the database" does not answer.
+    slug: that of the problem where there is no answer in time, or no place in the queue. what: the subject of the
+    problem's text, such as "The database".
     """
 
     size: int
@@ -39,11 +40,12 @@ class Threads:
     _open: int = 0  # calls that wait or run
 
     async def run(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """What `function` returns or raises. Raises ApiError `slug`."""
+        """Calls `function` in a thread with the deadline `self.seconds` and returns its result. Raises ApiError `slug`,
+        and whatever `function` raises."""
         return await self.within(self.seconds, function, *args, **kwargs)
 
     async def within(self, seconds: float, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """The same with a deadline of its own."""
+        """`run` with the deadline `seconds` in place of `self.seconds`."""
         future = self._submit(functools.partial(function, *args, **kwargs))
         limit = asyncio.timeout(seconds)
         try:

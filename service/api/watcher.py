@@ -23,7 +23,7 @@ class Watcher:
     """Tells those who wait for operations when these change their state: one query for all of them after every pause of
     LOOK_SECONDS, none while nobody waits. For one event loop.
 
-    look: the states of operations, by id; without those that there are not. stopping: whether the server ends.
+    look: the states of operations by id, without ids that do not exist. stopping: whether the server ends.
     """
 
     def __init__(self, look: Callable[[set[str]], Awaitable[Mapping[str, str]]], stopping: Callable[[], bool]) -> None:
@@ -33,7 +33,7 @@ class Watcher:
         self._pause = LOOK_SECONDS[0]
 
     async def changed(self, operation: Operation, seconds: float) -> None:
-        """Until the operation is in another state than it was, for `seconds` at the most.
+        """Waits until the operation leaves the state that `operation` has, for `seconds` at the most.
 
         Raises ApiError `stopping` where the server ends before, and what `look` raises.
         """
@@ -79,7 +79,7 @@ class Watcher:
                 waiter.change.set_result(None)
 
     def _open(self) -> list[_Waiter]:
-        """Those who have not been told yet, and wait still."""
+        """Waiters that still wait: they were told of no change and no error yet."""
         return [waiter for waiter in self._waiters if not waiter.change.done()]
 
 

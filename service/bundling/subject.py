@@ -16,9 +16,9 @@ STEP_DIGITS = 2  # of a step's number in the name of its source
 
 @dataclass(frozen=True)
 class Subject:
-    """body: of the plan, as it is stored. state: of its answer. created: seconds since 1970. inputs, outputs: names.
-    named: the graph, None where it is not stored any more. binaries, sources: by sha256; a source that is lost is not
-    there."""
+    """A stored plan with its files. body: bytes of the plan, as they are stored. state: that of its answer. created:
+    seconds since 1970. inputs, outputs: names. named: the graph, None where it is not stored any more. binaries,
+    sources: by sha256; a source that is lost is not there."""
 
     key: str
     body: bytes
@@ -58,7 +58,7 @@ class Subject:
         return found
 
     def name_of(self, ref: Ref) -> str:
-        """The whole name of an input or output; what the plan says of others."""
+        """The whole name of an input or output; the plan's own name of others: "tmp0"."""
         names = {"in": self.inputs, "out": self.outputs}.get(ref.place, ())
         return names[ref.index] if ref.index < len(names) else str(ref)
 
@@ -69,7 +69,8 @@ def did_run(plan: Plan) -> bool:
 
 
 def verified(plan: Plan, made: str) -> str:
-    """What was checked of a plan before it was stored, at the time `made`, on what, and what was not, in sentences."""
+    """Sentences on the checks of a plan before it was stored at the time `made`: what was checked on which device, and
+    what was not."""
     device = plan.device
     if not plan.steps:
         return "The plan has no kernels: every output is an input as it is, so there was nothing to check."
@@ -94,5 +95,5 @@ def verified(plan: Plan, made: str) -> str:
 
 
 def libraries(steps: tuple[Step, ...]) -> tuple[str, ...]:
-    """That steps call, each once."""
+    """Libraries that the steps call, each once."""
     return tuple(dict.fromkeys(name for step in steps for name in step.libraries))

@@ -11,9 +11,9 @@ from service.wording.formatting import duration
 
 @dataclass(frozen=True)
 class Answer:
-    """A plan as both ways of asking give it. `kept`: where it is stored; `address`: of its page, from a server;
-    `cut_short`: why the last search for it ended early; `refining`: the server makes another one;
-    `continued`: what a search came to that was made here for a graph with a measured plan."""
+    """A plan as both ways of asking give it. `kept`: where it is stored; `address`: that of its page, from a server;
+    `cut_short`: why the last search for it ended early; `refining`: the server makes another search for it;
+    `continued`: the outcome of a search that was made here for a graph with a measured plan."""
 
     plan: Plan
     target: str
@@ -37,7 +37,7 @@ def origin(answer: Answer) -> str:
 
 
 def answer_json(answer: Answer) -> dict[str, Any]:
-    """What `fuseplan tune --json` prints."""
+    """The JSON fields that `fuseplan tune --json` prints."""
     fields = as_json(answer.plan, answer.target, answer.state, answer.cache)
     more = answer.continued and {"outcome": answer.continued.outcome, "speed_up": answer.continued.speed_up}
     return fields | {"cut_short": answer.cut_short, "refining": answer.refining, "continued": more}

@@ -47,6 +47,7 @@ COMMANDS = (
     Row("explain", "explain:explain", "Show why a plan is as it is."),
     Row("source", "source:source", "Print the generated source of a plan's kernels."),
     Row("trials", "trials:trials", "Show every candidate that was ever tried."),
+    Row("trials export", "trials_export:export_trials", "Write trials to a storage of Optuna's."),
     Row("devices", "devices:devices", "Show this machine's devices and their ceilings."),
     Row("doctor", "doctor:doctor", "Check this installation, say what to install."),
     Row("batch submit", "batch:submit", "Submit graphs as a batch."),
@@ -102,9 +103,12 @@ class Deferred(TyperCommand):
     def __init__(self, row: Row) -> None:
         super().__init__(row.name.split()[-1], help=row.summary, rich_markup_mode=None)
         self._row = row
+        self.below: dict[str, Deferred] = {}  # commands whose names begin with this one's: "export" of `trials export`
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        """Of the command itself, which is run in it."""
+        """Imports the command itself and returns the context that it runs in; handling of interrupts begins here."""
+        if args and args[0] in self.below:
+            return self.below[args[0]].make_context(f"{info_name} {args[0]}", args[1:], parent, **extra)
         single = typer.Typer(add_completion=False, rich_markup_mode=None)
         single.command(self.name, context_settings=_CONTEXT)(self._row.function())
         interruption.begin()
@@ -141,7 +145,12 @@ def command_line() -> TyperGroup:
         line.add_command(groups[name], name)
     for row in COMMANDS:
         group, _, name = row.name.rpartition(" ")
-        groups[group].add_command(Deferred(row), name)
+        if group in groups:
+            groups[group].add_command(Deferred(row), name)
+        else:
+            leaf = line.commands[group]
+            assert isinstance(leaf, Deferred)
+            leaf.below[name] = Deferred(row)
     return line
 
 
@@ -180,7 +189,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def exit_code(kind: type[Exception]) -> int | None:
-    """What a command ends with that raised such an exception, None where that is a fault of ours."""
+    """The exit code of a command that raised such an exception; None where that is a fault of Fuseplan's own."""
     places = (f"{c.__module__}.{c.__qualname__}" for c in kind.__mro__)
     return next((EXIT_CODES[place] for place in places if place in EXIT_CODES), None)
 

@@ -83,7 +83,7 @@ class BatchRemote(Remote):
             time.sleep(PAUSE_SECONDS)
 
     def _stream(self, id: str, last: str) -> Iterator[ServerEvent]:
-        """One connection, until either side ends it."""
+        """Events of one connection, until either side ends it."""
         limits = httpx.Timeout(10.0, read=SILENCE_SECONDS)
         with self._client.stream(
             "GET", _address(id, "/events"), headers={"Last-Event-ID": last}, timeout=limits
@@ -97,7 +97,7 @@ class BatchRemote(Remote):
 
 
 def _parsed(lines: Iterator[str]) -> Iterator[ServerEvent]:
-    """As far as our server uses the format: one line of data each."""
+    """Events in the lines of a stream, as far as our server uses the format: one line of data for each event."""
     fields: dict[str, str] = {}
     for line in lines:
         if line:

@@ -1,4 +1,4 @@
-"""What each family costs for a contraction, as `fuseplan explain` shows it."""
+"""Costs of each kernel family for a contraction, as `fuseplan explain` shows them."""
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -13,7 +13,8 @@ from service.wording.nodes import NodeWords
 
 
 def contraction_view(contraction: Contraction, words: NodeWords) -> RenderableType:
-    """A line for each launch and family that could compute it, the plan's marked; then who refuses."""
+    """A table with a line for each launch and family that could compute the contraction, the plan's marked; then the
+    families that refuse it."""
     heading = Text("What each family costs for ", style="bold")
     heading.append(contraction_words(contraction, words))
     table = Table(box=box.SIMPLE_HEAD, pad_edge=True, show_edge=False, header_style="bold", expand=False)

@@ -14,17 +14,18 @@ class CommandError(Exception):
 
 
 def bad_input(message: str) -> CommandError:
-    """What was given is wrong: exit code 2."""
+    """The error for wrong input: exit code 2."""
     return CommandError(message, BAD_INPUT)
 
 
 def failed(message: str) -> CommandError:
-    """The input was fine, the work was not: exit code 1."""
+    """The error for work that failed on good input: exit code 1."""
     return CommandError(message, FAILED)
 
 
 def in_file(name: str, error: FormatError) -> CommandError:
-    """ "12:5" and "/nodes/3" are places within the file: `graph.json:12:5: reason`, `graph.json: /nodes/3: reason`."""
+    """The error for bad input in a file, with its place there: `graph.json:12:5: reason` for "12:5",
+    `graph.json: /nodes/3: reason` for "/nodes/3"."""
     if not error.place:
         return bad_input(f"{name}: {error.reason}")
     glue = ":" if error.place[0].isdigit() else ": "

@@ -16,9 +16,9 @@ LONG_WORD = 24  # characters of the longest word that a narrow column still keep
 
 @dataclass(frozen=True)
 class Column:
-    """least: cells that its text is wrapped to at the least; None where it is a key, a number or a state, which stay on
-    one line. rank: the column with the highest is left out first where not all fit; those with 0 are the last, from the
-    right, once texts are as narrow as their words are. The first column stays."""
+    """A column of a table. least: the smallest width in cells that its text is wrapped to; None for a key, a number or
+    a state, which stay on one line. rank: where not all columns fit, the highest rank is left out first; columns of
+    rank 0 are left out last, from the right, once texts are as narrow as their words. The first column stays."""
 
     name: str
     right: bool = False
@@ -34,8 +34,8 @@ class Layout:
     rows: Sequence[Sequence[Cell]]
 
     def table(self, width: int) -> Table:
-        """As many of the columns as fit into `width` cells, closer together before any is left out. Where not even the
-        first one fits, it is wrapped."""
+        """A table of as many columns as fit into `width` cells, closer together before any is left out. Where not even
+        the first column fits, it is wrapped."""
         shown = list(range(len(self.columns)))
         while self._least(shown, CLOSE) > width and (low := [i for i in shown if self.columns[i].rank]):
             shown.remove(max(low, key=lambda i: self.columns[i].rank))
@@ -60,7 +60,7 @@ class Layout:
         return table
 
     def fits(self, width: int) -> bool:
-        """Whether all columns do."""
+        """Whether all columns fit into `width` cells."""
         return self._least(range(len(self.columns)), CLOSE) <= width
 
     def _least(self, shown: Sequence[int], between: int, narrow: bool = False) -> int:

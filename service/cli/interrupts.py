@@ -23,11 +23,12 @@ class Interrupts:
 
     @property
     def came(self) -> bool:
-        """Whether there was one."""
+        """Whether there was an interrupt."""
         return self._heard > 0
 
     def watching(self, progress: Progress) -> Progress:
-        """The same progress, listened in to: a search begins. Raises KeyboardInterrupt where it is not to."""
+        """Begins a search: returns `progress` wrapped, so that this object learns of the search's events and raises an
+        earlier interrupt there. Raises KeyboardInterrupt where an interrupt came before: the search is not to begin."""
         self._has_plan = False
         if self._heard:
             raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""What a plan's key looks like on a command line, whole or its beginning."""
+"""Patterns of a plan's key on a command line: all 64 hexadecimal digits, or its beginning of 4 or more."""
 
 import re
 

@@ -105,9 +105,9 @@ def plan_view(plan: Plan, state: str, naming: Naming = UNNAMED) -> RenderableTyp
 
 
 def steps_table(steps: Sequence[Step], naming: Naming = UNNAMED) -> Fitted:
-    """One row per kernel, with its bandwidth and how near it comes to its lower bound; of kernels that were not timed
-    the predicted time alone. Of very many the first and the last ones. Where it is narrow, what a kernel reads and
-    writes stands below its schedule."""
+    """A table with a row per kernel: its bandwidth, and how near it comes to its lower bound; for kernels that were not
+    timed the predicted time alone. Beyond MOST_ROWS kernels it has the first and the last ones. On a narrow terminal
+    the tensors that a kernel reads and writes stand below its schedule."""
     predicted = any(step.time_us is None and step.predicted_us is not None for step in steps)
     numbers = (
         Column("ops", right=True, rank=2),
@@ -143,13 +143,13 @@ def steps_table(steps: Sequence[Step], naming: Naming = UNNAMED) -> Fitted:
 
 
 def _left_out(steps: int) -> range:
-    """Those between the first and the last rows of a table."""
+    """Steps that a table of more than MOST_ROWS leaves out, between its first rows and its LAST_ROWS last ones."""
     return range(MOST_ROWS - LAST_ROWS, steps - LAST_ROWS) if steps > MOST_ROWS else range(0)
 
 
 class TimesTable:
-    """This plan, one kernel per op, the copy floor and the lower bound, with bars to scale where there is room. Of a
-    device that is not here nothing is measured: each row says where its figure is from."""
+    """Times of this plan, of one kernel per op, of the copy floor and the lower bound, with bars to scale where there
+    is room. For a device that is not here nothing is measured: each row says where its figure is from."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -222,13 +222,14 @@ def _times(plan: Plan) -> list[_Time]:
 
 
 def _warm(plan: Plan) -> str:
-    """What runs on the same tensors are, and that they took longer than those from memory, where they did."""
+    """The note on the warm time: its runs use one set of tensors, in cache; where so, that they were slower than runs
+    from memory."""
     is_slower = plan.warm_us is not None and beats(plan.time_us, plan.warm_us)
     return f"on the same tensors, in cache{'; slower than from memory' if is_slower else ''}"
 
 
 def _least(plan: Plan) -> str:
-    """What a lower bound is made of."""
+    """The note on the lower bound: the limit that sets it, or that the device has none."""
     if not plan.lower_bound_us:
         return "the device has none"
     limit = limit_words(plan.bound_by)

@@ -58,12 +58,12 @@ class Remote:
         return _resolution(response).model_copy(update={"cache": "miss"})
 
     def operation(self, address: str, wait_seconds: float = 0.0) -> OperationModel:
-        """The state of a piece of work, once it changes or after so long."""
+        """The operation at `address`, as soon as its state changes or after `wait_seconds`."""
         headers = {"Prefer": f"wait={wait_seconds:g}"} if wait_seconds else {}
         return OperationModel.model_validate_json(self._send("GET", address, headers=headers).content)
 
     def _ended(self, address: str, report: Report) -> OperationModel:
-        """The operation once it has ended. The server waits, not we: whatever turns takes a CPU from the search."""
+        """The operation once it has ended. The server waits, not the client: polling takes a CPU from the search."""
         operation = self.operation(address)
         report(operation.progress)
         while not operation.done:
@@ -99,7 +99,7 @@ class Remote:
         return response
 
     def _refusal(self, response: httpx.Response) -> CommandError:
-        """What an answer that is none says."""
+        """The error for an answer without success: its problem in words, or its status where it has none."""
         try:
             return _refused(Problem.model_validate_json(response.content))
         except ValidationError:

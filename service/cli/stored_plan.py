@@ -1,4 +1,4 @@
-"""GRAPH|PLAN_KEY arguments of commands that never search: of a graph the plan that is stored for it."""
+"""GRAPH|PLAN_KEY arguments of commands that never search: a graph means the plan that is stored for it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class Asked:
-    """What a graph is asked with. target: as `--target` has it."""
+    """Options that the plan of a graph is looked up with. target: as `--target` has it."""
 
     target: str
     numerics: Numerics
@@ -44,7 +44,7 @@ class Asked:
 
 
 def stored_subject(store: Store, subject: str, asked: Asked) -> Stored:
-    """The plan of a key; of a graph the one that answers a request for it, on devices of several the newest.
+    """The plan with a key, or the plan that answers a request for a graph; of several devices, that of the newest plan.
 
     Raises CommandError, also where none is stored.
     """
@@ -64,7 +64,7 @@ def stored_subject(store: Store, subject: str, asked: Asked) -> Stored:
 
 
 def _none(store: Store, subject: str, asked: Asked, rows: Sequence[PlanSummary]) -> CommandError:
-    """What to do, and where else there is a plan."""
+    """The error where no plan answers: the command that makes one, and the devices and numerics of other plans."""
     others = sorted(
         {f"{row.device} ({row.target}, {row.numerics})" for row in rows if row.state not in (None, "failed")}
     )

@@ -82,7 +82,7 @@ def say(text: str) -> None:
 
 
 def complain(text: str) -> None:
-    """Why a command did not end well, in a line on stderr."""
+    """Prints why a command failed, in a line on stderr."""
     err().print(Text.assemble(("error: ", "bold red"), text))
 
 
@@ -95,7 +95,7 @@ _PHASES = {
 
 
 def phase(state: Mapping[str, Any] | None) -> str:
-    """What a search is doing, from the fields of an `Event` as far as they are there: "timing kernels, 30 timed"."""
+    """The state of a search in words, from the fields of an `Event` that are there: "timing kernels, 30 timed"."""
     if not state:
         return "starting"
     words = [_PHASES.get(str(state.get("phase")), "searching")]
@@ -127,11 +127,11 @@ class SearchProgress:
             self._bar.console.print(text, markup=False)
 
     def on_search(self, event: "Event") -> None:
-        """For `scheduler.tune`."""
+        """Shows an event of `scheduler.tune`."""
         self.show(asdict(event))
 
     def show(self, state: Mapping[str, Any] | None) -> None:
-        """`state`: the fields of an `Event`, as far as they are there; a server passes them on as JSON."""
+        """Updates the bar. `state`: the fields of an `Event` that are there; a server passes them on as JSON."""
         if self._bar is None or self._task is None or not state:
             return
         self._bar.update(self._task, description=phase(state))

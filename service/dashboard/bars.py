@@ -23,7 +23,7 @@ class Bar:
 
 
 def bars(plan: Plan, share: Share) -> Sequence[Bar]:
-    """Those that are known, named as at a terminal; `share` is that of the whole plan."""
+    """Bars for known times, labelled as at a terminal. share: the lower bound over the time of the whole plan."""
     limit = limit_words(plan.bound_by)
     least = f"The least for {limit}" if limit else "No kernels on this device can be faster"
     if share.doubt:

@@ -1,4 +1,4 @@
-"""What the empty list offers for the first minute: what the server plans for, and requests to try."""
+"""First steps that an empty list of plans offers: the target that the server plans for, and requests to try."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ REQUEST = (
 @dataclass(frozen=True)
 class FirstSteps:
     """target: what is planned for by default; state: "ok", "starting", or why there is no such device; device: its
-    name, "" where that is not known. commands: each after where it is for."""
+    name, "" where that is not known. commands: pairs of where to run a command, in words, and the command."""
 
     target: str
     state: str
@@ -25,7 +25,7 @@ class FirstSteps:
 
 
 def first_steps(ctx: Context, origin: str) -> FirstSteps:
-    """origin: the server's own address, as its reader has it."""
+    """The first steps on this server. origin: its address, as the reader of the page has it."""
     target = ctx.settings.target
     state, device = ctx.devices.state(target), ""
     if state == "ok":

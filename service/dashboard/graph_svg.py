@@ -37,7 +37,7 @@ class Box:
 
     @property
     def width(self) -> float:
-        """In points."""
+        """Width of the box, in points."""
         return max(54.0, 1.12 * CHARACTER_WIDTH * len(self.title), CHARACTER_WIDTH * len(self.subtitle)) + 16.0
 
 
@@ -70,7 +70,7 @@ class Picture:
 
 
 def picture(graph: Graph, plan: Plan, naming: Naming) -> Picture:
-    """What is to be drawn of a graph and the plan for it, by the names of its sender. Steps name nodes by position."""
+    """The boxes and arrows of a graph and the plan for it, with the sender's names. Steps name nodes by position."""
     steps_of: dict[int, list[int]] = defaultdict(list)
     for i, step in enumerate(plan.steps):
         for position in step.nodes:
@@ -86,7 +86,8 @@ def picture(graph: Graph, plan: Plan, naming: Naming) -> Picture:
 
 
 def _box(node: Node, position: int, steps: tuple[int, ...], numbers: dict[Node, int], naming: Naming) -> Box:
-    """Of a node that its sender named: its name, and its op below."""
+    """The box of a node: its title is the sender's name, with the op below, or the op where the node has no name; an
+    input's title is "in0" with its name."""
     type_ = f"{node.dtype}[{', '.join(map(str, node.sizes))}]"
     if node.op == "input":
         index = node.attr("position", int)
@@ -106,7 +107,7 @@ def _box(node: Node, position: int, steps: tuple[int, ...], numbers: dict[Node, 
 
 
 def _operand(position: int, node: Node, naming: Naming) -> str:
-    """By the name that its sender gave it, else by its number."""
+    """An operand by the name that its sender gave it, else by its number: "in0", "%12"."""
     if node.op == "input":
         index = node.attr("position", int)
         return (naming.inputs[index] if index < len(naming.inputs) else "") or f"in{index}"
@@ -168,7 +169,8 @@ def _draw_box(box: Box, left: float, top: float) -> str:
 
 
 def _tabs(box: Box) -> str:
-    """Of a box that several steps compute, their numbers in their colours, on its upper edge at the right."""
+    """Tabs on the upper edge of a box, at the right: numbers of the steps that compute it, in the steps' colours; ""
+    for fewer than two steps."""
     if len(box.steps) < 2:
         return ""
     texts = [(str(step), _colour((step,))) for step in box.steps[:TABS]]

@@ -1,4 +1,4 @@
-"""What a plan's page shows, computed: templates only place it."""
+"""Content of a plan's page, computed here so that templates only place it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -209,7 +209,7 @@ def _spread(plan: Plan) -> str:
 
 
 def _bound(plan: Plan, share: Share) -> str:
-    """What the lower bound says, under its share."""
+    """The line under the share of the lower bound: "no kernel can beat 2.01 ms", or why the bound says nothing."""
     if plan.lower_bound_us <= 0:
         return "the emulator has no ceilings" if plan.device.target == "emulator" else "there is no bound"
     bound = formatting.duration(plan.lower_bound_us)
@@ -229,7 +229,7 @@ def _error(plan: Plan) -> str:
 
 
 def _error_help(plan: Plan) -> str:
-    """What the largest error is of, or why there is none."""
+    """The line under the largest error: what was compared with what, or why there is no error."""
     emulated = plan.device.target == "emulator" and plan.time_us is None
     if plan.max_rel_error is not None:
         return "relative, of each kernel by itself in the emulator" if emulated else "relative, against the reference"
@@ -248,14 +248,15 @@ def _temporaries(plan: Plan) -> str:
 
 
 def _us(step: Step) -> float:
-    """What a kernel takes, measured or predicted; 0 where neither is known."""
+    """Time of a kernel in µs, measured or else predicted; 0 where neither is known."""
     return step.time_us or step.predicted_us or 0.0
 
 
 def _step(
     index: int, step: Step, words: NodeWords, naming: Naming, whole: tuple[float, bool], source_at: str
 ) -> StepRow:
-    """whole: what all kernels of a run come to (us), and whether some of that is measured and some predicted."""
+    """The row of a step. whole: total time of all kernels of a run (us), and whether it mixes measured and predicted
+    times."""
     is_grid = step.grid != (1, 1, 1) or step.block != (1, 1, 1)
     launch = f"grid {_by(step.grid)}, block {_by(step.block)}" if is_grid else formatting.count(step.tasks, "task")
     return StepRow(
@@ -281,7 +282,7 @@ def _step(
 
 
 def _part(step: Step, whole_us: float, mixed: bool) -> Share:
-    """A kernel's part of what all kernels of a run come to: "23 %", with "~" where that was not timed."""
+    """A kernel's part of the total time of all kernels of a run: "23 %", with "~" where a time in it is predicted."""
     part = formatting.ratio(_us(step), whole_us) if _us(step) and not step.prologue else None
     if part is None:
         return Share(formatting.NONE, 0.0)

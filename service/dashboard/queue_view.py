@@ -1,4 +1,4 @@
-"""The queue as the list of plans shows it: what runs, then what waits, in turn, and what ended without a plan."""
+"""The queue as the list of plans shows it: operations that run, that wait in turn, or that ended without a plan."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -40,7 +40,8 @@ class FailedRow:
 
 @dataclass(frozen=True)
 class Queue:
-    """What runs, then what waits, in turn; how many of each there are in all, in words; more: that are not shown."""
+    """Rows of operations that run, then of those that wait, in turn. counts: numbers of both, in words. more: waiting
+    operations that are not shown."""
 
     rows: Sequence[QueueRow]
     counts: str

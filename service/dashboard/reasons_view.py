@@ -27,7 +27,7 @@ REASON_TITLES = {
 
 @dataclass(frozen=True)
 class ReasonGroup:
-    """Reasons of a kind. doubt: what to think of those that rest on predictions, "" where nothing is to be said."""
+    """Reasons of a kind. doubt: a warning about reasons that rest on predictions, "" where nothing is to be said."""
 
     title: str
     open: bool
@@ -37,7 +37,7 @@ class ReasonGroup:
 
 @dataclass(frozen=True)
 class CostRow:
-    """What a family costs for a contraction, in one launch with others; or why it does not take them."""
+    """The cost of a family for one launch that computes a contraction, alone or with other nodes; or its refusal."""
 
     launch: str
     family: str
@@ -64,8 +64,8 @@ class CostTable:
 
 
 def reason_groups(plan: Plan) -> list[ReasonGroup]:
-    """Reasons by kind. Those that say why kernels are apart are open, unless they are many. Before them, and always
-    open, the pairs that the search had no time for, what it expected most of first."""
+    """Reasons by kind. Groups on why kernels are apart are open, unless they have many reasons. The first group, always
+    open, has the pairs of kernels that the search had no time for, by expected gain, the largest first."""
     pairs = sorted((r for r in plan.reasons if _is_untried_pair(r)), key=_gain_us, reverse=True)
     groups = [ReasonGroup(UNTRIED, True, pairs, untried(plan, pairs))] if pairs else []
     return groups + [
@@ -76,23 +76,23 @@ def reason_groups(plan: Plan) -> list[ReasonGroup]:
 
 
 def _is_untried_pair(reason: Reason) -> bool:
-    """Whether it is of kernels that the search had no time to try as one."""
+    """Whether the reason is about kernels that the search had no time to try as one."""
     return reason.kind == "cap" and bool(reason.edges)
 
 
 def _gain_us(reason: Reason) -> float:
-    """What one launch is expected to save; 0 where that is not known."""
+    """Time in µs that one launch in place of two is expected to save; 0 where that is not known."""
     return reason.apart.us - reason.together.us if reason.apart and reason.together else 0.0
 
 
 def node_texts(graph: Graph | None) -> dict[int, str]:
-    """What nodes compute, by their numbers: "contract f32[24, 96]". Empty where the graph is gone."""
+    """Op, dtype and shape of each node, by its number: "contract f32[24, 96]". Empty where the graph is gone."""
     nodes = graph.nodes if graph is not None else ()
     return {i: f"{n.op} {n.dtype}[{', '.join(map(str, n.sizes))}]" for i, n in enumerate(nodes)}
 
 
 def cost_tables(plan: Plan, words: NodeWords) -> list[CostTable]:
-    """What families cost for each contraction, by the words that `fuseplan explain` has for it."""
+    """A table for each contraction with the costs of families, in the words of `fuseplan explain`."""
     texts = node_texts(words.graph)
     return [
         CostTable(

@@ -46,7 +46,8 @@ _MARK = Path(__file__).with_name("static") / "mark.svg"
 
 
 def _held_together(value: object) -> object:
-    """Of what templates place: numbers stay on the line of their units. What is HTML already stays as it is."""
+    """A value that a template places, with numbers kept on the line of their units. HTML, and what is no text, stays as
+    it is."""
     return formatting.unbroken(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
@@ -128,7 +129,7 @@ def batches(request: Request) -> Response:
 
 @router.get("/operations")
 def operations() -> Response:
-    """What runs and waits stands on the list of plans."""
+    """Redirects to the list of plans, which shows the operations that run and wait."""
     return RedirectResponse("/", 307, {"Cache-Control": "no-store"})
 
 
@@ -169,7 +170,7 @@ def plan(request: Request, plan_key: str) -> Response:
 
 @dataclass(frozen=True)
 class _Drawing:
-    """What is needed for the picture of a plan's graph. key: of its layout."""
+    """A plan with its stored graph and the picture to draw. key: that of the picture's layout."""
 
     record: Plan
     stored: StoredGraph
@@ -260,7 +261,7 @@ def steps(request: Request, plan_key: str) -> Response:
 @router.get("/plans/{plan_key}/trials")
 @in_threads("pages")
 def trials(request: Request, plan_key: str) -> Response:
-    """What was tried for the kernels of a plan, on its device."""
+    """The page of trials for the kernels of a plan, on its device."""
     if (elsewhere := _whole(request, plan_key)) is not None:
         return elsewhere
     store = context(request).store
@@ -314,7 +315,7 @@ def errors() -> Response:
 
 @router.get("/errors/{slug}")
 def error(slug: str) -> Response:
-    """What a problem's `type` resolves to."""
+    """The page of one problem type, the address in a problem's `type`."""
     row = PROBLEM_TYPES.get(slug)
     if row is None:
         return _page("missing.html", "errors", status=404, detail="There is no such type of problem.")
@@ -330,13 +331,13 @@ def missing(
     detail: str = "No plan with this key is stored. It may have been evicted: resolve its graph again.",
     section: str = "plans",
 ) -> Response:
-    """The page of what is not there."""
+    """The page, with status 404, that says in `detail` what is not there."""
     return _page("missing.html", section, status=404, detail=detail)
 
 
 def _whole(request: Request, plan_key: str) -> Response | None:
-    """To the same page with the whole key, where `plan_key` is the beginning of one, or what is said where it is the
-    beginning of several; None where it is neither."""
+    """A redirect to this page under the whole key where `plan_key` is the beginning of one key; a page that names the
+    keys where it is the beginning of several; None where it is a whole key or the beginning of none."""
     if not is_prefix(plan_key) or len(plan_key) == DIGITS:
         return None
     found = context(request).store.plan_keys(plan_key, CANDIDATES + 1)
@@ -348,7 +349,7 @@ def _whole(request: Request, plan_key: str) -> Response | None:
 
 
 def _stored(store: Store, plan_key: str) -> Plan | None:
-    """None where there is no such plan, or nothing that could be a key."""
+    """The plan with this key; None where none is stored, or `plan_key` cannot be a key."""
     try:
         body = store.plan(check_key(plan_key, "plan"))
     except ApiError:
@@ -374,7 +375,8 @@ def _view(
 
 
 def _words(stored: StoredGraph | None, parsed: Graph | None) -> NodeWords:
-    """What nodes and tensors are called by whoever sent the graph last. parsed: `stored`, as far as it can be read."""
+    """Names of nodes and tensors by whoever sent the graph last. parsed: the graph in `stored`, None where it cannot be
+    read."""
     if stored is None or parsed is None:
         return NodeWords(None, Naming(_inputs(stored), _outputs(stored)))
     return NodeWords(parsed, Naming.of_graph(stored.names.named(parsed)))
@@ -391,7 +393,7 @@ def _inputs(stored: StoredGraph | None) -> tuple[str, ...]:
 
 
 def _types(stored: StoredGraph | None) -> list[str]:
-    """Of a graph's inputs."""
+    """Types of a graph's inputs."""
     return list_view.input_types(stored.text) if stored else []
 
 
@@ -405,7 +407,8 @@ def _outputs(stored: StoredGraph | None) -> tuple[str, ...]:
 
 
 def _names(store: Store, graph_key: str) -> str:
-    """Of a graph's tensors, "" where it is not stored."""
+    """Names of a graph's inputs with their types, and of its outputs: "x f32[128, 512] → y"; "" where the graph is not
+    stored."""
     stored = store.graph(graph_key)
     return list_view.typed_signature(_inputs(stored), _types(stored), _outputs(stored)) if stored else ""
 
@@ -429,5 +432,6 @@ def _layouts(request: Request) -> Layouts:
 
 
 def _layout_key(stored: StoredGraph, seconds: float) -> str:
-    """Of all that a layout depends on: boxes are as wide as what stands in them, names among it."""
+    """The sha256 of all that a layout depends on: the graph, its time limit, and names, as boxes are as wide as their
+    text."""
     return hashlib.sha256(repr((stored.graph_key, stored.names.json(), seconds)).encode()).hexdigest()

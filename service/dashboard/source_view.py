@@ -1,4 +1,4 @@
-"""Sources of a plan's steps: what its page holds of them, and the page of one."""
+"""Sources of a plan's steps, as the plan's page and the page of one source show them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ def source_view(plan: Plan, index: int, text: str | None) -> SourceView:
 
 
 def sources(plan: Plan, source_of: Callable[[str], str | None]) -> list[SourceView]:
-    """Those of the first steps, each text once, as long as all together are short."""
+    """Sources of the first steps, each text once: at most MOST sources of together at most SOURCE_LINES lines."""
     shown: list[SourceView] = []
     seen = set[str]()
     left = SOURCE_LINES

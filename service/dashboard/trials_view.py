@@ -1,4 +1,4 @@
-"""What was tried for the kernels of a plan, as its page of trials shows it."""
+"""Trials for the kernels of a plan, as its page of trials shows them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -32,7 +32,8 @@ class TrialRow:
 
 @dataclass(frozen=True)
 class Tried:
-    """What was tried for the segment of some kernels. kernels: their numbers and colours; more: that are not shown."""
+    """Trials for a segment. kernels: numbers and colours of the kernels that compute it. more: candidates that are not
+    shown."""
 
     kernels: Sequence[tuple[int, int]]
     counts: str
@@ -41,8 +42,8 @@ class Tried:
 
 
 def trials_view(plan: Plan, trials_of: Callable[[str], Sequence[Trial]], now: float) -> list[Tried]:
-    """One table for each segment of the plan, by `trials_of` its key, what the plan took first, then the fastest; now:
-    in seconds since 1970. Segments on which nothing was tried have tables without rows."""
+    """One table for each segment of the plan: the plan's own candidates first, then the fastest. trials_of: trials of a
+    segment by its key; now: in seconds since 1970. Segments on which nothing was tried have tables without rows."""
     kernels: dict[str, list[int]] = {}
     for index, step in enumerate(plan.steps):
         kernels.setdefault(step.segment_key, []).append(index)
@@ -50,7 +51,7 @@ def trials_view(plan: Plan, trials_of: Callable[[str], Sequence[Trial]], now: fl
 
 
 def _tried(plan: Plan, steps: Sequence[int], trials: Sequence[Trial], now: float) -> Tried:
-    """The plan's own schedules first, then the fastest."""
+    """The table of one segment: the plan's own schedules first, then the fastest."""
     last = {_candidate(t.measurement): t for t in trials}
     own = {(plan.steps[i].family, plan.steps[i].schedule): plan.steps[i] for i in steps}
     found = sorted(last.values(), key=lambda t: candidate_order(t.measurement, own))
@@ -93,7 +94,7 @@ def _row(trial: Trial, chosen: bool, now: float, how: str) -> TrialRow:
 
 
 def _unknown(step: Step) -> TrialRow:
-    """Of a kernel of the plan that no trial here is of."""
+    """The row of a kernel of the plan whose trials are not stored here."""
     time = formatting.expected(step.time_us, step.predicted_us)
     schedule = step.schedule.removeprefix(step.family).strip("{}")
     none = formatting.NONE

@@ -28,21 +28,21 @@ class DevicesHere:
 
     @property
     def classes(self) -> list[str]:
-        """Of devices that are here."""
+        """Class keys of devices that are here."""
         return list(self._targets)
 
     @property
     def known(self) -> list[str]:
-        """Classes of which it is known whether they are here."""
+        """Class keys of devices that are here, and of those found absent within AGAIN_SECONDS."""
         now = time.monotonic()
         return [*self._targets, *(key for key, at in self._absent.items() if now - at < AGAIN_SECONDS)]
 
     def target(self, class_key: str) -> str:
-        """By which name this machine knows its device of the class."""
+        """The name by which this machine knows its device of the class."""
         return self._targets[class_key]
 
     def forget(self, class_key: str | None) -> None:
-        """The device is not what it was."""
+        """Forgets the target of a class whose device is not what it was."""
         self._targets.pop(class_key or "", None)
 
     def look(self, wanted: Mapping[str, str]) -> bool:

@@ -22,7 +22,7 @@ from service.wording.failures import problem_before
 from tuning_db import Conditions, Names, RequestKey, Resolved, Searched, Store
 
 NOTHING_TIMED = "nothing was timed"
-# What a fault of the search's own raises, the same whenever it is made; files, memory and devices fail otherwise.
+# Errors by which a fault in the search's own code shows, in every repetition; files, memory and devices fail otherwise.
 FAULTS = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 PlanState = Literal["measured", "predicted", "stale", "failed"]
@@ -33,7 +33,7 @@ class PlanningError(Exception):
 
 
 class FailedBefore(PlanningError):
-    """A search for the same, with as many seconds, ended without a plan, and nothing that it depends on has changed."""
+    """A search for this request, with as many seconds, ended without a plan, and nothing that it depends on changed."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.detail)
@@ -67,12 +67,12 @@ def plan_graph(
     cancel_counts: bool = False,
     tell: Callable[[str], None] | None = None,
 ) -> PlanAnswer:
-    """The best stored plan for the graph on `target`; where there is none, or another search is due, what that finds,
-    stored whole, or the stored plan where that is faster: the two are timed in the same rounds
+    """The best stored plan for the graph on `target`; where there is none, or another search is due, the plan that a
+    search finds, stored whole, or the stored plan where that is faster: the two are timed in one race
     (`service.planning.rematch`), and the faster one is stored with its times of now. again: searches in any case, with
-    what the database knows of earlier searches: what was timed then is not timed anew. cancel_counts: a search that is
-    interrupted counts as one of all its seconds, so that the next request for as many does not begin anew what somebody
-    cancelled.
+    what the database knows of earlier searches: kernels that were timed then are not timed anew. cancel_counts: an
+    interrupted search counts as one that used all its seconds, so that the next request for as many does not begin anew
+    what somebody cancelled.
 
     tell: is told in a line why a search begins, and that ceilings are measured, which a search does not count.
 
@@ -143,7 +143,8 @@ def about_to_search(found: Resolved | None, request: RequestKey, seconds: float)
 
 
 def _by_records(plan: Plan, before: Plan, stored: str) -> Continued:
-    """What a search came to, of plans that were not timed in the same rounds. stored: the key of the answer."""
+    """The outcome of a search by recorded times, as the two plans were not timed in one race. stored: the key of the
+    answer."""
     if stored != plan.plan_key:
         return Continued(plan.search, "kept")
     speed_up = before.time_us / plan.time_us if before.time_us and plan.time_us else None
@@ -159,7 +160,7 @@ def _ended_by_interrupt(error: BaseException | None) -> bool:
 
 
 def failed_search(error: Exception) -> Problem:
-    """What a search without a plan ends with."""
+    """The problem that a search without a plan ends with, by the error that it raised."""
     if isinstance(error, MemoryExceeded):
         return problem("memory-exceeded", str(error))
     if isinstance(error, Disagreement):
@@ -170,8 +171,8 @@ def failed_search(error: Exception) -> Problem:
 
 
 def searched_for(plan: Plan, budget: Budget, *, cancel_counts: bool = False) -> Searched:
-    """What the search that made a plan leaves for another one to find, by its seconds. cancel_counts: see
-    `plan_graph`."""
+    """The record of the search that made a plan: the seconds that it counts as, by which a later request decides
+    whether another search would find more, and why it was cut short. cancel_counts: see `plan_graph`."""
     cut_short, had_s = plan.search.cut_short, plan.search.budget_s
     if was_interrupted(plan):
         spent_s = budget.seconds if cancel_counts else min(plan.search.seconds, budget.seconds)

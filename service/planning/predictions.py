@@ -1,4 +1,4 @@
-"""What plans of a list that were not timed are predicted to take."""
+"""Predicted times of the plans in a list that were not timed."""
 
 import json
 
@@ -9,7 +9,7 @@ _known: dict[str, float | None] = {}  # by the key of a plan, whose body never c
 
 
 def predicted_us(store: Store, row: PlanSummary) -> float | None:
-    """What a plan that was not timed is predicted to take, which its body alone says; None where it was timed."""
+    """The predicted time (us) of a plan that was not timed, which only its body has; None where the plan was timed."""
     if row.time_us is not None:
         return None
     if row.plan_key in _known:

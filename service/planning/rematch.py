@@ -1,4 +1,4 @@
-"""The plan that a search found against the stored one, timed in the same rounds, so that no lucky time stays."""
+"""A race of the plan that a search found against the stored one, in the same rounds, so that no lucky time stays."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ Known = Callable[[str], list[Measurement]]  # of a segment, by its key, in the o
 
 
 class Timing(Protocol):
-    """What times whole plans in turn: `codegen.workbench.workbench.Workbench`."""
+    """A workbench that times whole plans in turn: `codegen.workbench.workbench.Workbench`."""
 
     def measure_plans(
         self, graph: Graph, plans: Sequence[Plan], *, seed: int = 0, seconds: float
@@ -29,10 +29,10 @@ class Timing(Protocol):
 
 @dataclass(frozen=True)
 class Rematch:
-    """How the two compare. plan: the one that is to be stored, with times of now. outcome: "faster": the new one,
-    clearly; "as fast": the new one, as far as noise lets one say; "same": both have the same kernels; "kept": the
-    stored one is clearly faster. speed_up: the stored plan's time over that of `plan`, in the same rounds; None where
-    there was no race."""
+    """The new plan compared with the stored one. plan: the one to store, with times of now. outcome: "faster": the new
+    plan is clearly faster; "as fast": the new plan is to be stored, and noise hides any difference; "same": both have
+    the same kernels; "kept": the stored plan is clearly faster. speed_up: the stored plan's time over that of `plan`,
+    in the same rounds; None where there was no race."""
 
     plan: Plan
     outcome: Outcome
@@ -40,21 +40,21 @@ class Rematch:
 
 
 def race_seconds(budget_s: float) -> float:
-    """What a search leaves of its budget for the race."""
+    """Seconds of a budget that the search leaves for the race."""
     return min(SHARE * budget_s, MOST_S)
 
 
 def fetch_binaries(plan: Plan, cache: ObjectCache, stored: Callable[[str], bytes | None]) -> None:
-    """Puts what the plan's steps run into the object cache, as far as the database still has it."""
+    """Puts the binaries of the plan's steps into the object cache, as far as the database still has them."""
     for sha256 in {step.binary for step in plan.steps}:
         if cache.get(sha256) is None and (binary := stored(sha256)) is not None:
             cache.put(binary)
 
 
 def rematch(graph: Graph, new: Plan, stored: Plan, bench: Timing, known: Known, seconds: float) -> Rematch | None:
-    """Which of the two is faster now; None where they cannot be timed against each other: one was not timed as a whole,
+    """A race of the new plan against the stored one. None where they cannot be compared: one was not timed as a whole,
     is judged by its steps, has no kernels, does not agree any more or lost a binary, or both have the same kernels and
-    the new time is noisy, which the old one is not."""
+    the new time is noisy, but the old one is not."""
     if new.time_us is None or new.spread is None or not (new.steps and stored.steps):
         return None
     if _kernels(new) == _kernels(stored):
@@ -106,7 +106,7 @@ def _incomplete(search: Search) -> Search:
 
 
 def _timed_since(step: Step, rows: list[Measurement]) -> Step:
-    """With what its kernel took when it was last timed by itself."""
+    """The step with the time of its kernel when it was last timed by itself; unchanged where it never was."""
     of_it = [m for m in rows if (m.family, m.schedule) == (step.family, step.schedule)]
     times_us = [m.time_us for m in of_it if m.status is Status.ok and m.time_us is not None]
     return step.model_copy(update={"time_us": times_us[-1], "predicted_us": None}) if times_us else step

@@ -44,7 +44,7 @@ class StoredCosts:
         return found
 
     def measured(self, segment_key: str) -> list[Measurement]:
-        """All that this version's kernels for a segment took, in the order in which it was measured."""
+        """Measurements of this version's kernels for a segment, in the order in which they were taken."""
         return [t.measurement for t in self.store.trials(segment_key, self.device_key) if t.version == VERSION]
 
     def others(self, family: str) -> Sequence[Tuned]:
@@ -85,9 +85,9 @@ def search(
     numerics: Numerics,
     stored: Plan | None = None,
 ) -> tuple[Plan, Rematch | None]:
-    """What a search finds. stored: a plan that was measured under the conditions of now: a part of the budget goes into
-    a race of the two, which says what is to be stored, unless they cannot be compared so, or the search was
-    interrupted."""
+    """The plan that a search finds, and how it compares with `stored`, None where that is unknown. stored: a plan that
+    was measured under the conditions of now: a part of the budget goes into a race of both plans, which says which one
+    is to be stored, unless they cannot be compared so, or the search was interrupted."""
     costs = StoredCosts(store, device.class_key, graph_key(graph))
     kept_s = 0.0 if stored is None else race_seconds(budget.seconds)
     less = replace(budget, seconds=budget.seconds - kept_s)
@@ -103,7 +103,7 @@ def search(
 
 
 def _whole(search: Search, budget: Budget, kept_s: float) -> Search:
-    """A search that left so much of the budget had all of it."""
+    """The record of a search that left `kept_s` of the budget for a race, with the whole budget as its own."""
     return search.model_copy(update={"budget_s": budget.seconds} if kept_s and search.budget_s is not None else {})
 
 
@@ -157,13 +157,14 @@ def _with_what_was_reached(plan: Plan, device: Device) -> Plan:
 
 
 def _beats_its_bound(plan: Plan) -> bool:
-    """The plan, or a step of it."""
+    """Whether the plan, or a step of it, took less than its lower bound by more than noise."""
     pairs = [(plan.time_us, plan.lower_bound_us), *((step.time_us, step.bound_us) for step in plan.steps)]
     return any(beats(time_us, bound_us) for time_us, bound_us in pairs)
 
 
 def _together(first: Search, second: Search) -> Search:
-    """What two searches of one graph spent, and what the second knew."""
+    """The record of two searches of one graph: seconds and counts of both, budget and ending of the first, all else of
+    the second."""
     spent = {
         name: getattr(first, name) + getattr(second, name) for name in ("seconds", "measured", "failed", "dropped")
     }
@@ -172,7 +173,7 @@ def _together(first: Search, second: Search) -> Search:
 
 
 def _sum(first: Spent | None, second: Spent | None) -> Spent | None:
-    """What both spent; disturbed by the time of their races."""
+    """The sum of what two searches spent; `disturbed` is the mean of both, weighted by the seconds of their races."""
     if first is None or second is None:
         return first or second
     seconds = {name: getattr(first, name) + getattr(second, name) for name in ("finding_s", "kernels_s", "plans_s")}

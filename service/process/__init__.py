@@ -1,1 +1,1 @@
-"""What our processes need: interrupts, standard output, logs, parents, priorities, rest for the garbage collector."""
+"""Helpers of our processes: interrupts, standard output, logs, parents, priorities, rest for the garbage collector."""

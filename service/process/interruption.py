@@ -22,7 +22,8 @@ _STDERR = 2
 
 
 class _State:
-    """Of this process. installed: it is the command line's own, and does not ignore interrupts."""
+    """State of this process. installed: the process is the command line's own, and does not ignore interrupts. raised:
+    `strike` has handled an interrupt. said: the line on standard error was written by `say`."""
 
     installed = False
     raised = False
@@ -58,13 +59,14 @@ def finish() -> None:
 
 
 def say() -> None:
-    """The line on standard error."""
+    """Writes the line "error: interrupted" to standard error."""
     _State.said = True
     _write(_LINE)
 
 
 def strike(frame: "FrameType | None") -> None:
-    """What a handler does with an interrupt that ends the command. frame: which the handler got."""
+    """Handles an interrupt that ends the command: the first raises KeyboardInterrupt, a second one ends the process;
+    without `listen` each raises. frame: the one that the handler got."""
     if not _State.installed:
         raise KeyboardInterrupt
     if _State.raised:

@@ -104,12 +104,13 @@ def _plan_line(store: Store, key: str, plan: Plan) -> PlanLine:
 
 
 def _default(plan: Plan) -> Numerics:
-    """What a request of no particular class asks for, unless the plan is looser."""
+    """Class of numerics for a plan without requests: `reassociate`, or the plan's own class where that is looser."""
     return NUMERICS[max(NUMERICS.index("reassociate"), NUMERICS.index(plan.numerics))]
 
 
 def _steps(plan: Plan) -> Iterator[StepLine]:
-    """Temporaries by tensor, in the order of writing, instead of by the buffer that they share."""
+    """The steps of a plan, with temporaries numbered by tensor, in the order of writing, not by the buffer that they
+    share."""
     tensor_in: dict[Ref, Ref] = {}
     written = 0
     for step in plan.steps:

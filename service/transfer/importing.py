@@ -30,12 +30,12 @@ LEAST_GAIN = 0.02  # of a plan that cannot be timed beside the one that it is to
 
 @dataclass(frozen=True, slots=True)
 class ImportOutcome:
-    """What became of one plan. key: of the plan in the file; plan_key: of the one stored here. time_us: as it was
-    measured here; predicted_us: as it was predicted here, where nothing of it can be timed.
+    """Result of importing one plan. key: of the plan in the file; plan_key: of the plan stored here. time_us: as
+    measured here; predicted_us: as predicted here, where nothing of the plan can be timed.
 
-    stored: it is an answer now. kept: what is stored already is not clearly slower. known: what is stored decides the
-    same. elsewhere: measured on a device that is not here, and of which there is no data sheet. refused: `detail` says
-    where it is wrong, or that it can neither be measured nor predicted here.
+    stored: the plan is an answer now. kept: the plan stored already is not clearly slower. known: the stored plan makes
+    the same decisions. elsewhere: measured on a device that is not here, and of which there is no data sheet. refused:
+    `detail` says where the plan is wrong, or that it can neither be measured nor predicted here.
     """
 
     key: str
@@ -98,7 +98,7 @@ class Importer:
         return self.store.import_trials(trials)
 
     def _keep_graph(self, bundle: Bundle, key: str) -> None:
-        """Names that the graph has here stay."""
+        """Stores a graph of the file that is not stored here; a graph that is keeps its names."""
         if self.store.graph(key) is None:
             self.store.put_graph(key, print_graph(bundle.graphs[key].graph), bundle.names(key))
 
@@ -162,25 +162,27 @@ class Importer:
 
 
 def _wins(made: Made, theirs: PlanTiming) -> bool:
-    """Against a stored plan that still works: only by a clear difference, and not where it alone agrees as a whole."""
+    """Whether the imported plan beats a stored one. If the stored plan still works, only by a clear difference, and not
+    where the stored plan alone agrees as a whole."""
     if theirs.status is not Status.ok or not theirs.samples_us:
         return True
     return not made.plan.judged_by_steps and beats(made.timings[0].samples_us, theirs.samples_us)
 
 
 def _is_predicted_faster(plan: Plan, answer: Resolved) -> bool:
-    """Than a stored plan, by predictions; what was measured stays."""
+    """Whether a plan is faster than a stored one by predictions; a stored plan that was measured stays."""
     return answer.state == "predicted" and _is_faster(plan.predicted_us, answer.plan().predicted_us)
 
 
 def _is_faster(us: float | None, than_us: float | None) -> bool:
-    """By more than may be chance, of times that are not from one race. What nobody knows is no faster."""
+    """Whether a time is below another one by more than chance, where they are not from one race; an unknown time is
+    not."""
     return us is not None and than_us is not None and us < (1 - LEAST_GAIN) * than_us
 
 
 def _is_known(answer: Resolved | None, plan: Plan, *, timed: bool) -> bool:
-    """Whether what is stored, measured under the conditions of now, decides the same; or what is predicted, where
-    nothing can be timed."""
+    """Whether the stored answer makes the same decisions as the plan, and was measured under the conditions of now, or
+    predicted under them where nothing can be timed."""
     if answer is None or (timed and answer.state != "measured"):
         return False
     stored = answer.plan()
@@ -197,7 +199,7 @@ def _key_of(answer: Resolved | None) -> str | None:
 
 
 def _took(plan: Plan) -> str:
-    """What a plan takes, in words."""
+    """The time of a plan in words: "takes 12.3 µs", "is predicted to take 12.3 µs"."""
     if plan.time_us is not None:
         return f"takes {duration(plan.time_us)}"
     unknown = plan.predicted_us is None
@@ -205,7 +207,7 @@ def _took(plan: Plan) -> str:
 
 
 def _how(plan: Plan) -> str:
-    """What was done with a plan before it was stored."""
+    """How a plan was checked and timed before it was stored, in words."""
     name = plan.device.name
     if plan.device.target == "emulator":
         return "each kernel checked against the interpreter in the emulator, which times nothing"
@@ -217,7 +219,8 @@ def _how(plan: Plan) -> str:
 
 
 def _not_here(key: str, number: int, made_for: Device, why: str) -> ImportOutcome:
-    """Of a plan that cannot be made here. What was measured stays true there; a prediction is nothing without it."""
+    """The outcome of a plan that cannot be made here: "elsewhere" where it was made for a real device, whose
+    measurements stay true there; "refused" where it was made for a data sheet, with nothing but predictions."""
     who = f"{made_for.name} ({made_for.class_key})"
     if made_for.origin == "specified":
         text = f"line {number}: for {who}, for which plans can neither be measured nor predicted here: {why}"

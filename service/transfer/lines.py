@@ -1,4 +1,4 @@
-"""What an export consists of: JSON lines, each of one of these kinds, in this order, what is referred to first.
+"""Lines of an export: JSON objects of these kinds, in this order, each behind the lines that it refers to.
 
 {"kind": "fuseplan.export", "format": 1, ...}     {"kind": "graph", ...}          {"kind": "measurement", ...}
 {"kind": "device", ...}                           {"kind": "plan", ...}           {"kind": "end", ...}

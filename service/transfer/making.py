@@ -1,7 +1,7 @@
 """Making an imported plan anew from its decisions: kernels, binaries, checks, times or predictions.
 
 Nothing is believed: which kernels a plan has, the file says; what they compute, the interpreter; how fast, the clock.
-Where nothing can be run, what the kernels compute is what this version's own rewrites make of the graph, or it is none.
+Where nothing can be run, a plan is refused unless its kernels are what this version's own rewrites make of the graph.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """What a plan's line decides, as kernels of this version. plan: of these, with nothing compiled."""
+    """The decisions in a plan's line as kernels of this version. plan: made of these kernels, with nothing compiled."""
 
     composed: Composed
     kernels: Sequence[Kernel]
@@ -51,7 +51,7 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class _Kernel:
-    """What became of one kernel."""
+    """The binary of one kernel, with its time or predicted time, and its error where it was checked by itself."""
 
     binary: Binary
     time_us: float | None = None
@@ -171,7 +171,7 @@ class Maker:
     def _assembled(
         self, composed: Composed, kernels: Sequence[Kernel], device: Device, made: Sequence[_Kernel] = ()
     ) -> Plan:
-        """The plan of these kernels. made: what became of them here."""
+        """The plan of these kernels. made: their binaries and times here, () before they are compiled."""
         choices = [
             Choice(segment, traffic_of(segment.graph), kernel, None, None)
             if not made
@@ -213,7 +213,7 @@ def _emitted(name: str, schedule: str, segment: Segment, device: Device, place: 
 
 
 def _predicted_us(segment: Segment, kernel: Kernel, binary: Binary, device: Device) -> float:
-    """What a search says of a kernel before anything was timed."""
+    """Time of a kernel (us) as a search predicts it before anything was timed."""
     graph = segment.canonical.graph
     among = [name for name, family in FAMILIES.items() if family.accepts(graph, device) is None]
     return predicted_kernel_us(traffic_of(segment.graph), kernel, binary.report, device, among)

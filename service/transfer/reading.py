@@ -37,7 +37,7 @@ MOST_CHARS = 20_000  # of a measurement's texts
 
 @dataclass
 class Bundle:
-    """What a file holds, by key, all keys computed here. plans: with the numbers of their lines."""
+    """Content of an export by key, all keys computed here. plans: with the numbers of their lines."""
 
     devices: dict[str, Device] = field(default_factory=dict[str, Device])
     segments: dict[str, Graph] = field(default_factory=dict[str, Graph])
@@ -47,7 +47,7 @@ class Bundle:
     trials: list[Trial] = field(default_factory=list[Trial])
 
     def names(self, key: str) -> Names:
-        """Of a graph's tensors."""
+        """Names of a graph's tensors."""
         return Names.of_graph(self.graphs[key])
 
 
@@ -69,7 +69,7 @@ def read_export(file: BinaryIO) -> Bundle:
 
 
 def _lines(file: BinaryIO) -> Iterator[tuple[int, Line]]:
-    """Lines but the last one, which has to match them."""
+    """Lines with their numbers, but for the last one, which has to match them. Raises FormatError."""
     digest, read, number = hashlib.sha256(), 0, 0
     while raw := file.readline(LINE_BYTES + 1):
         number, read = number + 1, read + len(raw)
@@ -157,7 +157,7 @@ def _graph(text: str, key: str) -> NamedGraph:
 
 
 def _check(m: Measurement) -> None:
-    """What the record's types leave open."""
+    """Checks limits of a measurement that its record's types do not. Raises FormatError."""
     place = "/measurement"
     if m.origin:
         raise FormatError(f"{place}/origin", f"expected none, which the importer notes, got {m.origin!r}")

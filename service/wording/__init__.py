@@ -1,2 +1,2 @@
-"""What terminal and pages say: numbers with units, names, states, shares of bounds, sentences about plans and
+"""Words of terminal and pages: numbers with units, names, states, shares of bounds, sentences about plans and
 searches."""

@@ -7,7 +7,7 @@ from service.wording.formatting import count, percent, size
 
 
 def report_words(report: CompileReport) -> Iterator[str]:
-    """What the compiler reported of a kernel: "40 registers", "4 blocks (50 %) a multiprocessor"."""
+    """The compiler's report on a kernel, a phrase per fact: "40 registers", "4 blocks (50 %) a multiprocessor"."""
     if report.code_bytes is not None:
         yield f"code {size(report.code_bytes)}"
     if report.frame_bytes is not None:

@@ -1,4 +1,4 @@
-"""What a search came to for a graph that had a measured plan already, in words."""
+"""Outcome of a search for a graph that had a measured plan already, in words."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -9,8 +9,8 @@ from service.wording.formatting import duration, kernels_tried, times
 
 @dataclass(frozen=True)
 class Continued:
-    """search: the new one. outcome, speed_up: see `service.planning.rematch.Rematch`; the speed-up of plans that were
-    not timed in the same rounds is that of their recorded times."""
+    """A search that went on from a stored plan. search: the new search. outcome, speed_up: see
+    `service.planning.rematch.Rematch`; for plans that were not timed in one race, speed_up is by recorded times."""
 
     search: Search
     outcome: Literal["faster", "as fast", "same", "kept"]

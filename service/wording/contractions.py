@@ -1,4 +1,4 @@
-"""What a contraction and the launches that could compute it are called, by a terminal and on pages."""
+"""Names of a contraction and of the launches that could compute it, at a terminal and on pages."""
 
 from fusion_ir.ops import OPS, OpKind
 from fusion_ir.records import Contraction
@@ -8,7 +8,7 @@ _CARRIED = {"input", "cast", *(name for name, op in OPS.items() if op.kind is Op
 
 
 def contraction_words(contraction: Contraction, words: NodeWords) -> str:
-    """Which contractions; of those that a rewrite cut, which half, and how."""
+    """The nodes of a contraction by name; where it is a half that a rewrite made, which half, and how it was cut."""
     if not contraction.nodes:
         return "a contraction that a rewrite made"
     nodes, half = words.list_of(contraction.nodes), contraction.half
@@ -16,8 +16,8 @@ def contraction_words(contraction: Contraction, words: NodeWords) -> str:
 
 
 def launch_words(contraction: Contraction, words: NodeWords) -> list[str]:
-    """What each alternative computes besides the contraction: views and casts only where there is nothing else, or
-    where others would have the same name."""
+    """A name for each alternative by the nodes that it computes besides the contraction: "alone", "with T35 cos". Views
+    and casts are named only where there is nothing else, or where two alternatives would have one name."""
     others = [[n for n in a.nodes if n not in contraction.nodes] for a in contraction.alternatives]
     work = [[n for n in nodes if words.op(n) not in _CARRIED] or nodes for nodes in others]
     shown = [own if work.count(own) == 1 else all_ for own, all_ in zip(work, others, strict=True)]

@@ -1,4 +1,4 @@
-"""What this installation lacks of its extras, and what to install for it: a line each, as `serve` says at its start."""
+"""Extras that this installation lacks, and how to install them: a line each, as `serve` says at its start."""
 
 from collections.abc import Iterator
 from importlib.util import find_spec

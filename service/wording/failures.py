@@ -1,4 +1,4 @@
-"""What is said of a search that failed, now or before."""
+"""Problems of a search that failed, now or before, in words."""
 
 from pydantic import ValidationError
 
@@ -8,7 +8,7 @@ from tuning_db import Conditions, Failure, RequestKey, Store
 
 
 def problem_in(error: str | None) -> Problem:
-    """What is kept of a search that failed: the problem that its worker wrote, or the queue's own words."""
+    """The problem in the stored error of a failed search: the one that its worker wrote, else the queue's own words."""
     try:
         return Problem.model_validate_json(error or "")
     except ValidationError:
@@ -25,8 +25,8 @@ def failed_before(store: Store, request: RequestKey, now: Conditions, seconds: f
 
 
 def problem_before(failure: Failure) -> Problem:
-    """Of a search that is not made again: the problem that it ended with, when, and what it takes to have another one
-    made."""
+    """The problem for a request whose search is not made again: how that search ended, when, and what it takes to have
+    another one made."""
     at = formatting.moment(failure.created)
     found = problem_in(failure.error)
     again = (

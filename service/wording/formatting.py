@@ -22,7 +22,8 @@ def expected(time_us: float | None, predicted_us: float | None) -> str:
 
 
 def prologue(plan: Plan) -> str:
-    """What runs before a plan's first run: "prologue 12.3 µs, once for each version of the constants, keeps 30 KiB"."""
+    """The prologue, which runs before a plan's first run, in words: "prologue 12.3 µs, once for each version of the
+    constants, keeps 30 KiB"."""
     timed = plan.time_us is not None
     time = expected(plan.prologue_us if timed else None, plan.prologue_us)
     return f"prologue {time}, {ONCE}, keeps {size(plan.kept_bytes)}"

@@ -1,4 +1,4 @@
-"""What each argument of a kernel is: a tensor by its name, a temporary by what it holds, with dtype and shape."""
+"""Arguments of a kernel in words: a tensor by its name, a temporary by what it holds, with dtype and shape."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +12,7 @@ from service.wording.naming import UNNAMED, Naming
 
 @dataclass(frozen=True)
 class Arguments:
-    """Of a plan's kernels. named: the graph, None where it is not stored any more."""
+    """Arguments of a plan's kernels. named: the graph, None where it is not stored any more."""
 
     plan: Plan
     named: NamedGraph | None

@@ -1,4 +1,4 @@
-"""What is at its limit where a lower bound holds, in words: `Plan.bound_by` for a person."""
+"""Limits of a device that set lower bounds, in words: `Plan.bound_by` for a person."""
 
 # By `Plan.bound_by`; products of a dtype are not in the table.
 WORDS = {

@@ -32,12 +32,12 @@ class Naming:
 
     @staticmethod
     def of_stored(stored: StoredGraph | None) -> "Naming":
-        """Of whoever sent the graph last; none where it is no longer stored."""
+        """Names by whoever sent the graph last; none where it is no longer stored."""
         return UNNAMED if stored is None else Naming.of_graph(stored.named())
 
     def of(self, ref: Ref) -> str:
         """The name of an input or output, or of the node that a temporary is: "tmp0(for mu)" where it is a part of one.
-        Shortened in the middle where it is long; what the plan says of those without a name."""
+        Shortened in the middle where it is long. A tensor without a name has the plan's: "in0"."""
         if ref.place == "tmp":
             return self._holding(ref, self.temporaries.get(ref.index))
         names = {"in": self.inputs, "out": self.outputs}.get(ref.place, ())

@@ -1,4 +1,4 @@
-"""What texts say of a graph's nodes: by the names that its sender gave them, else by numbers, with the graph beside."""
+"""Words for a graph's nodes: the names that its sender gave them, else numbers, with the graph's text beside."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -18,8 +18,8 @@ SHORT = 40  # nodes of a graph that is printed whole wherever it is printed
 
 @dataclass(frozen=True)
 class NodeWords:
-    """graph: None where it is no longer stored; then nodes are numbers. told: nodes that something was said of by their
-    numbers, which mean nothing without the graph."""
+    """Words for the nodes of one graph. graph: None where it is no longer stored; then nodes are numbers. told: nodes
+    that texts so far gave by number, which means nothing without the graph."""
 
     graph: Graph | None = None
     naming: Naming = UNNAMED
@@ -27,7 +27,7 @@ class NodeWords:
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
-        """Of the graph, by position in its canonical text."""
+        """Nodes of the graph, by position in its canonical text; none where the graph is not stored."""
         return () if self.graph is None else self.graph.nodes
 
     def op(self, position: int) -> str | None:
@@ -48,7 +48,8 @@ class NodeWords:
         return f"{shown} and {len(positions) - most} more" if len(positions) > most else shown
 
     def computed_by(self, step: Step) -> Iterator[str]:
-        """What a step computes: ops of nodes that it computes as a whole, then halves, then what is on another way."""
+        """Lines on what a step computes: ops of whole nodes, then halves of nodes, then nodes that it computes nothing
+        of but something on another way to them."""
         apart = {half.node for half in step.halves} | set(step.other_ways)
         counted = Counter(op for n in step.nodes if n not in apart and (op := self.op(n)) not in (None, "input"))
         whole = ", ".join(f"{number} {op}" for op, number in counted.most_common())

@@ -1,4 +1,4 @@
-"""When what waits in the queue has its turn, and what runs has ended, at the latest: by the budgets of searches."""
+"""Latest times at which waiting operations of the queue start and running ones end, by the budgets of searches."""
 
 import math
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ LOOKED_AT = 64  # of those that run, and of those that wait
 
 
 def job_of(operation: Operation) -> PlanJob | None:
-    """What an operation plans, None for another kind, and where it is damaged: its worker will say so."""
+    """The payload of a `plan` operation; None for another kind, and where it is damaged: its worker will say so."""
     try:
         return PlanJob.model_validate_json(operation.payload) if operation.kind == PLAN else None
     except ValidationError:
@@ -28,10 +28,11 @@ def left_seconds(operation: Operation, now: float) -> float | None:
 
 
 def turns(running: Sequence[Operation], waiting: Sequence[Operation], now: float) -> list[float | None]:
-    """In how many seconds each of `waiting`, in turn, starts at most, if searches end with their budgets.
+    """Most seconds until each of `waiting`, in turn, starts, if searches end with their budgets.
 
-    All workers that have its device are busy until then, of which there are as many as operations run for it: with
-    what runs and with what waits before it. None where nothing runs, or something is beyond its budget.
+    The workers that have its device, as many as operations run for it, share all work before it: what is left of the
+    running searches, and the budgets of those that wait before it. None where nothing runs, or something is beyond its
+    budget.
     """
     left = [left_seconds(operation, now) for operation in running]
     ahead = math.nan if not left or any(s is None or s < 0 for s in left) else sum(s for s in left if s is not None)
@@ -45,7 +46,7 @@ def turns(running: Sequence[Operation], waiting: Sequence[Operation], now: float
 
 
 def retry_seconds(operation: Operation, running: Sequence[Operation], waiting: Sequence[Operation], now: float) -> int:
-    """What `Retry-After` says of an operation that waits behind others: when it starts at most, 1 to
+    """Seconds for the `Retry-After` of an operation that waits behind others: those until it starts at the latest, 1 to
     MOST_RETRY_SECONDS."""
     for other, seconds in zip(waiting, turns(running, waiting, now), strict=True):
         if other.id == operation.id:

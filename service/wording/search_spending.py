@@ -1,4 +1,4 @@
-"""What a search spent and saw, in words: a terminal and pages say the same."""
+"""Seconds, segments and kernels of a search in words, which are the terminal's and the pages' alike."""
 
 from fusion_ir.records import Search, Spent
 from service.wording.formatting import count, duration, kernels_tried, percent
@@ -13,7 +13,7 @@ def searched(search: Search) -> list[str]:
 
 
 def _spent(spent: Spent | None) -> str:
-    """Where the seconds went."""
+    """The seconds of a search by what they went into; "" where that is not known."""
     if spent is None:
         return ""
     kernels = f"kernels {spent.kernels_s:.1f} s, of which races {spent.racing_s:.1f} s"
@@ -21,7 +21,7 @@ def _spent(spent: Spent | None) -> str:
 
 
 def _disturbed(spent: Spent | None) -> list[str]:
-    """What others on the machine did, nothing where that was nothing, or nobody knows."""
+    """A sentence on how others on the machine disturbed the races; none where nobody did, or it is not known."""
     if spent is None:
         return []
     again = f"{count(spent.repeated, 'visit')} to kernels made again" if spent.repeated else ""

@@ -19,7 +19,7 @@ NOTHING_TO_RUN = "Nothing runs: every output is an input as it is."
 
 
 def state_help(shown: str, kernels: int) -> str:
-    """What a state as pages name it means for a plan of so many kernels."""
+    """The meaning of a state, named as on pages, for a plan of `kernels` kernels."""
     return STATES.get(shown, "") if kernels or shown == "superseded" else NOTHING_TO_RUN
 
 

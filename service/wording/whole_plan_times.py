@@ -26,8 +26,8 @@ def kernels_predicted(plan: Plan) -> str:
 
 
 def predictions_off(plan: Plan) -> float | None:
-    """How many times as long the plan took as its kernels come to, of a plan of which some are predicted; None of
-    others, and where one is not even predicted."""
+    """A plan's time over the sum of its kernels' times, of which some are predicted; None where no kernel's is, and
+    where a kernel has neither a time nor a prediction."""
     times_us = [s.time_us or s.predicted_us for s in plan.steps if not s.prologue]
     if plan.time_us is None or not is_mixed(plan) or not times_us or None in times_us:
         return None
@@ -35,8 +35,8 @@ def predictions_off(plan: Plan) -> float | None:
 
 
 def off_by(plan: Plan) -> str:
-    """By how much predictions are off where both are known: of the plan's kernels that are predicted, as the whole was
-    timed; "" where that is not known, or not worth a word."""
+    """A phrase on how far the predictions of the plan's kernels are from the time of the whole plan; "" where that is
+    not known, within a factor of FAR, or of a noisy time."""
     times = predictions_off(plan)
     if times is None or 1 / FAR <= times <= FAR or is_noisy("measured", plan.spread):
         return ""
@@ -44,14 +44,14 @@ def off_by(plan: Plan) -> str:
 
 
 def is_untried(reason: Reason) -> bool:
-    """Whether a reason compares what nobody timed."""
+    """Whether a reason compares costs of which some were not timed."""
     costs = [cost for cost in (reason.together, reason.apart) if cost is not None]
     return reason.kind in ("predicted_worse", "cap") and any(not cost.measured for cost in costs)
 
 
 def untried(plan: Plan, reasons: Sequence[Reason]) -> str:
-    """What to think of those of the reasons that are made of predictions, of a plan whose search was cut short; "" of
-    others."""
+    """A warning about the reasons that rest on predictions, for a timed plan whose search was cut short; "" where there
+    are none, and for other plans."""
     if not plan.search.cut_short or plan.time_us is None or not any(map(is_untried, reasons)):
         return ""
     off = off_by(plan)
@@ -62,7 +62,8 @@ def untried(plan: Plan, reasons: Sequence[Reason]) -> str:
 
 
 def far_apart(plan: Plan) -> str:
-    """That the plan takes another time than its kernels come to, and why that may be; "" where it does not."""
+    """Sentences on a plan whose time is far from the sum of its kernels' times, and why that may be; "" where it is
+    not."""
     return _far_from_timed(plan) or _far_from_predicted(plan)
 
 

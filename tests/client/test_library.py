@@ -65,7 +65,7 @@ def test_calls(name: str) -> None:
 
 
 def test_calls_of_another_version_are_refused() -> None:
-    """What a field says that this client does not know would be left out of the result."""
+    """A call with an unknown or a missing field raises LibraryError: ignoring the field would give a wrong result."""
     call = library_call(GRAPHS["plain"])
     assert isinstance(call, LibraryCall), call
     fields = call.model_dump()

@@ -1,4 +1,5 @@
-"""What plans compute of constants alone, on a stand-in for CuPy: when, where, before whom, and when again."""
+"""The prologue of a plan, which computes from constants alone, on a stand-in for CuPy: when it runs, on which stream,
+what waits for it, and what makes it run again."""
 
 import json
 import weakref
@@ -42,7 +43,7 @@ def loaded(folder: Path, **changes: Any) -> LoadedPlan:
 
 
 def queued(cupy: FakeCupy) -> list[str]:
-    """What happened since the last look, by name."""
+    """The names of the events in CuPy's log, which is emptied: kernels by their entries, other events in words."""
     names = [e.entry if hasattr(e, "entry") else " ".join(map(str, e[:2])) for e in cupy.log]
     cupy.log.clear()
     return names
@@ -108,7 +109,7 @@ def test_writes_in_place_that_pytorch_counts(cupy: FakeCupy, tmp_path: Path) -> 
 
 
 def test_constants_are_held(cupy: FakeCupy, tmp_path: Path) -> None:
-    """Else their memory could become another tensor's, at the same address, without anybody noticing."""
+    """A plan keeps its constants alive: freed memory could become another tensor's, at an address that looks known."""
     plan, (x, w), outs = loaded(tmp_path), tensors(A, B), tensors(OUT)
     first, second = weakref.ref(x), weakref.ref(w)
     plan.run([x, w], outs)

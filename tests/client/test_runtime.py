@@ -262,7 +262,7 @@ def missing(name: str) -> None:
 
 
 def test_without_cupy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What to install, not only which module is missing."""
+    """The ImportError says what to install, not only which module is missing."""
     folder = bundled(tmp_path / "bundle", body())
     monkeypatch.setattr(launches.importlib, "import_module", missing)
     launches.cupy.cache_clear()

@@ -71,7 +71,8 @@ pytestmark = pytest.mark.skipif(
 @pytest.mark.parametrize("views", few_or_all([pytest.param(VIEWS, id="few")], [pytest.param(GRID, id="grid")]))
 @pytest.mark.parametrize("device", DEVICES.values(), ids=DEVICES)
 def test_accesses_are_those_that_kernels_say(device: Device, views: Iterable[View], tmp_path: Path) -> None:
-    """Of both families that take them, by the first schedule that a search tries, and with plain stores."""
+    """Kernels of `pointwise` and `transpose` access what they state, by the first schedule that a search tries and by
+    that schedule with plain stores. Without the flags APART, g++ may merge accesses, but must not split them."""
     made = {k.entry: (view, k) for view in views for k in kernels(view.graph(), device)}
     for entries in (list(made)[at : at + TOGETHER] for at in range(0, len(made), TOGETHER)):
         some = [made[e][1] for e in entries]
@@ -86,7 +87,7 @@ def test_accesses_are_those_that_kernels_say(device: Device, views: Iterable[Vie
 
 
 def machine_code(kernels: list[Kernel], device: Device, flags: Iterable[str], folder: Path) -> dict[str, set[Width]]:
-    """Of every entry, what its loads and stores move."""
+    """Tensor and bytes of every load and store, by kernel entry."""
     compiler, entries, binary = gxx(device), [k.entry for k in kernels], folder / "kernels.so"
     assert compiler
     own = [*FLAGS, *compiler.own_flags(), f"-I{compiler.include}", *flags]

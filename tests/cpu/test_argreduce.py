@@ -47,6 +47,7 @@ def rows_of(dtype: str, n: int) -> np.ndarray:
 
 @pytest.mark.parametrize("n", [1, 2, 17, 64, 131])
 @pytest.mark.parametrize("dtype", NUMBERS)
+@pytest.mark.sweep(0.3)
 def test_ties_zeros_infinities_and_nans(bench: Workbench, dtype: str, n: int) -> None:
     x = rows_of(dtype, n)
     for axis, data, schedule in ((1, x, WIDE), (0, np.ascontiguousarray(x.T), NARROW)):
@@ -80,8 +81,10 @@ def test_positions_take_no_more_lanes_than_the_operand() -> None:
 
 @pytest.mark.parametrize("split", [1, 3, 16, 40])
 @pytest.mark.parametrize("n", [17, 64, 131])
+@pytest.mark.sweep(0.35)
 def test_an_axis_that_is_put_together(bench: Workbench, n: int, split: int) -> None:
-    """Of two tensors, or of one and what fills it up: positions run on from one to the other."""
+    """argmax and argmin over an axis of two concatenated tensors, or of one tensor and its padding: positions in the
+    second part count on from the first."""
     x = rows_of("f32", n)
     specs = [spec((len(x), size), DTYPES["f32"]) for size in (n, split)]
     graphs = [

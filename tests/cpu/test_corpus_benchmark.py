@@ -50,6 +50,7 @@ def small(name: str) -> Case:
     return replace(case, sizes=case.small[2])
 
 
+@pytest.mark.sweep(0.5)
 @pytest.mark.parametrize(("name", "dtype"), [("scale_bias_relu_nhwc", "f32"), ("product_k4", "bf16")])
 def test_contest(name: str, dtype: str, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "compile", lambda function, **_: function)  # tens of seconds

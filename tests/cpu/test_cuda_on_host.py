@@ -73,7 +73,7 @@ def outputs(graph: Graph) -> list[np.ndarray]:
 
 
 def tensors(graph: Graph, pointers: list[int], got: list[np.ndarray]) -> list[Tensor]:
-    """What a kernel may touch: all that its inputs span, and its outputs."""
+    """The memory that a kernel may access: the whole span of each input, and the outputs."""
     read = [
         Tensor(f"in{i}", "input", p, spec.span * spec.dtype.bytes)
         for i, (p, spec) in enumerate(zip(pointers, graph.inputs, strict=True))
@@ -84,6 +84,7 @@ def tensors(graph: Graph, pointers: list[int], got: list[np.ndarray]) -> list[Te
 
 
 @pytest.mark.parametrize("part", range(4))
+@pytest.mark.sweep(0.5)
 def test_cuda_print_gives_the_bits_of_the_cpp_print(part: int, tmp_path: Path) -> None:
     made = cases(range(500 + 15 * part, 515 + 15 * part))
     cpu_kernels = {c.cpu.entry: c.cpu.source for c in made}

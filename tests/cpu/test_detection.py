@@ -99,7 +99,7 @@ def test_caches_are_summed_over_the_cpus_that_do_not_share_them(tmp_path: Path) 
 
 
 def test_processors_of_one_name_and_different_models_are_different_devices(tmp_path: Path) -> None:
-    """As virtual machines have them: a plan of one may be the slower choice on the other."""
+    """Virtual machines name different models alike, and the best plan for one may be the slower choice on another."""
     names: list[str] = []
     for number, (family, model) in enumerate((("25", "17"), ("26", "2"), ("26", "17"))):
         text = f"processor\t: 0\ncpu family\t: {family}\nmodel\t\t: {model}\nmodel name\t: AMD EPYC\nstepping\t: 1\n"

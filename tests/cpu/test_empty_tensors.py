@@ -47,7 +47,7 @@ def graph(case: str) -> Graph:
 
 
 def kernels(graph: Graph, device: Device) -> Iterator[Kernel]:
-    """Of every family that takes it, two schedules."""
+    """Kernels for the graph by the first two schedules of every family that accepts it."""
     for family in FAMILIES.values():
         if family.accepts(graph, device) is None:
             for schedule in family.space(graph, device)[:2]:

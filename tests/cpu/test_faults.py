@@ -48,6 +48,7 @@ def measure(bench: Workbench, body: str, name: str = "k") -> Measurement:
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+@pytest.mark.sweep(0.5)
 def test_a_faulty_kernel_ends_as_its_status_within_its_limit(bench: Workbench, fault: Fault) -> None:
     assert measure(bench, SUM).status is Status.ok
     kernel = sum_kernel(N, "k", fault.body, before=DECLARED)

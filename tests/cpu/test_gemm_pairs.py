@@ -25,7 +25,7 @@ def product(m: int, k: int, n: int) -> Graph:
 
 
 def both(graph: Graph, inputs: list[Array], bench: Workbench) -> tuple[Array, Array]:
-    """By pairs, and of widened operands."""
+    """The product by pairs, and OpenBLAS's product of widened operands."""
     by = {}
     for library in (PAIRS, OPENBLAS):
         kernel = FAMILIES["aten"].emit(graph, f"aten{{library={library},rows=1,columns=1}}", bench.device)
@@ -38,9 +38,9 @@ def normal(seed: int, *sizes: int, scale: float = 1.0) -> Array:
 
 
 def assert_near(found: Array, expected: Array, a: Array, b: Array) -> None:
-    """As near as sums in another order are: parts of an ulp of the sum of magnitudes. Where partial sums are denormal,
-    each is rounded to a multiple of the least: half of it, for as many terms as there are, as errors that are
-    independent. What flushes denormals is off by all of them."""
+    """Fails where `found` is further off than a sum in another order: parts of an ulp of the sum of magnitudes for each
+    term, or half of LEAST where partial sums are denormal, since each is rounded to a multiple of LEAST. The errors of
+    the terms count as independent. Code that flushes denormals to zero is off by all of them and fails."""
     size = np.abs(a.astype(np.float64)) @ np.abs(b.astype(np.float64))
     off = np.abs(found.astype(np.float64) - expected)
     assert (off <= np.sqrt(a.shape[1]) * np.maximum(2e-7 * size, LEAST / 2)).all()
@@ -50,6 +50,7 @@ def assert_near(found: Array, expected: Array, a: Array, b: Array) -> None:
     ("m", "k", "n"),
     [(1, 17, 300), (6, 64, 64), (7, 65, 65), (5, 1001, 63), (258, 512, 384), (300, 301, 500), (1030, 300, 390)],
 )
+@pytest.mark.sweep(0.45)
 def test_sizes(bench: Workbench, m: int, k: int, n: int) -> None:
     a, b = normal(1, m, k), normal(2, k, n)
     found, expected = both(product(m, k, n), [a, b], bench)
@@ -105,7 +106,7 @@ def test_small_sums_among_large_ones(bench: Workbench, few: bool) -> None:
 @pytest.mark.parametrize("b_turned", [False, True])
 @pytest.mark.parametrize("scale", [1.0, 1e-22])
 def test_operands_that_lie_the_other_way_round(bench: Workbench, a_turned: bool, b_turned: bool, scale: float) -> None:
-    """Where sums are large, and where all are so small that they are computed again."""
+    """Transposed operands, at scale 1 and at a scale where all sums are so small that they are computed again."""
     m, k, n = BLOCK[0] + 21, BLOCK[2] + 35, BLOCK[1] + 50
     a, b = normal(11, m, k, scale=scale), normal(12, k, n, scale=scale)
     shapes = [(k, m) if a_turned else (m, k), (n, k) if b_turned else (k, n)]

@@ -25,6 +25,7 @@ from benchmarks.gpu.summary import figures, page, summary  # noqa: E402
 from benchmarks.gpu.workers import Crew, Done  # noqa: E402
 from benchmarks.machine import RESULTS  # noqa: E402
 from benchmarks.racing import Contestant, Ratio  # noqa: E402
+from tests.support.whole import WHOLE  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -34,6 +35,8 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, env=dict(os.environ), capture_output=True, text=True, check=False)
 
 
+@pytest.mark.soak
+@pytest.mark.skipif(not WHOLE, reason="takes most of a minute: `make soak` runs it")
 def test_a_dry_run_compares_every_side_and_writes_all(tmp_path: Path) -> None:
     stem = tmp_path / "dry"
     options = ("--dry", "--jobs", "2", "--budget", "0.3", "--race", "0.05", "--out", str(stem))
@@ -154,7 +157,7 @@ def test_copies_are_of_whole_pages(bytes_: int) -> None:
 
 @pytest.mark.parametrize("stem", ["gpu", "gpu_f32"])
 def test_tables_are_those_of_their_data(stem: str, tmp_path: Path) -> None:
-    """What was committed is what is printed from the committed samples today."""
+    """The committed result files are those that today's code prints from the committed samples."""
     for end in (".json", ".md"):
         (tmp_path / f"{stem}{end}").write_text((RESULTS / f"{stem}{end}").read_text())
     print_again(tmp_path / stem)

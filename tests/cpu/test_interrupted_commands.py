@@ -95,7 +95,7 @@ def started(home: Path, *arguments: str, code: str = SAYS) -> "Iterator[subproce
 
 
 def interrupt(process: "subprocess.Popen[str]") -> None:
-    """As a terminal does: everybody in its foreground is told."""
+    """Sends SIGINT to the process's whole group, as a terminal does on Ctrl-C to its foreground."""
     os.killpg(process.pid, signal.SIGINT)
 
 
@@ -114,6 +114,7 @@ MODULES = [
 
 
 @pytest.mark.parametrize("module", MODULES)
+@pytest.mark.sweep(0.3)
 def test_while_a_module_is_imported(home: Path, module: str) -> None:
     code = AT_AN_IMPORT.replace("WHERE", repr(module))
     with started(home, "tune", str(home / "graph.txt"), "--seconds", "5", code=code) as process:
@@ -127,6 +128,7 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
+@pytest.mark.sweep(0.4)
 def test_at_some_moments(home: Path, arguments: list[str]) -> None:
     for number in range(6):
         with started(home, *arguments) as process:
@@ -177,7 +179,7 @@ def test_where_python_drops_exceptions(home: Path) -> None:
 
 
 def test_who_ignores_interrupts_goes_on_to(home: Path) -> None:
-    """As what a shell starts behind it does."""
+    """A command that was started with SIGINT ignored, as a shell starts background jobs, ends its work undisturbed."""
     code = SAYS.replace("signal.default_int_handler", "signal.SIG_IGN")
     with subprocess.Popen(
         [sys.executable, "-c", code, "convert", "-", "--to", "text"], env=environment(home), cwd=home, text=True,

@@ -20,7 +20,7 @@ print(threads, alive, library.scipy_openblas_get_corename().decode(), os.environ
 
 
 def shown(**changed: str) -> list[str]:
-    """What a new process prints with these variables of the library's and no others."""
+    """Words that SHOW prints in a new process. changed: the only OPENBLAS_* variables in its environment."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("OPENBLAS_")}
     run = subprocess.run(
         [sys.executable, "-c", SHOW], env={**kept, **changed}, capture_output=True, text=True, timeout=60, check=False

@@ -1,5 +1,5 @@
-"""What the longest loops over f64 that families allow become as machine code: vectors of f64 take two registers where
-f32 takes one. A bound that counted them as one let code become several times as long as it was to be."""
+"""Bytes of machine code of the longest loops over f64 that families allow: vectors of f64 take two registers where f32
+takes one. A bound that counted them as one let code grow to several times its limit."""
 
 from collections.abc import Callable
 
@@ -21,14 +21,14 @@ MOST_OF_STORE, MOST_OF_PIECE = 1600, 128  # bytes, by what each more adds
 
 
 def functions(x: Node, count: int) -> Node:
-    """Long ones one behind the other."""
+    """`count` times sin(tanh(x) + erf(x)), each applied to the one before: functions with long code."""
     for _ in range(count):
         x = B.sin(B.add(B.tanh(x), B.erf(x)))
     return x
 
 
 def longest(family: str) -> Graph:
-    """As many of them as an element may have, in front and behind."""
+    """The family's graph with as many `functions` as one element may have, before and behind its operation."""
 
     def made(count: int) -> Graph:
         x, y = spec((90, 100), f64), spec((100, 90) if family == "transpose" else (100, 3), f64)
@@ -58,12 +58,12 @@ def test_code_is_no_longer_than_it_may_be(family: str, bench: Workbench) -> None
 
 
 def stacked(count: int, dtype: DType) -> Graph:
-    """Elements of each lie `count` apart."""
+    """`count` tensors stacked along a last axis: in the result, elements of one tensor lie `count` apart."""
     return graph_of([spec((8, 32), dtype)] * count, lambda *x: B.stack(list(x), 2))
 
 
 def joined(count: int, dtype: DType) -> Graph:
-    """No two lie side by side for a whole vector."""
+    """A softmax over `count` concatenated tensors, each with rows shorter than a vector."""
     return graph_of([spec((3, 5 + i % 3), dtype) for i in range(count)], lambda *x: B.softmax(B.cat(list(x), 1)))
 
 
@@ -77,8 +77,8 @@ def joined(count: int, dtype: DType) -> Graph:
 def test_code_of_many_pieces_is_short(
     made: Callable[[int, DType], Graph], family: str, dtype: DType, most: int, bench: Workbench
 ) -> None:
-    """By what each of them adds. In lanes that each have code, 16 stacked tensors of i8 took g++ 12 s, 60 joined ones
-    4 s."""
+    """Bytes of code that each further tensor adds. When every lane had its own code, 16 stacked tensors of i8 took g++
+    12 s, 60 joined ones 4 s."""
     sizes: list[int] = []
     for count in (8, 24):
         graph = made(count, dtype)

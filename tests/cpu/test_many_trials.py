@@ -38,14 +38,14 @@ def right(number: int, work: int) -> Kernel:
 
 
 def faulty(number: int, rng: random.Random) -> Kernel:
-    """As fast as the winner, where it runs at all."""
+    """A kernel with a random fault, as fast as the winner where it runs at all."""
     fault = rng.choice(FAULTS)
     kernel = sum_kernel(N, f"faulty_{number}", fault.body, before=DECLARED)
     return replace(kernel, schedule=f"{number}: {fault.name}")
 
 
 def trials(rng: random.Random) -> list[Kernel]:
-    """In random order, one kernel in five faulty; one right kernel alone has the least work."""
+    """TRIALS kernels in random order, one in five faulty; exactly one right kernel has the least work."""
     bad = TRIALS // 5
     works = [1, *(rng.randint(*WORKS) for _ in range(TRIALS - bad - 1))]
     kernels = [right(i, work) for i, work in enumerate(works)] + [faulty(i, rng) for i in range(bad)]

@@ -26,6 +26,7 @@ def widened(source: DType, target: DType, extent: int) -> Graph:
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
+@pytest.mark.sweep(0.45)
 def test_no_tail_reads_or_writes_beyond_the_end(source: str, target: str, tmp_path: Path) -> None:
     cache = ObjectCache(tmp_path)
     device = detect("cpu", cache, ceilings=False)

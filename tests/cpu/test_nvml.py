@@ -75,7 +75,8 @@ def test_a_race_on_a_device_that_gets_slower(tmp_path: Path) -> None:
 
 
 def system(folder: Path, stolen: int, waited_ms: int) -> None:
-    """What a host says of what a hypervisor took of its CPUs, and of how long this thread waited for one."""
+    """Writes /proc files under `folder`: the ticks that a hypervisor stole from each CPU, and the milliseconds that
+    this thread waited for a CPU."""
     cpus = "".join(f"cpu{cpu} 1 2 3 4 5 6 7 {stolen}\n" for cpu in usable_cpus(folder))
     waited = f"proc/self/task/{threading.get_native_id()}/schedstat"
     for name, text in (("proc/stat", cpus), (waited, f"1 {waited_ms * 10**6} 1\n")):

@@ -1,4 +1,4 @@
-"""Random graphs on the CPU: 200 in every run (FUSEPLAN_RANDOM_GRAPHS sets how many; `make soak`: 2,000)."""
+"""Random graphs on the CPU: 50 fresh ones in every run (FUSEPLAN_RANDOM_GRAPHS sets how many; `make soak`: 2,000)."""
 
 import os
 from datetime import date
@@ -12,10 +12,12 @@ from codegen.sandbox.object_cache import ObjectCache
 from codegen.workbench.workbench import Workbench
 from tests.support.inexact_graphs import inexact_graph
 from tests.support.sweep import sweep
+from tests.support.whole import seed
 
 SOAK = 2000  # from so many on, what was seen is kept
 REPORT = Path(__file__).parents[2] / "benchmarks" / "results" / "random_graphs.md"
-GRAPHS = int(os.environ.get("FUSEPLAN_RANDOM_GRAPHS", "200"))
+GRAPHS = int(os.environ.get("FUSEPLAN_RANDOM_GRAPHS", "50"))
+FIRST = 0 if GRAPHS >= SOAK else 100_000 + 1000 * seed()  # the seed of the first graph
 
 
 @pytest.mark.soak
@@ -24,7 +26,7 @@ def test_random_graphs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     cache = ObjectCache(tmp_path)
     device = detect("cpu", cache, ceilings=False)
     with Workbench(device, cache, Limits(timing_seconds=0.0)) as bench:
-        result = sweep(range(GRAPHS // 3), bench, device)
+        result = sweep(range(FIRST, FIRST + GRAPHS // 3), bench, device)
     with capsys.disabled():
         print(f"\n{result}")
     if GRAPHS >= SOAK:
@@ -33,7 +35,7 @@ def test_random_graphs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
         )
     assert not result.wrong, "\n".join(result.wrong[:20])
     assert result.graphs >= GRAPHS // 3 * 3
-    assert {"pointwise", "reduction", "normalization"} <= result.families.keys()
+    assert {"pointwise", "reduction", *(("normalization",) if GRAPHS >= SOAK else ())} <= result.families.keys()
 
 
 @pytest.mark.soak
@@ -42,7 +44,7 @@ def test_kernels_of_inexact_graphs_agree(tmp_path: Path, capsys: pytest.CaptureF
     """Masks, gradients, optimizers, products of few terms: what errors make of them is allowed. Fused, and in parts."""
     cache = ObjectCache(tmp_path)
     device = detect("cpu", cache, ceilings=False)
-    graphs = GRAPHS if GRAPHS >= SOAK else GRAPHS // 20
+    graphs = GRAPHS if GRAPHS >= SOAK else 10
     with Workbench(device, cache, Limits(timing_seconds=0.0)) as bench:
         result = sweep(range(graphs), bench, device, [(inexact_graph, ("fused", "apart"))])
     with capsys.disabled():

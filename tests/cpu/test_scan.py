@@ -44,6 +44,7 @@ def check(bench: Workbench, g: Graph, schedules: tuple[str, ...] = (SHORT, WIDE)
 
 
 @pytest.mark.parametrize("dtype", list(DTYPES))
+@pytest.mark.sweep(0.4)
 def test_every_dtype_along_lanes_and_across(bench: Workbench, dtype: str) -> None:
     check(bench, graph((5, 67), dtype, lambda x: [scan(x, 0), scan(x, 1)]), (WIDE,))
     check(bench, graph((5, 67), dtype, lambda x: scan(x, 1)))

@@ -64,7 +64,8 @@ def test_all_forms_compute_the_same(heads: int) -> None:
 
 @pytest.mark.parametrize("heads", seeds_chain.HEADS)
 def test_the_first_form_is_what_was_printed(heads: int) -> None:
-    """The same computation with the same inputs in the same order, so that it can stand for other dtypes."""
+    """Form GIVEN has the inputs of the printed graph in their order, and its work in Gflop, so that it can stand in for
+    that graph at other dtypes. The printed graph has three contractions."""
     printed, ours = seeds_chain.as_printed(heads, f16), seeds_chain.form(seeds_chain.GIVEN, heads, f16)
     assert [(i.sizes, i.dtype, i.constant is None) for i in printed.inputs] == [
         (i.sizes, i.dtype, i.constant is None) for i in ours.inputs

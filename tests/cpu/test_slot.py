@@ -47,12 +47,12 @@ def test_answers_with_what_was_printed(slot: Slot) -> None:
 
 
 def test_a_job_may_have_more_time_than_a_system_call_takes(slot: Slot) -> None:
-    """What tensors of terabytes are given to be checked in: 2^40 elements ended as an OverflowError."""
+    """1e12 seconds: the limit for checking tensors of terabytes, where 2^40 elements ended in an OverflowError."""
     assert slot.call(python("pass"), seconds=1e12)["returncode"] == 0
 
 
 def test_a_child_ignores_no_signal_that_its_parent_was_told_to_ignore(slot: Slot) -> None:
-    """As nohup tells it: a kernel that raises one would go on as if nothing had been."""
+    """A parent under nohup ignores signals; a child that did too would go on after its kernel had raised one."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         code = "import signal; print(signal.getsignal(signal.SIGINT) is signal.SIG_IGN)"

@@ -12,5 +12,6 @@ from tests.support.standalone import CPU, compiles, sources
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 @pytest.mark.parametrize("family", CPU)
+@pytest.mark.sweep(0.35)
 def test_the_compiler_takes_it(family: str, tmp_path: Path) -> None:
     compiles(standalone(sources(family, CPU_DEVICE)), CPU_DEVICE, tmp_path)

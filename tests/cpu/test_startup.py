@@ -1,4 +1,5 @@
-"""What commands load: a help text no library that plans are made by, a hit nothing that a search or a server needs."""
+"""Modules that commands load: a help text loads no library for making plans, a hit loads no module of searches or of
+servers."""
 
 import json
 import subprocess
@@ -45,7 +46,7 @@ def home(tmp_path: Path) -> Path:
 
 
 def run(home: Path, *arguments: str, before: str = "") -> tuple[str, set[str]]:
-    """What a command prints, and the modules that were loaded in its process. before: code that it begins with."""
+    """Standard output of a command, and the modules loaded in its process. before: code to run first in the process."""
     names = {"HOME": str(home), "FUSEPLAN_DB": f"sqlite:///{home / 'plans.db'}", "FUSEPLAN_CACHE": str(home / "cache")}
     ended = subprocess.run(
         [sys.executable, "-c", before + PROGRAM, *arguments], capture_output=True, text=True, check=False,

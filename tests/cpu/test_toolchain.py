@@ -78,7 +78,7 @@ def test_kernels_share_files_and_come_back_from_the_cache(builder: MakeBuilder, 
 
 
 def _rest(builder: Builder) -> tuple[str, None, Limits, Path]:
-    """What else the compiler of a builder is made of."""
+    """Version, no device, limits and include folder: the fields of the builder's compiler behind `command`."""
     assert isinstance(builder.compiler, CpuCompiler)
     return builder.compiler.version, None, builder.compiler.limits, builder.compiler.include
 
@@ -89,7 +89,7 @@ def test_alone_means_a_file_each(builder: MakeBuilder) -> None:
 
 
 def test_reports_tell_large_kernels_and_those_with_arrays(builder: MakeBuilder) -> None:
-    """Of real files: one kernel alone, two that share a file, and again from the cache."""
+    """Reports from real files: two kernels that share a file, both again from the cache, and one kernel alone."""
     small = sum_kernel(8, "small")
     helper = (
         "__attribute__((noinline)) static void fill(float* x, long n) { volatile float b[1000]; b[n] = 1; *x = b[0]; }"

@@ -57,6 +57,7 @@ def check(cases: list[tuple[str, Graph]], bench: Workbench, schedules: list[Tran
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.sweep(0.35)
 def test_every_type_at_odd_sizes(dtype: str, bench: Workbench) -> None:
     """Plain transposes: sizes around blocks and tiles, and sampled ones; addresses are multiples of one element."""
     rng = random.Random(dtype)
@@ -144,6 +145,7 @@ GRAPHS = [
 
 
 @pytest.mark.parametrize("make", GRAPHS, ids=lambda f: f.__name__)
+@pytest.mark.sweep(0.4)
 def test_graphs(make, bench: Workbench) -> None:
     check([(make.__name__, make(Inputs()))], bench)
 

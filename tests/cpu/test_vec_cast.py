@@ -57,6 +57,7 @@ def values_of(source: DType, result: DType) -> np.ndarray:
 
 
 @pytest.mark.parametrize("function", CASTS, ids=lambda f: f.name)
+@pytest.mark.sweep(0.3)
 def test_cast(function: Function, library: Library) -> None:
     (source,) = function.operands
     with np.errstate(all="ignore"):

@@ -18,6 +18,7 @@ def library() -> Library:
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.sweep(0.3)
 def test_exact_op(name: str, library: Library) -> None:
     op, function = FUNCTIONS[name]
     arrays = operands_for(op, function.operands, seed=len(name))

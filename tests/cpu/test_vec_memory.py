@@ -71,7 +71,7 @@ Case = pytest.mark.parametrize(("t", "w"), CASES)
 
 
 def moved(library: Library, name: str, data: np.ndarray, w: int, stride: int = 1, n: int = 0) -> np.ndarray:
-    """What a load gives: data starts at an address that is a multiple of nothing but its element."""
+    """The w elements that a load gives of data that is aligned to its element and no further."""
     shifted = np.empty(len(data) + 1, data.dtype)[1:]
     shifted[:] = data
     out = np.zeros(w, data.dtype)
@@ -80,6 +80,7 @@ def moved(library: Library, name: str, data: np.ndarray, w: int, stride: int = 1
 
 
 @Case
+@pytest.mark.sweep(0.25)
 def test_loads(t, w: int, library: Library) -> None:
     data = random_bits(t, 8 * w + 16, np.random.default_rng(w))
     zero = data.dtype.type(0)

@@ -53,7 +53,7 @@ def library(request: pytest.FixtureRequest) -> Library:
 @pytest.mark.parametrize("w", WIDTHS)
 @pytest.mark.parametrize("name", DONE)
 def test_same_bits_as_single_elements(name: str, w: int, library: Library) -> None:
-    """Of every value; in whole lines and beside them."""
+    """Every value of bf16, stored at an address that is a multiple of 64 bytes and at one element beyond it."""
     x = every_value(BF16)
     for at in (0, 1):
         found: list[np.ndarray] = []

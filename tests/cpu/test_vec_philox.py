@@ -60,6 +60,7 @@ def expected(key: tuple[int, int, int], start: int, step: int = 1) -> np.ndarray
 
 @pytest.mark.parametrize("width", RUNS)
 @pytest.mark.parametrize("key", KEYS)
+@pytest.mark.sweep(0.4)
 def test_whole_counters(key: tuple[int, int, int], width: int, library: Library) -> None:
     for start in STARTS:
         got = drawn(library, f"run_{width}", key, start)

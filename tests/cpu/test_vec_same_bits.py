@@ -48,6 +48,7 @@ def compare(function: Function, arrays: list[np.ndarray], libraries: dict[str, L
 
 
 @pytest.mark.parametrize("name", OPS_FUNCTIONS)
+@pytest.mark.sweep(0.3)
 def test_op(name: str, libraries: dict[str, Library]) -> None:
     op, function = OPS_FUNCTIONS[name]
     arrays = operands_for(op, function.operands, seed=len(name), count=10000)

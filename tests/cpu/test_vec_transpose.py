@@ -58,6 +58,7 @@ def guarded(values: np.ndarray, at_end: bool) -> tuple[Guarded, np.ndarray]:
 
 
 @pytest.mark.parametrize("t", DTYPES.values(), ids=str)
+@pytest.mark.sweep(0.3)
 def test_tiles(t: DType, library: Library) -> None:
     rng = np.random.default_rng(t.bytes)
     for rows, columns in PARTS:

@@ -1,4 +1,4 @@
-"""What CUDA's header makes of the special function unit stays within the ulps of OPS, whatever errors the unit has.
+"""Functions of CUDA's header that use the special function unit stay within the ulps of OPS, whatever errors it has.
 
 The model is off by the same share of an ulp everywhere: by 1.41 ulps of 2^x, 0.98 of 1 / x and 1.52 of 1 / sqrt x, as
 the designers of such a unit published (Oberman and Siu, "A high-performance area-efficient multifunction interpolator",

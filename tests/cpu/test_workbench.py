@@ -88,7 +88,8 @@ def test_compilers_stand_still_while_kernels_are_timed_and_not_while_they_are_ch
 
 
 def test_a_row_says_what_could_explain_it(bench: Workbench) -> None:
-    """Of a kernel that is timed; of one that is wrong, what the compiler said."""
+    """The row of a timed kernel holds toolchain, driver, report and surroundings; the row of a wrong kernel holds the
+    toolchain and the compiler's report alone."""
     good, wrong = bench.measure(sum_graph(N), "segment", [sum_kernel(N, "k", SUM), sum_kernel(N, "w", "out[0] = 0;")])
     assert (good.toolchain, good.driver) == (bench.device.toolchain, bench.device.driver)
     assert good.input_sets is not None
@@ -190,7 +191,8 @@ def test_bool_outputs_that_are_not_written_are_found(bench: Workbench) -> None:
 
 
 def test_what_is_far_slower_than_the_best_is_not_timed_again(bench: Workbench) -> None:
-    """Its two checks are its samples. The result is right, so it could still be used."""
+    """The row of such a kernel has the times of its two checks as samples, and status ok: its result is right, so that
+    it could still be used."""
     slow = "for (volatile int x = 0; x < 60000000; x = x + 1) ;" + SUM
     kernels = [sum_kernel(N, "slow", slow), sum_kernel(N, "best", SUM)]
     row, _ = bench.measure(sum_graph(N), "segment", kernels)

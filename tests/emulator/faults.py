@@ -41,7 +41,7 @@ class Subject(Protocol):
     def kernel(self) -> Kernel: ...
 
     def run(self, emulation: Emulation, seed: int) -> tuple[str, Run]:
-        """What is wrong with the result ("": nothing), and what the launch did. Raises EmulatorFault."""
+        """The fault of the result in words, "" where it is right, and the launch's record. Raises EmulatorFault."""
         ...
 
 
@@ -124,7 +124,7 @@ class Fault:
 
     @property
     def entry(self) -> str:
-        """Of the changed kernel."""
+        """Entry of the changed kernel: the subject's entry and the fault's name."""
         changed = "".join(c if c.isalnum() else "_" for c in self.name)
         return f"{self.subject.kernel().entry}_{changed}"
 
@@ -150,7 +150,8 @@ class Fault:
 
 @dataclass(frozen=True)
 class Observation:
-    """Over all seeds: the first problem, with its seed; passes through the banks of shared memory and those needed."""
+    """Result of the runs over all seeds. problem: the first one, with its seed; "" for none. passes: through the banks
+    of shared memory. least: passes that were needed."""
 
     problem: str
     passes: int

@@ -39,7 +39,7 @@ from tests.support.absent import Collector, plan_and_emulate
 from tests.support.kernels import dense, graph_of
 from tests.support.random_reductions import reduction_graph
 
-GRAPHS = int(os.environ.get("FUSEPLAN_RANDOM_GRAPHS", "200"))
+GRAPHS = int(os.environ.get("FUSEPLAN_RANDOM_GRAPHS", "50"))
 FIRST_SEED = 20_000  # others than the tests of the CPU take
 TOGETHER = 250  # random graphs that are planned before their kernels are compiled
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -81,7 +81,7 @@ def test_corpus(emulator: Workbench) -> None:
 
 
 def test_examples_at_reduced_sizes(emulator: Workbench) -> None:
-    """As users send them, a hundredth and less of it: too large for the emulator otherwise."""
+    """The graphs of examples/ at a hundredth of their sizes and less: whole ones are too large for the emulator."""
     files = [f for f in sorted(EXAMPLES.iterdir()) if f.name != "README.md"]
     graphs = {f.name: reduced(read(f.read_text(), filename=f.name).graph) for f in files}
     result = plan_and_emulate(graphs, H200, emulator)
@@ -114,7 +114,7 @@ def test_random_graphs(emulator: Workbench, capsys: pytest.CaptureFixture[str]) 
 
 
 def test_a_wrong_kernel_is_noticed(emulator: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same path with a kernel that adds where it has to subtract."""
+    """A kernel that adds where it has to subtract is reported as a wrong result by `plan_and_emulate`."""
     spec = dense(37)
     graph = graph_of((spec, spec), make("sub", [make_input(0, spec), make_input(1, spec)]))
     collect = Collector.compile_for_plans
@@ -146,8 +146,8 @@ def wrong_orders(node: Node, around: GraphQueries) -> Iterator[Node]:
 
 
 def test_a_wrong_alternative_is_noticed(emulator: Workbench) -> None:
-    """Of 16 bits, where another order is not held to the graph's values; the right one passes, and its plan says that
-    nobody checked it."""
+    """A wrong rewrite of a matrix chain is reported even in 16 bits, where another order is not held to the graph's
+    values. The right rewrite passes, and its plan says that nobody checked it."""
     result = plan_and_emulate({"chain": chain()}, H200, emulator)
     assert not result.wrong and result.elsewhere == 1
     faulty = tuple(replace(o, find=wrong_orders) for o in CHAINS)

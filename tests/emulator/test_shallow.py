@@ -124,7 +124,8 @@ def test_what_is_around_them(bench: Workbench) -> None:
 
 
 def test_schedules(bench: Workbench) -> None:
-    """Of those that are tried first, each with other warps; rows of several blocks."""
+    """One schedule of path `shallow` for each number of warps along m and n, three of them with group=1 as well; rows
+    take several blocks."""
     graph = dense_graph([(150, 9), (9, 600), (600,)], layer, bf16)
     schedules = [s for s in MATMUL.space(graph, DEVICE) if "path=shallow" in s]
     ways = {(schedule_values(s)["warps_m"], schedule_values(s)["warps_n"]): s for s in schedules}

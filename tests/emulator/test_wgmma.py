@@ -152,7 +152,7 @@ def test_products_are_right(bench: Workbench) -> None:
 
 
 def test_first_schedules_are_right(bench: Workbench) -> None:
-    """As the search tries them: their tiles are larger than the tensors, and there are few blocks."""
+    """The first three schedules that a search tries: tiles are larger than the tensors, and there are few blocks."""
     graph = next(graph for name, graph, _ in CASES if name == "mlp")
     wrong = check_all([("mlp", graph, kernels(graph, WGMMA.space(graph, bench.device)[:3], bench.device))], bench)
     assert not wrong, "\n".join(wrong)

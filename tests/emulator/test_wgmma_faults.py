@@ -168,7 +168,7 @@ def in_space(space: str, kernel: Kernel, entry: str, old: str, new: str) -> str:
 
 @pytest.fixture(scope="module")
 def emulations() -> dict[str, Emulation]:
-    """Of every fault, and of the kernels without one, by the graph's name."""
+    """Emulations of the kernels with a fault, by the fault's name, and of those without one, by the graph's name."""
     kernels = {name: right(graph, SCHEDULES[name]) for name, graph in GRAPHS.items()}
     texts = [in_space(f"right_{name}", k, f"k_{name}", "", "") for name, k in kernels.items()]
     texts += [in_space(f"fault{i}", kernels[f.graph], f"k_f{i}", f.old, f.new) for i, f in enumerate(FAULTS.values())]
@@ -194,7 +194,7 @@ def cases() -> dict[str, Case]:
 
 
 def problem(case: Case, kernel: Emulation, seed: int) -> str:
-    """What is wrong with a run; empty for nothing."""
+    """The fault of one run in words, the emulator's or that of a wrong result; "" where there is none."""
     (output,) = case.graph.outputs
     out = np.full(output.node.sizes, np.nan, output.node.dtype.numpy)
     try:

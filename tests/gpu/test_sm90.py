@@ -1,4 +1,4 @@
-"""What is sm_90a's alone on the device: each function of its vocabulary, and family `wgmma` in every layout."""
+"""Code for sm_90a alone, run on a device: each function of its vocabulary, and family `wgmma` in every layout."""
 
 from functools import lru_cache
 

@@ -72,7 +72,7 @@ def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
 
 
 def take(store: Store, cache: ObjectCache, data: bytes, *, force: bool = False) -> ImportOutcome:
-    """What becomes of the one plan of a file."""
+    """Imports a file with one plan, and its measurements; the plan's outcome."""
     bundle = read_export(BytesIO(data))
     with Importer(store, cache, {}, force=force) as importer:
         (outcome,) = importer.plans(bundle)
@@ -89,7 +89,8 @@ def stored(store: Store, outcome: ImportOutcome) -> Plan:
 
 
 def test_a_predicted_plan_is_made_anew_and_predicted(source: Source, target: Store, tmp_path: Path) -> None:
-    """The same code and the same predictions, from an empty cache; it answers there, and travels on."""
+    """An import into an empty cache compiles the original's code and predicts its times; the imported plan answers
+    requests there, and can be exported again."""
     outcome = take(target, ObjectCache(tmp_path / "cache"), source.data)
     assert outcome.result == "stored", outcome
     assert "nothing of it ran" in outcome.detail
@@ -112,7 +113,7 @@ def test_a_predicted_plan_is_made_anew_and_predicted(source: Source, target: Sto
 
 
 def slower(source: Source) -> bytes:
-    """The same steps, the first one by the schedule that is predicted to be the slowest."""
+    """The source's export with the first step's schedule replaced by the one that is predicted to be the slowest."""
     step, device = source.plan.steps[0], source.plan.device
     bundle = read_export(BytesIO(source.data))
     segment = bundle.segments[step.segment_key]
@@ -158,7 +159,7 @@ def moved_to(device: Device) -> Callable[[Lines], None]:
 
 
 def test_a_plan_that_was_measured_elsewhere_is_predicted(source: Source, target: Store) -> None:
-    """Of a GPU that is not here, and of which there is a data sheet."""
+    """A plan for a GPU that is not here is stored for the device of that GPU's data sheet."""
     real = source.plan.device.model_copy(update={"origin": "detected", "driver": "580.1"})
     outcome = take(target, source.cache, changed(source.data, moved_to(real)))
     assert outcome.result == "stored", outcome

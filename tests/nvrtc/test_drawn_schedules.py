@@ -120,6 +120,7 @@ def test_all_families_with_kernels_are_drawn_from() -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize("family", ON_CUDA)
+@pytest.mark.sweep(0.35)
 def test_what_is_emitted_compiles(family: str, arch: str, tmp_path: Path) -> None:
     device = CUDA_DEVICE.model_copy(update={"arch": arch})
     made = drawn(family, device)

@@ -1,5 +1,5 @@
-"""What tiled kernels with the longest code that a family allows become as machine code: `codegen.tiled.code_length`
-counts what NVRTC writes out. Takes no GPU."""
+"""Machine code of the tiled kernels with the longest code that a family allows: `codegen.tiled.code_length` counts what
+NVRTC unrolls. Takes no GPU."""
 
 from pathlib import Path
 
@@ -26,14 +26,14 @@ MOST_FUNCTIONS = 32
 
 
 def functions(x: Node, count: int) -> Node:
-    """Long ones one behind the other."""
+    """`count` functions with long code (sin, tanh, erf, pow), each applied to the sum before it."""
     for i in range(count):
         x = B.add((B.sin, B.tanh, B.erf, lambda y: B.pow_(y, y))[i % 4](x), x)
     return x
 
 
 def graph(where: str, count: int) -> Graph:
-    """A product of matrices with functions somewhere."""
+    """A product of matrices with `count` functions of its left operand, its scores or its result, by `where`."""
     dtype = bf16 if where == "scores" else f32
     x = spec((256, 64 if where == "scores" else 256), dtype)
     if where == "left":
@@ -44,7 +44,7 @@ def graph(where: str, count: int) -> Graph:
 
 
 def longest(family: str, where: str, schedule: str) -> Kernel:
-    """With as many functions as the family lets the schedule have."""
+    """The kernel with as many functions as the family lets the schedule have."""
     found: list[Kernel] = []
     for count in range(MOST_FUNCTIONS):
         segment = graph(where, count)

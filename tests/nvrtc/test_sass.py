@@ -127,7 +127,7 @@ def _widths(found: list[Found], place: int | None) -> set[int]:
 
 
 def test_a_narrow_schedule_is_noticed(tmp_path: Path) -> None:
-    """The same softmax with vectors of two elements: 4 bytes an access, and the widths that the test reads say so."""
+    """The softmax with vectors of two elements instead of eight: the widths read from machine code are 4 bytes."""
     device = specified("h100", "")
     family, graph = WIDE["softmax"]
     schedule = default_kernel(family, graph, device).schedule.replace("vec=8", "vec=2")

@@ -63,7 +63,7 @@ def test_accesses_are_those_that_kernels_say(views: Iterable[View], tmp_path: Pa
 
 
 def first_kernels(view: View) -> Iterable[tuple[str, Kernel]]:
-    """Of both families that take it, by the first schedule that a search tries."""
+    """Kernels of `pointwise` and `transpose` where they take the view, by the first schedule that a search tries."""
     graph, device = view.graph(), specified("h200", "")
     for name in ("pointwise", "transpose"):
         family = FAMILIES[name]

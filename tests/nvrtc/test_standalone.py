@@ -14,6 +14,7 @@ ARCHITECTURES = few_or_all(["sm_90a"], ["sm_80", "sm_120"])
 NOWHERE = {("wgmma", "sm_80"), ("wgmma", "sm_120")}
 
 
+@pytest.mark.sweep(0.35)
 @pytest.mark.soak
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
 @pytest.mark.parametrize("arch", ARCHITECTURES)

@@ -1,4 +1,4 @@
-"""What family `wgmma` is made of compiles for sm_90a: every function of the vocabulary; kernels that keep their sums in
+"""The code of family `wgmma` compiles for sm_90a: every function of its vocabulary, and kernels that keep their sums in
 registers and their products asynchronous. Takes no GPU."""
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ FIRST = Launch()
 
 
 def compiled(kernels: Sequence[Kernel], folder: Path) -> tuple[str, bytes]:
-    """What NVRTC and ptxas say to the kernels in one file, and its machine code. Fails where they do not compile."""
+    """The log of NVRTC and ptxas for the kernels in one file, and its machine code. Fails where they do not compile."""
     compiler = CudaCompiler(CUDA_DEVICE)
     flags = ["--gpu-architecture=sm_90a", *FLAGS, f"-I{compiler.include}"]
     request = {"job": "compile", "source": compiler.unit(kernels), "flags": flags, "file": str(folder / "unit.cubin")}
@@ -56,7 +56,7 @@ def along(x: Node, w: Node) -> Node:
 
 
 def largest() -> list[WgmmaSchedule]:
-    """As many sums as a thread may have, for each number of consumers."""
+    """Schedules that give a thread as many sums as it may have, for each number of consumers."""
     tiles = ((128, 192, 1, 1), (128, 256, 2, 2), (256, 128, 2, 1), (192, 192, 3, 1), (192, 64, 3, 2))
     made = [WgmmaSchedule(rows, columns, 2, n, 0, cluster, 8, 32) for rows, columns, n, cluster in tiles]
     assert {s.rows // (64 * s.consumers) * s.columns // 2 for s in made} >= set(MOST_SUMS.values())

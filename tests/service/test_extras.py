@@ -1,4 +1,4 @@
-"""What an installation lacks is said, a line each, with what to install."""
+"""Missing extras of an installation are reported, a line each, with what to install."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What bounds a plan, in words: of every graph and device that has a bound there are some."""
+"""Words for what bounds a plan's time (a launch, bytes, arithmetic, products), for every device that has a bound."""
 
 import pytest
 

@@ -70,7 +70,7 @@ def test_a_folder_that_anybody_may_rename_is_refused(tmp_path: Path, open_: Open
 
 
 def test_a_group_of_one_s_own_may_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As systems with the umask 0002 have it, where each user has a group."""
+    """A folder that the user's own group can write is taken: systems with the umask 0002 give each user a group."""
     tmp_path.chmod(0o770)
     monkeypatch.setattr(ownership, "_is_own_group", lambda gid: gid == tmp_path.stat().st_gid)
     open_database(tmp_path)

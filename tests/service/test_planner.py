@@ -52,7 +52,7 @@ def test_a_plan_that_beats_its_bound_gets_raised_ceilings(tmp_path: Path, monkey
 
 
 def test_a_plan_timed_under_another_compiler_is_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it took then says what to try first. It is no time of now."""
+    """Times from under another compiler only say what to try first; the new plan has times of its own."""
     cache = ObjectCache(tmp_path / "cache")
     named = read(EXAMPLE.read_text(), filename=EXAMPLE.name)
 

@@ -113,7 +113,7 @@ def test_a_plan_of_which_nothing_was_timed_is_no_answer_to_who_gives_time(search
 def test_a_second_search_for_a_bound_that_was_beaten_has_what_is_left_of_the_budget(
     searches: Searches, monkeypatch: pytest.MonkeyPatch, seconds: float, spent: float, second: float | None, found: str
 ) -> None:
-    """Where that is too little, ceilings are raised by what was reached, with nothing measured."""
+    """Where too little of the budget is left, ceilings are raised to the rates reached, without measuring them."""
     measured: list[bool] = []
 
     def raised(device: Any, _cache: Any, reached: Any, *, measured: bool, told: list[bool] = measured) -> Any:
@@ -208,7 +208,8 @@ def test_a_search_interrupted_before_there_was_a_plan_did_not_fail(
 
 
 def test_a_search_that_is_to_go_on_is_made_whatever_is_stored(searches: Searches) -> None:
-    """Of as many seconds, too; the better one of the two plans is the answer. So is one after a search that failed."""
+    """`again` searches even where a plan of a search as long is stored, and after a failed search; the answer is the
+    better one of the stored plan and the new plan."""
     searches.next = [plan(20.0, 4.0), plan(15.0, 3.9), plan(30.0, 3.8), NoPlan("none"), plan(9.0, 1.0)]
     assert (searches.ask(4.0).plan.time_us, searches.ask(4.0).cache, searches.made) == (20.0, "hit", 1)
     better = searches.ask(4.0, again=True)
@@ -221,7 +222,7 @@ def test_a_search_that_is_to_go_on_is_made_whatever_is_stored(searches: Searches
 
 
 def test_a_search_that_goes_on_says_what_it_came_to(searches: Searches) -> None:
-    """Of plans that nothing timed in the same rounds, by their records: the words are those of `fuseplan tune`."""
+    """The words of `fuseplan tune` about a stored and a new plan, compared by their records: no race timed both."""
     searches.next = [plan(20.0, 4.0), plan(15.0, 3.9), plan(15.1, 3.8), plan(30.0, 3.7)]
     assert searches.ask(4.0).continued is None
     words: list[str] = []
@@ -257,7 +258,8 @@ def test_a_lucky_time_does_not_stay(searches: Searches, monkeypatch: pytest.Monk
 def test_a_stored_plan_that_stays_is_stored_with_its_times_of_now(
     searches: Searches, monkeypatch: pytest.MonkeyPatch, store: Store
 ) -> None:
-    """Those of its kernels among them, which the search timed; its note of its first time does not stay either."""
+    """A stored plan that wins gets the times of the new race, for its kernels too, which the search timed; the reason
+    that spoke of its first time is dropped."""
     lucky, found = two_plans()
     searches.next = [lucky, found]
     first = searches.ask(30.0)
@@ -307,7 +309,8 @@ def test_a_noisy_time_of_the_same_kernels_does_not_take_the_place_of_a_quiet_one
 
 
 def two_plans() -> tuple[Plan, Plan]:
-    """One whose search was cut short, that was timed in a lucky moment and whose kernel was not; another one."""
+    """A plan of a search that was cut short, timed as a whole in a lucky moment, its kernel not timed; and the plan
+    that a later search finds, at 4 ms."""
     one, other = plan_of(chain()), plan_of(chain())
     cut = one.search.model_copy(update={"budget_s": 30.0, "cut_short": "the budget ended"})
     (step,) = one.steps

@@ -1,4 +1,4 @@
-"""What is said of a plan's prologue: at a terminal, as JSON and on a page."""
+"""Views of a plan's prologue: at a terminal, as JSON and on a page."""
 
 import io
 

@@ -24,7 +24,8 @@ TURNED = H200.model_copy(update={"features": ()})
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Places]:
-    """What is found where these devices are, by target; without NVRTC, no data sheet is of use."""
+    """Makes the `Places` of a machine that has the given devices, by target, and the emulator. Without `nvrtc`, data
+    sheets are of no use: looking for their devices raises CompilerMissing."""
 
     def make(nvrtc: bool = True, targets: dict[str, str] | None = None, **there: Device) -> Places:
         def detect(target: str, cache: ObjectCache) -> Device:

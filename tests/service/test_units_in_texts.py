@@ -62,7 +62,8 @@ def test_large_counts_have_no_exponent() -> None:
 def test_one_sample_has_no_spread() -> None:
     assert (spread(None), spread(0.0), spread(0.026)) == ("", "", "± 2.6 %")
     one, several = (
-        printed(100, trials._table(trials.Tried("", None, [t]), True, False)) for t in (trial(1.5), trial(1.5, 1.6, 1.7))
+        printed(100, trials._table(trials.Tried("", None, [t]), True, False))
+        for t in (trial(1.5), trial(1.5, 1.6, 1.7))
     )
     assert "%" not in one
     assert "%" in several

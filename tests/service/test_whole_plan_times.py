@@ -1,4 +1,4 @@
-"""What is said of plans whose kernels, or whose alternatives, were not timed."""
+"""Words about plans whose kernels, or whose alternatives, were not timed."""
 
 import pytest
 

@@ -69,8 +69,8 @@ class Collector:
 
 @dataclass
 class Emulated:
-    """What became of the plans. elsewhere: how many round other values than their graphs. wrong: a line for each that
-    does not compile, run, or compute its graph."""
+    """Counts of the plans that were run. elsewhere: plans that round other values than their graphs. wrong: a line for
+    each plan that does not compile, run, or compute its graph."""
 
     plans: int = 0
     elsewhere: int = 0

@@ -45,7 +45,8 @@ def _some(rng: random.Random, of: range, most: int) -> int:
 
 
 def cheapest(problem: Problem) -> float:
-    """By what was written, in any order: the shortest way to a set that has the outputs."""
+    """Cost of the cheapest cover, infinite where there is none: Dijkstra over sets of written tensors, where a piece
+    follows once all that it reads is written."""
     producers, costs = problem
     pieces = [(p.writes, producers.read(p.members), c) for p, c in costs.items() if c < math.inf]
     best, heap = {0: 0.0}, [(0.0, 0)]
@@ -64,7 +65,8 @@ def cheapest(problem: Problem) -> float:
 
 
 def cheapest_in_no_order(problem: Problem) -> float:
-    """The same where pieces may wait for each other: of what is demanded, and what is written."""
+    """`cheapest` where pieces may wait for each other in a cycle: Dijkstra over pairs of the tensors still demanded and
+    the tensors written."""
     producers, costs = problem
     pieces = [(p.writes, producers.read(p.members), c) for p, c in costs.items() if c < math.inf]
     start = (producers.outputs, 0)

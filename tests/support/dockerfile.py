@@ -49,17 +49,17 @@ class Stage:
     parent: "Stage | None"
 
     def values(self, instruction: str) -> list[str]:
-        """Of every such instruction, those of the parents first."""
+        """Values of every such instruction, those of the parent stages first."""
         own = [value for name, value in self.instructions if name == instruction]
         return [*(self.parent.values(instruction) if self.parent else ()), *own]
 
     def last(self, instruction: str) -> str | None:
-        """What holds in the end."""
+        """Value of the last such instruction, which overrides the others; None where there is none."""
         return next(reversed(self.values(instruction)), None)
 
     @property
     def environment(self) -> dict[str, str]:
-        """Of a container's processes."""
+        """Environment variables of a container's processes, by ENV."""
         pairs = (pair.partition("=") for value in self.values("ENV") for pair in shlex.split(value))
         return {name: value for name, _, value in pairs}
 
@@ -70,7 +70,7 @@ class Stage:
 
     @property
     def entrypoint(self) -> list[str]:
-        """In the form that takes no shell."""
+        """ENTRYPOINT, in the form that takes no shell."""
         return json.loads(self.last("ENTRYPOINT") or "[]")
 
     @property
@@ -80,7 +80,7 @@ class Stage:
 
     @property
     def health_command(self) -> list[str]:
-        """What HEALTHCHECK runs, [] where there is none."""
+        """The command that HEALTHCHECK runs, [] where there is none."""
         _, found, command = (self.last("HEALTHCHECK") or "").partition("CMD")
         return json.loads(command) if found else []
 
@@ -128,7 +128,7 @@ def arguments() -> dict[str, str]:
 
 @cache
 def stages() -> dict[str, Stage]:
-    """By name."""
+    """Stages of the Dockerfile by name."""
     found: dict[str, Stage] = {}
     for base, name, body in _bodies(instructions()):
         found[name] = Stage(name, base, tuple(body), found.get(base))

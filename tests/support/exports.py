@@ -35,5 +35,5 @@ def sealed(lines: Lines) -> bytes:
 
 
 def of_kind(lines: Lines, kind: str) -> Lines:
-    """Those of one kind."""
+    """Lines of an export that have this kind."""
     return [line for line in lines if line["kind"] == kind]

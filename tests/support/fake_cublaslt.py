@@ -21,7 +21,7 @@ KNOWN = 5  # algorithms for every problem
 
 
 class cuBLASLtError(Exception):
-    """As the bindings raise it."""
+    """The error that the bindings of cuBLASLt raise."""
 
 
 class Epilogue(IntEnum):

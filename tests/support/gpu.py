@@ -46,9 +46,9 @@ def time_is_up() -> bool:
 
 
 def context_error() -> str:
-    """What every call on the device answers in this process since a kernel broke its context; "" where all is well, and
-    where CuPy was not used. Such errors stay until the process ends (CUDA runtime API, cudaErrorIllegalInstruction and
-    its like)."""
+    """The error that every call on the device raises in this process since a kernel broke its context; "" where the
+    context is sound, and where CuPy was not used. Such errors stay until the process ends (CUDA runtime API,
+    cudaErrorIllegalInstruction and its like)."""
     cp = sys.modules.get("cupy")
     if cp is None or not _answers or isinstance(_answers[0], str):
         return ""

@@ -95,7 +95,7 @@ class Printer:
         return [(p, q) if q.extent >= p.extent else (q, p) for p, q in zip(self.axes[a], self.axes[b], strict=True)]
 
     def broadcast(self, name: str, source: str, sizes: list[int], dims: list[int]) -> None:
-        """As `broadcast` where axes are new, then `expand` where extents differ."""
+        """Prints a broadcast as `broadcast` with the new axes, then as `expand` where extents differ."""
         old = dict(zip(dims, self.axes[source], strict=True))
         axes = [old.get(i, Axis("b", 1)) for i in range(len(sizes))]
         wide = [a if a.extent == n else Axis("b", n, expanded=True) for a, n in zip(axes, sizes, strict=True)]
@@ -139,7 +139,7 @@ class Printer:
         self.view(name, sources[0], axes, f"cat( {operands}, {len(axes) - 1} )")
 
     def matmul(self, name: str, a: str, b: str) -> None:
-        """Of equal batch axes."""
+        """Prints a matmul of operands with equal batch axes."""
         axes = [*self.axes[a][:-1], self.axes[b][-1]]
         k = self.axes[a][-1]
         self.numbers += 1

@@ -45,7 +45,7 @@ OPS = ("exp", "neg", "sin", "tanh", "abs", "cos", "sigmoid", "relu", "square", "
 
 @dataclass
 class Tally:
-    """What happened. `problems`: what must not have."""
+    """Counts of what happened. `problems`: events that must not happen, a line each."""
 
     kills: Counter[str] = field(default_factory=Counter[str])
     jobs: Counter[str] = field(default_factory=Counter[str])
@@ -197,7 +197,7 @@ class Killer:
 
 
 def _name(pid: int) -> str:
-    """What a child does: its program, or the module that it runs."""
+    """Name of a process: its program, or the module that it runs by -m; "child" where it is gone."""
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
     except OSError:

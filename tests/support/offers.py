@@ -65,8 +65,8 @@ def with_alternatives(graph: Graph, chosen: Mapping[Node, Node]) -> Graph | None
 
 
 def magnitudes(graph: Graph, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Of the outputs of a graph that multiplies and adds: sums of the magnitudes of all products in them, in the
-    accumulator's dtype. What it does besides is taken to keep magnitudes (relu, tanh)."""
+    """Sums of the magnitudes of all products in each output of a graph that multiplies and adds, in the accumulator's
+    dtype. Other ops are taken to keep magnitudes (relu, tanh)."""
 
     def size(node: Node, operands: tuple[np.ndarray, ...]) -> np.ndarray | None:
         if kind_of(node) is OpKind.POINTWISE and node.dtype.is_float:
@@ -94,8 +94,8 @@ def inputs_of(graph: Graph, seed: int) -> list[np.ndarray]:
 
 
 class Checked:
-    """One random graph, and how its alternatives did. together: how many were in its place beside others. wrong: what
-    is wrong, in words."""
+    """One random graph, compared with its alternatives. together: how many alternatives took their place beside others.
+    wrong: faults in words."""
 
     def __init__(self, seed: int, dtype: DType, table: Sequence[Alternative] = ALTERNATIVES) -> None:
         self.seed, self.dtype = seed, dtype
@@ -114,7 +114,7 @@ class Checked:
 
     @property
     def _error(self) -> float:
-        """Relative to the sum of magnitudes."""
+        """The error allowed to an alternative, relative to the sum of magnitudes."""
         if self.dtype == f64:
             return 1e-12
         rounded = sum(
@@ -137,7 +137,8 @@ class Checked:
                     self.wrong.append(f"seed {self.seed}, {offer.name}: other bits\n{print_graph(both)}")
 
     def _together(self) -> None:
-        """As the search finds them, alternatives of alternatives included: one producer of every tensor."""
+        """Compares graphs with several alternatives at once: one random producer of every tensor, among those that a
+        search finds, alternatives of alternatives included."""
         image = simplify(self.graph).image
         simple = Graph(self.graph.inputs, tuple(replace(o, node=image[o.node]) for o in self.graph.outputs))
         producers = find_alternatives(simple, self._table, "approximate").producers

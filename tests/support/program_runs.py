@@ -44,7 +44,7 @@ class _Array:
 
 @dataclass
 class _Accumulator:
-    """Over the dims of a reduction's home and the lanes of its site. at: positions of an argreduce."""
+    """Partial results over the dims of a reduction's home and the lanes of its site. at: positions of an argreduce."""
 
     data: np.ndarray
     at: np.ndarray
@@ -93,7 +93,7 @@ def _shaped(graph: Graph, i: int, flat: np.ndarray) -> np.ndarray:
 
 
 def _offsets(sizes: Sequence[int], strides: Sequence[int]) -> np.ndarray:
-    """Of every element of a tensor its place in memory."""
+    """Place in memory of every element of a tensor, in elements from its first."""
     return sum((at * stride for at, stride in zip(np.indices(sizes), strides, strict=True)), np.zeros(sizes, int))
 
 
@@ -289,7 +289,7 @@ def own_dims(r: Reduction) -> tuple[Axis, ...]:
 
 
 def apply(op: str, args: Sequence[np.ndarray], dtype: DType) -> np.ndarray:
-    """One op of a value."""
+    """Result of one op on arrays, broadcast to each other and rounded to `dtype`."""
     shape = np.broadcast_shapes(*(np.shape(a) for a in args))
     if op == "fma":
         return fma(*map(np.atleast_1d, np.broadcast_arrays(*args))).reshape(shape)
@@ -301,7 +301,7 @@ def apply(op: str, args: Sequence[np.ndarray], dtype: DType) -> np.ndarray:
 
 
 def better(v: Value, a: Found, b: Found) -> Found:
-    """Of two (element, position) the one that argmax or argmin gives."""
+    """The pair of two (element, position) that argmax or argmin gives; a negative position stands for no element."""
     if a[1] < 0 or b[1] < 0:
         return b if a[1] < 0 else a
     first, second = (a, b) if a[1] <= b[1] else (b, a)

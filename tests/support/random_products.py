@@ -29,7 +29,7 @@ class _Maker:
         return [left.pop(self.choose.below(len(left))) for _ in range(n)]
 
     def extents(self, count: int, most: int) -> list[int]:
-        """Of `count` axes, whose product is at most `most`."""
+        """Random extents of `count` axes, whose product is at most `most`."""
         found: list[int] = []
         for _ in range(count):
             fitting = [n for n in EXTENTS if n * prod(found) <= most]

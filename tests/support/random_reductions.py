@@ -70,7 +70,7 @@ class Grower(Maker):
 
     # ---- moves: reductions
     def reduced(self, x: Node, axes: Sequence[int]) -> Node:
-        """One reduction, axes kept as 1 so that results spread by themselves."""
+        """One random reduction that keeps its axes with extent 1, so that the result broadcasts."""
         if not x.dtype.is_float or self.chance(10):
             op = self.pick(REDUCED_OTHERS if x.dtype.kind != "bool" else ("sum", "any", "all"))
         else:
@@ -173,7 +173,8 @@ class Grower(Maker):
         return B.reshape(y, x.sizes)
 
     def layer_norm_gradient(self) -> Node:
-        """Of x along the last axis, and of the weight along the others."""
+        """Gradient of a layer norm in x, by sums along the last axis. Where x has other axes, the weight's gradient is
+        kept, too, and half of the time the bias's: sums along these axes."""
         x = self.float_operand()
         dy = self.of_shape(x.sizes, x.dtype)
         x, dy = self.cast(x, f32), self.cast(dy, f32)

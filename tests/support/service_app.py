@@ -40,7 +40,7 @@ def detector(target: str) -> Device:
 
 @cache
 def readers() -> Readers:
-    """The same for all applications of a test run: their process starts once, and ends with the run."""
+    """The `Readers` that all applications of a test run share: their process starts once, and ends with the run."""
     found = Readers()
     atexit.register(found.close)
     return found

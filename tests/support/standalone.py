@@ -41,7 +41,7 @@ CUDA = tuple(name for name in GRAPHS if name not in ("scan", "aten"))  # on the 
 
 
 def sources(family: str, device: Device) -> list[str]:
-    """What is stored of the family's kernels: the first and the last of its schedules of each graph."""
+    """Sources of the family's kernels as they are stored, by the first and the last schedule for each graph."""
     found: list[str] = []
     for graph in GRAPHS[family]:
         prepared = prepare(graph).graph
@@ -61,7 +61,8 @@ def unit(kernel: Kernel) -> str:
 
 
 def compiles(text: str, device: Device, folder: Path) -> None:
-    """By the words of the command line, in a folder without any header."""
+    """Fails where `text` does not compile by the command line that `compile_command` gives, in a folder without any
+    header."""
     file = "kernels.cu" if device.target == "cuda" else "kernels.cpp"
     (folder / file).write_text(text)
     command = compile_command(device, file, "kernels.o")

@@ -44,7 +44,7 @@ def chain(size: int = 8, ops: Sequence[str] = ("exp", "neg")) -> Graph:
 def plan_of(
     graph: Graph, source: str = "void k() {}\n", version: str = VERSION, reasons: Sequence[Reason] = ()
 ) -> Plan:
-    """One step that computes all nodes."""
+    """A measured plan for the graph, of one step that computes all nodes."""
     nodes = tuple(i for i, n in enumerate(graph.nodes) if n.op != "input")
     step = Step(
         family="pointwise",
@@ -98,7 +98,7 @@ def store_plan(
     version: str = VERSION,
     reasons: Sequence[Reason] = (),
 ) -> str:
-    """Stores the graph and `plan_of` it as measured; the plan's key."""
+    """Stores the graph and the plan that `plan_of` makes for it, in state measured; the plan's key."""
     return put_plan(store, graph, names, plan_of(graph, source, version, reasons), source)
 
 
@@ -111,7 +111,7 @@ def put_plan(
     state: State = "measured",
     device: Device | None = None,
 ) -> str:
-    """The same with a plan of one's own, and its state. device: that the plan is for."""
+    """Stores the graph and the given plan in this state; the plan's key. device: the device that the plan is for."""
     names = names or Names(
         tuple(f"x{i}" for i in range(len(graph.inputs))), tuple(f"y{i}" for i in range(len(graph.outputs)))
     )

@@ -34,7 +34,7 @@ NO_SEARCH = Search(seconds=0, candidates=0, measured=0, complete=False)
 
 @dataclass
 class Result:
-    """What a sweep saw. wrong: a line per plan that did not match or did not run."""
+    """Counts of one sweep. wrong: a line for each plan that did not match or did not run."""
 
     graphs: int = 0
     plans: int = 0

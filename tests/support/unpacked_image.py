@@ -68,7 +68,8 @@ class UnpackedImage:
 
     @contextmanager
     def running(self, stage: Stage, settings: Mapping[str, str], log: Path) -> "Iterator[subprocess.Popen[bytes]]":
-        """What a container of this stage runs, as our own child. It gets SIGTERM at the end of the block."""
+        """The command of this stage's container, run as a child of this process. It gets SIGTERM at the end of the
+        block."""
         with log.open("wb") as out:
             process = subprocess.Popen(
                 self._contained(stage, stage.command), env={**stage.environment, **settings}, stdout=out, stderr=out
@@ -117,7 +118,7 @@ class UnpackedImage:
             (self.root / mount.target[1:]).unlink()
 
     def _outside(self) -> dict[str, str]:
-        """What the building machine is told of the network: where pip finds packages, proxies, and whom to trust."""
+        """Environment of build steps: this machine's variables for pip and for proxies, and certificates to trust."""
         env = {
             name: value for name, value in os.environ.items() if name.lower().endswith("_proxy") or name[:4] == "PIP_"
         }
@@ -139,7 +140,7 @@ def _unshared(script: str) -> list[str]:
 
 
 def missing() -> str:
-    """What this machine lacks, "" for nothing."""
+    """The tool or the right that this machine lacks to unpack an image, in words; "" where it lacks nothing."""
     if os.geteuid() != 0:
         return "only root may unpack a Debian and go into it"
     lacking = [tool for tool in ("debootstrap", "unshare", "chroot", "bash") if shutil.which(tool) is None]

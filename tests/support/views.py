@@ -42,7 +42,7 @@ class View:
         return interpret(graph, [np.arange(self.rows * self.m, dtype=np.int64).reshape(self.rows, self.m)])[0]
 
     def pieces(self) -> np.ndarray:
-        """Of each element of the result: 0 for padding in front, 1 for what is read, 2 for padding behind."""
+        """Kind of each element of the result: 0 for padding in front, 1 for an element read, 2 for padding behind."""
         low, high = self.pad
         column = np.repeat([0, 1, 2], [low, self.m - self.crop, high])
         rows = np.broadcast_to(column[None, :, None], (self.rows, len(column), self.k)).transpose(self.order)

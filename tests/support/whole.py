@@ -1,10 +1,31 @@
-"""Whether a run is the long one: `make soak` sets FUSEPLAN_RANDOM_GRAPHS to thousands."""
+"""Whether a run is the long one (`make soak` sets FUSEPLAN_RANDOM_GRAPHS to thousands), and parts of sweeps for others.
+
+Other runs draw a part of each sweep with a fresh seed, which pytest prints at its start and FUSEPLAN_TEST_SEED sets.
+"""
 
 import os
-from collections.abc import Sequence
-from typing import Any
+import random
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
 
+T = TypeVar("T")
 WHOLE = int(os.environ.get("FUSEPLAN_RANDOM_GRAPHS", "0")) >= 2000
+SEED = "FUSEPLAN_TEST_SEED"
+
+
+def seed() -> int:
+    """The seed of this run."""
+    return int(os.environ.get(SEED, "0"))
+
+
+def some(cases: Iterable[T], count: int, name: str = "") -> list[T]:
+    """`count` of the cases in their order, the first and the last among them; all of them in the long run. name: of the
+    sweep: several of one run draw differently."""
+    every = list(cases)
+    if WHOLE or len(every) <= count:
+        return every
+    drawn = random.Random(f"{seed()} {name} {len(every)}").sample(range(1, len(every) - 1), max(count - 2, 0))
+    return [every[i] for i in sorted({0, *drawn, len(every) - 1})]
 
 
 def few_or_all(few: Sequence[Any], rest: Sequence[Any]) -> list[Any]:

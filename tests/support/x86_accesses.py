@@ -73,7 +73,7 @@ def objdump() -> str | None:
 
 
 def accesses_by_parameter(binary: Path, entries: Iterable[str], inputs: int) -> Mapping[str, frozenset[Moved]]:
-    """Of every kernel in a shared object. inputs: parameters that are no outputs."""
+    """Accesses of every kernel in a shared object, by its entry. inputs: how many parameters, the first, are inputs."""
     argv = [objdump() or "objdump", "-d", "-M", "intel", "--no-show-raw-insn", str(binary)]
     text = subprocess.run(argv, check=True, capture_output=True, text=True).stdout.splitlines()
     starts = {m[2]: int(m[1], 16) for m in map(SYMBOL.match, text) if m}
@@ -142,7 +142,7 @@ def _after(i: _Instruction) -> State:
 
 
 def _value(operand: str, state: State, name: str = "mov") -> Origins:
-    """What a value points to."""
+    """Origins that the value of an operand points to, NOWHERE where it points to none. name: the instruction's."""
     memory = MEMORY.search(operand)
     if memory is None:
         return state.get(WHOLE.get(operand, ""), NOWHERE)
@@ -187,5 +187,5 @@ def _moved(code: Iterable[_Instruction], inputs: int) -> Iterator[Moved]:
 
 
 def _split(operands: str) -> list[str]:
-    """At commas outside brackets and braces."""
+    """Operands, split at commas outside brackets and braces."""
     return [o.strip() for o in re.split(r",(?![^\[{]*[\]}])", operands)] if operands else []

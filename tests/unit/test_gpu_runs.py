@@ -1,4 +1,4 @@
-"""What `make test-gpu` says of its tests, on a stand-in for a device: contexts that are lost, and the results file."""
+"""Reports of `make test-gpu` about its tests, on a stand-in for a device: lost contexts, and the results file."""
 
 import json
 import os

@@ -44,6 +44,7 @@ def shown(key: str) -> str:
 
 
 @pytest.mark.parametrize("topic", [*TOPICS, "examples"])
+@pytest.mark.sweep(0.3)
 def test_keys_are_what_they_were(topic: str, golden: Callable[[str, str], None]) -> None:
     lines: list[str] = []
     for name, graph in graphs(topic):

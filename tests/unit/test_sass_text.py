@@ -1,4 +1,4 @@
-"""What the tests of machine code read from a disassembler's text."""
+"""The reader of a disassembler's text (SASS) that the tests of machine code use."""
 
 from collections import Counter
 

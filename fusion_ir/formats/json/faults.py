@@ -1,4 +1,4 @@
-"""What pydantic finds wrong with a JSON value, in our words: where, what was expected, what was found."""
+"""Messages for the faults that pydantic finds in a JSON value: where, what was expected, what was found."""
 
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
@@ -35,7 +35,7 @@ NO_SYMBOLS = "; JSON has no symbolic sizes: write each size out, in a graph for 
 def first_error(error: ValidationError, model: type[BaseModel], value: object) -> FormatError:
     """The first complaint of pydantic about `value`, which is no `model`.
 
-    Where a value may be of several kinds, and is of none, all of these are said.
+    Where a value may be of several kinds, and is of none, the message names all of them.
     """
     faults = cast("list[dict[str, Any]]", error.errors(include_url=False))
     first = faults[0]
@@ -68,7 +68,8 @@ def _instead(path: Path, faults: Sequence[Mapping[str, Any]], value: object) -> 
 
 
 def _is_size(value: object) -> bool:
-    """Whether a number is one that only has to be smaller, or of another kind."""
+    """Whether a value in a shape cannot be meant as a symbolic size: a bool, a float, a list, an object, or an integer
+    of 0 or more."""
     return isinstance(value, bool | float | list | dict) or (isinstance(value, int) and value >= 0)
 
 

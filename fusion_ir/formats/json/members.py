@@ -1,4 +1,4 @@
-"""Which members an object may have where a model found one too many."""
+"""The members that a JSON object may have, for the message where a model found an unknown one."""
 
 from collections.abc import Iterator, Sequence
 from typing import get_args

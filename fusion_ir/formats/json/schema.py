@@ -65,13 +65,13 @@ def graph_schema() -> dict[str, Any]:
 
 
 def _called(name: str) -> dict[str, Any]:
-    """An op by its name, or by what others call it."""
+    """The schema of an op's name or one of its aliases."""
     aliases = [alias for alias, meant in OP_ALIASES.items() if meant == name]
     return {"enum": [name, *aliases]} if aliases else {"const": name}
 
 
 def _op_schema(name: str) -> dict[str, Any]:
-    """What the args and attrs of one op may be, strictly or loosely."""
+    """The schema of the args and attrs of one op, which may be in its strict or in its loose form."""
     attrs: dict[str, Any] = {}
     most = 0
     if name in OPS:

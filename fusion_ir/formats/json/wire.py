@@ -112,8 +112,8 @@ def from_wire(value: object) -> NamedGraph:
 
 
 def to_wire(named: NamedGraph) -> dict[str, Any]:
-    """The graph as a JSON value, taken apart into the ops of the language: `from_wire` gives the same graph back, with
-    the same names of nodes; those that have none, or one that another tensor has, are called as in its text, %1, ..."""
+    """The graph as a JSON value, taken apart into the ops of the language: `from_wire` gives back an equal graph with
+    equal names of nodes. Nodes without a name, or with that of another tensor, are called as in its text, %1, ..."""
     given = named.node_names or ("",) * len(named.graph.nodes)
     prefix = "%"
     while any(name.startswith(prefix) for name in (*named.input_names, *given)):
@@ -268,7 +268,7 @@ class _Reader:
             self.places[name] = place
 
     def operand_words(self, names: Sequence[str]) -> str:
-        """What a message says of the tensors that a node reads."""
+        """The tensors that a node reads, as a message describes them."""
         return operand_words((name, self.tensors[name], self.places[name]) for name in names)
 
     def tensor(self, place: str, name: str) -> Node:

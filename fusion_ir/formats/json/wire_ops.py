@@ -66,7 +66,7 @@ WIRE_OPS: dict[str, Callable[..., object]] = {
 }
 # fmt: on
 
-# What the wire calls a parameter that `build` calls otherwise.
+# Names in the wire format of parameters that `build` calls otherwise.
 _ATTRIBUTE_NAMES = {"sizes": "shape", "out_dtype": "dtype"}
 TENSOR_KINDS = ("tensor", "operand", "tensors")
 
@@ -107,7 +107,7 @@ def build_node(
 
 
 def attribute_name(parameter: Parameter) -> str:
-    """What the wire calls a parameter."""
+    """The name of a parameter in the wire format."""
     return _ATTRIBUTE_NAMES.get(parameter.name, parameter.name)
 
 

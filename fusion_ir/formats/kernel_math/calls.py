@@ -17,7 +17,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Padding:
-    """What a pad made of which tensor: how many elements it put before and behind each axis. `name`: its result's."""
+    """A pad: the tensor that it reads, and how many elements it puts before and behind each axis. `name`: of its
+    result."""
 
     name: str
     source: Node
@@ -156,7 +157,7 @@ class MathCall:
         return found
 
     def end(self) -> None:
-        """Raises FormatError where something was given that nobody asked for."""
+        """Raises FormatError for an argument that the op does not take."""
         for name, argument in self.keywords.items():
             if name not in self.taken:
                 raise FormatError(argument.place, f"{self.name} takes no argument {excerpt(name)}")
@@ -165,7 +166,7 @@ class MathCall:
                 raise FormatError(argument.place, f"{self.name} takes no ({argument.tag}) behind its operands")
 
     def operand_words(self) -> str:
-        """What a message says of the operands: the tensors among them, and where they are defined."""
+        """The tensors among the operands, as a message describes them, and where they are defined."""
         tensors = [a.value for a in self.positional if isinstance(a.value, Tensor)]
         return operand_words((t.mention.name, t.node, t.mention.place) for t in tensors)
 

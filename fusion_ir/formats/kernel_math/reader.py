@@ -11,11 +11,11 @@
        = cosf(T1_l_float[bS2{1}, iS3{64}]);
     }
 
-The form is lossy. What the axes determine is recovered, every shape, dtype and axis that is written is held against
-what the ops give, and what stays ambiguous is refused by line. Two things the text never says are taken for granted,
-unless a side file states them, and noted: inputs are dense, and pads fill in 0. Symbolic extents come from the side
-file. A dump that is cut off is refused, except for an excerpt: one that ends behind a whole statement before any of
-its outputs is computed. Then what nothing reads is put out, or what the side file names.
+The form is lossy. Attributes that the axes determine are recovered, every shape, dtype and axis that is written is held
+against the op's result, and a line that stays ambiguous is refused. Two things the text never says are taken for
+granted, unless a side file states them, and noted: inputs are dense, and pads fill in 0. Symbolic extents come from the
+side file. A dump that is cut off is refused, except for an excerpt: one that ends behind a whole statement before any
+of its outputs is computed. Its outputs are the tensors that nothing reads, or those that the side file names.
 """
 
 from collections.abc import Callable, Sequence
@@ -91,7 +91,7 @@ class _Dump:
             raise FormatError(self.cursor.last.place, "expected a dtype behind the comma")
 
     def _input(self) -> None:
-        """Dense, unless strides are stated beside the text; an expanded broadcast axis has stride 0."""
+        """Reads an input: dense, unless the side file states strides; an expanded broadcast axis has stride 0."""
         place, name = self.cursor.peek().place, self.cursor.peek().text.partition("_")[0]
         check_count(place, "inputs", len(self.inputs) + 1, LIMITS.inputs)
         given = self.beside.shapes.get(name)
@@ -152,7 +152,8 @@ class _Dump:
         return read_graph(graph, tuple(self.inputs), names, named, self._notes(names))
 
     def _outputs(self) -> tuple[str, ...]:
-        """The outputs listed; of an excerpt those that the side file names, or what nothing reads."""
+        """Names of the outputs: those that the side file names, else those listed, or of an excerpt the tensors that
+        nothing reads. Raises FormatError where one is not computed, or there are none."""
         for name in self.beside.outputs:
             if name not in self.operands.tensors:
                 raise FormatError("shapes/outputs", f"{excerpt(name)} is no tensor of the dump")
@@ -175,7 +176,7 @@ class _Dump:
         return tuple(self.listed)
 
     def _check_side_file(self) -> None:
-        """Raises FormatError for a name that the text does not have."""
+        """Raises FormatError for a name in the side file that the dump does not use."""
         used = self.operands.scalars.used
         pads = [
             t.mention.name for t in self.computed.values() if t.padding is not None and t.padding.name == t.mention.name
@@ -192,7 +193,7 @@ class _Dump:
                     raise FormatError(f"shapes/{member}/{excerpt_key(name)}", "is not used by the dump")
 
     def _notes(self, outputs: Sequence[str]) -> list[str]:
-        """What was taken for granted."""
+        """Notes on the assumptions made where the dump is silent: dense inputs, pads of 0, outputs of an excerpt."""
         notes: list[str] = []
         dense = [name for name, spec in self.inputs.items() if name not in self.beside.strides and len(spec.shape) > 1]
         if dense:

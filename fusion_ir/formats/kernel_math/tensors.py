@@ -40,7 +40,7 @@ KERNEL_DTYPES: dict[str, DType] = {
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One axis; `kind` is i, b or r. `expanded`: a broadcast axis whose elements are all the same one."""
+    """One axis; `kind` is i, b or r. `expanded`: a broadcast axis along which one element repeats."""
 
     kind: str
     number: int
@@ -75,7 +75,7 @@ class Mention:
         return f"{self.name}_{self.memory} {self.dtype}[{', '.join(str(axis) for axis in self.axes)}]"
 
     def same(self, other: "Mention") -> bool:
-        """Whether both write the same tensor, axis by axis."""
+        """Whether both mentions write one tensor: name, memory, dtype and every axis are equal."""
         return replace(self, place="", tag="") == replace(other, place="", tag="")
 
 

@@ -1,4 +1,4 @@
-"""Where a %kernel_math dump stands in a text, and its tokens, each with line and column."""
+"""The place of a %kernel_math dump in a text, and its tokens, each with line and column."""
 
 import re
 from collections import deque
@@ -67,7 +67,7 @@ class Cursor:
         return self.take()
 
     def error(self, expected: str) -> FormatError:
-        """What was expected, and what stands there instead."""
+        """The error that says what was expected, and which token comes next instead."""
         token = self.peek()
         if token.kind == "end":
             return FormatError(token.place, f"the dump ends here, expected {expected}")

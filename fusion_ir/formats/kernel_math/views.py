@@ -78,7 +78,8 @@ def broadcast(call: MathCall) -> Node:
 
 
 def squeeze(call: MathCall) -> Node:
-    """Broadcast axes dropped: those flagged, or those that the result lacks. An expanded one is the same everywhere."""
+    """The operand without some broadcast axes: those flagged, or those that the result lacks. Of an expanded axis the
+    first element is taken, as all are equal."""
     x = _operand(call)
     before = x.mention.kept
     dropped = _missing(call, before, call.result.kept, "operand", "result")

@@ -20,7 +20,7 @@ from fusion_ir.formats.migraphx.types import MIGRAPHX_DTYPES, TYPE_NUMBERS, chec
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """What a name stands for: the node, the strides that the text states for it, and where it is defined, if it is."""
+    """The value of a name: its node, the strides that the text states for it, and where it is defined, if it is."""
 
     node: Node
     strides: Strides
@@ -87,13 +87,14 @@ def apply(instruction: Instruction, operands: Sequence[Value], inside: Sequence[
 
 
 def _operand_words(instruction: Instruction, operands: Sequence[Value]) -> str:
-    """What a message says of an instruction's operands."""
+    """An instruction's operands, as a message describes them."""
     named = zip(data_arguments(instruction), operands, strict=True)
     return operand_words((argument.text, operand.node, operand.place) for argument, operand in named)
 
 
 def _check_pointwise(instruction: Instruction, operands: Sequence[Value], sizes: Sequence[int]) -> None:
-    """Extents as the result's, and one dtype, but for the condition of `where`. Raises FormatError."""
+    """Raises FormatError unless all operands have the result's extents and, the condition of `where` aside, one
+    dtype."""
     arguments = data_arguments(instruction)
     first = 1 if instruction.op.text.endswith("where") else 0
     for position, (argument, operand) in enumerate(zip(arguments, operands, strict=True)):

@@ -27,7 +27,7 @@ _CHATTER = ("Running [", "[", "Compiling ...", "Reading: ")
 _CLOSING = {"[": "]", "{": "}", "(": ")"}
 _EXAMPLE = "expected an instruction such as '@3 = add(@1,@2) -> float_type, {4}, {1}'"
 
-# What a dump begins with, its leading space and what the driver says before it left out.
+# The beginning of a dump, without leading space and the driver's output before it.
 START = re.compile(r'(?:module: ?"|\S+ = @(?:param:|literal\b)|(?:[\w:]*:)?@\d+ = )')
 
 
@@ -160,7 +160,8 @@ class _Line:
         return Instruction(Word(name.group(), start), op, attributes, literal, arguments, modules, type_)
 
     def enclosed(self) -> Word:
-        """What stands in the brackets here, without them."""
+        """The text within the brackets that open here, read past the closing one. Raises FormatError where brackets do
+        not nest or close."""
         closing: list[str] = []
         for at in range(self.at, len(self.line)):
             character = self.line[at]

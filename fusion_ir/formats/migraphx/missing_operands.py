@@ -1,7 +1,7 @@
-"""What an instruction tells of operands that the text does not define.
+"""Types of operands that the text does not define, as far as the instruction that reads them determines them.
 
-One function per family of ops, (result, operands as far as known, attributes) -> what is known of each operand. They
-say only what holds whatever stands in the part of the program that is not shown.
+One function per family of ops: (result, operands as far as known, attributes) -> what is known of each operand, which
+holds whatever the part of the program that is not shown may be.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ def element_type(result: Known, operands: Sequence[Known], attributes: Attribute
 
 
 def first_element_type(result: Known, operands: Sequence[Known], attributes: Attributes) -> Sequence[Known]:
-    """A gather: of the indices nothing is known."""
+    """A gather: the data has the result's dtype; nothing is known of the indices."""
     return [Known(dtype=result.dtype), *(Known() for _ in operands[1:])]
 
 
@@ -34,12 +34,12 @@ def like_result(result: Known, operands: Sequence[Known], attributes: Attributes
 
 
 def same_memory(result: Known, operands: Sequence[Known], attributes: Attributes) -> Sequence[Known]:
-    """identity."""
+    """identity: extents, dtype and strides of the result."""
     return [result for _ in operands]
 
 
 def extents_only(result: Known, operands: Sequence[Known], attributes: Attributes) -> Sequence[Known]:
-    """A conversion."""
+    """A conversion: extents of the result; dtype and layout are open."""
     return [Known(sizes=result.sizes) for _ in operands]
 
 
@@ -51,7 +51,7 @@ def compared(result: Known, operands: Sequence[Known], attributes: Attributes) -
 
 
 def selected(result: Known, operands: Sequence[Known], attributes: Attributes) -> Sequence[Known]:
-    """where(condition, x, y)."""
+    """where(condition, x, y): extents of the result; the condition is bool, x and y have the result's dtype."""
     return [Known(result.sizes, bool_), *(Known(result.sizes, result.dtype) for _ in operands[1:])]
 
 
@@ -121,7 +121,7 @@ def squeezed(result: Known, operands: Sequence[Known], attributes: Attributes) -
 
 
 def concatenated(result: Known, operands: Sequence[Known], attributes: Attributes) -> Sequence[Known]:
-    """concat: one operand has along the axis what the others leave."""
+    """concat: the one operand of unknown extents has along the axis what the others leave of the result's extent."""
     axis = attributes.get("axis", 0)
     axes = _normal((axis,) if isinstance(axis, int) else (), result)
     others = [o.sizes for o in operands if o.sizes is not None]

@@ -1,4 +1,4 @@
-"""Which arguments of a MIGraphX module are data and which buffers, and what is known of names it does not define."""
+"""Arguments of a MIGraphX module, told apart into data and buffers, and types of names that it does not define."""
 
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ def is_buffer(instruction: Instruction) -> bool:
 
 
 def data_arguments(instruction: Instruction) -> tuple[Word, ...]:
-    """The arguments that are read."""
+    """The arguments that the instruction reads as data."""
     op = instruction.op.text
     if is_buffer(instruction):
         return ()
@@ -66,7 +66,7 @@ class Operands:
 
     definitions: the instruction of every name that the text defines.
     readers:     for every name the instructions that read it as data, each once, in order.
-    known:       what the uses of a name without definition tell of it.
+    known:       for every name without definition its type, as far as its uses and the side file determine it.
     """
 
     definitions: Mapping[str, Instruction]
@@ -75,7 +75,7 @@ class Operands:
 
 
 def find_operands(module: Module, modules: Modules, beside: SideFile) -> Operands:
-    """The names of `module`, with what is stated beside the text.
+    """The names of `module`; `beside` states types of names that the text does not define.
 
     Raises FormatError for names defined twice, and for buffers that hold data which others read.
     """
@@ -101,7 +101,8 @@ def find_operands(module: Module, modules: Modules, beside: SideFile) -> Operand
 def _check_buffer(
     instruction: Instruction, definitions: Mapping[str, Instruction], readers: Mapping[str, Sequence[Instruction]]
 ) -> None:
-    """What is written over may hold data only where this instruction is the last and only one to read it."""
+    """Raises FormatError where the argument that an instruction writes over holds data, unless this instruction alone
+    reads it and it is neither a view nor a literal."""
     argument = written_argument(instruction)
     if argument is None:
         return
@@ -154,7 +155,7 @@ def _determine(
 def _told(
     instruction: Instruction, known: Mapping[str, Known], definitions: Mapping[str, Instruction], modules: Modules
 ) -> dict[str, Known]:
-    """What the instruction tells of its undefined operands."""
+    """The types of the instruction's undefined operands, by name, as far as the instruction determines them."""
     arguments = data_arguments(instruction)
     result = _printed(instruction)
     if instruction.op.text == "pointwise" and len(instruction.modules) == 1:

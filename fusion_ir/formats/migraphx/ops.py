@@ -165,7 +165,7 @@ def _log_softmax(x: Node, axis: int = 1) -> Node:
 
 
 def _reduce(function: Callable[[Node, build.Axes, bool], Node], floats: bool = False) -> Callable[..., Node]:
-    """Over `axes`, or all where there are none; the axes stay with extent 1, the dtype stays."""
+    """A reduction over `axes`, or over all where there are none; the axes stay with extent 1, the dtype stays."""
 
     def reduction(x: Node, axes: Sequence[int] = ()) -> Node:
         if floats and not x.dtype.is_float:

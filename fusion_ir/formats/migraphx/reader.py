@@ -219,7 +219,7 @@ class _Program:
         return Value(node, strides, word.place)
 
     def value(self, word: Word) -> Value:
-        """What the argument stands for; an input where the text does not define it. Raises FormatError."""
+        """The value of an argument; an input where the text does not define it. Raises FormatError."""
         name = word.text
         if name in self.values:
             return self.values[name]
@@ -279,7 +279,7 @@ class _Program:
         return Value(result, type_.strides, instruction.name.place)
 
     def body(self, module: Module, values: dict[str, Value], sizes: tuple[int, ...]) -> Node:
-        """What the module returns, over operands of extents `sizes`. Raises FormatError."""
+        """The node that the module returns, over operands of extents `sizes`. Raises FormatError."""
 
         def value(word: Word) -> Value:
             if word.text not in values:

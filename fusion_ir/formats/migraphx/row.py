@@ -1,4 +1,4 @@
-"""What one row of the table of MIGraphX ops says, and how an instruction's attributes meet its parameters."""
+"""The row of an op in the table of MIGraphX ops, and the binding of an instruction's attributes to its parameters."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the text tells of a value that it does not define; None is open."""
+    """The type of a value that the text does not define, as far as the text determines it; None: open."""
 
     sizes: tuple[int, ...] | None = None
     dtype: DType | None = None
@@ -41,7 +41,7 @@ class Known:
         return self.sizes is not None and self.dtype is not None
 
 
-# What an instruction tells of its operands: (result, operands as far as known, attributes) -> one per operand.
+# Types that an instruction determines: (result, operands as far as known, attributes) -> one per operand.
 Missing = Callable[[Known, Sequence[Known], Attributes], Sequence[Known]]
 
 

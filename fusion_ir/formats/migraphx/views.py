@@ -153,7 +153,7 @@ def _broadcast(
 
 
 def _squeeze(x: Node, strides: Sequence[int], axes: Sequence[int] = ()) -> View:
-    """These axes dropped, without any all of extent 1."""
+    """`x` without `axes`; where none are given, without all axes of extent 1."""
     node = build.squeeze(x, axes if axes else None)
     gone = build.normal_axes(axes, x.rank) if axes else [a for a, n in enumerate(x.sizes) if n == 1]
     kept = tuple(s for a, s in enumerate(strides) if a not in gone)

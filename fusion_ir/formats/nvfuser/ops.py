@@ -90,7 +90,7 @@ def _lerp(a: Node | Number, b: Node | Number, weight: Node | Number) -> Given:
 
 
 def _clamp(x: Node | Number, min: Node | Number | None = None, max: Node | Number | None = None) -> Given:
-    """In x's dtype; bounds that are tensors promote."""
+    """clamp in x's dtype; bounds that are tensors promote."""
     bounds = [b for b in (min, max) if b is not None]
     rule = common if _tensor(*bounds) else kept
     low, high = min is not None, max is not None
@@ -102,7 +102,7 @@ def _clamp(x: Node | Number, min: Node | Number | None = None, max: Node | Numbe
 
 
 def _threshold(x: Node | Number, threshold: Number, value: Number) -> Given:
-    """In x's dtype."""
+    """threshold in x's dtype."""
     return applied(build.threshold, [x, threshold, value], x.dtype)
 
 
@@ -161,7 +161,8 @@ def _slice(
     strides: Sequence[int] | None = None,
     manual_normalization: bool = False,
 ) -> Node:
-    """Indices as in Python, or, where the definition normalised them itself, taken as they are: either way the same."""
+    """A slice with indices as in Python. `manual_normalization` makes no difference: indices that the definition
+    normalised itself are such indices, too."""
     return build.slice_(x, start_indices, end_indices, strides)
 
 

@@ -52,7 +52,7 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """What a name has instead of a value: `reason` says what it is, with its line."""
+    """The mark of a name without a value that can be read: `reason` says why, with the line."""
 
     reason: str
 
@@ -229,7 +229,7 @@ class Constants:
         return found is not _NOTHING and not isinstance(found, Unknown)
 
     def _found(self, name: str) -> object:
-        """What the name stands for, `_NOTHING` where the text does not assign it."""
+        """The value of the name in this block or in one around it; `_NOTHING` where none assigns it."""
         scope: Constants | None = self
         while scope is not None:
             if name in scope._values:

@@ -1,4 +1,4 @@
-"""Where a Python module defines its fusion: one function, or one `with FusionDefinition() as fd:`, with the constants
+"""The fusion definition in a Python module: one function, or one `with FusionDefinition() as fd:`, with the constants
 that it sees.
 
     N = 4096                                      def fusion(fd: FusionDefinition) -> None:
@@ -26,7 +26,8 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """Its statements, the name of the object that they are calls on, and the constants around them."""
+    """A fusion definition: its statements, the name of the object whose methods they call (`owner`), and the constants
+    around them."""
 
     owner: str
     statements: Sequence[ast.stmt]
@@ -88,7 +89,7 @@ class _Finder:
             self._add(Definition(owner, function.body, constants, place(function)))
 
     def _class(self, class_: ast.ClassDef, constants: Constants) -> None:
-        """Its constants are those of the class, also as its methods call it: Model.N, self.N."""
+        """Reads a class: its constants are known as Model.N around it, and as self.N and cls.N to its methods."""
         inside, functions = Constants(constants), list[Function]()
         self._run(class_.body, inside, functions)
         members = inside.own()

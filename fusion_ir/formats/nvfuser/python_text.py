@@ -161,7 +161,7 @@ class _Body:
             return None
 
     def _add(self, call: PythonCall) -> None:
-        """From here on the targets stand for what the call gives, whatever they were before."""
+        """Adds a call: from here on its targets are names of its results, whatever they were before."""
         self.calls.append(call)
         line = int(call.place.partition(":")[0])
         for target in call.targets:
@@ -205,7 +205,7 @@ class _Body:
         return FormatError(error.place, f"{error.reason}{op_hint(name, self.ops) if name else ''}")
 
     def _is_module(self, base: str) -> bool:
-        """Whether what stands before a function's name is no tensor and no constant: torch.nn.functional, math."""
+        """Whether the part before a function's name is neither tensor nor constant: torch.nn.functional, math."""
         return bool(base) and not self.constants.is_value(base.partition(".")[0])
 
     def _operator(self, node: ast.expr, targets: tuple[str, ...], depth: int) -> None:
@@ -252,7 +252,8 @@ class _Body:
         return Argument(self._literal(node, depth), place(node)) if found is None else found
 
     def _literal(self, node: ast.expr, depth: int) -> Literal:
-        """What an argument is that has more in it than constants."""
+        """The value of an argument that is not made of constants alone: a name, a list, or the result of a call or an
+        operator, which becomes a call of its own. Raises FormatError for anything else."""
         match node:
             case ast.Name(id=name):
                 return Name(name)

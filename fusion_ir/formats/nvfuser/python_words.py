@@ -1,4 +1,4 @@
-"""What a message calls the parts of a Python text, and how it shows an expression."""
+"""Names for the parts of a Python text in messages, and expressions as messages show them."""
 
 import ast
 
@@ -72,12 +72,12 @@ def place(node: ast.AST) -> str:
 
 
 def refused(node: ast.AST, expected: str) -> FormatError:
-    """A node that may not stand where it does, and what may."""
+    """The error that a node may not stand where it does, with what was expected there."""
     return FormatError(place(node), f"{words(node)} is not allowed here, expected {expected}")
 
 
 def words(node: ast.AST) -> str:
-    """What a node is: "a loop", "a call of 'torch.exp'"."""
+    """The name of a node's kind in messages: "a loop", "a call of 'torch.exp'"."""
     name = dotted(node.func) if isinstance(node, ast.Call) else ""
     return f"a call of {excerpt(name)}" if name else KINDS.get(type(node), "this")
 

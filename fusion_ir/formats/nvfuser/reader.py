@@ -237,7 +237,7 @@ class _Definition:
         return read_graph(graph, tuple(self.inputs), tuple(self.outputs), self.bound, tuple(self.notes()))
 
     def notes(self) -> Iterator[str]:
-        """What was taken for granted."""
+        """A note on the inputs that were taken as dense, where the text says nothing of their layout."""
         if self.taken_dense:
             names = ", ".join(self.taken_dense[:8]) + (", ..." if len(self.taken_dense) > 8 else "")
             yield f"without contiguity nvFuser takes a tensor of any strides: {names} taken as dense"

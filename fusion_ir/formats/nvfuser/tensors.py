@@ -158,7 +158,7 @@ def leaves_strides_open(call: PythonCall, spec: InputSpec) -> bool:
 
 
 def _sizes_advice(shapes: Mapping[str, Sequence[int]]) -> str:
-    """What to write into the side file, with a number in place of every extent that only the sender knows."""
+    """Advice to state shapes in the side file, with a number in place of every extent that only the sender knows."""
     known = {n for shape in shapes.values() for n in shape}
     number = next(n for n in itertools.count(64, 64) if n not in known)
     stated = {name: {"shape": [number if n == -1 else n for n in shape]} for name, shape in shapes.items()}

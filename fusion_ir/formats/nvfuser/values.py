@@ -1,4 +1,4 @@
-"""What names in an nvFuser definition stand for, and how a call's arguments meet the parameters of a function."""
+"""Values of the names in an nvFuser definition, and the binding of a call's arguments to a function's parameters."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class Tensor:
     stride_order: tuple[int, ...] | None = None
 
 
-# What a name can stand for, and what an argument can be; None is also `DataType.Null`.
+# The value of a name or an argument; None is also `DataType.Null`.
 Value = Tensor | DType | Number | bool | int | float | list["Value"] | None
 Values = Mapping[str, Value]
 
@@ -66,7 +66,7 @@ def bind(call: PythonCall, expected: Sequence[Parameter]) -> list[tuple[Paramete
 
 
 def resolve(values: Values, argument: Argument) -> Value:
-    """What the argument stands for. Raises FormatError for a name that is not defined yet."""
+    """The value of the argument. Raises FormatError for a name that is not defined yet or an unknown DataType."""
     match argument.value:
         case Name(name=name):
             if name not in values:
@@ -130,7 +130,8 @@ def describe(value: Value) -> str:
 
 
 def _as_kind(value: Value, kind: Kind) -> object:
-    """None where the value is of another kind. Truth values are no integers, but 0 and 1 serve as truth values."""
+    """The value as a parameter's kind, None where it is of another kind. Truth values are no integers, but 0 and 1
+    serve as truth values."""
     match kind, value:
         case ("tensor" | "given", Tensor(node=node)):
             return node

@@ -37,10 +37,10 @@ class Factor:
 
 @dataclass(frozen=True)
 class Product:
-    """What a node is the product of. axes: of the node. tree: as given. inside: the other contractions that this went
-    through, each with its part of the tree. between: the widest dtype to which one of these is rounded; None without
-    any. acc, rounded: of the first contraction, the accumulator and the dtype to which its result is rounded before it
-    is this node; None where there is none."""
+    """A node as a product of factors. axes: labels of the node's axes. tree: the order of multiplication as given.
+    inside: the contractions below the first, each with its part of the tree. between: the widest dtype to which one of
+    these is rounded; None without any. acc, rounded: the accumulator of the first contraction, and the dtype to which
+    its result is rounded before it is this node; None where there is none."""
 
     labels: Labels
     factors: tuple[Factor, ...]
@@ -60,8 +60,8 @@ def expand(
     summed: Axis = (),
     most: int = MOST_FACTORS,
 ) -> Product:
-    """At most `most` factors of a node; one that is what is left of the node where it is no contraction of floats.
-    labels, axes: those that its axes have, or those of its `window`; new ones by default. summed: labels that the node
+    """The node as a product of at most `most` factors; of one, where it is no contraction of floats, seen through views
+    and casts. labels, axes: those of its axes, or of its `window`'s; new ones by default. summed: labels that the node
     is summed over, which factors must keep."""
     labels = labels or Labels()
     axes = axes or tuple(labels.axis(n) for n in node.sizes)
@@ -78,7 +78,7 @@ def is_product(node: Node) -> bool:
 
 
 def heart(node: Node) -> Node:
-    """What is left of a node without views of one operand and casts between floats."""
+    """The node below the views of one operand and the casts between floats that `node` begins with."""
     while (kind_of(node) is OpKind.VIEW and len(node.args) == 1) or (
         node.op == "cast" and node.dtype.is_float and node.args[0].dtype.is_float
     ):
@@ -99,7 +99,8 @@ class _Expanding:
         self._summed = list(summed)
 
     def factors_of(self, x: Node, window: Window, axes: tuple[Axis, ...], dtype: DType) -> Tree:
-        """Of a window of x, rounded to `dtype` (that of x, or a narrower one); axes: its labels."""
+        """Adds the factors of a window of x, rounded to `dtype` (that of x, or a narrower one); returns their tree.
+        axes: labels of the window."""
         if is_product(x) and self._count < self.most - 1 and 0 not in sizes_of(window):
             return self._contraction(x, window, axes, dtype)
         if x.op == "cast" and x.args[0].dtype.is_float and x.dtype.is_float:
@@ -137,7 +138,7 @@ class _Expanding:
         return tree
 
     def _through(self, x: Node, window: Window, axes: tuple[Axis, ...]) -> tuple[Window, tuple[Axis, ...]] | None:
-        """The window of a view's operand, and its labels; None where it has none."""
+        """The window of a view's operand, and its labels; None where the operand has no such window."""
         windows = operand_windows(x, window)
         if windows is None or 0 in sizes_of(window):
             return None
@@ -168,7 +169,7 @@ class _Expanding:
 
 
 def _placed(rank: int, places: Sequence[int], axes: Sequence[Axis]) -> tuple[Axis, ...]:
-    """Each operand axis by the place that names it; -1 names none."""
+    """The axes of an operand: each of `axes` at its place, -1 being none; () where no place is named."""
     found: list[Axis] = [()] * rank
     for place, axis in zip(places, axes, strict=True):
         if place >= 0:
@@ -182,7 +183,7 @@ def leaves(tree: Tree) -> frozenset[int]:
 
 
 def joins_of(tree: Tree) -> frozenset[frozenset[int]]:
-    """The factors below each product of a tree: two trees with the same are one order."""
+    """The factors below each product of a tree: trees for which these sets are equal are one order."""
     if isinstance(tree, int):
         return frozenset()
     return joins_of(tree[0]) | joins_of(tree[1]) | {leaves(tree)}

@@ -1,4 +1,4 @@
-"""What rules may ask about the graph around a node: who reads it, what it depends on, whether on constants alone."""
+"""Questions of rules about the graph around a node: who reads it, what it depends on, whether on constants alone."""
 
 from collections.abc import Container, Iterator
 from functools import cached_property
@@ -8,7 +8,7 @@ from fusion_ir.core.node import Node
 
 
 class GraphQueries:
-    """Of all nodes of a graph. Nodes that rules make are no nodes of it: nobody reads them."""
+    """Answers about all nodes of a graph. Nodes that rules make are no nodes of it: nobody reads them."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -25,7 +25,7 @@ class GraphQueries:
         return node in self._outputs
 
     def is_shared(self, node: Node) -> bool:
-        """Whether a node of the graph is needed beside any one of its readers."""
+        """Whether a node of the graph has more than one reader, the caller who wants it counted as one."""
         return len(self.readers(node)) + self.is_output(node) > 1
 
     def is_constant(self, node: Node) -> bool:
@@ -42,7 +42,7 @@ class GraphQueries:
 
     @cached_property
     def places(self) -> dict[Node, int]:
-        """Of the graph's nodes, in topological order."""
+        """By node of the graph, its place in topological order."""
         return {node: place for place, node in enumerate(self.graph.nodes)}
 
     def _reached(self, node: Node) -> int:

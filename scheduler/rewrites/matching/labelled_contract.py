@@ -1,7 +1,7 @@
 """Multiplying labelled tensors: two of them by one contraction, and the result in the shape that is wanted.
 
 Before that, labels that stay side by side in all tensors become one again, so that a matrix that was split and merged
-on the way is a matrix: [348, 12, 64] and [12, 64, 768] are [348, 768] and [768, 768] unless something has the 12 alone.
+on the way is a matrix: [348, 12, 64] and [12, 64, 768] are [348, 768] and [768, 768] unless a tensor has the 12 alone.
 """
 
 from collections.abc import Collection, Sequence
@@ -39,7 +39,8 @@ class Settled:
 
 
 def settle(labels: Labels, factors: Sequence[Factor], outs: Sequence[Sequence[Axis]]) -> Settled:
-    """Labels as they are by now, merged where they are side by side in all factors and results that have one."""
+    """Factors and results with the labels that they have by now. Labels become one where they are side by side in all
+    factors and results that have one of them."""
     tensors = [[labels.resolved(axis) for axis in f.axes] for f in factors]
     results = [[labels.resolved(axis) for axis in axes] for axes in outs]
     axes = [axis for tensor in (*tensors, *results) for axis in tensor]
@@ -74,7 +75,7 @@ def settle(labels: Labels, factors: Sequence[Factor], outs: Sequence[Sequence[Ax
 
 
 def _reshaped(x: Node, sizes: Sequence[int]) -> Node:
-    """As readers of graphs spell it."""
+    """x in the shape `sizes`, spelt as readers of graphs do: by a squeeze where that is enough, else by a reshape."""
     squeezed = build.squeeze(x)
     return squeezed if squeezed.sizes == tuple(sizes) else build.reshape(x, sizes)
 

@@ -15,7 +15,7 @@ def whole(node: Node) -> Window:
 
 
 def of_slice(node: Node) -> Window:
-    """What a slice takes of its operand."""
+    """The window that a slice takes of its operand."""
     return tuple(zip(node.ints("start"), node.ints("stop"), node.ints("step"), strict=True))
 
 
@@ -33,7 +33,7 @@ def sizes_of(window: Window) -> list[int]:
 
 
 def composed(inner: Window, outer: Window) -> Window:
-    """The window of a window."""
+    """The window `outer` of the window `inner` of a node, as a window of that node."""
     found: list[tuple[int, int, int]] = []
     for (first, _, by), (start, _, step), count in zip(inner, outer, sizes_of(outer), strict=True):
         begin, last = first + start * by, first + (start + (count - 1) * step) * by
@@ -71,7 +71,7 @@ def operand_windows(x: Node, window: Window) -> list[Window] | None:
 
 
 def _contracted(x: Node, window: Window) -> list[Window]:
-    """Of both operands, whose axes are root axes; the first of these are the result's."""
+    """Windows of both operands of a contraction. Their axes are root axes, the first of which are the result's."""
     found: list[Window] = []
     for operand, axes in zip(x.args, (x.ints("a_axes"), x.ints("b_axes")), strict=True):
         own = list(whole(operand))
@@ -83,8 +83,8 @@ def _contracted(x: Node, window: Window) -> list[Window]:
 
 
 def _reshaped(before: Sequence[int], after: Sequence[int], window: Window) -> Window | None:
-    """The window of `before` that is the window of `after`, where it is one: of each run of axes that hold the same
-    elements, all but the first axis that is not 1 must be whole."""
+    """The window of shape `before` that holds the elements of `window`, one of shape `after`; None where there is none:
+    in each run of axes that the reshape regroups, all but the first axis that is not 1 must be whole."""
     if 0 in after or 0 in sizes_of(window):
         return None
     found: list[tuple[int, int, int]] = []

@@ -94,7 +94,8 @@ class _Distribution:
         return Ordering(tuple(operands), settled.extents, kept, acc, between, acc, constant, {})
 
     def _added(self, u: LabelledTensor, v: LabelledTensor, needs: list[Label], settled: Settled) -> LabelledTensor:
-        """In the accumulator's dtype: the only rounding is that of the sum. needs: labels that it must have."""
+        """u + v, or u - v, in the accumulator's dtype: the only rounding is that of the sum. needs: labels that it must
+        have."""
         order = list(dict.fromkeys((*u.labels, *v.labels, *needs)))
         terms = [arranged(x, order, settled.extents) for x in (u, v)]
         return LabelledTensor(make(self.total.source.op, terms), tuple(order))
@@ -102,7 +103,7 @@ class _Distribution:
     def _behind(
         self, inner: LabelledTensor, others: list[LabelledTensor], settled: Settled, between: DType
     ) -> Iterator[Node]:
-        """The other factors times what the two gave."""
+        """The other factors times `inner`, the product of the two."""
         axes, sizes = settled.outs[0], self.node.sizes
         if not others:
             yield shaped(

@@ -48,13 +48,13 @@ class _Shared:
 
     @property
     def axes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Of x and y, by root axes."""
+        """Axes of x and of y, by root axis."""
         both = self.node.ints("a_axes"), self.node.ints("b_axes")
         return both[self.side], both[1 - self.side]
 
     @property
     def alike(self) -> tuple[object, ...]:
-        """What products that go together agree on."""
+        """Properties in which products must agree to be computed as one."""
         pairs = tuple(i for i, _ in self.reduced), tuple(i for i, _ in self.batch)
         return (*pairs, self.y.dtype, self.node.dtype, self.side)
 
@@ -78,7 +78,7 @@ def _shared(node: Node, side: int) -> _Shared:
 
 
 def _groups(node: Node, side: int, around: GraphQueries) -> Iterator[list[_Shared]]:
-    """Products that node may be computed with: of constants alone first, then all."""
+    """Groups of products that `node` may be computed with: first those whose ys are all constants, then all."""
     own = _shared(node, side)
     alike: list[_Shared] = []
     for reader in around.readers(own.x):
@@ -112,7 +112,7 @@ def _find(node: Node, around: GraphQueries) -> Iterator[Node]:
 
 
 def _together(group: Sequence[_Shared]) -> Node:
-    """The product of x with all that it is multiplied with: axes that it keeps of x, in x's order, then all columns."""
+    """The product of x with all ys: the axes of x that are kept, in x's order, then the columns of all ys."""
     first = group[0]
     batch, reduced = ([i for i, _ in pairs] for pairs in (first.batch, first.reduced))
     kept = [i for i in range(first.x.rank) if i not in reduced]
@@ -132,8 +132,8 @@ def _together(group: Sequence[_Shared]) -> Node:
 
 
 def _beside(group: Sequence[_Shared]) -> tuple[Node, list[int]]:
-    """All ys beside each other along their own axes, which become one; its axes, by those of x that they go with, -1
-    for that one: as the first y has them."""
+    """All ys beside each other along their own axes, which become one; and the axes of that tensor, each named by the
+    axis of x that it goes with, -1 for the one of columns, in the order that the first y has."""
     first = group[0]
     of_x = {j: i for i, j in (*first.reduced, *first.batch)}
     order = [of_x.get(j, -1) for j in range(first.y.rank)]
@@ -149,7 +149,7 @@ def _beside(group: Sequence[_Shared]) -> tuple[Node, list[int]]:
 
 
 def _part(node: Node, group: Sequence[_Shared], product: Node) -> Node:
-    """What `node` is of the product."""
+    """The part of the product that is `node`: its columns, with its axes. Raises AssertionError for a node outside."""
     start = 0
     for shared in group:
         if shared.node is node:

@@ -1,4 +1,4 @@
-"""What need not be computed, or is computed already.
+"""Rules for nodes that need not be computed, or are computed already.
 
     x 1, x / 1, x - 0, x + -0, x^1  = x             not x + 0, which makes 0 of -0
     x 0                             = 0             of integers: floats may be infinite
@@ -6,8 +6,8 @@
     slice([x | y])                  = slice(x)      where it is of x alone
     f(y, x)                         = f(x, y)       where that is computed already, f commutative
 
-All of it exact and less to do, so rules that replace. Constants count where they are part of the graph: no rule looks
-at what an input holds.
+All are exact and leave less to do, so they replace the node. Constants count where they are part of the graph: no rule
+looks at what an input holds.
 """
 
 from math import copysign
@@ -24,7 +24,7 @@ _VIEWS = ("reshape", "permute", "broadcast_in_dim", "expand", "slice", "squeeze"
 
 
 def number(node: Node) -> float | None:
-    """The number that a node is everywhere; None where it is none."""
+    """The number that all elements of a node are by the graph; None where there is none."""
     while node.op in _VIEWS:
         node = node.args[0]
     return float(node.attr("value", Scalar).value) if node.op == "full" and node.dtype.kind != "bool" else None
@@ -89,7 +89,7 @@ IDENTITIES: tuple[Rule, ...] = (
 
 
 def commuting() -> Rule:
-    """For one pass over one graph: it remembers what it saw."""
+    """The rule f(y, x) = f(x, y) for one pass over one graph: it remembers the nodes that it saw."""
     seen: dict[tuple[str, frozenset[Node]], Node] = {}
 
     def computed(node: Node) -> Node | None:

@@ -3,8 +3,8 @@
     contract over k, j of a[m, j, k] b[k, j, n]     ->   of a[m, j, k] and permute(b)[j, k, n]
     contract over k of a[m, k, z] b[k, n, z]        ->   permute(contract of permute(a)[z, m, k], permute(b)[z, k, n])
 
-Families take most orders as they are. Where none but `naive` takes a heavy contraction of dense tensors, what it
-multiplies is stored with its axes in another order, and so is what it gives.
+Families take most orders as they are. Where none but `naive` takes a heavy contraction of dense tensors, its operands
+are stored with their axes in another order, and so is its result.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,14 +22,14 @@ Takes = Callable[[Graph], bool]  # whether a family that shares what it reads co
 
 
 class AxesInOrder:
-    """Contractions of one graph. made: the one in the other order, with the one given."""
+    """Contractions of one graph. made: by contraction in the other order, the one given."""
 
     def __init__(self, takes: Takes) -> None:
         self.made: dict[Node, Node] = {}
         self._takes = takes
 
     def rule(self) -> Rule:
-        """Of class `exact`: sums whose order is promised keep it."""
+        """The rule, of class `exact`: sums whose order is promised keep it."""
         return Rule("axes-in-order", "x y = permute(permute(x) permute(y))", "exact", self._apply)
 
     def _apply(self, node: Node) -> Node | None:
@@ -43,15 +43,15 @@ class AxesInOrder:
 
 
 def _alone(node: Node) -> Graph:
-    """The contraction of dense tensors."""
+    """A graph of the contraction alone, its operands dense."""
     specs = tuple(InputSpec(a.shape, a.dtype, dense_strides(a.sizes)) for a in node.args)
     operands = tuple(make_input(i, spec) for i, spec in enumerate(specs))
     return Graph(specs, (OutputSpec(node.over(operands), dense_strides(node.sizes)),))
 
 
 def _in_order(node: Node) -> tuple[Node, list[int]]:
-    """The contraction with axes in order, and where each axis of the node is among its own; the node where that is no
-    other."""
+    """The contraction with its axes in order, the node itself where they are, and the place of each of the node's axes
+    among those of the contraction."""
     a_axes, b_axes, reduced = node.ints("a_axes"), node.ints("b_axes"), node.attr("reduced", int)
     count = len(a_axes) - reduced
     outs, deep = range(count), list(range(count, len(a_axes)))
@@ -79,7 +79,8 @@ def _in_order(node: Node) -> tuple[Node, list[int]]:
 
 
 def _chosen(batch: Sequence[int], one: Sequence[int], other: Sequence[int], given: Sequence[int]) -> list[int]:
-    """Root axes of a batch of matrices: as given, if that is one, else with those last that were."""
+    """Root axes in the order of a batch of matrices: as given, if that is one; else those of `one` or of `other` last,
+    whichever had the last axis given."""
     orders = ([*batch, *one, *other], [*batch, *other, *one])
     if list(given) in orders:
         return list(given)

@@ -1,4 +1,4 @@
-"""In which order products of several factors are multiplied.
+"""The order in which products of several factors are multiplied.
 
     (x y) z = x (y z)           and so on for chains of any length, through views that only move axes
 
@@ -28,7 +28,7 @@ KEPT = MOST_ORDERS + 1  # orders kept of each set of factors: one of them may be
 
 @dataclass(frozen=True, order=True)
 class Cost:
-    """Of an order: additions and multiplications, then bytes of what lies between the products."""
+    """Cost of an order: additions and multiplications, then bytes of the tensors between its products."""
 
     flops: int
     between_bytes: int
@@ -41,7 +41,7 @@ class Cost:
 class Ordering:
     """Factors to be multiplied. kept: labels of the result. acc: of all products. between: the dtype to which values
     between products are rounded; dtype: that of the result. constant: which factors depend on constants alone. made:
-    what is there of some products of them."""
+    by part of a tree, the tensor of the graph that is its product, where there is one."""
 
     operands: tuple[LabelledTensor, ...]
     extents: dict[Label, int]
@@ -75,7 +75,7 @@ class Ordering:
         return found.get((1 << count) - 1, [])
 
     def cost(self, tree: Tree, given: Collection[Tree] = ()) -> Cost:
-        """Of one order, if some of its parts are given."""
+        """Cost of the order `tree` where the parts in `given` cost nothing."""
         if isinstance(tree, int) or tree in given:
             return Cost(0, 0)
         return self.cost(tree[0], given) + self.cost(tree[1], given) + self._cost(_mask(tree[0]), _mask(tree[1]))
@@ -91,7 +91,7 @@ class Ordering:
         return isinstance(below, tuple) and (all(self.constant[i] for i in leaves(below)) or self.folds(below))
 
     def multiplied(self, tree: Tree, order: Sequence[Label] | None = None) -> LabelledTensor:
-        """The result, its axes in this order."""
+        """The product in the order `tree`, its axes in `order`."""
         if isinstance(tree, int):
             return self.operands[tree]
         if tree in self.made:
@@ -101,8 +101,8 @@ class Ordering:
         return join(a, b, self._left(_mask(tree)), self.acc, self.dtype, order)
 
     def _folded_order(self, tree: Tree) -> list[Label] | None:
-        """What is made of constants may lie in memory as we like: what is summed over next goes first, so that its
-        other axes are columns side by side for whoever multiplies with it."""
+        """Order of the axes of a product of constants, which may lie in memory in any; None of other products. Axes
+        that are summed over later go first, so that the others are columns side by side for the next product."""
         mask = _mask(tree)
         if isinstance(tree, int) or not all(c for i, c in enumerate(self.constant) if mask >> i & 1):
             return None
@@ -114,12 +114,12 @@ class Ordering:
         return frozenset(x for i, operand in enumerate(self.operands) if mask >> i & 1 for x in operand.labels)
 
     def _left(self, mask: int) -> frozenset[Label]:
-        """The labels of what a set of factors gives."""
+        """Labels of the product of a set of factors."""
         others = self._labels(~mask & (1 << len(self.operands)) - 1)
         return self._labels(mask) & (self.kept | others)
 
     def _is_summed(self, one: int, other: int) -> bool:
-        """Whether multiplying what two sets give sums over something."""
+        """Whether multiplying the products of two sets of factors sums over a label."""
         return bool(self._left(one) & self._left(other) - self._left(one | other))
 
     def _cost(self, one: int, other: int) -> Cost:
@@ -144,7 +144,7 @@ def settled_factors(product: Product) -> Settled:
 
 
 def ordering(node: Node, product: Product, settled: Settled, around: GraphQueries) -> Ordering:
-    """Of a node that is a contraction. settled: its `settled_factors`."""
+    """The `Ordering` of a contraction's factors. settled: its `settled_factors`."""
     count = len(product.factors)
     return Ordering(
         settled.operands[:count],

@@ -2,7 +2,7 @@
 
     contract(cast(x): f32, permute(cast(y))): f32    ->    contract(x, permute(y)): f32        x, y: bf16
 
-A product of two values of 16 bits is one of f32, so the terms are the same. Sums of few products keep the order that is
+A product of two values of 16 bits is one of f32, so the terms are equal. Sums of few products keep the order that is
 promised for the wider type: such contractions stay as they are.
 """
 
@@ -16,7 +16,7 @@ _VIEWS = ("reshape", "permute", "broadcast_in_dim", "expand", "slice", "squeeze"
 
 
 def _uncast(x: Node) -> Node | None:
-    """The same values in the type that they were widened from; None where they were not."""
+    """The node's values in the dtype that they were widened from, seen through views; None where they were not."""
     if x.op == "cast" and x.args[0].dtype.is_float and x.dtype.holds(x.args[0].dtype):
         return x.args[0]
     below = _uncast(x.args[0]) if x.op in _VIEWS else None

@@ -1,4 +1,4 @@
-"""What is computed already with its axes in another order, and powers that are products.
+"""Products that are computed already with their axes in another order, and powers that are products.
 
 x y         = permute(y x)      computed already
 x^2, x^-1   = x x, 1 / x        within the error of the power

@@ -4,8 +4,9 @@
     (x s) a = x (s a)                   a and s constant, s one number, or one for each axis that a has too
     (x a) s = x (a s)                   likewise; one number also where x or a, which needs be no constant, is smaller
 
-Where a scale is in f32 and what it comes to is an operand of 16 bits, that would be one rounding more: it is done for
-powers of two alone, which lose nothing. (MIGraphX folds scales into the constant operands of dot from either side.)
+Where a scale is in f32 and the operand that it would be moved to has 16 bits, there would be one rounding more: only
+powers of two, which lose nothing, are moved. (MIGraphX folds scales into the constant operands of dot from either
+side.)
 
 A scale is there to carry a range: 1e-4 times weights of 1e-2 is a number of four bits in f16, and 1e4 times what is 10
 is infinite. So an operand in f16, or in 8 bits, is scaled by numbers between 1/16 and 16 that stand in the graph; by
@@ -32,8 +33,8 @@ NEAR = 16.0  # by which a scale may move an operand in them
 
 
 def _split_factor(factor: Factor, product: Product) -> Iterator[tuple[Factor, Factor]]:
-    """What a factor is the product of, element by element: something with all of its axes, and a scale that lacks some
-    or is one number."""
+    """Pairs whose product, element by element, the factor is: a tensor with all of its axes, and a scale that lacks
+    some or is one number."""
     labels, scaled = product.labels, _multiplied(factor.source)
     for x, s in (scaled.args, scaled.args[::-1]) if scaled.op == "mul" else ():
         found = [expand(n, labels, factor.axes, factor.window, most=1).factors[0] for n in (x, s)]
@@ -43,15 +44,16 @@ def _split_factor(factor: Factor, product: Product) -> Iterator[tuple[Factor, Fa
 
 
 def _multiplied(node: Node) -> Node:
-    """What is rounded to the node, where that is a product of its dtype's values in a wider one: a number multiplies 16
-    bits unrounded, so that x 0.3 is cast(cast(x) 0.3)."""
+    """The `mul` in a wider dtype that is rounded to the node, where it multiplies values of the node's dtype; else the
+    node. A number multiplies 16 bits unrounded, so that x 0.3 is cast(cast(x) 0.3)."""
     wide = node.args[0] if node.op == "cast" and node.dtype.is_float else node
     narrow = (a.args[0].dtype for a in wide.args if a.op == "cast")
     return wide if wide.op == "mul" and wide.dtype.holds(node.dtype) and node.dtype in narrow else node
 
 
 def _out_of_operand(node: Node, around: GraphQueries, far: bool = False) -> Iterator[Node]:
-    """far: what leaves the range of narrow floats, and that alone."""
+    """A scale of one operand moved to the result, or to the other operand. far: only forms that may leave the range of
+    narrow floats; else only the others."""
     product = expand(node, most=2) if is_product(node) else None
     if product is None or len(product.factors) != 2 or product.acc is None:
         return
@@ -75,7 +77,7 @@ def _out_of_operand(node: Node, around: GraphQueries, far: bool = False) -> Iter
 
 
 def _into_operand(node: Node, around: GraphQueries, far: bool = False) -> Iterator[Node]:
-    """far: as above."""
+    """A scale of the result moved to an operand. far: see `_out_of_operand`."""
     multiplied = _multiplied(node)
     if multiplied.op != "mul" or not node.dtype.is_float or not any(is_product(heart(a)) for a in multiplied.args):
         return
@@ -103,9 +105,9 @@ def _into_operand(node: Node, around: GraphQueries, far: bool = False) -> Iterat
 def _scaled(
     x: LabelledTensor, scale: LabelledTensor, given: DType, extents: dict[int, int], far: bool
 ) -> LabelledTensor | None:
-    """An operand times a scale, in the operand's dtype. given: the dtype to which the scale's product is rounded as
-    things are. None where the scale has axes that the operand lacks, or where that would be one rounding more; far:
-    unless the result may leave the dtype's range, else where it may."""
+    """An operand times a scale, in the operand's dtype. given: the dtype to which the graph rounds the scale's product.
+    None where the scale has axes that the operand lacks, where there would be one rounding more, or where the result
+    may leave the dtype's range; with `far`, where it may not."""
     dtype = x.node.dtype
     if not set(scale.labels) <= set(x.labels) or far != (dtype in NARROW_RANGE and not _is_near_one(scale.node)):
         return None

@@ -4,9 +4,9 @@
     slice(permute(x))       = permute(slice(x))                 and other views of which the part is one
     slice(x y)              = slice(x) slice(y)                 x y a contraction, cut along axes that it keeps
 
-All of it only where nothing else reads what the slice is taken of: then there is less to compute, and nothing is
-computed twice. A slice through a contraction is of class `reassociate`: the sums are the same, their order is that of
-another contraction. (AMDMIGraphX moves slices into dot in `simplify_algebra.cpp`.)
+Slices sink only where nothing else reads their operand: then there is less to compute, and nothing is computed twice. A
+slice through a contraction is of class `reassociate`: the sums have the terms that they had, in the order of another
+contraction. (AMDMIGraphX moves slices into dot in `simplify_algebra.cpp`.)
 """
 
 from collections import Counter
@@ -22,7 +22,7 @@ RUN = 8  # elements: parts of a contraction begin at a multiple of it, so that r
 
 
 class Sinking:
-    """Slices of one graph. made: what stands for a part of a node, with that node."""
+    """Slices of one graph. made: by node that stands for a part of another, that other node."""
 
     def __init__(self, graph: Graph) -> None:
         self.made: dict[Node, Node] = {}
@@ -31,7 +31,7 @@ class Sinking:
         self._sole = {n for n, count in users.items() if count == 1}
 
     def rules(self) -> tuple[Rule, Rule]:
-        """The first leaves contractions alone."""
+        """The two rules; the first leaves contractions alone."""
         return (
             Rule("slice-sinks", "slice(f(x)) = f(slice(x)), f pointwise or a view", "exact", self._exact),
             Rule("slice-product", "slice(x y) = slice(x) slice(y)", "reassociate", self._any),

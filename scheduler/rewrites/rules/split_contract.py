@@ -80,14 +80,14 @@ def _tiles(node: Node) -> int:
 
 
 def _parts(extent: int, count: int, wanted: int) -> int | None:
-    """Into how many parts to split an axis of a sum over `count` products."""
+    """The number of parts to split an axis into, of a sum over `count` products; None where no number is suitable."""
     most = min(MOST_PARTS, wanted, count // LEAST_PART)
     fitting = [n for n in range(2, most + 1) if extent % (n * WHOLE) == 0]
     return max(fitting, default=None)
 
 
 def _in_parts(node: Node, axis: int, parts: int) -> Node:
-    """Parts of as many elements of an axis, and one more of what is left of it."""
+    """The contraction in `parts` parts of equally many elements of an axis, and one more of what is left of it."""
     a_axes, b_axes = node.ints("a_axes"), node.ints("b_axes")
     extent = node.args[0].sizes[a_axes[axis]]
     whole = {"acc": node.attr("acc", DType), "out_dtype": node.attr("acc", DType), "reduced": node.attr("reduced", int)}
@@ -105,7 +105,7 @@ def _in_parts(node: Node, axis: int, parts: int) -> Node:
 
 
 def _cut(x: Node, position: int, start: int, stop: int) -> Node:
-    """A range of an axis."""
+    """x with a range of the axis at `position`."""
     starts, stops = [0] * x.rank, list(x.sizes)
     starts[position], stops[position] = start, stop
     return x if stop - start == x.sizes[position] else build.slice_(x, starts, stops)

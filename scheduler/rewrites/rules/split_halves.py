@@ -18,8 +18,8 @@ SUMS = ("sum", "mean", "var", "contract")  # what is made of sums; others of red
 
 @dataclass(frozen=True)
 class Halves:
-    """first, second: the reductions and contractions of each half. made: all nodes that the rewrite made, those among
-    them. rest: terms beside the parts."""
+    """first, second: the reductions and contractions of each half. made: all nodes that the rewrite made, both halves
+    among them. parts, terms: number of parts, and terms of each. rest: terms beside the parts."""
 
     first: tuple[Node, ...]
     second: tuple[Node, ...]
@@ -35,8 +35,8 @@ class Halves:
 
 
 def halves(node: Node, new: Node, known: Collection[Node]) -> Halves | None:
-    """What a rewrite split `node` into, that put `new` in its place; None where it did something else. known: nodes
-    that were there before, or that stand for such ones."""
+    """The halves into which a rewrite split `node` when it put `new` in its place; None where it did something else.
+    known: nodes that were there before, or that stand for such nodes."""
     if kind_of(node) is not OpKind.REDUCTION and node.op != "contract":
         return None
     made: dict[Node, None] = {}
@@ -58,7 +58,7 @@ def halves(node: Node, new: Node, known: Collection[Node]) -> Halves | None:
 
 
 def _terms(node: Node) -> int:
-    """Of each sum, or other reduction."""
+    """Terms of each sum, or other reduction."""
     if node.op == "contract":
         return products(node)
     return prod(node.args[0].sizes[a] for a in node.ints("axes"))

@@ -42,29 +42,29 @@ CONTRACTION: tuple[str, str, Numerics] = (
 )
 LONG_ROW = 1 << 21  # elements: 8 MiB of f32, of which a last cache holds few; at 2 MiB, splitting lost a tenth
 TASKS_PER_UNIT = 8  # parts that a reduction is split into, by thread of a CPU
-BLOCKS_PER_UNIT = 2  # the same by multiprocessor of a GPU
+BLOCKS_PER_UNIT = 2  # such parts by multiprocessor of a GPU
 BLOCK_COLUMNS = 128  # that a block of threads sums down at once
 
 
 @dataclass(frozen=True)
 class Tasks:
-    """Among how many tasks a reduction should be shared, at least. columns: results side by side that one task computes
-    while others compute those beside them (a block of threads); 0: a task sums down all columns of the rows it has.
-    joined: sizes of tensors of which something sums the rows, and over which axes: only in blocks that have whole rows
-    can sums down their columns be computed with it."""
+    """count: tasks that a reduction should be shared among, at least. columns: results side by side that one task
+    computes while others compute those beside them (a block of threads); 0: a task sums down all columns of the rows it
+    has. joined: sizes of tensors whose rows are summed, and over which axes: only blocks that have whole rows can
+    compute such a sum and sums down the columns together."""
 
     count: int
     columns: int = 0
     joined: frozenset[tuple[tuple[int, ...], tuple[int, ...]]] = frozenset()
 
     def among(self, graph: Graph) -> "Tasks":
-        """For the reductions of a graph."""
+        """These tasks, with `joined` from the reductions of a graph."""
         reduced = (n for n in graph.nodes if kind_of(n) is OpKind.REDUCTION and n.op not in ("argmax", "argmin"))
         rows = (n for n in reduced if n.elements > 1 and n.args[0].rank - 1 in n.ints("axes"))
         return replace(self, joined=frozenset((n.args[0].sizes, n.ints("axes")) for n in rows))
 
     def joins(self, x: Node, axes: Sequence[int]) -> bool:
-        """Whether something sums the rows of a tensor of this size over other axes than these."""
+        """Whether the rows of a tensor of x's sizes are summed over other axes than these."""
         return any(sizes == x.sizes and set(over) != set(axes) for sizes, over in self.joined)
 
 
@@ -110,7 +110,7 @@ def split_offers(tasks: Tasks) -> tuple[Alternative, ...]:
 @dataclass(frozen=True)
 class _Parts:
     """A tensor in parts. whole: [..., parts, part, ...]. inner: axes of it that a reduction over a part runs over.
-    place: of the parts among the axes that are left. count: parts."""
+    place: the axis of the parts in the result of such a reduction. count: number of parts."""
 
     whole: Node
     inner: tuple[int, ...]
@@ -122,7 +122,7 @@ class _Parts:
         return make(op, [self.whole if x is None else x], {"axes": self.inner})
 
     def together(self, op: str, partial: Node) -> Node:
-        """`op` over what each part gave."""
+        """`op` over the results of all parts."""
         return make(op, [partial], {"axes": (self.place,)})
 
     def for_elements(self, partial: Node) -> Node:
@@ -220,9 +220,9 @@ def _parts(x: Node, axes: Sequence[int], tasks: Tasks) -> _Parts | None:
 
 
 def _made_again(x: Node, sizes: Sequence[int]) -> Node:
-    """`x` in the shape of its parts. What little arithmetic it takes is done on its operands in that shape, where those
-    take no more memory than writing and reading `x`: else who reads both x and the reduction would have x stored in a
-    kernel that cannot do more than reduce it.
+    """`x` in the shape of its parts. Where x takes little arithmetic, and its operands no more bytes than writing and
+    reading x, the arithmetic is done on the operands in that shape: otherwise, for those who read both x and the
+    reduction, x would be stored by a kernel that cannot do more than reduce it.
 
         sum(reshape(x - mean))  ->  sum(reshape(x) - reshape(mean)), beside (x - mean) / deviation of another kernel
     """
@@ -247,7 +247,7 @@ def _made_again(x: Node, sizes: Sequence[int]) -> Node:
 
 
 def _stored_bytes(node: Node) -> int:
-    """Of what a view is made of."""
+    """Bytes of the tensor that a view is made of, the largest of several; of other nodes their own."""
     while kind_of(node) is OpKind.VIEW and node.args:
         node = max(node.args, key=lambda a: a.bytes)
     return node.bytes

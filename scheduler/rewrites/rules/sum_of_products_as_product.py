@@ -47,7 +47,7 @@ class _Terms:
 
     @property
     def acc(self) -> DType | None:
-        """None where a term is no product after all."""
+        """The accumulator of the first product; None where a term is no product after all."""
         return self.first.acc if self.second.acc else None
 
     @property
@@ -89,7 +89,7 @@ def _factored(node: Node, around: GraphQueries) -> Iterator[Node]:
 
 
 def _is_one(f: Factor, g: Factor, terms: _Terms) -> bool:
-    """Whether two factors are one tensor whose axes play the same parts; then axes that are summed over become one."""
+    """Whether two factors are one tensor with its axes in equal roles; then axes that are summed over become one."""
     labels = terms.labels
     if (f.source, f.window, f.dtype) != (g.source, g.window, g.dtype):
         return False
@@ -137,8 +137,8 @@ def _together(
     kept: list[Label],
     order: tuple[LabelledTensor, LabelledTensor],
 ) -> LabelledTensor:
-    """One behind the other along what is summed over, which becomes one axis, where the first such axis of `a` was.
-    order: operands whose axes that are summed over say in which order they are."""
+    """a and b one behind the other along the axes that are summed over, which become one axis, where the first such
+    axis of `a` was. order: for a and for b, the operand that has these axes in the order to be used."""
     place = next((k for k, label in enumerate(a.labels) if label not in kept), a.node.rank)
     before, after = [x for x in a.labels[:place] if x in kept], [x for x in a.labels[place:] if x in kept]
     rows, columns = ([settled.extents[label] for label in side] for side in (before, after))

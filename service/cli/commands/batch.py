@@ -20,6 +20,7 @@ from service.cli.graph_argument import read_graph
 from service.cli.graph_folders import graph_files
 from service.cli.options import Format, Graphs, Json, Memory, Seconds, Target
 from service.cli.plan_view import KEY_DIGITS
+from service.cli.sampler_option import Sampler
 from service.cli.terminal import err, phase, print_json, print_line, say
 from service.cli.terminal import show as display
 from service.settings import load
@@ -50,6 +51,7 @@ def submit(
     seconds: Seconds = None,
     numerics: BatchNumerics = None,
     memory: Memory = None,
+    sampler: Sampler = None,
     format_: Format = None,
     key: Key = None,
     watch: Watch = False,
@@ -59,7 +61,7 @@ def submit(
     lines, unreadable = _lines(graph_files(graphs), format_)
     if not lines:
         raise CommandError("no graph could be read: nothing was submitted", BAD_INPUT)
-    given = {"target": target, "seconds": seconds, "numerics": numerics, "memory_bytes": memory}
+    given = {"target": target, "seconds": seconds, "numerics": numerics, "memory_bytes": memory, "sampler": sampler}
     defaults = {name: value for name, value in given.items() if value is not None}
     with _remote(server) as remote:
         batch = remote.submit(lines, defaults, key)

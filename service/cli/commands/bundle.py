@@ -84,7 +84,7 @@ def _subject(store: Store, argument: str, key: str, plan: Plan) -> Subject:
 
 
 def _unfit(key: str, plan: Plan) -> CommandError:
-    """Of a plan that the client cannot run, with what to do instead."""
+    """The error for a plan that the client cannot run, with the command to use instead."""
     short = key[:KEY_DIGITS]
     if plan.device.target == "cpu":
         todo = f"fuseplan run {short} --inputs IN.safetensors --outputs OUT.safetensors` runs it on such a CPU"

@@ -83,7 +83,8 @@ def explain(
 
 
 def _why(plan: Plan, words: NodeWords, *, whole_graph: bool) -> Iterator[RenderableType]:
-    """What each kernel does, then the reasons by kind, then the graph, where anything above is a number in it."""
+    """Paragraphs of the explanation: kernels, reasons by kind, costs of contractions, rewrites, and lines of the graph
+    where a paragraph above refers to nodes by number. whole_graph: all lines of the graph in any case."""
     for number, (step, naming) in enumerate(zip(plan.steps, words.naming.at_steps(plan.steps), strict=True)):
         yield Padding(_step(number, step, words, naming), (1, 0, 0, 1))
     for kind, title in _TITLES.items():
@@ -111,7 +112,7 @@ def _graph(words: NodeWords, *, whole: bool) -> Text:
 
 
 def _shared(reasons: Sequence[Reason]) -> dict[Refusal, int]:
-    """What families say in several reasons, and in how many: to be read once."""
+    """Refusals that occur in several reasons, with the number of these reasons: each is printed once."""
     counted = Counter(refusal for reason in reasons for refusal in reason.refusals)
     return {refusal: number for refusal, number in counted.items() if number > 1}
 
@@ -122,7 +123,7 @@ def _told_once(refusal: Refusal, number: int, reasons: int) -> Text:
 
 
 def _reason(reason: Reason, words: NodeWords, shared: Collection[Refusal]) -> Text:
-    """Between which kernels, the text, where; below it what families say here and in no other reason."""
+    """A reason in words: its pairs of kernels, its text, its nodes; below it the refusals that no other reason has."""
     text = Text(f"{_edges(reason.edges)}{reason.text}")
     text.append(f"  ({words.list_of(reason.nodes)})" if reason.nodes else "", style="dim")
     for refusal in [r for r in reason.refusals if r not in shared]:
@@ -139,7 +140,7 @@ def _edges(edges: Sequence[tuple[int, int]]) -> str:
 
 
 def _step(number: int, step: Step, words: NodeWords, naming: Naming) -> Table:
-    """What one kernel does, in a few words."""
+    """A table on one kernel: its schedule, ops, tensors, lower bound, memory accesses and compile report."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
@@ -158,7 +159,7 @@ def _step(number: int, step: Step, words: NodeWords, naming: Naming) -> Table:
 
 
 def _bound(step: Step) -> str:
-    """What it takes at the least, for what, and how near it comes to that."""
+    """The lower bound on a step's time, the limit that sets it, and how near the step comes to it, in words."""
     if not step.bound_us:
         return "none: the device has no ceilings"
     bound = f"{duration(step.bound_us)} for {limit_words(step.bound_by) or 'its bytes and operations'}"

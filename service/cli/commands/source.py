@@ -128,7 +128,7 @@ def _write(text: str, output: Path | None) -> None:
 
 
 def _head(plan: Plan, number: int, arguments: Arguments) -> Iterator[str]:
-    """What is launched, when, and which tensor each argument is."""
+    """Lines above the source of a kernel: its schedule, when it runs, its launch, and the tensor of each argument."""
     step = plan.steps[number]
     yield f"kernel {number} of {len(plan.steps)}: {step.schedule}"
     if step.prologue:

@@ -55,8 +55,8 @@ FEW = 12  # candidates of a segment that are shown without --all
 
 @dataclass(frozen=True)
 class Tried:
-    """A segment and what was tried on it, in order. text: canonical, None where it is not stored. chosen: what the plan
-    that was asked about has for it."""
+    """A segment and its trials, in order. text: canonical, None where it is not stored. chosen: the variants that the
+    plan asked about has for it."""
 
     key: str
     text: str | None
@@ -78,7 +78,7 @@ def trials(
     """Show every candidate ever tried for a graph, or for the kernels of a plan: schedule, times, and what failed.
 
     Of a graph on all devices that it was tried on, of a plan on its own; with --target on those instead, here or not.
-    The fastest come first, those of the plan before them.
+    The fastest come first, those of the plan before them. For optuna-dashboard: fuseplan trials export.
     """
     if target is not None and ":" in target:
         raise bad_input(f"--target: expected one without a number, which trials are not kept by, got {target}")
@@ -104,8 +104,8 @@ def trials(
 def _tried(
     store: Store, subject: str, format_: str | None, shapes: str | None, target: str | None = None
 ) -> list[Tried]:
-    """Of a plan, the segments of its steps on its device; of a graph, all that searches tried something on. target:
-    on devices of it instead."""
+    """Segments and their trials: for a plan the segments of its steps, tried on its device; for a graph all segments
+    that searches tried, on every device. target: trials on devices of this target instead."""
     device: str | None = None
     chosen: dict[str, set[Variant]] = {}
     found_plan = load_subject(store, subject)
@@ -128,7 +128,7 @@ def _tried(
 
 
 def _devices(tried: Mapping[str, Sequence[Trial]]) -> set[str]:
-    """Class keys of those that something was tried on."""
+    """Class keys of the devices that the trials ran on."""
     return {trial.measurement.device_key for trials_ in tried.values() for trial in trials_}
 
 
@@ -172,7 +172,7 @@ def _heading(tried: Tried) -> Text:
 
 
 def _ops(tried: Tried) -> Counter[str]:
-    """None where the segment is not stored, or in a text that this version does not read."""
+    """Numbers of the segment's nodes by op; none where it is not stored, or in a text that this version cannot read."""
     try:
         nodes = parse_graph(tried.text or "").graph.nodes
     except FormatError:
@@ -222,7 +222,7 @@ def _table(tried: Tried, everything: bool, details: bool) -> Fitted:
 
 
 def _races(trials: Sequence[Trial]) -> dict[str, list[Measurement]]:
-    """Rows by their races."""
+    """Measurements by the race that they are from."""
     races: dict[str, list[Measurement]] = {}
     for m in (trial.measurement for trial in trials):
         races.setdefault(m.race, []).append(m)

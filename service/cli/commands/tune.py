@@ -35,6 +35,7 @@ from service.cli.options import (
     Target,
 )
 from service.cli.plan_view import KEY_DIGITS, plan_view
+from service.cli.sampler_option import Sampler
 from service.cli.terminal import out, print_json, search_progress, show
 from service.planning.planner import NOTHING_TIMED, plan_graph
 from service.settings import Settings, load
@@ -51,6 +52,7 @@ def tune(
     seconds: Seconds = None,
     numerics: NumericsClass = "reassociate",
     memory: Memory = None,
+    sampler: Sampler = None,
     db: Db = None,
     cache: Cache = None,
     server: Server = None,
@@ -67,7 +69,7 @@ def tune(
     stored plan and what it finds are timed in the same rounds, and the faster one is kept, with its times of now.
     """
     settings = load({"target": target, "db": db, "cache": cache})
-    budget = search_budget(settings, seconds, memory)
+    budget = search_budget(settings, seconds, memory, sampler)
     several = len(graphs) > 1 or Path(graphs[0]).is_dir()
     if several and shapes is not None:
         raise bad_input("--shapes: goes with one graph, which it completes")
@@ -82,7 +84,8 @@ def tune(
 
             remote = stack.enter_context(Remote(server))
             segments_of = None
-            ask = partial(tune_remotely, remote=remote, target=target, budget=budget, numerics=numerics)
+            asked = {"target": target, "budget": budget, "numerics": numerics, "sampler": sampler}
+            ask = partial(tune_remotely, remote=remote, **asked)
         else:
             store = stack.enter_context(Store(settings.db))
             segments_of = store.segments_of
@@ -108,14 +111,17 @@ def _print(answer: Answer, naming: Naming, json: bool) -> None:
         out().print(Text.assemble((" page: ", "dim"), answer.address), soft_wrap=True)
 
 
-def search_budget(settings: Settings, seconds: float | None, memory_bytes: int | None = None) -> Budget:
-    """The seconds asked for, or the default, and the limit of memory. Raises CommandError for what is no time."""
+def search_budget(
+    settings: Settings, seconds: float | None, memory_bytes: int | None = None, sampler: str | None = None
+) -> Budget:
+    """The seconds asked for, or the default, the limit of memory, and the sampler asked for, or the first of those in
+    the settings. Raises CommandError for what is no time."""
     chosen = settings.default_seconds if seconds is None else seconds
     if not math.isfinite(chosen) or not 0 <= chosen <= settings.max_seconds:
         raise bad_input(
             f"--seconds: expected a number from 0 (nothing is timed) to {settings.max_seconds:g}, got {chosen}"
         )
-    return Budget(chosen, memory_bytes=memory_bytes)
+    return Budget(chosen, memory_bytes=memory_bytes, sampler=sampler or settings.sampler_names[0])
 
 
 def tune_here(
@@ -146,7 +152,12 @@ def tune_here(
 
 
 def tune_remotely(
-    named: NamedGraph, remote: "Remote", target: str | None, budget: Budget, numerics: Numerics
+    named: NamedGraph,
+    remote: "Remote",
+    target: str | None,
+    budget: Budget,
+    numerics: Numerics,
+    sampler: str | None = None,
 ) -> Answer:
     """Asks a server. The graph was read here, so what is wrong with it is said with its place in the file."""
     body: dict[str, Any] = {"graph": to_wire(named), "seconds": budget.seconds, "numerics": numerics}
@@ -154,6 +165,8 @@ def tune_remotely(
         body["target"] = target
     if budget.memory_bytes is not None:
         body["memory_bytes"] = budget.memory_bytes
+    if sampler is not None:
+        body["sampler"] = sampler
     with search_progress(budget.seconds) as progress:
         found = remote.resolve(body, progress.show)
     address = remote.page(found.plan_key)

@@ -112,6 +112,7 @@ def test_parameters_stand_in_for_members_that_lines_lack(service: Running) -> No
         ("?seconds=4000", "bad-request", "seconds"),
         ("?memory_bytes=0", "bad-request", "memory_bytes"),
         ("?memory_bytes=8GiB", "bad-request", "memory_bytes"),
+        (f"?sampler={'x' * 201}", "bad-request", "sampler"),
         ("?target=gpu", "bad-request", "target"),
         ("?target=cuda", "no-device", "/target"),
     ):

@@ -1,4 +1,4 @@
-"""What a connection may cost, over real sockets: heads, trailers and answers have limits in bytes and seconds."""
+"""Limits of one connection, over real sockets: bytes and seconds of heads, trailers and answers."""
 
 import http.client
 import socket
@@ -20,7 +20,7 @@ LIVEZ = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n"
 
 @pytest.fixture(scope="module")
 def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """Of a server with short times and few connections."""
+    """Port of a server that allows short times and few connections."""
     with server(tmp_path_factory.mktemp("connections"), code=LIMITS, workers=0) as (_, found):
         yield found
 
@@ -30,7 +30,7 @@ def connected(port: int) -> socket.socket:
 
 
 def all_of(peer: socket.socket) -> bytes:
-    """What comes until the other side closes, an abortion included."""
+    """All bytes received until the other side closes or resets the connection."""
     found = b""
     try:
         while data := peer.recv(1 << 16):
@@ -41,7 +41,7 @@ def all_of(peer: socket.socket) -> bytes:
 
 
 def send_until_closed(peer: socket.socket, data: bytes, pause_seconds: float) -> None:
-    """The same again and again."""
+    """Sends `data` again and again until the other side closes; fails where it took `data` 2,000 times."""
     try:
         for _ in range(2000):
             peer.sendall(data)

@@ -1,4 +1,4 @@
-"""What the OpenAPI document promises: generated requests get documented answers, and never a 5xx."""
+"""The OpenAPI document as a contract: generated requests get documented answers, and never a 5xx."""
 
 import json
 from pathlib import Path

@@ -32,7 +32,7 @@ FOUND_BY = {("requests", name) for name in ("graph_key", "device_key", "tenant",
 
 
 def flipped(value: Any) -> Any:
-    """One bit, in the middle."""
+    """The value with one bit flipped, in the middle of a text or of bytes; a float with its sign changed."""
     if isinstance(value, bytes) and value:
         at = len(value) // 2
         return value[:at] + bytes([value[at] ^ 0x04]) + value[at + 1 :]
@@ -49,7 +49,7 @@ def truncated(value: Any) -> Any:
 
 
 def foreign(value: Any) -> Any:
-    """Of another type: SQLite holds anything in any column."""
+    """A value of another type: SQLite holds anything in any column."""
     return 2**40 if isinstance(value, str | bytes) else "text"
 
 
@@ -80,7 +80,7 @@ class Kept:
     rows: dict[str, list[tuple[Any, ...]]]
 
     def restore(self) -> None:
-        """As it was, for a process that has looked at nothing yet."""
+        """Restores all rows, and makes the store forget which plans it has verified."""
         with closing(sqlite3.connect(self.file)) as raw:
             for table, rows in self.rows.items():
                 raw.execute(f"DELETE FROM {table}")
@@ -165,8 +165,8 @@ def damaged(file: Path, table: str, column: str | None, damage: str) -> bool:
 
 
 def look(kept: Kept, table: str = "", *, tells: bool) -> list[str]:
-    """What is wrong with what the service says of this database. table: only what has to do with it. tells: where a
-    plan is no answer, that is told."""
+    """Faults in the service's answers over this database, a line each. table: leaves out requests that do not read it.
+    tells: where a plan is no answer, the service has to report it."""
     client, wrong, before = kept.service.client, list[str](), told(kept.service)
 
     def ask(*paths: str) -> None:
@@ -199,7 +199,7 @@ def look(kept: Kept, table: str = "", *, tells: bool) -> list[str]:
 
 
 def parts(client: TestClient, answer: dict[str, Any]) -> Iterator[str]:
-    """What of a plan that was answered cannot be had."""
+    """Parts of an answered plan that the service does not hand out (graph, sources, binaries), a line each."""
     plan_key = answer["plan_key"]
     paths = [f"/v1/plans/{plan_key}", f"/v1/graphs/{answer['graph_key']}"]
     for i, step in enumerate(answer["plan"]["steps"]):
@@ -237,6 +237,7 @@ def test_the_whole_database_answers(kept: Kept) -> None:
 
 
 @pytest.mark.parametrize("table", sorted({table for table, _, _ in CASES}))
+@pytest.mark.sweep(0.35)
 def test_damage(kept: Kept, table: str) -> None:
     found: list[str] = []
     for _, column, damage in (case for case in CASES if case[0] == table):

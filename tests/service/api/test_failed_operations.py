@@ -84,7 +84,7 @@ def test_servers_of_one_database_count_it_once(tmp_path: Path) -> None:
 
 
 def test_items_of_a_batch_are_problems(service: Running) -> None:
-    """What fails as it is read, and what fails later."""
+    """Items of a batch that fail as they are read, and items that fail later, are counted once by kind of problem."""
     bad = wire(7) | {"outputs": []}
     lines = [{"custom_id": "a", "graph": wire()}, {"custom_id": "b", "graph": wire()}, {"custom_id": "c", "graph": bad}]
     body = "".join(json.dumps(line) + "\n" for line in lines)

@@ -1,4 +1,4 @@
-"""What holds for every endpoint: one shape of error, limits, caching, headers, health."""
+"""Rules of every endpoint: one shape of error, limits, caching, headers, health."""
 
 import logging
 from pathlib import Path

@@ -17,7 +17,7 @@ from tests.support.service_app import readers as shared
 from tests.support.service_app import wire
 
 ANY = 2**62
-SMALL = json.dumps({"graph": wire(), "seconds": 2.5, "memory_bytes": 99}).encode()
+SMALL = json.dumps({"graph": wire(), "seconds": 2.5, "memory_bytes": 99, "sampler": "tpe"}).encode()
 
 
 def large(nodes: int) -> bytes:
@@ -43,7 +43,7 @@ def test_what_a_process_reads_is_what_we_read() -> None:
     ask = read_body(SMALL)
     assert isinstance(read, Read)
     assert ask.named is not None
-    assert (read.graph_key, read.seconds, read.memory_bytes) == (ask.graph_key, 2.5, 99)
+    assert (read.graph_key, read.seconds, read.memory_bytes, read.sampler) == (ask.graph_key, 2.5, 99, "tpe")
     assert (read.target, read.numerics) == (None, "reassociate")
     assert (read.parsed_names().inputs, read.parsed_names().outputs) == (("x",), ("y",))
 

@@ -56,6 +56,19 @@ def test_another_shape_op_or_numerics_misses(service: Running) -> None:
         assert service.client.post("/v1/plans:resolve", json=body).status_code == 202
 
 
+def test_a_sampler_is_told_to_the_worker_and_makes_no_other_plan(service: Running) -> None:
+    for asked, told in (({}, None), ({"sampler": "tpe"}, "tpe"), ({"sampler": "fuseplan"}, "fuseplan")):
+        body = {"graph": wire(7 + len(str(told))), **asked}
+        response = service.client.post("/v1/plans:resolve", json=body)
+        operation = service.store.operation(response.json()["operation"]["id"])
+        assert operation is not None
+        assert PlanJob.model_validate_json(operation.payload).sampler == told
+        assert ("sampler" in operation.payload) == (told is not None), "workers of before know no such field"
+    plan_key = store_plan(service.store, chain())
+    hit = service.client.post("/v1/plans:resolve", json={"graph": wire(), "sampler": "random"})
+    assert (hit.status_code, hit.json()["plan_key"]) == (200, plan_key)
+
+
 def test_text_and_key_name_the_same_graph(service: Running) -> None:
     plan_key = store_plan(service.store, chain(), Names(("p",), ("q",)))
     text = print_graph(chain())

@@ -104,7 +104,8 @@ def test_loopback_addresses() -> None:
 
 
 def test_other_addresses_are_taken_where_the_hosts_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """As in a container: an address, which is told; still no name, and not nothing, which would be every address."""
+    """With `allowed_hosts`, as in a container, a server listens on other addresses and warns of it. Names stay refused,
+    and so does "", which would be every address."""
     for host in ("0.0.0.0", "::", "192.168.1.1"):
         _check_address(settings(tmp_path, host=host, allowed_hosts="service"))
         assert f"listening on {host}: whoever reaches this address may do everything" in caplog.text

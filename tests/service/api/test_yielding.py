@@ -23,9 +23,9 @@ print(os.nice(0) - before, group, group_niceness(AUTOGROUP))
 
 
 def group_niceness(file: Path) -> str:
-    """Of a process's autogroup; "none" where the kernel has no such groups, or the process is in none.
+    """Niceness of a process's autogroup; "none" where the kernel has no such groups, or the process is in none.
 
-    The file of a process in the kernel's default group (of what was started outside any session) is empty.
+    The file of a process in the kernel's default group (that of processes started outside any session) is empty.
     """
     words = file.read_text().split() if file.exists() else []
     return words[-1] if words else "none"

@@ -1,4 +1,4 @@
-"""What is wrong with the input is said with its place: one message on stderr, exit code 2, no traceback."""
+"""Faults of the input end a command with one message on stderr that names the place, exit code 2 and no traceback."""
 
 import json
 from pathlib import Path

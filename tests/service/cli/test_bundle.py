@@ -17,7 +17,7 @@ from tuning_db import RequestKey, Store
 
 @pytest.fixture
 def plan_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Of a stored plan for a CUDA device."""
+    """Key of a stored plan for a CUDA device."""
     monkeypatch.setattr(stored_plans, "DEVICE", CUDA_DEVICE)
     with Store(f"sqlite:///{tmp_path / 'plans.db'}") as store:
         return store_plan(store, chain())
@@ -58,7 +58,7 @@ def test_a_bundle_is_what_the_client_reads(cli: Cli, tmp_path: Path, plan_key: s
 def test_plans_that_no_gpu_runs(
     target: str, words: str, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What to do instead, in one sentence."""
+    """A plan for a CPU or the emulator is not bundled; one line says which command to use instead."""
     device = stored_plans.DEVICE.model_copy(update={"target": target})
     monkeypatch.setattr(stored_plans, "DEVICE", device)
     with Store(f"sqlite:///{tmp_path / 'plans.db'}") as store:

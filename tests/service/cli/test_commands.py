@@ -1,4 +1,4 @@
-"""What the commands print, to a person and as JSON. The search is replaced by a plan that was never searched for."""
+"""Output of the commands, for a person and as JSON. The search is replaced by a plan that was never searched for."""
 
 import importlib
 import json
@@ -96,7 +96,7 @@ def test_convert_there_and_back(cli: Cli, graph_file: Path, tmp_path: Path) -> N
 
 
 def test_what_a_dump_leaves_open_is_stated_beside_it(cli: Cli, tmp_path: Path) -> None:
-    """And what is taken for granted is said on stderr."""
+    """--shapes names a file with the extents and strides that a dump leaves open; assumptions are noted on stderr."""
     dump = tmp_path / "dump.txt"
     statement = "%kernel_math {\nT1_g_float[iS2{i0}, iS3{8}]\n   = expf(T0_g_float[iS0{i0}, iS1{8}]);\n}\n"
     dump.write_text(
@@ -297,5 +297,5 @@ def test_every_exception_that_ends_a_command_with_a_message_exists(place: str) -
 def test_every_command_is_of_a_group_and_has_a_line_that_fits() -> None:
     names = [row.name for row in COMMANDS]
     assert len(set(names)) == len(names)
-    assert {name.partition(" ")[0] for name in names if " " in name} == set(GROUPS)
+    assert {name.partition(" ")[0] for name in names if " " in name} - set(names) == set(GROUPS)
     assert [row.name for row in COMMANDS if not row.summary.endswith(".") or len(row.summary) > 60] == []

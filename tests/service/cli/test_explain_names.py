@@ -1,4 +1,5 @@
-"""What `fuseplan explain` calls the nodes of a graph, and what it says of halves: predicted plans, in golden files."""
+"""Names that `fuseplan explain` gives to the nodes of a graph, and its words for halves: predicted plans, in golden
+files."""
 
 import json
 from collections.abc import Callable

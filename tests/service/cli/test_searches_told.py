@@ -1,4 +1,4 @@
-"""What commands say of the searches that they make."""
+"""Messages of commands about the searches that they make."""
 
 import json
 from collections.abc import Callable

@@ -72,7 +72,7 @@ def put(tmp_path: Path, plan: Plan, *sources: str, nodes: tuple[str, ...] = ()) 
 
 
 def kernel(name: str) -> str:
-    """As it is stored: a file of one kernel over the vocabulary."""
+    """Source of one CPU kernel, exp over f32, in a file over the vocabulary as the database stores it."""
     lines = ("  const float* in = (const float*)args[0];", "  store<1, 1>((float*)args[1], exp_(load<1, 1>(in)));")
     body = "\n".join((f'extern "C" void {name}(void* const* args, long from, long to) {{', *lines, "}"))
     return f'#include "loops_cpu.h"\nnamespace k0 {{\n#line 1 "{name}"\n{body}\n}}\n'
@@ -132,7 +132,7 @@ def test_what_cannot_be_a_file(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_tensor_maps_are_arguments_too(cli: Cli, tmp_path: Path) -> None:
-    """Behind the tensors, as the kernel has them: innermost axis first."""
+    """Tensor maps are listed behind the tensors, as the kernel has them, with their innermost axis first."""
     plan = several(SOURCE)
     spec = TensorMapSpec(
         argument=1, sizes=(64, 64), strides_bytes=(128,), box=(64, 8), swizzle=128, dtype="bf16", element_bytes=2
@@ -145,7 +145,8 @@ def test_tensor_maps_are_arguments_too(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_temporaries_are_named_as_in_the_plans_table(cli: Cli, tmp_path: Path) -> None:
-    """By the tensor of the graph that each is, or else by what it is for; the buffer holds another one later."""
+    """A temporary is named by the graph's tensor that it holds, or else by its purpose, although its buffer holds
+    another tensor later."""
     (step,) = plan_of(chain()).steps
     first, second, third = (Ref(place="tmp", index=0), Ref(place="tmp", index=1), Ref(place="out", index=0))
     steps = (

@@ -49,7 +49,7 @@ WIDTHS = pytest.mark.parametrize("width", [80, 60])
 
 
 def printed(width: int, *renderables: RenderableType) -> str:
-    """What stands on a terminal of so many columns, with a line for each thing that did not fit into it."""
+    """Text of `renderables` on a terminal of `width` columns; fails where a line is wider."""
     text = io.StringIO()
     Console(file=text, width=width).print(*renderables, sep="\n")
     lines = [line.rstrip() for line in text.getvalue().splitlines()]
@@ -84,7 +84,7 @@ def predicted(plan: Plan) -> Plan:
 
 
 def emulated(plan: Plan) -> Plan:
-    """Of which nothing is known that has to do with time."""
+    """The plan for an emulator: without times, predictions, bounds and ceilings."""
     plan = predicted(plan)
     steps = [step.model_copy(update={"predicted_us": None, "bound_us": 0.0}) for step in plan.steps]
     device = plan.device.model_copy(update={"target": "emulator", "name": "emulated sm_80", "ceilings": None})
@@ -106,7 +106,7 @@ def test_a_plan(golden: Golden, kind: str, width: int) -> None:
 
 
 def hasty_plan(**changed: object) -> Plan:
-    """Of a search of few seconds on a busy machine: timed as a whole alone, in a lucky moment."""
+    """A plan of a short search on a busy machine: timed as a whole in a lucky moment, its kernels not timed."""
     plan = measured_plan()
     (first, *_) = predicted(plan).steps
     why = "the budget ended before each of its kernels was timed"
@@ -240,7 +240,10 @@ def test_trials(golden: Golden, width: int, monkeypatch: pytest.MonkeyPatch) -> 
         )
     ]  # fmt: skip
     rows = [Trial(m, "0.1.0", 0.0) for m in found]
-    golden(f"trials_{width}.txt", printed(width, trials._table(trials.Tried("", None, rows), everything=True, details=False)))
+    golden(
+        f"trials_{width}.txt",
+        printed(width, trials._table(trials.Tried("", None, rows), everything=True, details=False)),
+    )
 
 
 def batch_of(key: str) -> BatchSummary:

@@ -22,7 +22,7 @@ KEY = graph_key(chain())
 
 @pytest.fixture
 def plan_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Of a stored plan with a measured segment, for a device that is nowhere."""
+    """Key of a stored plan with a measured segment, for a device that no machine has."""
     whole = plan_of(chain())
     step = whole.steps[0].model_copy(update={"segment_key": KEY})
     monkeypatch.setattr("tests.support.stored_plans.plan_of", lambda *_: whole.model_copy(update={"steps": (step,)}))

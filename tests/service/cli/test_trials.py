@@ -43,7 +43,7 @@ ROWS = [
 
 @pytest.fixture
 def plan_key(tmp_path: Path) -> str:
-    """Of a stored plan with one step."""
+    """Key of a stored plan with one step."""
     with Store(f"sqlite:///{tmp_path / 'plans.db'}") as store:
         store.record(ROWS, "0.1.0")
         return store_plan(store, chain())
@@ -72,7 +72,7 @@ def test_a_plan_shows_what_was_tried_on_its_device(cli: Cli, plan_key: str) -> N
 
 
 def test_what_the_plan_has_stands_first(cli: Cli, tmp_path: Path) -> None:
-    """Also below faster ones, of whose races the plan's was not part."""
+    """The trial of the plan's own schedule stands first even if other races, without it, had faster ones."""
     with Store(f"sqlite:///{tmp_path / 'plans.db'}") as store:
         step = plan_of(chain()).steps[0]
         own = measured("", 20.0).model_copy(update={"family": step.family, "schedule": step.schedule})
@@ -108,7 +108,7 @@ def test_csv_holds_every_try(cli: Cli, plan_key: str) -> None:
 
 
 def test_conditions_are_shown_where_asked_for(cli: Cli, tmp_path: Path) -> None:
-    """In the table by --details, in CSV and JSON always; what is not known is left empty."""
+    """The table shows conditions with --details, CSV and JSON always; unknown values are left empty."""
     start, end = Moment(clock_mhz=(3100.0, 2900.0), load=0.5), Moment(clock_mhz=(2000.0, 2900.0), load=0.5)
     surroundings = Surroundings(start=start, end=end, seconds=0.2, cpus=(0, 1), steal_ms=40.0, ceilings=DEVICE.ceilings)
     rows = [

@@ -121,7 +121,7 @@ def test_an_interrupt_keeps_the_best_so_far_and_sums_up(
     before = signal.getsignal(signal.SIGINT)
 
     def interrupted() -> None:
-        """As the search does: it ends with what it has."""
+        """Raises an interrupt and catches it, as a search does that then ends with the best plan so far."""
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
 

@@ -354,7 +354,7 @@ def test_error_pages(service: Running) -> None:
 
 
 def test_a_large_plan_is_a_small_page(service: Running) -> None:
-    """Of hundreds of kernels and thousands of nodes, a page holds what is read first, and leads to the rest."""
+    """The page of a plan with 599 kernels and 1,200 ops holds the first steps and sources, and links to the rest."""
     graph, names = chain(4, ("exp", "neg") * 600), Names(("x",), ("y",))
     one = plan_of(graph).steps[0]
     sources = {sha(text): text for text in (f"int k{i};\n" * 300 for i in range(40))}
@@ -381,7 +381,7 @@ def test_a_large_plan_is_a_small_page(service: Running) -> None:
 
 
 def test_a_plan_of_many_tensors_and_kernels_is_a_small_page(service: Running) -> None:
-    """Of 320 chains that have nothing in common: as many inputs and outputs."""
+    """A plan with 320 inputs, 320 outputs and 125 steps, as of 320 chains that have nothing in common."""
     graph = chain(4)
     one, tensor = plan_of(graph).steps[0], plan_of(graph).inputs[0]
     reads = tuple(Ref(place="in", index=i) for i in range(6))
@@ -406,7 +406,7 @@ def test_each_source_stands_on_the_page_once(service: Running) -> None:
 
 
 def test_pages_do_not_wait_for_pictures_that_are_being_drawn(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many graphs as are drawn at a time take for ever: other pages come, and so does a picture that is there."""
+    """While two pictures, as many as are drawn at a time, never end, other pages and finished pictures are served."""
     keys = [store_plan(service.store, chain(n)) for n in range(1, 6)]
     assert "node-1" in page(service, f"/plans/{keys[0]}/graph").ids
     begun, may_end = threading.Semaphore(0), threading.Event()

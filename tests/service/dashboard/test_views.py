@@ -1,4 +1,4 @@
-"""What pages say of plans whose numbers are not what a reader would take them for."""
+"""Words of pages about plans whose numbers are not what a reader would take them for."""
 
 import re
 from pathlib import Path
@@ -30,7 +30,7 @@ def plan(**update: object) -> Plan:
 
 
 def untimed(**update: object) -> Plan:
-    """Of a device that times nothing."""
+    """A plan for a device that times nothing: predictions alone."""
     made = plan(time_us=None, unfused_us=None, spread=None, search_gap=None, max_rel_error=None, **update)
     steps = [s.model_copy(update={"time_us": None, "predicted_us": made.predicted_us}) for s in made.steps]
     return made.model_copy(update={"steps": tuple(steps)})

@@ -96,7 +96,7 @@ def test_a_search_that_was_cut_short_is_due_for_whoever_has_more_time(store: Sto
 
 
 def test_a_longer_search_that_finds_nothing_better_ends_the_asking(store: Store, samples: Samples) -> None:
-    """Else every request would search again, for ever."""
+    """After such a search the stored plan is not due any more; otherwise every request would search again, for ever."""
     first, request = plan_of(samples, 10.0), samples.request()
     put(store, samples, request, first, Searched(4.0, "interrupted"))
     assert put(store, samples, request, plan_of(samples, 20.0), CUT) == first.plan_key
@@ -128,6 +128,7 @@ def test_a_longer_search_that_finds_nothing_better_ends_the_asking(store: Store,
         (10.0, 0.001, None, 0.0, False),
     ],
 )
+@pytest.mark.sweep(0.4)
 def test_what_a_search_found_replaces_unless_it_is_slower_beyond_noise(
     store: Store,
     samples: Samples,
@@ -248,7 +249,7 @@ class Stored:
 
 
 class Model:
-    """What `resolve` has to say, by definition."""
+    """A model of the database that answers as `resolve` has to, by definition."""
 
     def __init__(self) -> None:
         self.rows: dict[RequestKey, Stored] = {}

@@ -1,6 +1,6 @@
 """Processes killed at random moments lose nothing that was acknowledged, and their jobs end with right plans.
 
-10 kills in every run on SQLite, and a few on PostgreSQL; `make soak` sets FUSEPLAN_KILLS to 200. With
+4 kills in every run on SQLite, and a few on PostgreSQL; `make soak` sets FUSEPLAN_KILLS to 200. With
 FUSEPLAN_KILLS_PAGE, a page with the counts is written there. Needs a C++ compiler.
 """
 
@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.kills import Killer, Tally
 
-KILLS = int(os.environ.get("FUSEPLAN_KILLS", "10"))
+KILLS = int(os.environ.get("FUSEPLAN_KILLS", "4"))
 PAGE = os.environ.get("FUSEPLAN_KILLS_PAGE")
 SEED = 200
 

@@ -191,7 +191,7 @@ def test_a_limit_of_memory_is_part_of_what_is_asked(store: Store, samples: Sampl
 
 
 def test_requests_without_a_limit_keep_their_keys() -> None:
-    """Of a database from before there were limits."""
+    """A request without a memory limit has the digest that older databases, from before there were limits, hold."""
     request = RequestKey("a" * 64, "b" * 64)
     assert request.digest == "9b31c2263d28f1e0011116a09cba943cde628951bfc5b206afc21a6922337bd6"
     assert request.digest != RequestKey("a" * 64, "b" * 64, memory_bytes=1).digest
@@ -387,7 +387,7 @@ def test_many_threads_share_a_store(store: Store, samples: Samples) -> None:
 
 
 def test_keys_by_their_beginnings(store: Store) -> None:
-    """In one look, by the index, in either database; wildcards are no digits."""
+    """Plan keys are found by their first 4 to 64 digits, by the index of either database; wildcards are refused."""
     beginning, keys = store_alike(store)
     assert store.plan_keys(beginning) == keys
     assert store.plan_keys(beginning, 1) == keys[:1]

@@ -16,7 +16,7 @@ SECONDS = 10.0
 
 @dataclass
 class Job:
-    """What the queue must know about a job."""
+    """A job with all that the queue must know about it."""
 
     order: int
     priority: int

@@ -1,5 +1,5 @@
-"""What compilers begin with, and when: nothing optional once the seconds of a search are over, what comes next while
-others work, nothing while kernels are timed."""
+"""Order and times of compilations: nothing optional begins once the seconds of a search are over, kernels that are
+expected next are begun while other compilers work, and nothing begins while kernels are timed."""
 
 import threading
 import time

@@ -69,7 +69,7 @@ FAULTS: dict[str, Compute] = {
 
 
 def problem(case: Case, trial: int, other: Graph, order: Order = "elsewhere") -> str:
-    """What is wrong with another graph's results."""
+    """The fault that `judge` finds in another graph's results for the case, in words; "" where they pass."""
     return judge(case, trial, interpret(other, case.trials[trial].inputs), order).problem
 
 
@@ -136,7 +136,8 @@ def test_wider_floats_are_held_to_their_values() -> None:
 
 
 def test_what_rules_offer_is_accepted() -> None:
-    """What rounds other values as such, what reassociates as sums in any order, what is exact as the graph itself."""
+    """Each offer is judged by its class: one that rounds other values as such, one that reassociates as sums in any
+    order, an exact one as the graph itself."""
     judged = dict.fromkeys((offer.name for offer in ALTERNATIVES), 0)
     for seed in range(120):
         given = rule_graph(Seeded(seed), (*NARROW, f32)[seed % 3])

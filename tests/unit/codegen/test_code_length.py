@@ -22,7 +22,7 @@ NATIVE = CPU_DEVICE.vector_bytes // 4
 
 
 def functions(count: int, dtype: str, ending: str) -> Graph:
-    """Long functions one behind the other."""
+    """A graph of `count` steps of functions with long code, then a reduction, a softmax or nothing, by `ending`."""
 
     def made(x: Node, y: Node) -> Node:
         for _ in range(count):
@@ -39,7 +39,7 @@ def widest(source: str) -> int:
 
 
 def sources(family: str, graph: Graph) -> dict[int, str]:
-    """Of the family's first schedule with all numbers of lanes, by these."""
+    """Sources of the family's first schedule with each possible number of lanes, by that number."""
     values = schedule_values(FAMILIES[family].space(graph, CPU_DEVICE)[0])
     choices = loop_choices(graph, CPU_DEVICE)["lanes"]
     texts = {n: schedule_text(family, {**values, "lanes": n}) for n in choices if isinstance(n, int)}
@@ -62,14 +62,14 @@ def test_few_are_computed_of_vectors_as_wide_as_the_schedule_says(family: str) -
 
 
 def many(x: Node, count: int = 8) -> Node:
-    """Long functions one behind the other."""
+    """`count` times sin(tanh(x) + erf(x)), each applied to the one before: functions with long code."""
     for _ in range(count):
         x = B.sin(B.add(B.tanh(x), B.erf(x)))
     return x
 
 
 def long_graphs(rows: int, columns: int, dtype: DType) -> dict[str, Graph]:
-    """One for each family that prints loops, with long functions in front and behind."""
+    """A graph for each family that prints loops, with `many` functions before and behind its operation, by name."""
     x, w = spec((rows, columns), dtype), spec((columns, columns), dtype)
     return {
         "pointwise": graph_of([x], many),
@@ -96,6 +96,7 @@ PRINTED = [(name, device) for device in (CPU_DEVICE, CUDA_DEVICE) for name in LO
 @pytest.mark.parametrize(("family", "device"), PRINTED, ids=[f"{name}-{device.target}" for name, device in PRINTED])
 @pytest.mark.parametrize("dtype", ["f32", "bf16", "f64"])
 @pytest.mark.parametrize("sizes", [(24, 80), (1024, 1024)], ids=["small", "large"])
+@pytest.mark.sweep(0.3)
 def test_no_schedule_writes_out_more_than_a_compiler_can_take(
     family: str, sizes: tuple[int, int], dtype: str, device: Device
 ) -> None:
@@ -122,7 +123,7 @@ def test_no_schedule_writes_out_more_than_a_compiler_can_take(
 
 
 def chain(x: Node, count: int) -> Node:
-    """Of long functions, those that are longest among them."""
+    """`count` functions, each applied to the sum before it: sin, tanh, erf and pow, the ones with the longest code."""
     for i in range(count):
         x = B.add((B.sin, B.tanh, B.erf, lambda y: B.pow_(y, y))[i % 4](x), x)
     return x
@@ -194,7 +195,7 @@ def test_what_no_schedule_makes_short_is_refused(device: Device, dtype: str) -> 
     ],
 )
 def test_tiles_whose_code_would_be_too_long_are_no_schedules(family: str, where: str, schedule: str) -> None:
-    """With few functions they are; with more, smaller tiles are left."""
+    """The tile of `schedule` is emitted with few functions and refused with more, for which smaller tiles are left."""
     few, more = (chains(count, DTYPES["bf16"])[where] for count in (1, 8))
     FAMILIES[family].emit(few, schedule, CUDA_DEVICE)
     with pytest.raises(EmitError, match="its code would be as long as"):

@@ -1,4 +1,4 @@
-"""What of a search's time its cores had nothing to do."""
+"""Share of a search's core-seconds in which its cores were idle."""
 
 from codegen.timing.core_use import CoreUse
 

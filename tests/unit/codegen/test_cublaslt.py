@@ -42,7 +42,7 @@ def bindings(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeBindings]:
 
 
 def wrong(graph: Graph, call: LibraryCall) -> str:
-    """What is wrong with what the library is told, "" where it gives the graph's result."""
+    """The difference between the library's result by this call and the graph's, in words; "" where they agree."""
     (output,) = graph.outputs
     for integers in (False, True):
         inputs = [np.ascontiguousarray(x) for x in sample_inputs(graph, 5, integers=integers)]

@@ -45,7 +45,7 @@ class FakeArray:
 
 
 class FakeCupy:
-    """What the checks need of CuPy, on the host."""
+    """A stand-in for the part of CuPy that the checks use, in the host's memory."""
 
     cuda: Any
     free = 1 << 40
@@ -92,7 +92,7 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> FakeCupy:
 
 
 def added(memory: CheckTensors, off: float = 0.0) -> None:
-    """What a kernel would do that adds."""
+    """Writes the sum of the two inputs to the output, as a kernel would. off: added to every element, as an error."""
     tensors = memory._tensors
     x, y = (tensors.read(i) for i in range(2))
     tensors.write(2, x + y + np.float32(off))

@@ -54,7 +54,7 @@ def add(grid: object, block: object, args: Sequence[Any], shared_mem: int) -> No
 
 
 def candidate(plan: Plan) -> CudaCandidate:
-    """As read from a program, its kernels done by NumPy."""
+    """The plan as a candidate like one read from a program, with NumPy's addition for every kernel."""
     buffers, kept = [b.bytes for b in plan.buffers], [i for i, b in enumerate(plan.buffers) if b.kept]
     text = {"steps": [], "once": len(plan.prologue), "buffers": buffers, "kept": kept, "aliases": []}
     made = CudaCandidate(text, 2, 1)

@@ -55,7 +55,7 @@ def chains(length: int, link: Link) -> dict[str, Callable[[Node], Node]]:
 
 
 def families_that_fail(graph: Graph, device: Device) -> list[str]:
-    """Those that raise anything but what they may."""
+    """Families that raise anything but EmitError for the graph, each with its error."""
     failed: list[str] = []
     for name, family in FAMILIES.items():
         try:
@@ -70,7 +70,7 @@ def families_that_fail(graph: Graph, device: Device) -> list[str]:
 
 
 def deeper(frames: int, call: Callable[[], list[str]]) -> list[str]:
-    """The same, called from so many frames further down."""
+    """The result of `call`, called `frames` stack frames further down."""
     return deeper(frames - 1, call) if frames else call()
 
 

@@ -152,7 +152,7 @@ def test_threads_that_share_a_cpu_wait_for_each_other() -> None:
 
 
 def test_the_waiting_of_one_thread_is_told_from_that_of_others(tmp_path: Path) -> None:
-    """As the system has it: a file for each thread, nanoseconds of waiting in its second column."""
+    """Linux has a file `schedstat` for each thread, with nanoseconds of waiting for a CPU in its second column."""
     for thread, waited in ((threading.get_native_id(), 5_000_000), (1, 9_000_000)):
         file = tmp_path / "proc/self/task" / str(thread) / "schedstat"
         file.parent.mkdir(parents=True)

@@ -54,8 +54,8 @@ def test_width_is_what_addresses_allow(dtype: str, name: str) -> None:
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
 @pytest.mark.parametrize("vector_bytes", [16, 32, 64])
 def test_on_a_cpu_runs_are_read_by_registers(vector_bytes: int, dtype: str, name: str) -> None:
-    """Of as many lanes as they have of 4 bytes. Runs that are shorter fill one of a power of two of lanes, or, where
-    moves cannot be masked, their rest is taken apart."""
+    """Vectors have as many lanes as a register has units of 4 bytes. A shorter run fills a vector of a power of two of
+    lanes; where moves cannot be masked, the rest of a run is read in smaller vectors."""
     operand, device = BY_NAME[name], CPU_DEVICE.model_copy(update={"vector_bytes": vector_bytes})
     found = dict(kernels(operand, DTYPES[dtype], device))["matmul"]
     assert isinstance(found, Reject if name in NOT_ON_CPU else Kernel)

@@ -23,7 +23,7 @@ B, M, K, N = 3, 19, 33, 23
 
 
 def traced(graph: Graph) -> Contraction | Reject:
-    """As family `aten` does it."""
+    """The contraction that family `aten` finds in the graph, or its reason for refusing the graph."""
     node = long_contract(graph)
     if isinstance(node, Reject):
         return node
@@ -40,7 +40,7 @@ def computed(c: Contraction, inputs: list[np.ndarray], out: np.ndarray) -> None:
 
 
 def called(call: GemmCall, inputs: list[np.ndarray], out: np.ndarray) -> None:
-    """What the library does, with its checks of the leading dimensions."""
+    """Computes the call into `out` as the library does, with its checks of the leading dimensions."""
     m, n, k = extent(call.m), extent(call.n), call.k.extent
     assert call.lda >= (m if call.a_turned else k)
     assert call.ldb >= (k if call.b_turned else n)

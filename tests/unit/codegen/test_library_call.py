@@ -41,7 +41,7 @@ def flat(array: np.ndarray, span: int) -> np.ndarray:
 
 
 def outcome(graph: Graph, call: LibraryCall, *, integers: bool = False) -> str:
-    """What is wrong with the call's result, "" where it is the graph's."""
+    """The difference between the call's result and the graph's, in words; "" where they agree."""
     inputs = sample_inputs(graph, 3, integers=integers)
     (output,) = graph.outputs
     memory = [flat(x, s.span) for x, s in zip(inputs, graph.inputs, strict=True)]

@@ -1,4 +1,5 @@
-"""What segments have in common is looked at once: answers are those of a fresh look, whichever inputs are read."""
+"""Parts that segments have in common are analysed once: families answer as after a fresh analysis, whichever inputs a
+segment reads."""
 
 from collections.abc import Callable
 from itertools import permutations
@@ -32,17 +33,17 @@ def _attention(q: Node, k: Node, v: Node, m: Node) -> tuple[Node, ...]:
 
 
 def _turned(q: Node, k: Node, v: Node, m: Node) -> tuple[Node, ...]:
-    """Of columns of scores, which are no rows of the product unless its operands change places."""
+    """Softmax over columns of the scores, which are rows of the product only where its operands change places."""
     return (build.cast(build.softmax(build.permute(scores(q, k), [1, 0])), bf16),)
 
 
 def _beside(q: Node, k: Node, v: Node, m: Node) -> tuple[Node, ...]:
-    """With an output that depends on no scores."""
+    """`_softmax` with a second output that depends on no scores."""
     return (*_softmax(q, k, v, m), build.neg(m))
 
 
 def _both_ways(q: Node, k: Node, v: Node, m: Node) -> tuple[Node, ...]:
-    """Rows and columns are reduced: refused as it is lowered, not by its ops."""
+    """Scores reduced over rows and over columns: a graph that is refused when it is lowered, not by its ops."""
     x = scores(q, k)
     return (build.softmax(build.sub(x, build.max_(x, [0], keepdims=True))),)
 

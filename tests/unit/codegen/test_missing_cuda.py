@@ -1,4 +1,4 @@
-"""What a machine lacks for CUDA, by what its processes say of it."""
+"""The parts of CUDA that a machine lacks, told from its child processes' errors."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from codegen.hardware.missing_cuda import cupy_hint, lacks
 
 
 class RuntimeFault(Exception):
-    """As CuPy's: with CUDA's number of the error."""
+    """An error like CuPy's, with CUDA's number of the error in `status`."""
 
     def __init__(self, status: int) -> None:
         super().__init__("cuda")

@@ -1,4 +1,4 @@
-"""What rows say of kernels that were timed."""
+"""The detail in words that a measurement's row has for a timed kernel."""
 
 from codegen.workbench.outcome import timed
 

@@ -1,4 +1,4 @@
-"""What is brought from memory ahead: what is read once in long runs, and nothing that is read again."""
+"""Prefetches in CPU kernels: of data that is read once in long runs, and of no data that is read again."""
 
 import re
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What the machine was like during a race, read from files of the system: as they are, and where they are hidden."""
+"""State of the machine during a race (clocks, load, stolen time), read from system files, some of which are hidden."""
 
 from pathlib import Path
 

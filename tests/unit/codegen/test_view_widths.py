@@ -78,7 +78,7 @@ def test_results_are_written_as_wide_as_addresses_allow(view: View) -> None:
 
 @pytest.mark.parametrize("view", [v for v in STORED if v.pad == (0, 0)], ids=str)
 def test_what_is_one_run_is_written_in_whole_vectors_first(view: View) -> None:
-    """By the first schedule that a search tries: every access but that to what is left behind them."""
+    """By the first schedule that a search tries, all writes are whole vectors but those of the rest behind them."""
     size, vector = view.graph().outputs[0].node.elements, ACCESS_BYTES // view.dtype.bytes
     kernel = first_kernel("pointwise", view.graph())
     assert {a.width for a in kernel.accesses if a.tensor == "out0"} == {vector, gcd(size, vector)}, kernel.schedule
@@ -96,7 +96,7 @@ def test_a_padded_middle_axis_takes_no_width(low: int, high: int) -> None:
 
 @pytest.mark.parametrize("extent", [8, 12, 16, 24, 40, 48, 100])
 def test_short_rows_have_no_narrower_vectors_for_more_threads(extent: int) -> None:
-    """Of a transposed copy, whose reads are strided: vectors are as wide as rows of the result are aligned."""
+    """A transposed copy, whose reads are strided, has vectors as wide as the alignment of the result's rows allows."""
     sizes = (64, extent, 36)
     spec = InputSpec(shape_of(sizes), f32, dense_strides(sizes), 16)
     out = build.neg(build.permute(make_input(0, spec), (0, 2, 1)))

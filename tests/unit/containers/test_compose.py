@@ -29,7 +29,7 @@ KEYS = set(
 
 
 def settings(name: str) -> Settings:
-    """Those in force in a container: the image's and those of compose, as its processes read them."""
+    """Settings that a container's processes read: from the environment of its image and of compose.yaml."""
     stage = stages()[SERVICES[name]["build"]["target"]]
     return load(env={**stage.environment, **SERVICES[name]["environment"]})
 
@@ -151,7 +151,7 @@ def test_everybody_shares_the_cache(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(SERVERS))
 def test_a_server_is_looked_after(name: str) -> None:
-    """As its image says, or, where it is a worker's, as that of a service does."""
+    """A server has the health check of its image; one that runs a worker's image has that of the service's image."""
     said = SERVICES[name].get("healthcheck", {}).get("test", [])
     assert said == ([] if name == "service" else ["CMD", *stages()["service"].health_command])
 

@@ -20,7 +20,7 @@ SCRIPT = script_variables()
 
 
 def read_from_context() -> set[str]:
-    """What the build takes from the repository."""
+    """Paths of the repository that the build copies or mounts."""
     steps = [step for stage in stages().values() for step in stage.steps]
     copied = {source for step in steps if isinstance(step, Copy) for source in step.sources}
     mounts = [mount for step in steps if isinstance(step, Run) for mount in step.mounts]

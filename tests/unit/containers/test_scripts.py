@@ -48,7 +48,7 @@ def test_other_steps_than_there_are_end_with_those_that_there_are(words: tuple[s
 
 
 def test_the_entry_point_becomes_the_command() -> None:
-    """Its process, so that signals reach it; its arguments as they are."""
+    """The command runs in the entry point's process, so that signals reach it, with its arguments unchanged."""
     code = "import os, sys; print(os.getpid(), sys.argv[1:])"
     with subprocess.Popen(
         [ENTRYPOINT, sys.executable, "-c", code, "a b", "*"], stdout=subprocess.PIPE, text=True
@@ -58,7 +58,7 @@ def test_the_entry_point_becomes_the_command() -> None:
 
 
 def test_libpq_gets_the_password_out_of_the_file(tmp_path: Path) -> None:
-    """As the default of connections whose address has none; and the process goes on without the file's name."""
+    """The password is the default of connections whose address has none; PGPASSWORD_FILE is not passed on."""
     (tmp_path / "password").write_text("s3cret with spaces\n")
     code = (
         "import os; from psycopg import pq; print([o.val for o in pq.Conninfo.get_defaults() "

@@ -1,4 +1,4 @@
-"""What a graph may cost while it is built: nodes made, their operands, and distinct nodes that a text keeps."""
+"""Limits of a graph while it is built: nodes made, their operands, and distinct nodes that a text keeps."""
 
 import pytest
 

@@ -201,7 +201,7 @@ def test_models_are_those_that_are_swept() -> None:
 
 
 def test_every_part_of_python_has_words() -> None:
-    """What a definition may not have is refused in words, not by the name of a class of `ast`."""
+    """Every class of statements and expressions in `ast` has words, by which a definition that uses it is refused."""
 
     def kinds(base: type[ast.AST]) -> Iterator[type[ast.AST]]:
         below = [kind for kind in base.__subclasses__() if kind.__module__ == "ast" or kind.__module__ == "_ast"]

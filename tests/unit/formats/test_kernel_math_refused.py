@@ -1,4 +1,5 @@
-"""What %kernel_math dumps are refused for, each with its line: ambiguity with both readings, and contradictions."""
+"""Faults for which %kernel_math dumps are refused, each with its line: ambiguities with both readings, and
+contradictions."""
 
 import pytest
 
@@ -248,7 +249,7 @@ def test_refused(case: str) -> None:
 
 
 def test_the_cases_are_refused_for_one_thing_each() -> None:
-    """The same dump without its fault is read."""
+    """The dumps that the cases above spoil are read without their faults."""
     read_kernel_math(COPY)
     read_kernel_math(cat(LEFT, RIGHT))
     read_kernel_math(reduced(SUM))

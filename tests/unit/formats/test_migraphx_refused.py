@@ -1,4 +1,4 @@
-"""What the reader of MIGraphX dumps refuses, at which line and column; and broken texts of every kind."""
+"""MIGraphX dumps that the reader refuses, with line and column, and broken texts of every kind."""
 
 import itertools
 import random

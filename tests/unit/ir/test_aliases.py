@@ -1,4 +1,4 @@
-"""What other systems call our dtypes and ops: every alias leads to something, and hides nothing."""
+"""Names of other systems for our dtypes and ops: every alias leads to a name that exists, and hides none of ours."""
 
 import ast
 import inspect
@@ -56,7 +56,7 @@ def test_no_alias_hides_a_name_of_ours() -> None:
 
 @pytest.mark.parametrize("table", ["DTYPE_ALIASES", "DTYPE_HINTS", "OP_ALIASES", "OP_HINTS", "ATTRIBUTE_HINTS"])
 def test_no_name_stands_in_a_table_twice(table: str) -> None:
-    """Of a key that a dictionary is written with twice, Python keeps the last without a word."""
+    """Where a dictionary is written with one key twice, Python keeps the last value without an error."""
     for statement in ast.parse(inspect.getsource(aliases)).body:
         match statement:
             case ast.AnnAssign(target=ast.Name(id=name), value=ast.Dict(keys=keys)) if name == table:

@@ -54,7 +54,7 @@ def layer_norm_of(x: Array, add: Sum) -> Array:
 
 
 def scan_of(x: Array, add: Sum) -> Array:
-    """Blocks by themselves, each after the sum of those before it."""
+    """Running sums of seven blocks, each added to the sum of the blocks before it."""
     parts, before = [], np.zeros(x.shape[1:], x.dtype)
     for block in np.array_split(x, 7):
         parts.append(before + np.add.accumulate(block, axis=0))
@@ -75,12 +75,12 @@ def product_of(x: Array, y: Array, add: Sum) -> Array:
 
 
 def fused_sum(x: Array) -> Array:
-    """Of products: each partial sum is rounded, and no product."""
+    """`reversed_sum`; `product_of` takes it as a sum of products by FMA, which rounds partial sums and no product."""
     return reversed_sum(x)
 
 
 def wide_sum(x: Array) -> Array:
-    """Of products: rounded once, at the end."""
+    """`reversed_sum`; `product_of` takes it as a sum of products in a wider dtype, rounded once, at the end."""
     return reversed_sum(x)
 
 
@@ -145,6 +145,7 @@ def cases() -> Iterator[tuple[str, tuple[int, int], DType, float]]:
 
 
 @pytest.mark.parametrize(("name", "sizes", "dtype", "scale"), list(cases()), ids=str)
+@pytest.mark.sweep(0.3)
 def test_other_orders_agree_and_wrong_values_do_not(
     name: str, sizes: tuple[int, int], dtype: DType, scale: float
 ) -> None:

@@ -245,6 +245,7 @@ def test_another_correct_kernel_passes_in_pieces(name: str, dtype) -> None:
 
 @pytest.mark.usefixtures("finely_cut")
 @pytest.mark.parametrize("seed", range(60))
+@pytest.mark.sweep(0.3)
 def test_the_verdict_is_that_of_all_runs(seed: int) -> None:
     graph = any_graph(Seeded(seed))
     inputs = sample_inputs(graph, seed)

@@ -18,7 +18,8 @@ TERMS = 4
 
 
 def terms_of(kind: str, dtype: np.dtype, rng: np.random.Generator, rows: int) -> np.ndarray:
-    """Of magnitudes near the ends of the range, with some zeros and infinities."""
+    """Rows of TERMS numbers, some of magnitudes near the ends of the dtype's range. kind: "special" adds zeros and
+    infinities."""
     info = np.finfo(dtype)
     reach = int(info.maxexp) - 1
     exponents = rng.choice([-reach, -reach // 2, -1, 0, 1, reach // 2, reach - 1, reach], (rows, TERMS))
@@ -32,7 +33,8 @@ def terms_of(kind: str, dtype: np.dtype, rng: np.random.Generator, rows: int) ->
 
 
 def outcomes(x: np.ndarray, op: str) -> set[str]:
-    """What the orders come to: of what is finite, that it is."""
+    """Results over all orders of the terms: infinities by sign, "nan", "0" for a product of 0, and "?" for any other
+    finite result."""
     found: set[str] = set()
     for order in permutations(range(len(x))):
         made = x[order[0]]
@@ -82,7 +84,8 @@ def test_contractions(dtype: str) -> None:
 
 
 def test_what_follows_from_it_may_be_anything_too() -> None:
-    """What a search of a random graph met: 1 of one order, infinity of another, rounded down."""
+    """A product that is 1 in one order and infinite in another, rounded down, as a search of a random graph met it: any
+    result is allowed."""
 
     def graph(op: str) -> Graph:
         return graph_of([spec((6,), f32)], lambda x: [B.floor(B.prod(x, (0,)) if op == "prod" else B.sum_(x, (0,)))])

@@ -31,7 +31,7 @@ def erring(rng: np.random.Generator, dtype: DType, low: float, high: float) -> n
 
 
 def node_of(op: str, dtype: DType) -> Node | None:
-    """Over inputs of a dtype; None where the op takes none of it."""
+    """The op over inputs of a dtype; None where the op does not take that dtype."""
     sizes = shape_of((ELEMENTS,))
     args = tuple(make_input(i, InputSpec(sizes, dtype, dense_strides((ELEMENTS,)))) for i in range(OPS[op].arity))
     try:
@@ -41,7 +41,7 @@ def node_of(op: str, dtype: DType) -> Node | None:
 
 
 def odd_neighbour(x: np.ndarray, odd: tuple[float, float]) -> np.ndarray:
-    """The same with a value and an error in the last element that are none."""
+    """A copy of x with `odd` as the last element's value and error, at least one of which is not finite."""
     found = x.copy()
     found["value"][-1], found["error"][-1] = odd
     return found
@@ -52,7 +52,7 @@ def odd_neighbour(x: np.ndarray, odd: tuple[float, float]) -> np.ndarray:
 @pytest.mark.parametrize("errs", [False, True])
 @pytest.mark.parametrize("name", ["f32", "bf16", "f16", "f64"])
 def test_a_neighbour_that_is_not_finite_changes_nothing(name: str, errs: bool, odd: tuple[float, float]) -> None:
-    """It sends a whole block the way on which conditions are asked for each element."""
+    """One element that is not finite sends its whole block down the path that tests conditions for each element."""
     dtype, rng, seen = DTYPES[name], np.random.default_rng(3), 0
     for op in OF_FLOATS:
         node = node_of(op, dtype)

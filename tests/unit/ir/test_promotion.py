@@ -1,4 +1,5 @@
-"""What dtype operands meet in, and how they get there, held against PyTorch: op by op, dtype by dtype, kind by kind."""
+"""Promotion of operands to a common dtype, and the casts that lead there, held against PyTorch: op by op, dtype by
+dtype, kind by kind."""
 
 from collections.abc import Callable
 from itertools import product

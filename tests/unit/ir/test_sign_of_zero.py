@@ -70,7 +70,7 @@ def test_the_table_says_where_a_zeros_sign_makes_a_difference() -> None:
 
 
 def _over(op: str, dtype: DType) -> Node | None:
-    """Of inputs of that dtype; None where the op takes none of it."""
+    """The op over inputs of that dtype; None where the op does not take the dtype."""
     sizes = (len(SPECIAL) ** OPS[op].arity,)  # type: ignore[operator]
     args = tuple(
         make_input(i, InputSpec(shape_of(sizes), dtype, dense_strides(sizes)))
@@ -91,7 +91,8 @@ def data(dtype: DType, rng: np.random.Generator) -> np.ndarray:
 
 
 def with_either_zero(graph_from_sum: Graph, total: np.ndarray) -> list[list[np.ndarray]]:
-    """What the graph behind a sum gives where its zeros are all +0, all -0, and one or the other."""
+    """Results of the graph behind a sum for five choices of the signs of the sum's zeros: all +0, all -0, and three
+    random ones."""
     rng = np.random.default_rng(5)
     zeros = total == 0
     signs = [np.ones(total.shape), -np.ones(total.shape), *(rng.choice([-1.0, 1.0], total.shape) for _ in range(3))]

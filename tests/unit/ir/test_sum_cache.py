@@ -1,4 +1,4 @@
-"""What all perturbed runs share gives the tolerances of runs that share nothing, bit for bit; so do threads."""
+"""Perturbed runs that share sums give the tolerances of runs that share nothing, bit for bit; so do several threads."""
 
 from collections.abc import Callable
 
@@ -95,6 +95,7 @@ def however_cut(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("dtype", [f32, bf16], ids=str)
 @pytest.mark.parametrize("integers", [False, True])
 @pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.sweep(0.3)
 def test_tolerances_are_those_of_runs_that_share_nothing(
     monkeypatch: pytest.MonkeyPatch, name: str, integers: bool, dtype
 ) -> None:
@@ -117,7 +118,7 @@ def test_tolerances_of_random_graphs_are_those_of_runs_that_share_nothing(
 def test_a_value_that_errors_reach_and_that_was_shared_would_be_seen(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """So that the tests above can fail."""
+    """Sharing every node gives other tolerances, so that the tests above can fail."""
     graph = graph_of([spec(s, f32) for s in SIZES], GRAPHS[name])
     inputs = sample_inputs(graph, 3)
     wanted = plainly(monkeypatch, graph, inputs)
@@ -126,7 +127,7 @@ def test_a_value_that_errors_reach_and_that_was_shared_would_be_seen(
 
 
 def test_a_product_of_inputs_is_computed_once_for_all_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And its magnitudes once; the second product of attention twice in each run."""
+    """Attention's first product and its magnitudes are computed once for all runs, its second product twice in each."""
     seen: list[Node] = []
 
     def noting(node: Node, a: np.ndarray, b: np.ndarray, *, in_order: bool = True) -> np.ndarray:
@@ -144,7 +145,7 @@ def test_a_product_of_inputs_is_computed_once_for_all_runs(monkeypatch: pytest.M
 
 
 def test_without_room_nothing_is_kept() -> None:
-    """Nor more than there is room for."""
+    """A cache with room for one array keeps one: of two pieces asked for twice, the second is computed twice."""
     graph = graph_of([spec(s, f32) for s in SIZES], linear)
     (node,) = (n for n in graph.nodes if n.op == "contract")
     made: list[int] = []

@@ -90,7 +90,7 @@ def families(**kwargs: object) -> dict[str, FakeFamily]:
 
 @dataclass
 class Timing:
-    """What `measure_plans` gives."""
+    """The result of `measure_plans` for one plan."""
 
     samples_us: tuple[float, ...]
     max_rel_error: float | None = 0.0
@@ -220,7 +220,7 @@ class FakeBench:
     def measure_by_steps(
         self, graph: Graph, plan: Plan, meanings: Meanings, *, seed: int = 0, seconds: float
     ) -> Timing:
-        """As the plan does as a whole."""
+        """Checks that each step's meaning is that of its segment; the timing that `measure_plans` gives the plan."""
         assert [graph_key(m.graph) for m in meanings.steps] == [s.segment_key for s in plan.steps]
         return self.measure_plans(graph, [plan], seed=seed, seconds=seconds)[0]
 

@@ -14,12 +14,12 @@ Sizes = tuple[int, ...]
 
 
 def weight(*sizes: int, dtype: DType = f32) -> InputSpec:
-    """A constant."""
+    """A constant input."""
     return InputSpec(shape_of(sizes), dtype, dense_strides(sizes), 16, "v1")
 
 
 def tensor(*sizes: int, dtype: DType = f32) -> InputSpec:
-    """What changes."""
+    """An input whose values change from run to run."""
     return InputSpec(shape_of(sizes), dtype, dense_strides(sizes))
 
 

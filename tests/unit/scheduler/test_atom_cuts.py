@@ -1,4 +1,5 @@
-"""What a contraction reads through views that no family sees through is stored before, in as few bytes as will do."""
+"""Operands that a contraction would read through views that no family sees through are stored before it, in as few
+bytes as possible."""
 
 import pytest
 
@@ -30,7 +31,7 @@ def product(rows: int, *, widened: bool) -> Graph:
 
 
 def stored(graph: Graph, device: object = CPU_DEVICE) -> list[str]:
-    """Ops of the atoms."""
+    """Ops of the atoms that the graph is cut into, each of which is stored."""
     ledger = Ledger(device, FAMILIES, Forgetful(), None, 0)  # type: ignore[arg-type]
     return [n.op for n in cut(graph, ledger.computable).nodes]
 

@@ -78,7 +78,8 @@ def test_right_plans_pass_with_the_outputs_that_they_have() -> None:
 
 
 def test_a_step_that_is_given_another_tensor_is_found() -> None:
-    """Of whatever shape, one that an input, a buffer or an output held before or never did."""
+    """A step that reads another place than it should, an input, a buffer or an output of any shape, is reported,
+    whether or not that place ever held the right tensor."""
     tried = 0
     for seed in range(40):
         graph = drawn(seed)
@@ -110,7 +111,7 @@ def test_a_step_that_computes_something_else_is_found() -> None:
 
 
 def test_a_tensor_that_is_overwritten_too_early_is_found() -> None:
-    """Both runs differ: in the one nothing is overwritten."""
+    """The plan's outputs differ from those of its steps run one by one, where nothing is overwritten."""
     graph = diamond()
     plan, meanings, segments = unfused(graph)
     inputs = random_inputs(graph, 0)

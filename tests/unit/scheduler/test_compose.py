@@ -86,7 +86,7 @@ def test_contractions_whose_axes_were_put_in_order_come_back() -> None:
 
 
 def test_covers_with_alternatives_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the graph that they are alternatives for, whichever producers the steps hold."""
+    """The segments of a random cover, whichever alternatives they hold, compose to the graph that they are made for."""
     monkeypatch.setattr(composing, "ALTERNATIVES", OFFERS)
     others = 0
     for seed in range(60):

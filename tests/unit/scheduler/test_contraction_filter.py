@@ -1,4 +1,5 @@
-"""What no family takes for its products is said from atoms, and families say the same when they are asked."""
+"""The filter that tells from atoms which segments no family takes because of their products: the families, when asked,
+refuse them, too."""
 
 import random
 from collections.abc import Iterator
@@ -27,7 +28,7 @@ MOST = 9  # atoms of a random graph: all sets of them are asked about
 
 
 def _random(seed: int) -> Graph:
-    """Products of matrices, thin ones and thick ones, of each other and of what is computed of them."""
+    """A random graph of matrix products, thin and thick, of each other and of pointwise ops, softmaxes and views."""
     rng = random.Random(seed)
     rows = rng.choice((4, 32))
 
@@ -59,7 +60,7 @@ H200 = specified("h200", "13.0")
 
 
 def _pieces() -> Iterator[tuple[int, Atoms, SegmentMask]]:
-    """Of random graphs, all sets of whose atoms are asked about, those that can be segments."""
+    """Every set of atoms that can be a segment, with its seed and atoms, of random graphs of at most MOST atoms."""
     for seed in range(300):
         atoms = atoms_of(_random(seed))
         if len(atoms) <= MOST:

@@ -98,7 +98,7 @@ def over(*outputs: Node) -> Graph:
 
 
 def edges(plan: Plan) -> list[Reason]:
-    """Those of neighbours; each edge between two steps must have exactly one."""
+    """The plan's reasons about edges between two steps. Fails where an edge has more than one."""
     found = [r for r in plan.reasons if r.edges]
     told = sorted(e for r in found for e in r.edges)
     assert told == sorted(set(told))
@@ -160,7 +160,8 @@ SEEN_THROUGH: dict[str, Callable[[Node, Node], list[Node]]] = {
 
 @pytest.mark.parametrize("graph", SEEN_THROUGH)
 def test_a_winner_that_is_the_unfused_graph_is_explained_by_its_own_tensors(graph: str) -> None:
-    """There a padding is a tensor, while segments of the other covers see through it: both count from 0."""
+    """A padding is a tensor of the unfused graph, and segments of other covers see through it: tensors of either are
+    numbered from 0."""
     made = SEEN_THROUGH[graph](matrix(0, 64, 32), matrix(1, 64, 32))
     fused = FakeFamily("fused", kinds=frozenset(OpKind), schedules=("only",))
     plan = plan_of(over(*made), fused, FakeNaive("one", schedules=("only",)), bench=Apart())
@@ -206,7 +207,8 @@ def test_what_a_limit_kept_the_search_from_is_said_with_the_limit() -> None:
 
 
 def test_what_was_predicted_faster_and_not_tried_is_said_to_have_lacked_time() -> None:
-    """Both together read and write what one of them does: about as fast as one, by the prediction."""
+    """Two segments merged read and write as many bytes as one of them, so that the merge is predicted to take about as
+    long as one."""
     reason = of_singles(bench_of(fused=100.0, one=90.0), whole=True)
     assert reason.kind == "cap"
     assert reason.text.endswith("apart 90.0 µs + 90.0 µs; not tried before the time was over")

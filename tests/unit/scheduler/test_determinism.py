@@ -1,5 +1,5 @@
-"""The same request, seed and measurements give the same plan: in other processes, with other hashes of strings, and
-whatever the order in which a database hands out what it knows."""
+"""Determinism of plans: equal requests, seeds and measurements give equal plans, in other processes, with other hashes
+of strings, and whatever the order in which a database returns its rows."""
 
 import os
 import random
@@ -31,7 +31,8 @@ def corpus() -> dict[str, Graph]:
 
 
 def plan_keys() -> list[str]:
-    """Of the corpus, by our families: searches in which every kernel takes what its name says."""
+    """Name and plan key of every case of the corpus, planned by our families and a bench that takes every kernel's time
+    from its name."""
     found: list[str] = []
     for name, graph in corpus().items():
         bench = FakeBench(seed=11)
@@ -55,7 +56,7 @@ def test_other_processes_find_the_same_plans() -> None:
 
 
 class Shuffled(Memory):
-    """What a memory knows, its races and their rows in another order."""
+    """A memory with the rows of another one, its races and their rows in random order."""
 
     def __init__(self, memory: Memory, seed: int) -> None:
         super().__init__()

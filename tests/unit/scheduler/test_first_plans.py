@@ -17,7 +17,7 @@ from tests.unit.scheduler.test_tune import X, Y, diamond, graph_of, search
 
 
 class Stalling(FakeBench):
-    """Its first race takes an hour. slow: how many times as long as their steps fused plans take."""
+    """A bench whose races take an hour each. slow: the time of a fused plan over the sum of its steps' bounds."""
 
     slow: float = 1.0
 
@@ -64,7 +64,7 @@ def test_what_is_slower_than_its_unfused_is_not_returned(seconds: float, slow: f
 
 
 def test_whatever_whole_plans_take_none_is_slower_than_an_unfused_one_beside_it() -> None:
-    """Of which there may be two: with the kernels of the first plans, and with those that were found since."""
+    """There may be two unfused plans: with the kernels of the first plans, and with kernels that were found since."""
 
     class Moody(FakeBench):
         moods = Random(0)
@@ -92,7 +92,7 @@ def test_they_are_made_before_any_race() -> None:
 
 
 def test_the_first_plan_has_the_times_of_kernels_that_were_raced_since() -> None:
-    """It wins where plans of what was measured take longer than its own."""
+    """The first plan wins where plans of the measured kernels take longer than it does."""
 
     class Better(FakeBench):
         first: tuple[str, ...] = ()
@@ -197,8 +197,8 @@ NO_RACE = [Status.rejected, Status.compile_failed, Status.compile_timeout, Statu
 @pytest.mark.parametrize("status", NO_RACE)
 @pytest.mark.parametrize("others", [True, False], ids=["all", "its own"])
 def test_a_first_plan_stays_whose_kernels_could_not_race(status: Status, others: bool) -> None:
-    """It ran, and was right: that a compiler was given up on that made the same kernel for a race, or the device was
-    full beside other searches, is not its fault. batch_norm_backward on a busy H200 came out unfused, 4.3x slower."""
+    """The first plan ran, and was right. A race of its kernels may fail for other reasons: their compiler was given up
+    on, or other searches filled the device. batch_norm_backward on a busy H200 came out unfused, 4.3x slower."""
 
     class NoRace(Stalling):
         first: tuple[tuple[str, str, str], ...] = ()
@@ -247,7 +247,8 @@ def test_last_plans_are_compiled_however_late_where_there_are_no_first_ones() ->
 def test_kernels_that_take_long_to_emit_are_not_emitted_ahead(
     emitting_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a budget that is spent then, the first plans are compiled with what takes compilers less, and say so."""
+    """Where emitting takes long, only kernels of the first plans are emitted. By then the budget is spent, so that they
+    are compiled quickly, and the plan says so."""
     emitted: list[str] = []
     compiled: list[tuple[int, bool]] = []
 
@@ -283,7 +284,7 @@ def test_kernels_that_take_long_to_emit_are_not_emitted_ahead(
 def test_what_compilers_have_no_time_for_is_compiled_quickly_and_told(
     seconds: float, unit_s: float, quick: bool, told: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Unless there was time for others after all."""
+    """A plan of quickly compiled kernels says so, unless there was time for other kernels after all."""
     asked: list[bool] = []
 
     class Noting(FakeBench):

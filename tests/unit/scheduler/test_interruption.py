@@ -24,6 +24,7 @@ from scheduler.segments.segment_mask import SegmentMask
 from scheduler.tune import TuneSettings, tune
 from scheduler.tuning.trials import Ledger
 from tests.support.cover_problems import random_problem
+from tests.support.whole import some
 from tests.unit.scheduler.fakes import (
     DEVICE,
     Clock,
@@ -120,7 +121,7 @@ def search(calls: Calls, seconds: float) -> Plan:
 
 
 def every_segment() -> dict[str, Graph]:
-    """What some family accepts, by key."""
+    """Every segment of the diamond that some family accepts, by key."""
     ledger = Ledger(DEVICE, families(kinds=ALL, most=3), Memory(), None, 0)
     atoms = cut(prepare(diamond()).graph, ledger.computable)
     sets = [members for members in range(1, 1 << len(atoms)) if atoms.is_convex(members)]
@@ -130,6 +131,7 @@ def every_segment() -> dict[str, Graph]:
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("seconds", [0.0, 60.0])
+@pytest.mark.soak
 def test_an_interrupt_at_every_call_gives_the_best_plan_so_far(seconds: float, after: bool) -> None:
     """The later, the better: no plan of measured kernels is slower than one that an earlier interrupt gave."""
     total = Calls()
@@ -139,9 +141,8 @@ def test_an_interrupt_at_every_call_gives_the_best_plan_so_far(seconds: float, a
     expected = interpret(diamond(), inputs)
     segments = every_segment()
     best, untold, checked = float("inf"), 0, set[tuple[str, ...]]()
-    for at in range(
-        1, total.count, 3 if after else 1
-    ):  # the first is the reading of the clock with which a search begins
+    every = range(1, total.count, 3 if after else 1)  # the first is the reading of the clock with which a search begins
+    for at in some(every, max(len(every) // 5, 40), f"{seconds} {after}"):
         plan = search(Calls(at, after), seconds)
         untold += not any(r.text == INTERRUPTED for r in plan.reasons)
         entries = tuple(step.entry for step in plan.steps)
@@ -160,7 +161,7 @@ def test_an_interrupt_at_every_call_gives_the_best_plan_so_far(seconds: float, a
 
 
 class SlowFamily(FakeFamily):
-    """Each of its answers takes so long that the watch's next look tells who listens."""
+    """A family whose every answer takes BEAT_S seconds, so that the next look at the clock reports an event."""
 
     clock_: Clock
 
@@ -198,7 +199,7 @@ def test_a_cancel_while_segments_are_listed_is_heard_at_once() -> None:
 
 @pytest.mark.parametrize("limit_bytes", [None, 9])
 def test_a_cancel_while_covers_are_sought_leaves_a_problem_that_can_be_solved(limit_bytes: int | None) -> None:
-    """At each of its beats; then the same is asked again."""
+    """The solver is cancelled at each of its beats, and then solves the problem as if it had not been."""
     cancelled = 0
     for seed in range(60):
         problem, rng = random_problem(seed), random.Random(seed)
@@ -224,7 +225,7 @@ def test_a_cancel_while_covers_are_sought_leaves_a_problem_that_can_be_solved(li
 
 
 def test_of_an_interrupted_search_large_plans_are_not_explained_at_length() -> None:
-    """As where the budget is spent, although there may be time left."""
+    """An interrupted search explains large plans as briefly as one whose budget is spent, even with time left."""
     text = "what each kernel could cost was not compared"
     for atoms in (MANY_ATOMS - 10, MANY_ATOMS + 10):
         x = X

@@ -152,7 +152,7 @@ def test_the_work_grows_with_the_graph() -> None:
 @pytest.mark.parametrize("seconds", [0.5, 1.0, 3.0, 20.0])
 @pytest.mark.parametrize("compile_s", [0.01, 0.3])
 def test_it_ends_in_time(seconds: float, compile_s: float) -> None:
-    """By then what was begun is compiled, and no more."""
+    """When the time is over, only compilations that were begun, or without which there is no plan, are finished."""
     bench = Compiling(compile_s)
     plan = stretched(chain(400, period=7), bench, seconds)
     least = compile_s * bench.rounds[0]  # kernels without which there is no plan
@@ -188,7 +188,7 @@ def test_what_is_timed_has_its_unfused_or_says_why_not(seconds: float, compile_s
 
 
 def test_a_stretch_of_which_no_kernel_can_be_made_is_cut_in_halves() -> None:
-    """Not in its atoms one by one."""
+    """Such a stretch is halved again and again, not cut into single atoms: 48 atoms become 7 steps."""
     node = X
     for i in range(48):
         node = make("sin" if i == 10 else ("neg", "abs")[i % 2], [node])
@@ -206,7 +206,7 @@ def test_what_compilers_have_no_time_for_is_compiled_quickly_and_told() -> None:
 
 
 def test_stretches_that_there_is_no_time_to_begin_with_are_their_atoms() -> None:
-    """What a plan cannot do without is compiled however late."""
+    """Kernels of single atoms, without which there is no plan, are compiled however late it is."""
 
     class Late(Compiling):
         def compile_for_plans(self, *args: Any, optional: bool = False, **how: Any) -> Any:

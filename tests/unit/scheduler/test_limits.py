@@ -1,4 +1,4 @@
-"""What a search is allowed, and what is said where that cannot be: times, classes of rewrites, memory."""
+"""Limits of a search (seconds, classes of rewrites, memory), and the errors where one is invalid or cannot be met."""
 
 import math
 from typing import Any

@@ -52,7 +52,7 @@ SPELLINGS: dict[str, Spelling] = {
 
 
 def _operations(spelling: Spelling, dtype: DType, device: Device, rank: int = RANK, middle: int = MIDDLE) -> float:
-    """Of the predicted plan."""
+    """Arithmetic operations of the predicted plan, summed over its steps."""
     graph = dense_graph(
         [spec(sizes, None, dtype) for sizes in ((ROWS, rank), (rank, middle), (middle, rank))], spelling
     )

@@ -28,7 +28,7 @@ class Machine:
         return min(_time(read, written, *pair) for pair in combinations([*self.rates, self.rates[0]], 2))
 
     def ceilings(self) -> Ceilings:
-        """What is measured there."""
+        """Ceilings as measured on this machine, in GB/s: copies, reads alone and writes alone at their fastest."""
 
         def gbps(reads: int, writes: int) -> float:
             return (reads + writes) / self.fastest_ns(reads, writes)
@@ -83,7 +83,8 @@ def test_a_copy_measured_at_a_bad_moment_bounds_nothing() -> None:
 
 @pytest.mark.parametrize("seed", range(100))
 def test_the_least_is_a_bound_of_all(seed: int) -> None:
-    """Of as many bytes or more, read or written, at any level; and some mix comes near it."""
+    """`least_bound_us` of n bytes is at most the bound of any mix of n or more bytes read and written, at any level of
+    memory, and some mix comes near it."""
     device = DEVICE.model_copy(update={"ceilings": Machine(seed).ceilings()})
     rng = random.Random(seed)
     for _ in range(30):
@@ -105,7 +106,7 @@ def test_a_cache_measured_slower_than_main_memory_bounds_nothing() -> None:
 
 
 def test_without_writes_the_best_bandwidth_counts() -> None:
-    """Of devices of before, which keep their keys."""
+    """Devices measured before there was a rate of writes keep their keys: their ceilings are stored without one."""
     assert memory_us(30_000_000, 30_000_000, CEILINGS) == memory_us(0, 60_000_000, CEILINGS) == pytest.approx(1000.0)
     assert "write_gbps" not in CEILINGS.model_dump_json()
     ceilings = Machine(0).ceilings()

@@ -1,4 +1,4 @@
-"""What a search without a plan says of kernels that failed."""
+"""The error of a search without a plan: which kernels failed, and why."""
 
 from fusion_ir.core.extent import shape_of
 from fusion_ir.core.graph import InputSpec

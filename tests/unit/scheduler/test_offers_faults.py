@@ -28,12 +28,12 @@ Function = Callable[..., Any]
 
 
 def _first(original: Function) -> Function:
-    """Nothing is done to the first argument."""
+    """A function that returns its first argument unchanged."""
     return lambda x, *rest: x
 
 
 def _exchanged(original: Function) -> Function:
-    """Of `join`: two axes of the result that have one extent, the wrong way round."""
+    """`join` with two axes of the result exchanged that have equal extents."""
 
     def wrong(*args: Any, **named: Any) -> LabelledTensor:
         right = original(*args, **named)
@@ -53,7 +53,7 @@ def _without_bias(original: Function) -> Function:
 
 
 def _another_part(original: Function) -> Function:
-    """Of a horizontal product: the one that the last of the group should have, if it is as wide."""
+    """A member of a horizontal product takes the part of the group's last member, where that is as wide as its own."""
 
     def wrong(node: Node, group: Any, product: Node) -> Node:
         (own,) = (shared for shared in group if shared.node is node)
@@ -68,7 +68,7 @@ def _another_part(original: Function) -> Function:
 
 
 def _any_factor(original: Function) -> Function:
-    """Factors in common that are only of one shape."""
+    """Factors that have only their shape in common pass for one factor."""
 
     def wrong(f: Any, g: Any, terms: Any) -> bool:
         same = replace(g, source=f.source, window=f.window, dtype=f.dtype)
@@ -78,7 +78,7 @@ def _any_factor(original: Function) -> Function:
 
 
 def _from_the_start(original: Function) -> Function:
-    """Of a slice: as many elements, but the first ones."""
+    """A slice takes as many elements as it should, but from the start of each axis."""
     return lambda node: tuple((0, stop - start, step) for start, stop, step in original(node))
 
 
@@ -92,7 +92,7 @@ def _interleaved(original: Function) -> Function:
 
 
 def _in_order(original: Function) -> Function:
-    """Of a permute: no change, where nobody sees it by the sizes."""
+    """A permute that leaves its operand as it is, where the sizes of the result do not show it."""
     return lambda x, dims: x if original(x, dims).sizes == x.sizes else original(x, dims)
 
 

@@ -1,4 +1,4 @@
-"""What a segment moves and multiplies at the least: no more than its traffic, nor than what is predicted of it."""
+"""Optimistic costs, the least bytes and products of a segment: never above its traffic, nor above its prediction."""
 
 import pytest
 

@@ -1,4 +1,5 @@
-"""What depends on constants alone is computed once: which atoms do, what the cover makes of them, and the plan."""
+"""The prologue, which computes once what depends on constants alone: its atoms, their place in covers, and its steps in
+plans."""
 
 import random
 import time

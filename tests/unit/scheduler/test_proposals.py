@@ -1,8 +1,8 @@
 """Schedules beyond a family's first ones: which are proposed, and that they find what is fast sooner than chance."""
 
 import random
-import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import product
 from statistics import fmean
 
@@ -15,7 +15,7 @@ from scheduler.segments.atom_cuts import cut
 from scheduler.segments.enumeration import Candidate
 from scheduler.segments.segment_mask import SegmentMask
 from scheduler.tune import tune
-from scheduler.tuning.proposals import by_estimator, proposals
+from scheduler.tuning.proposals import proposals
 from scheduler.tuning.schedule_space import ScheduleSpace
 from scheduler.tuning.trials import NEAR_BOUND, PATIENCE, Ledger
 from tests.support.kernels import dense, graph_of
@@ -45,7 +45,10 @@ def space(choices: Choices) -> ScheduleSpace:
     return ScheduleSpace(family, GRAPH, family.space(GRAPH, DEVICE)[0], DEVICE)
 
 
-PROPOSERS = {"model": proposals, "estimator": by_estimator}
+PROPOSERS: dict[str, Proposer] = {
+    name: partial(proposals, known=(), sampler=name)
+    for name in ("fuseplan", "tpe", "random", "optuna.samplers.RandomSampler")
+}
 every_proposer = pytest.mark.parametrize("propose", PROPOSERS.values(), ids=PROPOSERS)
 
 
@@ -65,22 +68,11 @@ def test_the_same_measurements_give_the_same_proposals(propose: Proposer) -> Non
     assert propose(space(MANY), tried, 8, 3) == propose(space(MANY), tried, 8, 3)
 
 
-def test_without_optuna_schedules_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "optuna", None)
-    large = space(MANY)
-    tried = dict.fromkeys(points(MANY)[:40], 1.0)
-    found = by_estimator(large, tried, 5, 0)
-    assert len(set(found)) == 5
-    assert not set(found) & set(tried)
-    assert set(found) <= set(points(MANY))
-    assert found == by_estimator(large, tried, 5, 0)
-
-
 def test_nothing_to_choose() -> None:
     assert proposals(space({}), {}, 4, 0) == []
 
 
-@every_proposer
+@pytest.mark.parametrize("propose", [PROPOSERS["fuseplan"], PROPOSERS["tpe"]], ids=["fuseplan", "tpe"])
 def test_regret_is_less_than_that_of_chance(propose: Proposer) -> None:
     """At 40 trials of 768."""
     best = min(map(seconds, points(MANY)))

@@ -26,7 +26,7 @@ class Drawn:
         return [j for j in self.x if self.pieces[j].writes & tensors and not self.columns[j].reads & tensors]
 
     def known(self, tensors: int) -> dict[int, Known]:
-        """Of each tensor the set of it alone."""
+        """For each tensor, the set of it alone with the columns that enter that set."""
         return {t: Known(1 << t, self.entering(1 << t)) for t in bits(tensors)}
 
 

@@ -22,7 +22,7 @@ PROBLEMS = 1000
 
 
 def solved_us(problem: Problem) -> float:
-    """What the cover costs; infinite where there is none."""
+    """Cost of the solver's cover in microseconds, infinite where there is none. Fails where the cover is not exact."""
     cover = CoverProblem(problem.producers).solve(problem.costs)
     if cover is None:
         return math.inf
@@ -47,14 +47,14 @@ def test_agrees_with_enumeration() -> None:
 
 
 def without_overlap(problem: Problem) -> Problem:
-    """With the pieces alone that write whatever they compute."""
+    """The problem with only those pieces that write all that they compute."""
     whole = {p: c for p, c in problem.costs.items() if p.writes == problem.producers.made(p.members)}
     return Problem(problem.producers, whole)
 
 
 @pytest.mark.parametrize("fault", ["order", "alternatives", "gap", "branches"])
 def test_faults_are_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same comparison fails where something is wrong with the programme."""
+    """The comparison with enumeration fails for some problem where the integer programme has a seeded fault."""
     decision = MasterProblem._decision
     if fault == "order":  # pieces that wait for each other pass for a cover
         monkeypatch.setattr(covering_, "reached", lambda pieces: -1)
@@ -158,7 +158,8 @@ class Undecided(MasterProblem):
 
 @pytest.mark.parametrize("nodes_in_time", [0, 1, 50])
 def test_when_time_is_over_few_more_nodes_are_looked_at(nodes_in_time: int) -> None:
-    """As long as there was no cover, it went on: a search of 5 s took 189."""
+    """Without a cover, branch and bound ends MOST_LATE nodes after the time is over. It used to go on until it had one:
+    a search of 5 s took 189 s."""
     covering = Undecided()
     assert search(covering, 10_000, lambda: covering.nodes >= nodes_in_time, None) is None
     assert covering.nodes == nodes_in_time + MOST_LATE

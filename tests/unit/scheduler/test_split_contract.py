@@ -30,7 +30,7 @@ def product(m: int, n: int, k: int, dtype: DType = bf16) -> Node:
 
 
 def parts(node: Node | None) -> int | None:
-    """Of a contraction that was split, without what was left over."""
+    """Number of parts of a contraction that was split, without the rest; None where it was not split."""
     if node is None:
         return None
     total = node.args[0] if node.op in ("cast", "add") else node
@@ -127,7 +127,8 @@ def test_the_same_values_on_cpus(a: str, b: str, out: str, dtype: DType) -> None
 
 @pytest.mark.parametrize("dtype", [bf16, f32], ids=str)
 def test_the_same_values(dtype: DType) -> None:
-    """Of a layer, with the axes of both operands in every place."""
+    """Split contractions of a layer, and of an einsum whose operands have their axes in other places, compute the
+    values of the graph."""
     layer = dense_graph([(16, 2048), (2048, 24), (24,), (16, 24)], mlp, dtype)
     letters = [[ord(c) for c in text] for text in ("kbm", "nkb", "bnm")]
     turned = dense_graph([(1024, 2, 16), (24, 1024, 2)], lambda x, w: build.einsum(x, w, *letters), dtype)

@@ -60,7 +60,7 @@ def test_what_no_rewrite_cut() -> None:
 
 @pytest.mark.parametrize("terms", [16384, 16390])
 def test_a_contraction_that_an_alternative_cuts(terms: int) -> None:
-    """Of the second, whose sums do not come out even, a rest is left."""
+    """16,384 terms split into equal parts; of 16,390 terms a rest is left."""
     a, b = dense(32, terms), dense(terms, 32)
     product = build.matmul(make_input(0, a), make_input(1, b))
     prepared = prepare(graph_of([a, b], product), Tasks(16), offers=ALTERNATIVES)

@@ -167,7 +167,8 @@ def test_pulled_work_is_done_again_for_every_reader() -> None:
 
 
 def test_of_a_product_only_the_slice_counts_but_whole_sums() -> None:
-    """As a part of several products at once does."""
+    """Operations of a slice of a product, as one part of several products computed at once: those of its own elements,
+    each a whole sum."""
     y = make_input(1, dense(128, 96))
     part = node("slice", build.matmul(X, y), start=(0, 0), stop=(64, 32), step=(1, 1))
     cost = traffic_of(graph_of(part, specs=(dense(64, 128), dense(128, 96))))

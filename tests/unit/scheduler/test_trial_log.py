@@ -1,4 +1,4 @@
-"""What counts against a segment that is searched: schedules that were built and did not win."""
+"""Fruitless trials, which count against searching a segment further: schedules that were built and did not win."""
 
 import pytest
 

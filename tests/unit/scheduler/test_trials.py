@@ -1,4 +1,4 @@
-"""What the ledger makes of measurements: who wins, on a machine whose speed changes, and what does not count."""
+"""The ledger of measurements: which schedule wins on a machine whose speed changes, and which rows do not count."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -67,7 +67,7 @@ def test_the_fastest_wins_however_fast_the_machine_is_meanwhile(batch: int, slow
 
 
 def test_emitting_ends_when_it_is_late() -> None:
-    """Behind a first kernel, so that something comes of the race; what is left out stays pending."""
+    """When it is late, emitting ends after one kernel, so that there is a race; the other schedules stay pending."""
     bench = FakeBench()
     ledger, candidate = ledger_of(bench, Memory())
     assert ledger.measure(candidate, 3, is_late=lambda: True) == 1
@@ -110,8 +110,8 @@ def test_what_is_not_worth_timing_is_no_failure() -> None:
     "elsewhere", [{"origin": "imported"}, {"toolchain": "an earlier one"}, {"driver": "another"}], ids=str
 )
 def test_times_of_elsewhere_say_what_to_try_first(elsewhere: dict[str, str]) -> None:
-    """Of another machine, compiler or driver. And no more: nothing of them is a cost, and what failed there may work
-    here."""
+    """Rows of another machine, compiler or driver set the order of trials and nothing else: none of them is a cost, and
+    schedules that failed there are tried here."""
     there, candidate = ledger_of(FakeBench(seed=3), costs := Memory())
     there.measure(candidate, 9)
     best = there.open(candidate).winner
@@ -246,7 +246,7 @@ def test_tiles_come_first_where_something_lies_across() -> None:
 
 @dataclass
 class Spells(Lucky):
-    """In the races `spells` everything takes half as long again, but for `favoured`: 0.85 of that."""
+    """A bench whose races numbered in `spells` take 1.5 times as long, and kernels in `favoured` 0.85 of that."""
 
     spells: tuple[int, ...] = ()
     favoured: str = ""

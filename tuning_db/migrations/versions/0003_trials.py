@@ -1,4 +1,4 @@
-"""What every search tried: segments, by the graphs that they are part of, and which times compare."""
+"""Tables of what every search tried: segments, the graphs that they are part of, and the race of each measurement."""
 
 import sqlalchemy as sa
 from alembic import op

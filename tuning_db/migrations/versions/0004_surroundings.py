@@ -1,4 +1,4 @@
-"""What could explain a measured time, and where a row came from."""
+"""Columns of measurements for the circumstances that could explain a time, and for the origin of the row."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Limits of memory, as part of what is asked."""
+"""The memory limit of a request, a part of its key."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""What an answer takes and needs; the search for it, which may have been cut short; searches that failed."""
+"""Time and memory of an answer; the search for it, which may have been cut short; searches that failed."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the failure of an operation is noted under where it is given up: its request, conditions and seconds."""
+"""The key under which the failure of an operation that is given up is noted: its request, conditions and seconds."""
 
 import sqlalchemy as sa
 from alembic import op

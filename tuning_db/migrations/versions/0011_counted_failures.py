@@ -1,4 +1,4 @@
-"""Which failed operations the metrics of some server have; those of before are left out, as they were."""
+"""A mark on failed operations that the metrics of some server have counted; older ones count as counted."""
 
 import sqlalchemy as sa
 from alembic import op
