@@ -17,11 +17,9 @@ from codegen.timing.protocol import median
 from codegen.toolchain.compiler import Binary, OutOfTime
 from fusion_ir.core.graph import Graph
 from fusion_ir.records import Plan, Reason, Search, Status
+from scheduler.context import SearchContext
 from scheduler.cost.compile_time import COMPILERS, compile_seconds, is_too_much, is_unrolled
-from scheduler.deadline import Deadline
-from scheduler.interfaces import Bench
 from scheduler.no_plan import Disagreement, MemoryExceeded, NoPlan, refused, unusable
-from scheduler.plan_selection import QUICKLY
 from scheduler.plans.assemble import Choice, assemble, meanings_of
 from scheduler.plans.whole_time import BY_STEPS, times
 from scheduler.rewrites.prepare import Prepared
@@ -29,8 +27,8 @@ from scheduler.segments.atom_cuts import cut
 from scheduler.segments.atoms import Atoms
 from scheduler.segments.enumeration import Candidate
 from scheduler.segments.sections import Section, sections
-from scheduler.spending import spending
 from scheduler.tuning.trials import Ledger
+from scheduler.verdict import QUICKLY
 
 SECTION = 96  # atoms
 LONGEST = 24  # atoms of a stretch: a kernel of more computes as long as it moves, and takes compilers seconds
@@ -82,14 +80,10 @@ class Stretch:
 class LargeGraphPlanner:
     """Makes a plan. until_s: when looking for stretches ends. reasons: why it is made so, for the plan."""
 
+    context: SearchContext
     prepared: Prepared
     ledger: Ledger
-    deadline: Deadline
-    bench: Bench | None
-    memory_bytes: int | None
-    timed: bool
     until_s: float
-    budget_s: float
     why: str
     notes: list[Reason] = field(default_factory=list[Reason])
     _kernels: dict[str, Kernel | None] = field(default_factory=dict[str, Kernel | None])  # by segment key
@@ -99,6 +93,10 @@ class LargeGraphPlanner:
     _errors: dict[str, float | None] = field(default_factory=dict[str, float | None])  # of those checked
     _found: int = 0
     _quickly: bool = False  # by the schedules that compilers are soonest through with
+
+    def __post_init__(self) -> None:
+        self.deadline, self.bench, self.timed = self.context.deadline, self.context.bench, self.context.timed
+        self.memory_bytes = self.context.budget.memory_bytes
 
     def plan(self) -> Plan:
         """The plan. Raises NoPlan, MemoryExceeded."""
@@ -338,7 +336,13 @@ class LargeGraphPlanner:
         for part in _distinct([*proposal, *unfused]).values():
             self.ledger.costs.record(part.candidate.segment.canonical.graph, [])
         reasons = (Reason(kind="cap", text=self.why), *self.prepared.alternatives.reasons, *self.notes[:20])
-        return plan.model_copy(update={"unfused_us": unfused_us, "reasons": reasons, "search": self._search()})
+        return plan.model_copy(
+            update={
+                "unfused_us": unfused_us,
+                "reasons": reasons,
+                "search": self._record(),
+            }
+        )
 
     def _unfused(
         self, singles: Sequence[Part], kernels: dict[str, Kernel], wrong: Disagreement, *, refused: bool
@@ -405,23 +409,15 @@ class LargeGraphPlanner:
             )
             for p in parts
         ]
-        return assemble(self.prepared, self.ledger.device, choices, self._search())
-
-    def _search(self) -> Search:
-        return Search(
-            seconds=self.deadline.seconds,
-            candidates=self._found,
-            measured=self.ledger.measured,
-            failed=self.ledger.failed,
-            dropped=self.ledger.dropped,
-            complete=False,
-            seed=self.ledger.seed,
-            memory_bytes=self.memory_bytes,
-            budget_s=self.budget_s,
-            idle_share=self.bench.idle_share(self.deadline.seconds) if self.bench and self.budget_s else None,
-            cut_short=self.why,
-            spent=spending(self.deadline, self.ledger.races) if self.bench and self.budget_s else None,
+        return assemble(
+            self.prepared,
+            self.ledger.device,
+            choices,
+            self.context.record(self.ledger, self._found, cut_short=self.why),
         )
+
+    def _record(self) -> Search:
+        return self.context.record(self.ledger, self._found, cut_short=self.why)
 
 
 def _distinct(parts: Iterable[Part]) -> dict[str, Part]:

@@ -7,28 +7,22 @@ only because nobody else used it.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from codegen.kernel import EmitError, Kernel
 from codegen.timing.protocol import LEAST_PAIRS, beats, median
-from codegen.toolchain.compiler import Binary, OutOfTime
-from fusion_ir.records import Plan, Reason, Search, Status, Step
-from scheduler.budget import INTERRUPTED, Budget
-from scheduler.cost.compile_time import is_too_much
-from scheduler.cover.alternative_covers import explained
+from codegen.toolchain.compiler import OutOfTime
+from fusion_ir.records import Plan, Reason, Status, Step
+from scheduler.context import SearchContext
 from scheduler.cover.oracle import CoverOracle, Proposal
-from scheduler.deadline import Deadline
-from scheduler.explain.contractions import contractions
-from scheduler.explain.cuts import CutOutcome, explain
-from scheduler.interfaces import Bench, PlanResult
+from scheduler.interfaces import PlanResult
 from scheduler.no_plan import MemoryExceeded, NoPlan, refused, unusable
-from scheduler.plans.assemble import Choice, assemble, meanings_of
-from scheduler.plans.whole_time import BY_STEPS, UNCHECKED, Whole, measure_whole, times, told
+from scheduler.plan_maker import PlanMaker
+from scheduler.plans.assemble import meanings_of
+from scheduler.plans.whole_time import BY_STEPS, Whole, measure_whole, times
 from scheduler.rewrites.prepare import Prepared
-from scheduler.segments.atoms import Atoms
 from scheduler.segments.enumeration import Candidate, Candidates
-from scheduler.spending import spending
 from scheduler.tuning.trials import Ledger
+from scheduler.verdict import Outcome, decided
 
 LEAST_PLANS_S = 0.5  # for timing whole plans, even where the budget is spent
 # The most of it then, where no plan was timed yet: as long as it takes until differences are clear, by what plans
@@ -38,40 +32,33 @@ ROUNDS = 3 * LEAST_PAIRS  # that this needs, of a machine that others use too
 LATE = "the budget ended before plans of what was measured were compiled: the first plans are what there is"
 LAST_PLANS = 4.0  # times what timing the first plans took: there are twice as many, and closer to each other
 UNTIMED_GAIN = 0.9  # times what a plan of kernels that were never timed takes, for another to be chosen
-MAX_REASONS = 100
 UNFUSED = "no kernels that passed their checks make a cover: a kernel for each op instead"
 NO_TIME_FOR_UNFUSED = "one for each op, were not compiled in time: the plan was not compared with them"
 MOST_COVERS = 8  # that are looked for where kernels turn out not to be usable
 DOUBT = 2.0  # a prediction has to be that much better than a measurement to be chosen in the end
 
-KERNEL_S = 0.15  # that a kernel takes two compilers in a file of its own
-COMPILING_SHARE = 0.25  # of a budget, that the first plans may take compilers so
 LATE_S = 0.5  # beyond the budget, for what it takes to end well
-MANY_ATOMS = 30  # of a graph whose plan is explained even when the time is over: that takes a moment
-QUICKLY = "kernels were compiled as quickly as may be, not to run fast: there was no time for more"
 
 Timed = tuple[Proposal, Plan, PlanResult]
 
 
 class PlanSelection:
-    """Proposals -> plans -> times -> the winner. `count`: plans to time besides the unfused one."""
+    """Proposals -> plans -> times -> the winner."""
 
     def __init__(
         self,
+        context: SearchContext,
         prepared: Prepared,
-        atoms: Atoms,
         found: Candidates,
         ledger: Ledger,
         covers: CoverOracle,
         unfused: Proposal,
-        deadline: Deadline,
-        bench: Bench | None,
-        count: int,
-        budget: Budget,
     ) -> None:
-        self.prepared, self.atoms, self.found, self.ledger = prepared, atoms, found, ledger
-        self.covers, self.unfused, self.deadline, self.bench, self.count = covers, unfused, deadline, bench, count
-        self.memory_bytes = budget.memory_bytes
+        self.context, self.prepared, self.found, self.ledger = context, prepared, found, ledger
+        self.covers, self.unfused, self.deadline, self.bench = covers, unfused, context.deadline, context.bench
+        self.atoms, self.count = found.atoms, context.settings.finalists
+        self.memory_bytes = context.budget.memory_bytes
+        self.maker = PlanMaker(context, prepared, found, ledger)
         self._least_bytes: int | None = None  # of plans that were made and did not keep to that
         self.notes: list[Reason] = list(found.reasons)
         self.timed: list[tuple[Proposal, Plan]] = []
@@ -80,12 +67,8 @@ class PlanSelection:
         self._early_unfused_us: float | None = None
         self._wrong = 0, ""  # steps of a plan that was refused as wrong, and what was said
         self.whole = Whole(())  # once they were timed
-        self.budget_s = budget.seconds
-        self.cut_short: str | None = None
         self._compiled_s = 0.0  # for each kernel of the early plans
         self.early_s = 0.0  # that checking and timing these took; 0 where there were none
-        self._quick: set[str] = set()  # binaries that were compiled quickly
-        self._errors: dict[str, float | None] = {}  # of kernels that were checked by themselves, by entry
 
     def begin(self, cover: Proposal, seconds: float) -> None:
         """Times the cover that is predicted to be the cheapest beside the unfused graph, whole, before any schedule is
@@ -107,21 +90,21 @@ class PlanSelection:
             proposals = [p for p in proposals if p and self._is_usable(p)]
             if not proposals:
                 return
-            kernels = self._kernels(proposals, quickly=self._lacks_time(proposals))
+            kernels = self.maker.kernels(proposals, quickly=self.maker.lacks_time(proposals))
             if kernels is None:
                 continue
             # In files of their own they are compiled for the last plans, too; of little time that takes too much.
-            together = self._are_many(kernels)
+            together = self.maker.are_many(kernels)
             try:
-                binaries = self._binaries(kernels, timed=True, together=together, optional=len(proposals) > 1)
+                binaries = self.maker.binaries(kernels, timed=True, together=together, optional=len(proposals) > 1)
             except OutOfTime:
                 self.notes.append(Reason(kind="cap", text=f"{len(self.unfused)} kernels, {NO_TIME_FOR_UNFUSED}"))
                 del proposals[1:]
                 kernels = {c: kernels[c] for c in proposals[0]}
-                binaries = self._binaries(kernels, timed=True, together=together)
+                binaries = self.maker.binaries(kernels, timed=True, together=together)
             if binaries is not None:
                 made = len(binaries)
-                plans = [(p, self._plan(p, kernels, binaries)) for p in proposals]
+                plans = [(p, self.maker.plan(p, kernels, binaries)) for p in proposals]
         self._compiled_s = (self.deadline.clock() - started) / max(made, 1)
         limit = self.memory_bytes
         plans = [(p, plan) for p, plan in plans if limit is None or plan.temporary_bytes <= limit]
@@ -168,7 +151,7 @@ class PlanSelection:
             self.notes.append(Reason(kind="note", text=f"no plan but the first ones: {e}"))
         except OutOfTime:
             self.notes.append(Reason(kind="cap", text=LATE))
-            self.cut_short = self.cut_short or LATE
+            self.maker.cut_short = self.maker.cut_short or LATE
         return self._first_ones()
 
     def _first_ones(self) -> list[tuple[Proposal, Plan]]:
@@ -184,10 +167,6 @@ class PlanSelection:
         if self.early and not (measured and self.covers.us(measured) < (self.early[0][1].time_us or 0.0)):
             return self._first_ones()
         return self.plans(several=False)
-
-    def _are_many(self, kernels: Mapping[Candidate, Kernel]) -> bool:
-        """Whether they take compilers too long for the budget in files of their own."""
-        return len({k.entry for k in kernels.values()}) * KERNEL_S > COMPILING_SHARE * self.budget_s
 
     def _is_time_for_others(self) -> bool:
         """Whether kernels of another cover can be compiled and timed in what is left of the budget."""
@@ -207,14 +186,14 @@ class PlanSelection:
                 proposals = [self._without_others()]
             else:
                 proposals = self._proposals() if several else [self._best()]
-            kernels = self._kernels(proposals, quickly=several and self._lacks_time(proposals))
+            kernels = self.maker.kernels(proposals, quickly=several and self.maker.lacks_time(proposals))
             if kernels is None:
                 continue
-            together = several and self.deadline.is_over() and self._are_many(kernels)
+            together = several and self.deadline.is_over() and self.maker.are_many(kernels)
             optional = several and bool(self.early)
-            binaries = self._binaries(kernels, timed=several, together=together, optional=optional)
+            binaries = self.maker.binaries(kernels, timed=several, together=together, optional=optional)
             if binaries is not None:
-                fitting = self._fitting([(p, self._plan(p, kernels, binaries)) for p in proposals])
+                fitting = self._fitting([(p, self.maker.plan(p, kernels, binaries)) for p in proposals])
                 if fitting:
                     return fitting
 
@@ -297,104 +276,6 @@ class PlanSelection:
             if self.ledger.choice(single) is None:
                 return unusable(node, self.ledger.failures(single))
         return NoPlan("the accepted segments make no cover")
-
-    def _lacks_time(self, proposals: Sequence[Proposal], *, unrolled: bool = True) -> bool:
-        """Whether compilers need longer for their kernels than there is time, and nothing was measured yet. unrolled:
-        see `compile_seconds`."""
-        left_s = max(self.deadline.end - self.deadline.clock(), 0.0)
-        segments = [c.segment for c in {c for p in proposals for c in p}]
-        return not self.ledger.measured and is_too_much(segments, left_s, unrolled=unrolled)
-
-    def _kernels(self, proposals: Sequence[Proposal], *, quickly: bool) -> dict[Candidate, Kernel] | None:
-        """A kernel for each candidate, by the first of its schedules that one can be made of; None where some have
-        none. quickly: those that compilers are soonest through with, see `Ledger.choice`."""
-        kernels = dict[Candidate, Kernel]()
-        for candidate in (c for p in proposals for c in p):
-            while candidate not in kernels and (variant := self.ledger.choice(candidate, quickly)):
-                try:
-                    kernels[candidate] = self.ledger.kernel(candidate, variant)
-                except EmitError as e:
-                    self.ledger.reject(candidate, variant, Status.rejected, str(e))
-        return kernels if all(c in kernels for p in proposals for c in p) else None
-
-    def _binaries(
-        self, kernels: dict[Candidate, Kernel], timed: bool, together: bool = False, optional: bool = False
-    ) -> dict[str, Binary] | None:
-        """By entry; None where one did not compile and was struck out. Without a bench, none. timed: plans of these
-        kernels will be. together: they may share files. optional: see `Bench.compile_for_plans`. Where nothing was
-        measured yet and compilers would need longer than there is time, even for what writes out least, they are
-        compiled quickly."""
-        if self.bench is None:
-            return {}
-        by_entry = {k.entry: (c, k) for c, k in kernels.items()}
-        distinct = [k for _, k in by_entry.values()]
-        graph = self.prepared.given if timed else None
-        quickly = timed and self._lacks_time([tuple(kernels)], unrolled=False)
-        results = self.bench.compile_for_plans(
-            distinct, graph, seed=self.ledger.seed, together=together, optional=optional, quickly=quickly
-        )
-        binaries: dict[str, Binary] = {}
-        for (candidate, kernel), result in zip(by_entry.values(), results, strict=True):
-            if isinstance(result, Binary):
-                binaries[kernel.entry] = result
-                if result.quickly:
-                    self._quick.add(result.sha256)
-            else:
-                self.ledger.reject(candidate, (kernel.family, kernel.schedule), result.status, result.detail)
-        if len(binaries) < len(by_entry) or (self.ledger.device.target == "emulator" and not self._pass(by_entry)):
-            return None
-        return binaries
-
-    def _pass(self, kernels: Mapping[str, tuple[Candidate, Kernel]]) -> bool:
-        """Whether all of these compute their segments: for a device that times nothing. Others are struck out."""
-        assert self.bench is not None
-        passed = True
-        for candidate, kernel in kernels.values():
-            segment = candidate.segment
-            [row] = self.bench.measure(segment.canonical.graph, segment.key, [kernel], seed=self.ledger.seed)
-            self._errors[kernel.entry] = row.max_rel_error
-            if row.status is not Status.ok:
-                self.ledger.reject(candidate, (kernel.family, kernel.schedule), row.status, row.detail)
-                passed = False
-        return passed
-
-    def _plan(self, proposal: Proposal, kernels: dict[Candidate, Kernel], binaries: dict[str, Binary]) -> Plan:
-        choices = [
-            Choice(
-                c.segment,
-                self.ledger.traffic(c),
-                k,
-                binary,
-                time_us,
-                self._predicted_us(c, k, binary),
-                self._errors.get(k.entry),
-            )
-            for c in proposal
-            for k in [kernels[c]]
-            for binary, time_us in [(binaries.get(k.entry), self.ledger.time_us(c))]
-        ]
-        return assemble(self.prepared, self.ledger.device, choices, self._search(complete=False))
-
-    def _predicted_us(self, candidate: Candidate, kernel: Kernel, binary: Binary | None) -> float | None:
-        if self.ledger.device.target == "emulator":
-            return None  # what orders its candidates is no time of any device
-        return self.ledger.expected_us(candidate, kernel, binary.report if binary else None)
-
-    def _search(self, complete: bool) -> Search:
-        return Search(
-            seconds=self.deadline.seconds,
-            candidates=len(self.found.accepted),
-            measured=self.ledger.measured,
-            failed=self.ledger.failed,
-            dropped=self.ledger.dropped,
-            complete=complete,
-            seed=self.ledger.seed,
-            memory_bytes=self.memory_bytes,
-            budget_s=self.budget_s,
-            idle_share=self.bench.idle_share(self.deadline.seconds) if self.bench and self.budget_s else None,
-            cut_short=self.cut_short,
-            spent=spending(self.deadline, self.ledger.races) if self.bench and self.budget_s else None,
-        )
 
     def time(self, plans: list[tuple[Proposal, Plan]]) -> list[tuple[Proposal, Plan]]:
         """Plans that passed end to end, the winner first: the one with fewest steps unless another is clearly faster;
@@ -479,67 +360,11 @@ class PlanSelection:
         """The plan of the unfused graph where it was timed and is not the winner; nothing otherwise."""
         return [plan for proposal, plan in self.timed[1:] if self.is_unfused(proposal)]
 
-    @property
-    def _disturbed(self) -> float | None:
-        """Share of the visits to whole plans that others disturbed."""
-        return max((r.disturbed for r in self.whole.results if r.disturbed is not None), default=None)
-
     def decide(self, plans: list[tuple[Proposal, Plan]], complete: bool) -> Plan:
         """The first of the plans, with bound, gap, reasons and what the search saw."""
         proposal, plan = plans[0]
-        for candidate in proposal:  # also of one that nothing was tried on: it explains its step
-            self.ledger.costs.record(candidate.segment.canonical.graph, [])
-        interrupted = any(n.text == INTERRUPTED for n in self.notes)
-        at_length = len(self.atoms) <= MANY_ATOMS or not (self.deadline.is_late or interrupted)
-        if self.bench is not None and plan.spread is not None and any(s.time_us is None for s in plan.steps):
-            self.cut_short = self.cut_short or "the budget ended before each of its kernels was timed"
-        if any(s.binary in self._quick for s in plan.steps):
-            self.cut_short = self.cut_short or QUICKLY
-            self.notes.append(Reason(kind="cap", text=QUICKLY))
-        prove = plan.time_us is not None and at_length
-        least_us = self.covers.cheapest_us(self.ledger.bounds) if prove else None
-        gap, notes = None, list(self.notes)
-        if plan.time_us is not None and least_us is not None:
-            least_us = max(least_us, plan.lower_bound_us)
-            gap = max(plan.time_us / least_us, 1.0) if least_us else None
-        if not self.covers.exact:
-            text = "covers: branching ran out of time, and what it did not look at may be better"
-            notes.append(Reason(kind="cap", text=text))
-        if self.bench is not None and plan.time_us is not None and plan.spread is None:
-            notes.append(Reason(kind="note", text="not timed end to end: the time is the sum of the steps'"))
-        if plan.time_us is not None and plan.time_us < plan.lower_bound_us:
-            text = "faster than its bound: the device's ceilings were measured while it was slower than now"
-            notes.append(Reason(kind="note", text=text))
-        if (far := told(plan, self.whole.again, self._disturbed)) is not None:
-            notes.append(far)
-        if plan.rounds_elsewhere and plan.time_us is None:
-            notes.append(Reason(kind="note", text=UNCHECKED))
-        for who, fault in self.ledger.guesses.faults.items():
-            notes.append(Reason(kind="note", text=f"{who} failed, and was done without: {fault}"))
-        costs, ways, apart = (), (), ()
-        if at_length:
-            costs, untold = contractions(self.prepared, self.atoms, proposal, plan, self.found, self.ledger)
-            if untold:
-                text = f"contractions beyond the first {len(costs)}, of which families' costs are kept: {untold}"
-                notes.append(Reason(kind="note", text=text))
-            outcome = CutOutcome(complete, by_plans=len(self.timed) > 1)
-            ways = explained(self.prepared, self.atoms, proposal, self.covers, self.ledger)
-            apart = explain(self.prepared, proposal, self.found, self.ledger, outcome)
-        else:
-            why = INTERRUPTED if interrupted else "the budget was spent"
-            notes.append(Reason(kind="cap", text=f"{why}: what each kernel could cost was not compared"))
-        reasons = list(dict.fromkeys((*notes, *ways, *apart)))
-        if len(reasons) > MAX_REASONS:
-            left_out = Reason(kind="note", text=f"{len(reasons) - MAX_REASONS} more reasons left out")
-            reasons = [*reasons[:MAX_REASONS], left_out]
-        update = {
-            "unfused_us": self.unfused_us,
-            "search_gap": gap,
-            "reasons": tuple(reasons),
-            "contractions": costs,
-            "search": self._search(complete),
-        }
-        return plan.model_copy(update=update)
+        outcome = Outcome(self.notes, self.whole, len(self.timed), self.unfused_us)
+        return decided(self.maker, self.covers, proposal, plan, outcome, complete=complete)
 
 
 def _kernel_of(step: Step) -> tuple[str, str, str]:

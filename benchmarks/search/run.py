@@ -46,7 +46,8 @@ from scheduler.rewrites.rules.split_reduction import split_tasks
 from scheduler.segments.atom_cuts import cut
 from scheduler.segments.atoms import Atoms
 from scheduler.segments.enumeration import Candidate, Candidates, find_candidates
-from scheduler.tune import TuneSettings, tune
+from scheduler.settings import TuneSettings
+from scheduler.tune import tune
 from scheduler.tuning.trials import Ledger
 
 TARGETS = ("h200", "cpu")

@@ -200,8 +200,8 @@ def report(found: Sequence[Table], results: Mapping[str, Mapping[str, Sequence[R
         f"{len(found)} segments of the corpus, {min(len(t.kernels()) for t in found)} to "
         f"{max(len(t.kernels()) for t in found)} different kernels each, all of them timed. Means over segments and "
         f"{SEEDS} seeds ({', '.join(f'{n}: {k}' for n, k in FEWER.items())}), with 95 % intervals by bootstrap over "
-        "segments. A sampler alone chooses every schedule of the family with the most, the default first; `ours` is the "
-        f"search, which begins with each family's first schedules: with what {LEARNED} trials on "
+        "segments. A sampler alone chooses every schedule of the family with the most, the default first; `ours`: the "
+        f"search, which begins with first schedules of its own: with what {LEARNED} trials on "
         "segments of other cases left in the database. Who tried every schedule once would have a regret of "
         f"{np.mean(noise):.3f}: training rounds are noisy.",
         "",

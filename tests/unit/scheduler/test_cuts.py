@@ -18,7 +18,8 @@ from scheduler.explain.cuts import CutOutcome, explain
 from scheduler.rewrites.prepare import prepare
 from scheduler.segments.atom_cuts import cut
 from scheduler.segments.enumeration import Candidate, Candidates, CandidateSettings
-from scheduler.tune import TuneSettings, tune
+from scheduler.settings import TuneSettings
+from scheduler.tune import tune
 from scheduler.tuning.trials import Ledger
 from tests.unit.scheduler.fakes import DEVICE, FakeBench, FakeFamily, FakeNaive, Memory, Timing
 

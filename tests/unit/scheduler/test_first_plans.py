@@ -11,7 +11,8 @@ from codegen.toolchain.compiler import OutOfTime
 from fusion_ir.core.graph import Graph
 from fusion_ir.ops import make
 from fusion_ir.records import Device, Measurement, Plan, Status
-from scheduler.plan_selection import LATE, NO_TIME_FOR_UNFUSED, QUICKLY
+from scheduler.plan_selection import LATE, NO_TIME_FOR_UNFUSED
+from scheduler.verdict import QUICKLY
 from tests.unit.scheduler.fakes import FakeBench, FakeFamily, Timing
 from tests.unit.scheduler.test_tune import X, Y, diamond, graph_of, search
 

@@ -12,7 +12,8 @@ from fusion_ir.formats import read
 from fusion_ir.records import Device, Plan
 from scheduler.budget import Budget
 from scheduler.interfaces import Forgetful
-from scheduler.tune import TuneSettings, tune
+from scheduler.settings import TuneSettings
+from scheduler.tune import tune
 from tests.unit.scheduler.fakes import CEILINGS, DEVICE
 
 CASES = [case for cases in TOPICS.values() for case in cases]

@@ -16,13 +16,14 @@ from fusion_ir.reference.interpreter import interpret
 from scheduler.budget import INTERRUPTED, Budget, Event
 from scheduler.cover.solver import CoverProblem, NoRoom
 from scheduler.deadline import BEAT_S
-from scheduler.plan_selection import MANY_ATOMS
 from scheduler.rewrites.prepare import prepare
 from scheduler.segments.atom_cuts import cut
 from scheduler.segments.enumeration import Candidate, CandidateSettings
 from scheduler.segments.segment_mask import SegmentMask
-from scheduler.tune import TuneSettings, tune
+from scheduler.settings import TuneSettings
+from scheduler.tune import tune
 from scheduler.tuning.trials import Ledger
+from scheduler.verdict import MANY_ATOMS
 from tests.support.cover_problems import random_problem
 from tests.support.whole import some
 from tests.unit.scheduler.fakes import (

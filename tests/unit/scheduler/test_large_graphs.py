@@ -16,11 +16,13 @@ from fusion_ir.ops import make
 from fusion_ir.records import Measurement, Plan, Status
 from fusion_ir.reference.interpreter import interpret
 from scheduler.budget import Budget
-from scheduler.large_graphs import ALONE, QUICKLY
+from scheduler.large_graphs import ALONE
 from scheduler.no_plan import Disagreement, MemoryExceeded
 from scheduler.rewrites.prepare import prepare
 from scheduler.segments.sections import sections
-from scheduler.tune import TuneSettings, tune
+from scheduler.settings import TuneSettings
+from scheduler.tune import tune
+from scheduler.verdict import QUICKLY
 from testing.random_graphs import Seeded, any_graph
 from tests.unit.scheduler.fakes import (
     DEVICE,

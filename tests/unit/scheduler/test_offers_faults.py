@@ -99,19 +99,19 @@ def _in_order(original: Function) -> Function:
 # By family: where what goes wrong.
 REWRITES = "scheduler.rewrites."
 FAULTS: dict[str, tuple[Sequence[Alternative], str, Callable[[Function], Function]]] = {
-    "chains: an axis": (CHAINS, "chains.join", _exchanged),
-    "chains: where a slice begins": (CHAINS, "windows.of_slice", _from_the_start),
-    "distributing: no bias": (DISTRIBUTING, "distributing._Distribution._added", _without_bias),
-    "siblings: another part": (SIBLINGS, "siblings._part", _another_part),
-    "factoring: a sign": (FACTORING, "factoring._negative", _first),
-    "factoring: no factor in common": (FACTORING, "factoring._is_one", _any_factor),
-    "scaling: no scale": (SCALING, "scaling._scaled", _first),
-    "scaling: an axis": (SCALING, "scaling.join", _exchanged),
-    "through: an axis": (THROUGH, "through.join", _exchanged),
-    "through: where a slice begins": (THROUGH, "windows.of_slice", _from_the_start),
-    "sums: an axis": (SUMS, "sums.join", _exchanged),
-    "twice: order of axes": (TWICE, "twice.permute", _in_order),
-    "views: order of repeats": (VIEWS, "views._repeated", _interleaved),
+    "chains: an axis": (CHAINS, "rules.matrix_chain.join", _exchanged),
+    "chains: where a slice begins": (CHAINS, "matching.strided_slices.of_slice", _from_the_start),
+    "distributing: no bias": (DISTRIBUTING, "rules.constant_folding._Distribution._added", _without_bias),
+    "siblings: another part": (SIBLINGS, "rules.horizontal_contract._part", _another_part),
+    "factoring: a sign": (FACTORING, "rules.sum_of_products_as_product._negative", _first),
+    "factoring: no factor in common": (FACTORING, "rules.sum_of_products_as_product._is_one", _any_factor),
+    "scaling: no scale": (SCALING, "rules.scaling._scaled", _first),
+    "scaling: an axis": (SCALING, "rules.scaling.join", _exchanged),
+    "through: an axis": (THROUGH, "rules.contraction_views.join", _exchanged),
+    "through: where a slice begins": (THROUGH, "matching.strided_slices.of_slice", _from_the_start),
+    "sums: an axis": (SUMS, "rules.sum_of_products.join", _exchanged),
+    "twice: order of axes": (TWICE, "rules.reuse_transposed.permute", _in_order),
+    "views: order of repeats": (VIEWS, "rules.views._repeated", _interleaved),
 }
 
 

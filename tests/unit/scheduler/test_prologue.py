@@ -30,7 +30,8 @@ from scheduler.rewrites.rules import ALTERNATIVES
 from scheduler.rewrites.rules.matrix_chain import CHAINS
 from scheduler.segments.atoms import atoms_of
 from scheduler.segments.segment_mask import SegmentMask
-from scheduler.tune import TuneSettings, tune
+from scheduler.settings import TuneSettings
+from scheduler.tune import tune
 from testing.random_graphs import Seeded, any_graph
 from tests.support.constants import with_constants
 from tests.support.cover_problems import Problem, cheapest

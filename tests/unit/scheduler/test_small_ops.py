@@ -17,7 +17,8 @@ from fusion_ir.formats import read
 from fusion_ir.records import Plan
 from scheduler.budget import Budget
 from scheduler.rewrites.prepare import prepare
-from scheduler.tune import TuneSettings, tune
+from scheduler.settings import TuneSettings
+from scheduler.tune import tune
 from tests.support.devices import CPU_DEVICE, CUDA_DEVICE
 from tests.support.products import dense_graph, spec
 from tests.unit.scheduler.fakes import CEILINGS, Memory

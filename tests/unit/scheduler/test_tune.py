@@ -23,7 +23,8 @@ from scheduler.plan_selection import UNFUSED
 from scheduler.rewrites.prepare import prepare
 from scheduler.segments.atom_cuts import cut
 from scheduler.segments.enumeration import Candidate, CandidateSettings
-from scheduler.tune import TuneSettings, tune
+from scheduler.settings import TuneSettings
+from scheduler.tune import tune
 from scheduler.tuning.trials import Ledger
 from testing.random_graphs import Seeded, any_graph
 from tests.support.partitions import execution_order, partitions
