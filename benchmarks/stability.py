@@ -153,11 +153,11 @@ def small_segments(device: Device) -> Iterator[tuple[Segment, Kernel]]:
         case = cases[number % len(cases)]
         prepared = prepare(case.instance("f32", case.small[0]).graph, split_tasks(device))
         ledger = Ledger(device, FAMILIES, Forgetful(), None, 0)
-        atoms = cut(prepared.graph, ledger.computable)
-        candidate = ledger.ask(atoms, atoms.piece(1 << (number // len(cases)) % len(atoms)))
+        atoms = cut(prepared.graph, ledger.acceptor.computable)
+        candidate = ledger.acceptor.ask(atoms, atoms.piece(1 << (number // len(cases)) % len(atoms)))
         if isinstance(candidate, Candidate):
             with suppress(EmitError):
-                yield candidate.segment, ledger.kernel(candidate, ledger.open(candidate).pending[0])
+                yield candidate.segment, ledger.kernel(candidate, ledger.logs.open(candidate).pending[0])
 
 
 def large_segments(device: Device, dtype: str) -> Iterator[tuple[Segment, Kernel]]:
@@ -165,7 +165,7 @@ def large_segments(device: Device, dtype: str) -> Iterator[tuple[Segment, Kernel
     while True:
         for _, candidate in segments(device, dtypes=[dtype]):
             ledger = Ledger(device, FAMILIES, Forgetful(), None, 0)
-            yield candidate.segment, ledger.kernel(candidate, ledger.open(candidate).pending[0])
+            yield candidate.segment, ledger.kernel(candidate, ledger.logs.open(candidate).pending[0])
 
 
 def equal_kernels(found: Iterator[tuple[Segment, Kernel]], pairs: int, device: Device, cache: ObjectCache) -> Pairs:

@@ -35,7 +35,7 @@ def settle(cover: Proposal, ledger: Ledger, bench: Bench) -> None:
             if report.fault:
                 faulty.append((report.spill_bytes or 0, number, variant, report.fault))
             else:
-                sound.append((ledger.expected_us(candidate, kernel, report), number, variant))
+                sound.append((ledger.model.expected_us(candidate, kernel, report), number, variant))
         if not sound and faulty:
             ledger.prefer(candidate, min(faulty)[2])
             faulty.remove(min(faulty))
@@ -47,7 +47,7 @@ def settle(cover: Proposal, ledger: Ledger, bench: Bench) -> None:
 
 def _first(candidate: Candidate, ledger: Ledger) -> list[Kernel]:
     """Different kernels of the first schedules that the best family lowers."""
-    pending = ledger.open(candidate).pending
+    pending = ledger.logs.open(candidate).pending
     family = pending[0][0] if pending else ""
     found: dict[object, Kernel] = {}
     for variant in [v for v in pending if v[0] == family]:

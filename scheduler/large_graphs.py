@@ -128,7 +128,7 @@ class LargeGraphPlanner:
         found: list[Stretch] = []
         for section in sections(self.prepared.graph, SECTION):
             self.deadline.look()
-            atoms = cut(section.graph, self.ledger.computable)
+            atoms = cut(section.graph, self.ledger.acceptor.computable)
             start = 0
             while start < len(atoms):
                 whole = self._longest(atoms, start) if self.deadline.seconds < self.until_s else None
@@ -145,7 +145,7 @@ class LargeGraphPlanner:
         size = next((n for n in range(1, most) if atoms.nodes[start + n].op == "contract"), most)
         while size > 1:
             members = (1 << start + size) - (1 << start)
-            if candidate := self.ledger.ask(atoms, atoms.piece(members)):
+            if candidate := self.ledger.acceptor.ask(atoms, atoms.piece(members)):
                 return candidate
             size //= 2
         return None
@@ -166,11 +166,11 @@ class LargeGraphPlanner:
     def _of(self, atoms: Atoms, singles: Sequence[Part]) -> Stretch:
         """The stretch of these atoms."""
         members = sum(p.candidate.families.piece.members for p in singles)
-        candidate = self.ledger.ask(atoms, atoms.piece(members)) if len(singles) > 1 else None
+        candidate = self.ledger.acceptor.ask(atoms, atoms.piece(members)) if len(singles) > 1 else None
         return Stretch(atoms, Part(singles[0].section, candidate) if candidate else None, tuple(singles))
 
     def _single(self, section: Section, atoms: Atoms, atom: int) -> Part:
-        candidate = self.ledger.ask(atoms, atoms.piece(1 << atom))
+        candidate = self.ledger.acceptor.ask(atoms, atoms.piece(1 << atom))
         if candidate is None:
             raise NoPlan(f"no family accepts {atoms.nodes[atom]}")
         return Part(section, candidate)
@@ -189,7 +189,7 @@ class LargeGraphPlanner:
 
     def _predicted_us(self, part: Part) -> float:
         if part.key not in self._us:
-            self._us[part.key] = self.ledger.cost_us(part.candidate, self.ledger.predicted_us)
+            self._us[part.key] = self.ledger.cost_us(part.candidate, self.ledger.model.predicted_us)
         return self._us[part.key]
 
     def _saved(self, stretches: Sequence[Stretch]) -> dict[str, float]:
@@ -400,7 +400,7 @@ class LargeGraphPlanner:
         choices = [
             Choice(
                 p.section.of_whole(p.candidate.segment),
-                self.ledger.traffic(p.candidate),
+                self.ledger.model.traffic(p.candidate),
                 kernels[p.key],
                 self._binaries.get(kernels[p.key].entry),
                 None,

@@ -23,7 +23,7 @@ class Measuring:
             learned = self.measure(self.covers.promising())
             if not (refined or learned):
                 extended = self._extend(self.covers.measured())
-                probed = self.measure(self.covers.cheapest(self.ledger.bounds))
+                probed = self.measure(self.covers.cheapest(self.ledger.model.bounds))
                 if not (extended or probed):
                     return True
         return False
@@ -37,8 +37,8 @@ class Measuring:
             if self.deadline.is_over():
                 return True
             candidate = waiting.pop(0)
-            learned = learned or not self.ledger.is_open(candidate)
-            entry = self.ledger.open(candidate)
+            learned = learned or not self.ledger.logs.is_open(candidate)
+            entry = self.ledger.logs.open(candidate)
             while entry.best() is None and entry.pending:
                 if self.deadline.is_over():
                     return True
@@ -104,4 +104,4 @@ class Measuring:
 
     def _by_gain(self, cover: Proposal) -> list[Candidate]:
         """Segments of the cover, largest possible gain first: their time beyond their lower bound."""
-        return sorted(cover, key=lambda c: c.weight * (self.ledger.bound_us(c) - (self.ledger.time_us(c) or 0.0)))
+        return sorted(cover, key=lambda c: c.weight * (self.ledger.model.bound_us(c) - (self.ledger.time_us(c) or 0.0)))

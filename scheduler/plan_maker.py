@@ -94,7 +94,7 @@ class PlanMaker:
         choices = [
             Choice(
                 c.segment,
-                self.ledger.traffic(c),
+                self.ledger.model.traffic(c),
                 k,
                 binary,
                 time_us,
@@ -110,7 +110,7 @@ class PlanMaker:
     def _predicted_us(self, candidate: Candidate, kernel: Kernel, binary: Binary | None) -> float | None:
         if self.ledger.device.target == "emulator":
             return None  # what orders its candidates is no time of any device
-        return self.ledger.expected_us(candidate, kernel, binary.report if binary else None)
+        return self.ledger.model.expected_us(candidate, kernel, binary.report if binary else None)
 
     def record(self, complete: bool = False) -> Search:
         """The record of the search so far."""

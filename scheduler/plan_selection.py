@@ -225,10 +225,10 @@ class PlanSelection:
 
     def _best(self) -> Proposal:
         """The best cover by measurements; without enough of them, by predictions. Raises NoPlan."""
-        if self.ledger.opened:
-            best = self.covers.measured() or self.covers.cheapest(self.ledger.predictions.times(DOUBT))
+        if self.ledger.logs.opened:
+            best = self.covers.measured() or self.covers.cheapest(self.ledger.model.predictions.times(DOUBT))
         else:  # nothing is known of any
-            best = self.covers.cheapest(self.ledger.predictions)
+            best = self.covers.cheapest(self.ledger.model.predictions)
         if not best and self.covers.least_bytes is not None:
             raise MemoryExceeded(self._no_room())
         if not best and len(self.atoms):
@@ -265,7 +265,7 @@ class PlanSelection:
         return bool(proposal) and keys[0] == keys[1]
 
     def _us(self, candidate: Candidate) -> float:
-        return candidate.weight * self.ledger.cost_us(candidate, self.ledger.predicted_us)
+        return candidate.weight * self.ledger.cost_us(candidate, self.ledger.model.predicted_us)
 
     def _none(self) -> NoPlan:
         """The exception that says what failed for the first atom that no kernel computes."""

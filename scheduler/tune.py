@@ -101,7 +101,7 @@ def _begin(context: SearchContext) -> _Search | Plan:
     ledger, settings = context.ledger(), context.settings
     rewritten = partial(context.is_late, settings.rewriting_share) if not context.hurried else lambda: True
     prepared = prepare(
-        context.graph, split_tasks(context.device), context.numerics, context.offers, ledger.shares, rewritten
+        context.graph, split_tasks(context.device), context.numerics, context.offers, ledger.acceptor.shares, rewritten
     )
     if why := settings.too_many(prepared, 0.0 if context.hurried else context.seconds(1.0)):
         if context.hurried:
@@ -113,7 +113,7 @@ def _begin(context: SearchContext) -> _Search | Plan:
 def _with_segments(context: SearchContext, prepared: Prepared, ledger: Ledger) -> _Search:
     """The covers and plans of the segments that are found in the time for that."""
     settings, deadline = context.settings, context.deadline
-    atoms = cut(prepared.graph, ledger.computable, alternatives=prepared.alternatives)
+    atoms = cut(prepared.graph, ledger.acceptor.computable, alternatives=prepared.alternatives)
     until_s, late = context.seconds(settings.candidates_share), False
 
     def ask(piece: SegmentMask) -> Candidate | None:
@@ -121,7 +121,7 @@ def _with_segments(context: SearchContext, prepared: Prepared, ledger: Ledger) -
         if piece.members & (piece.members - 1) and deadline.seconds > until_s:
             late = True
             return None
-        return ledger.ask(atoms, piece)
+        return ledger.acceptor.ask(atoms, piece)
 
     found = find_candidates(atoms, ask, settings.candidates, deadline.look)
     unfused = unfused_segments(prepared.graph, ledger) if context.timed else ()
@@ -217,7 +217,7 @@ def unfused_segments(graph: Graph, ledger: Ledger) -> Proposal:
     """The graph as a framework without fusion runs it: a kernel for every computation, concatenation and padding; other
     views and widening casts are part of whatever reads them. () where some family refuses a part."""
     copies = frozenset(n for n in graph.nodes if n.op in COPIES)
-    atoms = cut(graph, ledger.computable, copies)
-    answers = [ledger.ask(atoms, atoms.piece(1 << a)) for a in range(len(atoms))]
+    atoms = cut(graph, ledger.acceptor.computable, copies)
+    answers = [ledger.acceptor.ask(atoms, atoms.piece(1 << a)) for a in range(len(atoms))]
     segments = [a for a in answers if a]
     return prologue_first(segments) if len(segments) == len(answers) else ()

@@ -44,7 +44,7 @@ def decided(
         maker.cut_short = maker.cut_short or QUICKLY
         notes.append(Reason(kind="cap", text=QUICKLY))
     prove = plan.time_us is not None and at_length
-    least_us = covers.cheapest_us(ledger.bounds) if prove else None
+    least_us = covers.cheapest_us(ledger.model.bounds) if prove else None
     gap = None
     if plan.time_us is not None and least_us is not None:
         least_us = max(least_us, plan.lower_bound_us)
@@ -61,7 +61,7 @@ def decided(
         notes.append(far)
     if plan.rounds_elsewhere and plan.time_us is None:
         notes.append(Reason(kind="note", text=UNCHECKED))
-    for who, fault in ledger.guesses.faults.items():
+    for who, fault in ledger.model.guesses.faults.items():
         notes.append(Reason(kind="note", text=f"{who} failed, and was done without: {fault}"))
     costs, ways, apart = (), (), ()
     if at_length:

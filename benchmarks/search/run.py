@@ -72,11 +72,11 @@ def searched(graph: Graph, device: Device) -> Searched:
     """The phases of `tune` up to the best cover by predictions."""
     times = [time.process_time()]
     ledger = Ledger(device, FAMILIES, Forgetful(), None, 0)
-    prepared = prepare(graph, split_tasks(device), offers=ALTERNATIVES, takes=ledger.shares)
+    prepared = prepare(graph, split_tasks(device), offers=ALTERNATIVES, takes=ledger.acceptor.shares)
     times.append(time.process_time())
-    atoms = cut(prepared.graph, ledger.computable, alternatives=prepared.alternatives)
+    atoms = cut(prepared.graph, ledger.acceptor.computable, alternatives=prepared.alternatives)
     times.append(time.process_time())
-    found = find_candidates(atoms, lambda piece: ledger.ask(atoms, piece))
+    found = find_candidates(atoms, lambda piece: ledger.acceptor.ask(atoms, piece))
     times.append(time.process_time())
     covers = CoverOracle(atoms, found, ledger, Deadline(0.0, 0.0, None, time.monotonic), TuneSettings().cover_s)
     cover = covers.promising()
@@ -105,7 +105,7 @@ def measured(name: str, device: Device, repeats: int) -> Row:
         if len(runs) >= repeats:
             break
     peak = _peak_mib()
-    cost_us = sum(map(last.ledger.predicted_us, last.cover))
+    cost_us = sum(map(last.ledger.model.predicted_us, last.cover))
     return Row(
         name,
         device.target if device.origin == "detected" else device.name,
@@ -115,7 +115,7 @@ def measured(name: str, device: Device, repeats: int) -> Row:
         len({c.segment.key for c in last.found.accepted.values()}),
         len(last.cover),
         last.covers.exact,
-        1.0 if last.covers.exact else cost_us / last.covers.relaxed_us(last.ledger.predictions),
+        1.0 if last.covers.exact else cost_us / last.covers.relaxed_us(last.ledger.model.predictions),
         {p: statistics.median(run[p] for run in runs if p in run) for p in runs[0]},
         peak,
         peak - before,
@@ -132,7 +132,7 @@ def against(case: str, graph: Graph, device: Device) -> Against:
     def ask(members: int) -> Candidate | None:
         if members not in known:
             convex = atoms.is_convex(members)
-            known[members] = ledger.ask(atoms, atoms.piece(members)) if convex else None
+            known[members] = ledger.acceptor.ask(atoms, atoms.piece(members)) if convex else None
         return known[members]
 
     def cost_us(members: int) -> float:
@@ -141,7 +141,7 @@ def against(case: str, graph: Graph, device: Device) -> Against:
         if candidate is None:
             return math.inf
         ledger.look_closer(candidate)
-        return candidate.weight * ledger.predicted_us(candidate)
+        return candidate.weight * ledger.model.predicted_us(candidate)
 
     ours_us = found.covers.us(found.cover)
     ratios = {

@@ -67,7 +67,7 @@ def ours(table: Table, on: Device, seed: int, known: Known) -> tuple[Regrets, Re
     bench = ReplayBench(table, on)
     ledger = Ledger(on, table.families, known, bench, seed)
     candidate = _candidate(table, ledger)
-    entry, found = ledger.open(candidate), Regrets()
+    entry, found = ledger.logs.open(candidate), Regrets()
     for trials in TRIALS:
         while bench.trials < trials:
             before = bench.trials
@@ -116,7 +116,7 @@ def default(table: Table, on: Device, seed: int) -> Regrets:
 def _first(table: Table, on: Device) -> str:
     ledger = Ledger(on, table.families, Known({}), None, 0)
     candidate = _candidate(table, ledger)
-    return table.spelling(ledger.kernel(candidate, ledger.open(candidate).pending[0]), on)
+    return table.spelling(ledger.kernel(candidate, ledger.logs.open(candidate).pending[0]), on)
 
 
 def _spelling(table: Table, on: Device, best: Measurement) -> str:
@@ -130,7 +130,7 @@ def _regret(table: Table, asked: Sequence[str]) -> float:
 
 def _candidate(table: Table, ledger: Ledger) -> Candidate:
     atoms = cut(table.graph, lambda _a, _b: True)
-    answer = ledger.ask(atoms, atoms.piece((1 << len(atoms)) - 1))
+    answer = ledger.acceptor.ask(atoms, atoms.piece((1 << len(atoms)) - 1))
     assert isinstance(answer, Candidate), answer
     return answer
 

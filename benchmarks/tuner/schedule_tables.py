@@ -109,11 +109,11 @@ def segments(device: Device, pattern: str = "*", dtypes: Sequence[str] = ()) -> 
         for dtype in (d for d in case.bench_dtypes if not dtypes or d in dtypes):
             prepared = prepare(case.instance(dtype).graph, split_tasks(device), "reassociate")
             ledger = Ledger(device, FAMILIES, Forgetful(), None, 0)
-            atoms = cut(prepared.graph, ledger.computable)
-            found = find_candidates(atoms, lambda p, a=atoms, of=ledger: of.ask(a, p), CandidateSettings())
+            atoms = cut(prepared.graph, ledger.acceptor.computable)
+            found = find_candidates(atoms, lambda p, a=atoms, of=ledger: of.acceptor.ask(a, p), CandidateSettings())
             covers = CoverOracle(atoms, found, ledger, Deadline(60.0, 0.0, None, time.monotonic), 2.0)
-            cover = covers.coarsest() or covers.cheapest(ledger.predictions)
-            largest = max(cover, key=ledger.bound_us)
+            cover = covers.coarsest() or covers.cheapest(ledger.model.predictions)
+            largest = max(cover, key=ledger.model.bound_us)
             if largest.segment.key not in seen:
                 seen.add(largest.segment.key)
                 yield f"{case.name}_{dtype}", largest

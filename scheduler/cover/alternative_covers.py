@@ -44,7 +44,7 @@ def forms(atoms: Atoms, cover: Proposal, covers: CoverOracle, ledger: Ledger) ->
                 return
             seen.add(same)
             without = {c for p, c in covers.found.accepted.items() if p.members >> a & 1}
-            yield AlternativeCover(a, covers.cheapest(ledger.predictions, without))
+            yield AlternativeCover(a, covers.cheapest(ledger.model.predictions, without))
 
 
 def explained(
@@ -73,7 +73,7 @@ def explained(
 
 
 def _text(cover: Proposal, ledger: Ledger) -> str:
-    us = sum(c.weight * ledger.cost_us(c, ledger.predicted_us) for c in cover)
+    us = sum(c.weight * ledger.cost_us(c, ledger.model.predicted_us) for c in cover)
     return duration(us) + ("" if all(_is_measured(c, ledger) for c in cover) else " (predicted)")
 
 

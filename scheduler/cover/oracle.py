@@ -77,7 +77,7 @@ class CoverOracle:
     def promising(self) -> Proposal:
         """The cheapest cover by predictions. The segments of the cheapest one are predicted more closely, which can
         only raise its cost, until the best cover so predicted is nearly as cheap as any other."""
-        best, best_us = self.cheapest(self.ledger.predictions), math.inf
+        best, best_us = self.cheapest(self.ledger.model.predictions), math.inf
         cover = best
         for _ in range(CLOSER_LOOKS):
             if self.us(cover) >= best_us / NEARLY:
@@ -90,12 +90,12 @@ class CoverOracle:
                 break
             if not self.exact:  # branching again would take as long, and prove nothing either
                 break
-            cover = self.cheapest(self.ledger.predictions)
+            cover = self.cheapest(self.ledger.model.predictions)
         return best
 
     def us(self, cover: Proposal) -> float:
         """Cost of a cover in microseconds, by what is measured, or else predicted."""
-        return sum(c.weight * self.ledger.cost_us(c, self.ledger.predicted_us) for c in cover)
+        return sum(c.weight * self.ledger.cost_us(c, self.ledger.model.predicted_us) for c in cover)
 
     def cheapest_us(self, unknown: Estimate) -> float | None:
         """Cost in microseconds of the cover that `cheapest` finds; None if there is none."""
@@ -110,10 +110,13 @@ class CoverOracle:
     def coarsest(self) -> Proposal:
         """The partition of fewest segments found by merging, unless it is predicted to be far from the best."""
         usable = [r for r in self.found.regions if all(s in self._plain for s in r)]
-        best_us = self.cheapest_us(self.ledger.predictions)
+        best_us = self.cheapest_us(self.ledger.model.predictions)
         for partition in usable:
             segments = prologue_first(self._plain[s] for s in partition)
-            if best_us is not None and sum(c.weight * self.ledger.predicted_us(c) for c in segments) <= FAR * best_us:
+            if (
+                best_us is not None
+                and sum(c.weight * self.ledger.model.predicted_us(c) for c in segments) <= FAR * best_us
+            ):
                 return segments
         return ()
 
@@ -167,7 +170,7 @@ class CoverOracle:
         for piece in self.usable.keys() - vaguely.keys():
             vaguely[piece] = self.usable[piece].weight * unknown.least_us(self.least.traffic(piece))
         costs = vaguely.copy()
-        opened = {c.families.piece for c in self.ledger.opened}
+        opened = {c.families.piece for c in self.ledger.logs.opened}
         for piece in self._looked_at | (opened & self.usable.keys()):
             costs[piece] = self._cost_us(piece, unknown)
         for candidate in without:
@@ -177,7 +180,7 @@ class CoverOracle:
     def _cost_us(self, piece: SegmentMask, unknown: Estimate) -> float:
         """Cost in microseconds of a piece that was looked at, or tried."""
         candidate = self.usable[piece]
-        us = unknown.us if piece in self._asked or self.ledger.is_open(candidate) else unknown.seeming_us
+        us = unknown.us if piece in self._asked or self.ledger.logs.is_open(candidate) else unknown.seeming_us
         return candidate.weight * self.ledger.cost_us(candidate, us)
 
     def _writing_what_is_read(self, pieces: Sequence[SegmentMask], unknown: Estimate) -> tuple[SegmentMask, ...]:

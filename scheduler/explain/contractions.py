@@ -85,7 +85,9 @@ class _Tables:
         that holds no other contraction."""
         holding = [m for m in self.accepted if m >> a & 1 and m.bit_count() > 1]
         gains: list[tuple[float, int]] = []
-        for m in [m for m in holding if self.ledger.is_open(self.accepted[m])]:  # predictions of all would take time
+        for m in [
+            m for m in holding if self.ledger.logs.is_open(self.accepted[m])
+        ]:  # predictions of all would take time
             cost = self._cost(m)
             apart = self._apart(a, m) if cost and cost.measured else None
             if cost and apart:
@@ -134,7 +136,7 @@ class _Tables:
             if us is not None:
                 cost = Cost(us=us, measured=step.time_us is not None)
                 return FamilyCost(family=family, schedule=step.schedule, cost=cost, chosen=True)
-        entry = self.ledger.open(candidate)
+        entry = self.ledger.logs.open(candidate)
         best = entry.best()
         scale = 1.0
         if best is not None and entry.winner in entry.relative and best.time_us:
@@ -150,7 +152,7 @@ class _Tables:
             return FamilyCost(family=family, schedule=schedule, cost=Cost(us=us, measured=True))
         schedule = next((schedule for name, schedule in entry.pending if name == family), None)
         if schedule is not None:
-            us = self.ledger.predicted_by(candidate, family)
+            us = self.ledger.model.predicted_by(candidate, family)
             return FamilyCost(family=family, schedule=schedule, cost=Cost(us=us, measured=False))
         if not tried:
             return Refusal(families=(family,), text="has no schedule of it")

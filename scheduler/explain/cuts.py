@@ -57,7 +57,7 @@ def _apart(
     if not atoms.is_convex(members) or edges.lead_around(i, j):
         text = "other kernels run between them, which need the one and feed the other"
         return reason.model_copy(update={"text": text})
-    answers = ledger.answers(atoms, atoms.piece(members))
+    answers = ledger.acceptor.answers(atoms, atoms.piece(members))
     if answers.any() is None:
         update = {"kind": "rejected", "text": "no family takes both", "refusals": answers.refusals()}
         return reason.model_copy(update=update)
@@ -74,7 +74,7 @@ def _apart(
 
 def _why(together: Candidate, one: Candidate, other: Candidate, ledger: Ledger, outcome: CutOutcome) -> tuple[str, str]:
     """Kind and text of the reason for two segments that some family takes in one launch."""
-    ledger.look_up(together)
+    ledger.logs.look_up(together)
     whole, parts = ledger.known(together), [ledger.known(c) for c in (one, other)]
     apart = _sum(parts)
     if whole is None:
@@ -94,7 +94,7 @@ def _why(together: Candidate, one: Candidate, other: Candidate, ledger: Ledger, 
     if ledger.bench is None:
         return "cap", f"{both}; no cover with it came up before the search ended"
     if outcome.complete:
-        bound_us = ledger.bound_us(together)
+        bound_us = ledger.model.bound_us(together)
         proof = (
             f"at its bound, {duration(bound_us)}, it would not win"
             if bound_us >= apart.us

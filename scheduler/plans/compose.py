@@ -75,7 +75,7 @@ def compose(
     """
     tasks = split_tasks(device)
     allowed = NUMERICS[: NUMERICS.index(numerics) + 1]
-    takes = CostModel(device, FAMILIES).shares
+    takes = CostModel(device, FAMILIES).acceptor.shares
     for each in allowed:
         prepared = prepare(given, tasks, each, ALTERNATIVES, takes)
         segments, graph, slots = _composed(given, parts, aliases, prepared.alternatives.tensor)

@@ -1,31 +1,29 @@
 """The ledger of candidates: what to try on each, what was measured, and what it costs until then."""
 
 import math
-from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
 import numpy as np
 
-from codegen.kernel import EmitError, Family, Kernel, offers
+from codegen.kernel import EmitError, Family, Kernel
 from codegen.schedule import Variant
-from fusion_ir.core.graph import Graph
 from fusion_ir.records import Cost, Device, Measurement, Status, Surroundings
 from scheduler.cost.features import Tuned, expected_logs
-from scheduler.cost.model import SHARES_NOTHING, CostModel
+from scheduler.cost.model import CostModel
 from scheduler.interfaces import Bench, Costs
 from scheduler.segments.enumeration import Candidate
 from scheduler.tuning.proposals import proposals
 from scheduler.tuning.schedule_space import ScheduleSpace
-from scheduler.tuning.trial_log import TrialLog, races, variant_of
+from scheduler.tuning.trial_log import variant_of
+from scheduler.tuning.trial_logs import HOPEFUL, TrialLogs
 
-HOPEFUL = 3.0  # times the fastest family's prediction
 MOST_AT_ONCE = 6  # schedules in a first race because they are compiled at no cost: each is checked, too
 NEAR_BOUND = 1.1  # times a segment's lower bound: nothing is left to gain
 NEAR_WINNER = 1.05  # times the winner's time: may have lost by chance
 PLAY_OFF = 5  # schedules
 MOST_AHEAD = 8  # kernels that are compiled before their races
-HOPELESS = 3.0  # times the winner's time, or what any family's bound is, that a family's bound is
 ALIKE = 4  # schedules of a family that could not be emitted for one reason: the others are not tried
 LIKELY = 4  # of a segment's, after its first race, that are compiled in case it goes on
 AGAIN = 3  # schedules that are timed again in a race
@@ -37,7 +35,7 @@ PATIENCE = 24  # schedules in a row that do not win, before a segment is let be
 WRONG = frozenset({Status.wrong_result, Status.crashed, Status.timed_out})
 
 
-class Ledger(CostModel):
+class Ledger:
     """Costs of candidates by segment key, and the only place that measures them. `bench` None: nothing can be
     measured."""
 
@@ -50,14 +48,15 @@ class Ledger(CostModel):
         seed: int,
         sampler: str = "fuseplan",
     ) -> None:
-        super().__init__(device, families, costs.timed)
+        self.device = device
+        self.families = families
+        self.model = CostModel(device, families, costs.timed)
+        self.acceptor = self.model.acceptor
+        self.logs = TrialLogs(device, families, costs, self.model)
         self.costs = costs
         self.bench = bench
         self.seed = seed
         self.sampler = sampler
-        self._entries: dict[str, TrialLog] = {}
-        self._opened: dict[Candidate, TrialLog] = {}
-        self._new: set[str] = set()  # keys of segments that no earlier search tried, as far as was looked
         self._others: dict[str, Sequence[Tuned]] = {}  # by family
         self._raced: set[str] = set()  # keys of segments, in this search
         self._spaces: dict[tuple[str, str], ScheduleSpace] = {}  # by segment and family
@@ -85,19 +84,19 @@ class Ledger(CostModel):
 
     def variant_us(self, segment_key: str, variant: Variant) -> float | None:
         """Time of a schedule in us, measured here or by an earlier search whose rows were looked up; else None."""
-        entry = self._entries.get(segment_key)
+        entry = self.logs.of_key(segment_key)
         row = entry.tried.get(variant) if entry else None
         return row.time_us if row and row.status is Status.ok else None
 
     def known(self, candidate: Candidate) -> Cost | None:
         """Its best time measured, or a prediction; None where all that could be tried failed. Looks nothing up."""
-        us = self.cost_us(candidate, self.predicted_us)
-        measured = candidate in self._opened and self.time_us(candidate) is not None
+        us = self.cost_us(candidate, self.model.predicted_us)
+        measured = candidate in self.logs.opened and self.time_us(candidate) is not None
         return Cost(us=us, measured=measured) if math.isfinite(us) else None
 
     def cost_us(self, candidate: Candidate, unknown: Callable[[Candidate], float]) -> float:
         """Best time measured; infinite where all that could be tried failed; else `unknown(candidate)`."""
-        entry = self._opened.get(candidate)
+        entry = self.logs.log_of(candidate)
         if entry is None:
             return unknown(candidate)
         best = entry.best()
@@ -107,110 +106,18 @@ class Ledger(CostModel):
 
     def look_closer(self, candidate: Candidate) -> bool:
         """See `CostModel`; of what was opened, measurements say more."""
-        return candidate not in self._opened and super().look_closer(candidate)
+        return candidate not in self.logs.opened and self.model.look_closer(candidate)
 
     def time_us(self, candidate: Candidate) -> float | None:
         """Best time measured, None if there is none."""
-        best = None if self._is_new(candidate) else self.open(candidate).best()
+        best = None if self.logs.is_new(candidate) else self.logs.open(candidate).best()
         return best and best.time_us
-
-    def open(self, candidate: Candidate) -> TrialLog:
-        """The trial log of the candidate; the first call for its key looks up what earlier searches measured."""
-        entry = self._opened.get(candidate)
-        if entry is None:
-            key = candidate.segment.key
-            if key not in self._entries:
-                self._entries[key] = self._entry(candidate)
-            entry = self._opened[candidate] = self._entries[key]
-        return entry
-
-    def look_up(self, candidate: Candidate) -> None:
-        """Opens the candidate where earlier searches measured its segment: that counts."""
-        if candidate not in self._opened and self.costs.known(candidate.segment.key):
-            self.open(candidate)
-
-    def _is_new(self, candidate: Candidate) -> bool:
-        """Whether nothing was tried on its segment, here or by earlier searches."""
-        key = candidate.segment.key
-        if key not in self._entries and key not in self._new and not self.costs.known(key):
-            self._new.add(key)
-        return key not in self._entries and key in self._new
-
-    @property
-    def opened(self) -> Collection[Candidate]:
-        """Candidates whose trial logs were looked up."""
-        return self._opened.keys()
-
-    def is_open(self, candidate: Candidate) -> bool:
-        return candidate in self._opened
-
-    def _entry(self, candidate: Candidate) -> TrialLog:
-        """Pending: each family's default, fastest prediction first, then the rest of their spaces; last the families
-        that are predicted to be far slower than the fastest, and behind these that which shares nothing."""
-        us = {f: math.inf if f == SHARES_NOTHING else self.uncorrected_us(candidate, f) for f in candidate.families}
-        families = sorted(us, key=us.__getitem__)
-        spaces = {f: self.first_schedules(candidate.segment, f) for f in families}
-        defaults = [(f, space[0]) for f, space in spaces.items() if space]
-        rest = [(f, schedule) for f, space in spaces.items() for schedule in space[1:]]
-        far = {f for f in families if us[f] > HOPEFUL * us[families[0]]}
-        variants = dict.fromkeys(sorted((*defaults, *rest), key=lambda v: v[0] in far))
-        known = self._known(candidate, variants)
-        elsewhere = TrialLog([])  # times of another machine or compiler say what to try first, and no more
-        for race in races(m for m in known if not self._is_of_here(m)):
-            elsewhere.note(race)
-        entry = TrialLog(list(dict.fromkeys((*([elsewhere.winner] if elsewhere.winner else ()), *variants))))
-        for race in races(m for m in known if self._is_of_here(m)):
-            entry.note(race)
-        self._leave_hopeless(candidate, entry)
-        self._learn(candidate, tuple(entry.tried.values()))
-        return entry
-
-    def _leave_hopeless(self, candidate: Candidate, entry: TrialLog) -> None:
-        """Schedules of families that cannot beat what was measured are not tried: one that shares nothing may take a
-        thousand times as long, and seconds to be checked."""
-        best = entry.best()
-        if best is None or best.time_us is None:
-            return
-        limit_us = HOPELESS * max(best.time_us, self.bound_us(candidate))
-        hopeless = {f for f, _ in entry.pending if self.family_bound_us(candidate, f) > limit_us}
-        entry.pending[:] = [v for v in entry.pending if v[0] not in hopeless]
-
-    def _known(self, candidate: Candidate, variants: Container[Variant]) -> list[Measurement]:
-        """Stored measurements of schedules that can still be chosen."""
-        graph = candidate.segment.canonical.graph
-        rows = [m for m in self.costs.known(candidate.segment.key) if m.device_key == self.device.class_key]
-        return [m for m in rows if self._is_schedule(graph, m, variants)]
-
-    def _catch_up(self, candidate: Candidate) -> None:
-        """Takes in what searches in other processes measured since."""
-        entry = self.open(candidate)
-        known = self._known(candidate, (*entry.pending, *entry.tried))
-        for race in races(m for m in known if m.race and m.race not in entry.races and self._is_of_here(m)):
-            self._learn(candidate, [m for m in race if variant_of(m) not in entry.tried])
-            entry.note(race)
-
-    def _is_of_here(self, m: Measurement) -> bool:
-        """Whether it would be measured the same way now."""
-        return not m.origin and (m.toolchain, m.driver) == (self.device.toolchain, self.device.driver)
-
-    def _is_schedule(self, graph: Graph, m: Measurement, variants: Container[Variant]) -> bool:
-        """Whether what was measured can still be chosen."""
-        family = self.families.get(m.family)
-        if family is None or variant_of(m) in variants:
-            return family is not None
-        return offers(family, graph, m.schedule, self.device)
-
-    def _learn(self, candidate: Candidate, rows: Sequence[Measurement]) -> None:
-        """Notes how far off the predictions of families were."""
-        for m in rows:
-            if m.status is Status.ok and m.time_us is not None:
-                self.correct(candidate, m.family, m.time_us)
 
     def hopeful(self, candidate: Candidate) -> int:
         """How many of what is pending should be in a segment's first race: families' defaults, which come first, that
         are predicted to be about as fast as the fastest (family by family, predictions are too coarse to tell them
         apart), and what is compiled beside them at no cost."""
-        times = [self.uncorrected_us(candidate, f) for f in candidate.families]
+        times = [self.model.uncorrected_us(candidate, f) for f in candidate.families]
         hopeful = sum(time <= HOPEFUL * min(times) for time in times)
         return max(hopeful, min(self.bench.at_once, MOST_AT_ONCE)) if self.bench else hopeful
 
@@ -218,7 +125,7 @@ class Ledger(CostModel):
         """Seconds that `measure` will take for `count` variants, as far as that is known; else 0."""
         if self.bench is None:
             return 0.0
-        entry = self.open(candidate)
+        entry = self.logs.open(candidate)
         held = bool(entry.winner) + len(entry.doubted[:AGAIN])
         key, raced = candidate.segment.key, frozenset(self._raced)
         if key in raced:
@@ -227,7 +134,7 @@ class Ledger(CostModel):
 
     def has_more(self, candidate: Candidate) -> bool:
         """Whether something is pending, or has to be timed again."""
-        entry = self.open(candidate)
+        entry = self.logs.open(candidate)
         return bool(entry.pending or entry.doubted)
 
     def measure(
@@ -243,9 +150,9 @@ class Ledger(CostModel):
         first one: those of large segments take seconds."""
         if self.bench is None:
             return 0
-        entry, segment = self.open(candidate), candidate.segment
+        entry, segment = self.logs.open(candidate), candidate.segment
         with self.bench.turn(segment.key):
-            self._catch_up(candidate)
+            self.logs.catch_up(candidate)
             kernels = self._next(candidate, count, is_late)
             if not kernels and not entry.doubted:
                 return 0
@@ -255,14 +162,14 @@ class Ledger(CostModel):
             self.bench.expect(upcoming)
             rows = self.bench.measure(segment.canonical.graph, segment.key, [*held, *kernels], seed=self.seed)
             self._raced.add(segment.key)
-            self._learn(candidate, [m for m in rows if variant_of(m) not in entry.tried])
+            self.logs.learn(candidate, [m for m in rows if variant_of(m) not in entry.tried])
             self._note(candidate, rows)
         return len(kernels)
 
     def play_off(self, candidate: Candidate) -> bool:
         """Times the best few schedules of a segment once more, against each other: they were in different races, and
         won by little. Whether there were several."""
-        entry = self.open(candidate)
+        entry = self.logs.open(candidate)
         best = entry.relative.get(entry.winner) if entry.winner else None
         if best is None or self.bench is None:
             return False
@@ -290,7 +197,7 @@ class Ledger(CostModel):
         """Kernels of pending variants: `count`, or all that there are, or as many as are emitted in time. They stay
         pending until they are noted, so that none is lost where the search is interrupted. What cannot be emitted is
         noted as such; what comes to a kernel that was tried takes over what is known of that."""
-        entry = self.open(candidate)
+        entry = self.logs.open(candidate)
         kernels: list[Kernel] = []
         for variant in tuple(entry.pending):
             if len(kernels) == count or (kernels and is_late()):
@@ -313,7 +220,7 @@ class Ledger(CostModel):
         """Kernels of what is pending after those that are measured now, as far as they can be emitted in time."""
         found: list[Kernel] = []
         measured = {(k.family, k.schedule) for k in now}
-        for variant in [v for v in self.open(candidate).pending if v not in measured][:count]:
+        for variant in [v for v in self.logs.open(candidate).pending if v not in measured][:count]:
             if is_late():
                 break
             with suppress(EmitError):  # said when its turn comes
@@ -342,11 +249,11 @@ class Ledger(CostModel):
         """Makes `count` schedules pending beyond the families' first ones: of the winner's family, guided by what was
         measured. Whether there are any; none where the winner is near its bound or none of the last ones beat it, or
         where it is late before it is known which make a difference."""
-        entry = self.open(candidate)
+        entry = self.logs.open(candidate)
         best = entry.best()
         if best is None or best.time_us is None or entry.fruitless >= PATIENCE:
             return False
-        if best.time_us <= NEAR_BOUND * self.bound_us(candidate):
+        if best.time_us <= NEAR_BOUND * self.model.bound_us(candidate):
             return False
         space = self._space(candidate, best.family, is_late)
         tried: dict[str, float | None] = {}
@@ -358,14 +265,14 @@ class Ledger(CostModel):
                 rows[point] = row
         others = self._others_of(best.family)
         propose = partial(proposals, space, tried, count, self.seed, others, self.sampler, rows)
-        found = self.guesses.or_else(list[str](), "proposals", propose)
+        found = self.model.guesses.or_else(list[str](), "proposals", propose)
         entry.pending += [(best.family, schedule) for schedule in found]
         return bool(entry.pending)
 
     def draw_on_others(self, candidate: Candidate) -> None:
         """Where schedules of the winner's family were timed on other segments, they say which of the family's own first
         ones come first."""
-        entry = self.open(candidate)
+        entry = self.logs.open(candidate)
         best = entry.best()
         if best is None or entry.drawn:
             return
@@ -374,7 +281,7 @@ class Ledger(CostModel):
         points = [schedule for _, schedule in own]
         graph, others = candidate.segment.canonical.graph, self._others_of(best.family)
         expect = partial(expected_logs, graph, points, others, self.seed)
-        expected = self.guesses.or_else(None, "experience", expect)
+        expected = self.model.guesses.or_else(None, "experience", expect)
         if expected is not None:
             first = [own[int(i)] for i in np.argsort(expected, kind="stable")]
             entry.pending[:] = [*first, *(v for v in entry.pending if v[0] != best.family)]
@@ -389,7 +296,7 @@ class Ledger(CostModel):
         key = candidate.segment.key, name
         if key not in self._spaces:
             family, graph = self.families[name], candidate.segment.canonical.graph
-            first = self.first_schedules(candidate.segment, name)[0]
+            first = self.acceptor.first_schedules(candidate.segment, name)[0]
             space = ScheduleSpace(family, graph, first, self.device, is_late)
             if not space.whole:
                 return space
@@ -398,11 +305,11 @@ class Ledger(CostModel):
 
     def kernel(self, candidate: Candidate, variant: Variant) -> Kernel:
         """The kernel of a variant. Raises EmitError."""
-        if self._is_new(candidate):
-            return self.emit(candidate.segment, variant)
-        entry = self.open(candidate)
+        if self.logs.is_new(candidate):
+            return self.acceptor.emit(candidate.segment, variant)
+        entry = self.logs.open(candidate)
         if variant not in entry.kernels:
-            entry.kernels[variant] = self.emit(candidate.segment, variant)
+            entry.kernels[variant] = self.acceptor.emit(candidate.segment, variant)
         return entry.kernels[variant]
 
     def reject(self, candidate: Candidate, variant: Variant, status: Status, detail: str) -> None:
@@ -425,7 +332,7 @@ class Ledger(CostModel):
     def _leave_alike(self, candidate: Candidate, family: str, detail: str) -> None:
         """Schedules of a family are not tried where others could not be emitted, again and again for the same
         reason: what is wrong is the segment."""
-        entry = self.open(candidate)
+        entry = self.logs.open(candidate)
         alike = [m for (f, _), m in entry.tried.items() if f == family and m.detail == detail]
         if len(alike) >= ALIKE and all(m.status is Status.rejected for m in alike):
             entry.pending[:] = [v for v in entry.pending if v[0] != family]
@@ -433,24 +340,24 @@ class Ledger(CostModel):
     def choice(self, candidate: Candidate, quickly: bool = False) -> Variant | None:
         """The variant to use: the best measured, else the next to be tried; None if all failed. quickly: of a segment
         that nothing was tried on, the one that compilers are soonest through with."""
-        if self._is_new(candidate):  # what else there is to be tried is not listed for that
-            if quickly and (variant := self.least_unrolled(candidate)):
+        if self.logs.is_new(candidate):  # what else there is to be tried is not listed for that
+            if quickly and (variant := self.model.least_unrolled(candidate)):
                 return variant
-            family = self.fastest(candidate)
-            if schedules := self.first_schedules(candidate.segment, family):
+            family = self.model.fastest(candidate)
+            if schedules := self.acceptor.first_schedules(candidate.segment, family):
                 return family, schedules[0]
-        entry = self.open(candidate)
+        entry = self.logs.open(candidate)
         return entry.winner or next(iter(entry.pending), None)
 
     def prefer(self, candidate: Candidate, variant: Variant) -> None:
         """Makes a pending variant the next to be tried."""
-        pending = self.open(candidate).pending
+        pending = self.logs.open(candidate).pending
         pending.remove(variant)
         pending.insert(0, variant)
 
     def failures(self, candidate: Candidate) -> list[Measurement]:
         """Measurements of variants that were tried on the candidate and did not pass."""
-        return [m for m in self.open(candidate).tried.values() if m.status is not Status.ok]
+        return [m for m in self.logs.open(candidate).tried.values() if m.status is not Status.ok]
 
     def _note(self, candidate: Candidate, rows: Sequence[Measurement]) -> None:
         # What a compiler was given up on in the time of this search may compile in that of another.
@@ -459,6 +366,6 @@ class Ledger(CostModel):
             self.costs.record(candidate.segment.canonical.graph, kept)
         self._statuses.update(((m.segment_key, *variant_of(m)), m.status) for m in rows)
         self.races += [seen for m in rows[:1] if (seen := m.surroundings) is not None]
-        entry = self.open(candidate)
+        entry = self.logs.open(candidate)
         entry.note(rows)
-        self._leave_hopeless(candidate, entry)
+        self.logs.leave_hopeless(candidate, entry)

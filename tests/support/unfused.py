@@ -27,7 +27,8 @@ def unfused_plan(graph: Graph, bench: Workbench) -> tuple[Plan, Meanings]:
     made = bench.compile_for_plans(list(distinct.values()), together=True)
     binaries = {entry: b for entry, b in zip(distinct, made, strict=True) if isinstance(b, Binary)}
     choices = [
-        Choice(c.segment, ledger.traffic(c), k, binaries[k.entry], None) for c, k in zip(cover, kernels, strict=True)
+        Choice(c.segment, ledger.model.traffic(c), k, binaries[k.entry], None)
+        for c, k in zip(cover, kernels, strict=True)
     ]
     plan = assemble(prepared, bench.device, choices, SEARCH)
     return plan, meanings_of(prepared, [c.segment for c in cover])

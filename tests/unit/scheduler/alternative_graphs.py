@@ -47,7 +47,7 @@ def searched(prepared: Prepared, most: int = 4) -> tuple[Atoms, Candidates]:
     atoms = atoms_of(prepared.graph, alternatives=prepared.alternatives)
     ledger = Ledger(DEVICE, families(most=most, kinds=frozenset(OpKind)), Memory(), None, 0)  # type: ignore[arg-type]
     few = CandidateSettings(max_grown=300, max_unions=50, max_again=100)
-    return atoms, find_candidates(atoms, lambda piece: ledger.ask(atoms, piece), few)
+    return atoms, find_candidates(atoms, lambda piece: ledger.acceptor.ask(atoms, piece), few)
 
 
 def random_cover(atoms: Atoms, found: Candidates, rng: random.Random) -> list[SegmentMask] | None:

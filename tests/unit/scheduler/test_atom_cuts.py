@@ -33,7 +33,7 @@ def product(rows: int, *, widened: bool) -> Graph:
 def stored(graph: Graph, device: object = CPU_DEVICE) -> list[str]:
     """Ops of the atoms that the graph is cut into, each of which is stored."""
     ledger = Ledger(device, FAMILIES, Forgetful(), None, 0)  # type: ignore[arg-type]
-    return [n.op for n in cut(graph, ledger.computable).nodes]
+    return [n.op for n in cut(graph, ledger.acceptor.computable).nodes]
 
 
 @pytest.mark.parametrize("widened", [False, True])

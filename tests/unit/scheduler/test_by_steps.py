@@ -46,7 +46,7 @@ def unfused(graph: Graph) -> tuple[Plan, Meanings, dict[str, Graph]]:
     ledger = Ledger(DEVICE, families(kinds=frozenset(ALL)), Memory(), None, 0)
     cover = unfused_segments(prepared.graph, ledger)
     choices = [
-        Choice(c.segment, ledger.traffic(c), ledger.kernel(c, variant), None, 1.0)
+        Choice(c.segment, ledger.model.traffic(c), ledger.kernel(c, variant), None, 1.0)
         for c in cover
         if (variant := ledger.choice(c))
     ]

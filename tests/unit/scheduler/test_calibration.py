@@ -87,8 +87,8 @@ def test_predictions_are_corrected_and_stay_above_what_is_said_to_be_the_least()
         return known(LIGHT | DEAR) if family == "fused" else []
 
     plain, taught = (CostModel(DEVICE, families(kinds=ALL), told) for told in (lambda _: (), timed))
-    atoms = cut(diamond(), taught.computable)
-    found = find_candidates(atoms, lambda piece: taught.ask(atoms, piece))
+    atoms = cut(diamond(), taught.acceptor.computable)
+    found = find_candidates(atoms, lambda piece: taught.acceptor.ask(atoms, piece))
     changed = 0
     for candidate in found.accepted.values():
         changed += taught.predicted_us(candidate) != plain.predicted_us(candidate)
@@ -101,8 +101,8 @@ def test_predictions_are_corrected_and_stay_above_what_is_said_to_be_the_least()
 def test_a_correction_does_not_hide_what_this_search_measured() -> None:
     """Scales of this search go on top: predictions of a family that is twice as slow here double."""
     predictor = CostModel(DEVICE, families(kinds=ALL), lambda f: known(LIGHT | DEAR) if f == "fused" else [])
-    atoms = cut(diamond(), predictor.computable)
-    answer = predictor.ask(atoms, atoms.piece(1))
+    atoms = cut(diamond(), predictor.acceptor.computable)
+    answer = predictor.acceptor.ask(atoms, atoms.piece(1))
     assert isinstance(answer, Candidate)
     before = predictor.predicted_by(answer, "fused")
     predictor.correct(answer, "fused", 2 * before)

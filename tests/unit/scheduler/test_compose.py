@@ -78,7 +78,7 @@ def test_random_graphs_come_back(seed: int) -> None:
 
 def test_contractions_whose_axes_were_put_in_order_come_back() -> None:
     given = einsum_graph("mkz", "knz", "mnz", {"z": 4, "m": 128, "k": 64, "n": 128})
-    prepared = prepare(given, composing.split_tasks(CPU_DEVICE), takes=CostModel(CPU_DEVICE, FAMILIES).shares)
+    prepared = prepare(given, composing.split_tasks(CPU_DEVICE), takes=CostModel(CPU_DEVICE, FAMILIES).acceptor.shares)
     assert prepared.rewrites == ("axes-in-order",)
     composed = compose(given, parts_of(prepared), prepared.aliases, CPU_DEVICE, "exact")
     assert composed.recognised

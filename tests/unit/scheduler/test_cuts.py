@@ -181,12 +181,12 @@ def of_singles(bench: Timed, caps: tuple[Reason, ...] = (), whole: bool = False,
     one = FakeNaive("one", schedules=("only",))
     ledger = Ledger(DEVICE, {"fused": fused, "one": one}, Memory(), bench, 0)  # type: ignore[dict-item]
     prepared = prepare(chain("neg", "exp"))
-    atoms = cut(prepared.graph, ledger.computable)
+    atoms = cut(prepared.graph, ledger.acceptor.computable)
     pieces = [atoms.piece(1 << a) for a in range(len(atoms))]
-    singles = {p: c for p in pieces if isinstance(c := ledger.ask(atoms, p), Candidate)}
+    singles = {p: c for p in pieces if isinstance(c := ledger.acceptor.ask(atoms, p), Candidate)}
     for candidate in singles.values():
         ledger.measure(candidate, 2)
-    together = ledger.ask(atoms, atoms.piece(atoms.all))
+    together = ledger.acceptor.ask(atoms, atoms.piece(atoms.all))
     assert isinstance(together, Candidate)
     accepted = singles | ({atoms.piece(atoms.all): together} if whole else {})
     found = Candidates(atoms, accepted, (tuple(p.members for p in singles),), caps)

@@ -30,7 +30,7 @@ ROPE = Path(__file__).parents[3] / "examples" / "mistral_rope_forward.nvfuser.py
 def search(graph: Graph, settings: CandidateSettings = UNCHANGED, **kwargs: object) -> tuple[Atoms, Candidates]:
     ledger = Ledger(DEVICE, families(**kwargs), Memory(), None, 0)
     atoms = atoms_of(prepare(graph).graph)
-    return atoms, find_candidates(atoms, lambda piece: ledger.ask(atoms, piece), settings)
+    return atoms, find_candidates(atoms, lambda piece: ledger.acceptor.ask(atoms, piece), settings)
 
 
 def is_convex(atoms: Atoms, members: int) -> bool:
@@ -71,7 +71,7 @@ def test_random_graphs_have_convex_candidates_that_hold_a_cover() -> None:
         for a in range(len(atoms)):
             if found.whole(1 << a) is None:
                 ledger = Ledger(DEVICE, families(most=4), Memory(), None, 0)
-                assert ledger.ask(atoms, atoms.piece(1 << a)) is None
+                assert ledger.acceptor.ask(atoms, atoms.piece(1 << a)) is None
         for partition in found.regions:
             assert sum(partition) == atoms.all
             assert execution_order(atoms.preds, partition) is not None
@@ -119,7 +119,7 @@ def test_asked_once_for_each_set() -> None:
 
     def ask(piece: SegmentMask) -> Candidate | None:
         asked.append(piece)
-        return ledger.ask(atoms, piece)
+        return ledger.acceptor.ask(atoms, piece)
 
     find_candidates(atoms, ask)
     assert len(asked) == len(set(asked))

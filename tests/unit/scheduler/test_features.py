@@ -116,11 +116,11 @@ def test_the_search_tries_first_what_others_say() -> None:
     for costs, in_order in ((Taught(), True), (Memory(), False)):
         kinds = families(schedules=(FIRST, *(p[6:-1] for p in first)), beyond=CHOICES)
         ledger = Ledger(DEVICE, kinds, costs, FakeBench(slowest=1.0), 0)
-        candidate = ledger.ask(cut(segment(512, 1024), ledger.computable), SegmentMask(1, 1))
+        candidate = ledger.acceptor.ask(cut(segment(512, 1024), ledger.acceptor.computable), SegmentMask(1, 1))
         assert isinstance(candidate, Candidate)
         ledger.measure(candidate, 1)
         ledger.draw_on_others(candidate)
-        pending = [s for f, s in ledger.open(candidate).pending if f == "fused"]
+        pending = [s for f, s in ledger.logs.open(candidate).pending if f == "fused"]
         assert sorted(pending) == sorted(first), "nothing is dropped"
         assert (pending == first) != in_order
         third = len(pending) // 3

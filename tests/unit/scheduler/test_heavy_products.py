@@ -126,11 +126,11 @@ def product(seed: int) -> Graph:
 def left_to_naive(graph: Graph, device: Device) -> list[str]:
     """Heavy contractions of the unfused plan and of the predicted one, whose segments nothing but `naive` computes."""
     ledger = Ledger(device, FAMILIES, Forgetful(), None, 0)
-    prepared = prepare(graph, split_tasks(device), offers=ALTERNATIVES, takes=ledger.shares)
+    prepared = prepare(graph, split_tasks(device), offers=ALTERNATIVES, takes=ledger.acceptor.shares)
     found: list[str] = []
 
     def look(kind: str, candidate: Candidate) -> None:
-        if ledger.fastest(candidate) == "naive":
+        if ledger.model.fastest(candidate) == "naive":
             found.extend(f"{kind}: {n}" for n in candidate.segment.cone if is_heavy(n))
 
     unfused = unfused_segments(prepared.graph, ledger)

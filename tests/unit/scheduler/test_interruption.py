@@ -124,9 +124,9 @@ def search(calls: Calls, seconds: float) -> Plan:
 def every_segment() -> dict[str, Graph]:
     """Every segment of the diamond that some family accepts, by key."""
     ledger = Ledger(DEVICE, families(kinds=ALL, most=3), Memory(), None, 0)
-    atoms = cut(prepare(diamond()).graph, ledger.computable)
+    atoms = cut(prepare(diamond()).graph, ledger.acceptor.computable)
     sets = [members for members in range(1, 1 << len(atoms)) if atoms.is_convex(members)]
-    answers = [ledger.ask(atoms, atoms.piece(members)) for members in sets]
+    answers = [ledger.acceptor.ask(atoms, atoms.piece(members)) for members in sets]
     return {a.segment.key: a.segment.canonical.graph for a in answers if isinstance(a, Candidate)}
 
 

@@ -32,8 +32,8 @@ DEVICES = [device.model_copy(update={"ceilings": SLOW}) for device in (CPU_DEVIC
 def searched(graph: Graph, device: Device) -> tuple[Ledger, Atoms, Candidates]:
     ledger = Ledger(device, FAMILIES, Forgetful(), None, 0)
     prepared = prepare(graph, split_tasks(device), offers=ALTERNATIVES)
-    atoms = cut(prepared.graph, ledger.computable, alternatives=prepared.alternatives)
-    return ledger, atoms, find_candidates(atoms, lambda piece: ledger.ask(atoms, piece))
+    atoms = cut(prepared.graph, ledger.acceptor.computable, alternatives=prepared.alternatives)
+    return ledger, atoms, find_candidates(atoms, lambda piece: ledger.acceptor.ask(atoms, piece))
 
 
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.target)
@@ -45,7 +45,7 @@ def test_never_more_than_the_traffic(device: Device) -> None:
     all_ = exact = multiplied = 0
     for number, graph in enumerate(graphs):
         ledger, atoms, found = searched(graph, device)
-        least, predictions, bounds = OptimisticCost(atoms), ledger.predictions, ledger.bounds
+        least, predictions, bounds = OptimisticCost(atoms), ledger.model.predictions, ledger.model.bounds
         for members, candidate in list(found.accepted.items())[:300]:
             at_least = least.traffic(members)
             (bytes_, products, *_), traffic = at_least, traffic_of(candidate.segment.graph)

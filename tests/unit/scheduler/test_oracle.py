@@ -28,7 +28,7 @@ def test_as_cheap_as_if_all_candidates_were_looked_at(device: Device, which: str
     looked, all_ = 0, 0
     for seed in range(100):
         ledger, atoms, found = searched(any_graph(Seeded(seed), steps=30), device)
-        estimate: Estimate = getattr(ledger, which)
+        estimate: Estimate = getattr(ledger.model, which)
         seen: set[Candidate] = set()
 
         def us(candidate: Candidate, of: Estimate = estimate, seen: set[Candidate] = seen) -> float:
@@ -72,11 +72,11 @@ def test_out_of_time_a_cover_writes_each_tensor_once(device: Device, monkeypatch
         covers = CoverOracle(atoms, found, ledger, Deadline(60.0, 0.0, None, time.monotonic), 10.0)
         solve = left(covers.problem)
         monkeypatch.setattr(covers.problem, "solve", solve)
-        given = solve({p: c.weight * ledger.predictions.seeming_us(c) for p, c in covers.usable.items()})
+        given = solve({p: c.weight * ledger.model.predictions.seeming_us(c) for p, c in covers.usable.items()})
         assert given is not None, seed
         written = [t for p in given.pieces for t in bits(p.writes)]
         twice += len(set(written)) < len(written)
-        chosen = [c.segment.piece for c in covers.cheapest(ledger.predictions)]
+        chosen = [c.segment.piece for c in covers.cheapest(ledger.model.predictions)]
         written = [t for p in chosen for t in bits(p.writes)]
         assert len(set(written)) == len(written), seed
         wanted = atoms.outputs
@@ -97,11 +97,11 @@ def test_families_answer_the_same_whenever_they_are_asked(device: Device) -> Non
             graph = extract(atoms, piece).graph
             names = [name for name, family in FAMILIES.items() if family.accepts(graph, device) is None]
             sure += "segment" not in vars(candidate.families)
-            ledger.predicted_us(candidate)
+            ledger.model.predicted_us(candidate)
             assert list(candidate.families) == names, (seed, piece)
-            best = min(ledger.uncorrected_us(candidate, name) for name in names)
-            assert ledger.predicted_us(candidate) == best, (seed, piece)
+            best = min(ledger.model.uncorrected_us(candidate, name) for name in names)
+            assert ledger.model.predicted_us(candidate) == best, (seed, piece)
         for a in range(len(atoms)):
-            answer = ledger.ask(atoms, atoms.piece(1 << a))
+            answer = ledger.acceptor.ask(atoms, atoms.piece(1 << a))
             assert (answer is None) == (found.whole(1 << a) is None)
     assert sure > 100

@@ -89,7 +89,7 @@ def test_what_some_family_takes_keeps_its_axes() -> None:
         ("mzk", "nzk", "zmn", False),
         ("mkz", "knz", "mnz", True),
     ):
-        prepared = prepare(einsum_graph(a, b, out, sizes), takes=ledger.shares)
+        prepared = prepare(einsum_graph(a, b, out, sizes), takes=ledger.acceptor.shares)
         assert prepared.rewrites == (("axes-in-order",) if matched else ()), (a, b, out)
         node = contraction(prepared.graph)
         assert prepared.origin[node] == (2,)

@@ -76,7 +76,7 @@ def test_the_cheapest_cover_by_weights_computes_constants_in_the_prologue() -> N
         ledger, atoms, found = searched(drawn(seed, steps=8), DEVICES[0])
         if len(atoms) > 7 or not atoms.constants & atoms.all:
             continue
-        estimate = ledger.predictions
+        estimate = ledger.model.predictions
         covers = CoverOracle(atoms, found, ledger, Deadline(60.0, 0.0, None, time.monotonic), 10.0)
         chosen = covers.cheapest(estimate)
         costs: dict[SegmentMask, float] = {}

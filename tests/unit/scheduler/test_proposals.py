@@ -102,14 +102,14 @@ def test_it_ends(seed: int) -> None:
     """Where the winner is near its bound, or where nothing wins for a while."""
     bench = FakeBench(seed=seed)
     ledger = Ledger(DEVICE, families(schedules=("a=1,b=0,c=x,d=0,e=0",), beyond=MANY), Memory(), bench, 0)
-    candidate = ledger.ask(cut(GRAPH, ledger.computable), SegmentMask(1, 1))
+    candidate = ledger.acceptor.ask(cut(GRAPH, ledger.acceptor.computable), SegmentMask(1, 1))
     assert isinstance(candidate, Candidate)
     ledger.measure(candidate, 1)
     while ledger.extend(candidate, 8):
         ledger.measure(candidate, 8)
-    entry = ledger.open(candidate)
+    entry = ledger.logs.open(candidate)
     best = entry.best()
     assert best
     assert best.time_us
-    assert best.time_us <= NEAR_BOUND * ledger.bound_us(candidate) or entry.fruitless >= PATIENCE
+    assert best.time_us <= NEAR_BOUND * ledger.model.bound_us(candidate) or entry.fruitless >= PATIENCE
     assert len(entry.tried) < len(points(MANY)) / 2

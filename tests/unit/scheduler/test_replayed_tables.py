@@ -38,9 +38,9 @@ def test_more_trials_are_never_worse(table: Table) -> None:
         bench = ReplayBench(table, DEVICE)
         ledger = Ledger(DEVICE, table.families, Known({}), bench, seed)
         atoms = cut(table.graph, lambda _atoms, _atom: True)
-        candidate = ledger.ask(atoms, atoms.piece((1 << len(atoms)) - 1))
+        candidate = ledger.acceptor.ask(atoms, atoms.piece((1 << len(atoms)) - 1))
         assert isinstance(candidate, Candidate)
-        entry, seen = ledger.open(candidate), list[float]()
+        entry, seen = ledger.logs.open(candidate), list[float]()
         while bench.trials < 40 and (entry.pending or ledger.extend(candidate, 4)):
             ledger.measure(candidate, 4)
             assert entry.winner

@@ -47,7 +47,7 @@ def test_nothing_is_judged_when_it_is_late() -> None:
 def test_the_space_of_a_segment_is_judged_again_when_there_is_time() -> None:
     kinds = families(schedules=(FIRST,), beyond=CHOICES)
     ledger = Ledger(DEVICE, kinds, Memory(), FakeBench(seed=1, slowest=100.0), 0)
-    candidate = ledger.ask(cut(GRAPH, ledger.computable), SegmentMask(1, 1))
+    candidate = ledger.acceptor.ask(cut(GRAPH, ledger.acceptor.computable), SegmentMask(1, 1))
     assert isinstance(candidate, Candidate)
     ledger.measure(candidate, 8)
     assert not ledger.extend(candidate, 8, lambda: True)
@@ -72,9 +72,9 @@ def test_a_kernel_is_measured_once_whatever_its_schedules() -> None:
         idle=frozenset({"tile"}),
     )
     ledger = Ledger(DEVICE, kinds, Memory(), bench, 0)
-    candidate = ledger.ask(cut(GRAPH, ledger.computable), SegmentMask(1, 1))
+    candidate = ledger.acceptor.ask(cut(GRAPH, ledger.acceptor.computable), SegmentMask(1, 1))
     assert isinstance(candidate, Candidate)
-    entry = ledger.open(candidate)
+    entry = ledger.logs.open(candidate)
     held = set[str]()
     while entry.pending or ledger.extend(candidate, 8):
         ledger.measure(candidate, 8)
@@ -88,10 +88,10 @@ def test_another_spelling_of_what_was_tried_is_not_measured() -> None:
     bench = FakeBench(seed=1)
     kinds = families(schedules=(FIRST,), beyond=CHOICES, idle=frozenset({"tile"}))
     ledger = Ledger(DEVICE, kinds, Memory(), bench, 0)
-    candidate = ledger.ask(cut(GRAPH, ledger.computable), SegmentMask(1, 1))
+    candidate = ledger.acceptor.ask(cut(GRAPH, ledger.acceptor.computable), SegmentMask(1, 1))
     assert isinstance(candidate, Candidate)
     ledger.measure(candidate, 2)
-    entry, other = ledger.open(candidate), ("fused", "fused{lanes=16,tile=64,store=plain}")
+    entry, other = ledger.logs.open(candidate), ("fused", "fused{lanes=16,tile=64,store=plain}")
     before = len(bench.calls)
     entry.pending.append(other)
     ledger.measure(candidate, 8)

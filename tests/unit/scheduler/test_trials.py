@@ -16,7 +16,8 @@ from fusion_ir.records import Device, Measurement, Status
 from scheduler.cost.roofline_cpu import ASSUMED
 from scheduler.segments.atom_cuts import cut
 from scheduler.segments.enumeration import Candidate, find_candidates
-from scheduler.tuning.trials import ALIKE, HOPELESS, LIKELY, Ledger
+from scheduler.tuning.trial_logs import HOPELESS
+from scheduler.tuning.trials import ALIKE, LIKELY, Ledger
 from tests.support.devices import CPU_DEVICE
 from tests.support.kernels import dense, graph_of
 from tests.unit.scheduler.fakes import DEVICE, FakeBench, Memory, families
@@ -43,8 +44,8 @@ class Tired(FakeBench):
 
 def ledger_of(bench: FakeBench | None, costs: Memory) -> tuple[Ledger, Candidate]:
     ledger = Ledger(DEVICE, families(schedules=SCHEDULES), costs, bench, 0)
-    atoms = cut(graph_of((SPEC,), make("exp", [make_input(0, SPEC)])), ledger.computable)
-    candidate = ledger.ask(atoms, atoms.piece(1))
+    atoms = cut(graph_of((SPEC,), make("exp", [make_input(0, SPEC)])), ledger.acceptor.computable)
+    candidate = ledger.acceptor.ask(atoms, atoms.piece(1))
     assert isinstance(candidate, Candidate)
     return ledger, candidate
 
@@ -57,13 +58,13 @@ def test_the_fastest_wins_however_fast_the_machine_is_meanwhile(batch: int, slow
         ledger, candidate = ledger_of(bench, costs)
         while ledger.has_more(candidate):
             ledger.measure(candidate, batch)
-        entry = ledger.open(candidate)
+        entry = ledger.logs.open(candidate)
         assert entry.winner
         factors = {v: bench.factor(ledger.kernel(candidate, v).entry) for v in entry.tried}
         assert factors[entry.winner] <= min(factors.values()) * 1.01, "within what counts as clearly faster"
         assert ledger.measured == len(factors) == 6
         again, candidate = ledger_of(None, costs)
-        assert again.open(candidate).winner == entry.winner, "from what was recorded"
+        assert again.logs.open(candidate).winner == entry.winner, "from what was recorded"
 
 
 def test_emitting_ends_when_it_is_late() -> None:
@@ -82,7 +83,7 @@ def test_a_winner_that_fails_later_is_no_winner() -> None:
     bench = FakeBench()
     ledger, candidate = ledger_of(bench, Memory())
     ledger.measure(candidate, 3)
-    entry = ledger.open(candidate)
+    entry = ledger.logs.open(candidate)
     first = entry.winner
     assert first
     bench.fails = frozenset({first[1]})
@@ -99,7 +100,7 @@ def test_a_winner_that_fails_later_is_no_winner() -> None:
 def test_what_is_not_worth_timing_is_no_failure() -> None:
     ledger, candidate = ledger_of(FakeBench(), Memory())
     ledger.measure(candidate, 3)
-    first, second, _ = ledger.open(candidate).tried
+    first, second, _ = ledger.logs.open(candidate).tried
     ledger.reject(candidate, first, Status.dropped, "spills")
     assert (ledger.measured, ledger.failed, ledger.dropped) == (2, 0, 1)
     ledger.reject(candidate, second, Status.wrong_result, "off")
@@ -114,25 +115,25 @@ def test_times_of_elsewhere_say_what_to_try_first(elsewhere: dict[str, str]) -> 
     schedules that failed there are tried here."""
     there, candidate = ledger_of(FakeBench(seed=3), costs := Memory())
     there.measure(candidate, 9)
-    best = there.open(candidate).winner
+    best = there.logs.open(candidate).winner
     ((key, rows),) = costs.rows.items()
     costs.rows[key] = [m.model_copy(update=elsewhere) for m in rows]
     here, candidate = ledger_of(FakeBench(seed=4), costs)
-    entry = here.open(candidate)
+    entry = here.logs.open(candidate)
     assert (entry.best(), entry.tried) == (None, {})
     assert entry.pending[0] == best
-    assert sorted(entry.pending) == sorted(there.open(candidate).tried)
+    assert sorted(entry.pending) == sorted(there.logs.open(candidate).tried)
     own = rows[0].model_copy(update={"samples_us": (1e6,) * 20, "race": "own"})
     costs.rows[key].append(own)
     again, candidate = ledger_of(None, costs)
-    assert again.open(candidate).best() == own, "however much faster the others were there"
+    assert again.logs.open(candidate).best() == own, "however much faster the others were there"
 
 
 def test_two_searches_at_once_measure_nothing_twice() -> None:
     """Each takes in what the other recorded since, and both come to the same winner."""
     costs = Memory()
     searches = [ledger_of(FakeBench(seed=5), costs) for _ in range(2)]
-    entries = [ledger.open(candidate) for ledger, candidate in searches]
+    entries = [ledger.logs.open(candidate) for ledger, candidate in searches]
     measured = 0
     while any(entry.pending for entry in entries):
         measured += sum(ledger.measure(candidate, 1) for ledger, candidate in searches)
@@ -152,7 +153,7 @@ def test_schedules_that_are_gone_are_no_choice() -> None:
         fast.model_copy(update={"family": "old"}),
     ]
     again, candidate = ledger_of(None, costs)
-    winner = again.open(candidate).winner
+    winner = again.logs.open(candidate).winner
     assert winner
     assert winner in {(m.family, m.schedule) for m in rows}
 
@@ -191,12 +192,12 @@ class Lucky(FakeBench):
 def test_a_near_tie_is_played_off() -> None:
     bench = Lucky(lucky="{a}")
     ledger, candidate = ledger_of(bench, Memory())
-    while ledger.open(candidate).pending:
+    while ledger.logs.open(candidate).pending:
         ledger.measure(candidate, 3)
-    assert ledger.open(candidate).winner == ("fused", "fused{a}"), "by luck"
+    assert ledger.logs.open(candidate).winner == ("fused", "fused{a}"), "by luck"
     before = len(bench.calls)
     assert ledger.play_off(candidate)
-    assert ledger.open(candidate).winner == ("fused", "fused{b}")
+    assert ledger.logs.open(candidate).winner == ("fused", "fused{b}")
     assert {bench.letters[e] for e in bench.calls[before:]} == {"a", "b", "c"}, "nobody else came near"
 
 
@@ -235,8 +236,8 @@ def test_tiles_come_first_where_something_lies_across() -> None:
     turned = build.permute(make_input(1, specs[1]), (1, 0))
     graph = graph_of(specs, make("add", [make_input(0, specs[0]), turned]))
     ledger = Ledger(CPU_DEVICE, FAMILIES, Memory(), None, 0)
-    atoms = cut(graph, ledger.computable)
-    candidate = ledger.ask(atoms, atoms.piece((1 << len(atoms)) - 1))
+    atoms = cut(graph, ledger.acceptor.computable)
+    candidate = ledger.acceptor.ask(atoms, atoms.piece((1 << len(atoms)) - 1))
     assert isinstance(candidate, Candidate)
     assert "pointwise" in candidate.families
     chosen = ledger.choice(candidate)
@@ -276,7 +277,7 @@ def test_what_wins_only_in_a_spell_does_not_win(spells: tuple[int, ...], favoure
     while ledger.has_more(candidate):
         ledger.measure(candidate, batch)
     ledger.play_off(candidate)
-    assert ledger.open(candidate).winner in (("fused", "fused{b}"), ("fused", "fused{c}")), "within one per cent"
+    assert ledger.logs.open(candidate).winner in (("fused", "fused{b}"), ("fused", "fused{c}")), "within one per cent"
 
 
 def test_what_crashes_when_it_is_timed_again_is_not_timed_for_ever() -> None:
@@ -284,7 +285,7 @@ def test_what_crashes_when_it_is_timed_again_is_not_timed_for_ever() -> None:
     ledger, candidate = ledger_of(bench, Memory())
     ledger.measure(candidate, 1)
     ledger.measure(candidate, 4)
-    assert ledger.open(candidate).doubted
+    assert ledger.logs.open(candidate).doubted
     bench.fails = frozenset(SCHEDULES)
     while ledger.has_more(candidate):
         ledger.measure(candidate, 2)
@@ -294,7 +295,7 @@ def test_what_crashes_when_it_is_timed_again_is_not_timed_for_ever() -> None:
 def test_what_fails_in_a_spell_failed() -> None:
     bench = Spells(spells=(2, 4), favoured="d")
     ledger, candidate = ledger_of(bench, Memory())
-    entry = ledger.open(candidate)
+    entry = ledger.logs.open(candidate)
     again = ("fused", "fused{c}")
     for count in (1, 2, 1):
         ledger.measure(candidate, count)
@@ -314,7 +315,7 @@ def test_a_machine_that_stays_slower_is_another_machine() -> None:
     while ledger.has_more(candidate):
         ledger.measure(candidate, 1)
         assert bench.raced < 12
-    assert ledger.open(candidate).winner in (("fused", "fused{b}"), ("fused", "fused{c}"))
+    assert ledger.logs.open(candidate).winner in (("fused", "fused{b}"), ("fused", "fused{c}"))
 
 
 @pytest.mark.parametrize("device", [CPU_DEVICE, specified("h200", ""), specified("a100", "")], ids=lambda d: d.name)
@@ -325,15 +326,15 @@ def test_what_nothing_was_tried_on_gets_what_would_be_tried_first(device: Device
     scores = build.matmul(x, build.permute(y, [1, 0]))
     normal = build.rms_norm(build.cast(build.add(scores, build.permute(scores, [1, 0])), f32))
     ledger = Ledger(device, FAMILIES, Memory(), None, 0)
-    atoms = cut(graph_of((spec, spec), normal, build.sum_(scores, [0])), ledger.computable)
-    found = find_candidates(atoms, lambda piece: ledger.ask(atoms, piece))
+    atoms = cut(graph_of((spec, spec), normal, build.sum_(scores, [0])), ledger.acceptor.computable)
+    found = find_candidates(atoms, lambda piece: ledger.acceptor.ask(atoms, piece))
     assert len(found.accepted) > 20
     for i, candidate in enumerate(found.accepted.values()):
         if i % 2:
             ledger.look_closer(candidate)
         chosen = ledger.choice(candidate)
-        assert not ledger.is_open(candidate) and ledger.time_us(candidate) is None
-        assert chosen == ledger.open(candidate).pending[0] == ledger.choice(candidate)
+        assert not ledger.logs.is_open(candidate) and ledger.time_us(candidate) is None
+        assert chosen == ledger.logs.open(candidate).pending[0] == ledger.choice(candidate)
 
 
 def test_a_family_that_cannot_beat_what_was_measured_is_not_tried() -> None:
@@ -345,27 +346,27 @@ def test_a_family_that_cannot_beat_what_was_measured_is_not_tried() -> None:
     for stored in (False, True):
         costs = Memory()
         ledger = Ledger(device, FAMILIES, costs, FakeBench(), 0)
-        atoms = cut(graph, ledger.computable)
-        candidate = ledger.ask(atoms, atoms.piece((1 << len(atoms)) - 1))
+        atoms = cut(graph, ledger.acceptor.computable)
+        candidate = ledger.acceptor.ask(atoms, atoms.piece((1 << len(atoms)) - 1))
         assert isinstance(candidate, Candidate)
         assert "naive" in candidate.families
-        assert any(f == "naive" for f, _ in ledger.open(candidate).pending)
+        assert any(f == "naive" for f, _ in ledger.logs.open(candidate).pending)
         ledger.measure(candidate, 1)
-        assert HOPELESS * (ledger.time_us(candidate) or 0.0) < ledger.family_bound_us(candidate, "naive")
+        assert HOPELESS * (ledger.time_us(candidate) or 0.0) < ledger.model.family_bound_us(candidate, "naive")
         if stored:
             ledger = Ledger(device, FAMILIES, costs, None, 0)
-        assert ledger.open(candidate).pending
-        assert not any(f == "naive" for f, _ in ledger.open(candidate).pending)
+        assert ledger.logs.open(candidate).pending
+        assert not any(f == "naive" for f, _ in ledger.logs.open(candidate).pending)
 
 
 def test_what_cannot_be_emitted_for_one_reason_again_and_again_is_let_be() -> None:
     for reasons in (["v1 is read elsewhere"] * 9, [f"reason {k}" for k in range(9)]):
         ledger = Ledger(DEVICE, families(schedules=tuple("abcdefghi")), Memory(), None, 0)
-        atoms = cut(graph_of((SPEC,), make("exp", [make_input(0, SPEC)])), ledger.computable)
-        candidate = ledger.ask(atoms, atoms.piece(1))
+        atoms = cut(graph_of((SPEC,), make("exp", [make_input(0, SPEC)])), ledger.acceptor.computable)
+        candidate = ledger.acceptor.ask(atoms, atoms.piece(1))
         assert isinstance(candidate, Candidate)
         tried = 0
-        while fused := [v for v in ledger.open(candidate).pending if v[0] == "fused"]:
+        while fused := [v for v in ledger.logs.open(candidate).pending if v[0] == "fused"]:
             ledger.reject(candidate, fused[0], Status.rejected, reasons[tried])
             tried += 1
         assert tried == (ALIKE if len(set(reasons)) == 1 else 9)

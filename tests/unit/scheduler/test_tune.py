@@ -78,15 +78,15 @@ def search(
 def best_possible(graph: Graph, bench: FakeBench, first: bool = False, **kwargs: object) -> float:
     """Cheapest acyclic partition with the best (or the first) schedule of every segment, by brute force."""
     ledger = Ledger(DEVICE, families(kinds=ALL, **kwargs), Memory(), None, 0)
-    atoms = cut(prepare(graph).graph, ledger.computable)
+    atoms = cut(prepare(graph).graph, ledger.acceptor.computable)
     best: dict[int, float] = {}
 
     def cost(members: int) -> float:
         if members not in best:
-            answer = ledger.ask(atoms, atoms.piece(members)) if atoms.is_convex(members) else None
+            answer = ledger.acceptor.ask(atoms, atoms.piece(members)) if atoms.is_convex(members) else None
             best[members] = math.inf
             if isinstance(answer, Candidate):
-                entry = ledger.open(answer)
+                entry = ledger.logs.open(answer)
                 segment = answer.segment.canonical.graph
                 best[members] = min(
                     bench.time_us(segment, ledger.kernel(answer, v)) for v in entry.pending[: 1 if first else None]
@@ -149,8 +149,8 @@ def test_plans_compute_their_graphs() -> None:
 def unmeasured_segments(graph: Graph, **kwargs: object) -> dict[str, Graph]:
     """Single atoms by key: plans may hold some that were never timed."""
     ledger = Ledger(DEVICE, families(kinds=ALL, **kwargs), Memory(), None, 0)
-    atoms = cut(prepare(graph).graph, ledger.computable)
-    answers = [ledger.ask(atoms, atoms.piece(1 << a)) for a in range(len(atoms))]
+    atoms = cut(prepare(graph).graph, ledger.acceptor.computable)
+    answers = [ledger.acceptor.ask(atoms, atoms.piece(1 << a)) for a in range(len(atoms))]
     return {a.segment.key: a.segment.canonical.graph for a in answers if isinstance(a, Candidate)}
 
 
