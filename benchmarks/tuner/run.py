@@ -35,7 +35,7 @@ from scheduler.tuning.trials import Ledger
 TRIALS = (1, 4, 8, 12, 16, 24, 32, 48, 64)
 COUNTS = 1.05
 SEEDS = 10
-FEWER = {"Optuna's GP alone": 2}  # seeds of a sampler that takes an eighth of a second for each trial
+FEWER = {"Optuna's GP alone": 1}  # seeds of a sampler that takes an eighth of a second for each trial
 BATCH = 4
 LEARNED = 32  # trials on the other segments that a search with experience knows
 

@@ -4,11 +4,11 @@ from fastapi import APIRouter
 from starlette.responses import PlainTextResponse, Response
 
 try:
-    from service.dashboard import routes
+    from service.dashboard import rendering, routes
 except ModuleNotFoundError as error:
     if error.name != "jinja2":
         raise
-    routes = None
+    rendering = routes = None
 
 
 def router() -> APIRouter:
@@ -18,7 +18,7 @@ def router() -> APIRouter:
 
 def not_found(detail: str) -> Response | None:
     """The page for an address that is none; None where there are no templates for one."""
-    return None if routes is None else routes.missing(detail, "")
+    return None if rendering is None else rendering.missing(detail, "")
 
 
 def _missing() -> APIRouter:

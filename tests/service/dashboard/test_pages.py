@@ -27,7 +27,7 @@ from fusion_ir.records import (
 )
 from fusion_ir.text.printing import print_graph
 from service.cli.plan_view import plan_view as terminal_view
-from service.dashboard import layout, plan_view, routes, source_view
+from service.dashboard import layout, plan_pages, plan_view, routes, source_view
 from service.dashboard.first_steps import EXAMPLE
 from service.dashboard.reasons_view import UNTRIED
 from service.wording.formatting import unbroken
@@ -410,14 +410,14 @@ def test_pages_do_not_wait_for_pictures_that_are_being_drawn(service: Running, m
     keys = [store_plan(service.store, chain(n)) for n in range(1, 6)]
     assert "node-1" in page(service, f"/plans/{keys[0]}/graph").ids
     begun, may_end = threading.Semaphore(0), threading.Event()
-    usual = routes.layout
+    usual = plan_pages.layout
 
     def stuck(*args: Any) -> layout.Layout:
         begun.release()
         assert may_end.wait(60)
         return usual(*args)
 
-    monkeypatch.setattr(routes, "layout", stuck)
+    monkeypatch.setattr(plan_pages, "layout", stuck)
     with ThreadPoolExecutor(4) as readers:
         drawn = [readers.submit(page, service, f"/plans/{key}/graph") for key in keys[1:]]
         try:
