@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from codegen.kernel import EmitError, Kernel
 from codegen.timing.protocol import median
@@ -27,6 +26,7 @@ from scheduler.segments.atom_cuts import cut
 from scheduler.segments.atoms import Atoms
 from scheduler.segments.enumeration import Candidate
 from scheduler.segments.sections import Section, sections
+from scheduler.segments.stretches import Part, Stretch, distinct
 from scheduler.tuning.trials import Ledger
 from scheduler.verdict import QUICKLY
 
@@ -43,37 +43,6 @@ INTERPRETED_S = (
 NODE_INTERPRETED_S = 3e-5
 
 ALONE = "timed alone: there was no time to time the graph with a kernel for each op beside it"
-
-
-@dataclass(frozen=True)
-class Part:
-    """A segment of the large graph, by the candidate of its section."""
-
-    section: Section
-    candidate: Candidate
-
-    @cached_property
-    def key(self) -> str:
-        return self.candidate.segment.key
-
-
-@dataclass(frozen=True)
-class Stretch:
-    """whole: the stretch in one launch, None for a single atom, or where none takes it. singles: its atoms one by one,
-    of the atoms of their section."""
-
-    atoms: Atoms
-    whole: Part | None
-    singles: tuple[Part, ...]
-
-    @property
-    def fewest(self) -> tuple[Part, ...]:
-        """The whole where there is one, else the atoms."""
-        return (self.whole,) if self.whole else self.singles
-
-    def parts(self, usable: Mapping[str, Kernel]) -> tuple[Part, ...]:
-        """The whole where its kernel is usable, else the atoms."""
-        return (self.whole,) if self.whole and self.whole.key in usable else self.singles
 
 
 @dataclass
@@ -101,20 +70,20 @@ class LargeGraphPlanner:
     def plan(self) -> Plan:
         """The plan. Raises NoPlan, MemoryExceeded."""
         stretches = self._stretches()
-        self._quickly = self._is_too_much(_distinct(p for s in stretches for p in s.fewest).values())
+        self._quickly = self._is_too_much(distinct(p for s in stretches for p in s.fewest).values())
         stretches = self._emitted(stretches, self._left() * (1 - EMITTING_SHARE))
-        singles = _distinct(p for s in stretches for p in s.singles)
-        wholes = _distinct(s.whole for s in stretches if s.whole)
+        singles = distinct(p for s in stretches for p in s.singles)
+        wholes = distinct(s.whole for s in stretches if s.whole)
         saved = self._saved(stretches)
         worth = sorted((k for k in saved if saved[k] > 0), key=lambda k: -saved[k] / self._seconds([wholes[k]]))
-        lonely = _distinct(p for s in stretches if s.whole is None or s.whole.key not in worth for p in s.singles)
+        lonely = distinct(p for s in stretches if s.whole is None or s.whole.key not in worth for p in s.singles)
         fewest_s = self._seconds([*lonely.values(), *(wholes[key] for key in worth)])
         if not self.timed or self._seconds(singles.values()) <= max(fewest_s, COMPILERS * self._left()):
             kernels = self._compiled(singles)
             kernels |= self._compiled_until([wholes[key] for key in worth])
         else:  # single atoms would take compilers longer than stretches, and than there is time
             kernels = self._compiled(lonely | {key: wholes[key] for key in worth})
-            missing = _distinct(p for s in stretches for p in s.parts(kernels) if p.key not in kernels)
+            missing = distinct(p for s in stretches for p in s.parts(kernels) if p.key not in kernels)
             kernels |= self._compiled(missing) if missing else {}
             others = {key: part for key, part in singles.items() if key not in kernels}
             if others and self._seconds(others.values()) <= self._left():  # took less than it was thought to
@@ -278,7 +247,7 @@ class LargeGraphPlanner:
         """Kernels by the schedules that are tried first, instead of those that compilers were sooner through with: as
         many as there is time for, those first that take longest."""
         self._quickly = False
-        others = [p for p in _distinct(parts).values() if is_unrolled(p.candidate.segment)]
+        others = [p for p in distinct(parts).values() if is_unrolled(p.candidate.segment)]
         for part in others:
             self._kernels.pop(part.key, None)
         return self._compiled_until(sorted(others, key=lambda p: -self._predicted_us(p)), "with sums written out")
@@ -333,7 +302,7 @@ class LargeGraphPlanner:
         else:
             self.notes.append(Reason(kind="note", text="not timed: the time was over"))
         self.deadline.tell("done", self.ledger.measured)
-        for part in _distinct([*proposal, *unfused]).values():
+        for part in distinct([*proposal, *unfused]).values():
             self.ledger.costs.record(part.candidate.segment.canonical.graph, [])
         reasons = (Reason(kind="cap", text=self.why), *self.prepared.alternatives.reasons, *self.notes[:20])
         return plan.model_copy(
@@ -418,14 +387,6 @@ class LargeGraphPlanner:
 
     def _record(self) -> Search:
         return self.context.record(self.ledger, self._found, cut_short=self.why)
-
-
-def _distinct(parts: Iterable[Part]) -> dict[str, Part]:
-    """The first of each key."""
-    found: dict[str, Part] = {}
-    for part in parts:
-        found.setdefault(part.key, part)
-    return found
 
 
 def _interpreted_s(graph: Graph) -> float:

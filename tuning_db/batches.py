@@ -2,7 +2,7 @@
 
 Every item is a request that had its answer when it came, or failed, or waits for an operation of the queue; equal
 requests, of other batches and of interactive callers too, wait for one operation. Operations of batches come after all
-others. The result of an item is kept with the item (`tuning_db.settling`), as operations are forgotten.
+others. The result of an item is kept with the item (`tuning_db.batch_endings`), as operations are forgotten.
 """
 
 import time
@@ -14,16 +14,17 @@ from typing import Any, Literal, get_args
 
 from sqlalchemy import Connection, Row, Select, and_, bindparam, case, exists, func, insert, select, tuple_, update
 
+from tuning_db.batch_endings import Ending, end_items
 from tuning_db.checks import fitting, miss, storable
 from tuning_db.engine import Database
 from tuning_db.errors import KeyReused, NeverFits, QueueFull
 from tuning_db.failures import FailureKey
 from tuning_db.graphs import NewGraph, put_graphs
 from tuning_db.models import BatchItemRow, BatchRow, GraphSegmentRow, OperationRow
-from tuning_db.operations import SUBMIT, columns_of, new_operation, withdraw
-from tuning_db.pages import Page, Position, check_limit
+from tuning_db.operation import columns_of, new_operation
+from tuning_db.operations import SUBMIT, withdraw
+from tuning_db.page_tokens import Page, Position, check_limit
 from tuning_db.prefixes import beginning_with
-from tuning_db.settling import Ending, end_items
 
 # Below that of every interactive request: an operation above it is wanted by somebody outside of batches.
 PRIORITY = -1

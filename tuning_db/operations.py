@@ -14,80 +14,36 @@ operation ends, the items of batches that wait for it end with it; one that is g
 """
 
 import time
-import uuid
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, Literal, get_args
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, case, delete, func, or_, select, update
 
 from tuning_db import failures
-from tuning_db.checks import fitting, miss, storable
+from tuning_db.batch_endings import Ending, settle
+from tuning_db.checks import storable
 from tuning_db.engine import Database
 from tuning_db.errors import QueueFull
 from tuning_db.failures import Failure, FailureKey
 from tuning_db.graphs import NewGraph, put_graphs
 from tuning_db.models import OperationRow
-from tuning_db.settling import Ending, settle
+from tuning_db.operation import (
+    COLUMNS,
+    OPERATION_STATES,
+    Operation,
+    OperationState,
+    columns_of,
+    new_operation,
+    read_operations,
+)
 
 MAX_ATTEMPTS = 3
 BACK_OFF_SECONDS = (1.0, 10.0)  # from the first loss of a worker, or the end of its lease, and from the second
 DAMAGED = "its row in the database was damaged: ask again"
 SUBMIT = "fuseplan submit"  # the lock under which operations are added, joined and, by batches, withdrawn
 
-OperationState = Literal["queued", "running", "done", "failed", "cancelled"]
-OPERATION_STATES: tuple[OperationState, ...] = get_args(OperationState)
-
-
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """A job as it stood when read. Times are seconds since 1970; `progress`, `result` and `error` the worker's text.
-    started: when a worker took it the last time; progress is of that attempt.
-
-    request_key, conditions, had_s: the key under which its failure is noted where it is given up (`FailureKey`).
-    """
-
-    id: str
-    kind: str
-    payload: str
-    dedupe_key: str | None
-    device_key: str | None
-    state: OperationState
-    priority: int
-    owner: str
-    token: int
-    lease_until: float
-    attempt: int
-    not_before: float
-    cancel_requested: bool
-    progress: str
-    result: str | None
-    error: str | None
-    created: float
-    started: float | None
-    finished: float | None
-    request_key: str | None = None
-    conditions: str | None = None
-    had_s: float | None = None
-
-    @property
-    def is_open(self) -> bool:
-        """Queued or running."""
-        return self.state in ("queued", "running")
-
-
-_COLUMNS = tuple(OperationRow.__table__.c[field.name] for field in fields(Operation))
 _OPEN = OperationRow.state.in_(("queued", "running"))
 _IN_TURN = (OperationRow.priority.desc(), OperationRow.created, OperationRow.id)  # as workers take them
-
-
-def _read(rows: Iterable[Row[Any]]) -> list[Operation]:
-    """The operations of rows, without those that are damaged."""
-    found = [Operation(*row) for row in fitting(_COLUMNS, rows)]
-    for operation in found:
-        if operation.state not in OPERATION_STATES:
-            miss("operations", operation.id, f"state cannot be {operation.state!r:.40}")
-    return [operation for operation in found if operation.state in OPERATION_STATES]
 
 
 class Operations:
@@ -128,7 +84,7 @@ class Operations:
                 same = and_(OperationRow.dedupe_key == dedupe_key, _OPEN)
                 raised = {"priority": case((OperationRow.priority < priority, priority), else_=OperationRow.priority)}
                 join = update(OperationRow).where(same).values(raised)
-                found = connection.execute(join.returning(*_COLUMNS)).all()
+                found = connection.execute(join.returning(*COLUMNS)).all()
                 joined = self._whole(connection, found, self._clock())
                 if joined:
                     return joined[0]
@@ -171,7 +127,7 @@ class Operations:
             }
             picked = following.with_for_update(skip_locked=True).scalar_subquery()
             taken = update(OperationRow).where(OperationRow.id == picked).values(leased)
-            return next(iter(self._whole(connection, connection.execute(taken.returning(*_COLUMNS)).all(), now)), None)
+            return next(iter(self._whole(connection, connection.execute(taken.returning(*COLUMNS)).all(), now)), None)
 
     def renew(self, id: str, owner: str, token: int, seconds: float) -> Operation | None:
         """Holds the lease for `seconds` from now. None: the lease is lost, drop the work. See `cancel_requested`."""
@@ -243,11 +199,13 @@ class Operations:
         with self._database.write() as connection:
             ended = withdraw(connection, OperationRow.id == id, now)
             settle(connection, dict.fromkeys(ended, Ending("cancelled")), now)
-            return next(iter(_read(connection.execute(select(*_COLUMNS).where(OperationRow.id == id)).all())), None)
+            return next(
+                iter(read_operations(connection.execute(select(*COLUMNS).where(OperationRow.id == id)).all())), None
+            )
 
     def operation(self, id: str) -> Operation | None:
         """The operation as it stands now."""
-        return next(iter(_read(self._database.rows(select(*_COLUMNS).where(OperationRow.id == id)))), None)
+        return next(iter(read_operations(self._database.rows(select(*COLUMNS).where(OperationRow.id == id)))), None)
 
     def states(self, ids: Collection[str]) -> dict[str, str]:
         """The states of the operations among `ids` that exist."""
@@ -257,13 +215,13 @@ class Operations:
     def operations(self, states: Sequence[OperationState] = OPERATION_STATES, limit: int = 100) -> list[Operation]:
         """The newest operations in these states."""
         newest = (OperationRow.created.desc(), OperationRow.id)
-        statement = select(*_COLUMNS).where(OperationRow.state.in_(states)).order_by(*newest).limit(limit)
-        return _read(self._database.rows(statement))
+        statement = select(*COLUMNS).where(OperationRow.state.in_(states)).order_by(*newest).limit(limit)
+        return read_operations(self._database.rows(statement))
 
     def waiting(self, limit: int) -> list[Operation]:
         """At most `limit` queued operations, in the order in which workers take them."""
-        queued = select(*_COLUMNS).where(OperationRow.state == "queued").order_by(*_IN_TURN)
-        return _read(self._database.rows(queued.limit(limit)))
+        queued = select(*COLUMNS).where(OperationRow.state == "queued").order_by(*_IN_TURN)
+        return read_operations(self._database.rows(queued.limit(limit)))
 
     def counts(self) -> dict[OperationState, int]:
         """How many operations are in each state."""
@@ -297,14 +255,14 @@ class Operations:
     def _held(connection: Connection, id: str, owner: str, token: int, values: dict[str, Any]) -> Operation | None:
         """Changes the operation if this lease holds it."""
         held = (OperationRow.owner == owner, OperationRow.token == token, OperationRow.state == "running")
-        statement = update(OperationRow).where(OperationRow.id == id, *held).values(values).returning(*_COLUMNS)
-        return next(iter(_read(connection.execute(statement).all())), None)
+        statement = update(OperationRow).where(OperationRow.id == id, *held).values(values).returning(*COLUMNS)
+        return next(iter(read_operations(connection.execute(statement).all())), None)
 
     @staticmethod
     def _whole(connection: Connection, rows: Sequence[Row[Any]], now: float) -> list[Operation]:
         """The operations of rows. Damaged rows are deleted, so that they hold up nobody, and whoever waits for them
         gets a failure."""
-        found = _read(rows)
+        found = read_operations(rows)
         ids = {operation.id for operation in found}
         damaged = [row.id for row in rows if row.id not in ids]
         if damaged:
@@ -317,7 +275,7 @@ class Operations:
     def _take_back(self, connection: Connection, which: ColumnElement[bool], now: float) -> list[Operation]:
         """Takes back operations whose worker is lost: each is queued again after a while, or ends. Returns them as they
         were before."""
-        chosen = select(*_COLUMNS).where(which).order_by(OperationRow.id).with_for_update(skip_locked=True)
+        chosen = select(*COLUMNS).where(which).order_by(OperationRow.id).with_for_update(skip_locked=True)
         lost = self._whole(connection, connection.execute(chosen).all(), now)
         endings: dict[str, Ending] = {}
         for operation in lost:
@@ -342,55 +300,6 @@ class Operations:
         request, conditions, had_s = operation.request_key, operation.conditions, operation.had_s
         if ending.error is not None and request is not None and conditions is not None and had_s is not None:
             failures.note(self._database, connection, request, conditions, had_s, Failure(ending.error, now))
-
-
-def new_operation(
-    kind: str,
-    payload: str,
-    dedupe_key: str | None,
-    device_key: str | None,
-    priority: int,
-    created: float,
-    failing: FailureKey | None = None,
-) -> Operation:
-    """A queued operation that is stored nowhere yet. Raises ValueError for text that not every database can hold."""
-    for what, text in (
-        ("kind", kind),
-        ("payload", payload),
-        ("dedupe key", dedupe_key or ""),
-        ("device key", device_key or ""),
-    ):
-        if storable(text) != text:
-            raise ValueError(f"the {what} of an operation contains NUL or a lone surrogate")
-    return Operation(
-        id=uuid.uuid4().hex,
-        kind=kind,
-        payload=payload,
-        dedupe_key=dedupe_key,
-        device_key=device_key,
-        state="queued",
-        priority=priority,
-        owner="",
-        token=0,
-        lease_until=0.0,
-        attempt=0,
-        not_before=0.0,
-        cancel_requested=False,
-        progress="",
-        result=None,
-        error=None,
-        created=created,
-        started=None,
-        finished=None,
-        request_key=None if failing is None else failing.request.digest,
-        conditions=None if failing is None else failing.conditions.json(),
-        had_s=None if failing is None else float(failing.had_s),
-    )
-
-
-def columns_of(operation: Operation) -> dict[str, Any]:
-    """The row of an operation."""
-    return {field.name: getattr(operation, field.name) for field in fields(Operation)}
 
 
 def withdraw(connection: Connection, which: ColumnElement[bool], now: float) -> list[str]:

@@ -14,7 +14,7 @@ from tuning_db.devices import put_device
 from tuning_db.engine import Database
 from tuning_db.graphs import blanks
 from tuning_db.models import BinaryRow, DeviceRow, FailureRow, GraphRow, PlanRow, RequestRow, SourceRow
-from tuning_db.pages import Page, Position, check_limit
+from tuning_db.page_tokens import Page, Position, check_limit
 from tuning_db.requests import STATES, Conditions, RequestKey, Searched, State
 
 

@@ -19,8 +19,9 @@ from tuning_db.graphs import Names, NewGraph, StoredGraph
 from tuning_db.hits import HitCounter
 from tuning_db.measurements import Trial
 from tuning_db.models import PlanBinaryRow, PlanRow, PlanSourceRow
-from tuning_db.operations import OPERATION_STATES, Operation, Operations, OperationState
-from tuning_db.pages import Page
+from tuning_db.operation import OPERATION_STATES, Operation, OperationState
+from tuning_db.operations import Operations
+from tuning_db.page_tokens import Page
 from tuning_db.plans import ALL_PLANS, PlanFilter, PlanSummary
 from tuning_db.prefixes import beginning_with
 from tuning_db.requests import WHOLE, Conditions, RequestKey, Resolved, Searched, State

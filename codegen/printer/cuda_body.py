@@ -14,12 +14,11 @@ from codegen.lowering.write import Write
 from codegen.printer.arrays import combination, is_max
 from codegen.printer.body import BodyText
 from codegen.printer.expressions import CTYPE
+from codegen.printer.shared_memory import ACCESS_BYTES, accumulator_bytes, rounded, rounded_to, stored_axes, tile_dtype
 from codegen.printer.style import Style
 from codegen.printer.threads import Sharing
 from codegen.printer.tiles import element_type
-from fusion_ir.dtype import DType
 
-ACCESS_BYTES = 16  # the most that a thread moves at a time
 WARP = 32  # threads
 ROW_BARRIERS = 15  # of a block's 16, besides the one that all its threads meet at
 MOST_ROWS = 16  # of a thread, what is kept of which is in registers
@@ -144,7 +143,7 @@ class CudaBodyText(BodyText):
         if self.threads.x > WARP:
             if self.threads.y > ROW_BARRIERS:
                 raise EmitError(f"{self.threads.y} rows of several warps, barriers for {ROW_BARRIERS} of them")
-            self.x_bytes = max(self.x_bytes, self.threads.y * (self.threads.x // WARP) * _bytes(v, 1))
+            self.x_bytes = max(self.x_bytes, self.threads.y * (self.threads.x // WARP) * accumulator_bytes(v, 1))
             return f"join_x<TX, TY>(shared, {f}, {own})"
         return f"join_x<TX, TY>(nullptr, {f}, {own})"
 
@@ -154,7 +153,7 @@ class CudaBodyText(BodyText):
             return text
         reduction = self.program.reductions[v]
         width = 1 if reduction.joins_lanes else self.width(reduction.site.lane)
-        self.y_bytes = max(self.y_bytes, self.threads.count * _bytes(v, width))
+        self.y_bytes = max(self.y_bytes, self.threads.count * accumulator_bytes(v, width))
         return f"join_y<TX, TY>(shared + JOINED_X, {combination(v)}, {text})"
 
     # ---- arrays in shared memory, each thread's for itself
@@ -169,7 +168,7 @@ class CudaBodyText(BodyText):
             return
         width, vectors = self.width(kept.key.lane), self.vectors_of_thread(v, kept)
         if v not in self.places:
-            self.places[v] = self.take(_round(width * v.dtype.bytes) * vectors * self.threads.count)
+            self.places[v] = self.take(rounded(width * v.dtype.bytes) * vectors * self.threads.count)
         kind = f"OwnRows<{CTYPE[v.dtype.name]}, {width}, TX * TY>"
         self.line(f"const {kind} {self.array(v)}{{shared + {self.places[v]}}};")
 
@@ -203,7 +202,7 @@ class CudaBodyText(BodyText):
     def take(self, bytes_: int) -> str:
         """Takes room in shared memory, behind that for joining results; returns its offset as C++ text."""
         at = self.taken
-        self.taken += _round(bytes_)
+        self.taken += rounded(bytes_)
         return f"JOINED + {at}"
 
     # ---- tiles in shared memory, which all threads of a block fill and empty
@@ -268,7 +267,7 @@ class CudaBodyText(BodyText):
     def moved(self, tile: Tile, tensor: str, offset: Affine) -> tuple[str, str, str]:
         """First element, stride of the lanes, and the ends in the order in which the tile lies in shared memory."""
         first = offset.subst({tile.along: Affine(), tile.lane: Affine()})
-        ends = ", ".join(self.end(a) for a in _stored(tile))
+        ends = ", ".join(self.end(a) for a in stored_axes(tile))
         return f"{tensor} + ({self.expr(first)})", f"(idx_t){offset.coef(tile.lane)}", ends
 
     def pointer(
@@ -305,7 +304,7 @@ class CudaBodyText(BodyText):
     def how(self, tile: Tile) -> str:
         """Template arguments of the function that moves a tile: threads along x and y, elements that one access may
         move, elements that one behind the last whole chunk may move, and whether all tiles are whole ones."""
-        tensor, e, itemsize = self.tensor_of(tile), tile.access.offset, _dtype(tile).bytes
+        tensor, e, itemsize = self.tensor_of(tile), tile.access.offset, tile_dtype(tile).bytes
         self.note_tile(tensor, e, tile, itemsize)
         found = self.tensor_pattern(tensor, e, tile.along, BLOCK, itemsize)
         whole = "true" if self.is_whole(tile) else "false"
@@ -322,11 +321,11 @@ class CudaBodyText(BodyText):
     def tile_type(self, tile: Tile) -> tuple[str, int]:
         """The C++ type of a tile, and the bytes of one tile per point of `others`, as SharedTile in tiles_cuda.cuh has
         them."""
-        itemsize = _dtype(tile).bytes
-        down, chunks = _stored(tile)
+        itemsize = tile_dtype(tile).bytes
+        down, chunks = stored_axes(tile)
         rows, columns = (self.whole_vectors(a, tile) for a in (down, chunks))
         row = -(-columns * itemsize // ACCESS_BYTES)
-        row = _round_to(row, 8) if row > 4 else 1 << (row - 1).bit_length()
+        row = rounded_to(row, 8) if row > 4 else 1 << (row - 1).bit_length()
         # Elements that a thread reads down the tile at a time.
         each = self.program.widths[tile.lane] if down is tile.lane else ACCESS_BYTES // itemsize
         kind = f"SharedTile<{element_type(tile)}, {rows}, {columns}, {each}>"
@@ -334,14 +333,14 @@ class CudaBodyText(BodyText):
 
     def whole_vectors(self, a: Axis, tile: Tile) -> int:
         """The extent of an axis of a tile, with the rest of a last vector along lanes."""
-        return _round_to(a.extent, self.program.widths[a]) if a is tile.lane else a.extent
+        return rounded_to(a.extent, self.program.widths[a]) if a is tile.lane else a.extent
 
     def is_by_warp(self, tile: Tile, key: Key) -> bool:
         """Whether all lanes of a warp read a tile of 2-byte elements together, four of eight lanes each for eight rows:
         the shape of ldmatrix."""
         width, (x, y) = self.program.widths[tile.lane], (self.threads.x, self.threads.y)
         return (
-            _dtype(tile).bytes == 2
+            tile_dtype(tile).bytes == 2
             and (width, x, y % 8) == (8, 4, 0)
             and self.is_even(tile.lane)
             and any(row == key.path[: len(row)] and self.is_even_row(row, tile) for row in self.sharing.rows)
@@ -395,25 +394,3 @@ class CudaBodyText(BodyText):
         if self.shared_bytes:
             places = f"JOINED_X = {self.x_bytes}, JOINED = {self.x_bytes + self.y_bytes}"
             self.lines[:0] = ["  SHARED_MEMORY(shared);", f"  constexpr int {places};"]
-
-
-def _bytes(v: Value, width: int) -> int:
-    """Most bytes of an accumulator of `width` lanes in shared memory."""
-    return _round(width * v.dtype.bytes) + (_round(width * v.args[0].dtype.bytes) if v.op == "argreduce" else 0)
-
-
-def _round(bytes_: int) -> int:
-    return _round_to(bytes_, ACCESS_BYTES)
-
-
-def _round_to(n: int, unit: int) -> int:
-    return -(-n // unit) * unit
-
-
-def _stored(tile: Tile) -> tuple[Axis, Axis]:
-    """The axes of a tile as it lies in shared memory; along the second one it was filled."""
-    return (tile.lane, tile.along) if isinstance(tile.access, Value) else (tile.along, tile.lane)
-
-
-def _dtype(tile: Tile) -> DType:
-    return tile.access.dtype if isinstance(tile.access, Value) else tile.access.value.dtype

@@ -19,7 +19,7 @@ from service.errors import ApiError
 from tests.support.service_app import Running, running, wire
 from tests.support.service_process import server
 from tuning_db import DatabaseError, Operation, Store
-from tuning_db.operations import new_operation
+from tuning_db.operation import new_operation
 
 WAIT = {"Prefer": "wait=30"}
 

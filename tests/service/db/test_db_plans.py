@@ -11,7 +11,7 @@ from tests.service.db.samples import Samples, sha
 from tests.support.stored_plans import store_alike
 from tuning_db import Conditions, Names, PlanFilter, RequestKey, Store
 from tuning_db.engine import Database
-from tuning_db.pages import Position
+from tuning_db.page_tokens import Position
 
 
 def test_a_stored_plan_comes_back(store: Store, samples: Samples) -> None:
