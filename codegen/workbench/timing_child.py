@@ -25,7 +25,7 @@ class TimingChild:
     def __init__(self, device: Device, cache: ObjectCache, slot: Slot) -> None:
         self.device, self.slot = device, slot
         self.probe_job: Mapping[str, Any] | None = None
-        self._cache = cache
+        self.cache = cache
         self._quarantines = Quarantines(cache)
         self._in_doubt = False
         self.waited_seconds = 0.0
@@ -62,7 +62,7 @@ class TimingChild:
             self.admit()
             return called()
         asked = time.monotonic()
-        with device_turn(self._cache, self.device.class_key):
+        with device_turn(self.cache, self.device.class_key):
             self.waited_seconds += time.monotonic() - asked
             self.admit()
             if self._in_doubt or self.slot.is_dead:
@@ -74,7 +74,7 @@ class TimingChild:
     @property
     def turn(self) -> tuple[str, str]:
         """The arguments of `turn_in`, folder and name, for a child that takes turns itself."""
-        return str(self._cache.devices), self.device.class_key
+        return str(self.cache.devices), self.device.class_key
 
     def close(self) -> None:
         """Ends the child."""

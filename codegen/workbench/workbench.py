@@ -4,45 +4,36 @@ import secrets
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from types import TracebackType
-from typing import Any
 
-import numpy as np
-
-from codegen.devices.detection import no_cuda
 from codegen.hardware.architectures import launched
 from codegen.hardware.machine import usable_cpus
 from codegen.kernel import Kernel
-from codegen.launch.emulator import emulator_library
 from codegen.sandbox.device_lock import segment_turn
-from codegen.sandbox.limits import DEFAULT_LIMITS, Limits, allowance_seconds, check_seconds, check_work, kernel_seconds
+from codegen.sandbox.limits import DEFAULT_LIMITS, Limits, check_work
 from codegen.sandbox.object_cache import ObjectCache
-from codegen.sandbox.slot import ChildLimits, Slot, SlotError, SlotFailure, once_more
+from codegen.sandbox.slot import ChildLimits, Slot, SlotError
 from codegen.timing.core_use import CoreUse
 from codegen.timing.race_time import RaceTime
 from codegen.toolchain.builder import Builder, Result
 from codegen.toolchain.compiler import Binary, Compiler, Failure
-from codegen.toolchain.cpu import CpuCompiler, find_compiler
+from codegen.toolchain.cpu import find_compiler
 from codegen.toolchain.cuda import CudaCompiler
-from codegen.toolchain.emulator import EmulatorCompiler, emulator_compiler
-from codegen.toolchain.runtime import runtime_library
-from codegen.workbench.outcome import Outcome, measurement, not_worth_timing, timed
-from codegen.workbench.plan_files import check_inputs, constant_version, read_tensor, tensor_file
-from codegen.workbench.probe import probe_binary, probe_job
-from codegen.workbench.programs import Program, kernel_program, plan_program
+from codegen.toolchain.emulator import emulator_compiler
+from codegen.workbench.outcome import Outcome, measurement, not_worth_timing
+from codegen.workbench.plan_files import check_inputs
+from codegen.workbench.programs import kernel_program, plan_program
 from codegen.workbench.step_check import Meanings, judge_steps
 from codegen.workbench.timing_child import TimingChild
+from codegen.workbench.timing_jobs import Array, RunError, TimingJobs
 from fusion_ir.core.graph import Graph
-from fusion_ir.records import Device, Measurement, Plan, Status, Surroundings
+from fusion_ir.records import Device, Measurement, Plan, Status
 from fusion_ir.reference.sample_inputs import samples
-from fusion_ir.text.printing import print_graph
 
-Array = np.ndarray[Any, Any]
 COMPILERS: Mapping[str, Callable[[Device, Limits], Compiler]] = {
     "cpu": find_compiler,
     "cuda": CudaCompiler,
@@ -57,10 +48,6 @@ BENCHES = {
 
 LEAST_RACE_S = 0.5  # of plans, even where checking them took all the time there was
 Check = tuple[str, int, str, str]  # that a kernel passed, with its error: segment, seed, binary, entry
-
-
-class RunError(RuntimeError):
-    """A plan that ended badly: crash, hang or out of memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,16 +87,16 @@ class Workbench:
     ) -> None:
         self.device, self.cache, self.limits = device, cache, limits
         self._compiler: Compiler = compiler or COMPILERS[device.target](device, limits)
-        self._occupancy = CoreUse(len(usable_cpus()))
-        self._builder = Builder(self._compiler, cache, limits, jobs, self._occupancy)
+        self._core_use = CoreUse(len(usable_cpus()))
+        self._builder = Builder(self._compiler, cache, limits, jobs, self._core_use)
         memory = limits.memory_bytes or device.memory_bytes * 3 // 4
         # CUDA reserves address space beyond all bounds: its memory is limited through CuPy's pool instead.
         bounds = ChildLimits(memory if device.target != "cuda" else None, None, limits.output_bytes)
         self._timer = TimingChild(device, cache, Slot(BENCHES[device.target], bounds))
+        self._jobs = TimingJobs(self._timer, self._compiler, self._builder, limits, self._core_use)
         self._lock = threading.Lock()
         self._pace = RaceTime(limits.timing_seconds, self._builder.jobs)
         self._checked: dict[Check, float | None] = {}
-        self._setup: dict[str, Any] | None = None
         self._expected: Sequence[Kernel] = ()
         self._helper = ThreadPoolExecutor(1, "get-ready")
         self._ready: Future[None] | None = None  # once it was begun
@@ -130,7 +117,7 @@ class Workbench:
 
     def compile(self, kernels: Sequence[Kernel]) -> list[Binary | Measurement]:
         """A binary for each kernel, or the row that says why there is none (with an empty segment key)."""
-        with self._lock, self._occupancy.waiting():
+        with self._lock, self._core_use.waiting():
             return self._binaries(kernels, self._built(kernels))
 
     def compile_for_plans(
@@ -147,7 +134,7 @@ class Workbench:
         of one plan, and may share files. graph: the graph that they will be measured on, with `seed`; the timing child
         prepares it meanwhile. optional: raises OutOfTime where no time is left to begin with one of them. quickly:
         spends less of a compiler's time, on kernels that may take longer to run."""
-        with self._lock, self._occupancy.waiting():
+        with self._lock, self._core_use.waiting():
             alone = not together
             if optional:
                 self._builder.admit(kernels, alone=alone)  # before the timing child gets ready, which takes a moment
@@ -189,18 +176,18 @@ class Workbench:
         """Begins a search of `seconds`: from now on a file of kernels may compile for the rest of them, or for a few
         seconds, and the cores' work is counted."""
         self._builder.patience.until(seconds)
-        self._occupancy.restart()
+        self._core_use.restart()
         self._ready = self._ready or self._helper.submit(self._get_ready)
 
     def _get_ready(self) -> None:
         """Starts the timing child, which takes a moment, while a search looks for what to time."""
-        with suppress(SlotError), self._occupancy.working():  # raised again where it is needed
+        with suppress(SlotError), self._core_use.working():  # raised again where it is needed
             self._timer.slot.start()
 
     def idle_share(self, seconds: float) -> float:
         """Share of all core seconds, `seconds` since `allow` on every core, in which a core had nothing to do for the
         search. A core that the timing child may use while it times counts as busy."""
-        return self._occupancy.idle_share(seconds)
+        return self._core_use.idle_share(seconds)
 
     @property
     def waited_seconds(self) -> float:
@@ -239,8 +226,8 @@ class Workbench:
         race = secrets.token_hex(8)
         self._timer.admit()
         started, waited = time.monotonic(), self.waited_seconds
-        with self._lock, self._occupancy.waiting():
-            cold = self._setup is None
+        with self._lock, self._core_use.waiting():
+            cold = self._jobs.is_cold
             built, compiled, once = self._compile_and_prepare(kernels, segment, seed, late=False)
             outcomes = {i: Outcome(b.status, b.detail) for i, b in enumerate(built) if isinstance(b, Failure)}
             outcomes |= {i: Outcome(Status.dropped, fault) for i, fault in not_worth_timing(kernels, built).items()}
@@ -253,7 +240,7 @@ class Workbench:
                 i: (segment_key, seed, p["steps"][0]["binary"], p["steps"][0]["entry"]) for i, p in programs.items()
             }
             passed = {i: self._checked[check] for i, check in checks.items() if check in self._checked}
-            outcomes.update(self._bench(segment, programs, self.limits.timing_seconds, seed, passed, screen=True))
+            outcomes.update(self._jobs.bench(segment, programs, self.limits.timing_seconds, seed, passed, screen=True))
             for i, check in checks.items():
                 self._checked.pop(check, None)
                 if outcomes[i].status is Status.ok:
@@ -283,9 +270,9 @@ class Workbench:
         """Checks whole plans of `graph` and times them on the same inputs, in about `seconds` together, of which at
         least `LEAST_RACE_S` are left for timing. Raises MissingBinary."""
         least = min(seconds, LEAST_RACE_S)
-        with self._lock, self._occupancy.waiting():
+        with self._lock, self._core_use.waiting():
             programs = {i: plan_program(plan, self.cache) for i, plan in enumerate(plans)}
-            outcomes = self._bench(graph, programs, seconds, seed, least_seconds=least)
+            outcomes = self._jobs.bench(graph, programs, seconds, seed, least_seconds=least)
         return [_plan_timing(outcomes[i]) for i in range(len(plans))]
 
     def measure_by_steps(
@@ -307,8 +294,8 @@ class Workbench:
                 for array, file in zip(outputs, files, strict=True):
                     array.tofile(file)
                 proven.append(files)
-            with self._lock, self._occupancy.waiting():
-                outcomes = self._bench(graph, {0: plan_program(plan, self.cache)}, seconds, seed, proven=proven)
+            with self._lock, self._core_use.waiting():
+                outcomes = self._jobs.bench(graph, {0: plan_program(plan, self.cache)}, seconds, seed, proven=proven)
         return _plan_timing(outcomes[0])
 
     def run(self, plan: Plan, inputs: Sequence[Array], *, versions: Mapping[int, str] = {}) -> list[Array]:
@@ -318,27 +305,8 @@ class Workbench:
         Its prologue runs at the first call, and when a constant that it reads is another than at the call before: by
         its version (`versions`, by position), and by its content where the caller names none."""
         check_inputs(plan, inputs)
-        with self._lock, tempfile.TemporaryDirectory(prefix="fuseplan-") as folder:
-            for i, array in enumerate(inputs):
-                np.ascontiguousarray(array).tofile(f"{folder}/in{i}")
-            operations = sum(step.operations for step in plan.steps)
-            bytes_ = sum(step.bytes for step in plan.steps)
-            request = {
-                "job": "run",
-                "program": plan_program(plan, self.cache),
-                "inputs": [tensor_file(spec, f"{folder}/in{i}") for i, spec in enumerate(plan.inputs)],
-                "outputs": [tensor_file(spec, f"{folder}/out{i}") for i, spec in enumerate(plan.outputs)],
-                "kernel_seconds": allowance_seconds(self.limits.kernel_seconds, bytes_, operations),
-                "plan": plan.plan_key,
-                "versions": {str(i): constant_version(inputs[i], versions.get(i)) for i in plan.constants},
-                **self._common(),
-            }
-            try:
-                most = self.limits.job_seconds
-                once_more(lambda: self._timer.call(request, seconds=60.0 + bytes_ / 1e8, total_seconds=most))
-            except SlotFailure as e:
-                raise RunError(str(e)) from e
-            return [read_tensor(spec, Path(folder, f"out{i}")) for i, spec in enumerate(plan.outputs)]
+        with self._lock:
+            return self._jobs.run(plan, inputs, versions)
 
     def _compile_and_prepare(
         self,
@@ -355,142 +323,10 @@ class Workbench:
         started = time.monotonic()
         with ThreadPoolExecutor(1, "compile") as other:
             compiling = other.submit(lambda: (self._built(kernels, alone, optional, quickly, late), time.monotonic()))
-            self._common()
-            request = {
-                "job": "prepare",
-                "graph": print_graph(graph),
-                "seed": seed,
-                "cache_bytes": self._cold_bytes(self.limits.timing_seconds),
-            }
-            # A failure comes again when kernels run, whatever it is, and counts against them.
-            with self._occupancy.working_by(self._timer.slot.cpu_seconds), suppress(SlotFailure):
-                self._timer.call(
-                    request,
-                    seconds=check_seconds(graph),
-                    total_seconds=self.limits.job_seconds,
-                    beside_others=self.device.target != "cpu",  # whose cores it would take from what is timed
-                )
+            self._jobs.prepare(graph, seed)
             ready = time.monotonic()
             built, compiled = compiling.result()
         return built, compiled - started, max(ready - compiled, 0.0)
-
-    def _bench(
-        self,
-        graph: Graph,
-        programs: Mapping[int, Program],
-        seconds: float,
-        seed: int,
-        checked: Mapping[int, float | None] = {},
-        screen: bool = False,
-        least_seconds: float | None = None,
-        proven: Sequence[Sequence[str]] = (),
-    ) -> dict[int, Outcome]:
-        """Runs the timing child until every program has an outcome: a program that kills the child is left out, and the
-        rest go on. Where nothing shows which program did it, all suspects have a second chance. checked: programs that
-        were found right before, with their errors. least_seconds: of the race, where `seconds` include the checks
-        before it. proven: see `codegen.child.case.make_case`."""
-        outcomes: dict[int, Outcome] = {}
-        suspects: set[int] = set()
-        passed = dict(checked)
-        least = seconds if least_seconds is None else least_seconds
-        takes_turns = self.device.target == "cuda"  # whose results are judged by CPUs that time nothing
-        prepare, kernel = check_seconds(graph), kernel_seconds(graph, self.limits.kernel_seconds)
-        while pending := [i for i in programs if i not in outcomes]:
-
-            def told(event: dict[str, Any], pending: list[int] = pending) -> None:
-                if "times" in event:
-                    work.close()
-                    work.enter_context(self._at_work(event["times"]))
-                    return
-                i = pending[int(event["checked"])]
-                if event["status"] == Status.ok.value:
-                    passed[i] = event["max_rel_error"]
-                else:
-                    outcomes[i] = Outcome(Status(event["status"]), event["detail"], (), event["max_rel_error"])
-
-            request = {
-                "job": "bench",
-                "graph": print_graph(graph),
-                "seed": seed,
-                "programs": [programs[i] for i in pending],
-                "passed": [k for k, i in enumerate(pending) if i in passed],
-                "timing_seconds": seconds,
-                "least_seconds": least,
-                "screen": screen,
-                "proven": proven,
-                "kernel_seconds": kernel,
-                "cache_bytes": self._cold_bytes(seconds),
-                **self._common(),
-                "turn": self._timer.turn if takes_turns else None,
-            }
-            try:
-                with ExitStack() as work:
-                    work.enter_context(self._at_work(times=False))
-                    answer = self._timer.call(
-                        request,
-                        seconds=prepare,
-                        total_seconds=self.limits.job_seconds,
-                        on_event=told,
-                        beside_others=takes_turns,
-                    )
-                self._timer.waited_seconds += answer.get("waited_seconds", 0.0)
-            except SlotFailure as e:
-                culprits = (
-                    [pending[e.index]] if 0 <= e.index < len(pending) else [i for i in pending if i not in outcomes]
-                )
-                doubtful = e.was_killed or not 0 <= e.index < len(pending)
-                outcomes.update({i: Outcome(e.status, e.detail) for i in culprits if i in suspects or not doubtful})
-                suspects.update(culprits)
-                continue
-            surroundings = self._surroundings(answer["surroundings"])
-            for k, timing in answer["timings"].items():
-                i = pending[int(k)]
-                outcomes[i] = timed(timing, passed[i], surroundings)
-        return outcomes
-
-    @contextmanager
-    def _at_work(self, times: bool) -> Generator[None]:
-        """For the block, the timing child is at work. times: it times kernels, and all cores count as busy; on a CPU
-        the compilers stand still meanwhile."""
-        with ExitStack() as work:
-            if not times:
-                work.enter_context(self._occupancy.working_by(self._timer.slot.cpu_seconds))
-            else:
-                if self.device.target == "cpu":
-                    work.enter_context(self._builder.paused())
-                work.enter_context(self._occupancy.working(self._occupancy.cores))
-            yield
-
-    def _cold_bytes(self, seconds: float) -> int:
-        """Bytes of cache that must hold none of a kernel's tensors when it is timed; 0 where `seconds` is 0."""
-        return self.device.cache_bytes if seconds else 0
-
-    def _common(self) -> dict[str, Any]:
-        """Fields that every job of the timing child needs. The first call makes them, and the probe's job."""
-        if self._setup is None:
-            if isinstance(self._compiler, CpuCompiler):
-                cpus = usable_cpus()[: self.device.units]
-                with self._compiler.slot() as slot:
-                    library = runtime_library("pool", self._compiler, slot, self.cache)
-                self._setup = {"pool": str(library), "cpus": cpus, "cpu_seconds": self.limits.job_seconds * len(cpus)}
-            elif isinstance(self._compiler, EmulatorCompiler):
-                self._setup = {"runtime": str(emulator_library(self._compiler.compiler, self.cache))}
-            else:
-                answer = self._timer.call(
-                    {"job": "find", "name": self.device.name, "arch": self.device.arch}, seconds=60.0
-                )
-                if "problem" in answer:
-                    raise no_cuda(answer)
-                self._setup = {"number": answer["number"]}
-            binary = probe_binary(self.device, self._compiler, self.cache, self.limits.compile_seconds)
-            self._timer.probe_job = probe_job(self.device, binary, self._setup)
-        return self._setup
-
-    def _surroundings(self, seen: Mapping[str, Any] | None) -> Surroundings | None:
-        """Surroundings that the child saw, with the device's ceilings; None where it saw none."""
-        if seen is None:
-            return None
-        return Surroundings.model_validate(seen).model_copy(update={"ceilings": self.device.ceilings})
 
 
 def _plan_timing(o: Outcome) -> PlanTiming:

@@ -88,7 +88,7 @@ EXIT_CODES = {
     "service.planning.planner.PlanningError": FAILED,
     "scheduler.budget.RequestError": BAD_INPUT,
     "scheduler.no_plan.NoPlan": FAILED,
-    "codegen.workbench.workbench.RunError": FAILED,
+    "codegen.workbench.timing_jobs.RunError": FAILED,
     "codegen.workbench.programs.MissingBinary": FAILED,
     "codegen.sandbox.child_process.SlotError": FAILED,
 }

@@ -19,7 +19,8 @@ from codegen.toolchain.compiler import Binary
 from codegen.toolchain.cpu import find_compiler
 from codegen.workbench.programs import MissingBinary
 from codegen.workbench.step_check import Meaning, Meanings, judge_steps
-from codegen.workbench.workbench import RunError, Workbench
+from codegen.workbench.timing_jobs import RunError
+from codegen.workbench.workbench import Workbench
 from fusion_ir.core.graph import Graph, OutputSpec
 from fusion_ir.dtype import bf16, bool_, f32, i64
 from fusion_ir.ops import make, make_input

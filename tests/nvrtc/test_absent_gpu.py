@@ -14,6 +14,7 @@ from codegen.toolchain.cuda import CudaCompiler
 from codegen.workbench.outcome import Outcome
 from codegen.workbench.programs import Program
 from codegen.workbench.timing_child import TimingChild
+from codegen.workbench.timing_jobs import TimingJobs
 from codegen.workbench.workbench import Workbench
 from fusion_ir.core.graph import Graph
 from fusion_ir.core.named import NamedGraph
@@ -120,7 +121,7 @@ def test_a_kernel_that_spills_is_not_run(tmp_path: Path, monkeypatch: pytest.Mon
         return {i: Outcome(Status.ok, samples_us=(1.0,)) for i in programs}
 
     monkeypatch.setattr(TimingChild, "call", lambda *_, **__: {"number": 0})
-    monkeypatch.setattr(Workbench, "_bench", timed)
+    monkeypatch.setattr(TimingJobs, "bench", timed)
     spec = dense(256)
     graph = graph_of((spec,), make("neg", [make_input(0, spec)]))
     compiler = CudaCompiler(device, Limits(), bare_headers(tmp_path / "include"))
