@@ -22,6 +22,10 @@ from scheduler.interfaces import Failed, PlanResult
 UNIT_US = 1e6  # of times in tables: far from any bound, so that no search ends for being near it
 
 
+class NotInTable(LookupError):
+    """A kernel that this version makes is none of those that were timed; the message names segment and schedule."""
+
+
 @dataclass(frozen=True)
 class Row:
     """One schedule of a segment. training: times of rounds, relative to a fast schedule's; truth: the median of such
@@ -59,12 +63,16 @@ class Table:
         return (row.halves[1] / best[0].halves[1] + row.halves[0] / best[1].halves[0]) / 2
 
     def spelling(self, kernel: Kernel, on: Device) -> str:
-        """The table's schedule that gives this kernel: the text of fields that make no difference may be another."""
+        """The table's schedule that gives this kernel: the text of fields that make no difference may be another.
+        Raises NotInTable."""
         if kernel.schedule in self.rows:
             return kernel.schedule
         family = self.families[kernel.family]
         own = (s for s, row in self.rows.items() if row.family == kernel.family)
-        return next(s for s in own if family.emit(self.graph, s, on).identity == kernel.identity)
+        for schedule in own:
+            if family.emit(self.graph, schedule, on).identity == kernel.identity:
+                return schedule
+        raise NotInTable(f"{self.name}: {kernel.schedule}")
 
     def kernels(self) -> list[str]:
         """A schedule of each kernel that works."""

@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.machine import RESULTS
-from benchmarks.tuner.replay import ReplayBench, Table, device, median_training, tables
+from benchmarks.tuner.replay import NotInTable, ReplayBench, Table, device, median_training, tables
 from fusion_ir.core.graph import Graph
 from fusion_ir.records import Device, Measurement, Status
 from scheduler.cost.features import Tuned
@@ -138,7 +138,10 @@ def _candidate(table: Table, ledger: Ledger) -> Candidate:
 def _learn(job: tuple[Table, Device]) -> tuple[str, dict[str, Tuned]]:
     """A table's name, and by family the times that a search without experience would leave in the database."""
     table, on = job
-    _, bench = ours(table, on, 0, Known({}))
+    try:
+        _, bench = ours(table, on, 0, Known({}))
+    except NotInTable:
+        return table.name, {}
     times: dict[str, dict[str, float]] = {}
     for schedule in list(bench.asked.values())[:LEARNED]:
         row = table.rows[schedule]
@@ -158,15 +161,23 @@ SIDES: dict[str, Callable[[Table, Device, int], Regrets]] = {
 }
 
 
-def _run(job: tuple[Table, Device, Experience]) -> tuple[str, dict[str, list[Regrets]]]:
+def _run(job: tuple[Table, Device, Experience]) -> tuple[str, dict[str, list[Regrets]] | str]:
+    """The regrets of each side on one table, or why there are none."""
     table, on, experience = job
+    try:
+        return table.name, _sides(table, on, experience)
+    except NotInTable as e:
+        return table.name, str(e)
+
+
+def _sides(table: Table, on: Device, experience: Experience) -> dict[str, list[Regrets]]:
     case = table.name.rpartition("_")[0]
     others = {f: [t for name, t in of if name.rpartition("_")[0] != case] for f, of in experience.items()}
     logging.getLogger("optuna").setLevel(logging.ERROR)
     found = {n: [side(table, on, seed) for seed in range(FEWER.get(n, SEEDS))] for n, side in SIDES.items()}
     found["ours, nothing known"] = [ours(table, on, seed, Known({}))[0] for seed in range(SEEDS)]
     found["ours"] = [ours(table, on, seed, Known(others))[0] for seed in range(SEEDS)]
-    return table.name, found
+    return found
 
 
 def main() -> int:
@@ -178,11 +189,18 @@ def main() -> int:
             for family, tuned in of.items():
                 experience.setdefault(family, []).append((name, tuned))
         results: dict[str, dict[str, list[Regrets]]] = {}
+        left_out: list[str] = []
         for name, regrets in pool.imap(_run, [(t, on, experience) for t in found]):
+            if isinstance(regrets, str):
+                left_out.append(regrets)
+                print(f"{name:32}left out: not in the table: {regrets}", file=sys.stderr, flush=True)
+                continue
             results[name] = regrets
             at = {side: f"{np.mean([r[32] for r in of]):.3f}" for side, of in regrets.items()}
             print(f"{name:32}{at}", file=sys.stderr, flush=True)
-    page = report(found, results)
+    page = report([t for t in found if t.name in results], results)
+    if left_out:
+        page += f"\nLeft out, since this version makes a kernel that their tables lack: {'; '.join(left_out)}.\n"
     print(page)
     if not options.dry:
         (RESULTS / "tuner.md").write_text(page)
