@@ -9,7 +9,8 @@ from types import TracebackType
 from sqlalchemy import select, true
 
 from fusion_ir.records import Device, Measurement, Plan
-from tuning_db import answers, checks, content, devices, failures, graphs, measurements, plans, schema, seals, segments
+from tuning_db import answers, checks, content, devices, failures, graphs, measurements, plans, schema, segments
+from tuning_db import cache_seal as seals
 from tuning_db.batches import Batches
 from tuning_db.devices import StoredDevice
 from tuning_db.engine import Database

@@ -22,7 +22,7 @@ from fusion_ir.core.extent import dense_strides, shape_of
 from fusion_ir.core.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.core.node import Attr, Node
 from fusion_ir.dtype import DTYPES, DType, bf16, f32
-from fusion_ir.key import graph_key
+from fusion_ir.keys.graph_key import graph_key
 from fusion_ir.ops import RuleError, make, make_input
 from fusion_ir.records import Plan
 from fusion_ir.reference.sample_inputs import sample_inputs

@@ -22,7 +22,7 @@ from fusion_ir import building as build
 from fusion_ir.core.extent import dense_strides, shape_of
 from fusion_ir.core.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.dtype import DTYPES
-from fusion_ir.key import graph_key
+from fusion_ir.keys.graph_key import graph_key
 from fusion_ir.ops import make_input
 from fusion_ir.ops.contract import ORDERED_PRODUCTS
 from fusion_ir.records import Device, Measurement, Status

@@ -11,7 +11,7 @@ from codegen.kernel import Access, EmitError, Kernel, Launch, Reject
 from codegen.lowering.code_length import MOST_OF_ELEMENT, op_length, too_much
 from codegen.lowering.index import Axes, Axis, flatten, var
 from codegen.lowering.program import UNCOUNTED
-from codegen.lowering.pull import puller
+from codegen.lowering.pull_rules import puller
 from codegen.lowering.reduction_axes import ReductionAxes
 from codegen.lowering.value import REDUCES, TooManyValues, Value, Values
 from codegen.printer.expressions import CTYPE, Text, literal, spell

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from codegen.lowering.index import Affine, Axes, Axis, Refine, flatten, var
-from codegen.lowering.pull import puller
+from codegen.lowering.pull_rules import puller
 from codegen.lowering.puller import Index, Puller
 from codegen.lowering.reduction_axes import ReductionAxes, axes_of, refined, renamed
 from codegen.lowering.value import Value, Values

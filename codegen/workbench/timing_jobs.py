@@ -36,7 +36,7 @@ class RunError(RuntimeError):
 
 
 class TimingJobs:
-    """What a workbench asks of its timing child, one job at a time. builder: its compilers, which stand still while
+    """The jobs of a workbench for its timing child, one at a time. builder: its compilers, which stand still while
     kernels are timed on the same CPUs."""
 
     def __init__(

@@ -2,7 +2,6 @@
 
 from fusion_ir.records.base import Record
 from fusion_ir.records.device import Ceilings, Device, TargetKind
-from fusion_ir.records.half import Half, Written
 from fusion_ir.records.library_call import CallLoop, CallMatrix, CallVector, Compute, LibraryCall
 from fusion_ir.records.measurement import CompileReport, Measurement, Status
 from fusion_ir.records.plan import (
@@ -20,6 +19,7 @@ from fusion_ir.records.plan import (
 )
 from fusion_ir.records.reason import Alternative, Contraction, Cost, FamilyCost, Reason, Refusal
 from fusion_ir.records.spent import Spent
+from fusion_ir.records.split_half import Half, Written
 from fusion_ir.records.surroundings import Moment, Surroundings
 from fusion_ir.records.tensor_map import TensorMapSpec
 

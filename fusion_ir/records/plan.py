@@ -1,16 +1,16 @@
 """A plan: self-contained instructions for computing one graph on one class of devices."""
 
-import hashlib
 from typing import Any, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
+from fusion_ir.keys.plan_key import plan_key
 from fusion_ir.records.base import Record
 from fusion_ir.records.device import Device
-from fusion_ir.records.half import Half, Written
 from fusion_ir.records.measurement import CompileReport
 from fusion_ir.records.reason import Contraction, Reason
 from fusion_ir.records.spent import Spent
+from fusion_ir.records.split_half import Half, Written
 from fusion_ir.records.tensor_map import TensorMapSpec
 
 WIRE_VERSION = 1
@@ -230,7 +230,8 @@ class Plan(Record):
 
     @property
     def plan_key(self) -> str:
-        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
+        """See `fusion_ir.keys.plan_key`."""
+        return plan_key(self.model_dump_json().encode())
 
 
 def _problem_of_prologue(plan: Plan) -> str:

@@ -5,7 +5,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from fusion_ir.records.base import Record
-from fusion_ir.records.half import Half
+from fusion_ir.records.split_half import Half
 
 
 def _if_any() -> Any:

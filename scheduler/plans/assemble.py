@@ -10,7 +10,7 @@ from codegen.toolchain.compiler import Binary
 from codegen.workbench.step_check import Meaning, Meanings
 from fusion_ir.core.graph import Graph
 from fusion_ir.core.node import Node
-from fusion_ir.key import graph_key
+from fusion_ir.keys.graph_key import graph_key
 from fusion_ir.ops import make_input
 from fusion_ir.records import NUMERICS, Buffer, Device, Plan, Ref, Search, Step, TensorAccess, TensorSpec, Written
 from scheduler.cost.lower_bound import bound_by, copy_us, lower_bound_us

@@ -6,7 +6,7 @@ from functools import cached_property, lru_cache
 
 from fusion_ir.core.graph import Graph, OutputSpec
 from fusion_ir.core.node import Node
-from fusion_ir.key import CanonicalSegment, canonical_segment, graph_key
+from fusion_ir.keys.graph_key import CanonicalSegment, canonical_segment, graph_key
 from scheduler.bitset import bits
 from scheduler.segments.atoms import Atoms
 from scheduler.segments.segment_mask import SegmentMask

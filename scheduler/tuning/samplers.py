@@ -19,7 +19,7 @@ from scheduler.tuning.gp_sampler import EXPLORED, FuseplanSampler, Prior, estima
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a sampler is made for. space: of every trial; seed: of all that it draws; tried: number of points that were
+    """The search that a sampler is made for. space: of every trial; seed: of all that it draws; tried: number of points that were
     tried before; prior: see `FuseplanSampler`."""
 
     space: dict[str, BaseDistribution]
@@ -86,7 +86,7 @@ def check(name: str) -> None:
 
 
 def _at(path: str) -> Callable[..., Any]:
-    """What a dotted path leads to. Raises RequestError."""
+    """The class or function at a dotted path. Raises RequestError."""
     module, _, name = path.replace(":", ".").rpartition(".")
     try:
         found: object = getattr(import_module(module), name)

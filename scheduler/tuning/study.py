@@ -50,7 +50,7 @@ class Encoding:
         }
 
     def params(self, schedule: str) -> dict[str, Any]:
-        """Of a schedule of the space."""
+        """The parameters of a schedule."""
         found: dict[str, Any] = {}
         for name, text in schedule_values(schedule).items():
             values = self.choices[name]
@@ -59,7 +59,7 @@ class Encoding:
         return found
 
     def schedule(self, params: Params) -> str:
-        """Of a trial's parameters."""
+        """The schedule of a trial's parameters."""
         values: dict[str, Value] = {}
         for name, choices in self.choices.items():
             value: Any = params[name]

@@ -76,7 +76,7 @@ def export_studies(
 
 
 def _choices(listed: Choices, tried: dict[str, Measurement]) -> Choices:
-    """What each field may be: what the family lists, and what else was tried."""
+    """The values of each field: those that the family lists, and others that were tried."""
     found: dict[str, dict[str, Value]] = {}
     for schedule in tried:
         for name, text in schedule_values(schedule).items():

@@ -16,7 +16,7 @@ from fusion_ir.formats import read
 from fusion_ir.formats.json.strict_json import decode, load_json
 from fusion_ir.formats.json.wire import from_wire
 from fusion_ir.formats.side_file import NOTHING, SHAPES, SideFile, side_file
-from fusion_ir.key import graph_key
+from fusion_ir.keys.graph_key import graph_key
 from service.api.batch_models import CUSTOM_ID
 from service.api.models import ResolveRequest
 from service.errors import ApiError, from_validation, pointer

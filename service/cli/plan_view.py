@@ -11,7 +11,7 @@ from rich.text import Text
 
 from fusion_ir.records import Plan, Step
 from service.cli.fitted_tables import CLOSE, Cell, Column, Fitted, Layout
-from service.noise import beats, is_noisy
+from service.timing_noise import beats, is_noisy
 from service.wording.formatting import (
     NONE,
     ONCE,

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from fusion_ir.core.named import NamedGraph
-from fusion_ir.key import graph_key
+from fusion_ir.keys.graph_key import graph_key
 from fusion_ir.records import Numerics, Plan
 from service.cli.device_targets import is_of_target
 from service.cli.errors import CommandError, bad_input

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from fusion_ir.records import Plan
 from scheduler.plans.step_sum import far_steps_us
-from service.noise import beats
+from service.timing_noise import beats
 from service.wording import formatting
 from service.wording.limits import limit_words
 from service.wording.shares import BEATEN_HELP, Share

@@ -11,7 +11,7 @@ from service.dashboard.list_view import ended_early
 from service.dashboard.reasons_view import CostTable, ReasonGroup, cost_tables, node_texts, reason_groups
 from service.dashboard.source_view import SourceView
 from service.dashboard.source_view import sources as sources_here
-from service.noise import NOISY
+from service.timing_noise import NOISY
 from service.wording import formatting
 from service.wording.how_far import how_far
 from service.wording.limits import limit_words

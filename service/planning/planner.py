@@ -9,13 +9,13 @@ from codegen.devices.ceilings import MEASURING
 from codegen.devices.detection import detect
 from codegen.sandbox.object_cache import ObjectCache
 from fusion_ir.core.named import NamedGraph
-from fusion_ir.key import graph_key
+from fusion_ir.keys.graph_key import graph_key
 from fusion_ir.records import Device, Numerics, Plan
 from fusion_ir.text.printing import print_graph
 from scheduler.budget import INTERRUPTED, Budget, Progress, RequestError, was_interrupted
 from scheduler.no_plan import Disagreement, MemoryExceeded, NoPlan
 from service.errors import Problem, problem
-from service.noise import NOISE
+from service.timing_noise import NOISE
 from service.version import VERSION
 from service.wording.continued_search import Continued
 from service.wording.failures import problem_before

@@ -11,7 +11,7 @@ from fusion_ir.core.graph import Graph
 from fusion_ir.records import Measurement, Plan, Search, Status, Step
 from scheduler.interfaces import PlanResult
 from scheduler.plans.whole_time import retold, times
-from service.noise import NOISY
+from service.timing_noise import NOISY
 
 SHARE, MOST_S = 0.1, 2.0  # of a budget that is kept for the race, and the most of it
 

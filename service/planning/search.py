@@ -10,7 +10,7 @@ from codegen.devices.detection import with_raised_ceilings
 from codegen.sandbox.object_cache import ObjectCache
 from codegen.workbench.workbench import Workbench
 from fusion_ir.core.graph import Graph
-from fusion_ir.key import graph_key
+from fusion_ir.keys.graph_key import graph_key
 from fusion_ir.records import Device, Measurement, Numerics, Plan, Search, Spent
 from fusion_ir.text.printing import parse_graph, print_graph
 from scheduler.budget import Budget, Progress, was_interrupted
@@ -18,8 +18,8 @@ from scheduler.cost.features import Tuned
 from scheduler.no_plan import NoPlan
 from scheduler.tune import tune
 from scheduler.tuning.trial_log import relative_times
-from service.noise import beats
 from service.planning.rematch import Rematch, fetch_binaries, race_seconds, rematch
+from service.timing_noise import beats
 from service.version import VERSION
 from tuning_db import Store
 

@@ -11,7 +11,7 @@ from fusion_ir.core.graph import Graph
 from fusion_ir.core.named import NamedGraph
 from fusion_ir.errors import FormatError, excerpt
 from fusion_ir.formats.json.strict_json import pointer
-from fusion_ir.key import graph_key
+from fusion_ir.keys.graph_key import graph_key
 from fusion_ir.records import Device, Measurement, Status
 from fusion_ir.text.printing import parse_graph, print_graph
 from service.transfer.lines import (

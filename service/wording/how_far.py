@@ -1,7 +1,7 @@
 """How far a plan is from the best that there can be, in one sentence that holds."""
 
 from fusion_ir.records import Plan
-from service.noise import beats, is_noisy
+from service.timing_noise import beats, is_noisy
 from service.wording.formatting import percent, ratio, times
 from service.wording.shares import beside_copy
 

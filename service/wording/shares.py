@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from service.noise import NOISE, beats
+from service.timing_noise import NOISE, beats
 from service.wording import formatting
 
 BEATEN = "bound not credible: measure again"

@@ -1,6 +1,6 @@
 """States of plans as pages name them, and what they mean."""
 
-from service.noise import is_noisy
+from service.timing_noise import is_noisy
 
 STATES = {
     "measured": "Checked against a reference and timed on this device.",

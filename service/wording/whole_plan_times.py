@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from fusion_ir.records import Plan, Reason
 from scheduler.plans.step_sum import far_steps_us
-from service.noise import is_noisy
+from service.timing_noise import is_noisy
 from service.wording import formatting
 
 FAR = 1.5  # times what is predicted, either way, from which on a line says so

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from fusion_ir.key import graph_key
+from fusion_ir.keys.graph_key import graph_key
 from fusion_ir.text.printing import print_graph
 from scheduler.budget import INTERRUPTED
 from tests.support.processes import descendants, gone, within

@@ -27,7 +27,7 @@ from codegen.sandbox.object_cache import ObjectCache  # noqa: E402
 from fusion_ir.core.graph import Graph  # noqa: E402
 from fusion_ir.dtype import f16, f32  # noqa: E402
 from fusion_ir.formats import read  # noqa: E402
-from fusion_ir.key import graph_key  # noqa: E402
+from fusion_ir.keys.graph_key import graph_key  # noqa: E402
 from fusion_ir.ops.contract import ORDERED_PRODUCTS  # noqa: E402
 from fusion_ir.reference.interpreter import interpret  # noqa: E402
 from fusion_ir.reference.sample_inputs import sample_inputs  # noqa: E402

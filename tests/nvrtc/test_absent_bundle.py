@@ -14,7 +14,7 @@ from fuseplan_client import tensor_maps as maps
 from codegen.sandbox.object_cache import ObjectCache
 from fusion_ir.core.named import NamedGraph
 from fusion_ir.formats import read
-from fusion_ir.key import graph_key
+from fusion_ir.keys.graph_key import graph_key
 from scheduler.budget import Budget
 from service.cli import main
 from service.planning.planner import plan_graph

@@ -18,7 +18,7 @@ from fusion_ir.accuracy.tolerance import reference
 from fusion_ir.core.graph import Graph, OutputSpec
 from fusion_ir.core.named import NamedGraph
 from fusion_ir.errors import FormatError
-from fusion_ir.key import graph_key
+from fusion_ir.keys.graph_key import graph_key
 from fusion_ir.ops import make, make_input
 from fusion_ir.records import Plan, Status
 from fusion_ir.text.printing import parse_graph

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from fusion_ir.errors import FormatError
-from fusion_ir.key import graph_key
+from fusion_ir.keys.graph_key import graph_key
 from fusion_ir.records import CompileReport, Measurement, Moment, Status, Surroundings
 from fusion_ir.text.printing import print_graph
 from service.transfer import export as exporting

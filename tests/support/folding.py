@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from codegen.toolchain.compiler import Binary
 from fusion_ir.core.graph import Graph
-from fusion_ir.key import graph_key
+from fusion_ir.keys.graph_key import graph_key
 from fusion_ir.ops import make, make_input
 from fusion_ir.records import Buffer, Device, Plan, Ref, Search, Step, TensorSpec
 from tests.support.constants import with_constants

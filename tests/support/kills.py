@@ -23,7 +23,7 @@ from codegen.workbench.workbench import Workbench
 from fusion_ir.accuracy.comparison import compare
 from fusion_ir.accuracy.tolerance import reference
 from fusion_ir.core.graph import Graph
-from fusion_ir.key import graph_key
+from fusion_ir.keys.graph_key import graph_key
 from fusion_ir.records import Plan
 from fusion_ir.reference.sample_inputs import sample_inputs
 from fusion_ir.text.printing import print_graph

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from fusion_ir.core.extent import dense_strides, shape_of
 from fusion_ir.core.graph import Graph, InputSpec, OutputSpec
 from fusion_ir.dtype import f32
-from fusion_ir.key import graph_key
+from fusion_ir.keys.graph_key import graph_key
 from fusion_ir.ops import make, make_input
 from fusion_ir.records import Ceilings, Device, Plan, Reason, Ref, Search, Step, TensorSpec
 from fusion_ir.text.printing import print_graph

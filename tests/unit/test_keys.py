@@ -10,7 +10,7 @@ from benchmarks.corpus import TOPICS
 from codegen.hardware.gpus import specified
 from fusion_ir.core.graph import Graph
 from fusion_ir.formats import read
-from fusion_ir.key import graph_key
+from fusion_ir.keys.graph_key import graph_key
 from fusion_ir.records import Device, Plan
 from scheduler.budget import Budget
 from scheduler.interfaces import Forgetful

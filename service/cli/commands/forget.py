@@ -2,7 +2,7 @@
 
 from codegen.devices.detection import detect
 from codegen.sandbox.object_cache import ObjectCache
-from fusion_ir.key import graph_key
+from fusion_ir.keys.graph_key import graph_key
 from service.cli.graph_argument import read_graph
 from service.cli.options import Cache, Db, Format, Graph, Json, Memory, NumericsClass, Shapes, Target
 from service.cli.terminal import print_json, say

@@ -18,7 +18,7 @@ from rich.text import Text
 from codegen.schedule import Variant
 from codegen.timing.protocol import spread
 from fusion_ir.errors import FormatError
-from fusion_ir.key import graph_key
+from fusion_ir.keys.graph_key import graph_key
 from fusion_ir.records import CompileReport, Measurement, Status
 from fusion_ir.text.printing import parse_graph
 from scheduler.tuning.trial_log import variant_of

@@ -7,7 +7,7 @@ import typer
 
 from codegen.families import FAMILIES
 from fusion_ir.errors import FormatError
-from fusion_ir.key import graph_key
+from fusion_ir.keys.graph_key import graph_key
 from fusion_ir.text.printing import parse_graph
 from service.cli.device_targets import is_of_target
 from service.cli.errors import bad_input

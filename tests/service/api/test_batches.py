@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from fusion_ir.key import graph_key
+from fusion_ir.keys.graph_key import graph_key
 from fusion_ir.text.printing import print_graph
 from service.jobs import PlanJob, PlanResult
 from tests.support.service_app import Running, running, stored, wire

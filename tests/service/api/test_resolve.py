@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fusion_ir.key import graph_key
+from fusion_ir.keys.graph_key import graph_key
 from fusion_ir.text.printing import print_graph
 from service.errors import problem
 from service.jobs import PLAN, PlanJob

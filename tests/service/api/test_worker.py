@@ -15,7 +15,7 @@ import pytest
 
 from codegen.devices.detection import DeviceError
 from fusion_ir.core.named import NamedGraph
-from fusion_ir.key import graph_key
+from fusion_ir.keys.graph_key import graph_key
 from fusion_ir.records import Plan
 from fusion_ir.text.printing import print_graph
 from scheduler.budget import INTERRUPTED, Event

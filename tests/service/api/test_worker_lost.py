@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from codegen.devices.detection import DeviceError
-from fusion_ir.key import graph_key
+from fusion_ir.keys.graph_key import graph_key
 from fusion_ir.text.printing import print_graph
 from service import server, worker
 from service.jobs import PLAN, PlanJob

@@ -7,7 +7,7 @@ import pytest
 from fuseplan_client import read_bundle
 
 from codegen.hardware.gpus import specified
-from fusion_ir.key import graph_key
+from fusion_ir.keys.graph_key import graph_key
 from tests.service.cli.conftest import Cli
 from tests.support import stored_plans
 from tests.support.devices import CUDA_DEVICE

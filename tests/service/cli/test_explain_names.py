@@ -9,7 +9,7 @@ import pytest
 
 from fusion_ir.core.named import NamedGraph
 from fusion_ir.formats import read
-from fusion_ir.key import graph_key
+from fusion_ir.keys.graph_key import graph_key
 from fusion_ir.records import Ceilings
 from fusion_ir.text.printing import print_graph
 from scheduler.budget import Budget

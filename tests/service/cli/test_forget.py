@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fusion_ir.key import graph_key
+from fusion_ir.keys.graph_key import graph_key
 from service.cli.commands import forget
 from service.version import VERSION
 from tests.service.cli.conftest import Cli

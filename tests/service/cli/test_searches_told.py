@@ -13,7 +13,7 @@ from codegen.devices.detection import detect as detect_device
 from codegen.sandbox.object_cache import ObjectCache
 from codegen.sandbox.slot import SlotError
 from fusion_ir.core.graph import Graph
-from fusion_ir.key import graph_key
+from fusion_ir.keys.graph_key import graph_key
 from fusion_ir.records import Device, Plan
 from fusion_ir.text.printing import print_graph
 from scheduler.budget import Budget

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from codegen.hardware.libraries import CUBLASLT
-from fusion_ir.key import graph_key
+from fusion_ir.keys.graph_key import graph_key
 from fusion_ir.records import Buffer, Plan, Ref, TensorMapSpec, Written
 from fusion_ir.text.printing import print_graph
 from tests.service.cli.conftest import Cli

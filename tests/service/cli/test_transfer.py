@@ -8,7 +8,7 @@ import pytest
 
 from codegen.devices.detection import DeviceError
 from codegen.sandbox.object_cache import ObjectCache
-from fusion_ir.key import graph_key
+from fusion_ir.keys.graph_key import graph_key
 from fusion_ir.records import Device, Measurement, Status
 from fusion_ir.text.printing import print_graph
 from service.transfer import export, places

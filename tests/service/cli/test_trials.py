@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fusion_ir.formats import read
-from fusion_ir.key import graph_key
+from fusion_ir.keys.graph_key import graph_key
 from fusion_ir.records import CompileReport, Measurement, Moment, Status, Surroundings
 from fusion_ir.text.printing import print_graph
 from service.cli.commands.trials import FIELDS

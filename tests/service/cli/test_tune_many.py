@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fusion_ir.key import graph_key
+from fusion_ir.keys.graph_key import graph_key
 from service.cli.commands import tune
 from service.planning.planner import NOTHING_TIMED, PlanAnswer, PlanningError
 from tests.service.cli.conftest import GRAPH, Cli

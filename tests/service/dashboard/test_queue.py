@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fusion_ir.key import graph_key
+from fusion_ir.keys.graph_key import graph_key
 from fusion_ir.text.printing import print_graph
 from service.dashboard import routes
 from service.dashboard.queue_view import FAILED_SECONDS, failed, queue

@@ -13,7 +13,7 @@ from codegen.lowering.program import Key, Program
 from fusion_ir.core.extent import dense_strides
 from fusion_ir.core.graph import Graph, OutputSpec
 from fusion_ir.core.node import Node, intern
-from fusion_ir.key import graph_key, segment_key
+from fusion_ir.keys.graph_key import graph_key, segment_key
 from fusion_ir.text.printing import parse_graph, print_graph
 from scheduler.rewrites.prepare import prepare
 from testing.random_graphs import Seeded

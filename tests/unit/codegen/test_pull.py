@@ -7,7 +7,7 @@ import pytest
 
 from codegen.lowering.index import Affine, Axis, Opaque
 from codegen.lowering.placement import place
-from codegen.lowering.pull import RULES
+from codegen.lowering.pull_rules import RULES
 from codegen.lowering.stores import MAX_PIECES, Pulled, pull_outputs
 from codegen.lowering.unify import MAX_PULLED, unify
 from codegen.lowering.value import Value, cone

@@ -15,7 +15,7 @@ from fusion_ir.core.node import Node
 from fusion_ir.dtype import bf16, f16, f32, i64
 from fusion_ir.errors import FormatError
 from fusion_ir.formats.json.wire import from_wire, read_json, to_wire
-from fusion_ir.key import graph_key
+from fusion_ir.keys.graph_key import graph_key
 from fusion_ir.ops import make_input
 from fusion_ir.text.printing import print_graph
 from tests.support.small_graphs import random_graph

@@ -15,7 +15,7 @@ from fusion_ir.errors import FormatError
 from fusion_ir.formats import READERS, SideFile, read
 from fusion_ir.formats.kernel_math.reader import read_kernel_math
 from fusion_ir.formats.nvfuser.reader import read_nvfuser
-from fusion_ir.key import graph_key
+from fusion_ir.keys.graph_key import graph_key
 from fusion_ir.reference.interpreter import interpret
 from fusion_ir.reference.sample_inputs import sample_inputs
 from fusion_ir.verify import verify

@@ -12,7 +12,7 @@ from fusion_ir.errors import FormatError
 from fusion_ir.formats import read
 from fusion_ir.formats.migraphx.reader import read_migraphx
 from fusion_ir.formats.side_file import SideFile
-from fusion_ir.key import graph_key
+from fusion_ir.keys.graph_key import graph_key
 from fusion_ir.reference.interpreter import interpret
 from fusion_ir.verify import verify
 

@@ -16,7 +16,7 @@ from fusion_ir.errors import FormatError
 from fusion_ir.formats.nvfuser.ops import NVFUSER_OPS
 from fusion_ir.formats.nvfuser.reader import read_nvfuser
 from fusion_ir.formats.signature import parameters
-from fusion_ir.key import graph_key
+from fusion_ir.keys.graph_key import graph_key
 from fusion_ir.ops import make_input
 
 ROPE = (Path(__file__).parents[3] / "examples" / "mistral_rope_forward.nvfuser.py").read_text()

@@ -12,7 +12,7 @@ from fusion_ir.dtype import f32
 from fusion_ir.errors import FormatError
 from fusion_ir.formats import read
 from fusion_ir.formats.nvfuser.reader import read_nvfuser
-from fusion_ir.key import graph_key
+from fusion_ir.keys.graph_key import graph_key
 from fusion_ir.ops import make_input
 from tests.unit.formats.test_nvfuser import definition, result
 

@@ -16,7 +16,7 @@ from fusion_ir.formats import READERS, SideFile, read
 from fusion_ir.formats.json.schema import SCHEMA_PATH, graph_schema, schema_text
 from fusion_ir.formats.json.wire import to_wire
 from fusion_ir.formats.json.wire_ops import WIRE_OPS
-from fusion_ir.key import graph_key
+from fusion_ir.keys.graph_key import graph_key
 from fusion_ir.ops import OPS
 from fusion_ir.text.printing import print_graph
 from fusion_ir.verify import verify

@@ -28,7 +28,7 @@ from fusion_ir.formats.migraphx.types import MIGRAPHX_DTYPES
 from fusion_ir.formats.nvfuser.ops import NVFUSER_OPS
 from fusion_ir.formats.nvfuser.values import NVFUSER_DTYPES
 from fusion_ir.formats.signature import parameters
-from fusion_ir.key import graph_key
+from fusion_ir.keys.graph_key import graph_key
 from fusion_ir.ops import OPS
 from fusion_ir.text.printing import parse_graph, print_graph
 from tests.unit.formats.test_json import Wire, node, wire

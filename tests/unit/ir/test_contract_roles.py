@@ -12,7 +12,7 @@ from codegen.hardware.gpus import specified
 from fusion_ir import building as build
 from fusion_ir.building.recognise_contractions import contracted
 from fusion_ir.dtype import DTYPES, bf16, f32
-from fusion_ir.key import graph_key
+from fusion_ir.keys.graph_key import graph_key
 from scheduler.budget import Budget
 from scheduler.interfaces import Forgetful
 from scheduler.tune import tune

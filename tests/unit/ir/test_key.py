@@ -13,7 +13,7 @@ from fusion_ir.core.node import Node, intern
 from fusion_ir.core.scalar import Scalar
 from fusion_ir.dtype import bf16, f16, f32, i64
 from fusion_ir.errors import FormatError
-from fusion_ir.key import canonical_segment, graph_key, segment_key
+from fusion_ir.keys.graph_key import canonical_segment, graph_key, segment_key
 from fusion_ir.ops import make, make_input
 from fusion_ir.reference.interpreter import interpret
 from fusion_ir.reference.sample_inputs import sample_inputs

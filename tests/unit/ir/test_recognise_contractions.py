@@ -13,7 +13,7 @@ from fusion_ir.core.node import Node
 from fusion_ir.dtype import DTYPES, DType, bf16, f16, f32, f64
 from fusion_ir.formats import read
 from fusion_ir.formats.json.wire import from_wire, to_wire
-from fusion_ir.key import graph_key
+from fusion_ir.keys.graph_key import graph_key
 from fusion_ir.reference.interpreter import interpret
 from fusion_ir.reference.sample_inputs import sample_inputs
 from fusion_ir.text.printing import print_graph

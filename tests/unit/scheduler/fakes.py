@@ -14,7 +14,7 @@ from codegen.schedule import Choices, schedule_values
 from codegen.toolchain.compiler import Binary
 from codegen.workbench.step_check import Meanings
 from fusion_ir.core.graph import Graph
-from fusion_ir.key import graph_key
+from fusion_ir.keys.graph_key import graph_key
 from fusion_ir.ops import OPS, OpKind
 from fusion_ir.records import Ceilings, Device, Measurement, Plan, Status
 from fusion_ir.reference.interpreter import interpret

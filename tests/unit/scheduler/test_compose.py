@@ -11,7 +11,7 @@ from fusion_ir.core.extent import dense_strides
 from fusion_ir.core.graph import Graph, OutputSpec
 from fusion_ir.core.node import Node
 from fusion_ir.errors import FormatError
-from fusion_ir.key import canonical_segment
+from fusion_ir.keys.graph_key import canonical_segment
 from fusion_ir.ops import make, make_input
 from fusion_ir.records import Plan, Ref, Search
 from fusion_ir.text.printing import parse_graph, print_graph

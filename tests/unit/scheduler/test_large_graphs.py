@@ -11,7 +11,7 @@ from codegen.toolchain.compiler import OutOfTime
 from fusion_ir.accuracy.comparison import Difference
 from fusion_ir.core.extent import dense_strides
 from fusion_ir.core.graph import Graph, OutputSpec
-from fusion_ir.key import graph_key
+from fusion_ir.keys.graph_key import graph_key
 from fusion_ir.ops import make
 from fusion_ir.records import Measurement, Plan, Status
 from fusion_ir.reference.interpreter import interpret

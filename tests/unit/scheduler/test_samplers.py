@@ -81,7 +81,7 @@ def regret(sampler: BaseSampler, objective: Callable[[optuna.Trial], float], tri
 
 
 def mixed(trial: optuna.Trial) -> float:
-    """Of a place, a length, a word and a switch; 1 at its best."""
+    """An objective of a place, a length, a word and a switch; 1 at its best."""
     x = trial.suggest_float("x", 0.0, 1.0)
     n = trial.suggest_int("n", 1, 64)
     word = trial.suggest_categorical("word", ["left", "right", "none"])

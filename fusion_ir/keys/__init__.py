@@ -1,0 +1,1 @@
+"""Keys: what makes two graphs, two segments, or two plans the same."""
