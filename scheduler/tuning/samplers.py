@@ -19,8 +19,8 @@ from scheduler.tuning.gp_sampler import EXPLORED, FuseplanSampler, Prior, estima
 
 @dataclass(frozen=True)
 class Wanted:
-    """The search that a sampler is made for. space: of every trial; seed: of all that it draws; tried: number of points that were
-    tried before; prior: see `FuseplanSampler`."""
+    """The search that a sampler is made for. space: parameters of every trial. seed: of all that it draws. tried:
+    points that were tried before. prior: see `FuseplanSampler`."""
 
     space: dict[str, BaseDistribution]
     seed: int
