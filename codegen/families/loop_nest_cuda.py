@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from codegen.families.kernel_function import kernel_function
 from codegen.families.loop_nest import Rows, lower, rows_of
-from codegen.hardware.architectures import architecture
+from codegen.hardware.architectures import ACCESS_BYTES, architecture
 from codegen.kernel import EmitError, Kernel, Launch
 from codegen.lowering.access import alignments
 from codegen.lowering.code_length import first_short, halved
@@ -16,7 +16,6 @@ from codegen.schedule import Choices, Schedule
 from fusion_ir.core.graph import Graph
 from fusion_ir.records import Device
 
-ACCESS_BYTES = 16
 KEEP_BYTES = 256  # of an array in a thread's registers
 FREE_BYTES = 128  # of an array in a thread's registers, where rows are not kept on purpose
 LEAST_THREADS, MOST_THREADS = 32, 1024

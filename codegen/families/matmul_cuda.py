@@ -9,7 +9,7 @@ while they are on the chip.
 from functools import partial
 
 from codegen.families.kernel_function import kernel_function
-from codegen.hardware.architectures import capability
+from codegen.hardware.architectures import ACCESS_BYTES, capability
 from codegen.kernel import EmitError, Kernel, Launch, Reject
 from codegen.lowering.code_length import too_much
 from codegen.printer.expressions import CTYPE
@@ -39,7 +39,6 @@ from fusion_ir.records import Device
 MAX_NODES = 300
 KINDS = {OpKind.INPUT, OpKind.POINTWISE, OpKind.VIEW, OpKind.RANDOM, OpKind.GATHER, OpKind.CONTRACT}
 TENSOR_DTYPES = {bf16: bf16, f16: f16, f8e4m3: f16, f8e5m2: f16, i8: i8}  # of operands -> what tiles hold
-ACCESS_BYTES = 16
 
 
 def fits(segment: Graph) -> Reject | None:

@@ -16,6 +16,7 @@ REGISTERS = 64 << 10  # of a multiprocessor, 32 bits each, of every architecture
 REGISTER_UNIT = 256  # registers are given to warps in units of so many
 SHARED_UNIT = 128  # bytes
 WARP = 32
+ACCESS_BYTES = 16  # the most that one access of a thread moves, at an address that is a multiple of it
 
 
 @dataclass(frozen=True)

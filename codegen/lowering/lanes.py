@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from codegen.hardware.architectures import ACCESS_BYTES
 from codegen.lowering.access import in_groups, pattern
 from codegen.lowering.coalesce import merge_run
 from codegen.lowering.index import Affine, Axes, Axis, var, volume
@@ -10,7 +11,6 @@ from codegen.lowering.value import Value, Values, cone, rewrite_offsets
 from codegen.lowering.write import Write, expressions
 from fusion_ir.ops import OPS
 
-ACCESS_BYTES = 16  # the most that one access moves where addresses have to be aligned
 # Cost of a store and of an addition in f32, in loads: a multiprocessor starts 4 additions while it starts an
 # access, and it writes by sectors: an access to a part of one takes as long as one to the whole.
 STORE, ADDITION = 4.0, 0.25

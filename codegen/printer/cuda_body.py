@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from math import gcd, prod
 
+from codegen.hardware.architectures import ACCESS_BYTES
 from codegen.kernel import EmitError
 from codegen.lowering.access import Pattern, in_groups
 from codegen.lowering.index import Affine, Axis
@@ -14,7 +15,7 @@ from codegen.lowering.write import Write
 from codegen.printer.arrays import combination, is_max
 from codegen.printer.body import BodyText
 from codegen.printer.expressions import CTYPE
-from codegen.printer.shared_memory import ACCESS_BYTES, accumulator_bytes, rounded, rounded_to, stored_axes, tile_dtype
+from codegen.printer.shared_memory import accumulator_bytes, rounded, rounded_to, stored_axes, tile_dtype
 from codegen.printer.style import Style
 from codegen.printer.threads import Sharing
 from codegen.printer.tiles import element_type

@@ -1,11 +1,10 @@
 """Sizes in shared memory of CUDA kernels: accumulators that threads join, and tiles."""
 
+from codegen.hardware.architectures import ACCESS_BYTES
 from codegen.lowering.index import Axis
 from codegen.lowering.program import Tile
 from codegen.lowering.value import Value
 from fusion_ir.dtype import DType
-
-ACCESS_BYTES = 16  # the most that a thread moves at a time
 
 
 def accumulator_bytes(v: Value, width: int) -> int:

@@ -11,6 +11,7 @@ other way round.
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
+from codegen.hardware.architectures import ACCESS_BYTES
 from codegen.kernel import Access, EmitError
 from codegen.lowering.access import Pattern, alignments, pattern
 from codegen.lowering.canonical_inputs import with_own_inputs
@@ -30,7 +31,6 @@ from fusion_ir.ops import make
 from fusion_ir.records import Device
 
 LEAST_COPY_BYTES = 4  # of what a thread can have copied
-ACCESS_BYTES = 16
 APART = 2.0  # elements that lie apart come with neighbours that are not wanted
 
 

@@ -4,6 +4,7 @@ rows pass by. This is path `shallow` of family `matmul`: what it can run, and it
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from codegen.hardware.architectures import ACCESS_BYTES
 from codegen.printer.expressions import CTYPE
 from codegen.tiled.operand import Tiles
 from codegen.tiled.problem import Problem
@@ -21,7 +22,6 @@ MOST_BY_TENSOR_CORES = 32  # beyond, tiles through shared memory load each opera
 MOST_HELD = 64  # registers of a thread for the columns' operand
 STEP_BYTES = 32  # of an operand's row that an instruction of the tensor cores takes in
 OWN_BYTES = 8  # of them, of a thread
-ACCESS_BYTES = 16
 MOST_RUN = 8  # columns that an epilogue is called for
 STAGES = 2  # rows that are multiplied, and the next ones
 GROUP = 8  # tiles that follow each other down; 1: their rows are dealt to them in turns
