@@ -37,7 +37,7 @@ runpy.run_module("service", run_name="__main__")
 SAYS = """
 import os, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from service import interruption
+from service.process import interruption
 interruption.listen()
 os.write(1, b"here\\n")
 from service.__main__ import main
@@ -47,7 +47,7 @@ sys.exit(main())
 GOING_AWAY = """
 import os, signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from service import interruption
+from service.process import interruption
 from service.__main__ import main
 import service.cli.commands.convert as convert
 class Object:

@@ -21,7 +21,7 @@ import json
 import numpy as np
 from codegen.child import cublaslt
 from codegen.gemm.library_call import library_call
-from fusion_ir import build
+from fusion_ir import building as build
 from fusion_ir.dtype import f16
 from tests.support import fake_cublaslt as fake
 from tests.support.products import dense_graph

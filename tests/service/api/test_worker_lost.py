@@ -25,7 +25,7 @@ LONGEST_SECONDS = 60.0
 # A worker whose search first does something, told by a line in a file, and then what the test wants.
 WORKER = """
     import os, signal, sys, time
-    from service import planner, worker
+    from service import worker; from service.planning import planner
 
     def plan_graph(*arguments, **_):
         with open(LOG, "a") as log:
@@ -117,7 +117,7 @@ def test_a_worker_that_cannot_be_interrupted_ends_all_the_same(tmp_path: Path) -
     code = textwrap.dedent(
         """
         import os, signal, time
-        from service import parent
+        from service.process import parent
         parent.GRACE_SECONDS = 0.2
         signal.signal(signal.SIGTERM, lambda *_: print("asked", flush=True))
         parent.end_with(os.getppid())

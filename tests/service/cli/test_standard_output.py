@@ -64,7 +64,7 @@ def test_results_alone_are_printed(tmp_path: Path, graph_file: Path, command: st
 CLAIMING = f"""
 import ctypes, os, sys
 sys.path.insert(0, {str(ROOT)!r})
-from service import standard_output
+from service.process import standard_output
 standard_output.claim()
 with open(sys.argv[1], "w") as database:
     os.write(1, b"{NOISE}")
