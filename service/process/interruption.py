@@ -107,7 +107,11 @@ def _unraisable(raised: "sys.UnraisableHookArgs") -> None:
 def is_to_be_told(record: "logging.LogRecord") -> bool:
     """Whether a log says more than that there was an interrupt: libraries log what they see of it, and raise it
     again."""
-    return not (record.exc_info and isinstance(record.exc_info[1], KeyboardInterrupt))
+    if record.exc_info and isinstance(record.exc_info[1], KeyboardInterrupt):
+        return False
+    text = record.getMessage().rstrip()  # Starlette and uvicorn hand a traceback of what ended a start on as text
+    ends = text.rpartition("\n")[2].startswith(("KeyboardInterrupt", "asyncio.exceptions.CancelledError"))
+    return not (ends and text.startswith("Traceback"))
 
 
 def _end(*_: object) -> None:

@@ -20,7 +20,7 @@ from codegen.sandbox.object_cache import CacheError
 from service.app import create_app
 from service.cli.app import main
 from service.cli.terminal import SafeConsole
-from service.process import logs
+from service.process import interruption, logs
 from service.settings import OTHER_VARIABLES, SettingsError, load
 from service.wording.formatting import visible
 from tests.support.service_app import running, wire
@@ -197,3 +197,13 @@ def test_an_interrupt_while_it_starts_prints_no_traceback(tmp_path: Path, second
                           check=False)  # fmt: skip
     assert "Traceback" not in done.stderr
     assert done.returncode in (0, 130, -signal.SIGINT)
+
+
+@pytest.mark.parametrize("last", ["KeyboardInterrupt", "asyncio.exceptions.CancelledError"])
+def test_a_traceback_of_an_interrupt_is_not_logged_as_text(last: str) -> None:
+    """Starlette formats what ended its start, and uvicorn logs that."""
+    text = f"Traceback (most recent call last):\n  File x\n{last}\n"
+    record = logging.LogRecord("uvicorn.error", logging.ERROR, "", 0, text, None, None)
+    assert not interruption.is_to_be_told(record)
+    other = logging.LogRecord("uvicorn.error", logging.ERROR, "", 0, text.replace(last, "ValueError: x"), None, None)
+    assert interruption.is_to_be_told(other)
